@@ -1,0 +1,41 @@
+"""Installs vit_jax; `make` calls it. See docs/architecture.md for why each dependency is here."""
+
+import pathlib
+
+import setuptools
+
+README = pathlib.Path(__file__).with_name("README.md")
+
+setuptools.setup(
+  name="vit_jax",
+  version="0.1.0",
+  description="Vision Transformer (arXiv 2010.11929): pre-training and fine-tuning in JAX and Flax",
+  long_description=README.read_text(encoding="utf-8"),
+  long_description_content_type="text/markdown",
+  license="Apache-2.0",
+  python_requires=">=3.11",
+  packages=setuptools.find_packages(include=["vit_jax", "vit_jax.*"]),
+  install_requires=[
+    "absl-py>=2.1",
+    "array-record>=0.8",
+    "flax>=0.12.8",
+    "grain>=0.2.18",
+    "importlib_resources>=6",
+    "jax>=0.10",
+    "matplotlib>=3.9",
+    "ml_collections>=1.1",
+    "numpy>=2",
+    "opencv-python-headless>=4.10",
+    "optax>=0.2.8",
+    "orbax-checkpoint>=0.12.8",
+    "pillow>=11",
+    "scikit-learn>=1.5",
+    "simplejpeg>=1.9",
+    "tensorboardX>=2.6.4",
+    "tensorflow-datasets>=4.9.10",
+  ],
+  extras_require={
+    "test": ["chex>=0.1.92", "hypothesis>=6", "pytest>=8", "ruff>=0.12", "scipy>=1.15"],
+    "benchmark": ["tensorflow", "timm>=1.0.20", "torch>=2.6"],
+  },
+)

@@ -1,0 +1,330 @@
+"""Checkpoints: asynchronous, atomic, verified. The only module that imports orbax.
+
+WORKDIR/checkpoints/STEP/ holds the state (orbax's own files), meta (JSON: config, class names,
+shape and type of every array) and manifest.json, the SHA-256 sum of every file of the two. All
+three appear together, by one rename.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import pathlib
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+
+from vit_jax.config import RunError
+from vit_jax.optim import name_of
+from vit_jax.state import TrainState
+
+FOLDER = "checkpoints"
+MANIFEST = "manifest.json"
+ITEMS = ("state", "meta")
+
+
+class CheckpointError(RunError):
+  """No checkpoint can be used; the message says which and why."""
+
+
+class Checkpoints:
+  """The checkpoints of one workdir; every process of a run makes one, with the same arguments."""
+
+  def __init__(self, workdir: pathlib.Path, *, keep_last: int, keep_every: int):
+    """Opens WORKDIR/checkpoints, keeping the newest `keep_last` and each `keep_every`th step."""
+    self._directory = workdir.absolute() / FOLDER
+    self._saving = None
+    self._manager = ocp.CheckpointManager(
+      self._directory,
+      options=ocp.CheckpointManagerOptions(
+        max_to_keep=keep_last,
+        keep_period=keep_every or None,
+        async_options=ocp.AsyncOptions(post_finalization_callback=self._write_manifest),
+      ),
+    )
+
+  def save(self, state: TrainState, meta: dict) -> int:
+    """Starts saving; the arrays may be donated as soon as it returns. Returns the step."""
+    self.wait()
+    self._saving = int(state.step)
+    args = ocp.args.Composite(
+      state=ocp.args.StandardSave(to_tree(state)),
+      meta=ocp.args.JsonSave(meta | {"arrays": describe(state)}),
+    )
+    self._manager.save(self._saving, args=args, force=True)
+    return self._saving
+
+  def wait(self):
+    """Returns once the save under way, if any, is complete on disk."""
+    self._manager.wait_until_finished()
+
+  def close(self):
+    """Completes the save under way."""
+    self._manager.close()
+
+  def last_step(self) -> int | None:
+    """The newest complete step, or None."""
+    self.wait()
+    return max(self._manager.all_steps(), default=None)
+
+  def restore(self, abstract: TrainState, config: dict) -> TrainState | None:
+    """The newest undamaged checkpoint, or None where there is none at all.
+
+    Damaged ones are moved to WORKDIR/checkpoints-damaged, so that the run can save there again.
+
+    Args:
+      abstract: shapes, types and shardings of the state, as the config wants it.
+      config: the run's settings; named where they do not fit the checkpoint.
+
+    Raises:
+      CheckpointError: all are damaged, or the arrays do not fit.
+    """
+    steps = sorted(self._manager.all_steps(), reverse=True)
+    for step in steps:
+      damage = agreed_damage(self._directory / str(step))
+      if not damage:
+        return load(self._directory / str(step), abstract, config)
+      logging.warning(
+        "CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", self._directory / str(step), damage
+      )
+      self._set_aside(step)
+    if steps:
+      raise CheckpointError(
+        f"All checkpoints in {self._directory} are damaged (steps {steps}; now moved to "
+        f"{self._aside()}). Start again to train from the beginning."
+      )
+    return None
+
+  def _aside(self):
+    return self._directory.with_name(FOLDER + "-damaged")
+
+  def _set_aside(self, step):
+    if jax.process_index() == 0:
+      self._aside().mkdir(exist_ok=True)
+      target = self._aside() / str(step)
+      while target.exists():
+        target = target.with_name(target.name + "-again")
+      (self._directory / str(step)).rename(target)
+    if jax.process_count() > 1:
+      multihost_utils.sync_global_devices(f"checkpoint {step} set aside")
+    self._manager.reload()
+
+  def _write_manifest(self):
+    # Orbax calls this when both items are written and before it renames the folder to its final
+    # name, so a checkpoint never exists without its manifest.
+    if jax.process_index() == 0:
+      (folder,) = self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*")
+      (folder / MANIFEST).write_text(json.dumps(sums(folder), indent=1, sort_keys=True))
+
+
+def available(workdir: pathlib.Path) -> list[int]:
+  """The steps of a workdir's complete checkpoints, ascending; damaged ones included."""
+  folder = workdir / FOLDER
+  names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
+  return sorted(int(name) for name in names if name.isdigit())
+
+
+def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
+  """The folder of checkpoint `step`, or of the newest that is undamaged where `step` is 0.
+
+  Raises:
+    CheckpointError: there is none, or the one asked for is damaged.
+  """
+  steps = available(workdir)
+  if not steps or (step and step not in steps):
+    known = f"there are steps {steps}" if steps else "there is no checkpoint at all"
+    raise CheckpointError(
+      f"{workdir} has no checkpoint{f' of step {step}' if step else ''}: {known}."
+    )
+  for candidate in [step] if step else reversed(steps):
+    folder = workdir / FOLDER / str(candidate)
+    damage = agreed_damage(folder)
+    if not damage:
+      return folder
+    logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)
+  raise CheckpointError(f"{folder} is damaged: {damage}.")
+
+
+def load(folder: pathlib.Path, abstract: TrainState, config: dict) -> TrainState:
+  """Reads a whole state with the shardings of `abstract`.
+
+  Raises:
+    CheckpointError: as `check_fits`.
+  """
+  check_fits(folder, abstract, config)
+  with _reader("state") as reader:
+    tree = reader.restore(
+      folder, args=ocp.args.Composite(state=ocp.args.StandardRestore(to_tree(abstract)))
+    ).state
+  return from_tree(tree, abstract)
+
+
+def check_fits(folder: pathlib.Path, wanted, config: dict):
+  """Compares a checkpoint's arrays with the shapes and types of `wanted`, a state or a part.
+
+  Raises:
+    CheckpointError: they differ; the message names the first ones and the settings that differ
+      between the two configs.
+  """
+  meta, wanted = read_meta(folder), describe(wanted)
+  parts = {name.split("/")[0] for name in wanted}
+  found = {
+    name: spec
+    for name, spec in meta["arrays"].items()
+    if name.split("/")[0] in parts or len(parts) > 2
+  }
+  differing = sorted(
+    name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
+  )
+  if differing:
+    raise CheckpointError(mismatch(folder, differing, wanted, found, meta["config"], config))
+
+
+def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
+  """The parameters alone, or their moving average, as NumPy arrays.
+
+  Raises:
+    CheckpointError: a moving average is asked for and there is none.
+  """
+  arrays, prefix = read_meta(folder)["arrays"], "ema/" if ema else "params/"
+  wanted = {name: spec for name, spec in arrays.items() if name.startswith(prefix)}
+  if not wanted:
+    raise CheckpointError(
+      f"{folder} holds no moving average of the parameters "
+      "(config.optimizer.ema was 0); leave --ema out."
+    )
+  tree = nest(
+    {
+      name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
+      for name, (shape, dtype) in wanted.items()
+    }
+  )
+  restore_args = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+  with _reader("state", ocp.PyTreeCheckpointHandler()) as reader:
+    restored = reader.restore(
+      folder,
+      args=ocp.args.Composite(
+        state=ocp.args.PyTreeRestore(item=tree, restore_args=restore_args, partial_restore=True)
+      ),
+    ).state
+  return restored[prefix[:-1]]
+
+
+def read_meta(folder: pathlib.Path) -> dict:
+  """The checkpoint's config, class names and array descriptions."""
+  with _reader("meta") as reader:
+    return reader.restore(folder, args=ocp.args.Composite(meta=ocp.args.JsonRestore())).meta
+
+
+@contextlib.contextmanager
+def _reader(item, handler=None):
+  handlers = {
+    "state": handler or ocp.StandardCheckpointHandler(),
+    "meta": ocp.JsonCheckpointHandler(),
+  }
+  composite = ocp.CompositeCheckpointHandler(**{item: handlers[item]})
+  with contextlib.closing(ocp.Checkpointer(composite)) as reader:
+    yield reader
+
+
+def sums(folder: pathlib.Path) -> dict[str, str]:
+  """SHA-256 of every file of the state and meta items, by path within `folder`."""
+  files = [path for item in ITEMS for path in (folder / item).rglob("*") if path.is_file()]
+  return {path.relative_to(folder).as_posix(): _sum(path) for path in files}
+
+
+def _sum(path):
+  with path.open("rb") as file:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def damage_of(folder: pathlib.Path) -> str:
+  """What is wrong with a checkpoint, in words; empty where every sum agrees."""
+  try:
+    expected = json.loads((folder / MANIFEST).read_text())
+  except (OSError, ValueError) as error:
+    return f"its {MANIFEST} cannot be read ({error})"
+  actual = sums(folder)
+  missing, extra = expected.keys() - actual.keys(), actual.keys() - expected.keys()
+  changed = [name for name in expected.keys() & actual.keys() if expected[name] != actual[name]]
+  parts = [
+    f"{what} {', '.join(sorted(files))}"
+    for what, files in (("missing", missing), ("not in the manifest", extra), ("changed", changed))
+    if files
+  ]
+  return "; ".join(parts)
+
+
+def agreed_damage(folder: pathlib.Path) -> str:
+  """`damage_of` as the first process sees it, on every process; read once for all of them."""
+  if jax.process_count() == 1:
+    return damage_of(folder)
+  words = damage_of(folder) if jax.process_index() == 0 else ""
+  padded = np.frombuffer(words.encode()[:4096].ljust(4096), np.uint8)
+  return multihost_utils.broadcast_one_to_all(padded).tobytes().decode(errors="replace").strip()
+
+
+def describe(state) -> dict[str, list]:
+  """{name: [shape, type]} of every array of a state."""
+  leaves = jax.tree_util.tree_flatten_with_path(state)[0]
+  return {name_of(path): [list(leaf.shape), str(leaf.dtype)] for path, leaf in leaves}
+
+
+def to_tree(state: TrainState) -> dict:
+  """The state as nested dictionaries, whose names do not depend on any Python class."""
+  return nest(
+    {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
+  )
+
+
+def from_tree(tree: dict, abstract: TrainState) -> TrainState:
+  """Undoes `to_tree`."""
+  flat = {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+  return jax.tree_util.tree_map_with_path(lambda path, _: flat[name_of(path)], abstract)
+
+
+def nest(flat: dict) -> dict:
+  """{"a/b": x} -> {"a": {"b": x}}."""
+  tree = {}
+  for name, value in flat.items():
+    *parents, last = name.split("/")
+    node = tree
+    for parent in parents:
+      node = node.setdefault(parent, {})
+    node[last] = value
+  return tree
+
+
+def mismatch(folder, differing, wanted, found, saved_config, config) -> str:
+  """Says why a checkpoint does not fit the config."""
+  show = lambda spec: f"{spec[1]}{tuple(spec[0])}" if spec else "absent"
+  arrays = "; ".join(
+    f"{name} is {show(found.get(name))}, the config wants {show(wanted.get(name))}"
+    for name in differing[:3]
+  )
+  settings = "; ".join(
+    changes(
+      {key: saved_config[key] for key in ("model", "optimizer", "data")},
+      {key: config[key] for key in ("model", "optimizer", "data")},
+    )
+  )
+  more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
+  return (
+    f"Checkpoint {folder} does not fit the config. Settings that differ: {settings or 'none'}. "
+    f"Arrays that differ: {arrays}{more}. Use another --workdir, or the settings it was "
+    "made with."
+  )
+
+
+def changes(old: dict, new: dict, prefix: str = "config") -> list[str]:
+  """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'"."""
+  result = []
+  for key in sorted(old.keys() | new.keys()):
+    before, after = old.get(key), new.get(key)
+    if isinstance(before, dict) and isinstance(after, dict):
+      result += changes(before, after, f"{prefix}.{key}")
+    elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
+      result.append(f"{prefix}.{key}: {before!r} -> {after!r}")
+  return result

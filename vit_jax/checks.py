@@ -1,0 +1,100 @@
+"""Relations between settings, checked before data or devices are touched."""
+
+from vit_jax.config import Config, ConfigError
+from vit_jax.models import naming
+
+NO_DATA = (
+  "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
+  "your own with --config.data.train.source=folder:DIR (DIR/class/*.jpg), or with "
+  "--config.data.train.source=tfds:NAME --config.data.train.split=train "
+  "(--config.data.train.label_key=... where the labels are not called {label_key!r}), and give "
+  "its number of classes with --config.model.num_classes=N."
+)
+
+
+def check(config: Config):
+  """Refuses settings that contradict one another.
+
+  Raises:
+    ConfigError: names the key, the value and the nearest valid choice.
+  """
+  check_model(config)
+  check_batch(config)
+  check_data(config)
+
+
+def check_model(config: Config):
+  """The architecture can be built, and its patches tile the images."""
+  model, side = config.model, config.data.image_size
+  try:
+    size, patch = naming.shape(model.name)
+  except ValueError as error:
+    raise ConfigError(f"config.model.name: {error}") from error
+  if side % patch:
+    below = side - side % patch
+    raise ConfigError(
+      f"config.data.image_size={side} is not divisible by the patch size {patch} of "
+      f"{model.name}; nearest: {', '.join(str(s) for s in (below, below + patch) if s)}."
+    )
+  width, heads = model.width or size.width, model.heads or size.heads
+  if width % heads:
+    nearest = min((h for h in range(1, width + 1) if width % h == 0), key=lambda h: abs(h - heads))
+    raise ConfigError(
+      f"config.model.heads={heads} does not divide the width {width}; nearest: {nearest}."
+    )
+  if model.attention == "cudnn" and model.compute_dtype != "bfloat16":
+    raise ConfigError(
+      "config.model.attention='cudnn' computes in bfloat16 only; set "
+      "config.model.compute_dtype=bfloat16, or attention=xla."
+    )
+
+
+def check_batch(config: Config):
+  """The batch can be cut into the parts of accumulation."""
+  if config.batch_size % config.accumulation:
+    parts = config.accumulation
+    below = config.batch_size - config.batch_size % parts
+    raise ConfigError(
+      f"config.batch_size={config.batch_size} is not divisible by "
+      f"config.accumulation={parts}; nearest: "
+      f"{', '.join(str(b) for b in (below, below + parts) if b)}."
+    )
+
+
+def check_data(config: Config):
+  """There is training data, a length of training, and crops that can be drawn."""
+  data = config.data
+  if not data.train.source:
+    raise ConfigError(NO_DATA.format(label_key=data.train.label_key))
+  for name, dataset in data.evaluate.items():
+    if not dataset.source:
+      raise ConfigError(
+        f"config.data.evaluate.{name}.source is empty; give it a source, such as folder:DIR."
+      )
+  if not config.duration.given():
+    raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
+  for key, most in (("crop_area", 1.0), ("crop_aspect", float("inf"))):
+    pair = getattr(data, key)
+    numbers = [x for x in pair if isinstance(x, (int, float)) and not isinstance(x, bool)]
+    if len(pair) != 2 or len(numbers) != 2 or not 0 < pair[0] <= pair[1] <= most:
+      raise ConfigError(
+        f"config.data.{key}={pair} is not (least, largest) with "
+        f"0 < least <= largest{' <= 1' if most == 1 else ''}; the default is "
+        f"{getattr(type(data)(), key)}."
+      )
+  check_decay_rules(config.optimizer.decay_rules)
+
+
+def check_decay_rules(rules):
+  """The rules are pairs of a regex and a factor."""
+  for rule in rules:
+    if not (
+      isinstance(rule, tuple)
+      and len(rule) == 2
+      and isinstance(rule[0], str)
+      and isinstance(rule[1], (int, float))
+    ):
+      raise ConfigError(
+        f"config.optimizer.decay_rules holds {rule!r}; each rule is (regex, factor), "
+        "such as ('.*/kernel', 1.0)."
+      )

@@ -1,0 +1,331 @@
+"""Every setting of a run: its meaning, unit, default and check. The one place with defaults.
+
+A recipe (configs/NAME.py) builds a `Config`; the command line sees it as an
+`ml_collections.ConfigDict`, so that every key can be overridden; `from_dict` turns the
+result once into frozen dataclasses again. Nothing here imports JAX.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import ml_collections
+
+
+class ConfigError(ValueError):
+  """A wrong setting or missing data; the message names the key, the value and what to do."""
+
+
+class RunError(RuntimeError):
+  """A run that cannot go on, for a reason outside its config; the message says what to do."""
+
+
+def setting(default, meaning, *, choices=(), low=None, high=None):
+  """A dataclass field with its meaning and the values that it may take (bounds inclusive)."""
+  check = dict(meaning=meaning, choices=choices, low=low, high=high)
+  return dataclasses.field(default=default, metadata=check)
+
+
+def group(kind, **changes):
+  """A field that holds a dataclass of further settings, with some defaults changed."""
+  return dataclasses.field(default_factory=lambda: kind(**changes))
+
+
+@dataclasses.dataclass(frozen=True)
+class Duration:
+  """A length of training in exactly one unit; all three 0 means never."""
+
+  steps: int = setting(0, "optimizer updates", low=0)
+  epochs: float = setting(0.0, "passes over the training examples", low=0)
+  examples: int = setting(0, "training examples", low=0)
+
+  def given(self) -> dict[str, float]:
+    """The units that are not 0."""
+    return {unit: value for unit, value in dataclasses.asdict(self).items() if value}
+
+  def in_steps(self, *, batch_size: int, epoch_examples: int) -> int:
+    """The duration in steps, to the nearest; at least 1 unless it is 0."""
+    examples = self.examples + self.epochs * epoch_examples
+    steps = self.steps + round(examples / batch_size)
+    return max(steps, 1) if self.given() else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """The architecture. Shape settings of 0 are taken from the name."""
+
+  name: str = setting("ViT-B/16", "a name of vit_jax.models.names(), any patch size")
+  num_classes: int = setting(1000, "outputs of the head", low=1)
+  depth: int = setting(0, "number of blocks", low=0)
+  width: int = setting(0, "hidden size D", low=0)
+  mlp_dim: int = setting(0, "hidden size of the MLP", low=0)
+  heads: int = setting(0, "attention heads", low=0)
+  pool: str = setting("class_token", "what the head sees", choices=("class_token", "gap"))
+  representation_layer: bool = setting(False, "dense + tanh of size D before the head")
+  dropout: float = setting(0.0, "dropout rate", low=0.0, high=0.99)
+  head_bias: float = setting(0.0, "initial value of the head's bias")
+  compute_dtype: str = setting(
+    "float32", "type of activations; parameters stay float32", choices=("float32", "bfloat16")
+  )
+  scan: bool = setting(False, "blocks stacked under one scan: compiles depth times faster")
+  remat: str = setting(
+    "none",
+    "what the backward pass computes again: nothing, all but the outputs of dense layers, or all",
+    choices=("none", "dots", "everything"),
+  )
+  attention: str = setting(
+    "xla", "implementation of jax.nn.dot_product_attention", choices=("xla", "cudnn")
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+  """The training objective."""
+
+  kind: str = setting(
+    "softmax", "cross-entropy over classes, or per class", choices=("softmax", "sigmoid")
+  )
+  label_smoothing: float = setting(
+    0.0, "share of the target spread over all classes", low=0.0, high=1.0
+  )
+
+
+DECAY_RULES = (
+  (r".*/kernel", 1.0),
+  (r".*/(bias|scale)", 0.0),
+  (r"cls|.*/pos_embedding", 0.0),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+  """Update rule; see vit_jax/optim.py for the formulas."""
+
+  kind: str = setting(
+    "adam", "Adam (with decoupled decay: AdamW) or SGD with momentum", choices=("adam", "sgd")
+  )
+  beta1: float = setting(0.9, "decay of Adam's first moment", low=0.0, high=1.0)
+  beta2: float = setting(0.999, "decay of Adam's second moment", low=0.0, high=1.0)
+  epsilon: float = setting(1e-8, "added to the root of Adam's second moment", low=0.0)
+  momentum: float = setting(0.9, "momentum of SGD", low=0.0, high=1.0)
+  moment_dtype: str = setting(
+    "float32", "type of Adam's first moment or of SGD's momentum", choices=("float32", "bfloat16")
+  )
+  weight_decay: float = setting(0.0, "decoupled decay; multiplied by the learning rate", low=0.0)
+  decay_rules: tuple = setting(
+    DECAY_RULES,
+    "(regex of the whole parameter name, factor on the weight decay); the first "
+    "match counts and every parameter must match one",
+  )
+  clip_norm: float = setting(0.0, "largest global norm of the gradients; 0: no clipping", low=0.0)
+  ema: float = setting(
+    0.0, "factor of the parameters' moving average; 0: none", low=0.0, high=0.999999999
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """Learning rate: linear warm-up from 0, then decay to the end value."""
+
+  learning_rate: float = setting(1e-3, "base learning rate, reached after warm-up", low=0.0)
+  warmup: Duration = group(Duration)
+  decay: str = setting("cosine", "shape after warm-up", choices=("linear", "cosine", "constant"))
+  end_learning_rate: float = setting(0.0, "learning rate at the last step", low=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+  """Where examples come from; see vit_jax/data/sources for the kinds."""
+
+  source: str = setting("", "tfds:NAME[/CONFIG][:VERSION], folder:DIR, digits or synthetic")
+  split: str = setting("", "split in TFDS's syntax, for instance train[:90%]; empty for a folder")
+  image_key: str = setting("image", "TFDS feature that holds the image")
+  label_key: str = setting("label", "TFDS feature that holds the label or the labels")
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+  """Examples, and their way to the device."""
+
+  train: Dataset = group(Dataset)
+  evaluate: Mapping[str, Dataset] = dataclasses.field(default_factory=dict)
+  image_size: int = setting(224, "side of the square images, pixels", low=1)
+  crop_area: tuple = setting(
+    (0.05, 1.0), "least and largest share of the image's area in a training crop"
+  )
+  crop_aspect: tuple = setting((3 / 4, 4 / 3), "least and largest width / height of the crop")
+  flip: bool = setting(True, "flip half of the training images left to right")
+  evaluate_resize: int = setting(
+    0,
+    "evaluation images: 0 resizes straight to the square; else "
+    "the smaller side gets this many pixels and the centre is cut",
+    low=0,
+  )
+  max_pixels: int = setting(2**26, "larger images are refused as decompression bombs", low=1)
+  bad_limit: float = setting(
+    0.01,
+    "the run stops when more than this share of the training images cannot be decoded",
+    low=0.0,
+    high=1.0,
+  )
+  threads: int = setting(16, "decoding threads per process", low=1)
+  workers: int = setting(0, "decoding processes per host; 0: threads only", low=0)
+  ahead: int = setting(2, "batches put on the devices ahead of the step", low=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+  """Devices: data x fsdp. The batch is split over both, parameters over fsdp."""
+
+  data: int = setting(0, "data-parallel groups; 0: as many as the devices allow", low=0)
+  fsdp: int = setting(1, "devices that share one copy of parameters and optimizer", low=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+  """When to save, and what to keep."""
+
+  every: Duration = group(Duration, steps=1000)
+  keep_last: int = setting(2, "newest checkpoints kept", low=1)
+  keep_every: Duration = group(Duration)
+
+
+@dataclasses.dataclass(frozen=True)
+class NonFinite:
+  """What a loss or gradient that is not finite does; the update is never applied."""
+
+  action: str = setting(
+    "stop", "end the run, or leave the update out and go on", choices=("stop", "skip")
+  )
+  limit: int = setting(10, "with skip: updates left out in a row before the run stops", low=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+  """A jax.profiler trace of a window of steps, written to WORKDIR/profile."""
+
+  first_step: int = setting(10, "first step in the trace", low=1)
+  steps: int = setting(0, "steps in the trace; 0: no trace", low=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """A whole run."""
+
+  seed: int = setting(0, "root of all randomness", low=0, high=2**31 - 1)
+  batch_size: int = setting(4096, "images per update over all hosts", low=1)
+  accumulation: int = setting(
+    1, "parts that the batch is worked through in, one after another", low=1
+  )
+  duration: Duration = group(Duration)
+  log_every: Duration = group(Duration, steps=50)
+  evaluate_every: Duration = group(Duration, epochs=1.0)
+  evaluate_step: int = setting(
+    0, "with --mode=evaluate: the checkpoint's step; 0: the newest", low=0
+  )
+  model: Model = group(Model)
+  loss: Loss = group(Loss)
+  optimizer: Optimizer = group(Optimizer)
+  schedule: Schedule = group(Schedule)
+  data: Data = group(Data)
+  mesh: Mesh = group(Mesh)
+  checkpoint: Checkpoint = group(Checkpoint)
+  non_finite: NonFinite = group(NonFinite)
+  profile: Profile = group(Profile)
+
+
+def to_dict(config) -> dict[str, Any]:
+  """The settings as plain nested dictionaries, ready for JSON."""
+  return dataclasses.asdict(config)
+
+
+def to_config_dict(config) -> ml_collections.ConfigDict:
+  """The settings as the command line sees them: `config_flags` overrides any key of it."""
+  return ml_collections.ConfigDict(to_dict(config))
+
+
+def from_dict(values: Mapping[str, Any]) -> Config:
+  """Builds a `Config`; every key must be given.
+
+  Raises:
+    ConfigError: a key that is unknown or missing, a wrong type, a value out of bounds.
+  """
+  return _build(Config, values, "config")
+
+
+def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, Any]:
+  """Lets a duration's unit given on the command line replace the unit of the recipe.
+
+  `overridden` holds dotted keys, such as `duration.steps`. Two units given for one duration
+  are left as they are, for the check to refuse.
+  """
+  units = [field.name for field in dataclasses.fields(Duration)]
+  for key in overridden:
+    *path, unit = key.split(".")
+    node = values
+    for part in path:
+      node = node[part]
+    if unit not in units or set(node) != set(units) or not node[unit]:
+      continue
+    for other in units:
+      if ".".join([*path, other]) not in overridden:
+        node[other] = 0
+  return values
+
+
+def nearest(word: str, known) -> str:
+  """`known` in words, the ones most like `word` first, at most five."""
+  close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+  return ", ".join(close or sorted(known)[:5])
+
+
+def _build(kind, values, path):
+  if not isinstance(values, Mapping):
+    raise ConfigError(f"{path}={values!r} is one value; it must be a group of settings.")
+  fields = {field.name: field for field in dataclasses.fields(kind)}
+  for key in values:
+    if key not in fields:
+      raise ConfigError(f"{path}.{key} is not a setting; nearest: {nearest(key, fields)}.")
+  missing = fields.keys() - values.keys()
+  if missing:
+    raise ConfigError(
+      f"{path} lacks {', '.join(sorted(missing))}; start from vit_jax.config.Config."
+    )
+  built = kind(**{key: _value(fields[key], values[key], f"{path}.{key}") for key in fields})
+  if kind is Duration and len(built.given()) > 1:
+    raise ConfigError(
+      f"{path} is given twice, as {built.given()}; keep one and set the others to 0."
+    )
+  return built
+
+
+def _value(field, value, path):
+  if dataclasses.is_dataclass(field.type):
+    return _build(field.type, value, path)
+  if field.type == Mapping[str, Dataset]:
+    return {name: _build(Dataset, item, f"{path}.{name}") for name, item in value.items()}
+  value = _typed(field.type, value, path)
+  _check_bounds(value, path, **field.metadata)
+  return value
+
+
+def _typed(kind, value, path):
+  if kind is float and type(value) is int:
+    return float(value)
+  if kind is tuple and isinstance(value, (list, tuple)):
+    return tuple(tuple(item) if isinstance(item, list) else item for item in value)
+  if type(value) is not kind:
+    raise ConfigError(f"{path}={value!r} is {type(value).__name__}; it must be {kind.__name__}.")
+  return value
+
+
+def _check_bounds(value, path, *, meaning, choices, low, high):
+  if choices and value not in choices:
+    raise ConfigError(
+      f"{path}={value!r} is not a choice ({meaning}); nearest: {nearest(str(value), choices)}."
+    )
+  if low is not None and not value >= low:
+    raise ConfigError(f"{path}={value!r} is too small ({meaning}); the least is {low}.")
+  if high is not None and not value <= high:
+    raise ConfigError(f"{path}={value!r} is too large ({meaning}); the most is {high}.")

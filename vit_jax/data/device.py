@@ -1,0 +1,28 @@
+"""From host batches to global, sharded arrays, ahead of the step."""
+
+import collections
+import itertools
+from collections.abc import Iterable, Iterator
+
+import jax
+import jax.numpy as jnp
+
+
+def put_ahead(batches: Iterable[dict], sharding, *, ahead: int) -> Iterator[dict]:
+  """Global arrays for host batches, `ahead` of them already on their way to the devices.
+
+  Each process gives its own rows; the results are the global batch, split over all devices.
+  """
+  put = (
+    jax.tree.map(lambda rows: jax.make_array_from_process_local_data(sharding, rows), batch)
+    for batch in batches
+  )
+  queue = collections.deque(itertools.islice(put, ahead))
+  while queue:
+    yield queue.popleft()
+    queue.extend(itertools.islice(put, 1))
+
+
+def normalize(images: jax.Array, dtype) -> jax.Array:
+  """Pixels 0..255 -> [-1, 1] by (x - 127.5) / 127.5, inside the compiled step."""
+  return ((images.astype(jnp.float32) - 127.5) / 127.5).astype(dtype)

@@ -1,0 +1,267 @@
+"""Encoded images to uint8 RGB squares: decode, crop, resize, flip, on the host.
+
+JPEG, PNG and WebP are told apart by content, never by name. Everything becomes 8-bit RGB: grey and
+palette images are expanded, transparency is laid on white, 16 bits are scaled to 8, CMYK is
+converted, and the Exif orientation is applied.
+"""
+
+import io
+import math
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+import simplejpeg
+from PIL import ExifTags, Image, ImageChops
+
+_FORMATS = ("JPEG", "PNG", "WEBP")
+_JPEG_START = b"\xff\xd8\xff"
+_EXIF_REACH = 4096  # bytes: cameras write Exif as the first or second segment
+_FAST_COLOURS = ("YCbCr", "RGB", "Gray")
+_CROP_TRIES = 100
+_UPRIGHT = {  # what undoes each Exif orientation
+  2: Image.Transpose.FLIP_LEFT_RIGHT,
+  3: Image.Transpose.ROTATE_180,
+  4: Image.Transpose.FLIP_TOP_BOTTOM,
+  5: Image.Transpose.TRANSPOSE,
+  6: Image.Transpose.ROTATE_270,
+  7: Image.Transpose.TRANSVERSE,
+  8: Image.Transpose.ROTATE_90,
+}
+
+# Each image is decoded in a thread of ours; OpenCV's own would compete with them for the cores.
+cv2.setNumThreads(0)
+
+
+class BadImage(ValueError):
+  """The bytes are not an image that can be used; the message says why."""
+
+
+class Box(NamedTuple):
+  """A rectangle in pixels."""
+
+  top: int
+  left: int
+  height: int
+  width: int
+
+
+def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
+  """Decodes a whole JPEG, PNG or WebP exactly.
+
+  Returns:
+    (H, W, 3) uint8, RGB, upright.
+
+  Raises:
+    BadImage: another format, broken, truncated, or more than `max_pixels` pixels.
+  """
+  if _fast_size(data, max_pixels=max_pixels):
+    return _decode_jpeg(data)
+  return _decode_any(data, max_pixels=max_pixels)
+
+
+def train_image(
+  image: bytes | np.ndarray,
+  *,
+  rng: np.random.Generator,
+  size: int,
+  area: tuple[float, float],
+  aspect: tuple[float, float],
+  flip: bool,
+  max_pixels: int,
+) -> np.ndarray:
+  """A random crop of the image, resized to a square and flipped left-right with p 0.5.
+
+  Args:
+    image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
+    rng: draws the crop and the flip.
+    size: side of the result in pixels.
+    area: least and greatest share of the image's area in the crop.
+    aspect: least and greatest width / height of the crop.
+    flip: whether to flip at all.
+    max_pixels: larger images are refused.
+
+  Returns:
+    (size, size, 3) uint8 RGB.
+
+  Raises:
+    BadImage: as `decode`.
+
+  Source: the Inception crop of Szegedy et al., "Going deeper with convolutions", 2015.
+  """
+  fast_size = isinstance(image, bytes) and _fast_size(image, max_pixels=max_pixels)
+  pixels = None if fast_size else as_rgb(image, max_pixels=max_pixels)
+  height, width = fast_size or pixels.shape[:2]
+  box = draw_crop(rng, height=height, width=width, area=area, aspect=aspect)
+  if fast_size:
+    pixels, box = _decode_reduced(image, height=height, width=width, box=box, size=size)
+  out = _resize(_cut(pixels, box), height=size, width=size)
+  return cv2.flip(out, 1) if flip and rng.random() < 0.5 else out
+
+
+def evaluate_image(
+  image: bytes | np.ndarray, *, size: int, resize: int, max_pixels: int
+) -> np.ndarray:
+  """The image as evaluation sees it, exactly and without chance.
+
+  Args:
+    image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
+    size: side of the result in pixels.
+    resize: 0: the whole image is resized to the square, its aspect not kept. Otherwise the smaller
+      side is resized to `resize` pixels and the central square of `size` is cut out.
+    max_pixels: larger images are refused.
+
+  Returns:
+    (size, size, 3) uint8 RGB.
+
+  Raises:
+    BadImage: as `decode`.
+    ValueError: `resize` is neither 0 nor at least `size`.
+  """
+  if 0 != resize < size:
+    raise ValueError(
+      f"resize={resize} is smaller than the central crop size={size}; make it 0 or at least {size}."
+    )
+  pixels = as_rgb(image, max_pixels=max_pixels)
+  if resize == 0:
+    return _resize(pixels, height=size, width=size)
+  height, width = pixels.shape[:2]
+  scale = resize / min(height, width)
+  pixels = _resize(pixels, height=round(height * scale), width=round(width * scale))
+  top, left = (pixels.shape[0] - size) // 2, (pixels.shape[1] - size) // 2
+  return np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
+
+
+def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
+  """Decodes bytes; checks pixels and makes grey ones RGB. (H, W, 3) uint8.
+
+  Raises:
+    BadImage: as `decode`, or pixels of another type or shape.
+  """
+  if isinstance(image, bytes):
+    return decode(image, max_pixels=max_pixels)
+  channels = image.shape[2] if image.ndim == 3 else 1
+  if image.dtype != np.uint8 or image.ndim not in (2, 3) or channels not in (1, 3):
+    raise BadImage(
+      f"Pixels are {image.dtype} {image.shape}; uint8 (H, W), (H, W, 1) or (H, W, 3) are wanted."
+    )
+  _check_size(*image.shape[:2], max_pixels=max_pixels)
+  return image if channels == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
+
+
+def draw_crop(
+  rng: np.random.Generator,
+  *,
+  height: int,
+  width: int,
+  area: tuple[float, float],
+  aspect: tuple[float, float],
+) -> Box:
+  """Draws an Inception crop: an aspect, then a height that it and `area` allow, then a place.
+
+  The aspect is uniform in its range and the height uniform over what fits, as in the pipeline of
+  the published models (tf.image.sample_distorted_bounding_box). The whole image when no crop fits
+  in 100 tries.
+  """
+  for _ in range(_CROP_TRIES):
+    ratio = aspect[0] + (aspect[1] - aspect[0]) * rng.random()
+    least = math.ceil(math.sqrt(area[0] * height * width / ratio))
+    most = min(math.sqrt(area[1] * height * width / ratio), height, (width + 0.5) / ratio)
+    if least > int(most):
+      continue
+    crop_height = max(1, least + int((int(most) - least + 1) * rng.random()))
+    crop_width = min(width, max(1, round(crop_height * ratio)))
+    top = int((height - crop_height + 1) * rng.random())
+    left = int((width - crop_width + 1) * rng.random())
+    return Box(top, left, crop_height, crop_width)
+  return Box(0, 0, height, width)
+
+
+def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
+  """(height, width) of a JPEG that simplejpeg decodes rightly; None: leave it to Pillow."""
+  if not data.startswith(_JPEG_START) or data.find(b"Exif", 0, _EXIF_REACH) >= 0:
+    return None
+  try:
+    height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
+  except ValueError as error:
+    raise BadImage(f"The JPEG header is broken: {error}") from error
+  _check_size(height, width, max_pixels=max_pixels)
+  return (height, width) if colours in _FAST_COLOURS else None
+
+
+def _decode_jpeg(data: bytes, *, min_height: int = 0, min_width: int = 0) -> np.ndarray:
+  """RGB pixels, reduced to 1/2, 1/4 or 1/8 in the DCT where the minima (if any) allow it."""
+  try:
+    return simplejpeg.decode_jpeg(data, min_height=min_height, min_width=min_width, min_factor=2)
+  except ValueError as error:
+    raise BadImage(f"The JPEG is broken or truncated: {error}") from error
+
+
+def _decode_reduced(
+  data: bytes, *, height: int, width: int, box: Box, size: int
+) -> tuple[np.ndarray, Box]:
+  """Decodes no finer than the crop needs; the pixels and the box in them."""
+  pixels = _decode_jpeg(
+    data,
+    min_height=math.ceil(height * size / box.height),
+    min_width=math.ceil(width * size / box.width),
+  )
+  vertical, horizontal = pixels.shape[0] / height, pixels.shape[1] / width
+  return pixels, Box(
+    int(box.top * vertical),
+    int(box.left * horizontal),
+    max(1, round(box.height * vertical)),
+    max(1, round(box.width * horizontal)),
+  )
+
+
+def _decode_any(data: bytes, *, max_pixels: int) -> np.ndarray:
+  """RGB pixels through Pillow: slower, but for every variant of the three formats."""
+  try:
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+      _check_size(image.height, image.width, max_pixels=max_pixels)
+      image.load()
+      upright = _UPRIGHT.get(_orientation(image))
+      rgb = _as_rgb8(image)
+      return np.asarray(rgb if upright is None else rgb.transpose(upright))
+  except (BadImage, MemoryError):
+    raise
+  except Exception as error:  # Pillow's decoders raise nearly anything on hostile bytes.
+    raise BadImage(f"Not a JPEG, PNG or WebP that can be decoded: {error}") from error
+
+
+def _orientation(image: Image.Image) -> int:
+  try:
+    return image.getexif().get(ExifTags.Base.Orientation, 1)
+  except Exception:  # Broken Exif is no reason to lose a sound image.
+    return 1
+
+
+def _as_rgb8(image: Image.Image) -> Image.Image:
+  if image.mode.startswith("I"):  # 16-bit grey, which Pillow would clip instead of scale
+    return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)).convert(
+      "RGB"
+    )
+  if image.mode == "CMYK" and "adobe" not in image.info:
+    return ImageChops.invert(image).convert("RGB")  # Pillow took it for Adobe's inverted CMYK
+  if image.has_transparency_data:
+    rgba = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
+  return image.convert("RGB")
+
+
+def _check_size(height: int, width: int, *, max_pixels: int) -> None:
+  if height * width > max_pixels:
+    raise BadImage(
+      f"{width} x {height} pixels are more than the {max_pixels} that are allowed; raise the pixel"
+      " cap if the image is meant."
+    )
+
+
+def _cut(pixels: np.ndarray, box: Box) -> np.ndarray:
+  return pixels[box.top : box.top + box.height, box.left : box.left + box.width]
+
+
+def _resize(pixels: np.ndarray, *, height: int, width: int) -> np.ndarray:
+  """Bilinear with half-pixel centres and no antialiasing, as tf.image.resize does."""
+  return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)

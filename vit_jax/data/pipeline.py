@@ -1,0 +1,242 @@
+"""Batches of images that are a pure function of (seed, step, host).
+
+A host batch is a dict: image (b, S, S, 3) uint8; labels (b,) int32, or (b, classes) uint8 multi-hot
+where the source is multi-label; mask (b,) float32, 1 for examples that count.
+
+Grain shuffles, reads ahead and runs the workers. Its elements are parts of a host batch rather
+than single images, because what it costs to hand over one element is felt beside one decoding.
+"""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import grain
+import numpy as np
+from absl import flags
+
+from vit_jax.data.images import BadImage
+from vit_jax.data.sources import Example, Source
+
+Batch = dict[str, np.ndarray]
+Transform = Callable[..., np.ndarray]
+
+_log = logging.getLogger(__name__)
+_LARGEST_PART = 32  # images that a thread decodes at a stretch
+_AHEAD = 2  # host batches decoded ahead of the consumer
+_ENDLESS = 2**60  # parts: more than any run reads
+
+
+class _Share(NamedTuple):
+  """Which positions of the stream of examples this host reads."""
+
+  batch_size: int
+  host: int
+  hosts: int
+  start_step: int = 0
+
+  @property
+  def per_host(self) -> int:
+    return self.batch_size // self.hosts
+
+  @property
+  def part(self) -> int:
+    """Size of the parts in which a host batch is decoded: its largest divisor that will do."""
+    candidates = range(min(self.per_host, _LARGEST_PART), 0, -1)
+    return next(size for size in candidates if self.per_host % size == 0)
+
+  @property
+  def parts(self) -> int:
+    """Number of parts in a host batch."""
+    return self.per_host // self.part
+
+  def positions(self, index: int) -> range:
+    """Positions in the stream of this host's part number `index`."""
+    step, part = divmod(index, self.parts)
+    first = (self.start_step + step) * self.batch_size + self.host * self.per_host
+    return range(first + part * self.part, first + (part + 1) * self.part)
+
+
+def train_batches(
+  source: Source,
+  *,
+  transform: Transform,
+  seed: int,
+  batch_size: int,
+  host: int,
+  hosts: int,
+  start_step: int,
+  num_classes: int,
+  threads: int,
+  workers: int,
+) -> grain.DatasetIterator[Batch]:
+  """Endless batches of shuffled, augmented examples, beginning with that of `start_step`.
+
+  The examples, shuffled anew every epoch, make one endless stream. Global batch `step` is its
+  positions [step * batch_size, (step + 1) * batch_size), and each host gets an equal, contiguous
+  share of it. What is drawn for an example depends on the seed and its position alone.
+
+  Args:
+    source: the examples.
+    transform: transform(image, rng=rng) -> (S, S, 3) uint8; picklable where there are workers.
+    seed: of the shuffle and of every draw, in [0, 2**32).
+    batch_size: of all hosts together.
+    host: index of this host.
+    hosts: number of hosts.
+    start_step: step of the first batch.
+    num_classes: labels lie in [0, num_classes).
+    threads: decoding threads of each process; 0: decode when asked.
+    workers: decoding processes; 0: none but this one.
+
+  Returns:
+    Host batches of batch_size / hosts examples; `close()` ends the threads and workers. An image
+    that cannot be read or decoded is all zero, has mask 0 and is logged by name.
+
+  Raises:
+    ValueError: batch_size not divisible by hosts; later, from the iterator: a label out of range.
+  """
+  share = _check(_Share(batch_size, host, hosts, start_step))
+  order = grain.MapDataset.range(len(source)).seed(seed).shuffle().repeat()
+  item = functools.partial(_train_item, source=source, order=order, transform=transform, seed=seed)
+  load = functools.partial(
+    _load, share=share, item=item, num_classes=num_classes, multi_label=source.multi_label
+  )
+  parts = grain.MapDataset.range(_ENDLESS).map(load)
+  return _iterate(parts, share=share, threads=threads, workers=workers)
+
+
+def evaluate_batches(
+  source: Source,
+  *,
+  transform: Transform,
+  batch_size: int,
+  host: int,
+  hosts: int,
+  num_classes: int,
+  threads: int,
+  workers: int,
+) -> grain.DatasetIterator[Batch]:
+  """Every example once, in order; the same number of batches on every host.
+
+  Arguments as for `train_batches`, but transform(image). The last batches are filled up with zero
+  images of mask 0.
+
+  Raises:
+    BadImage: from the iterator: an image is broken; the message names it.
+    OSError: from the iterator: an image cannot be read.
+    ValueError: as for `train_batches`.
+  """
+  share = _check(_Share(batch_size, host, hosts))
+  steps = -(-len(source) // batch_size)
+  item = functools.partial(_evaluate_item, source=source, transform=transform)
+  load = functools.partial(
+    _load, share=share, item=item, num_classes=num_classes, multi_label=source.multi_label
+  )
+  parts = grain.MapDataset.range(steps * share.parts).map(load)
+  return _iterate(parts, share=share, threads=threads, workers=workers)
+
+
+class _Item(NamedTuple):
+  image: np.ndarray
+  labels: tuple[int, ...]
+  name: str
+  counts: bool
+
+
+def _train_item(
+  position: int, *, source: Source, order: grain.MapDataset, transform: Transform, seed: int
+) -> _Item:
+  # The position is the counter of a counter-based generator, the seed its key: as independent as
+  # separately seeded generators, and no hashing for each image.
+  draw = functools.partial(
+    transform, rng=np.random.Generator(np.random.Philox(key=seed, counter=position << 64))
+  )
+  example = Example(b"", () if source.multi_label else (0,), f"position {position}")
+  try:
+    example = source[order[position]]
+    return _Item(draw(example.image), example.labels, example.name, True)
+  except (BadImage, OSError) as error:
+    _log.warning("Left out of training: %s: %s", example.name, error)
+    return _Item(_blank(draw), example.labels, example.name, False)
+
+
+def _evaluate_item(position: int, *, source: Source, transform: Transform) -> _Item:
+  if position >= len(source):
+    return _Item(_blank(transform), () if source.multi_label else (0,), "padding", False)
+  example = source[position]
+  try:
+    return _Item(transform(example.image), example.labels, example.name, True)
+  except BadImage as error:
+    raise BadImage(f"{example.name}: {error}") from error
+
+
+def _blank(transform: Transform) -> np.ndarray:
+  """Zeros of the shape that the transform makes, which it alone knows."""
+  return np.zeros_like(transform(np.zeros((1, 1, 3), np.uint8)))
+
+
+def _load(
+  index: int,
+  *,
+  share: _Share,
+  item: Callable[[int], _Item],
+  num_classes: int,
+  multi_label: bool,
+) -> Batch:
+  """Reads and stacks one part of a host batch."""
+  items = [item(position) for position in share.positions(index)]
+  for one in items:
+    _check_labels(one, num_classes=num_classes)
+  labels = [one.labels for one in items]
+  return {
+    "image": np.stack([one.image for one in items]),
+    "labels": _multi_hot(labels, num_classes) if multi_label else np.array(labels, np.int32)[:, 0],
+    "mask": np.array([one.counts for one in items], np.float32),
+  }
+
+
+def _check_labels(item: _Item, *, num_classes: int) -> None:
+  for label in item.labels:
+    if not 0 <= label < num_classes:
+      raise ValueError(
+        f"{item.name} has label {label}, but num_classes is {num_classes}, so labels must lie in"
+        f" 0..{num_classes - 1}; correct the number of classes or the data."
+      )
+
+
+def _multi_hot(labels: list[tuple[int, ...]], num_classes: int) -> np.ndarray:
+  out = np.zeros((len(labels), num_classes), np.uint8)
+  for row, ones in zip(out, labels):
+    row[list(ones)] = 1
+  return out
+
+
+def _iterate(
+  parts: grain.MapDataset[Batch], *, share: _Share, threads: int, workers: int
+) -> grain.DatasetIterator[Batch]:
+  """Runs the parts ahead of the consumer and joins them into host batches."""
+  ahead = max(threads, _AHEAD * share.parts) if threads else 0
+  options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
+  dataset = parts.to_iter_dataset(options)
+  if workers:
+    if not flags.FLAGS.is_parsed():  # Grain reads its flags when it starts a process.
+      flags.FLAGS.mark_as_parsed()
+    options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=_AHEAD)
+    dataset = dataset.mp_prefetch(options)
+  return iter(dataset.batch(share.parts, batch_fn=_join))
+
+
+def _join(parts: list[Batch]) -> Batch:
+  if len(parts) == 1:
+    return parts[0]
+  return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def _check(share: _Share) -> _Share:
+  if share.batch_size % share.hosts:
+    raise ValueError(
+      f"A batch of {share.batch_size} examples cannot be shared equally by {share.hosts} hosts;"
+      " make batch_size a multiple of the number of hosts."
+    )
+  return share

@@ -1,0 +1,57 @@
+"""Sources of labelled images behind one protocol: length and item."""
+
+import difflib
+
+from vit_jax.data.sources.base import Example, Source, SourceError
+from vit_jax.data.sources.digits import Digits
+from vit_jax.data.sources.folder import Folder
+from vit_jax.data.sources.synthetic import Synthetic
+from vit_jax.data.sources.tfds import Tfds
+
+__all__ = ["Example", "Source", "SourceError", "open_source"]
+
+_FORMS = {
+  "tfds": "tfds:NAME[/CONFIG][:VERSION]",
+  "folder": "folder:DIR",
+  "digits": "digits",
+  "synthetic": "synthetic",
+}
+
+
+def open_source(
+  spec: str,
+  *,
+  split: str,
+  image_key: str = "image",
+  label_key: str = "label",
+  num_classes: int,
+) -> Source:
+  """Opens the examples that `spec` names.
+
+  Args:
+    spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "digits" or "synthetic".
+    split: TFDS split such as "train[:90%]"; "train" or "test" for digits; else "".
+    image_key: TFDS only: the feature that holds the image.
+    label_key: TFDS only: the feature that holds the label, or the sequence of labels.
+    num_classes: number of classes of the labels that "synthetic" draws.
+
+  Raises:
+    SourceError: unknown kind, data that is not there, or a split that does not exist.
+  """
+  kind, colon, argument = spec.partition(":")
+  if kind not in _FORMS or bool(colon) != (":" in _FORMS[kind]) or bool(colon) != bool(argument):
+    raise SourceError(_unknown(spec, kind=kind))
+  if kind == "tfds":
+    return Tfds(argument, split=split, image_key=image_key, label_key=label_key)
+  if kind == "folder":
+    return Folder(argument, split=split)
+  if kind == "digits":
+    return Digits(split=split)
+  return Synthetic(split=split, num_classes=num_classes)
+
+
+def _unknown(spec: str, *, kind: str) -> str:
+  closeness = {name: difflib.SequenceMatcher(None, kind, name).ratio() for name in _FORMS}
+  nearest = sorted(_FORMS, key=lambda name: -closeness[name])
+  forms = ", ".join(_FORMS[name] for name in nearest)
+  return f'"{spec}" does not name a data source; the nearest forms first, it may be: {forms}.'

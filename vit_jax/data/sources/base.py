@@ -1,0 +1,42 @@
+"""What every source of examples looks like."""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+
+class SourceError(ValueError):
+  """The data is missing or was asked for wrongly; the message says what to do."""
+
+
+class Example(NamedTuple):
+  """One labelled image, not decoded yet where the source stores files.
+
+  Attributes:
+    image: an encoded JPEG, PNG or WebP file, or uint8 pixels (H, W, C) or (H, W).
+    labels: class indices; exactly one where the source is single-label.
+    name: file path, or data set, split and position: for messages.
+  """
+
+  image: bytes | np.ndarray
+  labels: tuple[int, ...]
+  name: str
+
+
+class Source(Protocol):
+  """Random access to examples. Sources are pickled into worker processes."""
+
+  class_names: tuple[str, ...]
+  multi_label: bool
+
+  def __len__(self) -> int: ...
+
+  def __getitem__(self, index: int) -> Example: ...
+
+
+def refuse_split(split: str, *, kind: str) -> None:
+  """Raises SourceError when a split is named for a kind of source that has none."""
+  if split:
+    raise SourceError(
+      f'A "{kind}" source has no splits, but split "{split}" was asked for; set the split to "".'
+    )

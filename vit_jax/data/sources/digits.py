@@ -1,0 +1,51 @@
+"""The handwritten digits that ship inside scikit-learn."""
+
+import numpy as np
+
+from vit_jax.data.sources.base import Example, SourceError
+
+_TEST_SHARE = 0.2
+_SPLIT_SEED = 0
+
+
+class Digits:
+  """1,797 grey 8 x 8 images of the digits 0 to 9 in a fixed, stratified 80/20 split.
+
+  Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html
+
+  Raises:
+    SourceError: the split is neither "train" nor "test".
+  """
+
+  multi_label = False
+  class_names = tuple(str(digit) for digit in range(10))
+
+  def __init__(self, *, split: str):
+    if split not in ("train", "test"):
+      raise SourceError(f'Source "digits" has the splits "train" and "test", not "{split}".')
+    self._split = split
+    self._images, self._labels, self._rows = _load(split)
+
+  def __len__(self) -> int:
+    return len(self._rows)
+
+  def __getitem__(self, index: int) -> Example:
+    label = int(self._labels[index])
+    name = f"digits {self._split} example {index} (row {self._rows[index]} of scikit-learn's)"
+    return Example(self._images[index], (label,), name)
+
+
+def _load(split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Images (N, 8, 8) uint8 from 0 to 255, labels (N,), rows in scikit-learn's order (N,)."""
+  # Imported late: scikit-learn costs a second that no other source should pay.
+  from sklearn import datasets, model_selection
+
+  data = datasets.load_digits()
+  rows = model_selection.train_test_split(
+    np.arange(len(data.target)),
+    test_size=_TEST_SHARE,
+    random_state=_SPLIT_SEED,
+    stratify=data.target,
+  )[("train", "test").index(split)]
+  images = np.rint(data.images[rows] * (255 / 16)).astype(np.uint8)
+  return images, data.target[rows], rows

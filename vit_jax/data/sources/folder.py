@@ -1,0 +1,67 @@
+"""A folder of images: DIR/class/file."""
+
+import os
+
+import numpy as np
+
+from vit_jax.data.sources.base import Example, SourceError, refuse_split
+
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+
+
+class Folder:
+  """Images in DIR/class/*.{jpg,jpeg,png,webp}; classes are the sorted folder names.
+
+  Raises:
+    SourceError: a split is named, DIR is missing, or DIR or one of its classes has no images.
+  """
+
+  multi_label = False
+
+  def __init__(self, directory: str, *, split: str):
+    refuse_split(split, kind="folder")
+    self._directory = os.path.abspath(os.path.expanduser(directory))
+    self.class_names = tuple(_class_folders(self._directory))
+    paths = [os.path.join(self._directory, name) for name in self.class_names]
+    listings = [_image_files(path) for path in paths]
+    # Names in one string per class and offsets: 1.3 million str objects in a list would make
+    # every pickle, fork and garbage collection slow.
+    self._names = [np.array([os.fsencode(name) for name in files]) for files in listings]
+    self._ends = np.cumsum([len(files) for files in listings])
+
+  def __len__(self) -> int:
+    return int(self._ends[-1])
+
+  def __getitem__(self, index: int) -> Example:
+    label = int(np.searchsorted(self._ends, index, side="right"))
+    names = self._names[label]
+    file = os.fsdecode(bytes(names[index - int(self._ends[label])]))
+    path = os.path.join(self._directory, self.class_names[label], file)
+    with open(path, "rb") as stream:
+      return Example(stream.read(), (label,), path)
+
+
+def _class_folders(directory: str) -> list[str]:
+  if not os.path.isdir(directory):
+    raise SourceError(
+      f'There is no folder "{directory}"; give one that holds a folder of images for each class.'
+    )
+  with os.scandir(directory) as entries:
+    names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+  if not names:
+    raise SourceError(
+      f'"{directory}" has no folders inside; put the images of each class into a folder of its own,'
+      " DIR/class/image.jpg."
+    )
+  return names
+
+
+def _image_files(directory: str) -> list[str]:
+  """Sorted names of the images in one class folder; no file is opened or stat-ed."""
+  with os.scandir(directory) as entries:
+    names = sorted(e.name for e in entries if e.name.lower().endswith(_SUFFIXES))
+  if not names:
+    raise SourceError(
+      f'Class folder "{directory}" has no {", ".join(_SUFFIXES)} files; add images or remove it.'
+    )
+  return names

@@ -1,0 +1,153 @@
+"""Data sets that TensorFlow Datasets prepared as ArrayRecord, read without TensorFlow."""
+
+import functools
+import os
+import re
+
+from vit_jax.data.sources.base import Example, SourceError
+
+_SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+
+
+class Tfds:
+  """One split of a prepared data set; nothing is ever downloaded or built here.
+
+  Args:
+    spec: NAME[/CONFIG][:VERSION]; the newest version there is when none is named.
+    split: any TFDS split, such as "train", "train[:90%]", "train[10000:]" or "train+test".
+    image_key: feature that holds the image.
+    label_key: feature that holds a class label, or a sequence of them (multi-label).
+
+  Raises:
+    SourceError: the data set, split or feature is not there, or cannot be read at random.
+  """
+
+  def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
+    self._arguments = (spec, split, image_key, label_key)
+    self._image_key, self._label_key, self._split = image_key, label_key, split
+    builder = _open_builder(spec)
+    self._title = builder.info.full_name
+    label = _label_feature(builder, image_key=image_key, label_key=label_key)
+    self.multi_label = hasattr(label, "feature")
+    classes = label.feature if self.multi_label else label
+    self.class_names = tuple(classes.names)
+    self._records = _open_split(builder, split)
+    self._parse = _parser(builder.info.features, image_key=image_key, label_key=label_key)
+
+  def __reduce__(self):
+    return (_reopen, self._arguments)
+
+  def __len__(self) -> int:
+    return len(self._records)
+
+  def __getitem__(self, index: int) -> Example:
+    record = self._parse(self._records[index])
+    label = record[self._label_key]
+    labels = tuple(int(one) for one in label) if self.multi_label else (int(label),)
+    name = f"tfds:{self._title} {self._split} example {index}"
+    return Example(record[self._image_key], labels, name)
+
+
+def _reopen(spec: str, split: str, image_key: str, label_key: str) -> Tfds:
+  return Tfds(spec, split=split, image_key=image_key, label_key=label_key)
+
+
+def _open_builder(spec: str):
+  # Imported late: it costs two seconds that no other source should pay.
+  import tensorflow_datasets as tfds
+
+  directory = _find(spec)
+  builder = tfds.builder_from_directory(directory)
+  random_access = tfds.core.FileFormat.with_random_access()
+  if not builder.info.available_file_formats() & random_access:
+    raise SourceError(
+      f'"{directory}" is prepared as {builder.info.file_format.value}, which cannot be read at'
+      f" random; convert it with `tfds convert_format --dataset_dir={directory}"
+      " --out_file_format=array_record --out_path=NEW_DIRECTORY` and point TFDS_DATA_DIR there."
+    )
+  return builder
+
+
+def _find(spec: str):
+  """Directory of the prepared data set: TFDS_DATA_DIR/NAME/[CONFIG/]VERSION."""
+  from etils import epath
+
+  match = _SPEC.fullmatch(spec)
+  if not match:
+    raise SourceError(f'"tfds:{spec}" is not of the form tfds:NAME[/CONFIG][:1.2.3].')
+  root = os.environ.get("TFDS_DATA_DIR") or os.path.join("~", "tensorflow_datasets")
+  directory = epath.Path(root).expanduser() / match["name"]
+  if match["config"]:
+    directory = directory / match["config"]
+  children = sorted(c.name for c in directory.iterdir()) if directory.is_dir() else []
+  versions = sorted((c for c in children if _VERSION.fullmatch(c)), key=_version_key)
+  if match["version"] in versions or (versions and not match["version"]):
+    return directory / (match["version"] or versions[-1])
+  raise SourceError(_missing(spec, directory=directory, versions=versions, children=children))
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+  return tuple(int(part) for part in version.split("."))
+
+
+def _missing(spec: str, *, directory, versions: list[str], children: list[str]) -> str:
+  found = f"there is no prepared data set in {directory}"
+  if versions:
+    found = f"{directory} has only version {', '.join(versions)}"
+  elif children:
+    found = f"{directory} has no version but {', '.join(children)} (configs: name one?)"
+  return (
+    f"tfds:{spec}: {found}; prepare it with `tfds build {spec} --file_format=array_record`, or set"
+    " TFDS_DATA_DIR to where it is."
+  )
+
+
+def _label_feature(builder, *, image_key: str, label_key: str):
+  """The label's feature connector, after checking that both features are there and fit."""
+  features = builder.info.features
+  missing = [key for key in (image_key, label_key) if key not in features]
+  if missing:
+    raise SourceError(
+      f'Data set {builder.info.full_name} has no feature "{missing[0]}"; it has'
+      f" {', '.join(sorted(features))}."
+    )
+  label = features[label_key]
+  if not hasattr(getattr(label, "feature", label), "names"):
+    raise SourceError(
+      f'Feature "{label_key}" of {builder.info.full_name} is {label!r}, not a class label or a'
+      " sequence of class labels; name another label_key."
+    )
+  return label
+
+
+def _open_split(builder, split: str):
+  """Serialised records of a split, by position."""
+  from tensorflow_datasets import decode
+
+  sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
+  known = ", ".join(f"{name} ({count} examples)" for name, count in sizes.items())
+  try:
+    records = builder.as_data_source(
+      split=split, deserialize_method=decode.DeserializeMethod.RAW_BYTES
+    )
+  except (ValueError, KeyError, AssertionError) as error:
+    raise SourceError(
+      f'"{split}" is not a split of tfds:{builder.info.full_name}; it has {known}, and parts of'
+      ' them such as "train[:90%]".'
+    ) from error
+  if not len(records):
+    raise SourceError(
+      f'Split "{split}" of tfds:{builder.info.full_name} is empty; its splits are {known}.'
+    )
+  return records
+
+
+def _parser(features, *, image_key: str, label_key: str):
+  """Function from a serialised record to {image_key: encoded bytes, label_key: int(s)}."""
+  import tensorflow_datasets as tfds
+
+  # Of the features only these two: another may need a decoder that is not installed.
+  subset = tfds.features.FeaturesDict({key: features[key] for key in (image_key, label_key)})
+  decoders = {image_key: tfds.decode.SkipDecoding()}
+  return functools.partial(subset.deserialize_example_np, decoders=decoders)

@@ -1,0 +1,1 @@
+"""Evaluations: functions from parameters and data to figures."""

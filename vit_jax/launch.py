@@ -1,0 +1,42 @@
+"""From a resolved config to a run: checks in order of their cost, then the chosen mode."""
+
+import os
+import pathlib
+
+import jax
+
+from vit_jax import checks, plan, workdir
+from vit_jax.config import Config
+from vit_jax.preemption import StopRequest
+
+CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
+
+
+def launch(config: Config, folder: pathlib.Path, *, mode: str) -> bool:
+  """Trains ("train") or evaluates ("evaluate"); False where a signal stopped the training.
+
+  Raises:
+    ConfigError: a setting or the data is wrong; found before any device is touched, except for
+      what depends on the number of devices.
+    RunError: the run cannot go on.
+  """
+  checks.check(config)
+  data = plan.open_data(config)
+  plan.steps_of(config, len(data.train))
+  prepare_jax()
+  if mode == "evaluate":
+    from vit_jax.evaluate import evaluate
+
+    evaluate(plan.make(config, data), folder)
+    return True
+  from vit_jax.train import train
+
+  with StopRequest() as stop, workdir.locked(folder):
+    return train(plan.make(config, data), folder, stop)
+
+
+def prepare_jax():
+  """Keeps compiled programs on disk, so that the next start is quick, unless the user says where."""
+  if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    jax.config.update("jax_compilation_cache_dir", str(CACHE.expanduser()))
+  jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -1,0 +1,45 @@
+"""Losses per example, in float32."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+
+def targets(labels: jax.Array, num_classes: int) -> jax.Array:
+  """Labels as (B, K) float32 indicators, from class numbers (B,) or from indicators (B, K)."""
+  if labels.ndim == 1:
+    return jax.nn.one_hot(labels, num_classes, dtype=jnp.float32)
+  return labels.astype(jnp.float32)
+
+
+def softmax(logits: jax.Array, target: jax.Array, *, label_smoothing: float) -> jax.Array:
+  """Cross-entropy of a softmax over classes: -sum_k t_k log p_k.
+
+  Several true classes share the probability evenly. Label smoothing moves the given share of
+  the target to all K classes evenly: t' = (1 - s) t + s / K.
+
+  Args:
+    logits: (B, K).
+    target: (B, K) indicators.
+    label_smoothing: s, in [0, 1].
+
+  Returns:
+    (B,) losses in nats.
+  """
+  target = target / jnp.maximum(target.sum(axis=-1, keepdims=True), 1.0)
+  target = (1 - label_smoothing) * target + label_smoothing / target.shape[-1]
+  return optax.softmax_cross_entropy(logits.astype(jnp.float32), target)
+
+
+def sigmoid(logits: jax.Array, target: jax.Array, *, label_smoothing: float) -> jax.Array:
+  """Binary cross-entropy per class, summed over classes (multi-label pre-training).
+
+  Label smoothing moves each class's target towards one half: t' = (1 - s) t + s / 2.
+
+  Args and returns: as `softmax`.
+  """
+  target = (1 - label_smoothing) * target + label_smoothing / 2
+  return optax.sigmoid_binary_cross_entropy(logits.astype(jnp.float32), target).sum(axis=-1)
+
+
+LOSSES = {"softmax": softmax, "sigmoid": sigmoid}

@@ -1,0 +1,79 @@
+"""The device mesh ("data", "fsdp"), and what is split over which of its axes."""
+
+import math
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from vit_jax import config as cfg
+
+# Below this many elements a parameter's gather costs more in latency than its memory is worth.
+MIN_SHARDED_SIZE = 2**14
+
+
+def make(config: cfg.Mesh, *, batch_size: int, accumulation: int) -> Mesh:
+  """The mesh over all devices of all processes.
+
+  Raises:
+    ConfigError: the devices cannot be arranged so, or the batch cannot be split over them.
+  """
+  devices = jax.device_count()
+  data = config.data or devices // config.fsdp
+  if data * config.fsdp != devices:
+    raise cfg.ConfigError(
+      f"config.mesh: data={config.data} x fsdp={config.fsdp} is not the {devices} devices here; "
+      f"fsdp must be one of {divisors(devices)}, and data 0 or devices / fsdp."
+    )
+  if batch_size % (devices * accumulation):
+    below = batch_size - batch_size % (devices * accumulation)
+    raise cfg.ConfigError(
+      f"config.batch_size={batch_size} cannot be split over {devices} devices and "
+      f"config.accumulation={accumulation}; nearest: "
+      f"{', '.join(str(b) for b in (below, below + devices * accumulation) if b)}."
+    )
+  return jax.make_mesh((data, config.fsdp), ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2)
+
+
+def divisors(number: int) -> list[int]:
+  """All divisors of `number`, ascending."""
+  return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+  """Examples are split over all devices, along the first axis."""
+  return NamedSharding(mesh, P(("data", "fsdp")))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+  """A full copy on every device."""
+  return NamedSharding(mesh, P())
+
+
+def parameter_spec(shape: tuple[int, ...], fsdp: int) -> P:
+  """The longest axis that `fsdp` divides is split; small or indivisible arrays are not."""
+  splittable = [axis for axis, size in enumerate(shape) if size % fsdp == 0]
+  if fsdp == 1 or math.prod(shape) < MIN_SHARDED_SIZE or not splittable:
+    return P()
+  longest = max(splittable, key=lambda axis: shape[axis])
+  return P(*("fsdp" if axis == longest else None for axis in range(len(shape))))
+
+
+def state_shardings(mesh: Mesh, state):
+  """The sharding of every array of a state (parameters, optimizer state, averages).
+
+  Moments and averages have their parameter's shape and thus its sharding.
+  """
+  fsdp = mesh.shape["fsdp"]
+  return jax.tree.map(lambda x: NamedSharding(mesh, parameter_spec(x.shape, fsdp)), state)
+
+
+def host_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
+  """Which rows of a global batch this process feeds, as (host, hosts).
+
+  The rows are [host * batch_size / hosts, (host + 1) * batch_size / hosts).
+  """
+  indices = batch_sharding(mesh).addressable_devices_indices_map((batch_size,)).values()
+  first = min(index[0].start or 0 for index in indices)
+  hosts = jax.process_count()
+  return first * hosts // batch_size, hosts

@@ -1,0 +1,45 @@
+"""Between blocks apart (encoderblock_0, encoderblock_1, ...) and blocks stacked for scan.
+
+Files and users see blocks apart; a model with scan=True computes with them stacked.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+
+APART = re.compile(r"encoderblock_(\d+)")
+STACKED = "encoderblock"
+
+
+def stack_blocks(params: dict) -> dict:
+  """The tree of a model with scan=True, from one with scan=False; any nesting."""
+  blocks = {int(match[1]): params[key] for key in params if (match := APART.fullmatch(key))}
+  rest = {
+    key: stack_blocks(value) if isinstance(value, dict) else value
+    for key, value in params.items()
+    if not APART.fullmatch(key)
+  }
+  if not blocks:
+    return rest
+  if sorted(blocks) != list(range(len(blocks))):
+    raise ValueError(
+      f"The tree holds blocks {sorted(blocks)}; they must be numbered from 0 without gaps."
+    )
+  ordered = [blocks[i] for i in range(len(blocks))]
+  return rest | {STACKED: jax.tree.map(lambda *leaves: jnp.stack(leaves), *ordered)}
+
+
+def unstack_blocks(params: dict) -> dict:
+  """The tree of a model with scan=False, from one with scan=True; any nesting."""
+  rest = {
+    key: unstack_blocks(value) if isinstance(value, dict) else value
+    for key, value in params.items()
+    if key != STACKED
+  }
+  if STACKED not in params:
+    return rest
+  depth = len(jax.tree.leaves(params[STACKED])[0])
+  return rest | {
+    f"{STACKED}_{i}": jax.tree.map(lambda leaf, i=i: leaf[i], params[STACKED]) for i in range(depth)
+  }

@@ -1,0 +1,235 @@
+"""Everything that a run needs, worked out from its config: data, durations, mesh, model."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vit_jax import mesh as meshes
+from vit_jax import models, optim, state
+from vit_jax.config import Config, ConfigError, Dataset, Duration
+from vit_jax.data import images, pipeline, sources
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+  """The opened sources: training, and one for each evaluation."""
+
+  train: sources.Source
+  evaluate: dict[str, sources.Source]
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """All durations of a run in steps; 0 means never."""
+
+  total: int
+  warmup: int
+  log: int
+  evaluate: int
+  save: int
+  keep: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """A run, ready to start; nothing has been computed yet.
+
+  Attributes:
+    config: the settings.
+    data: opened sources.
+    steps: durations.
+    mesh: devices.
+    model: Flax module.
+    optimizer: optax chain, without the learning rate.
+    rate: step -> learning rate.
+    init: () -> fresh TrainState, traceable.
+    abstract: shapes and shardings of the TrainState.
+  """
+
+  config: Config
+  data: Data
+  steps: Steps
+  mesh: jax.sharding.Mesh
+  model: object
+  optimizer: optax.GradientTransformation
+  rate: optax.Schedule
+  init: object
+  abstract: state.TrainState
+
+
+def open_data(config: Config) -> Data:
+  """Opens all sources; no device is touched.
+
+  Raises:
+    ConfigError: classes that do not agree with the config or with one another.
+    SourceError: data that is not there.
+  """
+  train = open_source(config.data.train, config)
+  if len(train.class_names) != config.model.num_classes:
+    raise ConfigError(
+      f"config.model.num_classes={config.model.num_classes}, but {config.data.train.source} has "
+      f"{len(train.class_names)} classes; use --config.model.num_classes={len(train.class_names)}."
+    )
+  evaluate = {name: open_source(dataset, config) for name, dataset in config.data.evaluate.items()}
+  for name, source in evaluate.items():
+    if tuple(source.class_names) != tuple(train.class_names):
+      raise ConfigError(
+        f"config.data.evaluate.{name} ({config.data.evaluate[name].source}) has "
+        f"{len(source.class_names)} classes that are not the {len(train.class_names)} of "
+        f"training: {first_difference(source.class_names, train.class_names)}."
+      )
+  return Data(train=train, evaluate=evaluate)
+
+
+def open_source(dataset: Dataset, config: Config) -> sources.Source:
+  """Opens one source."""
+  return sources.open_source(
+    dataset.source,
+    split=dataset.split,
+    image_key=dataset.image_key,
+    label_key=dataset.label_key,
+    num_classes=config.model.num_classes,
+  )
+
+
+def first_difference(some, others) -> str:
+  """Where two lists of class names begin to differ, in words."""
+  for i, (a, b) in enumerate(zip(some, others, strict=False)):
+    if a != b:
+      return f"class {i} is {a!r} there and {b!r} in training"
+  return f"the first {min(len(some), len(others))} are equal"
+
+
+def steps_of(config: Config, epoch_examples: int) -> Steps:
+  """All durations in steps.
+
+  Raises:
+    ConfigError: the warm-up is longer than the run.
+  """
+
+  def steps(duration: Duration) -> int:
+    return duration.in_steps(batch_size=config.batch_size, epoch_examples=epoch_examples)
+
+  result = Steps(
+    total=steps(config.duration),
+    warmup=steps(config.schedule.warmup),
+    log=steps(config.log_every),
+    evaluate=steps(config.evaluate_every),
+    save=steps(config.checkpoint.every),
+    keep=steps(config.checkpoint.keep_every),
+  )
+  if result.warmup > result.total:
+    raise ConfigError(
+      f"config.schedule.warmup is {result.warmup} steps, longer than the run of "
+      f"{result.total} steps (config.duration); the most is {result.total}."
+    )
+  return result
+
+
+def build_model(config: Config):
+  """The module that the config describes."""
+  options = dataclasses.asdict(config.model)
+  return models.create(
+    options.pop("name"), dtype=jnp.dtype(options.pop("compute_dtype")), **options
+  )
+
+
+def make(config: Config, data: Data) -> Plan:
+  """The whole plan; looks at the devices but computes nothing.
+
+  Raises:
+    ConfigError: the batch or the mesh does not suit the devices.
+  """
+  mesh = meshes.make(config.mesh, batch_size=config.batch_size, accumulation=config.accumulation)
+  check_devices(config)
+  model, optimizer = build_model(config), optim.make(config.optimizer)
+  steps = steps_of(config, len(data.train))
+  rate = optim.schedule(
+    learning_rate=config.schedule.learning_rate,
+    warmup_steps=steps.warmup,
+    total_steps=steps.total,
+    decay=config.schedule.decay,
+    end_learning_rate=config.schedule.end_learning_rate,
+  )
+  init = functools.partial(
+    state.init,
+    model,
+    optimizer,
+    seed=config.seed,
+    image_size=config.data.image_size,
+    with_ema=bool(config.optimizer.ema),
+  )
+  return Plan(
+    config=config,
+    data=data,
+    steps=steps,
+    mesh=mesh,
+    model=model,
+    optimizer=optimizer,
+    rate=rate,
+    init=init,
+    abstract=state.abstract(init, mesh),
+  )
+
+
+def check_devices(config: Config):
+  """The chosen attention runs on the devices at hand."""
+  platform = jax.default_backend()
+  if config.model.attention == "cudnn" and platform != "gpu":
+    raise ConfigError(
+      f"config.model.attention='cudnn' needs a GPU, and this is a {platform}; use "
+      "--config.model.attention=xla."
+    )
+
+
+def train_batches(plan: Plan, start_step: int):
+  """This host's part of the training batches, from `start_step` on, without end."""
+  data = plan.config.data
+  transform = functools.partial(
+    images.train_image,
+    size=data.image_size,
+    area=data.crop_area,
+    aspect=data.crop_aspect,
+    flip=data.flip,
+    max_pixels=data.max_pixels,
+  )
+  return pipeline.train_batches(
+    plan.data.train,
+    transform=transform,
+    seed=plan.config.seed,
+    start_step=start_step,
+    batch_size=plan.config.batch_size,
+    **reading(plan),
+  )
+
+
+def evaluate_batches(plan: Plan, name: str):
+  """This host's part of an evaluation set, in batches as large as a step's part."""
+  data = plan.config.data
+  transform = functools.partial(
+    images.evaluate_image,
+    size=data.image_size,
+    resize=data.evaluate_resize,
+    max_pixels=data.max_pixels,
+  )
+  return pipeline.evaluate_batches(
+    plan.data.evaluate[name],
+    transform=transform,
+    batch_size=plan.config.batch_size // plan.config.accumulation,
+    **reading(plan),
+  )
+
+
+def reading(plan: Plan) -> dict[str, int]:
+  """What training and evaluation batches are read with alike."""
+  host, hosts = meshes.host_rows(plan.mesh, plan.config.batch_size)
+  return dict(
+    host=host,
+    hosts=hosts,
+    num_classes=plan.config.model.num_classes,
+    threads=plan.config.data.threads,
+    workers=plan.config.data.workers,
+  )

@@ -1,0 +1,47 @@
+"""Being asked to stop: SIGTERM, SIGINT, and the decision that all hosts share."""
+
+import signal
+import threading
+
+import jax
+from jax.experimental import multihost_utils
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopRequest:
+  """Remembers that a signal asked the run to stop; a context manager around the whole run.
+
+  The first signal asks; a second SIGINT is Python's own KeyboardInterrupt.
+  """
+
+  def __init__(self):
+    self._received = threading.Event()
+    self._previous = {}
+
+  def __enter__(self):
+    for number in SIGNALS:
+      self._previous[number] = signal.signal(number, self._handle)
+    return self
+
+  def __exit__(self, *_):
+    for number, handler in self._previous.items():
+      signal.signal(number, handler)
+
+  def _handle(self, number, _):
+    self._received.set()
+    if number == signal.SIGINT:
+      signal.signal(signal.SIGINT, signal.default_int_handler)
+
+  def alone(self) -> bool:
+    """Whether a run of one process was signalled: it may then drop what it does at once."""
+    return jax.process_count() == 1 and self._received.is_set()
+
+  def agreed(self, step: int) -> bool:
+    """Whether all hosts stop after `step`; every host must ask at every step.
+
+    One host's signal is enough: JAX's preemption service picks a step that no host has passed.
+    """
+    if jax.process_count() == 1:
+      return self.alone()
+    return multihost_utils.reached_preemption_sync_point(step)

@@ -1,0 +1,70 @@
+"""All that training carries from one step to the next."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vit_jax import mesh as meshes
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+  """State after `step` updates.
+
+  Attributes:
+    step: int32 scalar.
+    params: parameters, float32.
+    optimizer: state of the optax chain.
+    ema: moving average of the parameters, or None.
+    bad_examples: int32 scalar, training images so far that could not be decoded.
+    skipped: int32 scalar, updates left out in a row up to now because they were not finite.
+  """
+
+  step: jax.Array
+  params: dict
+  optimizer: optax.OptState
+  ema: dict | None
+  bad_examples: jax.Array
+  skipped: jax.Array
+
+
+def init(
+  model, optimizer: optax.GradientTransformation, *, seed: int, image_size: int, with_ema: bool
+) -> TrainState:
+  """A fresh state; meant to be traced (`create`, `jax.eval_shape`)."""
+  images = jnp.zeros((1, image_size, image_size, 3))
+  params = model.init(jax.random.key(seed), images, train=False)["params"]
+  zero = jnp.zeros((), jnp.int32)
+  # Copies, because donated buffers must not be shared.
+  ema = jax.tree.map(jnp.copy, params) if with_ema else None
+  return TrainState(
+    step=zero,
+    params=params,
+    optimizer=optimizer.init(params),
+    ema=ema,
+    bad_examples=jnp.copy(zero),
+    skipped=jnp.copy(zero),
+  )
+
+
+def abstract(init_fn, mesh) -> TrainState:
+  """The state's shapes, types and shardings, without any array."""
+  shapes = jax.eval_shape(init_fn)
+  shardings = meshes.state_shardings(mesh, shapes)
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings
+  )
+
+
+def create(init_fn, abstract_state: TrainState) -> TrainState:
+  """The state, made in place on its devices: no device ever holds more than its share."""
+  shardings = jax.tree.map(lambda x: x.sharding, abstract_state)
+  return jax.jit(init_fn, out_shardings=shardings)()
+
+
+def for_evaluation(state: TrainState) -> dict:
+  """The parameters that evaluation and export use: the moving average where there is one."""
+  return state.params if state.ema is None else state.ema

@@ -1,0 +1,284 @@
+"""The training loop: a fixed order of few calls."""
+
+import dataclasses
+import pathlib
+
+import jax
+
+from vit_jax import evaluate, flops, plots, train_step, workdir, writers
+from vit_jax import mesh as meshes
+from vit_jax import state as states
+from vit_jax.checkpoint import Checkpoints
+from vit_jax.config import Config, RunError, to_dict
+from vit_jax.data.device import put_ahead
+from vit_jax.models import naming
+from vit_jax.monitor import Monitor
+from vit_jax.plan import Plan, train_batches
+from vit_jax.preemption import StopRequest
+
+
+class TrainingError(RunError):
+  """The run cannot go on; the message says at which step, why, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A plan in progress: what the loop calls."""
+
+  plan: Plan
+  folder: pathlib.Path
+  step: object
+  checkpoints: Checkpoints
+  writer: writers.Writer | writers.NoWriter
+  monitor: Monitor
+  evaluation: evaluate.Evaluation
+  stop: StopRequest
+  evaluated_steps: frozenset[int]
+
+
+def train(plan: Plan, folder: pathlib.Path, stop: StopRequest) -> bool:
+  """Trains from the newest checkpoint of `folder`, or from the start, to the end.
+
+  Returns:
+    True at the end; False where a signal stopped the run, its state saved.
+
+  Raises:
+    TrainingError: losses that are not finite, or too many broken images.
+    CheckpointError: checkpoints that are all damaged or do not fit the config.
+  """
+  steps, config = plan.steps, plan.config
+  checkpoints = Checkpoints(folder, keep_last=config.checkpoint.keep_last, keep_every=steps.keep)
+  try:
+    state = checkpoints.restore(plan.abstract, to_dict(config))
+    start = 0 if state is None else int(state.step)
+    state = states.create(plan.init, plan.abstract) if state is None else state
+    run = make_run(plan, folder, checkpoints, start, stop)
+    run.writer.say(introduction(run, state, start))
+    finished = loop(run, state, start)
+    run.writer.close()
+  finally:
+    checkpoints.close()
+  if finished and jax.process_index() == 0:
+    plots.curves(folder)
+  run.writer.say(conclusion(run, finished))
+  return finished
+
+
+def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest) -> Run:
+  """Opens the writers and jits the step."""
+  first = jax.process_index() == 0
+  if first:
+    workdir.write_config(folder, plan.config)
+  step = train_step.make(plan.model, plan.optimizer, plan.rate, plan.config)
+  shardings = jax.tree.map(lambda x: x.sharding, plan.abstract)
+  return Run(
+    plan=plan,
+    folder=folder,
+    checkpoints=checkpoints,
+    stop=stop,
+    step=jax.jit(step, donate_argnums=0, out_shardings=(shardings, meshes.replicated(plan.mesh))),
+    writer=writers.Writer(folder, start_step=start) if first else writers.NoWriter(),
+    monitor=make_monitor(plan),
+    evaluation=evaluate.Evaluation(plan),
+    evaluated_steps=evaluate.steps_in(folder),
+  )
+
+
+def make_monitor(plan: Plan) -> Monitor:
+  """The monitor of a run."""
+  peak = flops.peak_flops(jax.devices()[0].device_kind)
+  return Monitor(
+    batch_size=plan.config.batch_size,
+    total_steps=plan.steps.total,
+    epoch_examples=len(plan.data.train),
+    flops_per_image=flops_per_image(plan.config),
+    peak_flops=peak and peak * plan.mesh.size,
+  )
+
+
+def flops_per_image(config: Config) -> int:
+  """FLOPs of one image's training step."""
+  model, side = config.model, config.data.image_size
+  size, patch = naming.resolve(
+    model.name, depth=model.depth, width=model.width, mlp_dim=model.mlp_dim, heads=model.heads
+  )
+  return flops.training_flops(
+    flops.vit_macs(
+      size,
+      patch=patch,
+      height=side,
+      width=side,
+      num_classes=model.num_classes,
+      class_token=model.pool == "class_token",
+      representation_layer=model.representation_layer,
+    )
+  )
+
+
+def loop(run: Run, state: states.TrainState, start: int) -> bool:
+  """All steps after `start`; returns as `train`.
+
+  The order of one step:
+    1. take the batch, which is already on the devices, and dispatch the step;
+    2. while the devices work, read the metrics of the step before: log them, stop on trouble;
+    3. agree with all hosts whether to stop;
+    4. where due, once the metrics of this very step are read: evaluate, then save.
+  Inside 1 and 2 nothing moves between host and devices but where the code says so.
+  """
+  steps, monitor = run.plan.steps, run.monitor
+  monitor.restart(start)
+  if start and not evaluated(run, state, start):
+    return False
+  batches = put_ahead(
+    train_batches(run.plan, start),
+    meshes.batch_sharding(run.plan.mesh),
+    ahead=run.plan.config.data.ahead,
+  )
+  before = None
+  for step in range(start + 1, steps.total + 1):
+    profile(run, step - start)
+    with jax.transfer_guard("disallow"):
+      with monitor.waiting():
+        batch = next(batches)
+      state, metrics = run.step(state, batch)
+      settle(run, before)
+      before = step, metrics
+    stopping = run.stop.agreed(step)
+    if stopping or step == steps.total or due(step, steps.evaluate) or due(step, steps.save):
+      settle(run, before)
+      before = None
+      stopping = stopping or not evaluated(run, state, step)
+      if stopping or step == steps.total or due(step, steps.save):
+        save(run, state)
+    if stopping:
+      return False
+  return True
+
+
+def due(step: int, every: int) -> bool:
+  """Whether something done each `every` steps (0: never) is done after `step`."""
+  return every > 0 and step % every == 0
+
+
+def settle(run: Run, pending):
+  """Reads a step's metrics, stops the run on trouble, logs them where due."""
+  if pending is None:
+    return
+  step, metrics = pending
+  metrics = jax.device_get(metrics)
+  check_finite(run, step, metrics)
+  check_examples(run, step, int(metrics["bad_examples"]))
+  if due(step, run.plan.steps.log) or step == run.plan.steps.total:
+    line = {name: float(value) for name, value in metrics.items()} | run.monitor.report(step)
+    line["data/bad_examples"] = int(line.pop("bad_examples"))
+    line["skipped"] = int(line["skipped"])
+    run.writer.write(step, line)
+    run.writer.progress(writers.progress_line(step, run.plan.steps.total, line))
+  run.monitor.settled(step)
+
+
+def check_finite(run: Run, step: int, metrics):
+  """Raises TrainingError where an update was left out and may not be."""
+  left_out, action = int(metrics["skipped"]), run.plan.config.non_finite
+  if not left_out:
+    return
+  what = (
+    f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}; "
+    "the update was left out"
+  )
+  if action.action == "skip" and left_out <= action.limit:
+    run.writer.say(f"Not finite at {what} ({left_out} of at most {action.limit} in a row).")
+    return
+  last = run.checkpoints.last_step()
+  good = f"{run.folder}/checkpoints/{last}" if last else "none yet"
+  advice = (
+    "Lower config.schedule.learning_rate, or set config.non_finite.action=skip"
+    if action.action == "stop"
+    else "Lower config.schedule.learning_rate, or raise config.non_finite.limit"
+  )
+  raise TrainingError(
+    f"Not finite at {what}. Last good checkpoint: {good}. {advice}; then start again."
+  )
+
+
+def check_examples(run: Run, step: int, bad: int):
+  """Raises TrainingError where too large a share of the images is broken.
+
+  The share is taken of at least 1,000 images, so that one early broken image stops nothing.
+  """
+  data, seen = run.plan.config.data, step * run.plan.config.batch_size
+  if bad > data.bad_limit * max(seen, 1000):
+    raise TrainingError(
+      f"{bad} of {seen} training images up to step {step} could not be decoded, more than "
+      f"config.data.bad_limit={data.bad_limit}; their names are in the log above. Mend or remove "
+      "them, or raise the limit."
+    )
+
+
+def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
+  """Evaluates after `step` where that is due and not done yet; False where a signal cut it short."""
+  steps = run.plan.steps
+  if not (due(step, steps.evaluate) or step == steps.total) or step in run.evaluated_steps:
+    return True
+  with run.monitor.paused():
+    figures = run.evaluation(states.for_evaluation(state), stop=run.stop.alone)
+  if figures is None:
+    return False
+  run.writer.write(step, figures)
+  run.writer.say(f"step {step}/{steps.total}  " + evaluate.in_words(figures))
+  return True
+
+
+def save(run: Run, state: states.TrainState):
+  """Starts saving the state with all that its later users need."""
+  with run.monitor.paused():
+    run.checkpoints.save(
+      state,
+      {"config": to_dict(run.plan.config), "class_names": list(run.plan.data.train.class_names)},
+    )
+
+
+def profile(run: Run, step: int):
+  """Starts and ends the trace; `step` counts from this process's first."""
+  config = run.plan.config.profile
+  if config.steps and step == config.first_step:
+    jax.profiler.start_trace(run.folder / "profile")
+  if config.steps and step == config.first_step + config.steps:
+    jax.profiler.stop_trace()
+    run.writer.say(f"Profile of {config.steps} steps: {run.folder / 'profile'}")
+
+
+def introduction(run: Run, state: states.TrainState, start: int) -> str:
+  """What is about to run, in a few lines."""
+  plan, config = run.plan, run.plan.config
+  device = jax.devices()[0]
+  parameters = sum(x.size for x in jax.tree.leaves(state.params))
+  begin = f"resuming after step {start}" if start else "starting"
+  return (
+    f"{config.model.name}: {parameters:,} parameters on {plan.mesh.size} device(s) "
+    f"({device.device_kind}), {begin}\n"
+    f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
+    f"{plan.steps.total:,} steps; compiling the first step ..."
+  )
+
+
+def conclusion(run: Run, finished: bool) -> str:
+  """What was reached and where it lies, in a few lines."""
+  folder, last = run.folder, run.checkpoints.last_step()
+  if not finished:
+    return (
+      f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
+      "Start the same command again to go on."
+    )
+  figures = [line for line in writers.read(folder) if evaluate.is_evaluation(line)][-1:]
+  reached = [f"Reached: {evaluate.in_words(line)}" for line in figures]
+  return "\n".join(
+    [
+      f"Done: {last} steps.",
+      *reached,
+      f"Checkpoint: {folder}/checkpoints/{last}",
+      f"Metrics:    {folder}/{writers.METRICS} (TensorBoard: tensorboard --logdir {folder})",
+      f"Curves:     {folder}/{plots.CURVES}",
+      f"Next:       python tools/export.py --source {folder} --output {folder}/params.msgpack",
+    ]
+  )

@@ -1,0 +1,110 @@
+"""One update: loss, gradients, accumulation, clipping, moving average. Pure; jitted by train.py."""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vit_jax import losses
+from vit_jax.config import Config
+from vit_jax.data.device import normalize
+from vit_jax.state import TrainState
+
+
+def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, config: Config):
+  """The function (state, batch) -> (state, metrics) of a run.
+
+  The batch holds image (B, S, S, 3) uint8, labels (B,) or (B, K) and mask (B,). The loss is the
+  mean over the examples whose mask is 1. Metrics are scalars: loss, learning_rate, grad_norm
+  (before clipping), param_norm, update_norm, bad_examples and skipped (see TrainState).
+
+  An update whose loss or gradient norm is not finite is left out: the state stays as it was but
+  for the counters.
+  """
+  loss_and_grads = _loss_and_grads(model, config)
+
+  def step(state: TrainState, batch) -> tuple[TrainState, dict[str, jax.Array]]:
+    # The key depends on nothing but the seed and the step: resumed runs draw the same numbers.
+    key = jax.random.fold_in(jax.random.key(config.seed), state.step)
+    loss, grads = loss_and_grads(state.params, batch, key)
+    grad_norm = optax.global_norm(grads)
+    directions, optimizer_state = optimizer.update(grads, state.optimizer, state.params)
+    learning_rate = rate(state.step)
+    updates = jax.tree.map(lambda d: -learning_rate * d, directions)
+    params = optax.apply_updates(state.params, updates)
+    ema = average(state.ema, params, config.optimizer.ema)
+
+    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+    keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+    new_state = TrainState(
+      step=state.step + 1,
+      params=keep(params, state.params),
+      optimizer=keep(optimizer_state, state.optimizer),
+      ema=keep(ema, state.ema),
+      bad_examples=state.bad_examples + jnp.sum(batch["mask"] == 0, dtype=jnp.int32),
+      skipped=jnp.where(finite, 0, state.skipped + 1),
+    )
+    metrics = dict(
+      loss=loss,
+      learning_rate=learning_rate,
+      grad_norm=grad_norm,
+      param_norm=optax.global_norm(new_state.params),
+      update_norm=optax.global_norm(updates),
+      bad_examples=new_state.bad_examples,
+      skipped=new_state.skipped,
+    )
+    return new_state, metrics
+
+  return step
+
+
+def average(ema, params, factor: float):
+  """Polyak averaging: factor * ema + (1 - factor) * params; None stays None."""
+  if ema is None:
+    return None
+  return jax.tree.map(lambda e, p: factor * e + (1 - factor) * p, ema, params)
+
+
+def _loss_and_grads(model, config: Config):
+  """(params, batch, key) -> loss and its gradient over the whole batch."""
+  per_example = losses.LOSSES[config.loss.kind]
+
+  def summed_loss(params, batch, key):
+    images = normalize(batch["image"], model.dtype)
+    logits, _ = model.apply({"params": params}, images, train=True, rngs={"dropout": key})
+    target = losses.targets(batch["labels"], logits.shape[-1])
+    loss = per_example(logits, target, label_smoothing=config.loss.label_smoothing)
+    return jnp.sum(loss * batch["mask"])
+
+  def whole(params, batch, key):
+    # Sums are divided by the count of the whole batch, so parts with fewer good examples weigh
+    # less and accumulation gives the gradient of the undivided batch.
+    count = jnp.maximum(batch["mask"].sum(), 1.0)
+    sums = accumulate(jax.value_and_grad(summed_loss), params, batch, key, config.accumulation)
+    return jax.tree.map(lambda x: x / count, sums)
+
+  return whole
+
+
+def accumulate(function, params, batch, key, parts: int):
+  """Sums function(params, part, key) over `parts` equal parts of the batch, one after another."""
+  if parts == 1:
+    return function(params, batch, key)
+
+  def add(total, indexed_part):
+    index, part = indexed_part
+    value = function(params, part, jax.random.fold_in(key, index))
+    return jax.tree.map(jnp.add, total, value), None
+
+  divided = jax.tree.map(lambda x: divide(x, parts), batch)
+  shapes = jax.eval_shape(function, params, jax.tree.map(lambda x: x[0], divided), key)
+  zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+  total, _ = jax.lax.scan(add, zeros, (jnp.arange(parts), divided))
+  return total
+
+
+def divide(x: jax.Array, parts: int) -> jax.Array:
+  """(B, ...) -> (parts, B / parts, ...); part p holds the rows p, p + parts, p + 2 parts, ...
+
+  Every device then divides the rows that it has, and none are moved between devices.
+  """
+  return x.reshape(len(x) // parts, parts, *x.shape[1:]).swapaxes(0, 1)

@@ -1,0 +1,41 @@
+"""The folder of a run: made, locked against a second run, and described by config.json."""
+
+import contextlib
+import fcntl
+import json
+import pathlib
+
+from vit_jax.config import Config, ConfigError, to_dict
+
+LOCK = "lock"
+CONFIG = "config.json"
+
+
+@contextlib.contextmanager
+def locked(workdir: pathlib.Path):
+  """Makes the folder and holds its lock; the operating system frees it however the run ends.
+
+  Raises:
+    ConfigError: the folder cannot be made or written to, or another run holds it.
+  """
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    file = (workdir / LOCK).open("a")
+  except OSError as error:
+    raise ConfigError(f"--workdir={workdir} cannot be written to: {error.strerror}.") from error
+  with file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+      raise ConfigError(
+        f"--workdir={workdir} is in use by another run; wait for it to end, stop "
+        "it, or choose another --workdir."
+      ) from error
+    yield
+
+
+def write_config(workdir: pathlib.Path, config: Config):
+  """Writes the whole resolved config to WORKDIR/config.json."""
+  temporary = workdir / (CONFIG + ".tmp")
+  temporary.write_text(json.dumps(to_dict(config), indent=2) + "\n", encoding="utf-8")
+  temporary.replace(workdir / CONFIG)
