@@ -1,5 +1,7 @@
 """Relations between settings, checked before data or devices are touched."""
 
+import re
+
 from vit_jax.config import Config, ConfigError
 from vit_jax.models import naming
 
@@ -66,11 +68,6 @@ def check_data(config: Config):
   data = config.data
   if not data.train.source:
     raise ConfigError(NO_DATA.format(label_key=data.train.label_key))
-  for name, dataset in data.evaluate.items():
-    if not dataset.source:
-      raise ConfigError(
-        f"config.data.evaluate.{name}.source is empty; give it a source, such as folder:DIR."
-      )
   if not config.duration.given():
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
   for key, most in (("crop_area", 1.0), ("crop_aspect", float("inf"))):
@@ -88,13 +85,12 @@ def check_data(config: Config):
 def check_decay_rules(rules):
   """The rules are pairs of a regex and a factor."""
   for rule in rules:
-    if not (
-      isinstance(rule, tuple)
-      and len(rule) == 2
-      and isinstance(rule[0], str)
-      and isinstance(rule[1], (int, float))
-    ):
+    try:
+      pattern, factor = rule
+      re.compile(pattern)
+      0.0 + factor
+    except (TypeError, ValueError, re.error) as error:
       raise ConfigError(
         f"config.optimizer.decay_rules holds {rule!r}; each rule is (regex, factor), "
-        "such as ('.*/kernel', 1.0)."
-      )
+        f"such as ('.*/kernel', 1.0): {error}."
+      ) from error

@@ -7,6 +7,7 @@ result once into frozen dataclasses again. Nothing here imports JAX.
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -136,7 +137,10 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """Where examples come from; see vit_jax/data/sources for the kinds."""
+  """Where examples come from; see vit_jax/data/sources for the kinds.
+
+  An evaluation set whose source is empty is left out.
+  """
 
   source: str = setting("", "tfds:NAME[/CONFIG][:VERSION], folder:DIR, digits or synthetic")
   split: str = setting("", "split in TFDS's syntax, for instance train[:90%]; empty for a folder")
@@ -313,6 +317,8 @@ def _value(field, value, path):
 def _typed(kind, value, path):
   if kind is float and type(value) is int:
     return float(value)
+  if kind is float and isinstance(value, float) and not math.isfinite(value):
+    raise ConfigError(f"{path}={value} is not a finite number; give one.")
   if kind is tuple and isinstance(value, (list, tuple)):
     return tuple(tuple(item) if isinstance(item, list) else item for item in value)
   if type(value) is not kind:

@@ -7,8 +7,9 @@ import jax
 
 from vit_jax import checkpoint, writers
 from vit_jax import mesh as meshes
-from vit_jax.config import to_dict
+from vit_jax.config import RunError, to_dict
 from vit_jax.data.device import put_ahead
+from vit_jax.data.images import BadImage
 from vit_jax.evaluators import classification
 from vit_jax.plan import Plan, evaluate_batches
 
@@ -35,8 +36,11 @@ class Evaluation:
         meshes.batch_sharding(self._plan.mesh),
         ahead=self._plan.config.data.ahead,
       )
-      with jax.transfer_guard("disallow"):
-        result = classification.evaluate(self._step, params, batches, stop=stop)
+      try:
+        with jax.transfer_guard("disallow"):
+          result = classification.evaluate(self._step, params, batches, stop=stop)
+      except BadImage as error:
+        raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
       if result is None:
         return None
       figures |= {f"{name}/{figure}": value for figure, value in result.items()}

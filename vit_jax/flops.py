@@ -1,6 +1,7 @@
 """Analytic cost of the models, and the peak speed of the chips that run them."""
 
-from vit_jax.models.naming import Size
+from vit_jax.config import Config
+from vit_jax.models.naming import Size, resolve
 
 # Dense bfloat16 FLOP/s of one JAX device, by a prefix of its device_kind, from the makers' data
 # sheets. A TPU v2 or v3 chip is two devices; from v4 on a chip is one.
@@ -53,3 +54,22 @@ def vit_macs(
 def training_flops(macs: int) -> int:
   """FLOPs of one image's training step: two a multiply-add, the backward pass twice the forward."""
   return 6 * macs
+
+
+def flops_per_image(config: Config) -> int:
+  """FLOPs of one image's training step."""
+  model, side = config.model, config.data.image_size
+  size, patch = resolve(
+    model.name, depth=model.depth, width=model.width, mlp_dim=model.mlp_dim, heads=model.heads
+  )
+  return training_flops(
+    vit_macs(
+      size,
+      patch=patch,
+      height=side,
+      width=side,
+      num_classes=model.num_classes,
+      class_token=model.pool == "class_token",
+      representation_layer=model.representation_layer,
+    )
+  )

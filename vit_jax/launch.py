@@ -36,7 +36,7 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str) -> bool:
 
 
 def prepare_jax():
-  """Keeps compiled programs on disk, so that the next start is quick, unless the user says where."""
+  """Keeps compiled programs on disk, so that the next start is quick."""
   if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
     jax.config.update("jax_compilation_cache_dir", str(CACHE.expanduser()))
   jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -7,8 +7,8 @@ Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal with its st
 again; 1 anything else.
 """
 
+import functools
 import pathlib
-import re
 import sys
 
 from absl import app, flags, logging
@@ -35,7 +35,7 @@ def parse(argv: list[str]) -> list[str]:
       raise cfg.ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
     if _CONFIG.value is None:
       raise cfg.ConfigError("--config is missing, such as --config=configs/vit_digits.py.")
-    cfg.from_dict(_CONFIG.value.to_dict())  # a recipe that is missing shows itself here
+    resolve()  # a recipe that is missing or wrong shows itself here
   except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
     leave(wrong_usage(argv, error), WRONG_USAGE)
   return rest
@@ -43,13 +43,22 @@ def parse(argv: list[str]) -> list[str]:
 
 def wrong_usage(argv: list[str], error: Exception) -> str:
   """One sentence on what is wrong with the command line."""
+  defaults = cfg.to_dict(cfg.Config())
   for argument in argv:
-    match = re.match(r"--?config\.([\w.]+)", argument)
-    if match and isinstance(error, (AttributeError, KeyError)):
-      unknown = unknown_key(match[1], cfg.to_dict(cfg.Config()))
+    key, _, value = argument.lstrip("-").partition("=")
+    if key.startswith("config."):
+      unknown = unknown_key(key.removeprefix("config."), defaults)
       if unknown:
         return unknown
-  return str(error).strip().splitlines()[-1]
+      if isinstance(error, flags.IllegalFlagValueError) and argument.lstrip("-") in str(error):
+        default = functools.reduce(lambda node, part: node[part], key.split(".")[1:], defaults)
+        return f"{key}={value!r} cannot be read as {type(default).__name__}; try {default!r}."
+  return reason(error)
+
+
+def reason(error: Exception) -> str:
+  """The last line of an error's message; the lines above are a library's traceback."""
+  return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 
 def unknown_key(dotted: str, known: dict) -> str:

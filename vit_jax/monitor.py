@@ -41,7 +41,7 @@ class Monitor:
     self._step, self._since, self._waited, self._paused = step, self._clock(), 0.0, 0.0
 
   def settled(self, step: int):
-    """To be called when the metrics of `step` are known: the first step's compilation is left out."""
+    """To be called once the metrics of `step` are known; leaves out the first compilation."""
     if not self._compiled:
       self._compiled = True
       self.restart(step)

@@ -73,7 +73,11 @@ def open_data(config: Config) -> Data:
       f"config.model.num_classes={config.model.num_classes}, but {config.data.train.source} has "
       f"{len(train.class_names)} classes; use --config.model.num_classes={len(train.class_names)}."
     )
-  evaluate = {name: open_source(dataset, config) for name, dataset in config.data.evaluate.items()}
+  evaluate = {
+    name: open_source(dataset, config)
+    for name, dataset in config.data.evaluate.items()
+    if dataset.source
+  }
   for name, source in evaluate.items():
     if tuple(source.class_names) != tuple(train.class_names):
       raise ConfigError(

@@ -9,9 +9,8 @@ from vit_jax import evaluate, flops, plots, train_step, workdir, writers
 from vit_jax import mesh as meshes
 from vit_jax import state as states
 from vit_jax.checkpoint import Checkpoints
-from vit_jax.config import Config, RunError, to_dict
+from vit_jax.config import RunError, to_dict
 from vit_jax.data.device import put_ahead
-from vit_jax.models import naming
 from vit_jax.monitor import Monitor
 from vit_jax.plan import Plan, train_batches
 from vit_jax.preemption import StopRequest
@@ -91,27 +90,8 @@ def make_monitor(plan: Plan) -> Monitor:
     batch_size=plan.config.batch_size,
     total_steps=plan.steps.total,
     epoch_examples=len(plan.data.train),
-    flops_per_image=flops_per_image(plan.config),
+    flops_per_image=flops.flops_per_image(plan.config),
     peak_flops=peak and peak * plan.mesh.size,
-  )
-
-
-def flops_per_image(config: Config) -> int:
-  """FLOPs of one image's training step."""
-  model, side = config.model, config.data.image_size
-  size, patch = naming.resolve(
-    model.name, depth=model.depth, width=model.width, mlp_dim=model.mlp_dim, heads=model.heads
-  )
-  return flops.training_flops(
-    flops.vit_macs(
-      size,
-      patch=patch,
-      height=side,
-      width=side,
-      num_classes=model.num_classes,
-      class_token=model.pool == "class_token",
-      representation_layer=model.representation_layer,
-    )
   )
 
 
@@ -216,7 +196,7 @@ def check_examples(run: Run, step: int, bad: int):
 
 
 def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
-  """Evaluates after `step` where that is due and not done yet; False where a signal cut it short."""
+  """Evaluates where that is due and not done yet; False where a signal cut it short."""
   steps = run.plan.steps
   if not (due(step, steps.evaluate) or step == steps.total) or step in run.evaluated_steps:
     return True

@@ -26,7 +26,7 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
     # The key depends on nothing but the seed and the step: resumed runs draw the same numbers.
     key = jax.random.fold_in(jax.random.key(config.seed), state.step)
     loss, grads = loss_and_grads(state.params, batch, key)
-    grad_norm = optax.global_norm(grads)
+    grad_norm = optax.tree.norm(grads)
     directions, optimizer_state = optimizer.update(grads, state.optimizer, state.params)
     learning_rate = rate(state.step)
     updates = jax.tree.map(lambda d: -learning_rate * d, directions)
@@ -47,8 +47,8 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
       loss=loss,
       learning_rate=learning_rate,
       grad_norm=grad_norm,
-      param_norm=optax.global_norm(new_state.params),
-      update_norm=optax.global_norm(updates),
+      param_norm=optax.tree.norm(new_state.params),
+      update_norm=optax.tree.norm(updates),
       bad_examples=new_state.bad_examples,
       skipped=new_state.skipped,
     )

@@ -11,13 +11,11 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-import simplejpeg
 from PIL import ExifTags, Image, ImageChops
 
+from vit_jax.data import jpeg
+
 _FORMATS = ("JPEG", "PNG", "WEBP")
-_JPEG_START = b"\xff\xd8\xff"
-_EXIF_REACH = 4096  # bytes: cameras write Exif as the first or second segment
-_FAST_COLOURS = ("YCbCr", "RGB", "Gray")
 _CROP_TRIES = 100
 _UPRIGHT = {  # what undoes each Exif orientation
   2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -56,7 +54,7 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
     BadImage: another format, broken, truncated, or more than `max_pixels` pixels.
   """
   if _fast_size(data, max_pixels=max_pixels):
-    return _decode_jpeg(data)
+    return jpeg.decode(data)
   return _decode_any(data, max_pixels=max_pixels)
 
 
@@ -94,7 +92,7 @@ def train_image(
   height, width = fast_size or pixels.shape[:2]
   box = draw_crop(rng, height=height, width=width, area=area, aspect=aspect)
   if fast_size:
-    pixels, box = _decode_reduced(image, height=height, width=width, box=box, size=size)
+    pixels, box = _decode_for(image, box=box, height=height, width=width, size=size)
   out = _resize(_cut(pixels, box), height=size, width=size)
   return cv2.flip(out, 1) if flip and rng.random() < 0.5 else out
 
@@ -178,40 +176,24 @@ def draw_crop(
 
 
 def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
-  """(height, width) of a JPEG that simplejpeg decodes rightly; None: leave it to Pillow."""
-  if not data.startswith(_JPEG_START) or data.find(b"Exif", 0, _EXIF_REACH) >= 0:
+  """(height, width) of a JPEG that needs nothing but decoding; None: leave it to Pillow."""
+  if not jpeg.is_jpeg(data) or jpeg.has_exif(data):
     return None
-  try:
-    height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-  except ValueError as error:
-    raise BadImage(f"The JPEG header is broken: {error}") from error
+  height, width, decodable = jpeg.read_header(data)
   _check_size(height, width, max_pixels=max_pixels)
-  return (height, width) if colours in _FAST_COLOURS else None
+  return (height, width) if decodable else None
 
 
-def _decode_jpeg(data: bytes, *, min_height: int = 0, min_width: int = 0) -> np.ndarray:
-  """RGB pixels, reduced to 1/2, 1/4 or 1/8 in the DCT where the minima (if any) allow it."""
-  try:
-    return simplejpeg.decode_jpeg(data, min_height=min_height, min_width=min_width, min_factor=2)
-  except ValueError as error:
-    raise BadImage(f"The JPEG is broken or truncated: {error}") from error
-
-
-def _decode_reduced(
-  data: bytes, *, height: int, width: int, box: Box, size: int
+def _decode_for(
+  data: bytes, *, box: Box, height: int, width: int, size: int
 ) -> tuple[np.ndarray, Box]:
-  """Decodes no finer than the crop needs; the pixels and the box in them."""
-  pixels = _decode_jpeg(
-    data,
-    min_height=math.ceil(height * size / box.height),
-    min_width=math.ceil(width * size / box.width),
-  )
-  vertical, horizontal = pixels.shape[0] / height, pixels.shape[1] / width
+  """Decodes no more and no finer than the crop needs; the pixels and the box in them."""
+  side = min(box.height, box.width)
+  factor = max(factor for factor in (1, 2, 4, 8) if factor == 1 or factor * size <= side)
+  end = box.top + box.height
+  pixels = jpeg.decode_rows(data, height=height, width=width, end=end, factor=factor)
   return pixels, Box(
-    int(box.top * vertical),
-    int(box.left * horizontal),
-    max(1, round(box.height * vertical)),
-    max(1, round(box.width * horizontal)),
+    box.top // factor, box.left // factor, box.height // factor, box.width // factor
   )
 
 

@@ -23,7 +23,7 @@ Batch = dict[str, np.ndarray]
 Transform = Callable[..., np.ndarray]
 
 _log = logging.getLogger(__name__)
-_LARGEST_PART = 32  # images that a thread decodes at a stretch
+_LARGEST_PART = 64  # images that a thread decodes at a stretch
 _AHEAD = 2  # host batches decoded ahead of the consumer
 _ENDLESS = 2**60  # parts: more than any run reads
 

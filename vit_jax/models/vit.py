@@ -10,16 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.models.attention import SelfAttention
+from vit_jax.models.norm import LayerNorm
 
 REMAT_POLICIES = {
   "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
   "everything": jax.checkpoint_policies.nothing_saveable,
 }
-
-
-def layer_norm(name: str, dtype) -> nn.LayerNorm:
-  """LayerNorm over the hidden size; its statistics are float32 whatever `dtype` is."""
-  return nn.LayerNorm(epsilon=1e-6, dtype=dtype, name=name)
 
 
 class MlpBlock(nn.Module):
@@ -59,12 +55,12 @@ class EncoderBlock(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array, train: bool) -> tuple[jax.Array, None]:
     """(B, N, D) -> (B, N, D); the second value is what `nn.scan` collects: nothing."""
-    y = layer_norm("LayerNorm_0", self.dtype)(x)
+    y = LayerNorm(self.dtype, name="LayerNorm_0")(x)
     y = SelfAttention(
       self.heads, self.dtype, self.attention, name="MultiHeadDotProductAttention_1"
     )(y)
     x = x + nn.Dropout(self.dropout, deterministic=not train)(y)
-    y = layer_norm("LayerNorm_2", self.dtype)(x)
+    y = LayerNorm(self.dtype, name="LayerNorm_2")(x)
     y = MlpBlock(self.mlp_dim, self.dropout, self.dtype, name="MlpBlock_3")(y, train=train)
     return x + y, None
 
@@ -121,7 +117,7 @@ class Encoder(nn.Module):
     else:
       for i in range(self.depth):
         x, _ = block(**options, name=f"encoderblock_{i}")(x, train)
-    return layer_norm("encoder_norm", self.dtype)(x)
+    return LayerNorm(self.dtype, name="encoder_norm")(x)
 
 
 class ViT(nn.Module):

@@ -4,8 +4,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from vit_jax.config import ConfigError
 
-class SourceError(ValueError):
+
+class SourceError(ConfigError):
   """The data is missing or was asked for wrongly; the message says what to do."""
 
 

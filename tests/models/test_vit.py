@@ -1,0 +1,279 @@
+"""The Vision Transformer against published counts, independent outputs and its own symmetries."""
+
+import functools
+import math
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.golden import weights as golden
+from vit_jax import models
+from vit_jax.checkpoint import nest
+from vit_jax.models.stacking import stack_blocks, unstack_blocks
+
+TINY = dict(name="ViT-Ti/4", depth=3, width=32, mlp_dim=64, heads=4, num_classes=5)
+IMAGES = golden.images(16, batch=3)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def init(model, images=IMAGES, seed=0):
+  return model.init(jax.random.key(seed), images, train=False)["params"]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def run(model, params, images=IMAGES):
+  return model.apply({"params": params}, images, train=False)
+
+
+def noisy(params, seed=1):
+  """Parameters with every leaf changed, so that zeros at the start hide nothing."""
+  rng = np.random.default_rng(seed)
+  return jax.tree.map(lambda x: np.float32(x + 0.1 * rng.standard_normal(x.shape)), params)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def grads(model, params, images=IMAGES):
+  def loss(params):
+    return jnp.sum(jnp.sin(model.apply({"params": params}, images, train=False)[0]))
+
+  return jax.grad(loss)(params)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize(
+  ("name", "count"),
+  [
+    ("ViT-Ti/16", 5_717_416),
+    ("ViT-S/16", 22_050_664),
+    ("ViT-b/16", 22_050_664),
+    ("ViT-B/8", 86_576_872),
+    ("ViT-B/16", 86_567_656),
+    ("ViT-B/32", 88_224_232),
+    ("ViT-L/16", 304_326_632),
+    ("ViT-L/32", 306_535_400),
+    ("ViT-H/14", 632_045_800),
+  ],
+)
+def test_parameter_counts_of_the_published_models(name, count, scan):
+  model = models.create(name, scan=scan)
+  shapes = jax.eval_shape(lambda: init(model, jnp.zeros((1, 224, 224, 3))))
+  assert sum(math.prod(x.shape) for x in jax.tree.leaves(shapes)) == count
+
+
+def test_representation_layer_adds_a_square_dense_layer():
+  def count(**options):
+    shapes = jax.eval_shape(lambda: init(models.create(**TINY, **options)))
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes))
+
+  assert count(representation_layer=True) - count() == 32 * 32 + 32
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize(("file", "pool"), [("vit", "class_token"), ("vit_gap", "gap")])
+def test_logits_of_an_independent_implementation(file, pool, scan):
+  record = golden.golden(file)
+  params = nest(golden.make(record["shapes"]))
+  model = models.create(
+    "ViT-Ti/8", depth=2, width=32, mlp_dim=128, heads=2, num_classes=10, pool=pool, scan=scan
+  )
+  images = golden.images(record["image_size"])
+  params = stack_blocks(params) if scan else params
+  chex.assert_trees_all_equal_shapes(params, init(model, images))
+  logits, _ = run(model, params, images)
+  np.testing.assert_allclose(logits, record["logits"], atol=1e-5, rtol=0)
+
+
+def test_initialisation_of_the_published_code():
+  params = init(models.create("ViT-Ti/16", depth=1, head_bias=-10.0), np.zeros((1, 224, 224, 3)))
+  encoder = params["Transformer"]
+  block = encoder["encoderblock_0"]
+  attention, mlp = block["MultiHeadDotProductAttention_1"], block["MlpBlock_3"]
+
+  def assert_xavier(kernel, fan_in, fan_out):
+    bound = math.sqrt(6 / (fan_in + fan_out))
+    assert np.abs(kernel).max() <= bound
+    np.testing.assert_allclose(np.std(kernel), bound / math.sqrt(3), rtol=0.03)
+
+  for name in ("query", "key", "value", "out"):
+    assert_xavier(attention[name]["kernel"], 192, 192)
+    assert not attention[name]["bias"].any()
+  assert_xavier(mlp["Dense_0"]["kernel"], 192, 768)
+  assert_xavier(mlp["Dense_1"]["kernel"], 768, 192)
+  np.testing.assert_allclose(np.std(mlp["Dense_0"]["bias"]), 1e-6, rtol=0.2)
+  np.testing.assert_allclose(np.std(encoder["posembed_input"]["pos_embedding"]), 0.02, rtol=0.03)
+  np.testing.assert_allclose(
+    np.std(params["embedding"]["kernel"]), 1 / math.sqrt(16 * 16 * 3), rtol=0.03
+  )
+  assert not params["embedding"]["bias"].any()
+  assert not params["cls"].any()
+  assert not params["head"]["kernel"].any()
+  assert (params["head"]["bias"] == -10).all()
+
+
+@pytest.mark.parametrize("remat", ["none", "dots", "everything"])
+def test_scan_and_remat_change_neither_outputs_nor_gradients(remat):
+  plain = models.create(**TINY)
+  params = noisy(init(plain))
+  other = models.create(**TINY, scan=True, remat=remat)
+  stacked = stack_blocks(params)
+  expected, _ = run(plain, params, IMAGES)
+  actual, _ = run(other, stacked, IMAGES)
+  np.testing.assert_allclose(actual, expected, atol=1e-5)
+  chex.assert_trees_all_close(
+    unstack_blocks(grads(other, stacked)), grads(plain, params), rtol=1e-4, atol=1e-5
+  )
+
+
+def test_remat_saves_less_and_computes_more():
+  def saved_bytes(remat):
+    model = models.create(**TINY, remat=remat)
+    params = init(model)
+    loss = lambda p: run(model, p, IMAGES)[0].sum()
+    _, pullback = jax.vjp(loss, params)
+    return sum(x.nbytes for x in jax.tree.leaves(pullback))
+
+  assert saved_bytes("everything") < saved_bytes("dots") < saved_bytes("none")
+
+
+def test_converters_undo_each_other():
+  params = noisy(init(models.create(**TINY)))
+  chex.assert_trees_all_equal(unstack_blocks(stack_blocks(params)), params)
+  chex.assert_trees_all_equal_shapes(stack_blocks(params), init(models.create(**TINY, scan=True)))
+
+
+def test_stacking_refuses_a_gap_in_the_blocks():
+  params = init(models.create(**TINY))
+  del params["Transformer"]["encoderblock_1"]
+  with pytest.raises(ValueError, match=r"\[0, 2\].*without gaps"):
+    stack_blocks(params)
+
+
+def test_stacked_blocks_start_from_different_draws():
+  kernel = init(models.create(**TINY, scan=True))["Transformer"]["encoderblock"]["MlpBlock_3"][
+    "Dense_0"
+  ]["kernel"]
+  assert kernel.shape == (3, 32, 64)
+  assert not np.allclose(kernel[0], kernel[1])
+
+
+def test_patches_may_be_permuted_with_their_position_embeddings():
+  model = models.create(**TINY)
+  params = noisy(init(model))
+  order = np.random.default_rng(0).permutation(16)
+  patches = IMAGES.reshape(3, 4, 4, 4, 4, 3).swapaxes(2, 3).reshape(3, 16, 4, 4, 3)[:, order]
+  shuffled = patches.reshape(3, 4, 4, 4, 4, 3).swapaxes(2, 3).reshape(3, 16, 16, 3)
+  table = params["Transformer"]["posembed_input"]["pos_embedding"]
+  moved = jax.tree.map(lambda x: x, params)
+  moved["Transformer"]["posembed_input"]["pos_embedding"] = jnp.concatenate(
+    [table[:, :1], table[:, 1:][:, order]], axis=1
+  )
+  expected, _ = run(model, params, IMAGES)
+  actual, _ = run(model, moved, shuffled)
+  np.testing.assert_allclose(actual, expected, atol=1e-5)
+  unmoved, _ = run(model, params, shuffled)
+  assert np.abs(unmoved - expected).max() > 1e-3
+
+
+@pytest.mark.parametrize("side", [(16, 16), (8, 24), (32, 4)])
+def test_any_size_that_the_patches_tile(side):
+  model = models.create(**TINY)
+  images = np.zeros((2, *side, 3), np.float32)
+  logits, features = model.apply({"params": init(model, images)}, images, train=False)
+  assert logits.shape == (2, 5)
+  assert features["pre_logits"].shape == (2, 32)
+  assert features["patches"].shape == (2, side[0] * side[1] // 16, 32)
+
+
+@pytest.mark.parametrize("side", [(18, 16), (16, 15)])
+def test_other_sizes_are_refused_with_both_numbers(side):
+  with pytest.raises(ValueError, match=rf"{side[0]} x {side[1]} pixels.*4 x 4"):
+    init(models.create(**TINY), np.zeros((1, *side, 3)))
+
+
+def test_pre_logits_are_what_the_head_sees():
+  model = models.create(**TINY, representation_layer=True)
+  params = noisy(init(model))
+  logits, features = run(model, params, IMAGES)
+  head = params["head"]
+  expected = features["pre_logits"] @ head["kernel"] + head["bias"]
+  np.testing.assert_allclose(logits, expected, atol=1e-5)
+  assert np.abs(features["pre_logits"]).max() <= 1  # tanh
+
+
+def test_bfloat16_computes_near_float32_and_keeps_float32_parameters():
+  model = models.create(**TINY, dtype=jnp.bfloat16)
+  params = init(model)
+  assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+  params = noisy(params)
+  logits, features = run(model, params, IMAGES)
+  exact, _ = run(models.create(**TINY), params, IMAGES)
+  assert logits.dtype == jnp.float32
+  assert features["pre_logits"].dtype == jnp.bfloat16
+  error = np.abs(logits - exact).max()
+  assert 1e-6 < error < 0.05 * np.abs(exact).max()
+
+
+def test_softmax_and_layer_norm_statistics_are_float32_in_bfloat16():
+  model = models.create(**TINY, dtype=jnp.bfloat16)
+  params = init(model)
+  text = str(jax.make_jaxpr(lambda p: run(model, p, IMAGES))(params))
+  exponentials = [line for line in text.splitlines() if "= exp " in line]
+  roots = [line for line in text.splitlines() if "= rsqrt " in line]
+  assert exponentials
+  assert len(roots) == 7  # two in each of three blocks, one at the end
+  assert all("f32[" in line for line in exponentials + roots)
+
+
+class TestDropout:
+  def test_is_off_in_evaluation_and_needs_no_rng(self):
+    params = noisy(init(models.create(**TINY)))
+    plain, _ = run(models.create(**TINY), params, IMAGES)
+    quiet, _ = run(models.create(**TINY, dropout=0.5), params, IMAGES)
+    np.testing.assert_array_equal(quiet, plain)
+
+  @pytest.mark.parametrize("scan", [False, True])
+  def test_depends_on_the_key_alone(self, scan):
+    model = models.create(**TINY, dropout=0.5, scan=scan)
+    params = noisy(init(model))
+
+    @jax.jit
+    def draw(seed):
+      rngs = {"dropout": jax.random.key(seed)}
+      return model.apply({"params": params}, IMAGES, train=True, rngs=rngs)[0]
+
+    np.testing.assert_array_equal(draw(1), draw(1))
+    assert np.abs(draw(1) - draw(2)).max() > 1e-3
+
+  def test_stands_after_the_position_embeddings_and_each_dense_layer_but_q_k_v(self):
+    model = models.create(**TINY, dropout=0.5, representation_layer=True)
+    params = init(model)
+    rngs = {"dropout": jax.random.key(0)}
+    apply = lambda p: model.apply({"params": p}, IMAGES, train=True, rngs=rngs)
+    draws = str(jax.make_jaxpr(apply)(params)).count("name=_bernoulli")
+    assert draws == 1 + 3 * 3  # the sum; out, Dense_0 and Dense_1 of three blocks
+
+
+class TestNames:
+  def test_all_can_be_created(self):
+    assert {"ViT-B/16", "ViT-H/14", "ViT-Ti/16", "ViT-S/16", "ViT-b/32"} <= set(models.names())
+    for name in models.names():
+      assert models.create(name).patch == int(name.split("/")[1])
+
+  def test_any_patch_size(self):
+    assert models.create("ViT-L/20").patch == 20
+
+  @pytest.mark.parametrize("name", ["ViT-X/16", "vit-b/16", "ViT-B/0", "ViT-B", "B/16", ""])
+  def test_unknown_names_list_the_nearest(self, name):
+    with pytest.raises(ValueError, match=r"no model.*nearest: .*ViT-"):
+      models.create(name)
+
+  def test_the_nearest_name_comes_first(self):
+    with pytest.raises(ValueError, match="nearest: ViT-B/16"):
+      models.create("ViTB/16")
+
+  def test_heads_that_do_not_divide_the_width(self):
+    with pytest.raises(ValueError, match=r"width 768 .* heads 7"):
+      models.create("ViT-B/16", heads=7)

@@ -1,0 +1,240 @@
+"""Checkpoints: the same bits back, any sharding, damage found, misfits named."""
+
+import dataclasses
+import functools
+import json
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import checkpoint, models, optim, state
+from vit_jax import config as c
+
+MODEL = dict(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=2, num_classes=3)
+CONFIG = c.to_dict(c.Config())
+META = {"config": CONFIG, "class_names": ["ant", "bee", "cat"]}
+
+
+def mesh(data, fsdp):
+  devices = jax.devices()[: data * fsdp]
+  auto = (jax.sharding.AxisType.Auto,) * 2
+  return jax.make_mesh((data, fsdp), ("data", "fsdp"), devices=devices, axis_types=auto)
+
+
+def abstract(on=None, optimizer=None, ema=True, **model):
+  init = functools.partial(
+    state.init,
+    models.create(**MODEL | model),
+    optim.make(optimizer or c.Optimizer()),
+    seed=0,
+    image_size=8,
+    with_ema=ema,
+  )
+  return init, state.abstract(init, on or mesh(1, 1))
+
+
+@functools.cache
+def example():
+  init, shapes = abstract(mesh(2, 4))
+  made = state.create(init, shapes)
+  noise = np.random.default_rng(0)
+  made = jax.tree.map(
+    lambda x: jax.device_put((x + noise.normal(size=x.shape)).astype(x.dtype), x.sharding), made
+  )
+  return dataclasses.replace(made, step=jnp.int32(7), bad_examples=jnp.int32(2))
+
+
+def at_step(step):
+  return dataclasses.replace(example(), step=jnp.int32(step))
+
+
+def opened(folder, keep_last=3, keep_every=0):
+  return checkpoint.Checkpoints(folder, keep_last=keep_last, keep_every=keep_every)
+
+
+def saved(folder, *steps, **options):
+  checkpoints = opened(folder, **options)
+  for step in steps:
+    checkpoints.save(at_step(step), META)
+  checkpoints.close()
+
+
+def restore(folder, shapes=None):
+  checkpoints = opened(folder)
+  try:
+    return checkpoints.restore(shapes or abstract(mesh(2, 4))[1], CONFIG)
+  finally:
+    checkpoints.close()
+
+
+@pytest.mark.parametrize("on", [(1, 1), (8, 1), (1, 8), (2, 4)])
+def test_the_same_bits_come_back_on_any_mesh(tmp_path, on):
+  saved(tmp_path, 7)
+  shapes = abstract(mesh(*on))[1]
+  restored = restore(tmp_path, shapes)
+  chex.assert_trees_all_equal(jax.device_get(restored), jax.device_get(example()))
+  chex.assert_trees_all_equal(
+    jax.tree.map(lambda x: x.sharding, restored), jax.tree.map(lambda x: x.sharding, shapes)
+  )
+
+
+def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path):
+  expected = jax.device_get(example())
+  checkpoints = opened(tmp_path)
+  copy = jax.jit(lambda s: jax.tree.map(jnp.copy, s))(at_step(7))
+  checkpoints.save(copy, META)
+  overwrite = jax.jit(lambda s: jax.tree.map(lambda x: x * 0 - 1, s), donate_argnums=0)
+  jax.block_until_ready(overwrite(copy))
+  checkpoints.close()
+  chex.assert_trees_all_equal(jax.device_get(restore(tmp_path)), expected)
+
+
+def test_no_checkpoint_at_all_is_none(tmp_path):
+  assert restore(tmp_path) is None
+
+
+def test_the_last_ones_and_each_kth_are_kept(tmp_path):
+  saved(tmp_path, *range(1, 11), keep_last=2, keep_every=4)
+  assert checkpoint.available(tmp_path) == [4, 8, 9, 10]
+
+
+def test_a_checkpoint_holds_config_class_names_and_manifest(tmp_path):
+  saved(tmp_path, 7)
+  folder = tmp_path / "checkpoints" / "7"
+  meta = checkpoint.read_meta(folder)
+  assert meta["config"] == json.loads(json.dumps(CONFIG))
+  assert meta["class_names"] == META["class_names"]
+  manifest = json.loads((folder / "manifest.json").read_text())
+  files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+  assert {f for f in files if f.startswith(("state/", "meta/"))} == manifest.keys()
+  assert all(len(value) == 64 for value in manifest.values())
+
+
+def flip_a_bit(folder):
+  path = max((folder / "state").rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 1
+  path.write_bytes(data)
+
+
+def truncate(folder):
+  path = max((folder / "state").rglob("*"), key=lambda p: p.stat().st_size * p.is_file())
+  path.write_bytes(path.read_bytes()[:-1])
+
+
+def remove(folder):
+  next(p for p in (folder / "state").rglob("*") if p.is_file()).unlink()
+
+
+def add(folder):
+  (folder / "state" / "extra").write_text("")
+
+
+def forget_manifest(folder):
+  (folder / "manifest.json").unlink()
+
+
+def change_class_names(folder):
+  path = folder / "meta" / "metadata"
+  path.write_text(path.read_text().replace("bee", "bug"))
+
+
+DAMAGES = [flip_a_bit, truncate, remove, add, forget_manifest, change_class_names]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(tmp_path, damage, caplog):
+  saved(tmp_path, 7, 9)
+  damage(tmp_path / "checkpoints" / "9")
+  assert int(restore(tmp_path).step) == 7
+  assert "checkpoints/9 IS DAMAGED" in caplog.text
+  assert checkpoint.available(tmp_path) == [7]
+  assert (tmp_path / "checkpoints-damaged" / "9").is_dir()
+  saved(tmp_path, 9)  # its place is free again
+  assert int(restore(tmp_path).step) == 9
+
+
+def test_all_damaged_is_an_error_not_a_fresh_start(tmp_path):
+  saved(tmp_path, 7, 9)
+  for step in ("7", "9"):
+    flip_a_bit(tmp_path / "checkpoints" / step)
+  with pytest.raises(checkpoint.CheckpointError, match=r"steps \[9, 7\]"):
+    restore(tmp_path)
+
+
+def test_an_interrupted_save_is_no_checkpoint(tmp_path):
+  saved(tmp_path, 7)
+  (tmp_path / "checkpoints" / "9.orbax-checkpoint-tmp").mkdir()
+  assert int(restore(tmp_path).step) == 7
+  assert checkpoint.available(tmp_path) == [7]
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    (dict(width=32), r"config\.model\.width: 0 -> 32"),
+    (dict(optimizer=c.Optimizer(kind="sgd")), r"optimizer"),
+    (dict(ema=False), r"ema/.*the config wants absent"),
+    (dict(num_classes=4), r"head/bias is float32\(3,\), the config wants float32\(4,\)"),
+    (dict(optimizer=c.Optimizer(moment_dtype="bfloat16")), r"mu/.*wants bfloat16"),
+  ],
+)
+def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, changes, message):
+  saved(tmp_path, 7)
+  now = c.to_dict(c.Config())
+  if "width" in changes:
+    now["model"]["width"] = 32
+  checkpoints = opened(tmp_path)
+  with pytest.raises(checkpoint.CheckpointError, match=message):
+    checkpoints.restore(abstract(**changes)[1], now)
+  checkpoints.close()
+  assert checkpoint.available(tmp_path) == [7]  # nothing was thrown away
+
+
+def test_parameters_alone_as_numpy(tmp_path):
+  saved(tmp_path, 7)
+  folder = checkpoint.find(tmp_path)
+  for ema, expected in ((False, example().params), (True, example().ema)):
+    params = checkpoint.load_params(folder, ema=ema)
+    assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(params))
+    chex.assert_trees_all_equal(params, jax.device_get(expected))
+
+
+def test_no_moving_average_to_load(tmp_path):
+  init, shapes = abstract(ema=False)
+  checkpoints = opened(tmp_path)
+  checkpoints.save(state.create(init, shapes), META)
+  checkpoints.close()
+  with pytest.raises(checkpoint.CheckpointError, match=r"no moving average"):
+    checkpoint.load_params(checkpoint.find(tmp_path), ema=True)
+
+
+class TestFind:
+  def test_newest_or_named(self, tmp_path):
+    saved(tmp_path, 7, 9)
+    assert checkpoint.find(tmp_path).name == "9"
+    assert checkpoint.find(tmp_path, 7).name == "7"
+
+  def test_newest_that_is_whole(self, tmp_path):
+    saved(tmp_path, 7, 9)
+    flip_a_bit(tmp_path / "checkpoints" / "9")
+    assert checkpoint.find(tmp_path).name == "7"
+    assert checkpoint.available(tmp_path) == [7, 9]  # looking changes nothing
+    with pytest.raises(checkpoint.CheckpointError, match="checkpoints/9 is damaged: changed"):
+      checkpoint.find(tmp_path, 9)
+
+  def test_none(self, tmp_path):
+    with pytest.raises(checkpoint.CheckpointError, match="no checkpoint at all"):
+      checkpoint.find(tmp_path)
+    saved(tmp_path, 7)
+    with pytest.raises(checkpoint.CheckpointError, match=r"of step 8: there are steps \[7\]"):
+      checkpoint.find(tmp_path, 8)
+
+
+def test_changes_between_configs():
+  old = {"a": 1, "b": {"c": (1, 2), "d": 4}}
+  new = {"a": 1, "b": {"c": [1, 2], "d": 5}}
+  assert checkpoint.changes(old, new) == ["config.b.d: 4 -> 5"]

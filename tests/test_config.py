@@ -1,0 +1,112 @@
+"""Settings: round trips, wrong values, durations."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vit_jax import config as c
+
+
+def edited(key, value):
+  """The default settings with one dotted key replaced."""
+  values = c.to_dict(c.Config())
+  *path, last = key.split(".")
+  node = values
+  for part in path:
+    node = node[part]
+  node[last] = value
+  return values
+
+
+FULL = c.Config(
+  duration=c.Duration(epochs=7),
+  data=c.Data(evaluate={"test": c.Dataset(source="digits", split="test")}),
+)
+
+
+def test_round_trips_through_dict_config_dict_and_json():
+  assert c.from_dict(c.to_dict(FULL)) == FULL
+  assert c.from_dict(c.to_config_dict(FULL).to_dict()) == FULL
+  assert c.from_dict(json.loads(json.dumps(c.to_dict(FULL)))) == FULL
+
+
+def test_every_setting_says_what_it_means():
+  def walk(kind):
+    for field in dataclasses.fields(kind):
+      if dataclasses.is_dataclass(field.type):
+        walk(field.type)
+      elif field.name != "evaluate":
+        assert field.metadata["meaning"], f"{kind.__name__}.{field.name}"
+
+  walk(c.Config)
+
+
+@pytest.mark.parametrize(
+  ("key", "value", "message"),
+  [
+    ("batch_sise", 3, r"config\.batch_sise is not a setting; nearest: batch_size"),
+    ("model.dept", 3, r"config\.model\.dept is not a setting; nearest: depth"),
+    ("batch_size", 0, r"config\.batch_size=0 is too small.*least is 1"),
+    ("batch_size", "8", r"config\.batch_size='8' is str; it must be int"),
+    ("batch_size", True, r"config\.batch_size=True is bool; it must be int"),
+    ("model.scan", 1, r"config\.model\.scan=1 is int; it must be bool"),
+    ("model.dropout", 1.0, r"config\.model\.dropout=1\.0 is too large.*most is 0\.99"),
+    ("model.dropout", float("nan"), r"config\.model\.dropout=nan is not a finite number"),
+    ("schedule.learning_rate", float("inf"), "not a finite number"),
+    ("model.remat", "dot", r"config\.model\.remat='dot' is not a choice.*nearest: dots"),
+    ("loss.kind", "hinge", r"config\.loss\.kind='hinge' is not a choice.*softmax"),
+    ("model", 3, r"config\.model=3 is one value"),
+    ("data.train", {"source": "digits"}, r"config\.data\.train lacks image_key"),
+    ("duration", {"steps": 1, "epochs": 2.0, "examples": 0}, r"config\.duration is given twice"),
+    ("data.crop_area", 0.5, r"config\.data\.crop_area=0\.5 is float; it must be tuple"),
+  ],
+)
+def test_wrong_values_are_named(key, value, message):
+  with pytest.raises(c.ConfigError, match=message):
+    c.from_dict(edited(key, value))
+
+
+def test_whole_numbers_are_welcome_as_floats():
+  config = c.from_dict(edited("optimizer.weight_decay", 1))
+  assert isinstance(config.optimizer.weight_decay, float)
+
+
+class TestDuration:
+  def test_units(self):
+    convert = lambda **unit: c.Duration(**unit).in_steps(batch_size=100, epoch_examples=1050)
+    assert convert(steps=7) == 7
+    assert convert(epochs=2) == 21
+    assert convert(epochs=0.5) == 5
+    assert convert(examples=700) == 7
+    assert convert() == 0
+
+  def test_jft_recipe_has_the_steps_that_the_paper_implies(self):
+    steps = c.Duration(epochs=7).in_steps(batch_size=4096, epoch_examples=303_000_000)
+    assert steps == 517_822
+
+  @given(st.floats(1e-6, 1e3), st.integers(1, 10_000), st.integers(1, 10**7))
+  def test_what_is_given_never_becomes_never(self, epochs, batch_size, examples):
+    steps = c.Duration(epochs=epochs).in_steps(batch_size=batch_size, epoch_examples=examples)
+    assert steps >= 1
+    assert abs(steps - epochs * examples / batch_size) <= 1
+
+  def test_a_unit_on_the_command_line_replaces_the_recipes(self):
+    values = c.to_dict(FULL)
+    values["duration"]["steps"] = 5
+    config = c.from_dict(c.replace_units(values, ["duration.steps"]))
+    assert config.duration == c.Duration(steps=5)
+
+  def test_two_units_on_the_command_line_are_refused(self):
+    values = c.to_dict(FULL)
+    values["duration"]["steps"] = 5
+    with pytest.raises(c.ConfigError, match="given twice"):
+      c.from_dict(c.replace_units(values, ["duration.steps", "duration.epochs"]))
+
+  def test_switching_a_duration_off_keeps_it_off(self):
+    values = c.to_dict(FULL)
+    values["duration"]["epochs"] = 0.0
+    config = c.from_dict(c.replace_units(values, ["duration.epochs"]))
+    assert not config.duration.given()

@@ -1,0 +1,62 @@
+"""Figures of speed, with a clock that the test turns."""
+
+import numpy as np
+
+from vit_jax.monitor import Monitor
+
+
+class Clock:
+  now = 100.0
+
+  def __call__(self):
+    return self.now
+
+
+def make(**changes):
+  clock = Clock()
+  arguments = dict(
+    batch_size=32, total_steps=100, epoch_examples=320, flops_per_image=2e9, peak_flops=1e12
+  )
+  return Monitor(**arguments | changes, clock=clock), clock
+
+
+def test_figures_of_a_window():
+  monitor, clock = make()
+  monitor.restart(10)
+  with monitor.waiting():
+    clock.now += 2
+  clock.now += 6
+  with monitor.paused():
+    clock.now += 1000
+  figures = monitor.report(20)
+  assert figures["step_seconds"] == 0.8
+  assert figures["images_per_second"] == 40
+  assert figures["data/input_wait"] == 0.25
+  assert figures["eta_seconds"] == 80 * 0.8
+  assert figures["data/epoch"] == 2
+  np.testing.assert_allclose(figures["mfu"], 40 * 2e9 / 1e12)
+
+
+def test_each_window_stands_for_itself():
+  monitor, clock = make()
+  monitor.restart(0)
+  clock.now += 50
+  monitor.report(5)
+  clock.now += 1
+  assert monitor.report(10)["step_seconds"] == 0.2
+
+
+def test_the_first_step_with_its_compilation_is_left_out_once():
+  monitor, clock = make()
+  monitor.restart(0)
+  clock.now += 500
+  monitor.settled(1)
+  clock.now += 9
+  monitor.settled(2)
+  assert monitor.report(10)["step_seconds"] == 1
+
+
+def test_no_mfu_where_the_peak_is_unknown():
+  monitor, clock = make(peak_flops=None)
+  clock.now += 1
+  assert "mfu" not in monitor.report(1)

@@ -1,0 +1,42 @@
+"""The run's folder: lock and config."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vit_jax import config as c
+from vit_jax import workdir
+
+
+def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
+  holder = (
+    "import pathlib, sys\nfrom vit_jax import workdir\n"
+    f"with workdir.locked(pathlib.Path({str(tmp_path)!r})):\n"
+    "  print('locked', flush=True)\n  sys.stdin.read()\n"
+  )
+  first = subprocess.Popen(
+    [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+  )
+  with first:
+    assert first.stdout.readline() == "locked\n"
+    with pytest.raises(c.ConfigError, match="in use by another run"), workdir.locked(tmp_path):
+      pass
+    first.kill()
+    first.wait()
+    with workdir.locked(tmp_path):  # the lock of a killed run is free
+      assert (tmp_path / "lock").exists()
+
+
+def test_a_workdir_that_cannot_be_made(tmp_path):
+  (tmp_path / "file").write_text("")
+  with pytest.raises(c.ConfigError, match="cannot be written to"):
+    with workdir.locked(tmp_path / "file" / "run"):
+      pass
+
+
+def test_config_json_is_the_whole_config(tmp_path):
+  config = c.Config(batch_size=8, duration=c.Duration(epochs=2))
+  workdir.write_config(tmp_path, config)
+  assert c.from_dict(json.loads((tmp_path / "config.json").read_text())) == config

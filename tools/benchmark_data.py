@@ -1,0 +1,198 @@
+"""Speed of the input pipeline beside tf.data's on the same files and cores.
+
+`measure` makes realistic JPEGs in a temporary folder and lets both pipelines read, crop, resize,
+flip and batch them in turn. TensorFlow is needed for this comparison alone.
+"""
+
+import functools
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+import cv2
+import numpy as np
+import simplejpeg
+
+from vit_jax.data import images, pipeline, sources
+
+_HEIGHT, _WIDTH = 375, 500  # pixels: the most frequent size in ImageNet
+_SIZE = 224
+_AREA = (0.05, 1.0)
+_ASPECT = (3 / 4, 4 / 3)
+_CLASSES = 4
+
+
+def measure(
+  *,
+  rounds: int = 7,
+  seconds: float = 4.0,
+  batch_size: int = 64,
+  files: int = 512,
+  variants: tuple[tuple[int, int], ...] | None = None,
+) -> list[dict]:
+  """Times every pipeline in turn, `rounds` times over, and reports medians.
+
+  Args:
+    rounds: how often each pipeline gets its turn, the first one for warm-up not counted.
+    seconds: length of a turn.
+    batch_size: images in a batch.
+    files: number of JPEGs of about 100 KB to make.
+    variants: (threads, workers) of our pipeline; default: threads alone and workers alone on all
+      cores, and one thread.
+
+  Returns:
+    [{name, images_per_second, ratio}]; ratio is the median over rounds to tf.data's of the round.
+
+  Raises:
+    SystemExit: TensorFlow is not installed.
+  """
+  cores = len(os.sched_getaffinity(0))
+  variants = variants or ((cores, 0), (1, cores), (1, 0))
+  with tempfile.TemporaryDirectory() as folder:
+    write_jpegs(folder, count=files)
+    runs = {"tf.data": _tf_batches(folder, batch_size=batch_size)}
+    for threads, workers in variants:
+      name = f"vit_jax threads={threads} workers={workers}"
+      runs[name] = _our_batches(folder, batch_size=batch_size, threads=threads, workers=workers)
+    turns = [_round(runs, seconds=seconds, batch_size=batch_size) for _ in range(rounds + 1)][1:]
+    _close(runs)
+  return [_row(name, turns) for name in runs]
+
+
+def write_jpegs(folder: str, *, count: int, seed: int = 0) -> None:
+  """Writes `count` JPEGs of 500 x 375 pixels into `_CLASSES` class folders."""
+  rng = np.random.default_rng(seed)
+  for index in range(count):
+    quality = int(rng.integers(88, 96))
+    data = simplejpeg.encode_jpeg(natural_image(rng), quality=quality, colorsubsampling="420")
+    directory = os.path.join(folder, f"class{index % _CLASSES}")
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, f"{index:05}.jpg"), "wb") as stream:
+      stream.write(data)
+
+
+def natural_image(rng: np.random.Generator) -> np.ndarray:
+  """Colour noise with the 1 / f amplitudes of photographs, and a dozen objects with edges."""
+  luma = 120 + 45 * _noise(rng, power=1.0)
+  blue, red = (12 * _noise(rng, power=1.6) for _ in range(2))
+  image = np.stack([luma + 1.4 * red, luma - 0.34 * blue - 0.71 * red, luma + 1.77 * blue], -1)
+  for _ in range(12):
+    shape = np.zeros((_HEIGHT, _WIDTH), np.uint8)
+    centre, axes = rng.uniform(0, 1, 2) * (_WIDTH, _HEIGHT), rng.uniform(20, 180, 2)
+    cv2.ellipse(shape, (tuple(centre), tuple(axes), rng.uniform(0, 180)), 1, -1)
+    image[shape > 0] = 0.6 * image[shape > 0] + 0.4 * rng.uniform(0, 255, 3)
+  return np.clip(image, 0, 255).astype(np.uint8)
+
+
+def _noise(rng: np.random.Generator, *, power: float) -> np.ndarray:
+  """(H, W) noise of unit variance whose amplitudes fall with frequency ** power."""
+  vertical, horizontal = np.fft.fftfreq(_HEIGHT)[:, None], np.fft.rfftfreq(_WIDTH)[None]
+  frequency = np.hypot(vertical, horizontal)
+  frequency[0, 0] = 1
+  spectrum = rng.normal(size=frequency.shape) + 1j * rng.normal(size=frequency.shape)
+  noise = np.fft.irfft2(spectrum / frequency**power, s=(_HEIGHT, _WIDTH))
+  return (noise - noise.mean()) / noise.std()
+
+
+class _Long:
+  """A small source that seems as long as ImageNet: shuffling a short one takes longer."""
+
+  def __init__(self, source: sources.Source):
+    self._source = source
+    self.class_names, self.multi_label = source.class_names, source.multi_label
+
+  def __len__(self) -> int:
+    return 1_281_167
+
+  def __getitem__(self, index: int) -> sources.Example:
+    return self._source[index % len(self._source)]
+
+
+def _our_batches(folder: str, *, batch_size: int, threads: int, workers: int) -> Iterator:
+  transform = functools.partial(
+    images.train_image, size=_SIZE, area=_AREA, aspect=_ASPECT, flip=True, max_pixels=10**8
+  )
+  source = sources.open_source(f"folder:{folder}", split="", num_classes=_CLASSES)
+  return pipeline.train_batches(
+    _Long(source),
+    transform=transform,
+    seed=0,
+    batch_size=batch_size,
+    host=0,
+    hosts=1,
+    start_step=0,
+    num_classes=_CLASSES,
+    threads=threads,
+    workers=workers,
+  )
+
+
+def _tf_batches(folder: str, *, batch_size: int) -> Iterator:
+  os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+  try:
+    import tensorflow as tf
+  except ImportError as error:
+    raise SystemExit(
+      "The data benchmark compares with tf.data and needs TensorFlow: pip install tensorflow-cpu."
+    ) from error
+  paths, labels = _listing(folder)
+  dataset = tf.data.Dataset.from_tensor_slices((paths, labels)).shuffle(len(paths)).repeat()
+  dataset = dataset.map(functools.partial(_tf_example, tf), num_parallel_calls=tf.data.AUTOTUNE)
+  return iter(dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE))
+
+
+def _tf_example(tf, path, label):
+  """What the published training pipeline does with one file, left at 8 bits as ours is."""
+  data = tf.io.read_file(path)
+  begin, extent, _ = tf.image.sample_distorted_bounding_box(
+    tf.io.extract_jpeg_shape(data),
+    tf.zeros([0, 0, 4], tf.float32),
+    aspect_ratio_range=_ASPECT,
+    area_range=_AREA,
+    min_object_covered=0,
+    use_image_if_no_bounding_boxes=True,
+  )
+  window = tf.concat([begin[:2], extent[:2]], axis=0)
+  image = tf.image.resize(tf.io.decode_and_crop_jpeg(data, window, channels=3), (_SIZE, _SIZE))
+  return tf.image.random_flip_left_right(tf.cast(image, tf.uint8)), label
+
+
+def _listing(folder: str) -> tuple[list[str], list[int]]:
+  found = [
+    (os.path.join(folder, name, file), label)
+    for label, name in enumerate(sorted(os.listdir(folder)))
+    for file in sorted(os.listdir(os.path.join(folder, name)))
+  ]
+  return [path for path, _ in found], [label for _, label in found]
+
+
+def _round(runs: dict[str, Iterator], *, seconds: float, batch_size: int) -> dict[str, float]:
+  return {name: _turn(it, seconds=seconds, batch_size=batch_size) for name, it in runs.items()}
+
+
+def _turn(batches: Iterator, *, seconds: float, batch_size: int) -> float:
+  """Images a second; what was decoded while the others had their turn is used up first."""
+  warm_until = time.perf_counter() + seconds / 4
+  while time.perf_counter() < warm_until:
+    next(batches)
+  count, start = 0, time.perf_counter()
+  while time.perf_counter() < start + seconds:
+    next(batches)
+    count += batch_size
+  return count / (time.perf_counter() - start)
+
+
+def _close(runs: dict[str, Iterator]) -> None:
+  for batches in runs.values():
+    close: Callable = getattr(batches, "close", lambda: None)
+    close()
+
+
+def _row(name: str, turns: list[dict[str, float]]) -> dict:
+  return {
+    "name": name,
+    "images_per_second": round(statistics.median(turn[name] for turn in turns), 1),
+    "ratio": round(statistics.median(turn[name] / turn["tf.data"] for turn in turns), 3),
+  }

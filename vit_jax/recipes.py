@@ -1,0 +1,100 @@
+"""What the paper's pre-training recipes share (Section 4.1, Table 3, Appendix B.1)."""
+
+from vit_jax.config import (
+  Checkpoint,
+  Config,
+  ConfigError,
+  Data,
+  Dataset,
+  Duration,
+  Loss,
+  Model,
+  Optimizer,
+  Schedule,
+)
+
+# JFT-300M is not public and ImageNet-21k is not in TFDS: their sources are for the user to give.
+DATASETS = {
+  "jft": dict(
+    examples=303_000_000,
+    num_classes=18_291,
+    multi_label=True,
+    clip_norm=0.0,
+    train=Dataset(),
+    validation=Dataset(),
+  ),
+  "imagenet21k": dict(
+    examples=12_400_000,
+    num_classes=21_843,
+    multi_label=True,
+    clip_norm=0.0,
+    train=Dataset(),
+    validation=Dataset(),
+  ),
+  "imagenet": dict(
+    examples=1_281_167,
+    num_classes=1000,
+    multi_label=False,
+    clip_norm=1.0,
+    train=Dataset(source="tfds:imagenet2012", split="train"),
+    validation=Dataset(source="tfds:imagenet2012", split="validation"),
+  ),
+}
+
+
+def pretrain(
+  model: str,
+  dataset: str,
+  *,
+  epochs: float,
+  learning_rate: float,
+  decay: str,
+  weight_decay: float,
+  dropout: float,
+) -> Config:
+  """One row of Table 3; the arguments are its columns.
+
+  Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px, representation layer before the
+  head; global-norm clipping at 1 on ImageNet only. Not in the paper, but stated by its authors:
+  the sigmoid loss on the two large datasets with the head's bias starting at -10, and 1e-5 as the
+  end of the linear schedule.
+  """
+  data = DATASETS[dataset]
+  multi_label = data["multi_label"]
+  return Config(
+    batch_size=4096,
+    duration=Duration(epochs=epochs),
+    evaluate_every=Duration(steps=5000),
+    model=Model(
+      name=model,
+      num_classes=data["num_classes"],
+      representation_layer=True,
+      dropout=dropout,
+      head_bias=-10.0 if multi_label else 0.0,
+      compute_dtype="bfloat16",
+      scan=True,
+    ),
+    loss=Loss(kind="sigmoid" if multi_label else "softmax"),
+    optimizer=Optimizer(weight_decay=weight_decay, clip_norm=data["clip_norm"]),
+    schedule=Schedule(
+      learning_rate=learning_rate,
+      warmup=Duration(steps=10_000),
+      decay=decay,
+      end_learning_rate=1e-5 if decay == "linear" else 0.0,
+    ),
+    data=Data(train=data["train"], evaluate={"val": data["validation"]}),
+    checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
+  )
+
+
+def choice(argument: str, *known: int) -> int:
+  """The number after the colon of --config=configs/NAME.py:ARG.
+
+  Raises:
+    ConfigError: it is none of `known`.
+  """
+  if argument not in map(str, known):
+    raise ConfigError(
+      f"The recipe's argument {argument!r} is none of {', '.join(map(str, known))}."
+    )
+  return int(argument)
