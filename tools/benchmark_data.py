@@ -140,7 +140,7 @@ def _tf_batches(folder: str, *, batch_size: int) -> Iterator:
   paths, labels = _listing(folder)
   dataset = tf.data.Dataset.from_tensor_slices((paths, labels)).shuffle(len(paths)).repeat()
   dataset = dataset.map(functools.partial(_tf_example, tf), num_parallel_calls=tf.data.AUTOTUNE)
-  return iter(dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE))
+  return iter(dataset.batch(batch_size, drop_remainder=True).prefetch(2))
 
 
 def _tf_example(tf, path, label):

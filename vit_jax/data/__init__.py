@@ -1,1 +1,1 @@
-"""Input: sources of examples, image decoding and cropping, and batches that depend on the step alone."""
+"""Input: sources of examples, decoding and cropping, batches that depend on the step alone."""

@@ -14,25 +14,15 @@ import numpy as np
 from PIL import ExifTags, Image, ImageChops
 
 from vit_jax.data import jpeg
+from vit_jax.data.jpeg import BadImage
+
+__all__ = ["BadImage", "Box", "as_rgb", "decode", "draw_crop", "evaluate_image", "train_image"]
 
 _FORMATS = ("JPEG", "PNG", "WEBP")
 _CROP_TRIES = 100
-_UPRIGHT = {  # what undoes each Exif orientation
-  2: Image.Transpose.FLIP_LEFT_RIGHT,
-  3: Image.Transpose.ROTATE_180,
-  4: Image.Transpose.FLIP_TOP_BOTTOM,
-  5: Image.Transpose.TRANSPOSE,
-  6: Image.Transpose.ROTATE_270,
-  7: Image.Transpose.TRANSVERSE,
-  8: Image.Transpose.ROTATE_90,
-}
 
 # Each image is decoded in a thread of ours; OpenCV's own would compete with them for the cores.
 cv2.setNumThreads(0)
-
-
-class BadImage(ValueError):
-  """The bytes are not an image that can be used; the message says why."""
 
 
 class Box(NamedTuple):
@@ -54,7 +44,7 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
     BadImage: another format, broken, truncated, or more than `max_pixels` pixels.
   """
   if _fast_size(data, max_pixels=max_pixels):
-    return jpeg.decode(data)
+    return upright(jpeg.decode(data), jpeg.orientation(data))
   return _decode_any(data, max_pixels=max_pixels)
 
 
@@ -88,10 +78,11 @@ def train_image(
   Source: the Inception crop of Szegedy et al., "Going deeper with convolutions", 2015.
   """
   fast_size = isinstance(image, bytes) and _fast_size(image, max_pixels=max_pixels)
-  pixels = None if fast_size else as_rgb(image, max_pixels=max_pixels)
-  height, width = fast_size or pixels.shape[:2]
+  partly = fast_size and jpeg.orientation(image) == 1
+  pixels = None if partly else as_rgb(image, max_pixels=max_pixels)
+  height, width = fast_size if partly else pixels.shape[:2]
   box = draw_crop(rng, height=height, width=width, area=area, aspect=aspect)
-  if fast_size:
+  if partly:
     pixels, box = _decode_for(image, box=box, height=height, width=width, size=size)
   out = _resize(_cut(pixels, box), height=size, width=size)
   return cv2.flip(out, 1) if flip and rng.random() < 0.5 else out
@@ -147,6 +138,17 @@ def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
   return image if channels == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
 
 
+def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
+  """Undoes an Exif orientation from 1 to 8. (H, W, 3) -> (H, W, 3), from 5 on (W, H, 3)."""
+  if orientation in (5, 6, 7, 8):
+    pixels = pixels.transpose(1, 0, 2)
+  if orientation in (2, 3, 6, 7):
+    pixels = pixels[:, ::-1]
+  if orientation in (3, 4, 7, 8):
+    pixels = pixels[::-1]
+  return np.ascontiguousarray(pixels)
+
+
 def draw_crop(
   rng: np.random.Generator,
   *,
@@ -176,8 +178,8 @@ def draw_crop(
 
 
 def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
-  """(height, width) of a JPEG that needs nothing but decoding; None: leave it to Pillow."""
-  if not jpeg.is_jpeg(data) or jpeg.has_exif(data):
+  """(height, width) in the file of a JPEG for the fast decoder; None: leave it to Pillow."""
+  if not jpeg.is_jpeg(data):
     return None
   height, width, decodable = jpeg.read_header(data)
   _check_size(height, width, max_pixels=max_pixels)
@@ -192,9 +194,9 @@ def _decode_for(
   factor = max(factor for factor in (1, 2, 4, 8) if factor == 1 or factor * size <= side)
   end = box.top + box.height
   pixels = jpeg.decode_rows(data, height=height, width=width, end=end, factor=factor)
-  return pixels, Box(
-    box.top // factor, box.left // factor, box.height // factor, box.width // factor
-  )
+  top, left = round(box.top / factor), round(box.left / factor)
+  bottom, right = round(end / factor), round((box.left + box.width) / factor)
+  return pixels, Box(top, left, bottom - top, right - left)
 
 
 def _decode_any(data: bytes, *, max_pixels: int) -> np.ndarray:
@@ -203,9 +205,7 @@ def _decode_any(data: bytes, *, max_pixels: int) -> np.ndarray:
     with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
       _check_size(image.height, image.width, max_pixels=max_pixels)
       image.load()
-      upright = _UPRIGHT.get(_orientation(image))
-      rgb = _as_rgb8(image)
-      return np.asarray(rgb if upright is None else rgb.transpose(upright))
+      return upright(np.asarray(_as_rgb8(image)), _orientation(image))
   except (BadImage, MemoryError):
     raise
   except Exception as error:  # Pillow's decoders raise nearly anything on hostile bytes.

@@ -14,7 +14,8 @@ import numpy as np
 import simplejpeg
 
 _START = b"\xff\xd8\xff"
-_EXIF_REACH = 4096  # bytes: Exif is the first or second segment
+_EXIF_REACH = 4096  # bytes: Exif is the first or second segment, and the orientation in its head
+_ORIENTATION = 0x0112
 _COLOURS = ("YCbCr", "RGB", "Gray")  # not CMYK and YCCK
 _SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs whose rows follow one another in the file
 _OTHER_FRAMES = (*range(0xC2, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
@@ -25,29 +26,44 @@ _STOPPED_EARLY = re.compile("extraneous bytes before marker 0xd9")
 _scratch = threading.local()
 
 
-class BrokenJpeg(ValueError):
-  """The JPEG is damaged or truncated."""
+class BadImage(ValueError):
+  """The bytes are not an image that can be used; the message says why."""
 
 
 def is_jpeg(data: bytes) -> bool:
+  """Whether the bytes begin as a JPEG's do, whatever the file is called."""
   return data.startswith(_START)
 
 
-def has_exif(data: bytes) -> bool:
-  """Whether there may be an orientation to apply."""
-  return data.find(b"Exif", 0, _EXIF_REACH) >= 0
+def orientation(data: bytes) -> int:
+  """The Exif orientation, 1 to 8; 1 (upright) where there is none or the Exif is broken."""
+  at = data.find(b"Exif\0\0", 0, _EXIF_REACH)
+  if at < 0:
+    return 1
+  tiff = data[at + 6 : at + 6 + _EXIF_REACH]
+  order = ">" if tiff.startswith(b"MM") else "<"
+  try:
+    (directory,) = struct.unpack_from(f"{order}I", tiff, 4)
+    (count,) = struct.unpack_from(f"{order}H", tiff, directory)
+    for entry in range(directory + 2, directory + 2 + 12 * count, 12):
+      tag, _, _, value = struct.unpack_from(f"{order}HHIH", tiff, entry)
+      if tag == _ORIENTATION:
+        return value if 1 <= value <= 8 else 1
+  except struct.error:  # It points outside of itself.
+    pass
+  return 1
 
 
 def read_header(data: bytes) -> tuple[int, int, bool]:
   """(height, width, whether this module decodes its colours rightly).
 
   Raises:
-    BrokenJpeg: the header cannot be read.
+    BadImage: the header cannot be read.
   """
   try:
     height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
   except ValueError as error:
-    raise BrokenJpeg(f"The JPEG header is broken: {error}") from error
+    raise BadImage(f"The JPEG header is broken: {error}") from error
   return height, width, colours in _COLOURS
 
 
@@ -55,12 +71,12 @@ def decode(data: bytes) -> np.ndarray:
   """Every pixel, exactly: (H, W, 3) uint8 RGB.
 
   Raises:
-    BrokenJpeg: damaged or truncated.
+    BadImage: damaged or truncated.
   """
   try:
     return simplejpeg.decode_jpeg(data)
   except ValueError as error:
-    raise BrokenJpeg(f"The JPEG is broken or truncated: {error}") from error
+    raise BadImage(f"The JPEG is broken or truncated: {error}") from error
 
 
 def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) -> np.ndarray:
@@ -78,7 +94,7 @@ def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) 
     call in this thread writes over.
 
   Raises:
-    BrokenJpeg: damaged above `end`, or truncated.
+    BadImage: damaged above `end`, or truncated.
   """
   # Smoothed chroma looks one chroma row further, which is two rows.
   rows = min(height, end + 2 * factor)
@@ -94,7 +110,7 @@ def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) 
   try:
     return _decode_reduced(data, height=height, width=width, factor=factor)
   except ValueError as error:
-    raise BrokenJpeg(f"The JPEG is broken or truncated: {error}") from error
+    raise BadImage(f"The JPEG is broken or truncated: {error}") from error
 
 
 def _decode_reduced(data, *, height: int, width: int, factor: int) -> np.ndarray:

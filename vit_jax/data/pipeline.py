@@ -185,14 +185,19 @@ def _load(
   multi_label: bool,
 ) -> Batch:
   """Reads and stacks one part of a host batch."""
-  items = [item(position) for position in share.positions(index)]
-  for one in items:
+  images, labels, mask = None, [], []
+  for row, position in enumerate(share.positions(index)):
+    one = item(position)
     _check_labels(one, num_classes=num_classes)
-  labels = [one.labels for one in items]
+    if images is None:
+      images = np.empty((share.part, *one.image.shape), np.uint8)
+    images[row] = one.image  # At once: the memory of one image then serves for the next.
+    labels.append(one.labels)
+    mask.append(one.counts)
   return {
-    "image": np.stack([one.image for one in items]),
+    "image": images,
     "labels": _multi_hot(labels, num_classes) if multi_label else np.array(labels, np.int32)[:, 0],
-    "mask": np.array([one.counts for one in items], np.float32),
+    "mask": np.array(mask, np.float32),
   }
 
 
@@ -207,7 +212,7 @@ def _check_labels(item: _Item, *, num_classes: int) -> None:
 
 def _multi_hot(labels: list[tuple[int, ...]], num_classes: int) -> np.ndarray:
   out = np.zeros((len(labels), num_classes), np.uint8)
-  for row, ones in zip(out, labels):
+  for row, ones in zip(out, labels, strict=True):
     row[list(ones)] = 1
   return out
 

@@ -37,7 +37,7 @@ class Folder:
     names = self._names[label]
     file = os.fsdecode(bytes(names[index - int(self._ends[label])]))
     path = os.path.join(self._directory, self.class_names[label], file)
-    with open(path, "rb") as stream:
+    with open(path, "rb", buffering=0) as stream:
       return Example(stream.read(), (label,), path)
 
 

@@ -63,8 +63,8 @@ def _open_builder(spec: str):
   if not builder.info.available_file_formats() & random_access:
     raise SourceError(
       f'"{directory}" is prepared as {builder.info.file_format.value}, which cannot be read at'
-      f" random; convert it with `tfds convert_format --dataset_dir={directory}"
-      " --out_file_format=array_record --out_path=NEW_DIRECTORY` and point TFDS_DATA_DIR there."
+      f" random; run `tfds convert_format --dataset_version_dir={directory}"
+      " --out_file_format=array_record`, which adds files that can."
     )
   return builder
 
@@ -127,19 +127,18 @@ def _open_split(builder, split: str):
 
   sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
   known = ", ".join(f"{name} ({count} examples)" for name, count in sizes.items())
+  problem = SourceError(
+    f'Split "{split}" names no examples of tfds:{builder.info.full_name}; its splits are {known},'
+    ' and parts of them such as "train[:90%]".'
+  )
   try:
     records = builder.as_data_source(
       split=split, deserialize_method=decode.DeserializeMethod.RAW_BYTES
     )
   except (ValueError, KeyError, AssertionError) as error:
-    raise SourceError(
-      f'"{split}" is not a split of tfds:{builder.info.full_name}; it has {known}, and parts of'
-      ' them such as "train[:90%]".'
-    ) from error
+    raise problem from error
   if not len(records):
-    raise SourceError(
-      f'Split "{split}" of tfds:{builder.info.full_name} is empty; its splits are {known}.'
-    )
+    raise problem
   return records
 
 

@@ -1,0 +1,65 @@
+"""Running the commands as a user does: real processes, their output and exit status."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
+MAIN = [sys.executable, "-m", "vit_jax.main"]
+
+# Compiled programs are kept between the processes of one test session; nothing else is shared.
+CACHE = ROOT / ".pytest_cache" / "compiled"
+
+
+def environment(devices=1, **changes):
+  """A clean environment with `devices` simulated devices."""
+  kept = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
+  flags = (
+    f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0 "
+    "--xla_llvm_disable_expensive_passes=true"
+  )
+  fixed = dict(JAX_PLATFORMS="cpu", XLA_FLAGS=flags, JAX_COMPILATION_CACHE_DIR=str(CACHE))
+  return kept | fixed | changes
+
+
+def run(command, *, timeout=300, **options):
+  """Runs a command from the repository's root to its end."""
+  return subprocess.run(
+    [str(part) for part in command],
+    cwd=ROOT,
+    env=environment(**options),
+    capture_output=True,
+    text=True,
+    timeout=timeout,
+  )
+
+
+def start(command, **options):
+  """Starts a command from the repository's root; its output is read through `stdout`."""
+  return subprocess.Popen(
+    [str(part) for part in command],
+    cwd=ROOT,
+    env=environment(**options),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def digits(workdir, *overrides):
+  """The main job on the digits, small: 40 steps of a tiny model."""
+  small = {
+    "batch_size": 32,
+    "model.depth": 1,
+    "model.width": 16,
+    "model.mlp_dim": 32,
+    "model.heads": 2,
+    "duration.steps": 40,
+    "schedule.warmup.steps": 4,
+    "log_every.steps": 4,
+    "evaluate_every.steps": 20,
+    "checkpoint.every.steps": 10,
+  }
+  settings = [f"--config.{key}={value}" for key, value in small.items()]
+  return [*MAIN, "--config=configs/vit_digits.py", f"--workdir={workdir}", *settings, *overrides]

@@ -1,0 +1,105 @@
+"""The layout that docs/architecture.md draws: imports run one way, and each library has its place."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+FILES = sorted((ROOT / "vit_jax").rglob("*.py"))
+
+
+def module_name(path):
+  parts = path.relative_to(ROOT).with_suffix("").parts
+  return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def imported(path):
+  """Every module that a file names in an import, wherever in the file it stands."""
+  for node in ast.walk(ast.parse(path.read_text())):
+    if isinstance(node, ast.Import):
+      yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      for alias in node.names:
+        inner = f"{node.module}.{alias.name}"
+        yield inner if inner in MODULES else node.module
+
+
+def graph():
+  return {name: {m for m in imported(path) if m in MODULES} for name, path in MODULES.items()}
+
+
+def test_no_circles():
+  edges, done = graph(), set()
+
+  def visit(name, path):
+    assert name not in path, f"circle: {' -> '.join([*path, name])}"
+    if name not in done:
+      for other in edges[name] - {name}:
+        visit(other, [*path, name])
+      done.add(name)
+
+  for name in edges:
+    visit(name, [])
+
+
+LAYERS = [
+  {"main"},
+  {"launch"},
+  {"train", "evaluate"},
+  {
+    "train_step",
+    "checkpoint",
+    "monitor",
+    "evaluators",
+    "plan",
+    "checks",
+    "plots",
+    "writers",
+    "preemption",
+    "workdir",
+  },
+  {"state", "optim", "mesh", "losses", "data", "models", "weights", "flops", "recipes"},
+  {"config"},
+]
+
+
+def layer(module):
+  """The layer of a module: that of the first part of its name below vit_jax."""
+  part = (module.split(".") + [""])[1]
+  return next(i for i, names in enumerate(LAYERS) if part in names)
+
+
+def test_imports_never_go_up():
+  for name, others in graph().items():
+    for other in others:
+      if "." in name and "." in other:
+        assert layer(other) >= layer(name), f"{name} imports {other}, a layer above it"
+
+
+@pytest.mark.parametrize(
+  ("library", "allowed"),
+  [
+    ("orbax", ("vit_jax.checkpoint",)),
+    ("flax.linen", ("vit_jax.models",)),
+    ("grain", ("vit_jax.data",)),
+    ("tensorflow_datasets", ("vit_jax.data.sources.tfds",)),
+    ("tensorflow", ()),
+    ("torch", ()),
+  ],
+)
+def test_each_library_has_its_place(library, allowed):
+  for name, path in MODULES.items():
+    for other in imported(path):
+      if other == library or other.startswith(library + "."):
+        assert name.startswith(allowed), f"{name} imports {other}"
+
+
+def test_every_module_has_its_place_in_the_map():
+  text = (ROOT / "docs" / "architecture.md").read_text()
+  for name in MODULES:
+    part = (name.split(".") + [""])[1]
+    assert not part or f"{part}.py" in text or f"{part}/" in text, name

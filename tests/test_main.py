@@ -1,0 +1,106 @@
+"""The command line: wrong usage is met with one sentence and status 2, before any device is touched."""
+
+import re
+import time
+
+import pytest
+
+from tests import programs
+from vit_jax import main
+
+
+def command(tmp_path, *arguments):
+  return [*programs.MAIN, *arguments, f"--workdir={tmp_path}/run"]
+
+
+DIGITS = "--config=configs/vit_digits.py"
+
+# JAX cannot use any device here, so that touching one would be a different error.
+NO_DEVICE = dict(JAX_PLATFORMS="none-such")
+
+
+@pytest.mark.parametrize(
+  ("arguments", "message"),
+  [
+    ([], r"--config is missing"),
+    (["--config=configs/none.py"], r"No such file.*configs/none\.py"),
+    ([DIGITS + ":7"], r"get_config\(\) takes 0 positional"),
+    (["--config=configs/vit_l16_jft.py:8"], r"'8' is none of 7, 14"),
+    ([DIGITS, "--mode=test"], r"mode=test.*train\|evaluate"),
+    ([DIGITS, "--workdirs=x"], r"Unknown.*workdirs"),
+    ([DIGITS, "extra"], r"'extra' is not a flag"),
+    (
+      [DIGITS, "--config.batch_sise=3"],
+      r"config\.batch_sise is not a setting; nearest: batch_size",
+    ),
+    ([DIGITS, "--config.model.depth=x"], r"config\.model\.depth='x' cannot be read as int; try 0"),
+    ([DIGITS, "--config.model.scan=maybe"], r"config\.model\.scan='maybe' cannot be read as bool"),
+    ([DIGITS, "--config.batch_size=0"], r"config\.batch_size=0 is too small"),
+    ([DIGITS, "--config.batch_size=50", "--config.accumulation=3"], r"nearest: 48, 51"),
+    ([DIGITS, "--config.data.image_size=17"], r"image_size=17 is not divisible by the patch size"),
+    ([DIGITS, "--config.model.name=ViT-M/2"], r"no model 'ViT-M/2'; nearest: ViT-"),
+    ([DIGITS, "--config.model.num_classes=9"], r"num_classes=9, but digits has 10 classes"),
+    ([DIGITS, "--config.data.train.source=digit"], r"\"digit\".*digits"),
+    ([DIGITS, "--config.data.train.split=dev"], r"\"train\" and \"test\", not \"dev\""),
+    ([DIGITS, "--config.schedule.warmup.steps=9999"], r"warmup is 9999 steps, longer than the run"),
+    (["--config=configs/vit_l16_jft.py"], r"data\.train\.source is empty.*folder:DIR.*num_classes"),
+    (
+      ["--config=configs/vit_b16_i1k.py"],
+      r"imagenet2012.*tfds build imagenet2012 --file_format=array_record",
+    ),
+    (
+      ["--config=configs/vit_l16_jft.py", "--config.data.train.source=folder:/none-such"],
+      r"/none-such",
+    ),
+  ],
+)
+def test_wrong_usage(tmp_path, arguments, message):
+  result = programs.run(command(tmp_path, *arguments), **NO_DEVICE, TFDS_DATA_DIR=str(tmp_path))
+  assert result.returncode == 2, result.stderr
+  (line,) = result.stderr.strip().splitlines()
+  assert line.startswith("vit_jax: ")
+  assert re.search(message, line), line
+  assert not (tmp_path / "run").exists()
+
+
+def test_what_depends_on_the_devices_is_wrong_usage_too(tmp_path):
+  arguments = [DIGITS, "--config.mesh.fsdp=3", "--config.batch_size=64"]
+  result = programs.run(command(tmp_path, *arguments), devices=4)
+  assert result.returncode == 2
+  assert re.fullmatch(r"vit_jax: config\.mesh: .*fsdp=3 is not the 4 devices.*\n", result.stderr)
+  result = programs.run(command(tmp_path, DIGITS, "--config.batch_size=30"), devices=4)
+  assert result.returncode == 2
+  assert "batch_size=30 cannot be split over 4 devices" in result.stderr
+
+
+def test_help_is_quick_and_names_the_flags():
+  begin = time.monotonic()
+  result = programs.run([*programs.MAIN, "--help"])
+  assert time.monotonic() - begin < 10  # under 3 s on an idle machine
+  assert "--config" in result.stdout
+  assert "--workdir" in result.stdout
+  assert "75" in result.stdout
+
+
+@pytest.mark.parametrize(
+  ("flag", "folder"),
+  [
+    ("configs/vit_digits.py", "workdirs/vit_digits"),
+    ("configs/vit_l16_jft.py:14", "workdirs/vit_l16_jft-14"),
+    ("/elsewhere/my.py", "workdirs/my"),
+  ],
+)
+def test_default_workdir(flag, folder):
+  assert str(main.default_workdir(flag)) == folder
+
+
+def test_the_process_has_no_tensorflow(tmp_path):
+  code = (
+    "import sys\n"
+    "from vit_jax import evaluate, launch, plan, train, weights\n"
+    "from vit_jax.data.sources import tfds\n"
+    "assert 'jax' in sys.modules\n"
+    "assert not any(name.split('.')[0] == 'tensorflow' for name in sys.modules)\n"
+  )
+  result = programs.run([programs.MAIN[0], "-c", code])
+  assert result.returncode == 0, result.stderr

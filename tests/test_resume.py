@@ -1,0 +1,147 @@
+"""Stopped at any moment, started again: the same bits at the end. Real processes."""
+
+import json
+import signal
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from tests import programs
+from vit_jax import checkpoint, writers
+
+TIMING = {"images_per_second", "step_seconds", "eta_seconds", "data/input_wait", "mfu"}
+
+
+def final_state(workdir, step=40):
+  """Every array of the last checkpoint, and what a run logs that is not time."""
+  folder = checkpoint.find(workdir, step)
+  params = checkpoint.load_params(folder, ema=False)
+  average = checkpoint.load_params(folder, ema=True)
+  lines = [{k: v for k, v in line.items() if k not in TIMING} for line in writers.read(workdir)]
+  return params, average, lines
+
+
+def assert_equal_ends(workdir, other):
+  for a, b in zip(
+    jax.tree.leaves(final_state(workdir)), jax.tree.leaves(final_state(other)), strict=True
+  ):
+    np.testing.assert_array_equal(a, b)
+
+
+COMMON = ["--config.optimizer.ema=0.9", "--config.model.dropout=0.1"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp("uninterrupted")
+  result = programs.run(programs.digits(workdir, *COMMON))
+  assert result.returncode == 0, result.stderr
+  assert checkpoint.available(workdir) == [30, 40]
+  return workdir
+
+
+def resume(workdir, *overrides):
+  result = programs.run(programs.digits(workdir, *COMMON, *overrides))
+  assert result.returncode == 0, result.stdout + result.stderr
+  return result.stdout
+
+
+def wait_for(process, what, condition):
+  deadline = time.time() + 120
+  while not condition():
+    assert process.poll() is None, f"ended before {what}: {process.stdout.read()}"
+    assert time.time() < deadline, f"no {what}"
+    time.sleep(0.001)
+
+
+MOMENTS = {
+  "before the first step": lambda folder: (folder / "config.json").exists(),
+  "after some steps": lambda folder: len(writers_lines(folder)) >= 1,
+  "inside a save": lambda folder: any(folder.glob("checkpoints/*tmp*")),
+  "after a save": lambda folder: any(folder.glob("checkpoints/20/manifest.json")),
+  "inside a later save": lambda folder: any(folder.glob("checkpoints/30*tmp*")),
+}
+
+
+def writers_lines(folder):
+  path = folder / "metrics.jsonl"
+  return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_at_any_moment(uninterrupted, tmp_path, moment):
+  with programs.start(programs.digits(tmp_path, *COMMON)) as process:
+    wait_for(process, moment, lambda: MOMENTS[moment](tmp_path))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+  assert 40 not in checkpoint.available(tmp_path)
+  resume(tmp_path)
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_says_start_again(uninterrupted, tmp_path, number):
+  with programs.start(programs.digits(tmp_path, *COMMON)) as process:
+    wait_for(process, "a step", lambda: len(writers_lines(tmp_path)) >= 2)
+    process.send_signal(number)
+    output = process.stdout.read()
+  assert process.returncode == 75, output
+  (*_, last) = checkpoint.available(tmp_path)
+  assert f"Stopped by a signal after step {last}" in output
+  assert "Start the same command again" in output
+  assert f"resuming after step {last}" in resume(tmp_path)
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+def test_a_signal_while_compiling_is_not_missed(uninterrupted, tmp_path):
+  with programs.start(programs.digits(tmp_path, *COMMON)) as process:
+    wait_for(process, "start", (tmp_path / "config.json").exists)
+    process.send_signal(signal.SIGTERM)
+    output = process.stdout.read()
+  assert process.returncode == 75, output
+  resume(tmp_path)
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(uninterrupted, tmp_path):
+  with programs.start(programs.digits(tmp_path, *COMMON)) as process:
+    wait_for(process, "two saves", (tmp_path / "checkpoints/20/manifest.json").exists)
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+  last, before = reversed(checkpoint.available(tmp_path)[-2:])
+  path = next((tmp_path / "checkpoints" / str(last) / "state" / "d").iterdir())
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 4
+  path.write_bytes(data)
+  assert f"resuming after step {before}" in resume(tmp_path)
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+def test_a_finished_run_started_again_changes_nothing(uninterrupted):
+  before = (uninterrupted / "metrics.jsonl").read_text()
+  assert "Done: 40 steps" in resume(uninterrupted)
+  assert (uninterrupted / "metrics.jsonl").read_text() == before
+
+
+def test_a_longer_duration_goes_on(uninterrupted, tmp_path):
+  resume(tmp_path, "--config.duration.steps=50", "--config.checkpoint.keep_last=9")
+  assert checkpoint.available(tmp_path)[-1] == 50
+  assert json.loads((tmp_path / "config.json").read_text())["duration"]["steps"] == 50
+
+
+def test_a_config_that_does_not_fit_is_refused_with_the_differing_field(uninterrupted):
+  result = programs.run(programs.digits(uninterrupted, *COMMON, "--config.model.mlp_dim=48"))
+  assert result.returncode == 1
+  assert "config.model.mlp_dim: 32 -> 48" in result.stderr
+  assert "Traceback" not in result.stderr
+
+
+def test_a_second_run_on_the_same_workdir_is_refused(tmp_path):
+  with programs.start(programs.digits(tmp_path)) as process:
+    wait_for(process, "start", (tmp_path / "lock").exists)
+    result = programs.run(programs.digits(tmp_path))
+    assert result.returncode == 2
+    assert "in use by another run" in result.stderr
+    process.kill()

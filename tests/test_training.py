@@ -1,0 +1,193 @@
+"""The main job as a user runs it: what it writes, evaluates, counts and refuses. Real processes."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from tests import programs
+from vit_jax import checkpoint, weights, writers
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+  """A finished run on the digits: its workdir and what it printed."""
+  workdir = tmp_path_factory.mktemp("digits")
+  result = programs.run(programs.digits(workdir, "--config.optimizer.ema=0.9"))
+  assert result.returncode == 0, result.stderr
+  assert "Traceback" not in result.stderr
+  return workdir, result.stdout
+
+
+def test_what_the_user_sees(digits):
+  workdir, output = digits
+  assert "step 40/40" in output
+  assert "images/s  ETA 0:00:00" in output
+  assert "Reached: test: top-1" in output
+  for place in ("checkpoints/40", "metrics.jsonl", "curves.png", "tools/export.py"):
+    assert place in output
+  for file in ("config.json", "metrics.jsonl", "curves.png", "checkpoints/40/manifest.json"):
+    assert (workdir / file).stat().st_size > 100
+  assert (workdir / "curves.png").read_bytes().startswith(b"\x89PNG")
+  assert list(workdir.glob("events.out.tfevents*"))
+
+
+def test_every_log_line_has_all_metrics(digits):
+  lines = [line for line in writers.read(digits[0]) if "loss" in line]
+  assert [line["step"] for line in lines] == list(range(4, 41, 4))
+  wanted = {
+    "step",
+    "loss",
+    "learning_rate",
+    "grad_norm",
+    "param_norm",
+    "update_norm",
+    "images_per_second",
+    "step_seconds",
+    "eta_seconds",
+    "data/input_wait",
+    "data/epoch",
+    "data/bad_examples",
+    "skipped",
+  }
+  assert all(line.keys() == wanted for line in lines)
+  assert lines[-1]["data/epoch"] == pytest.approx(40 * 32 / 1437)
+  assert lines[-1]["loss"] < lines[0]["loss"]
+
+
+def test_evaluation_scores_the_full_test_set(digits):
+  lines = [line for line in writers.read(digits[0]) if "test/top1" in line]
+  assert [line["step"] for line in lines] == [20, 40]
+  assert {line["test/examples"] for line in lines} == {360}
+  right = lines[-1]["test/top1"] * 360
+  assert right == pytest.approx(round(right))
+
+
+def evaluate(workdir, *overrides, devices=1):
+  result = programs.run(
+    programs.digits(workdir, "--config.optimizer.ema=0.9", "--mode=evaluate", *overrides),
+    devices=devices,
+  )
+  assert result.returncode == 0, result.stderr
+  return json.loads((workdir / "evaluation.json").read_text())
+
+
+def test_evaluate_mode_gives_the_figures_of_the_loop_on_any_devices_and_batch(digits):
+  workdir, _ = digits
+  (inside,) = [x for x in writers.read(workdir) if "test/top1" in x and x["step"] == 40]
+  for overrides, devices in (([], 1), (["--config.batch_size=56", "--config.mesh.fsdp=2"], 8)):
+    outside = evaluate(workdir, *overrides, devices=devices)
+    assert outside.keys() == inside.keys()
+    for key, value in inside.items():
+      assert outside[key] == pytest.approx(value, rel=1e-5)
+
+
+def test_evaluate_mode_of_a_named_checkpoint(digits):
+  assert evaluate(digits[0], "--config.evaluate_step=30")["step"] == 30
+  result = programs.run(programs.digits(digits[0], "--mode=evaluate", "--config.evaluate_step=31"))
+  assert result.returncode == 1
+  assert "no checkpoint of step 31: there are steps [30, 40]" in result.stderr
+
+
+def test_eight_devices_train_as_one(digits, tmp_path):
+  """The same run on a 4 x 2 mesh: equal metrics to float32 rounding."""
+  result = programs.run(
+    programs.digits(tmp_path, "--config.optimizer.ema=0.9", "--config.mesh.fsdp=2"), devices=8
+  )
+  assert result.returncode == 0, result.stderr
+  one, eight = ([x for x in writers.read(w) if "loss" in x] for w in (digits[0], tmp_path))
+  for a, b in zip(one, eight, strict=True):
+    assert b["loss"] == pytest.approx(a["loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize("ema", [False, True])
+def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, ema):
+  output = tmp_path / "params.msgpack"
+  command = [programs.MAIN[0], "tools/export.py", "--source", digits[0], "--output", output]
+  result = programs.run(command + ["--ema"] * ema)
+  assert result.returncode == 0, result.stderr
+  exported = weights.load(output)
+  stored = checkpoint.load_params(checkpoint.find(digits[0]), ema=ema)
+  assert jax.tree.structure(exported) == jax.tree.structure(stored)
+  for a, b in zip(jax.tree.leaves(exported), jax.tree.leaves(stored), strict=True):
+    assert a.tobytes() == b.tobytes()
+
+
+def test_export_of_nothing_is_one_sentence(tmp_path):
+  command = [
+    programs.MAIN[0],
+    "tools/export.py",
+    "--source",
+    tmp_path,
+    "--output",
+    tmp_path / "p.msgpack",
+  ]
+  result = programs.run(command)
+  assert result.returncode == 1
+  assert result.stderr.startswith("export: ")
+  assert "no checkpoint at all" in result.stderr
+  assert "Traceback" not in result.stderr
+
+
+def test_not_finite_stops_the_run_and_names_step_metric_and_checkpoint(tmp_path):
+  first = programs.digits(tmp_path, "--config.duration.steps=10")
+  assert programs.run(first).returncode == 0
+  diverging = programs.digits(
+    tmp_path, "--config.schedule.learning_rate=1e37", "--config.optimizer.clip_norm=0"
+  )
+  result = programs.run(diverging)
+  assert result.returncode == 1
+  message = result.stderr.strip().splitlines()[-1]
+  assert "Not finite at step 1" in message
+  assert f"{tmp_path}/checkpoints/10" in message
+  assert "Traceback" not in result.stderr
+  assert checkpoint.available(tmp_path) == [10]
+
+
+def test_not_finite_may_be_skipped_a_set_number_of_times(tmp_path):
+  result = programs.run(
+    programs.digits(
+      tmp_path,
+      "--config.schedule.learning_rate=1e37",
+      "--config.optimizer.clip_norm=0",
+      "--config.non_finite.action=skip",
+      "--config.non_finite.limit=3",
+    )
+  )
+  assert result.returncode == 1
+  assert "(3 of at most 3 in a row)" in result.stdout
+  assert "non_finite.limit" in result.stderr
+
+
+def test_profile_of_a_window_of_steps(tmp_path):
+  result = programs.run(
+    programs.digits(
+      tmp_path,
+      "--config.profile.first_step=3",
+      "--config.profile.steps=2",
+      "--config.duration.steps=10",
+    )
+  )
+  assert result.returncode == 0, result.stderr
+  assert "Profile of 2 steps" in result.stdout
+  assert list((tmp_path / "profile").rglob("*.xplane.pb"))
+
+
+def test_a_run_of_stacked_rematerialised_bfloat16_blocks_in_parts(tmp_path):
+  result = programs.run(
+    programs.digits(
+      tmp_path,
+      "--config.model.scan",
+      "--config.model.remat=dots",
+      "--config.model.depth=2",
+      "--config.model.compute_dtype=bfloat16",
+      "--config.accumulation=2",
+      "--config.optimizer.moment_dtype=bfloat16",
+      "--config.data.workers=1",
+    ),
+    devices=2,
+  )
+  assert result.returncode == 0, result.stderr
+  losses = [line["loss"] for line in writers.read(tmp_path) if "loss" in line]
+  assert np.mean(losses[-3:]) < losses[0]

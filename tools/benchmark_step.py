@@ -1,0 +1,158 @@
+"""Speed of the training step of ViT-S/16 against timm's model in torch, on the machine at hand.
+
+Batch 16, 224 px, float32, AdamW, softmax cross-entropy; the step is the main job's own. Every
+contestant lives in a process of its own and they take turns, so that a machine whose speed drifts
+favours none.
+"""
+
+import enum
+import importlib.util
+import multiprocessing
+import statistics
+import sys
+import time
+import types
+
+import numpy as np
+
+BATCH, SIDE, CLASSES = 16, 224, 1000
+OURS, EAGER, COMPILED = "vit_jax", "timm, torch eager", "timm, torch.compile"
+
+
+def measure(*, rounds: int = 6) -> list[dict]:
+  """Times `rounds` steps of each contestant in turn.
+
+  Returns:
+    One row each: name, images_per_second (median), ratio (median over the rounds of its speed by
+    that of torch eager in the same round).
+  """
+  context = multiprocessing.get_context("spawn")
+  contestants = {name: _start(context, name) for name in (OURS, EAGER, COMPILED)}
+  seconds = {name: [] for name in contestants}
+  for _ in range(rounds):
+    for name, (_, pipe) in contestants.items():
+      pipe.send("step")
+      seconds[name].append(pipe.recv())
+  for process, pipe in contestants.values():
+    pipe.send("end")
+    process.join()
+  return [
+    {
+      "name": name,
+      "images_per_second": BATCH / statistics.median(times),
+      "ratio": statistics.median(e / t for e, t in zip(seconds[EAGER], times, strict=True)),
+    }
+    for name, times in seconds.items()
+  ]
+
+
+def _start(context, name):
+  ours, theirs = context.Pipe()
+  process = context.Process(target=_work, args=(name, theirs), daemon=True)
+  process.start()
+  theirs.close()  # so that the end of the process is the end of the pipe
+  try:
+    ours.recv()
+  except EOFError:
+    sys.exit(f"benchmark: {name} could not be prepared; see above.")
+  return process, ours
+
+
+def _work(name, pipe):
+  """One contestant's process: prepares, warms up, then times a step at each call."""
+  step = _vit_jax_step() if name == OURS else _torch_step(compiled=name == COMPILED)
+  for _ in range(2):
+    step()
+  pipe.send("ready")
+  while pipe.recv() == "step":
+    begin = time.perf_counter()
+    step()
+    pipe.send(time.perf_counter() - begin)
+
+
+def _vit_jax_step():
+  import functools
+
+  import jax
+
+  from vit_jax import config as c
+  from vit_jax import optim, plan, state, train_step
+
+  config = c.Config(
+    batch_size=BATCH,
+    model=c.Model(name="ViT-S/16", num_classes=CLASSES),
+    optimizer=c.Optimizer(weight_decay=0.1),
+  )
+  model, optimizer = plan.build_model(config), optim.make(config.optimizer)
+  rate = optim.schedule(
+    learning_rate=1e-3, warmup_steps=0, total_steps=1, decay="constant", end_learning_rate=0.0
+  )
+  init = functools.partial(state.init, model, optimizer, seed=0, image_size=SIDE, with_ema=False)
+  current = jax.jit(init)()
+  update = jax.jit(train_step.make(model, optimizer, rate, config), donate_argnums=0)
+  rng = np.random.default_rng(0)
+  batch = jax.device_put(
+    dict(
+      image=rng.integers(0, 256, (BATCH, SIDE, SIDE, 3), np.uint8),
+      labels=rng.integers(0, CLASSES, BATCH, np.int32),
+      mask=np.ones(BATCH, np.float32),
+    )
+  )
+
+  def step():
+    nonlocal current
+    current, metrics = update(current, batch)
+    jax.block_until_ready((current, metrics))
+
+  return step
+
+
+def _torch_step(*, compiled: bool):
+  if importlib.util.find_spec("torchvision") is None:
+    _stand_in_for_torchvision()
+  import timm
+  import torch
+
+  model = timm.create_model("vit_small_patch16_224", act_layer="gelu_tanh").train()
+  optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+  forward = torch.compile(model) if compiled else model
+  images, labels = torch.rand(BATCH, 3, SIDE, SIDE) * 2 - 1, torch.randint(0, CLASSES, (BATCH,))
+
+  def step():
+    optimizer.zero_grad(set_to_none=True)
+    loss = torch.nn.functional.cross_entropy(forward(images), labels)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+  return step
+
+
+def _stand_in_for_torchvision():
+  """timm's data and layer modules name a few things of torchvision that its ViT never uses."""
+  import torch
+
+  def module(name, **attributes):
+    made = types.ModuleType(name)
+    made.__dict__.update(attributes, __spec__=importlib.util.spec_from_loader(name, None))
+    sys.modules[name] = made
+    return made
+
+  class Unused:
+    pass
+
+  modes = ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")
+  interpolation = enum.Enum("InterpolationMode", {mode.upper(): mode for mode in modes})
+
+  functional = module("torchvision.transforms.functional", InterpolationMode=interpolation)
+  transforms = module(
+    "torchvision.transforms",
+    functional=functional,
+    ToTensor=Unused,
+    InterpolationMode=interpolation,
+  )
+  misc = module("torchvision.ops.misc", FrozenBatchNorm2d=type("F", (torch.nn.Module,), {}))
+  ops = module("torchvision.ops", misc=misc)
+  sets = ("CIFAR10", "CIFAR100", "MNIST", "KMNIST", "FashionMNIST", "ImageFolder")
+  datasets = module("torchvision.datasets", **{name: Unused for name in sets})
+  module("torchvision", __version__="0", transforms=transforms, ops=ops, datasets=datasets)
