@@ -1,27 +1,42 @@
-"""A small ViT on the handwritten digits that ship inside scikit-learn (1,797 images, 8 x 8 px)."""
+"""A small ViT on the handwritten digits that ship inside scikit-learn: real images, in minutes.
 
-from vit_jax import config as c
+  python -m vit_jax.main --config=configs/vit_digits.py
+
+1,437 training and 360 test images of 8 x 8 pixels, enlarged to 16 x 16; 2,694 steps.
+TODO_RESULT
+"""
+
+from vit_jax.config import (
+  Checkpoint,
+  Config,
+  Data,
+  Dataset,
+  Duration,
+  Model,
+  Optimizer,
+  Schedule,
+  to_config_dict,
+)
 
 
 def get_config():
   """The recipe."""
-  digits = lambda split: c.Dataset(source="digits", split=split)
-  return c.to_config_dict(
-    c.Config(
+  return to_config_dict(
+    Config(
       batch_size=64,
-      duration=c.Duration(epochs=20),
-      log_every=c.Duration(steps=10),
-      evaluate_every=c.Duration(epochs=2),
-      model=c.Model(name="ViT-Ti/2", width=64, mlp_dim=256, heads=4, depth=4, num_classes=10),
-      optimizer=c.Optimizer(weight_decay=0.1, clip_norm=1.0),
-      schedule=c.Schedule(learning_rate=2e-3, warmup=c.Duration(steps=100)),
-      data=c.Data(
-        train=digits("train"),
-        evaluate={"test": digits("test")},
-        image_size=8,
-        crop_area=(0.6, 1.0),
+      duration=Duration(epochs=120),
+      log_every=Duration(steps=20),
+      evaluate_every=Duration(epochs=10),
+      model=Model(name="ViT-Ti/4", depth=4, width=64, mlp_dim=256, heads=4, num_classes=10),
+      optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0, ema=0.98),
+      schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=100)),
+      data=Data(
+        train=Dataset(source="digits", split="train"),
+        evaluate={"test": Dataset(source="digits", split="test")},
+        image_size=16,
+        crop_area=(0.5, 1.0),
         flip=False,
       ),
-      checkpoint=c.Checkpoint(every=c.Duration(steps=200)),
+      checkpoint=Checkpoint(every=Duration(steps=500)),
     )
   )

@@ -7,7 +7,7 @@ os.environ["XLA_FLAGS"] = (
   "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
 
-import jax  # noqa: E402 - reads the flags above
+import jax  # reads the flags above
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_default_matmul_precision", "highest")

@@ -30,6 +30,7 @@ def test_a_good_config_passes():
     (replaced("data", crop_area=(0.5,)), r"crop_area"),
     (replaced("data", crop_area=(0.5, 1.5)), r"crop_area.*<= 1"),
     (replaced("data", crop_aspect=("a", "b")), r"crop_aspect"),
+    (replaced("data", evaluate_resize=200), r"evaluate_resize=200 is smaller.*at least 224"),
     (replaced("model", name="ViT-BB/16"), r"config\.model\.name.*nearest: ViT-B/16"),
     (replaced("model", heads=7), r"heads=7 does not divide the width 768; nearest: (6|8)"),
     (replaced("model", attention="cudnn"), r"cudnn.*bfloat16"),

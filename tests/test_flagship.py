@@ -1,4 +1,4 @@
-"""configs/vit_l16_jft.py itself, shrunk by overrides, on multi-label JPEGs of many sizes in TFDS."""
+"""The flagship recipe, shrunk by overrides, on multi-label JPEGs of many sizes in TFDS."""
 
 import signal
 

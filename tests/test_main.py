@@ -1,4 +1,4 @@
-"""The command line: wrong usage is met with one sentence and status 2, before any device is touched."""
+"""Wrong usage is met with one sentence and status 2, before any device is touched."""
 
 import re
 import time

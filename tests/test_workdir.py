@@ -31,9 +31,9 @@ def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
 
 def test_a_workdir_that_cannot_be_made(tmp_path):
   (tmp_path / "file").write_text("")
-  with pytest.raises(c.ConfigError, match="cannot be written to"):
-    with workdir.locked(tmp_path / "file" / "run"):
-      pass
+  folder = tmp_path / "file" / "run"
+  with pytest.raises(c.ConfigError, match="cannot be written to"), workdir.locked(folder):
+    pass
 
 
 def test_config_json_is_the_whole_config(tmp_path):

@@ -2,7 +2,7 @@
 
 step: images/s of the training step of ViT-S/16 on this CPU, against timm in torch.
 data: images/s of the training input, 500 x 375 JPEG files to 224 px, against tf.data.
-Both need the extra packages: pip install '.[benchmark]'. They take minutes; nothing else should run.
+Both need `pip install .[benchmark]` and take minutes; nothing else should run meanwhile.
 """
 
 import argparse

@@ -35,8 +35,8 @@ def measure(
   """Times every pipeline in turn, `rounds` times over, and reports medians.
 
   Args:
-    rounds: how often each pipeline gets its turn, the first one for warm-up not counted.
-    seconds: length of a turn.
+    rounds: how often each pipeline gets its turn.
+    seconds: length of a turn, warm-up not counted.
     batch_size: images in a batch.
     files: number of JPEGs of about 100 KB to make.
     variants: (threads, workers) of our pipeline; default: threads alone and workers alone on all
@@ -52,12 +52,15 @@ def measure(
   variants = variants or ((cores, 0), (1, cores), (1, 0))
   with tempfile.TemporaryDirectory() as folder:
     write_jpegs(folder, count=files)
-    runs = {"tf.data": _tf_batches(folder, batch_size=batch_size)}
+    runs = {"tf.data": functools.partial(_tf_batches, folder, batch_size=batch_size)}
     for threads, workers in variants:
-      name = f"vit_jax threads={threads} workers={workers}"
-      runs[name] = _our_batches(folder, batch_size=batch_size, threads=threads, workers=workers)
-    turns = [_round(runs, seconds=seconds, batch_size=batch_size) for _ in range(rounds + 1)][1:]
-    _close(runs)
+      runs[f"vit_jax threads={threads} workers={workers}"] = functools.partial(
+        _our_batches, folder, batch_size=batch_size, threads=threads, workers=workers
+      )
+    turns = [
+      {name: _turn(make, seconds=seconds, batch_size=batch_size) for name, make in runs.items()}
+      for _ in range(rounds)
+    ]
   return [_row(name, turns) for name in runs]
 
 
@@ -168,26 +171,24 @@ def _listing(folder: str) -> tuple[list[str], list[int]]:
   return [path for path, _ in found], [label for _, label in found]
 
 
-def _round(runs: dict[str, Iterator], *, seconds: float, batch_size: int) -> dict[str, float]:
-  return {name: _turn(it, seconds=seconds, batch_size=batch_size) for name, it in runs.items()}
+def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> float:
+  """Images a second of a pipeline made for this turn: one that waits would still take time.
 
-
-def _turn(batches: Iterator, *, seconds: float, batch_size: int) -> float:
-  """Images a second; what was decoded while the others had their turn is used up first."""
-  warm_until = time.perf_counter() + seconds / 4
+  Half of the turn's time again goes before, so that threads, workers and buffers have settled.
+  """
+  batches = make()
+  next(batches)
+  warm_until = time.perf_counter() + seconds / 2
   while time.perf_counter() < warm_until:
     next(batches)
   count, start = 0, time.perf_counter()
   while time.perf_counter() < start + seconds:
     next(batches)
     count += batch_size
-  return count / (time.perf_counter() - start)
-
-
-def _close(runs: dict[str, Iterator]) -> None:
-  for batches in runs.values():
-    close: Callable = getattr(batches, "close", lambda: None)
-    close()
+  rate = count / (time.perf_counter() - start)
+  if hasattr(batches, "close"):  # tf.data's iterators end when they are forgotten
+    batches.close()
+  return rate
 
 
 def _row(name: str, turns: list[dict[str, float]]) -> dict:

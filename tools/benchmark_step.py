@@ -154,5 +154,5 @@ def _stand_in_for_torchvision():
   misc = module("torchvision.ops.misc", FrozenBatchNorm2d=type("F", (torch.nn.Module,), {}))
   ops = module("torchvision.ops", misc=misc)
   sets = ("CIFAR10", "CIFAR100", "MNIST", "KMNIST", "FashionMNIST", "ImageFolder")
-  datasets = module("torchvision.datasets", **{name: Unused for name in sets})
+  datasets = module("torchvision.datasets", **dict.fromkeys(sets, Unused))
   module("torchvision", __version__="0", transforms=transforms, ops=ops, datasets=datasets)

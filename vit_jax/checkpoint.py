@@ -6,7 +6,6 @@ three appear together, by one rename.
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import pathlib
@@ -16,13 +15,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from vit_jax import manifest
 from vit_jax.config import RunError
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
 
 FOLDER = "checkpoints"
-MANIFEST = "manifest.json"
-ITEMS = ("state", "meta")
 
 
 class CheckpointError(RunError):
@@ -83,7 +81,7 @@ class Checkpoints:
     """
     steps = sorted(self._manager.all_steps(), reverse=True)
     for step in steps:
-      damage = agreed_damage(self._directory / str(step))
+      damage = manifest.agreed_damage(self._directory / str(step))
       if not damage:
         return load(self._directory / str(step), abstract, config)
       logging.warning(
@@ -116,7 +114,7 @@ class Checkpoints:
     # name, so a checkpoint never exists without its manifest.
     if jax.process_index() == 0:
       (folder,) = self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*")
-      (folder / MANIFEST).write_text(json.dumps(sums(folder), indent=1, sort_keys=True))
+      manifest.write(folder)
 
 
 def available(workdir: pathlib.Path) -> list[int]:
@@ -140,7 +138,7 @@ def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
     )
   for candidate in [step] if step else reversed(steps):
     folder = workdir / FOLDER / str(candidate)
-    damage = agreed_damage(folder)
+    damage = manifest.agreed_damage(folder)
     if not damage:
       return folder
     logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)
@@ -227,43 +225,6 @@ def _reader(item, handler=None):
   composite = ocp.CompositeCheckpointHandler(**{item: handlers[item]})
   with contextlib.closing(ocp.Checkpointer(composite)) as reader:
     yield reader
-
-
-def sums(folder: pathlib.Path) -> dict[str, str]:
-  """SHA-256 of every file of the state and meta items, by path within `folder`."""
-  files = [path for item in ITEMS for path in (folder / item).rglob("*") if path.is_file()]
-  return {path.relative_to(folder).as_posix(): _sum(path) for path in files}
-
-
-def _sum(path):
-  with path.open("rb") as file:
-    return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def damage_of(folder: pathlib.Path) -> str:
-  """What is wrong with a checkpoint, in words; empty where every sum agrees."""
-  try:
-    expected = json.loads((folder / MANIFEST).read_text())
-  except (OSError, ValueError) as error:
-    return f"its {MANIFEST} cannot be read ({error})"
-  actual = sums(folder)
-  missing, extra = expected.keys() - actual.keys(), actual.keys() - expected.keys()
-  changed = [name for name in expected.keys() & actual.keys() if expected[name] != actual[name]]
-  parts = [
-    f"{what} {', '.join(sorted(files))}"
-    for what, files in (("missing", missing), ("not in the manifest", extra), ("changed", changed))
-    if files
-  ]
-  return "; ".join(parts)
-
-
-def agreed_damage(folder: pathlib.Path) -> str:
-  """`damage_of` as the first process sees it, on every process; read once for all of them."""
-  if jax.process_count() == 1:
-    return damage_of(folder)
-  words = damage_of(folder) if jax.process_index() == 0 else ""
-  padded = np.frombuffer(words.encode()[:4096].ljust(4096), np.uint8)
-  return multihost_utils.broadcast_one_to_all(padded).tobytes().decode(errors="replace").strip()
 
 
 def describe(state) -> dict[str, list]:

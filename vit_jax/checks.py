@@ -79,6 +79,12 @@ def check_data(config: Config):
         f"0 < least <= largest{' <= 1' if most == 1 else ''}; the default is "
         f"{getattr(type(data)(), key)}."
       )
+  if 0 != data.evaluate_resize < data.image_size:
+    raise ConfigError(
+      f"config.data.evaluate_resize={data.evaluate_resize} is smaller than "
+      f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
+      f"{data.image_size}."
+    )
   check_decay_rules(config.optimizer.decay_rules)
 
 

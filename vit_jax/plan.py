@@ -111,7 +111,8 @@ def steps_of(config: Config, epoch_examples: int) -> Steps:
   """All durations in steps.
 
   Raises:
-    ConfigError: the warm-up is longer than the run.
+    ConfigError: the warm-up is longer than the run, or checkpoints are to be kept that are not
+      saved.
   """
 
   def steps(duration: Duration) -> int:
@@ -129,6 +130,13 @@ def steps_of(config: Config, epoch_examples: int) -> Steps:
     raise ConfigError(
       f"config.schedule.warmup is {result.warmup} steps, longer than the run of "
       f"{result.total} steps (config.duration); the most is {result.total}."
+    )
+  if result.save and result.keep % result.save:
+    below = result.keep - result.keep % result.save
+    raise ConfigError(
+      f"config.checkpoint.keep_every is {result.keep} steps, no multiple of "
+      f"config.checkpoint.every, {result.save} steps; nearest: "
+      f"{', '.join(str(s) for s in (below, below + result.save) if s)}."
     )
   return result
 

@@ -1,5 +1,6 @@
 """The training loop: a fixed order of few calls."""
 
+import contextlib
 import dataclasses
 import pathlib
 
@@ -45,21 +46,18 @@ def train(plan: Plan, folder: pathlib.Path, stop: StopRequest) -> bool:
     TrainingError: losses that are not finite, or too many broken images.
     CheckpointError: checkpoints that are all damaged or do not fit the config.
   """
-  steps, config = plan.steps, plan.config
-  checkpoints = Checkpoints(folder, keep_last=config.checkpoint.keep_last, keep_every=steps.keep)
-  try:
-    state = checkpoints.restore(plan.abstract, to_dict(config))
+  keep = dict(keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep)
+  with contextlib.closing(Checkpoints(folder, **keep)) as checkpoints:
+    state = checkpoints.restore(plan.abstract, to_dict(plan.config))
     start = 0 if state is None else int(state.step)
     state = states.create(plan.init, plan.abstract) if state is None else state
     run = make_run(plan, folder, checkpoints, start, stop)
-    run.writer.say(introduction(run, state, start))
-    finished = loop(run, state, start)
-    run.writer.close()
-  finally:
-    checkpoints.close()
-  if finished and jax.process_index() == 0:
-    plots.curves(folder)
-  run.writer.say(conclusion(run, finished))
+    with contextlib.closing(run.writer):
+      run.writer.say(introduction(run, state, start))
+      finished = loop(run, state, start)
+      if finished and jax.process_index() == 0:
+        plots.curves(folder)
+      run.writer.say(conclusion(run, finished))
   return finished
 
 

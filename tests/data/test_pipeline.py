@@ -352,6 +352,7 @@ def test_decoding_runs_ahead_of_the_consumer():
   deadline = time.monotonic() + 10
   while len(read) < 3 * 16 and time.monotonic() < deadline:
     time.sleep(0.01)
+  time.sleep(0.2)
   batches.close()
   assert len(read) >= 3 * 16
   assert len(read) <= 6 * 16  # but not without end

@@ -233,7 +233,7 @@ def test_tfds_missing_version(tfds_dir):
     open_source("tfds:tiny_single_label:2.0.0", "train")
 
 
-@pytest.mark.parametrize("split", ["validation", "train[:0]", "train[", ""])
+@pytest.mark.parametrize("split", ["validation", "train[:0]", "train[:1%]", "train[", ""])
 def test_tfds_wrong_split_lists_the_splits(tfds_dir, split):
   with pytest.raises(sources.SourceError, match=r"train \(40 examples\), test \(10 examples\)"):
     open_source("tfds:tiny_single_label", split)

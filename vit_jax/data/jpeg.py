@@ -96,17 +96,15 @@ def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) 
   Raises:
     BadImage: damaged above `end`, or truncated.
   """
-  # Smoothed chroma looks one chroma row further, which is two rows.
-  rows = min(height, end + 2 * factor)
-  at = _height_field(data) if rows < height else None
+  at = _height_field(data) if end < height else None
   if at is not None:
     shortened = bytearray(data)
-    struct.pack_into(">H", shortened, at, rows)
+    struct.pack_into(">H", shortened, at, end)
     try:
-      return _decode_reduced(shortened, height=rows, width=width, factor=factor)
+      return _decode_reduced(shortened, height=end, width=width, factor=factor)
     except ValueError as error:
       if _STOPPED_EARLY.search(str(error)):
-        return _reduced_view(height=rows, width=width, factor=factor)
+        return _reduced_view(height=end, width=width, factor=factor)
   try:
     return _decode_reduced(data, height=height, width=width, factor=factor)
   except ValueError as error:
@@ -115,8 +113,15 @@ def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) 
 
 def _decode_reduced(data, *, height: int, width: int, factor: int) -> np.ndarray:
   out = _reduced_view(height=height, width=width, factor=factor)
+  # Chroma is repeated, not smoothed: a crop that is then resized does not show it, and no row
+  # depends on the chroma of the row below, where the decoder stops.
   simplejpeg.decode_jpeg(
-    data, min_height=out.shape[0], min_width=out.shape[1], min_factor=factor, buffer=out
+    data,
+    fastupsample=True,
+    min_height=out.shape[0],
+    min_width=out.shape[1],
+    min_factor=factor,
+    buffer=out,
   )
   return out
 

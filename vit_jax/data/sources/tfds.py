@@ -127,19 +127,15 @@ def _open_split(builder, split: str):
 
   sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
   known = ", ".join(f"{name} ({count} examples)" for name, count in sizes.items())
-  problem = SourceError(
-    f'Split "{split}" names no examples of tfds:{builder.info.full_name}; its splits are {known},'
-    ' and parts of them such as "train[:90%]".'
-  )
   try:
-    records = builder.as_data_source(
+    return builder.as_data_source(
       split=split, deserialize_method=decode.DeserializeMethod.RAW_BYTES
     )
-  except (ValueError, KeyError, AssertionError) as error:
-    raise problem from error
-  if not len(records):
-    raise problem
-  return records
+  except (ValueError, KeyError, AssertionError) as error:  # Unknown, malformed or empty.
+    raise SourceError(
+      f'Split "{split}" names no examples of tfds:{builder.info.full_name}; its splits are {known},'
+      ' and parts of them such as "train[:90%]".'
+    ) from error
 
 
 def _parser(features, *, image_key: str, label_key: str):

@@ -1,0 +1,41 @@
+"""A small ViT on Fashion-MNIST: 60,000 training and 10,000 test images of 28 x 28 pixels.
+
+  tfds build fashion_mnist --file_format=array_record
+  python -m vit_jax.main --config=configs/vit_fashion.py
+
+3,750 steps. TODO_RESULT
+"""
+
+from vit_jax.config import (
+  Checkpoint,
+  Config,
+  Data,
+  Dataset,
+  Duration,
+  Model,
+  Optimizer,
+  Schedule,
+  to_config_dict,
+)
+
+
+def get_config():
+  """The recipe."""
+  return to_config_dict(
+    Config(
+      batch_size=128,
+      duration=Duration(epochs=8),
+      log_every=Duration(steps=20),
+      evaluate_every=Duration(epochs=1),
+      model=Model(name="ViT-Ti/4", depth=4, width=64, mlp_dim=128, heads=4, num_classes=10),
+      optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0, ema=0.998),
+      schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=300)),
+      data=Data(
+        train=Dataset(source="tfds:fashion_mnist", split="train"),
+        evaluate={"test": Dataset(source="tfds:fashion_mnist", split="test")},
+        image_size=28,
+        crop_area=(0.7, 1.0),
+      ),
+      checkpoint=Checkpoint(every=Duration(epochs=1)),
+    )
+  )

@@ -1,0 +1,86 @@
+"""What a config amounts to: classes that agree, durations in steps, the same batches everywhere."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from vit_jax import config as c
+from vit_jax import plan
+
+
+def digits(split="train"):
+  return c.Dataset(source="digits", split=split)
+
+
+CONFIG = c.Config(
+  batch_size=16,
+  duration=c.Duration(epochs=2),
+  model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),
+  data=c.Data(train=digits(), evaluate={"test": digits("test"), "none": c.Dataset()}, image_size=8),
+)
+
+
+def test_sources_with_other_classes_are_refused(tmp_path):
+  for name in "abcdefghij":
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "1.png").write_bytes(b"")
+  other = c.Dataset(source=f"folder:{tmp_path}")
+  config = dataclasses.replace(
+    CONFIG, data=dataclasses.replace(CONFIG.data, evaluate={"mine": other})
+  )
+  with pytest.raises(c.ConfigError, match=r"evaluate\.mine.*class 0 is 'a' there and '0'"):
+    plan.open_data(config)
+
+
+def test_evaluation_sets_without_a_source_are_left_out():
+  assert list(plan.open_data(CONFIG).evaluate) == ["test"]
+
+
+def test_durations():
+  config = dataclasses.replace(
+    CONFIG,
+    log_every=c.Duration(examples=160),
+    evaluate_every=c.Duration(epochs=0.5),
+    checkpoint=c.Checkpoint(every=c.Duration(steps=9), keep_every=c.Duration(epochs=1)),
+    schedule=c.Schedule(warmup=c.Duration(epochs=1)),
+  )
+  steps = plan.steps_of(config, 1437)
+  assert steps == plan.Steps(total=180, warmup=90, log=10, evaluate=45, save=9, keep=90)
+
+
+def test_a_keep_every_that_is_no_multiple_of_saving_is_refused():
+  config = dataclasses.replace(
+    CONFIG, checkpoint=c.Checkpoint(every=c.Duration(steps=4), keep_every=c.Duration(steps=6))
+  )
+  with pytest.raises(c.ConfigError, match=r"keep_every is 6 steps.*every.*4 steps.*nearest: 4, 8"):
+    plan.steps_of(config, 1437)
+
+
+def test_train_batches_resume_where_they_left_off():
+  made = plan.make(CONFIG, plan.open_data(CONFIG))
+  whole = plan.train_batches(made, 0)
+  first = [next(whole) for _ in range(5)]
+  later = plan.train_batches(made, 3)
+  for batch in first[3:]:
+    again = next(later)
+    for key in batch:
+      np.testing.assert_array_equal(batch[key], again[key])
+  assert first[0]["image"].shape == (16, 8, 8, 3)
+  assert not np.array_equal(first[0]["image"], first[1]["image"])
+
+
+def test_evaluation_batches_are_as_large_as_a_part_of_a_step():
+  made = plan.make(
+    dataclasses.replace(CONFIG, batch_size=32, accumulation=2), plan.open_data(CONFIG)
+  )
+  batches = list(plan.evaluate_batches(made, "test"))
+  assert {len(batch["mask"]) for batch in batches} == {16}
+  assert sum(batch["mask"].sum() for batch in batches) == 360
+
+
+def test_cudnn_needs_a_gpu():
+  model = dataclasses.replace(CONFIG.model, attention="cudnn", compute_dtype="bfloat16")
+  config = dataclasses.replace(CONFIG, model=model)
+  with pytest.raises(c.ConfigError, match=r"needs a GPU, and this is a cpu"):
+    plan.make(config, plan.open_data(config))
