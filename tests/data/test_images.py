@@ -208,7 +208,12 @@ def test_exif_orientation_is_applied(file_format, orientation):
   )
   assert_near(decode(data), upright, tolerance=8 if file_format == "JPEG" else 0)
   trained = images.train_image(
-    data, rng=np.random.default_rng(0), size=24, area=(1, 1), aspect=(1.5, 1.5), flip=False,
+    data,
+    rng=np.random.default_rng(0),
+    size=24,
+    area=(1, 1),
+    aspect=(1.5, 1.5),
+    flip=False,
     max_pixels=CAP,
   )
   assert_near(trained, cv2.resize(upright, (24, 24)), tolerance=8)
@@ -558,8 +563,13 @@ def test_a_crop_is_decoded_as_small_as_the_result_allows(monkeypatch, size, fact
 
   monkeypatch.setattr(jpeg, "decode_rows", watched)
   images.train_image(
-    simplejpeg.encode_jpeg(picture(400, 600)), rng=np.random.default_rng(0), size=size,
-    area=(1, 1), aspect=(1.5, 1.5), flip=False, max_pixels=CAP,
+    simplejpeg.encode_jpeg(picture(400, 600)),
+    rng=np.random.default_rng(0),
+    size=size,
+    area=(1, 1),
+    aspect=(1.5, 1.5),
+    flip=False,
+    max_pixels=CAP,
   )
   assert factors == [factor]
 

@@ -1,9 +1,10 @@
-"""JPEG bytes to RGB pixels, no more of them than a crop needs.
+"""JPEG bytes to RGB pixels; in training no more of them than a crop needs.
 
-Three things save work in training. Of the rows below the crop nothing is decoded: the height in
+In training, four things save work. Of the rows below the crop nothing is decoded: the height in
 the frame header is set to where the crop ends, and the decoder stops there. A crop of twice the
-wanted size or more is decoded at 1/2, 1/4 or 1/8 in the DCT. And pixels go to a buffer that each
-thread keeps. Damage in what is decoded, and a file that ends too early, are always found.
+wanted size or more is decoded at 1/2, 1/4 or 1/8 in the DCT. Chroma is repeated, not smoothed. And
+pixels go to a buffer that each thread keeps. Damage in what is decoded, and a file that ends too
+early, are always found. For evaluation there is `decode`, which is exact.
 """
 
 import re
