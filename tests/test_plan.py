@@ -49,12 +49,14 @@ def test_durations():
   assert steps == plan.Steps(total=180, warmup=90, log=10, evaluate=45, save=9, keep=90)
 
 
-def test_a_keep_every_that_is_no_multiple_of_saving_is_refused():
-  config = dataclasses.replace(
-    CONFIG, checkpoint=c.Checkpoint(every=c.Duration(steps=4), keep_every=c.Duration(steps=6))
-  )
-  with pytest.raises(c.ConfigError, match=r"keep_every is 6 steps.*every.*4 steps.*nearest: 4, 8"):
-    plan.steps_of(config, 1437)
+@pytest.mark.parametrize(
+  ("keep", "save", "expected"),
+  [(0, 7, 0), (6, 4, 8), (5, 4, 4), (1, 4, 4), (50_000, 6, 49_998), (5, 0, 5)],
+)
+def test_checkpoints_are_kept_at_steps_that_are_saved(keep, save, expected):
+  checkpoint = c.Checkpoint(every=c.Duration(steps=save), keep_every=c.Duration(steps=keep))
+  steps = plan.steps_of(dataclasses.replace(CONFIG, checkpoint=checkpoint), 1437)
+  assert steps.keep == expected
 
 
 def test_train_batches_resume_where_they_left_off():

@@ -188,7 +188,10 @@ class Mesh:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-  """When to save, and what to keep."""
+  """When to save, and what to keep: the newest, and for ever one each `keep_every`.
+
+  `keep_every` is taken to the nearest multiple of `every`.
+  """
 
   every: Duration = group(Duration, steps=1000)
   keep_last: int = setting(2, "newest checkpoints kept", low=1)

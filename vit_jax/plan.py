@@ -111,8 +111,7 @@ def steps_of(config: Config, epoch_examples: int) -> Steps:
   """All durations in steps.
 
   Raises:
-    ConfigError: the warm-up is longer than the run, or checkpoints are to be kept that are not
-      saved.
+    ConfigError: the warm-up is longer than the run.
   """
 
   def steps(duration: Duration) -> int:
@@ -124,21 +123,19 @@ def steps_of(config: Config, epoch_examples: int) -> Steps:
     log=steps(config.log_every),
     evaluate=steps(config.evaluate_every),
     save=steps(config.checkpoint.every),
-    keep=steps(config.checkpoint.keep_every),
+    keep=nearest_multiple(steps(config.checkpoint.keep_every), steps(config.checkpoint.every)),
   )
   if result.warmup > result.total:
     raise ConfigError(
       f"config.schedule.warmup is {result.warmup} steps, longer than the run of "
       f"{result.total} steps (config.duration); the most is {result.total}."
     )
-  if result.save and result.keep % result.save:
-    below = result.keep - result.keep % result.save
-    raise ConfigError(
-      f"config.checkpoint.keep_every is {result.keep} steps, no multiple of "
-      f"config.checkpoint.every, {result.save} steps; nearest: "
-      f"{', '.join(str(s) for s in (below, below + result.save) if s)}."
-    )
   return result
+
+
+def nearest_multiple(number: int, of: int) -> int:
+  """The multiple of `of` nearest to `number`, at least `of`; 0 stays 0, and `of` 0 changes nothing."""
+  return max(round(number / of), 1) * of if number and of else number
 
 
 def build_model(config: Config):
