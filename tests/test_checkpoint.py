@@ -188,7 +188,7 @@ def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, changes, mess
   if "width" in changes:
     now["model"]["width"] = 32
   checkpoints = opened(tmp_path)
-  with pytest.raises(checkpoint.CheckpointError, match=message):
+  with pytest.raises(c.ConfigError, match=message):
     checkpoints.restore(abstract(**changes)[1], now)
   checkpoints.close()
   assert checkpoint.available(tmp_path) == [7]  # nothing was thrown away

@@ -133,7 +133,7 @@ def test_a_longer_duration_goes_on(uninterrupted, tmp_path):
 
 def test_a_config_that_does_not_fit_is_refused_with_the_differing_field(uninterrupted):
   result = programs.run(programs.digits(uninterrupted, *COMMON, "--config.model.mlp_dim=48"))
-  assert result.returncode == 1
+  assert result.returncode == 2
   assert "config.model.mlp_dim: 32 -> 48" in result.stderr
   assert "Traceback" not in result.stderr
 

@@ -16,7 +16,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from vit_jax import manifest
-from vit_jax.config import RunError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
 
@@ -77,7 +77,8 @@ class Checkpoints:
       config: the run's settings; named where they do not fit the checkpoint.
 
     Raises:
-      CheckpointError: all are damaged, or the arrays do not fit.
+      CheckpointError: all are damaged.
+      ConfigError: the arrays do not fit.
     """
     steps = sorted(self._manager.all_steps(), reverse=True)
     for step in steps:
@@ -149,7 +150,7 @@ def load(folder: pathlib.Path, abstract: TrainState, config: dict) -> TrainState
   """Reads a whole state with the shardings of `abstract`.
 
   Raises:
-    CheckpointError: as `check_fits`.
+    ConfigError: as `check_fits`.
   """
   check_fits(folder, abstract, config)
   with _reader("state") as reader:
@@ -159,25 +160,26 @@ def load(folder: pathlib.Path, abstract: TrainState, config: dict) -> TrainState
   return from_tree(tree, abstract)
 
 
-def check_fits(folder: pathlib.Path, wanted, config: dict):
-  """Compares a checkpoint's arrays with the shapes and types of `wanted`, a state or a part.
+def check_fits(folder: pathlib.Path, wanted, config: dict, *, part: str = ""):
+  """Compares a checkpoint's arrays with the shapes and types of `wanted`.
+
+  Args:
+    folder: the checkpoint.
+    wanted: a state, or a tree that holds the one field `part` of it.
+    config: the run's settings.
+    part: "params" or "ema" compares these alone.
 
   Raises:
-    CheckpointError: they differ; the message names the first ones and the settings that differ
+    ConfigError: they differ; the message names the first ones and the settings that differ
       between the two configs.
   """
   meta, wanted = read_meta(folder), describe(wanted)
-  parts = {name.split("/")[0] for name in wanted}
-  found = {
-    name: spec
-    for name, spec in meta["arrays"].items()
-    if name.split("/")[0] in parts or len(parts) > 2
-  }
+  found = {name: spec for name, spec in meta["arrays"].items() if name.startswith(part)}
   differing = sorted(
     name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
   )
   if differing:
-    raise CheckpointError(mismatch(folder, differing, wanted, found, meta["config"], config))
+    raise ConfigError(mismatch(folder, differing, wanted, found, meta["config"], config))
 
 
 def load_params(folder: pathlib.Path, *, ema: bool) -> dict:

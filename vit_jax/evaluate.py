@@ -53,13 +53,14 @@ def evaluate(plan: Plan, folder: pathlib.Path) -> dict[str, float]:
   The moving average of the parameters is used where the config has one.
 
   Raises:
-    CheckpointError: there is none, it is damaged, or it does not fit the config.
+    CheckpointError: there is none, or it is damaged.
+    ConfigError: it does not fit the config.
   """
   source = checkpoint.find(folder, plan.config.evaluate_step)
   ema = bool(plan.config.optimizer.ema)
-  checkpoint.check_fits(
-    source, {"ema" if ema else "params": plan.abstract.params}, to_dict(plan.config)
-  )
+  part = "ema" if ema else "params"
+  wanted = {part: plan.abstract.params}
+  checkpoint.check_fits(source, wanted, to_dict(plan.config), part=part)
   params = checkpoint.load_params(source, ema=ema)
   shardings = jax.tree.map(lambda x: x.sharding, plan.abstract.params)
   figures = Evaluation(plan)(jax.device_put(params, shardings), stop=lambda: False)

@@ -134,7 +134,7 @@ def steps_of(config: Config, epoch_examples: int) -> Steps:
 
 
 def nearest_multiple(number: int, of: int) -> int:
-  """The multiple of `of` nearest to `number`, at least `of`; 0 stays 0, and `of` 0 changes nothing."""
+  """The multiple of `of` nearest to `number`, at least `of`; where either is 0, `number`."""
   return max(round(number / of), 1) * of if number and of else number
 
 

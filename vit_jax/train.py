@@ -44,7 +44,8 @@ def train(plan: Plan, folder: pathlib.Path, stop: StopRequest) -> bool:
 
   Raises:
     TrainingError: losses that are not finite, or too many broken images.
-    CheckpointError: checkpoints that are all damaged or do not fit the config.
+    CheckpointError: checkpoints that are all damaged.
+    ConfigError: a checkpoint that does not fit the config.
   """
   keep = dict(keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep)
   with contextlib.closing(Checkpoints(folder, **keep)) as checkpoints:

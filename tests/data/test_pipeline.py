@@ -252,7 +252,9 @@ def test_nothing_but_bad_images():
 def test_label_out_of_range_names_example_and_value(label, threads, workers):
   source = jpegs(20)
   source._examples[11] = source[11]._replace(labels=(label,))
-  with pytest.raises(ValueError, match=rf"file 11\.jpg has label {label}, but num_classes is 10"):
+  with pytest.raises(
+    pipeline.LabelError, match=rf"file 11\.jpg has label {label}, but num_classes is 10"
+  ):
     train(source, steps=4, threads=threads, workers=workers)
 
 

@@ -16,6 +16,7 @@ import grain
 import numpy as np
 from absl import flags
 
+from vit_jax.config import RunError
 from vit_jax.data.images import BadImage
 from vit_jax.data.sources import Example, Source
 
@@ -26,6 +27,10 @@ _log = logging.getLogger(__name__)
 _LARGEST_PART = 64  # images that a thread decodes at a stretch
 _AHEAD = 2  # host batches decoded ahead of the consumer
 _ENDLESS = 2**60  # parts: more than any run reads
+
+
+class LabelError(RunError):
+  """An example's label is no class of the run; the message names the example and the label."""
 
 
 class _Share(NamedTuple):
@@ -94,7 +99,8 @@ def train_batches(
     that cannot be read or decoded is all zero, has mask 0 and is logged by name.
 
   Raises:
-    ValueError: batch_size not divisible by hosts; later, from the iterator: a label out of range.
+    ValueError: batch_size not divisible by hosts.
+    LabelError: from the iterator: a label is out of range.
   """
   share = _check(_Share(batch_size, host, hosts, start_step))
   order = grain.MapDataset.range(len(source)).seed(seed).shuffle().repeat()
@@ -125,7 +131,7 @@ def evaluate_batches(
   Raises:
     BadImage: from the iterator: an image is broken; the message names it.
     OSError: from the iterator: an image cannot be read.
-    ValueError: as for `train_batches`.
+    ValueError, LabelError: as for `train_batches`.
   """
   share = _check(_Share(batch_size, host, hosts))
   steps = -(-len(source) // batch_size)
@@ -204,7 +210,7 @@ def _load(
 def _check_labels(item: _Item, *, num_classes: int) -> None:
   for label in item.labels:
     if not 0 <= label < num_classes:
-      raise ValueError(
+      raise LabelError(
         f"{item.name} has label {label}, but num_classes is {num_classes}, so labels must lie in"
         f" 0..{num_classes - 1}; correct the number of classes or the data."
       )
