@@ -90,6 +90,13 @@ def test_evaluate_mode_of_a_named_checkpoint(digits):
   assert "no checkpoint of step 31: there are steps [30, 40]" in result.stderr
 
 
+def test_evaluate_mode_without_a_set_is_wrong_usage(digits):
+  nothing = ["--mode=evaluate", "--config.data.evaluate.test.source="]
+  result = programs.run(programs.digits(digits[0], *nothing))
+  assert result.returncode == 2
+  assert "nothing to evaluate on" in result.stderr
+
+
 def test_eight_devices_train_as_one(digits, tmp_path):
   """The same run on a 4 x 2 mesh: equal metrics to float32 rounding."""
   result = programs.run(

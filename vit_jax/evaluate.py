@@ -7,7 +7,7 @@ import jax
 
 from vit_jax import checkpoint, writers
 from vit_jax import mesh as meshes
-from vit_jax.config import RunError, to_dict
+from vit_jax.config import ConfigError, RunError, to_dict
 from vit_jax.data.device import put_ahead
 from vit_jax.data.images import BadImage
 from vit_jax.evaluators import classification
@@ -54,8 +54,13 @@ def evaluate(plan: Plan, folder: pathlib.Path) -> dict[str, float]:
 
   Raises:
     CheckpointError: there is none, or it is damaged.
-    ConfigError: it does not fit the config.
+    ConfigError: it does not fit the config, or there is no set to evaluate on.
   """
+  if not plan.data.evaluate:
+    raise ConfigError(
+      "No set of config.data.evaluate has a source, so there is nothing to evaluate on; give one, "
+      "such as --config.data.evaluate.val.source=folder:DIR."
+    )
   source = checkpoint.find(folder, plan.config.evaluate_step)
   ema = bool(plan.config.optimizer.ema)
   part = "ema" if ema else "params"

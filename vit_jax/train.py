@@ -197,7 +197,8 @@ def check_examples(run: Run, step: int, bad: int):
 def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
   """Evaluates where that is due and not done yet; False where a signal cut it short."""
   steps = run.plan.steps
-  if not (due(step, steps.evaluate) or step == steps.total) or step in run.evaluated_steps:
+  asked = run.plan.data.evaluate and (due(step, steps.evaluate) or step == steps.total)
+  if not asked or step in run.evaluated_steps:
     return True
   with run.monitor.paused():
     figures = run.evaluation(states.for_evaluation(state), stop=run.stop.alone)
