@@ -210,6 +210,18 @@ def test_an_update_that_is_not_finite_is_left_out(value):
   assert np.isfinite(metrics["loss"])
 
 
+def test_an_update_too_large_for_float32_is_left_out():
+  first, _ = start(CONFIG, ONE)
+  huge = lambda step: jnp.float32(1e38)
+  step = train_step.make(model_of(CONFIG), optim.make(CONFIG.optimizer), huge, CONFIG)
+  after, metrics = jax.jit(step)(first, BATCHES[0])
+  assert np.isfinite(metrics["loss"])
+  assert np.isfinite(metrics["grad_norm"])
+  assert not np.isfinite(metrics["update_norm"])
+  assert int(after.skipped) == 1
+  chex.assert_trees_all_equal(after.params, first.params)
+
+
 def test_dropout_draws_depend_on_seed_and_step_and_not_on_devices():
   config = changed(model=dict(dropout=0.3))
   one_device = run(config, ONE, BATCHES)

@@ -16,7 +16,6 @@ from vit_jax.config import (
 # JFT-300M is not public and ImageNet-21k is not in TFDS: their sources are for the user to give.
 DATASETS = {
   "jft": dict(
-    examples=303_000_000,
     num_classes=18_291,
     multi_label=True,
     clip_norm=0.0,
@@ -24,7 +23,6 @@ DATASETS = {
     validation=Dataset(),
   ),
   "imagenet21k": dict(
-    examples=12_400_000,
     num_classes=21_843,
     multi_label=True,
     clip_norm=0.0,
@@ -32,7 +30,6 @@ DATASETS = {
     validation=Dataset(),
   ),
   "imagenet": dict(
-    examples=1_281_167,
     num_classes=1000,
     multi_label=False,
     clip_norm=1.0,

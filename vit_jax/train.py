@@ -162,8 +162,8 @@ def check_finite(run: Run, step: int, metrics):
   if not left_out:
     return
   what = (
-    f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}; "
-    "the update was left out"
+    f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}, update norm "
+    f"{metrics['update_norm']}; the update was left out"
   )
   if action.action == "skip" and left_out <= action.limit:
     run.writer.say(f"Not finite at {what} ({left_out} of at most {action.limit} in a row).")

@@ -17,8 +17,8 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
   mean over the examples whose mask is 1. Metrics are scalars: loss, learning_rate, grad_norm
   (before clipping), param_norm, update_norm, bad_examples and skipped (see TrainState).
 
-  An update whose loss or gradient norm is not finite is left out: the state stays as it was but
-  for the counters.
+  An update is left out where the loss, the gradient's norm or its own norm is not finite: the state
+  stays as it was but for the counters.
   """
   loss_and_grads = _loss_and_grads(model, config)
 
@@ -33,7 +33,8 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
     params = optax.apply_updates(state.params, updates)
     ema = average(state.ema, params, config.optimizer.ema)
 
-    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+    update_norm = optax.tree.norm(updates)
+    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(update_norm)
     keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
     new_state = TrainState(
       step=state.step + 1,
@@ -48,7 +49,7 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
       learning_rate=learning_rate,
       grad_norm=grad_norm,
       param_norm=optax.tree.norm(new_state.params),
-      update_norm=optax.tree.norm(updates),
+      update_norm=update_norm,
       bad_examples=new_state.bad_examples,
       skipped=new_state.skipped,
     )
