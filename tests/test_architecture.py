@@ -62,6 +62,7 @@ LAYERS = [
     "writers",
     "preemption",
     "workdir",
+    "memory",
   },
   {"state", "optim", "mesh", "losses", "data", "models", "weights", "flops", "recipes"},
   {"config"},

@@ -24,15 +24,36 @@ def test_a_good_config_passes():
   ("config", "message"),
   [
     (replaced("data", train=c.Dataset()), r"data\.train\.source is empty.*folder:DIR.*num_classes"),
-    (replaced("data", image_size=225), r"image_size=225.*patch size 16.*nearest: 224, 240"),
+    (replaced("data", image_size=225), r"image_size=225.*patches of ViT-B/16.*nearest: 224, 240"),
     (replaced("data", image_size=9), r"image_size=9 .*nearest: 16\."),
     (replaced("data", crop_area=(0.5, 0.1)), r"crop_area=\(0\.5, 0\.1\)"),
     (replaced("data", crop_area=(0.5,)), r"crop_area"),
     (replaced("data", crop_area=(0.5, 1.5)), r"crop_area.*<= 1"),
     (replaced("data", crop_aspect=("a", "b")), r"crop_aspect"),
     (replaced("data", evaluate_resize=200), r"evaluate_resize=200 is smaller.*at least 224"),
-    (replaced("model", name="ViT-BB/16"), r"config\.model\.name.*nearest: ViT-B/16"),
-    (replaced("model", heads=7), r"heads=7 does not divide the width 768; nearest: (6|8)"),
+    (replaced("model", name="ViT-BB/16"), r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
+    (
+      replaced("model", heads=7),
+      r"config\.model\.heads=7 does not divide the width 768 of ViT-B/16; nearest: (6|8)",
+    ),
+    (replaced("model", stages=(3, "4")), r"config\.model\.stages=\(3, '4'\) must hold numbers"),
+    (replaced("model", name="R50x1", depth=3), r"config\.model\.depth is no option of R50x1"),
+    (replaced("model", name="R50x1", width=40), r"config\.model\.width=40 .*multiple of 32"),
+    (
+      replaced("model", name="Axial-ViT-B/16", pool="class_token"),
+      r"model\.pool='class_token'.*gap",
+    ),
+    (
+      replaced("model", positions="none", position_place="every_layer"),
+      r"model\.position_place='every_layer'.*positions='none'",
+    ),
+    (replaced("model", positions="2d", width=33, heads=3), r"model\.positions='2d'.*odd"),
+    (
+      dataclasses.replace(
+        replaced("model", name="R+ViT-Ti/16"), data=dataclasses.replace(GOOD.data, image_size=200)
+      ),
+      r"image_size=200 .*R\+ViT-Ti/16; nearest: 192, 221",
+    ),
     (replaced("model", attention="cudnn"), r"cudnn.*bfloat16"),
     (dataclasses.replace(GOOD, accumulation=3), r"batch_size=64.*accumulation=3.*nearest: 63, 66"),
     (dataclasses.replace(GOOD, duration=c.Duration()), r"config\.duration is 0"),

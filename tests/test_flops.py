@@ -1,33 +1,54 @@
-"""Analytic cost against XLA's own count, and peaks."""
+"""Analytic cost against XLA's own count and Table 6 of the paper, and peaks."""
+
+import csv
+import pathlib
 
 import jax
 import jax.numpy as jnp
 import pytest
 
 from vit_jax import flops, models
-from vit_jax.models.naming import resolve
+
+TABLE6 = pathlib.Path(__file__).parent / "paper" / "table6_scaling.csv"
+SMALL = dict(depth=3, width=384, mlp_dim=1536, heads=6)
 
 
-@pytest.mark.parametrize(("pool", "representation"), [("class_token", True), ("gap", False)])
-def test_multiply_adds_against_the_compiler(pool, representation):
-  size, patch = resolve("ViT-S/16")
-  macs = flops.vit_macs(
-    size,
-    patch=patch,
-    height=224,
-    width=224,
-    num_classes=1000,
-    class_token=pool == "class_token",
-    representation_layer=representation,
-  )
-  model = models.create("ViT-S/16", pool=pool, representation_layer=representation)
-  images = jax.ShapeDtypeStruct((1, 224, 224, 3), jnp.float32)
+@pytest.mark.parametrize(
+  ("name", "options"),
+  [
+    ("ViT-S/16", dict(representation_layer=True)),
+    ("ViT-S/16", dict(SMALL, pool="gap", positions="relative")),
+    ("ViT-S/16", dict(SMALL, pool="map")),
+    ("R50x1", {}),
+    ("R50x1+ViT-B/16", SMALL),
+    ("R+ViT-Ti/16", {}),
+    ("Axial-ViT-B/16", SMALL),
+    ("Axial-R50", {}),
+  ],
+)
+def test_multiply_adds_against_the_compiler(name, options):
+  model = models.create(name, **options)
+  images = jax.ShapeDtypeStruct((1, 224, 192, 3), jnp.float32)
   params = jax.eval_shape(
     lambda: model.init(jax.random.key(0), jnp.zeros(images.shape), train=False)
   )
   forward = jax.jit(lambda p, x: model.apply(p, x, train=False)[0])
   counted = forward.lower(params, images).compile().cost_analysis()["flops"]
-  assert 2 * macs == pytest.approx(counted, rel=0.03)
+  assert 2 * flops.forward_macs(model, 224, 192) == pytest.approx(counted, rel=0.03)
+
+
+@pytest.mark.parametrize("row", list(csv.DictReader(TABLE6.read_text().splitlines())), ids=str)
+def test_exaflops_of_table_6(row):
+  """The paper's own count: JFT's head, and before it a representation layer in ViTs and hybrids."""
+  resnet = row["model"].startswith("R") and "ViT" not in row["model"]
+  options = {} if resnet else dict(representation_layer=True)
+  model = models.create(row["model"], num_classes=18_291, **options)
+  epochs, printed = float(row["epochs"]), float(row["exaFLOPs"])
+  exaflops = flops.training_flops(flops.forward_macs(model, 224, 224)) * 303e6 * epochs / 1e18
+  bound = 0.05 if resnet else 0.03
+  if (row["model"], row["epochs"]) == ("R50x1+ViT-L/16", "7"):
+    bound = 0.04  # it disagrees with the paper's own row for 14 epochs, which is not its double
+  assert exaflops == pytest.approx(printed, rel=bound)
 
 
 def test_training_costs_three_forward_passes():

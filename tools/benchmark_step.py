@@ -76,14 +76,14 @@ def _vit_jax_step():
   import jax
 
   from vit_jax import config as c
-  from vit_jax import optim, plan, state, train_step
+  from vit_jax import models, optim, state, train_step
 
   config = c.Config(
     batch_size=BATCH,
     model=c.Model(name="ViT-S/16", num_classes=CLASSES),
     optimizer=c.Optimizer(weight_decay=0.1),
   )
-  model, optimizer = plan.build_model(config), optim.make(config.optimizer)
+  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
   rate = optim.schedule(
     learning_rate=1e-3, warmup_steps=0, total_steps=1, decay="constant", end_learning_rate=0.0
   )

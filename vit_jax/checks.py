@@ -1,9 +1,10 @@
 """Relations between settings, checked before data or devices are touched."""
 
+import itertools
 import re
 
+from vit_jax import models
 from vit_jax.config import Config, ConfigError
-from vit_jax.models import naming
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
@@ -28,27 +29,39 @@ def check(config: Config):
 def check_model(config: Config):
   """The architecture can be built, and its patches tile the images."""
   model, side = config.model, config.data.image_size
-  try:
-    size, patch = naming.shape(model.name)
-  except ValueError as error:
-    raise ConfigError(f"config.model.name: {error}") from error
-  if side % patch:
-    below = side - side % patch
+  stages = [units for units in model.stages if type(units) is int and units > 0]
+  if len(stages) != len(model.stages):
     raise ConfigError(
-      f"config.data.image_size={side} is not divisible by the patch size {patch} of "
-      f"{model.name}; nearest: {', '.join(str(s) for s in (below, below + patch) if s)}."
+      f"config.model.stages={model.stages} must hold numbers of residual units, one for each "
+      "stage, such as (3, 4, 6, 3)."
     )
-  width, heads = model.width or size.width, model.heads or size.heads
-  if width % heads:
-    nearest = min((h for h in range(1, width + 1) if width % h == 0), key=lambda h: abs(h - heads))
+  try:
+    module = models.configured(model)
+  except ValueError as error:
+    raise ConfigError(f"config.model.{error}") from error
+  if not tiles(module, side):
+    below = next((s for s in range(side, 0, -1) if tiles(module, s)), None)
+    above = next(s for s in itertools.count(side) if tiles(module, s))
     raise ConfigError(
-      f"config.model.heads={heads} does not divide the width {width}; nearest: {nearest}."
+      f"config.data.image_size={side} is not divisible into the patches of {model.name}; "
+      f"nearest: {', '.join(str(s) for s in (below, above) if s)}."
     )
   if model.attention == "cudnn" and model.compute_dtype != "bfloat16":
     raise ConfigError(
       "config.model.attention='cudnn' computes in bfloat16 only; set "
       "config.model.compute_dtype=bfloat16, or attention=xla."
     )
+
+
+def tiles(module, side: int) -> bool:
+  """Whether the module's patches cover a square image of this side; a ResNet has none."""
+  if isinstance(module, models.ResNet):
+    return True
+  try:
+    module.grid(side, side)
+  except ValueError:
+    return False
+  return True
 
 
 def check_batch(config: Config):

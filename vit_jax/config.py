@@ -54,16 +54,25 @@ class Duration:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """The architecture. Shape settings of 0 are taken from the name."""
+  """The architecture. What is 0 or empty is taken from the name."""
 
-  name: str = setting("ViT-B/16", "a name of vit_jax.models.names(), any patch size")
+  name: str = setting("ViT-B/16", "a name of vit_jax.models.names(), or one of their kind")
   num_classes: int = setting(1000, "outputs of the head", low=1)
   depth: int = setting(0, "number of blocks", low=0)
-  width: int = setting(0, "hidden size D", low=0)
+  width: int = setting(0, "hidden size D; of a ResNet, channels of its root", low=0)
   mlp_dim: int = setting(0, "hidden size of the MLP", low=0)
   heads: int = setting(0, "attention heads", low=0)
-  pool: str = setting("class_token", "what the head sees", choices=("class_token", "gap"))
+  stages: tuple = setting((), "residual units in each stage of a ResNet or of a hybrid's")
+  pool: str = setting("", "what the head sees", choices=("", "class_token", "gap", "map"))
   representation_layer: bool = setting(False, "dense + tanh of size D before the head")
+  positions: str = setting(
+    "1d", "kind of position embedding", choices=("1d", "2d", "relative", "none")
+  )
+  position_place: str = setting(
+    "stem",
+    "where 1d and 2d position embeddings are added",
+    choices=("stem", "every_layer", "every_layer_shared"),
+  )
   dropout: float = setting(0.0, "dropout rate", low=0.0, high=0.99)
   head_bias: float = setting(0.0, "initial value of the head's bias")
   compute_dtype: str = setting(
@@ -95,7 +104,7 @@ class Loss:
 DECAY_RULES = (
   (r".*/kernel", 1.0),
   (r".*/(bias|scale)", 0.0),
-  (r"cls|.*/pos_embedding", 0.0),
+  (r"cls|.*/probe|.*/pos_embedding\w*", 0.0),
 )
 
 

@@ -5,7 +5,7 @@ import pathlib
 
 import jax
 
-from vit_jax import checks, plan, workdir
+from vit_jax import checks, memory, plan, workdir
 from vit_jax.config import Config
 from vit_jax.preemption import StopRequest
 
@@ -36,7 +36,9 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str) -> bool:
 
 
 def prepare_jax():
-  """Keeps compiled programs on disk, so that the next start is quick."""
+  """Keeps compiled programs on disk, so that the next start is quick, and a CPU's buffers."""
   if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
     jax.config.update("jax_compilation_cache_dir", str(CACHE.expanduser()))
   jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+  if jax.default_backend() == "cpu":
+    memory.keep_freed_memory()

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from vit_jax import mesh as meshes
@@ -138,14 +137,6 @@ def nearest_multiple(number: int, of: int) -> int:
   return max(round(number / of), 1) * of if number and of else number
 
 
-def build_model(config: Config):
-  """The module that the config describes."""
-  options = dataclasses.asdict(config.model)
-  return models.create(
-    options.pop("name"), dtype=jnp.dtype(options.pop("compute_dtype")), **options
-  )
-
-
 def make(config: Config, data: Data) -> Plan:
   """The whole plan; looks at the devices but computes nothing.
 
@@ -154,7 +145,7 @@ def make(config: Config, data: Data) -> Plan:
   """
   mesh = meshes.make(config.mesh, batch_size=config.batch_size, accumulation=config.accumulation)
   check_devices(config)
-  model, optimizer = build_model(config), optim.make(config.optimizer)
+  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
   steps = steps_of(config, len(data.train))
   rate = optim.schedule(
     learning_rate=config.schedule.learning_rate,

@@ -85,11 +85,12 @@ def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest) -> 
 def make_monitor(plan: Plan) -> Monitor:
   """The monitor of a run."""
   peak = flops.peak_flops(jax.devices()[0].device_kind)
+  side = plan.config.data.image_size
   return Monitor(
     batch_size=plan.config.batch_size,
     total_steps=plan.steps.total,
     epoch_examples=len(plan.data.train),
-    flops_per_image=flops.flops_per_image(plan.config),
+    flops_per_image=flops.training_flops(flops.forward_macs(plan.model, side, side)),
     peak_flops=peak and peak * plan.mesh.size,
   )
 

@@ -55,6 +55,11 @@ def grads(model, params, images=IMAGES):
     ("ViT-L/16", 304_326_632),
     ("ViT-L/32", 306_535_400),
     ("ViT-H/14", 632_045_800),
+    ("R+ViT-Ti/16", 6_337_704),
+    ("R26+ViT-S/32", 36_431_912),
+    ("R26+ViT-B/32", 101_383_976),
+    ("R50x1+ViT-B/16", 98_659_112),
+    ("R50x1+ViT-L/32", 328_994_856),
   ],
 )
 def test_parameter_counts_of_the_published_models(name, count, scan):
@@ -254,26 +259,3 @@ class TestDropout:
     apply = lambda p: model.apply({"params": p}, IMAGES, train=True, rngs=rngs)
     draws = str(jax.make_jaxpr(apply)(params)).count("name=_bernoulli")
     assert draws == 1 + 3 * 3  # the sum; out, Dense_0 and Dense_1 of three blocks
-
-
-class TestNames:
-  def test_all_can_be_created(self):
-    assert {"ViT-B/16", "ViT-H/14", "ViT-Ti/16", "ViT-S/16", "ViT-b/32"} <= set(models.names())
-    for name in models.names():
-      assert models.create(name).patch == int(name.split("/")[1])
-
-  def test_any_patch_size(self):
-    assert models.create("ViT-L/20").patch == 20
-
-  @pytest.mark.parametrize("name", ["ViT-X/16", "vit-b/16", "ViT-B/0", "ViT-B", "B/16", ""])
-  def test_unknown_names_list_the_nearest(self, name):
-    with pytest.raises(ValueError, match=r"no model.*nearest: .*ViT-"):
-      models.create(name)
-
-  def test_the_nearest_name_comes_first(self):
-    with pytest.raises(ValueError, match="nearest: ViT-B/16"):
-      models.create("ViTB/16")
-
-  def test_heads_that_do_not_divide_the_width(self):
-    with pytest.raises(ValueError, match=r"width 768 .* heads 7"):
-      models.create("ViT-B/16", heads=7)

@@ -1,5 +1,7 @@
 """The paper's models by name. The only package that imports flax.linen."""
 
-from vit_jax.models.naming import create, names
+from vit_jax.models.naming import configured, create, names
+from vit_jax.models.resnet import ResNet
+from vit_jax.models.vit import ViT
 
-__all__ = ["create", "names"]
+__all__ = ["ResNet", "ViT", "configured", "create", "names"]

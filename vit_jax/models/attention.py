@@ -1,36 +1,52 @@
-"""Multi-head self-attention (Appendix A of the paper)."""
+"""Multi-head attention (Appendix A), with relative position embeddings (Appendix D.4) if asked."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 
-class SelfAttention(nn.Module):
+class Attention(nn.Module):
   """softmax(q k^T / sqrt(D_h)) v per head, then one projection of all heads.
 
   Parameters are named and shaped as in the published weights: query, key and value
   (D, heads, D_h), out (heads, D_h, D). The softmax is computed in float32.
+
+  Attributes:
+    heads: number of heads; D_h = D / heads.
+    dtype: type of the computation.
+    implementation: of `jax.nn.dot_product_attention`.
+    relative: one more learned key for each offset between two tokens, (2 N - 1, heads, D_h): with
+      it a query's logit for a key is q (k + r) / sqrt(D_h). Offsets are counted along the token
+      axis, so over an image in raster order, the class token first.
   """
 
   heads: int
   dtype: jnp.dtype
   implementation: str = "xla"
+  relative: bool = False
 
   @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, N, D) -> (B, N, D)."""
+  def __call__(self, x: jax.Array, source: jax.Array | None = None) -> jax.Array:
+    """(B, N, D) -> (B, N, D); keys and values come from `source` (B, M, D), by default x."""
     width = x.shape[-1]
+    source = x if source is None else source
 
-    def project(name):
+    def project(tokens, name):
       return nn.DenseGeneral(
         (self.heads, width // self.heads),
         dtype=self.dtype,
         kernel_init=nn.initializers.xavier_uniform(),
         name=name,
-      )(x)
+      )(tokens)
 
+    query, key, value = project(x, "query"), project(source, "key"), project(source, "value")
+    bias = None
+    if self.relative:
+      shape = (2 * x.shape[1] - 1, self.heads, width // self.heads)
+      table = self.param("pos_embedding_relative", nn.initializers.normal(0.02), shape)
+      bias = relative_logits(query, table.astype(self.dtype))
     y = jax.nn.dot_product_attention(
-      project("query"), project("key"), project("value"), implementation=self.implementation
+      query, key, value, bias=bias, implementation=self.implementation
     )
     return nn.DenseGeneral(
       width,
@@ -39,3 +55,23 @@ class SelfAttention(nn.Module):
       kernel_init=nn.initializers.xavier_uniform(),
       name="out",
     )(y)
+
+
+def relative_logits(query: jax.Array, table: jax.Array) -> jax.Array:
+  """Products of queries and relative embeddings, by sqrt(D_h).
+
+  Args:
+    query: (B, N, heads, D_h).
+    table: (2 N - 1, heads, D_h); entry N - 1 + k - q belongs to query q and key k.
+
+  Returns:
+    (B, heads, N, N).
+  """
+  tokens, dim = query.shape[1], query.shape[-1]
+  logits = jnp.einsum("bqhd,rhd->bhqr", query, table) / dim**0.5
+  # Entry (q, k) is wanted from column N - 1 + k - q. In rows padded to 2 N it lies at
+  # q 2 N + N - 1 + k - q = (N - 1) + q (2 N - 1) + k: rows of 2 N - 1 after the first N - 1.
+  logits = jnp.pad(logits, ((0, 0), (0, 0), (0, 0), (0, 1)))
+  logits = logits.reshape(*logits.shape[:2], -1)[..., tokens - 1 :]
+  logits = logits[..., : tokens * (2 * tokens - 1)]
+  return logits.reshape(*logits.shape[:2], tokens, 2 * tokens - 1)[..., :tokens]

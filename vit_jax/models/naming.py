@@ -1,30 +1,35 @@
-"""From the paper's names ("ViT-L/16") to modules."""
+"""From the paper's names ("ViT-L/16", "R152x2", "R50x1+ViT-B/16") to modules."""
 
 import dataclasses
 import re
 
-from vit_jax.config import nearest
-from vit_jax.models import vit
+import jax.numpy as jnp
 
+from vit_jax import config
+from vit_jax.models.resnet import ResNet
+from vit_jax.models.vit import ViT
 
-@dataclasses.dataclass(frozen=True)
-class Size:
-  """Shape of a Transformer encoder (Table 1 of the paper)."""
-
-  depth: int
-  width: int
-  mlp_dim: int
-  heads: int
-
-
+# Shapes of the Transformer encoder (Table 1 of the paper; b is Fig. 4's, B with every size halved).
 SIZES = {
-  "Ti": Size(depth=12, width=192, mlp_dim=768, heads=3),
-  "S": Size(depth=12, width=384, mlp_dim=1536, heads=6),
-  "b": Size(depth=12, width=384, mlp_dim=1536, heads=6),  # ViT-b of Fig. 4: B, halved
-  "B": Size(depth=12, width=768, mlp_dim=3072, heads=12),
-  "L": Size(depth=24, width=1024, mlp_dim=4096, heads=16),
-  "H": Size(depth=32, width=1280, mlp_dim=5120, heads=16),
+  "Ti": dict(depth=12, width=192, mlp_dim=768, heads=3),
+  "S": dict(depth=12, width=384, mlp_dim=1536, heads=6),
+  "b": dict(depth=12, width=384, mlp_dim=1536, heads=6),
+  "B": dict(depth=12, width=768, mlp_dim=3072, heads=12),
+  "L": dict(depth=24, width=1024, mlp_dim=4096, heads=16),
+  "H": dict(depth=32, width=1280, mlp_dim=5120, heads=16),
 }
+
+# Residual units in each stage of a ResNet.
+STAGES = {
+  "26": (2, 2, 2, 2),
+  "50": (3, 4, 6, 3),
+  "101": (3, 4, 23, 3),
+  "152": (3, 8, 36, 3),
+  "200": (3, 24, 36, 3),
+}
+
+# Heads of axial attention inside a ResNet; the paper does not say.
+AXIAL_RESNET_HEADS = 8
 
 NAMES = (
   "ViT-Ti/16",
@@ -38,61 +43,146 @@ NAMES = (
   "ViT-L/16",
   "ViT-L/32",
   "ViT-H/14",
+  "R50x1",
+  "R50x2",
+  "R50x3",
+  "R101x1",
+  "R101x3",
+  "R152x1",
+  "R152x2",
+  "R152x4",
+  "R200x3",
+  "R+ViT-Ti/16",
+  "R26+ViT-S/32",
+  "R26+ViT-B/32",
+  "R50x1+ViT-B/32",
+  "R50x1+ViT-B/16",
+  "R50x1+ViT-L/32",
+  "R50x1+ViT-L/16",
+  "Axial-ViT-B/32",
+  "Axial-ViT-B/16",
+  "Axial-R50",
+)
+
+_VIT = re.compile(r"(?P<axial>Axial-)?ViT-(?P<size>\w+)/(?P<patch>[1-9]\d*)")
+_RESNET = re.compile(r"R(?P<depth>\d+)x(?P<factor>[1-9]\d*)")
+_AXIAL_RESNET = re.compile(r"Axial-R(?P<depth>\d+)")
+_HYBRID = re.compile(
+  r"R(?:(?P<depth>\d+)(?:x(?P<factor>[1-9]\d*))?)?\+ViT-(?P<size>\w+)/(?P<stride>\d+)"
 )
 
 
 def names() -> tuple[str, ...]:
-  """The models that the paper and its published weights name."""
+  """The models that the paper and the published weights name."""
   return NAMES
 
 
-def shape(name: str) -> tuple[Size, int]:
-  """The encoder's size and the patch size in pixels that `name` stands for.
-
-  Raises:
-    ValueError: no such model; lists the nearest names.
-  """
-  match = re.fullmatch(r"ViT-(\w+)/([1-9]\d*)", name)
-  if not match or match[1] not in SIZES:
-    raise ValueError(
-      f"There is no model {name!r}; nearest: {nearest(name, NAMES)} "
-      "(any number of pixels may follow the slash)."
-    )
-  return SIZES[match[1]], int(match[2])
-
-
-def resolve(
-  name: str, *, depth: int = 0, width: int = 0, mlp_dim: int = 0, heads: int = 0
-) -> tuple[Size, int]:
-  """As `shape`, with the size's own numbers replaced by the arguments that are not 0.
-
-  Raises:
-    ValueError: no such model, or a width that the heads do not divide.
-  """
-  size, patch = shape(name)
-  given = dict(depth=depth, width=width, mlp_dim=mlp_dim, heads=heads)
-  size = dataclasses.replace(size, **{key: value for key, value in given.items() if value})
-  if size.width % size.heads:
-    raise ValueError(f"{name}: width {size.width} is not divisible by heads {size.heads}.")
-  return size, patch
-
-
-def create(
-  name: str, *, depth: int = 0, width: int = 0, mlp_dim: int = 0, heads: int = 0, **options
-) -> vit.ViT:
+def create(name: str, **options) -> ViT | ResNet:
   """The Flax module called `name`.
 
   Args:
-    name: one of `names()`, or the same with another patch size, such as "ViT-B/20".
-    depth, width, mlp_dim, heads: replace the named size's own where they are not 0.
-    **options: further fields of `vit_jax.models.vit.ViT`.
+    name: one of `names()`, or another of their kind: any patch size ("ViT-B/20"), any width factor
+      ("R101x2"), any of the known ResNets under any of the known Transformers.
+    **options: fields of `vit_jax.models.vit.ViT` or `vit_jax.models.resnet.ResNet`, which replace
+      what the name says.
 
   Returns:
     A module for which `model.apply({"params": params}, images, train=False)` gives
     (logits, features); images are (B, H, W, 3) floats in [-1, 1].
 
   Raises:
-    ValueError: as `resolve`.
+    ValueError: no such model; an option that this model does not have; options that do not go
+      together.
   """
-  size, patch = resolve(name, depth=depth, width=width, mlp_dim=mlp_dim, heads=heads)
-  return vit.ViT(patch=patch, **dataclasses.asdict(size), **options)
+  kind, fields = _described(name)
+  known = {field.name for field in dataclasses.fields(kind)} - {"parent", "name"}
+  for key in options:
+    if key not in known:
+      raise ValueError(f"{key} is no option of {name}, which has {', '.join(sorted(known))}.")
+  module = kind(**(fields | options))
+  _check(name, module)
+  return module
+
+
+def configured(settings: config.Model) -> ViT | ResNet:
+  """The module that a config describes; a setting at its default leaves the name's own.
+
+  Raises:
+    ValueError: as `create`; the message begins with the setting at fault.
+  """
+  given = {
+    field.name: value
+    for field in dataclasses.fields(settings)
+    if (value := getattr(settings, field.name)) != field.default
+  }
+  if "compute_dtype" in given:
+    given["dtype"] = jnp.dtype(given.pop("compute_dtype"))
+  return create(given.pop("name", settings.name), **given)
+
+
+def _described(name: str):
+  """The module class and its fields, as the name alone says."""
+  if (match := _VIT.fullmatch(name)) and match["size"] in SIZES:
+    fields = SIZES[match["size"]] | dict(patch=int(match["patch"]))
+    # Attention along rows and columns leaves no place for a class token.
+    return ViT, fields | (dict(axial=True, pool="gap") if match["axial"] else {})
+  if (match := _RESNET.fullmatch(name)) and match["depth"] in STAGES:
+    return ResNet, dict(stages=STAGES[match["depth"]], width=64 * int(match["factor"]))
+  if (match := _AXIAL_RESNET.fullmatch(name)) and match["depth"] in STAGES:
+    return ResNet, dict(stages=STAGES[match["depth"]], width=64, heads=AXIAL_RESNET_HEADS)
+  if (match := _HYBRID.fullmatch(name)) and match["size"] in SIZES:
+    stem = _stem(match["depth"], int(match["stride"]))
+    if stem:
+      return ViT, SIZES[match["size"]] | stem | dict(stem_width=64 * int(match["factor"] or 1))
+  raise ValueError(
+    f"name={name!r} is no model; nearest: {config.nearest(name, NAMES)} "
+    "(any number of pixels may follow the slash of a ViT)."
+  )
+
+
+def _stem(depth: str | None, stride: int) -> dict | None:
+  """Stages and patch size of a hybrid whose tokens are `stride` pixels apart; None: not built.
+
+  With /32 the tokens are the output of stage 4. With /16 the units of stage 4 join stage 3
+  (Section 3.1). "R+" is the root alone, under patches of 8 x 8; its published name says 16 although
+  its tokens are 32 pixels apart.
+  """
+  if depth is None:
+    return dict(stages=(), patch=8) if stride == 16 else None
+  if depth not in STAGES or stride not in (16, 32):
+    return None
+  one, two, three, four = STAGES[depth]
+  stages = (one, two, three, four) if stride == 32 else (one, two, three + four)
+  return dict(stages=stages, patch=1)
+
+
+def _check(name: str, module: ViT | ResNet):
+  """Refuses fields that do not go together."""
+  if module.heads and module.width % module.heads:
+    heads = [h for h in range(1, module.width + 1) if module.width % h == 0]
+    near = min(heads, key=lambda h: abs(h - module.heads))
+    raise ValueError(
+      f"heads={module.heads} does not divide the width {module.width} of {name}; nearest: {near}."
+    )
+  if isinstance(module, ResNet):
+    if module.width % 32:
+      raise ValueError(
+        f"width={module.width} of {name} does not fall into the 32 groups of GroupNorm; "
+        "make it a multiple of 32."
+      )
+    return
+  if module.axial and module.pool == "class_token":
+    raise ValueError(
+      f"pool='class_token' does not suit {name}: axial attention has no place for a class token; "
+      "use 'gap' or 'map'."
+    )
+  if module.positions == "2d" and module.width % 2:
+    raise ValueError(
+      f"positions='2d' gives row and column half of the width each, and the width of {name}, "
+      f"{module.width}, is odd; use '1d' or an even width."
+    )
+  if module.positions in ("none", "relative") and module.position_place != "stem":
+    raise ValueError(
+      f"position_place={module.position_place!r} says where position embeddings are added to the "
+      f"tokens, and positions={module.positions!r} adds none to them; use '1d' or '2d'."
+    )

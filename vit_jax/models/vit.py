@@ -1,4 +1,4 @@
-"""The Vision Transformer (Section 3.1, equations 1 to 4).
+"""The Vision Transformer (Section 3.1, equations 1 to 4), its hybrids and its axial form.
 
 Parameters carry the names of the published weights, so a tree, flattened with "/", is the
 published file. Blocks are either apart (Transformer/encoderblock_0, ...) or, under scan,
@@ -9,79 +9,32 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.attention import SelfAttention
+from vit_jax.models.block import AxialBlock, EncoderBlock
 from vit_jax.models.norm import LayerNorm
-
-REMAT_POLICIES = {
-  "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-  "everything": jax.checkpoint_policies.nothing_saveable,
-}
-
-
-class MlpBlock(nn.Module):
-  """Two dense layers with GELU between."""
-
-  mlp_dim: int
-  dropout: float
-  dtype: jnp.dtype
-
-  @nn.compact
-  def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-    """(B, N, D) -> (B, N, D)."""
-
-    def dense(size, name):
-      return nn.Dense(
-        size,
-        dtype=self.dtype,
-        kernel_init=nn.initializers.xavier_uniform(),
-        bias_init=nn.initializers.normal(1e-6),
-        name=name,
-      )
-
-    drop = nn.Dropout(self.dropout, deterministic=not train)
-    hidden = drop(nn.gelu(dense(self.mlp_dim, "Dense_0")(x), approximate=True))
-    return drop(dense(x.shape[-1], "Dense_1")(hidden))
-
-
-class EncoderBlock(nn.Module):
-  """One pre-norm block: z' = MSA(LN(z)) + z, then MLP(LN(z')) + z' (equations 2 and 3)."""
-
-  mlp_dim: int
-  heads: int
-  dropout: float
-  dtype: jnp.dtype
-  attention: str
-
-  @nn.compact
-  def __call__(self, x: jax.Array, train: bool) -> tuple[jax.Array, None]:
-    """(B, N, D) -> (B, N, D); the second value is what `nn.scan` collects: nothing."""
-    y = LayerNorm(self.dtype, name="LayerNorm_0")(x)
-    y = SelfAttention(
-      self.heads, self.dtype, self.attention, name="MultiHeadDotProductAttention_1"
-    )(y)
-    x = x + nn.Dropout(self.dropout, deterministic=not train)(y)
-    y = LayerNorm(self.dtype, name="LayerNorm_2")(x)
-    y = MlpBlock(self.mlp_dim, self.dropout, self.dtype, name="MlpBlock_3")(y, train=train)
-    return x + y, None
-
-
-class PositionEmbedding(nn.Module):
-  """Learned 1-D position embeddings, added to the tokens."""
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, N, D) -> (B, N, D)."""
-    table = self.param("pos_embedding", nn.initializers.normal(0.02), (1, *x.shape[1:]))
-    return x + table.astype(x.dtype)
+from vit_jax.models.pooling import AttentionPooling
+from vit_jax.models.positions import PositionEmbedding
+from vit_jax.models.remat import remat
+from vit_jax.models.stem import map_size, stem
 
 
 class Encoder(nn.Module):
-  """Position embeddings, `depth` blocks, final LayerNorm."""
+  """Position embeddings, `depth` blocks, final LayerNorm.
 
+  Attributes:
+    grid: rows and columns of patches.
+    class_token: whether a class token precedes the patches.
+    others: as in `ViT`.
+  """
+
+  grid: tuple[int, int]
+  class_token: bool
   depth: int
   mlp_dim: int
   heads: int
   dropout: float
+  positions: str
+  position_place: str
+  axial: bool
   dtype: jnp.dtype
   attention: str
   scan: bool
@@ -90,7 +43,16 @@ class Encoder(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
     """(B, N, D) -> (B, N, D)."""
-    x = PositionEmbedding(name="posembed_input")(x)
+    position = shared = None
+    if self.positions in ("1d", "2d"):
+      position = dict(
+        kind=self.positions, grid=self.grid, class_token=self.class_token, width=x.shape[-1]
+      )
+      if self.position_place == "stem":
+        x = x + PositionEmbedding(**position, name="posembed_input")().astype(x.dtype)
+      elif self.position_place == "every_layer_shared":
+        shared = PositionEmbedding(**position, name="posembed_input")()
+    own = position if self.position_place == "every_layer" else None
     x = nn.Dropout(self.dropout, deterministic=not train)(x)
     options = dict(
       mlp_dim=self.mlp_dim,
@@ -98,13 +60,12 @@ class Encoder(nn.Module):
       dropout=self.dropout,
       dtype=self.dtype,
       attention=self.attention,
+      relative=self.positions == "relative",
     )
     block = EncoderBlock
-    if self.remat != "none":
-      # Under scan the loop itself keeps XLA from merging the recomputation with the forward pass.
-      block = nn.remat(
-        block, policy=REMAT_POLICIES[self.remat], prevent_cse=not self.scan, static_argnums=(2,)
-      )
+    if self.axial:
+      block, options = AxialBlock, dict(grid=self.grid, options=options)
+    block = remat(block, self.remat, scan=self.scan, static_argnums=(3,))
     if self.scan:
       stacked = nn.scan(
         block,
@@ -113,10 +74,10 @@ class Encoder(nn.Module):
         split_rngs={"params": True, "dropout": True},
         in_axes=nn.broadcast,
       )
-      x, _ = stacked(**options, name="encoderblock")(x, train)
+      x, _ = stacked(**options, position=own, name="encoderblock")(x, shared, train)
     else:
       for i in range(self.depth):
-        x, _ = block(**options, name=f"encoderblock_{i}")(x, train)
+        x, _ = block(**options, position=own, name=f"encoderblock_{i}")(x, shared, train)
     return LayerNorm(self.dtype, name="encoder_norm")(x)
 
 
@@ -124,11 +85,19 @@ class ViT(nn.Module):
   """Vision Transformer.
 
   Attributes:
-    patch: side of a patch, pixels.
+    patch: side of a patch, in pixels or, for a hybrid, in positions of the stem's map.
     depth, width, mlp_dim, heads: shape of the encoder (Table 1: layers, hidden size D, ...).
     num_classes: outputs of the head.
-    pool: "class_token" (the paper's) or "gap", the mean over the patch outputs (Appendix D.3).
+    stages: for a hybrid, the residual units in each stage of its ResNet (Section 3.1); () is the
+      root alone. None: no ResNet.
+    stem_width: channels of that ResNet's root.
+    axial: attention along rows, then along columns, each with an MLP (Appendix D.6).
+    pool: "class_token" (the paper's); "gap", the mean over the patch outputs (Appendix D.3); or
+      "map", attention pooling, as some published weights have. Axial models have no class token.
     representation_layer: a dense layer of size D and tanh before the head, as in pre-training.
+    positions: "1d", "2d", "relative" or "none" (Appendix D.4, Table 8).
+    position_place: where "1d" and "2d" are added: at the "stem", or at the input of "every_layer",
+      learned for each apart, or "every_layer_shared".
     dropout: rate, after each dense layer but the q/k/v projections and the two of the head, and
       after the position embeddings (Appendix B.1).
     head_bias: initial value of the head's bias.
@@ -144,8 +113,13 @@ class ViT(nn.Module):
   mlp_dim: int
   heads: int
   num_classes: int = 1000
+  stages: tuple[int, ...] | None = None
+  stem_width: int = 64
+  axial: bool = False
   pool: str = "class_token"
   representation_layer: bool = False
+  positions: str = "1d"
+  position_place: str = "stem"
   dropout: float = 0.0
   head_bias: float = 0.0
   dtype: jnp.dtype = jnp.float32
@@ -168,22 +142,37 @@ class ViT(nn.Module):
     Raises:
       ValueError: an image size that the patch size does not divide.
     """
+    grid = self.grid(*images.shape[1:3])
     x = self.embed(images.astype(self.dtype))
-    if self.pool == "class_token":
+    class_token = self.pool == "class_token"
+    if class_token:
       cls = self.param("cls", nn.initializers.zeros, (1, 1, self.width)).astype(x.dtype)
       x = jnp.concatenate([jnp.broadcast_to(cls, (len(x), 1, self.width)), x], axis=1)
     x = Encoder(
+      grid=grid,
+      class_token=class_token,
       depth=self.depth,
       mlp_dim=self.mlp_dim,
       heads=self.heads,
       dropout=self.dropout,
+      positions=self.positions,
+      position_place=self.position_place,
+      axial=self.axial,
       dtype=self.dtype,
       attention=self.attention,
       scan=self.scan,
       remat=self.remat,
       name="Transformer",
     )(x, train=train)
-    y, patches = (x[:, 0], x[:, 1:]) if self.pool == "class_token" else (x.mean(axis=1), x)
+    patches = x[:, 1:] if class_token else x
+    if class_token:
+      y = x[:, 0]
+    elif self.pool == "gap":
+      y = x.mean(axis=1)
+    else:
+      y = AttentionPooling(self.mlp_dim, self.heads, self.dtype, self.attention, name="MAPHead_0")(
+        x
+      )
     if self.representation_layer:
       y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
     logits = nn.Dense(
@@ -195,13 +184,10 @@ class ViT(nn.Module):
     return logits, {"patches": patches, "pre_logits": y}
 
   def embed(self, images: jax.Array) -> jax.Array:
-    """Patch embedding (equation 1): (B, H, W, 3) -> (B, H / patch * W / patch, D)."""
-    _, height, width, _ = images.shape
-    if height % self.patch or width % self.patch:
-      raise ValueError(
-        f"Images of {height} x {width} pixels cannot be cut into patches of "
-        f"{self.patch} x {self.patch}: the patch size must divide both sides."
-      )
+    """Patch embedding (equation 1), of a hybrid on its ResNet's map: -> (B, N, D)."""
+    x = images
+    if self.stages is not None:
+      x = stem(x, self.stages, self.stem_width, self.dtype, self.remat)
     x = nn.Conv(
       self.width,
       (self.patch, self.patch),
@@ -209,5 +195,21 @@ class ViT(nn.Module):
       padding="VALID",
       dtype=self.dtype,
       name="embedding",
-    )(images)
+    )(x)
     return x.reshape(len(x), -1, self.width)
+
+  def grid(self, height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of patches of an image.
+
+    Raises:
+      ValueError: the patch size does not divide both sides.
+    """
+    if self.stages is not None:
+      height, width = map_size(height, self.stages), map_size(width, self.stages)
+    if height % self.patch or width % self.patch:
+      raise ValueError(
+        f"{'Maps' if self.stages is not None else 'Images'} of {height} x {width} "
+        f"{'positions' if self.stages is not None else 'pixels'} cannot be cut into patches of "
+        f"{self.patch} x {self.patch}: the patch size must divide both sides."
+      )
+    return height // self.patch, width // self.patch

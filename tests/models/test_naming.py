@@ -1,0 +1,93 @@
+"""Names, what they stand for, and options that do not go together."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import pytest
+
+from vit_jax import config as c
+from vit_jax import models
+
+
+def test_all_names_can_be_created():
+  named = {"ViT-B/16", "ViT-H/14", "ViT-b/32", "R152x2", "R50x1+ViT-L/16", "Axial-R50"}
+  assert named <= set(models.names())
+  for name in models.names():
+    models.create(name)
+
+
+@pytest.mark.parametrize(
+  ("name", "fields"),
+  [
+    ("ViT-L/20", dict(patch=20, depth=24, stages=None, axial=False, pool="class_token")),
+    ("R101x2", dict(stages=(3, 4, 23, 3), width=128, heads=0)),
+    ("Axial-R50", dict(stages=(3, 4, 6, 3), width=64, heads=8)),
+    ("Axial-ViT-B/32", dict(patch=32, axial=True, pool="gap")),
+    ("R50x1+ViT-B/32", dict(patch=1, stages=(3, 4, 6, 3), stem_width=64)),
+    ("R50x1+ViT-B/16", dict(patch=1, stages=(3, 4, 9), stem_width=64)),
+    ("R50+ViT-B/16", dict(patch=1, stages=(3, 4, 9), stem_width=64)),
+    ("R101x2+ViT-L/16", dict(patch=1, stages=(3, 4, 26), stem_width=128, depth=24)),
+    ("R26+ViT-S/32", dict(patch=1, stages=(2, 2, 2, 2))),
+    ("R+ViT-Ti/16", dict(patch=8, stages=())),
+  ],
+)
+def test_what_a_name_says(name, fields):
+  model = models.create(name)
+  assert {key: getattr(model, key) for key in fields} == fields
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    "ViT-X/16",
+    "vit-b/16",
+    "ViT-B/0",
+    "ViT-B",
+    "B/16",
+    "R51x1",
+    "R50",
+    "R50x0",
+    "Axial-R51",
+    "R50x1+ViT-B/8",
+    "R+ViT-B/32",
+    "R50x1+ViT-X/16",
+    "R51x1+ViT-B/16",
+    "Axial-ViT-B",
+    "",
+  ],
+)
+def test_unknown_names_list_the_nearest(name):
+  with pytest.raises(ValueError, match=r"is no model; nearest: .*(ViT-|R)"):
+    models.create(name)
+
+
+def test_the_nearest_name_comes_first():
+  with pytest.raises(ValueError, match="nearest: ViT-B/16"):
+    models.create("ViTB/16")
+
+
+def test_an_option_of_another_kind_of_model():
+  with pytest.raises(ValueError, match=r"depth is no option of R50x1, which has .*stages"):
+    models.create("R50x1", depth=3)
+
+
+def test_heads_that_do_not_divide_the_width():
+  with pytest.raises(ValueError, match=r"heads=7 does not divide the width 768 of ViT-B/16"):
+    models.create("ViT-B/16", heads=7)
+
+
+def test_a_config_at_its_defaults_is_the_module_at_its_defaults():
+  """`configured` passes on only what differs from the config's defaults."""
+  settings = c.Model()
+  for kind in (models.ViT, models.ResNet):
+    for field in dataclasses.fields(kind):
+      value = getattr(settings, field.name, None) if field.name != "name" else None
+      if field.default is not dataclasses.MISSING and value not in (None, "", 0, ()):
+        assert value == field.default, field.name
+  assert jnp.dtype(settings.compute_dtype) == jnp.dtype(models.ViT(16, 1, 8, 8, 1).dtype)
+
+
+def test_every_setting_is_a_field_of_some_module():
+  fields = {f.name for kind in (models.ViT, models.ResNet) for f in dataclasses.fields(kind)}
+  settings = {f.name for f in dataclasses.fields(c.Model)}
+  assert settings - fields == {"compute_dtype"} | ({"name"} - fields)

@@ -1,0 +1,108 @@
+"""Blocks of the Transformer encoder: of the paper, and with axial attention."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from vit_jax.models.attention import Attention
+from vit_jax.models.norm import LayerNorm
+from vit_jax.models.positions import PositionEmbedding
+
+
+class MlpBlock(nn.Module):
+  """Two dense layers with GELU between."""
+
+  mlp_dim: int
+  dropout: float
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
+    """(B, N, D) -> (B, N, D)."""
+
+    def dense(size, name):
+      return nn.Dense(
+        size,
+        dtype=self.dtype,
+        kernel_init=nn.initializers.xavier_uniform(),
+        bias_init=nn.initializers.normal(1e-6),
+        name=name,
+      )
+
+    drop = nn.Dropout(self.dropout, deterministic=not train)
+    hidden = drop(nn.gelu(dense(self.mlp_dim, "Dense_0")(x), approximate=True))
+    return drop(dense(x.shape[-1], "Dense_1")(hidden))
+
+
+class EncoderBlock(nn.Module):
+  """One pre-norm block: z' = MSA(LN(z)) + z, then MLP(LN(z')) + z' (equations 2 and 3).
+
+  Attributes:
+    mlp_dim, heads, dropout, dtype, attention: as in vit_jax.models.vit.ViT.
+    relative: relative position embeddings.
+    position: fields of a `PositionEmbedding` of this block's own, or None.
+  """
+
+  mlp_dim: int
+  heads: int
+  dropout: float
+  dtype: jnp.dtype
+  attention: str
+  relative: bool = False
+  position: dict | None = None
+
+  @nn.compact
+  def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool):
+    """(B, N, D) and position embeddings shared by all blocks -> (B, N, D) and nothing.
+
+    The pair is what `nn.scan` asks for.
+    """
+    x = add_positions(x, shared, self.position)
+    y = LayerNorm(self.dtype, name="LayerNorm_0")(x)
+    y = Attention(
+      self.heads,
+      self.dtype,
+      self.attention,
+      self.relative,
+      name="MultiHeadDotProductAttention_1",
+    )(y)
+    x = x + nn.Dropout(self.dropout, deterministic=not train)(y)
+    y = LayerNorm(self.dtype, name="LayerNorm_2")(x)
+    y = MlpBlock(self.mlp_dim, self.dropout, self.dtype, name="MlpBlock_3")(y, train=train)
+    return x + y, None
+
+
+class AxialBlock(nn.Module):
+  """A block over the rows of the grid, then one over its columns (Appendix D.6).
+
+  Attributes:
+    grid: rows and columns of tokens; there is no class token.
+    options: fields of `EncoderBlock` for both.
+    position: as in `EncoderBlock`.
+  """
+
+  grid: tuple[int, int]
+  options: dict
+  position: dict | None = None
+
+  @nn.compact
+  def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool):
+    """As `EncoderBlock`; the tokens are the grid's in raster order."""
+    batch, _, width = x.shape
+    rows, columns = self.grid
+    x = add_positions(x, shared, self.position)
+    x = x.reshape(batch * rows, columns, width)
+    x, _ = EncoderBlock(**self.options, name="row")(x, None, train)
+    x = x.reshape(batch, rows, columns, width).swapaxes(1, 2).reshape(-1, rows, width)
+    x, _ = EncoderBlock(**self.options, name="column")(x, None, train)
+    x = x.reshape(batch, columns, rows, width).swapaxes(1, 2)
+    return x.reshape(batch, rows * columns, width), None
+
+
+def add_positions(x: jax.Array, shared: jax.Array | None, own: dict | None) -> jax.Array:
+  """Tokens plus the shared position embeddings and the calling block's own, where there are any."""
+  if shared is not None:
+    x = x + shared.astype(x.dtype)
+  if own is not None:
+    x = x + PositionEmbedding(**own, name="posembed_input")().astype(x.dtype)
+  return x

@@ -1,0 +1,42 @@
+"""Position embeddings of the stem and of the layers' inputs (Appendix D.4, Table 8).
+
+Relative embeddings act on the attention weights instead; they are in attention.py.
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+
+class PositionEmbedding(nn.Module):
+  """A learned table with one vector for each token.
+
+  Attributes:
+    kind: "1d", one vector for each token in raster order, the class token first; or "2d", one of
+      size D/2 for each row of the grid and one for each column, joined: the class token, which is
+      at no place, has zeros.
+    grid: rows and columns of patches.
+    class_token: whether a class token precedes the patches.
+    width: D.
+  """
+
+  kind: str
+  grid: tuple[int, int]
+  class_token: bool
+  width: int
+
+  @nn.compact
+  def __call__(self) -> jax.Array:
+    """The table (1, N, D), or (1, N + 1, D) with a class token; float32."""
+    rows, columns = self.grid
+    init = nn.initializers.normal(0.02)
+    if self.kind == "1d":
+      shape = (1, self.class_token + rows * columns, self.width)
+      return self.param("pos_embedding", init, shape)
+    shape = (rows, columns, self.width // 2)
+    row = self.param("pos_embedding_row", init, (rows, self.width // 2))
+    column = self.param("pos_embedding_column", init, (columns, self.width // 2))
+    table = jnp.concatenate(
+      [jnp.broadcast_to(row[:, None], shape), jnp.broadcast_to(column[None], shape)], axis=-1
+    ).reshape(1, rows * columns, self.width)
+    return jnp.pad(table, ((0, 0), (int(self.class_token), 0), (0, 0)))

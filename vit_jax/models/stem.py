@@ -1,0 +1,87 @@
+"""The ResNet that hybrids put under the Transformer (Section 3.1): activations after the norms."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_stem
+from vit_jax.models.remat import remat
+
+EPSILON = 1e-6
+
+
+class Unit(nn.Module):
+  """A bottleneck (1 x 1, 3 x 3 with the stride, 1 x 1 to 4 times the channels) plus its input."""
+
+  channels: int
+  stride: int
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
+    residual, outputs = x, 4 * self.channels
+    if x.shape[-1] != outputs or self.stride != 1:
+      residual = _conv(outputs, 1, self.stride, self.dtype, "conv_proj")(x)
+      residual = group_norm(EPSILON, self.dtype, "gn_proj")(residual)
+    y = _conv(self.channels, 1, 1, self.dtype, "conv1")(x)
+    y = nn.relu(group_norm(EPSILON, self.dtype, "gn1")(y))
+    y = _conv(self.channels, 3, self.stride, self.dtype, "conv2")(y)
+    y = nn.relu(group_norm(EPSILON, self.dtype, "gn2")(y))
+    y = _conv(outputs, 1, 1, self.dtype, "conv3")(y)
+    y = group_norm(EPSILON, self.dtype, "gn3", scale_init=nn.initializers.zeros)(y)
+    return nn.relu(residual + y)
+
+
+class Stage(nn.Module):
+  """Units of one resolution; the first has the stride."""
+
+  units: int
+  channels: int
+  stride: int
+  dtype: jnp.dtype
+  remat: str
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
+    unit = remat(Unit, self.remat)
+    for i in range(self.units):
+      stride = self.stride if i == 0 else 1
+      x = unit(self.channels, stride, self.dtype, name=f"unit{i + 1}")(x)
+    return x
+
+
+def stem(x: jax.Array, stages: tuple[int, ...], width: int, dtype, policy: str) -> jax.Array:
+  """Root and stages, as parts of the module that calls this, under their published names.
+
+  Args:
+    x: images (B, H, W, 3).
+    stages: units of each stage; () for the root alone.
+    width: channels of the root.
+    dtype: type of the computation.
+    policy: what the backward pass computes again; see vit_jax.models.remat.
+
+  Returns:
+    (B, h, w, C), of the size that `map_size` tells.
+  """
+  x = _conv(width, 7, 2, dtype, "conv_root")(x)
+  x = nn.relu(group_norm(EPSILON, dtype, "gn_root")(x))
+  x = nn.max_pool(x, (3, 3), strides=(2, 2), padding="SAME")
+  for i, units in enumerate(stages):
+    stride = 1 if i == 0 else 2
+    x = Stage(units, width * 2**i, stride, dtype, policy, name=f"block{i + 1}")(x)
+  return x
+
+
+def map_size(pixels: int, stages: tuple[int, ...]) -> int:
+  """Positions along a side of the stem's map: the root divides by 4, each stage after the first
+  by 2, and each division rounds up.
+  """
+  for _ in range(2 + max(len(stages) - 1, 0)):
+    pixels = -(-pixels // 2)
+  return pixels
+
+
+def _conv(features, size, stride, dtype, name):
+  return StandardizedConv(features, size, stride, "SAME", standardize_stem, dtype=dtype, name=name)
