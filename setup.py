@@ -29,13 +29,16 @@ setuptools.setup(
     "optax>=0.2.8",
     "orbax-checkpoint>=0.12.8",
     "pillow>=11",
+    "safetensors>=0.5",
     "scikit-learn>=1.5",
+    "scipy>=1.15",
     "simplejpeg>=1.9",
     "tensorboardX>=2.6.4",
     "tensorflow-datasets>=4.9.10",
+    "tqdm>=4.66",
   ],
   extras_require={
-    "test": ["chex>=0.1.92", "hypothesis>=6", "pytest>=8", "ruff>=0.12", "scipy>=1.15"],
+    "test": ["chex>=0.1.92", "hypothesis>=6", "pytest>=8", "ruff>=0.12"],
     "benchmark": ["tensorflow", "timm>=1.0.20", "torch>=2.6"],
   },
 )

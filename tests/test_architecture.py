@@ -53,6 +53,8 @@ LAYERS = [
   {
     "train_step",
     "checkpoint",
+    "weights",
+    "initial",
     "manifest",
     "monitor",
     "evaluators",
@@ -64,8 +66,8 @@ LAYERS = [
     "workdir",
     "memory",
   },
-  {"state", "optim", "mesh", "losses", "data", "models", "weights", "flops", "recipes"},
-  {"config"},
+  {"state", "optim", "mesh", "losses", "data", "models", "flops", "recipes"},
+  {"config", "tree"},
 ]
 
 

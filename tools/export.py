@@ -1,6 +1,10 @@
-"""Writes the parameters of a checkpoint to a file that `vit_jax.weights.load` reads.
+"""Writes parameters in another format, with a card that says how images are prepared.
 
-python tools/export.py --source WORKDIR --output params.msgpack [--step N] [--ema]
+python tools/export.py --source WORKDIR --output params.npz
+python tools/export.py --source ViT-B_16.npz --format huggingface --output vit_b16 --verify
+
+NAME.json beside the file is the card: image size, resizing, class names. The names inside .npz and
+.safetensors files are those of the published weights, which other libraries read.
 """
 
 import argparse
@@ -9,27 +13,94 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vit_jax import checkpoint, weights
+import jax
+import numpy as np
+
+from vit_jax import models, weights
 from vit_jax.config import RunError
+
+SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
+BOUND = 1e-5
+
+
+def parser() -> argparse.ArgumentParser:
+  """The command line."""
+  result = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = result.add_argument
+  add(
+    "--source",
+    type=pathlib.Path,
+    required=True,
+    help="workdir, checkpoint, .npz, .msgpack, .safetensors, or a folder of Hugging Face's",
+  )
+  add("--output", type=pathlib.Path, required=True, help="file, or folder for huggingface")
+  add("--format", choices=SUFFIXES, help="default: by the suffix of --output")
+  add("--step", type=int, default=0, help="of a workdir, the checkpoint; default: the newest")
+  add("--ema", action="store_true", help="of a checkpoint, the moving average of the parameters")
+  add(
+    "--verify",
+    action="store_true",
+    help=f"read it again, run both, and exit with 1 where logits differ by more than {BOUND}",
+  )
+  return result
+
+
+def export(args) -> str:
+  """Does what the command line asks for; what it did, in words.
+
+  Raises:
+    ValueError, OSError, RunError: it cannot be done, or `--verify` found a difference.
+  """
+  suffix = args.output.suffix if args.format is None else SUFFIXES[args.format]
+  if args.output.suffix != suffix:
+    raise ValueError(f"--output {args.output} must end in {suffix!r} for --format {args.format}.")
+  read = weights.read(args.source, step=args.step, ema=args.ema)
+  if read.card is None:
+    read = weights.Weights(read.params, weights.told_by(read.params))
+  weights.write(args.output, read)
+  size = f"{read.card.image_size} px" if read.card.image_size else "an unknown number of pixels"
+  lines = [
+    f"{args.output}: {'moving average of the ' if args.ema else ''}parameters of {args.source}; "
+    f"images of {size}, {len(read.card.class_names) or 'no'} class names"
+  ]
+  if args.verify:
+    lines.append(verify(read, weights.load(args.output)))
+  return "\n".join(lines)
+
+
+def verify(read: weights.Weights, again: dict) -> str:
+  """The largest difference of two models' logits on two random images, in words.
+
+  Raises:
+    ValueError: it is above the bound.
+  """
+  side = read.card.image_size
+  if not side and "resnet" in read.params:
+    side = 224  # ResNets take any size
+  if not side:
+    raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
+  images = np.random.default_rng(0).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
+
+  def logits(params):
+    module = models.module_of(params)
+    return jax.jit(lambda p: module.apply({"params": p}, images, train=False)[0])(params)
+
+  difference = float(np.abs(logits(read.params) - logits(again)).max())
+  words = f"largest difference of the logits after reading it again: {difference:.3g}"
+  if not difference <= BOUND:
+    raise ValueError(f"{words}, above {BOUND}.")
+  return words
 
 
 def main():
   """Exports; exit status 1 and one sentence where that is not possible."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
-  parser.add_argument("--source", type=pathlib.Path, required=True, help="workdir of a run")
-  parser.add_argument("--output", type=pathlib.Path, required=True, help="file to write: *.msgpack")
-  parser.add_argument("--step", type=int, default=0, help="checkpoint's step; default: the newest")
-  parser.add_argument("--ema", action="store_true", help="the moving average of the parameters")
-  args = parser.parse_args()
+  args = parser().parse_args()
   try:
-    folder = checkpoint.find(args.source, args.step)
-    params = checkpoint.load_params(folder, ema=args.ema)
-    weights.save(args.output, params)
+    print(export(args))
   except (RunError, ValueError, OSError) as error:
     sys.exit(f"export: {error}")
-  print(f"{args.output}: {'moving average of the ' if args.ema else ''}parameters of {folder}")
 
 
 if __name__ == "__main__":

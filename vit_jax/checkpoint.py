@@ -19,6 +19,7 @@ from vit_jax import manifest
 from vit_jax.config import ConfigError, RunError
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
+from vit_jax.tree import nest
 
 FOLDER = "checkpoints"
 
@@ -246,18 +247,6 @@ def from_tree(tree: dict, abstract: TrainState) -> TrainState:
   """Undoes `to_tree`."""
   flat = {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
   return jax.tree_util.tree_map_with_path(lambda path, _: flat[name_of(path)], abstract)
-
-
-def nest(flat: dict) -> dict:
-  """{"a/b": x} -> {"a": {"b": x}}."""
-  tree = {}
-  for name, value in flat.items():
-    *parents, last = name.split("/")
-    node = tree
-    for parent in parents:
-      node = node.setdefault(parent, {})
-    node[last] = value
-  return tree
 
 
 def mismatch(folder, differing, wanted, found, saved_config, config) -> str:

@@ -237,6 +237,11 @@ class Config:
   duration: Duration = group(Duration)
   log_every: Duration = group(Duration, steps=50)
   evaluate_every: Duration = group(Duration, epochs=1.0)
+  init_from: str = setting(
+    "",
+    "parameters to start from: .npz, .msgpack, .safetensors, a folder of Hugging Face's, or the "
+    "workdir of another run",
+  )
   evaluate_step: int = setting(
     0, "with --mode=evaluate: the checkpoint's step; 0: the newest", low=0
   )

@@ -5,7 +5,7 @@ import pathlib
 
 import jax
 
-from vit_jax import checks, memory, plan, workdir
+from vit_jax import checkpoint, checks, initial, memory, plan, workdir
 from vit_jax.config import Config
 from vit_jax.preemption import StopRequest
 
@@ -23,6 +23,7 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str) -> bool:
   checks.check(config)
   data = plan.open_data(config)
   plan.steps_of(config, len(data.train))
+  start = initial.read(config) if starts_from_weights(config, folder, mode) else None
   prepare_jax()
   if mode == "evaluate":
     from vit_jax.evaluate import evaluate
@@ -32,7 +33,12 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str) -> bool:
   from vit_jax.train import train
 
   with StopRequest() as stop, workdir.locked(folder):
-    return train(plan.make(config, data), folder, stop)
+    return train(plan.make(config, data), folder, stop, start)
+
+
+def starts_from_weights(config: Config, folder: pathlib.Path, mode: str) -> bool:
+  """Whether config.init_from will be used: a run that resumes does not need it any more."""
+  return bool(config.init_from) and mode == "train" and not checkpoint.available(folder)
 
 
 def prepare_jax():

@@ -6,12 +6,13 @@ import pathlib
 
 import jax
 
-from vit_jax import evaluate, flops, plots, train_step, workdir, writers
+from vit_jax import evaluate, flops, initial, plots, train_step, workdir, writers
 from vit_jax import mesh as meshes
 from vit_jax import state as states
 from vit_jax.checkpoint import Checkpoints
 from vit_jax.config import RunError, to_dict
 from vit_jax.data.device import put_ahead
+from vit_jax.initial import Initial
 from vit_jax.monitor import Monitor
 from vit_jax.plan import Plan, train_batches
 from vit_jax.preemption import StopRequest
@@ -36,8 +37,16 @@ class Run:
   evaluated_steps: frozenset[int]
 
 
-def train(plan: Plan, folder: pathlib.Path, stop: StopRequest) -> bool:
+def train(
+  plan: Plan, folder: pathlib.Path, stop: StopRequest, start_from: Initial | None = None
+) -> bool:
   """Trains from the newest checkpoint of `folder`, or from the start, to the end.
+
+  Args:
+    plan: the run.
+    folder: its workdir.
+    stop: asked at every step.
+    start_from: parameters that take the place of those drawn at the start.
 
   Returns:
     True at the end; False where a signal stopped the run, its state saved.
@@ -51,9 +60,13 @@ def train(plan: Plan, folder: pathlib.Path, stop: StopRequest) -> bool:
   with contextlib.closing(Checkpoints(folder, **keep)) as checkpoints:
     state = checkpoints.restore(plan.abstract, to_dict(plan.config))
     start = 0 if state is None else int(state.step)
-    state = states.create(plan.init, plan.abstract) if state is None else state
+    fresh = state is None
+    state = states.create(plan.init, plan.abstract) if fresh else state
     run = make_run(plan, folder, checkpoints, start, stop)
     with contextlib.closing(run.writer):
+      if fresh and start_from is not None:
+        state = initial.put(start_from, state)
+        run.writer.say(start_from.report)
       run.writer.say(introduction(run, state, start))
       finished = loop(run, state, start)
       if finished and jax.process_index() == 0:

@@ -7,6 +7,7 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 APART = re.compile(r"encoderblock_(\d+)")
 STACKED = "encoderblock"
@@ -27,7 +28,7 @@ def stack_blocks(params: dict) -> dict:
       f"The tree holds blocks {sorted(blocks)}; they must be numbered from 0 without gaps."
     )
   ordered = [blocks[i] for i in range(len(blocks))]
-  return rest | {STACKED: jax.tree.map(lambda *leaves: jnp.stack(leaves), *ordered)}
+  return rest | {STACKED: jax.tree.map(_stack, *ordered)}
 
 
 def unstack_blocks(params: dict) -> dict:
@@ -43,3 +44,8 @@ def unstack_blocks(params: dict) -> dict:
   return rest | {
     f"{STACKED}_{i}": jax.tree.map(lambda leaf, i=i: leaf[i], params[STACKED]) for i in range(depth)
   }
+
+
+def _stack(*leaves):
+  """NumPy arrays stay on the host."""
+  return np.stack(leaves) if isinstance(leaves[0], np.ndarray) else jnp.stack(leaves)

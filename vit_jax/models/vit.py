@@ -51,7 +51,8 @@ class Encoder(nn.Module):
       if self.position_place == "stem":
         x = x + PositionEmbedding(**position, name="posembed_input")().astype(x.dtype)
       elif self.position_place == "every_layer_shared":
-        shared = PositionEmbedding(**position, name="posembed_input")()
+        # Another name, so that the parameters alone tell the model.
+        shared = PositionEmbedding(**position, name="posembed_shared")()
     own = position if self.position_place == "every_layer" else None
     x = nn.Dropout(self.dropout, deterministic=not train)(x)
     options = dict(
@@ -197,6 +198,10 @@ class ViT(nn.Module):
       name="embedding",
     )(x)
     return x.reshape(len(x), -1, self.width)
+
+  def stride(self) -> int:
+    """Pixels from one patch to the next."""
+    return self.patch if self.stages is None else self.patch * 4 * 2 ** max(len(self.stages) - 1, 0)
 
   def grid(self, height: int, width: int) -> tuple[int, int]:
     """Rows and columns of patches of an image.

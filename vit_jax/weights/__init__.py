@@ -2,41 +2,31 @@
 
 import pathlib
 
-from vit_jax.weights import msgpack
+from vit_jax.models.stacking import unstack_blocks
+from vit_jax.weights.fit import fit, table
+from vit_jax.weights.source import Weights, format_of, read, told_by, write
 
-__all__ = ["load", "save"]
-
-FORMATS = {".msgpack": msgpack}
+__all__ = ["Weights", "fit", "load", "read", "save", "table", "told_by", "write"]
 
 
 def load(path) -> dict:
-  """Reads parameters as NumPy arrays, in the tree of a model with scan=False.
-
-  Raises:
-    ValueError: an unknown suffix, or a file that is not what its suffix says.
-    OSError: a file that cannot be read.
-  """
-  return _format_of(path).load(pathlib.Path(path))
+  """Reads parameters as NumPy arrays, in the tree of a model with scan=False; see `read`."""
+  return read(pathlib.Path(path)).params
 
 
 def save(path, params: dict):
   """Writes parameters; a file that is there already is replaced only by a complete one.
 
   Args:
-    path: its suffix is one of .msgpack.
+    path: *.npz, *.msgpack, *.safetensors, or without suffix a folder for Hugging Face.
     params: tree of a model with scan=True or scan=False.
 
   Raises:
-    ValueError: an unknown suffix.
+    ValueError: an unknown suffix, or a model that the format has no place for.
     OSError: a file that cannot be written.
   """
-  _format_of(path).save(pathlib.Path(path), params)
-
-
-def _format_of(path):
-  suffix = pathlib.Path(path).suffix
-  if suffix not in FORMATS:
-    raise ValueError(
-      f"{path} ends in {suffix!r}, which is no format for weights; known: {', '.join(FORMATS)}."
-    )
-  return FORMATS[suffix]
+  path, params = pathlib.Path(path), unstack_blocks(params)
+  if path.suffix:
+    format_of(path).save(path, params)
+  else:
+    write(path, Weights(params, None))

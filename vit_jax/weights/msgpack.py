@@ -7,6 +7,8 @@ import jax
 import numpy as np
 
 from vit_jax.models.stacking import unstack_blocks
+from vit_jax.tree import flatten
+from vit_jax.weights import published
 
 
 def load(path: pathlib.Path) -> dict:
@@ -22,7 +24,10 @@ def load(path: pathlib.Path) -> dict:
     raise ValueError(f"{path} is not msgpack as Flax writes it: {error}") from error
   if not _is_params(tree):
     raise ValueError(f"{path} is msgpack, but does not hold a tree of parameters.")
-  return tree
+  try:
+    return published.from_published(flatten(tree))
+  except ValueError as error:
+    raise ValueError(f"{path} does not hold a tree of parameters: {error}.") from error
 
 
 def save(path: pathlib.Path, params: dict):

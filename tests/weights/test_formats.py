@@ -1,0 +1,183 @@
+"""Files of weights: the same bits back for every family, and the architecture told from them."""
+
+import dataclasses
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.golden import weights as golden
+from tests.weights import families
+from tests.weights.families import assert_same_bits
+from vit_jax import weights
+from vit_jax.models.recognition import module_of
+from vit_jax.models.stacking import stack_blocks
+from vit_jax.tree import flatten
+
+SUFFIXES = [".npz", ".msgpack", ".safetensors"]
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_same_bits_come_back(tmp_path, family, suffix):
+  params = families.params(family)
+  weights.save(tmp_path / f"w{suffix}", params)
+  assert_same_bits(weights.load(tmp_path / f"w{suffix}"), params)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_stacked_blocks_are_stored_apart(tmp_path, suffix):
+  params = families.params("vit")
+  weights.save(tmp_path / f"w{suffix}", stack_blocks(params))
+  assert_same_bits(weights.load(tmp_path / f"w{suffix}"), params)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_bfloat16_and_not_a_number_survive(tmp_path, suffix):
+  params = {"a": np.array([1, np.nan, -0.0], ml_dtypes.bfloat16), "b": np.float32([np.nan, np.inf])}
+  weights.save(tmp_path / f"w{suffix}", params)
+  assert_same_bits(weights.load(tmp_path / f"w{suffix}"), params)
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_parameters_tell_their_model(family):
+  told, module = module_of(families.params(family)), families.module(family)
+  differing = {
+    field.name: (getattr(told, field.name), getattr(module, field.name))
+    for field in dataclasses.fields(module)
+    if field.name not in ("parent", "name", "stem_width")
+    and getattr(told, field.name) != getattr(module, field.name)
+  }
+  assert not differing
+
+
+def test_parameters_of_no_model():
+  with pytest.raises(ValueError, match=r"no model known here.*they hold something"):
+    module_of({"something": np.zeros(3)})
+
+
+@pytest.mark.parametrize("name", ["vit", "vit_gap", "hybrid", "bit"])
+def test_published_npz_gives_the_logits_of_an_independent_implementation(tmp_path, name):
+  record = golden.golden(name)
+  np.savez(tmp_path / "w.npz", **golden.make(record["shapes"]))
+  params = weights.load(tmp_path / "w.npz")
+  images = golden.images(record["image_size"])
+  module = module_of(params)
+  logits, _ = jax.jit(lambda p: module.apply({"params": p}, images, train=False))(params)
+  np.testing.assert_allclose(logits, record["logits"], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["vit", "hybrid", "bit"])
+def test_npz_is_written_in_the_published_names(tmp_path, name):
+  arrays = golden.make(golden.golden(name)["shapes"])
+  np.savez(tmp_path / "theirs.npz", **arrays)
+  weights.save(tmp_path / "ours.npz", weights.load(tmp_path / "theirs.npz"))
+  for key, x in arrays.items():  # some files have (1, 1, 1, C); all readers take (C,)
+    arrays[key] = (
+      x.reshape(-1) if x.shape[:3] == (1, 1, 1) and key.endswith(("scale", "bias")) else x
+    )
+  with np.load(tmp_path / "ours.npz") as ours:
+    assert_same_bits(dict(sorted(ours.items())), dict(sorted(arrays.items())))
+
+
+@pytest.mark.parametrize("path", ["w.pt", "w.bin", "w.h5"])
+def test_unknown_suffixes_list_the_known_ones(tmp_path, path):
+  with pytest.raises(ValueError, match=r"no format for weights; known: \.npz, \.msgpack"):
+    weights.save(tmp_path / path, families.params("vit"))
+  (tmp_path / path).write_bytes(b"x")
+  with pytest.raises(ValueError, match=r"no format for weights"):
+    weights.load(tmp_path / path)
+
+
+def test_a_path_that_is_not_there(tmp_path):
+  with pytest.raises(FileNotFoundError, match=r"w\.npz does not exist"):
+    weights.load(tmp_path / "w.npz")
+  with pytest.raises(ValueError, match=r"neither a workdir"):
+    weights.load(tmp_path)
+
+
+class TestSpellings:
+  """Other names for the same arrays."""
+
+  def read(self, tmp_path, flat):
+    np.savez(tmp_path / "w.npz", **flat)
+    return weights.load(tmp_path / "w.npz")
+
+  @pytest.mark.parametrize("prefix", ["opt/target/", "params/", "params/img/"])
+  def test_prefixes(self, tmp_path, prefix):
+    params = families.params("representation")
+    flat = {prefix + name: x for name, x in flatten(params).items()}
+    if prefix == "opt/target/":
+      flat["opt/state/step"] = np.int64(7)
+      flat["opt/state/param_states/cls/momentum"] = np.zeros(3, np.float32)
+    assert_same_bits(self.read(tmp_path, flat), params)
+
+  def test_a_name_without_the_others_prefix(self, tmp_path):
+    flat = {"params/" + name: x for name, x in flatten(families.params("vit")).items()}
+    with pytest.raises(ValueError, match=r"w\.npz .*begin with params/ and others.*extra"):
+      self.read(tmp_path, flat | {"extra": np.zeros(1)})
+
+  @pytest.mark.parametrize("stacked", [False, True])
+  def test_linen_names(self, tmp_path, stacked):
+    params = families.params("map")
+    flat = flatten(stack_blocks(params) if stacked else params)
+
+    def linen(name):
+      if "encoderblock" in name:
+        name = name.replace("MultiHeadDotProductAttention_1", "MultiHeadDotProductAttention_0")
+        name = name.replace("LayerNorm_2", "LayerNorm_1").replace("MlpBlock_3", "MlpBlock_0")
+      return name
+
+    assert_same_bits(self.read(tmp_path, {linen(k): v for k, v in flat.items()}), params)
+
+  def test_position_embeddings_at_the_top(self, tmp_path):
+    """big_vision adds them to the patches alone."""
+    params = families.params("vit")
+    flat = flatten(params)
+    table = flat.pop("Transformer/posembed_input/pos_embedding")
+    read = self.read(tmp_path, flat | {"pos_embedding": table[:, 1:]})
+    got = read["Transformer"]["posembed_input"]["pos_embedding"]
+    assert not got[:, 0].any()
+    np.testing.assert_array_equal(got[:, 1:], table[:, 1:])
+    gap = families.params("gap")
+    flat = flatten(gap)
+    flat["pos_embedding"] = flat.pop("Transformer/posembed_input/pos_embedding")
+    assert_same_bits(self.read(tmp_path, flat), gap)
+
+  def test_position_embeddings_twice(self, tmp_path):
+    flat = flatten(families.params("gap"))
+    flat["pos_embedding"] = flat["Transformer/posembed_input/pos_embedding"]
+    with pytest.raises(ValueError, match=r"two arrays are Transformer/posembed_input"):
+      self.read(tmp_path, flat)
+
+  def test_bfloat16_without_a_name(self, tmp_path):
+    flat = flatten(families.params("vit"))
+    rounded = {name: x.astype(ml_dtypes.bfloat16) for name, x in flat.items()}
+    read = flatten(self.read(tmp_path, {name: x.view("V2") for name, x in rounded.items()}))
+    assert_same_bits(read, rounded)
+
+  @pytest.mark.parametrize("family", ["hybrid", "bit"])
+  def test_group_norms_of_four_axes(self, tmp_path, family):
+    params = families.params(family)
+    flat = flatten(params)
+    for name, x in flat.items():
+      if ("gn" in name or "group_norm" in name) and x.ndim == 1:
+        flat[name] = x[None, None, None]
+    assert_same_bits(self.read(tmp_path, flat), params)
+
+  def test_numbered_convolutions(self, tmp_path):
+    arrays = golden.make(golden.golden("bit")["shapes"])
+    numbered = {
+      name.replace("standardized_conv2d", f"standardized_conv2d_{i}"): x
+      for i, (name, x) in enumerate(arrays.items())
+    }
+    np.savez(tmp_path / "plain.npz", **arrays)
+    assert_same_bits(self.read(tmp_path, numbered), weights.load(tmp_path / "plain.npz"))
+
+  def test_two_names_for_one_parameter(self, tmp_path):
+    arrays = golden.make(golden.golden("bit")["shapes"])
+    name = "resnet/root_block/standardized_conv2d"
+    arrays[f"{name}_7/kernel"] = arrays[f"{name}/kernel"]
+    with pytest.raises(ValueError, match=rf"two arrays are {name}/kernel"):
+      self.read(tmp_path, arrays)

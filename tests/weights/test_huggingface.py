@@ -1,0 +1,93 @@
+"""Folders of Hugging Face's: round trip, and what the format has no place for."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+
+from tests.weights import families
+from vit_jax import weights
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+
+NAMES = ("bag", "boot", "coat", "dress", "shirt")
+
+
+@pytest.fixture
+def folder(tmp_path):
+  path = tmp_path / "hf"
+  weights.write(path, Weights(families.params("vit"), Card(image_size=16, class_names=NAMES)))
+  return path
+
+
+def test_the_same_bits_and_the_same_card_come_back(folder):
+  read = weights.read(folder)
+  families.assert_same_bits(read.params, families.params("vit"))
+  assert read.card == Card(image_size=16, class_names=NAMES)
+
+
+def test_what_the_folder_says(folder):
+  settings = json.loads((folder / "config.json").read_text())
+  assert settings["hidden_act"] == "gelu_pytorch_tanh"
+  assert settings["layer_norm_eps"] == 1e-6
+  assert settings["id2label"] == dict(zip("01234", NAMES, strict=True))
+  preprocessor = json.loads((folder / "preprocessor_config.json").read_text())
+  assert preprocessor["size"] == {"height": 16, "width": 16}
+  assert preprocessor["image_mean"] == preprocessor["image_std"] == [0.5] * 3
+
+
+@pytest.mark.parametrize(
+  ("family", "what"),
+  [
+    ("bit", "a ResNet"),
+    ("hybrid", "a hybrid's ResNet"),
+    ("representation", "a representation layer"),
+    ("gap", "without class token"),
+    ("map", "without class token"),
+    ("axial", "without class token"),
+    ("none", "position embeddings other than"),
+    ("2d", "position embeddings other than"),
+    ("relative", "position embeddings other than"),
+    ("1d_shared", "position embeddings other than"),
+  ],
+)
+def test_what_the_format_has_no_place_for_is_refused(tmp_path, family, what):
+  with pytest.raises(ValueError, match=rf"has no place for .*{what}"):
+    weights.save(tmp_path / "hf", families.params(family))
+  assert not (tmp_path / "hf").exists()
+
+
+def test_a_centre_crop_is_refused(tmp_path):
+  card = Card(image_size=16, resize=20)
+  with pytest.raises(ValueError, match="centre cut out"):
+    weights.write(tmp_path / "hf", Weights(families.params("vit"), card))
+
+
+def change(path, **settings):
+  path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+
+
+def test_the_exact_gelu_is_told(folder, caplog):
+  change(folder / "config.json", hidden_act="gelu")
+  with caplog.at_level(logging.WARNING):
+    weights.load(folder)
+  assert "asks for the activation 'gelu'" in caplog.text
+
+
+def test_other_pixels_are_refused(folder):
+  change(folder / "preprocessor_config.json", image_mean=[0.485, 0.456, 0.406])
+  with pytest.raises(ValueError, match=r"image_mean is \[0\.485"):
+    weights.read(folder)
+
+
+def test_transformers_gives_our_logits(folder):
+  """The library itself, where it is installed; see docs/paper.md for the figure."""
+  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  images = families.images()
+  ours, _ = families.module("vit").apply({"params": families.params("vit")}, images, train=False)
+  model = transformers.ViTForImageClassification.from_pretrained(folder).eval()
+  with torch.no_grad():
+    theirs = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).logits.numpy()
+  np.testing.assert_allclose(theirs, ours, atol=1e-5, rtol=0)

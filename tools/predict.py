@@ -1,0 +1,99 @@
+"""Most probable classes of images.
+
+python tools/predict.py --source workdirs/vit_digits --images photo.png
+python tools/predict.py --source ViT-B_16.npz --images 'photos/*.jpg' --top 3 --output out.csv
+
+Exit status: 0; 1 where some images could not be read (they are named, and skipped); 2 wrong usage,
+or weights that cannot be used.
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+import tqdm
+
+from vit_jax import weights
+from vit_jax.config import RunError
+from vit_jax.predict import Prediction, find_images, predict
+
+PROGRESS_FROM = 100  # images
+
+
+def parser() -> argparse.ArgumentParser:
+  """The command line."""
+  result = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = result.add_argument
+  add(
+    "--source",
+    type=pathlib.Path,
+    required=True,
+    help="workdir, checkpoint, .npz, .msgpack, .safetensors, or a folder of Hugging Face's",
+  )
+  add("--images", required=True, help="a file, a directory, or a glob in quotes")
+  add("--top", type=int, default=5, help="classes for each image (default: 5)")
+  add("--output", type=pathlib.Path, help="*.csv or *.json, instead of the console")
+  add("--image-size", type=int, default=0, help="pixels; default: what the weights are for")
+  add("--batch-size", type=int, default=32, help="images at a time (default: 32)")
+  return result
+
+
+def write(path: pathlib.Path, predictions: list[Prediction]):
+  """Writes predictions: CSV has a line for each image and class, JSON an object for each image."""
+  good = [p for p in predictions if not p.error]
+  if path.suffix == ".json":
+    rows = [
+      {"path": str(p.path), "classes": [{"name": n, "probability": x} for n, x in p.classes]}
+      for p in good
+    ]
+    path.write_text(json.dumps(rows, indent=2) + "\n")
+  else:
+    with path.open("w", newline="") as file:
+      writer = csv.writer(file)
+      writer.writerow(("path", "rank", "class", "probability"))
+      for p in good:
+        writer.writerows((p.path, rank, n, x) for rank, (n, x) in enumerate(p.classes, start=1))
+
+
+def main():
+  """Predicts; see the exit status above."""
+  command = parser()
+  args = command.parse_args()
+  if args.output and args.output.suffix not in (".csv", ".json"):
+    command.error(f"--output {args.output} must end in .csv or .json")
+  for name in ("top", "batch_size"):
+    if getattr(args, name) < 1:
+      command.error(f"--{name.replace('_', '-')} {getattr(args, name)} must be at least 1")
+  try:
+    paths = find_images(args.images)
+    read = weights.read(args.source)
+    predictions = predict(
+      read, paths, image_size=args.image_size, top=args.top, batch_size=args.batch_size
+    )
+    quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
+    done = list(tqdm.tqdm(predictions, total=len(paths), unit="image", disable=quiet))
+  except (RunError, ValueError, OSError) as error:
+    print(f"predict: {error}", file=sys.stderr)
+    sys.exit(2)
+  if args.output:
+    write(args.output, done)
+    print(f"{sum(not p.error for p in done)} predictions written to {args.output}")
+  else:
+    for p in done:
+      if not p.error:
+        print(f"{p.path}: " + ", ".join(f"{name} {x:.1%}" for name, x in p.classes))
+  bad = [p for p in done if p.error]
+  for p in bad:
+    print(f"predict: {p.path} was skipped: {p.error}", file=sys.stderr)
+  if bad:
+    sys.exit(f"predict: {len(bad)} of {len(done)} images could not be read.")
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,68 @@
+"""Parameters to start a run from (config.init_from), fitted to its model."""
+
+import dataclasses
+import pathlib
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax import models, weights
+from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.models.stacking import stack_blocks
+from vit_jax.state import TrainState
+from vit_jax.tree import flatten, nest
+
+
+@dataclasses.dataclass(frozen=True)
+class Initial:
+  """What was read.
+
+  Attributes:
+    params: NumPy arrays in the tree of the run's model, without those that are to be new.
+    report: what was taken, resized, dropped and new, as a table.
+  """
+
+  params: dict
+  report: str
+
+
+def read(config: Config) -> Initial:
+  """Reads config.init_from and fits it to the model; no device is touched.
+
+  Raises:
+    ConfigError: nothing is there, it is not what its name says, or it does not fit.
+  """
+  module = models.configured(dataclasses.replace(config.model, scan=False))
+  side = config.data.image_size
+  shapes = jax.eval_shape(
+    lambda: module.init(jax.random.key(0), jnp.zeros((1, side, side, 3)), train=False)
+  )
+  grid = module.grid(side, side) if isinstance(module, models.ViT) else None
+  path = pathlib.Path(config.init_from)
+  try:
+    params, rows = weights.fit(weights.read(path).params, shapes["params"], grid)
+  except (ValueError, OSError, RunError) as error:
+    raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
+  return Initial(
+    params=stack_blocks(params) if config.model.scan else params,
+    report=f"Started from {path}: {weights.table(rows)}",
+  )
+
+
+def put(initial: Initial, state: TrainState) -> TrainState:
+  """A fresh state with its parameters, and their moving average, replaced by those that were read.
+
+  Every process puts its own share of each array on its devices.
+  """
+  read_arrays, own = flatten(initial.params), flatten(state.params)
+
+  def replaced(name, fresh):
+    if name not in read_arrays:
+      return fresh
+    array = read_arrays[name]
+    return jax.make_array_from_callback(array.shape, fresh.sharding, lambda index: array[index])
+
+  params = nest({name: replaced(name, fresh) for name, fresh in own.items()})
+  # Copies, because donated buffers must not be shared.
+  ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
+  return dataclasses.replace(state, params=params, ema=ema)

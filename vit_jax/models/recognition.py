@@ -1,0 +1,125 @@
+"""Which model a tree of parameters belongs to, told from its names and shapes alone."""
+
+import re
+
+from vit_jax.models.resnet import ResNet
+from vit_jax.models.vit import ViT
+
+
+def module_of(params: dict, **options) -> ViT | ResNet:
+  """The module, unrolled, in float32.
+
+  Args:
+    params: our tree, blocks apart.
+    **options: fields that parameters do not tell: dropout, dtype, attention, ...
+
+  Raises:
+    ValueError: names or shapes of no model of this project.
+  """
+  try:
+    fields = _resnet(params) if "resnet" in params else _vit(params)
+  except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
+    raise ValueError(
+      f"These parameters are those of no model known here (looked for: {error}); they hold "
+      f"{', '.join(list(params)[:5])}, ..."
+    ) from error
+  kind = ResNet if "resnet" in params else ViT
+  return kind(**fields, **options)
+
+
+def patch_grid(params: dict, class_token: bool) -> tuple[int, int] | None:
+  """Rows and columns of patches that the position embeddings are for; None where none tell.
+
+  A table of one vector a token does not tell its rows: the grid is taken to be square.
+
+  Raises:
+    ValueError: a number of patches that is no square.
+  """
+  tables = position_tables(params)
+  if not tables:
+    return None
+  table = tables[0]
+  if "pos_embedding_row" in table:
+    return len(table["pos_embedding_row"]), len(table["pos_embedding_column"])
+  patches = table["pos_embedding"].shape[1] - class_token
+  side = round(patches**0.5)
+  if side * side != patches:
+    raise ValueError(
+      f"There are position embeddings for {patches} patches, which is no square; "
+      "give the grid of patches that they are for."
+    )
+  return side, side
+
+
+def position_tables(params: dict) -> list[dict]:
+  """All nodes of the tree that hold 1-D or 2-D position embeddings."""
+  found = []
+  for name, node in params.items():
+    if name in ("posembed_input", "posembed_shared"):
+      found.append(node)
+    elif isinstance(node, dict):
+      found += position_tables(node)
+  return found
+
+
+def _vit(params) -> dict:
+  encoder = params["Transformer"]
+  depth = _count(encoder, r"encoderblock_(\d+)")
+  first = encoder["encoderblock_0"]
+  axial = "row" in first
+  block = first["row"] if axial else first
+  attention = block["MultiHeadDotProductAttention_1"]
+  kernel = params["embedding"]["kernel"]
+  fields = dict(
+    patch=kernel.shape[0],
+    depth=depth,
+    width=kernel.shape[-1],
+    mlp_dim=block["MlpBlock_3"]["Dense_0"]["kernel"].shape[-1],
+    heads=attention["query"]["kernel"].shape[1],
+    num_classes=params["head"]["kernel"].shape[-1],
+    axial=axial,
+    representation_layer="pre_logits" in params,
+  )
+  if "conv_root" in params:
+    blocks = range(1, _count(params, r"block(\d+)", first=1) + 1)
+    fields["stages"] = tuple(_count(params[f"block{i}"], r"unit(\d+)", first=1) for i in blocks)
+    fields["stem_width"] = params["conv_root"]["kernel"].shape[-1]
+  fields["pool"] = "class_token" if "cls" in params else "map" if "MAPHead_0" in params else "gap"
+  return fields | _positions(encoder, first, attention)
+
+
+def _positions(encoder, block, attention) -> dict:
+  if "pos_embedding_relative" in attention:
+    return dict(positions="relative")
+  places = {
+    "stem": encoder.get("posembed_input"),
+    "every_layer": block.get("posembed_input"),
+    "every_layer_shared": encoder.get("posembed_shared"),
+  }
+  for place, table in places.items():
+    if table:
+      kind = "2d" if "pos_embedding_row" in table else "1d"
+      return dict(positions=kind, position_place=place)
+  return dict(positions="none")
+
+
+def _resnet(params) -> dict:
+  backbone = params["resnet"]
+  blocks = range(1, _count(backbone, r"block(\d+)", first=1) + 1)
+  middle = backbone["block1"]["unit01"]["b"]
+  fields = dict(
+    stages=tuple(_count(backbone[f"block{i}"], r"unit(\d+)", first=1) for i in blocks),
+    width=backbone["root_block"]["standardized_conv2d"]["kernel"].shape[-1],
+    num_classes=params["head"]["kernel"].shape[-1],
+  )
+  if "row_attention" in middle:
+    fields["heads"] = middle["row_attention"]["query"]["kernel"].shape[1]
+  return fields
+
+
+def _count(node, pattern, *, first=0) -> int:
+  """How many children are numbered; the numbers have no gaps."""
+  numbers = sorted(int(match[1]) for name in node if (match := re.fullmatch(pattern, name)))
+  if numbers != list(range(first, first + len(numbers))):
+    raise ValueError(f"{pattern} numbered {numbers}, with gaps")
+  return len(numbers)

@@ -1,0 +1,137 @@
+"""Class probabilities of images in files."""
+
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import pathlib
+from collections.abc import Iterable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import models
+from vit_jax.data.device import normalize
+from vit_jax.data.images import BadImage, evaluate_image
+from vit_jax.weights import Weights, fit, told_by
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+MAX_PIXELS = 2**26
+THREADS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+  """One image's most probable classes, or why it could not be read.
+
+  Attributes:
+    path: the file.
+    classes: (name, probability) of the most probable, in falling order.
+    error: empty, or the reason.
+  """
+
+  path: pathlib.Path
+  classes: tuple[tuple[str, float], ...]
+  error: str = ""
+
+
+def find_images(pattern: str) -> list[pathlib.Path]:
+  """The file, all images below the directory, or what the glob matches; sorted.
+
+  Raises:
+    ValueError: there are none.
+  """
+  path = pathlib.Path(pattern)
+  if path.is_file():
+    return [path]
+  if path.is_dir():
+    found = [p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()]
+  else:
+    anchor = pathlib.Path(path.anchor or ".")
+    found = [p for p in anchor.glob(str(path.relative_to(path.anchor))) if p.is_file()]
+  if not found:
+    raise ValueError(
+      f"{pattern} holds no images: give a file, a directory of {', '.join(SUFFIXES)}, or a glob."
+    )
+  return sorted(found)
+
+
+def predict(
+  weights: Weights, paths: Iterable[pathlib.Path], *, image_size: int, top: int, batch_size: int
+) -> Iterator[Prediction]:
+  """Predictions of `paths`, in their order.
+
+  Args:
+    weights: of the model; its card says how images are prepared.
+    paths: files of images.
+    image_size: side of the square that the model sees, pixels; 0: the card's. Position embeddings
+      are resized to it.
+    top: number of classes.
+    batch_size: images at a time.
+
+  Raises:
+    ValueError: an image size that does not suit the model, or none is known.
+  """
+  card = weights.card or told_by(weights.params)
+  side = image_size or card.image_size
+  if not side:
+    raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
+  module = models.module_of(weights.params)
+  params = jax.device_put(at_size(module, weights.params, side))
+  names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
+  to_probability = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}[card.loss]
+
+  @jax.jit
+  def most_probable(params, images):
+    logits, _ = module.apply({"params": params}, normalize(images, module.dtype), train=False)
+    return jax.lax.top_k(to_probability(logits), min(top, module.num_classes))
+
+  read = functools.partial(read_image, size=side, resize=card.resize)
+  for batch, images in decoded(paths, read, batch_size):
+    good = [image for image in images if isinstance(image, np.ndarray)]
+    blank = [np.zeros((side, side, 3), np.uint8)] * (batch_size - len(good))
+    values, classes = jax.device_get(most_probable(params, np.stack(good + blank)))
+    rows = iter(zip(classes, values, strict=True))
+    for path, image in zip(batch, images, strict=True):
+      if isinstance(image, str):
+        yield Prediction(path, (), error=image)
+      else:
+        ranked = zip(*next(rows), strict=True)
+        yield Prediction(path, tuple((names[i], float(p)) for i, p in ranked))
+
+
+def at_size(module, params: dict, side: int) -> dict:
+  """The parameters for square images of `side` pixels.
+
+  Raises:
+    ValueError: the model cannot see images of this size.
+  """
+  grid = module.grid(side, side) if isinstance(module, models.ViT) else None
+  images = jnp.zeros((1, side, side, 3))
+  wanted = jax.eval_shape(lambda: module.init(jax.random.key(0), images, train=False))
+  return fit(params, wanted["params"], grid)[0]
+
+
+def read_image(path: pathlib.Path, *, size: int, resize: int) -> np.ndarray | str:
+  """The image as evaluation sees it, or why it cannot be read."""
+  try:
+    return evaluate_image(path.read_bytes(), size=size, resize=resize, max_pixels=MAX_PIXELS)
+  except (BadImage, OSError) as error:
+    return str(error)
+
+
+def decoded(paths: Iterable[pathlib.Path], read, batch_size: int):
+  """Batches of (paths, what `read` makes of them); the next is read while one is in use."""
+  paths = iter(paths)
+  with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+
+    def begin():
+      batch = list(itertools.islice(paths, batch_size))
+      return batch, [pool.submit(read, path) for path in batch]
+
+    batch, reading = begin()
+    while batch:
+      following = begin()
+      yield batch, [future.result() for future in reading]
+      batch, reading = following

@@ -1,0 +1,32 @@
+"""Between nested dictionaries and flat ones with names such as "Transformer/encoder_norm/scale"."""
+
+
+def nest(flat: dict) -> dict:
+  """{"a/b": x} -> {"a": {"b": x}}.
+
+  Raises:
+    ValueError: a name that is both an array and the beginning of another's.
+  """
+  tree = {}
+  for name, value in flat.items():
+    *parents, last = name.split("/")
+    node = tree
+    for parent in parents:
+      node = node.setdefault(parent, {})
+      if not isinstance(node, dict):
+        raise ValueError(f"{name} lies inside of another array's name")
+    if last in node:
+      raise ValueError(f"{name} is the beginning of other arrays' names")
+    node[last] = value
+  return tree
+
+
+def flatten(tree: dict) -> dict:
+  """{"a": {"b": x}} -> {"a/b": x}."""
+  flat = {}
+  for name, value in tree.items():
+    if isinstance(value, dict):
+      flat |= {f"{name}/{inner}": x for inner, x in flatten(value).items()}
+    else:
+      flat[name] = value
+  return flat

@@ -1,0 +1,75 @@
+"""What must be known beside the parameters: how images are prepared, and the classes' names."""
+
+import dataclasses
+import json
+import pathlib
+
+MAX_BYTES = 64 * 2**20
+PIXELS = "RGB, (pixel - 127.5) / 127.5"
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+  """Goes with exported weights as NAME.json, for weights in NAME.npz and the like.
+
+  Attributes:
+    image_size: side of the square images, pixels; 0 where it is not known.
+    resize: 0 where images are resized straight to the square; else the smaller side gets this
+      many pixels, and the centre is cut out.
+    class_names: names of the classes, in the order of the logits; () where they are not known.
+    loss: "softmax", or "sigmoid" where each class has a probability of its own.
+  """
+
+  image_size: int
+  resize: int = 0
+  class_names: tuple[str, ...] = ()
+  loss: str = "softmax"
+
+
+def path_beside(weights: pathlib.Path) -> pathlib.Path:
+  """Where the card of a file of weights lies."""
+  return weights.with_suffix(".json")
+
+
+def write(path: pathlib.Path, card: Card):
+  """Writes a card as JSON."""
+  path.write_text(json.dumps(dataclasses.asdict(card) | {"pixels": PIXELS}, indent=2) + "\n")
+
+
+def read(path: pathlib.Path) -> Card | None:
+  """Reads a card; None where there is none.
+
+  Raises:
+    ValueError: the file is not a card.
+  """
+  if not path.is_file():
+    return None
+  values = read_json(path)
+  try:
+    if values["pixels"] != PIXELS:
+      raise ValueError(f"its pixels are {values['pixels']!r}; this project computes with {PIXELS}")
+    if values["loss"] not in ("softmax", "sigmoid"):
+      raise ValueError(f"its loss is {values['loss']!r} and must be softmax or sigmoid")
+    return Card(
+      image_size=int(values["image_size"]),
+      resize=int(values["resize"]),
+      class_names=tuple(str(name) for name in values["class_names"]),
+      loss=values["loss"],
+    )
+  except (KeyError, TypeError, ValueError) as error:
+    raise ValueError(f"{path} is not the card of exported weights: {error}.") from error
+
+
+def read_json(path: pathlib.Path):
+  """Parsed JSON of bounded size.
+
+  Raises:
+    ValueError: too large, or not JSON.
+  """
+  size = path.stat().st_size
+  if size > MAX_BYTES:
+    raise ValueError(f"{path} has {size:,} bytes; the most is {MAX_BYTES:,}.")
+  try:
+    return json.loads(path.read_text(encoding="utf-8"))
+  except (ValueError, RecursionError) as error:
+    raise ValueError(f"{path} is not JSON: {error}.") from error

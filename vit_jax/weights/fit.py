@@ -1,0 +1,95 @@
+"""Loaded parameters fitted to a model: resized, replaced, or refused; nothing in silence."""
+
+import dataclasses
+import re
+
+import numpy as np
+
+from vit_jax.models.recognition import patch_grid
+from vit_jax.tree import flatten, nest
+from vit_jax.weights import resize
+
+HEAD = re.compile(r"(head|pre_logits)/.*")
+TABLE = re.compile(
+  r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """What became of one parameter: "taken", "resized", "new" or "dropped"."""
+
+  name: str
+  what: str
+  detail: str = ""
+
+
+def fit(params: dict, wanted: dict, grid: tuple[int, int] | None) -> tuple[dict, list[Row]]:
+  """Makes loaded parameters those of a model.
+
+  Position embeddings of another grid are resized. Where the head does not fit, or the model has
+  another one, the head is new, and with it the representation layer. Everything else must be there
+  under its name with its shape.
+
+  Args:
+    params: our tree, blocks apart.
+    wanted: the model's tree, blocks apart, of anything with a shape.
+    grid: rows and columns of patches that the model sees; None for a model without patches.
+
+  Returns:
+    The tree, float32, without what is new, and a row for each name.
+
+  Raises:
+    ValueError: missing or extra parameters, or shapes that differ; names all of them.
+  """
+  given, wanted = flatten(params), flatten(wanted)
+  kept_head = all(
+    name in given and given[name].shape == x.shape
+    for name, x in wanted.items()
+    if name.startswith("head/")
+  )
+  fitted, rows, wrong = {}, [], []
+  for name, target in wanted.items():
+    array = given.pop(name, None)
+    if not kept_head and HEAD.fullmatch(name):
+      detail = "" if array is None else f"in the file {array.shape}"
+      rows.append(Row(name, "new", detail))
+    elif array is None:
+      wrong.append(f"{name} {target.shape} is missing")
+    elif array.shape == target.shape:
+      fitted[name] = np.asarray(array, np.float32)
+      rows.append(Row(name, "taken"))
+    elif TABLE.fullmatch(name) and array.shape[-1] == target.shape[-1]:
+      fitted[name], detail = _resized(params, name, np.asarray(array, np.float32), grid)
+      rows.append(Row(name, "resized", detail))
+    else:
+      wrong.append(f"{name} is {array.shape} and must be {target.shape}")
+  for name, array in given.items():
+    if not kept_head and HEAD.fullmatch(name):
+      rows.append(Row(name, "dropped", f"{array.shape}"))
+    else:
+      wrong.append(f"{name} {array.shape} is not part of the model")
+  if wrong:
+    raise ValueError(f"{len(wrong)} parameters do not fit the model: {'; '.join(wrong)}")
+  return nest(fitted), rows
+
+
+def table(rows: list[Row]) -> str:
+  """The rows in words: what was taken is counted, all else is listed."""
+  taken = sum(row.what == "taken" for row in rows)
+  others = [row for row in rows if row.what != "taken"]
+  width = max((len(row.name) for row in others), default=0)
+  lines = [f"{taken} of {len(rows)} parameters taken as they are"]
+  lines += [f"  {row.what:8} {row.name:{width}}  {row.detail}".rstrip() for row in others]
+  return "\n".join(lines)
+
+
+def _resized(params, name, array, grid):
+  class_token = "cls" in params
+  old = patch_grid(params, class_token)
+  if name.endswith("pos_embedding"):
+    resized = resize.resize_table(array, old, grid, class_token=class_token)
+  else:
+    resized = resize.resize_axis(array, grid[0] if name.endswith("row") else grid[1])
+  shape = lambda sides: f"{sides[0]} x {sides[1]}"
+  return resized, f"{shape(old)} -> {shape(grid)} patches"

@@ -1,0 +1,247 @@
+"""Weights as a folder that Hugging Face's ViTForImageClassification reads, both ways."""
+
+import json
+import logging
+import pathlib
+import re
+
+import numpy as np
+
+from vit_jax.models.recognition import module_of
+from vit_jax.tree import flatten, nest
+from vit_jax.weights import safetensors
+from vit_jax.weights.card import Card, read_json
+
+WEIGHTS, CONFIG, PREPROCESSOR = "model.safetensors", "config.json", "preprocessor_config.json"
+EPSILON = 1e-6
+PROBLEM_TYPES = {
+  "softmax": "single_label_classification",
+  "sigmoid": "multi_label_classification",
+}
+TOP = {
+  "cls": "vit.embeddings.cls_token",
+  "Transformer/posembed_input/pos_embedding": "vit.embeddings.position_embeddings",
+  "embedding/kernel": "vit.embeddings.patch_embeddings.projection.weight",
+  "embedding/bias": "vit.embeddings.patch_embeddings.projection.bias",
+  "Transformer/encoder_norm/scale": "vit.layernorm.weight",
+  "Transformer/encoder_norm/bias": "vit.layernorm.bias",
+  "head/kernel": "classifier.weight",
+  "head/bias": "classifier.bias",
+}
+BLOCK = {
+  "LayerNorm_0/scale": "layernorm_before.weight",
+  "LayerNorm_0/bias": "layernorm_before.bias",
+  "LayerNorm_2/scale": "layernorm_after.weight",
+  "LayerNorm_2/bias": "layernorm_after.bias",
+  "MultiHeadDotProductAttention_1/query/kernel": "attention.attention.query.weight",
+  "MultiHeadDotProductAttention_1/query/bias": "attention.attention.query.bias",
+  "MultiHeadDotProductAttention_1/key/kernel": "attention.attention.key.weight",
+  "MultiHeadDotProductAttention_1/key/bias": "attention.attention.key.bias",
+  "MultiHeadDotProductAttention_1/value/kernel": "attention.attention.value.weight",
+  "MultiHeadDotProductAttention_1/value/bias": "attention.attention.value.bias",
+  "MultiHeadDotProductAttention_1/out/kernel": "attention.output.dense.weight",
+  "MultiHeadDotProductAttention_1/out/bias": "attention.output.dense.bias",
+  "MlpBlock_3/Dense_0/kernel": "intermediate.dense.weight",
+  "MlpBlock_3/Dense_0/bias": "intermediate.dense.bias",
+  "MlpBlock_3/Dense_1/kernel": "output.dense.weight",
+  "MlpBlock_3/Dense_1/bias": "output.dense.bias",
+}
+
+
+def save(folder: pathlib.Path, params: dict, card: Card):
+  """Writes weights, config.json with the classes, and preprocessor_config.json.
+
+  Args:
+    folder: made where it is not there.
+    params: our tree, blocks apart.
+    card: what the folder says of images and classes.
+
+  Raises:
+    ValueError: a model that this format has no place for.
+  """
+  check_expressible(params, card)
+  folder.mkdir(parents=True, exist_ok=True)
+  arrays = {_theirs(name): _transposed(name, x) for name, x in flatten(params).items()}
+  safetensors.save_flat(folder / WEIGHTS, arrays)
+  for name, content in ((CONFIG, _config(params, card)), (PREPROCESSOR, _preprocessor(card))):
+    (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+
+
+def load(folder: pathlib.Path) -> dict:
+  """Reads a tree of NumPy arrays.
+
+  Raises:
+    ValueError: not a ViTForImageClassification, or arrays that do not belong to one.
+  """
+  settings = _settings(folder)
+  if settings.get("hidden_act") != "gelu_pytorch_tanh":
+    logging.warning(
+      "%s asks for the activation %r; the tanh form of GELU, which the published weights were "
+      "trained with, is computed instead (logits differ by about 1e-4).",
+      folder / CONFIG,
+      settings.get("hidden_act"),
+    )
+  if not (folder / WEIGHTS).is_file():
+    raise ValueError(
+      f"{folder} has no {WEIGHTS} (weights in several files or as pickles are not read); save it "
+      "with save_pretrained(..., safe_serialization=True, max_shard_size='100GB')."
+    )
+  flat = safetensors.load_flat(folder / WEIGHTS)
+  heads = settings["num_attention_heads"]
+  return nest({_ours(name): _back(_ours(name), x, heads) for name, x in flat.items()})
+
+
+def read_card(folder: pathlib.Path) -> Card:
+  """What the folder says of its model, images and classes.
+
+  Raises:
+    ValueError: config.json or preprocessor_config.json says what this project does not compute.
+  """
+  settings = _settings(folder)
+  classes = settings.get("id2label", {})
+  names = tuple(str(classes[str(i)]) for i in range(len(classes)))
+  if (folder / PREPROCESSOR).is_file():
+    _check_preprocessor(folder / PREPROCESSOR)
+  losses = {problem: loss for loss, problem in PROBLEM_TYPES.items()}
+  loss = losses.get(settings.get("problem_type"), "softmax")
+  return Card(image_size=settings["image_size"], class_names=names, loss=loss)
+
+
+def check_expressible(params: dict, card: Card):
+  """Refuses what ViTForImageClassification would drop or compute otherwise.
+
+  Raises:
+    ValueError: names the first thing that has no place there.
+  """
+  module = module_of(params)
+  reasons = {
+    "a ResNet": "resnet" in params,
+    "a hybrid's ResNet": "conv_root" in params,
+    "a representation layer (pre_logits)": "pre_logits" in params,
+    "a model without class token (pool='gap' or 'map')": "cls" not in params,
+    "position embeddings other than 1-D at the stem": (
+      "resnet" not in params and (module.positions, module.position_place) != ("1d", "stem")
+    ),
+    "a centre cut out of a larger resized image (config.data.evaluate_resize)": bool(card.resize),
+  }
+  for what, here in reasons.items():
+    if here:
+      raise ValueError(f"Hugging Face's ViTForImageClassification has no place for {what}.")
+
+
+def _theirs(name):
+  if name in TOP:
+    return TOP[name]
+  block = re.fullmatch(r"Transformer/encoderblock_(\d+)/(.*)", name)
+  return f"vit.encoder.layer.{block[1]}.{BLOCK[block[2]]}"
+
+
+def _ours(name):
+  for ours, theirs in TOP.items():
+    if name == theirs:
+      return ours
+  block = re.fullmatch(r"vit\.encoder\.layer\.(\d+)\.(.*)", name)
+  for ours, theirs in BLOCK.items():
+    if block and block[2] == theirs:
+      return f"Transformer/encoderblock_{int(block[1])}/{ours}"
+  raise ValueError(f"{name} is no part of a ViTForImageClassification.")
+
+
+def _transposed(name, array):
+  """Dense kernels (in, out) become (out, in) with heads joined; the patch kernel (D, 3, P, P)."""
+  array = np.asarray(array)
+  if name == "embedding/kernel":
+    return array.transpose(3, 2, 0, 1)
+  if re.search(r"/(query|key|value)/kernel$", name):
+    return array.reshape(len(array), -1).T
+  if name.endswith("/out/kernel"):
+    return array.reshape(-1, array.shape[-1]).T
+  if re.search(r"/(query|key|value)/bias$", name):
+    return array.reshape(-1)
+  return array.T if name.endswith("/kernel") else array
+
+
+def _back(name, array, heads):
+  """Undoes `_transposed`."""
+  if name == "embedding/kernel":
+    return array.transpose(2, 3, 1, 0)
+  if re.search(r"/(query|key|value)/kernel$", name):
+    return array.T.reshape(array.shape[1], heads, -1)
+  if name.endswith("/out/kernel"):
+    return array.T.reshape(heads, -1, array.shape[0])
+  if re.search(r"/(query|key|value)/bias$", name):
+    return array.reshape(heads, -1)
+  return array.T if name.endswith("/kernel") else array
+
+
+def _config(params, card) -> dict:
+  module = module_of(params)
+  names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
+  return {
+    "architectures": ["ViTForImageClassification"],
+    "model_type": "vit",
+    "hidden_size": module.width,
+    "num_hidden_layers": module.depth,
+    "num_attention_heads": module.heads,
+    "intermediate_size": module.mlp_dim,
+    "hidden_act": "gelu_pytorch_tanh",
+    "layer_norm_eps": EPSILON,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "image_size": card.image_size,
+    "patch_size": module.patch,
+    "num_channels": 3,
+    "qkv_bias": True,
+    "id2label": {str(i): name for i, name in enumerate(names)},
+    "label2id": {name: i for i, name in enumerate(names)},
+    # What transformers' pipelines take for "each class by itself".
+    "problem_type": PROBLEM_TYPES[card.loss],
+    "torch_dtype": "float32",
+  }
+
+
+def _preprocessor(card) -> dict:
+  return {
+    "image_processor_type": "ViTImageProcessor",
+    "do_convert_rgb": True,
+    "do_resize": True,
+    "size": {"height": card.image_size, "width": card.image_size},
+    "resample": 2,
+    "do_rescale": True,
+    "rescale_factor": 1 / 255,
+    "do_normalize": True,
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+  }
+
+
+def _settings(folder) -> dict:
+  settings = read_json(folder / CONFIG)
+  if not isinstance(settings, dict) or "ViTForImageClassification" not in settings.get(
+    "architectures", ()
+  ):
+    raise ValueError(f"{folder / CONFIG} does not describe a ViTForImageClassification.")
+  wrong = [
+    key
+    for key in (
+      "num_attention_heads",
+      "num_hidden_layers",
+      "hidden_size",
+      "intermediate_size",
+      "patch_size",
+      "image_size",
+    )
+    if type(settings.get(key)) is not int or settings[key] < 1
+  ]
+  if wrong:
+    raise ValueError(f"{folder / CONFIG} lacks {', '.join(wrong)} as positive whole numbers.")
+  if settings["hidden_size"] % settings["num_attention_heads"]:
+    raise ValueError(f"{folder / CONFIG}: num_attention_heads does not divide hidden_size.")
+  return settings
+
+
+def _check_preprocessor(path):
+  found = read_json(path)
+  for key, expected in (("image_mean", [0.5] * 3), ("image_std", [0.5] * 3)):
+    if found.get(key, expected) != expected:
+      raise ValueError(f"{path}: {key} is {found[key]}; this project computes with {expected}.")

@@ -1,0 +1,116 @@
+"""Between the names of published files and those of our parameter tree.
+
+Ours are those of the published Vision Transformers, but for the ResNets' head and GroupNorms; files
+in other names that are about exist in older and newer spellings, and `from_published` takes all.
+"""
+
+import re
+
+import numpy as np
+
+from vit_jax.models.stacking import unstack_blocks
+from vit_jax.tree import flatten, nest
+
+PREFIXES = ("opt/target/", "params/img/", "params/")
+STACKED_BLOCK = r"(Transformer/encoderblock(?:_\d+)?/)"
+LINEN = (
+  ("MultiHeadDotProductAttention_0/", "MultiHeadDotProductAttention_1/"),
+  ("LayerNorm_1/", "LayerNorm_2/"),
+  ("MlpBlock_0/", "MlpBlock_3/"),
+)
+POSITIONS = "Transformer/posembed_input/pos_embedding"
+BIT_HEAD = "resnet/head/conv2d/"
+BIT_NORM = re.compile(r"(resnet/.*group_norm)/(gamma|beta)")
+BIT_NORM_NAMES = {"gamma": "scale", "beta": "bias"}
+
+
+def from_published(flat: dict[str, np.ndarray]) -> dict:
+  """Our tree, blocks apart, from {"a/b": array} in any of the known spellings.
+
+  - a prefix opt/target/ (then the optimizer's state beside it is left out), params/img/ or params/;
+  - bfloat16 stored as a type without name;
+  - Linen's numbers within blocks (LayerNorm_1 for LayerNorm_2, ...), stacked blocks;
+  - position embeddings at the top, without an entry for the class token: zeros are put there;
+  - GroupNorm arrays (1, 1, 1, C);
+  - BiT: numbered standardized_conv2d_NN, gamma and beta, the head as a 1 x 1 convolution.
+
+  Raises:
+    ValueError: two names that mean the same parameter, or an array that its name does not allow.
+  """
+  flat = {name: _named_type(array) for name, array in _without_prefix(flat).items()}
+  linen = any(re.match(STACKED_BLOCK + "MlpBlock_0/", name) for name in flat)
+  renamed = {}
+  for name, array in flat.items():
+    ours, array = _ours(name, array, linen=linen)
+    if ours in renamed:
+      raise ValueError(f"two arrays are {ours}, one of them called {name}")
+    renamed[ours] = array
+  if "pos_embedding" in renamed:
+    if POSITIONS in renamed:
+      raise ValueError(f"two arrays are {POSITIONS}, one of them called pos_embedding")
+    renamed[POSITIONS] = _with_class_token(renamed.pop("pos_embedding"), "cls" in renamed)
+  return unstack_blocks(nest(renamed))
+
+
+def to_published(params: dict) -> dict[str, np.ndarray]:
+  """{"a/b": array} in the one spelling that every reader takes, from our tree; blocks apart."""
+  flat = flatten(unstack_blocks(params))
+  if "resnet" not in params:
+    return flat
+  published = {}
+  for name, array in flat.items():
+    if name == "head/kernel":
+      published[BIT_HEAD + "kernel"] = array[None, None]
+    elif name == "head/bias":
+      published[BIT_HEAD + "bias"] = array
+    else:
+      name = re.sub(r"(group_norm)/scale$", r"\1/gamma", name)
+      published[re.sub(r"(group_norm)/bias$", r"\1/beta", name)] = array
+  return published
+
+
+def _without_prefix(flat):
+  for prefix in PREFIXES:
+    inside = {k.removeprefix(prefix): v for k, v in flat.items() if k.startswith(prefix)}
+    if inside:
+      others = [k for k in flat if not k.startswith((prefix, "opt/state/"))]
+      if others:
+        raise ValueError(f"some names begin with {prefix} and others do not, such as {others[0]}")
+      return inside
+  return flat
+
+
+def _named_type(array):
+  """NumPy writes bfloat16 as raw pairs of bytes."""
+  if array.dtype.kind == "V" and array.dtype.itemsize == 2:
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
+  return array
+
+
+def _ours(name, array, *, linen):
+  if linen and (block := re.match(STACKED_BLOCK, name)):
+    rest = name.removeprefix(block[0])
+    for theirs, ours in LINEN:
+      if rest.startswith(theirs):
+        return block[0] + ours + rest.removeprefix(theirs), array
+  name = re.sub(r"standardized_conv2d_\d+", "standardized_conv2d", name)
+  name = BIT_NORM.sub(lambda match: f"{match[1]}/{BIT_NORM_NAMES[match[2]]}", name)
+  if name.startswith(BIT_HEAD):
+    name = "head/" + name.removeprefix(BIT_HEAD)
+    if name == "head/kernel":
+      if array.ndim != 4 or array.shape[:2] != (1, 1):
+        raise ValueError(f"the head's kernel is {array.shape} and must be (1, 1, D, K)")
+      array = array[0, 0]
+  norm = re.search(r"(gn\w+|group_norm)/(scale|bias)$", name)
+  if norm and array.ndim == 4 and array.shape[:3] == (1, 1, 1):
+    array = array[0, 0, 0]
+  return name, array
+
+
+def _with_class_token(positions, class_token):
+  """big_vision adds positions to the patches alone; the class token's share is inside `cls`."""
+  if positions.ndim != 3 or not class_token:
+    return positions
+  return np.pad(positions, ((0, 0), (1, 0), (0, 0)))

@@ -1,0 +1,109 @@
+"""Parameters from wherever they are: a file, a folder of Hugging Face's, a run's checkpoint."""
+
+import dataclasses
+import pathlib
+
+from vit_jax import checkpoint
+from vit_jax.models.recognition import module_of, patch_grid
+from vit_jax.models.stacking import unstack_blocks
+from vit_jax.weights import card, huggingface, msgpack, npz, safetensors
+from vit_jax.weights.card import Card
+
+FILES = {".npz": npz, ".msgpack": msgpack, ".safetensors": safetensors}
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+  """Parameters with blocks apart, as NumPy arrays, and what is known beside them, if anything."""
+
+  params: dict
+  card: Card | None
+
+
+def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weights:
+  """Reads parameters and what is known beside them.
+
+  Args:
+    path: *.npz, *.msgpack or *.safetensors, with its card NAME.json beside it or without; a folder
+      of Hugging Face's; a run's workdir, or one of its checkpoints.
+    step: of a workdir, the checkpoint; 0: the newest.
+    ema: of a checkpoint, the moving average of the parameters, or the parameters; None: the
+      average where there is one, as in evaluation.
+
+  Raises:
+    ValueError: a file that is not what its name says; a folder that is none of the three.
+    OSError: a file that cannot be read.
+    CheckpointError: a damaged checkpoint, or none.
+  """
+  if not path.exists():
+    raise FileNotFoundError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
+  if path.is_file():
+    params = format_of(path).load(path)
+    return Weights(params, card.read(card.path_beside(path)))
+  path = path.absolute()
+  if checkpoint.available(path):
+    return _checkpoint(checkpoint.find(path, step), ema)
+  if path.name.isdigit() and checkpoint.available(path.parents[1]):
+    return _checkpoint(checkpoint.find(path.parents[1], int(path.name)), ema)
+  if (path / huggingface.CONFIG).is_file():
+    return Weights(huggingface.load(path), huggingface.read_card(path))
+  raise ValueError(
+    f"{path} is neither a workdir with checkpoints, nor a checkpoint, nor a folder of Hugging "
+    "Face's with config.json."
+  )
+
+
+def write(path: pathlib.Path, weights: Weights):
+  """Writes parameters and their card; the format follows the suffix, or its absence.
+
+  Where there is no card, what the parameters tell is written.
+
+  Raises:
+    ValueError: an unknown suffix, or a model that the format has no place for.
+    OSError: a file that cannot be written.
+  """
+  known = weights.card or told_by(weights.params)
+  if not path.suffix:
+    huggingface.save(path, weights.params, known)
+  else:
+    format_of(path).save(path, weights.params)
+    card.write(card.path_beside(path), known)
+
+
+def format_of(path: pathlib.Path):
+  """The module that reads and writes a file with this suffix.
+
+  Raises:
+    ValueError: no format has it.
+  """
+  if path.suffix not in FILES:
+    raise ValueError(
+      f"{path} ends in {path.suffix!r}, which is no format for weights; known: {', '.join(FILES)}, "
+      "and no suffix for a folder of Hugging Face's."
+    )
+  return FILES[path.suffix]
+
+
+def told_by(params: dict) -> Card:
+  """What parameters without a card tell: the image size, where position embeddings do."""
+  module = module_of(params)
+  if "resnet" in params:
+    return Card(image_size=0)
+  grid = patch_grid(params, module.pool == "class_token")
+  return Card(image_size=grid[0] * module.stride() if grid and grid[0] == grid[1] else 0)
+
+
+def _checkpoint(folder, ema):
+  meta = checkpoint.read_meta(folder)
+  has_average = any(name.startswith("ema/") for name in meta["arrays"])
+  params = checkpoint.load_params(folder, ema=has_average if ema is None else ema)
+  data = meta["config"]["data"]
+  return Weights(
+    unstack_blocks(params),
+    Card(
+      image_size=data["image_size"],
+      resize=data["evaluate_resize"],
+      class_names=tuple(meta["class_names"]),
+      loss=meta["config"]["loss"]["kind"],
+    ),
+  )
