@@ -55,6 +55,7 @@ LAYERS = [
     "checkpoint",
     "weights",
     "initial",
+    "predict",
     "manifest",
     "monitor",
     "evaluators",

@@ -37,6 +37,28 @@ def test_multiply_adds_against_the_compiler(name, options):
   assert 2 * flops.forward_macs(model, 224, 192) == pytest.approx(counted, rel=0.03)
 
 
+@pytest.mark.parametrize(
+  ("name", "side", "count"),
+  [
+    ("ViT-B/16", 224, 86_567_656),
+    ("ViT-B/16", 384, 86_567_656 + (24**2 - 14**2) * 768),
+    ("ViT-L/32", 224, 306_535_400),
+    ("R50x1+ViT-B/16", 224, 98_659_112),
+    ("R50x1", 224, 25_549_352),
+    ("R50x1", 448, 25_549_352),
+  ],
+)
+def test_parameters_of_the_published_models(name, side, count):
+  assert flops.parameters(models.create(name), side, side) == count
+
+
+@pytest.mark.parametrize(
+  ("name", "millions"), [("R101x1", 44.54), ("R152x2", 236.34), ("R50x3", 217.32)]
+)
+def test_parameters_of_the_published_resnets(name, millions):
+  assert round(flops.parameters(models.create(name), 224, 224) / 1e6, 2) == millions
+
+
 @pytest.mark.parametrize("row", list(csv.DictReader(TABLE6.read_text().splitlines())), ids=str)
 def test_exaflops_of_table_6(row):
   """The paper's own count: JFT's head, and before it a representation layer in ViTs and hybrids."""

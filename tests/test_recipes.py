@@ -10,30 +10,45 @@ import jax.numpy as jnp
 import pytest
 
 from vit_jax import config as c
-from vit_jax import models, optim, state, train_step
+from vit_jax import models, optim, recipes, state, train_step
 
 CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
-TABLE3 = pathlib.Path(__file__).parent / "paper" / "table3_pretraining.csv"
+PAPER = pathlib.Path(__file__).parent / "paper"
 DATASETS = {"JFT-300M": "jft", "ImageNet-21k": "i21k", "ImageNet": "i1k"}
+EXAMPLES = {"JFT-300M": 303_000_000, "ImageNet-21k": 12_400_000, "ImageNet": 1_281_167}
+SHAPES = ("depth", "width", "mlp", "patch", "all")  # and base, the default
 
 
-def load(name, *arguments):
-  return c.from_dict(
-    runpy.run_path(str(CONFIGS / f"{name}.py"))["get_config"](*arguments).to_dict()
-  )
+def load(name, argument=""):
+  return recipes.load(f"{CONFIGS / name}.py{argument and ':'}{argument}")
+
+
+def docstring(name):
+  return runpy.run_path(str(CONFIGS / f"{name}.py"))["__doc__"]
+
+
+def table(name):
+  return list(csv.DictReader((PAPER / name).read_text().splitlines()))
+
+
+def file_of(model, dataset):
+  name = model.lower().replace("-", "_").replace("+", "_").replace("/", "")
+  return f"{name}_{DATASETS[dataset]}"
 
 
 def table3():
-  """(recipe file, epochs, row) for every ViT of Table 3."""
-  for row in csv.DictReader(TABLE3.read_text().splitlines()):
-    models = row["models"].split(", ")
+  """(recipe file, model, epochs, row) for every model of Table 3."""
+  for row in table("table3_pretraining.csv"):
+    names = row["models"].split(", ")
     if row["models"] == "ViT-*":
-      models = ["ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32"]  # those with results in Table 5
-    for model in models:
-      if model.startswith("ViT-"):
-        file = model.lower().replace("-", "_").replace("/", "") + "_" + DATASETS[row["dataset"]]
-        for epochs in row["epochs"].split(" or "):
-          yield file, model, epochs, row
+      names = ["ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32"]  # those with results in Table 5
+    if "R152x2" in names:
+      # In Table 6 alone; our choice are the settings of this row.
+      for model in ("R152x2", "R200x3"):
+        yield file_of(model, row["dataset"]), model, "14", row
+    for model in names:
+      for epochs in row["epochs"].split(" or "):
+        yield file_of(model, row["dataset"]), model, epochs, row
 
 
 @pytest.mark.parametrize(("file", "model", "epochs", "row"), list(table3()))
@@ -55,8 +70,10 @@ def test_recipe_is_the_row_of_table_3(file, model, epochs, row):
   assert config.schedule.warmup == c.Duration(steps=10_000)
   assert config.data.image_size == 224
   assert config.data.crop_area == (0.05, 1.0)
-  assert config.model.representation_layer
   assert config.optimizer.clip_norm == (1.0 if row["dataset"] == "ImageNet" else 0.0)
+  # What only a Transformer has.
+  assert config.model.representation_layer == ("ViT-" in model)
+  assert config.model.scan == ("ViT-" in model)
   # The authors' answers.
   sigmoid = row["dataset"] != "ImageNet"
   assert config.loss.kind == ("sigmoid" if sigmoid else "softmax")
@@ -64,14 +81,56 @@ def test_recipe_is_the_row_of_table_3(file, model, epochs, row):
   assert config.schedule.end_learning_rate == (1e-5 if row["lr_decay"] == "linear" else 0.0)
 
 
+@pytest.mark.parametrize(("file", "model", "epochs", "row"), list(table3()))
+def test_docstring_counts_the_steps(file, model, epochs, row):
+  duration = c.Duration(epochs=float(epochs))
+  steps = duration.in_steps(batch_size=4096, epoch_examples=EXAMPLES[row["dataset"]])
+  assert f"{steps:,} steps" in docstring(file)
+
+
+@pytest.mark.parametrize("row", table("table6_scaling.csv"), ids=str)
+def test_every_run_of_table_6_has_a_recipe_that_quotes_its_result(row):
+  file = file_of(row["model"], "JFT-300M")
+  assert load(file, row["epochs"]).model.name == row["model"]
+  quoted = f"ImageNet {row['ImageNet']}, ReaL {row['ImageNet ReaL']}, CIFAR-100 {row['CIFAR-100']}"
+  assert quoted in docstring(file)
+
+
 def test_no_recipe_is_left_out_of_the_test():
   tested = {file for file, *_ in table3()}
-  assert {path.stem for path in CONFIGS.glob("*.py")} - tested == {"vit_digits", "vit_fashion"}
+  own = {"vit_digits", "vit_fashion", "vit_shape_jft"}
+  assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
 
 
-@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
-def test_shapes_of_a_whole_step(path):
-  config = load(path.stem)
+@pytest.mark.parametrize(
+  ("shape", "depth", "width", "mlp_dim", "patch"),
+  [
+    ("base", 8, 1024, 2048, 32),
+    ("depth", 16, 1024, 2048, 32),
+    ("width", 8, 2048, 2048, 32),
+    ("mlp", 8, 1024, 4096, 32),
+    ("patch", 8, 1024, 2048, 16),
+    ("all", 16, 2048, 4096, 16),
+  ],
+)
+def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
+  config = load("vit_shape_jft", shape)
+  model = models.configured(config.model)
+  assert (model.depth, model.width, model.mlp_dim, model.patch) == (depth, width, mlp_dim, patch)
+  assert model.width // model.heads == 64
+  assert load("vit_shape_jft") == load("vit_shape_jft", "base")
+  plain = load("vit_b32_jft")
+  for group in ("batch_size", "duration", "loss", "optimizer", "schedule", "data"):
+    assert getattr(config, group) == getattr(plain, group)
+
+
+@pytest.mark.parametrize(
+  ("name", "argument"),
+  [(path.stem, "") for path in sorted(CONFIGS.glob("*.py"))]
+  + [("vit_shape_jft", shape) for shape in SHAPES],
+)
+def test_shapes_of_a_whole_step(name, argument):
+  config = load(name, argument)
   model, optimizer = models.configured(config.model), optim.make(config.optimizer)
   rate = optim.schedule(
     learning_rate=1.0, warmup_steps=0, total_steps=9, decay="linear", end_learning_rate=0.0
@@ -99,7 +158,7 @@ def test_shapes_of_a_whole_step(path):
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
 def test_docstring_gives_command_and_step_count(path):
-  text = runpy.run_path(str(path))["__doc__"]
+  text = docstring(path.stem)
   assert f"--config=configs/{path.name}" in text
   assert " steps" in text
 
@@ -107,3 +166,20 @@ def test_docstring_gives_command_and_step_count(path):
 def test_an_unknown_length_lists_the_known_ones():
   with pytest.raises(c.ConfigError, match=r"'8' is none of 7, 14"):
     load("vit_l16_jft", "8")
+
+
+def test_an_unknown_shape_lists_the_known_ones():
+  with pytest.raises(c.ConfigError, match="'heads' is none of base, depth, width, mlp, patch, all"):
+    load("vit_shape_jft", "heads")
+
+
+@pytest.mark.parametrize(
+  ("name", "argument", "message"),
+  [
+    ("nope", "", r"nope\.py is no recipe: .*No such file"),
+    ("vit_digits", "3", r"vit_digits\.py:3 is no recipe: .*takes 0 positional arguments"),
+  ],
+)
+def test_what_is_no_recipe(name, argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load(name, argument)

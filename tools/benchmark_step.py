@@ -109,7 +109,7 @@ def _vit_jax_step():
 
 def _torch_step(*, compiled: bool):
   if importlib.util.find_spec("torchvision") is None:
-    _stand_in_for_torchvision()
+    stand_in_for_torchvision()
   import timm
   import torch
 
@@ -128,7 +128,7 @@ def _torch_step(*, compiled: bool):
   return step
 
 
-def _stand_in_for_torchvision():
+def stand_in_for_torchvision():
   """timm's data and layer modules name a few things of torchvision that its ViT never uses."""
   import torch
 

@@ -1,5 +1,10 @@
 """Analytic cost of the models, and the peak speed of the chips that run them."""
 
+import math
+
+import jax
+import jax.numpy as jnp
+
 from vit_jax import models
 
 # Dense bfloat16 FLOP/s of one JAX device, by a prefix of its device_kind, from the makers' data
@@ -24,6 +29,20 @@ def peak_flops(device_kind: str) -> float | None:
   """FLOP/s of one device in bfloat16, or None where its kind is not known."""
   matches = [kind for kind in PEAK_FLOPS if device_kind.startswith(kind)]
   return PEAK_FLOPS[max(matches, key=len)] if matches else None
+
+
+def parameters(model: models.ViT | models.ResNet, height: int, width: int) -> int:
+  """Numbers in the parameters of a model; none of them is made and no device is touched.
+
+  Args:
+    model: any module of vit_jax.models.
+    height, width: of the images, pixels; position embeddings grow with them.
+
+  Raises:
+    ValueError: an image size that the patch size does not divide.
+  """
+  init = lambda: model.init(jax.random.key(0), jnp.zeros((1, height, width, 3)), train=False)
+  return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(init)["params"]))
 
 
 def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> int:

@@ -1,5 +1,7 @@
 """What the paper's pre-training recipes share (Section 4.1, Table 3, Appendix B.1)."""
 
+import runpy
+
 from vit_jax.config import (
   Checkpoint,
   Config,
@@ -11,6 +13,7 @@ from vit_jax.config import (
   Model,
   Optimizer,
   Schedule,
+  from_dict,
 )
 
 # JFT-300M is not public and ImageNet-21k is not in TFDS: their sources are for the user to give.
@@ -51,12 +54,14 @@ def pretrain(
 ) -> Config:
   """One row of Table 3; the arguments are its columns.
 
-  Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px, representation layer before the
-  head; global-norm clipping at 1 on ImageNet only. Not in the paper, but stated by its authors:
-  the sigmoid loss on the two large datasets with the head's bias starting at -10, and 1e-5 as the
-  end of the linear schedule.
+  Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px; where there is a Transformer, a
+  representation layer before the head (a ResNet has none, nor blocks to scan over); global-norm
+  clipping at 1 on ImageNet only. Not in the paper, but stated by its authors: the sigmoid loss on
+  the two large datasets with the head's bias starting at -10, and 1e-5 as the end of the linear
+  schedule.
   """
   data = DATASETS[dataset]
+  transformer = "ViT-" in model
   multi_label = data["multi_label"]
   return Config(
     batch_size=4096,
@@ -65,11 +70,11 @@ def pretrain(
     model=Model(
       name=model,
       num_classes=data["num_classes"],
-      representation_layer=True,
+      representation_layer=transformer,
       dropout=dropout,
       head_bias=-10.0 if multi_label else 0.0,
       compute_dtype="bfloat16",
-      scan=True,
+      scan=transformer,
     ),
     loss=Loss(kind="sigmoid" if multi_label else "softmax"),
     optimizer=Optimizer(weight_decay=weight_decay, clip_norm=data["clip_norm"]),
@@ -84,14 +89,29 @@ def pretrain(
   )
 
 
-def choice(argument: str, *known: int) -> int:
-  """The number after the colon of --config=configs/NAME.py:ARG.
+def choice(argument: str, *known: int | str) -> int | str:
+  """What stands after the colon of --config=configs/NAME.py:ARG, as the one of `known` it names.
 
   Raises:
     ConfigError: it is none of `known`.
   """
-  if argument not in map(str, known):
-    raise ConfigError(
-      f"The recipe's argument {argument!r} is none of {', '.join(map(str, known))}."
-    )
-  return int(argument)
+  named = {str(value): value for value in known}
+  if argument not in named:
+    raise ConfigError(f"The recipe's argument {argument!r} is none of {', '.join(named)}.")
+  return named[argument]
+
+
+def load(recipe: str) -> Config:
+  """The config of a recipe as the command line names it, configs/NAME.py or configs/NAME.py:ARG.
+
+  Raises:
+    ConfigError: there is no such recipe, or it cannot be run with this argument.
+  """
+  path, _, argument = recipe.partition(":")
+  try:
+    get_config = runpy.run_path(path)["get_config"]
+    return from_dict(get_config(*filter(None, [argument])).to_dict())
+  except ConfigError:
+    raise
+  except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
+    raise ConfigError(f"{recipe} is no recipe: {type(error).__name__}: {error}.") from error

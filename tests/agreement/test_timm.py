@@ -1,0 +1,123 @@
+"""Our exports in timm: the same logits and, for the same loss, the same gradients.
+
+Needs torch and timm (the extra `agreement`); skipped, with this reason, where they are not there.
+"""
+
+import functools
+import importlib.util
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tools.benchmark_step import stand_in_for_torchvision
+from vit_jax import models, weights
+from vit_jax.tree import flatten
+
+torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
+if importlib.util.find_spec("torchvision") is None:
+  stand_in_for_torchvision()
+timm = pytest.importorskip("timm", reason="timm is not installed (extra `agreement`)")
+
+CLASSES, SIDE = 7, 64
+
+
+def small_bit(num_classes):
+  """timm's BiT with one unit a stage, whose names have no such model."""
+  convolution = functools.partial(timm.layers.StdConv2d, eps=1e-8)
+  return timm.models.resnetv2.ResNetV2(
+    (1, 1, 1, 1), num_classes=num_classes, stem_type="fixed", conv_layer=convolution
+  )
+
+
+VIT = dict(act_layer="gelu_tanh", img_size=SIDE)
+# Our name and options; timm's; the bound. timm's hybrids standardise weights in their own way.
+CASES = {
+  "vit": ("ViT-Ti/16", {}, "vit_tiny_patch16_224", dict(VIT), 1e-5),
+  "gap": (
+    "ViT-Ti/16",
+    dict(pool="gap"),
+    "vit_tiny_patch16_224",
+    dict(VIT, class_token=False, global_pool="avg", fc_norm=False),
+    1e-5,
+  ),
+  "hybrid": (
+    "R26+ViT-S/32",
+    {},
+    "vit_small_r26_s32_224",
+    dict(VIT),
+    2e-4,
+  ),
+  "bit": ("R50x1", {}, "resnetv2_50x1_bit", {}, 2e-5),
+  "small_bit": ("R50x1", dict(stages=(1, 1, 1, 1)), small_bit, {}, 2e-5),
+}
+
+
+@functools.cache
+def ours(case):
+  """Module, parameters in which nothing is zero, images, labels."""
+  name, options, *_ = CASES[case]
+  module = models.create(name, num_classes=CLASSES, **options)
+  rng = np.random.default_rng(0)
+  images = rng.uniform(-1, 1, (2, SIDE, SIDE, 3)).astype(np.float32)
+  params = jax.jit(lambda: module.init(jax.random.key(0), images[:1], train=False))()["params"]
+
+  def changed(path, x):
+    noise = rng.standard_normal(x.shape).astype(np.float32)
+    name = path[-1].key
+    if path[0].key == "head" and name == "kernel":
+      return noise / np.sqrt(len(noise))
+    return np.float32(x + {"kernel": 0.0}.get(name, 0.1) * noise)
+
+  return module, jax.tree_util.tree_map_with_path(changed, params), images, np.array([1, 4])
+
+
+def theirs(case, path):
+  name, options = CASES[case][2:4]
+  make = functools.partial(timm.create_model, name) if isinstance(name, str) else name
+  model = make(num_classes=CLASSES, **options).eval()
+  model.load_pretrained(str(path))
+  return model
+
+
+def torch_images(images):
+  return torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
+
+
+@pytest.mark.parametrize("case", ["vit", "gap", "hybrid", "bit"])
+def test_logits(tmp_path, case):
+  module, params, images, _ = ours(case)
+  weights.save(tmp_path / "w.npz", params)
+  expected = jax.jit(lambda p: module.apply({"params": p}, images, train=False)[0])(params)
+  with torch.no_grad():
+    got = theirs(case, tmp_path / "w.npz")(torch_images(images)).numpy()
+  assert np.std(expected) > 0.1
+  np.testing.assert_allclose(got, expected, atol=CASES[case][-1], rtol=0)
+
+
+@pytest.mark.parametrize("case", ["vit", "small_bit"])
+def test_gradients(tmp_path, case):
+  """Our gradients, read by timm as if they were weights, beside its own."""
+  module, params, images, labels = ours(case)
+
+  def loss(params):
+    logits, _ = module.apply({"params": params}, images, train=False)
+    return -jax.nn.log_softmax(logits)[jnp.arange(2), labels].mean()
+
+  weights.save(tmp_path / "weights.npz", params)
+  weights.save(tmp_path / "gradients.npz", jax.device_get(jax.jit(jax.grad(loss))(params)))
+  model = theirs(case, tmp_path / "weights.npz")
+  our_gradients = dict(theirs(case, tmp_path / "gradients.npz").named_parameters())
+  logits = model(torch_images(images))
+  torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels)).backward()
+  compared = 0
+  for name, parameter in model.named_parameters():
+    a, b = parameter.grad.double().flatten(), our_gradients[name].detach().double().flatten()
+    compared += a.numel()
+    if a.norm() > 1e-6 * parameter.norm():  # below, both are rounding: softmax ignores key biases
+      assert torch.nn.functional.cosine_similarity(a, b, dim=0) > 0.99999, name
+      assert abs(a.norm() / b.norm() - 1) < 1e-3, name
+    else:
+      assert b.norm() <= 1e-5 * parameter.norm(), name
+  assert compared == sum(x.size for x in flatten(params).values())

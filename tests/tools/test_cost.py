@@ -1,0 +1,184 @@
+"""The table of costs: the paper's figures, formats, recipes, and wrong command lines."""
+
+import csv
+import json
+import pathlib
+import sys
+
+import pytest
+
+from tests import programs
+from tools import cost
+from vit_jax import config as c
+
+TABLE6 = pathlib.Path(__file__).parents[1] / "paper" / "table6_scaling.csv"
+CONFIGS = programs.ROOT / "configs"
+TYPES = dict(
+  model=str,
+  epochs=float,
+  params=int,
+  gmacs=float,
+  training_gflops=float,
+  exaflops=float,
+  paper_exaflops=int,
+  ratio=float,
+)
+MISSING = dict(exaflops=None, paper_exaflops=None, ratio=None)
+
+
+def rows_of(*arguments):
+  args = cost.parser().parse_args(arguments)
+  return [cost.cost(run, args.examples) for run in cost.chosen(args)]
+
+
+@pytest.fixture(scope="module")
+def table6():
+  return rows_of()
+
+
+def test_the_papers_figures_are_table_6():
+  rows = csv.DictReader(TABLE6.read_text().splitlines())
+  assert [((row["model"], int(row["epochs"])), int(row["exaFLOPs"])) for row in rows] == list(
+    cost.PAPER.items()
+  )
+
+
+def test_all_rows_of_table_6_within_their_bounds(table6):
+  assert [(row["model"], row["epochs"]) for row in table6] == list(cost.PAPER)
+  for row in table6:
+    bound = 0.03 if "ViT" in row["model"] else 0.05
+    assert row["paper_exaflops"] == cost.PAPER[row["model"], row["epochs"]]
+    assert row["ratio"] == pytest.approx(row["exaflops"] / row["paper_exaflops"])
+    assert row["ratio"] == pytest.approx(1, abs=bound), row
+
+
+def test_a_row_by_hand():
+  """ViT-B/16 at 224 px: 196 patches and a class token, 12 blocks, 18,291 classes."""
+  tokens, width = 197, 768
+  block = 12 * tokens * width**2 + 2 * tokens**2 * width
+  macs = 196 * 16 * 16 * 3 * width + 12 * block + width**2 + width * 18_291
+  (row,) = rows_of("--models", "ViT-B/16")
+  encoder = 85_798_656  # the published weights without their head
+  assert row == dict(
+    model="ViT-B/16",
+    epochs=7,
+    params=encoder + width**2 + width + (width + 1) * 18_291,
+    gmacs=pytest.approx(macs / 1e9),
+    training_gflops=pytest.approx(6 * macs / 1e9),
+    exaflops=pytest.approx(6 * macs * 7 * 303e6 / 1e18),
+    paper_exaflops=224,
+    ratio=pytest.approx(6 * macs * 7 * 303e6 / 1e18 / 224),
+  )
+
+
+def test_json_has_every_key_in_its_type(table6):
+  for row in json.loads(cost.as_json(table6)):
+    assert {key: type(value) for key, value in row.items()} == TYPES
+
+
+def test_csv_has_the_values_of_json(table6):
+  rows = table6 + rows_of("--models", "ViT-Ti/16", "--num-classes=10")
+  read = [
+    {key: TYPES[key](value) if value else None for key, value in row.items()}
+    for row in csv.DictReader(cost.as_csv(rows).splitlines())
+  ]
+  assert read == json.loads(cost.as_json(rows))
+  assert read[-1].items() >= MISSING.items()
+
+
+def test_the_table_is_aligned_and_leaves_empty_what_is_not_known(table6):
+  text = cost.as_table([*table6, *rows_of("--models", "R50x1", "--epochs=3")])
+  heading, *lines = text.split("\n")
+  assert heading.split()[:3] == ["model", "epochs", "parameters"]
+  huge = "ViT-H/14 14 655,835,251 167.32 1,003.9 4,258.6 4,262 0.999"
+  assert " ".join(lines[5].split()) == huge
+  assert {len(line) for line in lines[:-1]} == {len(heading)}
+  assert " " not in {line[heading.index("exaFLOPs") + 7] for line in lines}
+  assert " ".join(lines[-1].split()) == "R50x1 3 60,978,611 4.12 24.7 22.5"
+
+
+@pytest.mark.parametrize(
+  ("option", "size"), [("--image-size=448", 448), ("--num-classes=10", 224), ("--examples=9", 224)]
+)
+def test_the_papers_figure_is_for_the_papers_run_only(option, size):
+  (row,) = rows_of("--models=ViT-B/16", option)
+  assert (row["paper_exaflops"], row["ratio"]) == (None, None)
+  assert (row["params"] > 100_455_027) == (size > 224)
+
+
+def test_epochs_choose_the_row_of_table_6():
+  (row,) = rows_of("--models=ViT-L/16", "--epochs=14")
+  assert row["paper_exaflops"] == 1567
+
+
+def test_examples_are_needed_where_the_head_is_not_jfts():
+  recipe = f"--config={CONFIGS / 'vit_b16_i1k.py'}"
+  (row,) = rows_of(recipe)
+  assert row.items() >= MISSING.items()
+  assert (row["model"], row["epochs"]) == ("ViT-B/16", 300)
+  (row,) = rows_of(recipe, "--examples=1281167")
+  assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * 1_281_167 / 1e9)
+
+
+def test_a_recipe_is_its_row_of_table_6(table6):
+  assert rows_of(f"--config={CONFIGS / 'vit_l16_jft.py'}:14") == [table6[4]]
+  assert rows_of(f"--config={CONFIGS / 'r50x1_jft.py'}") == [table6[6]]
+
+
+def test_a_recipe_of_another_shape_is_not_called_by_the_name_alone():
+  (row,) = rows_of(f"--config={CONFIGS / 'vit_shape_jft.py'}:base")
+  assert row["model"] == "ViT-L/32 depth=8 width=1024 mlp_dim=2048 heads=16"
+  assert row["paper_exaflops"] is None
+  assert row["exaflops"] > 0
+
+
+@pytest.mark.parametrize(
+  ("duration", "images"),
+  [
+    (c.Duration(steps=10), 640),
+    (c.Duration(examples=999), 999),
+    (c.Duration(epochs=2), 200),
+  ],
+)
+def test_images_of_a_training(duration, images):
+  assert cost.training_images(c.Config(batch_size=64, duration=duration), 100) == images
+
+
+@pytest.mark.parametrize(
+  ("arguments", "message"),
+  [
+    (["--models", "ViT-B/16", "ViT-X/16"], "name='ViT-X/16' is no model; nearest: ViT-"),
+    (["--image-size=225"], "image_size=225 is not divisible into the patches of ViT-B/32"),
+    (["--models=R50x1", "--image-size=0"], "image_size=0 is too small"),
+    (["--models=R50x1", "--num-classes=0"], "num_classes=0 is too small"),
+    (["--models=R50x1", "--epochs=-1"], "epochs=-1.0 is too small"),
+    (["--models=R50x1", "--epochs=nan"], "epochs=nan is not a finite number"),
+    (["--config=nope.py"], "nope.py is no recipe"),
+    ([f"--config={CONFIGS / 'vit_l16_jft.py'}:8"], "'8' is none of 7, 14"),
+  ],
+)
+def test_wrong_command_lines_are_one_sentence_and_status_2(capsys, arguments, message):
+  with pytest.raises(SystemExit) as end:
+    cost.main(arguments)
+  out, error = capsys.readouterr()
+  assert (end.value.code, out) == (2, "")
+  assert error.startswith("cost: ")
+  assert message in error
+  assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+  "arguments", [["--examples=0"], ["--examples=x"], ["--models=R50x1", "--config=nope.py"]]
+)
+def test_what_the_parser_refuses(capsys, arguments):
+  with pytest.raises(SystemExit) as end:
+    cost.main(arguments)
+  assert end.value.code == 2
+  assert "cost" not in capsys.readouterr().out
+
+
+def test_the_program():
+  command = [sys.executable, "tools/cost.py", "--models", "R50x1", "ViT-Ti/16", "--format=json"]
+  result = programs.run(command)
+  assert (result.returncode, result.stderr) == (0, "")
+  assert [row["model"] for row in json.loads(result.stdout)] == ["R50x1", "ViT-Ti/16"]
