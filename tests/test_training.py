@@ -133,7 +133,7 @@ def test_export_of_nothing_is_one_sentence(tmp_path):
   result = programs.run(command)
   assert result.returncode == 1
   assert result.stderr.startswith("export: ")
-  assert "no checkpoint at all" in result.stderr
+  assert "is neither a workdir with checkpoints" in result.stderr
   assert "Traceback" not in result.stderr
 
 

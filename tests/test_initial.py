@@ -1,0 +1,107 @@
+"""Starting a run from weights: what is taken, what is new, what is refused."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests import programs
+from tests.weights import families
+from vit_jax import checkpoint, initial, mesh, models, optim, state, weights, writers
+from vit_jax import config as c
+from vit_jax.models.stacking import unstack_blocks
+from vit_jax.tree import flatten
+
+VIT = dict(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)
+
+
+@pytest.fixture
+def source(tmp_path):
+  path = tmp_path / "w.npz"
+  weights.save(path, families.params("vit"))
+  return path
+
+
+def config(source, side=16, **model):
+  return c.Config(
+    init_from=str(source),
+    model=c.Model(**(VIT | dict(num_classes=5) | model)),
+    data=c.Data(image_size=side),
+  )
+
+
+def started(config, *, fsdp=1):
+  """A fresh state, and the same after the weights were put into it."""
+  module, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  devices = mesh.make(c.Mesh(fsdp=fsdp), batch_size=8, accumulation=1)
+
+  def init():
+    return state.init(module, optimizer, seed=0, image_size=config.data.image_size, with_ema=True)
+
+  fresh = state.create(init, state.abstract(init, devices))
+  return fresh, initial.put(initial.read(config), fresh)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("fsdp", [1, 8])
+def test_parameters_and_their_average_are_those_of_the_file(source, scan, fsdp):
+  fresh, put = started(config(source, scan=scan), fsdp=fsdp)
+  expected = families.params("vit")
+  for tree in (put.params, put.ema):
+    families.assert_same_bits(unstack_blocks(jax.device_get(tree)), expected)
+    shardings = jax.tree.map(lambda x: x.sharding, tree)
+    assert shardings == jax.tree.map(lambda x: x.sharding, fresh.params)
+  arrays = jax.tree.leaves((put.params, put.ema))
+  buffers = [x.addressable_shards[0].data.unsafe_buffer_pointer() for x in arrays]
+  assert len(set(buffers)) == len(buffers)  # donation needs buffers of their own
+
+
+def test_a_new_head_starts_as_any_head_does(source):
+  fresh, put = started(config(source, num_classes=7, head_bias=-3.0))
+  for name in ("kernel", "bias"):
+    np.testing.assert_array_equal(put.params["head"][name], fresh.params["head"][name])
+  assert (np.asarray(put.params["head"]["bias"]) == -3).all()
+  cls = families.params("vit")["cls"]
+  np.testing.assert_array_equal(put.params["cls"], cls)
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    (dict(depth=1), r"w\.npz: 16 parameters do not fit.*encoderblock_1.*not part of the model"),
+    (dict(width=64), r"parameters do not fit.*cls is \(1, 1, 32\) and must be \(1, 1, 64\)"),
+    (dict(representation_layer=True), r"pre_logits/kernel \(32, 32\) is missing"),
+    (dict(pool="gap"), r"cls \(1, 1, 32\) is not part of the model"),
+  ],
+)
+def test_what_does_not_fit_is_wrong_usage(source, change, message):
+  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*" + message):
+    initial.read(config(source, **change))
+
+
+def test_what_is_not_there_is_wrong_usage(tmp_path):
+  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*w\.npz does not exist"):
+    initial.read(config(tmp_path / "w.npz"))
+
+
+def test_the_main_job_starts_from_another_run_and_says_what_it_took(tmp_path):
+  first, second = tmp_path / "first", tmp_path / "second"
+  short = ("--config.duration.steps=10", "--config.evaluate_every.steps=10")
+  assert programs.run(programs.digits(first, *short)).returncode == 0
+  init = (f"--config.init_from={first}", "--config.data.image_size=24")
+  command = programs.digits(second, *short, *init, "--config.schedule.learning_rate=0.0")
+  result = programs.run(command)
+  assert result.returncode == 0, result.stderr
+  assert f"Started from {first}: 23 of 24 parameters taken as they are" in result.stdout
+  assert "resized  Transformer/posembed_input/pos_embedding" in result.stdout
+  took, had = (flatten(weights.load(folder)) for folder in (second, first))
+  for name, x in took.items():  # the learning rate was 0; the average is rounded at each step
+    if "pos_embedding" not in name:
+      np.testing.assert_allclose(x, had[name], rtol=1e-5, atol=1e-8, err_msg=name)
+
+  # A run that goes on does not need the weights any more, and does not take them again.
+  (first / "checkpoints").rename(first / "gone")
+  result = programs.run(command)
+  assert result.returncode == 0, result.stderr
+  assert "Started from" not in result.stdout
+  assert checkpoint.available(second)[-1] == 10
+  assert len([line for line in writers.read(second) if "test/top1" in line]) == 1

@@ -1,0 +1,80 @@
+"""tools/export.py: every format, verified, and what cannot be done."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from tests import programs
+from tests.weights import families
+from tools import export
+from vit_jax import weights
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+
+CARD = Card(image_size=16, resize=0, class_names=tuple("abcde"), loss="sigmoid")
+
+
+@pytest.fixture
+def source(tmp_path):
+  weights.write(tmp_path / "source.npz", Weights(families.params("vit"), CARD))
+  return tmp_path / "source.npz"
+
+
+def run(*arguments):
+  return export.export(export.parser().parse_args([str(a) for a in arguments]))
+
+
+@pytest.mark.parametrize(
+  ("name", "flags"),
+  [
+    ("out.npz", ()),
+    ("out.msgpack", ()),
+    ("out.safetensors", ("--format", "safetensors")),
+    ("out", ("--format", "huggingface")),
+  ],
+)
+def test_every_format_keeps_parameters_and_card(source, tmp_path, name, flags):
+  words = run("--source", source, "--output", tmp_path / name, "--verify", *flags)
+  assert "images of 16 px, 5 class names" in words
+  assert "largest difference of the logits after reading it again: 0" in words
+  read = weights.read(tmp_path / name)
+  families.assert_same_bits(read.params, families.params("vit"))
+  assert read.card == CARD
+
+
+def test_verify_finds_a_difference(source):
+  read, changed = weights.read(source), families.params("vit")
+  changed["head"]["bias"] = changed["head"]["bias"] + np.float32(2e-5)
+  with pytest.raises(ValueError, match=r"again: 2.*e-05, above 1e-05"):
+    export.verify(read, changed)
+
+
+def test_weights_without_a_card_tell_their_image_size(tmp_path):
+  weights.save(tmp_path / "bare.npz", families.params("vit"))
+  words = run("--source", tmp_path / "bare.npz", "--output", tmp_path / "out.npz")
+  assert "images of 16 px, no class names" in words
+  assert json.loads((tmp_path / "out.json").read_text())["image_size"] == 16
+
+
+@pytest.mark.parametrize(
+  ("arguments", "message"),
+  [
+    (("--output", "x.npz", "--format", "msgpack"), r"must end in '\.msgpack'"),
+    (("--output", "x.onnx"), r"'\.onnx', which is no format"),
+    (("--output", "/nowhere/x.npz"), "No such file"),
+  ],
+)
+def test_what_cannot_be_done(source, arguments, message):
+  with pytest.raises((ValueError, OSError), match=message):
+    run("--source", source, *arguments)
+
+
+def test_as_a_process_one_sentence_and_a_status(source, tmp_path):
+  weights.save(tmp_path / "gap.npz", families.params("gap"))
+  tool = [sys.executable, "tools/export.py"]
+  result = programs.run([*tool, "--source", tmp_path / "gap.npz", "--output", tmp_path / "hf"])
+  assert result.returncode == 1
+  assert result.stderr.startswith("export: Hugging Face's ViTForImageClassification has no place")
+  assert len(result.stderr.splitlines()) == 1

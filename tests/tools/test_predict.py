@@ -1,0 +1,123 @@
+"""tools/predict.py and vit_jax.predict: classes of images in files."""
+
+import csv
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import programs
+from tests.weights import families
+from vit_jax import weights
+from vit_jax.predict import find_images, predict
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+
+NAMES = tuple("abcde")
+
+
+@pytest.fixture
+def images(tmp_path):
+  """Seven images of the model's size, one of them broken, and a file that is none."""
+  folder = tmp_path / "images"
+  (folder / "inner").mkdir(parents=True)
+  rng = np.random.default_rng(0)
+  for i in range(6):
+    pixels = rng.integers(0, 256, (16, 16, 3), np.uint8)
+    Image.fromarray(pixels).save(folder / ("inner" if i % 2 else ".") / f"{i}.png")
+  (folder / "broken.jpg").write_bytes(b"\xff\xd8nothing")
+  (folder / "notes.txt").write_text("not an image")
+  return folder
+
+
+def source(family="vit", **card):
+  card = Card(**(dict(image_size=16, class_names=NAMES) | card))
+  return Weights(families.params(family), card)
+
+
+def run(read, paths, **options):
+  return list(predict(read, paths, **(dict(image_size=0, top=2, batch_size=4) | options)))
+
+
+class TestFindImages:
+  def test_a_directory_is_searched_for_images(self, images):
+    names = [path.name for path in find_images(str(images))]
+    assert names == ["0.png", "2.png", "4.png", "broken.jpg", "1.png", "3.png", "5.png"]
+
+  def test_a_file_and_a_glob(self, images):
+    assert find_images(str(images / "0.png")) == [images / "0.png"]
+    assert [p.name for p in find_images(str(images / "*" / "*.png"))] == ["1.png", "3.png", "5.png"]
+
+  def test_nothing(self, images):
+    with pytest.raises(ValueError, match="holds no images"):
+      find_images(str(images / "*.webp"))
+
+
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("batch_size", [1, 4, 7, 100])
+def test_against_the_model_itself(images, loss, batch_size):
+  paths = [path for path in find_images(str(images)) if path.suffix == ".png"]
+  got = run(source(loss=loss), paths, batch_size=batch_size, top=3)
+  assert [p.path for p in got] == paths
+  for path, prediction in zip(paths, got, strict=True):
+    with Image.open(path) as image:
+      pixels = np.asarray(image, np.float32)[None] / 127.5 - 1
+    params = families.params("vit")
+    logits = np.float64(families.module("vit").apply({"params": params}, pixels, train=False)[0][0])
+    expected = 1 / (1 + np.exp(-logits))
+    if loss == "softmax":
+      expected = np.exp(logits) / np.exp(logits).sum()
+    values = dict(prediction.classes)
+    assert len(values) == 3
+    assert list(values.values()) == sorted(values.values(), reverse=True)
+    for name, value in values.items():
+      assert value == pytest.approx(expected[NAMES.index(name)], abs=1e-5)
+
+
+def test_unreadable_images_are_told_and_hold_nobody_up(images):
+  got = run(source(), find_images(str(images)), batch_size=2)
+  assert [bool(p.error) for p in got] == [False, False, False, True, False, False, False]
+  alone = run(source(), [got[2].path])
+  assert dict(alone[0].classes) == pytest.approx(dict(got[2].classes), abs=1e-6)
+
+
+def test_another_image_size_resizes_the_position_embeddings(images):
+  path = images / "0.png"
+  assert run(source(), [path], image_size=16) == run(source(), [path])
+  assert run(source(), [path], image_size=32) != run(source(), [path])
+  with pytest.raises(ValueError, match="cannot be cut into patches"):
+    run(source(), [path], image_size=18)
+
+
+def test_weights_that_do_not_tell_their_image_size(images):
+  read = Weights(families.params("bit"), None)
+  with pytest.raises(ValueError, match="give it"):
+    run(read, [images / "0.png"])
+  (prediction,) = run(read, [images / "0.png"], image_size=32)
+  assert prediction.classes[0][0].startswith("class ")
+
+
+def test_as_a_process(images, tmp_path):
+  weights.write(tmp_path / "w.npz", source())
+  tool = [sys.executable, "tools/predict.py", "--source", tmp_path / "w.npz", "--images", images]
+  for name in ("out.csv", "out.json"):
+    result = programs.run([*tool, "--top", "2", "--output", tmp_path / name])
+    assert result.returncode == 1
+    assert "broken.jpg was skipped" in result.stderr
+    assert "1 of 7 images could not be read" in result.stderr
+  rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
+  objects = json.loads((tmp_path / "out.json").read_text())
+  assert len(rows) == 12
+  assert len(objects) == 6
+  flat = [(o["path"], k["name"], k["probability"]) for o in objects for k in o["classes"]]
+  assert [(r["path"], r["class"], float(r["probability"])) for r in rows] == flat
+
+  result = programs.run([*tool[:-1], images / "0.png"])
+  assert result.returncode == 0, result.stderr
+  assert result.stdout.startswith(f"{images / '0.png'}: ")
+  result = programs.run([*tool[:3], tmp_path / "no.npz", *tool[4:]])
+  assert result.returncode == 2
+  assert result.stderr.startswith("predict: ")
+  assert len(result.stderr.splitlines()) == 1
