@@ -39,6 +39,7 @@ setuptools.setup(
   ],
   extras_require={
     "test": ["chex>=0.1.92", "hypothesis>=6", "pytest>=8", "ruff>=0.12"],
+    "agreement": ["timm>=1.0.20", "torch>=2.6", "transformers>=4.50"],
     "benchmark": ["tensorflow", "timm>=1.0.20", "torch>=2.6"],
   },
 )

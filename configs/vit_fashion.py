@@ -23,19 +23,21 @@ def get_config():
   """The recipe."""
   return to_config_dict(
     Config(
-      batch_size=128,
-      duration=Duration(epochs=8),
-      log_every=Duration(steps=20),
-      evaluate_every=Duration(epochs=1),
-      model=Model(name="ViT-Ti/4", depth=4, width=64, mlp_dim=128, heads=4, num_classes=10),
+      batch_size=64,
+      duration=Duration(epochs=14),
+      log_every=Duration(steps=50),
+      evaluate_every=Duration(epochs=2),
+      model=Model(name="ViT-Ti/7", depth=4, width=128, mlp_dim=256, heads=4, num_classes=10),
       optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0, ema=0.998),
-      schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=300)),
+      schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
       data=Data(
         train=Dataset(source="tfds:fashion_mnist", split="train"),
         evaluate={"test": Dataset(source="tfds:fashion_mnist", split="test")},
         image_size=28,
-        crop_area=(0.7, 1.0),
+        crop_area=(1.0, 1.0),
+        crop_aspect=(1.0, 1.0),
+        flip=False,
       ),
-      checkpoint=Checkpoint(every=Duration(epochs=1)),
+      checkpoint=Checkpoint(every=Duration(epochs=2)),
     )
   )

@@ -5,9 +5,11 @@ import logging
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.weights import families
 from vit_jax import weights
+from vit_jax.predict import predict
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -91,3 +93,18 @@ def test_transformers_gives_our_logits(folder):
   with torch.no_grad():
     theirs = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).logits.numpy()
   np.testing.assert_allclose(theirs, ours, atol=1e-5, rtol=0)
+
+
+def test_a_pipeline_prepares_images_and_names_classes_as_we_do(folder, monkeypatch):
+  """From the image to names and probabilities, without a network."""
+  monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+  pytest.importorskip("torch", reason="torch is not installed")
+  classify = transformers.pipeline("image-classification", model=str(folder))
+  pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
+  theirs = {c["label"]: c["score"] for c in classify(Image.fromarray(pixels), top_k=5)}
+  Image.fromarray(pixels).save(folder.parent / "image.png")
+  (ours,) = predict(
+    weights.read(folder), [folder.parent / "image.png"], image_size=0, top=5, batch_size=1
+  )
+  assert theirs == pytest.approx(dict(ours.classes), abs=1e-5)
