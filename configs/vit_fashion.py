@@ -24,19 +24,20 @@ def get_config():
   return to_config_dict(
     Config(
       batch_size=64,
-      duration=Duration(epochs=14),
+      duration=Duration(epochs=16),
       log_every=Duration(steps=50),
       evaluate_every=Duration(epochs=2),
-      model=Model(name="ViT-Ti/7", depth=4, width=128, mlp_dim=256, heads=4, num_classes=10),
+      model=Model(
+        name="ViT-Ti/7", depth=4, width=128, mlp_dim=256, heads=4, num_classes=10, dropout=0.1
+      ),
       optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0, ema=0.998),
       schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
       data=Data(
         train=Dataset(source="tfds:fashion_mnist", split="train"),
         evaluate={"test": Dataset(source="tfds:fashion_mnist", split="test")},
         image_size=28,
-        crop_area=(1.0, 1.0),
-        crop_aspect=(1.0, 1.0),
-        flip=False,
+        crop_area=(0.85, 1.0),
+        crop_aspect=(0.9, 1.1),
       ),
       checkpoint=Checkpoint(every=Duration(epochs=2)),
     )

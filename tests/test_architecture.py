@@ -48,7 +48,7 @@ def test_no_circles():
 
 LAYERS = [
   {"main"},
-  {"launch"},
+  {"launch", "pods"},
   {"train", "evaluate"},
   {
     "train_step",
@@ -56,6 +56,7 @@ LAYERS = [
     "weights",
     "initial",
     "predict",
+    "hosts",
     "manifest",
     "monitor",
     "evaluators",
@@ -65,9 +66,9 @@ LAYERS = [
     "writers",
     "preemption",
     "workdir",
-    "memory",
   },
   {"state", "optim", "mesh", "losses", "data", "models", "flops", "recipes"},
+  {"command_line", "memory"},
   {"config", "tree"},
 ]
 

@@ -13,7 +13,7 @@ from vit_jax import workdir
 def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
   holder = (
     "import pathlib, sys\nfrom vit_jax import workdir\n"
-    f"with workdir.locked(pathlib.Path({str(tmp_path)!r})):\n"
+    f"with workdir.locked(pathlib.Path({str(tmp_path)!r}), first=True):\n"
     "  print('locked', flush=True)\n  sys.stdin.read()\n"
   )
   first = subprocess.Popen(
@@ -21,18 +21,24 @@ def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
   )
   with first:
     assert first.stdout.readline() == "locked\n"
-    with pytest.raises(c.ConfigError, match="in use by another run"), workdir.locked(tmp_path):
+    with (
+      pytest.raises(c.ConfigError, match="in use by another run"),
+      workdir.locked(tmp_path, first=True),
+    ):
       pass
     first.kill()
     first.wait()
-    with workdir.locked(tmp_path):  # the lock of a killed run is free
+    with workdir.locked(tmp_path, first=True):  # the lock of a killed run is free
       assert (tmp_path / "lock").exists()
 
 
 def test_a_workdir_that_cannot_be_made(tmp_path):
   (tmp_path / "file").write_text("")
   folder = tmp_path / "file" / "run"
-  with pytest.raises(c.ConfigError, match="cannot be written to"), workdir.locked(folder):
+  with (
+    pytest.raises(c.ConfigError, match="cannot be written to"),
+    workdir.locked(folder, first=True),
+  ):
     pass
 
 

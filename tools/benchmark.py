@@ -13,6 +13,7 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tools import benchmark_data, benchmark_step
+from vit_jax import memory
 
 MEASURES = {"step": benchmark_step.measure, "data": benchmark_data.measure}
 
@@ -40,4 +41,5 @@ def main():
 
 
 if __name__ == "__main__":
+  memory.ask_for_huge_pages()
   main()

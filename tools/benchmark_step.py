@@ -2,8 +2,7 @@
 
 Batch 16, 224 px, float32, AdamW, softmax cross-entropy; the step is the main job's own. Every
 contestant lives in a process of its own and they take turns, so that a machine whose speed drifts
-favours none. Ours starts as the main job does, with the allocator's settings of vit_jax/memory.py;
-torch starts as it comes.
+favours none. All have huge pages, as the main job has (vit_jax/memory.py).
 """
 
 import enum
@@ -77,9 +76,7 @@ def _vit_jax_step():
   import jax
 
   from vit_jax import config as c
-  from vit_jax import launch, models, optim, state, train_step
-
-  launch.prepare_jax()
+  from vit_jax import models, optim, state, train_step
 
   config = c.Config(
     batch_size=BATCH,

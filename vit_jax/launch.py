@@ -5,15 +5,23 @@ import pathlib
 
 import jax
 
-from vit_jax import checkpoint, checks, initial, memory, plan, workdir
+from vit_jax import checkpoint, checks, initial, plan, workdir
+from vit_jax import hosts as joining
 from vit_jax.config import Config
+from vit_jax.hosts import Hosts
 from vit_jax.preemption import StopRequest
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
 
-def launch(config: Config, folder: pathlib.Path, *, mode: str) -> bool:
+def launch(config: Config, folder: pathlib.Path, *, mode: str, hosts: Hosts) -> bool:
   """Trains ("train") or evaluates ("evaluate"); False where a signal stopped the training.
+
+  Args:
+    config: the settings.
+    folder: the workdir.
+    mode: "train" or "evaluate".
+    hosts: how this process finds the others, where it must be told.
 
   Raises:
     ConfigError: a setting or the data is wrong; found before any device is touched, except for
@@ -21,9 +29,11 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str) -> bool:
     RunError: the run cannot go on.
   """
   checks.check(config)
+  joining.check(hosts)
   data = plan.open_data(config)
   plan.steps_of(config, len(data.train))
   start = initial.read(config) if starts_from_weights(config, folder, mode) else None
+  joining.connect(hosts)
   prepare_jax()
   if mode == "evaluate":
     from vit_jax.evaluate import evaluate
@@ -32,7 +42,7 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str) -> bool:
     return True
   from vit_jax.train import train
 
-  with StopRequest() as stop, workdir.locked(folder):
+  with StopRequest() as stop, workdir.locked(folder, first=jax.process_index() == 0):
     return train(plan.make(config, data), folder, stop, start)
 
 
@@ -42,9 +52,7 @@ def starts_from_weights(config: Config, folder: pathlib.Path, mode: str) -> bool
 
 
 def prepare_jax():
-  """Keeps compiled programs on disk, so that the next start is quick, and a CPU's buffers."""
+  """Keeps compiled programs on disk, so that the next start is quick."""
   if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
     jax.config.update("jax_compilation_cache_dir", str(CACHE.expanduser()))
   jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-  if jax.default_backend() == "cpu":
-    memory.keep_freed_memory()

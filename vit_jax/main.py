@@ -7,76 +7,24 @@ Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal with its st
 again; 1 anything else.
 """
 
-import functools
 import pathlib
 import sys
 
 from absl import app, flags, logging
-from ml_collections import config_flags
 
-from vit_jax import config as cfg
+from vit_jax import command_line, memory
+from vit_jax.config import ConfigError, RunError
 
-_CONFIG = config_flags.DEFINE_config_file(
-  "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
-)
+flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
   "workdir", None, "Folder of the run; the default is workdirs/NAME, with -ARG where there is one."
 )
 _MODE = flags.DEFINE_enum("mode", "train", ["train", "evaluate"], "What to do.")
-
-DONE, FAILED, WRONG_USAGE, STOPPED = 0, 1, 2, 75
-
-
-def parse(argv: list[str]) -> list[str]:
-  """Parses the command line; leaves with status 2 and one message where it is wrong."""
-  try:
-    rest = flags.FLAGS(argv)
-    if len(rest) > 1:
-      raise cfg.ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
-    if _CONFIG.value is None:
-      raise cfg.ConfigError("--config is missing, such as --config=configs/vit_digits.py.")
-    resolve()  # a recipe that is missing or wrong shows itself here
-  except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
-    leave(wrong_usage(argv, error), WRONG_USAGE)
-  return rest
-
-
-def wrong_usage(argv: list[str], error: Exception) -> str:
-  """One sentence on what is wrong with the command line."""
-  defaults = cfg.to_dict(cfg.Config())
-  for argument in argv:
-    key, _, value = argument.lstrip("-").partition("=")
-    if key.startswith("config."):
-      unknown = unknown_key(key.removeprefix("config."), defaults)
-      if unknown:
-        return unknown
-      if isinstance(error, flags.IllegalFlagValueError) and argument.lstrip("-") in str(error):
-        default = functools.reduce(lambda node, part: node[part], key.split(".")[1:], defaults)
-        return f"{key}={value!r} cannot be read as {type(default).__name__}; try {default!r}."
-  return reason(error)
-
-
-def reason(error: Exception) -> str:
-  """The last line of an error's message; the lines above are a library's traceback."""
-  return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
-
-
-def unknown_key(dotted: str, known: dict) -> str:
-  """Says which part of a dotted key is not a setting; empty where all are."""
-  path = "config"
-  for part in dotted.split("."):
-    if path == "config.data.evaluate":
-      return ""
-    if not isinstance(known, dict) or part not in known:
-      return f"{path}.{part} is not a setting; nearest: {cfg.nearest(part, known)}."
-    path, known = f"{path}.{part}", known[part]
-  return ""
-
-
-def resolve() -> cfg.Config:
-  """The config of the command line as frozen dataclasses."""
-  overridden = list(config_flags.get_override_values(flags.FLAGS["config"]))
-  return cfg.from_dict(cfg.replace_units(_CONFIG.value.to_dict(), overridden))
+_COORDINATOR = flags.DEFINE_string(
+  "coordinator", "", "HOST:PORT of process 0; only off Cloud TPU and SLURM, which tell it."
+)
+_PROCESSES = flags.DEFINE_integer("processes", 0, "With --coordinator: how many processes.")
+_PROCESS = flags.DEFINE_integer("process", -1, "With --coordinator: which one this is, from 0.")
 
 
 def default_workdir(config_flag: str) -> pathlib.Path:
@@ -85,31 +33,28 @@ def default_workdir(config_flag: str) -> pathlib.Path:
   return pathlib.Path("workdirs") / "-".join(filter(None, [pathlib.Path(path).stem, argument]))
 
 
-def leave(message: str, status: int):
-  """Says one sentence on stderr and ends the program."""
-  print(f"vit_jax: {message}", file=sys.stderr, flush=True)
-  sys.exit(status)
-
-
 def main(_):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   from vit_jax import launch
+  from vit_jax.hosts import Hosts
 
   logging.set_verbosity(logging.WARNING)  # orbax tells of each of its steps otherwise
   try:
-    folder = pathlib.Path(_WORKDIR.value or default_workdir(flags.FLAGS["config"].config_filename))
-    finished = launch.launch(resolve(), folder, mode=_MODE.value)
-  except cfg.ConfigError as error:
-    leave(str(error), WRONG_USAGE)
-  except cfg.RunError as error:
-    leave(str(error), FAILED)
-  sys.exit(DONE if finished else STOPPED)
+    folder = pathlib.Path(_WORKDIR.value or default_workdir(command_line.recipe()))
+    hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
+    finished = launch.launch(command_line.resolve(), folder, mode=_MODE.value, hosts=hosts)
+  except ConfigError as error:
+    command_line.leave(str(error), command_line.WRONG_USAGE)
+  except RunError as error:
+    command_line.leave(str(error), command_line.FAILED)
+  sys.exit(command_line.DONE if finished else command_line.STOPPED)
 
 
 def run():
   """The console entry point."""
-  app.run(main, flags_parser=parse)
+  app.run(main, flags_parser=command_line.parse)
 
 
 if __name__ == "__main__":
+  memory.ask_for_huge_pages()
   run()

@@ -12,27 +12,30 @@ from vit_jax import config as cfg
 MIN_SHARDED_SIZE = 2**14
 
 
-def make(config: cfg.Mesh, *, batch_size: int, accumulation: int) -> Mesh:
-  """The mesh over all devices of all processes.
+def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) -> Mesh:
+  """The mesh over all devices of all processes, or over `devices`.
 
   Raises:
     ConfigError: the devices cannot be arranged so, or the batch cannot be split over them.
   """
-  devices = jax.device_count()
-  data = config.data or devices // config.fsdp
-  if data * config.fsdp != devices:
+  devices = jax.devices() if devices is None else devices
+  count = len(devices)
+  data = config.data or count // config.fsdp
+  if data * config.fsdp != count:
     raise cfg.ConfigError(
-      f"config.mesh: data={config.data} x fsdp={config.fsdp} is not the {devices} devices here; "
-      f"fsdp must be one of {divisors(devices)}, and data 0 or devices / fsdp."
+      f"config.mesh: data={config.data} x fsdp={config.fsdp} is not the {count} devices here; "
+      f"fsdp must be one of {divisors(count)}, and data 0 or devices / fsdp."
     )
-  if batch_size % (devices * accumulation):
-    below = batch_size - batch_size % (devices * accumulation)
+  if batch_size % (count * accumulation):
+    below = batch_size - batch_size % (count * accumulation)
     raise cfg.ConfigError(
-      f"config.batch_size={batch_size} cannot be split over {devices} devices and "
+      f"config.batch_size={batch_size} cannot be split over {count} devices and "
       f"config.accumulation={accumulation}; nearest: "
-      f"{', '.join(str(b) for b in (below, below + devices * accumulation) if b)}."
+      f"{', '.join(str(b) for b in (below, below + count * accumulation) if b)}."
     )
-  return jax.make_mesh((data, config.fsdp), ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2)
+  return jax.make_mesh(
+    (data, config.fsdp), ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2, devices=devices
+  )
 
 
 def divisors(number: int) -> list[int]:

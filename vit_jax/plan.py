@@ -137,14 +137,19 @@ def nearest_multiple(number: int, of: int) -> int:
   return max(round(number / of), 1) * of if number and of else number
 
 
-def make(config: Config, data: Data) -> Plan:
-  """The whole plan; looks at the devices but computes nothing.
+def make(config: Config, data: Data, devices=None) -> Plan:
+  """The whole plan for all devices, or for `devices`; looks at them but computes nothing.
 
   Raises:
     ConfigError: the batch or the mesh does not suit the devices.
   """
-  mesh = meshes.make(config.mesh, batch_size=config.batch_size, accumulation=config.accumulation)
-  check_devices(config)
+  mesh = meshes.make(
+    config.mesh,
+    batch_size=config.batch_size,
+    accumulation=config.accumulation,
+    devices=devices,
+  )
+  check_devices(config, mesh.devices.flat[0].platform)
   model, optimizer = models.configured(config.model), optim.make(config.optimizer)
   steps = steps_of(config, len(data.train))
   rate = optim.schedule(
@@ -175,9 +180,8 @@ def make(config: Config, data: Data) -> Plan:
   )
 
 
-def check_devices(config: Config):
-  """The chosen attention runs on the devices at hand."""
-  platform = jax.default_backend()
+def check_devices(config: Config, platform: str):
+  """The chosen attention runs on this platform."""
   if config.model.attention == "cudnn" and platform != "gpu":
     raise ConfigError(
       f"config.model.attention='cudnn' needs a GPU, and this is a {platform}; use "

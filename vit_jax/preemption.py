@@ -12,7 +12,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopRequest:
   """Remembers that a signal asked the run to stop; a context manager around the whole run.
 
-  The first signal asks; a second SIGINT is Python's own KeyboardInterrupt.
+  The first signal asks; a second SIGINT is Python's own KeyboardInterrupt. In a run of several
+  processes JAX's preemption service already listens for SIGTERM, and is left to.
   """
 
   def __init__(self):
@@ -20,7 +21,7 @@ class StopRequest:
     self._previous = {}
 
   def __enter__(self):
-    for number in SIGNALS:
+    for number in SIGNALS if jax.process_count() == 1 else ():
       self._previous[number] = signal.signal(number, self._handle)
     return self
 

@@ -24,6 +24,7 @@ DATASETS = {
     clip_norm=0.0,
     train=Dataset(),
     validation=Dataset(),
+    examples=303_000_000,
   ),
   "imagenet21k": dict(
     num_classes=21_843,
@@ -31,6 +32,7 @@ DATASETS = {
     clip_norm=0.0,
     train=Dataset(),
     validation=Dataset(),
+    examples=12_400_000,
   ),
   "imagenet": dict(
     num_classes=1000,
@@ -38,6 +40,7 @@ DATASETS = {
     clip_norm=1.0,
     train=Dataset(source="tfds:imagenet2012", split="train"),
     validation=Dataset(source="tfds:imagenet2012", split="validation"),
+    examples=1_281_167,
   ),
 }
 
@@ -87,6 +90,12 @@ def pretrain(
     data=Data(train=data["train"], evaluate={"val": data["validation"]}),
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )
+
+
+def examples_of(config: Config) -> int | None:
+  """Training images of the dataset with as many classes as the head; None: none of the three."""
+  known = {data["num_classes"]: data["examples"] for data in DATASETS.values()}
+  return known.get(config.model.num_classes)
 
 
 def choice(argument: str, *known: int | str) -> int | str:

@@ -80,19 +80,24 @@ def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest) -> 
   first = jax.process_index() == 0
   if first:
     workdir.write_config(folder, plan.config)
-  step = train_step.make(plan.model, plan.optimizer, plan.rate, plan.config)
-  shardings = jax.tree.map(lambda x: x.sharding, plan.abstract)
   return Run(
     plan=plan,
     folder=folder,
     checkpoints=checkpoints,
     stop=stop,
-    step=jax.jit(step, donate_argnums=0, out_shardings=(shardings, meshes.replicated(plan.mesh))),
+    step=jit_step(plan),
     writer=writers.Writer(folder, start_step=start) if first else writers.NoWriter(),
     monitor=make_monitor(plan),
     evaluation=evaluate.Evaluation(plan),
     evaluated_steps=evaluate.steps_in(folder),
   )
+
+
+def jit_step(plan: Plan):
+  """The compiled update of a plan: (state, batch) -> (state, metrics); the old state is donated."""
+  step = train_step.make(plan.model, plan.optimizer, plan.rate, plan.config)
+  shardings = jax.tree.map(lambda x: x.sharding, plan.abstract)
+  return jax.jit(step, donate_argnums=0, out_shardings=(shardings, meshes.replicated(plan.mesh)))
 
 
 def make_monitor(plan: Plan) -> Monitor:

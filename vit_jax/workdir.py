@@ -12,8 +12,12 @@ CONFIG = "config.json"
 
 
 @contextlib.contextmanager
-def locked(workdir: pathlib.Path):
+def locked(workdir: pathlib.Path, *, first: bool):
   """Makes the folder and holds its lock; the operating system frees it however the run ends.
+
+  Args:
+    workdir: the folder.
+    first: whether this is the first process of the run; the others rely on its lock.
 
   Raises:
     ConfigError: the folder cannot be made or written to, or another run holds it.
@@ -25,7 +29,8 @@ def locked(workdir: pathlib.Path):
     raise ConfigError(f"--workdir={workdir} cannot be written to: {error.strerror}.") from error
   with file:
     try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      if first:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
       raise ConfigError(
         f"--workdir={workdir} is in use by another run; wait for it to end, stop "

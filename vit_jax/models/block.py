@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.models.attention import Attention
+from vit_jax.models.gelu import gelu
 from vit_jax.models.norm import LayerNorm
 from vit_jax.models.positions import PositionEmbedding
 
@@ -30,7 +31,7 @@ class MlpBlock(nn.Module):
       )
 
     drop = nn.Dropout(self.dropout, deterministic=not train)
-    hidden = drop(nn.gelu(dense(self.mlp_dim, "Dense_0")(x), approximate=True))
+    hidden = drop(gelu(dense(self.mlp_dim, "Dense_0")(x)))
     return drop(dense(x.shape[-1], "Dense_1")(hidden))
 
 

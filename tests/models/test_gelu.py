@@ -1,0 +1,41 @@
+"""GELU's own gradient against the formula in float64 and against automatic differentiation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax.models.gelu import gelu
+
+POINTS = np.concatenate([np.linspace(-12, 12, 481), [0.0, 1e-6, -1e-6, 60.0, -60.0]])
+
+
+def formula(x):
+  return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def test_values():
+  np.testing.assert_allclose(gelu(np.float32(POINTS)), formula(POINTS), rtol=1e-5, atol=1e-6)
+
+
+def test_gradient_against_float64_differences():
+  step = 1e-6
+  expected = (formula(POINTS + step) - formula(POINTS - step)) / (2 * step)
+  got = jax.vmap(jax.grad(gelu))(np.float32(POINTS))
+  np.testing.assert_allclose(got, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_gradient_against_automatic_differentiation(dtype):
+  x = jnp.asarray(POINTS, dtype)
+  ours = jax.vmap(jax.grad(gelu))(x)
+  theirs = jax.vmap(jax.grad(lambda x: jax.nn.gelu(x, approximate=True)))(x)
+  assert ours.dtype == theirs.dtype == dtype
+  tolerance = 1e-6 if dtype == jnp.float32 else 0.02
+  np.testing.assert_allclose(np.float32(ours), np.float32(theirs), atol=tolerance)
+
+
+def test_the_backward_pass_keeps_its_input_alone():
+  x = jnp.asarray(POINTS, jnp.float32)
+  kept = jax.tree.leaves(jax.vjp(gelu, x)[1])
+  assert [leaf.shape for leaf in kept if jnp.size(leaf) > 1] == [x.shape]

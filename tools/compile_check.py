@@ -1,0 +1,157 @@
+"""Compiles a recipe's training step for a TPU slice that is not there: memory, speed.
+
+python tools/compile_check.py --config=configs/vit_l16_jft.py --topology=v3:16x16
+
+Topologies are named KIND:CHIPS, such as v3:4x4 (32 cores), v4:4x4x4, v5e:16x16, v6e:16x16. The
+program is the main job's own, compiled by the real TPU compiler; a TPU is not needed, the package
+libtpu is. Where the step does not fit, settings that need less memory are tried until one does.
+
+Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or config.
+"""
+
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+# The programs are made for devices that are described, not for any that are here.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["TPU_SKIP_MDS_QUERY"] = "1"
+
+from absl import app, flags
+
+from vit_jax import command_line
+from vit_jax.config import Config, ConfigError, RunError
+
+flags.adopt_module_key_flags(command_line)
+_TOPOLOGY = flags.DEFINE_string("topology", "v3:16x16", "The slice, KIND:CHIPS.")
+_FORMAT = flags.DEFINE_enum("format", "table", ["table", "json"], "How to print.")
+
+# Table 2 of the paper: TPUv3-core-days of pre-training.
+PAPER_CORE_DAYS = {("ViT-H/14", 18_291): 2500, ("ViT-L/16", 18_291): 680, ("ViT-L/16", 21_843): 230}
+
+
+def report(config: Config, topology: str) -> dict:
+  """All that is printed, as one object.
+
+  Raises:
+    ConfigError: the batch or the mesh does not suit the slice.
+    RunError: there is no compiler, or it does not know the slice.
+  """
+  from vit_jax import checks, pods
+
+  checks.check_model(config)
+  checks.check_batch(config)
+  devices = pods.devices_of(topology)
+  program = pods.compile_step(config, devices)
+  remedy = None if program.fits else find_remedy(config, devices, program)
+  return dict(
+    topology=topology,
+    devices=program.devices,
+    device_kind=program.device_kind,
+    model=config.model.name,
+    image_size=config.data.image_size,
+    global_batch=config.batch_size,
+    argument_bytes=program.argument_bytes,
+    temporary_bytes=program.temporary_bytes,
+    peak_bytes=program.peak_bytes,
+    hbm_bytes=program.hbm_bytes,
+    fits=program.fits,
+    remedy=remedy,
+    flops_per_device=pods.step_flops(config) / program.devices,
+    compiler_flops_per_device=program.flops,
+    collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
+    step_seconds_estimate=program.step_seconds,
+    **(estimates(config, program) if program.step_seconds else {}),
+  )
+
+
+def find_remedy(config: Config, devices, program) -> dict | None:
+  """The first overrides with which the step fits, having compiled each; None: none does."""
+  from vit_jax import pods
+
+  for overrides in pods.smaller(config, len(devices)):
+    try:
+      if pods.compile_step(pods.overridden(config, overrides), devices).fits:
+        return overrides
+    except ConfigError:
+      continue  # this slice cannot be divided so
+  return None
+
+
+def estimates(config: Config, program) -> dict:
+  """What follows from the compiler's estimate of a step, which is optimistic."""
+  from vit_jax import flops, plan, pods, recipes
+
+  seconds = program.step_seconds
+  peak = flops.peak_flops(program.device_kind)
+  result = dict(
+    images_per_second_per_device=config.batch_size / program.devices / seconds,
+    mfu=pods.step_flops(config) / program.devices / seconds / peak if peak else None,
+  )
+  examples = recipes.examples_of(config)
+  if examples:
+    days = plan.steps_of(config, examples).total * seconds / 86_400
+    result |= dict(
+      days=days,
+      core_days=days * program.devices,
+      paper_core_days=PAPER_CORE_DAYS.get((config.model.name, config.model.num_classes)),
+    )
+  return result
+
+
+def table(row: dict) -> str:
+  """The report in words."""
+  size = lambda n: f"{n / 2**30:.2f} GiB"
+  over = row["peak_bytes"] - row["hbm_bytes"]
+  verdict = "fits" if row["fits"] else f"does not fit, by {size(over)}"
+  lines = [
+    f"{row['model']} at {row['image_size']} px, batch {row['global_batch']}, on {row['topology']}: "
+    f"{row['devices']} x {row['device_kind']}",
+    f"memory of each: arguments {size(row['argument_bytes'])}, temporaries "
+    f"{size(row['temporary_bytes'])}, peak {size(row['peak_bytes'])} of {size(row['hbm_bytes'])}: "
+    f"{verdict}",
+  ]
+  if not row["fits"]:
+    flags_of = lambda d: " ".join(f"--config.{key}={value}" for key, value in d.items())
+    lines.append(
+      f"with {flags_of(row['remedy'])} it fits (compiled)"
+      if row["remedy"]
+      else "no setting of fsdp, remat and accumulation that was tried makes it fit"
+    )
+  lines.append(f"FLOPs of each, analytic: {row['flops_per_device']:.4g}")
+  for kind, found in row["collectives"].items():
+    lines.append(f"{kind}: {found['count']}, results of {found['bytes'] / 2**20:,.1f} MiB")
+  if row["step_seconds_estimate"]:
+    lines.append(
+      f"the compiler's estimate of a step: {row['step_seconds_estimate'] * 1e3:.1f} ms, "
+      f"{row['images_per_second_per_device']:.0f} images/s each"
+      + (f", MFU {row['mfu']:.0%}" if row["mfu"] else "")
+    )
+    if "days" in row:
+      paper = row["paper_core_days"]
+      lines.append(
+        f"the recipe: {row['days']:.1f} days, {row['core_days']:,.0f} core-days"
+        + (f" (the paper's Table 2: {paper:,} TPUv3-core-days)" if paper else "")
+      )
+  else:
+    lines.append("no estimate of the time: blocks under scan count once; --config.model.scan=False")
+  return "\n".join(lines)
+
+
+def main(_):
+  """Prints the report."""
+  try:
+    row = report(command_line.resolve(), _TOPOLOGY.value)
+  except ConfigError as error:
+    command_line.leave(str(error), command_line.WRONG_USAGE)
+  except RunError as error:
+    command_line.leave(str(error), command_line.FAILED)
+  print(json.dumps(row, indent=2) if _FORMAT.value == "json" else table(row))
+  sys.exit(0 if row["fits"] else 1)
+
+
+if __name__ == "__main__":
+  app.run(main, flags_parser=command_line.parse)

@@ -1,0 +1,78 @@
+"""The command line: --config=configs/NAME.py[:ARG] [--config.KEY=VALUE ...] to frozen settings."""
+
+import functools
+import sys
+
+from absl import flags
+from ml_collections import config_flags
+
+from vit_jax import config as cfg
+
+_CONFIG = config_flags.DEFINE_config_file(
+  "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
+)
+
+DONE, FAILED, WRONG_USAGE, STOPPED = 0, 1, 2, 75
+
+
+def parse(argv: list[str]) -> list[str]:
+  """Parses the command line; leaves with status 2 and one message where it is wrong."""
+  try:
+    rest = flags.FLAGS(argv)
+    if len(rest) > 1:
+      raise cfg.ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
+    if _CONFIG.value is None:
+      raise cfg.ConfigError("--config is missing, such as --config=configs/vit_digits.py.")
+    resolve()  # a recipe that is missing or wrong shows itself here
+  except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
+    leave(wrong_usage(argv, error), WRONG_USAGE)
+  return rest
+
+
+def wrong_usage(argv: list[str], error: Exception) -> str:
+  """One sentence on what is wrong with the command line."""
+  defaults = cfg.to_dict(cfg.Config())
+  for argument in argv:
+    key, _, value = argument.lstrip("-").partition("=")
+    if key.startswith("config."):
+      unknown = unknown_key(key.removeprefix("config."), defaults)
+      if unknown:
+        return unknown
+      if isinstance(error, flags.IllegalFlagValueError) and argument.lstrip("-") in str(error):
+        default = functools.reduce(lambda node, part: node[part], key.split(".")[1:], defaults)
+        return f"{key}={value!r} cannot be read as {type(default).__name__}; try {default!r}."
+  return reason(error)
+
+
+def reason(error: Exception) -> str:
+  """The last line of an error's message; the lines above are a library's traceback."""
+  return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+
+
+def unknown_key(dotted: str, known: dict) -> str:
+  """Says which part of a dotted key is not a setting; empty where all are."""
+  path = "config"
+  for part in dotted.split("."):
+    if path == "config.data.evaluate":
+      return ""
+    if not isinstance(known, dict) or part not in known:
+      return f"{path}.{part} is not a setting; nearest: {cfg.nearest(part, known)}."
+    path, known = f"{path}.{part}", known[part]
+  return ""
+
+
+def resolve() -> cfg.Config:
+  """The config of the command line as frozen dataclasses."""
+  overridden = list(config_flags.get_override_values(flags.FLAGS["config"]))
+  return cfg.from_dict(cfg.replace_units(_CONFIG.value.to_dict(), overridden))
+
+
+def recipe() -> str:
+  """What was given as --config, configs/NAME.py or configs/NAME.py:ARG."""
+  return flags.FLAGS["config"].config_filename
+
+
+def leave(message: str, status: int):
+  """Says one sentence on stderr and ends the program."""
+  print(f"vit_jax: {message}", file=sys.stderr, flush=True)
+  sys.exit(status)

@@ -1,0 +1,82 @@
+"""Several processes as one run. Every host runs the same command; nothing else must come before."""
+
+import dataclasses
+import importlib.util
+import os
+import pathlib
+
+import jax
+
+from vit_jax.config import ConfigError, RunError
+
+TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+  """Where the processes meet, for machines that do not tell it.
+
+  Attributes:
+    coordinator: HOST:PORT of the first process; empty on Cloud TPU, under SLURM and alone.
+    processes: how many there are.
+    process: which of them this is, from 0.
+  """
+
+  coordinator: str = ""
+  processes: int = 0
+  process: int = -1
+
+
+def connect(hosts: Hosts):
+  """Joins the processes; to be called before any device is asked for.
+
+  On a Cloud TPU and under SLURM with more than one task the machine says who they are.
+
+  Raises:
+    ConfigError: flags that do not describe a group of processes.
+    RunError: the others cannot be reached.
+  """
+  check(hosts)
+  known = {}
+  if hosts.coordinator:
+    known = dict(
+      coordinator_address=hosts.coordinator,
+      num_processes=hosts.processes,
+      process_id=hosts.process,
+    )
+  elif not (on_tpu() or under_slurm()):
+    return
+  try:
+    jax.distributed.initialize(**known)
+  except (RuntimeError, ValueError) as error:
+    raise RunError(
+      f"The processes of this run could not be joined: {error}. Every host must run the same "
+      "command, with --process counting from 0, and reach the coordinator's port."
+    ) from error
+
+
+def check(hosts: Hosts):
+  """Refuses flags that do not describe a group of processes."""
+  if hosts == Hosts():
+    return
+  if not hosts.coordinator or ":" not in hosts.coordinator:
+    raise ConfigError(
+      f"--coordinator={hosts.coordinator!r} must be HOST:PORT of process 0; it goes with "
+      "--processes and --process."
+    )
+  if not 0 <= hosts.process < hosts.processes:
+    raise ConfigError(
+      f"--process={hosts.process} must be at least 0 and below --processes={hosts.processes}."
+    )
+
+
+def on_tpu() -> bool:
+  """Whether this is a Cloud TPU VM with libtpu."""
+  return importlib.util.find_spec("libtpu") is not None and any(
+    pathlib.Path(device).exists() for device in TPU_DEVICES
+  )
+
+
+def under_slurm() -> bool:
+  """Whether SLURM started several processes."""
+  return int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ

@@ -1,0 +1,233 @@
+"""The program of a run on TPUs that are not there, compiled by the real compiler.
+
+The package libtpu compiles for any topology on a machine without TPUs. What is compiled is the main
+job's own step, with its mesh and shardings.
+"""
+
+import collections
+import dataclasses
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import topologies
+
+from vit_jax import flops, models, plan, recipes, train
+from vit_jax import mesh as meshes
+from vit_jax.config import Config, RunError
+
+# High-bandwidth memory of one JAX device, bytes, by a prefix of its device_kind; from the makers'
+# data sheets. A TPU v2 or v3 chip is two devices with half of its memory each.
+HBM_BYTES = {
+  "TPU v2": 8 * 2**30,
+  "TPU v3": 16 * 2**30,
+  "TPU v4": 32 * 2**30,
+  "TPU v5 lite": 16 * 2**30,
+  "TPU v5": 95 * 2**30,
+  "TPU v6 lite": 32 * 2**30,
+}
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4}
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """Stands for training data that nobody reads: its length, its classes, its kind of labels."""
+
+  length: int
+  class_names: tuple[str, ...]
+  multi_label: bool
+
+  def __len__(self) -> int:
+    return self.length
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+  """What the compiler says of one step; bytes and FLOPs are of one device.
+
+  Attributes:
+    devices: how many.
+    device_kind: of each, as JAX calls it.
+    hbm_bytes: memory of each.
+    argument_bytes: state and batch.
+    temporary_bytes: activations, gradients and the like.
+    peak_bytes: all together.
+    fits: whether the compiler made a program; a little of the memory is not for programs.
+    flops: counted by the compiler; the blocks of a scan count once.
+    step_seconds: the compiler's estimate; None under scan.
+    collectives: {kind: (count, bytes)}; those inside a scan's body count once.
+  """
+
+  devices: int
+  device_kind: str
+  hbm_bytes: int
+  argument_bytes: int
+  temporary_bytes: int
+  peak_bytes: int
+  fits: bool
+  flops: float | None
+  step_seconds: float | None
+  collectives: dict[str, tuple[int, int]]
+
+
+def devices_of(topology: str):
+  """The devices of a topology, such as "v3:16x16".
+
+  Raises:
+    RunError: libtpu is not installed, or does not know the topology.
+  """
+  try:
+    return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+  except Exception as error:  # whatever the library says
+    if "libtpu" in str(error) and "not" in str(error).lower():
+      raise RunError("The TPU compiler is not here; install it: pip install libtpu.") from error
+    raise RunError(
+      f"The TPU compiler knows no topology {topology!r} ({str(error).splitlines()[0]}); examples: "
+      "v3:16x16, v4:4x4x4, v5e:16x16, v6e:16x16."
+    ) from error
+
+
+def compile_step(config: Config, devices) -> Program:
+  """Compiles the training step of `config` for `devices`.
+
+  Raises:
+    ConfigError: the batch or the mesh does not suit the devices.
+  """
+  source = Source(
+    length=recipes.examples_of(config) or config.batch_size,
+    class_names=tuple(str(i) for i in range(config.model.num_classes)),
+    multi_label=config.loss.kind == "sigmoid",
+  )
+  made = plan.make(config, plan.Data(train=source, evaluate={}), devices)
+  arguments = (made.abstract, abstract_batch(made))
+  common = dict(
+    devices=len(devices),
+    device_kind=devices[0].device_kind,
+    hbm_bytes=hbm_bytes(devices[0].device_kind),
+  )
+  try:
+    compiled = train.jit_step(made).lower(*arguments).compile()
+  except jax.errors.JaxRuntimeError as error:
+    temporaries = refused_bytes(str(error))
+    if temporaries is None:
+      raise
+    held = sum(bytes_per_device(x) for x in jax.tree.leaves(arguments))
+    return Program(
+      **common,
+      argument_bytes=held,
+      temporary_bytes=temporaries,
+      peak_bytes=held + temporaries,
+      fits=False,
+      flops=None,
+      step_seconds=None,
+      collectives={},
+    )
+  memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
+  unrolled = not config.model.scan and config.accumulation == 1
+  return Program(
+    **common,
+    argument_bytes=memory.argument_size_in_bytes,
+    temporary_bytes=memory.temp_size_in_bytes,
+    peak_bytes=memory.argument_size_in_bytes
+    + memory.temp_size_in_bytes
+    + memory.output_size_in_bytes
+    - memory.alias_size_in_bytes
+    + memory.generated_code_size_in_bytes,
+    fits=True,
+    flops=cost["flops"],
+    step_seconds=cost["optimal_seconds"] if unrolled else None,
+    collectives=collectives(compiled.as_text()),
+  )
+
+
+def abstract_batch(made: plan.Plan) -> dict:
+  """Shapes, types and shardings of the plan's batch."""
+  sharding = meshes.batch_sharding(made.mesh)
+  size, side = made.config.batch_size, made.config.data.image_size
+  multi_label = made.data.train.multi_label
+  labels = (
+    ((size, made.config.model.num_classes), jnp.uint8) if multi_label else ((size,), jnp.int32)
+  )
+  shapes = dict(
+    image=((size, side, side, 3), jnp.uint8), labels=labels, mask=((size,), jnp.float32)
+  )
+  return {
+    name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+    for name, (shape, dtype) in shapes.items()
+  }
+
+
+def hbm_bytes(device_kind: str) -> int:
+  """Memory of one device.
+
+  Raises:
+    RunError: its kind is not known.
+  """
+  matches = [kind for kind in HBM_BYTES if device_kind.startswith(kind)]
+  if not matches:
+    raise RunError(f"The memory of {device_kind!r} is not known; add it to vit_jax/pods.py.")
+  return HBM_BYTES[max(matches, key=len)]
+
+
+def bytes_per_device(x: jax.ShapeDtypeStruct) -> int:
+  """One device's share of an array."""
+  return math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+
+
+def refused_bytes(message: str) -> int | None:
+  """Temporaries of a program that the compiler refuses for its memory; None: another complaint."""
+  match = re.search(r"temporaries \(([\d.]+)([KMGT])\) exceeds available HBM", message)
+  return match and int(float(match[1]) * 2 ** {"K": 10, "M": 20, "G": 30, "T": 40}[match[2]])
+
+
+def collectives(text: str) -> dict[str, tuple[int, int]]:
+  """{kind: (count, bytes of the results)} of the collectives in a compiled program."""
+  kinds = "|".join(COLLECTIVES)
+  found = collections.defaultdict(lambda: (0, 0))
+  for match in re.finditer(rf"= (\S.*?) ({kinds})(?:-start)?\(", text):
+    count, size = found[match[2]]
+    found[match[2]] = (count + 1, size + shape_bytes(match[1]))
+  return dict(found)
+
+
+def shape_bytes(shapes: str) -> int:
+  """Bytes of a shape, or of a tuple of shapes, as XLA prints them."""
+  return sum(
+    BYTES[kind] * math.prod(int(n) for n in sizes.split(",") if n)
+    for kind, sizes in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shapes)
+  )
+
+
+def step_flops(config: Config) -> int:
+  """FLOPs of one whole update on all devices, analytic."""
+  side = config.data.image_size
+  module = models.configured(config.model)
+  return config.batch_size * flops.training_flops(flops.forward_macs(module, side, side))
+
+
+def smaller(config: Config, devices: int):
+  """Settings that need less memory than `config`, the cheapest in time first, as overrides."""
+  batch = config.batch_size // devices
+  parts = [p for p in (1, 2, 4, 8, 16, 32) if batch % p == 0 and p >= config.accumulation]
+  fsdp = min(devices, 64)
+  for remat in dict.fromkeys(("dots", "everything")):
+    yield {"model.remat": remat}
+  for accumulation in parts[1:3]:
+    yield {"model.remat": "dots", "accumulation": accumulation}
+  yield {"mesh.fsdp": fsdp}
+  for accumulation in parts:
+    yield {"mesh.fsdp": fsdp, "model.remat": "everything", "accumulation": accumulation}
+
+
+def overridden(config: Config, overrides: dict) -> Config:
+  """The config with {"group.key": value} replaced."""
+  for key, value in overrides.items():
+    *path, last = key.split(".")
+    if path:
+      inner = dataclasses.replace(getattr(config, path[0]), **{last: value})
+      config = dataclasses.replace(config, **{path[0]: inner})
+    else:
+      config = dataclasses.replace(config, **{last: value})
+  return config
