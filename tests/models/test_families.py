@@ -1,0 +1,117 @@
+"""Every family of models learns the digits, alike on one device, on eight and under scan."""
+
+import dataclasses
+import functools
+
+import cv2
+import jax
+import numpy as np
+import pytest
+
+from tests import modules, programs
+from vit_jax import config as c
+from vit_jax import mesh as meshes
+from vit_jax import models, optim, state, train_step, writers
+from vit_jax.data.sources.digits import Digits
+from vit_jax.models.stacking import stack_blocks
+
+STEPS, BATCH, SIZE = 12, 16, 32
+ENCODER = dict(depth=2, width=32, mlp_dim=64, heads=2)
+TRANSFORMERS = {
+  "ViT": dict(name="ViT-B/8"),
+  "ViT with attention pooling": dict(name="ViT-B/8", pool="map"),
+  "ViT with relative positions": dict(name="ViT-B/8", positions="relative"),
+  "ViT with 2-D positions in every layer": dict(
+    name="ViT-B/8", positions="2d", position_place="every_layer"
+  ),
+  "hybrid": dict(name="R50x1+ViT-B/16", stages=(1, 1), stem_width=32),
+  "hybrid of the root alone": dict(name="R+ViT-Ti/16", patch=4, stem_width=32),
+  "axial ViT": dict(name="Axial-ViT-B/8"),
+}
+RESNETS = {
+  "ResNet": dict(name="R50x1", stages=(1, 1), width=32),
+  "axial ResNet": dict(name="Axial-R50", stages=(1, 1), width=32),
+}
+OPTIONS = {key: fields | ENCODER for key, fields in TRANSFORMERS.items()} | RESNETS
+CONFIG = c.Config(
+  batch_size=BATCH, optimizer=c.Optimizer(kind="sgd", clip_norm=1.0, weight_decay=0.01)
+)
+RATE = optim.schedule(
+  learning_rate=0.1, warmup_steps=0, total_steps=STEPS, decay="constant", end_learning_rate=0
+)
+
+
+@functools.cache
+def digits():
+  """One batch of digits, enlarged to RGB squares."""
+  source = Digits(split="train")
+  examples = [source[i] for i in range(BATCH)]
+  images = np.stack([cv2.resize(example.image, (SIZE, SIZE)) for example in examples])
+  return dict(
+    image=np.repeat(images[..., None], 3, axis=-1),
+    labels=np.array([example.labels[0] for example in examples], np.int32),
+    mask=np.ones(BATCH, np.float32),
+  )
+
+
+@functools.cache
+def losses(family, *, steps=STEPS, data=1, fsdp=1, scan=False):
+  """The loss of each step; from the same parameters, whatever the other arguments."""
+  model, optimizer = models.create(**OPTIONS[family], num_classes=10), optim.make(CONFIG.optimizer)
+  params = modules.parameters(model, digits()["image"], train=False)
+  if scan:
+    model, params = dataclasses.replace(model, scan=True), stack_blocks(params)
+  zero = np.int32(0)
+  current = state.TrainState(
+    step=zero,
+    params=params,
+    optimizer=optimizer.init(params),
+    ema=None,
+    bad_examples=zero,
+    skipped=zero,
+  )
+  mesh = jax.make_mesh(
+    (data, fsdp),
+    ("data", "fsdp"),
+    devices=jax.devices()[: data * fsdp],
+    axis_types=(jax.sharding.AxisType.Auto,) * 2,
+  )
+  current = jax.device_put(current, meshes.state_shardings(mesh, current))
+  batch = jax.device_put(digits(), meshes.batch_sharding(mesh))
+  step = jax.jit(train_step.make(model, optimizer, RATE, CONFIG))
+  history = []
+  for _ in range(steps):
+    current, metrics = step(current, batch)
+    history.append(float(metrics["loss"]))
+  return history
+
+
+@pytest.mark.parametrize("family", OPTIONS)
+def test_learns(family):
+  history = losses(family)
+  assert np.mean(history[-3:]) < 0.6 * np.mean(history[:3])
+
+
+@pytest.mark.parametrize("family", OPTIONS)
+def test_eight_devices_and_stacked_blocks_train_alike(family):
+  actual = losses(family, steps=3, data=2, fsdp=4, scan=family in TRANSFORMERS)
+  # After more than two updates, rounding decides where ties in a max-pooling fall.
+  np.testing.assert_allclose(actual, losses(family)[:3], rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+  "settings",
+  [
+    dict(name="R50x1", stages="(1,1)", width=32, depth=0, mlp_dim=0, heads=0),
+    dict(name="R50x1+ViT-B/16", stages="(1,)"),
+  ],
+  ids=lambda settings: settings["name"],
+)
+def test_the_main_program(settings, tmp_path):
+  changes = [f"--config.model.{key}={value}" for key, value in settings.items()]
+  result = programs.run(programs.digits(tmp_path, *changes))
+  assert result.returncode == 0, result.stderr
+  lines = writers.read(tmp_path)
+  history = [line["loss"] for line in lines if "loss" in line]
+  assert np.mean(history[-3:]) < 0.9 * history[0]
+  assert [line["test/examples"] for line in lines if "test/top1" in line] == [360, 360]

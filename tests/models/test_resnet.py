@@ -1,0 +1,143 @@
+"""BiT ResNets and axial ResNets: sizes, root, standardised weights, attention, remat, bfloat16."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import modules, reference
+from tests.golden import weights as golden
+from vit_jax import models
+from vit_jax.models.resnet import AxialAttention, Backbone
+
+SMALL = dict(name="R50x1", stages=(1, 1, 1, 1), width=32, num_classes=5)
+IMAGES = golden.images(32)
+BOTH = pytest.mark.parametrize(
+  "options", [{}, dict(name="Axial-R50", stages=(1, 1))], ids=["plain", "axial"]
+)
+windows = np.lib.stride_tricks.sliding_window_view
+
+
+def start(**options):
+  return modules.parameters(models.create(**SMALL | options), IMAGES, train=False)
+
+
+def run(params, images=IMAGES, **options):
+  return modules.run(models.create(**SMALL | options), params, images)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 4), st.sampled_from([0, 4]))
+def test_each_halving_rounds_up(height, width, stages, heads):
+  backbone = Backbone((1,) * stages, 32, heads, jnp.float32, "xla", "none")
+  images = jnp.zeros((1, height, width, 3))
+  out, _ = jax.eval_shape(lambda: backbone.init_with_output(jax.random.key(0), images))
+  divisor = 2 * 2**stages
+  assert out.shape == (1, -(-height // divisor), -(-width // divisor), 64 * 2**stages)
+
+
+def test_features():
+  images = np.zeros((2, 65, 49, 3), np.float32)
+  params = start()
+  logits, features = run(params, images)
+  assert features["patches"].shape == (2, 3 * 2, 1024)
+  np.testing.assert_allclose(features["pre_logits"], features["patches"].mean(axis=1), atol=1e-5)
+  expected = features["pre_logits"] @ params["head"]["kernel"] + params["head"]["bias"]
+  np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def test_the_root_pads_with_zeros_before_the_maximum():
+  """Where all that a window sees is negative, the padding is the maximum."""
+  images = golden.images(9)
+  params = start(stages=())
+  root, norm = params["resnet"]["root_block"], params["resnet"]["group_norm"]
+  kernel = root["standardized_conv2d"]["kernel"].astype(float)
+  kernel = (kernel - kernel.mean(axis=(0, 1, 2))) / kernel.std(axis=(0, 1, 2))
+
+  def pad(x, pixels, value=0.0):
+    border = (pixels, pixels)
+    return np.pad(x, ((0, 0), border, border, (0, 0)), constant_values=value)
+
+  patches = windows(pad(images.astype(float), 3), (7, 7), axis=(1, 2))[:, ::2, ::2]
+  x = np.einsum("bhwcij,ijco->bhwo", patches, kernel)
+
+  def map_padded_with(value):
+    pooled = windows(pad(x, 1, value), (3, 3), axis=(1, 2))[:, ::2, ::2].max(axis=(-2, -1))
+    pooled = reference.group_norm(norm, pooled, 1e-5)
+    return np.maximum(pooled, 0).reshape(2, 9, 32)
+
+  _, features = run(params, images, stages=())
+  np.testing.assert_allclose(features["patches"], map_padded_with(0.0), atol=1e-4)
+  assert np.abs(map_padded_with(-np.inf) - map_padded_with(0.0)).max() > 0.1
+
+
+def test_scale_and_shift_of_every_convolution_are_standardised_away():
+  def change(path, leaf):
+    return 5 * leaf + 0.2 if "standardized_conv2d" in str(path) else leaf
+
+  params = start()
+  changed = jax.tree_util.tree_map_with_path(change, params)
+  np.testing.assert_allclose(run(changed)[0], run(params)[0], atol=2e-3)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_axial_attention(stride):
+  """Rows, then columns, then the mean over stride x stride; at odd edges over what is there."""
+  module = AxialAttention(heads=2, stride=stride, dtype=jnp.float32, attention="xla")
+  x = np.random.default_rng(0).standard_normal((2, 3, 5, 32)).astype(np.float32)
+  params = modules.parameters(module, x)
+  assert params["row_attention"]["pos_embedding_relative"].shape == (2 * 5 - 1, 2, 16)
+  assert params["column_attention"]["pos_embedding_relative"].shape == (2 * 3 - 1, 2, 16)
+  wide = jax.tree.map(np.float64, params)
+  y = np.maximum(reference.group_norm(wide["group_norm"], x.astype(float), 1e-5), 0)
+  for row in range(3):
+    y[:, row] = reference.attention(wide["row_attention"], y[:, row])
+  for column in range(5):
+    y[:, :, column] = reference.attention(wide["column_attention"], y[:, :, column])
+  expected = np.zeros((2, -(-3 // stride), -(-5 // stride), 32))
+  for i, j in np.ndindex(expected.shape[1:3]):
+    cell = y[:, i * stride : (i + 1) * stride, j * stride : (j + 1) * stride]
+    expected[:, i, j] = cell.mean(axis=(1, 2))
+  np.testing.assert_allclose(jax.jit(module.apply)({"params": params}, x), expected, atol=1e-5)
+
+
+def test_axial_units_have_attention_in_place_of_the_3_by_3_convolution():
+  plain, axial = (start(name=name)["resnet"] for name in ("R50x1", "Axial-R50"))
+  assert plain.keys() == axial.keys()
+  for stage in ("block1", "block2", "block3", "block4"):
+    unit, other = plain[stage]["unit01"], axial[stage]["unit01"]
+    assert jax.tree.map(np.shape, unit["a"]) == jax.tree.map(np.shape, other["a"])
+    assert jax.tree.map(np.shape, unit["c"]) == jax.tree.map(np.shape, other["c"])
+    assert unit["b"].keys() == {"group_norm", "standardized_conv2d"}
+    assert other["b"].keys() == {"group_norm", "row_attention", "column_attention"}
+
+
+@pytest.mark.parametrize("remat", ["dots", "everything"])
+@BOTH
+def test_remat_changes_neither_outputs_nor_gradients(options, remat):
+  params = start(**options)
+  model = models.create(**SMALL | options)
+  other = models.create(**SMALL | options, remat=remat)
+  expected, wanted = modules.logits_and_grads(model, params, IMAGES)
+  actual, grads = modules.logits_and_grads(other, params, IMAGES)
+  np.testing.assert_allclose(actual, expected, atol=1e-5)
+  modules.assert_close(grads, wanted)
+
+
+@BOTH
+def test_remat_keeps_less(options):
+  params = start(**options)
+  kept = lambda remat: modules.kept(models.create(**SMALL | options, remat=remat), params, IMAGES)
+  assert kept("everything") <= kept("dots") < 0.6 * kept("none")
+
+
+@BOTH
+def test_bfloat16_gives_float32_logits_near_those_of_float32(options):
+  params = start(**options)
+  exact, _ = run(params, **options)
+  logits, features = run(params, **options, dtype=jnp.bfloat16)
+  assert logits.dtype == jnp.float32
+  assert features["patches"].dtype == features["pre_logits"].dtype == jnp.bfloat16
+  assert 1e-6 < np.abs(logits - exact).max() < 0.05 * np.abs(exact).max()
