@@ -24,7 +24,7 @@ def get_config():
   return to_config_dict(
     Config(
       batch_size=64,
-      duration=Duration(epochs=16),
+      duration=Duration(epochs=14),
       log_every=Duration(steps=50),
       evaluate_every=Duration(epochs=2),
       model=Model(

@@ -51,7 +51,7 @@ PAPER = {
 EPOCHS = 7  # of most rows of Table 6
 
 JFT_CLASSES = recipes.DATASETS["jft"]["num_classes"]
-JFT_EXAMPLES = 303_000_000
+JFT_EXAMPLES = recipes.DATASETS["jft"]["examples"]
 
 # Settings that make a model another than its name says.
 SHAPE = ("depth", "width", "mlp_dim", "heads", "stages", "pool", "positions", "position_place")

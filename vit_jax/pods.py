@@ -212,7 +212,7 @@ def smaller(config: Config, devices: int):
   batch = config.batch_size // devices
   parts = [p for p in (1, 2, 4, 8, 16, 32) if batch % p == 0 and p >= config.accumulation]
   fsdp = min(devices, 64)
-  for remat in dict.fromkeys(("dots", "everything")):
+  for remat in ("dots", "everything"):
     yield {"model.remat": remat}
   for accumulation in parts[1:3]:
     yield {"model.remat": "dots", "accumulation": accumulation}

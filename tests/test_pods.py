@@ -1,0 +1,87 @@
+"""Programs for TPU slices: what is read from the compiler, and two recipes really compiled."""
+
+import importlib.util
+import json
+import sys
+
+import pytest
+
+from tests import programs
+from vit_jax import config as c
+from vit_jax import pods
+
+TEXT = """
+  %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), replica_groups={}
+  %b = (bf16[1,4096]{1,0:T(4,128)(2,1)}, f32[2,3]{1,0}) all-reduce(bf16[1,4096] %x, f32[2,3] %y)
+  %c = u8[16,8]{1,0} all-gather-start(u8[4,8]{1,0} %z), dimensions={0}
+  %d = f32[] add(f32[] %e, f32[] %f)
+"""
+
+
+def test_collectives_are_counted_and_measured():
+  assert pods.collectives(TEXT) == {
+    "all-reduce": (2, 4 * 1024 + 2 * 4096 + 4 * 6),
+    "all-gather": (1, 128),
+  }
+
+
+@pytest.mark.parametrize(
+  ("message", "size"),
+  [
+    (
+      "Ran out of memory on HBM, the total memory required for HLO temporaries (131.25G) exceeds "
+      "available HBM (15.48G).",
+      int(131.25 * 2**30),
+    ),
+    ("HLO temporaries (512.00M) exceeds available HBM", 2**29),
+    ("another complaint", None),
+  ],
+)
+def test_what_a_refusal_says(message, size):
+  assert pods.refused_bytes(message) == size
+
+
+@pytest.mark.parametrize(
+  ("kind", "gibibytes"), [("TPU v3", 16), ("TPU v4", 32), ("TPU v5 lite", 16), ("TPU v5", 95)]
+)
+def test_memory_of_a_device(kind, gibibytes):
+  assert pods.hbm_bytes(kind) == gibibytes * 2**30
+
+
+def test_memory_of_an_unknown_device():
+  with pytest.raises(c.RunError, match="memory of 'TPU v99' is not known"):
+    pods.hbm_bytes("TPU v99")
+
+
+def test_remedies_are_settings_that_keep_the_batch():
+  config = c.Config(batch_size=4096)
+  remedies = [pods.overridden(config, overrides) for overrides in pods.smaller(config, 512)]
+  assert all(remedy.batch_size == 4096 for remedy in remedies)
+  assert len(remedies) == len(set(map(repr, remedies))) > 4
+  assert remedies[0].model.remat == "dots"
+  assert remedies[-1].mesh.fsdp > 1
+  assert remedies[-1].accumulation == 8  # as many parts as a core has images
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec("libtpu") is None, reason="libtpu, the TPU compiler, is not installed"
+)
+@pytest.mark.parametrize(
+  ("recipe", "topology", "status", "devices"),
+  [("vit_b32_jft.py", "v3:16x16", 0, 512), ("vit_h14_jft.py", "v3:4x4", 1, 32)],
+)
+def test_recipes_compiled_for_a_slice(recipe, topology, status, devices):
+  command = [sys.executable, "tools/compile_check.py", "--format=json"]
+  result = programs.run([*command, f"--config=configs/{recipe}", f"--topology={topology}"])
+  assert result.returncode == status, result.stderr
+  report = json.loads(result.stdout)
+  assert report["devices"] == devices
+  assert report["global_batch"] == 4096
+  assert report["fits"] == (status == 0)
+  if report["fits"]:
+    assert report["peak_bytes"] < report["hbm_bytes"]
+    assert report["collectives"].keys() == {"all-reduce"}  # no activation is gathered
+    assert report["flops_per_device"] > 1e9
+  else:
+    assert report["peak_bytes"] > report["hbm_bytes"]
+    assert report["remedy"]["model.remat"] in ("dots", "everything")
