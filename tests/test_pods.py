@@ -8,7 +8,7 @@ import pytest
 
 from tests import programs
 from vit_jax import config as c
-from vit_jax import pods
+from vit_jax import mesh, pods
 
 TEXT = """
   %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), replica_groups={}
@@ -63,9 +63,24 @@ def test_remedies_are_settings_that_keep_the_batch():
   assert remedies[-1].accumulation == 8  # as many parts as a core has images
 
 
-@pytest.mark.skipif(
+needs_libtpu = pytest.mark.skipif(
   importlib.util.find_spec("libtpu") is None, reason="libtpu, the TPU compiler, is not installed"
 )
+
+
+@needs_libtpu
+@pytest.mark.parametrize("topology", ["v3:4x4", "v4:2x2x4", "v5e:4x4", "v6e:8x8"])
+@pytest.mark.parametrize("fsdp", [1, 4])
+def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp):
+  monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
+  devices = pods.devices_of(topology)
+  made = mesh.make(c.Mesh(fsdp=fsdp), batch_size=1024, accumulation=1, devices=devices)
+  hosts = sorted(mesh.processes(made))
+  assert [mesh.rows_of(made, 1024, host) for host in hosts] == list(range(len(hosts)))
+  assert len(hosts) > 1
+
+
+@needs_libtpu
 @pytest.mark.parametrize(
   ("recipe", "topology", "status", "devices"),
   [("vit_b32_jft.py", "v3:16x16", 0, 512), ("vit_h14_jft.py", "v3:4x4", 1, 32)],

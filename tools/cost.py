@@ -119,7 +119,7 @@ def cost(run: config.Config, examples: int | None) -> dict:
 
   Args:
     run: its model, image size, duration and batch size count.
-    examples: training images in an epoch; None: as JFT-300M has, if the head is JFT-300M's.
+    examples: training images in an epoch; None: those of the dataset with as many classes, if any.
   """
   macs, images = forward_macs(run), training_images(run, examples)
   exaflops = None if images is None else flops.training_flops(macs) * images / 1e18
@@ -147,8 +147,7 @@ def training_images(run: config.Config, examples: int | None) -> float | None:
   """Images of the whole training, each counted as often as it is seen; None: not known."""
   if not run.duration.epochs:
     return run.duration.examples + run.duration.steps * run.batch_size
-  if examples is None and run.model.num_classes == JFT_CLASSES:
-    examples = JFT_EXAMPLES
+  examples = examples or recipes.examples_of(run)
   return None if examples is None else run.duration.epochs * examples
 
 
@@ -229,7 +228,8 @@ def parser() -> argparse.ArgumentParser:
     "--examples",
     type=count,
     metavar="N",
-    help="training images in an epoch; 303 million where the head has JFT-300M's 18,291 classes",
+    help="training images in an epoch; known where the head has the classes of JFT-300M (18,291), "
+    "ImageNet-21k (21,843) or ImageNet (1,000)",
   )
   result.add_argument("--format", choices=FORMATS, default="table", help="default: table")
   return result

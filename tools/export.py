@@ -55,7 +55,10 @@ def export(args) -> str:
   """
   suffix = args.output.suffix if args.format is None else SUFFIXES[args.format]
   if args.output.suffix != suffix:
-    raise ValueError(f"--output {args.output} must end in {suffix!r} for --format {args.format}.")
+    wanted = f"end in {suffix!r}" if suffix else "be a folder's name without a dot"
+    raise ValueError(f"--output {args.output} must {wanted} for --format {args.format}.")
+  if args.source.suffix in SUFFIXES.values() and args.source.suffix and (args.ema or args.step):
+    raise ValueError(f"--ema and --step choose in a workdir; --source {args.source} is a file.")
   read = weights.read(args.source, step=args.step, ema=args.ema)
   if read.card is None:
     read = weights.Weights(read.params, weights.told_by(read.params))
@@ -65,6 +68,10 @@ def export(args) -> str:
     f"{args.output}: {'moving average of the ' if args.ema else ''}parameters of {args.source}; "
     f"images of {size}, {len(read.card.class_names) or 'no'} class names"
   ]
+  if suffix == ".npz" and "pre_logits" in read.params:
+    lines.append(
+      "Other readers of .npz, timm among them, drop its representation layer in silence."
+    )
   if args.verify:
     lines.append(verify(read, weights.load(args.output)))
   return "\n".join(lines)
@@ -77,8 +84,9 @@ def verify(read: weights.Weights, again: dict) -> str:
     ValueError: it is above the bound.
   """
   side = read.card.image_size
-  if not side and "resnet" in read.params:
-    side = 224  # ResNets take any size
+  module = models.module_of(read.params)
+  if not side and isinstance(module, models.ResNet) and not module.heads:
+    side = 224  # convolutions take any size
   if not side:
     raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
   images = np.random.default_rng(0).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)

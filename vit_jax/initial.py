@@ -27,7 +27,7 @@ class Initial:
 
 
 def read(config: Config) -> Initial:
-  """Reads config.init_from and fits it to the model; no device is touched.
+  """Reads config.init_from and fits it to the model; nothing is put on a device.
 
   Raises:
     ConfigError: nothing is there, it is not what its name says, or it does not fit.
@@ -38,7 +38,7 @@ def read(config: Config) -> Initial:
     lambda: module.init(jax.random.key(0), jnp.zeros((1, side, side, 3)), train=False)
   )
   grid = module.grid(side, side) if isinstance(module, models.ViT) else None
-  path = pathlib.Path(config.init_from)
+  path = pathlib.Path(config.init_from).expanduser()
   try:
     params, rows = weights.fit(weights.read(path).params, shapes["params"], grid)
   except (ValueError, OSError, RunError) as error:

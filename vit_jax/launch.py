@@ -32,9 +32,9 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str, hosts: Hosts) -> 
   joining.check(hosts)
   data = plan.open_data(config)
   plan.steps_of(config, len(data.train))
-  start = initial.read(config) if starts_from_weights(config, folder, mode) else None
   joining.connect(hosts)
   prepare_jax()
+  start = initial.read(config) if starts_from_weights(config, folder, mode) else None
   if mode == "evaluate":
     from vit_jax.evaluate import evaluate
 

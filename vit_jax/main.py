@@ -40,7 +40,7 @@ def main(_):
 
   logging.set_verbosity(logging.WARNING)  # orbax tells of each of its steps otherwise
   try:
-    folder = pathlib.Path(_WORKDIR.value or default_workdir(command_line.recipe()))
+    folder = pathlib.Path(_WORKDIR.value or default_workdir(command_line.recipe())).expanduser()
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
     finished = launch.launch(command_line.resolve(), folder, mode=_MODE.value, hosts=hosts)
   except ConfigError as error:

@@ -3,6 +3,7 @@
 import math
 
 import jax
+import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -33,9 +34,11 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
       f"config.accumulation={accumulation}; nearest: "
       f"{', '.join(str(b) for b in (below, below + count * accumulation) if b)}."
     )
-  return jax.make_mesh(
-    (data, config.fsdp), ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2, devices=devices
-  )
+  # In the order of processes: each then feeds rows of the batch that lie together (`host_rows`).
+  # jax.make_mesh would follow the chips' places in the slice, where hosts interleave.
+  ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
+  grid = np.array(ordered).reshape(data, config.fsdp)
+  return Mesh(grid, ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2)
 
 
 def divisors(number: int) -> list[int]:
@@ -76,7 +79,28 @@ def host_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
 
   The rows are [host * batch_size / hosts, (host + 1) * batch_size / hosts).
   """
-  indices = batch_sharding(mesh).addressable_devices_indices_map((batch_size,)).values()
-  first = min(index[0].start or 0 for index in indices)
-  hosts = jax.process_count()
-  return first * hosts // batch_size, hosts
+  return rows_of(mesh, batch_size, jax.process_index()), len(processes(mesh))
+
+
+def rows_of(mesh: Mesh, batch_size: int, process: int) -> int:
+  """Which equal part of a batch lies on the devices of `process`.
+
+  Raises:
+    RunError: its rows do not lie together, or are not an equal part.
+  """
+  indices = batch_sharding(mesh).devices_indices_map((batch_size,))
+  mine = [index[0] for device, index in indices.items() if device.process_index == process]
+  first = min(rows.start or 0 for rows in mine)
+  last = max(batch_size if rows.stop is None else rows.stop for rows in mine)
+  share = batch_size // len(processes(mesh))
+  if last - first != share or first % share:
+    raise cfg.RunError(
+      f"Process {process} would feed rows {first} to {last} of {batch_size}, which are not its "
+      f"{share}; every process must have as many devices."
+    )
+  return first // share
+
+
+def processes(mesh: Mesh) -> set[int]:
+  """The processes that have devices of the mesh."""
+  return {device.process_index for device in mesh.devices.flat}

@@ -27,6 +27,7 @@ HBM_BYTES = {
   "TPU v5": 95 * 2**30,
   "TPU v6 lite": 32 * 2**30,
 }
+UNKNOWN_LENGTH = 10**9  # examples; the length of the schedule does not change the program
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4}
 
@@ -96,7 +97,7 @@ def compile_step(config: Config, devices) -> Program:
     ConfigError: the batch or the mesh does not suit the devices.
   """
   source = Source(
-    length=recipes.examples_of(config) or config.batch_size,
+    length=recipes.examples_of(config) or UNKNOWN_LENGTH,
     class_names=tuple(str(i) for i in range(config.model.num_classes)),
     multi_label=config.loss.kind == "sigmoid",
   )

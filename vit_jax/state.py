@@ -66,5 +66,5 @@ def create(init_fn, abstract_state: TrainState) -> TrainState:
 
 
 def for_evaluation(state: TrainState) -> dict:
-  """The parameters that evaluation and export use: the moving average where there is one."""
+  """The parameters that evaluation uses: the moving average where there is one."""
   return state.params if state.ema is None else state.ema

@@ -5,6 +5,8 @@ import dataclasses
 import pathlib
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from vit_jax import evaluate, flops, initial, plots, train_step, workdir, writers
 from vit_jax import mesh as meshes
@@ -34,7 +36,7 @@ class Run:
   monitor: Monitor
   evaluation: evaluate.Evaluation
   stop: StopRequest
-  evaluated_steps: frozenset[int]
+  start_evaluated: bool
 
 
 def train(
@@ -80,17 +82,26 @@ def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest) -> 
   first = jax.process_index() == 0
   if first:
     workdir.write_config(folder, plan.config)
+  # The writer drops the lines of steps after `start`; only then is it asked what was evaluated.
+  writer = writers.Writer(folder, start_step=start) if first else writers.NoWriter()
   return Run(
     plan=plan,
     folder=folder,
     checkpoints=checkpoints,
     stop=stop,
     step=jit_step(plan),
-    writer=writers.Writer(folder, start_step=start) if first else writers.NoWriter(),
+    writer=writer,
     monitor=make_monitor(plan),
     evaluation=evaluate.Evaluation(plan),
-    evaluated_steps=evaluate.steps_in(folder),
+    start_evaluated=agreed(first and start in evaluate.steps_in(folder)),
   )
+
+
+def agreed(answer: bool) -> bool:
+  """The first process's answer, on every process."""
+  if jax.process_count() == 1:
+    return answer
+  return bool(multihost_utils.broadcast_one_to_all(np.array(answer)))
 
 
 def jit_step(plan: Plan):
@@ -125,7 +136,7 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
   """
   steps, monitor = run.plan.steps, run.monitor
   monitor.restart(start)
-  if start and not evaluated(run, state, start):
+  if start and not run.start_evaluated and not evaluated(run, state, start):
     return False
   batches = put_ahead(
     train_batches(run.plan, start),
@@ -214,10 +225,10 @@ def check_examples(run: Run, step: int, bad: int):
 
 
 def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
-  """Evaluates where that is due and not done yet; False where a signal cut it short."""
+  """Evaluates where that is due; False where a signal cut it short."""
   steps = run.plan.steps
   asked = run.plan.data.evaluate and (due(step, steps.evaluate) or step == steps.total)
-  if not asked or step in run.evaluated_steps:
+  if not asked:
     return True
   with run.monitor.paused():
     figures = run.evaluation(states.for_evaluation(state), stop=run.stop.alone)
@@ -271,6 +282,7 @@ def conclusion(run: Run, finished: bool) -> str:
     )
   figures = [line for line in writers.read(folder) if evaluate.is_evaluation(line)][-1:]
   reached = [f"Reached: {evaluate.in_words(line)}" for line in figures]
+  ema = " --ema" if run.plan.config.optimizer.ema else ""  # what was evaluated
   return "\n".join(
     [
       f"Done: {last} steps.",
@@ -278,6 +290,6 @@ def conclusion(run: Run, finished: bool) -> str:
       f"Checkpoint: {folder}/checkpoints/{last}",
       f"Metrics:    {folder}/{writers.METRICS} (TensorBoard: tensorboard --logdir {folder})",
       f"Curves:     {folder}/{plots.CURVES}",
-      f"Next:       python tools/export.py --source {folder} --output {folder}/params.msgpack",
+      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz{ema}",
     ]
   )

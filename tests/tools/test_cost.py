@@ -111,13 +111,15 @@ def test_epochs_choose_the_row_of_table_6():
   assert row["paper_exaflops"] == 1567
 
 
-def test_examples_are_needed_where_the_head_is_not_jfts():
+def test_examples_are_known_by_the_classes_or_given():
   recipe = f"--config={CONFIGS / 'vit_b16_i1k.py'}"
   (row,) = rows_of(recipe)
-  assert row.items() >= MISSING.items()
   assert (row["model"], row["epochs"]) == ("ViT-B/16", 300)
-  (row,) = rows_of(recipe, "--examples=1281167")
   assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * 1_281_167 / 1e9)
+  (row,) = rows_of(recipe, "--num-classes=500")
+  assert row.items() >= MISSING.items()
+  (row,) = rows_of(recipe, "--num-classes=500", "--examples=1000")
+  assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * 1000 / 1e9)
 
 
 def test_a_recipe_is_its_row_of_table_6(table6):

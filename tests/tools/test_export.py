@@ -51,6 +51,22 @@ def test_verify_finds_a_difference(source):
     export.verify(read, changed)
 
 
+def test_what_other_readers_drop_is_told(tmp_path):
+  weights.save(tmp_path / "source.npz", families.params("representation"))
+  words = run("--source", tmp_path / "source.npz", "--output", tmp_path / "out.npz")
+  assert "drop its representation layer in silence" in words
+  assert "Other readers" not in run(
+    "--source", tmp_path / "source.npz", "--output", tmp_path / "o.msgpack"
+  )
+
+
+def test_another_json_file_is_not_overwritten(source, tmp_path):
+  (tmp_path / "config.json").write_text('{"seed": 0}')
+  with pytest.raises(ValueError, match=r"config\.json is not the card"):
+    run("--source", source, "--output", tmp_path / "config.npz")
+  assert (tmp_path / "config.json").read_text() == '{"seed": 0}'
+
+
 def test_weights_without_a_card_tell_their_image_size(tmp_path):
   weights.save(tmp_path / "bare.npz", families.params("vit"))
   words = run("--source", tmp_path / "bare.npz", "--output", tmp_path / "out.npz")
@@ -63,6 +79,8 @@ def test_weights_without_a_card_tell_their_image_size(tmp_path):
   [
     (("--output", "x.npz", "--format", "msgpack"), r"must end in '\.msgpack'"),
     (("--output", "x.onnx"), r"'\.onnx', which is no format"),
+    (("--output", "x.npz", "--ema"), "--ema and --step choose in a workdir"),
+    (("--output", "x-0.1", "--format", "huggingface"), "a folder's name without a dot"),
     (("--output", "/nowhere/x.npz"), "No such file"),
   ],
 )

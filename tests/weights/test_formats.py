@@ -111,6 +111,10 @@ class TestSpellings:
     if prefix == "opt/target/":
       flat["opt/state/step"] = np.int64(7)
       flat["opt/state/param_states/cls/momentum"] = np.zeros(3, np.float32)
+    if prefix == "params/img/":
+      flat |= {"params/txt/head/bias": np.zeros(3, np.float32), "params/t": np.float32(1)}
+    if prefix.startswith("params/"):
+      flat["opt/0/mu/cls"] = np.zeros(3, np.float32)
     assert_same_bits(self.read(tmp_path, flat), params)
 
   def test_a_name_without_the_others_prefix(self, tmp_path):

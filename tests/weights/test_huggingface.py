@@ -77,9 +77,32 @@ def test_the_exact_gelu_is_told(folder, caplog):
   assert "asks for the activation 'gelu'" in caplog.text
 
 
-def test_other_pixels_are_refused(folder):
-  change(folder / "preprocessor_config.json", image_mean=[0.485, 0.456, 0.406])
-  with pytest.raises(ValueError, match=r"image_mean is \[0\.485"):
+@pytest.mark.parametrize(
+  ("settings", "message"),
+  [
+    (dict(image_mean=[0.485, 0.456, 0.406]), r"image_mean is \[0\.485"),
+    (dict(do_normalize=False), "do_normalize is False"),
+    (dict(do_center_crop=True), "do_center_crop is True"),
+    (dict(resample=3), "resample is 3"),
+    (dict(size={"shortest_edge": 256}), "size is {'shortest_edge': 256}"),
+  ],
+)
+def test_images_that_are_prepared_otherwise_are_refused(folder, settings, message):
+  change(folder / "preprocessor_config.json", **settings)
+  with pytest.raises(ValueError, match=message):
+    weights.read(folder)
+
+
+@pytest.mark.parametrize("classes", [None, {"1": "a", "2": "b"}, ["a"]])
+def test_classes_without_an_order_are_refused(folder, classes):
+  change(folder / "config.json", id2label=classes)
+  with pytest.raises(ValueError, match="id2label must name the classes 0, 1, 2"):
+    weights.read(folder)
+
+
+def test_a_card_of_other_classes_is_refused(folder):
+  change(folder / "config.json", id2label={"0": "a", "1": "b"})
+  with pytest.raises(ValueError, match="names 2 classes; the head of the weights has 5"):
     weights.read(folder)
 
 

@@ -176,7 +176,8 @@ class ResNet(nn.Module):
     """Classifies images.
 
     Args:
-      images: (B, H, W, 3) in [-1, 1], of any size.
+      images: (B, H, W, 3) in [-1, 1], of any size; with axial attention of one size for ever,
+        since its relative embeddings belong to it.
       train: changes nothing: there is no dropout.
 
     Returns:

@@ -32,7 +32,12 @@ def path_beside(weights: pathlib.Path) -> pathlib.Path:
 
 
 def write(path: pathlib.Path, card: Card):
-  """Writes a card as JSON."""
+  """Writes a card as JSON.
+
+  Raises:
+    ValueError: the file is there and holds something else than a card.
+  """
+  read(path)
   path.write_text(json.dumps(dataclasses.asdict(card) | {"pixels": PIXELS}, indent=2) + "\n")
 
 

@@ -98,10 +98,12 @@ def read_card(folder: pathlib.Path) -> Card:
     ValueError: config.json or preprocessor_config.json says what this project does not compute.
   """
   settings = _settings(folder)
-  classes = settings.get("id2label", {})
+  classes = settings.get("id2label")
+  if not isinstance(classes, dict) or set(classes) != {str(i) for i in range(len(classes))}:
+    raise ValueError(f"{folder / CONFIG}: id2label must name the classes 0, 1, 2, ...")
   names = tuple(str(classes[str(i)]) for i in range(len(classes)))
   if (folder / PREPROCESSOR).is_file():
-    _check_preprocessor(folder / PREPROCESSOR)
+    _check_preprocessor(folder / PREPROCESSOR, settings["image_size"])
   losses = {problem: loss for loss, problem in PROBLEM_TYPES.items()}
   loss = losses.get(settings.get("problem_type"), "softmax")
   return Card(image_size=settings["image_size"], class_names=names, loss=loss)
@@ -217,9 +219,8 @@ def _preprocessor(card) -> dict:
 
 def _settings(folder) -> dict:
   settings = read_json(folder / CONFIG)
-  if not isinstance(settings, dict) or "ViTForImageClassification" not in settings.get(
-    "architectures", ()
-  ):
+  architectures = settings.get("architectures") if isinstance(settings, dict) else None
+  if "ViTForImageClassification" not in (architectures or ()):
     raise ValueError(f"{folder / CONFIG} does not describe a ViTForImageClassification.")
   wrong = [
     key
@@ -240,8 +241,23 @@ def _settings(folder) -> dict:
   return settings
 
 
-def _check_preprocessor(path):
+def _check_preprocessor(path, image_size):
+  """Refuses folders whose images are prepared in another way than this project's."""
   found = read_json(path)
-  for key, expected in (("image_mean", [0.5] * 3), ("image_std", [0.5] * 3)):
-    if found.get(key, expected) != expected:
-      raise ValueError(f"{path}: {key} is {found[key]}; this project computes with {expected}.")
+  if not isinstance(found, dict):
+    raise ValueError(f"{path} does not describe how images are prepared.")
+  half, square = [0.5] * 3, {"height": image_size, "width": image_size}
+  expected = dict(
+    image_mean=(half,),
+    image_std=(half,),
+    size=(square, image_size),
+    resample=(2,),
+    do_resize=(True,),
+    do_normalize=(True,),
+    do_center_crop=(False, None),
+  )
+  for key, values in expected.items():
+    if found.get(key, values[0]) not in values:
+      raise ValueError(
+        f"{path}: {key} is {found[key]!r}; this project prepares images with {values[0]!r}."
+      )

@@ -11,7 +11,12 @@ import numpy as np
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.tree import flatten, nest
 
-PREFIXES = ("opt/target/", "params/img/", "params/")
+# Prefixes of parameters, and of what may stand beside them: the optimizer, a tower for text.
+PREFIXES = {
+  "opt/target/": ("opt/state/",),
+  "params/img/": ("params/", "opt/"),
+  "params/": ("opt/",),
+}
 STACKED_BLOCK = r"(Transformer/encoderblock(?:_\d+)?/)"
 LINEN = (
   ("MultiHeadDotProductAttention_0/", "MultiHeadDotProductAttention_1/"),
@@ -27,7 +32,8 @@ BIT_NORM_NAMES = {"gamma": "scale", "beta": "bias"}
 def from_published(flat: dict[str, np.ndarray]) -> dict:
   """Our tree, blocks apart, from {"a/b": array} in any of the known spellings.
 
-  - a prefix opt/target/ (then the optimizer's state beside it is left out), params/img/ or params/;
+  - a prefix opt/target/, params/img/ or params/; the optimizer's state and a tower for text beside
+    it are left out;
   - bfloat16 stored as a type without name;
   - Linen's numbers within blocks (LayerNorm_1 for LayerNorm_2, ...), stacked blocks;
   - position embeddings at the top, without an entry for the class token: zeros are put there;
@@ -70,10 +76,10 @@ def to_published(params: dict) -> dict[str, np.ndarray]:
 
 
 def _without_prefix(flat):
-  for prefix in PREFIXES:
+  for prefix, beside in PREFIXES.items():
     inside = {k.removeprefix(prefix): v for k, v in flat.items() if k.startswith(prefix)}
     if inside:
-      others = [k for k in flat if not k.startswith((prefix, "opt/state/"))]
+      others = [k for k in flat if not k.startswith((prefix, *beside))]
       if others:
         raise ValueError(f"some names begin with {prefix} and others do not, such as {others[0]}")
       return inside

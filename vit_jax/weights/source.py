@@ -38,15 +38,14 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
   if not path.exists():
     raise FileNotFoundError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
   if path.is_file():
-    params = format_of(path).load(path)
-    return Weights(params, card.read(card.path_beside(path)))
+    return checked(Weights(format_of(path).load(path), card.read(card.path_beside(path))))
   path = path.absolute()
   if checkpoint.available(path):
     return _checkpoint(checkpoint.find(path, step), ema)
   if path.name.isdigit() and checkpoint.available(path.parents[1]):
     return _checkpoint(checkpoint.find(path.parents[1], int(path.name)), ema)
   if (path / huggingface.CONFIG).is_file():
-    return Weights(huggingface.load(path), huggingface.read_card(path))
+    return checked(Weights(huggingface.load(path), huggingface.read_card(path)))
   raise ValueError(
     f"{path} is neither a workdir with checkpoints, nor a checkpoint, nor a folder of Hugging "
     "Face's with config.json."
@@ -66,8 +65,23 @@ def write(path: pathlib.Path, weights: Weights):
   if not path.suffix:
     huggingface.save(path, weights.params, known)
   else:
-    format_of(path).save(path, weights.params)
     card.write(card.path_beside(path), known)
+    format_of(path).save(path, weights.params)
+
+
+def checked(weights: Weights) -> Weights:
+  """The weights, whose card names as many classes as the head has.
+
+  Raises:
+    ValueError: it does not.
+  """
+  names = weights.card.class_names if weights.card else ()
+  bias = weights.params.get("head", {}).get("bias")
+  if names and bias is not None and len(names) != len(bias):
+    raise ValueError(
+      f"The card names {len(names)} classes; the head of the weights has {len(bias)}."
+    )
+  return weights
 
 
 def format_of(path: pathlib.Path):
