@@ -139,9 +139,10 @@ def test_a_config_that_does_not_fit_is_refused_with_the_differing_field(uninterr
 
 
 def test_a_second_run_on_the_same_workdir_is_refused(tmp_path):
-  with programs.start(programs.digits(tmp_path)) as process:
-    wait_for(process, "start", (tmp_path / "lock").exists)
-    result = programs.run(programs.digits(tmp_path))
-    assert result.returncode == 2
-    assert "in use by another run" in result.stderr
+  command = programs.digits(tmp_path, "--config.duration.steps=100000")
+  with programs.start(command) as process:
+    wait_for(process, "start", (tmp_path / "config.json").exists)  # after the lock
+    result = programs.run(command)
     process.kill()
+  assert result.returncode == 2
+  assert "in use by another run" in result.stderr

@@ -5,6 +5,7 @@ Needs torch and timm (the extra `agreement`); skipped, with this reason, where t
 
 import functools
 import importlib.util
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed (extra `agre
 if importlib.util.find_spec("torchvision") is None:
   stand_in_for_torchvision()
 timm = pytest.importorskip("timm", reason="timm is not installed (extra `agreement`)")
+for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+  if sys.modules[name].__spec__.loader is None:  # the stand-in, which others must not find
+    del sys.modules[name]
 
 CLASSES, SIDE = 7, 64
 

@@ -11,7 +11,7 @@ from vit_jax.weights import published
 # What an honest file of weights never exceeds.
 MAX_BYTES = 32 * 2**30
 MAX_EXPANSION = 20  # uncompressed bytes for each byte of the file
-MAX_ARRAYS = 20_000
+MAX_ARRAYS = 5_000
 
 
 def load(path: pathlib.Path) -> dict:
