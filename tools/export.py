@@ -18,6 +18,7 @@ import numpy as np
 
 from vit_jax import models, weights
 from vit_jax.config import RunError
+from vit_jax.predict import at_size
 
 SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
 BOUND = 1e-5
@@ -62,6 +63,9 @@ def export(args) -> str:
   read = weights.read(args.source, step=args.step, ema=args.ema)
   if read.card is None:
     read = weights.Weights(read.params, weights.told_by(read.params))
+  if read.card.image_size:
+    # Parameters that are missing or too many are named before anything is written.
+    at_size(models.module_of(read.params), read.params, read.card.image_size)
   weights.write(args.output, read)
   size = f"{read.card.image_size} px" if read.card.image_size else "an unknown number of pixels"
   lines = [

@@ -84,9 +84,23 @@ def test_weights_without_a_card_tell_their_image_size(tmp_path):
     (("--output", "/nowhere/x.npz"), "No such file"),
   ],
 )
-def test_what_cannot_be_done(source, arguments, message):
+def test_what_cannot_be_done_leaves_nothing_behind(
+  source, tmp_path, monkeypatch, arguments, message
+):
+  monkeypatch.chdir(tmp_path)
+  before = sorted(tmp_path.iterdir())
   with pytest.raises((ValueError, OSError), match=message):
     run("--source", source, *arguments)
+  assert sorted(tmp_path.iterdir()) == before
+
+
+def test_weights_that_lack_a_parameter_are_not_written(tmp_path):
+  params = families.params("vit")
+  del params["Transformer"]["encoder_norm"]["bias"]
+  weights.write(tmp_path / "source.npz", Weights(params, CARD))
+  with pytest.raises(ValueError, match=r"encoder_norm/bias \(32,\) is missing"):
+    run("--source", tmp_path / "source.npz", "--output", tmp_path / "out.npz", "--verify")
+  assert not (tmp_path / "out.npz").exists()
 
 
 def test_as_a_process_one_sentence_and_a_status(source, tmp_path):

@@ -32,12 +32,7 @@ def path_beside(weights: pathlib.Path) -> pathlib.Path:
 
 
 def write(path: pathlib.Path, card: Card):
-  """Writes a card as JSON.
-
-  Raises:
-    ValueError: the file is there and holds something else than a card.
-  """
-  read(path)
+  """Writes a card as JSON."""
   path.write_text(json.dumps(dataclasses.asdict(card) | {"pixels": PIXELS}, indent=2) + "\n")
 
 

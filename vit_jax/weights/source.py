@@ -65,8 +65,10 @@ def write(path: pathlib.Path, weights: Weights):
   if not path.suffix:
     huggingface.save(path, weights.params, known)
   else:
-    card.write(card.path_beside(path), known)
-    format_of(path).save(path, weights.params)
+    form, beside = format_of(path), card.path_beside(path)
+    card.read(beside)  # what is there and no card is not replaced
+    form.save(path, weights.params)
+    card.write(beside, known)
 
 
 def checked(weights: Weights) -> Weights:
