@@ -1,8 +1,9 @@
 """Speed of the training step of ViT-S/16 against timm's model in torch, on the machine at hand.
 
 Batch 16, 224 px, float32, AdamW, softmax cross-entropy; the step is the main job's own. Every
-contestant lives in a process of its own and they take turns, so that a machine whose speed drifts
-favours none. All have huge pages, as the main job has (vit_jax/memory.py).
+measurement has a process and the machine to itself: a second process, even a waiting one, takes
+the memory from which huge pages are made, which all contestants have, as the main job has
+(vit_jax/memory.py). The contestants take turns, so that a machine whose speed drifts favours none.
 """
 
 import enum
@@ -16,26 +17,22 @@ import types
 import numpy as np
 
 BATCH, SIDE, CLASSES = 16, 224, 1000
+WARM_UP, STEPS = 2, 6
 OURS, EAGER, COMPILED = "vit_jax", "timm, torch eager", "timm, torch.compile"
 
 
-def measure(*, rounds: int = 6) -> list[dict]:
-  """Times `rounds` steps of each contestant in turn.
+def measure(*, rounds: int = 3) -> list[dict]:
+  """Times every contestant once in each of `rounds` rounds.
 
   Returns:
-    One row each: name, images_per_second (median), ratio (median over the rounds of its speed by
-    that of torch eager in the same round).
+    One row each: name, images_per_second (median over the rounds), ratio (median over the rounds
+    of its speed by that of torch eager in the same round).
   """
   context = multiprocessing.get_context("spawn")
-  contestants = {name: _start(context, name) for name in (OURS, EAGER, COMPILED)}
-  seconds = {name: [] for name in contestants}
+  seconds = {name: [] for name in (OURS, EAGER, COMPILED)}
   for _ in range(rounds):
-    for name, (_, pipe) in contestants.items():
-      pipe.send("step")
-      seconds[name].append(pipe.recv())
-  for process, pipe in contestants.values():
-    pipe.send("end")
-    process.join()
+    for name, times in seconds.items():
+      times.append(_seconds(context, name))
   return [
     {
       "name": name,
@@ -46,28 +43,31 @@ def measure(*, rounds: int = 6) -> list[dict]:
   ]
 
 
-def _start(context, name):
+def _seconds(context, name):
+  """A step of `name`, measured in a process of its own."""
   ours, theirs = context.Pipe()
   process = context.Process(target=_work, args=(name, theirs), daemon=True)
   process.start()
   theirs.close()  # so that the end of the process is the end of the pipe
   try:
-    ours.recv()
+    median = ours.recv()
   except EOFError:
-    sys.exit(f"benchmark: {name} could not be prepared; see above.")
-  return process, ours
+    sys.exit(f"benchmark: {name} could not be measured; see above.")
+  process.join()
+  return median
 
 
 def _work(name, pipe):
-  """One contestant's process: prepares, warms up, then times a step at each call."""
+  """One contestant's process: prepares, warms up, and sends the median of its steps' seconds."""
   step = _vit_jax_step() if name == OURS else _torch_step(compiled=name == COMPILED)
-  for _ in range(2):
+  for _ in range(WARM_UP):
     step()
-  pipe.send("ready")
-  while pipe.recv() == "step":
+  times = []
+  for _ in range(STEPS):
     begin = time.perf_counter()
     step()
-    pipe.send(time.perf_counter() - begin)
+    times.append(time.perf_counter() - begin)
+  pipe.send(statistics.median(times))
 
 
 def _vit_jax_step():
