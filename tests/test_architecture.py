@@ -65,6 +65,7 @@ LAYERS = [
     "plots",
     "writers",
     "preemption",
+    "watchdog",
     "workdir",
   },
   {"state", "optim", "mesh", "losses", "data", "models", "flops", "recipes"},

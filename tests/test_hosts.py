@@ -1,6 +1,7 @@
 """Several real processes as one run: equal metrics, exact evaluation, one checkpoint for all."""
 
 import contextlib
+import re
 import signal
 import socket
 import time
@@ -92,16 +93,34 @@ def test_a_signal_to_one_process_stops_all_and_the_run_goes_on_anywhere(alone, t
     assert y["loss"] == pytest.approx(x["loss"], rel=1e-3)
 
 
-def test_the_death_of_one_process_ends_the_others(tmp_path):
-  running = group(tmp_path, "--config.duration.steps=100000", processes=2, devices=1)
+@pytest.mark.parametrize(
+  ("number", "words"),
+  [
+    (signal.SIGKILL, "process 0 failed at step"),
+    (signal.SIGSTOP, "process 0 has got no further than step"),
+  ],
+)
+def test_a_process_that_dies_or_stalls_ends_the_others(tmp_path, number, words):
+  overrides = "--config.duration.steps=100000", "--config.stall_seconds=10"
+  running = group(tmp_path, *overrides, processes=2, devices=1)
   for line in running[0].stdout:
     if line.startswith("step 8/"):
-      running[1].kill()
+      running[1].send_signal(number)
       break
   begin = time.monotonic()
-  results = outputs(running)
-  assert results[0][1] not in (0, 75)
-  assert time.monotonic() - begin < 180
+  text, _ = running[0].communicate(timeout=100)
+  running[1].kill()
+  running[1].communicate()
+  assert running[0].returncode == 1, text[-3000:]
+  assert time.monotonic() - begin < 60
+  message = text[text.rindex("vit_jax: ") :]
+  assert words in message
+  silent = {  # by process, the seconds since it was last heard of
+    int(process): int(seconds)
+    for process, seconds in re.findall(r"process (\d): .*heard (\d+) s ago", message)
+  }
+  assert silent[1] > silent[0]  # it names the one that is gone
+  assert "most recent call first" in text  # the stacks
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ def make(**changes):
 
 def test_figures_of_a_window():
   monitor, clock = make()
-  monitor.restart(10)
+  monitor.start(10)
   with monitor.waiting():
     clock.now += 2
   clock.now += 6
-  with monitor.paused():
+  with monitor.paused("evaluation"):
     clock.now += 1000
   figures = monitor.report(20)
   assert figures["step_seconds"] == 0.8
@@ -39,7 +39,7 @@ def test_figures_of_a_window():
 
 def test_each_window_stands_for_itself():
   monitor, clock = make()
-  monitor.restart(0)
+  monitor.start(0)
   clock.now += 50
   monitor.report(5)
   clock.now += 1
@@ -48,7 +48,7 @@ def test_each_window_stands_for_itself():
 
 def test_the_first_step_with_its_compilation_is_left_out_once():
   monitor, clock = make()
-  monitor.restart(0)
+  monitor.start(0)
   clock.now += 500
   monitor.settled(1)
   clock.now += 9
@@ -60,3 +60,32 @@ def test_no_mfu_where_the_peak_is_unknown():
   monitor, clock = make(peak_flops=None)
   clock.now += 1
   assert "mfu" not in monitor.report(1)
+
+
+def test_the_whole_time_is_accounted_for():
+  monitor, clock = make()
+  clock.now += 5
+  monitor.start(0)
+  with monitor.waiting():
+    clock.now += 3
+  clock.now += 40
+  monitor.settled(1)
+  with monitor.waiting():
+    clock.now += 1
+  clock.now += 20
+  with monitor.paused("evaluation"):
+    clock.now += 7
+  with monitor.paused("checkpoint"):
+    clock.now += 4
+  figures = monitor.report(10)
+  account = {"start-up": 5, "compile": 40, "input": 4, "evaluation": 7, "checkpoint": 4, "plots": 0}
+  assert monitor.account() == {"steps": 20} | account
+  assert figures["goodput"] == 20 / 80
+  assert {key: figures[f"time/{key}"] for key in account} == account
+
+
+def test_the_time_before_the_monitor_is_start_up():
+  monitor, clock = make(began=88.0)
+  clock.now += 3
+  monitor.start(7)
+  assert monitor.account()["start-up"] == 15

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import programs
-from vit_jax import checkpoint, weights, writers
+from vit_jax import checkpoint, monitor, weights, writers
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,8 @@ def test_every_log_line_has_all_metrics(digits):
     "data/epoch",
     "data/bad_examples",
     "skipped",
-  }
+    "goodput",
+  } | {f"time/{cause}" for cause in ("steps", *monitor.CAUSES)}
   assert all(line.keys() == wanted for line in lines)
   assert lines[-1]["data/epoch"] == pytest.approx(40 * 32 / 1437)
   assert lines[-1]["loss"] < lines[0]["loss"]

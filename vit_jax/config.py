@@ -252,6 +252,12 @@ class Config:
   data: Data = group(Data)
   mesh: Mesh = group(Mesh)
   checkpoint: Checkpoint = group(Checkpoint)
+  stall_seconds: float = setting(
+    1800.0,
+    "the run ends, with the stack of every thread, when nothing has got further for so long: no "
+    "step, no batch of an evaluation, no save; compiling counts too; 0: it waits for ever",
+    low=0.0,
+  )
   non_finite: NonFinite = group(NonFinite)
   profile: Profile = group(Profile)
 

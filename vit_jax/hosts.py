@@ -9,6 +9,7 @@ import jax
 
 from vit_jax.config import ConfigError, RunError
 
+LONGEST_SILENCE = 100  # seconds; JAX's own default
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 
 
@@ -27,10 +28,11 @@ class Hosts:
   process: int = -1
 
 
-def connect(hosts: Hosts):
+def connect(hosts: Hosts, *, stall_seconds: float):
   """Joins the processes; to be called before any device is asked for.
 
-  On a Cloud TPU and under SLURM with more than one task the machine says who they are.
+  On a Cloud TPU and under SLURM with more than one task the machine says who they are. A process
+  that is not heard of for a while is taken for dead, and the others end (`heartbeat`).
 
   Raises:
     ConfigError: flags that do not describe a group of processes.
@@ -47,12 +49,21 @@ def connect(hosts: Hosts):
   elif not (on_tpu() or under_slurm()):
     return
   try:
-    jax.distributed.initialize(**known)
+    jax.distributed.initialize(**known, heartbeat_timeout_seconds=heartbeat(stall_seconds))
   except (RuntimeError, ValueError) as error:
     raise RunError(
       f"The processes of this run could not be joined: {error}. Every host must run the same "
       "command, with --process counting from 0, and reach the coordinator's port."
     ) from error
+
+
+def heartbeat(stall_seconds: float) -> int:
+  """Seconds of silence after which JAX takes a process for dead.
+
+  Four times the limit of the watchdog, which says more and should come first, where that is shorter
+  than JAX's own default: a heartbeat is sent each half of this time.
+  """
+  return round(min(4 * stall_seconds, LONGEST_SILENCE)) or LONGEST_SILENCE
 
 
 def check(hosts: Hosts):

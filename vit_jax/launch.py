@@ -14,7 +14,14 @@ from vit_jax.preemption import StopRequest
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
 
-def launch(config: Config, folder: pathlib.Path, *, mode: str, hosts: Hosts) -> bool:
+def launch(
+  config: Config,
+  folder: pathlib.Path,
+  *,
+  mode: str,
+  hosts: Hosts,
+  began: float | None = None,
+) -> bool:
   """Trains ("train") or evaluates ("evaluate"); False where a signal stopped the training.
 
   Args:
@@ -22,6 +29,7 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str, hosts: Hosts) -> 
     folder: the workdir.
     mode: "train" or "evaluate".
     hosts: how this process finds the others, where it must be told.
+    began: when the command began, by time.monotonic(); None: now.
 
   Raises:
     ConfigError: a setting or the data is wrong; found before any device is touched, except for
@@ -32,7 +40,7 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str, hosts: Hosts) -> 
   joining.check(hosts)
   data = plan.open_data(config)
   plan.steps_of(config, len(data.train))
-  joining.connect(hosts)
+  joining.connect(hosts, stall_seconds=config.stall_seconds)
   prepare_jax()
   start = initial.read(config) if starts_from_weights(config, folder, mode) else None
   if mode == "evaluate":
@@ -43,7 +51,7 @@ def launch(config: Config, folder: pathlib.Path, *, mode: str, hosts: Hosts) -> 
   from vit_jax.train import train
 
   with StopRequest() as stop, workdir.locked(folder, first=jax.process_index() == 0):
-    return train(plan.make(config, data), folder, stop, start)
+    return train(plan.make(config, data), folder, stop, start, began)
 
 
 def starts_from_weights(config: Config, folder: pathlib.Path, mode: str) -> bool:

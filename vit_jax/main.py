@@ -9,6 +9,7 @@ again; 1 anything else.
 
 import pathlib
 import sys
+import time
 
 from absl import app, flags, logging
 
@@ -35,6 +36,7 @@ def default_workdir(config_flag: str) -> pathlib.Path:
 
 def main(_):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
+  began = time.monotonic()
   from vit_jax import launch
   from vit_jax.hosts import Hosts
 
@@ -42,7 +44,9 @@ def main(_):
   try:
     folder = pathlib.Path(_WORKDIR.value or default_workdir(command_line.recipe())).expanduser()
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-    finished = launch.launch(command_line.resolve(), folder, mode=_MODE.value, hosts=hosts)
+    finished = launch.launch(
+      command_line.resolve(), folder, mode=_MODE.value, hosts=hosts, began=began
+    )
   except ConfigError as error:
     command_line.leave(str(error), command_line.WRONG_USAGE)
   except RunError as error:

@@ -18,6 +18,7 @@ from vit_jax.initial import Initial
 from vit_jax.monitor import Monitor
 from vit_jax.plan import Plan, train_batches
 from vit_jax.preemption import StopRequest
+from vit_jax.watchdog import Watchdog
 
 
 class TrainingError(RunError):
@@ -34,13 +35,18 @@ class Run:
   checkpoints: Checkpoints
   writer: writers.Writer | writers.NoWriter
   monitor: Monitor
+  watchdog: Watchdog
   evaluation: evaluate.Evaluation
   stop: StopRequest
   start_evaluated: bool
 
 
 def train(
-  plan: Plan, folder: pathlib.Path, stop: StopRequest, start_from: Initial | None = None
+  plan: Plan,
+  folder: pathlib.Path,
+  stop: StopRequest,
+  start_from: Initial | None = None,
+  began: float | None = None,
 ) -> bool:
   """Trains from the newest checkpoint of `folder`, or from the start, to the end.
 
@@ -49,6 +55,7 @@ def train(
     folder: its workdir.
     stop: asked at every step.
     start_from: parameters that take the place of those drawn at the start.
+    began: when the command began, by time.monotonic(); None: now.
 
   Returns:
     True at the end; False where a signal stopped the run, its state saved.
@@ -64,20 +71,28 @@ def train(
     start = 0 if state is None else int(state.step)
     fresh = state is None
     state = states.create(plan.init, plan.abstract) if fresh else state
-    run = make_run(plan, folder, checkpoints, start, stop)
-    with contextlib.closing(run.writer):
+    run = make_run(plan, folder, checkpoints, start, stop, began)
+    with contextlib.closing(run.writer), run.watchdog:
       if fresh and start_from is not None:
         state = initial.put(start_from, state)
         run.writer.say(start_from.report)
       run.writer.say(introduction(run, state, start))
-      finished = loop(run, state, start)
+      try:
+        finished = loop(run, state, start)
+      except jax.errors.JaxRuntimeError as error:
+        if jax.process_count() == 1:
+          raise
+        run.watchdog.lost(error)
+      with run.monitor.paused("checkpoint"):
+        run.checkpoints.wait()
       if finished and jax.process_index() == 0:
-        plots.curves(folder)
+        with run.monitor.paused("plots"):
+          plots.curves(folder)
       run.writer.say(conclusion(run, finished))
   return finished
 
 
-def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest) -> Run:
+def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest, began) -> Run:
   """Opens the writers and jits the step."""
   first = jax.process_index() == 0
   if first:
@@ -91,7 +106,13 @@ def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest) -> 
     stop=stop,
     step=jit_step(plan),
     writer=writer,
-    monitor=make_monitor(plan),
+    monitor=make_monitor(plan, began),
+    watchdog=Watchdog(
+      folder,
+      limit=plan.config.stall_seconds,
+      process=jax.process_index(),
+      processes=jax.process_count(),
+    ),
     evaluation=evaluate.Evaluation(plan),
     start_evaluated=agreed(first and start in evaluate.steps_in(folder)),
   )
@@ -111,7 +132,7 @@ def jit_step(plan: Plan):
   return jax.jit(step, donate_argnums=0, out_shardings=(shardings, meshes.replicated(plan.mesh)))
 
 
-def make_monitor(plan: Plan) -> Monitor:
+def make_monitor(plan: Plan, began: float | None) -> Monitor:
   """The monitor of a run."""
   peak = flops.peak_flops(jax.devices()[0].device_kind)
   side = plan.config.data.image_size
@@ -121,6 +142,7 @@ def make_monitor(plan: Plan) -> Monitor:
     epoch_examples=len(plan.data.train),
     flops_per_image=flops.training_flops(flops.forward_macs(plan.model, side, side)),
     peak_flops=peak and peak * plan.mesh.size,
+    began=began,
   )
 
 
@@ -135,7 +157,7 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
   Inside 1 and 2 nothing moves between host and devices but where the code says so.
   """
   steps, monitor = run.plan.steps, run.monitor
-  monitor.restart(start)
+  monitor.start(start)
   if start and not run.start_evaluated and not evaluated(run, state, start):
     return False
   batches = put_ahead(
@@ -146,6 +168,7 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
   before = None
   for step in range(start + 1, steps.total + 1):
     profile(run, step - start)
+    run.watchdog.beat(f"step {step}")
     with jax.transfer_guard("disallow"):
       with monitor.waiting():
         batch = next(batches)
@@ -230,8 +253,13 @@ def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
   asked = run.plan.data.evaluate and (due(step, steps.evaluate) or step == steps.total)
   if not asked:
     return True
-  with run.monitor.paused():
-    figures = run.evaluation(states.for_evaluation(state), stop=run.stop.alone)
+
+  def stop():
+    run.watchdog.beat(f"the evaluation after step {step}")
+    return run.stop.alone()
+
+  with run.monitor.paused("evaluation"):
+    figures = run.evaluation(states.for_evaluation(state), stop=stop)
   if figures is None:
     return False
   run.writer.write(step, figures)
@@ -241,7 +269,8 @@ def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
 
 def save(run: Run, state: states.TrainState):
   """Starts saving the state with all that its later users need."""
-  with run.monitor.paused():
+  run.watchdog.beat("a checkpoint")
+  with run.monitor.paused("checkpoint"):
     run.checkpoints.save(
       state,
       {"config": to_dict(run.plan.config), "class_names": list(run.plan.data.train.class_names)},
@@ -274,11 +303,11 @@ def introduction(run: Run, state: states.TrainState, start: int) -> str:
 
 def conclusion(run: Run, finished: bool) -> str:
   """What was reached and where it lies, in a few lines."""
-  folder, last = run.folder, run.checkpoints.last_step()
+  folder, last, spent = run.folder, run.checkpoints.last_step(), time_spent(run.monitor.account())
   if not finished:
     return (
       f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
-      "Start the same command again to go on."
+      f"Start the same command again to go on.\n{spent}"
     )
   figures = [line for line in writers.read(folder) if evaluate.is_evaluation(line)][-1:]
   reached = [f"Reached: {evaluate.in_words(line)}" for line in figures]
@@ -287,9 +316,17 @@ def conclusion(run: Run, finished: bool) -> str:
     [
       f"Done: {last} steps.",
       *reached,
+      spent,
       f"Checkpoint: {folder}/checkpoints/{last}",
       f"Metrics:    {folder}/{writers.METRICS} (TensorBoard: tensorboard --logdir {folder})",
       f"Curves:     {folder}/{plots.CURVES}",
       f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz{ema}",
     ]
   )
+
+
+def time_spent(account: dict[str, float]) -> str:
+  """The time since the command began, and what it went to."""
+  total = sum(account.values())
+  shares = [f"{seconds / total:.0%} {cause}" for cause, seconds in account.items()]
+  return f"Time:       {writers.clock(total)}: {', '.join(shares)}"
