@@ -88,6 +88,7 @@ def test_help_is_quick_and_names_the_flags():
     ("configs/vit_digits.py", "workdirs/vit_digits"),
     ("configs/vit_l16_jft.py:14", "workdirs/vit_l16_jft-14"),
     ("/elsewhere/my.py", "workdirs/my"),
+    ("configs/finetune.py:ViT-B/16,pets", "workdirs/finetune-ViT-B_16,pets"),
   ],
 )
 def test_default_workdir(flag, folder):

@@ -98,8 +98,74 @@ def test_every_run_of_table_6_has_a_recipe_that_quotes_its_result(row):
 
 def test_no_recipe_is_left_out_of_the_test():
   tested = {file for file, *_ in table3()}
-  own = {"vit_digits", "vit_fashion", "vit_shape_jft"}
+  own = {"vit_digits", "vit_fashion", "vit_shape_jft", "finetune"}
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
+
+
+TASKS = {
+  "ImageNet": ("imagenet", 1000, "validation"),
+  "CIFAR-100": ("cifar100", 100, "test"),
+  "CIFAR-10": ("cifar10", 10, "test"),
+  "Oxford-IIIT Pets": ("pets", 37, "test"),
+  "Oxford Flowers-102": ("flowers", 102, "test"),
+}
+
+
+@pytest.mark.parametrize("model", ["ViT-B/32", "ViT-H/14", "R50x1+ViT-L/16", "R152x2"])
+@pytest.mark.parametrize("row", table("table4_finetuning.csv")[:5], ids=lambda row: row["dataset"])
+def test_fine_tuning_is_the_row_of_table_4(model, row):
+  task, classes, test = TASKS[row["dataset"]]
+  config = load("finetune", f"{model},{task}")
+  assert config.model.name == model
+  assert config.duration == c.Duration(steps=int(row["steps"]))
+  assert config.schedule.learning_rate in recipes.TASKS[task].learning_rates
+  assert recipes.TASKS[task].learning_rates == tuple(map(float, row["base_lr_grid"].split()))
+  assert recipes.TASKS[task].development == int(row["dev_split_percent"])
+  # Section 4.1 and Appendix B.1.1, the same for all rows.
+  assert (config.optimizer.kind, config.optimizer.momentum) == ("sgd", 0.9)
+  assert (config.batch_size, config.optimizer.clip_norm) == (512, 1.0)
+  assert (config.schedule.decay, config.schedule.end_learning_rate) == ("cosine", 0.0)
+  assert config.optimizer.weight_decay == config.model.dropout == 0
+  assert config.new_head
+  assert not config.model.representation_layer
+  assert config.model.num_classes == classes
+  assert config.data.train.split == "train"
+  assert config.data.evaluate["test"].split == test
+  # Table 2.
+  large = model == "ViT-H/14" and task == "imagenet"
+  assert config.data.image_size == (518 if large else 384)
+  assert config.optimizer.ema == (0.9999 if large else 0.0)
+  assert f"{task} " in docstring("finetune") or f"{task}\n" in docstring("finetune")
+  assert f"{config.duration.steps:,}" in docstring("finetune")
+
+
+def test_vit_l16_on_imagenet_is_fine_tuned_at_512_px():
+  config = load("finetune", "ViT-L/16,imagenet")
+  assert (config.data.image_size, config.optimizer.ema) == (512, 0.9999)
+
+
+@pytest.mark.parametrize("task", recipes.TASKS)
+def test_the_development_part_is_cut_from_the_training_split(task):
+  """The test split is nowhere in the run that chooses."""
+  config = load("finetune", f"ViT-B/16,{task},development")
+  cut = f"{100 - recipes.TASKS[task].development}%"
+  assert config.data.train.split == f"train[:{cut}]"
+  assert list(config.data.evaluate) == ["development"]
+  assert config.data.evaluate["development"].split == f"train[{cut}:]"
+
+
+@pytest.mark.parametrize(
+  ("argument", "message"),
+  [
+    ("ViT-B/16", r"'ViT-B/16' is not MODEL,TASK"),
+    ("ViT-B/16,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
+    ("ViT-B/16,pets,test", r"'test' is none of all, development"),
+    ("ViT-X/16,pets", r"model cannot be used: .*ViT-X/16"),
+  ],
+)
+def test_an_impossible_fine_tuning(argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load("finetune", argument)
 
 
 @pytest.mark.parametrize(

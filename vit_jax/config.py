@@ -242,6 +242,9 @@ class Config:
     "parameters to start from: .npz, .msgpack, .safetensors, a folder of Hugging Face's, or the "
     "workdir of another run",
   )
+  new_head: bool = setting(
+    False, "with init_from: the head starts anew even where the weights have one that fits"
+  )
   evaluate_step: int = setting(
     0, "with --mode=evaluate: the checkpoint's step; 0: the newest", low=0
   )

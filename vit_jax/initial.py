@@ -40,7 +40,9 @@ def read(config: Config) -> Initial:
   grid = module.grid(side, side) if isinstance(module, models.ViT) else None
   path = pathlib.Path(config.init_from).expanduser()
   try:
-    params, rows = weights.fit(weights.read(path).params, shapes["params"], grid)
+    params, rows = weights.fit(
+      weights.read(path).params, shapes["params"], grid, new_head=config.new_head
+    )
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
   return Initial(

@@ -29,9 +29,13 @@ _PROCESS = flags.DEFINE_integer("process", -1, "With --coordinator: which one th
 
 
 def default_workdir(config_flag: str) -> pathlib.Path:
-  """workdirs/NAME, or workdirs/NAME-ARG, for --config=configs/NAME.py[:ARG]."""
+  """workdirs/NAME, or workdirs/NAME-ARG, for --config=configs/NAME.py[:ARG].
+
+  A slash of ARG becomes an underscore, so that it is one folder.
+  """
   path, _, argument = config_flag.partition(":")
-  return pathlib.Path("workdirs") / "-".join(filter(None, [pathlib.Path(path).stem, argument]))
+  name = "-".join(filter(None, [pathlib.Path(path).stem, argument.replace("/", "_")]))
+  return pathlib.Path("workdirs") / name
 
 
 def main(_):

@@ -53,6 +53,19 @@ def test_the_representation_layer_goes_with_the_old_head():
   }
 
 
+@pytest.mark.parametrize("family", ["vit", "representation", "bit"])
+def test_a_new_head_may_be_asked_for(family):
+  """Section 3.2: for a task with as many classes as pre-training had."""
+  params = {k: v for k, v in families.params(family).items() if k != "pre_logits"}
+  module = families.module("vit" if family == "representation" else family)
+  grid = module.grid(16, 16) if isinstance(module, models.ViT) else None
+  fitted, rows = weights.fit(families.params(family), shapes(module), grid, new_head=True)
+  found = whats(rows)
+  assert {found.pop("head/kernel"), found.pop("head/bias")} == {"new"}
+  assert set(found.values()) <= {"dropped"}
+  families.assert_same_bits(fitted, {k: v for k, v in params.items() if k != "head"})
+
+
 def test_the_representation_layer_is_not_dropped_under_a_head_that_stays():
   with pytest.raises(ValueError, match=r"pre_logits/kernel \(32, 32\) is not part of the model"):
     fit("representation", families.module("vit"))

@@ -24,7 +24,9 @@ class Row:
   detail: str = ""
 
 
-def fit(params: dict, wanted: dict, grid: tuple[int, int] | None) -> tuple[dict, list[Row]]:
+def fit(
+  params: dict, wanted: dict, grid: tuple[int, int] | None, *, new_head: bool = False
+) -> tuple[dict, list[Row]]:
   """Makes loaded parameters those of a model.
 
   Position embeddings of another grid are resized. Where the head does not fit, or the model has
@@ -35,6 +37,7 @@ def fit(params: dict, wanted: dict, grid: tuple[int, int] | None) -> tuple[dict,
     params: our tree, blocks apart.
     wanted: the model's tree, blocks apart, of anything with a shape.
     grid: rows and columns of patches that the model sees; None for a model without patches.
+    new_head: a new head even where the old one fits.
 
   Returns:
     The tree, float32, without what is new, and a row for each name.
@@ -43,7 +46,7 @@ def fit(params: dict, wanted: dict, grid: tuple[int, int] | None) -> tuple[dict,
     ValueError: missing or extra parameters, or shapes that differ; names all of them.
   """
   given, wanted = flatten(params), flatten(wanted)
-  kept_head = all(
+  kept_head = not new_head and all(
     name in given and given[name].shape == x.shape
     for name, x in wanted.items()
     if name.startswith("head/")
