@@ -64,3 +64,18 @@ def test_no_axis_is_split_unevenly(shape, fsdp):
   assert all(size % fsdp == 0 for size in split)
   if fsdp == 1 or np.prod(shape) < meshes.MIN_SHARDED_SIZE:
     assert not split
+
+
+def test_table_of_shardings():
+  mesh = make(fsdp=4)
+  shapes = {"kernel": (64, 1024), "bias": (64,)}
+  arrays = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes.items()}
+  shardings = meshes.state_shardings(mesh, arrays)
+  split = {
+    name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=shardings[name])
+    for name, x in arrays.items()
+  }
+  lines = [line.split("  ") for line in meshes.table(split).splitlines()]
+  kernel, bias = ([field.strip() for field in line if field] for line in lines[1:])
+  assert kernel == ["kernel", "64 x 1024", "(None, 'fsdp')", "65,536"]
+  assert bias == ["bias", "64", "replicated", "256"]

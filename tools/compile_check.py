@@ -19,6 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 # The programs are made for devices that are described, not for any that are here.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["TPU_SKIP_MDS_QUERY"] = "1"
+os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # a compiler is not a chip: several may run at once
 
 from absl import app, flags
 
@@ -51,7 +52,8 @@ def report(config: Config, topology: str) -> dict:
   checks.check_batch(config)
   devices = pods.devices_of(topology)
   program = pods.compile_step(config, devices)
-  remedy = None if program.fits else find_remedy(config, devices, program)
+  remedy = None if program.fits else find_remedy(config, devices)
+  seconds = pods.estimated_step(config, devices, program) if program.fits else None
   return dict(
     topology=topology,
     devices=program.devices,
@@ -68,12 +70,12 @@ def report(config: Config, topology: str) -> dict:
     flops_per_device=pods.step_flops(config) / program.devices,
     compiler_flops_per_device=program.flops,
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
-    step_seconds_estimate=program.step_seconds,
-    **(estimates(config, program) if program.step_seconds else {}),
+    step_seconds_estimate=seconds,
+    **(estimates(config, program, seconds) if seconds else {}),
   )
 
 
-def find_remedy(config: Config, devices, program) -> dict | None:
+def find_remedy(config: Config, devices) -> dict | None:
   """The first overrides with which the step fits, having compiled each; None: none does."""
   from vit_jax import pods
 
@@ -86,11 +88,10 @@ def find_remedy(config: Config, devices, program) -> dict | None:
   return None
 
 
-def estimates(config: Config, program) -> dict:
+def estimates(config: Config, program, seconds: float) -> dict:
   """What follows from the compiler's estimate of a step, which is optimistic."""
   from vit_jax import flops, plan, pods, recipes
 
-  seconds = program.step_seconds
   peak = flops.peak_flops(program.device_kind)
   result = dict(
     images_per_second_per_device=config.batch_size / program.devices / seconds,
@@ -145,8 +146,8 @@ def table(row: dict) -> str:
       )
   elif row["fits"]:
     lines.append(
-      "no estimate of the time: what is inside a scan counts once; give --config.model.scan=False "
-      "and --config.accumulation=1"
+      "no estimate of the time: of accumulation the compiler counts one part; give "
+      "--config.accumulation=1"
     )
   return "\n".join(lines)
 

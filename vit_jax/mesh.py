@@ -74,6 +74,27 @@ def state_shardings(mesh: Mesh, state):
   return jax.tree.map(lambda x: NamedSharding(mesh, parameter_spec(x.shape, fsdp)), state)
 
 
+def table(arrays: dict) -> str:
+  """How every array is split, as text: name, shape, what each axis is split over, bytes a device.
+
+  Args:
+    arrays: {name: anything with a shape, a type and a sharding}.
+  """
+  rows = [
+    (
+      name,
+      " x ".join(map(str, x.shape)),
+      "replicated" if x.sharding.is_fully_replicated else str(tuple(x.sharding.spec)),
+      f"{math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize:,}",
+    )
+    for name, x in arrays.items()
+  ]
+  rows.insert(0, ("name", "shape", "split over", "bytes on each device"))
+  widths = [max(len(row[column]) for row in rows) for column in range(4)]
+  lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+  return "\n".join(lines) + "\n"
+
+
 def host_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
   """Which rows of a global batch this process feeds, as (host, hosts).
 

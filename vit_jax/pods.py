@@ -143,6 +143,28 @@ def compile_step(config: Config, devices) -> Program:
   )
 
 
+def estimated_step(config: Config, devices, program: Program) -> float | None:
+  """Seconds of a step by the compiler's estimate, which is optimistic; None with accumulation.
+
+  The compiler counts what is inside a scan once. For stacked blocks the step is therefore compiled
+  unrolled with one block and with three: the estimate is linear in the number of blocks.
+
+  Args:
+    config: the settings.
+    devices: of the slice.
+    program: what `compile_step` made of the config; it fits.
+  """
+  if config.accumulation > 1:
+    return None
+  if not config.model.scan:
+    return program.step_seconds
+  shallow = {depth: {"model.scan": False, "model.depth": depth} for depth in (1, 3)}
+  one, three = (
+    compile_step(overridden(config, changes), devices).step_seconds for changes in shallow.values()
+  )
+  return one + (models.configured(config.model).depth - 1) * (three - one) / 2
+
+
 def abstract_batch(made: plan.Plan) -> dict:
   """Shapes, types and shardings of the plan's batch."""
   sharding = meshes.batch_sharding(made.mesh)

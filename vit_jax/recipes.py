@@ -45,6 +45,10 @@ DATASETS = {
   ),
 }
 
+# What the backward pass computes again, where the activations would not fit a core of a TPU v3
+# (docs/compiled.md).
+REMAT = {"ViT-H/14": "dots"}
+
 
 def pretrain(
   model: str,
@@ -79,6 +83,7 @@ def pretrain(
       head_bias=-10.0 if multi_label else 0.0,
       compute_dtype="bfloat16",
       scan=transformer,
+      remat=REMAT.get(model, "none"),
     ),
     loss=Loss(kind="sigmoid" if multi_label else "softmax"),
     optimizer=Optimizer(weight_decay=weight_decay, clip_norm=data["clip_norm"]),
@@ -156,7 +161,11 @@ def finetune(model: str, task: str, *, part: str) -> Config:
     evaluate_every=every,
     new_head=True,
     model=Model(
-      name=model, num_classes=row.num_classes, compute_dtype="bfloat16", scan=transformer
+      name=model,
+      num_classes=row.num_classes,
+      compute_dtype="bfloat16",
+      scan=transformer,
+      remat=REMAT.get(model, "none"),
     ),
     optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0, ema=0.9999 if large else 0.0),
     schedule=Schedule(learning_rate=0.01, decay="cosine"),

@@ -18,7 +18,10 @@ from vit_jax.initial import Initial
 from vit_jax.monitor import Monitor
 from vit_jax.plan import Plan, train_batches
 from vit_jax.preemption import StopRequest
+from vit_jax.tree import flatten
 from vit_jax.watchdog import Watchdog
+
+PARAMETERS = "parameters.txt"
 
 
 class TrainingError(RunError):
@@ -97,6 +100,8 @@ def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest, beg
   first = jax.process_index() == 0
   if first:
     workdir.write_config(folder, plan.config)
+    parameters = meshes.table(flatten(plan.abstract.params))
+    (folder / PARAMETERS).write_text(parameters, encoding="utf-8")
   # The writer drops the lines of steps after `start`; only then is it asked what was evaluated.
   writer = writers.Writer(folder, start_step=start) if first else writers.NoWriter()
   return Run(
@@ -295,7 +300,7 @@ def introduction(run: Run, state: states.TrainState, start: int) -> str:
   begin = f"resuming after step {start}" if start else "starting"
   return (
     f"{config.model.name}: {parameters:,} parameters on {plan.mesh.size} device(s) "
-    f"({device.device_kind}), {begin}\n"
+    f"({device.device_kind}), {begin}; their shapes and sharding: {run.folder / PARAMETERS}\n"
     f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
     f"{plan.steps.total:,} steps; compiling the first step ..."
   )

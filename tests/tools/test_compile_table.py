@@ -1,0 +1,58 @@
+"""The table of compiled recipes: which rows it has, and how they are written."""
+
+import csv
+import pathlib
+
+from tools import compile_table
+from vit_jax import recipes
+
+PAPER = pathlib.Path(__file__).parents[1] / "paper"
+
+
+def loaded():
+  return [recipes.load(str(compile_table.ROOT / recipe)) for recipe in compile_table.recipes()]
+
+
+def test_every_model_of_table_3_and_of_table_6_is_in_it():
+  rows = csv.DictReader((PAPER / "table6_scaling.csv").read_text().splitlines())
+  large = {row["model"] for row in rows}
+  pretraining = [config for config in loaded() if config.batch_size == 4096]
+  assert large <= {config.model.name for config in pretraining}
+  assert {config.model.num_classes for config in pretraining} == {18_291, 21_843, 1000}
+
+
+def test_every_model_is_fine_tuned_and_those_of_table_2_at_both_resolutions():
+  tuned = [config for config in loaded() if config.batch_size == 512]
+  found = {(config.model.name, config.data.image_size) for config in tuned}
+  assert {("ViT-H/14", 518), ("ViT-H/14", 384), ("ViT-L/16", 512), ("ViT-L/16", 384)} <= found
+  pretrained = {config.model.name for config in loaded() if config.batch_size == 4096}
+  assert pretrained - {name for name, _ in found} == {"R200x3"}  # in Table 6 alone
+
+
+ROW = dict(
+  recipe="vit_h14_jft.py",
+  topology="v3:16x16",
+  devices="512",
+  settings="",
+  fits="True",
+  peak_bytes=str(12 * 2**30),
+  hbm_bytes=str(16 * 2**30),
+  step_seconds_estimate="0.2345",
+  mfu="0.456",
+  core_days="1234.5",
+  paper_core_days="2500",
+)
+
+
+def test_rows_are_in_the_order_of_recipes_and_slices():
+  rows = [
+    ROW | dict(topology="v4:4x4x4", paper_core_days=""),
+    ROW,
+    ROW | dict(recipe="vit_b16_jft.py", fits="False", step_seconds_estimate="", mfu=""),
+  ]
+  lines = compile_table.table(rows).splitlines()[-3:]
+  assert lines == [
+    "| vit_b16_jft.py | v3:16x16 | 512 |  | 12.0 (does not fit) | 16 |  |  | 1,234.5 | 2,500 |",
+    "| vit_h14_jft.py | v3:16x16 | 512 |  | 12.0 | 16 | 234.5 | 46% | 1,234.5 | 2,500 |",
+    "| vit_h14_jft.py | v4:4x4x4 | 512 |  | 12.0 | 16 | 234.5 | 46% | 1,234.5 |  |",
+  ]
