@@ -4,11 +4,13 @@ import importlib.util
 import json
 import sys
 
+import jax
+import numpy as np
 import pytest
 
 from tests import programs
 from vit_jax import config as c
-from vit_jax import mesh, pods
+from vit_jax import mesh, models, pods
 
 TEXT = """
   %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), replica_groups={}
@@ -61,6 +63,39 @@ def test_remedies_are_settings_that_keep_the_batch():
   assert remedies[0].model.remat == "dots"
   assert remedies[-1].mesh.fsdp > 1
   assert remedies[-1].accumulation == 8  # as many parts as a core has images
+
+
+SMALL = c.Config(
+  batch_size=16,
+  duration=c.Duration(steps=9),
+  model=c.Model(name="ViT-Ti/4", depth=3, width=64, mlp_dim=256, heads=4, num_classes=5),
+  loss=c.Loss(kind="sigmoid"),
+  optimizer=c.Optimizer(weight_decay=0.1, clip_norm=1.0),
+  data=c.Data(image_size=16),
+)
+
+
+@pytest.mark.parametrize("name", ["ViT-Ti/4", "R50x1+ViT-B/16"])
+def test_every_gradient_is_reduced_once_and_no_activation_moves(name):
+  """Data-parallel: what is reduced is as large as the parameters, and a few scalars."""
+  stages = (1, 1) if name.startswith("R") else ()
+  config = pods.overridden(SMALL, {"model.name": name, "model.stages": stages})
+  program = pods.compile_step(config, jax.devices())
+  shapes = jax.eval_shape(
+    lambda: models.configured(config.model).init(
+      jax.random.key(0), np.zeros((1, 16, 16, 3), np.float32), train=False
+    )
+  )
+  gradients = 4 * sum(x.size for x in jax.tree.leaves(shapes))
+  assert program.devices == 8
+  assert program.collectives.keys() == {"all-reduce"}
+  _, size = program.collectives["all-reduce"]
+  assert gradients <= size <= gradients + 64
+
+
+def test_split_parameters_are_gathered():
+  program = pods.compile_step(pods.overridden(SMALL, {"mesh.fsdp": 8}), jax.devices())
+  assert "all-gather" in program.collectives
 
 
 needs_libtpu = pytest.mark.skipif(

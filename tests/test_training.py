@@ -157,7 +157,8 @@ def test_not_finite_may_be_skipped_a_set_number_of_times(tmp_path):
   result = programs.run(
     programs.digits(
       tmp_path,
-      "--config.schedule.learning_rate=1e37",
+      "--config.schedule.learning_rate=1e16",
+      "--config.optimizer.weight_decay=0",
       "--config.optimizer.clip_norm=0",
       "--config.non_finite.action=skip",
       "--config.non_finite.limit=3",
@@ -166,6 +167,22 @@ def test_not_finite_may_be_skipped_a_set_number_of_times(tmp_path):
   assert result.returncode == 1
   assert "(3 of at most 3 in a row)" in result.stdout
   assert "non_finite.limit" in result.stderr
+
+
+def test_an_update_that_overflows_ends_the_run_whatever_is_asked_for(tmp_path):
+  result = programs.run(
+    programs.digits(
+      tmp_path,
+      "--config.schedule.learning_rate=1e37",
+      "--config.optimizer.clip_norm=0",
+      "--config.non_finite.action=skip",
+      "--config.checkpoint.every.steps=1",
+    )
+  )
+  assert result.returncode == 1
+  assert "update norm inf" in result.stderr
+  stored = [checkpoint.load_params(checkpoint.find(tmp_path), ema=ema) for ema in (False, True)]
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(stored))
 
 
 def test_profile_of_a_window_of_steps(tmp_path):

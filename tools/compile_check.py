@@ -64,7 +64,7 @@ def report(config: Config, topology: str) -> dict:
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,
     peak_bytes=program.peak_bytes,
-    hbm_bytes=program.hbm_bytes,
+    hbm_bytes=pods.hbm_bytes(program.device_kind),
     fits=program.fits,
     remedy=remedy,
     flops_per_device=pods.step_flops(config) / program.devices,

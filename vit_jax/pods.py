@@ -51,19 +51,17 @@ class Program:
   Attributes:
     devices: how many.
     device_kind: of each, as JAX calls it.
-    hbm_bytes: memory of each.
     argument_bytes: state and batch.
     temporary_bytes: activations, gradients and the like.
     peak_bytes: all together.
     fits: whether the compiler made a program; a little of the memory is not for programs.
     flops: counted by the compiler; the blocks of a scan count once.
-    step_seconds: the compiler's estimate; None under scan.
+    step_seconds: the compiler's estimate; None under scan, and where it gives none.
     collectives: {kind: (count, bytes)}; those inside a scan's body count once.
   """
 
   devices: int
   device_kind: str
-  hbm_bytes: int
   argument_bytes: int
   temporary_bytes: int
   peak_bytes: int
@@ -103,11 +101,7 @@ def compile_step(config: Config, devices) -> Program:
   )
   made = plan.make(config, plan.Data(train=source, evaluate={}), devices)
   arguments = (made.abstract, abstract_batch(made))
-  common = dict(
-    devices=len(devices),
-    device_kind=devices[0].device_kind,
-    hbm_bytes=hbm_bytes(devices[0].device_kind),
-  )
+  common = dict(devices=len(devices), device_kind=devices[0].device_kind)
   try:
     compiled = train.jit_step(made).lower(*arguments).compile()
   except jax.errors.JaxRuntimeError as error:
@@ -138,7 +132,7 @@ def compile_step(config: Config, devices) -> Program:
     + memory.generated_code_size_in_bytes,
     fits=True,
     flops=cost["flops"],
-    step_seconds=cost["optimal_seconds"] if unrolled else None,
+    step_seconds=cost.get("optimal_seconds") if unrolled else None,
     collectives=collectives(compiled.as_text()),
   )
 

@@ -215,24 +215,25 @@ def settle(run: Run, pending):
 
 
 def check_finite(run: Run, step: int, metrics):
-  """Raises TrainingError where an update was left out and may not be."""
+  """Raises TrainingError where an update was left out and may not be, or was itself not finite."""
   left_out, action = int(metrics["skipped"]), run.plan.config.non_finite
-  if not left_out:
+  applied = np.isfinite(metrics["update_norm"])
+  if not left_out and applied:
     return
   what = (
     f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}, update norm "
-    f"{metrics['update_norm']}; the update was left out"
+    f"{metrics['update_norm']}" + ("; the update was left out" if left_out else "")
   )
-  if action.action == "skip" and left_out <= action.limit:
+  if applied and action.action == "skip" and left_out <= action.limit:
     run.writer.say(f"Not finite at {what} ({left_out} of at most {action.limit} in a row).")
     return
   last = run.checkpoints.last_step()
   good = f"{run.folder}/checkpoints/{last}" if last else "none yet"
-  advice = (
-    "Lower config.schedule.learning_rate, or set config.non_finite.action=skip"
-    if action.action == "stop"
-    else "Lower config.schedule.learning_rate, or raise config.non_finite.limit"
-  )
+  also = {
+    "stop": ", or set config.non_finite.action=skip",
+    "skip": ", or raise config.non_finite.limit",
+  }
+  advice = "Lower config.schedule.learning_rate" + (also[action.action] if left_out else "")
   raise TrainingError(
     f"Not finite at {what}. Last good checkpoint: {good}. {advice}; then start again."
   )

@@ -15,10 +15,12 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
 
   The batch holds image (B, S, S, 3) uint8, labels (B,) or (B, K) and mask (B,). The loss is the
   mean over the examples whose mask is 1. Metrics are scalars: loss, learning_rate, grad_norm
-  (before clipping), param_norm, update_norm, bad_examples and skipped (see TrainState).
+  (before clipping), param_norm, update_norm (of what was added to the parameters), bad_examples
+  and skipped (see TrainState).
 
-  An update is left out where the loss, the gradient's norm or its own norm is not finite: the state
-  stays as it was but for the counters.
+  An update is left out where the loss or the gradient's norm is not finite: the state stays as it
+  was but for the counters. All is known before the update begins, so that parameters and moments
+  are read and written once.
   """
   loss_and_grads = _loss_and_grads(model, config)
 
@@ -29,12 +31,10 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
     grad_norm = optax.tree.norm(grads)
     directions, optimizer_state = optimizer.update(grads, state.optimizer, state.params)
     learning_rate = rate(state.step)
-    updates = jax.tree.map(lambda d: -learning_rate * d, directions)
-    params = optax.apply_updates(state.params, updates)
+    params = jax.tree.map(lambda p, d: p - learning_rate * d, state.params, directions)
     ema = average(state.ema, params, config.optimizer.ema)
 
-    update_norm = optax.tree.norm(updates)
-    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm) & jnp.isfinite(update_norm)
+    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
     keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
     new_state = TrainState(
       step=state.step + 1,
@@ -49,7 +49,7 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
       learning_rate=learning_rate,
       grad_norm=grad_norm,
       param_norm=optax.tree.norm(new_state.params),
-      update_norm=update_norm,
+      update_norm=optax.tree.norm(jax.tree.map(jnp.subtract, new_state.params, state.params)),
       bad_examples=new_state.bad_examples,
       skipped=new_state.skipped,
     )
