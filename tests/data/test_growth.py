@@ -1,9 +1,9 @@
 """Data as large as JFT-300M: what it costs to open it and to draw the first shuffled batch.
 
-The data is simulated. Its metadata lists 300 million examples in as many shards as TFDS itself would
-make of 300 million JPEGs of 110 KB. Each shard is a hard link to one real ArrayRecord file of tiny
-JPEGs, so every shard is opened, and its whole index read and held, as if it were a file of its own.
-What is not seen is the time of a disk, since that file soon is in memory.
+The data is simulated. Its metadata lists 300 million examples, in as many shards as TFDS itself
+would make of 300 million JPEGs of 110 KB. Each shard is a hard link to one real ArrayRecord file of
+tiny JPEGs, so that a shard is opened, and its whole index read and held, as if it were a file of
+its own. What is not seen is the time of a disk, since that one file soon is in memory.
 """
 
 import json

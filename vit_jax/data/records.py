@@ -27,9 +27,9 @@ class Records:
   """The records of all parts, one after another, as bytes; for any number of threads.
 
   A file is opened when the first of its records is read. It then holds its index in memory, 8 bytes
-  for each of its records. Of the open files those that were not used for the longest time are closed
-  where the system allows no more. array_record's own data source never closes one: with more
-  shards than the limit of open files, often 1,024, it fails in the middle of a run.
+  for each of its records. Where the system allows no more, the file that was not used for the
+  longest time is closed. array_record's own data source never closes one: with more shards than
+  the limit of open files, often 1,024, it fails in the middle of a run.
 
   Args:
     parts: in the order of their records.
