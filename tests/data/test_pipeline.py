@@ -27,6 +27,8 @@ EVALUATE = functools.partial(images.evaluate_image, size=SIZE, resize=0, max_pix
 class Listed:
   """Examples from a list; an OSError in it is raised when its place is read."""
 
+  identity = "listed"
+
   def __init__(self, examples, *, multi_label=False):
     self._examples = examples
     self.multi_label = multi_label

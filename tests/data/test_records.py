@@ -13,6 +13,7 @@ from vit_jax.config import RunError
 from vit_jax.data.records import Part, Records
 
 FILES, EACH = 7, 10
+REMEDY = "make it again"
 
 
 def content(file: int, row: int) -> bytes:
@@ -37,7 +38,9 @@ def open_files(paths) -> int:
 
 
 def test_parts_follow_one_another(paths):
-  records = Records([Part(paths[3], 2, 5), Part(paths[0], 0, 10), Part(paths[3], 9, 1)])
+  records = Records(
+    [Part(paths[3], 2, 5), Part(paths[0], 0, 10), Part(paths[3], 9, 1)], remedy=REMEDY
+  )
   expected = [(3, row) for row in range(2, 7)] + [(0, row) for row in range(10)] + [(3, 9)]
   assert [records[i] for i in range(len(records))] == [content(*one) for one in expected]
   for outside in (-1, 16):
@@ -46,7 +49,7 @@ def test_parts_follow_one_another(paths):
 
 
 def test_few_files_are_open_and_threads_get_their_records(paths):
-  records = Records([Part(path, 0, EACH) for path in paths], most_open=2)
+  records = Records([Part(path, 0, EACH) for path in paths], remedy=REMEDY, most_open=2)
   positions = [(17 * i) % (FILES * EACH) for i in range(2000)]
   with concurrent.futures.ThreadPoolExecutor(8) as pool:
     got = list(pool.map(records.__getitem__, positions))
@@ -55,7 +58,7 @@ def test_few_files_are_open_and_threads_get_their_records(paths):
 
 
 def test_files_are_opened_when_they_are_read_and_not_pickled(paths):
-  records = Records([Part(path, 0, EACH) for path in paths])
+  records = Records([Part(path, 0, EACH) for path in paths], remedy=REMEDY)
   assert open_files(paths) == 0
   assert records[25] == content(2, 5)
   assert open_files(paths) == 1
@@ -69,7 +72,7 @@ def test_more_files_than_the_system_allows(paths):
   code = (
     "import resource, sys; from vit_jax.data.records import Part, Records;"
     "hard = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_NOFILE, (32, hard));"
-    "records = Records([Part(path, 0, 10) for path in sys.argv[2:] * 10]);"
+    "records = Records([Part(path, 0, 10) for path in sys.argv[2:] * 10], remedy='');"
     "print(*(records[i] for i in range(0, 700, 10)), sep='\\n');"
     "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
   )
@@ -91,9 +94,11 @@ def test_missing_damaged_and_short_files_are_named(paths):
     stream.seek(150)
     stream.write(b"\xff" * 64)
   longer = [Part(paths[0], 0, EACH), Part(paths[1], 0, EACH), Part(paths[3], 1, EACH)]
-  records = Records([*longer, Part(paths[2], 0, EACH)])
+  records = Records([*longer, Part(paths[2], 0, EACH)], remedy=REMEDY)
   for position, row, path in ((0, 0, 0), (17, 7, 1), (20, 1, 3), (31, 1, 2)):
-    with pytest.raises(RunError, match=rf'Record {row} of "{paths[path]}" cannot be read \(.+\); '):
+    with pytest.raises(
+      RunError, match=rf'Record {row} of "{paths[path]}" cannot be read \(.+\); .*: {REMEDY}\.$'
+    ):
       records[position]
   with pytest.raises(RunError, match="it has 10 records, not 11"):
     records[20]

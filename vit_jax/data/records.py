@@ -33,11 +33,12 @@ class Records:
 
   Args:
     parts: in the order of their records.
+    remedy: what to do about a file that is missing or damaged, for the message.
     most_open: files open at a time; 0: a quarter of what the system allows.
   """
 
-  def __init__(self, parts: list[Part], *, most_open: int = 0):
-    self._parts = parts
+  def __init__(self, parts: list[Part], *, remedy: str, most_open: int = 0):
+    self._parts, self._remedy = parts, remedy
     self._ends = list(itertools.accumulate(part.count for part in parts))
     self._most_open = most_open or _files_allowed(_SHARE * len(parts)) // _SHARE
     self._forget()
@@ -63,7 +64,7 @@ class Records:
     except (RuntimeError, ValueError) as error:
       raise RunError(
         f'Record {row} of "{part.path}" cannot be read ({error}); the file is missing or damaged:'
-        " make it again."
+        f" {self._remedy}."
       ) from error
 
   def _reader(self, number: int):

@@ -29,6 +29,7 @@ class Tfds:
     self._image_key, self._label_key, self._split = image_key, label_key, split
     builder = _open_builder(spec)
     self._title = builder.info.full_name
+    self.identity = f"tfds:{self._title} {split} {image_key} {label_key}"
     label = _label_feature(builder, image_key=image_key, label_key=label_key)
     self.multi_label = hasattr(label, "feature")
     classes = label.feature if self.multi_label else label
@@ -137,7 +138,10 @@ def _open_split(builder, split: str) -> Records:
       f'Split "{split}" names no examples of tfds:{builder.info.full_name}; its splits are {known},'
       ' and parts of them such as "train[:90%]".'
     )
-  return Records([Part(file.filename, file.skip, file.take) for file in files])
+  return Records(
+    [Part(file.filename, file.skip, file.take) for file in files],
+    remedy=f"prepare {builder.info.full_name} again, or copy it again from where it is whole",
+  )
 
 
 def _parser(features, *, image_key: str, label_key: str):
