@@ -1,7 +1,8 @@
 """Measures speed on the machine at hand: python tools/benchmark.py step|data [--format=json].
 
 step: images/s of the training step of ViT-S/16 on this CPU, against timm in torch.
-data: images/s of the training input, 500 x 375 JPEG files to 224 px, against tf.data.
+data: images/s of the training input, 500 x 375 JPEG files to 224 px, by threads, by workers and
+from a cache, against tf.data.
 Both need `pip install .[benchmark]` and take minutes; nothing else should run meanwhile.
 """
 

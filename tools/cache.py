@@ -19,7 +19,7 @@ from tqdm import tqdm
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from vit_jax import command_line
-from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.config import Config, ConfigError
 from vit_jax.data import cache
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
@@ -64,7 +64,7 @@ def main(_):
     prepare(command_line.resolve())
   except ConfigError as error:
     command_line.leave(str(error), command_line.WRONG_USAGE)
-  except (RunError, OSError) as error:
+  except (RuntimeError, OSError) as error:  # array_record's of a full disk is the former
     command_line.leave(str(error), command_line.FAILED)
 
 

@@ -175,6 +175,20 @@ def test_it_goes_on_after_an_image_that_cannot_be_read(tmp_path):
   assert cached(source, tmp_path)[20].name == "file 20.jpg"
 
 
+def test_nothing_is_left_of_a_file_that_cannot_be_finished(tmp_path, monkeypatch):
+  prepare(jpegs(30), tmp_path)
+  (tmp_path / "images-000002-of-000004.array_record").unlink()
+  before = contents(tmp_path)
+
+  def full(*_):
+    raise OSError(28, "No space left on device")
+
+  monkeypatch.setattr(os, "replace", full)
+  with pytest.raises(OSError, match="No space left"):
+    prepare(jpegs(30), tmp_path)
+  assert contents(tmp_path) == before
+
+
 def test_several_may_make_it_at_once(tmp_path):
   source = jpegs(60)
   with concurrent.futures.ThreadPoolExecutor(4) as pool:
