@@ -22,9 +22,12 @@ MEASURES = {"step": benchmark_step.measure, "data": benchmark_data.measure}
 def table(rows: list[dict]) -> str:
   """The rows as aligned text."""
   width = max(len(row["name"]) for row in rows)
-  lines = [f"{'':{width}}  images/s  ratio"]
+  cpu = "cpu_microseconds" in rows[0]
+  lines = [f"{'':{width}}  images/s  ratio" + "  CPU us/image" * cpu]
   lines += [
-    f"{row['name']:{width}}  {row['images_per_second']:8.1f}  {row['ratio']:5.2f}" for row in rows
+    f"{row['name']:{width}}  {row['images_per_second']:8.1f}  {row['ratio']:5.2f}"
+    + (f"  {row['cpu_microseconds']:12}" if cpu else "")
+    for row in rows
   ]
   return "\n".join(lines)
 

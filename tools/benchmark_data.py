@@ -3,15 +3,21 @@
 `measure` makes realistic JPEGs in a temporary folder and lets both pipelines read, crop, resize,
 flip and batch them in turn: tf.data on all cores, ours with every number of threads and of worker
 processes, and from a cache. TensorFlow is needed for this comparison alone.
+
+Images a second need an idle machine: beside other programs a pipeline of many threads, such as
+tf.data's, gets more of the cores. The processor's time for an image hardly depends on them.
 """
 
+import contextlib
 import functools
+import glob
 import os
 import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -47,7 +53,8 @@ def measure(
       2, 4 and so on, and the number of cores.
 
   Returns:
-    [{name, images_per_second, ratio}]; ratio is the median over rounds to tf.data's of the round.
+    [{name, images_per_second, ratio, cpu_microseconds}]; ratio is the median over rounds to
+    tf.data's of the round, cpu_microseconds the processor's time for an image, workers included.
 
   Raises:
     SystemExit: TensorFlow is not installed.
@@ -191,8 +198,13 @@ def _listing(folder: str) -> tuple[list[str], list[int]]:
   return [path for path, _ in found], [label for _, label in found]
 
 
-def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> float:
-  """Images a second of a pipeline made for this turn: one that waits would still take time.
+class _Speed(NamedTuple):
+  images_per_second: float
+  cpu_microseconds: float  # for an image
+
+
+def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> _Speed:
+  """Speed of a pipeline made for this turn: one that waits would still take time.
 
   Half of the turn's time again goes before, so that threads, workers and buffers have settled.
   """
@@ -201,22 +213,38 @@ def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> f
   warm_until = time.perf_counter() + seconds / 2
   while time.perf_counter() < warm_until:
     next(batches)
-  count, start = 0, time.perf_counter()
+  count, start, cpu = 0, time.perf_counter(), _cpu_seconds()
   while time.perf_counter() < start + seconds:
     next(batches)
     count += batch_size
-  rate = count / (time.perf_counter() - start)
+  speed = _Speed(count / (time.perf_counter() - start), (_cpu_seconds() - cpu) / count * 1e6)
   if hasattr(batches, "close"):  # tf.data's iterators end when they are forgotten
     batches.close()
     for thread in threading.enumerate():
       if thread.name.startswith("grain-prefetch"):
         thread.join()  # Until then it reads files, in the turn of another or where none are left.
-  return rate
+  return speed
 
 
-def _row(name: str, turns: list[dict[str, float]]) -> dict:
+def _cpu_seconds() -> float:
+  """The processor's time in this process and in those that it has started and that still run."""
+  ticks = 0
+  for children in glob.glob("/proc/self/task/*/children"):
+    with open(children) as stream:
+      pids = stream.read().split()
+    for pid in pids:
+      with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/stat") as stream:
+        user, system = stream.read().rpartition(")")[2].split()[11:13]
+        ticks += int(user) + int(system)
+  return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _row(name: str, turns: list[dict[str, _Speed]]) -> dict:
+  rates = [turn[name].images_per_second for turn in turns]
+  ratios = [turn[name].images_per_second / turn["tf.data"].images_per_second for turn in turns]
   return {
     "name": name,
-    "images_per_second": round(statistics.median(turn[name] for turn in turns), 1),
-    "ratio": round(statistics.median(turn[name] / turn["tf.data"] for turn in turns), 3),
+    "images_per_second": round(statistics.median(rates), 1),
+    "ratio": round(statistics.median(ratios), 3),
+    "cpu_microseconds": round(statistics.median(turn[name].cpu_microseconds for turn in turns)),
   }
