@@ -95,8 +95,8 @@ def test_peaks(kind, peak):
 def test_the_images_that_chips_take_in_the_documents():
   """docs/input.md: peak x MFU / FLOPs of an image, for every kind of chip."""
   text = (pathlib.Path(__file__).parents[1] / "docs" / "input.md").read_text()
-  rows = [line.strip("| ").split("|") for line in text.splitlines() if "TPU v" in line[:8]]
-  rows += [line.strip("| ").split("|") for line in text.splitlines() if "| NVIDIA" in line[:8]]
+  lines = [line for line in text.splitlines() if line.startswith(("| TPU", "| NVIDIA"))]
+  rows = [line.strip("| ").split("|") for line in lines]
   model = models.create("ViT-S/16", num_classes=1000)
   image = flops.training_flops(flops.forward_macs(model, 224, 224))
   for kind, images, *_ in rows:

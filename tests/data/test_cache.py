@@ -233,7 +233,16 @@ def test_a_disk_that_is_too_small(tmp_path, monkeypatch):
   monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
   with pytest.raises(SourceError, match=r"100 images take about \d MB, but .* has 0 MB free"):
     prepare(jpegs(100), tmp_path)
-  assert contents(tmp_path) == {}
+  assert list(contents(tmp_path)) == ["cache.json"]
+
+
+@pytest.mark.parametrize("text", ["", '{"format":', "3"])
+def test_a_damaged_description(tmp_path, text):
+  prepare(jpegs(3), tmp_path)
+  (tmp_path / "cache.json").write_text(text)
+  for act in (cached, prepare):
+    with pytest.raises(SourceError, match=r'cache\.json" is damaged \(.+\); delete the folder and'):
+      act(jpegs(3), tmp_path)
 
 
 def test_a_damaged_file_is_named(tmp_path):

@@ -95,41 +95,24 @@ def prepare(
     max_pixels: larger images are broken.
     threads: files made at a time.
     started: started(images, bytes, free): images to be made, estimate of their size, and what is
-      free on the disk; called once, before anything is written but the description.
+      free on the disk; called once, before any file of images is written.
     done: done(images) after each file.
 
   Raises:
     SourceError: the folder holds a cache of something else, or the disk is too small.
     OSError: an image cannot be read, or the disk written.
   """
-  root = _root(directory)
-  root.mkdir(parents=True, exist_ok=True)
-  description = _description(source, side=side, max_pixels=max_pixels)
-  names = os.listdir(root)
-  if (root / "cache.json").exists():
-    _compare(root, description)
-  elif any(not name.endswith(".partial") for name in names):
-    raise SourceError(
-      f'"{root}" (config.data.cache) has files but is no cache; give a folder that is empty or new.'
-    )
+  root = _claimed(directory, _description(source, side=side, max_pixels=max_pixels))
   missing = _missing(root, len(source))
   count = sum(part.count for part in missing.values())
-  size = count * _bytes_each(source, side=side, max_pixels=max_pixels)
-  free = shutil.disk_usage(root).free
-  if size > free:
-    raise SourceError(
-      f'{count:,} images take about {size / 1e6:,.0f} MB, but "{root}" (config.data.cache) has'
-      f" {free / 1e6:,.0f} MB free; give a larger disk or a smaller config.data.cache_side."
-    )
-  text = json.dumps(description, indent=2)
-  _write(root / "cache.json", lambda path: pathlib.Path(path).write_text(text))
-  started(count, size, free)
+  size = count and count * _bytes_each(source, side=side, max_pixels=max_pixels)
+  started(count, size, _checked_space(root, count=count, size=size))
 
   def make(first: int) -> int:
     part = missing[first]
     if not os.path.exists(part.path):  # by another process meanwhile
       fill = lambda path: _fill(path, source, first, part.count, side=side, max_pixels=max_pixels)
-      _write(pathlib.Path(part.path), fill)
+      _write(part.path, fill)
     return part.count
 
   order = random.sample(sorted(missing), len(missing))
@@ -137,6 +120,34 @@ def prepare(
     collections.deque(map(done, pool.map(make, order)), maxlen=0)
   for leftover in root.glob("*.partial"):  # of processes that were killed
     leftover.unlink(missing_ok=True)
+
+
+def _claimed(directory: str, description: dict) -> pathlib.Path:
+  """The folder, made and described where it was not."""
+  root = _root(directory)
+  root.mkdir(parents=True, exist_ok=True)
+  names = os.listdir(root)
+  if (root / "cache.json").exists():
+    _compare(root, description)
+  elif any(not name.endswith(".partial") for name in names):
+    raise SourceError(
+      f'"{root}" (config.data.cache) has files but is no cache; give a folder that is empty or new.'
+    )
+  else:
+    text = json.dumps(description, indent=2)
+    _write(str(root / "cache.json"), lambda path: pathlib.Path(path).write_text(text))
+  return root
+
+
+def _checked_space(root: pathlib.Path, *, count: int, size: int) -> int:
+  """Free bytes on the disk, enough for `size`."""
+  free = shutil.disk_usage(root).free
+  if size > free:
+    raise SourceError(
+      f'{count:,} images take about {size / 1e6:,.0f} MB, but "{root}" (config.data.cache) has'
+      f" {free / 1e6:,.0f} MB free; give a larger disk or a smaller config.data.cache_side."
+    )
+  return free
 
 
 def encode(example: Example, *, side: int, max_pixels: int) -> bytes:
@@ -176,7 +187,13 @@ def _description(source: Source, *, side: int, max_pixels: int) -> dict:
 
 
 def _compare(root: pathlib.Path, expected: dict) -> None:
-  found = json.loads((root / "cache.json").read_text())
+  try:
+    found = dict(json.loads((root / "cache.json").read_text()))
+  except (TypeError, ValueError) as error:
+    raise SourceError(
+      f'"{root / "cache.json"}" is damaged ({error}); delete the folder and make the cache again'
+      " with `python tools/cache.py`."
+    ) from error
   for key, value in expected.items():
     if found.get(key) != value:
       raise SourceError(
@@ -223,7 +240,7 @@ def _fill(path: str, source: Source, first: int, count: int, *, side: int, max_p
   writer.close()
 
 
-def _write(path: pathlib.Path, fill: Callable[[str], None]) -> None:
+def _write(path: str, fill: Callable[[str], None]) -> None:
   """Lets `fill` write a file that takes its name when it is complete and on the disk."""
   partial = f"{path}.{secrets.token_hex(8)}.partial"
   try:
