@@ -86,7 +86,8 @@ def train_batches(
 
   Args:
     source: the examples.
-    transform: transform(image, rng=rng) -> (S, S, 3) uint8; picklable where there are workers.
+    transform: transform(image, rng=rng) -> (S, S, 3) uint8; picklable where there are workers. The
+      generator is the call's alone: the next image sets it anew.
     seed: of the shuffle and of every draw, in [0, 2**32).
     batch_size: of all hosts together.
     host: index of this host.
