@@ -31,6 +31,7 @@ def test_a_good_config_passes():
     (replaced("data", crop_area=(0.5, 1.5)), r"crop_area.*<= 1"),
     (replaced("data", crop_aspect=("a", "b")), r"crop_aspect"),
     (replaced("data", evaluate_resize=200), r"evaluate_resize=200 is smaller.*at least 224"),
+    (replaced("data", cache="x", cache_side=200), r"cache_side=200 is smaller.*at least 224, or"),
     (replaced("model", name="ViT-BB/16"), r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
     (
       replaced("model", heads=7),

@@ -90,3 +90,16 @@ def test_training_costs_three_forward_passes():
 )
 def test_peaks(kind, peak):
   assert flops.peak_flops(kind) == peak
+
+
+def test_the_images_that_chips_take_in_the_documents():
+  """docs/input.md: peak x MFU / FLOPs of an image, for every kind of chip."""
+  text = (pathlib.Path(__file__).parents[1] / "docs" / "input.md").read_text()
+  lines = [line for line in text.splitlines() if line.startswith(("| TPU", "| NVIDIA"))]
+  rows = [line.strip("| ").split("|") for line in lines]
+  model = models.create("ViT-S/16", num_classes=1000)
+  image = flops.training_flops(flops.forward_macs(model, 224, 224))
+  for kind, images, *_ in rows:
+    expected = 0.4 * flops.peak_flops(kind.strip().removesuffix(" (one of two)")) / image
+    assert float(images.replace(",", "")) == pytest.approx(expected, rel=0.01), kind
+  assert len(rows) == 7

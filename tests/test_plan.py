@@ -5,8 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import plan
+from vit_jax.data import cache
 
 
 def digits(split="train"):
@@ -70,6 +72,28 @@ def test_train_batches_resume_where_they_left_off():
       np.testing.assert_array_equal(batch[key], again[key])
   assert first[0]["image"].shape == (16, 8, 8, 3)
   assert not np.array_equal(first[0]["image"], first[1]["image"])
+
+
+def test_a_cache_is_read_for_training_alone(tmp_path):
+  config = dataclasses.replace(
+    CONFIG, data=dataclasses.replace(CONFIG.data, cache=str(tmp_path / "cache"), cache_side=8)
+  )
+  with pytest.raises(c.ConfigError, match="There is no cache"):
+    plan.open_data(config)
+  tools_cache.prepare(config)
+  with pytest.raises(c.ConfigError, match="its cache_side is 8, this run's 9"):
+    plan.open_data(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_side=9)))
+  plain = plan.make(CONFIG, plan.open_data(CONFIG))
+  made = plan.make(config, plan.open_data(config))
+  assert type(made.data.train) is cache.Cached
+  assert type(made.data.evaluate["test"]) is type(plain.data.evaluate["test"])
+  for read in (
+    lambda plan_: next(plan.train_batches(plan_, 2)),  # digits are no larger than the cache's side
+    lambda plan_: next(plan.evaluate_batches(plan_, "test")),
+  ):
+    first, second = read(plain), read(made)
+    for key in first:
+      np.testing.assert_array_equal(first[key], second[key])
 
 
 def test_evaluation_batches_are_as_large_as_a_part_of_a_step():

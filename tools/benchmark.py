@@ -1,7 +1,8 @@
 """Measures speed on the machine at hand: python tools/benchmark.py step|data [--format=json].
 
 step: images/s of the training step of ViT-S/16 on this CPU, against timm in torch.
-data: images/s of the training input, 500 x 375 JPEG files to 224 px, against tf.data.
+data: images/s of the training input, 500 x 375 JPEG files to 224 px, by threads, by workers and
+from a cache, against tf.data.
 Both need `pip install .[benchmark]` and take minutes; nothing else should run meanwhile.
 """
 
@@ -21,9 +22,12 @@ MEASURES = {"step": benchmark_step.measure, "data": benchmark_data.measure}
 def table(rows: list[dict]) -> str:
   """The rows as aligned text."""
   width = max(len(row["name"]) for row in rows)
-  lines = [f"{'':{width}}  images/s  ratio"]
+  cpu = "cpu_microseconds" in rows[0]
+  lines = [f"{'':{width}}  images/s  ratio" + "  CPU us/image" * cpu]
   lines += [
-    f"{row['name']:{width}}  {row['images_per_second']:8.1f}  {row['ratio']:5.2f}" for row in rows
+    f"{row['name']:{width}}  {row['images_per_second']:8.1f}  {row['ratio']:5.2f}"
+    + (f"  {row['cpu_microseconds']:12}" if cpu else "")
+    for row in rows
   ]
   return "\n".join(lines)
 

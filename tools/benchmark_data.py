@@ -1,27 +1,37 @@
 """Speed of the input pipeline beside tf.data's on the same files and cores.
 
 `measure` makes realistic JPEGs in a temporary folder and lets both pipelines read, crop, resize,
-flip and batch them in turn. TensorFlow is needed for this comparison alone.
+flip and batch them in turn: tf.data on all cores, ours with every number of threads and of worker
+processes, and from a cache. TensorFlow is needed for this comparison alone.
+
+Images a second need an idle machine: beside other programs a pipeline of many threads, such as
+tf.data's, gets more of the cores. The processor's time for an image hardly depends on them.
 """
 
+import contextlib
 import functools
+import glob
 import os
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import cv2
 import numpy as np
 import simplejpeg
 
-from vit_jax.data import images, pipeline, sources
+from vit_jax.data import cache, images, pipeline, sources
 
 _HEIGHT, _WIDTH = 375, 500  # pixels: the most frequent size in ImageNet
 _SIZE = 224
 _AREA = (0.05, 1.0)
 _ASPECT = (3 / 4, 4 / 3)
 _CLASSES = 4
+_MAX_PIXELS = 10**8
+_CACHE_SIDE = 256
 
 
 def measure(
@@ -30,7 +40,7 @@ def measure(
   seconds: float = 4.0,
   batch_size: int = 64,
   files: int = 512,
-  variants: tuple[tuple[int, int], ...] | None = None,
+  counts: tuple[int, ...] | None = None,
 ) -> list[dict]:
   """Times every pipeline in turn, `rounds` times over, and reports medians.
 
@@ -39,23 +49,31 @@ def measure(
     seconds: length of a turn, warm-up not counted.
     batch_size: images in a batch.
     files: number of JPEGs of about 100 KB to make.
-    variants: (threads, workers) of our pipeline; default: threads alone and workers alone on all
-      cores, and one thread.
+    counts: of threads, and of worker processes with one thread each, for our pipeline; default: 1,
+      2, 4 and so on, and the number of cores.
 
   Returns:
-    [{name, images_per_second, ratio}]; ratio is the median over rounds to tf.data's of the round.
+    [{name, images_per_second, ratio, cpu_microseconds}]; ratio is the median over rounds to
+    tf.data's of the round, cpu_microseconds the processor's time for an image, workers included.
 
   Raises:
     SystemExit: TensorFlow is not installed.
   """
   cores = len(os.sched_getaffinity(0))
-  variants = variants or ((cores, 0), (1, cores), (1, 0))
-  with tempfile.TemporaryDirectory() as folder:
+  counts = counts or tuple(sorted({1 << i for i in range(cores.bit_length())} | {cores}))
+  with tempfile.TemporaryDirectory() as temporary:
+    folder = os.path.join(temporary, "jpegs")
     write_jpegs(folder, count=files)
+    source = sources.open_source(f"folder:{folder}", split="", num_classes=_CLASSES)
     runs = {"tf.data": functools.partial(_tf_batches, folder, batch_size=batch_size)}
-    for threads, workers in variants:
+    for threads, workers in [(n, 0) for n in counts] + [(1, n) for n in counts]:
       runs[f"vit_jax threads={threads} workers={workers}"] = functools.partial(
-        _our_batches, folder, batch_size=batch_size, threads=threads, workers=workers
+        _our_batches, source, batch_size=batch_size, threads=threads, workers=workers
+      )
+    cached = _cached(source, os.path.join(temporary, "cache"), threads=cores)
+    for threads in counts:
+      runs[f"vit_jax cached, threads={threads} workers=0"] = functools.partial(
+        _our_batches, cached, batch_size=batch_size, threads=threads, workers=0
       )
     turns = [
       {name: _turn(make, seconds=seconds, batch_size=batch_size) for name, make in runs.items()}
@@ -113,11 +131,20 @@ class _Long:
     return self._source[index % len(self._source)]
 
 
-def _our_batches(folder: str, *, batch_size: int, threads: int, workers: int) -> Iterator:
+def _cached(source: sources.Source, folder: str, *, threads: int) -> cache.Cached:
+  """The source's cache, made in `folder`; so small that it is in memory."""
+  options = dict(side=_CACHE_SIDE, max_pixels=_MAX_PIXELS)
+  nothing = lambda *_: None
+  cache.prepare(source, folder, threads=threads, started=nothing, done=nothing, **options)
+  return cache.Cached(source, folder, **options)
+
+
+def _our_batches(
+  source: sources.Source, *, batch_size: int, threads: int, workers: int
+) -> Iterator:
   transform = functools.partial(
-    images.train_image, size=_SIZE, area=_AREA, aspect=_ASPECT, flip=True, max_pixels=10**8
+    images.train_image, size=_SIZE, area=_AREA, aspect=_ASPECT, flip=True, max_pixels=_MAX_PIXELS
   )
-  source = sources.open_source(f"folder:{folder}", split="", num_classes=_CLASSES)
   return pipeline.train_batches(
     _Long(source),
     transform=transform,
@@ -171,8 +198,13 @@ def _listing(folder: str) -> tuple[list[str], list[int]]:
   return [path for path, _ in found], [label for _, label in found]
 
 
-def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> float:
-  """Images a second of a pipeline made for this turn: one that waits would still take time.
+class _Speed(NamedTuple):
+  images_per_second: float
+  cpu_microseconds: float  # for an image
+
+
+def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> _Speed:
+  """Speed of a pipeline made for this turn: one that waits would still take time.
 
   Half of the turn's time again goes before, so that threads, workers and buffers have settled.
   """
@@ -181,19 +213,38 @@ def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> f
   warm_until = time.perf_counter() + seconds / 2
   while time.perf_counter() < warm_until:
     next(batches)
-  count, start = 0, time.perf_counter()
+  count, start, cpu = 0, time.perf_counter(), _cpu_seconds()
   while time.perf_counter() < start + seconds:
     next(batches)
     count += batch_size
-  rate = count / (time.perf_counter() - start)
+  speed = _Speed(count / (time.perf_counter() - start), (_cpu_seconds() - cpu) / count * 1e6)
   if hasattr(batches, "close"):  # tf.data's iterators end when they are forgotten
     batches.close()
-  return rate
+    for thread in threading.enumerate():
+      if thread.name.startswith("grain-prefetch"):
+        thread.join()  # Until then it reads files, in the turn of another or where none are left.
+  return speed
 
 
-def _row(name: str, turns: list[dict[str, float]]) -> dict:
+def _cpu_seconds() -> float:
+  """The processor's time in this process and in those that it has started and that still run."""
+  ticks = 0
+  for children in glob.glob("/proc/self/task/*/children"):
+    with open(children) as stream:
+      pids = stream.read().split()
+    for pid in pids:
+      with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/stat") as stream:
+        user, system = stream.read().rpartition(")")[2].split()[11:13]
+        ticks += int(user) + int(system)
+  return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _row(name: str, turns: list[dict[str, _Speed]]) -> dict:
+  rates = [turn[name].images_per_second for turn in turns]
+  ratios = [turn[name].images_per_second / turn["tf.data"].images_per_second for turn in turns]
   return {
     "name": name,
-    "images_per_second": round(statistics.median(turn[name] for turn in turns), 1),
-    "ratio": round(statistics.median(turn[name] / turn["tf.data"] for turn in turns), 3),
+    "images_per_second": round(statistics.median(rates), 1),
+    "ratio": round(statistics.median(ratios), 3),
+    "cpu_microseconds": round(statistics.median(turn[name].cpu_microseconds for turn in turns)),
   }

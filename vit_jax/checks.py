@@ -98,6 +98,12 @@ def check_data(config: Config):
       f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
       f"{data.image_size}."
     )
+  if data.cache and data.cache_side < data.image_size:
+    raise ConfigError(
+      f"config.data.cache_side={data.cache_side} is smaller than "
+      f"config.data.image_size={data.image_size}, so every crop would be enlarged; make it at "
+      f"least {data.image_size}, or config.data.cache empty."
+    )
   check_decay_rules(config.optimizer.decay_rules)
 
 

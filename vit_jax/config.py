@@ -182,6 +182,15 @@ class Data:
     low=0.0,
     high=1.0,
   )
+  cache: str = setting(
+    "",
+    "folder that tools/cache.py has filled with the training images, decoded and reduced to "
+    "cache_side: quicker to read, but crops are then taken from the reduced images; empty: none. "
+    "Evaluation never uses it",
+  )
+  cache_side: int = setting(
+    256, "smaller side of the images in the cache, pixels; smaller ones stay as they are", low=1
+  )
   threads: int = setting(16, "decoding threads per process", low=1)
   workers: int = setting(0, "decoding processes per host; 0: threads only", low=0)
   ahead: int = setting(2, "batches put on the devices ahead of the step", low=1)

@@ -9,7 +9,7 @@ import optax
 from vit_jax import mesh as meshes
 from vit_jax import models, optim, state
 from vit_jax.config import Config, ConfigError, Dataset, Duration
-from vit_jax.data import images, pipeline, sources
+from vit_jax.data import cache, images, pipeline, sources
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,19 @@ def open_data(config: Config) -> Data:
         f"{len(source.class_names)} classes that are not the {len(train.class_names)} of "
         f"training: {first_difference(source.class_names, train.class_names)}."
       )
-  return Data(train=train, evaluate=evaluate)
+  return Data(train=cached(train, config), evaluate=evaluate)
+
+
+def cached(train: sources.Source, config: Config) -> sources.Source:
+  """The training examples from the cache, where there is to be one.
+
+  Raises:
+    SourceError: it is not there, not complete or not of these images.
+  """
+  data = config.data
+  if not data.cache:
+    return train
+  return cache.Cached(train, data.cache, side=data.cache_side, max_pixels=data.max_pixels)
 
 
 def open_source(dataset: Dataset, config: Config) -> sources.Source:

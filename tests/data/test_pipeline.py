@@ -27,6 +27,8 @@ EVALUATE = functools.partial(images.evaluate_image, size=SIZE, resize=0, max_pix
 class Listed:
   """Examples from a list; an OSError in it is raised when its place is read."""
 
+  identity = "listed"
+
   def __init__(self, examples, *, multi_label=False):
     self._examples = examples
     self.multi_label = multi_label
@@ -202,6 +204,21 @@ def test_draws_are_uniform_and_independent():
   assert abs(draws.std() - 12**-0.5) < 0.02
   for lag in (1, 2, 10, 100):
     assert abs(np.corrcoef(draws[:-lag], draws[lag:])[0, 1]) < 0.06
+
+
+def odd_draw(image, *, rng):
+  """Leaves half of a 64-bit word, and most of a block of them, in the generator."""
+  rng.integers(7, dtype=np.uint32)
+  return np.full((1, 1, 3), int(256 * rng.random()), np.uint8)
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_draws_are_those_of_a_fresh_generator_at_the_position(threads):
+  for seed in (0, 5):  # in turn: a thread keeps its generator
+    batches = train(numbered(9), steps=4, seed=seed, transform=odd_draw, threads=threads)
+    for position, pixel in enumerate(np.concatenate([b["image"][:, 0, 0, 0] for b in batches])):
+      fresh = np.random.Generator(np.random.Philox(key=seed, counter=position << 64))
+      assert pixel == odd_draw(None, rng=fresh)[0, 0, 0]
 
 
 def test_labels_go_with_their_images():

@@ -264,6 +264,39 @@ def test_tfds_tfrecord_is_refused_with_the_command(tfds_dir, tmp_path, monkeypat
     open_source("tfds:tiny_single_label", "train")
 
 
+def test_tfds_array_record_beside_another_format(tfds_dir, tmp_path, monkeypatch):
+  """As `tfds convert_format` leaves it: the metadata still name the first format."""
+  shutil.copytree(tfds_dir / "tiny_single_label", tmp_path / "tiny_single_label")
+  path = tmp_path / "tiny_single_label" / "1.0.0" / "dataset_info.json"
+  info = {**json.loads(path.read_text()), "fileFormat": "tfrecord"}
+  path.write_text(json.dumps({**info, "alternativeFileFormats": ["array_record"]}))
+  expected = every(open_source("tfds:tiny_single_label", "train[5:]"))
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  for one, other in zip(
+    every(open_source("tfds:tiny_single_label", "train[5:]")), expected, strict=True
+  ):
+    assert_same(one, other)
+
+
+def test_identity_tells_what_the_examples_are_and_not_where(tfds_dir, tmp_path):
+  for name in ("one", "moved", "other"):
+    (tmp_path / name).mkdir()
+    write_folder(tmp_path / name)
+  (tmp_path / "other" / "b" / "10.jpeg").rename(tmp_path / "other" / "a" / "10.jpeg")
+  one, moved, other = (
+    open_source(f"folder:{tmp_path / name}").identity for name in ("one", "moved", "other")
+  )
+  assert one == moved
+  others = [
+    other,
+    *(open_source("digits", split).identity for split in ("train", "test")),
+    *(open_source("synthetic", num_classes=classes).identity for classes in (3, 4)),
+    *(open_source("tfds:tiny_single_label", split).identity for split in ("train", "test")),
+    open_source("tfds:tiny_multi_label", "train").identity,
+  ]
+  assert len({one, *others}) == 9
+
+
 def test_sources_are_pickled_for_worker_processes(tfds_dir, tmp_path):
   write_folder(tmp_path)
   for source in (

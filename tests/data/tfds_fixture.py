@@ -49,6 +49,11 @@ def jpeg_of(rng: np.random.Generator) -> bytes:
   return simplejpeg.encode_jpeg(image, quality=90)
 
 
+def tiny_jpeg() -> bytes:
+  """A JPEG of one grey pixel."""
+  return simplejpeg.encode_jpeg(np.full((1, 1, 3), 128, np.uint8))
+
+
 def _write(name, data_dir, *, label, draw, num_examples, seed) -> None:
   rng = np.random.default_rng(seed)
   examples = [{"image": jpeg_of(rng), "label": draw(rng, index)} for index in range(num_examples)]

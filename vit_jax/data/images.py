@@ -16,7 +16,16 @@ from PIL import ExifTags, Image, ImageChops
 from vit_jax.data import jpeg
 from vit_jax.data.jpeg import BadImage
 
-__all__ = ["BadImage", "Box", "as_rgb", "decode", "draw_crop", "evaluate_image", "train_image"]
+__all__ = [
+  "BadImage",
+  "Box",
+  "as_rgb",
+  "decode",
+  "draw_crop",
+  "evaluate_image",
+  "shrink",
+  "train_image",
+]
 
 _FORMATS = ("JPEG", "PNG", "WEBP")
 _CROP_TRIES = 100
@@ -119,6 +128,29 @@ def evaluate_image(
   pixels = _resize(pixels, height=round(height * scale), width=round(width * scale))
   top, left = (pixels.shape[0] - size) // 2, (pixels.shape[1] - size) // 2
   return np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
+
+
+def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarray:
+  """The whole image, its smaller side reduced to `side` pixels; smaller images as they are.
+
+  Args:
+    image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
+    side: pixels.
+    max_pixels: larger images are refused.
+
+  Returns:
+    (H, W, 3) uint8 RGB; each pixel is the mean of those that it stands for.
+
+  Raises:
+    BadImage: as `decode`.
+  """
+  pixels = as_rgb(image, max_pixels=max_pixels)
+  height, width = pixels.shape[:2]
+  scale = side / min(height, width)
+  if scale >= 1:
+    return pixels
+  new = (round(width * scale), round(height * scale))
+  return cv2.resize(pixels, new, interpolation=cv2.INTER_AREA)
 
 
 def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:

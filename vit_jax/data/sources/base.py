@@ -26,10 +26,17 @@ class Example(NamedTuple):
 
 
 class Source(Protocol):
-  """Random access to examples. Sources are pickled into worker processes."""
+  """Random access to examples. Sources are pickled into worker processes.
+
+  Attributes:
+    class_names: of the labels, by index.
+    multi_label: whether an example has any number of labels, not exactly one.
+    identity: what the examples are, in one line: of sources with equal ones they are the same.
+  """
 
   class_names: tuple[str, ...]
   multi_label: bool
+  identity: str
 
   def __len__(self) -> int: ...
 

@@ -1,5 +1,8 @@
 """A folder of images: DIR/class/file."""
 
+import bisect
+import hashlib
+import itertools
 import os
 
 import numpy as np
@@ -27,16 +30,23 @@ class Folder:
     # Names in one string per class and offsets: 1.3 million str objects in a list would make
     # every pickle, fork and garbage collection slow.
     self._names = [np.array([os.fsencode(name) for name in files]) for files in listings]
-    self._ends = np.cumsum([len(files) for files in listings])
+    self._ends = list(itertools.accumulate(len(files) for files in listings))
+
+  @property
+  def identity(self) -> str:
+    """By the names of classes and files, wherever the folder is; no file is read."""
+    listing = hashlib.sha256("/".join(self.class_names).encode(errors="surrogateescape"))
+    for names in self._names:
+      listing.update(b"/" + b"/".join(names))
+    return f"folder {listing.hexdigest()[:16]}"
 
   def __len__(self) -> int:
-    return int(self._ends[-1])
+    return self._ends[-1]
 
   def __getitem__(self, index: int) -> Example:
-    label = int(np.searchsorted(self._ends, index, side="right"))
-    names = self._names[label]
-    file = os.fsdecode(bytes(names[index - int(self._ends[label])]))
-    path = os.path.join(self._directory, self.class_names[label], file)
+    label = bisect.bisect_right(self._ends, index)
+    file = os.fsdecode(bytes(self._names[label][index - self._ends[label]]))
+    path = f"{self._directory}/{self.class_names[label]}/{file}"
     with open(path, "rb", buffering=0) as stream:
       return Example(stream.read(), (label,), path)
 

@@ -21,6 +21,7 @@ class Synthetic:
   def __init__(self, *, split: str, num_classes: int):
     refuse_split(split, kind="synthetic")
     self.class_names = tuple(str(label) for label in range(num_classes))
+    self.identity = f"synthetic {num_classes}"
     rng = np.random.default_rng(0)
     self._images = rng.integers(0, 256, (_POOL, _SIDE, _SIDE, 3), dtype=np.uint8)
 

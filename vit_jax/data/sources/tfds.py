@@ -4,6 +4,7 @@ import functools
 import os
 import re
 
+from vit_jax.data.records import Part, Records
 from vit_jax.data.sources.base import Example, SourceError
 
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
@@ -28,6 +29,7 @@ class Tfds:
     self._image_key, self._label_key, self._split = image_key, label_key, split
     builder = _open_builder(spec)
     self._title = builder.info.full_name
+    self.identity = f"tfds:{self._title} {split} {image_key} {label_key}"
     label = _label_feature(builder, image_key=image_key, label_key=label_key)
     self.multi_label = hasattr(label, "feature")
     classes = label.feature if self.multi_label else label
@@ -59,13 +61,15 @@ def _open_builder(spec: str):
 
   directory = _find(spec)
   builder = tfds.builder_from_directory(directory)
-  random_access = tfds.core.FileFormat.with_random_access()
-  if not builder.info.available_file_formats() & random_access:
+  array_record = tfds.core.FileFormat.ARRAY_RECORD
+  if array_record not in builder.info.available_file_formats():
     raise SourceError(
       f'"{directory}" is prepared as {builder.info.file_format.value}, which cannot be read at'
       f" random; run `tfds convert_format --dataset_version_dir={directory}"
       " --out_file_format=array_record`, which adds files that can."
     )
+  if builder.info.file_format != array_record:
+    builder.info.set_file_format(array_record, override=True, override_if_initialized=True)
   return builder
 
 
@@ -121,21 +125,23 @@ def _label_feature(builder, *, image_key: str, label_key: str):
   return label
 
 
-def _open_split(builder, split: str):
+def _open_split(builder, split: str) -> Records:
   """Serialised records of a split, by position."""
-  from tensorflow_datasets import decode
-
-  sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
-  known = ", ".join(f"{name} ({count} examples)" for name, count in sizes.items())
+  splits = builder.info.splits
+  known = ", ".join(f"{name} ({info.num_examples} examples)" for name, info in splits.items())
   try:
-    return builder.as_data_source(
-      split=split, deserialize_method=decode.DeserializeMethod.RAW_BYTES
-    )
-  except (ValueError, KeyError, AssertionError) as error:  # Unknown, malformed or empty.
+    files = splits[split].file_instructions
+  except (ValueError, KeyError, AssertionError):  # Unknown or malformed.
+    files = []
+  if not files:
     raise SourceError(
       f'Split "{split}" names no examples of tfds:{builder.info.full_name}; its splits are {known},'
       ' and parts of them such as "train[:90%]".'
-    ) from error
+    )
+  return Records(
+    [Part(file.filename, file.skip, file.take) for file in files],
+    remedy=f"prepare {builder.info.full_name} again, or copy it again from where it is whole",
+  )
 
 
 def _parser(features, *, image_key: str, label_key: str):

@@ -1,0 +1,100 @@
+"""Data as large as JFT-300M: what it costs to open it and to draw the first shuffled batch.
+
+The data is simulated. Its metadata lists 300 million examples, in as many shards as TFDS itself
+would make of 300 million JPEGs of 110 KB. Each shard is a hard link to one real ArrayRecord file of
+tiny JPEGs, so that a shard is opened, and its whole index read and held, as if it were a file of
+its own. What is not seen is the time of a disk, since that one file soon is in memory.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import tensorflow_datasets as tfds
+from array_record.python import array_record_module
+from tensorflow_datasets.core.utils import shard_utils
+
+from tests.data import tfds_fixture
+
+EXAMPLES = 300_000_000
+JPEG_BYTES = 110_000
+SHARDS = shard_utils.ShardConfig.calculate_number_shards(EXAMPLES * JPEG_BYTES, EXAMPLES)
+MOST_SECONDS, MOST_BYTES = 10, 1e9
+BATCH = 4096  # of the paper, all for one host
+
+# Seconds of the processor, not of the clock: nothing here waits, and other programs do not count.
+PROGRAM = """
+import functools, json, resource
+from vit_jax.data import images, pipeline, sources
+
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # the usual limit of open files
+source = sources.open_source("tfds:huge", split="train", num_classes=10)
+transform = functools.partial(
+  images.train_image, size=8, area=(0.05, 1), aspect=(0.75, 1.33), flip=True, max_pixels=10**6)
+batches = pipeline.train_batches(
+  source, transform=transform, seed=0, batch_size=%d, host=0, hosts=1, start_step=0,
+  num_classes=10, threads=16, workers=0)
+mask = next(batches)["mask"]
+usage = resource.getrusage(resource.RUSAGE_SELF)
+batches.close()
+print(json.dumps({
+  "examples": len(source), "images": int(mask.sum()), "seconds": usage.ru_utime + usage.ru_stime,
+  "bytes": 1024 * usage.ru_maxrss}))
+"""
+
+
+def write_huge(root: pathlib.Path, *, shards: int, examples_each: int) -> None:
+  """A data set "huge" with one split "train", all of whose shards are one file on the disk."""
+  directory = root / "huge" / "1.0.0"
+  directory.mkdir(parents=True)
+  features = tfds.features.FeaturesDict(
+    {
+      "image": tfds.features.Image(encoding_format="jpeg"),
+      "label": tfds.features.ClassLabel(num_classes=10),
+    }
+  )
+  record = features.serialize_example({"image": tfds_fixture.tiny_jpeg(), "label": 3})
+  template = tfds.core.ShardedFileTemplate(
+    data_dir=directory, dataset_name="huge", split="train", filetype_suffix="array_record"
+  )
+  first, *others = template.sharded_filepaths(shards)
+  writer = array_record_module.ArrayRecordWriter(str(first), "group_size:1")
+  for _ in range(examples_each):
+    writer.write(record)
+  writer.close()
+  for path in others:
+    os.link(first, path)
+  identity = tfds.core.dataset_info.DatasetIdentity(
+    name="huge", version=tfds.core.Version("1.0.0"), data_dir=str(directory), module_name="huge"
+  )
+  info = tfds.core.DatasetInfo(builder=identity, features=features)
+  info.set_file_format("array_record")
+  split = tfds.core.SplitInfo(
+    name="train",
+    shard_lengths=[examples_each] * shards,
+    num_bytes=shards * examples_each * len(record),
+    filename_template=template,
+  )
+  info.set_splits(tfds.core.SplitDict([split]))
+  info.write_to_directory(str(directory))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in other units elsewhere")
+def test_first_batch_of_300_million_examples(tmp_path):
+  write_huge(tmp_path, shards=SHARDS, examples_each=-(-EXAMPLES // SHARDS))
+  done = subprocess.run(
+    [sys.executable, "-c", PROGRAM % BATCH],
+    env={**os.environ, "TFDS_DATA_DIR": str(tmp_path)},
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  found = json.loads(done.stdout)
+  assert found["examples"] >= EXAMPLES
+  assert found["images"] == BATCH
+  assert found["seconds"] < MOST_SECONDS
+  assert found["bytes"] < MOST_BYTES

@@ -1,0 +1,105 @@
+"""Many ArrayRecord files by position: the right record, few open files, clear errors."""
+
+import concurrent.futures
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+from array_record.python import array_record_module
+
+from vit_jax.config import RunError
+from vit_jax.data.records import Part, Records
+
+FILES, EACH = 7, 10
+REMEDY = "make it again"
+
+
+def content(file: int, row: int) -> bytes:
+  return b"file %d row %d" % (file, row)
+
+
+@pytest.fixture
+def paths(tmp_path):
+  out = [str(tmp_path / f"{file}.array_record") for file in range(FILES)]
+  for file, path in enumerate(out):
+    writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
+    for row in range(EACH):
+      writer.write(content(file, row))
+    writer.close()
+  return out
+
+
+def open_files(paths) -> int:
+  links = [os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
+  targets = [os.readlink(link) for link in links if os.path.islink(link)]
+  return sum(target in paths for target in targets)
+
+
+def test_parts_follow_one_another(paths):
+  records = Records(
+    [Part(paths[3], 2, 5), Part(paths[0], 0, 10), Part(paths[3], 9, 1)], remedy=REMEDY
+  )
+  expected = [(3, row) for row in range(2, 7)] + [(0, row) for row in range(10)] + [(3, 9)]
+  assert [records[i] for i in range(len(records))] == [content(*one) for one in expected]
+  for outside in (-1, 16):
+    with pytest.raises(IndexError, match=f"no record {outside} among 16"):
+      records[outside]
+
+
+def test_few_files_are_open_and_threads_get_their_records(paths):
+  records = Records([Part(path, 0, EACH) for path in paths], remedy=REMEDY, most_open=2)
+  positions = [(17 * i) % (FILES * EACH) for i in range(2000)]
+  with concurrent.futures.ThreadPoolExecutor(8) as pool:
+    got = list(pool.map(records.__getitem__, positions))
+  assert got == [content(*divmod(position, EACH)) for position in positions]
+  assert open_files(paths) == 2
+
+
+def test_files_are_opened_when_they_are_read_and_not_pickled(paths):
+  records = Records([Part(path, 0, EACH) for path in paths], remedy=REMEDY)
+  assert open_files(paths) == 0
+  assert records[25] == content(2, 5)
+  assert open_files(paths) == 1
+  copy = pickle.loads(pickle.dumps(records))
+  assert open_files(paths) == 1
+  assert copy[69] == content(6, 9)
+
+
+def test_more_files_than_the_system_allows(paths):
+  """The limit is raised where that is allowed; where not, fewer stay open."""
+  code = (
+    "import resource, sys; from vit_jax.data.records import Part, Records;"
+    "hard = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_NOFILE, (32, hard));"
+    "records = Records([Part(path, 0, 10) for path in sys.argv[2:] * 10], remedy='');"
+    "print(*(records[i] for i in range(0, 700, 10)), sep='\\n');"
+    "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+  )
+  for hard, expected in ((32, 32), (400, 280)):
+    done = subprocess.run(
+      [sys.executable, "-c", code, str(hard), *paths], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    *lines, soft = done.stdout.splitlines()
+    assert lines == [str(content(i % FILES, 0)) for i in range(70)]
+    assert int(soft) == expected
+
+
+def test_missing_damaged_and_short_files_are_named(paths):
+  os.unlink(paths[0])
+  with open(paths[1], "r+b") as stream:
+    stream.truncate(os.path.getsize(paths[1]) // 2)
+  with open(paths[2], "r+b") as stream:
+    stream.seek(150)
+    stream.write(b"\xff" * 64)
+  longer = [Part(paths[0], 0, EACH), Part(paths[1], 0, EACH), Part(paths[3], 1, EACH)]
+  records = Records([*longer, Part(paths[2], 0, EACH)], remedy=REMEDY)
+  for position, row, path in ((0, 0, 0), (17, 7, 1), (20, 1, 3), (31, 1, 2)):
+    with pytest.raises(
+      RunError, match=rf'Record {row} of "{paths[path]}" cannot be read \(.+\); .*: {REMEDY}\.$'
+    ):
+      records[position]
+  with pytest.raises(RunError, match="it has 10 records, not 11"):
+    records[20]
+  assert records[30] == content(2, 0)

@@ -1,0 +1,72 @@
+"""Makes the cache of decoded training images that config.data.cache names.
+
+python tools/cache.py --config=configs/NAME.py[:ARG] --config.data.cache=DIR \
+  [--config.data.cache_side=256] ... and the other flags of the run
+
+Every training image is decoded, its smaller side reduced to config.data.cache_side pixels, and kept
+as uint8 pixels in DIR. Runs with the same flags then read it. Stopped or killed, the same command
+goes on where it was; several hosts that share DIR may run it at the same time and share the work.
+
+Exit status: 0 done; 2 wrong usage or config; 1 an image or the disk fails.
+"""
+
+import pathlib
+import sys
+
+from absl import app, flags
+from tqdm import tqdm
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
+
+from vit_jax import command_line
+from vit_jax.config import Config, ConfigError
+from vit_jax.data import cache
+
+flags.adopt_module_key_flags(command_line)  # --help shows them
+
+
+def prepare(config: Config) -> None:
+  """Makes the cache and tells how far it is.
+
+  Raises:
+    ConfigError: config.data.cache is empty, or what `cache.prepare` and the sources raise.
+  """
+  from vit_jax import checks, plan
+
+  checks.check_data(config)
+  data = config.data
+  if not data.cache:
+    raise ConfigError("config.data.cache is empty; name a folder for the cache.")
+  source = plan.open_source(data.train, config)
+  with tqdm(unit=" images", unit_scale=True) as bar:
+
+    def started(count: int, size: int, free: int) -> None:
+      bar.reset(count)
+      bar.write(
+        f"{count:,} of {len(source):,} images to be made: about {size / 1e6:,.0f} MB, of "
+        f"{free / 1e6:,.0f} MB that are free in {data.cache}"
+      )
+
+    cache.prepare(
+      source,
+      data.cache,
+      side=data.cache_side,
+      max_pixels=data.max_pixels,
+      threads=data.threads,
+      started=started,
+      done=bar.update,
+    )
+
+
+def main(_):
+  """Prepares, or says in one sentence why not."""
+  try:
+    prepare(command_line.resolve())
+  except ConfigError as error:
+    command_line.leave(str(error), command_line.WRONG_USAGE)
+  except (RuntimeError, OSError) as error:  # array_record's of a full disk is the former
+    command_line.leave(str(error), command_line.FAILED)
+
+
+if __name__ == "__main__":
+  app.run(main, flags_parser=command_line.parse)

@@ -1,0 +1,253 @@
+"""Training images decoded once: a folder of ArrayRecord files of small uint8 images.
+
+A cache is made by `prepare` (tools/cache.py) before the run and read by `Cached`. The system keeps
+its files in memory where that allows, so that they are read from the disk once.
+"""
+
+import collections
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import random
+import secrets
+import shutil
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+from vit_jax.data import images
+from vit_jax.data.records import Part, Records
+from vit_jax.data.sources import Example, Source, SourceError
+
+_FORMAT = 1  # of the records; goes up when they change
+_FILE = 1024  # images in a file: what a preparation that was stopped loses at most, for each thread
+_SAMPLE = 64  # images that the size is estimated from
+_HEAD = struct.Struct("<4I")  # height, width (both 0: an encoded file), labels, bytes of the name
+_LABELS = np.dtype("<i8")
+
+
+class Cached:
+  """The examples of a source, their images from a cache: uint8 RGB pixels, `shrink`-ed.
+
+  An image that cannot be decoded is in the cache as the file that it was, so that it is met, named
+  and left out where it would have been without a cache.
+
+  Args:
+    source: what the cache was made of; only its classes are used.
+    directory: the cache.
+    side, max_pixels: as for `prepare`.
+
+  Raises:
+    SourceError: there is no cache, or not all of it, or it was made of something else.
+  """
+
+  def __init__(self, source: Source, directory: str, *, side: int, max_pixels: int):
+    root = _root(directory)
+    expected = _description(source, side=side, max_pixels=max_pixels)
+    if not (root / "cache.json").exists():
+      raise SourceError(
+        f'There is no cache in "{root}" (config.data.cache); make it with `python tools/cache.py`'
+        " and the flags of this run."
+      )
+    _compare(root, expected)
+    missing = _missing(root, len(source))
+    if missing:
+      raise SourceError(
+        f'The cache in "{root}" lacks {len(missing)} of its {len(_parts(root, len(source)))} files;'
+        " finish it with `python tools/cache.py` and the flags of this run."
+      )
+    self.class_names, self.multi_label = source.class_names, source.multi_label
+    self.identity = source.identity
+    self._records = Records(
+      _parts(root, len(source)),
+      remedy="delete it and run tools/cache.py, which makes the files that are not there",
+    )
+
+  def __len__(self) -> int:
+    return len(self._records)
+
+  def __getitem__(self, index: int) -> Example:
+    return decode(self._records[index])
+
+
+def prepare(
+  source: Source,
+  directory: str,
+  *,
+  side: int,
+  max_pixels: int,
+  threads: int,
+  started: Callable[[int, int, int], None],
+  done: Callable[[int], None],
+) -> None:
+  """Makes what is not there yet of a cache; several processes, also on several hosts, may help.
+
+  Each file appears under its name when it is complete. Every process takes the missing files in an
+  order of its own; two that make the same file make the same bytes.
+
+  Args:
+    source: the training examples.
+    directory: the cache.
+    side: pixels that the smaller side of an image gets; smaller images are kept as they are.
+    max_pixels: larger images are broken.
+    threads: files made at a time.
+    started: started(images, bytes, free): images to be made, estimate of their size, and what is
+      free on the disk; called once, before any file of images is written.
+    done: done(images) after each file.
+
+  Raises:
+    SourceError: the folder holds a cache of something else, or the disk is too small.
+    OSError: an image cannot be read, or the disk written.
+  """
+  root = _claimed(directory, _description(source, side=side, max_pixels=max_pixels))
+  missing = _missing(root, len(source))
+  count = sum(part.count for part in missing.values())
+  size = count and count * _bytes_each(source, side=side, max_pixels=max_pixels)
+  started(count, size, _checked_space(root, count=count, size=size))
+
+  def make(first: int) -> int:
+    part = missing[first]
+    if not os.path.exists(part.path):  # by another process meanwhile
+      fill = lambda path: _fill(path, source, first, part.count, side=side, max_pixels=max_pixels)
+      _write(part.path, fill)
+    return part.count
+
+  order = random.sample(sorted(missing), len(missing))
+  with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+    collections.deque(map(done, pool.map(make, order)), maxlen=0)
+  for leftover in root.glob("*.partial"):  # of processes that were killed
+    leftover.unlink(missing_ok=True)
+
+
+def _claimed(directory: str, description: dict) -> pathlib.Path:
+  """The folder, made and described where it was not."""
+  root = _root(directory)
+  root.mkdir(parents=True, exist_ok=True)
+  names = os.listdir(root)
+  if (root / "cache.json").exists():
+    _compare(root, description)
+  elif any(not name.endswith(".partial") for name in names):
+    raise SourceError(
+      f'"{root}" (config.data.cache) has files but is no cache; give a folder that is empty or new.'
+    )
+  else:
+    text = json.dumps(description, indent=2)
+    _write(str(root / "cache.json"), lambda path: pathlib.Path(path).write_text(text))
+  return root
+
+
+def _checked_space(root: pathlib.Path, *, count: int, size: int) -> int:
+  """Free bytes on the disk, enough for `size`."""
+  free = shutil.disk_usage(root).free
+  if size > free:
+    raise SourceError(
+      f'{count:,} images take about {size / 1e6:,.0f} MB, but "{root}" (config.data.cache) has'
+      f" {free / 1e6:,.0f} MB free; give a larger disk or a smaller config.data.cache_side."
+    )
+  return free
+
+
+def encode(example: Example, *, side: int, max_pixels: int) -> bytes:
+  """The record of an example: numbers of `_HEAD`, labels, name, and pixels or the broken file."""
+  try:
+    pixels = images.shrink(example.image, side=side, max_pixels=max_pixels)
+    height, width, body = *pixels.shape[:2], pixels.tobytes()
+  except images.BadImage:
+    height, width, body = 0, 0, example.image
+  name = example.name.encode(errors="surrogateescape")
+  head = _HEAD.pack(height, width, len(example.labels), len(name))
+  return head + np.array(example.labels, _LABELS).tobytes() + name + body
+
+
+def decode(record: bytes) -> Example:
+  """The example of a record; its pixels (H, W, 3) uint8 are a view of it."""
+  height, width, count, length = _HEAD.unpack_from(record)
+  labels = np.frombuffer(record, _LABELS, count, _HEAD.size)
+  at = _HEAD.size + labels.nbytes
+  name = record[at : at + length].decode(errors="surrogateescape")
+  at += length
+  image = record[at:]
+  if height:
+    image = np.frombuffer(record, np.uint8, height * width * 3, at).reshape(height, width, 3)
+  return Example(image, tuple(labels.tolist()), name)
+
+
+def _description(source: Source, *, side: int, max_pixels: int) -> dict:
+  """What a cache is made of; everything that its records depend on."""
+  return {
+    "format": _FORMAT,
+    "source": source.identity,
+    "images": len(source),
+    "cache_side": side,
+    "max_pixels": max_pixels,
+  }
+
+
+def _compare(root: pathlib.Path, expected: dict) -> None:
+  try:
+    found = dict(json.loads((root / "cache.json").read_text()))
+  except (TypeError, ValueError) as error:
+    raise SourceError(
+      f'"{root / "cache.json"}" is damaged ({error}); delete the folder and make the cache again'
+      " with `python tools/cache.py`."
+    ) from error
+  for key, value in expected.items():
+    if found.get(key) != value:
+      raise SourceError(
+        f'The cache in "{root}" (config.data.cache) is of other images: its {key} is'
+        f" {found.get(key)!r}, this run's {value!r}; give another folder, or delete this one."
+      )
+
+
+def _root(directory: str) -> pathlib.Path:
+  return pathlib.Path(directory).expanduser().absolute()
+
+
+def _parts(root: pathlib.Path, count: int) -> list[Part]:
+  """The files of a cache of `count` images."""
+  files = -(-count // _FILE)
+  return [
+    Part(str(root / f"images-{i:06}-of-{files:06}.array_record"), 0, min(_FILE, count - i * _FILE))
+    for i in range(files)
+  ]
+
+
+def _missing(root: pathlib.Path, count: int) -> dict[int, Part]:
+  """The files that are not there, by the position of their first image."""
+  there = set(os.listdir(root))
+  parts = enumerate(_parts(root, count))
+  return {i * _FILE: part for i, part in parts if os.path.basename(part.path) not in there}
+
+
+def _bytes_each(source: Source, *, side: int, max_pixels: int) -> int:
+  """Mean size of the records of a sample."""
+  sample = range(0, len(source), max(1, len(source) // _SAMPLE))
+  sizes = [len(encode(source[i], side=side, max_pixels=max_pixels)) for i in sample]
+  return round(sum(sizes) / len(sizes))
+
+
+def _fill(path: str, source: Source, first: int, count: int, *, side: int, max_pixels: int) -> None:
+  # Imported late: runs without a cache should not pay for it.
+  from array_record.python import array_record_module
+
+  # Pixels hardly become smaller by compression that is fast; riegeli's sums are there without.
+  writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
+  for index in range(first, first + count):
+    writer.write(encode(source[index], side=side, max_pixels=max_pixels))
+  writer.close()
+
+
+def _write(path: str, fill: Callable[[str], None]) -> None:
+  """Lets `fill` write a file that takes its name when it is complete and on the disk."""
+  partial = f"{path}.{secrets.token_hex(8)}.partial"
+  try:
+    fill(partial)
+    with contextlib.suppress(FileNotFoundError):  # Another process made it all, and tidied up.
+      with open(partial, "rb") as stream:
+        os.fsync(stream.fileno())
+      os.replace(partial, path)
+  finally:
+    pathlib.Path(partial).unlink(missing_ok=True)

@@ -1,0 +1,124 @@
+"""Records of many ArrayRecord files by position, however many files there are."""
+
+import bisect
+import collections
+import itertools
+import resource
+import threading
+from typing import NamedTuple
+
+from vit_jax.config import RunError
+
+# No reading ahead, which would be wasted on random access, and no threads beside ours.
+_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+_BUFFER = 2**15  # bytes read at once
+_SHARE = 4  # of the files that a process may open, records take one in so many
+
+
+class Part(NamedTuple):
+  """Records `first` to `first + count - 1` of the file at `path`."""
+
+  path: str
+  first: int
+  count: int
+
+
+class Records:
+  """The records of all parts, one after another, as bytes; for any number of threads.
+
+  A file is opened when the first of its records is read. It then holds its index in memory, 8 bytes
+  for each of its records. Where the system allows no more, the file that was not used for the
+  longest time is closed. array_record's own data source never closes one: with more shards than
+  the limit of open files, often 1,024, it fails in the middle of a run.
+
+  Args:
+    parts: in the order of their records.
+    remedy: what to do about a file that is missing or damaged, for the message.
+    most_open: files open at a time; 0: a quarter of what the system allows.
+  """
+
+  def __init__(self, parts: list[Part], *, remedy: str, most_open: int = 0):
+    self._parts, self._remedy = parts, remedy
+    self._ends = list(itertools.accumulate(part.count for part in parts))
+    self._most_open = most_open or _files_allowed(_SHARE * len(parts)) // _SHARE
+    self._forget()
+
+  def __len__(self) -> int:
+    return self._ends[-1] if self._ends else 0
+
+  def __getitem__(self, position: int) -> bytes:
+    """One record.
+
+    Raises:
+      IndexError: the position is not in 0..len - 1.
+      RunError: the file is missing or damaged.
+    """
+    if not 0 <= position < len(self):
+      raise IndexError(f"There is no record {position} among {len(self)}.")
+    number = bisect.bisect_right(self._ends, position)
+    begin = self._ends[number - 1] if number else 0
+    part = self._parts[number]
+    row = position - begin + part.first
+    try:
+      return self._reader(number).read([row])[0]
+    except (RuntimeError, ValueError) as error:
+      raise RunError(
+        f'Record {row} of "{part.path}" cannot be read ({error}); the file is missing or damaged:'
+        f" {self._remedy}."
+      ) from error
+
+  def _reader(self, number: int):
+    with self._lock:
+      if number in self._readers:
+        self._readers.move_to_end(number)
+        return self._readers[number]
+    reader = _open(self._parts[number])
+    with self._lock:
+      self._readers[number] = reader
+      while len(self._readers) > self._most_open:
+        self._readers.popitem(last=False)  # closed when the last thread that reads it is done
+    return reader
+
+  def _forget(self) -> None:
+    self._readers, self._lock = collections.OrderedDict(), threading.Lock()
+
+  def __getstate__(self):
+    hidden = ("_readers", "_lock")
+    return {name: value for name, value in self.__dict__.items() if name not in hidden}
+
+  def __setstate__(self, state) -> None:
+    self.__dict__.update(state)
+    self._forget()
+
+
+def _open(part: Part):
+  """A reader of the file of a part.
+
+  Raises:
+    RuntimeError: missing or damaged.
+    ValueError: it has too few records, as array_record has it of some files that were cut short;
+      of those it would read empty records.
+  """
+  # Imported late: sources that need no ArrayRecord should not pay for it.
+  from array_record.python import array_record_module
+
+  reader = array_record_module.ArrayRecordReader(
+    part.path, options=_OPTIONS, file_reader_buffer_size=_BUFFER
+  )
+  if reader.num_records() < part.first + part.count:
+    raise ValueError(f"it has {reader.num_records()} records, not {part.first + part.count}")
+  return reader
+
+
+def _files_allowed(wanted: int) -> int:
+  """Files that this process may open, after raising the soft limit to `wanted` or the hard one."""
+  soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+  goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+  soft = goal if soft == resource.RLIM_INFINITY else soft
+  if goal <= soft:
+    return soft
+  try:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
+  except (OSError, ValueError):  # Some systems allow less than the hard limit says.
+    return soft
+  return goal
