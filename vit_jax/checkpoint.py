@@ -8,7 +8,10 @@ three appear together, by one rename.
 import contextlib
 import json
 import logging
+import os
 import pathlib
+import re
+import shutil
 
 import jax
 import numpy as np
@@ -22,10 +25,15 @@ from vit_jax.state import TrainState
 from vit_jax.tree import nest
 
 FOLDER = "checkpoints"
+HALF_WRITTEN = ".orbax-checkpoint-tmp"
 
 
 class CheckpointError(RunError):
   """No checkpoint can be used; the message says which and why."""
+
+
+class SaveError(RunError):
+  """A checkpoint could not be saved; the message says which, why, and what there is instead."""
 
 
 class Checkpoints:
@@ -34,39 +42,94 @@ class Checkpoints:
   def __init__(self, workdir: pathlib.Path, *, keep_last: int, keep_every: int):
     """Opens WORKDIR/checkpoints, keeping the newest `keep_last` and each `keep_every`th step."""
     self._directory = workdir.absolute() / FOLDER
+    self._keep = dict(max_to_keep=keep_last, keep_period=keep_every or None)
     self._saving = None
-    self._manager = ocp.CheckpointManager(
-      self._directory,
-      options=ocp.CheckpointManagerOptions(
-        max_to_keep=keep_last,
-        keep_period=keep_every or None,
-        async_options=ocp.AsyncOptions(post_finalization_callback=self._write_manifest),
-      ),
-    )
+    self._failure = ""
+    self._failed = False
+    for name in ("absl", "asyncio"):
+      logging.getLogger(name).addFilter(_is_no_failed_save)
+    self._remove_half_written()
+    self._manager = self._open()
+
+  def _open(self):
+    callback = ocp.AsyncOptions(post_finalization_callback=self._write_manifest)
+    options = ocp.CheckpointManagerOptions(**self._keep, async_options=callback)
+    return ocp.CheckpointManager(self._directory, options=options)
 
   def save(self, state: TrainState, meta: dict) -> int:
-    """Starts saving; the arrays may be donated as soon as it returns. Returns the step."""
+    """Starts saving; the arrays may be donated as soon as it returns. Returns the step.
+
+    Whether it succeeds is for `failure` to tell, before the next save.
+    """
     self.wait()
     self._saving = int(state.step)
     args = ocp.args.Composite(
       state=ocp.args.StandardSave(to_tree(state)),
       meta=ocp.args.JsonSave(meta | {"arrays": describe(state)}),
     )
-    self._manager.save(self._saving, args=args, force=True)
+    with self._noting_failure():
+      if not self._directory.is_dir():
+        raise FileNotFoundError(f"the folder {self._directory} is gone")
+      if self._failed:  # a manager whose save failed is not to be relied on
+        self._remove_half_written()
+        self._manager, self._failed = self._open(), False
+      self._manager.save(self._saving, args=args, force=True)
     return self._saving
 
   def wait(self):
-    """Returns once the save under way, if any, is complete on disk."""
-    self._manager.wait_until_finished()
+    """Returns once the save under way, if any, is complete on disk or has failed."""
+    with self._noting_failure():
+      self._manager.wait_until_finished()
+
+  def failure(self, *, wait: bool) -> str:
+    """What kept a save from completing, in one sentence, told once; empty where there is nothing.
+
+    Args:
+      wait: for the save under way. Without it the answer may be empty now and not later; in a run
+        of several processes it always is, because orbax lets them only wait together.
+    """
+    if wait or (jax.process_count() == 1 and not self._manager.is_saving_in_progress()):
+      self.wait()
+    told, self._failure = self._failure, ""
+    return told
 
   def close(self):
-    """Completes the save under way."""
-    self._manager.close()
+    """Completes the save under way; a failure that nobody has asked for is logged."""
+    failure = self.failure(wait=True)
+    if failure:
+      logging.warning(failure)
+    with self._noting_failure():
+      self._manager.close()
 
   def last_step(self) -> int | None:
     """The newest complete step, or None."""
     self.wait()
-    return max(self._manager.all_steps(), default=None)
+    return max(available(self._directory.parent), default=None)
+
+  @contextlib.contextmanager
+  def _noting_failure(self):
+    try:
+      yield
+    except Exception as error:  # orbax passes on whatever its parts raise: OSError, ValueError, ...
+      reason = reason_of(error)
+    else:
+      return
+    if (self._directory / str(self._saving)).is_dir():  # saved; an older one could not be removed
+      logging.warning("After checkpoint %s was saved: %s.", self._saving, reason)
+      return
+    self._failure, self._failed = self._describe_failure(reason), True
+    if jax.process_count() == 1:  # of several, others may still be writing
+      self._remove_half_written()
+
+  def _describe_failure(self, reason):
+    steps = available(self._directory.parent)
+    last = f"the last good one is {self._directory / str(steps[-1])}" if steps else "there is none"
+    return f"Checkpoint {self._directory / str(self._saving)} could not be saved ({reason}); {last}"
+
+  def _remove_half_written(self):
+    if jax.process_index() == 0:
+      for folder in self._directory.glob(f"*{HALF_WRITTEN}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
   def restore(self, abstract: TrainState, config: dict) -> TrainState | None:
     """The newest undamaged checkpoint, or None where there is none at all.
@@ -115,8 +178,22 @@ class Checkpoints:
     # Orbax calls this when both items are written and before it renames the folder to its final
     # name, so a checkpoint never exists without its manifest.
     if jax.process_index() == 0:
-      (folder,) = self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*")
+      (folder,) = self._directory.glob(f"{self._saving}{HALF_WRITTEN}*")
       manifest.write(folder)
+
+
+def _is_no_failed_save(record: logging.LogRecord) -> bool:
+  # Orbax logs the tracebacks of a failed save from each of its threads; `failure` says it once.
+  return not (record.exc_info and "orbax" in record.pathname + record.getMessage())
+
+
+def reason_of(error: Exception) -> str:
+  """Why a save failed, in a few words: that of the operating system where there is one."""
+  inside = re.search(r"os_error_code='(\d+)'", str(error))  # as tensorstore gives it
+  code = int(inside[1]) if inside else getattr(error, "errno", None)
+  if code:
+    return os.strerror(code)
+  return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def available(workdir: pathlib.Path) -> list[int]:

@@ -205,6 +205,12 @@ class Checkpoint:
   every: Duration = group(Duration, steps=1000)
   keep_last: int = setting(2, "newest checkpoints kept", low=1)
   keep_every: Duration = group(Duration)
+  on_failure: str = setting(
+    "stop",
+    "when a checkpoint (or metrics) cannot be saved, as on a full disk: end the run, or go on and "
+    "try again when the next is due; at the end all must be saved",
+    choices=("stop", "go_on"),
+  )
 
 
 @dataclasses.dataclass(frozen=True)
