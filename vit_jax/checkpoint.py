@@ -19,7 +19,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from vit_jax import manifest
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import ConfigError, RunError, StorageError
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
 from vit_jax.tree import nest
@@ -32,7 +32,7 @@ class CheckpointError(RunError):
   """No checkpoint can be used; the message says which and why."""
 
 
-class SaveError(RunError):
+class SaveError(StorageError):
   """A checkpoint could not be saved; the message says which, why, and what there is instead."""
 
 
@@ -52,8 +52,17 @@ class Checkpoints:
     self._manager = self._open()
 
   def _open(self):
-    callback = ocp.AsyncOptions(post_finalization_callback=self._write_manifest)
-    options = ocp.CheckpointManagerOptions(**self._keep, async_options=callback)
+    # Orbax takes the time of a save by the clock of the day: one that is put forward by more than
+    # this would fail it. Several processes need the limit, to notice when another's save failed.
+    alone = jax.process_count() == 1
+    background = ocp.AsyncOptions(
+      timeout_secs=10**9 if alone else 600,
+      post_finalization_callback=self._write_manifest,
+      # Otherwise threads wait ten minutes for a folder that cannot be made, and the program's end
+      # for them.
+      create_directories_asynchronously=False,
+    )
+    options = ocp.CheckpointManagerOptions(**self._keep, async_options=background)
     return ocp.CheckpointManager(self._directory, options=options)
 
   def save(self, state: TrainState, meta: dict) -> int:
@@ -100,6 +109,8 @@ class Checkpoints:
       logging.warning(failure)
     with self._noting_failure():
       self._manager.close()
+    if self._failed and jax.process_count() == 1:
+      self._remove_half_written()  # again: threads may have written on after the failure
 
   def last_step(self) -> int | None:
     """The newest complete step, or None."""

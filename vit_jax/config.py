@@ -22,6 +22,10 @@ class RunError(RuntimeError):
   """A run that cannot go on, for a reason outside its config; the message says what to do."""
 
 
+class StorageError(RunError):
+  """The run's folder cannot be written to; no use waiting for what is still being written."""
+
+
 def setting(default, meaning, *, choices=(), low=None, high=None):
   """A dataclass field with its meaning and the values that it may take (bounds inclusive)."""
   check = dict(meaning=meaning, choices=choices, low=low, high=high)

@@ -39,7 +39,7 @@ class Evaluation:
       try:
         with jax.transfer_guard("disallow"):
           result = classification.evaluate(self._step, params, batches, stop=stop)
-      except BadImage as error:
+      except (BadImage, OSError) as error:
         raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
       if result is None:
         return None

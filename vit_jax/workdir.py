@@ -5,13 +5,13 @@ import fcntl
 import json
 import pathlib
 
-from vit_jax.config import Config, ConfigError, RunError, to_dict
+from vit_jax.config import Config, ConfigError, StorageError, to_dict
 
 LOCK = "lock"
 CONFIG = "config.json"
 
 
-class WriteError(RunError):
+class WriteError(StorageError):
   """The folder of the run cannot be written to; the message says why."""
 
 
