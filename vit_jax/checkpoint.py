@@ -227,7 +227,7 @@ def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
       f"{workdir} has no checkpoint{f' of step {step}' if step else ''}: {known}."
     )
   for candidate in [step] if step else reversed(steps):
-    folder = workdir / FOLDER / str(candidate)
+    folder = workdir.absolute() / FOLDER / str(candidate)  # orbax reads no relative path
     damage = manifest.agreed_damage(folder)
     if not damage:
       return folder
