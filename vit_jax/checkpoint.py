@@ -12,6 +12,8 @@ import os
 import pathlib
 import re
 import shutil
+import threading
+import time
 
 import jax
 import numpy as np
@@ -46,8 +48,7 @@ class Checkpoints:
     self._saving = None
     self._failure = ""
     self._failed = False
-    for name in ("absl", "asyncio"):
-      logging.getLogger(name).addFilter(_is_no_failed_save)
+    self._ear = _Ear()
     self._remove_half_written()
     self._manager = self._open()
 
@@ -71,7 +72,7 @@ class Checkpoints:
     Whether it succeeds is for `failure` to tell, before the next save.
     """
     self.wait()
-    self._saving = int(state.step)
+    self._saving, self._ear.heard = int(state.step), ""
     args = ocp.args.Composite(
       state=ocp.args.StandardSave(to_tree(state)),
       meta=ocp.args.JsonSave(meta | {"arrays": describe(state)}),
@@ -87,17 +88,23 @@ class Checkpoints:
 
   def wait(self):
     """Returns once the save under way, if any, is complete on disk or has failed."""
+    several = jax.process_count() > 1
+    if several and self._failed:
+      return  # orbax would wait for the others, which wait for this process
     with self._noting_failure():
+      while several and _is_writing():
+        if self._ear.heard:
+          raise SaveError(self._ear.heard)
+        time.sleep(0.01)
       self._manager.wait_until_finished()
 
   def failure(self, *, wait: bool) -> str:
     """What kept a save from completing, in one sentence, told once; empty where there is nothing.
 
     Args:
-      wait: for the save under way. Without it the answer may be empty now and not later; in a run
-        of several processes it always is, because orbax lets them only wait together.
+      wait: for the save under way. Without it the answer may be empty now and not later.
     """
-    if wait or (jax.process_count() == 1 and not self._manager.is_saving_in_progress()):
+    if wait or self._ear.heard:
       self.wait()
     told, self._failure = self._failure, ""
     return told
@@ -107,9 +114,12 @@ class Checkpoints:
     failure = self.failure(wait=True)
     if failure:
       logging.warning(failure)
+    self._ear.close()
+    if self._failed and jax.process_count() > 1:
+      return
     with self._noting_failure():
       self._manager.close()
-    if self._failed and jax.process_count() == 1:
+    if self._failed:
       self._remove_half_written()  # again: threads may have written on after the failure
 
   def last_step(self) -> int | None:
@@ -193,9 +203,34 @@ class Checkpoints:
       manifest.write(folder)
 
 
-def _is_no_failed_save(record: logging.LogRecord) -> bool:
-  # Orbax logs the tracebacks of a failed save from each of its threads; `failure` says it once.
-  return not (record.exc_info and "orbax" in record.pathname + record.getMessage())
+class _Ear(logging.Filter):
+  """Hears from orbax's log that a save has failed, and keeps the tracebacks out of the user's.
+
+  Attributes:
+    heard: what was the matter, in a few words; empty as long as nothing is.
+  """
+
+  _LOGGERS = ("absl", "asyncio")
+
+  def __init__(self):
+    super().__init__()
+    self.heard = ""
+    for name in self._LOGGERS:
+      logging.getLogger(name).addFilter(self)
+
+  def filter(self, record: logging.LogRecord) -> bool:
+    if not (record.exc_info and "orbax" in record.pathname + record.getMessage()):
+      return True
+    self.heard = reason_of(record.exc_info[1])
+    return False
+
+  def close(self):
+    for name in self._LOGGERS:
+      logging.getLogger(name).removeFilter(self)
+
+
+def _is_writing() -> bool:
+  return any(thread.name == "save_finalize" for thread in threading.enumerate())
 
 
 def reason_of(error: Exception) -> str:

@@ -55,7 +55,7 @@ def moments():
   rng = random.Random(0)
   for _ in range(KILLS):
     lines = rng.choice((0, 1, 3, 4, 5, 6))
-    yield lines, rng.uniform(0, 0.05 if lines else 2.0)
+    yield lines, rng.uniform(0, 0.05 if lines else 1.5)
 
 
 def test_twenty_kills_leave_no_trace(nursery, tmp_path):

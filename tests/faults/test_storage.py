@@ -36,15 +36,14 @@ def test_a_full_disk_may_be_outlived(uninterrupted, tmp_path):
   assert_equal_ends(tmp_path, uninterrupted)
 
 
-def test_the_last_save_counts_always(uninterrupted, tmp_path):
+def test_the_last_save_counts_always(tmp_path):
   result = faulty.run("full:40-99", tmp_path, GO_ON)
   assert result.returncode == 1
   said = faulty.message(result)
   assert "checkpoints/40 could not be saved (File too large)" in said
   assert f"the last good one is {tmp_path}/checkpoints/30" in said
   assert "Done" not in result.stdout
-  faulty.resume(tmp_path)
-  assert_equal_ends(tmp_path, uninterrupted)
+  assert checkpoint.available(tmp_path) == [20, 30]
 
 
 def test_a_signal_on_a_full_disk_does_not_pretend_that_the_state_is_saved(tmp_path):
