@@ -75,3 +75,24 @@ def test_in_evaluation_it_is_an_error_that_names_the_file(folder, tmp_path):
   assert "'test'" in message
   assert "bee/0.png" in message
   assert "Traceback" not in result.stderr
+
+
+def test_in_evaluation_so_is_a_file_that_cannot_be_read(folder, tmp_path):
+  for path in folder.glob("*/[01].png"):
+    path.unlink()
+    path.mkdir()
+  result = programs.run(
+    command(
+      folder,
+      tmp_path / "run",
+      "--config.data.bad_limit=0.1",
+      f"--config.data.evaluate.test.source=folder:{folder}",
+      "--config.data.evaluate.test.split=",
+      "--config.evaluate_every.steps=5",
+    )
+  )
+  assert result.returncode == 1
+  message = result.stderr.strip().splitlines()[-1]
+  assert "'test'" in message
+  assert "bee/0.png" in message
+  assert "Traceback" not in result.stderr

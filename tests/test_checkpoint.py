@@ -167,8 +167,10 @@ def test_all_damaged_is_an_error_not_a_fresh_start(tmp_path):
 
 def test_an_interrupted_save_is_no_checkpoint(tmp_path):
   saved(tmp_path, 7)
-  (tmp_path / "checkpoints" / "9.orbax-checkpoint-tmp").mkdir()
+  half_written = tmp_path / "checkpoints" / "9.orbax-checkpoint-tmp"
+  half_written.mkdir()
   assert int(restore(tmp_path).step) == 7
+  assert not half_written.exists()
   assert checkpoint.available(tmp_path) == [7]
 
 

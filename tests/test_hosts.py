@@ -16,15 +16,19 @@ from vit_jax.hosts import Hosts
 from vit_jax.tree import flatten
 
 
-def group(workdir, *overrides, processes, devices):
-  """Starts the processes of one run, each with as many simulated devices."""
+def group(workdir, *overrides, processes, devices, first=programs.MAIN):
+  """Starts the processes of one run, each with as many simulated devices.
+
+  The first may be another program than the main one, with the same flags.
+  """
   with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
   return [
     programs.start(
       [
-        *programs.digits(workdir, *overrides),
+        *(programs.MAIN if i else first),
+        *programs.digits(workdir, *overrides)[len(programs.MAIN) :],
         f"--coordinator=127.0.0.1:{port}",
         f"--processes={processes}",
         f"--process={i}",

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
@@ -110,3 +111,11 @@ def test_cudnn_needs_a_gpu():
   config = dataclasses.replace(CONFIG, model=model)
   with pytest.raises(c.ConfigError, match=r"needs a GPU, and this is a cpu"):
     plan.make(config, plan.open_data(config))
+
+
+def test_several_processes_cannot_go_on_after_a_failed_save(monkeypatch):
+  config = c.Config(checkpoint=c.Checkpoint(on_failure="go_on"))
+  plan.check_devices(config, "cpu")
+  monkeypatch.setattr(jax, "process_count", lambda: 2)
+  with pytest.raises(c.ConfigError, match=r"on_failure='go_on' is for a run of one process, .* 2;"):
+    plan.check_devices(config, "cpu")

@@ -2,33 +2,12 @@
 
 import json
 import signal
-import time
 
-import jax
-import numpy as np
 import pytest
 
 from tests import programs
-from vit_jax import checkpoint, writers
-
-TIMING = {"images_per_second", "step_seconds", "eta_seconds", "data/input_wait", "mfu"}
-
-
-def final_state(workdir, step=40):
-  """Every array of the last checkpoint, and what a run logs that is not time."""
-  folder = checkpoint.find(workdir, step)
-  params = checkpoint.load_params(folder, ema=False)
-  average = checkpoint.load_params(folder, ema=True)
-  lines = [{k: v for k, v in line.items() if k not in TIMING} for line in writers.read(workdir)]
-  return params, average, lines
-
-
-def assert_equal_ends(workdir, other):
-  for a, b in zip(
-    jax.tree.leaves(final_state(workdir)), jax.tree.leaves(final_state(other)), strict=True
-  ):
-    np.testing.assert_array_equal(a, b)
-
+from tests.ends import assert_equal_ends, metric_lines, wait_for
+from vit_jax import checkpoint
 
 COMMON = ["--config.optimizer.ema=0.9", "--config.model.dropout=0.1"]
 
@@ -48,26 +27,13 @@ def resume(workdir, *overrides):
   return result.stdout
 
 
-def wait_for(process, what, condition):
-  deadline = time.time() + 120
-  while not condition():
-    assert process.poll() is None, f"ended before {what}: {process.stdout.read()}"
-    assert time.time() < deadline, f"no {what}"
-    time.sleep(0.001)
-
-
 MOMENTS = {
   "before the first step": lambda folder: (folder / "config.json").exists(),
-  "after some steps": lambda folder: len(writers_lines(folder)) >= 1,
+  "after some steps": lambda folder: len(metric_lines(folder)) >= 1,
   "inside a save": lambda folder: any(folder.glob("checkpoints/*tmp*")),
   "after a save": lambda folder: any(folder.glob("checkpoints/20/manifest.json")),
   "inside a later save": lambda folder: any(folder.glob("checkpoints/30*tmp*")),
 }
-
-
-def writers_lines(folder):
-  path = folder / "metrics.jsonl"
-  return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -84,7 +50,7 @@ def test_killed_at_any_moment(uninterrupted, tmp_path, moment):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_says_start_again(uninterrupted, tmp_path, number):
   with programs.start(programs.digits(tmp_path, *COMMON)) as process:
-    wait_for(process, "a step", lambda: len(writers_lines(tmp_path)) >= 2)
+    wait_for(process, "a step", lambda: len(metric_lines(tmp_path)) >= 2)
     process.send_signal(number)
     output = process.stdout.read()
   assert process.returncode == 75, output

@@ -8,7 +8,12 @@ three appear together, by one rename.
 import contextlib
 import json
 import logging
+import os
 import pathlib
+import re
+import shutil
+import threading
+import time
 
 import jax
 import numpy as np
@@ -16,16 +21,21 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from vit_jax import manifest
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import ConfigError, RunError, StorageError
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
 from vit_jax.tree import nest
 
 FOLDER = "checkpoints"
+HALF_WRITTEN = ".orbax-checkpoint-tmp"
 
 
 class CheckpointError(RunError):
   """No checkpoint can be used; the message says which and why."""
+
+
+class SaveError(StorageError):
+  """A checkpoint could not be saved; the message says which, why, and what there is instead."""
 
 
 class Checkpoints:
@@ -34,39 +44,113 @@ class Checkpoints:
   def __init__(self, workdir: pathlib.Path, *, keep_last: int, keep_every: int):
     """Opens WORKDIR/checkpoints, keeping the newest `keep_last` and each `keep_every`th step."""
     self._directory = workdir.absolute() / FOLDER
+    self._keep = dict(max_to_keep=keep_last, keep_period=keep_every or None)
     self._saving = None
-    self._manager = ocp.CheckpointManager(
-      self._directory,
-      options=ocp.CheckpointManagerOptions(
-        max_to_keep=keep_last,
-        keep_period=keep_every or None,
-        async_options=ocp.AsyncOptions(post_finalization_callback=self._write_manifest),
-      ),
+    self._failure = ""
+    self._failed = False
+    self._ear = _Ear()
+    self._remove_half_written()
+    self._manager = self._open()
+
+  def _open(self):
+    # Orbax takes the time of a save by the clock of the day: one that is put forward by more than
+    # this would fail it. Several processes need the limit, to notice when another's save failed.
+    alone = jax.process_count() == 1
+    background = ocp.AsyncOptions(
+      timeout_secs=10**9 if alone else 600,
+      post_finalization_callback=self._write_manifest,
+      # Otherwise threads wait ten minutes for a folder that cannot be made, and the program's end
+      # for them.
+      create_directories_asynchronously=False,
     )
+    options = ocp.CheckpointManagerOptions(**self._keep, async_options=background)
+    return ocp.CheckpointManager(self._directory, options=options)
 
   def save(self, state: TrainState, meta: dict) -> int:
-    """Starts saving; the arrays may be donated as soon as it returns. Returns the step."""
+    """Starts saving; the arrays may be donated as soon as it returns. Returns the step.
+
+    Whether it succeeds is for `failure` to tell, before the next save.
+    """
     self.wait()
-    self._saving = int(state.step)
+    self._saving, self._ear.heard = int(state.step), ""
     args = ocp.args.Composite(
       state=ocp.args.StandardSave(to_tree(state)),
       meta=ocp.args.JsonSave(meta | {"arrays": describe(state)}),
     )
-    self._manager.save(self._saving, args=args, force=True)
+    with self._noting_failure():
+      if not self._directory.is_dir():
+        raise FileNotFoundError(f"the folder {self._directory} is gone")
+      if self._failed:  # a manager whose save failed is not to be relied on
+        self._remove_half_written()
+        self._manager, self._failed = self._open(), False
+      self._manager.save(self._saving, args=args, force=True)
     return self._saving
 
   def wait(self):
-    """Returns once the save under way, if any, is complete on disk."""
-    self._manager.wait_until_finished()
+    """Returns once the save under way, if any, is complete on disk or has failed."""
+    several = jax.process_count() > 1
+    if several and self._failed:
+      return  # orbax would wait for the others, which wait for this process
+    with self._noting_failure():
+      while several and _is_writing():
+        if self._ear.heard:
+          raise SaveError(self._ear.heard)
+        time.sleep(0.01)
+      self._manager.wait_until_finished()
+
+  def failure(self, *, wait: bool) -> str:
+    """What kept a save from completing, in one sentence, told once; empty where there is nothing.
+
+    Args:
+      wait: for the save under way. Without it the answer may be empty now and not later.
+    """
+    if wait or self._ear.heard:
+      self.wait()
+    told, self._failure = self._failure, ""
+    return told
 
   def close(self):
-    """Completes the save under way."""
-    self._manager.close()
+    """Completes the save under way; a failure that nobody has asked for is logged."""
+    failure = self.failure(wait=True)
+    if failure:
+      logging.warning(failure)
+    self._ear.close()
+    if self._failed and jax.process_count() > 1:
+      return
+    with self._noting_failure():
+      self._manager.close()
+    if self._failed:
+      self._remove_half_written()  # again: threads may have written on after the failure
 
   def last_step(self) -> int | None:
     """The newest complete step, or None."""
     self.wait()
-    return max(self._manager.all_steps(), default=None)
+    return max(available(self._directory.parent), default=None)
+
+  @contextlib.contextmanager
+  def _noting_failure(self):
+    try:
+      yield
+    except Exception as error:  # orbax passes on whatever its parts raise: OSError, ValueError, ...
+      reason = reason_of(error)
+    else:
+      return
+    if (self._directory / str(self._saving)).is_dir():  # saved; an older one could not be removed
+      logging.warning("After checkpoint %s was saved: %s.", self._saving, reason)
+      return
+    self._failure, self._failed = self._describe_failure(reason), True
+    if jax.process_count() == 1:  # of several, others may still be writing
+      self._remove_half_written()
+
+  def _describe_failure(self, reason):
+    steps = available(self._directory.parent)
+    last = f"the last good one is {self._directory / str(steps[-1])}" if steps else "there is none"
+    return f"Checkpoint {self._directory / str(self._saving)} could not be saved ({reason}); {last}"
+
+  def _remove_half_written(self):
+    if jax.process_index() == 0:
+      for folder in self._directory.glob(f"*{HALF_WRITTEN}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
   def restore(self, abstract: TrainState, config: dict) -> TrainState | None:
     """The newest undamaged checkpoint, or None where there is none at all.
@@ -115,8 +199,47 @@ class Checkpoints:
     # Orbax calls this when both items are written and before it renames the folder to its final
     # name, so a checkpoint never exists without its manifest.
     if jax.process_index() == 0:
-      (folder,) = self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*")
+      (folder,) = self._directory.glob(f"{self._saving}{HALF_WRITTEN}*")
       manifest.write(folder)
+
+
+class _Ear(logging.Filter):
+  """Hears from orbax's log that a save has failed, and keeps the tracebacks out of the user's.
+
+  Attributes:
+    heard: what was the matter, in a few words; empty as long as nothing is.
+  """
+
+  _LOGGERS = ("absl", "asyncio")
+
+  def __init__(self):
+    super().__init__()
+    self.heard = ""
+    for name in self._LOGGERS:
+      logging.getLogger(name).addFilter(self)
+
+  def filter(self, record: logging.LogRecord) -> bool:
+    if not (record.exc_info and "orbax" in record.pathname + record.getMessage()):
+      return True
+    self.heard = reason_of(record.exc_info[1])
+    return False
+
+  def close(self):
+    for name in self._LOGGERS:
+      logging.getLogger(name).removeFilter(self)
+
+
+def _is_writing() -> bool:
+  return any(thread.name == "save_finalize" for thread in threading.enumerate())
+
+
+def reason_of(error: Exception) -> str:
+  """Why a save failed, in a few words: that of the operating system where there is one."""
+  inside = re.search(r"os_error_code='(\d+)'", str(error))  # as tensorstore gives it
+  code = int(inside[1]) if inside else getattr(error, "errno", None)
+  if code:
+    return os.strerror(code)
+  return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def available(workdir: pathlib.Path) -> list[int]:
@@ -139,7 +262,7 @@ def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
       f"{workdir} has no checkpoint{f' of step {step}' if step else ''}: {known}."
     )
   for candidate in [step] if step else reversed(steps):
-    folder = workdir / FOLDER / str(candidate)
+    folder = workdir.absolute() / FOLDER / str(candidate)  # orbax reads no relative path
     damage = manifest.agreed_damage(folder)
     if not damage:
       return folder

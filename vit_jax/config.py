@@ -22,6 +22,10 @@ class RunError(RuntimeError):
   """A run that cannot go on, for a reason outside its config; the message says what to do."""
 
 
+class StorageError(RunError):
+  """The run's folder cannot be written to; no use waiting for what is still being written."""
+
+
 def setting(default, meaning, *, choices=(), low=None, high=None):
   """A dataclass field with its meaning and the values that it may take (bounds inclusive)."""
   check = dict(meaning=meaning, choices=choices, low=low, high=high)
@@ -214,6 +218,12 @@ class Checkpoint:
   every: Duration = group(Duration, steps=1000)
   keep_last: int = setting(2, "newest checkpoints kept", low=1)
   keep_every: Duration = group(Duration)
+  on_failure: str = setting(
+    "stop",
+    "when a checkpoint (or metrics) cannot be saved, as on a full disk: end the run, or go on and "
+    "try again when the next is due; at the end all must be saved",
+    choices=("stop", "go_on"),
+  )
 
 
 @dataclasses.dataclass(frozen=True)

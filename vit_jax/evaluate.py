@@ -5,7 +5,7 @@ import pathlib
 
 import jax
 
-from vit_jax import checkpoint, writers
+from vit_jax import checkpoint, workdir, writers
 from vit_jax import mesh as meshes
 from vit_jax.config import ConfigError, RunError, to_dict
 from vit_jax.data.device import put_ahead
@@ -39,7 +39,7 @@ class Evaluation:
       try:
         with jax.transfer_guard("disallow"):
           result = classification.evaluate(self._step, params, batches, stop=stop)
-      except BadImage as error:
+      except (BadImage, OSError) as error:
         raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
       if result is None:
         return None
@@ -71,7 +71,8 @@ def evaluate(plan: Plan, folder: pathlib.Path) -> dict[str, float]:
   figures = Evaluation(plan)(jax.device_put(params, shardings), stop=lambda: False)
   if jax.process_index() == 0:
     result = folder / RESULT
-    result.write_text(json.dumps({"step": int(source.name)} | figures, indent=2) + "\n")
+    with workdir.writing(folder):
+      result.write_text(json.dumps({"step": int(source.name)} | figures, indent=2) + "\n")
     print(f"step {source.name}  {in_words(figures)}\nWritten to {result}")
   return figures
 

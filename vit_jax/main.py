@@ -14,7 +14,7 @@ import time
 from absl import app, flags, logging
 
 from vit_jax import command_line, memory
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import ConfigError, RunError, StorageError
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
@@ -53,6 +53,8 @@ def main(_):
     )
   except ConfigError as error:
     command_line.leave(str(error), command_line.WRONG_USAGE)
+  except StorageError as error:
+    command_line.leave_at_once(str(error), command_line.FAILED)
   except RunError as error:
     command_line.leave(str(error), command_line.FAILED)
   sys.exit(command_line.DONE if finished else command_line.STOPPED)

@@ -193,7 +193,12 @@ def make(config: Config, data: Data, devices=None) -> Plan:
 
 
 def check_devices(config: Config, platform: str):
-  """The chosen attention runs on this platform."""
+  """The chosen attention runs on this platform, and what follows a failed save suits the hosts."""
+  if config.checkpoint.on_failure == "go_on" and jax.process_count() > 1:
+    raise ConfigError(
+      "config.checkpoint.on_failure='go_on' is for a run of one process, and this one has "
+      f"{jax.process_count()}; use --config.checkpoint.on_failure=stop."
+    )
   if config.model.attention == "cudnn" and platform != "gpu":
     raise ConfigError(
       f"config.model.attention='cudnn' needs a GPU, and this is a {platform}; use "

@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 from vit_jax import evaluate, flops, initial, plots, train_step, workdir, writers
 from vit_jax import mesh as meshes
 from vit_jax import state as states
-from vit_jax.checkpoint import Checkpoints
+from vit_jax.checkpoint import Checkpoints, SaveError
 from vit_jax.config import RunError, to_dict
 from vit_jax.data.device import put_ahead
 from vit_jax.initial import Initial
@@ -65,11 +65,15 @@ def train(
 
   Raises:
     TrainingError: losses that are not finite, or too many broken images.
+    WriteError: the workdir cannot be written to.
     CheckpointError: checkpoints that are all damaged.
+    SaveError: a checkpoint cannot be saved.
     ConfigError: a checkpoint that does not fit the config.
   """
   keep = dict(keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep)
-  with contextlib.closing(Checkpoints(folder, **keep)) as checkpoints:
+  with workdir.writing(folder):
+    opened = Checkpoints(folder, **keep)
+  with contextlib.closing(opened) as checkpoints:
     state = checkpoints.restore(plan.abstract, to_dict(plan.config))
     start = 0 if state is None else int(state.step)
     fresh = state is None
@@ -87,9 +91,10 @@ def train(
           raise
         run.watchdog.lost(error)
       with run.monitor.paused("checkpoint"):
-        run.checkpoints.wait()
+        check_saved(run, last=True)
+      run.writer.complete()
       if finished and jax.process_index() == 0:
-        with run.monitor.paused("plots"):
+        with run.monitor.paused("plots"), workdir.writing(folder):
           plots.curves(folder)
       run.writer.say(conclusion(run, finished))
   return finished
@@ -99,11 +104,15 @@ def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest, beg
   """Opens the writers and jits the step."""
   first = jax.process_index() == 0
   if first:
-    workdir.write_config(folder, plan.config)
-    parameters = meshes.table(flatten(plan.abstract.params))
-    (folder / PARAMETERS).write_text(parameters, encoding="utf-8")
+    with workdir.writing(folder):
+      workdir.write_config(folder, plan.config)
+      parameters = meshes.table(flatten(plan.abstract.params))
+      (folder / PARAMETERS).write_text(parameters, encoding="utf-8")
+  patient = plan.config.checkpoint.on_failure == "go_on"
   # The writer drops the lines of steps after `start`; only then is it asked what was evaluated.
-  writer = writers.Writer(folder, start_step=start) if first else writers.NoWriter()
+  writer = (
+    writers.Writer(folder, start_step=start, patient=patient) if first else writers.NoWriter()
+  )
   return Run(
     plan=plan,
     folder=folder,
@@ -180,6 +189,7 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
       state, metrics = run.step(state, batch)
       settle(run, before)
       before = step, metrics
+    check_saved(run)
     stopping = run.stop.agreed(step)
     if stopping or step == steps.total or due(step, steps.evaluate) or due(step, steps.save):
       settle(run, before)
@@ -277,10 +287,27 @@ def save(run: Run, state: states.TrainState):
   """Starts saving the state with all that its later users need."""
   run.watchdog.beat("a checkpoint")
   with run.monitor.paused("checkpoint"):
+    check_saved(run, wait=True)
     run.checkpoints.save(
       state,
       {"config": to_dict(run.plan.config), "class_names": list(run.plan.data.train.class_names)},
     )
+
+
+def check_saved(run: Run, *, wait: bool = False, last: bool = False):
+  """Says that a save failed and what follows; the `last` of a run must succeed.
+
+  Raises:
+    SaveError: it failed, and was the last or config.checkpoint.on_failure is "stop".
+  """
+  failure = run.checkpoints.failure(wait=wait or last)
+  if not failure:
+    return
+  if last or run.plan.config.checkpoint.on_failure == "stop":
+    raise SaveError(
+      f"{failure}. Make room, or make the folder writable, and start the same command again."
+    )
+  run.writer.say(f"{failure}. The run goes on and saves again when that is due.")
 
 
 def profile(run: Run, step: int):

@@ -5,10 +5,14 @@ import fcntl
 import json
 import pathlib
 
-from vit_jax.config import Config, ConfigError, to_dict
+from vit_jax.config import Config, ConfigError, StorageError, to_dict
 
 LOCK = "lock"
 CONFIG = "config.json"
+
+
+class WriteError(StorageError):
+  """The folder of the run cannot be written to; the message says why."""
 
 
 @contextlib.contextmanager
@@ -37,6 +41,22 @@ def locked(workdir: pathlib.Path, *, first: bool):
         "it, or choose another --workdir."
       ) from error
     yield
+
+
+@contextlib.contextmanager
+def writing(workdir: pathlib.Path):
+  """Turns an error of the file system inside into one that names the folder.
+
+  Raises:
+    WriteError: the folder is gone, read-only or full.
+  """
+  try:
+    yield
+  except OSError as error:
+    raise WriteError(
+      f"The workdir {workdir} cannot be written to ({error}). Make room there, or bring it back; "
+      "then start the same command again."
+    ) from error
 
 
 def write_config(workdir: pathlib.Path, config: Config):

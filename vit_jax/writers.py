@@ -4,37 +4,82 @@ import json
 import math
 import os
 import pathlib
+import socket
+import struct
 import sys
+import time
 
-import tensorboardX
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
+from tensorboardX.summary import Summary
+
+from vit_jax import workdir as workdirs
 
 METRICS = "metrics.jsonl"
 
 
 class Writer:
-  """Writes one line of metrics to all three places."""
+  """Writes one line of metrics to all three places.
 
-  def __init__(self, workdir: pathlib.Path, *, start_step: int):
+  TensorBoard's events are written here and now: tensorboardX would use a thread, which dies of a
+  full disk and leaves the run waiting for it for ever.
+  """
+
+  def __init__(self, workdir: pathlib.Path, *, start_step: int, patient: bool = False):
     """Opens the files of `workdir`; what they hold of steps after `start_step` is dropped.
 
     A run that was killed has written metrics of steps after its last checkpoint; they come again.
+
+    Args:
+      workdir: the folder of the run.
+      start_step: step after which this process goes on.
+      patient: what cannot be written waits, to be tried again with the next line and at the end;
+        otherwise it is an error at once.
     """
-    self._path = workdir / METRICS
-    keep_until(self._path, start_step)
-    self._file = self._path.open("a", encoding="utf-8")
-    self._events = tensorboardX.SummaryWriter(
-      str(workdir), purge_step=start_step + 1 if start_step else None, write_to_disk=True
-    )
+    self._workdir, self._patient = workdir, patient
     self._live = sys.stdout.isatty()
+    with workdirs.writing(workdir):
+      keep_until(workdir / METRICS, start_step)
+      self._metrics = Appender(workdir / METRICS)
+      name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+      self._events = Appender(workdir / name)
+      self._events.add(record(Event(wall_time=time.time(), file_version="brain.Event:2")))
+      if start_step:
+        again = SessionLog(status=SessionLog.START)
+        self._events.add(
+          record(Event(wall_time=time.time(), step=start_step + 1, session_log=again))
+        )
 
   def write(self, step: int, metrics: dict[str, float]):
-    """Adds the metrics of `step` to metrics.jsonl and TensorBoard."""
-    self._file.write(
-      json.dumps({"step": step} | {k: as_json(v) for k, v in metrics.items()}) + "\n"
-    )
-    self._file.flush()
-    for name, value in metrics.items():
-      self._events.add_scalar(name, value, step)
+    """Adds the metrics of `step` to metrics.jsonl and TensorBoard.
+
+    Raises:
+      RunError: they cannot be written, and the writer is not patient.
+    """
+    line = json.dumps({"step": step} | {k: as_json(v) for k, v in metrics.items()}) + "\n"
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+    event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
+    self._add(line.encode(), record(event), patient=self._patient)
+
+  def _add(self, line, event, *, patient):
+    try:
+      with workdirs.writing(self._workdir):
+        try:
+          self._metrics.add(line)
+        finally:
+          self._events.add(event)
+    except workdirs.WriteError as error:
+      if not patient:
+        raise
+      self.say(f"{error} The metrics wait in memory.")
+
+  def complete(self):
+    """Writes what has waited.
+
+    Raises:
+      RunError: it still cannot be written.
+    """
+    self._add(b"", b"", patient=False)
 
   def progress(self, line: str):
     """Shows the line of the moment: on a terminal it replaces the one before."""
@@ -46,9 +91,54 @@ class Writer:
 
   def close(self):
     """Flushes everything to disk."""
+    self._metrics.close()
+    self._events.close()
+
+
+class Appender:
+  """A file that grows by whole pieces only; a piece that cannot be written waits for the next."""
+
+  def __init__(self, path: pathlib.Path):
+    """Opens the file, or makes it."""
+    self._path = path
+    self._file = path.open("ab", buffering=0)
+    self._waiting = b""
+
+  def add(self, piece: bytes):
+    """Writes what waits and then the piece, or nothing.
+
+    Raises:
+      OSError: it cannot be written, or the file is no longer where it was.
+    """
+    self._waiting += piece
+    self._check_place()
+    end = os.fstat(self._file.fileno()).st_size
+    try:
+      done = 0
+      while done < len(self._waiting):
+        done += self._file.write(self._waiting[done:])
+    except OSError:
+      self._file.truncate(end)
+      raise
+    self._waiting = b""
+
+  def _check_place(self):
+    # An open file outlives its name: a run whose folder was removed would write to nowhere.
+    if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path)):
+      raise FileNotFoundError(f"{self._path} was replaced by another file")
+
+  def close(self):
+    """Flushes the file to disk."""
     os.fsync(self._file.fileno())
     self._file.close()
-    self._events.close()
+
+
+def record(event: Event) -> bytes:
+  """An event as a record of TensorFlow's: length, its sum, data, its sum."""
+  data = event.SerializeToString()
+  length = struct.pack("<Q", len(data))
+  summed = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]
+  return b"".join(summed)
 
 
 class NoWriter:
@@ -56,6 +146,9 @@ class NoWriter:
 
   def write(self, step, metrics):
     """Ignores the metrics."""
+
+  def complete(self):
+    """Has nothing to complete."""
 
   def progress(self, line):
     """Ignores the line."""

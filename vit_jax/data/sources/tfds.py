@@ -4,6 +4,7 @@ import functools
 import os
 import re
 
+from vit_jax.data.jpeg import BadImage
 from vit_jax.data.records import Part, Records
 from vit_jax.data.sources.base import Example, SourceError
 
@@ -22,6 +23,7 @@ class Tfds:
 
   Raises:
     SourceError: the data set, split or feature is not there, or cannot be read at random.
+    BadImage: from an item: its record is damaged.
   """
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
@@ -44,10 +46,14 @@ class Tfds:
     return len(self._records)
 
   def __getitem__(self, index: int) -> Example:
-    record = self._parse(self._records[index])
+    name = f"tfds:{self._title} {self._split} example {index}"
+    try:
+      serialized = self._records[index]
+    except RuntimeError as error:  # What array_record makes of a damaged chunk or file.
+      raise BadImage(f"{name}: {error}") from error
+    record = self._parse(serialized)
     label = record[self._label_key]
     labels = tuple(int(one) for one in label) if self.multi_label else (int(label),)
-    name = f"tfds:{self._title} {self._split} example {index}"
     return Example(record[self._image_key], labels, name)
 
 

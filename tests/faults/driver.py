@@ -1,0 +1,133 @@
+"""The main program with one thing going wrong: python -m tests.faults.driver FAULT FLAGS...
+
+A FAULT is a name below and its argument, such as full:20. Each replaces one function of the program
+by itself with the fault around it; everything else is what a user runs.
+"""
+
+import functools
+import os
+import random
+import resource
+import signal
+import sys
+import time
+
+
+def full(steps):
+  """The disk is full from the first of two saved steps to the second: full:20-30."""
+  from vit_jax.checkpoint import Checkpoints
+
+  first, last = (int(step) for step in steps.split("-"))
+  signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails with EFBIG
+  save, (_, most) = Checkpoints.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+  def limited_save(checkpoints, state, meta):
+    checkpoints.wait()
+    size = FULL_AT if first <= int(state.step) < last else most
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    return save(checkpoints, state, meta)
+
+  Checkpoints.save = limited_save
+
+
+def full_and_signalled(step):
+  """The disk is full, and after a step that is saved a signal asks the run to stop."""
+  full("0-1000")
+  before_save(int(step), lambda _: os.kill(os.getpid(), signal.SIGTERM))
+
+
+FULL_AT = 2500  # bytes a file: less than an array file, and than the metrics of the whole run
+
+
+def before_save(step, act):
+  """Does something to the workdir just before a step is saved."""
+  from vit_jax import train
+
+  save = train.save
+
+  def late(run, state):
+    if int(state.step) == step:
+      run.checkpoints.wait()
+      act(run.folder)
+    return save(run, state)
+
+  train.save = late
+
+
+def gone(step):
+  """The workdir is moved away before a step is saved."""
+  before_save(int(step), lambda folder: folder.rename(f"{folder}-away"))
+
+
+def read_only(step):
+  """The workdir may no longer be written to before a step is saved."""
+
+  def forbid(folder):
+    for place in (folder, folder / "checkpoints"):
+      place.chmod(0o555)
+
+  before_save(int(step), forbid)
+
+
+def signal_in(place):
+  """SIGTERM in the middle of an evaluation or of a save: signal_in:evaluation."""
+  from vit_jax import evaluate, manifest
+
+  module, name = {
+    "evaluation": (evaluate.classification, "evaluate"),
+    "save": (manifest, "write"),
+  }[place]
+  function = getattr(module, name)
+
+  @functools.wraps(function)
+  def signalled(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return function(*args, **kwargs)
+
+  setattr(module, name, signalled)
+
+
+def not_finite(step):
+  """The loss and all gradients of one step are NaN."""
+  import jax.numpy as jnp
+
+  from vit_jax import train_step
+
+  make = train_step.make
+
+  def poisoned(*args):
+    update = make(*args)
+
+    def one_step(state, batch):
+      poison = jnp.where(state.step == int(step) - 1, jnp.nan, 1.0)
+      return update(state, batch | {"mask": batch["mask"] * poison})
+
+    return one_step
+
+  train_step.make = poisoned
+
+
+def clock(_):
+  """The clock of the day jumps by up to a day, back and forth, each time it is looked at."""
+  real, rng = time.time, random.Random(0)
+  time.time = lambda: real() + rng.uniform(-86400, 86400)
+  time.time_ns = lambda: int(time.time() * 1e9)
+
+
+FAULTS = dict(
+  full=full,
+  full_and_signalled=full_and_signalled,
+  gone=gone,
+  read_only=read_only,
+  signal_in=signal_in,
+  not_finite=not_finite,
+  clock=clock,
+)
+
+if __name__ == "__main__":
+  name, _, argument = sys.argv.pop(1).partition(":")
+  FAULTS[name](argument)
+
+  from vit_jax import main
+
+  main.run()

@@ -1,0 +1,93 @@
+"""kill -9 twenty times in the course of one run: it ends with the bits of a run left alone."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests import programs
+from tests.ends import assert_equal_ends, metric_lines
+from tests.faults import faulty
+from vit_jax import checkpoint
+
+KILLS = 20
+STEPS = [
+  "--config.duration.steps=400",
+  "--config.schedule.warmup.steps=40",
+  "--config.log_every.steps=5",
+  "--config.evaluate_every.steps=25",
+]
+
+
+@pytest.fixture
+def nursery():
+  """Where runs are started; see tests/faults/nursery.py."""
+  with subprocess.Popen(
+    [sys.executable, "-m", "tests.faults.nursery"],
+    cwd=programs.ROOT,
+    env=programs.environment(),
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+    bufsize=1,
+  ) as process:
+    yield process
+    process.stdin.close()
+
+
+def start(nursery, workdir):
+  flags = programs.digits(workdir, *faulty.COMMON, *STEPS)[len(programs.MAIN) :]
+  nursery.stdin.write(json.dumps(flags) + "\n")
+  return int(nursery.stdout.readline())
+
+
+def moments():
+  """For each kill: new lines of metrics to wait for, and a time to wait then, in seconds.
+
+  A line is written each 5 steps, a checkpoint each 10; the time is that of some steps, so that
+  steps, evaluations and saves are all hit. No line at all: while starting, loading or compiling.
+  """
+  rng = random.Random(0)
+  for _ in range(KILLS):
+    lines = rng.choice((0, 1, 3, 4, 5, 6))
+    yield lines, rng.uniform(0, 0.05 if lines else 1.5)
+
+
+def test_twenty_kills_leave_no_trace(nursery, tmp_path):
+  alone, killed = tmp_path / "alone", tmp_path / "killed"
+  start(nursery, alone)
+  assert int(nursery.stdout.readline()) == 0
+  reached = []
+  for lines, seconds in moments():
+    before = written(killed)
+    run = start(nursery, killed)
+    if lines:
+      wait_for(lambda before=before: written(killed) != before)
+      need = len(metric_lines(killed)) + lines
+      wait_for(lambda need=need: len(metric_lines(killed)) >= need)
+    time.sleep(seconds)
+    os.kill(run, signal.SIGKILL)
+    assert int(nursery.stdout.readline()) == -signal.SIGKILL  # it had not ended by itself
+    reached.append(max(checkpoint.available(killed), default=0))
+  assert reached == sorted(reached)
+  assert reached[-1] >= 50
+  start(nursery, killed)
+  assert int(nursery.stdout.readline()) == 0
+  assert_equal_ends(killed, alone, step=400)
+
+
+def written(workdir):
+  """Size of TensorBoard's files: it grows when a run begins, old lines of metrics then dropped."""
+  return sum(path.stat().st_size for path in workdir.glob("events.out.*"))
+
+
+def wait_for(condition):
+  deadline = time.monotonic() + 60
+  while not condition():
+    assert time.monotonic() < deadline
+    time.sleep(0.001)

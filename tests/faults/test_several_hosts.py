@@ -1,0 +1,33 @@
+"""Faults of one host of several, and a run that goes on with more hosts than it began with."""
+
+import sys
+
+import pytest
+
+from tests.faults import faulty
+from tests.test_hosts import group, outputs
+from vit_jax import checkpoint, writers
+
+
+def test_a_full_disk_of_one_host_stops_all_and_the_last_good_checkpoint_stays(tmp_path):
+  driver = [sys.executable, "-m", "tests.faults.driver", "full:20-99"]
+  running = group(tmp_path, *faulty.COMMON, processes=2, devices=1, first=driver)
+  (said, status), (_, other) = outputs(running, timeout=150)
+  assert status == 1, said[-3000:]
+  assert "checkpoints/20 could not be saved (File too large)" in said
+  assert f"the last good one is {tmp_path}/checkpoints/10" in said
+  assert other not in (0, 75)
+  assert checkpoint.available(tmp_path) == [10]
+
+
+def test_a_run_goes_on_with_more_hosts_and_devices(uninterrupted, tmp_path):
+  assert faulty.run("signal_in:evaluation", tmp_path).returncode == 75
+  assert checkpoint.available(tmp_path) == [10, 20]
+  running = group(tmp_path, *faulty.COMMON, "--config.mesh.fsdp=2", processes=2, devices=2)
+  results = outputs(running)
+  assert [status for _, status in results] == [0, 0], results[0][0][-3000:]
+  assert "resuming after step 20" in results[0][0]
+  one, many = ([x for x in writers.read(w) if "loss" in x] for w in (uninterrupted, tmp_path))
+  assert [line["step"] for line in one] == [line["step"] for line in many]
+  for a, b in zip(one, many, strict=True):
+    assert b["loss"] == pytest.approx(a["loss"], rel=1e-3)

@@ -1,0 +1,84 @@
+"""Disks that are full, folders that are gone or may not be written to. Real processes."""
+
+import sys
+
+import pytest
+
+from tests import programs
+from tests.ends import assert_equal_ends
+from tests.faults import faulty
+from vit_jax import checkpoint
+
+GO_ON = "--config.checkpoint.on_failure=go_on"
+
+
+def test_a_full_disk_stops_the_run_and_the_last_good_checkpoint_stays(uninterrupted, tmp_path):
+  result = faulty.run("full:20-99", tmp_path)
+  assert result.returncode == 1
+  said = faulty.message(result)
+  assert "File too large" in said
+  assert f"{tmp_path}" in said
+  assert "start the same command again" in said
+  assert checkpoint.available(tmp_path) == [10]
+  assert "resuming after step 10" in faulty.resume(tmp_path)
+  assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"30", "40"}
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+def test_a_full_disk_may_be_outlived(uninterrupted, tmp_path):
+  result = faulty.run("full:20-40", tmp_path, GO_ON)
+  assert result.returncode == 0, result.stderr
+  for step in (20, 30):
+    assert f"checkpoints/{step} could not be saved (File too large)" in result.stdout
+  assert "The run goes on" in result.stdout
+  assert "The metrics wait" in result.stdout
+  assert checkpoint.available(tmp_path) == [10, 40]
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+def test_the_last_save_counts_always(tmp_path):
+  result = faulty.run("full:40-99", tmp_path, GO_ON)
+  assert result.returncode == 1
+  said = faulty.message(result)
+  assert "checkpoints/40 could not be saved (File too large)" in said
+  assert f"the last good one is {tmp_path}/checkpoints/30" in said
+  assert "Done" not in result.stdout
+  assert checkpoint.available(tmp_path) == [20, 30]
+
+
+def test_a_signal_on_a_full_disk_does_not_pretend_that_the_state_is_saved(tmp_path):
+  result = faulty.run("full_and_signalled:10", tmp_path)
+  assert result.returncode == 1
+  assert "could not be saved (File too large); there is none" in faulty.message(result)
+
+
+@pytest.mark.parametrize("fault", ["gone", "read_only"])
+def test_a_workdir_lost_on_the_way(uninterrupted, tmp_path, fault):
+  workdir, away = tmp_path / "run", tmp_path / "run-away"
+  command = [sys.executable, "-m", "tests.faults.unprivileged"]
+  result = programs.run([*command, *faulty.command(f"{fault}:20", workdir)], timeout=100)
+  assert result.returncode == 1
+  said = faulty.message(result)
+  assert {"gone": "is gone", "read_only": "Permission denied"}[fault] in said
+  assert str(workdir) in said
+  assert "Traceback" not in result.stderr
+  if fault == "gone":
+    assert not workdir.exists()  # nothing is made anew in its place
+    away.rename(workdir)
+  else:
+    for place in (workdir, workdir / "checkpoints"):
+      place.chmod(0o755)
+  assert checkpoint.available(workdir) == [10]
+  assert "resuming after step 10" in faulty.resume(workdir)
+  assert_equal_ends(workdir, uninterrupted)
+
+
+def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path):
+  tmp_path.chmod(0o555)
+  command = [sys.executable, "-m", "tests.faults.unprivileged", *programs.digits(tmp_path)]
+  result = programs.run(command)
+  tmp_path.chmod(0o755)
+  assert result.returncode == 2
+  assert f"--workdir={tmp_path} cannot be written to: Permission denied" in faulty.message(result)
+  assert "Traceback" not in result.stderr
+  assert not list(tmp_path.iterdir())
