@@ -33,6 +33,11 @@ def test_round_trips_through_dict_config_dict_and_json():
   assert c.from_dict(json.loads(json.dumps(c.to_dict(FULL)))) == FULL
 
 
+def test_a_whole_number_of_a_recipe_can_be_replaced_by_a_fraction():
+  values = c.to_config_dict(c.Config(duration=c.Duration(epochs=7)))
+  assert type(values.duration.epochs) is float
+
+
 def test_every_setting_says_what_it_means():
   def walk(kind):
     for field in dataclasses.fields(kind):

@@ -1,6 +1,7 @@
 """Metrics files: what is written, what a resumed run keeps."""
 
 import json
+import time
 
 import pytest
 
@@ -139,3 +140,19 @@ def test_a_writer_says_what_it_cannot_write_or_waits(tmp_path, capsys):
     writer.complete()
     writer.close()
     assert writers.read(folder) == [{"step": 1, "loss": 0.5}]
+
+
+def test_a_million_steps_of_metrics_cost_a_start_seconds_and_a_line_nothing(tmp_path):
+  """20,000 lines are a million steps, logged each 50."""
+  line = {f"metric/{i}": i / 7 for i in range(22)}
+  path = tmp_path / "metrics.jsonl"
+  path.write_text("".join(json.dumps({"step": 50 * i} | line) + "\n" for i in range(20_000)))
+  begin = time.monotonic()
+  writer = writers.Writer(tmp_path, start_step=999_900)
+  assert time.monotonic() - begin < 10
+  before = path.stat()
+  writer.write(999_950, line)
+  after = path.stat()
+  assert after.st_ino == before.st_ino  # appended to, not written anew
+  assert after.st_size - before.st_size == len(json.dumps({"step": 999_950} | line)) + 1
+  writer.close()

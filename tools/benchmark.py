@@ -1,9 +1,11 @@
-"""Measures speed on the machine at hand: python tools/benchmark.py step|data [--format=json].
+"""Measures speed here: python tools/benchmark.py step|data|device [--format=json].
 
 step: images/s of the training step of ViT-S/16 on this CPU, against timm in torch.
 data: images/s of the training input, 500 x 375 JPEG files to 224 px, by threads, by workers and
 from a cache, against tf.data.
-Both need `pip install .[benchmark]` and take minutes; nothing else should run meanwhile.
+device: images/s and MFU of training steps in bfloat16 on a GPU, ViT-S/16 to H/14, L/16 at 512 px,
+attention by XLA and cuDNN, scan, remat, against timm with torch.compile; tiny models on a CPU.
+All need `pip install .[benchmark]` and take minutes; nothing else should run meanwhile.
 """
 
 import argparse
@@ -13,23 +15,41 @@ import sys
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
-from tools import benchmark_data, benchmark_step
+from tools import benchmark_data, benchmark_device, benchmark_step
 from vit_jax import memory
 
-MEASURES = {"step": benchmark_step.measure, "data": benchmark_data.measure}
+MEASURES = {
+  "step": benchmark_step.measure,
+  "data": benchmark_data.measure,
+  "device": benchmark_device.measure,
+}
+COLUMNS = {  # field of a row: title and format
+  "batch": ("batch", "d"),
+  "images_per_second": ("images/s", ".1f"),
+  "ratio": ("ratio", ".2f"),
+  "mfu": ("MFU", ".1%"),
+  "cpu_microseconds": ("CPU us/image", "d"),
+}
 
 
 def table(rows: list[dict]) -> str:
-  """The rows as aligned text."""
-  width = max(len(row["name"]) for row in rows)
-  cpu = "cpu_microseconds" in rows[0]
-  lines = [f"{'':{width}}  images/s  ratio" + "  CPU us/image" * cpu]
-  lines += [
-    f"{row['name']:{width}}  {row['images_per_second']:8.1f}  {row['ratio']:5.2f}"
-    + (f"  {row['cpu_microseconds']:12}" if cpu else "")
-    for row in rows
-  ]
-  return "\n".join(lines)
+  """The rows as aligned text; only the columns that there are."""
+  fields = [field for field in COLUMNS if field in rows[0]]
+  cells = [["", *(COLUMNS[field][0] for field in fields)]]
+  for row in rows:
+    figures = (
+      "-" if row[field] is None else format(row[field], COLUMNS[field][1]) for field in fields
+    )
+    cells.append([row["name"], *figures, *filter(None, [row.get("error")])])
+  widths = [max(len(row[i]) for row in cells) for i in range(len(fields) + 1)]
+  return "\n".join(
+    "  ".join(
+      [row[0].ljust(widths[0])]
+      + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]
+      + row[len(widths) :]
+    )
+    for row in cells
+  )
 
 
 def main():

@@ -59,7 +59,11 @@ def _seconds(context, name):
 
 def _work(name, pipe):
   """One contestant's process: prepares, warms up, and sends the median of its steps' seconds."""
-  step = _vit_jax_step() if name == OURS else _torch_step(compiled=name == COMPILED)
+  size = dict(side=SIDE, batch=BATCH)
+  if name == OURS:
+    step = jax_step("ViT-S/16", **size, compute_dtype="float32")
+  else:
+    step = torch_step("vit_small_patch16_224", **size, compiled=name == COMPILED, half=False)
   for _ in range(WARM_UP):
     step()
   times = []
@@ -70,7 +74,15 @@ def _work(name, pipe):
   pipe.send(statistics.median(times))
 
 
-def _vit_jax_step():
+def jax_step(model: str, *, side: int, batch: int, **options):
+  """A function that makes one training step of ours and waits for its end.
+
+  Args:
+    model: name.
+    side: of the images, pixels.
+    batch: images in a step.
+    **options: further fields of vit_jax.config.Model.
+  """
   import functools
 
   import jax
@@ -79,48 +91,62 @@ def _vit_jax_step():
   from vit_jax import models, optim, state, train_step
 
   config = c.Config(
-    batch_size=BATCH,
-    model=c.Model(name="ViT-S/16", num_classes=CLASSES),
+    batch_size=batch,
+    model=c.Model(name=model, num_classes=CLASSES, **options),
     optimizer=c.Optimizer(weight_decay=0.1),
   )
-  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  module, optimizer = models.configured(config.model), optim.make(config.optimizer)
   rate = optim.schedule(
     learning_rate=1e-3, warmup_steps=0, total_steps=1, decay="constant", end_learning_rate=0.0
   )
-  init = functools.partial(state.init, model, optimizer, seed=0, image_size=SIDE, with_ema=False)
+  init = functools.partial(state.init, module, optimizer, seed=0, image_size=side, with_ema=False)
   current = jax.jit(init)()
-  update = jax.jit(train_step.make(model, optimizer, rate, config), donate_argnums=0)
+  update = jax.jit(train_step.make(module, optimizer, rate, config), donate_argnums=0)
   rng = np.random.default_rng(0)
-  batch = jax.device_put(
+  inputs = jax.device_put(
     dict(
-      image=rng.integers(0, 256, (BATCH, SIDE, SIDE, 3), np.uint8),
-      labels=rng.integers(0, CLASSES, BATCH, np.int32),
-      mask=np.ones(BATCH, np.float32),
+      image=rng.integers(0, 256, (batch, side, side, 3), np.uint8),
+      labels=rng.integers(0, CLASSES, batch, np.int32),
+      mask=np.ones(batch, np.float32),
     )
   )
 
   def step():
     nonlocal current
-    current, metrics = update(current, batch)
+    current, metrics = update(current, inputs)
     jax.block_until_ready((current, metrics))
 
   return step
 
 
-def _torch_step(*, compiled: bool):
+def torch_step(name: str, *, side: int, batch: int, compiled: bool, half: bool, depth: int = 0):
+  """The same with timm's model `name` in torch, on a GPU where there is one.
+
+  Args:
+    name: of timm's model.
+    side, batch: as for `jax_step`.
+    compiled: by torch.compile.
+    half: compute in bfloat16, by autocast.
+    depth: number of blocks; 0: the model's own.
+  """
   if importlib.util.find_spec("torchvision") is None:
     stand_in_for_torchvision()
   import timm
   import torch
 
-  model = timm.create_model("vit_small_patch16_224", act_layer="gelu_tanh").train()
+  device = "cuda" if torch.cuda.is_available() else "cpu"
+  fewer = dict(depth=depth) if depth else {}
+  model = timm.create_model(name, act_layer="gelu_tanh", img_size=side, **fewer)
+  model = model.train().to(device)
   optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
   forward = torch.compile(model) if compiled else model
-  images, labels = torch.rand(BATCH, 3, SIDE, SIDE) * 2 - 1, torch.randint(0, CLASSES, (BATCH,))
+  images = (torch.rand(batch, 3, side, side) * 2 - 1).to(device)
+  labels = torch.randint(0, CLASSES, (batch,)).to(device)
 
   def step():
     optimizer.zero_grad(set_to_none=True)
-    loss = torch.nn.functional.cross_entropy(forward(images), labels)
+    with torch.autocast(device, torch.bfloat16, enabled=half):
+      loss = torch.nn.functional.cross_entropy(forward(images), labels)
     loss.backward()
     optimizer.step()
     return loss.item()

@@ -11,6 +11,7 @@ import argparse
 import csv
 import json
 import pathlib
+import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -63,6 +64,7 @@ def write(path: pathlib.Path, predictions: list[Prediction]):
 
 def main():
   """Predicts; see the exit status above."""
+  signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it in silence
   command = parser()
   args = command.parse_args()
   if args.output and args.output.suffix not in (".csv", ".json"):

@@ -290,8 +290,11 @@ def to_dict(config) -> dict[str, Any]:
 
 
 def to_config_dict(config) -> ml_collections.ConfigDict:
-  """The settings as the command line sees them: `config_flags` overrides any key of it."""
-  return ml_collections.ConfigDict(to_dict(config))
+  """The settings as the command line sees them: `config_flags` overrides any key of it.
+
+  A whole number for what may be a fraction becomes one, since an override must have its type.
+  """
+  return ml_collections.ConfigDict(to_dict(from_dict(to_dict(config))))
 
 
 def from_dict(values: Mapping[str, Any]) -> Config:

@@ -197,6 +197,8 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
       stopping = stopping or not evaluated(run, state, step)
       if stopping or step == steps.total or due(step, steps.save):
         save(run, state)
+    if stopping or step == steps.total:
+      end_profile(run, step - start)
     if stopping:
       return False
   return True
@@ -311,13 +313,20 @@ def check_saved(run: Run, *, wait: bool = False, last: bool = False):
 
 
 def profile(run: Run, step: int):
-  """Starts and ends the trace; `step` counts from this process's first."""
+  """Starts and ends the trace before `step`, counted from this process's first."""
   config = run.plan.config.profile
   if config.steps and step == config.first_step:
     jax.profiler.start_trace(run.folder / "profile")
-  if config.steps and step == config.first_step + config.steps:
+  if step == config.first_step + config.steps:
+    end_profile(run, step - 1)
+
+
+def end_profile(run: Run, step: int):
+  """Ends the trace where one is under way after `step`."""
+  config = run.plan.config.profile
+  if config.first_step <= step < config.first_step + config.steps:
     jax.profiler.stop_trace()
-    run.writer.say(f"Profile of {config.steps} steps: {run.folder / 'profile'}")
+    run.writer.say(f"Profile of {step - config.first_step + 1} steps: {run.folder / 'profile'}")
 
 
 def introduction(run: Run, state: states.TrainState, start: int) -> str:

@@ -75,7 +75,7 @@ def test_twenty_kills_leave_no_trace(nursery, tmp_path):
     assert int(nursery.stdout.readline()) == -signal.SIGKILL  # it had not ended by itself
     reached.append(max(checkpoint.available(killed), default=0))
   assert reached == sorted(reached)
-  assert reached[-1] >= 50
+  assert reached[-1] >= 20  # killed after saves too
   start(nursery, killed)
   assert int(nursery.stdout.readline()) == 0
   assert_equal_ends(killed, alone, step=400)

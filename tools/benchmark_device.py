@@ -1,0 +1,181 @@
+"""Speed of training steps in bfloat16 on the accelerator at hand, against timm with torch.compile.
+
+Each case has a process to itself, so that one that does not fit its memory harms no other. The
+batch is the largest power of two that fits. MFU is of the rate that a product of large bfloat16
+matrices reaches on the same device. Without an accelerator the same program runs with models of
+two blocks on tiny images, which says nothing about speed.
+"""
+
+import multiprocessing
+import statistics
+import sys
+import time
+from typing import NamedTuple
+
+from tools import benchmark_step
+
+WARM_UP, STEPS = 3, 10
+LARGEST_BATCH = 1024
+
+
+class Case(NamedTuple):
+  """A training step to be timed.
+
+  Attributes:
+    model: our name.
+    timm: timm's name of the same.
+    side: of the images, pixels.
+    options: fields of vit_jax.config.Model; None: timm's model in torch.
+    depth: number of blocks; 0: the model's own.
+  """
+
+  model: str
+  timm: str
+  side: int
+  options: dict | None
+  depth: int = 0
+
+  def __str__(self) -> str:
+    how = (
+      "timm, torch.compile"
+      if self.options is None
+      else ", ".join(["vit_jax", *(f"{key}={value}" for key, value in self.options.items())])
+    )
+    return f"{self.model} {self.side} px, {how}"
+
+
+MODELS = (
+  ("ViT-S/16", "vit_small_patch16_224", 224),
+  ("ViT-B/16", "vit_base_patch16_224", 224),
+  ("ViT-L/16", "vit_large_patch16_224", 224),
+  ("ViT-H/14", "vit_huge_patch14_224", 224),
+  ("ViT-L/16", "vit_large_patch16_224", 512),
+)
+WAYS = (
+  dict(attention="xla"),
+  dict(attention="cudnn"),
+  dict(attention="cudnn", scan=True),
+  dict(attention="cudnn", scan=True, remat="dots"),
+  dict(attention="cudnn", scan=True, remat="everything"),
+)
+
+
+def cases() -> list[Case]:
+  """Every model in torch and in each of our ways."""
+  return [Case(*model, options) for model in MODELS for options in (None, *WAYS)]
+
+
+def small_cases() -> list[Case]:
+  """What a CPU can run: one small model, without cuDNN."""
+  model = ("ViT-Ti/16", "vit_tiny_patch16_224", 32)
+  ways = (None, dict(attention="xla"), dict(attention="xla", scan=True, remat="dots"))
+  return [Case(*model, options, depth=2) for options in ways]
+
+
+def measure() -> list[dict]:
+  """Times every case.
+
+  Returns:
+    One row each: name, batch, images_per_second, mfu, and ratio: its speed by that of torch on the
+    same model; None where something could not be measured, with the reason in `error`.
+  """
+  context = multiprocessing.get_context("spawn")
+  device = _in_process(context, _device)
+  if "error" in device:
+    sys.exit(f"benchmark: the device cannot be used: {device['error']}")
+  rows, torch_speed = [], {}
+  for case in small_cases() if device["platform"] == "cpu" else cases():
+    found = _largest(context, case, largest=8 if device["platform"] == "cpu" else LARGEST_BATCH)
+    speed = found.get("images_per_second")
+    if case.options is None:
+      torch_speed[case[:3]] = speed
+    other = torch_speed.get(case[:3])
+    rows.append(
+      dict(
+        name=str(case),
+        batch=found["batch"],
+        images_per_second=speed,
+        mfu=speed and speed * found["flops"] / device["flops_per_second"],
+        ratio=speed / other if speed and other else None,
+        error=found.get("error"),
+      )
+    )
+  return rows
+
+
+def _largest(context, case: Case, *, largest: int) -> dict:
+  """The case with the largest batch that fits."""
+  batch = largest
+  while True:
+    found = _in_process(context, _time, case, batch) | {"batch": batch}
+    if "error" not in found or batch == 1 or not _out_of_memory(found["error"]):
+      return found
+    batch //= 2
+
+
+def _out_of_memory(error: str) -> bool:
+  return "RESOURCE_EXHAUSTED" in error or "out of memory" in error.lower()
+
+
+def _in_process(context, function, *arguments) -> dict:
+  """What the function returns in a process of its own, or {"error": its words}."""
+  ours, theirs = context.Pipe()
+  process = context.Process(target=_answer, args=(theirs, function, arguments), daemon=True)
+  process.start()
+  theirs.close()  # so that the end of the process is the end of the pipe
+  try:
+    return ours.recv()
+  except EOFError:
+    return {"error": "its process ended"}
+  finally:
+    process.join()
+
+
+def _answer(pipe, function, arguments):
+  try:
+    pipe.send(function(*arguments))
+  except Exception as error:  # whatever the libraries raise: the other cases go on
+    pipe.send({"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"})
+
+
+def _device() -> dict:
+  """Platform, and FLOP/s of a product of large bfloat16 matrices."""
+  import jax
+  import jax.numpy as jnp
+
+  platform = jax.devices()[0].platform
+  size = 512 if platform == "cpu" else 8192
+  x = jnp.ones((size, size), jnp.bfloat16)
+  product = jax.jit(jnp.matmul)
+  seconds = _median(lambda: jax.block_until_ready(product(x, x)))
+  return dict(platform=platform, flops_per_second=2 * size**3 / seconds)
+
+
+def _time(case: Case, batch: int) -> dict:
+  """Images/s of a case, and the FLOPs of training on one image."""
+  from vit_jax import flops, models
+  from vit_jax.config import Model
+
+  size = dict(side=case.side, batch=batch)
+  options = (case.options or {}) | {"depth": case.depth}
+  module = models.configured(Model(name=case.model, num_classes=benchmark_step.CLASSES, **options))
+  if case.options is None:
+    step = benchmark_step.torch_step(case.timm, **size, compiled=True, half=True, depth=case.depth)
+  else:
+    step = benchmark_step.jax_step(case.model, **size, compute_dtype="bfloat16", **options)
+  return dict(
+    images_per_second=batch / _median(step),
+    flops=flops.training_flops(flops.forward_macs(module, case.side, case.side)),
+  )
+
+
+def _median(function) -> float:
+  """Seconds of a call."""
+  for _ in range(WARM_UP):
+    function()
+  times = []
+  for _ in range(STEPS):
+    begin = time.perf_counter()
+    function()
+    times.append(time.perf_counter() - begin)
+  return statistics.median(times)
