@@ -6,6 +6,9 @@ import os
 os.environ["XLA_FLAGS"] = (
   "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
+os.environ["JAX_PLATFORMS"] = "cpu"  # also where libtpu is installed
+# Enough threads for all devices to wait in as many collectives at once (see tests/programs.py).
+os.environ["PJRT_NPROC"] = "16"
 
 import jax  # reads the flags above
 

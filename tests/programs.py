@@ -19,8 +19,11 @@ def environment(devices=1, **changes):
     f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0 "
     "--xla_llvm_disable_expensive_passes=true"
   )
+  # With as few threads as cores, simulated devices may wait for one another in two collectives that
+  # XLA started in different orders, each holding the thread that the other one needs.
+  threads = dict(PJRT_NPROC="16") if devices > 1 else {}
   fixed = dict(JAX_PLATFORMS="cpu", XLA_FLAGS=flags, JAX_COMPILATION_CACHE_DIR=str(CACHE))
-  return kept | fixed | changes
+  return kept | threads | fixed | changes
 
 
 def run(command, *, timeout=300, **options):

@@ -73,13 +73,19 @@ def train(
   keep = dict(keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep)
   with workdir.writing(folder):
     opened = Checkpoints(folder, **keep)
-  with contextlib.closing(opened) as checkpoints:
+  watchdog = Watchdog(
+    folder,
+    limit=plan.config.stall_seconds,
+    process=jax.process_index(),
+    processes=jax.process_count(),
+  )
+  with watchdog, contextlib.closing(opened) as checkpoints:
     state = checkpoints.restore(plan.abstract, to_dict(plan.config))
     start = 0 if state is None else int(state.step)
     fresh = state is None
     state = states.create(plan.init, plan.abstract) if fresh else state
-    run = make_run(plan, folder, checkpoints, start, stop, began)
-    with contextlib.closing(run.writer), run.watchdog:
+    run = make_run(plan, folder, checkpoints, watchdog, start, stop, began)
+    with contextlib.closing(run.writer):
       if fresh and start_from is not None:
         state = initial.put(start_from, state)
         run.writer.say(start_from.report)
@@ -89,7 +95,7 @@ def train(
       except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1:
           raise
-        run.watchdog.lost(error)
+        watchdog.lost(error)
       with run.monitor.paused("checkpoint"):
         check_saved(run, last=True)
       run.writer.complete()
@@ -100,7 +106,9 @@ def train(
   return finished
 
 
-def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest, began) -> Run:
+def make_run(
+  plan: Plan, folder, checkpoints, watchdog, start: int, stop: StopRequest, began
+) -> Run:
   """Opens the writers and jits the step."""
   first = jax.process_index() == 0
   if first:
@@ -121,12 +129,7 @@ def make_run(plan: Plan, folder, checkpoints, start: int, stop: StopRequest, beg
     step=jit_step(plan),
     writer=writer,
     monitor=make_monitor(plan, began),
-    watchdog=Watchdog(
-      folder,
-      limit=plan.config.stall_seconds,
-      process=jax.process_index(),
-      processes=jax.process_count(),
-    ),
+    watchdog=watchdog,
     evaluation=evaluate.Evaluation(plan),
     start_evaluated=agreed(first and start in evaluate.steps_in(folder)),
   )
