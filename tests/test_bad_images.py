@@ -50,10 +50,16 @@ def test_a_few_are_masked_counted_and_named(folder, tmp_path):
     assert result.stderr.count(f"{name}") >= 2
 
 
+def said(result):
+  """What the run ends with; images that are read ahead may still be complained of after it."""
+  (message,) = [line for line in result.stderr.splitlines() if line.startswith("vit_jax: ")]
+  return message
+
+
 def test_above_the_limit_the_run_stops(folder, tmp_path):
   result = programs.run(command(folder, tmp_path / "run", "--config.data.bad_limit=0.001"))
   assert result.returncode == 1
-  message = result.stderr.strip().splitlines()[-1]
+  message = said(result)
   assert "training images up to step" in message
   assert "config.data.bad_limit=0.001" in message
   assert "Traceback" not in result.stderr
@@ -71,8 +77,7 @@ def test_in_evaluation_it_is_an_error_that_names_the_file(folder, tmp_path):
     )
   )
   assert result.returncode == 1
-  # Not always the last line: training images that are read ahead may still be complained of.
-  (message,) = [line for line in result.stderr.splitlines() if line.startswith("vit_jax: ")]
+  message = said(result)
   assert "'test'" in message
   assert "bee/0.png" in message
   assert "Traceback" not in result.stderr
@@ -93,8 +98,7 @@ def test_in_evaluation_so_is_a_file_that_cannot_be_read(folder, tmp_path):
     )
   )
   assert result.returncode == 1
-  # Not always the last line: training images that are read ahead may still be complained of.
-  (message,) = [line for line in result.stderr.splitlines() if line.startswith("vit_jax: ")]
+  message = said(result)
   assert "'test'" in message
   assert "bee/0.png" in message
   assert "Traceback" not in result.stderr
