@@ -14,7 +14,8 @@ CACHE = ROOT / ".pytest_cache" / "compiled"
 
 def environment(devices=1, **changes):
   """A clean environment with `devices` simulated devices."""
-  kept = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
+  own = ("JAX_", "XLA_", "PJRT_")
+  kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
   flags = (
     f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0 "
     "--xla_llvm_disable_expensive_passes=true"
@@ -48,6 +49,12 @@ def start(command, **options):
     stderr=subprocess.STDOUT,
     text=True,
   )
+
+
+def message(result):
+  """The one sentence that a program of ours left with, wherever in stderr it stands."""
+  (said,) = [line for line in result.stderr.splitlines() if line.startswith("vit_jax: ")]
+  return said
 
 
 def digits(workdir, *overrides):

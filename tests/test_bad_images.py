@@ -50,43 +50,24 @@ def test_a_few_are_masked_counted_and_named(folder, tmp_path):
     assert result.stderr.count(f"{name}") >= 2
 
 
-def said(result):
-  """What the run ends with; images that are read ahead may still be complained of after it."""
-  (message,) = [line for line in result.stderr.splitlines() if line.startswith("vit_jax: ")]
-  return message
-
-
 def test_above_the_limit_the_run_stops(folder, tmp_path):
   result = programs.run(command(folder, tmp_path / "run", "--config.data.bad_limit=0.001"))
   assert result.returncode == 1
-  message = said(result)
+  message = programs.message(result)
   assert "training images up to step" in message
   assert "config.data.bad_limit=0.001" in message
   assert "Traceback" not in result.stderr
 
 
-def test_in_evaluation_it_is_an_error_that_names_the_file(folder, tmp_path):
-  result = programs.run(
-    command(
-      folder,
-      tmp_path / "run",
-      "--config.data.bad_limit=0.1",
-      f"--config.data.evaluate.test.source=folder:{folder}",
-      "--config.data.evaluate.test.split=",
-      "--config.evaluate_every.steps=5",
-    )
-  )
-  assert result.returncode == 1
-  message = said(result)
-  assert "'test'" in message
-  assert "bee/0.png" in message
-  assert "Traceback" not in result.stderr
+def no_image(path):
+  path.unlink()
+  path.mkdir()
 
 
-def test_in_evaluation_so_is_a_file_that_cannot_be_read(folder, tmp_path):
+@pytest.mark.parametrize("harm", [lambda path: None, no_image], ids=["broken", "unreadable"])
+def test_in_evaluation_it_is_an_error_that_names_the_file(folder, tmp_path, harm):
   for path in folder.glob("*/[01].png"):
-    path.unlink()
-    path.mkdir()
+    harm(path)
   result = programs.run(
     command(
       folder,
@@ -98,7 +79,7 @@ def test_in_evaluation_so_is_a_file_that_cannot_be_read(folder, tmp_path):
     )
   )
   assert result.returncode == 1
-  message = said(result)
+  message = programs.message(result)
   assert "'test'" in message
   assert "bee/0.png" in message
   assert "Traceback" not in result.stderr

@@ -125,9 +125,9 @@ def test_parts_one_after_another_equal_the_whole_batch(accumulation):
 
 
 FAMILIES = {
-  "vit": dict(depth=4),
-  "bit": dict(name="R50x1", depth=0, width=32, mlp_dim=0, heads=0, stages=(1, 1)),
-  "hybrid": dict(name="R50x1+ViT-B/16", stages=(1, 1)),
+  "vit": dict(depth=1),
+  "bit": dict(name="R50x1", depth=0, width=32, mlp_dim=0, heads=0, stages=(1,)),
+  "hybrid": dict(name="R50x1+ViT-B/16", depth=1, stages=(1, 1)),
 }
 
 
@@ -154,8 +154,8 @@ def run_family(config, mesh):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
   ("data", "fsdp", "accumulation", "remat"),
-  [(8, 1, 1, "none"), (2, 4, 2, "dots")],
-  ids=["replicated", "all_at_once"],
+  [(8, 1, 1, "none"), (1, 8, 1, "none"), (2, 4, 1, "none"), (1, 1, 4, "none"), (2, 4, 2, "dots")],
+  ids=["replicated", "fsdp", "both", "accumulated", "all_at_once"],
 )
 def test_every_family_trains_alike_however_it_is_divided(family, data, fsdp, accumulation, remat):
   config = changed(accumulation=accumulation, model=FAMILIES[family] | dict(remat=remat))

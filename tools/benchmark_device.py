@@ -135,7 +135,8 @@ def _answer(pipe, function, arguments):
   try:
     pipe.send(function(*arguments))
   except Exception as error:  # whatever the libraries raise: the other cases go on
-    pipe.send({"error": f"{type(error).__name__}: {str(error).splitlines()[0]}"})
+    words = str(error).partition("\n")[0]
+    pipe.send({"error": f"{type(error).__name__}: {words}"})
 
 
 def _device() -> dict:

@@ -78,7 +78,10 @@ def table(rows: list[dict]) -> str:
     rows, key=lambda row: (order.get(row["recipe"], 999), TOPOLOGIES.index(row["topology"]))
   )
   lines = [
-    "# Every recipe, compiled for TPU slices",
+    "# Recipes, compiled for TPU slices",
+    "",
+    f"{len(rows)} of {len(order) * len(TOPOLOGIES)} pairs of a recipe and a slice; the others are",
+    "still to be compiled.",
     "",
     "Made by `python tools/compile_table.py` (numbers: compiled.csv): the main job's own training",
     "step, compiled by the real TPU compiler. Memory is of one device: of one of two cores on v3,",
@@ -112,12 +115,16 @@ def main():
   parser.add_argument("--topologies", default=",".join(TOPOLOGIES), help="separated by commas")
   parser.add_argument("--jobs", type=int, default=1, help="compilations at a time")
   args = parser.parse_args()
+  topologies = args.topologies.split(",")
+  unknown = set(topologies) - set(TOPOLOGIES)
+  if unknown:
+    parser.error(f"--topologies: {', '.join(sorted(unknown))} is none of {', '.join(TOPOLOGIES)}")
   path = ROOT / "docs" / "compiled.csv"
   rows = list(csv.DictReader(path.open(newline=""))) if path.exists() else []
   done = {(row["recipe"], row["topology"]) for row in rows}
   wanted = [
     (recipe, topology)
-    for topology in args.topologies.split(",")
+    for topology in topologies
     for recipe in recipes()
     if args.only in recipe and (recipe.removeprefix("configs/"), topology) not in done
   ]

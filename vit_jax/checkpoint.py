@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import shutil
+import sys
 import threading
 import time
 
@@ -114,13 +115,14 @@ class Checkpoints:
     failure = self.failure(wait=True)
     if failure:
       logging.warning(failure)
-    self._ear.close()
     if self._failed and jax.process_count() > 1:
       return
     with self._noting_failure():
       self._manager.close()
     if self._failed:
       self._remove_half_written()  # again: threads may have written on after the failure
+    else:
+      self._ear.close()
 
   def last_step(self) -> int | None:
     """The newest complete step, or None."""
@@ -206,6 +208,9 @@ class Checkpoints:
 class _Ear(logging.Filter):
   """Hears from orbax's log that a save has failed, and keeps the tracebacks out of the user's.
 
+  After a failure it listens to the end of the process: threads of the save may write on till then,
+  and each of their arrays would tell that the event loop it belongs to is closed.
+
   Attributes:
     heard: what was the matter, in a few words; empty as long as nothing is.
   """
@@ -217,6 +222,11 @@ class _Ear(logging.Filter):
     self.heard = ""
     for name in self._LOGGERS:
       logging.getLogger(name).addFilter(self)
+    self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+
+  def _unraisable(self, event):
+    if str(event.exc_value) != "Event loop is closed":
+      self._hook(event)
 
   def filter(self, record: logging.LogRecord) -> bool:
     if not (record.exc_info and "orbax" in record.pathname + record.getMessage()):
@@ -225,6 +235,7 @@ class _Ear(logging.Filter):
     return False
 
   def close(self):
+    sys.unraisablehook = self._hook
     for name in self._LOGGERS:
       logging.getLogger(name).removeFilter(self)
 

@@ -73,13 +73,7 @@ def train(
   keep = dict(keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep)
   with workdir.writing(folder):
     opened = Checkpoints(folder, **keep)
-  watchdog = Watchdog(
-    folder,
-    limit=plan.config.stall_seconds,
-    process=jax.process_index(),
-    processes=jax.process_count(),
-  )
-  with watchdog, contextlib.closing(opened) as checkpoints:
+  with make_watchdog(plan, folder) as watchdog, contextlib.closing(opened) as checkpoints:
     state = checkpoints.restore(plan.abstract, to_dict(plan.config))
     start = 0 if state is None else int(state.step)
     fresh = state is None
@@ -96,14 +90,18 @@ def train(
         if jax.process_count() == 1:
           raise
         watchdog.lost(error)
-      with run.monitor.paused("checkpoint"):
-        check_saved(run, last=True)
-      run.writer.complete()
-      if finished and jax.process_index() == 0:
-        with run.monitor.paused("plots"), workdir.writing(folder):
-          plots.curves(folder)
-      run.writer.say(conclusion(run, finished))
+      complete(run, finished)
   return finished
+
+
+def make_watchdog(plan: Plan, folder: pathlib.Path) -> Watchdog:
+  """The watchdog of a run."""
+  return Watchdog(
+    folder,
+    limit=plan.config.stall_seconds,
+    process=jax.process_index(),
+    processes=jax.process_count(),
+  )
 
 
 def make_run(
@@ -266,6 +264,21 @@ def check_examples(run: Run, step: int, bad: int):
       f"config.data.bad_limit={data.bad_limit}; their names are in the log above. Mend or remove "
       "them, or raise the limit."
     )
+
+
+def complete(run: Run, finished: bool):
+  """What follows the last step of this command: all is on disk, curves are drawn, the user is told.
+
+  Raises:
+    SaveError: the last checkpoint could not be saved.
+  """
+  with run.monitor.paused("checkpoint"):
+    check_saved(run, last=True)
+  run.writer.complete()
+  if finished and jax.process_index() == 0:
+    with run.monitor.paused("plots"), workdir.writing(run.folder):
+      plots.curves(run.folder)
+  run.writer.say(conclusion(run, finished))
 
 
 def evaluated(run: Run, state: states.TrainState, step: int) -> bool:

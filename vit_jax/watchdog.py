@@ -85,7 +85,7 @@ class Watchdog:
   def lost(self, error: Exception):
     """Ends this process where a computation failed that it shares with others: one may be gone."""
     time.sleep(2 * self._period)  # By then the others have spoken, or are silent.
-    words = str(error).splitlines()[0]
+    words = str(error).partition("\n")[0]
     self._end(f"process {self._process} failed at {self._doing}: {words}")
 
   def _end(self, what: str):

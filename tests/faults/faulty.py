@@ -23,9 +23,3 @@ def resume(workdir, *overrides):
   result = programs.run(programs.digits(workdir, *COMMON, *overrides))
   assert result.returncode == 0, result.stdout + result.stderr
   return result.stdout
-
-
-def message(result):
-  """The sentence that the program left with."""
-  (said,) = [line for line in result.stderr.splitlines() if line.startswith("vit_jax: ")]
-  return said

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 
+from tests import programs
 from tests.faults import faulty
 from vit_jax import checkpoint, plan
 from vit_jax.config import from_dict
@@ -38,7 +39,7 @@ def test_skipped_it_leaves_no_trace(tmp_path):
 def test_it_stops_the_run_before_anything_is_saved_of_it(tmp_path):
   result = faulty.run("not_finite:5", tmp_path, *EACH_STEP)
   assert result.returncode == 1
-  said = faulty.message(result)
+  said = programs.message(result)
   assert "Not finite at step 5: loss nan" in said
   assert f"Last good checkpoint: {tmp_path}/checkpoints/4" in said
   assert checkpoint.available(tmp_path) == [1, 2, 3, 4]

@@ -4,7 +4,6 @@ import pytest
 
 from tests import programs
 from tests.data import tfds_fixture
-from tests.faults import faulty
 from vit_jax import writers
 
 
@@ -58,13 +57,13 @@ def test_in_training_it_is_masked_counted_and_named(data_dir, tmp_path):
 def test_above_the_limit_the_run_stops(data_dir, tmp_path):
   result = run(data_dir, tmp_path, NO_TEST, "data.bad_limit=0.0005")
   assert result.returncode == 1
-  assert "config.data.bad_limit=0.0005" in faulty.message(result)
+  assert "config.data.bad_limit=0.0005" in programs.message(result)
 
 
 def test_in_evaluation_it_is_an_error_that_names_the_record(data_dir, tmp_path):
   result = run(data_dir, tmp_path, *TEST)
   assert result.returncode == 1
-  said = faulty.message(result)
+  said = programs.message(result)
   assert "Evaluation set 'test' cannot be scored: tfds:tiny_single_label/1.0.0 test example" in said
   assert "hash mismatch" in said
   assert "Traceback" not in result.stderr

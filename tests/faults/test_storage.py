@@ -15,7 +15,7 @@ GO_ON = "--config.checkpoint.on_failure=go_on"
 def test_a_full_disk_stops_the_run_and_the_last_good_checkpoint_stays(uninterrupted, tmp_path):
   result = faulty.run("full:20-99", tmp_path)
   assert result.returncode == 1
-  said = faulty.message(result)
+  said = programs.message(result)
   assert "File too large" in said
   assert f"{tmp_path}" in said
   assert "start the same command again" in said
@@ -39,17 +39,18 @@ def test_a_full_disk_may_be_outlived(uninterrupted, tmp_path):
 def test_the_last_save_counts_always(tmp_path):
   result = faulty.run("full:40-99", tmp_path, GO_ON)
   assert result.returncode == 1
-  said = faulty.message(result)
+  said = programs.message(result)
   assert "checkpoints/40 could not be saved (File too large)" in said
   assert f"the last good one is {tmp_path}/checkpoints/30" in said
   assert "Done" not in result.stdout
+  assert len(result.stderr.splitlines()) == 1  # and not what threads of the save say later
   assert checkpoint.available(tmp_path) == [20, 30]
 
 
 def test_a_signal_on_a_full_disk_does_not_pretend_that_the_state_is_saved(tmp_path):
   result = faulty.run("full_and_signalled:10", tmp_path)
   assert result.returncode == 1
-  assert "could not be saved (File too large); there is none" in faulty.message(result)
+  assert "could not be saved (File too large); there is none" in programs.message(result)
 
 
 @pytest.mark.parametrize("fault", ["gone", "read_only"])
@@ -58,7 +59,7 @@ def test_a_workdir_lost_on_the_way(uninterrupted, tmp_path, fault):
   command = [sys.executable, "-m", "tests.faults.unprivileged"]
   result = programs.run([*command, *faulty.command(f"{fault}:20", workdir)], timeout=100)
   assert result.returncode == 1
-  said = faulty.message(result)
+  said = programs.message(result)
   assert {"gone": "is gone", "read_only": "Permission denied"}[fault] in said
   assert str(workdir) in said
   assert "Traceback" not in result.stderr
@@ -79,6 +80,6 @@ def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path):
   result = programs.run(command)
   tmp_path.chmod(0o755)
   assert result.returncode == 2
-  assert f"--workdir={tmp_path} cannot be written to: Permission denied" in faulty.message(result)
+  assert f"--workdir={tmp_path} cannot be written to: Permission denied" in programs.message(result)
   assert "Traceback" not in result.stderr
   assert not list(tmp_path.iterdir())
