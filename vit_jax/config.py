@@ -132,6 +132,12 @@ class Optimizer:
     "(regex of the whole parameter name, factor on the weight decay); the first "
     "match counts and every parameter must match one",
   )
+  trainable: str = setting(
+    ".*",
+    "regex of the whole names of the parameters that are trained, such as head/.* for a linear "
+    "probe; the others stay as they are and have neither moments nor an average. Blocks can be "
+    "told apart with config.model.scan=False alone",
+  )
   clip_norm: float = setting(0.0, "largest global norm of the gradients; 0: no clipping", low=0.0)
   ema: float = setting(
     0.0, "factor of the parameters' moving average; 0: none", low=0.0, high=0.999999999

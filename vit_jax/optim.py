@@ -44,6 +44,23 @@ def name_of(path) -> str:
   return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
+def trained(params, pattern: str):
+  """The tree of the parameters whose whole name the regex `pattern` matches.
+
+  The others are None, which JAX takes for a tree without leaves: what is made of the result,
+  gradients, moments or averages, has nothing in their place.
+  """
+  return jax.tree_util.tree_map_with_path(
+    lambda path, p: p if re.fullmatch(pattern, name_of(path)) else None, params
+  )
+
+
+def merged(part, params):
+  """`params` with those that `part` has (as `trained` leaves them) in place of their own."""
+  own = lambda new, old: old if new is None else new
+  return jax.tree.map(own, part, params, is_leaf=lambda x: x is None)
+
+
 def decay_factors(params, rules: tuple[tuple[str, float], ...]):
   """The factor on the weight decay of every parameter: that of the first rule that matches.
 

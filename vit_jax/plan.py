@@ -178,6 +178,7 @@ def make(config: Config, data: Data, devices=None) -> Plan:
     seed=config.seed,
     image_size=config.data.image_size,
     with_ema=bool(config.optimizer.ema),
+    trainable=config.optimizer.trainable,
   )
   return Plan(
     config=config,
