@@ -60,8 +60,27 @@ def test_a_good_config_passes():
     (dataclasses.replace(GOOD, duration=c.Duration()), r"config\.duration is 0"),
     (replaced("optimizer", decay_rules=(("a", "b"),)), r"decay_rules holds \('a', 'b'\)"),
     (replaced("optimizer", decay_rules=(("(", 1.0),)), r"decay_rules.*'\('.*regex"),
+    (replaced("optimizer", trainable="("), r"trainable='\(' is no regex"),
+    (
+      replaced("optimizer", trainable="hed/.*"),
+      r"trainable='hed/\.\*' matches no parameter of ViT-B/16; nearest: head/bias",
+    ),
+    (
+      dataclasses.replace(
+        replaced("optimizer", trainable="head/.*|Transformer/encoderblock_11/.*"),
+        model=c.Model(depth=12, scan=True),
+      ),
+      r"trainable='.*' names single blocks, .*use --config\.model\.scan=False",
+    ),
   ],
 )
 def test_contradictions(config, message):
   with pytest.raises(c.ConfigError, match=message):
     checks.check(config)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("trainable", ["head/.*", "Transformer/.*", "Transformer/encoderblock.*"])
+def test_parameters_that_can_be_trained_alone(trainable, scan):
+  config = replaced("optimizer", trainable=trainable)
+  checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))
