@@ -31,6 +31,16 @@ def test_a_good_config_passes():
     (replaced("data", crop_area=(0.5, 1.5)), r"crop_area.*<= 1"),
     (replaced("data", crop_aspect=("a", "b")), r"crop_aspect"),
     (replaced("data", evaluate_resize=200), r"evaluate_resize=200 is smaller.*at least 224"),
+    (replaced("data", train_resize=200), r"train_resize=200 is smaller.*at least 224"),
+    (
+      replaced("data", train_resize=300, cache="x"),
+      r"cache_side=256 is smaller than config\.data\.train_resize=300.*at least 300, or",
+    ),
+    (replaced("schedule", drops=(0.5,)), r"drops=\(0\.5,\) does not go with .*decay='cosine'"),
+    (replaced("schedule", decay="steps"), r"drops=\(\) does not go with .*decay='steps'"),
+    (replaced("schedule", decay="steps", drops=(0.5, 0.4)), r"drops=\(0\.5, 0\.4\) must be asc"),
+    (replaced("schedule", decay="steps", drops=(3000,)), r"drops=\(3000,\) must be ascending sh"),
+    (replaced("schedule", decay="steps", drops=("a",)), r"drops=\('a',\) must be ascending sh"),
     (replaced("data", cache="x", cache_side=200), r"cache_side=200 is smaller.*at least 224, or"),
     (replaced("model", name="ViT-BB/16"), r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
     (

@@ -36,6 +36,25 @@ def test_constant_and_no_warmup():
   np.testing.assert_allclose([constant(s) for s in (0, 10, 20)], 2)
 
 
+@pytest.mark.parametrize(
+  ("warmup", "drops", "end"),
+  [
+    (100, (200, 300, 400), 500),
+    (500, (3000, 6000, 9000), 10_000),
+    (500, (6000, 12_000, 18_000), 20_000),
+  ],
+)
+def test_staircase_of_the_hyperrule(warmup, drops, end):
+  steps = np.arange(end)
+  passed = np.searchsorted(drops, steps, side="right")
+  expected = np.where(steps < warmup, 0.003 * steps / warmup, 0.003 * 10.0**-passed)
+  shares = tuple(drop / end for drop in drops)
+  rule = rate(
+    learning_rate=0.003, warmup_steps=warmup, total_steps=end, decay="steps", drops=shares
+  )
+  np.testing.assert_allclose(jax.vmap(rule)(steps), expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
 def test_the_end_value_holds_after_the_end(decay):
   np.testing.assert_allclose([rate(decay=decay)(s) for s in (20, 25, 1000)], 0.5, rtol=1e-6)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import models, optim
-from vit_jax.config import Config, ConfigError, Optimizer, nearest
+from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
 from vit_jax.models.stacking import STACKED
 
 NO_DATA = (
@@ -28,6 +28,7 @@ def check(config: Config):
   check_model(config)
   check_batch(config)
   check_data(config)
+  check_schedule(config.schedule)
   check_decay_rules(config.optimizer.decay_rules)
   check_trainable(config)
 
@@ -104,11 +105,34 @@ def check_data(config: Config):
       f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
       f"{data.image_size}."
     )
-  if data.cache and data.cache_side < data.image_size:
+  if 0 != data.train_resize < data.image_size:
     raise ConfigError(
-      f"config.data.cache_side={data.cache_side} is smaller than "
-      f"config.data.image_size={data.image_size}, so every crop would be enlarged; make it at "
-      f"least {data.image_size}, or config.data.cache empty."
+      f"config.data.train_resize={data.train_resize} is smaller than "
+      f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
+      f"{data.image_size}."
+    )
+  key = "train_resize" if data.train_resize else "image_size"
+  least = getattr(data, key)
+  if data.cache and data.cache_side < least:
+    raise ConfigError(
+      f"config.data.cache_side={data.cache_side} is smaller than config.data.{key}={least}, so "
+      f"every crop would be enlarged; make it at least {least}, or config.data.cache empty."
+    )
+
+
+def check_schedule(schedule: Schedule):
+  """The drops are shares of the run, and there where they are used alone."""
+  drops, staircase = schedule.drops, schedule.decay == "steps"
+  numbers = [x for x in drops if isinstance(x, (int, float)) and 0 < x < 1]
+  if len(numbers) < len(drops) or list(drops) != sorted(set(numbers)):
+    raise ConfigError(
+      f"config.schedule.drops={drops} must be ascending shares of the run between 0 and 1, such as "
+      "(0.3, 0.6, 0.9)."
+    )
+  if staircase != bool(drops):
+    raise ConfigError(
+      f"config.schedule.drops={drops} does not go with config.schedule.decay={schedule.decay!r}; "
+      "decay=steps needs drops such as (0.3, 0.6, 0.9), and the others take none, ()."
     )
 
 

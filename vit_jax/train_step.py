@@ -1,11 +1,14 @@
 """One update: loss, gradients, accumulation, clipping, moving average. Pure; jitted by train.py."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import optax
 
 from vit_jax import losses, optim
 from vit_jax.config import Config
+from vit_jax.data import mixup
 from vit_jax.data.device import normalize
 from vit_jax.state import TrainState
 
@@ -72,19 +75,20 @@ def average(ema, params, factor: float):
 
 def _loss_and_grads(model, config: Config):
   """(trained, params, batch, key) -> loss and its gradient by `trained` over the whole batch."""
-  per_example = losses.LOSSES[config.loss.kind]
+  kind = losses.LOSSES[config.loss.kind]
+  per_example = functools.partial(kind, label_smoothing=config.loss.label_smoothing)
 
   def summed_loss(trained, params, batch, key):
-    images = normalize(batch["image"], model.dtype)
+    images = normalize(mixup.images(batch), model.dtype)
     variables = {"params": optim.merged(trained, params)}
     logits, _ = model.apply(variables, images, train=True, rngs={"dropout": key})
-    target = losses.targets(batch["labels"], logits.shape[-1])
-    loss = per_example(logits, target, label_smoothing=config.loss.label_smoothing)
-    return jnp.sum(loss * batch["mask"])
+    of_labels = lambda labels: per_example(logits, losses.targets(labels, logits.shape[-1]))
+    return jnp.sum(mixup.loss(of_labels, batch) * batch["mask"])
 
   def whole(trained, params, batch, key):
     # Sums are divided by the count of the whole batch, so parts with fewer good examples weigh
     # less and accumulation gives the gradient of the undivided batch.
+    batch = mixup.paired(batch, key, config.data.mixup)
     count = jnp.maximum(batch["mask"].sum(), 1.0)
     of_part = lambda trained, part, key: jax.value_and_grad(summed_loss)(trained, params, part, key)
     sums = accumulate(of_part, trained, batch, key, config.accumulation)
