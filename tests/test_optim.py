@@ -136,6 +136,20 @@ def test_default_rules_decay_the_kernels_of_a_vit_and_nothing_else():
   assert sum(factor for _, factor in factors) == 1 + 2 * 6 + 2
 
 
+def test_parameters_are_trained_where_the_regex_matches_their_whole_name():
+  assert optim.trained(PARAMS, ".*") == PARAMS
+  assert optim.trained(PARAMS, "a/b.*") == {"a": {"kernel": None, "bias": PARAMS["a"]["bias"]}}
+  for pattern in ("a/b", "bias", "b"):
+    assert not jax.tree.leaves(optim.trained(PARAMS, pattern))
+
+
+def test_trained_parameters_take_their_place_again():
+  part = jax.tree.map(lambda x: x + 1, optim.trained(PARAMS, "a/bias"))
+  assert optim.merged(part, PARAMS)["a"]["kernel"] is PARAMS["a"]["kernel"]
+  assert optim.merged(part, PARAMS)["a"]["bias"] is part["a"]["bias"]
+  assert optim.merged(PARAMS, part) == PARAMS
+
+
 def test_the_first_rule_that_matches_counts():
   factors = optim.decay_factors(PARAMS, (("a/kernel", 0.5), *RULES))
   assert factors["a"] == {"kernel": 0.5, "bias": 0.0}

@@ -11,7 +11,18 @@ import optax
 import pytest
 
 from tests.test_train_step import BATCHES, CONFIG, ONE, changed, mesh_of, model_of
-from vit_jax import checkpoint, evaluate, initial, optim, plan, state, train, train_step, writers
+from vit_jax import (
+  checkpoint,
+  evaluate,
+  flops,
+  initial,
+  optim,
+  plan,
+  state,
+  train,
+  train_step,
+  writers,
+)
 from vit_jax import config as c
 from vit_jax import mesh as meshes
 from vit_jax.tree import flatten
@@ -173,7 +184,10 @@ class StopAfter:
     return False
 
 
-def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(tmp_path, capsys):
+def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
+  tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setattr(flops, "peak_flops", lambda kind: 1e12)
   made = plan.make(DIGITS, plan.open_data(DIGITS), jax.devices()[:1])
   assert train.train(made, tmp_path / "whole", StopAfter(0))
   assert "(2,394 of them trained)" in capsys.readouterr().out
@@ -186,6 +200,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(tmp_path, 
   assert stored[0].keys() == stored[1].keys()
   same = {name for name in stored[0] if np.array_equal(stored[0][name], stored[1][name])}
   assert same == set(stored[0]) - set(checkpoint.describe(made.abstract.ema))
+  assert not any("mfu" in line for line in writers.read(tmp_path / "whole"))
   figures = evaluate.evaluate(made, tmp_path / "parts")
   assert figures.items() <= writers.read(tmp_path / "whole")[-1].items()
   restored = checkpoint.load(ends[0], made.abstract, c.to_dict(DIGITS))
