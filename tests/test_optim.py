@@ -55,6 +55,11 @@ def test_staircase_of_the_hyperrule(warmup, drops, end):
   np.testing.assert_allclose(jax.vmap(rule)(steps), expected, rtol=1e-6)
 
 
+def test_a_drop_is_at_the_nearest_step():
+  rule = rate(warmup_steps=0, total_steps=100, decay="steps", drops=(0.29,))  # 28.999... steps
+  np.testing.assert_allclose([rule(28), rule(29)], [2, 0.2], rtol=1e-6)
+
+
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
 def test_the_end_value_holds_after_the_end(decay):
   np.testing.assert_allclose([rate(decay=decay)(s) for s in (20, 25, 1000)], 0.5, rtol=1e-6)
