@@ -233,7 +233,6 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
   """
   length = next(row for row in LENGTHS if examples < row.examples)
   resize, size = RESOLUTIONS[images]
-  row = task or Task("", "", Model().num_classes, 0, (), 0)
   every = Duration(steps=length.total // 10)
   return Config(
     batch_size=512,
@@ -242,7 +241,7 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
     new_head=True,
     model=Model(
       name=model,
-      num_classes=row.num_classes,
+      num_classes=task.num_classes if task else Model().num_classes,
       compute_dtype="bfloat16",
       scan="ViT-" in model,
       remat=REMAT.get(model, "none"),
@@ -255,8 +254,8 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
       drops=tuple(step / length.total for step in length.drops),
     ),
     data=Data(
-      train=Dataset(row.source, "train" if task else ""),
-      evaluate={"test": Dataset(row.source, row.test)},
+      train=Dataset(task.source, "train") if task else Dataset(),
+      evaluate={"test": Dataset(task.source, task.test) if task else Dataset()},
       image_size=size,
       train_resize=resize,
       mixup=0.1 if examples >= MIXUP_FROM else 0.0,
