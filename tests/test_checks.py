@@ -31,6 +31,16 @@ def test_a_good_config_passes():
     (replaced("data", crop_area=(0.5, 1.5)), r"crop_area.*<= 1"),
     (replaced("data", crop_aspect=("a", "b")), r"crop_aspect"),
     (replaced("data", evaluate_resize=200), r"evaluate_resize=200 is smaller.*at least 224"),
+    (replaced("data", train_resize=200), r"train_resize=200 is smaller.*at least 224"),
+    (
+      replaced("data", train_resize=300, cache="x"),
+      r"cache_side=256 is smaller than config\.data\.train_resize=300.*at least 300, or",
+    ),
+    (replaced("schedule", drops=(0.5,)), r"drops=\(0\.5,\) does not go with .*decay='cosine'"),
+    (replaced("schedule", decay="steps"), r"drops=\(\) does not go with .*decay='steps'"),
+    (replaced("schedule", decay="steps", drops=(0.5, 0.4)), r"drops=\(0\.5, 0\.4\) must be asc"),
+    (replaced("schedule", decay="steps", drops=(3000,)), r"drops=\(3000,\) must be ascending sh"),
+    (replaced("schedule", decay="steps", drops=("a",)), r"drops=\('a',\) must be ascending sh"),
     (replaced("data", cache="x", cache_side=200), r"cache_side=200 is smaller.*at least 224, or"),
     (replaced("model", name="ViT-BB/16"), r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
     (
@@ -60,8 +70,27 @@ def test_a_good_config_passes():
     (dataclasses.replace(GOOD, duration=c.Duration()), r"config\.duration is 0"),
     (replaced("optimizer", decay_rules=(("a", "b"),)), r"decay_rules holds \('a', 'b'\)"),
     (replaced("optimizer", decay_rules=(("(", 1.0),)), r"decay_rules.*'\('.*regex"),
+    (replaced("optimizer", trainable="("), r"trainable='\(' is no regex"),
+    (
+      replaced("optimizer", trainable="hed/.*"),
+      r"trainable='hed/\.\*' matches no parameter of ViT-B/16; nearest: head/bias",
+    ),
+    (
+      dataclasses.replace(
+        replaced("optimizer", trainable="head/.*|Transformer/encoderblock_11/.*"),
+        model=c.Model(depth=12, scan=True),
+      ),
+      r"trainable='.*' names single blocks, .*use --config\.model\.scan=False",
+    ),
   ],
 )
 def test_contradictions(config, message):
   with pytest.raises(c.ConfigError, match=message):
     checks.check(config)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("trainable", ["head/.*", "Transformer/.*", "Transformer/encoderblock.*"])
+def test_parameters_that_can_be_trained_alone(trainable, scan):
+  config = replaced("optimizer", trainable=trainable)
+  checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))

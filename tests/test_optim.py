@@ -36,6 +36,30 @@ def test_constant_and_no_warmup():
   np.testing.assert_allclose([constant(s) for s in (0, 10, 20)], 2)
 
 
+@pytest.mark.parametrize(
+  ("warmup", "drops", "end"),
+  [
+    (100, (200, 300, 400), 500),
+    (500, (3000, 6000, 9000), 10_000),
+    (500, (6000, 12_000, 18_000), 20_000),
+  ],
+)
+def test_staircase_of_the_hyperrule(warmup, drops, end):
+  steps = np.arange(end)
+  passed = np.searchsorted(drops, steps, side="right")
+  expected = np.where(steps < warmup, 0.003 * steps / warmup, 0.003 * 10.0**-passed)
+  shares = tuple(drop / end for drop in drops)
+  rule = rate(
+    learning_rate=0.003, warmup_steps=warmup, total_steps=end, decay="steps", drops=shares
+  )
+  np.testing.assert_allclose(jax.vmap(rule)(steps), expected, rtol=1e-6)
+
+
+def test_a_drop_is_at_the_nearest_step():
+  rule = rate(warmup_steps=0, total_steps=100, decay="steps", drops=(0.29,))  # 28.999... steps
+  np.testing.assert_allclose([rule(28), rule(29)], [2, 0.2], rtol=1e-6)
+
+
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
 def test_the_end_value_holds_after_the_end(decay):
   np.testing.assert_allclose([rate(decay=decay)(s) for s in (20, 25, 1000)], 0.5, rtol=1e-6)
@@ -115,6 +139,20 @@ def test_default_rules_decay_the_kernels_of_a_vit_and_nothing_else():
   for path, factor in factors:
     assert factor == optim.name_of(path).endswith("/kernel"), optim.name_of(path)
   assert sum(factor for _, factor in factors) == 1 + 2 * 6 + 2
+
+
+def test_parameters_are_trained_where_the_regex_matches_their_whole_name():
+  assert optim.trained(PARAMS, ".*") == PARAMS
+  assert optim.trained(PARAMS, "a/b.*") == {"a": {"kernel": None, "bias": PARAMS["a"]["bias"]}}
+  for pattern in ("a/b", "bias", "b"):
+    assert not jax.tree.leaves(optim.trained(PARAMS, pattern))
+
+
+def test_trained_parameters_take_their_place_again():
+  part = jax.tree.map(lambda x: x + 1, optim.trained(PARAMS, "a/bias"))
+  assert optim.merged(part, PARAMS)["a"]["kernel"] is PARAMS["a"]["kernel"]
+  assert optim.merged(part, PARAMS)["a"]["bias"] is part["a"]["bias"]
+  assert optim.merged(PARAMS, part) == PARAMS
 
 
 def test_the_first_rule_that_matches_counts():

@@ -1,6 +1,7 @@
 """What a config amounts to: classes that agree, durations in steps, the same batches everywhere."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import plan
-from vit_jax.data import cache
+from vit_jax.data import cache, images
 
 
 def digits(split="train"):
@@ -73,6 +74,29 @@ def test_train_batches_resume_where_they_left_off():
       np.testing.assert_array_equal(batch[key], again[key])
   assert first[0]["image"].shape == (16, 8, 8, 3)
   assert not np.array_equal(first[0]["image"], first[1]["image"])
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_training_images_are_crops_or_squares_of_the_resized_image(flip):
+  pixels = np.random.default_rng(0).integers(0, 256, (30, 20, 3), np.uint8)
+  crop = dict(area=(0.5, 0.6), aspect=(1.0, 1.5))
+  data = c.Data(image_size=8, crop_area=crop["area"], crop_aspect=crop["aspect"], flip=flip)
+  common = dict(size=8, flip=flip, max_pixels=data.max_pixels)
+  for settings, expected in (
+    (data, functools.partial(images.train_image, **crop)),
+    (dataclasses.replace(data, train_resize=12), functools.partial(images.train_square, resize=12)),
+  ):
+    for seed in range(4):
+      drawn = plan.train_transform(settings)(pixels, rng=np.random.default_rng(seed))
+      wanted = expected(pixels, rng=np.random.default_rng(seed), **common)
+      np.testing.assert_array_equal(drawn, wanted)
+
+
+def test_the_learning_rate_is_that_of_the_settings():
+  schedule = c.Schedule(learning_rate=2.0, warmup=c.Duration(steps=10), decay="steps", drops=(0.5,))
+  config = dataclasses.replace(CONFIG, duration=c.Duration(steps=40), schedule=schedule)
+  made = plan.make(config, plan.open_data(config))
+  np.testing.assert_allclose([made.rate(s) for s in (5, 10, 19, 20)], [1, 2, 2, 0.2], rtol=1e-6)
 
 
 def test_a_cache_is_read_for_training_alone(tmp_path):

@@ -98,7 +98,7 @@ def test_every_run_of_table_6_has_a_recipe_that_quotes_its_result(row):
 
 def test_no_recipe_is_left_out_of_the_test():
   tested = {file for file, *_ in table3()}
-  own = {"vit_digits", "vit_fashion", "vit_shape_jft", "finetune"}
+  own = {"vit_digits", "vit_fashion", "vit_shape_jft", "finetune", "hyperrule"}
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
 
 
@@ -166,6 +166,59 @@ def test_the_development_part_is_cut_from_the_training_split(task):
 def test_an_impossible_fine_tuning(argument, message):
   with pytest.raises(c.ConfigError, match=message):
     load("finetune", argument)
+
+
+@pytest.mark.parametrize(
+  ("argument", "steps", "warmup", "drops", "sides", "mixup"),
+  [
+    ("R50x1,imagenet", 20_000, 500, (6000, 12_000, 18_000), (512, 480), 0.1),
+    ("R152x2,cifar100", 10_000, 500, (3000, 6000, 9000), (160, 128), 0.1),
+    ("R50x1,cifar10", 10_000, 500, (3000, 6000, 9000), (160, 128), 0.1),
+    ("R50x1,pets", 500, 100, (200, 300, 400), (512, 480), 0),
+    ("ViT-B/16,flowers", 500, 100, (200, 300, 400), (512, 480), 0),
+    ("R50x1,19999,small", 500, 100, (200, 300, 400), (160, 128), 0),
+    ("R50x1,20000,large", 10_000, 500, (3000, 6000, 9000), (512, 480), 0.1),
+    ("R50x1,499999,large", 10_000, 500, (3000, 6000, 9000), (512, 480), 0.1),
+    ("R50x1,500000,small", 20_000, 500, (6000, 12_000, 18_000), (160, 128), 0.1),
+  ],
+)
+def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
+  config = load("hyperrule", argument)
+  assert config.duration == c.Duration(steps=steps)
+  assert config.schedule.warmup == c.Duration(steps=warmup)
+  assert (config.schedule.decay, config.schedule.learning_rate) == ("steps", 0.003)
+  assert tuple(round(share * steps) for share in config.schedule.drops) == drops
+  assert (config.data.train_resize, config.data.image_size) == sides
+  assert (config.data.mixup, config.data.evaluate_resize) == (mixup, 0)
+  assert (config.optimizer.kind, config.optimizer.momentum) == ("sgd", 0.9)
+  assert config.optimizer.weight_decay == config.optimizer.clip_norm == config.model.dropout == 0
+  assert (config.batch_size, config.new_head) == (512, True)
+  model, task = argument.split(",")[:2]
+  assert config.model.name == model
+  if task in recipes.TASKS:
+    row = recipes.TASKS[task]
+    assert config.model.num_classes == row.num_classes
+    assert config.data.train == c.Dataset(row.source, "train")
+    assert config.data.evaluate == {"test": c.Dataset(row.source, row.test)}
+    assert f"{steps:,} steps, {sides[1]} px" in " ".join(docstring("hyperrule").split())
+  else:
+    assert config.data.train == config.data.evaluate["test"] == c.Dataset()
+
+
+@pytest.mark.parametrize(
+  ("argument", "message"),
+  [
+    ("R50x1", r"'R50x1' is neither MODEL,TASK nor MODEL,EXAMPLES,SIZE"),
+    ("R50x1,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
+    ("R50x1,0,small", r"EXAMPLES '0' is not a number of training images"),
+    ("R50x1,1e5,small", r"EXAMPLES '1e5'"),
+    ("R50x1,9,tiny", r"'tiny' is none of small, large"),
+    ("R51x1,pets", r"model cannot be used: .*R51x1"),
+  ],
+)
+def test_an_impossible_hyperrule(argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load("hyperrule", argument)
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_moving_average():
     current, _ = step(current, one)
     average = jax.tree.map(lambda e, p: 0.75 * e + 0.25 * np.asarray(p), average, current.params)
   chex.assert_trees_all_close(jax.device_get(current.ema), average, atol=1e-6)
-  assert state.for_evaluation(current) is current.ema
+  assert state.for_evaluation(current) == current.ema
   assert state.for_evaluation(start(CONFIG, ONE)[0]).keys() == current.params.keys()
 
 

@@ -25,7 +25,7 @@ from vit_jax import manifest
 from vit_jax.config import ConfigError, RunError, StorageError
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
-from vit_jax.tree import nest
+from vit_jax.tree import flatten, nest
 
 FOLDER = "checkpoints"
 HALF_WRITTEN = ".orbax-checkpoint-tmp"
@@ -295,21 +295,21 @@ def load(folder: pathlib.Path, abstract: TrainState, config: dict) -> TrainState
   return from_tree(tree, abstract)
 
 
-def check_fits(folder: pathlib.Path, wanted, config: dict, *, part: str = ""):
+def check_fits(folder: pathlib.Path, wanted, config: dict, *, parts: tuple[str, ...] = ("",)):
   """Compares a checkpoint's arrays with the shapes and types of `wanted`.
 
   Args:
     folder: the checkpoint.
-    wanted: a state, or a tree that holds the one field `part` of it.
+    wanted: a state, or a tree that holds the fields `parts` of it.
     config: the run's settings.
-    part: "params" or "ema" compares these alone.
+    parts: ("params", "ema") compares these alone.
 
   Raises:
     ConfigError: they differ; the message names the first ones and the settings that differ
       between the two configs.
   """
   meta, wanted = read_meta(folder), describe(wanted)
-  found = {name: spec for name, spec in meta["arrays"].items() if name.startswith(part)}
+  found = {name: spec for name, spec in meta["arrays"].items() if name.startswith(parts)}
   differing = sorted(
     name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
   )
@@ -320,20 +320,25 @@ def check_fits(folder: pathlib.Path, wanted, config: dict, *, part: str = ""):
 def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
   """The parameters alone, or their moving average, as NumPy arrays.
 
+  A parameter that was not trained has no average, and stands for itself.
+
   Raises:
     CheckpointError: a moving average is asked for and there is none.
   """
-  arrays, prefix = read_meta(folder)["arrays"], "ema/" if ema else "params/"
-  wanted = {name: spec for name, spec in arrays.items() if name.startswith(prefix)}
-  if not wanted:
+  arrays = read_meta(folder)["arrays"]
+  if ema and not any(name.startswith("ema/") for name in arrays):
     raise CheckpointError(
       f"{folder} holds no moving average of the parameters "
       "(config.optimizer.ema was 0); leave --ema out."
     )
+  names = [name.removeprefix("params/") for name in arrays if name.startswith("params/")]
+  averaged = lambda name: ema and f"ema/{name}" in arrays
+  stored = {name: f"ema/{name}" if averaged(name) else f"params/{name}" for name in names}
+  specs = {name: arrays[name] for name in stored.values()}
   tree = nest(
     {
       name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
-      for name, (shape, dtype) in wanted.items()
+      for name, (shape, dtype) in specs.items()
     }
   )
   restore_args = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
@@ -344,7 +349,8 @@ def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
         state=ocp.args.PyTreeRestore(item=tree, restore_args=restore_args, partial_restore=True)
       ),
     ).state
-  return restored[prefix[:-1]]
+  restored = flatten(restored)
+  return nest({name: restored[place] for name, place in stored.items()})
 
 
 def read_meta(folder: pathlib.Path) -> dict:

@@ -3,8 +3,12 @@
 import itertools
 import re
 
-from vit_jax import models
-from vit_jax.config import Config, ConfigError
+import jax
+import jax.numpy as jnp
+
+from vit_jax import models, optim
+from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
+from vit_jax.models.stacking import STACKED
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
@@ -24,6 +28,9 @@ def check(config: Config):
   check_model(config)
   check_batch(config)
   check_data(config)
+  check_schedule(config.schedule)
+  check_decay_rules(config.optimizer.decay_rules)
+  check_trainable(config)
 
 
 def check_model(config: Config):
@@ -98,13 +105,35 @@ def check_data(config: Config):
       f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
       f"{data.image_size}."
     )
-  if data.cache and data.cache_side < data.image_size:
+  if 0 != data.train_resize < data.image_size:
     raise ConfigError(
-      f"config.data.cache_side={data.cache_side} is smaller than "
-      f"config.data.image_size={data.image_size}, so every crop would be enlarged; make it at "
-      f"least {data.image_size}, or config.data.cache empty."
+      f"config.data.train_resize={data.train_resize} is smaller than "
+      f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
+      f"{data.image_size}."
     )
-  check_decay_rules(config.optimizer.decay_rules)
+  key = "train_resize" if data.train_resize else "image_size"
+  least = getattr(data, key)
+  if data.cache and data.cache_side < least:
+    raise ConfigError(
+      f"config.data.cache_side={data.cache_side} is smaller than config.data.{key}={least}, so "
+      f"every crop would be enlarged; make it at least {least}, or config.data.cache empty."
+    )
+
+
+def check_schedule(schedule: Schedule):
+  """The drops are shares of the run, and there where they are used alone."""
+  drops, staircase = schedule.drops, schedule.decay == "steps"
+  numbers = [x for x in drops if isinstance(x, (int, float)) and 0 < x < 1]
+  if len(numbers) < len(drops) or list(drops) != sorted(set(numbers)):
+    raise ConfigError(
+      f"config.schedule.drops={drops} must be ascending shares of the run between 0 and 1, such as "
+      "(0.3, 0.6, 0.9)."
+    )
+  if staircase != bool(drops):
+    raise ConfigError(
+      f"config.schedule.drops={drops} does not go with config.schedule.decay={schedule.decay!r}; "
+      "decay=steps needs drops such as (0.3, 0.6, 0.9), and the others take none, ()."
+    )
 
 
 def check_decay_rules(rules):
@@ -119,3 +148,36 @@ def check_decay_rules(rules):
         f"config.optimizer.decay_rules holds {rule!r}; each rule is (regex, factor), "
         f"such as ('.*/kernel', 1.0): {error}."
       ) from error
+
+
+def check_trainable(config: Config):
+  """There are parameters to train, and none of a block that is stacked with others."""
+  pattern = config.optimizer.trainable
+  if pattern == Optimizer().trainable:
+    return
+  try:
+    match = re.compile(pattern).fullmatch
+  except re.error as error:
+    raise ConfigError(f"config.optimizer.trainable={pattern!r} is no regex: {error}.") from error
+  shapes = parameter_shapes(config)
+  for name, shape in shapes.items():
+    blocks = range(shape[0]) if f"{STACKED}/" in name else ()
+    if not match(name) and any(match(name.replace(STACKED, f"{STACKED}_{i}")) for i in blocks):
+      raise ConfigError(
+        f"config.optimizer.trainable={pattern!r} names single blocks, which config.model.scan=True "
+        f"stacks in one array ({name}); use --config.model.scan=False."
+      )
+  if not any(map(match, shapes)):
+    raise ConfigError(
+      f"config.optimizer.trainable={pattern!r} matches no parameter of {config.model.name}; "
+      f"nearest: {nearest(pattern, shapes)}."
+    )
+
+
+def parameter_shapes(config: Config) -> dict[str, tuple[int, ...]]:
+  """{name: shape} of the model's parameters, traced without a device."""
+  module, side = models.configured(config.model), config.data.image_size
+  images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
+  init = lambda x: module.init(jax.random.key(0), x, train=False)["params"]
+  leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, images))[0]
+  return {optim.name_of(path): leaf.shape for path, leaf in leaves}

@@ -132,6 +132,12 @@ class Optimizer:
     "(regex of the whole parameter name, factor on the weight decay); the first "
     "match counts and every parameter must match one",
   )
+  trainable: str = setting(
+    ".*",
+    "regex of the whole names of the parameters that are trained, such as head/.* for a linear "
+    "probe; the others stay as they are and have neither moments nor an average. Blocks can be "
+    "told apart with config.model.scan=False alone",
+  )
   clip_norm: float = setting(0.0, "largest global norm of the gradients; 0: no clipping", low=0.0)
   ema: float = setting(
     0.0, "factor of the parameters' moving average; 0: none", low=0.0, high=0.999999999
@@ -144,7 +150,14 @@ class Schedule:
 
   learning_rate: float = setting(1e-3, "base learning rate, reached after warm-up", low=0.0)
   warmup: Duration = group(Duration)
-  decay: str = setting("cosine", "shape after warm-up", choices=("linear", "cosine", "constant"))
+  decay: str = setting(
+    "cosine", "shape after warm-up", choices=("linear", "cosine", "constant", "steps")
+  )
+  drops: tuple = setting(
+    (),
+    "with decay=steps: the shares of the run, ascending, after which the learning rate is divided "
+    "by ten; end_learning_rate then has no say",
+  )
   end_learning_rate: float = setting(0.0, "learning rate at the last step", low=0.0)
 
 
@@ -172,7 +185,19 @@ class Data:
     (0.05, 1.0), "least and largest share of the image's area in a training crop"
   )
   crop_aspect: tuple = setting((3 / 4, 4 / 3), "least and largest width / height of the crop")
+  train_resize: int = setting(
+    0,
+    "training images: 0 takes the crops above; else the whole image is resized to a square of this "
+    "many pixels and one of image_size is cut out at random",
+    low=0,
+  )
   flip: bool = setting(True, "flip half of the training images left to right")
+  mixup: float = setting(
+    0.0,
+    "alpha of MixUp: training images are blended in pairs by a share drawn from "
+    "Beta(alpha, alpha); 0: none",
+    low=0.0,
+  )
   evaluate_resize: int = setting(
     0,
     "evaluation images: 0 resizes straight to the square; else "

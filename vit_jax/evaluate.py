@@ -63,9 +63,8 @@ def evaluate(plan: Plan, folder: pathlib.Path) -> dict[str, float]:
     )
   source = checkpoint.find(folder, plan.config.evaluate_step)
   ema = bool(plan.config.optimizer.ema)
-  part = "ema" if ema else "params"
-  wanted = {part: plan.abstract.params}
-  checkpoint.check_fits(source, wanted, to_dict(plan.config), part=part)
+  wanted = {"params": plan.abstract.params} | ({"ema": plan.abstract.ema} if ema else {})
+  checkpoint.check_fits(source, wanted, to_dict(plan.config), parts=tuple(wanted))
   params = checkpoint.load_params(source, ema=ema)
   shardings = jax.tree.map(lambda x: x.sharding, plan.abstract.params)
   figures = Evaluation(plan)(jax.device_put(params, shardings), stop=lambda: False)

@@ -66,5 +66,6 @@ def put(initial: Initial, state: TrainState) -> TrainState:
 
   params = nest({name: replaced(name, fresh) for name, fresh in own.items()})
   # Copies, because donated buffers must not be shared.
-  ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
+  copied = lambda old, new: None if old is None else jnp.copy(new)
+  ema = jax.tree.map(copied, state.ema, params, is_leaf=lambda x: x is None)
   return dataclasses.replace(state, params=params, ema=ema)

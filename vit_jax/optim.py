@@ -10,7 +10,13 @@ from vit_jax.config import ConfigError, Optimizer
 
 
 def schedule(
-  *, learning_rate: float, warmup_steps: int, total_steps: int, decay: str, end_learning_rate: float
+  *,
+  learning_rate: float,
+  warmup_steps: int,
+  total_steps: int,
+  decay: str,
+  end_learning_rate: float,
+  drops: tuple[float, ...] = (),
 ) -> optax.Schedule:
   """Learning rate of the update that follows `step` updates.
 
@@ -19,21 +25,27 @@ def schedule(
     linear:   base + (end - base) t
     cosine:   end + (base - end) (1 + cos(pi t)) / 2
     constant: base
+    steps:    base / 10^n, with n the number of `drops`, shares of `total_steps` to the nearest
+              step, that at least so many updates have reached
 
   Returns:
     A function from a step (scalar, integer) to a float32 scalar.
   """
   base, end = learning_rate, end_learning_rate
+  dropped = [round(share * total_steps) for share in drops]
   shapes = {
-    "linear": lambda t: base + (end - base) * t,
-    "cosine": lambda t: end + (base - end) * (1 + jnp.cos(jnp.pi * t)) / 2,
-    "constant": lambda t: jnp.full_like(t, base),
+    "linear": lambda t, _: base + (end - base) * t,
+    "cosine": lambda t, _: end + (base - end) * (1 + jnp.cos(jnp.pi * t)) / 2,
+    "constant": lambda t, _: jnp.full_like(t, base),
+    "steps": lambda _, step: (
+      base * 0.1 ** sum(jnp.where(step >= drop, 1.0, 0.0) for drop in dropped)
+    ),
   }
 
   def rate(step):
     step = jnp.asarray(step, jnp.float32)
     t = (step - warmup_steps) / max(total_steps - warmup_steps, 1)
-    decayed = shapes[decay](jnp.clip(t, 0.0, 1.0))
+    decayed = shapes[decay](jnp.clip(t, 0.0, 1.0), step)
     return jnp.where(step < warmup_steps, base * step / max(warmup_steps, 1), decayed)
 
   return rate
@@ -42,6 +54,23 @@ def schedule(
 def name_of(path) -> str:
   """A parameter's name, "Transformer/encoder_norm/scale", from its key path in the tree."""
   return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def trained(params, pattern: str):
+  """The tree of the parameters whose whole name the regex `pattern` matches.
+
+  The others are None, which JAX takes for a tree without leaves: what is made of the result,
+  gradients, moments or averages, has nothing in their place.
+  """
+  return jax.tree_util.tree_map_with_path(
+    lambda path, p: p if re.fullmatch(pattern, name_of(path)) else None, params
+  )
+
+
+def merged(part, params):
+  """`params` with those that `part` has (as `trained` leaves them) in place of their own."""
+  own = lambda new, old: old if new is None else new
+  return jax.tree.map(own, part, params, is_leaf=lambda x: x is None)
 
 
 def decay_factors(params, rules: tuple[tuple[str, float], ...]):

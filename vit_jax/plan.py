@@ -9,6 +9,7 @@ import optax
 from vit_jax import mesh as meshes
 from vit_jax import models, optim, state
 from vit_jax.config import Config, ConfigError, Dataset, Duration
+from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, images, pipeline, sources
 
 
@@ -170,6 +171,7 @@ def make(config: Config, data: Data, devices=None) -> Plan:
     total_steps=steps.total,
     decay=config.schedule.decay,
     end_learning_rate=config.schedule.end_learning_rate,
+    drops=config.schedule.drops,
   )
   init = functools.partial(
     state.init,
@@ -178,6 +180,7 @@ def make(config: Config, data: Data, devices=None) -> Plan:
     seed=config.seed,
     image_size=config.data.image_size,
     with_ema=bool(config.optimizer.ema),
+    trainable=config.optimizer.trainable,
   )
   return Plan(
     config=config,
@@ -208,22 +211,23 @@ def check_devices(config: Config, platform: str):
 
 def train_batches(plan: Plan, start_step: int):
   """This host's part of the training batches, from `start_step` on, without end."""
-  data = plan.config.data
-  transform = functools.partial(
-    images.train_image,
-    size=data.image_size,
-    area=data.crop_area,
-    aspect=data.crop_aspect,
-    flip=data.flip,
-    max_pixels=data.max_pixels,
-  )
   return pipeline.train_batches(
     plan.data.train,
-    transform=transform,
+    transform=train_transform(plan.config.data),
     seed=plan.config.seed,
     start_step=start_step,
     batch_size=plan.config.batch_size,
     **reading(plan),
+  )
+
+
+def train_transform(data: DataSettings):
+  """What is done to every training image: (image, rng=generator) -> (S, S, 3) uint8."""
+  common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
+  if data.train_resize:
+    return functools.partial(images.train_square, resize=data.train_resize, **common)
+  return functools.partial(
+    images.train_image, area=data.crop_area, aspect=data.crop_aspect, **common
   )
 
 

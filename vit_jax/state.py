@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax import mesh as meshes
+from vit_jax import optim
 
 
 @jax.tree_util.register_dataclass
@@ -17,8 +18,8 @@ class TrainState:
   Attributes:
     step: int32 scalar.
     params: parameters, float32.
-    optimizer: state of the optax chain.
-    ema: moving average of the parameters, or None.
+    optimizer: state of the optax chain; has moments of the trained parameters alone.
+    ema: moving average of the trained parameters, with None for the others; or None.
     bad_examples: int32 scalar, training images so far that could not be decoded.
     skipped: int32 scalar, updates left out in a row up to now because they were not finite.
   """
@@ -32,18 +33,25 @@ class TrainState:
 
 
 def init(
-  model, optimizer: optax.GradientTransformation, *, seed: int, image_size: int, with_ema: bool
+  model,
+  optimizer: optax.GradientTransformation,
+  *,
+  seed: int,
+  image_size: int,
+  with_ema: bool,
+  trainable: str = ".*",
 ) -> TrainState:
   """A fresh state; meant to be traced (`create`, `jax.eval_shape`)."""
   images = jnp.zeros((1, image_size, image_size, 3))
   params = model.init(jax.random.key(seed), images, train=False)["params"]
+  trained = optim.trained(params, trainable)
   zero = jnp.zeros((), jnp.int32)
   # Copies, because donated buffers must not be shared.
-  ema = jax.tree.map(jnp.copy, params) if with_ema else None
+  ema = jax.tree.map(jnp.copy, trained) if with_ema else None
   return TrainState(
     step=zero,
     params=params,
-    optimizer=optimizer.init(params),
+    optimizer=optimizer.init(trained),
     ema=ema,
     bad_examples=jnp.copy(zero),
     skipped=jnp.copy(zero),
@@ -66,5 +74,5 @@ def create(init_fn, abstract_state: TrainState) -> TrainState:
 
 
 def for_evaluation(state: TrainState) -> dict:
-  """The parameters that evaluation uses: the moving average where there is one."""
-  return state.params if state.ema is None else state.ema
+  """The parameters that evaluation uses: the moving average of those that have one."""
+  return state.params if state.ema is None else optim.merged(state.ema, state.params)

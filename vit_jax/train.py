@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from vit_jax import evaluate, flops, initial, plots, train_step, workdir, writers
+from vit_jax import evaluate, flops, initial, optim, plots, train_step, workdir, writers
 from vit_jax import mesh as meshes
 from vit_jax import state as states
 from vit_jax.checkpoint import Checkpoints, SaveError
@@ -149,7 +149,9 @@ def jit_step(plan: Plan):
 
 def make_monitor(plan: Plan, began: float | None) -> Monitor:
   """The monitor of a run."""
-  peak = flops.peak_flops(jax.devices()[0].device_kind)
+  # Frozen parameters have no gradients, whose cost the peak would be compared with.
+  whole = trained_count(plan) == total_count(plan)
+  peak = flops.peak_flops(jax.devices()[0].device_kind) if whole else None
   side = plan.config.data.image_size
   return Monitor(
     batch_size=plan.config.batch_size,
@@ -159,6 +161,17 @@ def make_monitor(plan: Plan, began: float | None) -> Monitor:
     peak_flops=peak and peak * plan.mesh.size,
     began=began,
   )
+
+
+def total_count(plan: Plan) -> int:
+  """Number of parameters, as scalars."""
+  return sum(x.size for x in jax.tree.leaves(plan.abstract.params))
+
+
+def trained_count(plan: Plan) -> int:
+  """Number of those that config.optimizer.trainable matches."""
+  trained = optim.trained(plan.abstract.params, plan.config.optimizer.trainable)
+  return sum(x.size for x in jax.tree.leaves(trained))
 
 
 def loop(run: Run, state: states.TrainState, start: int) -> bool:
@@ -349,10 +362,11 @@ def introduction(run: Run, state: states.TrainState, start: int) -> str:
   """What is about to run, in a few lines."""
   plan, config = run.plan, run.plan.config
   device = jax.devices()[0]
-  parameters = sum(x.size for x in jax.tree.leaves(state.params))
+  parameters, trained = total_count(plan), trained_count(plan)
+  part = f" ({trained:,} of them trained)" if trained < parameters else ""
   begin = f"resuming after step {start}" if start else "starting"
   return (
-    f"{config.model.name}: {parameters:,} parameters on {plan.mesh.size} device(s) "
+    f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
     f"({device.device_kind}), {begin}; their shapes and sharding: {run.folder / PARAMETERS}\n"
     f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
     f"{plan.steps.total:,} steps; compiling the first step ..."

@@ -642,3 +642,41 @@ def test_evaluation_decodes_exactly():
   data = simplejpeg.encode_jpeg(pixels, quality=95)
   out = images.evaluate_image(data, size=32, resize=0, max_pixels=CAP)
   np.testing.assert_array_equal(out, cv2.resize(simplejpeg.decode_jpeg(data), (32, 32)))
+
+
+# --- a random square of the resized image ---
+
+
+def square(pixels, *, seed=0, size=20, resize=32, flip=False):
+  rng = np.random.default_rng(seed)
+  return images.train_square(pixels, rng=rng, size=size, resize=resize, flip=flip, max_pixels=CAP)
+
+
+def test_a_random_square_is_cut_out_of_the_whole_resized_image():
+  pixels = picture(50, 90)
+  whole = images.evaluate_image(pixels, size=32, resize=0, max_pixels=CAP)
+  places = [(top, left) for top in range(13) for left in range(13)]
+  known = {whole[top : top + 20, left : left + 20].tobytes(): (top, left) for top, left in places}
+  drawn = [known[square(pixels, seed=seed).tobytes()] for seed in range(400)]
+  for axis in range(2):  # All 13 places alike: the mean of 400 is within four standard errors of 6.
+    values = [place[axis] for place in drawn]
+    assert set(values) == set(range(13))
+    assert abs(np.mean(values) - 6) < 4 * np.sqrt((13**2 - 1) / 12 / 400)
+  assert len(set(drawn)) > 100
+
+
+def test_half_of_the_random_squares_are_flipped():
+  pixels = picture(32, 32)
+  flipped = 0
+  for seed in range(200):
+    plain, maybe = square(pixels, seed=seed), square(pixels, seed=seed, flip=True)
+    assert np.array_equal(maybe, plain) or np.array_equal(maybe, plain[:, ::-1])
+    flipped += not np.array_equal(maybe, plain)
+  assert 72 < flipped < 128
+
+
+def test_a_random_square_of_a_file_and_of_its_full_size():
+  pixels = picture(32, 32)
+  data = saved(Image.fromarray(pixels), "PNG")
+  np.testing.assert_array_equal(square(data), square(pixels))
+  np.testing.assert_array_equal(square(pixels, size=32), pixels)

@@ -25,6 +25,7 @@ __all__ = [
   "evaluate_image",
   "shrink",
   "train_image",
+  "train_square",
 ]
 
 _FORMATS = ("JPEG", "PNG", "WEBP")
@@ -94,7 +95,30 @@ def train_image(
   if partly:
     pixels, box = _decode_for(image, box=box, height=height, width=width, size=size)
   out = _resize(_cut(pixels, box), height=size, width=size)
-  return cv2.flip(out, 1) if flip and rng.random() < 0.5 else out
+  return _flipped(out, rng) if flip else out
+
+
+def train_square(
+  image: bytes | np.ndarray,
+  *,
+  rng: np.random.Generator,
+  size: int,
+  resize: int,
+  flip: bool,
+  max_pixels: int,
+) -> np.ndarray:
+  """A random square of the image after it was resized to a larger one; flipped with p 0.5.
+
+  Args and returns: as `train_image`, but
+    resize: side in pixels of the square that the whole image is first resized to, its aspect not
+      kept; at least `size`.
+
+  Source: Kolesnikov et al., "Big Transfer (BiT)", 2020, Section 3.3.
+  """
+  pixels = evaluate_image(image, size=resize, resize=0, max_pixels=max_pixels)
+  top, left = (int((resize - size + 1) * rng.random()) for _ in range(2))
+  out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
+  return _flipped(out, rng) if flip else out
 
 
 def evaluate_image(
@@ -274,6 +298,11 @@ def _check_size(height: int, width: int, *, max_pixels: int) -> None:
 
 def _cut(pixels: np.ndarray, box: Box) -> np.ndarray:
   return pixels[box.top : box.top + box.height, box.left : box.left + box.width]
+
+
+def _flipped(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+  """Left to right, with p 0.5."""
+  return cv2.flip(pixels, 1) if rng.random() < 0.5 else pixels
 
 
 def _resize(pixels: np.ndarray, *, height: int, width: int) -> np.ndarray:

@@ -1,0 +1,39 @@
+r"""Fine-tuning by the BiT-HyperRule, which chooses everything by the number and size of the images.
+
+  python -m vit_jax.main --config=configs/hyperrule.py:MODEL,TASK --config.init_from=PATH
+
+MODEL: a name such as R50x1 or R152x2, the one that the weights belong to; ViTs can be had too.
+TASK: imagenet (20,000 steps, 480 px), cifar100 or cifar10 (10,000 steps, 128 px), pets or flowers
+(500 steps, 480 px). MixUp on all but pets and flowers.
+Your own images: --config=configs/hyperrule.py:MODEL,EXAMPLES,SIZE with the number of training
+images and "small" (an area below 96 x 96 pixels) or "large", and
+--config.data.train.source=folder:DIR --config.data.evaluate.test.source=folder:DIR2
+--config.model.num_classes=K.
+Not run here at full size: the weights are large.
+"""
+
+from vit_jax import models
+from vit_jax.config import ConfigError, to_config_dict
+from vit_jax.recipes import RESOLUTIONS, TASK_IMAGES, TASKS, choice, hyperrule
+
+
+def get_config(argument="R50x1,cifar10"):
+  """One model on a task of Table 4, or on a number of small or large images."""
+  fields = argument.split(",")
+  if len(fields) not in (2, 3):
+    raise ConfigError(
+      f"The recipe's argument {argument!r} is neither MODEL,TASK nor MODEL,EXAMPLES,SIZE."
+    )
+  model = fields[0]
+  try:
+    models.create(model)
+  except ValueError as error:
+    raise ConfigError(f"The recipe's model cannot be used: {error}") from error
+  if len(fields) == 2:
+    task = choice(fields[1], *TASKS)
+    examples, images = TASK_IMAGES[task]
+    return to_config_dict(hyperrule(model, examples=examples, images=images, task=TASKS[task]))
+  if not fields[1].isdecimal() or not int(fields[1]):
+    raise ConfigError(f"The recipe's EXAMPLES {fields[1]!r} is not a number of training images.")
+  images = choice(fields[2], *RESOLUTIONS)
+  return to_config_dict(hyperrule(model, examples=int(fields[1]), images=images, task=None))
