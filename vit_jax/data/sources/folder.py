@@ -1,32 +1,41 @@
-"""A folder of images: DIR/class/file."""
+"""A folder of images: DIR/class/file, or a part of each class."""
 
 import bisect
 import hashlib
 import itertools
 import os
+import re
 
 import numpy as np
 
-from vit_jax.data.sources.base import Example, SourceError, refuse_split
+from vit_jax.data.sources.base import Example, SourceError
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+
+
+_PART = re.compile(r"\[(?P<first>\d+%)?:(?P<end>\d+%)?\]")
 
 
 class Folder:
   """Images in DIR/class/*.{jpg,jpeg,png,webp}; classes are the sorted folder names.
 
+  Args:
+    directory: DIR.
+    split: "" for all images, or a part of each class in the order of names: "[:90%]" is its first
+      nine tenths, to the nearest image, and "[90%:]" what is left.
+
   Raises:
-    SourceError: a split is named, DIR is missing, or DIR or one of its classes has no images.
+    SourceError: DIR is missing, DIR or one of its classes has no images in this part, or the split
+      is no part.
   """
 
   multi_label = False
 
   def __init__(self, directory: str, *, split: str):
-    refuse_split(split, kind="folder")
     self._directory = os.path.abspath(os.path.expanduser(directory))
     self.class_names = tuple(_class_folders(self._directory))
     paths = [os.path.join(self._directory, name) for name in self.class_names]
-    listings = [_image_files(path) for path in paths]
+    listings = [_part(_image_files(path), split, path) for path in paths]
     # Names in one string per class and offsets: 1.3 million str objects in a list would make
     # every pickle, fork and garbage collection slow.
     self._names = [np.array([os.fsencode(name) for name in files]) for files in listings]
@@ -75,3 +84,9 @@ def _image_files(directory: str) -> list[str]:
       f'Class folder "{directory}" has no {", ".join(_SUFFIXES)} files; add images or remove it.'
     )
   return names
+
+
+def _part(names: list[str], split: str, directory: str) -> list[str]:
+  """The names of one class that belong to a split."""
+  match = _PART.fullmatch(split or "[:]")
+  first, end = (int(text.rstrip("%")) for text in match.groups(default="")) if match else (0, 101)
