@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from absl import flags
 from ml_collections import config_flags
 
-from vit_jax import command_line, writers
+from vit_jax import command_line, recipes, writers
 from vit_jax import config as cfg
 from vit_jax.workdir import CONFIG
 
@@ -168,16 +168,15 @@ def resolve(recipe: str, overrides: Iterable[str]) -> cfg.Config:
   """The config of a run, as the main job makes it of its command line.
 
   Raises:
-    ConfigError: as the main job says it.
+    ConfigError: there is no such recipe, or a setting is wrong.
   """
-  argv = ["vit_jax", f"--config={recipe}", *overrides]
-  values = flags.FlagValues()
+  config = cfg.to_config_dict(recipes.load(recipe))
+  argv, values = ["vit_jax", *overrides], flags.FlagValues()
   try:
-    config_flags.DEFINE_config_file("config", None, flag_values=values, sys_argv=argv)
+    config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=argv)
     values(argv)
     overridden = list(config_flags.get_override_values(values["config"]))
-    return cfg.from_dict(cfg.replace_units(values.config.to_dict(), overridden))
-  except cfg.ConfigError:
-    raise
-  except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
+  # The library raises what its parts happen to: AttributeError for an unknown key, among others.
+  except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
     raise cfg.ConfigError(command_line.wrong_usage(argv, error)) from error
+  return cfg.from_dict(cfg.replace_units(values.config.to_dict(), overridden))

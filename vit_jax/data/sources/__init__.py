@@ -30,7 +30,8 @@ def open_source(
 
   Args:
     spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "digits" or "synthetic".
-    split: TFDS split such as "train[:90%]"; "train" or "test" for digits; else "".
+    split: TFDS split such as "train[:90%]"; "train" or "test" for digits; of a folder "" or a part
+      such as "[:90%]"; else "".
     image_key: TFDS only: the feature that holds the image.
     label_key: TFDS only: the feature that holds the label, or the sequence of labels.
     num_classes: number of classes of the labels that "synthetic" draws.
