@@ -109,6 +109,19 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
     assert row["top1"] == lines[-1]["all/top1"]
 
 
+def test_settings_of_the_runs(tmp_path):
+  """Whatever else is overridden, also how often is evaluated."""
+  (tmp_path / "tiny.py").write_text(RECIPE)
+  some = small(tmp_path, overrides=("--config.evaluate_every.epochs=2", "--config.batch_size=4"))
+  resolved = lambda run: runs.resolve(run.recipe, run.overrides)
+  grid, finals = (list(map(resolved, made)) for made in (sweep.grid(some), sweep.finals(some, 0.3)))
+  assert [(x.seed, x.schedule.learning_rate) for x in grid] == [(0, 0.3), (0, 0.01)]
+  assert [(x.seed, x.schedule.learning_rate) for x in finals] == [(0, 0.3), (1, 0.3)]
+  assert [x.evaluate_every for x in grid] == [c.Duration(epochs=2.0)] * 2
+  assert [x.evaluate_every for x in finals] == [c.Duration()] * 2
+  assert {x.batch_size for x in grid + finals} == {4}
+
+
 def finished(run, top1, name="set"):
   """What a finished run leaves of itself, for the logic around it."""
   run.folder.mkdir(parents=True)
