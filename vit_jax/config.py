@@ -155,7 +155,9 @@ class Dataset:
   An evaluation set whose source is empty is left out.
   """
 
-  source: str = setting("", "tfds:NAME[/CONFIG][:VERSION], folder:DIR, digits or synthetic")
+  source: str = setting(
+    "", "tfds:NAME[/CONFIG][:VERSION], folder:DIR, vtab:TASK, digits or synthetic"
+  )
   split: str = setting(
     "", "split in TFDS's syntax, such as train[:90%]; of a folder, a part such as [:90%], or empty"
   )
