@@ -203,7 +203,7 @@ def test_a_rate_or_a_seed_more_keeps_the_runs_that_are_there(tmp_path):
 )
 def test_a_folder_belongs_to_one_sweep(tmp_path, changes, key):
   sweep.claim(small(tmp_path))
-  with pytest.raises(c.ConfigError, match=rf"holds a sweep with {key} .*another --workdir"):
+  with pytest.raises(c.ConfigError, match=rf"holds runs with {key} .*another --workdir"):
     sweep.claim(small(tmp_path, **changes))
 
 

@@ -33,8 +33,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vit_jax import command_line, runs, sweep
-from vit_jax.config import ConfigError, RunError
+from vit_jax import runs, sweep
+from vit_jax.config import ConfigError
 from vit_jax.main import default_workdir
 from vit_jax.recipes import TASKS
 from vit_jax.sweep import Sweep
@@ -89,9 +89,7 @@ def asked(args: argparse.Namespace, overrides: list[str]) -> Sweep:
   Raises:
     ConfigError: it names no recipes, or not two, or values that cannot be.
   """
-  for override in overrides:
-    if not override.startswith("--config.") or "=" not in override:
-      raise ConfigError(f"{override!r} is not a flag; settings are given as --config.a.b=value.")
+  runs.check_overrides(overrides)
   if args.init_from:
     overrides = [*overrides, f"--config.init_from={args.init_from}"]
   development, final, grid = recipes(args)
@@ -207,14 +205,8 @@ def main(arguments: list[str] | None = None):
     arguments: the command line without the program's name; None: this process's own.
   """
   args, overrides = parser().parse_known_args(arguments)
-  try:
+  with runs.leaving():
     run(asked(args, overrides), args)
-  except runs.Stopped as error:
-    command_line.leave(str(error), command_line.STOPPED)
-  except ConfigError as error:
-    command_line.leave(str(error), command_line.WRONG_USAGE)
-  except RunError as error:
-    command_line.leave(str(error), command_line.FAILED)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Runs of the main job, each a process of its own, one after another; JAX is not imported here."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -87,6 +88,29 @@ def accuracies(figures: dict[str, float]) -> list[float]:
   return [value for key, value in figures.items() if key.endswith("/top1")]
 
 
+def claim(path: pathlib.Path, description: dict):
+  """Makes the folder of some runs, with a file that says what they are of.
+
+  Raises:
+    ConfigError: it is there already and says something else, or it cannot be written.
+  """
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+      path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    found = dict(json.loads(path.read_text(encoding="utf-8")))
+  except OSError as error:
+    raise cfg.ConfigError(f"{path.parent} cannot be written to: {error.strerror}.") from error
+  except (TypeError, ValueError) as error:
+    raise cfg.ConfigError(f"{path} is damaged ({error}); give another --workdir.") from error
+  for key, value in description.items():
+    if found.get(key) != value:
+      raise cfg.ConfigError(
+        f"{path.parent} holds runs with {key} {found.get(key)!r}, not {value!r}; give another "
+        "--workdir."
+      )
+
+
 def execute(runs: Iterable[Run], *, say: Callable[[str], None]):
   """Runs those that are not done, each to its end; what they print goes to stderr.
 
@@ -155,6 +179,32 @@ class Children:
       if self.asked:
         self._process.terminate()
       return self._process.wait()
+
+
+def check_overrides(arguments: Iterable[str]):
+  """Makes sure that what is left of a command line are settings for the runs.
+
+  Raises:
+    ConfigError: it names what is none.
+  """
+  for argument in arguments:
+    if not argument.startswith("--config.") or "=" not in argument:
+      raise cfg.ConfigError(
+        f"{argument!r} is not a flag; settings are given as --config.a.b=value."
+      )
+
+
+@contextlib.contextmanager
+def leaving():
+  """Turns what goes wrong inside into one message and the program's exit status."""
+  try:
+    yield
+  except Stopped as error:
+    command_line.leave(str(error), command_line.STOPPED)
+  except cfg.ConfigError as error:
+    command_line.leave(str(error), command_line.WRONG_USAGE)
+  except cfg.RunError as error:
+    command_line.leave(str(error), command_line.FAILED)
 
 
 def apart(function, *arguments):

@@ -7,7 +7,6 @@ with several seeds, and only these runs are scored on the test set.
 
 import csv
 import dataclasses
-import json
 import math
 import pathlib
 import statistics
@@ -187,25 +186,10 @@ def claim(sweep: Sweep):
   Raises:
     ConfigError: it holds another one, or cannot be written to.
   """
-  description = dict(
-    development=sweep.development, final=sweep.final, overrides=sorted(sweep.overrides)
+  runs.claim(
+    sweep.folder / DESCRIPTION,
+    dict(development=sweep.development, final=sweep.final, overrides=sorted(sweep.overrides)),
   )
-  path = sweep.folder / DESCRIPTION
-  try:
-    sweep.folder.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-      path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-    found = json.loads(path.read_text(encoding="utf-8"))
-  except OSError as error:
-    raise ConfigError(f"{sweep.folder} cannot be written to: {error.strerror}.") from error
-  except ValueError as error:
-    raise ConfigError(f"{path} is damaged ({error}); give another --workdir.") from error
-  for key, value in description.items():
-    if found.get(key) != value:
-      raise ConfigError(
-        f"{sweep.folder} holds a sweep with {key} {found.get(key)!r}, not {value!r}; give another "
-        "--workdir."
-      )
 
 
 def write(sweep: Sweep, result: dict):
