@@ -179,9 +179,21 @@ def test_wrong_settings(override, message):
     runs.resolve(str(programs.ROOT / DIGITS), [override])
 
 
-def test_jax_is_not_imported():
+@pytest.mark.parametrize(
+  ("status", "error"),
+  [(75, runs.Stopped("why")), (2, c.ConfigError("why")), (1, c.RunError("why"))],
+)
+def test_exit_status(status, error, capsys):
+  with pytest.raises(SystemExit) as caught, runs.leaving():
+    raise error
+  assert caught.value.code == status
+  assert capsys.readouterr().err == "vit_jax: why\n"
+
+
+@pytest.mark.parametrize("tool", ["sweep", "vtab"])
+def test_jax_is_not_imported(tool):
   code = (
-    "import sys; import tools.sweep;"
+    f"import sys; import tools.{tool};"
     "print([name for name in ('jax', 'tensorflow', 'torch') if name in sys.modules])"
   )
   done = subprocess.run(

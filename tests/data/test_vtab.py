@@ -6,7 +6,9 @@ import sys
 import numpy as np
 import pytest
 
+from tests import programs
 from tests.data import vtab_fixture
+from vit_jax import plan, recipes
 from vit_jax.data import images, sources
 from vit_jax.data.sources import vtab
 
@@ -147,6 +149,14 @@ def test_examples_and_labels_of_a_task(stored, name, split):
     pixels = images.as_rgb(found.image, max_pixels=64)
     np.testing.assert_array_equal(pixels, marked(part, row, on=255)[..., None].repeat(3, axis=-1))
     assert found.labels == (expected_label(name, stored[task.data][part][row]),)
+
+
+@pytest.mark.parametrize("name", vtab.TASKS)
+def test_the_recipe_opens_its_data(stored, name):
+  config = recipes.load(f"{programs.ROOT}/configs/vtab.py:ViT-B/16,{name}")
+  data = plan.open_data(config)
+  assert len(data.train) == TRAIN + HELD_BACK
+  assert len(data.evaluate["test"]) == len(protocol(name, "test"))
 
 
 def test_many_labels_were_there(stored):
