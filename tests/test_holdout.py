@@ -51,6 +51,8 @@ def test_wrong_settings_and_data_are_found(recipe):
   good = recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]")
   with pytest.raises(c.ConfigError, match="sed is not a setting"):
     holdout.check(*good, ("--config.sed=1",))
+  with pytest.raises(c.ConfigError, match="image_size=100 is not divisible"):
+    holdout.check(*good, ("--config.data.image_size=100",))
   with pytest.raises(c.ConfigError, match="There is no folder"):
     holdout.check(*good, ("--config.data.train.source=folder:/nowhere",))
 

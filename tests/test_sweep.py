@@ -202,13 +202,15 @@ def test_a_rate_or_a_seed_more_keeps_the_runs_that_are_there(tmp_path):
   ],
 )
 def test_a_folder_belongs_to_one_sweep(tmp_path, changes, key):
+  sweep.claim(small(tmp_path, **changes))  # there are no runs yet
   sweep.claim(small(tmp_path))
+  finished(sweep.grid(small(tmp_path))[0], 0.5)
   with pytest.raises(c.ConfigError, match=rf"holds runs with {key} .*another --workdir"):
     sweep.claim(small(tmp_path, **changes))
 
 
 def test_a_folder_that_cannot_be_used(tmp_path):
-  (tmp_path / "sweep").mkdir()
+  finished(sweep.grid(small(tmp_path))[0], 0.5)
   (tmp_path / "sweep" / "sweep.json").write_text("{")
   with pytest.raises(c.ConfigError, match=r"sweep\.json is damaged"):
     sweep.claim(small(tmp_path))

@@ -170,6 +170,7 @@ def test_tasks_are_named_as_in_table_9_in_any_order():
 
 
 def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(c.ConfigError) as caught:
     vtab.check(benchmark(tmp_path))
@@ -181,6 +182,14 @@ def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, mon
       line for line in others if f"`tfds build {task.data} --file_format=array_record`" in line
     ]
   assert line.startswith("  snorb-azim, snorb-elev: tfds:smallnorb: there is no prepared data set")
+
+
+def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  with pytest.raises(c.ConfigError, match="image_size=100 is not divisible into the patches"):
+    vtab.check(benchmark(tmp_path, overrides=("--config.data.image_size=100",)))
+  with pytest.raises(c.ConfigError, match="model cannot be used: name='ViT-Q/16' is no model"):
+    vtab.check(benchmark(tmp_path, model="ViT-Q/16"))
 
 
 def test_a_run_for_each_task(tmp_path):
@@ -203,7 +212,9 @@ def test_a_run_for_each_task(tmp_path):
   ],
 )
 def test_a_folder_belongs_to_one_benchmark_of_any_tasks(tmp_path, changes):
+  vtab.claim(benchmark(tmp_path, **changes))  # there are no runs yet
   vtab.claim(benchmark(tmp_path))
+  finished(vtab.runs_of(benchmark(tmp_path))[0], 0.5)
   vtab.claim(benchmark(tmp_path, tasks=("dtd",)))
   with pytest.raises(c.ConfigError, match=f"holds runs with {next(iter(changes))} "):
     vtab.claim(benchmark(tmp_path, **changes))
@@ -222,7 +233,7 @@ def test_the_program(tmp_path, monkeypatch, capsys):
         finished(run, 0.25)
 
   monkeypatch.setattr(runs, "execute", execute)
-  monkeypatch.setattr(vtab, "check", lambda _: None)
+  monkeypatch.setattr(runs, "apart", lambda function, *_: None)
   arguments = ["--source=B.npz", "--tasks=svhn,dtd", f"--workdir={tmp_path}", "--config.seed=2"]
   tool.main(arguments)
   assert executed == ["dtd", "svhn"]

@@ -69,7 +69,7 @@ def run(benchmark: Benchmark, form: str):
     ConfigError, RunError: as `vtab.check`, `vtab.claim` and `runs.execute`.
   """
   say = lambda line: print(line, file=sys.stderr, flush=True)
-  vtab.check(benchmark)
+  runs.apart(vtab.check, benchmark)
   vtab.claim(benchmark)
   runs.execute(vtab.runs_of(benchmark), say=say)
   result = vtab.report(benchmark)

@@ -22,7 +22,7 @@ def check(development: str, final: str, overrides: tuple[str, ...]):
     ConfigError: a recipe that is wrong or does not score just one set; a development part that is
       the test set, or leaves a class without training images.
   """
-  part, whole = (runs.resolve(recipe, overrides) for recipe in (development, final))
+  part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
   held_back, test = scored(development, part), scored(final, whole)
   if held_back == test:
     raise ConfigError(

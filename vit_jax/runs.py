@@ -6,6 +6,7 @@ import dataclasses
 import json
 import multiprocessing
 import pathlib
+import secrets
 import shlex
 import signal
 import subprocess
@@ -92,22 +93,24 @@ def claim(path: pathlib.Path, description: dict):
   """Makes the folder of some runs, with a file that says what they are of.
 
   Raises:
-    ConfigError: it is there already and says something else, or it cannot be written.
+    ConfigError: there are runs already, of something else; or it cannot be written.
   """
+  folder = path.parent
   try:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-      path.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or not any(folder.rglob(writers.METRICS)):
+      partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # others may do the same now
+      partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+      partial.replace(path)
     found = dict(json.loads(path.read_text(encoding="utf-8")))
   except OSError as error:
-    raise cfg.ConfigError(f"{path.parent} cannot be written to: {error.strerror}.") from error
+    raise cfg.ConfigError(f"{folder} cannot be written to: {error.strerror}.") from error
   except (TypeError, ValueError) as error:
     raise cfg.ConfigError(f"{path} is damaged ({error}); give another --workdir.") from error
   for key, value in description.items():
     if found.get(key) != value:
       raise cfg.ConfigError(
-        f"{path.parent} holds runs with {key} {found.get(key)!r}, not {value!r}; give another "
-        "--workdir."
+        f"{folder} holds runs with {key} {found.get(key)!r}, not {value!r}; give another --workdir."
       )
 
 
@@ -212,6 +215,21 @@ def apart(function, *arguments):
   spawn = multiprocessing.get_context("spawn")
   with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
     return pool.submit(function, *arguments).result()
+
+
+def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
+  """The config of a run, if the main job would begin it; data and devices are not looked at.
+
+  Imports JAX, but touches no device.
+
+  Raises:
+    ConfigError: a setting is wrong, or contradicts another.
+  """
+  from vit_jax import checks
+
+  config = resolve(recipe, overrides)
+  checks.check(config)
+  return config
 
 
 def resolve(recipe: str, overrides: Iterable[str]) -> cfg.Config:

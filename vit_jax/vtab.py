@@ -139,11 +139,14 @@ def runs_of(benchmark: Benchmark) -> list[Run]:
 
 
 def check(benchmark: Benchmark):
-  """Makes sure that the data of all tasks are there, before any is begun.
+  """Makes sure that every run can begin, before any does.
 
   Raises:
-    ConfigError: names everything that is missing, with the command that prepares it.
+    ConfigError: a setting is wrong; or data are missing: all of them are named, with the commands
+      that prepare them.
   """
+  for run in runs_of(benchmark):
+    runs.accept(run.recipe, run.overrides)
   missing = {}
   for task in benchmark.tasks:
     try:
