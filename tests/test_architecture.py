@@ -48,7 +48,7 @@ def test_no_circles():
 
 LAYERS = [
   {"main"},
-  {"launch", "pods"},
+  {"launch", "pods", "runs", "holdout", "sweep", "vtab"},
   {"train", "evaluate"},
   {
     "train_step",

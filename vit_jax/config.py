@@ -168,8 +168,12 @@ class Dataset:
   An evaluation set whose source is empty is left out.
   """
 
-  source: str = setting("", "tfds:NAME[/CONFIG][:VERSION], folder:DIR, digits or synthetic")
-  split: str = setting("", "split in TFDS's syntax, for instance train[:90%]; empty for a folder")
+  source: str = setting(
+    "", "tfds:NAME[/CONFIG][:VERSION], folder:DIR, vtab:TASK, digits or synthetic"
+  )
+  split: str = setting(
+    "", "split in TFDS's syntax, such as train[:90%]; of a folder, a part such as [:90%], or empty"
+  )
   image_key: str = setting("image", "TFDS feature that holds the image")
   label_key: str = setting("label", "TFDS feature that holds the label or the labels")
 

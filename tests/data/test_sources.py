@@ -130,7 +130,7 @@ def test_folder_errors(tmp_path):
   with pytest.raises(sources.SourceError, match="has no folders inside"):
     open_source(f"folder:{tmp_path}")
   write_folder(tmp_path)
-  with pytest.raises(sources.SourceError, match='no splits, but split "train" was asked for'):
+  with pytest.raises(sources.SourceError, match='has no split "train"; set it to ""'):
     open_source(f"folder:{tmp_path}", "train")
   (tmp_path / "empty").mkdir()
   with pytest.raises(sources.SourceError, match=r'empty" has no \.jpg, \.jpeg, \.png, \.webp'):
@@ -143,6 +143,39 @@ def test_folder_missing_file_names_it(tmp_path):
   (tmp_path / "a" / "x.Png").unlink()
   with pytest.raises(FileNotFoundError, match=r"x\.Png"):
     source[0]
+
+
+def write_classes(root: pathlib.Path, **counts: int) -> None:
+  for name, count in counts.items():
+    (root / name).mkdir(parents=True)
+    for index in range(count):
+      (root / name / f"{index:03}.png").touch()
+
+
+def test_parts_of_a_folder_hold_every_image_of_each_class_once(tmp_path):
+  write_classes(tmp_path, a=10, b=17, c=30)
+  cuts = ["[:33%]", "[33%:90%]", "[90%:]"]
+  parts = [open_source(f"folder:{tmp_path}", cut) for cut in cuts]
+  names = sorted(example.name for part in parts for example in every(part))
+  assert names == [example.name for example in every(open_source(f"folder:{tmp_path}"))]
+  for part, share in zip(parts, (0.33, 0.57, 0.10), strict=True):
+    counts = np.bincount([example.labels[0] for example in every(part)])
+    assert (abs(counts - share * np.array([10, 17, 30])) <= 1).all()
+  assert every(parts[0])[-1].name == f"{tmp_path}/c/009.png"  # 33% of 30 are 9.9: the first ten
+  assert len({part.identity for part in parts}) == 3
+
+
+def test_a_part_that_leaves_a_class_empty_names_the_class(tmp_path):
+  write_classes(tmp_path, many=20, few=4)
+  with pytest.raises(sources.SourceError, match='few" has 4 images, and its part from 90% to 100%'):
+    open_source(f"folder:{tmp_path}", "[90%:]")
+
+
+@pytest.mark.parametrize("split", ["[:0%]", "[50%:50%]", "[:101%]", "[90%]", "[:90]", "train[:9%]"])
+def test_what_is_no_part_of_a_folder(tmp_path, split):
+  write_classes(tmp_path, a=10)
+  with pytest.raises(sources.SourceError, match="or to a part of each class"):
+    open_source(f"folder:{tmp_path}", split)
 
 
 # --- tfds ---

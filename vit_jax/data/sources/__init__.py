@@ -7,12 +7,14 @@ from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
 from vit_jax.data.sources.synthetic import Synthetic
 from vit_jax.data.sources.tfds import Tfds
+from vit_jax.data.sources.vtab import Vtab
 
 __all__ = ["Example", "Source", "SourceError", "open_source"]
 
 _FORMS = {
   "tfds": "tfds:NAME[/CONFIG][:VERSION]",
   "folder": "folder:DIR",
+  "vtab": "vtab:TASK",
   "digits": "digits",
   "synthetic": "synthetic",
 }
@@ -29,8 +31,9 @@ def open_source(
   """Opens the examples that `spec` names.
 
   Args:
-    spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "digits" or "synthetic".
-    split: TFDS split such as "train[:90%]"; "train" or "test" for digits; else "".
+    spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "vtab:TASK", "digits" or "synthetic".
+    split: TFDS split such as "train[:90%]"; "train" or "test" for digits; of a folder "" or a part
+      such as "[:90%]"; of VTAB one of vtab.SPLITS; else "".
     image_key: TFDS only: the feature that holds the image.
     label_key: TFDS only: the feature that holds the label, or the sequence of labels.
     num_classes: number of classes of the labels that "synthetic" draws.
@@ -45,6 +48,8 @@ def open_source(
     return Tfds(argument, split=split, image_key=image_key, label_key=label_key)
   if kind == "folder":
     return Folder(argument, split=split)
+  if kind == "vtab":
+    return Vtab(argument, split=split)
   if kind == "digits":
     return Digits(split=split)
   return Synthetic(split=split, num_classes=num_classes)

@@ -28,40 +28,69 @@ class Tfds:
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
     self._arguments = (spec, split, image_key, label_key)
-    self._image_key, self._label_key, self._split = image_key, label_key, split
-    builder = _open_builder(spec)
-    self._title = builder.info.full_name
-    self.identity = f"tfds:{self._title} {split} {image_key} {label_key}"
-    label = _label_feature(builder, image_key=image_key, label_key=label_key)
+    self._image_key, self._label_key = image_key, label_key
+    builder = open_builder(spec)
+    self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}"
+    check_features(builder, image_key, label_key)
+    label = _label_feature(builder, label_key)
     self.multi_label = hasattr(label, "feature")
     classes = label.feature if self.multi_label else label
     self.class_names = tuple(classes.names)
-    self._records = _open_split(builder, split)
-    self._parse = _parser(builder.info.features, image_key=image_key, label_key=label_key)
+    self._features = Features(builder, split, image_key=image_key, label_key=label_key)
 
   def __reduce__(self):
     return (_reopen, self._arguments)
 
   def __len__(self) -> int:
-    return len(self._records)
+    return len(self._features)
 
   def __getitem__(self, index: int) -> Example:
-    name = f"tfds:{self._title} {self._split} example {index}"
-    try:
-      serialized = self._records[index]
-    except RuntimeError as error:  # What array_record makes of a damaged chunk or file.
-      raise BadImage(f"{name}: {error}") from error
-    record = self._parse(serialized)
+    record, name = self._features[index]
     label = record[self._label_key]
     labels = tuple(int(one) for one in label) if self.multi_label else (int(label),)
     return Example(record[self._image_key], labels, name)
+
+
+class Features:
+  """Two features of the examples of a split, by position, and the examples' names.
+
+  Args:
+    builder: of `open_builder`.
+    split: any TFDS split.
+    image_key: feature that holds the image, which stays encoded.
+    label_key: any feature.
+
+  Raises:
+    SourceError: the split is not there.
+    BadImage: from an item: its record is damaged.
+  """
+
+  def __init__(self, builder, split: str, *, image_key: str, label_key: str):
+    self._title = f"tfds:{builder.info.full_name} {split}"
+    self._records = _open_split(builder, split)
+    self._parse = _parser(builder.info.features, image_key=image_key, label_key=label_key)
+
+  def __len__(self) -> int:
+    return len(self._records)
+
+  def __getitem__(self, index: int) -> tuple[dict, str]:
+    name = f"{self._title} example {index}"
+    try:
+      return self._parse(self._records[index]), name
+    except RuntimeError as error:  # What array_record makes of a damaged chunk or file.
+      raise BadImage(f"{name}: {error}") from error
 
 
 def _reopen(spec: str, split: str, image_key: str, label_key: str) -> Tfds:
   return Tfds(spec, split=split, image_key=image_key, label_key=label_key)
 
 
-def _open_builder(spec: str):
+def open_builder(spec: str):
+  """The builder of a prepared data set, NAME[/CONFIG][:VERSION].
+
+  Raises:
+    SourceError: it is not there, or cannot be read at random.
+  """
   # Imported late: it costs two seconds that no other source should pay.
   import tensorflow_datasets as tfds
 
@@ -113,16 +142,20 @@ def _missing(spec: str, *, directory, versions: list[str], children: list[str]) 
   )
 
 
-def _label_feature(builder, *, image_key: str, label_key: str):
-  """The label's feature connector, after checking that both features are there and fit."""
+def check_features(builder, *keys: str) -> None:
+  """Raises SourceError where the data set lacks one of these features."""
   features = builder.info.features
-  missing = [key for key in (image_key, label_key) if key not in features]
+  missing = [key for key in keys if key not in features]
   if missing:
     raise SourceError(
       f'Data set {builder.info.full_name} has no feature "{missing[0]}"; it has'
       f" {', '.join(sorted(features))}."
     )
-  label = features[label_key]
+
+
+def _label_feature(builder, label_key: str):
+  """The label's feature connector, after checking that it is one of class labels."""
+  label = builder.info.features[label_key]
   if not hasattr(getattr(label, "feature", label), "names"):
     raise SourceError(
       f'Feature "{label_key}" of {builder.info.full_name} is {label!r}, not a class label or a'

@@ -1,0 +1,38 @@
+r"""Fine-tuning on one task of VTAB-1k with 1,000 images (Table 9; Table 4; Appendix B.1.1).
+
+  python -m vit_jax.main --config=configs/vtab.py:MODEL,TASK --config.init_from=PATH
+  python tools/vtab.py --model MODEL --source PATH
+
+The second command does all 19 tasks and prints their table. MODEL: the one that the weights belong
+to, such as ViT-L/16. TASK: caltech101, cifar-100, dtd, flowers102, pets, sun397, svhn, camelyon,
+eurosat, resisc45, retinopathy, clevr-count, clevr-dist, dmlab, dspr-loc, dspr-ori, kitti-dist,
+snorb-azim or snorb-elev. Data as TFDS prepares them (tfds build NAME --file_format=array_record).
+2,500 steps at 384 px (378 where patches are of 14 pixels), the same settings for every task; no
+crops and no flips. MODEL,TASK,development trains on 800 of the images and scores the other 200;
+MODEL,TASK,smoke does so in 4 steps at 64 px, to see that all is there.
+Not run here at full size: the weights and data are large.
+"""
+
+from vit_jax import checks, models
+from vit_jax.config import ConfigError, to_config_dict
+from vit_jax.data.sources.vtab import TASKS
+from vit_jax.recipes import choice
+from vit_jax.vtab import PARTS, SIDE, SMOKE_SIDE, recipe
+
+
+def get_config(argument="ViT-L/16,cifar-100"):
+  """One task for one model."""
+  fields = argument.split(",")
+  if len(fields) not in (2, 3):
+    raise ConfigError(
+      f"The recipe's argument {argument!r} is not MODEL,TASK[,development] or MODEL,TASK,smoke."
+    )
+  model, task, part = [*fields, "all"][:3]
+  part = choice(part, *PARTS)
+  try:
+    module = models.create(model)
+  except ValueError as error:
+    raise ConfigError(f"The recipe's model cannot be used: {error}") from error
+  largest = SMOKE_SIDE if part == "smoke" else SIDE
+  side = next(side for side in range(largest, 0, -1) if checks.tiles(module, side))
+  return to_config_dict(recipe(model, choice(task, *TASKS), part=part, side=side))

@@ -1,0 +1,108 @@
+"""Which pairs of recipes hold something back that one can choose by."""
+
+import pytest
+
+from vit_jax import config as c
+from vit_jax import holdout
+from vit_jax.data.sources import Example
+
+RECIPE = """
+from vit_jax.config import Config, Data, Dataset, Duration, to_config_dict
+
+def get_config(parts):
+  train, *scored = parts.split("|")
+  sets = {{f"set{{i}}": Dataset("folder:{folder}", part) for i, part in enumerate(scored)}}
+  return to_config_dict(Config(
+    duration=Duration(steps=1), data=Data(train=Dataset("folder:{folder}", train), evaluate=sets)))
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+  """Of parts as TRAIN|SCORED|SCORED, of a folder with ten images of each class."""
+  for name in ("a", "b"):
+    (tmp_path / "images" / name).mkdir(parents=True)
+    for index in range(10):
+      (tmp_path / "images" / name / f"{index}.png").touch()
+  (tmp_path / "parts.py").write_text(RECIPE.format(folder=tmp_path / "images"))
+  return f"{tmp_path / 'parts.py'}:{{}}".format
+
+
+def test_a_part_held_back_is_good(recipe):
+  holdout.check(recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]"), ("--config.seed=1",))
+
+
+def test_the_test_set_is_no_development_part(recipe):
+  with pytest.raises(c.ConfigError) as caught:
+    holdout.check(recipe("[:70%]|[80%:]"), recipe("[:80%]|[80%:]"), ())
+  assert f"{recipe('[:70%]|[80%:]')} scores folder:" in str(caught.value)
+  assert "which is the test set of" in str(caught.value)
+
+
+@pytest.mark.parametrize(("parts", "count"), [("[:70%]", 0), ("[:70%]|[70%:]|[80%:]", 2)])
+def test_a_recipe_scores_one_set(recipe, parts, count):
+  with pytest.raises(c.ConfigError, match=f"scores {count} sets"):
+    holdout.check(recipe(parts), recipe("[:80%]|[80%:]"), ())
+  with pytest.raises(c.ConfigError, match=f"scores {count} sets"):
+    holdout.check(recipe("[:70%]|[70%:]"), recipe(parts), ())
+
+
+def test_wrong_settings_and_data_are_found(recipe):
+  good = recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]")
+  with pytest.raises(c.ConfigError, match="sed is not a setting"):
+    holdout.check(*good, ("--config.sed=1",))
+  with pytest.raises(c.ConfigError, match="image_size=100 is not divisible"):
+    holdout.check(*good, ("--config.data.image_size=100",))
+  with pytest.raises(c.ConfigError, match="There is no folder"):
+    holdout.check(*good, ("--config.data.train.source=folder:/nowhere",))
+
+
+class Labelled:
+  """A source of examples with these labels; counts what is read."""
+
+  class_names = ("cat", "dog", "eel", "fox")
+
+  def __init__(self, labels):
+    self.labels, self.read = labels, 0
+
+  def __len__(self):
+    return len(self.labels)
+
+  def __getitem__(self, index):
+    self.read += 1
+    return Example(b"", (self.labels[index],), "")
+
+
+def config(split):
+  return c.Config(data=c.Data(train=c.Dataset("tfds:zoo", split)))
+
+
+def checked(monkeypatch, part, whole):
+  sources = {"train[:50%]": Labelled(part), "train": Labelled(whole)}
+  monkeypatch.setattr(holdout, "opened", lambda config: sources[config.data.train.split])
+  holdout.check_classes(config("train[:50%]"), config("train"))
+  return sources
+
+
+def test_a_class_that_only_the_whole_has_is_named(monkeypatch):
+  with pytest.raises(c.ConfigError) as caught:
+    checked(monkeypatch, [0, 2, 0], [0, 2, 0, 1, 3])
+  assert str(caught.value) == (
+    "The development part leaves class 'dog' (and 1 more) without an image to train on: "
+    "tfds:zoo train[:50%] has 3 images and none of it; hold fewer back."
+  )
+
+
+def test_a_class_that_the_whole_has_not_either_is_no_fault_of_the_cut(monkeypatch):
+  checked(monkeypatch, [0, 1, 2], [0, 1, 2, 2])
+
+
+def test_reading_ends_when_all_classes_were_met(monkeypatch):
+  sources = checked(monkeypatch, [0, 1, 2, 3] * 1000, [])
+  assert sources["train[:50%]"].read < 100
+
+
+def test_very_large_sets_are_not_looked_through(monkeypatch):
+  monkeypatch.setattr(holdout, "LOOKED_AT", 5)
+  sources = checked(monkeypatch, [0] * 6, [0, 1, 2, 3])
+  assert sources["train[:50%]"].read == 0

@@ -1,0 +1,93 @@
+"""Fine-tunes a model on the tasks of VTAB-1k, and prints its scores beside the paper's Table 9.
+
+python tools/vtab.py --source ViT-L_16.npz --model ViT-L/16
+python tools/vtab.py --source ViT-L_16.npz --model ViT-L/16 --tasks pets,svhn --fast
+
+Every task is one run of configs/vtab.py, a workdir below --workdir, with the same settings: 1,000
+training images, 2,500 steps at 384 px, the test set scored after the last. The score is the mean of
+the 19 test accuracies. The same command goes on where it was stopped, and tasks may be added.
+--config.KEY=VALUE goes to every run. What the runs themselves print goes to stderr; the table is
+also in vtab.csv.
+
+The data are prepared before, by TFDS: nothing is downloaded here. Where some are missing, all of
+them are listed with their commands, and nothing is begun.
+
+Exit status: 0 done; 2 wrong usage, config or data; 75 stopped by a signal: start it again; 1
+anything else.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from vit_jax import runs, vtab
+from vit_jax.vtab import Benchmark
+
+
+def parser() -> argparse.ArgumentParser:
+  """The command line."""
+  result = argparse.ArgumentParser(
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+  add = result.add_argument
+  add("--source", required=True, metavar="PATH", help="parameters to start from, a file or workdir")
+  add("--model", default="ViT-B/16", metavar="NAME", help="theirs (default: ViT-B/16)")
+  add("--tasks", default="", metavar="A,B,...", help="default: all 19")
+  add("--fast", action="store_true", help="a smoke run: 4 steps of few small images")
+  add("--workdir", type=pathlib.Path, help="default: workdirs/vtab-NAME, with -fast")
+  add("--format", choices=("table", "json"), default="table", help="default: table")
+  return result
+
+
+def asked(args: argparse.Namespace, overrides: list[str]) -> Benchmark:
+  """The benchmark of a command line.
+
+  Raises:
+    ConfigError: it names a task that there is not, or what is no flag.
+  """
+  runs.check_overrides(overrides)
+  name = f"vtab-{args.model.replace('/', '_')}{'-fast' if args.fast else ''}"
+  return Benchmark(
+    model=args.model,
+    source=args.source,
+    tasks=vtab.tasks(args.tasks),
+    smoke=args.fast,
+    folder=args.workdir or pathlib.Path("workdirs") / name,
+    overrides=tuple(overrides),
+  )
+
+
+def run(benchmark: Benchmark, form: str):
+  """Does what is not done yet, and prints the table.
+
+  Raises:
+    ConfigError, RunError: as `vtab.check`, `vtab.claim` and `runs.execute`.
+  """
+  say = lambda line: print(line, file=sys.stderr, flush=True)
+  runs.apart(vtab.check, benchmark)
+  vtab.claim(benchmark)
+  runs.execute(vtab.runs_of(benchmark), say=say)
+  result = vtab.report(benchmark)
+  vtab.write(benchmark, result)
+  print(json.dumps(result, indent=2) if form == "json" else vtab.table(result))
+  say(f"Results: {benchmark.folder / vtab.TABLE}")
+
+
+def main(arguments: list[str] | None = None):
+  """Runs the benchmark; see the exit status above.
+
+  Args:
+    arguments: the command line without the program's name; None: this process's own.
+  """
+  args, overrides = parser().parse_known_args(arguments)
+  with runs.leaving():
+    run(asked(args, overrides), args.format)
+
+
+if __name__ == "__main__":
+  main()

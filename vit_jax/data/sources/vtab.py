@@ -1,0 +1,241 @@
+"""VTAB-1k: 19 tasks with 1,000 training images each, from data sets that TFDS prepared.
+
+Source: Zhai et al., "A Large-scale Study of Representation Learning with the Visual Task Adaptation
+Benchmark", 2019; splits and labels as in its published code.
+"""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from vit_jax.data import images
+from vit_jax.data.jpeg import BadImage
+from vit_jax.data.sources import tfds
+from vit_jax.data.sources.base import Example, SourceError
+
+# Images to train on while choosing settings, and to choose by; both together for the final run.
+TRAIN, HELD_BACK = 800, 200
+SPLITS = ("train800", "val200", "train800val200", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Label:
+  """How the class of an example follows from a feature of its data set.
+
+  Attributes:
+    key: the feature.
+    class_names: of the classes; empty: those of the feature itself.
+    rule: from the feature's value to the class.
+  """
+
+  key: str = "label"
+  class_names: tuple[str, ...] = ()
+  rule: Callable[[object], int] = int
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """One task of the 19.
+
+  Attributes:
+    data: the data set, NAME[/CONFIG] as TFDS has it.
+    num_classes: of the labels.
+    held_back: (split, percentage): the images to choose by stand in that split, from there on.
+    test: (split, percentage): the images that are scored, from there to the split's end.
+    label: what is to be predicted.
+    pixels: from an encoded image to what is trained on.
+  """
+
+  data: str
+  num_classes: int
+  held_back: tuple[str, int] = ("validation", 0)
+  test: tuple[str, int] = ("test", 0)
+  label: Label = Label()
+  pixels: Callable[[bytes], bytes | np.ndarray] = bytes
+
+
+def bin_of(value: float, edges: tuple[float, ...]) -> int:
+  """The bin (edges[i], edges[i + 1]] that holds the value; -1 below all."""
+  return int(np.searchsorted(edges, value, side="left")) - 1
+
+
+def between(edges: tuple[float, ...]) -> tuple[str, ...]:
+  """Names of the bins."""
+  return tuple(f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges))
+
+
+OBJECTS = range(3, 11)  # of CLEVR, in an image
+OBJECT_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
+VEHICLE_EDGES = (-100.0, 8.0, 20.0, 999.0)  # metres
+NO_VEHICLE = 1000.0
+VEHICLES = 3  # car, van and truck are the first classes of KITTI
+GROUPS = 16  # that places and orientations of dSprites are put into
+SPRITE_PIXELS = 64 * 64
+
+
+def object_count(objects: Mapping[str, np.ndarray]) -> int:
+  """How many objects there are, from 3 on."""
+  return len(objects["size"]) - OBJECTS.start
+
+
+def object_distance(objects: Mapping[str, np.ndarray]) -> int:
+  """The bin of the nearest object's distance."""
+  distances = np.reshape(objects["pixel_coords"], (-1, 3))[:, 2]
+  return bin_of(min(distances, default=-1.0), OBJECT_EDGES)
+
+
+def vehicle_distance(objects: Mapping[str, np.ndarray]) -> int:
+  """The bin of the nearest vehicle's distance along the camera's axis; the last: there is none."""
+  depths = np.reshape(objects["location"], (-1, 3))[:, 2]
+  vehicles = depths[np.asarray(objects["type"]) < VEHICLES]
+  return bin_of(min(vehicles, default=NO_VEHICLE), (*VEHICLE_EDGES, np.inf))
+
+
+def grouped(value: int, *, values: int) -> int:
+  """The group of a value from 0 to `values` - 1, in `GROUPS` equal ones."""
+  return int(value) * GROUPS // values
+
+
+def sprite(image: bytes) -> np.ndarray:
+  """The pixels of a black and white image of 0 and 1 as (H, W, 3) uint8 of 0 and 255."""
+  return images.decode(image, max_pixels=SPRITE_PIXELS) * np.uint8(255)
+
+
+def sprites(key: str, *, values: int) -> Task:
+  """A task on dSprites: a feature with so many values, in groups."""
+  names = tuple(str(group) for group in range(GROUPS))
+  rule = functools.partial(grouped, values=values)
+  label = Label(key, names, rule)
+  return Task("dsprites", GROUPS, ("train", 80), ("train", 90), label, sprite)
+
+
+# By the names of Table 9 in small letters, in its order.
+TASKS = {
+  "caltech101": Task("caltech101", 102, ("train", 90)),
+  "cifar-100": Task("cifar100", 100, ("train", 90)),
+  "dtd": Task("dtd", 47),
+  "flowers102": Task("oxford_flowers102", 102),
+  "pets": Task("oxford_iiit_pet", 37, ("train", 80)),
+  "sun397": Task("sun397/tfds", 397),
+  "svhn": Task("svhn_cropped", 10, ("train", 90)),
+  "camelyon": Task("patch_camelyon", 2),
+  "eurosat": Task("eurosat/rgb", 10, ("train", 60), ("train", 80)),
+  "resisc45": Task("resisc45", 45, ("train", 60), ("train", 80)),
+  "retinopathy": Task("diabetic_retinopathy_detection/btgraham-300", 5),
+  "clevr-count": Task(
+    "clevr",
+    len(OBJECTS),
+    ("train", 90),
+    ("validation", 0),
+    Label("objects", tuple(map(str, OBJECTS)), object_count),
+  ),
+  "clevr-dist": Task(
+    "clevr",
+    len(OBJECT_EDGES) - 1,
+    ("train", 90),
+    ("validation", 0),
+    Label("objects", between(OBJECT_EDGES), object_distance),
+  ),
+  "dmlab": Task("dmlab", 6),
+  "dspr-loc": sprites("label_x_position", values=32),
+  "dspr-ori": sprites("label_orientation", values=40),
+  "kitti-dist": Task(
+    "kitti",
+    len(VEHICLE_EDGES),
+    label=Label("objects", (*between(VEHICLE_EDGES), "no vehicle"), vehicle_distance),
+  ),
+  "snorb-azim": Task("smallnorb", 18, ("test", 0), ("test", 50), Label("label_azimuth")),
+  "snorb-elev": Task("smallnorb", 9, ("test", 0), ("test", 50), Label("label_elevation")),
+}
+
+
+class Vtab:
+  """The images of a task in one of `SPLITS`, with the task's labels.
+
+  Args:
+    name: of `TASKS`.
+    split: of `SPLITS`.
+
+  Raises:
+    SourceError: no such task or split; a data set that is not there, or not the one of the task.
+    BadImage: from an item: its record is damaged, or its label is none of the task's.
+  """
+
+  multi_label = False
+
+  def __init__(self, name: str, *, split: str):
+    self._arguments = (name, split)
+    self._task = task_of(name)
+    label = self._task.label
+    builder = tfds.open_builder(self._task.data)
+    tfds.check_features(builder, "image", label.key)
+    self.class_names = label.class_names or tuple(builder.info.features[label.key].names)
+    sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
+    part = tfds_split(name, split, sizes)
+    self.identity = f"vtab:{name} tfds:{builder.info.full_name} {part}"
+    self._features = tfds.Features(builder, part, image_key="image", label_key=label.key)
+
+  def __reduce__(self):
+    return (_reopen, self._arguments)
+
+  def __len__(self) -> int:
+    return len(self._features)
+
+  def __getitem__(self, index: int) -> Example:
+    record, name = self._features[index]
+    label = self._task.label.rule(record[self._task.label.key])
+    if not 0 <= label < len(self.class_names):
+      raise BadImage(
+        f"{name}: its {self._task.label.key} is outside of all {len(self.class_names)} classes."
+      )
+    return Example(self._task.pixels(record["image"]), (label,), name)
+
+
+def _reopen(name: str, split: str) -> Vtab:
+  return Vtab(name, split=split)
+
+
+def task_of(name: str) -> Task:
+  """The task of this name.
+
+  Raises:
+    SourceError: there is none.
+  """
+  if name not in TASKS:
+    raise SourceError(f'VTAB has no task "{name}"; it has {", ".join(TASKS)}.')
+  return TASKS[name]
+
+
+def tfds_split(name: str, split: str, sizes: Mapping[str, int]) -> str:
+  """A split of a task as TFDS writes it, in whole examples: percentages are rounded down.
+
+  Args:
+    name: of `TASKS`.
+    split: of `SPLITS`.
+    sizes: examples in each split of the data set.
+
+  Raises:
+    SourceError: no such split, or a data set that is too small for it.
+  """
+  if split not in SPLITS:
+    raise SourceError(f'VTAB has no split "{split}"; it has {", ".join(SPLITS)}.')
+  task = task_of(name)
+  begin = {}
+  for part, percentage in (task.held_back, task.test):
+    if part not in sizes:
+      raise SourceError(f"tfds:{task.data} has no split {part!r}; it has {', '.join(sizes)}.")
+    begin[part, percentage] = percentage * sizes[part] // 100
+  held, first = task.held_back[0], begin[task.held_back]
+  last = first + HELD_BACK
+  if sizes.get("train", 0) < TRAIN or sizes[held] < last or (held == "train" and first < TRAIN):
+    found = ", ".join(f"{part} {count:,}" for part, count in sizes.items())
+    raise SourceError(
+      f"tfds:{task.data} is too small for the {TRAIN} + {HELD_BACK} training images of VTAB-1k's "
+      f"{name} ({found} examples); prepare all of it."
+    )
+  train, held_back = f"train[:{TRAIN}]", f"{held}[{first}:{last}]"
+  tested = f"{task.test[0]}[{begin[task.test]}:]" if begin[task.test] else task.test[0]
+  return dict(zip(SPLITS, (train, held_back, f"{train}+{held_back}", tested), strict=True))[split]

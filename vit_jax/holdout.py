@@ -1,0 +1,101 @@
+"""What a part of the training set must be that is held back for choosing settings."""
+
+import numpy as np
+
+from vit_jax import runs
+from vit_jax.config import Config, ConfigError, Dataset
+from vit_jax.data import sources
+
+# In larger training sets classes are not looked for: it would take long.
+LOOKED_AT = 100_000
+
+
+def check(development: str, final: str, overrides: tuple[str, ...]):
+  """Refuses a pair of recipes where the first holds nothing back that one could choose by.
+
+  Args:
+    development: recipe that trains on a part of the training set and scores the rest.
+    final: recipe that trains on all of it and scores the test set.
+    overrides: --config.KEY=VALUE of both.
+
+  Raises:
+    ConfigError: a recipe that is wrong or does not score just one set; a development part that is
+      the test set, or leaves a class without training images.
+  """
+  part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
+  held_back, test = scored(development, part), scored(final, whole)
+  if held_back == test:
+    raise ConfigError(
+      f"{development} scores {in_words(test)}, which is the test set of {final}; give a recipe "
+      "that holds a part of the training set back and scores that."
+    )
+  check_classes(part, whole)
+
+
+def scored(recipe: str, config: Config) -> Dataset:
+  """The one set that a recipe scores.
+
+  Raises:
+    ConfigError: there is none, or more.
+  """
+  sets = [dataset for dataset in config.data.evaluate.values() if dataset.source]
+  if len(sets) != 1:
+    raise ConfigError(
+      f"{recipe} scores {len(sets)} sets (config.data.evaluate); give a recipe that scores one."
+    )
+  return sets[0]
+
+
+def check_classes(part: Config, whole: Config):
+  """Every class that the whole training set has is also in the part that is trained on.
+
+  Raises:
+    ConfigError: names one that is not.
+  """
+  images = opened(part)
+  lost = missing_classes(images)
+  if lost:  # perhaps the whole has none of them either, and the cut is not to blame
+    never = set(missing_classes(opened(whole)))
+    lost = [name for name in lost if name not in never]
+  if lost:
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    raise ConfigError(
+      f"The development part leaves class {lost[0]!r}{more} without an image to train on: "
+      f"{in_words(part.data.train)} has {len(images):,} images and none of it; hold fewer back."
+    )
+
+
+def opened(config: Config) -> sources.Source:
+  """The training images of a config.
+
+  Raises:
+    SourceError: they are not there.
+  """
+  train = config.data.train
+  return sources.open_source(
+    train.source,
+    split=train.split,
+    image_key=train.image_key,
+    label_key=train.label_key,
+    num_classes=config.model.num_classes,
+  )
+
+
+def missing_classes(source: sources.Source) -> list[str]:
+  """Names of the classes that no image has, found by reading until all were met.
+
+  Empty where there are more than `LOOKED_AT` images.
+  """
+  missing = set(range(len(source.class_names)))
+  if len(source) > LOOKED_AT:
+    return []
+  for index in np.random.default_rng(0).permutation(len(source)):  # soon some of every class
+    missing -= set(source[int(index)].labels)
+    if not missing:
+      return []
+  return [source.class_names[label] for label in sorted(missing)]
+
+
+def in_words(dataset: Dataset) -> str:
+  """A dataset as source and split."""
+  return " ".join(filter(None, [dataset.source, dataset.split]))
