@@ -1,15 +1,23 @@
 """Running the commands as a user does: real processes, their output and exit status."""
 
+import atexit
+import functools
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
+
+from tests.nursery import Nursery
 
 ROOT = pathlib.Path(__file__).parents[1]
 MAIN = [sys.executable, "-m", "vit_jax.main"]
 
 # Compiled programs are kept between the processes of one test session; nothing else is shared.
 CACHE = ROOT / ".pytest_cache" / "compiled"
+USUAL = dict(JAX_PLATFORMS="cpu", JAX_COMPILATION_CACHE_DIR=str(CACHE))
+FORKED = ("vit_jax.main", "tests.faults.driver")
 
 
 def environment(devices=1, **changes):
@@ -23,20 +31,42 @@ def environment(devices=1, **changes):
   # With as few threads as cores, simulated devices may wait for one another in two collectives that
   # XLA started in different orders, each holding the thread that the other one needs.
   threads = dict(PJRT_NPROC="16") if devices > 1 else {}
-  fixed = dict(JAX_PLATFORMS="cpu", XLA_FLAGS=flags, JAX_COMPILATION_CACHE_DIR=str(CACHE))
-  return kept | threads | fixed | changes
+  return kept | threads | USUAL | dict(XLA_FLAGS=flags) | changes
 
 
-def run(command, *, timeout=300, **options):
-  """Runs a command from the repository's root to its end."""
-  return subprocess.run(
-    [str(part) for part in command],
-    cwd=ROOT,
-    env=environment(**options),
-    capture_output=True,
-    text=True,
-    timeout=timeout,
-  )
+def run(command, *, timeout=300, anew=False, **options):
+  """Runs a command from the repository's root to its end.
+
+  The main program, also with a fault in it, is a fork of tests/nursery.py, which has everything
+  imported; unless it is to be started `anew`, or JAX itself with other settings than usual.
+  """
+  command, env = [str(part) for part in command], environment(**options)
+  if command[:2] == MAIN[:2] and command[2] in FORKED and not anew and jax_settings(env) == USUAL:
+    return forked(command, env, timeout)
+  return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
+
+
+def forked(command, env, timeout):
+  """As subprocess.run, by the nursery."""
+  child = nursery().start(command[2], command[3:], env)
+  limit = threading.Timer(timeout, os.kill, (child.pid, signal.SIGKILL))
+  limit.start()
+  status = child.wait()
+  limit.cancel()
+  return subprocess.CompletedProcess(command, status, *child.communicate())
+
+
+@functools.cache
+def nursery():
+  """The nursery of this process."""
+  made = Nursery(ROOT, environment())
+  atexit.register(made.close)
+  return made
+
+
+def jax_settings(env):
+  """What JAX reads when it is imported."""
+  return {key: value for key, value in env.items() if key.startswith("JAX_")}
 
 
 def start(command, **options):

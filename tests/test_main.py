@@ -75,7 +75,7 @@ def test_what_depends_on_the_devices_is_wrong_usage_too(tmp_path):
 
 def test_help_is_quick_and_names_the_flags():
   begin = time.monotonic()
-  result = programs.run([*programs.MAIN, "--help"])
+  result = programs.run([*programs.MAIN, "--help"], anew=True)
   assert time.monotonic() - begin < 10  # under 3 s on an idle machine
   assert "--config" in result.stdout
   assert "--workdir" in result.stdout

@@ -124,10 +124,16 @@ FAULTS = dict(
   clock=clock,
 )
 
-if __name__ == "__main__":
+
+def run():
+  """Does the harm that the first argument names, then runs the main program with the others."""
   name, _, argument = sys.argv.pop(1).partition(":")
   FAULTS[name](argument)
 
   from vit_jax import main
 
   main.run()
+
+
+if __name__ == "__main__":
+  run()

@@ -13,9 +13,9 @@ def command(fault, workdir, *overrides):
   return [sys.executable, "-m", "tests.faults.driver", fault, *flags]
 
 
-def run(fault, workdir, *overrides):
+def run(fault, workdir, *overrides, anew=False):
   """That run, to its end."""
-  return programs.run(command(fault, workdir, *overrides), timeout=100)
+  return programs.run(command(fault, workdir, *overrides), timeout=100, anew=anew)
 
 
 def resume(workdir, *overrides):

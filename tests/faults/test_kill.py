@@ -1,14 +1,9 @@
 """kill -9 twenty times in the course of one run: it ends with the bits of a run left alone."""
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
-
-import pytest
 
 from tests import programs
 from tests.ends import assert_equal_ends, metric_lines
@@ -24,26 +19,10 @@ STEPS = [
 ]
 
 
-@pytest.fixture
-def nursery():
-  """Where runs are started; see tests/faults/nursery.py."""
-  with subprocess.Popen(
-    [sys.executable, "-m", "tests.faults.nursery"],
-    cwd=programs.ROOT,
-    env=programs.environment(),
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    text=True,
-    bufsize=1,
-  ) as process:
-    yield process
-    process.stdin.close()
-
-
-def start(nursery, workdir):
-  flags = programs.digits(workdir, *faulty.COMMON, *STEPS)[len(programs.MAIN) :]
-  nursery.stdin.write(json.dumps(flags) + "\n")
-  return int(nursery.stdout.readline())
+def start(workdir):
+  """Starts, or goes on with, the run."""
+  _, _, module, *flags = programs.digits(workdir, *faulty.COMMON, *STEPS)
+  return programs.nursery().start(module, flags, programs.environment())
 
 
 def moments():
@@ -58,26 +37,24 @@ def moments():
     yield lines, rng.uniform(0, 0.05 if lines else 1.5)
 
 
-def test_twenty_kills_leave_no_trace(nursery, tmp_path):
+def test_twenty_kills_leave_no_trace(tmp_path):
   alone, killed = tmp_path / "alone", tmp_path / "killed"
-  start(nursery, alone)
-  assert int(nursery.stdout.readline()) == 0
+  assert start(alone).wait() == 0
   reached = []
   for lines, seconds in moments():
     before = written(killed)
-    run = start(nursery, killed)
+    run = start(killed)
     if lines:
       wait_for(lambda before=before: written(killed) != before)
       need = len(metric_lines(killed)) + lines
       wait_for(lambda need=need: len(metric_lines(killed)) >= need)
     time.sleep(seconds)
-    os.kill(run, signal.SIGKILL)
-    assert int(nursery.stdout.readline()) == -signal.SIGKILL  # it had not ended by itself
+    os.kill(run.pid, signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL  # it had not ended by itself
     reached.append(max(checkpoint.available(killed), default=0))
   assert reached == sorted(reached)
   assert reached[-1] >= 20  # killed after saves too
-  start(nursery, killed)
-  assert int(nursery.stdout.readline()) == 0
+  assert start(killed).wait() == 0
   assert_equal_ends(killed, alone, step=400)
 
 
