@@ -159,6 +159,15 @@ class Dataset:
   split: str = setting("", "split in TFDS's syntax, for instance train[:90%]; empty for a folder")
   image_key: str = setting("image", "TFDS feature that holds the image")
   label_key: str = setting("label", "TFDS feature that holds the label or the labels")
+  exclude: str = setting(
+    "", "file that names examples to leave out, as tools/dedup.py writes it; empty: none"
+  )
+  subset: int = setting(
+    0,
+    "random examples, of those that `exclude` leaves; the same for every run, whatever its seed, "
+    "and the smaller subset inside the larger; 0: all",
+    low=0,
+  )
 
 
 @dataclasses.dataclass(frozen=True)
