@@ -53,6 +53,7 @@ LAYERS = [
   {
     "train_step",
     "checkpoint",
+    "early_stopping",
     "weights",
     "initial",
     "predict",

@@ -5,6 +5,7 @@ import re
 
 from vit_jax import models
 from vit_jax.config import Config, ConfigError
+from vit_jax.evaluators import classification
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
@@ -24,6 +25,7 @@ def check(config: Config):
   check_model(config)
   check_batch(config)
   check_data(config)
+  check_early_stopping(config)
 
 
 def check_model(config: Config):
@@ -105,6 +107,28 @@ def check_data(config: Config):
       f"least {data.image_size}, or config.data.cache empty."
     )
   check_decay_rules(config.optimizer.decay_rules)
+
+
+def check_early_stopping(config: Config):
+  """The figure that decides is one that the evaluations will give, and they are made."""
+  metric, patience = config.early_stopping.metric, config.early_stopping.patience
+  if patience and not metric:
+    raise ConfigError(
+      f"config.early_stopping.patience={patience} needs a figure to go by; name one, such as "
+      "--config.early_stopping.metric=val/top1, or make patience 0."
+    )
+  sets = [name for name, dataset in config.data.evaluate.items() if dataset.source]
+  figures = [f"{name}/{figure}" for name in sets for figure in classification.FIGURES]
+  if metric and metric not in figures:
+    raise ConfigError(
+      f"config.early_stopping.metric={metric!r} is no figure of this run's evaluation sets, which "
+      f"will give {', '.join(figures) or 'none: no set of config.data.evaluate has a source'}."
+    )
+  if patience and not config.evaluate_every.given():
+    raise ConfigError(
+      f"config.early_stopping.patience={patience} counts evaluations, but config.evaluate_every is "
+      "0; give it, such as --config.evaluate_every.epochs=1."
+    )
 
 
 def check_decay_rules(rules):

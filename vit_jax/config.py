@@ -236,6 +236,20 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
+class EarlyStopping:
+  """The best checkpoint by one figure of the evaluations, kept beside what `Checkpoint` keeps."""
+
+  metric: str = setting(
+    "",
+    "the figure, such as val/top1; a loss is better when it is smaller, anything else when it is "
+    "larger; empty: off",
+  )
+  patience: int = setting(
+    0, "the run ends after so many evaluations in a row that were not better; 0: never", low=0
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class NonFinite:
   """What a loss or gradient that is not finite does; the update is never applied."""
 
@@ -283,6 +297,7 @@ class Config:
   data: Data = group(Data)
   mesh: Mesh = group(Mesh)
   checkpoint: Checkpoint = group(Checkpoint)
+  early_stopping: EarlyStopping = group(EarlyStopping)
   stall_seconds: float = setting(
     1800.0,
     "the run ends, with the stack of every thread, when nothing has got further for so long: no "
