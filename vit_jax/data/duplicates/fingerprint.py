@@ -74,14 +74,9 @@ def view(thumbnail: np.ndarray, cut) -> np.ndarray:
       [0, down, top * THUMBNAIL + down / 2 - 0.5],
     ]
   )
-  return warp(thumbnail.astype(np.float32), place)
-
-
-def warp(image: np.ndarray, place: np.ndarray) -> np.ndarray:
-  """(32, 32): the image where the affine map `place` (2, 3) sends each pixel (x, y)."""
   return cv2.warpAffine(
-    image,
-    place.astype(np.float32),
+    thumbnail.astype(np.float32),
+    place,
     (VIEW, VIEW),
     flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
     borderMode=cv2.BORDER_REPLICATE,

@@ -17,19 +17,17 @@ class Index:
   The memory is 28 bytes a hash.
   """
 
-  def __init__(self, hashes: np.ndarray, radius: int = RADIUS):
-    """Sorts the hashes, (N,) uint64, into bands for a largest distance of `radius` bits."""
-    self._hashes, self._radius = hashes, radius
-    edges = np.linspace(0, BITS, radius // 2 + 2).astype(int)
-    self._bands = [
-      _Band(hashes, int(low), int(high)) for low, high in itertools.pairwise(edges)
-    ]
+  def __init__(self, hashes: np.ndarray):
+    """Sorts the hashes, (N,) uint64, into bands."""
+    self._hashes = hashes
+    edges = np.linspace(0, BITS, RADIUS // 2 + 2).astype(int)
+    self._bands = [_Band(hashes, int(low), int(high)) for low, high in itertools.pairwise(edges)]
 
   def near(self, sought: int) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the hashes within the radius of `sought`, ascending, and their distances."""
     rows = np.unique(np.concatenate([band.candidates(sought) for band in self._bands]))
     distances = np.bitwise_count(self._hashes[rows] ^ np.uint64(sought))
-    close = distances <= self._radius
+    close = distances <= RADIUS
     return rows[close], distances[close]
 
 
