@@ -25,10 +25,13 @@ class Index:
 
   def near(self, sought: int) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the hashes within the radius of `sought`, ascending, and their distances."""
-    rows = np.unique(np.concatenate([band.candidates(sought) for band in self._bands]))
-    distances = np.bitwise_count(self._hashes[rows] ^ np.uint64(sought))
-    close = distances <= RADIUS
-    return rows[close], distances[close]
+    rows = np.concatenate([band.candidates(sought) for band in self._bands])
+    close = self._distances(rows, sought) <= RADIUS
+    rows = np.unique(rows[close])  # few now: a row may be a candidate of several bands
+    return rows, self._distances(rows, sought)
+
+  def _distances(self, rows, sought):
+    return np.bitwise_count(self._hashes[rows] ^ np.uint64(sought))
 
 
 class _Band:
