@@ -94,7 +94,7 @@ def test_imports_never_go_up():
     ("orbax", ("vit_jax.checkpoint",)),
     ("flax.linen", ("vit_jax.models",)),
     ("grain", ("vit_jax.data",)),
-    ("tensorflow_datasets", ("vit_jax.data.sources.tfds",)),
+    ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.data.prepare")),
     ("apache_beam", ("vit_jax.data.duplicates.pipeline",)),
     ("tensorflow", ()),
     ("torch", ()),
