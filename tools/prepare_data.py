@@ -102,7 +102,10 @@ def build(args) -> str:
   """Lets TensorFlow Datasets download and prepare one of its own."""
   import tensorflow_datasets as tfds
 
-  builder = tfds.builder(args.name, data_dir=args.data_dir, file_format="array_record")
+  try:
+    builder = tfds.builder(args.name, data_dir=args.data_dir, file_format="array_record")
+  except tfds.core.DatasetNotFoundError as error:
+    raise ConfigError(f"TensorFlow Datasets has no data set {args.name!r}.") from error
   builder.download_and_prepare()
   return f"Data set: {builder.data_path}"
 
@@ -114,7 +117,7 @@ def convert(args) -> str:
   from tensorflow_datasets.scripts.cli import convert_format_utils
 
   convert_format_utils.convert_dataset(
-    out_file_format="array_record", dataset_version_dir=args.directory, out_dir=None
+    out_file_format="array_record", dataset_version_dir=[str(args.directory)], out_dir=None
   )
   return f"Data set: {args.directory}"
 

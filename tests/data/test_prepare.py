@@ -94,8 +94,8 @@ def test_what_is_wrong_with_images_is_reported(tmp_path):
   paths[5].write_bytes(simplejpeg.encode_jpeg(np.zeros((400, 400, 3), np.uint8)))  # too large
   paths[6].write_bytes(cv2.imencode(".png", np.zeros((9, 9), np.uint8))[1].tobytes())
   paths[7].write_bytes(paths[12].read_bytes())
-  write_images(tmp_path / "test", {"bee": 1, "ant": 1, "cat": 1}, seed=7)
-  (tmp_path / "test/cat/000.jpg").write_bytes(paths[13].read_bytes())
+  write_images(tmp_path / "test", {"bee": 1, "ant": 1, "ape": 1}, seed=7)
+  (tmp_path / "test/ape/000.jpg").write_bytes(paths[13].read_bytes())
   splits = {"train": folder(tmp_path / "in"), "test": folder(tmp_path / "test")}
   report, _ = made(tmp_path, splits)
   train = report["splits"]["train"]
@@ -107,9 +107,12 @@ def test_what_is_wrong_with_images_is_reported(tmp_path):
   assert report["duplicates"] == {"train": 1, "test and train": 1}
   assert len(opened("train")) == 15
   # The classes of both splits, and the labels follow them.
-  assert opened("test").class_names == ("ant", "bee", "cat")
-  by_image = {opened("test")[i].image: opened("test")[i].labels for i in range(3)}
-  assert by_image[paths[13].read_bytes()] == (2,)
+  both = opened("test+train")
+  assert both.class_names == ("ant", "ape", "bee")
+  by_image = {both[i].image: both[i].labels for i in range(18)}
+  assert by_image[(tmp_path / "test/ape/000.jpg").read_bytes()] in ((1,), (2,))  # is there twice
+  assert by_image[paths[1].read_bytes()] == (0,)
+  assert by_image[paths[16].read_bytes()] == (2,)
 
 
 def test_it_goes_on_where_it_was_stopped(tmp_path):
