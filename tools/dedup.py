@@ -20,6 +20,7 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from vit_jax.config import ConfigError, Data, Dataset
+from vit_jax.data import duplicates
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,15 +59,14 @@ def search(args, options: list[str]) -> dict:
   Raises:
     ConfigError: data that is not there, or Beam is not installed.
   """
+  train, tests = dataset(args.train, args), [dataset(words, args) for words in args.test]
+  opened = [duplicates.open_one(one) for one in (train, *tests)]
   try:
     from vit_jax.data.duplicates import pipeline, report
   except ModuleNotFoundError as error:
     raise ConfigError(
       f"{error.name} is not installed; install it with pip install '.[dedup]'."
     ) from error
-
-  train, tests = dataset(args.train, args), [dataset(words, args) for words in args.test]
-  opened = [pipeline.open_one(one) for one in (train, *tests)]
   args.output.mkdir(parents=True, exist_ok=True)
   report.gather(args.output, pipeline.PAIRS)  # away with what a run that was stopped has left
   print(

@@ -65,19 +65,26 @@ def test_planted_copies_are_listed_shown_and_left_out(tmp_path):
   assert names == (rest | broken).keys() - {"003.jpg"}
 
 
-@needs_beam
-def test_data_that_is_not_there(tmp_path):
-  output = tmp_path / "out"
-  done = programs.run([*TOOL, "--train", "digits", "--test", "digits", "test", "--output", output])
-  assert done.returncode == 2
-  wrong = 'dedup: Source "digits" has the splits "train" and "test", not "".'
-  assert done.stderr.splitlines()[-1] == wrong
-  assert not output.exists()
+def arguments(words, tmp_path):
+  return dedup.parser().parse_args([*words.split(), "--output", str(tmp_path / "out")])
 
 
-def test_a_source_has_one_split():
-  args = dedup.parser().parse_args(
-    ["--train", "digits", "a", "b", "--test", "digits", "--output", "x"]
-  )
-  with pytest.raises(c.ConfigError, match="'digits a b' is more than a source and a split"):
-    dedup.dataset(args.train, args)
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    ("--train digits --test digits test", 'has the splits "train" and "test", not ""'),
+    ("--train digits train --test folder:/none", 'There is no folder "/none"'),
+    ("--train digits a b --test digits", "'digits a b' is more than a source and a split"),
+  ],
+)
+def test_wrong_data_is_said_before_anything_is_done(tmp_path, words, message):
+  with pytest.raises(c.ConfigError, match=message):
+    dedup.search(arguments(words, tmp_path), [])
+  assert not (tmp_path / "out").exists()
+
+
+def test_without_beam_it_says_how_to_install_it(tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, "apache_beam", None)
+  monkeypatch.delitem(sys.modules, "vit_jax.data.duplicates.pipeline", raising=False)
+  with pytest.raises(c.ConfigError, match=r"apache_beam is not installed; .*'\.\[dedup\]'"):
+    dedup.search(arguments("--train digits train --test digits test", tmp_path), [])

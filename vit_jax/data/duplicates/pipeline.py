@@ -17,11 +17,11 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.utils.shared import Shared
 
 from vit_jax.config import Dataset
-from vit_jax.data import sources
+from vit_jax.data.duplicates import open_one
 from vit_jax.data.duplicates.fingerprint import Fingerprint, fingerprint
 from vit_jax.data.duplicates.search import Known, Search
 from vit_jax.data.images import BadImage
-from vit_jax.data.sources import Example, Source
+from vit_jax.data.sources import Example
 
 PAIRS = "pairs"
 # Not Beam's DirectRunner, which first tries to download a runner of another language.
@@ -33,17 +33,6 @@ _COUNTERS = "images"
 _NEWS = 30  # seconds between two messages of a worker
 
 _log = logging.getLogger(__name__)
-
-
-def open_one(dataset: Dataset) -> Source:
-  """The source of a dataset."""
-  return sources.open_source(
-    dataset.source,
-    split=dataset.split,
-    image_key=dataset.image_key,
-    label_key=dataset.label_key,
-    num_classes=1,
-  )
 
 
 def find_pairs(
