@@ -3,7 +3,8 @@
 What it cannot tell apart is drawings of few strokes: different digits of 8 x 8 pixels correlate up
 to 0.994, better than many of them with their own JPEG of quality 50. Where the smaller side has
 fewer than 32 pixels only the very same pixels count, therefore. Larger photographs lie far apart:
-copies correlate by 0.85 and more, windows of photographs that share nothing by less than 0.4.
+in some view copies correlate by 0.85 and more; the few windows of photographs that share nothing
+and have nearly equal hashes nonetheless did by less than 0.4.
 """
 
 import numpy as np
