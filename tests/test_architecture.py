@@ -53,6 +53,7 @@ LAYERS = [
   {
     "train_step",
     "checkpoint",
+    "early_stopping",
     "weights",
     "initial",
     "predict",
@@ -93,7 +94,8 @@ def test_imports_never_go_up():
     ("orbax", ("vit_jax.checkpoint",)),
     ("flax.linen", ("vit_jax.models",)),
     ("grain", ("vit_jax.data",)),
-    ("tensorflow_datasets", ("vit_jax.data.sources.tfds",)),
+    ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.data.prepare")),
+    ("apache_beam", ("vit_jax.data.duplicates.pipeline",)),
     ("tensorflow", ()),
     ("torch", ()),
   ],

@@ -44,6 +44,30 @@ def test_a_good_config_passes():
     (replaced("data", cache="x", cache_side=200), r"cache_side=200 is smaller.*at least 224, or"),
     (replaced("model", name="ViT-BB/16"), r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
     (
+      replaced("early_stopping", metric="val/top2"),
+      r"metric='val/top2' is no figure .* will give none: no set of config\.data\.evaluate has",
+    ),
+    (
+      dataclasses.replace(
+        GOOD,
+        data=dataclasses.replace(
+          GOOD.data, evaluate={"val": c.Dataset("digits", "test"), "off": c.Dataset()}
+        ),
+        early_stopping=c.EarlyStopping(metric="val/top2"),
+      ),
+      r"metric='val/top2' is no .*, which will give val/loss, val/top1, val/top5\.$",
+    ),
+    (replaced("early_stopping", patience=3), r"patience=3 needs a figure.*metric=val/top1"),
+    (
+      dataclasses.replace(
+        GOOD,
+        data=dataclasses.replace(GOOD.data, evaluate={"val": c.Dataset("digits", "test")}),
+        early_stopping=c.EarlyStopping(metric="val/top1", patience=3),
+        evaluate_every=c.Duration(),
+      ),
+      r"patience=3 counts evaluations, but config\.evaluate_every is 0",
+    ),
+    (
       replaced("model", heads=7),
       r"config\.model\.heads=7 does not divide the width 768 of ViT-B/16; nearest: (6|8)",
     ),

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
+from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
 
 from vit_jax import manifest
 from vit_jax.config import ConfigError, RunError, StorageError
@@ -45,7 +46,9 @@ class Checkpoints:
   def __init__(self, workdir: pathlib.Path, *, keep_last: int, keep_every: int):
     """Opens WORKDIR/checkpoints, keeping the newest `keep_last` and each `keep_every`th step."""
     self._directory = workdir.absolute() / FOLDER
-    self._keep = dict(max_to_keep=keep_last, keep_period=keep_every or None)
+    every = [keeping.EveryNSteps(keep_every)] if keep_every else []
+    self._best = _Best()
+    self._keep = keeping.AnyPreservationPolicy([keeping.LatestN(keep_last), self._best, *every])
     self._saving = None
     self._failure = ""
     self._failed = False
@@ -64,15 +67,21 @@ class Checkpoints:
       # for them.
       create_directories_asynchronously=False,
     )
-    options = ocp.CheckpointManagerOptions(**self._keep, async_options=background)
+    options = ocp.CheckpointManagerOptions(preservation_policy=self._keep, async_options=background)
     return ocp.CheckpointManager(self._directory, options=options)
 
-  def save(self, state: TrainState, meta: dict) -> int:
+  def save(self, state: TrainState, meta: dict, *, best: int = 0) -> int:
     """Starts saving; the arrays may be donated as soon as it returns. Returns the step.
 
     Whether it succeeds is for `failure` to tell, before the next save.
+
+    Args:
+      state: the state.
+      meta: what is kept beside it, for JSON.
+      best: step that is kept even where it is not among the newest; 0: none.
     """
     self.wait()
+    self._best.step = best
     self._saving, self._ear.heard = int(state.step), ""
     args = ocp.args.Composite(
       state=ocp.args.StandardSave(to_tree(state)),
@@ -203,6 +212,15 @@ class Checkpoints:
     if jax.process_index() == 0:
       (folder,) = self._directory.glob(f"{self._saving}{HALF_WRITTEN}*")
       manifest.write(folder)
+
+
+class _Best(keeping.PreservationPolicy):
+  """Keeps the one checkpoint of `step`."""
+
+  step = 0
+
+  def should_preserve(self, checkpoints, *, context) -> list[bool]:
+    return [info.step == self.step for info in checkpoints]
 
 
 class _Ear(logging.Filter):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from vit_jax import models, optim
 from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
+from vit_jax.evaluators import classification
 from vit_jax.models.stacking import STACKED
 
 NO_DATA = (
@@ -31,6 +32,7 @@ def check(config: Config):
   check_schedule(config.schedule)
   check_decay_rules(config.optimizer.decay_rules)
   check_trainable(config)
+  check_early_stopping(config)
 
 
 def check_model(config: Config):
@@ -133,6 +135,28 @@ def check_schedule(schedule: Schedule):
     raise ConfigError(
       f"config.schedule.drops={drops} does not go with config.schedule.decay={schedule.decay!r}; "
       "decay=steps needs drops such as (0.3, 0.6, 0.9), and the others take none, ()."
+    )
+
+
+def check_early_stopping(config: Config):
+  """The figure that decides is one that the evaluations will give, and they are made."""
+  metric, patience = config.early_stopping.metric, config.early_stopping.patience
+  if patience and not metric:
+    raise ConfigError(
+      f"config.early_stopping.patience={patience} needs a figure to go by; name one, such as "
+      "--config.early_stopping.metric=val/top1, or make patience 0."
+    )
+  sets = [name for name, dataset in config.data.evaluate.items() if dataset.source]
+  figures = [f"{name}/{figure}" for name in sets for figure in classification.FIGURES]
+  if metric and metric not in figures:
+    raise ConfigError(
+      f"config.early_stopping.metric={metric!r} is no figure of this run's evaluation sets, which "
+      f"will give {', '.join(figures) or 'none: no set of config.data.evaluate has a source'}."
+    )
+  if patience and not config.evaluate_every.given():
+    raise ConfigError(
+      f"config.early_stopping.patience={patience} counts evaluations, but config.evaluate_every is "
+      "0; give it, such as --config.evaluate_every.epochs=1."
     )
 
 

@@ -176,6 +176,15 @@ class Dataset:
   )
   image_key: str = setting("image", "TFDS feature that holds the image")
   label_key: str = setting("label", "TFDS feature that holds the label or the labels")
+  exclude: str = setting(
+    "", "file that names examples to leave out, as tools/dedup.py writes it; empty: none"
+  )
+  subset: int = setting(
+    0,
+    "random examples, of those that `exclude` leaves; the same for every run, whatever its seed, "
+    "and the smaller subset inside the larger; 0: all",
+    low=0,
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,6 +265,20 @@ class Checkpoint:
 
 
 @dataclasses.dataclass(frozen=True)
+class EarlyStopping:
+  """The best checkpoint by one figure of the evaluations, kept beside what `Checkpoint` keeps."""
+
+  metric: str = setting(
+    "",
+    "the figure, such as val/top1; a loss is better when it is smaller, anything else when it is "
+    "larger; empty: off",
+  )
+  patience: int = setting(
+    0, "the run ends after so many evaluations in a row that were not better; 0: never", low=0
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class NonFinite:
   """What a loss or gradient that is not finite does; the update is never applied."""
 
@@ -303,6 +326,7 @@ class Config:
   data: Data = group(Data)
   mesh: Mesh = group(Mesh)
   checkpoint: Checkpoint = group(Checkpoint)
+  early_stopping: EarlyStopping = group(EarlyStopping)
   stall_seconds: float = setting(
     1800.0,
     "the run ends, with the stack of every thread, when nothing has got further for so long: no "

@@ -101,14 +101,17 @@ def cached(train: sources.Source, config: Config) -> sources.Source:
 
 
 def open_source(dataset: Dataset, config: Config) -> sources.Source:
-  """Opens one source."""
-  return sources.open_source(
+  """Opens one source; what is excluded is left out before the subset is taken."""
+  source = sources.open_source(
     dataset.source,
     split=dataset.split,
     image_key=dataset.image_key,
     label_key=dataset.label_key,
     num_classes=config.model.num_classes,
   )
+  if dataset.exclude:
+    source = sources.Remaining(source, dataset.exclude)
+  return sources.Subset(source, dataset.subset) if dataset.subset else source
 
 
 def first_difference(some, others) -> str:

@@ -8,7 +8,17 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from vit_jax import evaluate, flops, initial, optim, plots, train_step, workdir, writers
+from vit_jax import (
+  early_stopping,
+  evaluate,
+  flops,
+  initial,
+  optim,
+  plots,
+  train_step,
+  workdir,
+  writers,
+)
 from vit_jax import mesh as meshes
 from vit_jax import state as states
 from vit_jax.checkpoint import Checkpoints, SaveError
@@ -42,6 +52,7 @@ class Run:
   evaluation: evaluate.Evaluation
   stop: StopRequest
   start_evaluated: bool
+  watch: early_stopping.Watch
 
 
 def train(
@@ -130,7 +141,16 @@ def make_run(
     watchdog=watchdog,
     evaluation=evaluate.Evaluation(plan),
     start_evaluated=agreed(first and start in evaluate.steps_in(folder)),
+    watch=make_watch(plan, folder),
   )
+
+
+def make_watch(plan: Plan, folder) -> early_stopping.Watch:
+  """What follows the evaluations, from those that metrics.jsonl already holds on."""
+  settings, first = plan.config.early_stopping, jax.process_index() == 0
+  lines = writers.read(folder) if first and settings.metric else []
+  best = early_stopping.best_of(lines, settings.metric)
+  return early_stopping.Watch(settings, early_stopping.agreed(best))
 
 
 def agreed(answer: bool) -> bool:
@@ -181,13 +201,16 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
     1. take the batch, which is already on the devices, and dispatch the step;
     2. while the devices work, read the metrics of the step before: log them, stop on trouble;
     3. agree with all hosts whether to stop;
-    4. where due, once the metrics of this very step are read: evaluate, then save.
+    4. where due, once the metrics of this very step are read: evaluate, then save. Also saved is
+       what was just found to be the best so far.
   Inside 1 and 2 nothing moves between host and devices but where the code says so.
   """
   steps, monitor = run.plan.steps, run.monitor
   monitor.start(start)
   if start and not run.start_evaluated and not evaluated(run, state, start):
     return False
+  if run.watch.enough:
+    return True
   batches = put_ahead(
     train_batches(run.plan, start),
     meshes.batch_sharding(run.plan.mesh),
@@ -204,17 +227,17 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
       settle(run, before)
       before = step, metrics
     check_saved(run)
-    stopping = run.stop.agreed(step)
-    if stopping or step == steps.total or due(step, steps.evaluate) or due(step, steps.save):
+    stopping, ending = run.stop.agreed(step), step == steps.total
+    if stopping or ending or due(step, steps.evaluate) or due(step, steps.save):
       settle(run, before)
       before = None
       stopping = stopping or not evaluated(run, state, step)
-      if stopping or step == steps.total or due(step, steps.save):
+      ending = ending or run.watch.enough
+      if stopping or ending or due(step, steps.save) or step == run.watch.best.step:
         save(run, state)
-    if stopping or step == steps.total:
+    if stopping or ending:
       end_profile(run, step - start)
-    if stopping:
-      return False
+      return not stopping
   return True
 
 
@@ -309,6 +332,7 @@ def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
     figures = run.evaluation(states.for_evaluation(state), stop=stop)
   if figures is None:
     return False
+  run.watch.note(step, figures)
   run.writer.write(step, figures)
   run.writer.say(f"step {step}/{steps.total}  " + evaluate.in_words(figures))
   return True
@@ -322,6 +346,7 @@ def save(run: Run, state: states.TrainState):
     run.checkpoints.save(
       state,
       {"config": to_dict(run.plan.config), "class_names": list(run.plan.data.train.class_names)},
+      best=run.watch.best.step,
     )
 
 
@@ -383,16 +408,18 @@ def conclusion(run: Run, finished: bool) -> str:
     )
   figures = [line for line in writers.read(folder) if evaluate.is_evaluation(line)][-1:]
   reached = [f"Reached: {evaluate.in_words(line)}" for line in figures]
-  ema = " --ema" if run.plan.config.optimizer.ema else ""  # what was evaluated
+  options = " --ema" if run.plan.config.optimizer.ema else ""  # what was evaluated
+  options += run.watch.flag(folder)
   return "\n".join(
     [
       f"Done: {last} steps.",
       *reached,
+      *run.watch.in_words(folder),
       spent,
       f"Checkpoint: {folder}/checkpoints/{last}",
       f"Metrics:    {folder}/{writers.METRICS} (TensorBoard: tensorboard --logdir {folder})",
       f"Curves:     {folder}/{plots.CURVES}",
-      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz{ema}",
+      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz{options}",
     ]
   )
 

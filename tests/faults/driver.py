@@ -21,11 +21,11 @@ def full(steps):
   signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails with EFBIG
   save, (_, most) = Checkpoints.save, resource.getrlimit(resource.RLIMIT_FSIZE)
 
-  def limited_save(checkpoints, state, meta):
+  def limited_save(checkpoints, state, meta, **options):
     checkpoints.wait()
     size = FULL_AT if first <= int(state.step) < last else most
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
-    return save(checkpoints, state, meta)
+    return save(checkpoints, state, meta, **options)
 
   Checkpoints.save = limited_save
 

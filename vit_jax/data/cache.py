@@ -6,12 +6,10 @@ its files in memory where that allows, so that they are read from the disk once.
 
 import collections
 import concurrent.futures
-import contextlib
 import json
 import os
 import pathlib
 import random
-import secrets
 import shutil
 import struct
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vit_jax.data import images
+from vit_jax.data.files import write_whole
 from vit_jax.data.records import Part, Records
 from vit_jax.data.sources import Example, Source, SourceError
 
@@ -112,7 +111,7 @@ def prepare(
     part = missing[first]
     if not os.path.exists(part.path):  # by another process meanwhile
       fill = lambda path: _fill(path, source, first, part.count, side=side, max_pixels=max_pixels)
-      _write(part.path, fill)
+      write_whole(part.path, fill)
     return part.count
 
   order = random.sample(sorted(missing), len(missing))
@@ -135,7 +134,7 @@ def _claimed(directory: str, description: dict) -> pathlib.Path:
     )
   else:
     text = json.dumps(description, indent=2)
-    _write(str(root / "cache.json"), lambda path: pathlib.Path(path).write_text(text))
+    write_whole(str(root / "cache.json"), lambda path: pathlib.Path(path).write_text(text))
   return root
 
 
@@ -238,16 +237,3 @@ def _fill(path: str, source: Source, first: int, count: int, *, side: int, max_p
   for index in range(first, first + count):
     writer.write(encode(source[index], side=side, max_pixels=max_pixels))
   writer.close()
-
-
-def _write(path: str, fill: Callable[[str], None]) -> None:
-  """Lets `fill` write a file that takes its name when it is complete and on the disk."""
-  partial = f"{path}.{secrets.token_hex(8)}.partial"
-  try:
-    fill(partial)
-    with contextlib.suppress(FileNotFoundError):  # Another process made it all, and tidied up.
-      with open(partial, "rb") as stream:
-        os.fsync(stream.fileno())
-      os.replace(partial, path)
-  finally:
-    pathlib.Path(partial).unlink(missing_ok=True)

@@ -7,6 +7,8 @@ from vit_jax import losses
 from vit_jax.config import Loss
 from vit_jax.data.device import normalize
 
+FIGURES = ("loss", "top1", "top5")
+
 
 def make_step(model, loss: Loss):
   """The function (params, batch) -> sums over the batch's images whose mask is 1.
@@ -48,7 +50,7 @@ def evaluate(step, params, batches, *, stop=lambda: False) -> dict[str, float] |
   Returns:
     The figures, or None where it was given up.
   """
-  totals = dict(loss=0.0, top1=0.0, top5=0.0, examples=0.0)
+  totals = dict.fromkeys((*FIGURES, "examples"), 0.0)
   before = None
   for batch in batches:
     if stop():

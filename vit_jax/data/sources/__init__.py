@@ -5,11 +5,12 @@ import difflib
 from vit_jax.data.sources.base import Example, Source, SourceError
 from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
+from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.data.sources.synthetic import Synthetic
 from vit_jax.data.sources.tfds import Tfds
 from vit_jax.data.sources.vtab import Vtab
 
-__all__ = ["Example", "Source", "SourceError", "open_source"]
+__all__ = ["Example", "Remaining", "Source", "SourceError", "Subset", "open_source"]
 
 _FORMS = {
   "tfds": "tfds:NAME[/CONFIG][:VERSION]",

@@ -1,0 +1,221 @@
+"""Copies of images: planted ones are found in both directions, different images are not."""
+
+import base64
+import json
+import re
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data.natural import COPIES, encoded, photographs, resized, tiles
+from vit_jax.data import images, sources
+from vit_jax.data.duplicates import compare, report
+from vit_jax.data.duplicates.fingerprint import (
+  KNOWN_VIEWS,
+  THUMBNAIL,
+  VIEW,
+  fingerprint,
+  hashes,
+  view,
+)
+from vit_jax.data.duplicates.index import RADIUS, Index
+from vit_jax.data.duplicates.search import Known, Search
+from vit_jax.data.sources import Example
+
+# --- hashes by their bands ---
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_bands_find_what_a_comparison_with_all_finds(seed):
+  rng = np.random.default_rng(seed)
+  known = rng.integers(0, 2**64, 200, np.uint64)
+  sought = int(known[7])
+  for row in range(100, 155):  # at every distance up to some above the radius
+    flips = rng.choice(64, row % 11, replace=False)
+    known[row] = sought ^ sum(1 << int(bit) for bit in flips)
+  expected = {
+    row: distance
+    for row, one in enumerate(known.tolist())
+    if (distance := (one ^ sought).bit_count()) <= RADIUS
+  }
+  rows, distances = Index(known).near(sought)
+  assert dict(zip(rows.tolist(), distances.tolist(), strict=True)) == expected
+  assert len(expected) >= 45
+
+
+def test_bands_leave_most_uncompared():
+  known = np.random.default_rng(0).integers(0, 2**64, 100_000, np.uint64)
+  index = Index(known)
+  candidates = sum(len(band.candidates(int(known[0]))) for band in index._bands)
+  assert candidates < 2000
+
+
+def test_no_hashes():
+  assert [len(one) for one in Index(np.zeros(0, np.uint64)).near(3)] == [0, 0]
+
+
+# --- views ---
+
+
+def test_a_view_is_what_the_cut_leaves():
+  down, across = np.mgrid[:THUMBNAIL, :THUMBNAIL] + 0.5
+  for (top, bottom), (left, right) in KNOWN_VIEWS:
+    centres = (np.arange(VIEW) + 0.5) / VIEW
+    for thumbnail, axis, first, last in ((down, 0, top, bottom), (across, 1, left, right)):
+      seen = view(thumbnail, ((top, bottom), (left, right))).take(5, axis=1 - axis)
+      expected = (first + (1 - first - last) * centres) * THUMBNAIL
+      np.testing.assert_allclose(seen[1:-1], expected[1:-1], atol=0.05)
+
+
+def test_a_hash_is_the_signs_of_low_frequencies():
+  thumbnail = np.random.default_rng(0).integers(0, 256, (THUMBNAIL,) * 2).astype(np.uint8)
+  seen = view(thumbnail, KNOWN_VIEWS[0]).astype(np.float64)
+  centres = (2 * np.arange(VIEW) + 1) * np.pi / (2 * VIEW)
+  basis = np.cos(np.arange(8)[:, None] * centres)
+  low = (basis @ seen @ basis.T).ravel()
+  expected = sum(1 << i for i in range(64) if low[i] > np.median(low[1:]))
+  assert int(hashes(thumbnail, KNOWN_VIEWS[:1])[0]) == expected
+
+
+# --- pairs ---
+
+
+def fingerprints(ones):
+  return [fingerprint(one, max_pixels=10**6) for one in ones]
+
+
+def searched(known):
+  return Search(Known.of((3, i), one) for i, one in enumerate(fingerprints(known)))
+
+
+@pytest.fixture(scope="module")
+def originals():
+  return [one for side in (96, 160) for one in photographs(25, side=side, seed=side)]
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_planted_copies_are_found_whichever_of_the_two_was_changed(originals, kind):
+  changed = [COPIES[kind](one) for one in originals]
+  for known, sought in ((originals, changed), (changed, originals)):
+    search = searched(known)
+    found = [search.copied(one) for one in fingerprints(sought)]
+    assert [i for i, one in enumerate(found) if (3, i) not in one] == []
+
+
+def test_windows_that_share_nothing_are_not_copies():
+  windows = tiles(60)
+  search = searched(windows)
+  for index, one in enumerate(fingerprints(windows)):
+    assert search.copied(one) == {(3, index): 1.0}
+
+
+def test_no_two_digits_are_copies():
+  both = [sources.open_source("digits", split=s, num_classes=10) for s in ("train", "test")]
+  digits = [source[index].image for source in both for index in range(0, len(source), 2)]
+  search = searched(digits)
+  for index, one in enumerate(fingerprints(digits)):
+    assert search.copied(one) == {(3, index): 1.0}
+
+
+def test_of_small_images_only_the_same_pixels_count():
+  (image,) = photographs(1, side=31, seed=0)
+  (larger,) = photographs(1, side=40, seed=0)
+  search = searched([image, larger])
+  assert search.copied(fingerprint(image, max_pixels=10**6)) == {(3, 0): 1.0}
+  assert search.copied(fingerprint(encoded(image), max_pixels=10**6)) == {}
+  assert (3, 1) in search.copied(fingerprint(encoded(larger), max_pixels=10**6))
+
+
+def test_images_of_one_colour_are_alike_only_where_they_are_the_same():
+  flat = [np.full((64, 64, 3), grey, np.uint8) for grey in (0, 128, 255, 128)]
+  search = searched(flat)
+  found = [set(search.copied(one)) for one in fingerprints(flat)]
+  assert found == [{(3, 0)}, {(3, 1), (3, 3)}, {(3, 2)}, {(3, 1), (3, 3)}]
+
+
+def painted(*, patches: int, details: int) -> np.ndarray:
+  """Large patches of colour under details, each drawn with a seed of its own."""
+  draw = lambda seed, sides: np.random.default_rng(seed).normal(0, 1, (sides, sides))
+  enlarge = lambda image: cv2.resize(image, (144, 144), interpolation=cv2.INTER_CUBIC)
+  image = 128 + 40 * enlarge(draw(patches, 5)) + 18 * enlarge(draw(details, 36))
+  return cv2.merge([np.clip(image, 0, 255).astype(np.uint8)] * 3)
+
+
+def test_a_copy_has_both_patches_and_details():
+  whole, image = KNOWN_VIEWS[0], painted(patches=0, details=0)
+  one, again, laid_out, detailed = fingerprints(
+    [image, encoded(image), painted(patches=0, details=1), painted(patches=1, details=0)]
+  )
+  likeness = lambda other: compare.likeness(*(view(x.thumbnail, whole) for x in (one, other)))
+  assert likeness(laid_out)[0] > 0.85 > 0.4 > likeness(laid_out)[1]
+  assert likeness(detailed)[0] < 0.7 < likeness(detailed)[1]
+  found = [compare.copies(one, whole, other, whole) for other in (again, laid_out, detailed)]
+  assert found[0] > 0.95
+  assert found[1:] == [0, 0]
+
+
+def test_the_same_pixels_of_another_shape_are_another_image():
+  first = np.arange(36 * 64 * 3, dtype=np.uint8).reshape(36, 64, 3)
+  second = np.ascontiguousarray(first.reshape(64, 36, 3))
+  ones = fingerprints([first, second])
+  assert ones[0].digest != ones[1].digest
+
+
+def test_larger_images_are_refused():
+  with pytest.raises(images.BadImage, match="1000 x 1001 pixels are more"):
+    fingerprint(encoded(np.zeros((1001, 1000, 3), np.uint8)), max_pixels=10**6)
+
+
+def test_a_correlation_of_nothing_is_zero():
+  flat, noise = np.ones((32, 32)), np.random.default_rng(0).normal(size=(32, 32))
+  assert compare.correlation(flat, noise) == 0
+  assert compare.correlation(noise, 3 - 2 * noise) == pytest.approx(-1)
+
+
+# --- what is left behind ---
+
+
+class Listed:
+  """Images at hand."""
+
+  class_names, multi_label = ("a",), False
+
+  def __init__(self, name, ones):
+    self.identity, self._ones = name, ones
+
+  def __len__(self):
+    return len(self._ones)
+
+  def __getitem__(self, index):
+    return Example(self._ones[index], (0,), f"<b>{self.identity} {index}</b>")
+
+
+def test_the_list_and_the_page(tmp_path):
+  ones = photographs(4, side=300, seed=0)
+  train, test = Listed("train", ones), Listed("test", [encoded(one) for one in ones])
+  wide = resized(ones[0], 3)[:1]  # 900 pixels wide
+  tests = [test, Listed("more", [wide])]
+  likes = [(3, 1, 0, 0.9), (0, 2, 0, 0.99), (3, 0, 1, 0.95)]
+  made = [dict(zip(("train", "test", "set", "likeness"), like, strict=True)) for like in likes]
+  for number, part in enumerate((made[:1], made[1:])):
+    (tmp_path / f"found-{number}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in part))
+  pairs = report.gather(tmp_path, "found")
+  assert pairs == [made[1], made[2], made[0]]
+  assert [path.name for path in tmp_path.iterdir()] == [report.PAIRS]
+  report.write(tmp_path, pairs, train, tests, shown=2, max_pixels=10**6)
+  remaining = sources.Remaining(train, str(tmp_path / report.EXCLUDE))
+  assert [remaining[i].name for i in range(len(remaining))] == [train[1].name, train[2].name]
+  assert "3\tcopy of more, example 0 (0.95)" in (tmp_path / report.EXCLUDE).read_text()
+
+  page = (tmp_path / report.PAGE).read_text()
+  assert "2 of 3 pairs, the least alike first" in page
+  assert "<b>" not in page
+  assert re.findall(r"&lt;b&gt;(\w+ \d)&lt;", page) == ["train 3", "test 1", "train 3", "more 0"]
+  pictures = [base64.b64decode(data) for data in re.findall(r"base64,([^\"]+)", page)]
+  shapes = [images.decode(one, max_pixels=10**5).shape for one in pictures]
+  assert len(shapes) == 4
+  assert all(max(shape) <= 128 for shape in shapes)

@@ -1,0 +1,169 @@
+"""Parts of a source: nested, the same for every seed, without what a list names."""
+
+import os
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vit_jax import config as c
+from vit_jax import plan
+from vit_jax.data import sources
+from vit_jax.data.sources import subset
+
+
+class Numbers:
+  """Examples that are their own indices."""
+
+  class_names, multi_label = ("a", "b"), True
+
+  def __init__(self, length, identity="numbers"):
+    self._length, self.identity = length, identity
+
+  def __len__(self):
+    return self._length
+
+  def __getitem__(self, index):
+    assert 0 <= index < self._length
+    return index
+
+
+def every(source):
+  return [source[index] for index in range(len(source))]
+
+
+# --- random subsets ---
+
+
+@settings(max_examples=40, deadline=None)
+@given(length=st.integers(1, 100), data=st.data())
+def test_the_smaller_lies_inside_the_larger_and_none_comes_twice(length, data):
+  small = data.draw(st.integers(1, length))
+  large = data.draw(st.integers(small, length))
+  inside, outside = (every(sources.Subset(Numbers(length), size)) for size in (small, large))
+  assert len(set(outside)) == large
+  assert inside == outside[:small]
+
+
+def test_a_subset_is_even_over_the_source():
+  chosen = every(sources.Subset(Numbers(100_000), 20_000))
+  counts = np.histogram(chosen, bins=50, range=(0, 100_000))[0]
+  # Of a random subset each count is 400 with a variance of 320.
+  assert 20 < ((counts - 400) ** 2 / 320).sum() < 95
+
+
+def test_a_subset_never_changes():
+  """Else results on subsets of different versions of this program could not be compared."""
+  assert every(sources.Subset(Numbers(1437), 5)) == [493, 781, 636, 1414, 1133]
+
+
+def test_a_subset_of_jft_needs_no_memory():
+  tracemalloc.start()
+  chosen = sources.Subset(Numbers(303_000_000), 90_000_000)
+  assert len({chosen[index] for index in (0, 1, 45_000_000, 89_999_999)}) == 4
+  assert tracemalloc.get_traced_memory()[1] < 2**20
+  tracemalloc.stop()
+  assert len(pickle.dumps(chosen)) < 10_000
+
+
+def test_more_than_there_are():
+  with pytest.raises(sources.SourceError, match=r"subset=11 is more than the 10 examples of numb"):
+    sources.Subset(Numbers(10), 11)
+  assert sorted(every(sources.Subset(Numbers(10), 10))) == list(range(10))
+
+
+# --- lists of examples ---
+
+
+@given(length=st.integers(1, 60), data=st.data())
+def test_what_remains_is_the_rest_in_order(tmp_path_factory, length, data):
+  excluded = data.draw(st.sets(st.integers(0, length - 1), max_size=length - 1))
+  path = str(tmp_path_factory.getbasetemp() / "excluded.txt")
+  subset.write_exclusions(path, Numbers(length), excluded, remarks={3: "a\nb\tc"})
+  remaining = sources.Remaining(Numbers(length), path)
+  assert every(remaining) == [index for index in range(length) if index not in excluded]
+  assert every(pickle.loads(pickle.dumps(remaining))) == every(remaining)
+
+
+def listed(tmp_path, text):
+  path = tmp_path / "list.txt"
+  path.write_bytes(text if isinstance(text, bytes) else text.encode())
+  return str(path)
+
+
+def test_remarks_order_and_repetitions_do_not_matter(tmp_path):
+  path = listed(tmp_path, "# source: numbers\n7\tsome name\n# remark\n2\n7\n")
+  assert every(sources.Remaining(Numbers(9), path)) == [0, 1, 3, 4, 5, 6, 8]
+  assert os.listdir(tmp_path) == ["list.txt"]
+
+
+@pytest.mark.parametrize(
+  ("text", "message"),
+  [
+    ("# source: others\n1\n", r'list\.txt" \(exclude\) is of other examples: of "others".*"numb'),
+    ("1\n2\n", r'is no list of examples: its first line must be "# source: " and.*: numbers"'),
+    ("", "is no list of examples"),
+    (b"\x89PNG\r\n\x1a\n\xff\x00" * 1000, "is no list of examples"),
+    ("# source: numbers\n1\n10\n", r"'10' in line 3; a line begins with .*, 0 to 9\."),
+    ("# source: numbers\n-1\n", r"'-1' in line 2"),
+    ("# source: numbers\n\n", r"'' in line 2"),
+    ("# source: numbers\n١\n", "in line 2"),
+    ("# source: numbers\n" + "1" * 9999, f"'{'1' * 40}' in line 2"),
+    ("# source: numbers\n" + "".join(f"{i}\n" for i in range(10)), "leaves none of the 10"),
+  ],
+)
+def test_wrong_lists(tmp_path, text, message):
+  with pytest.raises(sources.SourceError, match=message):
+    sources.Remaining(Numbers(10), listed(tmp_path, text))
+
+
+def test_a_list_that_is_not_there(tmp_path):
+  with pytest.raises(sources.SourceError, match=r'none\.txt" \(exclude\) cannot be read: No such'):
+    sources.Remaining(Numbers(10), f"{tmp_path}/none.txt")
+
+
+# --- in a run ---
+
+
+def opened(**changes):
+  dataset = c.Dataset(source="digits", split="train", **changes)
+  return plan.open_source(dataset, c.Config(model=c.Model(num_classes=10)))
+
+
+def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):
+  whole = opened()
+  path = str(tmp_path / "list.txt")
+  subset.write_exclusions(path, whole, range(0, 1437, 2))
+  part = opened(exclude=path, subset=718)
+  assert (len(part), part.class_names, part.multi_label) == (718, whole.class_names, False)
+  assert {one.name for one in every(part)} == {whole[index].name for index in range(1, 1437, 2)}
+  with pytest.raises(sources.SourceError, match="subset=719 is more than the 718 examples"):
+    opened(exclude=path, subset=719)
+
+
+def test_parts_of_a_source_tell_each_other_apart(tmp_path):
+  first, second = str(tmp_path / "1"), str(tmp_path / "2")
+  subset.write_exclusions(first, opened(), [3])
+  subset.write_exclusions(second, opened(), [4])
+  parts = [{}, dict(subset=9), dict(subset=10), dict(exclude=first), dict(exclude=second)]
+  parts += [dict(exclude=first, subset=9)]
+  assert len({opened(**part).identity for part in parts}) == len(parts)
+  # A list of the whole is not one of a part: positions differ.
+  with pytest.raises(sources.SourceError, match="is of other examples"):
+    sources.Remaining(opened(subset=9), first)
+
+
+def test_epochs_are_of_the_subset():
+  dataset = c.Dataset(source="digits", split="train", subset=160)
+  config = c.Config(
+    batch_size=16,
+    duration=c.Duration(epochs=3),
+    model=c.Model(num_classes=10),
+    data=c.Data(train=dataset, evaluate={"some": c.Dataset("digits", "test", subset=40)}),
+  )
+  data = plan.open_data(config)
+  assert plan.steps_of(config, len(data.train)).total == 30
+  assert len(data.evaluate["some"]) == 40

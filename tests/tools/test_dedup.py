@@ -1,0 +1,90 @@
+"""tools/dedup.py as a user runs it, from folders to a run that leaves the copies out."""
+
+import importlib.util
+import json
+import os
+import sys
+
+import cv2
+import numpy as np
+import pytest
+
+from tests import programs
+from tests.data.natural import COPIES, encoded, photographs, tiles
+from tools import dedup
+from vit_jax import config as c
+from vit_jax import plan
+
+TOOL = [sys.executable, "tools/dedup.py"]
+needs_beam = pytest.mark.skipif(
+  importlib.util.find_spec("apache_beam") is None,
+  reason="apache-beam is not installed (extra `dedup`)",
+)
+
+
+def write(folder, named):
+  """Images, or bytes of files, as FOLDER/thing/NAME."""
+  (folder / "thing").mkdir(parents=True)
+  for name, image in named.items():
+    data = image if isinstance(image, bytes) else cv2.imencode(".png", image)[1].tobytes()
+    (folder / "thing" / name).write_bytes(data)
+
+
+@needs_beam
+def test_planted_copies_are_listed_shown_and_left_out(tmp_path):
+  known, others = photographs(9, side=96, seed=1), tiles(60)[:70]
+  planted = {
+    f"{i * 7:03}-planted.jpg": change(one)
+    for i, (one, change) in enumerate(zip(known, COPIES.values(), strict=True))
+  }
+  rest = {f"{i:03}.jpg": encoded(one) for i, one in enumerate(others)}
+  broken = {"zz-broken.jpg": b"rubbish", "zz-bomb.jpg": encoded(np.zeros((600, 600, 3), np.uint8))}
+  write(tmp_path / "train", planted | rest | broken)
+  write(tmp_path / "test", {f"{i}.jpg": one for i, one in enumerate(known)})
+  write(tmp_path / "more", {"same.png": others[3]})
+  command = [*TOOL, "--train", f"folder:{tmp_path}/train", "--output", tmp_path / "out"]
+  command += ["--test", f"folder:{tmp_path}/test", "--test", f"folder:{tmp_path}/more"]
+  done = programs.run([*command, "--format=json", "--max_pixels=300000"])
+  assert done.returncode == 0, done.stderr
+  assert json.loads(done.stdout) == {
+    "train_images": 79,
+    "test_images": 10,
+    "broken_images": 2,
+    "pairs": 10,
+    "excluded": 10,
+    "exclude": f"{tmp_path}/out/exclude.txt",
+    "page": f"{tmp_path}/out/pairs.html",
+  }
+  for name in ("zz-broken.jpg", "zz-bomb.jpg"):
+    assert f"Not compared: {tmp_path}/train/thing/{name}" in done.stderr
+  assert sorted(os.listdir(tmp_path / "out")) == ["exclude.txt", "pairs.html", "pairs.jsonl"]
+
+  dataset = c.Dataset(f"folder:{tmp_path}/train", exclude=f"{tmp_path}/out/exclude.txt")
+  left = plan.open_source(dataset, c.Config())
+  names = {os.path.basename(left[i].name) for i in range(len(left))}
+  assert names == (rest | broken).keys() - {"003.jpg"}
+
+
+def arguments(words, tmp_path):
+  return dedup.parser().parse_args([*words.split(), "--output", str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    ("--train digits --test digits test", 'has the splits "train" and "test", not ""'),
+    ("--train digits train --test folder:/none", 'There is no folder "/none"'),
+    ("--train digits a b --test digits", "'digits a b' is more than a source and a split"),
+  ],
+)
+def test_wrong_data_is_said_before_anything_is_done(tmp_path, words, message):
+  with pytest.raises(c.ConfigError, match=message):
+    dedup.search(arguments(words, tmp_path), [])
+  assert not (tmp_path / "out").exists()
+
+
+def test_without_beam_it_says_how_to_install_it(tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, "apache_beam", None)
+  monkeypatch.delitem(sys.modules, "vit_jax.data.duplicates.pipeline", raising=False)
+  with pytest.raises(c.ConfigError, match=r"apache_beam is not installed; .*'\.\[dedup\]'"):
+    dedup.search(arguments("--train digits train --test digits test", tmp_path), [])

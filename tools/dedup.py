@@ -1,0 +1,116 @@
+"""Finds training images that are copies of test images, and lists them for the run to leave out.
+
+python tools/dedup.py --train tfds:NAME train --test tfds:OTHER test --test folder:DIR --output DIR
+python -m vit_jax.main --config=... --config.data.train.exclude=DIR/exclude.txt
+
+A copy may have been encoded again, resized, or cut by up to 5% at each edge; below 32 pixels a side
+only the very same pixels count. Writes DIR/exclude.txt; DIR/pairs.jsonl, each pair found; and
+DIR/pairs.html, which shows them. The list is for the very source and split that --train names.
+
+Runs on Apache Beam (pip install '.[dedup]'), by default in this process. Further flags are Beam's:
+--direct_running_mode=multi_processing --direct_num_workers=0 uses every core; --runner=... any of
+its runners, whose workers must see the data and DIR, and have this package installed.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
+
+from vit_jax.config import ConfigError, Data, Dataset
+from vit_jax.data import duplicates
+
+
+def parser() -> argparse.ArgumentParser:
+  """The command line."""
+  result = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  add = result.add_argument
+  source = dict(nargs="+", metavar=("SOURCE", "SPLIT"), required=True)
+  add("--train", **source, help="where to look for copies: tfds:NAME SPLIT, folder:DIR, ...")
+  add("--test", **source, action="append", help="of what; may be given several times")
+  add("--output", type=pathlib.Path, required=True, help="folder for the results")
+  add("--image_key", default=Dataset().image_key, help="TFDS feature of all that holds the image")
+  add("--label_key", default=Dataset().label_key, help="and the label")
+  add("--max_pixels", type=int, default=Data().max_pixels, help="larger images are not compared")
+  add("--shown", type=int, default=200, help="pairs on the page at most, the least alike first")
+  add("--format", choices=("text", "json"), default="text", help="of the summary")
+  return result
+
+
+def dataset(words: list[str], args) -> Dataset:
+  """A source and its split as the command line gives them.
+
+  Raises:
+    ConfigError: more than that is given.
+  """
+  if len(words) > 2:
+    raise ConfigError(f"{' '.join(words)!r} is more than a source and a split.")
+  split = words[1] if len(words) == 2 else ""
+  return Dataset(words[0], split, image_key=args.image_key, label_key=args.label_key)
+
+
+def search(args, options: list[str]) -> dict:
+  """Searches, writes the results, and returns the summary.
+
+  Raises:
+    ConfigError: data that is not there, or Beam is not installed.
+  """
+  train, tests = dataset(args.train, args), [dataset(words, args) for words in args.test]
+  opened = [duplicates.open_one(one) for one in (train, *tests)]
+  try:
+    from vit_jax.data.duplicates import pipeline, report
+  except ModuleNotFoundError as error:
+    raise ConfigError(
+      f"{error.name} is not installed; install it with pip install '.[dedup]'."
+    ) from error
+  args.output.mkdir(parents=True, exist_ok=True)
+  report.gather(args.output, pipeline.PAIRS)  # away with what a run that was stopped has left
+  print(
+    f"Looking among {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} ...",
+    file=sys.stderr,
+  )
+  counts = pipeline.find_pairs(
+    train, tests, args.output.absolute(), max_pixels=args.max_pixels, options=options
+  )
+  pairs = report.gather(args.output, pipeline.PAIRS)
+  report.write(
+    args.output, pairs, opened[0], opened[1:], shown=args.shown, max_pixels=args.max_pixels
+  )
+  return {
+    "train_images": counts["sought"],
+    "test_images": counts["known"],
+    "broken_images": counts["broken"],
+    "pairs": len(pairs),
+    "excluded": len({pair["train"] for pair in pairs}),
+    "exclude": str(args.output / report.EXCLUDE),
+    "page": str(args.output / report.PAGE),
+  }
+
+
+def main():
+  """Searches; one sentence and exit status 2 for wrong usage, 1 where it fails."""
+  args, options = parser().parse_known_args()
+  try:
+    summary = search(args, options)
+  except ConfigError as error:
+    print(f"dedup: {error}", file=sys.stderr)
+    sys.exit(2)
+  except OSError as error:
+    sys.exit(f"dedup: {error}")
+  if args.format == "json":
+    print(json.dumps(summary))
+    return
+  print(
+    f"{summary['excluded']:,} of {summary['train_images']:,} training images are copies of "
+    f"{summary['test_images']:,} test images; {summary['broken_images']:,} could not be decoded.\n"
+    f"List:  {summary['exclude']} (--config.data.train.exclude={summary['exclude']})\n"
+    f"Page:  {summary['page']}"
+  )
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,16 @@
+"""Images of one source that are copies of images of others; tools/dedup.py is its command line."""
+
+from vit_jax.config import Dataset
+from vit_jax.data import sources
+from vit_jax.data.sources import Source
+
+
+def open_one(dataset: Dataset) -> Source:
+  """The source of a dataset."""
+  return sources.open_source(
+    dataset.source,
+    split=dataset.split,
+    image_key=dataset.image_key,
+    label_key=dataset.label_key,
+    num_classes=1,
+  )

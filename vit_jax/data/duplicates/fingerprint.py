@@ -1,0 +1,95 @@
+"""What is kept of an image to find its copies: a grey thumbnail, and hashes of views of it.
+
+A copy may have been encoded again, resized, or cut by up to 5% at each edge. A perceptual hash
+(signs of the low frequencies of a discrete cosine transform) hardly changes by the first two but
+much by the third: up to 26 of 64 bits, as many as between different images. So an image of a test
+set has hashes of 25 views, each cut differently, and an image that is looked for has two: the
+whole one, in case that it is the cut copy, and one cut on all sides, in case that the test image
+is. Then some pair of views shows nearly the same.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+import scipy.fft
+
+from vit_jax.data import images
+
+THUMBNAIL = 48  # pixels a side
+VIEW = 32  # pixels a side
+BITS = 64  # of a hash
+CUT = 0.05  # largest share that is cut off at an edge
+
+_LOW = 8  # frequencies an axis that make a hash
+_EDGES = ((0.0, 0.0), (CUT / 2, CUT / 2), (CUT, CUT), (CUT, 0.0), (0.0, CUT))
+_WHOLE = ((0.0, 0.0), (0.0, 0.0))
+_INNER = ((CUT, CUT), (CUT, CUT))
+
+# Views: shares cut off at (top, bottom), (left, right).
+KNOWN_VIEWS = tuple((vertical, horizontal) for vertical in _EDGES for horizontal in _EDGES)
+SOUGHT_VIEWS = (_WHOLE, _INNER)
+
+
+class Fingerprint(NamedTuple):
+  """An image, for comparison.
+
+  Attributes:
+    thumbnail: (48, 48) uint8, grey, its aspect not kept.
+    side: of the image, the smaller one, pixels.
+    digest: of its size and pixels: equal for the same image in another lossless file.
+  """
+
+  thumbnail: np.ndarray
+  side: int
+  digest: bytes
+
+
+def fingerprint(image: bytes | np.ndarray, *, max_pixels: int) -> Fingerprint:
+  """Of an encoded file, or of uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
+
+  Raises:
+    BadImage: as `images.decode`.
+  """
+  pixels = images.as_rgb(image, max_pixels=max_pixels)
+  side = min(pixels.shape[:2])
+  grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+  how = cv2.INTER_AREA if side > THUMBNAIL else cv2.INTER_LINEAR
+  digest = hashlib.blake2b(np.ascontiguousarray(pixels), digest_size=16)
+  digest.update(repr(pixels.shape).encode())
+  return Fingerprint(
+    cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=how), side, digest.digest()
+  )
+
+
+def view(thumbnail: np.ndarray, cut) -> np.ndarray:
+  """(32, 32) float32: the thumbnail without what `cut` leaves out."""
+  (top, bottom), (left, right) = cut
+  down, across = (1 - top - bottom) * THUMBNAIL / VIEW, (1 - left - right) * THUMBNAIL / VIEW
+  # From the centre of each pixel of the view to a place in the thumbnail.
+  place = np.array(
+    [
+      [across, 0, left * THUMBNAIL + across / 2 - 0.5],
+      [0, down, top * THUMBNAIL + down / 2 - 0.5],
+    ]
+  )
+  return cv2.warpAffine(
+    thumbnail.astype(np.float32),
+    place,
+    (VIEW, VIEW),
+    flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+    borderMode=cv2.BORDER_REPLICATE,
+  )
+
+
+def hashes(thumbnail: np.ndarray, cuts) -> np.ndarray:
+  """(views,) uint64: a perceptual hash of each view.
+
+  Bit i of a hash is set where the i-th of the 8 x 8 lowest frequencies is above the median of all
+  but the mean grey.
+  """
+  views = np.stack([view(thumbnail, cut) for cut in cuts])
+  low = scipy.fft.dctn(views, axes=(1, 2))[:, :_LOW, :_LOW].reshape(len(cuts), BITS)
+  bits = low > np.median(low[:, 1:], axis=1, keepdims=True)
+  return np.packbits(bits, axis=1, bitorder="little").view("<u8")[:, 0].astype(np.uint64)

@@ -1,0 +1,145 @@
+"""The search for copies on Apache Beam: one machine or any of its runners.
+
+The known images (test sets) are few: their fingerprints go to every worker, about 4 KB each. The
+images that are looked through pass once and are never exchanged between workers, only the pairs
+found are: the cost is linear in their number.
+"""
+
+import dataclasses
+import json
+import logging
+import pathlib
+import time
+from collections.abc import Iterator
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.utils.shared import Shared
+
+from vit_jax.config import Dataset
+from vit_jax.data.duplicates import open_one
+from vit_jax.data.duplicates.fingerprint import Fingerprint, fingerprint
+from vit_jax.data.duplicates.search import Known, Search
+from vit_jax.data.images import BadImage
+from vit_jax.data.sources import Example
+
+PAIRS = "pairs"
+# Not Beam's DirectRunner, which first tries to download a runner of another language.
+RUNNER = "FnApiRunner"
+
+_BLOCK = 64  # images that a worker takes at a time
+_BLOCKS = 1000  # of an element of the pipeline's own description, which must stay small
+_COUNTERS = "images"
+_NEWS = 30  # seconds between two messages of a worker
+
+_log = logging.getLogger(__name__)
+
+
+def find_pairs(
+  train: Dataset, tests: list[Dataset], directory: pathlib.Path, *, max_pixels: int, options
+) -> dict[str, int]:
+  """Writes DIRECTORY/pairs-*.jsonl, a line for each pair: train, test, set, likeness.
+
+  Args:
+    train: where to look for copies.
+    tests: of what.
+    directory: exists, and every worker sees it.
+    max_pixels: larger images are refused.
+    options: Beam's, as on a command line.
+
+  Returns:
+    Counts: "known" and "sought" images compared, and those of them that are "broken".
+
+  Raises:
+    SourceError: data that is not there.
+  """
+  lengths = [len(open_one(dataset)) for dataset in (train, *tests)]
+  flags = PipelineOptions(options)
+  flags.view_as(StandardOptions).runner = flags.view_as(StandardOptions).runner or RUNNER
+  pipeline = beam.Pipeline(options=flags)
+  known = [
+    pipeline | f"test {i}" >> _Fingerprints(one, length, "known", max_pixels=max_pixels, place=i)
+    for i, (one, length) in enumerate(zip(tests, lengths[1:], strict=True))
+  ]
+  _ = (
+    pipeline
+    | "train" >> _Fingerprints(train, lengths[0], "sought", max_pixels=max_pixels, place=None)
+    | "compare" >> beam.ParDo(_Compare(), beam.pvalue.AsList(known | beam.Flatten()))
+    | beam.Map(json.dumps)
+    | beam.io.WriteToText(str(directory / PAIRS), file_name_suffix=".jsonl")
+  )
+  result = pipeline.run()
+  result.wait_until_finish()
+  counts = dict.fromkeys(("known", "sought", "broken"), 0)
+  ours = beam.metrics.MetricsFilter().with_namespace(_COUNTERS)
+  for one in result.metrics().query(ours)["counters"]:  # one for each step of the pipeline
+    counts[one.key.metric.name] += one.result
+  return counts
+
+
+class _Fingerprints(beam.PTransform):
+  """Fingerprints of a whole source: `Known` ones of set number `place`, or (index, fingerprint)."""
+
+  def __init__(self, dataset: Dataset, length: int, counter: str, *, max_pixels: int, place):
+    super().__init__()
+    self._length, self._read = length, _Read(dataset, counter, max_pixels, place)
+
+  def expand(self, begin):
+    step = _BLOCK * _BLOCKS
+    return (
+      begin
+      | beam.Create([(i, min(i + step, self._length)) for i in range(0, self._length, step)])
+      | beam.FlatMap(_blocks)
+      | beam.Reshuffle()
+      | beam.ParDo(self._read)
+    )
+
+
+def _blocks(ends: tuple[int, int]) -> Iterator[tuple[int, int]]:
+  first, end = ends
+  return ((i, min(i + _BLOCK, end)) for i in range(first, end, _BLOCK))
+
+
+@dataclasses.dataclass
+class _Read(beam.DoFn):
+  """(first, end) -> fingerprints of the images in between."""
+
+  dataset: Dataset
+  counter: str
+  max_pixels: int
+  place: int | None
+
+  def setup(self):
+    self._source = open_one(self.dataset)
+    self._told = time.monotonic()
+
+  def process(self, ends):
+    for index in range(*ends):
+      found = _fingerprint(self._source[index], self.max_pixels)
+      beam.metrics.Metrics.counter(_COUNTERS, self.counter if found else "broken").inc()
+      if found:
+        yield (index, found) if self.place is None else Known.of((self.place, index), found)
+    if time.monotonic() > self._told + _NEWS:
+      self._told = time.monotonic()
+      _log.warning("%s: around image %d of %d", self.dataset.source, ends[1], len(self._source))
+
+
+def _fingerprint(example: Example, max_pixels: int) -> Fingerprint | None:
+  try:
+    return fingerprint(example.image, max_pixels=max_pixels)
+  except BadImage as error:
+    _log.warning("Not compared: %s: %s", example.name, error)
+    return None
+
+
+class _Compare(beam.DoFn):
+  """(index, fingerprint), all known images -> a description of each pair."""
+
+  def __init__(self):
+    self._shared = Shared()  # one search in a process, however many threads it has
+
+  def process(self, element, known):
+    index, sought = element
+    search = self._shared.acquire(lambda: Search(known))
+    for (number, place), likeness in search.copied(sought).items():
+      yield {"train": index, "test": place, "set": number, "likeness": round(likeness, 4)}

@@ -1,0 +1,82 @@
+"""What a search for copies leaves behind: pairs, a list for config.data.train.exclude, a page."""
+
+import base64
+import html
+import json
+import pathlib
+
+import numpy as np
+import simplejpeg
+
+from vit_jax.data import images
+from vit_jax.data.sources import Source
+from vit_jax.data.sources.subset import write_exclusions
+
+EXCLUDE, PAIRS, PAGE = "exclude.txt", "pairs.jsonl", "pairs.html"
+
+_SIDE = 128  # pixels of a thumbnail
+_STYLE = "body{font:14px sans-serif} td{padding:4px;vertical-align:top;max-width:20em}"
+
+
+def gather(directory: pathlib.Path, prefix: str) -> list[dict]:
+  """The pairs in DIRECTORY/PREFIX-*.jsonl by train index, then nearest first; removes the files."""
+  parts = sorted(directory.glob(f"{prefix}-*.jsonl"))
+  pairs = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+  pairs.sort(key=lambda pair: (pair["train"], -pair["likeness"], pair["set"], pair["test"]))
+  (directory / PAIRS).write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+  for part in parts:
+    part.unlink()
+  return pairs
+
+
+def write(
+  directory: pathlib.Path,
+  pairs: list[dict],
+  train: Source,
+  tests: list[Source],
+  *,
+  shown: int,
+  max_pixels: int,
+) -> None:
+  """Writes exclude.txt with every train index of `pairs`, and pairs.html.
+
+  Args:
+    directory: for both.
+    pairs: as `gather` gives them.
+    train, tests: the sources that the pairs' numbers refer to.
+    shown: pairs on the page at most: the least alike first, which are the doubtful ones.
+    max_pixels: for the thumbnails' decoding.
+  """
+  remarks = {}
+  for pair in pairs:
+    copied = f"{tests[pair['set']].identity}, example {pair['test']}"
+    remarks.setdefault(pair["train"], f"copy of {copied} ({pair['likeness']})")
+  write_exclusions(str(directory / EXCLUDE), train, remarks, remarks=remarks)
+  doubtful = sorted(pairs, key=lambda pair: pair["likeness"])[:shown]
+  rows = "\n".join(_row(pair, train, tests[pair["set"]], max_pixels) for pair in doubtful)
+  title = f"{len(doubtful)} of {len(pairs)} pairs, the least alike first"
+  (directory / PAGE).write_text(
+    f'<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+    f"<style>{_STYLE}</style><h1>{title}</h1>\n<table>\n{rows}\n</table></html>\n",
+    encoding="utf-8",
+    errors="replace",
+  )
+
+
+def _row(pair: dict, train: Source, test: Source, max_pixels: int) -> str:
+  cells = [f"<td>{pair['likeness']:.4f}</td>"]
+  for source, index in ((train, pair["train"]), (test, pair["test"])):
+    example = source[index]
+    picture = base64.b64encode(_thumbnail(example.image, max_pixels)).decode()
+    cells.append(f'<td><img alt="" src="data:image/jpeg;base64,{picture}"></td>')
+    cells.append(f"<td>{index}: {html.escape(example.name)}</td>")
+  return f"<tr>{''.join(cells)}</tr>"
+
+
+def _thumbnail(image: bytes | np.ndarray, max_pixels: int) -> bytes:
+  """A JPEG whose larger side has at most 128 pixels."""
+  pixels = images.as_rgb(image, max_pixels=max_pixels)
+  height, width = pixels.shape[:2]
+  least = max(1, min(height, width) * _SIDE // max(height, width))
+  small = images.shrink(pixels, side=least, max_pixels=max_pixels)[:_SIDE, :_SIDE]
+  return simplejpeg.encode_jpeg(np.ascontiguousarray(small), quality=80)

@@ -1,0 +1,56 @@
+"""Images that a table names: lines of path,label."""
+
+import csv
+import hashlib
+import pathlib
+
+from vit_jax.data.sources import Example, SourceError
+
+_HEADER = ["path", "label"]
+
+
+class Listing:
+  """The images of a CSV file with two columns, the path of an image and its class.
+
+  Paths are relative to the file's folder; the first line may be the header path,label. Classes are
+  the sorted labels.
+
+  Raises:
+    SourceError: the file cannot be read, or a line does not have two columns.
+  """
+
+  multi_label = False
+
+  def __init__(self, path: str):
+    file = pathlib.Path(path).expanduser().absolute()
+    self._folder = file.parent
+    rows = _rows(file)
+    self.class_names = tuple(sorted({label for _, label in rows}))
+    numbers = {name: number for number, name in enumerate(self.class_names)}
+    self._paths, self._labels = [path for path, _ in rows], [numbers[label] for _, label in rows]
+    digest = hashlib.sha256(repr(rows).encode(errors="surrogateescape")).hexdigest()[:16]
+    self.identity = f"csv {digest}"
+
+  def __len__(self) -> int:
+    return len(self._paths)
+
+  def __getitem__(self, index: int) -> Example:
+    path = self._folder / self._paths[index]
+    return Example(path.read_bytes(), (self._labels[index],), str(path))
+
+
+def _rows(file: pathlib.Path) -> list[tuple[str, str]]:
+  try:
+    with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
+      rows = [row for row in csv.reader(stream) if row]
+  except (OSError, csv.Error) as error:
+    raise SourceError(f'"{file}" cannot be read as a CSV file: {error}.') from error
+  for number, row in enumerate(rows, 1):
+    if len(row) != 2 or not all(row):
+      raise SourceError(
+        f'"{file}" has {row!r} in row {number}; each row is the path of an image and its label.'
+      )
+  rows = rows[1:] if rows[:1] == [_HEADER] else rows
+  if not rows:
+    raise SourceError(f'"{file}" names no images; each row is the path of an image and its label.')
+  return [(path, label) for path, label in rows]

@@ -1,0 +1,100 @@
+"""What is wrong with images: broken, misnamed, there twice, one class after another."""
+
+import collections
+import dataclasses
+import hashlib
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from vit_jax.data import images, jpeg
+from vit_jax.data.sources import Example
+
+_SHOWN = 100  # names of each kind in the report
+_SUFFIXES = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".webp": "WebP"}
+
+
+@dataclasses.dataclass
+class Checked:
+  """What was found in one file's images; written beside it, as the report is made of all.
+
+  Attributes:
+    examples, bytes: that were written.
+    broken: names of those that cannot be decoded, which are left out.
+    misnamed: names whose suffix is of another format than their content.
+    digests: (examples,) of the contents, as hexadecimal words.
+    labels: of all, broken ones too, in the order of the file.
+  """
+
+  examples: int = 0
+  bytes: int = 0
+  broken: list[str] = dataclasses.field(default_factory=list)
+  misnamed: list[str] = dataclasses.field(default_factory=list)
+  digests: list[str] = dataclasses.field(default_factory=list)
+  labels: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
+
+
+def check(example: Example, checked: Checked, *, max_pixels: int) -> bool:
+  """Adds what is found to `checked`; False where the image is to be left out."""
+  checked.labels.append(example.labels)
+  try:
+    images.decode(example.image, max_pixels=max_pixels)
+  except images.BadImage as error:
+    checked.broken.append(f"{example.name}: {error}")
+    return False
+  checked.examples += 1
+  checked.digests.append(hashlib.blake2b(example.image, digest_size=16).hexdigest())
+  suffix = os.path.splitext(example.name)[1].lower()
+  if suffix in _SUFFIXES and _SUFFIXES[suffix] != format_of(example.image):
+    checked.misnamed.append(f"{example.name}: {format_of(example.image)}")
+  return True
+
+
+def format_of(data: bytes) -> str:
+  """JPEG, PNG or WebP, by an image's content."""
+  if jpeg.is_jpeg(data):
+    return "JPEG"
+  return "PNG" if data.startswith(b"\x89PNG") else "WebP"
+
+
+def report(by_split: dict[str, list[Checked]], orders: dict[str, Sequence[int]]) -> dict:
+  """Counts and names of what is worth a look.
+
+  Args:
+    by_split: what was found in the files of each split.
+    orders: of each split, position in its files to index in its source.
+
+  Returns:
+    "splits": for each the counts examples, broken and misnamed, whether the source has one class
+    after another, and names; "duplicates": how many images have the content of an earlier one, by
+    the splits of the two.
+  """
+  first, repeated = {}, collections.Counter()
+  for split, parts in by_split.items():
+    for digest in (digest for one in parts for digest in one.digests):
+      if digest in first:
+        repeated[" and ".join(sorted({first[digest], split}))] += 1
+      first.setdefault(digest, split)
+  splits = {split: _split_report(parts, orders[split]) for split, parts in by_split.items()}
+  return {"splits": splits, "duplicates": dict(repeated)}
+
+
+def _split_report(parts: list[Checked], order: Sequence[int]) -> dict:
+  broken = [name for one in parts for name in one.broken]
+  misnamed = [name for one in parts for name in one.misnamed]
+  return {
+    "examples": sum(one.examples for one in parts),
+    "broken": len(broken),
+    "misnamed": len(misnamed),
+    "in_order_of_classes": in_order([label for one in parts for label in one.labels], order),
+    "names": {"broken": broken[:_SHOWN], "misnamed": misnamed[:_SHOWN]},
+  }
+
+
+def in_order(labels: list[Sequence[int]], order: Sequence[int]) -> bool:
+  """Whether labels, the i-th of which is that of example order[i], are in order by example."""
+  numbers = np.empty(len(labels), np.int64)
+  for position, label in enumerate(labels):
+    numbers[order[position]] = label[0] if label else -1
+  return bool(len(set(numbers.tolist())) > 1 and np.all(np.diff(numbers) >= 0))
