@@ -64,7 +64,7 @@ def test_every_setting_says_what_it_means():
     ("model.remat", "dot", r"config\.model\.remat='dot' is not a choice.*nearest: dots"),
     ("loss.kind", "hinge", r"config\.loss\.kind='hinge' is not a choice.*softmax"),
     ("model", 3, r"config\.model=3 is one value"),
-    ("data.train", {"source": "digits"}, r"config\.data\.train lacks image_key"),
+    ("data.train", {"source": "digits"}, r"config\.data\.train lacks classes, image_key"),
     ("duration", {"steps": 1, "epochs": 2.0, "examples": 0}, r"config\.duration is given twice"),
     ("data.crop_area", 0.5, r"config\.data\.crop_area=0\.5 is float; it must be tuple"),
   ],

@@ -76,6 +76,29 @@ def check_batch(config: Config):
     )
 
 
+def check_evaluation(config: Config):
+  """As `check`, of what --mode=evaluate uses: neither training data nor a length is needed."""
+  check_model(config)
+  check_batch(config)
+  check_resize(config)
+
+
+def check_resize(config: Config):
+  """The squares of evaluation fit the images that they are cut out of."""
+  data = config.data
+  given = {"evaluate_resize": data.evaluate_resize} | {
+    f"evaluate.{name}.resize": dataset.resize
+    for name, dataset in data.evaluate.items()
+    if dataset.resize >= 0
+  }
+  for key, resize in given.items():
+    if 0 != resize < data.image_size:
+      raise ConfigError(
+        f"config.data.{key}={resize} is smaller than config.data.image_size={data.image_size}, "
+        f"which is cut out of it; make it 0 or at least {data.image_size}."
+      )
+
+
 def check_data(config: Config):
   """There is training data, a length of training, and crops that can be drawn."""
   data = config.data
@@ -92,12 +115,7 @@ def check_data(config: Config):
         f"0 < least <= largest{' <= 1' if most == 1 else ''}; the default is "
         f"{getattr(type(data)(), key)}."
       )
-  if 0 != data.evaluate_resize < data.image_size:
-    raise ConfigError(
-      f"config.data.evaluate_resize={data.evaluate_resize} is smaller than "
-      f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
-      f"{data.image_size}."
-    )
+  check_resize(config)
   if data.cache and data.cache_side < data.image_size:
     raise ConfigError(
       f"config.data.cache_side={data.cache_side} is smaller than "

@@ -13,6 +13,7 @@ _CONFIG = config_flags.DEFINE_config_file(
   "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
 )
 
+NAMED = ("config.data.evaluate", "config.few_shot", "config.nearest")  # names are the recipe's
 DONE, FAILED, WRONG_USAGE, STOPPED = 0, 1, 2, 75
 
 
@@ -54,7 +55,7 @@ def unknown_key(dotted: str, known: dict) -> str:
   """Says which part of a dotted key is not a setting; empty where all are."""
   path = "config"
   for part in dotted.split("."):
-    if path == "config.data.evaluate":
+    if path in NAMED:
       return ""
     if not isinstance(known, dict) or part not in known:
       return f"{path}.{part} is not a setting; nearest: {cfg.nearest(part, known)}."

@@ -5,14 +5,17 @@ import difflib
 from vit_jax.data.sources.base import Example, Source, SourceError
 from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
+from vit_jax.data.sources.objectnet import ObjectNet
+from vit_jax.data.sources.selected import Selected
 from vit_jax.data.sources.synthetic import Synthetic
 from vit_jax.data.sources.tfds import Tfds
 
-__all__ = ["Example", "Source", "SourceError", "open_source"]
+__all__ = ["Example", "Selected", "Source", "SourceError", "open_source"]
 
 _FORMS = {
   "tfds": "tfds:NAME[/CONFIG][:VERSION]",
   "folder": "folder:DIR",
+  "objectnet": "objectnet:DIR",
   "digits": "digits",
   "synthetic": "synthetic",
 }
@@ -29,7 +32,7 @@ def open_source(
   """Opens the examples that `spec` names.
 
   Args:
-    spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "digits" or "synthetic".
+    spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "objectnet:DIR", "digits" or "synthetic".
     split: TFDS split such as "train[:90%]"; "train" or "test" for digits; else "".
     image_key: TFDS only: the feature that holds the image.
     label_key: TFDS only: the feature that holds the label, or the sequence of labels.
@@ -45,6 +48,8 @@ def open_source(
     return Tfds(argument, split=split, image_key=image_key, label_key=label_key)
   if kind == "folder":
     return Folder(argument, split=split)
+  if kind == "objectnet":
+    return ObjectNet(argument, split=split)
   if kind == "digits":
     return Digits(split=split)
   return Synthetic(split=split, num_classes=num_classes)
