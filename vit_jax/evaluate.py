@@ -5,7 +5,6 @@ import pathlib
 import re
 
 import jax
-import numpy as np
 
 from vit_jax import mesh as meshes
 from vit_jax import plots, workdir, writers
@@ -138,9 +137,7 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
 
 def write_details(folder: pathlib.Path, source, kept: details.Kept):
   """Writes the details of one set as tables, and the confusion matrix as a picture."""
-  predictions, probabilities = kept.joined()
-  labels = np.array([source.labels(row)[0] for row in range(len(source))])
-  known = details.Details(source.class_names, labels, predictions, probabilities, source.name)
+  known = details.Details(source.class_names, *kept.joined(), source.name)
   matrix = details.write(folder, known)
   if matrix is not None:
     plots.confusion(folder, matrix, source.class_names)

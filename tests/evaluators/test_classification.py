@@ -114,7 +114,8 @@ def test_classes_that_do_not_occur_are_left_out(classes, multi_label, seed):
   assert result["top5"] == pytest.approx(top5, abs=1e-12)
   assert result["loss"] == pytest.approx(loss, rel=1e-5, abs=1e-6)
   exp = np.exp(logits[:, kept])
-  predictions, probabilities = rows.joined()
+  kept_labels, predictions, probabilities = rows.joined()
+  np.testing.assert_array_equal(kept_labels, labels)
   np.testing.assert_array_equal(predictions, kept[logits[:, kept].argmax(-1)])
   np.testing.assert_allclose(probabilities, exp.max(-1) / exp.sum(-1), rtol=1e-5)
 

@@ -25,7 +25,7 @@ def make_step(model, loss: Loss):
 
   Sums over the images that count: loss, top1, top5 and examples, scalars; "binned" (3, BINS) where
   images have one label: number, probability and hits of those whose probability lies in each bin.
-  Rows (B,), one for each image: prediction, probability of it, and counts.
+  Rows, one for each image: labels as in the batch, prediction (B,), probability of it, and counts.
   """
   per_example, probabilities = losses.LOSSES[loss.kind], PROBABILITIES[loss.kind]
 
@@ -48,7 +48,8 @@ def make_step(model, loss: Loss):
     if batch["labels"].ndim == 1:
       sums["binned"] = binned(probability, hits[:, 0], counts)
     prediction = best[:, 0] if classes is None else jnp.array(classes)[best[:, 0]]
-    return sums, dict(prediction=prediction, probability=probability, counts=counts)
+    rows = dict(prediction=prediction, probability=probability, counts=counts)
+    return sums, rows | dict(labels=batch["labels"])
 
   return step
 

@@ -21,12 +21,12 @@ class Kept:
     """Keeps the images of a batch that count."""
     rows = jax.device_get(rows)
     counts = rows["counts"] > 0
-    self._parts.append((rows["prediction"][counts], rows["probability"][counts]))
+    columns = ("labels", "prediction", "probability")
+    self._parts.append([rows[column][counts] for column in columns])
 
-  def joined(self) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions (N,) and their probabilities (N,), in the order of the source."""
-    predictions, probabilities = zip(*self._parts, strict=True)
-    return np.concatenate(predictions), np.concatenate(probabilities)
+  def joined(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, predictions and their probabilities, (N,) each, in the order of the source."""
+    return tuple(np.concatenate(column) for column in zip(*self._parts, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)

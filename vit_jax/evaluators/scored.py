@@ -115,8 +115,9 @@ def check_model(told, config: Config):
   Raises:
     ValueError: names every setting that differs.
   """
-  wanted = models.configured(dataclasses.replace(config.model, scan=False))
-  differing = [
+  wanted = models.configured(config.model)
+  kinds = type(told).__name__, type(wanted).__name__
+  differing = ["they are a {} there and a {} here".format(*kinds)] * (kinds[0] != kinds[1]) or [
     f"{field} is {getattr(told, field, None)} there and {getattr(wanted, field, None)} here"
     for field in FIELDS
     if getattr(told, field, None) != getattr(wanted, field, None)
@@ -124,7 +125,7 @@ def check_model(told, config: Config):
   if differing:
     raise ValueError(
       f"these weights are not of a {config.model.name} as config.model describes it: "
-      f"{'; '.join(differing)}; name their model."
+      f"{'; '.join(differing)}; name their model (config.model.name) and what it differs in."
     )
 
 
