@@ -249,3 +249,35 @@ def test_an_unknown_shape_lists_the_known_ones():
 def test_what_is_no_recipe(name, argument, message):
   with pytest.raises(c.ConfigError, match=message):
     load(name, argument)
+
+
+@pytest.mark.parametrize(
+  ("argument", "side", "resize"),
+  [
+    ("", 384, 0),
+    ("objectnet", 480, 512),
+    ("objectnet,ViT-H/14", 476, 508),
+    ("variants,R50x1+ViT-B/32", 384, 410),
+    ("few_shot,R152x2", 224, 0),
+    ("knn,ViT-H/14", 224, 0),
+  ],
+)
+def test_sizes_of_evaluation_suites(argument, side, resize):
+  config = load("evaluate", argument)
+  assert config.data.image_size == side
+  assert max([0, *(dataset.resize for dataset in config.data.evaluate.values())]) == resize
+
+
+def test_every_suite_has_its_line_and_its_data():
+  for suite, names in recipes.SUITES.items():
+    config = load("evaluate", suite)
+    assert list(config.data.evaluate) == sorted(names)
+    assert bool(config.few_shot) == (suite == "few_shot")
+    assert bool(config.nearest) == (suite == "knn")
+    assert f":{suite}" in docstring("evaluate")
+  for argument, message in (
+    ("imagnet", "'imagnet' is none of imagenet, real"),
+    ("a,ViT-X", "ViT-X"),
+  ):
+    with pytest.raises(c.ConfigError, match=message):
+      load("evaluate", argument)
