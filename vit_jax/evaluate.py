@@ -94,11 +94,12 @@ class Evaluation:
     accuracy = nearest.accuracy(
       train,
       test,
+      stop=stop,
       num_classes=len(data.test.class_names),
       neighbours=settings.neighbours,
       temperature=settings.temperature,
     )
-    return {f"{settings.neighbours}nn": accuracy}
+    return None if accuracy is None else {f"{settings.neighbours}nn": accuracy}
 
   def _collect(self, source, params, stop):
     batches = self._ahead(feature_batches(self._plan, source))

@@ -23,10 +23,11 @@ def accuracy(
   num_classes: int,
   neighbours: int,
   temperature: float,
+  stop=lambda: False,
   train_rows: int = TRAIN_ROWS,
   test_rows: int = TEST_ROWS,
-) -> float:
-  """The share of test images whose class gets the most votes.
+) -> float | None:
+  """The share of test images whose class gets the most votes; None where `stop()` came true.
 
   Args:
     train: features (N, D) and labels (N,).
@@ -34,11 +35,14 @@ def accuracy(
     num_classes: labels lie below.
     neighbours: k, at most N.
     temperature: T.
+    stop: asked before each comparison.
     train_rows, test_rows: features compared at a time, which bounds the memory.
   """
-  similarities, rows = nearest(
-    unit(train[0]), unit(test[0]), neighbours, train_rows=train_rows, test_rows=test_rows
-  )
+  chunks = dict(train_rows=train_rows, test_rows=test_rows)
+  found = nearest(unit(train[0]), unit(test[0]), neighbours, stop=stop, **chunks)
+  if found is None:
+    return None
+  similarities, rows = found
   # Off the exponent goes what all votes of an image share, so that none overflows.
   weights = np.exp((similarities - similarities[:, :1]) / temperature)
   votes = np.zeros((len(rows), num_classes))
@@ -52,8 +56,8 @@ def unit(features: np.ndarray) -> np.ndarray:
 
 
 def nearest(
-  train: np.ndarray, test: np.ndarray, neighbours: int, *, train_rows: int, test_rows: int
-) -> tuple[np.ndarray, np.ndarray]:
+  train: np.ndarray, test: np.ndarray, neighbours: int, *, stop, train_rows: int, test_rows: int
+) -> tuple[np.ndarray, np.ndarray] | None:
   """Similarities (M, k), greatest first, of the nearest training features, and their rows (M, k).
 
   Of equal ones the first row comes first. Each process does all of it on one of its devices.
@@ -63,6 +67,8 @@ def nearest(
   for begin in range(0, len(train), train_rows):
     bank = jax.device_put(train[begin : begin + train_rows])
     for first in range(0, len(test), test_rows):
+      if stop():
+        return None
       part = slice(first, first + test_rows)
       found = best(bank, jax.device_put(test[part]), min(neighbours, len(bank)))
       more, places = jax.device_get(found)
