@@ -11,7 +11,6 @@ Your own images: --config.data.train.source=folder:DIR --config.data.train.split
 --config.data.evaluate.test, with --config.model.num_classes=K. Not run here: the weights are large.
 """
 
-from vit_jax import models
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.recipes import TASKS, choice, finetune
 
@@ -22,10 +21,6 @@ def get_config(argument="ViT-B/16,cifar10"):
   if len(fields) not in (2, 3):
     raise ConfigError(f"The recipe's argument {argument!r} is not MODEL,TASK[,development].")
   model, task, part = [*fields, "all"][:3]
-  try:
-    models.create(model)
-  except ValueError as error:
-    raise ConfigError(f"The recipe's model cannot be used: {error}") from error
   return to_config_dict(
     finetune(model, choice(task, *TASKS), part=choice(part, "all", "development"))
   )

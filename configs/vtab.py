@@ -13,11 +13,10 @@ MODEL,TASK,smoke does so in 4 steps at 64 px, to see that all is there.
 Not run here at full size: the weights and data are large.
 """
 
-from vit_jax import checks, models
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.data.sources.vtab import TASKS
 from vit_jax.recipes import choice
-from vit_jax.vtab import PARTS, SIDE, SMOKE_SIDE, recipe
+from vit_jax.vtab import PARTS, recipe
 
 
 def get_config(argument="ViT-L/16,cifar-100"):
@@ -29,10 +28,4 @@ def get_config(argument="ViT-L/16,cifar-100"):
     )
   model, task, part = [*fields, "all"][:3]
   part = choice(part, *PARTS)
-  try:
-    module = models.create(model)
-  except ValueError as error:
-    raise ConfigError(f"The recipe's model cannot be used: {error}") from error
-  largest = SMOKE_SIDE if part == "smoke" else SIDE
-  side = next(side for side in range(largest, 0, -1) if checks.tiles(module, side))
-  return to_config_dict(recipe(model, choice(task, *TASKS), part=part, side=side))
+  return to_config_dict(recipe(model, choice(task, *TASKS), part=part))

@@ -118,3 +118,15 @@ def test_contradictions(config, message):
 def test_parameters_that_can_be_trained_alone(trainable, scan):
   config = replaced("optimizer", trainable=trainable)
   checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))
+
+
+def test_evaluation_needs_neither_training_data_nor_a_length():
+  config = dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration())
+  checks.check_evaluation(config)
+  own = dataclasses.replace(config.data, evaluate={"own": c.Dataset(resize=200)})
+  with pytest.raises(
+    c.ConfigError, match=r"data\.evaluate\.own\.resize=200 is smaller.*at least 224"
+  ):
+    checks.check_evaluation(dataclasses.replace(config, data=own))
+  with pytest.raises(c.ConfigError, match=r"batch_size=64.*accumulation=3"):
+    checks.check_evaluation(dataclasses.replace(config, accumulation=3))

@@ -24,6 +24,8 @@ def edited(key, value):
 FULL = c.Config(
   duration=c.Duration(epochs=7),
   data=c.Data(evaluate={"test": c.Dataset(source="digits", split="test")}),
+  few_shot={"some": c.FewShot(c.Dataset("digits"), shots=(1, 5))},
+  nearest={"some": c.Nearest(test=c.Dataset("digits"), neighbours=3)},
 )
 
 
@@ -43,10 +45,11 @@ def test_every_setting_says_what_it_means():
     for field in dataclasses.fields(kind):
       if dataclasses.is_dataclass(field.type):
         walk(field.type)
-      elif field.name != "evaluate":
+      else:
         assert field.metadata["meaning"], f"{kind.__name__}.{field.name}"
 
-  walk(c.Config)
+  for kind in (c.Config, c.Dataset, c.FewShot, c.Nearest):
+    walk(kind)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +68,9 @@ def test_every_setting_says_what_it_means():
     ("loss.kind", "hinge", r"config\.loss\.kind='hinge' is not a choice.*softmax"),
     ("model", 3, r"config\.model=3 is one value"),
     ("data.train", {"source": "digits"}, r"config\.data\.train lacks .*image_key"),
+    ("few_shot", 3, r"config\.few_shot=3 is one value; it must be groups of settings by name"),
+    ("few_shot", {"x": {"shots": (1,)}}, r"config\.few_shot\.x lacks seeds, test, train"),
+    ("data.evaluate", {"x": {"sauce": ""}}, r"evaluate\.x\.sauce is not a setting; .*: source"),
     ("duration", {"steps": 1, "epochs": 2.0, "examples": 0}, r"config\.duration is given twice"),
     ("data.crop_area", 0.5, r"config\.data\.crop_area=0\.5 is float; it must be tuple"),
   ],

@@ -98,7 +98,7 @@ def test_every_run_of_table_6_has_a_recipe_that_quotes_its_result(row):
 
 def test_no_recipe_is_left_out_of_the_test():
   tested = {file for file, *_ in table3()}
-  own = {"vit_digits", "vit_fashion", "vit_shape_jft", "finetune", "hyperrule", "vtab"}
+  own = {"vit_digits", "vit_fashion", "vit_shape_jft", "finetune", "hyperrule", "vtab", "evaluate"}
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
 
 
@@ -133,7 +133,7 @@ def test_fine_tuning_is_the_row_of_table_4(model, row):
   assert config.data.evaluate["test"].split == test
   # Table 2.
   large = model == "ViT-H/14" and task == "imagenet"
-  assert config.data.image_size == (518 if large else 384)
+  assert config.data.image_size == (518 if large else 378 if model == "ViT-H/14" else 384)
   assert config.optimizer.ema == (0.9999 if large else 0.0)
   assert f"{task} " in docstring("finetune") or f"{task}\n" in docstring("finetune")
   assert f"{config.duration.steps:,}" in docstring("finetune")
@@ -302,3 +302,35 @@ def test_an_unknown_shape_lists_the_known_ones():
 def test_what_is_no_recipe(name, argument, message):
   with pytest.raises(c.ConfigError, match=message):
     load(name, argument)
+
+
+@pytest.mark.parametrize(
+  ("argument", "side", "resize"),
+  [
+    ("", 384, 0),
+    ("objectnet", 480, 512),
+    ("objectnet,ViT-H/14", 476, 508),
+    ("variants,R50x1+ViT-B/32", 384, 410),
+    ("few_shot,R152x2", 224, 0),
+    ("knn,ViT-H/14", 224, 0),
+  ],
+)
+def test_sizes_of_evaluation_suites(argument, side, resize):
+  config = load("evaluate", argument)
+  assert config.data.image_size == side
+  assert max([0, *(dataset.resize for dataset in config.data.evaluate.values())]) == resize
+
+
+def test_every_suite_has_its_line_and_its_data():
+  for suite, names in recipes.SUITES.items():
+    config = load("evaluate", suite)
+    assert list(config.data.evaluate) == sorted(names)
+    assert bool(config.few_shot) == (suite == "few_shot")
+    assert bool(config.nearest) == (suite == "knn")
+    assert f":{suite}" in docstring("evaluate")
+  for argument, message in (
+    ("imagnet", "'imagnet' is none of imagenet, real"),
+    ("a,ViT-X", "ViT-X"),
+  ):
+    with pytest.raises(c.ConfigError, match=message):
+      load("evaluate", argument)

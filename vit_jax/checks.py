@@ -85,6 +85,29 @@ def check_batch(config: Config):
     )
 
 
+def check_evaluation(config: Config):
+  """As `check`, of what --mode=evaluate uses: neither training data nor a length is needed."""
+  check_model(config)
+  check_batch(config)
+  check_resize(config)
+
+
+def check_resize(config: Config):
+  """The squares of evaluation fit the images that they are cut out of."""
+  data = config.data
+  given = {"evaluate_resize": data.evaluate_resize} | {
+    f"evaluate.{name}.resize": dataset.resize
+    for name, dataset in data.evaluate.items()
+    if dataset.resize >= 0
+  }
+  for key, resize in given.items():
+    if 0 != resize < data.image_size:
+      raise ConfigError(
+        f"config.data.{key}={resize} is smaller than config.data.image_size={data.image_size}, "
+        f"which is cut out of it; make it 0 or at least {data.image_size}."
+      )
+
+
 def check_data(config: Config):
   """There is training data, a length of training, and crops that can be drawn."""
   data = config.data
@@ -101,12 +124,7 @@ def check_data(config: Config):
         f"0 < least <= largest{' <= 1' if most == 1 else ''}; the default is "
         f"{getattr(type(data)(), key)}."
       )
-  if 0 != data.evaluate_resize < data.image_size:
-    raise ConfigError(
-      f"config.data.evaluate_resize={data.evaluate_resize} is smaller than "
-      f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
-      f"{data.image_size}."
-    )
+  check_resize(config)
   if 0 != data.train_resize < data.image_size:
     raise ConfigError(
       f"config.data.train_resize={data.train_resize} is smaller than "
@@ -146,8 +164,7 @@ def check_early_stopping(config: Config):
       f"config.early_stopping.patience={patience} needs a figure to go by; name one, such as "
       "--config.early_stopping.metric=val/top1, or make patience 0."
     )
-  sets = [name for name, dataset in config.data.evaluate.items() if dataset.source]
-  figures = [f"{name}/{figure}" for name in sets for figure in classification.FIGURES]
+  figures = evaluated_figures(config)
   if metric and metric not in figures:
     raise ConfigError(
       f"config.early_stopping.metric={metric!r} is no figure of this run's evaluation sets, which "
@@ -158,6 +175,21 @@ def check_early_stopping(config: Config):
       f"config.early_stopping.patience={patience} counts evaluations, but config.evaluate_every is "
       "0; give it, such as --config.evaluate_every.epochs=1."
     )
+
+
+def evaluated_figures(config: Config) -> list[str]:
+  """The figures that every evaluation of this run will give."""
+  opened = lambda item: item.train.source and item.test.source
+  return [
+    *(
+      f"{name}/{figure}"
+      for name, dataset in config.data.evaluate.items()
+      if dataset.source
+      for figure in classification.FIGURES
+    ),
+    *(f"{n}/{k}shot" for n, probe in config.few_shot.items() if opened(probe) for k in probe.shots),
+    *(f"{n}/{vote.neighbours}nn" for n, vote in config.nearest.items() if opened(vote)),
+  ]
 
 
 def check_decay_rules(rules):

@@ -1,6 +1,6 @@
 """The command line: --config=configs/NAME.py[:ARG] [--config.KEY=VALUE ...] to frozen settings."""
 
-import functools
+import dataclasses
 import os
 import sys
 
@@ -13,6 +13,12 @@ _CONFIG = config_flags.DEFINE_config_file(
   "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
 )
 
+# Groups whose names are the recipe's own, and what each name holds.
+NAMED = {
+  "config.data.evaluate": dataclasses.asdict(cfg.Dataset()),
+  "config.few_shot": dataclasses.asdict(cfg.FewShot()),
+  "config.nearest": dataclasses.asdict(cfg.Nearest()),
+}
 DONE, FAILED, WRONG_USAGE, STOPPED = 0, 1, 2, 75
 
 
@@ -36,12 +42,15 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
   for argument in argv:
     key, _, value = argument.lstrip("-").partition("=")
     if key.startswith("config."):
-      unknown = unknown_key(key.removeprefix("config."), defaults)
+      unknown, default = look_up(key.removeprefix("config."), defaults)
       if unknown:
         return unknown
       if isinstance(error, flags.IllegalFlagValueError) and argument.lstrip("-") in str(error):
-        default = functools.reduce(lambda node, part: node[part], key.split(".")[1:], defaults)
         return f"{key}={value!r} cannot be read as {type(default).__name__}; try {default!r}."
+      group = next((group for group in NAMED if key.startswith(f"{group}.")), None)
+      name = key.removeprefix(f"{group}.").split(".")[0]
+      if group and isinstance(error, KeyError) and reason(error).strip("\"'") == name:
+        return f"{group}.{name} is not in the recipe, which alone gives names there; add it to it."
   return reason(error)
 
 
@@ -50,16 +59,17 @@ def reason(error: Exception) -> str:
   return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
 
 
-def unknown_key(dotted: str, known: dict) -> str:
-  """Says which part of a dotted key is not a setting; empty where all are."""
+def look_up(dotted: str, known: dict) -> tuple[str, object]:
+  """Which part of a dotted key is not a setting, in words, empty where all are; and its default."""
   path = "config"
   for part in dotted.split("."):
-    if path == "config.data.evaluate":
-      return ""
+    if path in NAMED:
+      path, known = f"{path}.{part}", NAMED[path]
+      continue
     if not isinstance(known, dict) or part not in known:
-      return f"{path}.{part} is not a setting; nearest: {cfg.nearest(part, known)}."
+      return f"{path}.{part} is not a setting; nearest: {cfg.nearest(part, known)}.", None
     path, known = f"{path}.{part}", known[part]
-  return ""
+  return "", known
 
 
 def resolve() -> cfg.Config:

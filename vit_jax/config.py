@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import ml_collections
 
@@ -35,6 +35,11 @@ def setting(default, meaning, *, choices=(), low=None, high=None):
 def group(kind, **changes):
   """A field that holds a dataclass of further settings, with some defaults changed."""
   return dataclasses.field(default_factory=lambda: kind(**changes))
+
+
+def named(meaning):
+  """A field that holds any number of groups of settings by name."""
+  return dataclasses.field(default_factory=dict, metadata=dict(meaning=meaning))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +174,8 @@ class Dataset:
   """
 
   source: str = setting(
-    "", "tfds:NAME[/CONFIG][:VERSION], folder:DIR, vtab:TASK, digits or synthetic"
+    "",
+    "tfds:NAME[/CONFIG][:VERSION], folder:DIR, objectnet:DIR, vtab:TASK, digits or synthetic",
   )
   split: str = setting(
     "", "split in TFDS's syntax, such as train[:90%]; of a folder, a part such as [:90%], or empty"
@@ -185,6 +191,43 @@ class Dataset:
     "and the smaller subset inside the larger; 0: all",
     low=0,
   )
+  resize: int = setting(
+    -1, "of an evaluation set: takes the place of config.data.evaluate_resize; -1: does not", low=-1
+  )
+  classes: int = setting(
+    0,
+    "of an evaluation set: 0 predicts among all classes; else among those alone that occur in the "
+    "set, which must be so many",
+    low=0,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class FewShot:
+  """A linear probe of few training images a class; see vit_jax/evaluators/few_shot.py.
+
+  One whose training or test source is empty is left out.
+  """
+
+  train: Dataset = group(Dataset)
+  test: Dataset = group(Dataset)
+  shots: tuple = setting((1, 5, 10, 25), "training images of each class")
+  seeds: int = setting(3, "draws of the training images, with the seeds 0, 1, ...", low=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Nearest:
+  """Classes by the nearest training images; see vit_jax/evaluators/nearest.py.
+
+  One whose training or test source is empty is left out.
+  """
+
+  train: Dataset = group(Dataset)
+  test: Dataset = group(Dataset)
+  neighbours: int = setting(20, "training images that vote", low=1)
+  temperature: float = setting(
+    0.07, "a vote weighs exp(cosine similarity / temperature)", low=0.001
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +235,7 @@ class Data:
   """Examples, and their way to the device."""
 
   train: Dataset = group(Dataset)
-  evaluate: Mapping[str, Dataset] = dataclasses.field(default_factory=dict)
+  evaluate: Mapping[str, Dataset] = named("sets that the head is scored on")
   image_size: int = setting(224, "side of the square images, pixels", low=1)
   crop_area: tuple = setting(
     (0.05, 1.0), "least and largest share of the image's area in a training crop"
@@ -310,8 +353,8 @@ class Config:
   evaluate_every: Duration = group(Duration, epochs=1.0)
   init_from: str = setting(
     "",
-    "parameters to start from: .npz, .msgpack, .safetensors, a folder of Hugging Face's, or the "
-    "workdir of another run",
+    "parameters to start from, or to evaluate where the workdir has no checkpoint: .npz, .msgpack, "
+    ".safetensors, a folder of Hugging Face's, or the workdir of another run",
   )
   new_head: bool = setting(
     False, "with init_from: the head starts anew even where the weights have one that fits"
@@ -324,6 +367,8 @@ class Config:
   optimizer: Optimizer = group(Optimizer)
   schedule: Schedule = group(Schedule)
   data: Data = group(Data)
+  few_shot: Mapping[str, FewShot] = named("linear probes, evaluated with the sets of data.evaluate")
+  nearest: Mapping[str, Nearest] = named("nearest neighbours, evaluated in the same way")
   mesh: Mesh = group(Mesh)
   checkpoint: Checkpoint = group(Checkpoint)
   early_stopping: EarlyStopping = group(EarlyStopping)
@@ -405,11 +450,17 @@ def _build(kind, values, path):
   return built
 
 
+def _build_named(kind, values, path):
+  if not isinstance(values, Mapping):
+    raise ConfigError(f"{path}={values!r} is one value; it must be groups of settings by name.")
+  return {name: _build(kind, item, f"{path}.{name}") for name, item in values.items()}
+
+
 def _value(field, value, path):
   if dataclasses.is_dataclass(field.type):
     return _build(field.type, value, path)
-  if field.type == Mapping[str, Dataset]:
-    return {name: _build(Dataset, item, f"{path}.{name}") for name, item in value.items()}
+  if get_origin(field.type) is Mapping:
+    return _build_named(get_args(field.type)[1], value, path)
   value = _typed(field.type, value, path)
   _check_bounds(value, path, **field.metadata)
   return value

@@ -1,84 +1,152 @@
-"""All evaluation sets of a run, inside the training loop or with --mode=evaluate."""
+"""All evaluations of a run, inside the training loop or with --mode=evaluate."""
 
 import json
 import pathlib
+import re
 
 import jax
 
-from vit_jax import checkpoint, workdir, writers
 from vit_jax import mesh as meshes
-from vit_jax.config import ConfigError, RunError, to_dict
+from vit_jax import plots, workdir, writers
+from vit_jax.config import RunError
 from vit_jax.data.device import put_ahead
 from vit_jax.data.images import BadImage
-from vit_jax.evaluators import classification
-from vit_jax.plan import Plan, evaluate_batches
+from vit_jax.evaluators import classification, details, features, few_shot, nearest, scored
+from vit_jax.plan import Plan, evaluate_batches, feature_batches
 
 RESULT = "evaluation.json"
+DETAILS = "evaluation"
+ACCURACY = re.compile(r"(?P<name>.+)/(?P<kind>top1|\d+shot|\d+nn)")
 
 
 class Evaluation:
-  """Calls the classification evaluator on every named set."""
+  """Calls the evaluators on every set."""
 
-  def __init__(self, plan: Plan):
-    """Jits the evaluator's step; it is compiled at the first use."""
-    self._plan = plan
-    self._step = jax.jit(
-      classification.make_step(plan.model, plan.config.loss),
-      out_shardings=meshes.replicated(plan.mesh),
-    )
+  def __init__(self, plan: Plan, keep=lambda name: lambda rows: None):
+    """Jits the evaluators' steps; they are compiled at the first use.
+
+    Args:
+      plan: the run.
+      keep: keep(name) is given the rows of each batch of that set (`classification.evaluate`).
+    """
+    self._plan, self._keep = plan, keep
+    compiled = dict(out_shardings=meshes.replicated(plan.mesh))
+    step = classification.make_step(plan.model, plan.config.loss)
+    self._classify = jax.jit(step, static_argnames="classes", **compiled)
+    self._see = jax.jit(features.make_step(plan.model), **compiled)
+    self._probe = jax.jit(few_shot.make_step(plan.model), **compiled)
 
   def __call__(self, params, *, stop) -> dict[str, float] | None:
-    """Figures of all sets as {"NAME/top1": ...}; None where `stop()` came true on the way."""
-    figures = {}
-    for name in self._plan.data.evaluate:
-      batches = put_ahead(
-        evaluate_batches(self._plan, name),
-        meshes.batch_sharding(self._plan.mesh),
-        ahead=self._plan.config.data.ahead,
-      )
-      try:
-        with jax.transfer_guard("disallow"):
-          result = classification.evaluate(self._step, params, batches, stop=stop)
-      except (BadImage, OSError) as error:
-        raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
-      if result is None:
-        return None
-      figures |= {f"{name}/{figure}": value for figure, value in result.items()}
+    """Figures of all sets as {"NAME/top1": ...}; None where `stop()` came true on the way.
+
+    Raises:
+      RunError: a set cannot be read, or nothing in it counts.
+    """
+    data, figures = self._plan.data, {}
+    for score, names in (
+      (self._score, data.evaluate),
+      (self._few_shot, data.few_shot),
+      (self._nearest, data.nearest),
+    ):
+      for name in names:
+        try:
+          with jax.transfer_guard("disallow"):
+            result = score(name, params, stop)
+        except (BadImage, OSError, classification.NothingCounts) as error:
+          raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
+        if result is None:
+          return None
+        figures |= {f"{name}/{figure}": value for figure, value in result.items()}
     return figures
 
+  def _score(self, name, params, stop):
+    classes = self._plan.data.classes.get(name)
+    return classification.evaluate(
+      lambda params, batch: self._classify(params, batch, classes=classes),
+      params,
+      self._ahead(evaluate_batches(self._plan, name)),
+      stop=stop,
+      keep=self._keep(name),
+    )
 
-def evaluate(plan: Plan, folder: pathlib.Path) -> dict[str, float]:
-  """Evaluates a workdir's checkpoint, prints the figures and writes WORKDIR/evaluation.json.
+  def _few_shot(self, name, params, stop):
+    data, settings = self._plan.data.few_shot[name], self._plan.config.few_shot[name]
+    seen = self._collect(data.train, params, stop)
+    probes = []
+    for k in settings.shots:
+      for draw in data.draws:
+        if seen is None or stop():
+          return None
+        rows = draw[:, :k].ravel()
+        probes.append(few_shot.fit(seen[0][rows], seen[1][rows], len(data.test.class_names)))
+    probes = meshes.replicate(self._plan.mesh, few_shot.stack(probes))
+    batches = self._ahead(feature_batches(self._plan, data.test))
+    accuracy = few_shot.accuracies(self._probe, params, probes, batches, stop=stop)
+    if accuracy is None:
+      return None
+    return few_shot.figures(settings.shots, accuracy.reshape(-1, settings.seeds))
 
-  The moving average of the parameters is used where the config has one.
+  def _nearest(self, name, params, stop):
+    data, settings = self._plan.data.nearest[name], self._plan.config.nearest[name]
+    train, test = (self._collect(part, params, stop) for part in (data.train, data.test))
+    if train is None or test is None:
+      return None
+    accuracy = nearest.accuracy(
+      train,
+      test,
+      stop=stop,
+      num_classes=len(data.test.class_names),
+      neighbours=settings.neighbours,
+      temperature=settings.temperature,
+    )
+    return None if accuracy is None else {f"{settings.neighbours}nn": accuracy}
+
+  def _collect(self, source, params, stop):
+    batches = self._ahead(feature_batches(self._plan, source))
+    return features.collect(self._see, params, batches, stop=stop)
+
+  def _ahead(self, batches):
+    sharding = meshes.batch_sharding(self._plan.mesh)
+    return put_ahead(batches, sharding, ahead=self._plan.config.data.ahead)
+
+
+def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str, float]:
+  """Evaluates parameters, prints the figures and writes WORKDIR/evaluation.json.
+
+  Of every set whose images have one label each, WORKDIR/evaluation/NAME holds every prediction, the
+  accuracy of each class and the confusion matrix.
 
   Raises:
-    CheckpointError: there is none, or it is damaged.
-    ConfigError: it does not fit the config, or there is no set to evaluate on.
+    RunError: a set cannot be read, or the folder written.
   """
-  if not plan.data.evaluate:
-    raise ConfigError(
-      "No set of config.data.evaluate has a source, so there is nothing to evaluate on; give one, "
-      "such as --config.data.evaluate.val.source=folder:DIR."
-    )
-  source = checkpoint.find(folder, plan.config.evaluate_step)
-  ema = bool(plan.config.optimizer.ema)
-  wanted = {"params": plan.abstract.params} | ({"ema": plan.abstract.ema} if ema else {})
-  checkpoint.check_fits(source, wanted, to_dict(plan.config), parts=tuple(wanted))
-  params = checkpoint.load_params(source, ema=ema)
-  shardings = jax.tree.map(lambda x: x.sharding, plan.abstract.params)
-  figures = Evaluation(plan)(jax.device_put(params, shardings), stop=lambda: False)
+  data = plan.data
+  kept = {name: details.Kept() for name, source in data.evaluate.items() if not source.multi_label}
+  evaluation = Evaluation(plan, lambda name: kept[name].add if name in kept else lambda rows: None)
+  figures = evaluation(scored.put(read.params, plan.abstract.params), stop=lambda: False)
   if jax.process_index() == 0:
     result = folder / RESULT
     with workdir.writing(folder):
-      result.write_text(json.dumps({"step": int(source.name)} | figures, indent=2) + "\n")
-    print(f"step {source.name}  {in_words(figures)}\nWritten to {result}")
+      folder.mkdir(parents=True, exist_ok=True)
+      result.write_text(json.dumps(read.origin | figures, indent=2) + "\n")
+      for name, rows in kept.items():
+        write_details(folder / DETAILS / name, data.evaluate[name], rows)
+    origin = " ".join(f"{key} {value}" for key, value in read.origin.items())
+    also = f", details to {folder / DETAILS}" if kept else ""
+    print(f"{origin}  {in_words(figures)}\nWritten to {result}{also}")
   return figures
+
+
+def write_details(folder: pathlib.Path, source, kept: details.Kept):
+  """Writes the details of one set as tables, and the confusion matrix as a picture."""
+  known = details.Details(source.class_names, *kept.joined(), source.name)
+  matrix = details.write(folder, known)
+  if matrix is not None:
+    plots.confusion(folder, matrix, source.class_names)
 
 
 def is_evaluation(line: dict) -> bool:
   """Whether a line of metrics.jsonl holds figures of an evaluation."""
-  return any(key.endswith("/top1") for key in line)
+  return any(ACCURACY.fullmatch(key) for key in line)
 
 
 def steps_in(folder: pathlib.Path) -> frozenset[int]:
@@ -87,10 +155,22 @@ def steps_in(folder: pathlib.Path) -> frozenset[int]:
 
 
 def in_words(figures: dict[str, float]) -> str:
-  """Figures of evaluation sets on one line."""
-  names = [key.removesuffix("/top1") for key in figures if key.endswith("/top1")]
-  return "; ".join(
-    f"{name}: top-1 {figures[f'{name}/top1']:.2%}, top-5 {figures[f'{name}/top5']:.2%}, "
-    f"loss {figures[f'{name}/loss']:.4f} on {figures[f'{name}/examples']:,} images"
-    for name in names
-  )
+  """Figures of evaluations on one line."""
+  said = []
+  for key, value in figures.items():
+    match = ACCURACY.fullmatch(key)
+    if match is None:
+      continue
+    name, kind = match["name"], match["kind"]
+    if kind == "top1":
+      said.append(
+        f"{name}: top-1 {value:.2%}, top-5 {figures[f'{name}/top5']:.2%}, "
+        f"loss {figures[f'{name}/loss']:.4f} on {figures[f'{name}/examples']:,} images"
+      )
+    elif kind.endswith("shot"):
+      said.append(
+        f"{name}: {kind.removesuffix('shot')}-shot {value:.2%} +- {figures[f'{key}_std']:.2%}"
+      )
+    else:
+      said.append(f"{name}: {kind.removesuffix('nn')} nearest {value:.2%}")
+  return "; ".join(said)

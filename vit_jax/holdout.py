@@ -5,6 +5,7 @@ import numpy as np
 from vit_jax import runs
 from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.data import sources
+from vit_jax.data.evaluated import open_source
 
 # In larger training sets classes are not looked for: it would take long.
 LOOKED_AT = 100_000
@@ -52,10 +53,10 @@ def check_classes(part: Config, whole: Config):
   Raises:
     ConfigError: names one that is not.
   """
-  images = opened(part)
+  images = open_source(part.data.train, part)
   lost = missing_classes(images)
   if lost:  # perhaps the whole has none of them either, and the cut is not to blame
-    never = set(missing_classes(opened(whole)))
+    never = set(missing_classes(open_source(whole.data.train, whole)))
     lost = [name for name in lost if name not in never]
   if lost:
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
@@ -63,22 +64,6 @@ def check_classes(part: Config, whole: Config):
       f"The development part leaves class {lost[0]!r}{more} without an image to train on: "
       f"{in_words(part.data.train)} has {len(images):,} images and none of it; hold fewer back."
     )
-
-
-def opened(config: Config) -> sources.Source:
-  """The training images of a config.
-
-  Raises:
-    SourceError: they are not there.
-  """
-  train = config.data.train
-  return sources.open_source(
-    train.source,
-    split=train.split,
-    image_key=train.image_key,
-    label_key=train.label_key,
-    num_classes=config.model.num_classes,
-  )
 
 
 def missing_classes(source: sources.Source) -> list[str]:
@@ -90,7 +75,7 @@ def missing_classes(source: sources.Source) -> list[str]:
   if len(source) > LOOKED_AT:
     return []
   for index in np.random.default_rng(0).permutation(len(source)):  # soon some of every class
-    missing -= set(source[int(index)].labels)
+    missing -= set(source.labels(int(index)))
     if not missing:
       return []
   return [source.class_names[label] for label in sorted(missing)]

@@ -32,23 +32,32 @@ def read(config: Config) -> Initial:
   Raises:
     ConfigError: nothing is there, it is not what its name says, or it does not fit.
   """
-  module = models.configured(dataclasses.replace(config.model, scan=False))
-  side = config.data.image_size
-  shapes = jax.eval_shape(
-    lambda: module.init(jax.random.key(0), jnp.zeros((1, side, side, 3)), train=False)
-  )
-  grid = module.grid(side, side) if isinstance(module, models.ViT) else None
   path = pathlib.Path(config.init_from).expanduser()
   try:
-    params, rows = weights.fit(
-      weights.read(path).params, shapes["params"], grid, new_head=config.new_head
-    )
+    params, rows = fitted(config, weights.read(path).params)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
-  return Initial(
-    params=stack_blocks(params) if config.model.scan else params,
-    report=f"Started from {path}: {weights.table(rows)}",
-  )
+  return Initial(params=params, report=f"Started from {path}: {weights.table(rows)}")
+
+
+def fitted(config: Config, params: dict) -> tuple[dict, list]:
+  """Parameters with blocks apart as the config's model has them, and what became of each.
+
+  Raises:
+    ValueError: they do not fit.
+  """
+  apart = dataclasses.replace(config, model=dataclasses.replace(config.model, scan=False))
+  module, side = models.configured(apart.model), config.data.image_size
+  grid = module.grid(side, side) if isinstance(module, models.ViT) else None
+  params, rows = weights.fit(params, shapes(apart), grid, new_head=config.new_head)
+  return stack_blocks(params) if config.model.scan else params, rows
+
+
+def shapes(config: Config) -> dict:
+  """The parameters of the config's model as shapes and types."""
+  module, side = models.configured(config.model), config.data.image_size
+  images = jnp.zeros((1, side, side, 3))
+  return jax.eval_shape(lambda: module.init(jax.random.key(0), images, train=False))["params"]
 
 
 def put(initial: Initial, state: TrainState) -> TrainState:

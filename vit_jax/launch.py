@@ -36,27 +36,39 @@ def launch(
       what depends on the number of devices.
     RunError: the run cannot go on.
   """
+  if mode == "evaluate":
+    launch_evaluation(config, folder, hosts)
+    return True
   checks.check(config)
   joining.check(hosts)
   data = plan.open_data(config)
   plan.steps_of(config, len(data.train))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   prepare_jax()
-  start = initial.read(config) if starts_from_weights(config, folder, mode) else None
-  if mode == "evaluate":
-    from vit_jax.evaluate import evaluate
-
-    evaluate(plan.make(config, data), folder)
-    return True
+  start = initial.read(config) if starts_from_weights(config, folder) else None
   from vit_jax.train import train
 
   with StopRequest() as stop, workdir.locked(folder, first=jax.process_index() == 0):
     return train(plan.make(config, data), folder, stop, start, began)
 
 
-def starts_from_weights(config: Config, folder: pathlib.Path, mode: str) -> bool:
+def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts):
+  """Evaluates; neither training data nor a length of training is needed."""
+  checks.check_evaluation(config)
+  joining.check(hosts)
+  data = plan.open_evaluations(config)
+  joining.connect(hosts, stall_seconds=config.stall_seconds)
+  prepare_jax()
+  from vit_jax.evaluate import evaluate
+  from vit_jax.evaluators import scored
+
+  read = scored.read(config, data, folder)
+  evaluate(read, plan.make(read.config, data), folder)
+
+
+def starts_from_weights(config: Config, folder: pathlib.Path) -> bool:
   """Whether config.init_from will be used: a run that resumes does not need it any more."""
-  return bool(config.init_from) and mode == "train" and not checkpoint.available(folder)
+  return bool(config.init_from) and not checkpoint.available(folder)
 
 
 def prepare_jax():

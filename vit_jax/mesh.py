@@ -56,6 +56,17 @@ def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, P())
 
 
+def replicate(mesh: Mesh, arrays: dict) -> dict:
+  """NumPy arrays that every process has, as a full copy on every device."""
+  sharding = replicated(mesh)
+
+  def place(array):
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+  with jax.transfer_guard("allow"):  # of all that a loop may guard, this one is meant
+    return jax.tree.map(place, arrays)
+
+
 def parameter_spec(shape: tuple[int, ...], fsdp: int) -> P:
   """The longest axis that `fsdp` divides is split; small or indivisible arrays are not."""
   splittable = [axis for axis, size in enumerate(shape) if size % fsdp == 0]

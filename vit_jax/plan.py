@@ -8,17 +8,33 @@ import optax
 
 from vit_jax import mesh as meshes
 from vit_jax import models, optim, state
-from vit_jax.config import Config, ConfigError, Dataset, Duration
+from vit_jax.config import Config, ConfigError, Duration
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, images, pipeline, sources
+from vit_jax.data import evaluated as opening
+from vit_jax.data.evaluated import FewShot, Nearest, open_source
 
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-  """The opened sources: training, and one for each evaluation."""
+  """The opened sources.
 
-  train: sources.Source
+  Attributes:
+    train: training; None where nothing is trained.
+    evaluate: the sets that the head is scored on.
+    classes: the classes that a set is scored among, where these are not all.
+    few_shot, nearest: the evaluations that need no head.
+  """
+
+  train: sources.Source | None
   evaluate: dict[str, sources.Source]
+  classes: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+  few_shot: dict[str, FewShot] = dataclasses.field(default_factory=dict)
+  nearest: dict[str, Nearest] = dataclasses.field(default_factory=dict)
+
+  def has_evaluations(self) -> bool:
+    """Whether there is anything to evaluate on."""
+    return bool(self.evaluate or self.few_shot or self.nearest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +47,9 @@ class Steps:
   evaluate: int
   save: int
   keep: int
+
+
+NO_STEPS = Steps(total=0, warmup=0, log=0, evaluate=0, save=0, keep=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +80,7 @@ class Plan:
 
 
 def open_data(config: Config) -> Data:
-  """Opens all sources; no device is touched.
+  """Opens all sources of a training run; no device is touched.
 
   Raises:
     ConfigError: classes that do not agree with the config or with one another.
@@ -73,19 +92,40 @@ def open_data(config: Config) -> Data:
       f"config.model.num_classes={config.model.num_classes}, but {config.data.train.source} has "
       f"{len(train.class_names)} classes; use --config.model.num_classes={len(train.class_names)}."
     )
-  evaluate = {
-    name: open_source(dataset, config)
-    for name, dataset in config.data.evaluate.items()
-    if dataset.source
-  }
-  for name, source in evaluate.items():
-    if tuple(source.class_names) != tuple(train.class_names):
-      raise ConfigError(
-        f"config.data.evaluate.{name} ({config.data.evaluate[name].source}) has "
-        f"{len(source.class_names)} classes that are not the {len(train.class_names)} of "
-        f"training: {first_difference(source.class_names, train.class_names)}."
-      )
-  return Data(train=cached(train, config), evaluate=evaluate)
+  evaluate = opening.open_sets(config)
+  opening.check_classes(config, evaluate, train.class_names, "training")
+  return with_evaluations(config, cached(train, config), evaluate)
+
+
+def open_evaluations(config: Config) -> Data:
+  """Opens what --mode=evaluate needs: all but the training data; no device is touched.
+
+  Raises:
+    ConfigError: nothing to evaluate on, or classes that do not agree with one another.
+    SourceError: data that is not there.
+  """
+  evaluate = opening.open_sets(config)
+  for first, source in list(evaluate.items())[:1]:
+    opening.check_classes(config, evaluate, source.class_names, f"config.data.evaluate.{first}")
+  data = with_evaluations(config, None, evaluate)
+  if not data.has_evaluations():
+    name = next(iter(config.data.evaluate), "NAME")
+    raise ConfigError(
+      "No set of config.data.evaluate, config.few_shot or config.nearest has a source, so there is "
+      f"nothing to evaluate on; give one, such as --config.data.evaluate.{name}.source=folder:DIR."
+    )
+  return data
+
+
+def with_evaluations(config: Config, train, evaluate) -> Data:
+  """The data of a run, its evaluations chosen from their sources."""
+  return Data(
+    train=train,
+    evaluate=evaluate,
+    classes=opening.counted_classes(config, evaluate),
+    few_shot=opening.open_few_shot(config),
+    nearest=opening.open_nearest(config),
+  )
 
 
 def cached(train: sources.Source, config: Config) -> sources.Source:
@@ -98,28 +138,6 @@ def cached(train: sources.Source, config: Config) -> sources.Source:
   if not data.cache:
     return train
   return cache.Cached(train, data.cache, side=data.cache_side, max_pixels=data.max_pixels)
-
-
-def open_source(dataset: Dataset, config: Config) -> sources.Source:
-  """Opens one source; what is excluded is left out before the subset is taken."""
-  source = sources.open_source(
-    dataset.source,
-    split=dataset.split,
-    image_key=dataset.image_key,
-    label_key=dataset.label_key,
-    num_classes=config.model.num_classes,
-  )
-  if dataset.exclude:
-    source = sources.Remaining(source, dataset.exclude)
-  return sources.Subset(source, dataset.subset) if dataset.subset else source
-
-
-def first_difference(some, others) -> str:
-  """Where two lists of class names begin to differ, in words."""
-  for i, (a, b) in enumerate(zip(some, others, strict=False)):
-    if a != b:
-      return f"class {i} is {a!r} there and {b!r} in training"
-  return f"the first {min(len(some), len(others))} are equal"
 
 
 def steps_of(config: Config, epoch_examples: int) -> Steps:
@@ -167,7 +185,7 @@ def make(config: Config, data: Data, devices=None) -> Plan:
   )
   check_devices(config, mesh.devices.flat[0].platform)
   model, optimizer = models.configured(config.model), optim.make(config.optimizer)
-  steps = steps_of(config, len(data.train))
+  steps = steps_of(config, len(data.train)) if data.train is not None else NO_STEPS
   rate = optim.schedule(
     learning_rate=config.schedule.learning_rate,
     warmup_steps=steps.warmup,
@@ -237,17 +255,39 @@ def train_transform(data: DataSettings):
 def evaluate_batches(plan: Plan, name: str):
   """This host's part of an evaluation set, in batches as large as a step's part."""
   data = plan.config.data
+  own = data.evaluate[name].resize
   transform = functools.partial(
     images.evaluate_image,
     size=data.image_size,
-    resize=data.evaluate_resize,
+    resize=data.evaluate_resize if own < 0 else own,
     max_pixels=data.max_pixels,
   )
+  return batches_once(plan, plan.data.evaluate[name], transform)
+
+
+# Few-shot images are cut out of a square of 256 pixels for models that see 224.
+SQUARE = 256 / 224
+
+
+def feature_batches(plan: Plan, source: sources.Source):
+  """This host's part of images whose features are wanted, in batches as large as a step's part."""
+  data = plan.config.data
+  transform = functools.partial(
+    images.square_image,
+    size=data.image_size,
+    resize=round(data.image_size * SQUARE),
+    max_pixels=data.max_pixels,
+  )
+  return batches_once(plan, source, transform)
+
+
+def batches_once(plan: Plan, source: sources.Source, transform):
+  """This host's part of a source, every image once."""
   return pipeline.evaluate_batches(
-    plan.data.evaluate[name],
+    source,
     transform=transform,
     batch_size=plan.config.batch_size // plan.config.accumulation,
-    **reading(plan),
+    **reading(plan) | dict(num_classes=len(source.class_names)),
   )
 
 

@@ -2,9 +2,14 @@
 
 import pathlib
 
+import numpy as np
+
 from vit_jax import writers
 
 CURVES = "curves.png"
+CONFUSION = "confusion.png"
+_MOST_NAMES = 60  # of classes along an axis; more could not be read
+_LONGEST = 24  # characters of a class's name
 
 
 def curves(folder: pathlib.Path):
@@ -23,7 +28,7 @@ def curves(folder: pathlib.Path):
   for key, points in series.items():
     if key.endswith("/loss"):
       loss.plot(*zip(*points, strict=True), marker=".", label=key.removesuffix("/loss"))
-    if key.endswith(("/top1", "/top5")):
+    if key.endswith(("/top1", "/top5", "shot", "nn")):
       accuracy.plot(*zip(*points, strict=True), marker=".", label=key)
   loss.set(ylabel="loss", yscale="log")
   accuracy.set(ylabel="accuracy")
@@ -34,3 +39,24 @@ def curves(folder: pathlib.Path):
   for axes in (loss, accuracy, rate):
     axes.grid(alpha=0.3)
   figure.savefig(folder / CURVES, dpi=120)
+
+
+def confusion(folder: pathlib.Path, matrix, class_names):
+  """Draws FOLDER/confusion.png: the share of each class's images that got each prediction."""
+  from matplotlib.figure import Figure
+
+  count = len(class_names)
+  named = count <= _MOST_NAMES
+  side = min(4 + 0.22 * count, 16) if named else 10
+  figure = Figure(figsize=(side + 1, side), layout="constrained")
+  axes = figure.subplots()
+  share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+  image = axes.imshow(share, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
+  figure.colorbar(image, label="share of the class's images")
+  axes.set(xlabel="prediction", ylabel="label")
+  if named:
+    # Names are not to be read as formulas.
+    names = [name[:_LONGEST].replace("$", r"\$") for name in class_names]
+    axes.set_xticks(range(count), names, rotation=90)
+    axes.set_yticks(range(count), names)
+  figure.savefig(folder / CONFUSION, dpi=120)

@@ -1,8 +1,9 @@
-"""What the paper's recipes share: pre-training (Table 3) and fine-tuning (Table 4), Section 4.1."""
+"""What recipes share: pre-training (Table 3), fine-tuning (Table 4), evaluation; Section 4.1."""
 
 import dataclasses
 import runpy
 
+from vit_jax import models
 from vit_jax.config import (
   Checkpoint,
   Config,
@@ -10,8 +11,10 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
+  FewShot,
   Loss,
   Model,
+  Nearest,
   Optimizer,
   Schedule,
   from_dict,
@@ -48,6 +51,12 @@ DATASETS = {
 # What the backward pass computes again, where the activations would not fit a core of a TPU v3
 # (docs/compiled.md).
 REMAT = {"ViT-H/14": "dots"}
+
+
+# The paper's on-the-fly measure; it has no sources until they are given, since it needs ImageNet.
+IN_LOOP_PROBE = FewShot(
+  train=Dataset(split="train"), test=Dataset(split="validation"), shots=(5,), seeds=1
+)
 
 
 def pretrain(
@@ -94,6 +103,7 @@ def pretrain(
       end_learning_rate=1e-5 if decay == "linear" else 0.0,
     ),
     data=Data(train=data["train"], evaluate={"val": data["validation"]}),
+    few_shot={"imagenet": IN_LOOP_PROBE},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )
 
@@ -135,7 +145,7 @@ def finetune(model: str, task: str, *, part: str) -> Config:
   """One row of Table 4 for one model (Section 3.2, Appendix B.1.1).
 
   SGD with momentum 0.9, batch 512, cosine decay without warm-up, no weight decay, global-norm
-  clipping at 1, 384 px; a linear head, which starts at zero, in place of the whole head of
+  clipping at 1, 384 px (378 where patches are of 14 pixels); a linear head, which starts at zero, in place of the whole head of
   pre-training. ViT-L/16 and ViT-H/14 on ImageNet as in Table 2. The learning rate is the one of
   the grid that all tasks share, 0.01: the paper chooses it for each task and model.
 
@@ -172,7 +182,7 @@ def finetune(model: str, task: str, *, part: str) -> Config:
     data=Data(
       train=Dataset(source=row.source, split=train),
       evaluate={"test" if part == "all" else "development": Dataset(row.source, scored)},
-      image_size=large or 384,
+      image_size=large or largest_side(model, 384),
     ),
     checkpoint=Checkpoint(every=every),
   )
@@ -262,6 +272,67 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
     ),
     checkpoint=Checkpoint(every=every),
   )
+
+
+IMAGENET = Dataset("tfds:imagenet2012", "validation")
+# ObjectNet's smaller side is resized to 512 pixels for models that see 480.
+WIDER = 512 / 480
+SETS = {
+  "imagenet": IMAGENET,
+  "real": Dataset("tfds:imagenet2012_real", "validation", label_key="real_label"),
+  "v2": Dataset("tfds:imagenet_v2/matched-frequency", "test"),
+  "a": Dataset("tfds:imagenet_a", "test", classes=200),
+  "r": Dataset("tfds:imagenet_r", "test", classes=200),
+  "sketch": Dataset("tfds:imagenet_sketch", "test"),
+  "objectnet": Dataset(),
+}
+# Suite -> the sets that the head is scored on.
+SUITES = {name: (name,) for name in SETS} | {
+  "variants": tuple(SETS),
+  "few_shot": (),
+  "knn": (),
+  "own": ("own",),
+}
+
+
+def evaluation(suite: str, model: str) -> Config:
+  """A suite of configs/evaluate.py for one model.
+
+  Images are resized straight to the square, as those of the published fine-tuned models; of
+  ObjectNet's the smaller side is resized and the centre cut out. Sizes are the nearest below that
+  the model's patches tile.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  most = 224 if suite in ("few_shot", "knn") else 480 if suite == "objectnet" else 384
+  side = largest_side(model, most)
+  sets = {name: SETS.get(name, Dataset()) for name in SUITES[suite]}
+  if "objectnet" in sets:
+    sets["objectnet"] = dataclasses.replace(sets["objectnet"], resize=round(side * WIDER))
+  train, test = Dataset("tfds:imagenet2012", "train"), IMAGENET
+  tenth = dataclasses.replace(train, split="train[:10%]")
+  return Config(
+    batch_size=256,
+    model=Model(name=model),
+    data=Data(evaluate=sets, image_size=side),
+    few_shot={"imagenet": FewShot(train, test)} if suite == "few_shot" else {},
+    nearest={"imagenet": Nearest(tenth, test)} if suite == "knn" else {},
+  )
+
+
+def largest_side(model: str, most: int) -> int:
+  """The largest side of square images, up to `most` pixels, that the model's patches tile.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  try:
+    module = models.create(model)
+  except ValueError as error:
+    raise ConfigError(f"The recipe's model cannot be used: {error}") from error
+  stride = 1 if isinstance(module, models.ResNet) else module.stride()
+  return most // stride * stride
 
 
 def examples_of(config: Config) -> int | None:

@@ -320,7 +320,7 @@ def complete(run: Run, finished: bool):
 def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
   """Evaluates where that is due; False where a signal cut it short."""
   steps = run.plan.steps
-  asked = run.plan.data.evaluate and (due(step, steps.evaluate) or step == steps.total)
+  asked = run.plan.data.has_evaluations() and (due(step, steps.evaluate) or step == steps.total)
   if not asked:
     return True
 

@@ -52,7 +52,7 @@ PARTS = {
 }
 
 
-def recipe(model: str, task: str, *, part: str, side: int) -> Config:
+def recipe(model: str, task: str, *, part: str) -> Config:
   """Fine-tuning on one task: VTAB's row of Table 4 (Section 4.1, Appendix B.1.1).
 
   2,500 steps at a learning rate of 0.01 for every task; the rest as in all fine-tuning. Images are
@@ -64,7 +64,9 @@ def recipe(model: str, task: str, *, part: str, side: int) -> Config:
     task: of `TASKS`.
     part: "all" trains on all 1,000 images and scores the test set; "development" trains on 800 and
       scores the other 200; "smoke" does the same in a few steps with few images.
-    side: of the images, pixels.
+
+  Raises:
+    ConfigError: there is no such model.
   """
   base = recipes.finetune(model, "cifar100", part="all")  # of a row with the settings shared by all
   smoke = part == "smoke"
@@ -81,7 +83,7 @@ def recipe(model: str, task: str, *, part: str, side: int) -> Config:
     data=Data(
       train=Dataset(source, train),
       evaluate={scored: Dataset(source, scored)},
-      image_size=side,
+      image_size=recipes.largest_side(model, SMOKE_SIDE if smoke else SIDE),
       crop_area=(1.0, 1.0),
       crop_aspect=(1.0, 1.0),
       flip=False,

@@ -91,6 +91,7 @@ def test_it_holds_every_example(tmp_path):
   for index in range(30):
     assert found[index].labels == reduced[index].labels
     assert found[index].name == f"file {index}.jpg"
+    assert (found.labels(index), found.name(index)) == (reduced[index].labels, found[index].name)
     assert found[index].image.dtype == np.uint8
     np.testing.assert_array_equal(found[index].image, reduced[index].image)
   assert min(min(found[index].image.shape[:2]) for index in range(30)) < SIDE  # not enlarged

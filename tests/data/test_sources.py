@@ -330,6 +330,20 @@ def test_identity_tells_what_the_examples_are_and_not_where(tfds_dir, tmp_path):
   assert len({one, *others}) == 9
 
 
+def test_labels_and_names_alone_are_those_of_the_example(tfds_dir, tmp_path):
+  write_folder(tmp_path / "folder")
+  for source in (
+    open_source("digits", "test"),
+    open_source("synthetic"),
+    open_source(f"folder:{tmp_path / 'folder'}"),
+    open_source(f"tfds:{tfds_fixture.SINGLE_LABEL}", "train"),
+    open_source(f"tfds:{tfds_fixture.MULTI_LABEL}", "train"),
+  ):
+    for index in range(4):
+      example = source[index]
+      assert (source.labels(index), source.name(index)) == (example.labels, example.name)
+
+
 def test_sources_are_pickled_for_worker_processes(tfds_dir, tmp_path):
   write_folder(tmp_path)
   for source in (

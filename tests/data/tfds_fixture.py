@@ -39,6 +39,32 @@ def write_single_label_tfds(
   return SINGLE_LABEL
 
 
+def write_examples(
+  data_dir: str | pathlib.Path, name: str, *, split: str, features: dict, examples: list[dict]
+) -> None:
+  """Writes a data set of one split, as NAME or NAME/CONFIG, with these features."""
+  dataset, _, config = name.partition("/")
+
+  class Given(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name=config)] if config else []
+
+    def _info(self):
+      return tfds.core.DatasetInfo(
+        builder=self, features=tfds.features.FeaturesDict(features), disable_shuffling=True
+      )
+
+    def _split_generators(self, dl_manager):
+      del dl_manager
+      return {split: self._generate_examples()}
+
+    def _generate_examples(self):
+      yield from enumerate(examples)
+
+  Given.name = dataset
+  Given(data_dir=str(data_dir), file_format="array_record").download_and_prepare()
+
+
 def jpeg_of(rng: np.random.Generator) -> bytes:
   """A JPEG of a random size between 24 and 200 pixels a side: a colour gradient with noise."""
   height, width = (int(side) for side in rng.integers(24, 200, 2))

@@ -71,6 +71,14 @@ class Cached:
   def __getitem__(self, index: int) -> Example:
     return decode(self._records[index])
 
+  def labels(self, index: int) -> tuple[int, ...]:
+    """As the example has them."""
+    return self[index].labels
+
+  def name(self, index: int) -> str:
+    """As the example has it."""
+    return self[index].name
+
 
 def prepare(
   source: Source,

@@ -24,6 +24,7 @@ __all__ = [
   "draw_crop",
   "evaluate_image",
   "shrink",
+  "square_image",
   "train_image",
   "train_square",
 ]
@@ -150,8 +151,28 @@ def evaluate_image(
   height, width = pixels.shape[:2]
   scale = resize / min(height, width)
   pixels = _resize(pixels, height=round(height * scale), width=round(width * scale))
-  top, left = (pixels.shape[0] - size) // 2, (pixels.shape[1] - size) // 2
-  return np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
+  return _centre(pixels, size)
+
+
+def square_image(
+  image: bytes | np.ndarray, *, size: int, resize: int, max_pixels: int
+) -> np.ndarray:
+  """The centre of the image after it was resized to a square, its aspect not kept.
+
+  Args:
+    image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
+    size: side of the result in pixels.
+    resize: side of the square that it is cut out of, pixels; at least `size`.
+    max_pixels: larger images are refused.
+
+  Returns:
+    (size, size, 3) uint8 RGB.
+
+  Raises:
+    BadImage: as `decode`.
+  """
+  pixels = _resize(as_rgb(image, max_pixels=max_pixels), height=resize, width=resize)
+  return _centre(pixels, size)
 
 
 def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarray:
@@ -303,6 +324,11 @@ def _cut(pixels: np.ndarray, box: Box) -> np.ndarray:
 def _flipped(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
   """Left to right, with p 0.5."""
   return cv2.flip(pixels, 1) if rng.random() < 0.5 else pixels
+
+
+def _centre(pixels: np.ndarray, size: int) -> np.ndarray:
+  top, left = (pixels.shape[0] - size) // 2, (pixels.shape[1] - size) // 2
+  return np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
 
 
 def _resize(pixels: np.ndarray, *, height: int, width: int) -> np.ndarray:

@@ -35,8 +35,16 @@ class Listing:
     return len(self._paths)
 
   def __getitem__(self, index: int) -> Example:
-    path = self._folder / self._paths[index]
-    return Example(path.read_bytes(), (self._labels[index],), str(path))
+    path = pathlib.Path(self.name(index))
+    return Example(path.read_bytes(), self.labels(index), str(path))
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The class that the table gives."""
+    return (self._labels[index],)
+
+  def name(self, index: int) -> str:
+    """The image's path."""
+    return str(self._folder / self._paths[index])
 
 
 def _rows(file: pathlib.Path) -> list[tuple[str, str]]:

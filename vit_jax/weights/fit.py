@@ -10,6 +10,7 @@ from vit_jax.tree import flatten, nest
 from vit_jax.weights import resize
 
 HEAD = re.compile(r"(head|pre_logits)/.*")
+NAMED = 5  # of the parameters that do not fit, in the message
 TABLE = re.compile(
   r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"
 )
@@ -43,7 +44,7 @@ def fit(
     The tree, float32, without what is new, and a row for each name.
 
   Raises:
-    ValueError: missing or extra parameters, or shapes that differ; names all of them.
+    ValueError: missing or extra parameters, or shapes that differ; names the first.
   """
   given, wanted = flatten(params), flatten(wanted)
   kept_head = not new_head and all(
@@ -73,7 +74,10 @@ def fit(
     else:
       wrong.append(f"{name} {array.shape} is not part of the model")
   if wrong:
-    raise ValueError(f"{len(wrong)} parameters do not fit the model: {'; '.join(wrong)}")
+    more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+    raise ValueError(
+      f"{len(wrong)} parameters do not fit the model: {'; '.join(wrong[:NAMED])}{more}"
+    )
   return nest(fitted), rows
 
 

@@ -5,16 +5,19 @@ import difflib
 from vit_jax.data.sources.base import Example, Source, SourceError
 from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
+from vit_jax.data.sources.objectnet import ObjectNet
+from vit_jax.data.sources.selected import Selected
 from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.data.sources.synthetic import Synthetic
 from vit_jax.data.sources.tfds import Tfds
 from vit_jax.data.sources.vtab import Vtab
 
-__all__ = ["Example", "Remaining", "Source", "SourceError", "Subset", "open_source"]
+__all__ = ["Example", "Remaining", "Selected", "Source", "SourceError", "Subset", "open_source"]
 
 _FORMS = {
   "tfds": "tfds:NAME[/CONFIG][:VERSION]",
   "folder": "folder:DIR",
+  "objectnet": "objectnet:DIR",
   "vtab": "vtab:TASK",
   "digits": "digits",
   "synthetic": "synthetic",
@@ -32,7 +35,8 @@ def open_source(
   """Opens the examples that `spec` names.
 
   Args:
-    spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "vtab:TASK", "digits" or "synthetic".
+    spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "objectnet:DIR", "vtab:TASK", "digits" or
+      "synthetic".
     split: TFDS split such as "train[:90%]"; "train" or "test" for digits; of a folder "" or a part
       such as "[:90%]"; of VTAB one of vtab.SPLITS; else "".
     image_key: TFDS only: the feature that holds the image.
@@ -49,6 +53,8 @@ def open_source(
     return Tfds(argument, split=split, image_key=image_key, label_key=label_key)
   if kind == "folder":
     return Folder(argument, split=split)
+  if kind == "objectnet":
+    return ObjectNet(argument, split=split)
   if kind == "vtab":
     return Vtab(argument, split=split)
   if kind == "digits":

@@ -42,6 +42,14 @@ class Source(Protocol):
 
   def __getitem__(self, index: int) -> Example: ...
 
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The labels of an example alone, as cheaply as the source can tell them."""
+    ...
+
+  def name(self, index: int) -> str:
+    """The name of an example alone; nothing is read."""
+    ...
+
 
 def refuse_split(split: str, *, kind: str) -> None:
   """Raises SourceError when a split is named for a kind of source that has none."""

@@ -30,9 +30,15 @@ class Digits:
     return len(self._rows)
 
   def __getitem__(self, index: int) -> Example:
-    label = int(self._labels[index])
-    name = f"digits {self._split} example {index} (row {self._rows[index]} of scikit-learn's)"
-    return Example(self._images[index], (label,), name)
+    return Example(self._images[index], self.labels(index), self.name(index))
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The digit."""
+    return (int(self._labels[index]),)
+
+  def name(self, index: int) -> str:
+    """Its place in the split, and in scikit-learn's order."""
+    return f"digits {self._split} example {index} (row {self._rows[index]} of scikit-learn's)"
 
 
 def _load(split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

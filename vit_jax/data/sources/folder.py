@@ -54,11 +54,19 @@ class Folder:
     return self._ends[-1]
 
   def __getitem__(self, index: int) -> Example:
-    label = bisect.bisect_right(self._ends, index)
-    file = os.fsdecode(bytes(self._names[label][index - self._ends[label]]))
-    path = f"{self._directory}/{self.class_names[label]}/{file}"
+    path = self.name(index)
     with open(path, "rb", buffering=0) as stream:
-      return Example(stream.read(), (label,), path)
+      return Example(stream.read(), self.labels(index), path)
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The class that the file's folder stands for."""
+    return (bisect.bisect_right(self._ends, index),)
+
+  def name(self, index: int) -> str:
+    """The file's path."""
+    (label,) = self.labels(index)
+    file = os.fsdecode(bytes(self._names[label][index - self._ends[label]]))
+    return f"{self._directory}/{self.class_names[label]}/{file}"
 
 
 def _class_folders(directory: str) -> list[str]:

@@ -6,7 +6,8 @@ import os
 import grain
 import numpy as np
 
-from vit_jax.data.sources.base import Example, Source, SourceError
+from vit_jax.data.sources.base import Source, SourceError
+from vit_jax.data.sources.selected import Selected
 
 # Of no run: all seeds of an experiment see the same subset. Runs' own seeds are below 2**31.
 _SEED = 2**32 - 1
@@ -14,7 +15,7 @@ _IDENTITY = "# source: "
 _LINE = 4096  # bytes: longer lines are of another kind of file
 
 
-class Subset:
+class Subset(Selected):
   """The first `size` examples of a source in an order that is random and always the same.
 
   The order is a pseudo-random permutation that is computed where it is asked for, so that no memory
@@ -35,19 +36,11 @@ class Subset:
         f"subset={size} is more than the {len(source)} examples of {source.identity}; give at most"
         f" {len(source)}, or 0 for all."
       )
-    self.class_names, self.multi_label = source.class_names, source.multi_label
-    self.identity = f"{source.identity}, random {size}"
-    self._source = source
-    self._order = grain.MapDataset.range(len(source)).shuffle(seed=_SEED)[:size]
-
-  def __len__(self) -> int:
-    return len(self._order)
-
-  def __getitem__(self, index: int) -> Example:
-    return self._source[self._order[_checked(index, len(self))]]
+    rows = grain.MapDataset.range(len(source)).shuffle(seed=_SEED)[:size]
+    super().__init__(source, rows, f"{source.identity}, random {size}")
 
 
-class Remaining:
+class Remaining(Selected):
   """The examples of a source that a list does not name, in their order.
 
   Args:
@@ -64,21 +57,23 @@ class Remaining:
       raise SourceError(
         f'"{path}" (exclude) leaves none of the {len(source)} examples; shorten it.'
       )
-    self.class_names, self.multi_label = source.class_names, source.multi_label
     digest = hashlib.sha256(excluded.astype("<i8").tobytes()).hexdigest()[:16]
-    self.identity = f"{source.identity}, without {len(excluded)} ({digest})"
-    self._source, self._length = source, len(source) - len(excluded)
-    # The k-th excluded index less k: how many are kept before it.
+    identity = f"{source.identity}, without {len(excluded)} ({digest})"
+    super().__init__(source, _Kept(excluded, len(source)), identity)
+
+
+class _Kept:
+  """The numbers below `length` that `excluded` (ascending) does not hold, in order."""
+
+  def __init__(self, excluded: np.ndarray, length: int):
+    self._length = length - len(excluded)
+    # The k-th excluded number less k: how many are kept before it.
     self._kept_before = excluded - np.arange(len(excluded))
 
   def __len__(self) -> int:
     return self._length
 
-  def __getitem__(self, index: int) -> Example:
-    return self._source[self.original(_checked(index, len(self)))]
-
-  def original(self, index: int) -> int:
-    """Index in the whole source of the kept example `index`."""
+  def __getitem__(self, index: int) -> int:
     return index + int(np.searchsorted(self._kept_before, index, side="right"))
 
 
@@ -146,9 +141,3 @@ def _indices(lines, path: str, length: int):
         f" example, 0 to {length - 1}."
       )
     yield int(word)
-
-
-def _checked(index: int, length: int) -> int:
-  if not 0 <= index < length:
-    raise IndexError(f"There is no example {index} among {length}.")
-  return index

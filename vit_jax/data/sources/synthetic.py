@@ -29,6 +29,12 @@ class Synthetic:
     return _LENGTH
 
   def __getitem__(self, index: int) -> Example:
-    # A multiplicative hash: neighbouring examples get unrelated labels.
-    label = (index * 2_654_435_761 % 2**32) % len(self.class_names)
-    return Example(self._images[index % _POOL], (label,), f"synthetic example {index}")
+    return Example(self._images[index % _POOL], self.labels(index), self.name(index))
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """A multiplicative hash: neighbouring examples get unrelated labels."""
+    return ((index * 2_654_435_761 % 2**32) % len(self.class_names),)
+
+  def name(self, index: int) -> str:
+    """The index in words."""
+    return f"synthetic example {index}"

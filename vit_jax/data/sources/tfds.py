@@ -1,7 +1,9 @@
 """Data sets that TensorFlow Datasets prepared as ArrayRecord, read without TensorFlow."""
 
 import functools
+import importlib.util
 import os
+import pathlib
 import re
 
 from vit_jax.data.jpeg import BadImage
@@ -45,14 +47,33 @@ class Tfds:
     return len(self._features)
 
   def __getitem__(self, index: int) -> Example:
-    record, name = self._features[index]
+    record = self._features[index]
+    return Example(record[self._image_key], self._as_labels(record), self.name(index))
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The labels in the record, which is read as a whole; the image is not decoded."""
+    return self._as_labels(self._features.label(index))
+
+  def name(self, index: int) -> str:
+    """The data set, its split and the position in it."""
+    return self._features.name(index)
+
+  def _as_labels(self, record: dict) -> tuple[int, ...]:
     label = record[self._label_key]
-    labels = tuple(int(one) for one in label) if self.multi_label else (int(label),)
-    return Example(record[self._image_key], labels, name)
+    return tuple(int(one) for one in label) if self.multi_label else (int(label),)
+
+
+def imagenet_classes() -> tuple[str, ...]:
+  """ImageNet's 1,000 classes as WordNet ids such as "n01440764", sorted, as TFDS names them.
+
+  They are read from the package; no data set must be prepared.
+  """
+  package = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent
+  return tuple((package / "datasets/imagenet2012/labels.txt").read_text().split())
 
 
 class Features:
-  """Two features of the examples of a split, by position, and the examples' names.
+  """Two features of the examples of a split, by position: both or the label alone; their names.
 
   Args:
     builder: of `open_builder`.
@@ -68,17 +89,29 @@ class Features:
   def __init__(self, builder, split: str, *, image_key: str, label_key: str):
     self._title = f"tfds:{builder.info.full_name} {split}"
     self._records = _open_split(builder, split)
-    self._parse = _parser(builder.info.features, image_key=image_key, label_key=label_key)
+    # Of the features only these two: another may need a decoder that is not installed.
+    self._parse = _parser(builder.info.features, image_key, label_key)
+    self._parse_label = _parser(builder.info.features, label_key)
 
   def __len__(self) -> int:
     return len(self._records)
 
-  def __getitem__(self, index: int) -> tuple[dict, str]:
-    name = f"{self._title} example {index}"
+  def __getitem__(self, index: int) -> dict:
+    return self._parse(self._read(index))
+
+  def label(self, index: int) -> dict:
+    """The label alone; the record is read as a whole, the image is not parsed."""
+    return self._parse_label(self._read(index))
+
+  def name(self, index: int) -> str:
+    """The data set, its split and the position in it."""
+    return f"{self._title} example {index}"
+
+  def _read(self, index: int) -> bytes:
     try:
-      return self._parse(self._records[index]), name
+      return self._records[index]
     except RuntimeError as error:  # What array_record makes of a damaged chunk or file.
-      raise BadImage(f"{name}: {error}") from error
+      raise BadImage(f"{self.name(index)}: {error}") from error
 
 
 def _reopen(spec: str, split: str, image_key: str, label_key: str) -> Tfds:
@@ -183,11 +216,11 @@ def _open_split(builder, split: str) -> Records:
   )
 
 
-def _parser(features, *, image_key: str, label_key: str):
-  """Function from a serialised record to {image_key: encoded bytes, label_key: int(s)}."""
+def _parser(features, *keys: str):
+  """Function from a serialised record to these features; images stay encoded bytes."""
   import tensorflow_datasets as tfds
 
-  # Of the features only these two: another may need a decoder that is not installed.
-  subset = tfds.features.FeaturesDict({key: features[key] for key in (image_key, label_key)})
-  decoders = {image_key: tfds.decode.SkipDecoding()}
+  subset = tfds.features.FeaturesDict({key: features[key] for key in keys})
+  images = [key for key in keys if isinstance(features[key], tfds.features.Image)]
+  decoders = {key: tfds.decode.SkipDecoding() for key in images}
   return functools.partial(subset.deserialize_example_np, decoders=decoders)

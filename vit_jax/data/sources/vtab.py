@@ -185,13 +185,25 @@ class Vtab:
     return len(self._features)
 
   def __getitem__(self, index: int) -> Example:
-    record, name = self._features[index]
+    record = self._features[index]
+    return Example(self._task.pixels(record["image"]), self._class(record, index), self.name(index))
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The task's class; the image is not decoded."""
+    return self._class(self._features.label(index), index)
+
+  def name(self, index: int) -> str:
+    """The data set, its split and the position in it."""
+    return self._features.name(index)
+
+  def _class(self, record: dict, index: int) -> tuple[int]:
     label = self._task.label.rule(record[self._task.label.key])
     if not 0 <= label < len(self.class_names):
       raise BadImage(
-        f"{name}: its {self._task.label.key} is outside of all {len(self.class_names)} classes."
+        f"{self.name(index)}: its {self._task.label.key} is outside of all "
+        f"{len(self.class_names)} classes."
       )
-    return Example(self._task.pixels(record["image"]), (label,), name)
+    return (label,)
 
 
 def _reopen(name: str, split: str) -> Vtab:

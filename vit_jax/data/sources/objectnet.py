@@ -1,0 +1,130 @@
+"""ObjectNet as it is released: images/FOLDER/*.png, and mappings/ to ImageNet's classes.
+
+Source: Barbu et al., "ObjectNet: A large-scale bias-controlled dataset for pushing the limits of
+object recognition models", 2019; https://objectnet.dev.
+"""
+
+import json
+import os
+import pathlib
+
+from vit_jax.data.images import decode
+from vit_jax.data.jpeg import BadImage
+from vit_jax.data.sources.base import Example, SourceError, refuse_split
+from vit_jax.data.sources.folder import Folder
+from vit_jax.data.sources.selected import Selected
+from vit_jax.data.sources.tfds import imagenet_classes
+
+_BORDER = 1  # pixels of red on every side, in all images
+_MAX_BYTES = 2**20  # of a mapping file; the released ones have 22 kB at most
+_MAX_PIXELS = 2**26
+_FOLDERS = "folder_to_objectnet_label.json"  # {folder: ObjectNet's class}
+_SHARED = "objectnet_to_imagenet_1k.json"  # {ObjectNet's class: "ImageNet's name; another; ..."}
+_NAMES = "imagenet_to_label_2012_v2"  # ImageNet's names, one a line
+_LINES = "pytorch_to_imagenet_2012_id.json"  # {"place among the sorted WordNet ids": line, from 0}
+
+
+class ObjectNet:
+  """The images of the classes that ImageNet shares, labelled with ImageNet's classes.
+
+  An ObjectNet class may be several of ImageNet's, each of which is right. Images of other classes
+  are left out, because no prediction of theirs could be right. The red border is cut off.
+
+  Raises:
+    SourceError: a split is named; images or mapping files are missing or not what they should be.
+    BadImage: from an item: it cannot be decoded.
+  """
+
+  multi_label = True
+
+  def __init__(self, directory: str, *, split: str):
+    refuse_split(split, kind="objectnet")
+    root = pathlib.Path(os.path.abspath(os.path.expanduser(directory)))
+    self.class_names = imagenet_classes()
+    images = Folder(str(root / "images"), split="")
+    classes = _classes(root / "mappings", images.class_names)
+    shared = [row for row in range(len(images)) if classes[images.labels(row)[0]]]
+    if not shared:
+      raise SourceError(f'"{root}" has no images of a class that ImageNet shares.')
+    self._images, self._classes = Selected(images, shared), classes
+    self.identity = f"objectnet {self._images.identity}"
+
+  def __len__(self) -> int:
+    return len(self._images)
+
+  def __getitem__(self, index: int) -> Example:
+    image, _, name = self._images[index]
+    try:
+      pixels = decode(image, max_pixels=_MAX_PIXELS)
+    except BadImage as error:
+      raise BadImage(f"{name}: {error}") from error
+    inner = pixels[_BORDER:-_BORDER, _BORDER:-_BORDER]
+    if not inner.size:
+      raise BadImage(f"{name}: {pixels.shape[1]} x {pixels.shape[0]} pixels are all border.")
+    return Example(inner, self.labels(index), name)
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The classes of ImageNet that the file's folder stands for."""
+    return self._classes[self._images.labels(index)[0]]
+
+  def name(self, index: int) -> str:
+    """The file's path."""
+    return self._images.name(index)
+
+
+def _classes(mappings: pathlib.Path, folders: tuple[str, ...]) -> list[tuple[int, ...]]:
+  """ImageNet's classes of each folder, ascending; () where it has none."""
+  label_of, shared = _json(mappings / _FOLDERS, str), _json(mappings / _SHARED, str)
+  index_of = _index_by_name(mappings)
+  unknown = [folder for folder in folders if folder not in label_of]
+  if unknown:
+    raise SourceError(f'"{mappings / _FOLDERS}" does not name the folder "{unknown[0]}" of images.')
+  names = [filter(None, shared.get(label_of[folder], "").split("; ")) for folder in folders]
+  try:
+    return [tuple(sorted(index_of[name] for name in several)) for several in names]
+  except KeyError as error:
+    raise SourceError(
+      f'"{mappings / _SHARED}" holds the name {error}, which is not that of exactly one class in'
+      f" {_NAMES}."
+    ) from error
+
+
+def _index_by_name(mappings: pathlib.Path) -> dict[str, int]:
+  """{ImageNet's name: its class}; without names that two classes have, such as "crane"."""
+  lines = [line.strip() for line in _text(mappings / _NAMES).splitlines()]
+  place = _json(mappings / _LINES, int)
+  ids = range(len(imagenet_classes()))
+  if len(lines) != len(ids) or {str(i) for i in ids} != place.keys() or {*ids} != {*place.values()}:
+    raise SourceError(
+      f'"{mappings / _NAMES}" and {_LINES} must hold {len(ids)} lines, and for each class the one'
+      " of its name; copy them again from the release."
+    )
+  return {lines[line]: int(i) for i, line in place.items() if lines.count(lines[line]) == 1}
+
+
+def _json(path: pathlib.Path, kind: type) -> dict:
+  """A mapping from text to `kind`."""
+  text = _text(path)
+  try:
+    values = json.loads(text)
+  except (ValueError, RecursionError) as error:
+    raise SourceError(f'"{path}" is not JSON: {error}.') from error
+  if type(values) is not dict or any(type(value) is not kind for value in values.values()):
+    raise SourceError(
+      f'"{path}" is not a mapping to {kind.__name__}; copy it again from the release.'
+    )
+  return values
+
+
+def _text(path: pathlib.Path) -> str:
+  try:
+    with path.open("rb") as file:
+      data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+      raise SourceError(f'"{path}" is larger than {_MAX_BYTES:,} bytes, which no such file is.')
+    return data.decode()
+  except (OSError, UnicodeDecodeError) as error:
+    raise SourceError(
+      f'The mapping file "{path}" cannot be read ({error}); give the folder of the whole release,'
+      f" with images/ and with {_FOLDERS}, {_SHARED}, {_NAMES} and {_LINES} in mappings/."
+    ) from error

@@ -1,0 +1,100 @@
+"""What the figures of a set are made of: each prediction, each class, which are taken for which."""
+
+import csv
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+
+import jax
+import numpy as np
+
+MOST_CLASSES = 2000  # beyond, a table of classes by classes is too large to be of use
+
+
+class Kept:
+  """The rows of `classification.make_step`, gathered over batches."""
+
+  def __init__(self):
+    self._parts = []
+
+  def add(self, rows: dict[str, jax.Array]):
+    """Keeps the images of a batch that count."""
+    rows = jax.device_get(rows)
+    counts = rows["counts"] > 0
+    columns = ("labels", "prediction", "probability")
+    self._parts.append([rows[column][counts] for column in columns])
+
+  def joined(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, predictions and their probabilities, (N,) each, in the order of the source."""
+    return tuple(np.concatenate(column) for column in zip(*self._parts, strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class Details:
+  """Predictions of all images of a set with one label each.
+
+  Attributes:
+    class_names: of labels and predictions.
+    labels, predictions: (N,) classes.
+    probabilities: (N,) of the predictions.
+    name: the name of an image, by its row.
+  """
+
+  class_names: Sequence[str]
+  labels: np.ndarray
+  predictions: np.ndarray
+  probabilities: np.ndarray
+  name: Callable[[int], str]
+
+
+def write(folder: pathlib.Path, details: Details) -> np.ndarray | None:
+  """Writes predictions.csv, classes.csv and confusion.csv; the last for up to 2,000 classes.
+
+  Returns:
+    The confusion matrix, or None where it was not written.
+
+  Raises:
+    OSError: the files cannot be written.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  names = details.class_names
+  write_csv(folder / "predictions.csv", predictions(details))
+  write_csv(folder / "classes.csv", classes(details))
+  if len(names) > MOST_CLASSES:
+    return None
+  matrix = confusion(details.labels, details.predictions, len(names))
+  rows = ([name, *counts] for name, counts in zip(names, matrix.tolist(), strict=True))
+  write_csv(folder / "confusion.csv", [["label / prediction", *names], *rows])
+  return matrix
+
+
+def predictions(details: Details) -> Iterable[list]:
+  """A header, and a row for each image."""
+  yield ["name", "label", "prediction", "probability"]
+  columns = zip(details.labels, details.predictions, details.probabilities, strict=True)
+  for row, (label, prediction, probability) in enumerate(columns):
+    names = details.class_names[label], details.class_names[prediction]
+    yield [details.name(row), *names, f"{probability:.6f}"]
+
+
+def classes(details: Details) -> Iterable[list]:
+  """A header, and a row for each class; the accuracy is empty for a class without images."""
+  yield ["class", "images", "right", "accuracy"]
+  count = len(details.class_names)
+  images = np.bincount(details.labels, minlength=count).tolist()
+  hits = details.labels[details.labels == details.predictions]
+  right = np.bincount(hits, minlength=count).tolist()
+  for name, n, r in zip(details.class_names, images, right, strict=True):
+    yield [name, n, r, f"{r / n:.6f}" if n else ""]
+
+
+def confusion(labels: np.ndarray, predictions: np.ndarray, count: int) -> np.ndarray:
+  """How many images of each class (rows) got each prediction (columns), (count, count)."""
+  cells = np.bincount(labels.astype(np.int64) * count + predictions, minlength=count * count)
+  return cells.reshape(count, count)
+
+
+def write_csv(path: pathlib.Path, rows: Iterable[list]):
+  """Writes rows, quoted where a cell needs it; bytes of names that are no text are escaped."""
+  with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+    csv.writer(file).writerows(rows)

@@ -1,0 +1,56 @@
+"""What a model sees in images, before its head: the basis of evaluations without the head."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.data.device import normalize
+
+
+def features_of(model, params, images: jax.Array) -> jax.Array:
+  """The representation before the head, (B, D) float32, of uint8 images (B, S, S, 3)."""
+  _, seen = model.apply({"params": params}, normalize(images, model.dtype), train=False)
+  return seen["pre_logits"].astype(jnp.float32)
+
+
+def make_step(model):
+  """The function (params, batch) -> features (B, D), labels (B,) and mask (B,) of a batch."""
+
+  def step(params, batch):
+    features = features_of(model, params, batch["image"])
+    return dict(features=features, labels=batch["labels"], mask=batch["mask"])
+
+  return step
+
+
+def collect(step, params, batches, *, stop=lambda: False) -> tuple[np.ndarray, np.ndarray] | None:
+  """Features (N, D) float32 and labels (N,) of all images, in order, on every host.
+
+  Args:
+    step: jitted `make_step(...)` whose results are replicated, so that each host has every row.
+    params: parameters.
+    batches: batches on the devices.
+    stop: asked between batches; once True, the work is given up.
+
+  Returns:
+    The two arrays, or None where it was given up.
+  """
+  parts, before = [], None
+  for batch in batches:
+    if stop():
+      return None
+    current = step(params, batch)
+    parts += counted(before)
+    before = current
+  parts += counted(before)
+  features, labels = zip(*parts, strict=True)
+  return np.concatenate(features), np.concatenate(labels)
+
+
+def counted(rows) -> list[tuple[np.ndarray, np.ndarray]]:
+  """The features and labels of a batch's images whose mask is 1; none where there is no batch."""
+  if rows is None:
+    return []
+  rows = jax.device_get(rows)
+  counts = rows["mask"] > 0
+  return [(rows["features"][counts], rows["labels"][counts])]
