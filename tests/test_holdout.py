@@ -4,7 +4,6 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax import holdout
-from vit_jax.data.sources import Example
 
 RECIPE = """
 from vit_jax.config import Config, Data, Dataset, Duration, to_config_dict
@@ -63,14 +62,14 @@ class Labelled:
   class_names = ("cat", "dog", "eel", "fox")
 
   def __init__(self, labels):
-    self.labels, self.read = labels, 0
+    self._labels, self.read = labels, 0
 
   def __len__(self):
-    return len(self.labels)
+    return len(self._labels)
 
-  def __getitem__(self, index):
+  def labels(self, index):
     self.read += 1
-    return Example(b"", (self.labels[index],), "")
+    return (self._labels[index],)
 
 
 def config(split):
@@ -79,7 +78,7 @@ def config(split):
 
 def checked(monkeypatch, part, whole):
   sources = {"train[:50%]": Labelled(part), "train": Labelled(whole)}
-  monkeypatch.setattr(holdout, "opened", lambda config: sources[config.data.train.split])
+  monkeypatch.setattr(holdout, "open_source", lambda dataset, _: sources[dataset.split])
   holdout.check_classes(config("train[:50%]"), config("train"))
   return sources
 

@@ -25,6 +25,7 @@ from vit_jax import (
 )
 from vit_jax import config as c
 from vit_jax import mesh as meshes
+from vit_jax.evaluators import scored
 from vit_jax.tree import flatten
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
@@ -201,7 +202,8 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   same = {name for name in stored[0] if np.array_equal(stored[0][name], stored[1][name])}
   assert same == set(stored[0]) - set(checkpoint.describe(made.abstract.ema))
   assert not any("mfu" in line for line in writers.read(tmp_path / "whole"))
-  figures = evaluate.evaluate(made, tmp_path / "parts")
+  read = scored.read(DIGITS, made.data, tmp_path / "parts")
+  figures = evaluate.evaluate(read, made, tmp_path / "parts")
   assert figures.items() <= writers.read(tmp_path / "whole")[-1].items()
   restored = checkpoint.load(ends[0], made.abstract, c.to_dict(DIGITS))
   chex.assert_trees_all_equal_structs(restored, made.abstract)

@@ -145,9 +145,10 @@ def finetune(model: str, task: str, *, part: str) -> Config:
   """One row of Table 4 for one model (Section 3.2, Appendix B.1.1).
 
   SGD with momentum 0.9, batch 512, cosine decay without warm-up, no weight decay, global-norm
-  clipping at 1, 384 px (378 where patches are of 14 pixels); a linear head, which starts at zero, in place of the whole head of
-  pre-training. ViT-L/16 and ViT-H/14 on ImageNet as in Table 2. The learning rate is the one of
-  the grid that all tasks share, 0.01: the paper chooses it for each task and model.
+  clipping at 1, 384 px (378 where patches are of 14 pixels); a linear head, which starts at zero,
+  in place of the whole head of pre-training. ViT-L/16 and ViT-H/14 on ImageNet as in Table 2. The
+  learning rate is the one of the grid that all tasks share, 0.01: the paper chooses it for each
+  task and model.
 
   Args:
     model: a name of the paper's.

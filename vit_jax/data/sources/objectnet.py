@@ -46,8 +46,8 @@ class ObjectNet:
     shared = [row for row in range(len(images)) if classes[images.labels(row)[0]]]
     if not shared:
       raise SourceError(f'"{root}" has no images of a class that ImageNet shares.')
-    self._images, self._classes = Selected(images, shared), classes
-    self.identity = f"objectnet {self._images.identity}"
+    self.identity = f"objectnet {len(shared)} of {images.identity}"
+    self._images, self._classes = Selected(images, shared, self.identity), classes
 
   def __len__(self) -> int:
     return len(self._images)
