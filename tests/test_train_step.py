@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests import modules
 from vit_jax import config as c
 from vit_jax import losses, models, optim, state, train_step
 from vit_jax import mesh as meshes
@@ -63,17 +64,35 @@ def model_of(config):
   )
 
 
-def start(config, mesh):
-  model, optimizer = model_of(config), optim.make(config.optimizer)
+@functools.cache
+def initial(model, optimizer):
+  """The first state of a run, in the host's memory: to draw it takes long to compile."""
   init = functools.partial(
-    state.init, model, optimizer, seed=0, image_size=16, with_ema=bool(config.optimizer.ema)
+    state.init,
+    models.configured(model),
+    optim.make(optimizer),
+    seed=0,
+    image_size=16,
+    with_ema=bool(optimizer.ema),
   )
-  first = state.create(init, state.abstract(init, mesh))
+  return jax.device_get(jax.jit(init)())
+
+
+def placed(config, mesh):
+  """The first state of a run on a mesh; what does not change it is left out of the key."""
+  model = dataclasses.replace(config.model, remat="none", dropout=0.0)
+  first = initial(model, config.optimizer)
+  return jax.device_put(first, meshes.state_shardings(mesh, first))
+
+
+def start(config, mesh):
+  first = placed(config, mesh)
   # A head that is not zero, so that every parameter has a gradient from the first step on.
   head = {"kernel": 0.1 * jax.random.normal(jax.random.key(1), (64, 5)), "bias": jnp.zeros(5)}
   head = jax.device_put(head, jax.tree.map(lambda x: x.sharding, first.params["head"]))
   first = dataclasses.replace(first, params=first.params | {"head": head})
-  return first, jax.jit(train_step.make(model, optimizer, RATE, config))
+  optimizer = optim.make(config.optimizer)
+  return first, jax.jit(train_step.make(model_of(config), optimizer, RATE, config))
 
 
 def run(config, mesh, batches):
@@ -141,8 +160,7 @@ def run_family(config, mesh):
   """Five steps of SGD, which does not blow up the rounding of gradients near 0."""
   config = changed(config, optimizer=dict(kind="sgd"))
   model, optimizer = models.configured(config.model), optim.make(config.optimizer)
-  init = functools.partial(state.init, model, optimizer, seed=0, image_size=16, with_ema=False)
-  current = state.create(init, state.abstract(init, mesh))
+  current = placed(config, mesh)
   step = jax.jit(train_step.make(model, optimizer, RATE, config))
   losses = []
   for one in BATCHES:
@@ -168,7 +186,15 @@ def test_every_family_trains_alike_however_it_is_divided(family, data, fsdp, acc
 
 
 def test_fsdp_splits_parameters_and_moments():
-  current, _ = start(CONFIG, mesh_of(1, 8))
+  init = functools.partial(
+    state.init,
+    model_of(CONFIG),
+    optim.make(CONFIG.optimizer),
+    seed=0,
+    image_size=16,
+    with_ema=False,
+  )
+  current = state.create(init, state.abstract(init, mesh_of(1, 8)))
   adam = current.optimizer[1]
   for tree in (current.params, adam.mu, adam.nu):
     kernel = tree["Transformer"]["encoderblock_0"]["MlpBlock_3"]["Dense_0"]["kernel"]
@@ -187,7 +213,7 @@ def test_metrics_and_update_against_plain_jax():
     values = -jax.nn.log_softmax(logits)[jnp.arange(16), one["labels"]]
     return jnp.sum(values * one["mask"]) / 13
 
-  loss, grads = jax.value_and_grad(mean_loss)(first.params)
+  loss, grads = jax.jit(jax.value_and_grad(mean_loss))(first.params)
   norm = optax.tree.norm(grads)
   adamw = optax.adamw(
     0.01,
@@ -276,7 +302,7 @@ def test_an_update_too_large_for_float32_shows_in_its_norm():
 
 
 def test_dropout_draws_depend_on_seed_and_step_and_not_on_devices():
-  config = changed(model=dict(dropout=0.3))
+  config = changed(model=dict(dropout=0.3, depth=1))
   one_device = run(config, ONE, BATCHES)
   assert_equal_runs(run(config, mesh_of(2, 4), BATCHES), one_device)
   other_seed = run(changed(config, seed=1), ONE, BATCHES)
@@ -311,7 +337,7 @@ def test_multi_label_sigmoid_step():
   first, step = start(config, ONE)
   _, metrics = step(first, one | {"labels": several})
   images = (jnp.float32(one["image"]) - 127.5) / 127.5
-  logits, _ = model_of(CONFIG).apply({"params": first.params}, images, train=False)
+  logits, _ = modules.run(model_of(CONFIG), first.params, images)
   wanted = losses.sigmoid(logits, several, label_smoothing=0.0).mean()
   np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
 

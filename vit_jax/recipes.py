@@ -3,7 +3,6 @@
 import dataclasses
 import runpy
 
-from vit_jax import models
 from vit_jax.config import (
   Checkpoint,
   Config,
@@ -328,6 +327,8 @@ def largest_side(model: str, most: int) -> int:
   Raises:
     ConfigError: there is no such model.
   """
+  from vit_jax import models  # slow: what only looks at the tables goes without
+
   try:
     module = models.create(model)
   except ValueError as error:

@@ -21,7 +21,7 @@ from vit_jax.data.duplicates import open_one
 from vit_jax.data.duplicates.fingerprint import Fingerprint, fingerprint
 from vit_jax.data.duplicates.search import Known, Search
 from vit_jax.data.images import BadImage
-from vit_jax.data.sources import Example
+from vit_jax.data.sources import Source
 
 PAIRS = "pairs"
 # Not Beam's DirectRunner, which first tries to download a runner of another language.
@@ -115,7 +115,7 @@ class _Read(beam.DoFn):
 
   def process(self, ends):
     for index in range(*ends):
-      found = _fingerprint(self._source[index], self.max_pixels)
+      found = _fingerprint(self._source, index, self.max_pixels)
       beam.metrics.Metrics.counter(_COUNTERS, self.counter if found else "broken").inc()
       if found:
         yield (index, found) if self.place is None else Known.of((self.place, index), found)
@@ -124,11 +124,11 @@ class _Read(beam.DoFn):
       _log.warning("%s: around image %d of %d", self.dataset.source, ends[1], len(self._source))
 
 
-def _fingerprint(example: Example, max_pixels: int) -> Fingerprint | None:
+def _fingerprint(source: Source, index: int, max_pixels: int) -> Fingerprint | None:
   try:
-    return fingerprint(example.image, max_pixels=max_pixels)
-  except BadImage as error:
-    _log.warning("Not compared: %s: %s", example.name, error)
+    return fingerprint(source[index].image, max_pixels=max_pixels)
+  except (BadImage, OSError) as error:
+    _log.warning("Not compared: %s: %s", source.name(index), error)
     return None
 
 

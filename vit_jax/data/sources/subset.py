@@ -3,7 +3,6 @@
 import hashlib
 import os
 
-import grain
 import numpy as np
 
 from vit_jax.data.sources.base import Source, SourceError
@@ -36,6 +35,8 @@ class Subset(Selected):
         f"subset={size} is more than the {len(source)} examples of {source.identity}; give at most"
         f" {len(source)}, or 0 for all."
       )
+    import grain  # late: it imports JAX, which not all that read sources need
+
     rows = grain.MapDataset.range(len(source)).shuffle(seed=_SEED)[:size]
     super().__init__(source, rows, f"{source.identity}, random {size}")
 
