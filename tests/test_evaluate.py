@@ -14,7 +14,7 @@ import tensorflow_datasets as tfds
 from tests import programs
 from tests.data import objectnet_fixture, tfds_fixture
 from vit_jax import config as c
-from vit_jax import evaluate, models, plan, recipes, weights
+from vit_jax import evaluate, models, plan, recipes, watchdog, weights
 from vit_jax.data import images, sources
 from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.evaluators import details, scored
@@ -239,9 +239,12 @@ def expected_of(known):
   return result
 
 
-def test_few_shot_and_nearest_neighbours(features, tmp_path):
+def test_few_shot_and_nearest_neighbours(features, tmp_path, monkeypatch):
   config, known = features
+  beats = []
+  monkeypatch.setattr(watchdog.Watchdog, "beat", lambda self, doing: beats.append(doing))
   figures = evaluated(config, tmp_path)
+  assert beats.count("the evaluation") > 360 // 64  # at every batch: a host that stalls is noticed
   assert figures == pytest.approx(expected_of(known), abs=1 / 360 + 1e-9)  # one image at a tie
   assert 0.15 < figures["digits/1shot"] < figures["digits/4shot"] < 1
   said = evaluate.in_words(figures)

@@ -10,19 +10,24 @@ from vit_jax.hosts import heartbeat
 
 PROGRAM = """
 import pathlib, sys, time
+import jax
 from vit_jax.watchdog import Watchdog
 
 def stuck():
   time.sleep(60)
 
-with Watchdog(pathlib.Path(sys.argv[1]), limit=float(sys.argv[2]), process=0, processes=2) as dog:
+def lost():
+  raise jax.errors.JaxRuntimeError("connection closed by peer\\nand more")
+
+limit = float(sys.argv[2])
+with Watchdog(pathlib.Path(sys.argv[1]), limit=limit, process=0, processes=2) as dog:
   for step in range(8):
-    dog.beat(f"step {step}")
+    dog.guarded(lambda: dog.beat(f"step {step}"))
     time.sleep(0.25)
   if sys.argv[3] == "stuck":
     stuck()
   elif sys.argv[3] == "lost":
-    dog.lost(RuntimeError("connection closed by peer\\nand more"))
+    dog.guarded(lost)
 print("came to its end")
 """
 

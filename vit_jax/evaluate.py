@@ -1,5 +1,6 @@
 """All evaluations of a run, inside the training loop or with --mode=evaluate."""
 
+import functools
 import json
 import pathlib
 import re
@@ -7,7 +8,7 @@ import re
 import jax
 
 from vit_jax import mesh as meshes
-from vit_jax import plots, workdir, writers
+from vit_jax import plots, watchdog, workdir, writers
 from vit_jax.config import RunError
 from vit_jax.data.device import put_ahead
 from vit_jax.data.images import BadImage
@@ -122,11 +123,17 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
   data = plan.data
   kept = {name: details.Kept() for name, source in data.evaluate.items() if not source.multi_label}
   evaluation = Evaluation(plan, lambda name: kept[name].add if name in kept else lambda rows: None)
-  figures = evaluation(scored.put(read.params, plan.abstract.params), stop=lambda: False)
+  if jax.process_index() == 0:
+    with workdir.writing(folder):
+      folder.mkdir(parents=True, exist_ok=True)
+  with watchdog.of_run(plan.config, folder) as watching:
+    params = scored.put(read.params, plan.abstract.params)
+    figures = watching.guarded(
+      lambda: evaluation(params, stop=functools.partial(went_on, watching))
+    )
   if jax.process_index() == 0:
     result = folder / RESULT
     with workdir.writing(folder):
-      folder.mkdir(parents=True, exist_ok=True)
       result.write_text(json.dumps(read.origin | figures, indent=2) + "\n")
       for name, rows in kept.items():
         write_details(folder / DETAILS / name, data.evaluate[name], rows)
@@ -134,6 +141,12 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
     also = f", details to {folder / DETAILS}" if kept else ""
     print(f"{origin}  {in_words(figures)}\nWritten to {result}{also}")
   return figures
+
+
+def went_on(watching: watchdog.Watchdog) -> bool:
+  """Tells the watchdog that another batch is done; an evaluation by itself is never given up."""
+  watching.beat("the evaluation")
+  return False
 
 
 def write_details(folder: pathlib.Path, source, kept: details.Kept):

@@ -21,6 +21,7 @@ from vit_jax import (
 )
 from vit_jax import mesh as meshes
 from vit_jax import state as states
+from vit_jax import watchdog as watchdogs
 from vit_jax.checkpoint import Checkpoints, SaveError
 from vit_jax.config import RunError, to_dict
 from vit_jax.data.device import put_ahead
@@ -84,7 +85,7 @@ def train(
   keep = dict(keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep)
   with workdir.writing(folder):
     opened = Checkpoints(folder, **keep)
-  with make_watchdog(plan, folder) as watchdog, contextlib.closing(opened) as checkpoints:
+  with watchdogs.of_run(plan.config, folder) as watchdog, contextlib.closing(opened) as checkpoints:
     state = checkpoints.restore(plan.abstract, to_dict(plan.config))
     start = 0 if state is None else int(state.step)
     fresh = state is None
@@ -95,24 +96,9 @@ def train(
         state = initial.put(start_from, state)
         run.writer.say(start_from.report)
       run.writer.say(introduction(run, state, start))
-      try:
-        finished = loop(run, state, start)
-      except jax.errors.JaxRuntimeError as error:
-        if jax.process_count() == 1:
-          raise
-        watchdog.lost(error)
+      finished = watchdog.guarded(lambda: loop(run, state, start))
       complete(run, finished)
   return finished
-
-
-def make_watchdog(plan: Plan, folder: pathlib.Path) -> Watchdog:
-  """The watchdog of a run."""
-  return Watchdog(
-    folder,
-    limit=plan.config.stall_seconds,
-    process=jax.process_index(),
-    processes=jax.process_count(),
-  )
 
 
 def make_run(

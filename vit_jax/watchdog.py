@@ -13,8 +13,22 @@ import sys
 import threading
 import time
 
+import jax
+
+from vit_jax.config import Config
+
 FOLDER = "heartbeats"
 LONGEST_PERIOD = 10.0  # seconds between two looks
+
+
+def of_run(config: Config, folder: pathlib.Path) -> "Watchdog":
+  """The watchdog of this process of a run."""
+  return Watchdog(
+    folder,
+    limit=config.stall_seconds,
+    process=jax.process_index(),
+    processes=jax.process_count(),
+  )
 
 
 class Watchdog:
@@ -82,8 +96,19 @@ class Watchdog:
       if self._heard.get(process, ("", 0.0))[0] != text:
         self._heard[process] = text, time.monotonic()
 
-  def lost(self, error: Exception):
-    """Ends this process where a computation failed that it shares with others: one may be gone."""
+  def guarded(self, function):
+    """Calls a function; where a computation fails in it that is shared, ends this process.
+
+    One of the others may be gone, and JAX would wait for it.
+    """
+    try:
+      return function()
+    except jax.errors.JaxRuntimeError as error:
+      if self._processes == 1:
+        raise
+      self._lost(error)
+
+  def _lost(self, error: Exception):
     time.sleep(2 * self._period)  # By then the others have spoken, or are silent.
     words = str(error).partition("\n")[0]
     self._end(f"process {self._process} failed at {self._doing}: {words}")
