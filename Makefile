@@ -10,7 +10,7 @@ demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
 
 test: $(VENV)/installed lint
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --durations=25
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=25
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

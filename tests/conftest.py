@@ -12,5 +12,27 @@ os.environ["PJRT_NPROC"] = "16"
 
 import jax  # reads the flags above
 
+# Files that take longest, first, so that no worker is left alone with one of them at the end.
+LONGEST = (
+  "test_kill.py",
+  "test_hosts.py",
+  "test_train_step.py",
+  "test_resume.py",
+  "test_pods.py",
+  "test_families.py",
+  "test_training.py",
+  "test_several_hosts.py",
+  "test_timm.py",
+  "test_storage.py",
+  "test_flagship.py",
+  "test_finetuning.py",
+)
+
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_default_matmul_precision", "highest")
+
+
+def pytest_collection_modifyitems(items):
+  """Puts the tests of the longest files first; those of a file stay together."""
+  place = {name: i for i, name in enumerate(LONGEST)}
+  items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
