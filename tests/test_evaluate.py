@@ -13,8 +13,8 @@ import tensorflow_datasets as tfds
 
 from tests import programs
 from tests.data import objectnet_fixture, tfds_fixture
+from vit_jax import checks, evaluate, models, plan, recipes, watchdog, weights
 from vit_jax import config as c
-from vit_jax import evaluate, models, plan, recipes, watchdog, weights
 from vit_jax.data import images, sources
 from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.evaluators import details, scored
@@ -246,6 +246,8 @@ def test_few_shot_and_nearest_neighbours(features, tmp_path, monkeypatch):
   figures = evaluated(config, tmp_path)
   assert beats.count("the evaluation") > 360 // 64  # at every batch: a host that stalls is noticed
   assert figures == pytest.approx(expected_of(known), abs=1 / 360 + 1e-9)  # one image at a tie
+  named = {name for name in figures if not name.endswith("_std")}
+  assert set(checks.evaluated_figures(config)) == named  # any of which may stop a run early
   assert 0.15 < figures["digits/1shot"] < figures["digits/4shot"] < 1
   said = evaluate.in_words(figures)
   assert f"digits: 4-shot {figures['digits/4shot']:.2%} +- " in said

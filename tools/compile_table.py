@@ -17,7 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TOPOLOGIES = ("v3:16x16", "v3:4x4", "v4:4x4x4", "v5e:16x16", "v6e:16x16")
 # Of Table 4 the program with the largest head and images of each model: ImageNet. The other tasks
-# are at 384 px with smaller heads; Table 2's models are therefore here at 384 px too.
+# are at 384 px (ViT-H/14: 378) with smaller heads; Table 2's models are therefore here so too.
 FINE_TUNED = (
   *(f"ViT-{name},imagenet" for name in ("B/32", "B/16", "L/32", "L/16", "H/14")),
   "ViT-L/16,cifar100",
