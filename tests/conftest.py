@@ -2,10 +2,9 @@
 
 import os
 
-# The tests compile much and compute little: leave out the compiler's slow passes.
-os.environ["XLA_FLAGS"] = (
-  "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-)
+from tests.compiler import QUICK
+
+os.environ["XLA_FLAGS"] = QUICK
 os.environ["JAX_PLATFORMS"] = "cpu"  # also where libtpu is installed
 # Enough threads for all devices to wait in as many collectives at once (see tests/programs.py).
 os.environ["PJRT_NPROC"] = "16"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+from tests.compiler import QUICK
 from tests.nursery import Nursery
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -24,10 +25,7 @@ def environment(devices=1, **changes):
   """A clean environment with `devices` simulated devices."""
   own = ("JAX_", "XLA_", "PJRT_")
   kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
-  flags = (
-    f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0 "
-    "--xla_llvm_disable_expensive_passes=true"
-  )
+  flags = f"--xla_force_host_platform_device_count={devices} {QUICK}"
   # With as few threads as cores, simulated devices may wait for one another in two collectives that
   # XLA started in different orders, each holding the thread that the other one needs.
   threads = dict(PJRT_NPROC="16") if devices > 1 else {}

@@ -49,21 +49,6 @@ def batch(seed=0, size=16, masked=3):
   )
 
 
-def model_of(config):
-  m = config.model
-  return models.create(
-    m.name,
-    depth=m.depth,
-    width=m.width,
-    mlp_dim=m.mlp_dim,
-    heads=m.heads,
-    num_classes=m.num_classes,
-    dropout=m.dropout,
-    scan=m.scan,
-    remat=m.remat,
-  )
-
-
 @functools.cache
 def initial(model, optimizer):
   """The first state of a run, in the host's memory: to draw it takes long to compile."""
@@ -90,16 +75,28 @@ def start(config, mesh):
   # A head that is not zero, so that every parameter has a gradient from the first step on.
   head = {"kernel": 0.1 * jax.random.normal(jax.random.key(1), (64, 5)), "bias": jnp.zeros(5)}
   head = jax.device_put(head, jax.tree.map(lambda x: x.sharding, first.params["head"]))
-  first = dataclasses.replace(first, params=first.params | {"head": head})
-  optimizer = optim.make(config.optimizer)
-  return first, jax.jit(train_step.make(model_of(config), optimizer, RATE, config))
+  return dataclasses.replace(first, params=first.params | {"head": head})
 
 
-def run(config, mesh, batches):
-  current, step = start(config, mesh)
+def update(config, mesh):
+  """The step of a configuration, compiled once: (state, batch in the host's memory)."""
+  key = repr(config), mesh
+  if key not in COMPILED:
+    made = train_step.make(
+      models.configured(config.model), optim.make(config.optimizer), RATE, config
+    )
+    shardings = jax.tree.map(lambda x: x.sharding, placed(config, mesh))
+    COMPILED[key] = jax.jit(made, out_shardings=(shardings, meshes.replicated(mesh)))
+  return lambda state, one: COMPILED[key](state, jax.device_put(one, meshes.batch_sharding(mesh)))
+
+
+COMPILED = {}
+
+
+def run(config, mesh, batches, start=start):
+  current, step = start(config, mesh), update(config, mesh)
   history = []
   for one in batches:
-    one = jax.device_put(one, meshes.batch_sharding(mesh))
     current, metrics = step(current, one)
     history.append(jax.device_get(metrics))
   return jax.device_get(current), history
@@ -116,6 +113,7 @@ def mesh_of(data, fsdp):
 
 
 ONE = mesh_of(1, 1)
+MODEL = models.configured(CONFIG.model)
 BATCHES = [batch(seed) for seed in range(5)]
 
 
@@ -158,15 +156,8 @@ def family_alone(family):
 
 def run_family(config, mesh):
   """Five steps of SGD, which does not blow up the rounding of gradients near 0."""
-  config = changed(config, optimizer=dict(kind="sgd"))
-  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
-  current = placed(config, mesh)
-  step = jax.jit(train_step.make(model, optimizer, RATE, config))
-  losses = []
-  for one in BATCHES:
-    current, metrics = step(current, jax.device_put(one, meshes.batch_sharding(mesh)))
-    losses.append(float(metrics["loss"]))
-  return jax.device_get(current.params), losses
+  last, history = run(changed(config, optimizer=dict(kind="sgd")), mesh, BATCHES, start=placed)
+  return last.params, [float(metrics["loss"]) for metrics in history]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -188,7 +179,7 @@ def test_every_family_trains_alike_however_it_is_divided(family, data, fsdp, acc
 def test_fsdp_splits_parameters_and_moments():
   init = functools.partial(
     state.init,
-    model_of(CONFIG),
+    MODEL,
     optim.make(CONFIG.optimizer),
     seed=0,
     image_size=16,
@@ -204,12 +195,12 @@ def test_fsdp_splits_parameters_and_moments():
 
 
 def test_metrics_and_update_against_plain_jax():
-  first, step = start(CONFIG, ONE)
+  first, step = start(CONFIG, ONE), update(CONFIG, ONE)
   one = BATCHES[0]
 
   def mean_loss(params):
     images = (jnp.float32(one["image"]) - 127.5) / 127.5
-    logits, _ = model_of(CONFIG).apply({"params": params}, images, train=False)
+    logits, _ = MODEL.apply({"params": params}, images, train=False)
     values = -jax.nn.log_softmax(logits)[jnp.arange(16), one["labels"]]
     return jnp.sum(values * one["mask"]) / 13
 
@@ -249,7 +240,7 @@ def test_broken_images_are_counted_over_all_steps():
 
 def test_moving_average():
   config = changed(optimizer=dict(ema=0.75))
-  first, step = start(config, ONE)
+  first, step = start(config, ONE), update(config, ONE)
   average = jax.device_get(first.ema)
   current = first
   for one in BATCHES[:3]:
@@ -257,13 +248,13 @@ def test_moving_average():
     average = jax.tree.map(lambda e, p: 0.75 * e + 0.25 * np.asarray(p), average, current.params)
   chex.assert_trees_all_close(jax.device_get(current.ema), average, atol=1e-6)
   assert state.for_evaluation(current) == current.ema
-  assert state.for_evaluation(start(CONFIG, ONE)[0]).keys() == current.params.keys()
+  assert state.for_evaluation(start(CONFIG, ONE)).keys() == current.params.keys()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_an_update_that_is_not_finite_is_left_out(value):
   config = changed(optimizer=dict(ema=0.9))
-  first, step = start(config, ONE)
+  first, step = start(config, ONE), update(config, ONE)
   broken = jax.tree.map(lambda x: x, first.params)
   broken["head"]["bias"] = broken["head"]["bias"].at[0].set(value)
   poisoned = dataclasses.replace(first, params=broken)
@@ -280,7 +271,7 @@ def test_an_update_that_is_not_finite_is_left_out(value):
 
 
 def test_an_update_that_was_left_out_has_no_norm():
-  first, step = start(CONFIG, ONE)
+  first, step = start(CONFIG, ONE), update(CONFIG, ONE)
   broken = dataclasses.replace(first, params=jax.tree.map(lambda x: x * np.nan, first.params))
   _, metrics = step(broken, BATCHES[0])
   assert int(metrics["skipped"]) == 1
@@ -292,9 +283,9 @@ def test_an_update_that_was_left_out_has_no_norm():
 
 
 def test_an_update_too_large_for_float32_shows_in_its_norm():
-  first, _ = start(CONFIG, ONE)
+  first = start(CONFIG, ONE)
   huge = lambda step: jnp.float32(1e38)
-  step = train_step.make(model_of(CONFIG), optim.make(CONFIG.optimizer), huge, CONFIG)
+  step = train_step.make(MODEL, optim.make(CONFIG.optimizer), huge, CONFIG)
   _, metrics = jax.jit(step)(first, BATCHES[0])
   assert np.isfinite(metrics["loss"])
   assert np.isfinite(metrics["grad_norm"])
@@ -318,8 +309,8 @@ def test_scan_and_remat_train_alike():
   # The two draw different initial values, so the comparison is of one step from converted ones.
   from vit_jax.models.stacking import stack_blocks, unstack_blocks
 
-  first, step = start(CONFIG, ONE)
-  first_stacked, step_stacked = start(stacked, ONE)
+  first, step = start(CONFIG, ONE), update(CONFIG, ONE)
+  first_stacked, step_stacked = start(stacked, ONE), update(stacked, ONE)
   first_stacked = dataclasses.replace(first_stacked, params=stack_blocks(first.params))
   after, metrics = step(first, BATCHES[0])
   after_stacked, metrics_stacked = step_stacked(first_stacked, BATCHES[0])
@@ -334,10 +325,10 @@ def test_multi_label_sigmoid_step():
   several = np.zeros((16, 5), np.uint8)
   several[np.arange(16), one["labels"]] = 1
   several[:, 0] = 1
-  first, step = start(config, ONE)
+  first, step = start(config, ONE), update(config, ONE)
   _, metrics = step(first, one | {"labels": several})
   images = (jnp.float32(one["image"]) - 127.5) / 127.5
-  logits, _ = modules.run(model_of(CONFIG), first.params, images)
+  logits, _ = modules.run(MODEL, first.params, images)
   wanted = losses.sigmoid(logits, several, label_smoothing=0.0).mean()
   np.testing.assert_allclose(metrics["loss"], wanted, rtol=1e-5)
 
