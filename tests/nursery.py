@@ -6,45 +6,84 @@ number it is given, asks for one run.
 """
 
 import array
-import dataclasses
+import contextlib
 import functools
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from typing import TextIO
 
 MOST = 2**20  # bytes of a request
-STREAMS = 2  # stdout and stderr
+HANDED = 3  # with each: stdout, stderr, and a socket for the run's process number and exit status
 
 
-@dataclasses.dataclass
-class Child:
-  """A run under way.
+class Run:
+  """A run under way: what the tests need of subprocess.Popen.
 
   Attributes:
     pid: its process.
+    stdout: what it writes, where that is read while it runs.
+    returncode: its exit status, once that has been waited for.
   """
 
-  pid: int
-  _nursery: "Nursery"
-  _readers: list[threading.Thread]
-  _texts: list[str]
+  def __init__(self, told: socket.socket, stdout: TextIO | None):
+    self._told = told
+    self.stdout = stdout
+    self.returncode = None
+    self.pid = self._number()
 
-  def wait(self) -> int:
-    """Its exit status, once it has ended."""
-    return self._nursery.receive()
+  def __enter__(self):
+    return self
 
-  def communicate(self) -> tuple[str, str]:
-    """All that it wrote to stdout and stderr."""
-    for reader in self._readers:
-      reader.join()
-    return tuple(self._texts)
+  def __exit__(self, *_):
+    self.stdout.close()
+    self.wait()
+
+  def wait(self, timeout: float | None = None) -> int:
+    """Its exit status, once it has ended; subprocess.TimeoutExpired after `timeout` seconds."""
+    if self.returncode is None:
+      if not select.select([self._told], [], [], timeout)[0]:
+        raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
+      self.returncode = self._number()
+      self._told.close()
+    return self.returncode
+
+  def poll(self) -> int | None:
+    """Its exit status, or None while it runs."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      self.wait(0)
+    return self.returncode
+
+  def finish(self, timeout: float) -> str:
+    """What it writes until it ends; after `timeout` seconds it is killed."""
+    limit = threading.Timer(timeout, self.kill)
+    limit.start()
+    with self:
+      text = self.stdout.read()
+    limit.cancel()
+    return text
+
+  def send_signal(self, number: int):
+    """Sends a signal, if it runs."""
+    if self.poll() is None:
+      os.kill(self.pid, number)
+
+  def kill(self):
+    """Ends it, if it runs."""
+    self.send_signal(signal.SIGKILL)
+
+  def _number(self):
+    (number,) = array.array("q", self._told.recv(8))
+    return number
 
 
 class Nursery:
-  """Starts runs, one at a time."""
+  """Starts runs."""
 
   def __init__(self, cwd, env: dict[str, str]):
     """Starts the waiting process; what JAX reads while it is imported is of `env`."""
@@ -58,39 +97,30 @@ class Nursery:
         stdin=subprocess.DEVNULL,
       )
 
-  def start(self, module: str, arguments: list[str], env: dict[str, str]) -> Child:
-    """Starts `python -m MODULE ARGUMENTS...`."""
-    pipes = [os.pipe() for _ in range(STREAMS)]
+  def start(self, module: str, arguments: list[str], env, outputs, stdout=None) -> Run:
+    """Starts `python -m MODULE ARGUMENTS...`.
+
+    Args:
+      module: of `serve`.
+      arguments: its command line.
+      env: its environment.
+      outputs: two descriptors, which become its stdout and stderr.
+      stdout: the other end of them, for who reads while it runs.
+    """
+    told, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     request = json.dumps([module, arguments, env]).encode()
-    socket.send_fds(self._socket, [request], [write for _, write in pipes])
-    for _, write in pipes:
-      os.close(write)
-    texts = [""] * STREAMS
-    readers = [
-      threading.Thread(target=_read, args=(read, texts, i)) for i, (read, _) in enumerate(pipes)
-    ]
-    for reader in readers:
-      reader.start()
-    return Child(self.receive(), self, readers, texts)
+    with tells:
+      socket.send_fds(self._socket, [request], [*outputs, tells.fileno()])
+    return Run(told, stdout)
 
   def close(self):
     """Ends the waiting process."""
     self._socket.close()
     self._process.wait()
 
-  def receive(self) -> int:
-    """The next number that the waiting process tells."""
-    (number,) = array.array("q", self._socket.recv(8))
-    return number
-
-
-def _read(descriptor, texts, i):
-  with open(descriptor, encoding="utf-8") as stream:
-    texts[i] = stream.read()
-
 
 def serve(descriptor: int):
-  """Forks for every request; tells the number of each process, then its exit status."""
+  """Forks for every request; returns, in the new process alone, what it has to do."""
   import matplotlib.figure  # noqa: F401
   import sklearn.datasets
   import sklearn.model_selection  # noqa: F401
@@ -99,27 +129,49 @@ def serve(descriptor: int):
   from vit_jax import launch, main, train  # noqa: F401
 
   programs = {"vit_jax.main": main.run, "tests.faults.driver": driver.run}
-  tell = lambda number: asked.send(array.array("q", [number]))
   with socket.socket(fileno=descriptor) as asked:
     while True:
-      request, streams, *_ = socket.recv_fds(asked, MOST, STREAMS)
+      request, handed, *_ = socket.recv_fds(asked, MOST, HANDED)
       if not request:
         return None
-      child = os.fork()
-      if not child:
+      keeper = os.fork()
+      if not keeper:
+        *outputs, tells = handed
+        keep(outputs, tells)
         module, arguments, env = json.loads(request)
-        return functools.partial(begin, programs[module], [module, *arguments], env, streams)
-      for stream in streams:
-        os.close(stream)
-      tell(child)
-      tell(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        return functools.partial(begin, programs[module], [module, *arguments], env, outputs)
+      for number in handed:
+        os.close(number)
+      bury()
 
 
-def begin(program, arguments, env, streams):
+def keep(outputs, tells):
+  """Forks once more; returns in the new process, while this one tells its number and its status."""
+  child = os.fork()
+  if not child:
+    os.close(tells)
+    return
+  for number in outputs:
+    os.close(number)
+  with socket.socket(fileno=tells) as told:
+    told.send(array.array("q", [child]))
+    told.send(array.array("q", [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]))
+  os._exit(0)
+
+
+def bury():
+  """Forgets the keepers that have ended."""
+  with contextlib.suppress(ChildProcessError):
+    while os.waitpid(-1, os.WNOHANG)[0]:
+      pass
+
+
+def begin(program, arguments, env, outputs):
   """Makes this process what was asked for."""
-  for number, stream in enumerate(streams, 1):
-    os.dup2(stream, number)
-    os.close(stream)
+  for number, output in enumerate(outputs, 1):
+    os.dup2(output, number)
+  for output in set(outputs):
+    os.close(output)
   os.environ.clear()
   os.environ.update(env)
   sys.argv = arguments

@@ -1,13 +1,12 @@
 """Running the commands as a user does: real processes, their output and exit status."""
 
 import atexit
+import concurrent.futures
 import functools
 import os
 import pathlib
-import signal
 import subprocess
 import sys
-import threading
 
 from tests.compiler import QUICK
 from tests.nursery import Nursery
@@ -46,12 +45,23 @@ def run(command, *, timeout=300, anew=False, **options):
 
 def forked(command, env, timeout):
   """As subprocess.run, by the nursery."""
-  child = nursery().start(command[2], command[3:], env)
-  limit = threading.Timer(timeout, os.kill, (child.pid, signal.SIGKILL))
-  limit.start()
-  status = child.wait()
-  limit.cancel()
-  return subprocess.CompletedProcess(command, status, *child.communicate())
+  pipes = [os.pipe() for _ in range(2)]
+  running = nursery().start(command[2], command[3:], env, [write for _, write in pipes])
+  for _, write in pipes:
+    os.close(write)
+  with concurrent.futures.ThreadPoolExecutor() as pool:
+    texts = [pool.submit(read_all, read) for read, _ in pipes]
+    try:
+      status = running.wait(timeout)
+    finally:
+      running.kill()
+  return subprocess.CompletedProcess(command, status, *(text.result() for text in texts))
+
+
+def read_all(descriptor):
+  """The text that comes out of a pipe."""
+  with os.fdopen(descriptor, encoding="utf-8") as stream:
+    return stream.read()
 
 
 @functools.cache
@@ -68,15 +78,13 @@ def jax_settings(env):
 
 
 def start(command, **options):
-  """Starts a command from the repository's root; its output is read through `stdout`."""
-  return subprocess.Popen(
-    [str(part) for part in command],
-    cwd=ROOT,
-    env=environment(**options),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-  )
+  """Starts the main program, also with a fault in it; its output is read through `stdout`."""
+  _, _, module, *arguments = (str(part) for part in command)
+  read, write = os.pipe()
+  stdout = os.fdopen(read, encoding="utf-8")
+  running = nursery().start(module, arguments, environment(**options), (write, write), stdout)
+  os.close(write)
+  return running
 
 
 def message(result):

@@ -284,7 +284,7 @@ def test_two_processes_give_the_figures_of_one(features, tmp_path):
     *(f"--workdir={tmp_path}/run", f"--coordinator=127.0.0.1:{port}", "--processes=2"),
   ]
   running = [programs.start([*command, f"--process={i}"], devices=2) for i in range(2)]
-  said = [process.communicate(timeout=240)[0] for process in running]
+  said = [process.finish(timeout=240) for process in running]
   assert [process.returncode for process in running] == [0, 0], said[0][-3000:]
   figures = json.loads((tmp_path / "run/evaluation.json").read_text())
   for key, value in expected_of(known).items():

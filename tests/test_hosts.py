@@ -44,7 +44,7 @@ def outputs(running, timeout=240):
   with contextlib.ExitStack() as stack:
     for process in running:
       stack.callback(process.kill)
-    return [(process.communicate(timeout=timeout)[0], process.returncode) for process in running]
+    return [(process.finish(timeout), process.returncode) for process in running]
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +114,9 @@ def test_a_process_that_dies_or_stalls_ends_the_others(tmp_path, number, words):
   else:
     pytest.fail("it ended before step 8")
   begin = time.monotonic()
-  text, _ = running[0].communicate(timeout=100)
+  text = running[0].finish(timeout=100)
   running[1].kill()
-  running[1].communicate()
+  running[1].finish(timeout=10)
   assert running[0].returncode == 1, text[-3000:]
   assert time.monotonic() - begin < 75
   message = text[text.rindex("vit_jax: ") :]

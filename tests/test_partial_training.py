@@ -10,12 +10,13 @@ import numpy as np
 import optax
 import pytest
 
-from tests.test_train_step import BATCHES, CONFIG, ONE, changed, mesh_of, model_of
+from tests.test_train_step import BATCHES, CONFIG, ONE, changed, mesh_of
 from vit_jax import (
   checkpoint,
   evaluate,
   flops,
   initial,
+  models,
   optim,
   plan,
   state,
@@ -38,7 +39,7 @@ RATE = optim.schedule(
 
 def start(config, mesh=ONE):
   """A state whose arrays are all different from 0, so that all of them could move; and the step."""
-  model, optimizer = model_of(config), optim.make(config.optimizer)
+  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
   init = functools.partial(
     state.init,
     model,
@@ -123,7 +124,7 @@ def test_a_linear_probe_is_logistic_regression_on_fixed_features():
   first, step = probe()
   one = BATCHES[0]
   images = (jnp.float32(one["image"]) - 127.5) / 127.5
-  _, features = model_of(PROBE).apply({"params": first.params}, images, train=False)
+  _, features = models.configured(PROBE.model).apply({"params": first.params}, images, train=False)
   x = np.float64(features["pre_logits"])
   kernel, bias = (np.float64(first.params["head"][name]) for name in ("kernel", "bias"))
   logits = x @ kernel + bias

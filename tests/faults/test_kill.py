@@ -22,7 +22,9 @@ STEPS = [
 def start(workdir):
   """Starts, or goes on with, the run."""
   _, _, module, *flags = programs.digits(workdir, *faulty.COMMON, *STEPS)
-  return programs.nursery().start(module, flags, programs.environment())
+  with open(os.devnull, "w") as nowhere:
+    outputs = [nowhere.fileno()] * 2
+    return programs.nursery().start(module, flags, programs.environment(), outputs)
 
 
 def moments():
@@ -49,7 +51,7 @@ def test_twenty_kills_leave_no_trace(tmp_path):
       need = len(metric_lines(killed)) + lines
       wait_for(lambda need=need: len(metric_lines(killed)) >= need)
     time.sleep(seconds)
-    os.kill(run.pid, signal.SIGKILL)
+    run.kill()
     assert run.wait() == -signal.SIGKILL  # it had not ended by itself
     reached.append(max(checkpoint.available(killed), default=0))
   assert reached == sorted(reached)
