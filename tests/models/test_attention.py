@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import modules, reference
-from vit_jax.models.attention import Attention, relative_logits
+from vit_jax.models.attention import Attention, attend, relative_logits
 
 
 def draw(*shape, seed=0):
@@ -68,3 +68,88 @@ def test_order_matters_with_relative_embeddings_alone(relative):
   expected = run(module, params, x)[:, order]
   error = np.abs(run(module, params, x[:, order]) - expected).max()
   assert error > 1e-2 if relative else error < 1e-5
+
+
+def gradients64(query, key, value, bias, grad):
+  """Output and gradients of softmax(q k^T / sqrt(D_h) + bias) v, float64, by the full Jacobian."""
+  query, key, value, bias, grad = (
+    np.asarray(x, np.float64) for x in (query, key, value, bias, grad)
+  )
+  size = query.shape[-1]
+  weights = reference.softmax(np.einsum("bqhd,bkhd->bhqk", query, key) / np.sqrt(size) + bias)
+  jacobian = np.einsum("bhqk,kl->bhqkl", weights, np.eye(key.shape[1]))
+  jacobian -= np.einsum("bhqk,bhql->bhqkl", weights, weights)
+  dlogits = np.einsum("bhqkl,bqhd,bkhd->bhql", jacobian, grad, value)
+  return (
+    np.einsum("bhqk,bkhd->bqhd", weights, value),
+    np.einsum("bhqk,bkhd->bqhd", dlogits, key) / np.sqrt(size),
+    np.einsum("bhqk,bqhd->bkhd", dlogits, query) / np.sqrt(size),
+    np.einsum("bhqk,bqhd->bkhd", weights, grad),
+    dlogits,
+  )
+
+
+def operands(dtype, queries, keys, scale):
+  """Query, key, value, bias and the gradient of the output."""
+  token = lambda count, seed: draw(2, count, 3, 8, seed=seed)
+  arrays = (
+    scale * token(queries, 1),
+    scale * token(keys, 2),
+    token(keys, 3),
+    draw(2, 3, queries, keys, seed=4),
+    token(queries, 5),
+  )
+  return [jnp.asarray(x, dtype) for x in arrays]
+
+
+def differentiated(function, *arrays, grad):
+  """Output and gradients, compiled."""
+
+  def both(*arrays):
+    y, pull = jax.vjp(function, *arrays)
+    return y, *pull(grad)
+
+  return jax.jit(both)(*arrays)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(1, 5), (6, 6), (4, 9)])
+@pytest.mark.parametrize("scale", [1, 30])  # 30: logits of thousands, all weight on one key
+def test_output_and_gradients_in_float32(queries, keys, scale):
+  *arrays, grad = operands(jnp.float32, queries, keys, scale)
+  expected = gradients64(*arrays, grad)
+  for actual, wanted in zip(differentiated(attend, *arrays, grad=grad), expected, strict=True):
+    np.testing.assert_allclose(actual, wanted, atol=2e-6 * max(1, np.abs(wanted).max()) * scale)
+
+
+def test_without_bias_as_with_one_of_zeros():
+  *arrays, bias, grad = operands(jnp.float32, 6, 6, 1)
+  with_zeros = differentiated(attend, *arrays, jnp.zeros_like(bias), grad=grad)
+  *without, none = differentiated(attend, *arrays, None, grad=grad)
+  assert none is None
+  for a, b in zip(without, with_zeros, strict=False):
+    np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_in_bfloat16_errors_are_of_the_size_of_those_of_jax():
+  *arrays, grad = operands(jnp.bfloat16, 50, 50, 2)
+  expected = gradients64(*arrays, grad)
+
+  def by_jax(query, key, value, bias):
+    return jax.nn.dot_product_attention(query, key, value, bias=bias, implementation="xla")
+
+  error = lambda a, b: np.sqrt(np.mean((np.asarray(a, np.float64) - b) ** 2))
+  for ours, theirs, wanted in zip(
+    differentiated(attend, *arrays, grad=grad),
+    differentiated(by_jax, *arrays, grad=grad),
+    expected,
+    strict=True,
+  ):
+    assert ours.dtype == jnp.bfloat16
+    assert error(ours, wanted) < 2 * error(theirs, wanted)
+
+
+def test_no_logits_are_kept_and_weights_in_the_type_of_the_computation():
+  *arrays, bias, _ = operands(jnp.bfloat16, 6, 7, 1)
+  kept = jax.tree.leaves(jax.eval_shape(lambda *a: jax.vjp(attend, *a, None)[1], *arrays))
+  of_pairs = [leaf.dtype for leaf in kept if leaf.shape == bias.shape]
+  assert of_pairs == [jnp.bfloat16]

@@ -1,4 +1,9 @@
-"""Multi-head attention (Appendix A), with relative position embeddings (Appendix D.4) if asked."""
+"""Multi-head attention (Appendix A), with relative position embeddings (Appendix D.4) if asked.
+
+The gradient of `jax.nn.dot_product_attention` is written out for XLA. Differentiated by JAX, the
+logits are kept in float32 and the softmax is computed from them again by each of the four products
+of the backward pass; here the probabilities are kept, in the type of the computation.
+"""
 
 import flax.linen as nn
 import jax
@@ -45,9 +50,12 @@ class Attention(nn.Module):
       shape = (2 * x.shape[1] - 1, self.heads, width // self.heads)
       table = self.param("pos_embedding_relative", nn.initializers.normal(0.02), shape)
       bias = relative_logits(query, table.astype(self.dtype))
-    y = jax.nn.dot_product_attention(
-      query, key, value, bias=bias, implementation=self.implementation
-    )
+    if self.implementation == "xla":
+      y = attend(query, key, value, bias)
+    else:
+      y = jax.nn.dot_product_attention(
+        query, key, value, bias=bias, implementation=self.implementation
+      )
     return nn.DenseGeneral(
       width,
       axis=(-2, -1),
@@ -55,6 +63,56 @@ class Attention(nn.Module):
       kernel_init=nn.initializers.xavier_uniform(),
       name="out",
     )(y)
+
+
+@jax.custom_vjp
+def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None) -> jax.Array:
+  """softmax(q k^T / sqrt(D_h) + bias) v of each head; logits and softmax are float32.
+
+  Args:
+    query: (B, N, heads, D_h).
+    key, value: (B, M, heads, D_h).
+    bias: (B, heads, N, M), or None.
+
+  Returns:
+    (B, N, heads, D_h).
+  """
+  return jax.nn.dot_product_attention(query, key, value, bias=bias, implementation="xla")
+
+
+def _forward(query, key, value, bias):
+  logits = _products(query, key) / query.shape[-1] ** 0.5
+  if bias is not None:
+    logits = logits + bias
+  weights = jnp.exp(logits - logits.max(axis=-1, keepdims=True))
+  # Divided by only at the end: one pass over the logits gives the weights and their sum.
+  total = weights.sum(axis=-1, keepdims=True)
+  weights = weights.astype(query.dtype)
+  y = jnp.einsum("bhqk,bkhd->bqhd", weights, value, preferred_element_type=jnp.float32)
+  y = (y / total.swapaxes(1, 2)).astype(query.dtype)
+  y = jax.lax.optimization_barrier(y)  # or XLA keeps it as it was before the division, in float32
+  return y, (query, key, value, bias, weights, total, y)
+
+
+def _backward(saved, grad):
+  query, key, value, bias, weights, total, y = saved
+  # Of softmax, p = weights / total: dlogits = p (dp - sum over keys of p dp), the sum being y dy.
+  mean = jnp.einsum("bqhd,bqhd->bhq", grad, y, preferred_element_type=jnp.float32)
+  dlogits = weights / total * (_products(grad, value) - mean[..., None])
+  scaled = (dlogits / query.shape[-1] ** 0.5).astype(query.dtype)
+  return (
+    jnp.einsum("bhqk,bkhd->bqhd", scaled, key),
+    jnp.einsum("bhqk,bqhd->bkhd", scaled, query),
+    jnp.einsum("bhqk,bqhd->bkhd", weights, (grad / total.swapaxes(1, 2)).astype(grad.dtype)),
+    None if bias is None else dlogits.astype(bias.dtype),
+  )
+
+
+def _products(a, b):
+  return jnp.einsum("bqhd,bkhd->bhqk", a, b, preferred_element_type=jnp.float32)
+
+
+attend.defvjp(_forward, _backward)
 
 
 def relative_logits(query: jax.Array, table: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from vit_jax.models.block import AxialBlock, EncoderBlock
 from vit_jax.models.norm import LayerNorm
+from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
 from vit_jax.models.positions import PositionEmbedding
 from vit_jax.models.remat import remat
@@ -189,15 +190,7 @@ class ViT(nn.Module):
     x = images
     if self.stages is not None:
       x = stem(x, self.stages, self.stem_width, self.dtype, self.remat)
-    x = nn.Conv(
-      self.width,
-      (self.patch, self.patch),
-      strides=self.patch,
-      padding="VALID",
-      dtype=self.dtype,
-      name="embedding",
-    )(x)
-    return x.reshape(len(x), -1, self.width)
+    return PatchEmbedding(self.patch, self.width, self.dtype, name="embedding")(x)
 
   def stride(self) -> int:
     """Pixels from one patch to the next."""
