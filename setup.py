@@ -38,9 +38,16 @@ setuptools.setup(
     "tqdm>=4.66",
   ],
   extras_require={
-    "test": ["chex>=0.1.92", "hypothesis>=6", "pytest>=8", "pytest-xdist>=3.8", "ruff>=0.12"],
+    "test": [
+      "chex>=0.1.92",
+      "hypothesis>=6",
+      "imagehash>=4.3.2",
+      "pytest>=8",
+      "pytest-xdist>=3.8",
+      "ruff>=0.12",
+    ],
     "agreement": ["timm>=1.0.20", "torch>=2.6", "transformers>=4.50"],
-    "dedup": ["apache-beam>=2.70"],
+    "dedup": ["apache-beam>=2.70", "imagehash>=4.3.2"],
     "prepare": ["apache-beam>=2.70", "tensorflow>=2.20"],
     "benchmark": ["tensorflow", "timm>=1.0.20", "torch>=2.6"],
   },

@@ -12,8 +12,9 @@ import hashlib
 from typing import NamedTuple
 
 import cv2
+import imagehash
 import numpy as np
-import scipy.fft
+from PIL import Image
 
 from vit_jax.data import images
 
@@ -22,7 +23,6 @@ VIEW = 32  # pixels a side
 BITS = 64  # of a hash
 CUT = 0.05  # largest share that is cut off at an edge
 
-_LOW = 8  # frequencies an axis that make a hash
 _EDGES = ((0.0, 0.0), (CUT / 2, CUT / 2), (CUT, CUT), (CUT, 0.0), (0.0, CUT))
 _WHOLE = ((0.0, 0.0), (0.0, 0.0))
 _INNER = ((CUT, CUT), (CUT, CUT))
@@ -84,12 +84,9 @@ def view(thumbnail: np.ndarray, cut) -> np.ndarray:
 
 
 def hashes(thumbnail: np.ndarray, cuts) -> np.ndarray:
-  """(views,) uint64: a perceptual hash of each view.
-
-  Bit i of a hash is set where the i-th of the 8 x 8 lowest frequencies is above the median of all
-  but the mean grey.
-  """
-  views = np.stack([view(thumbnail, cut) for cut in cuts])
-  low = scipy.fft.dctn(views, axes=(1, 2))[:, :_LOW, :_LOW].reshape(len(cuts), BITS)
-  bits = low > np.median(low[:, 1:], axis=1, keepdims=True)
+  """(views,) uint64: ImageHash's `phash` of each view."""
+  bits = []
+  for cut in cuts:
+    pixels = np.rint(view(thumbnail, cut)).astype(np.uint8)
+    bits.append(imagehash.phash(Image.fromarray(pixels)).hash.ravel())
   return np.packbits(bits, axis=1, bitorder="little").view("<u8")[:, 0].astype(np.uint64)
