@@ -9,7 +9,8 @@ python tools/prepare_data.py build NAME[/CONFIG][:VERSION]
 python tools/prepare_data.py convert DIR/NAME/VERSION
   Adds ArrayRecord files to one that is there as TFRecord (pip install '.[prepare]').
 
-Stopped or killed, the same command goes on where it was; a data set appears when it is complete.
+A data set appears when it is complete. Stopped or killed, the same command goes on after the last
+whole file of images or convert; build keeps what was downloaded.
 Exit status: 0 done; 2 wrong usage; 1 an image or the disk fails.
 """
 
@@ -99,19 +100,30 @@ def in_words(report: dict, args) -> str:
 
 
 def build(args) -> str:
-  """Lets TensorFlow Datasets download and prepare one of its own."""
+  """Lets TensorFlow Datasets download and prepare one of its own.
+
+  Raises:
+    ConfigError: it knows no such data set, or it needs files that are to be downloaded by hand.
+  """
   import tensorflow_datasets as tfds
 
   try:
     builder = tfds.builder(args.name, data_dir=args.data_dir, file_format="array_record")
   except tfds.core.DatasetNotFoundError as error:
     raise ConfigError(f"TensorFlow Datasets has no data set {args.name!r}.") from error
-  builder.download_and_prepare()
+  try:
+    builder.download_and_prepare()
+  except AssertionError as error:  # so it asks for files that nobody may download but the user
+    raise ConfigError(str(error)) from error
   return f"Data set: {builder.data_path}"
 
 
 def convert(args) -> str:
-  """Lets TensorFlow Datasets add ArrayRecord files to a data set."""
+  """Lets TensorFlow Datasets add ArrayRecord files to a data set.
+
+  Raises:
+    ConfigError: there is no data set.
+  """
   if not (args.directory / "dataset_info.json").is_file():
     raise ConfigError(f"{args.directory} holds no dataset_info.json; name the folder of a version.")
   from tensorflow_datasets.scripts.cli import convert_format_utils

@@ -1,8 +1,12 @@
 """A data set from images: what tfds:NAME then reads, whole or not there, and what is reported."""
 
 import collections
+import importlib.util
+import io
 import json
+import re
 import sys
+import tarfile
 
 import cv2
 import numpy as np
@@ -231,3 +235,53 @@ def test_wrong_splits(tmp_path):
   for text in ("train", "train=DIR", "train=zip:x", "=folder:x", "tr ain=folder:x", "train=csv:"):
     with pytest.raises(SourceError, match="is not SPLIT=folder:DIR or SPLIT=csv:FILE"):
       prepare_data.open_split(text)
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    (["build", "imagenet2012"], r"ILSVRC2012_img_train\.tar"),
+    (["build", "no_such_set"], "has no data set 'no_such_set'"),
+    (["convert", "NOWHERE"], "NOWHERE holds no dataset_info.json; name the folder of a version"),
+  ],
+)
+def test_what_tfds_cannot_make_is_told_without_a_traceback(tmp_path, words, message):
+  there = [f"--data_dir={tmp_path}"] if words[0] == "build" else []
+  result = programs.run([sys.executable, "tools/prepare_data.py", *words, *there])
+  assert result.returncode == 2
+  assert re.search(rf"prepare_data: .*{message}", result.stderr, re.DOTALL)
+  assert "Traceback" not in result.stderr
+
+
+def pack(path, files):
+  """A tar archive of {name: bytes}."""
+  with tarfile.open(path, "w") as archive:
+    for name, data in files.items():
+      entry = tarfile.TarInfo(name)
+      entry.size = len(data)
+      archive.addfile(entry, io.BytesIO(data))
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec("tensorflow") is None,
+  reason="TensorFlow is not installed (extra `prepare`)",
+)
+@pytest.mark.parametrize("kind", ["build", "convert"])
+def test_imagenet_from_an_archive_that_the_user_has(tmp_path, kind):
+  """By TFDS's own builder, as ArrayRecord; or as TFRecord, which is then converted."""
+  manual = tmp_path / "tfds" / "downloads" / "manual"
+  manual.mkdir(parents=True)
+  rng = np.random.default_rng(0)
+  pictures = {f"ILSVRC2012_val_{n:08d}.JPEG": jpeg_of(rng) for n in range(1, 6)}
+  pack(manual / "ILSVRC2012_img_val.tar", pictures)
+  words = ["build", "imagenet2012", f"--data_dir={tmp_path}/tfds"]
+  if kind == "convert":
+    builder = "tfds.builder('imagenet2012', data_dir=sys.argv[1], file_format='tfrecord')"
+    code = f"import sys, tensorflow_datasets as tfds; {builder}.download_and_prepare()"
+    programs.run([sys.executable, "-c", code, tmp_path / "tfds"]).check_returncode()
+    words = ["convert", *(tmp_path / "tfds" / "imagenet2012").iterdir()]
+  result = programs.run([sys.executable, "tools/prepare_data.py", *words])
+  assert result.returncode == 0, result.stderr
+  found = sources.open_source("tfds:imagenet2012", split="validation", num_classes=1000)
+  images = [found[index].image for index in range(len(found))]
+  assert sorted(images) == sorted(pictures.values())
