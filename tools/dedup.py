@@ -7,6 +7,10 @@ A copy may have been encoded again, resized, or cut by up to 5% at each edge; be
 only the very same pixels count. Writes DIR/exclude.txt; DIR/pairs.jsonl, each pair found; and
 DIR/pairs.html, which shows them. The list is for the very source and split that --train names.
 
+The time is linear in the training images: some 1.7 ms of one core for a JPEG of 500 x 375 pixels
+(2,000, 4,000 and 8,000 of them against 1,000 test images took 9, 11 and 18 s). A test image costs
+25 hashes more, and 4 KB of each worker's memory.
+
 Runs on Apache Beam (pip install '.[dedup]'), by default in this process. Further flags are Beam's:
 --direct_running_mode=multi_processing --direct_num_workers=0 uses every core; --runner=... any of
 its runners, whose workers must see the data and DIR, and have this package installed.
