@@ -20,7 +20,6 @@ import dataclasses
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
@@ -29,7 +28,7 @@ from PIL import Image
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from vit_jax import evaluate, writers
+from vit_jax import command_line, evaluate, runs, writers
 from vit_jax.config import ConfigError
 from vit_jax.data import sources
 
@@ -135,7 +134,7 @@ def settings(folder: pathlib.Path, half: str, seed: int, size: Size) -> list[str
 def pretraining(folder: pathlib.Path, seed: int, size: Size) -> list[str]:
   """The flags of a run on the first half."""
   return [
-    "--config=configs/vit_fashion.py",
+    f"--config={ROOT}/configs/vit_fashion.py",
     f"--workdir={run_folder(folder, 'pretraining', seed)}",
     f"--config.duration.epochs={size.epochs}",
     "--config.schedule.warmup.epochs=0.3",
@@ -147,7 +146,7 @@ def transfer(folder: pathlib.Path, start: str, side: int, seed: int, size: Size)
   """The flags of a run on the second half, fine-tuned or from scratch."""
   recipe = {
     "fine-tuned": [
-      "--config=configs/finetune.py:ViT-Ti/4,cifar10",
+      f"--config={ROOT}/configs/finetune.py:ViT-Ti/4,cifar10",
       f"--config.init_from={run_folder(folder, 'pretraining', seed)}",
       "--config.schedule.learning_rate=0.03",
       "--config.model.scan=False",
@@ -155,7 +154,7 @@ def transfer(folder: pathlib.Path, start: str, side: int, seed: int, size: Size)
     ],
     # From scratch with what pre-training uses: SGD without warm-up is for parameters that are good.
     "scratch": [
-      "--config=configs/vit_fashion.py",
+      f"--config={ROOT}/configs/vit_fashion.py",
       f"--config.schedule.warmup.steps={size.steps // 10}",
       "--config.evaluate_every.epochs=0",
       "--config.checkpoint.every.epochs=0",
@@ -177,9 +176,11 @@ def run_folder(folder: pathlib.Path, start: str, seed: int, side: int = 28) -> p
 
 
 def run(flags: list[str]):
-  """Runs the main program to its end; leaves with its exit status where that is not 0."""
-  command = [sys.executable, "-m", "vit_jax.main", *flags]
-  status = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode
+  """Runs the main program to its end; leaves with its exit status where that is not 0, or 75."""
+  with runs.Children() as children:
+    status = children.call([sys.executable, "-m", "vit_jax.main", *flags])
+  if children.asked:
+    sys.exit(command_line.STOPPED)
   if status:
     sys.exit(status if status > 0 else 1)
 
