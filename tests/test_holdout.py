@@ -31,11 +31,35 @@ def test_a_part_held_back_is_good(recipe):
   holdout.check(recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]"), ("--config.seed=1",))
 
 
-def test_the_test_set_is_no_development_part(recipe):
-  with pytest.raises(c.ConfigError) as caught:
-    holdout.check(recipe("[:70%]|[80%:]"), recipe("[:80%]|[80%:]"), ())
-  assert f"{recipe('[:70%]|[80%:]')} scores folder:" in str(caught.value)
-  assert "which is the test set of" in str(caught.value)
+@pytest.mark.parametrize(
+  ("development", "final", "uses"),
+  [
+    ("[:70%]|[80%:]", "[:80%]|[80%:]", ("development scores [80%:]", "final scores [80%:]")),
+    ("[:70%]|[70%:]", "[:80%]|[80%:]", ("development scores [70%:]", "final scores [80%:]")),
+    ("[:90%]|[70%:80%]", "[:80%]|[80%:]", ("trains on [:90%]", "development scores [70%:80%]")),
+    ("[:100%]|[70%:80%]", "[:80%]|[80%:]", ("trains on [:100%]", "scores [70%:80%]")),
+    ("[50%:]|[:50%]", "[:80%]|[80%:]", ("development trains on [50%:]", "final scores [80%:]")),
+    ("[:70%]|[70%:80%]", "|[80%:]", ("final trains on ", "final scores [80%:]")),
+  ],
+)
+def test_no_image_is_chosen_or_trained_by_that_is_scored_later(
+  recipe, tmp_path, development, final, uses
+):
+  folder = f"folder:{tmp_path / 'images'}"
+  with pytest.raises(
+    c.ConfigError, match=r"images are in both, such as .*a/\d\.png; give"
+  ) as caught:
+    holdout.check(recipe(development), recipe(final), ())
+  said = str(caught.value).replace(f"{folder} ", "").replace(folder, "")
+  said = said.replace(recipe(development), "development").replace(recipe(final), "final")
+  assert all(use in said for use in uses)
+
+
+def test_the_same_folder_by_another_path_is_the_same_images(recipe, tmp_path):
+  detour = tmp_path / "detour.py"
+  detour.write_text(RECIPE.format(folder=tmp_path / "other" / ".." / "images/"))
+  with pytest.raises(c.ConfigError, match="but 4 images are in both"):
+    holdout.check(f"{detour}:[:70%]|[80%:]", recipe("[:80%]|[80%:]"), ())
 
 
 @pytest.mark.parametrize(("parts", "count"), [("[:70%]", 0), ("[:70%]|[70%:]|[80%:]", 2)])

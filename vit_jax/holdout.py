@@ -1,5 +1,7 @@
 """What a part of the training set must be that is held back for choosing settings."""
 
+import dataclasses
+
 import numpy as np
 
 from vit_jax import runs
@@ -11,6 +13,20 @@ from vit_jax.data.evaluated import open_source
 LOOKED_AT = 100_000
 
 
+@dataclasses.dataclass(frozen=True)
+class Use:
+  """What a recipe does with a dataset: "trains on" or "scores" it."""
+
+  recipe: str
+  does: str
+  dataset: Dataset
+  config: Config
+
+  def in_words(self) -> str:
+    """As the beginning of a sentence."""
+    return f"{self.recipe} {self.does} {in_words(self.dataset)}"
+
+
 def check(development: str, final: str, overrides: tuple[str, ...]):
   """Refuses a pair of recipes where the first holds nothing back that one could choose by.
 
@@ -20,16 +36,18 @@ def check(development: str, final: str, overrides: tuple[str, ...]):
     overrides: --config.KEY=VALUE of both.
 
   Raises:
-    ConfigError: a recipe that is wrong or does not score just one set; a development part that is
-      the test set, or leaves a class without training images.
+    ConfigError: a recipe that is wrong or does not score just one set; a set that is trained on or
+      chosen by and has images in common with one that is scored later; a development part that
+      leaves a class without training images.
+    SourceError: data that is not there.
   """
   part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
-  held_back, test = scored(development, part), scored(final, whole)
-  if held_back == test:
-    raise ConfigError(
-      f"{development} scores {in_words(test)}, which is the test set of {final}; give a recipe "
-      "that holds a part of the training set back and scores that."
-    )
+  held_back = Use(development, "scores", scored(development, part), part)
+  test = Use(final, "scores", scored(final, whole), whole)
+  first = Use(development, "trains on", part.data.train, part)
+  then = Use(final, "trains on", whole.data.train, whole)
+  for use, kept in ((first, held_back), (first, test), (held_back, test), (then, test)):
+    check_apart(use, kept)
   check_classes(part, whole)
 
 
@@ -45,6 +63,22 @@ def scored(recipe: str, config: Config) -> Dataset:
       f"{recipe} scores {len(sets)} sets (config.data.evaluate); give a recipe that scores one."
     )
   return sets[0]
+
+
+def check_apart(use: Use, kept: Use):
+  """A set that is trained on or chosen by has no image of one that is scored.
+
+  Raises:
+    ConfigError: names an image that both sets have.
+  """
+  one, other = (open_source(each.dataset, each.config) for each in (use, kept))
+  names = {other.name(index) for index in range(len(other))}
+  shared = [name for name in map(one.name, range(len(one))) if name in names]
+  if shared:
+    raise ConfigError(
+      f"{use.in_words()}, and {kept.in_words()}, but {len(shared):,} images are in both, such as "
+      f"{shared[0]}; give parts that have none in common."
+    )
 
 
 def check_classes(part: Config, whole: Config):

@@ -6,12 +6,14 @@ import pickle
 import shutil
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
 from tests.data import tfds_fixture
 from vit_jax.data import sources
+from vit_jax.data.sources import tfds
 
 
 def open_source(spec: str, split: str = "", **options):
@@ -217,15 +219,34 @@ def test_tfds_multi_label(tfds_dir):
 
 
 def test_tfds_sub_splits(tfds_dir):
-  whole = [example.image for example in every(open_source("tfds:tiny_single_label", "train"))]
+  whole = every(open_source("tfds:tiny_single_label", "train"))
   parts = [
-    example.image
+    example
     for split in ("train[:90%]", "train[90%:]")
     for example in every(open_source("tfds:tiny_single_label", split))
   ]
-  assert parts == whole
-  both = open_source("tfds:tiny_single_label", "train[:10]+test")
+  assert parts == list(whole)  # with their names: an example has one, whichever part it is in
+  both = open_source("tfds:tiny_single_label", "train[30:]+test")
   assert len(both) == 20
+  names = [example.name.removeprefix("tfds:tiny_single_label/1.0.0 ") for example in every(both)]
+  assert names == [
+    *(f"train example {index}" for index in range(30, 40)),
+    *(f"test example {index}" for index in range(10)),
+  ]
+
+
+def test_examples_are_numbered_over_all_files_of_a_split():
+  split = lambda *lengths: types.SimpleNamespace(
+    shard_lengths=lengths, filenames=[f"{lengths}-{number}" for number in range(len(lengths))]
+  )
+  splits = dict(train=split(3, 4, 5), test=split(2))
+  builder = types.SimpleNamespace(info=types.SimpleNamespace(splits=splits))
+  assert tfds._first_examples(builder) == {
+    "(3, 4, 5)-0": ("train", 0),
+    "(3, 4, 5)-1": ("train", 3),
+    "(3, 4, 5)-2": ("train", 7),
+    "(2,)-0": ("test", 0),
+  }
 
 
 def test_tfds_takes_the_newest_version(tfds_dir, tmp_path, monkeypatch):

@@ -53,19 +53,26 @@ class Records:
       IndexError: the position is not in 0..len - 1.
       RunError: the file is missing or damaged.
     """
-    if not 0 <= position < len(self):
-      raise IndexError(f"There is no record {position} among {len(self)}.")
-    number = bisect.bisect_right(self._ends, position)
-    begin = self._ends[number - 1] if number else 0
-    part = self._parts[number]
-    row = position - begin + part.first
+    number, row = self._place(position)
     try:
       return self._reader(number).read([row])[0]
     except (RuntimeError, ValueError) as error:
       raise RunError(
-        f'Record {row} of "{part.path}" cannot be read ({error}); the file is missing or damaged:'
-        f" {self._remedy}."
+        f'Record {row} of "{self._parts[number].path}" cannot be read ({error}); the file is '
+        f"missing or damaged: {self._remedy}."
       ) from error
+
+  def place(self, position: int) -> tuple[str, int]:
+    """The path of the file that holds a record, and its number in there; nothing is read."""
+    number, row = self._place(position)
+    return self._parts[number].path, row
+
+  def _place(self, position):
+    if not 0 <= position < len(self):
+      raise IndexError(f"There is no record {position} among {len(self)}.")
+    number = bisect.bisect_right(self._ends, position)
+    begin = self._ends[number - 1] if number else 0
+    return number, position - begin + self._parts[number].first
 
   def _reader(self, number: int):
     with self._lock:

@@ -47,7 +47,7 @@ class Source(Protocol):
     ...
 
   def name(self, index: int) -> str:
-    """The name of an example alone; nothing is read."""
+    """The name of an example alone; nothing is read. Different examples have different names."""
     ...
 
 

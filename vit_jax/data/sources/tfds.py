@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import itertools
 import os
 import pathlib
 import re
@@ -55,7 +56,7 @@ class Tfds:
     return self._as_labels(self._features.label(index))
 
   def name(self, index: int) -> str:
-    """The data set, its split and the position in it."""
+    """The data set, the split and the position in that."""
     return self._features.name(index)
 
   def _as_labels(self, record: dict) -> tuple[int, ...]:
@@ -87,7 +88,8 @@ class Features:
   """
 
   def __init__(self, builder, split: str, *, image_key: str, label_key: str):
-    self._title = f"tfds:{builder.info.full_name} {split}"
+    self._title = f"tfds:{builder.info.full_name}"
+    self._firsts = _first_examples(builder)
     self._records = _open_split(builder, split)
     # Of the features only these two: another may need a decoder that is not installed.
     self._parse = _parser(builder.info.features, image_key, label_key)
@@ -104,8 +106,13 @@ class Features:
     return self._parse_label(self._read(index))
 
   def name(self, index: int) -> str:
-    """The data set, its split and the position in it."""
-    return f"{self._title} example {index}"
+    """The data set, the whole split that the example is of, and the position in that.
+
+    So an example has one name, whichever part of a split it was reached by.
+    """
+    path, row = self._records.place(index)
+    split, first = self._firsts[os.path.basename(path)]
+    return f"{self._title} {split} example {first + row}"
 
   def _read(self, index: int) -> bytes:
     try:
@@ -214,6 +221,17 @@ def _open_split(builder, split: str) -> Records:
     [Part(file.filename, file.skip, file.take) for file in files],
     remedy=f"prepare {builder.info.full_name} again, or copy it again from where it is whole",
   )
+
+
+def _first_examples(builder) -> dict[str, tuple[str, int]]:
+  """{name of a file: (its split, position there of its first example)}."""
+  return {
+    name: (split, first)
+    for split, info in builder.info.splits.items()
+    for name, first in zip(
+      info.filenames, itertools.accumulate(info.shard_lengths, initial=0), strict=False
+    )
+  }
 
 
 def _parser(features, *keys: str):

@@ -193,7 +193,7 @@ class Vtab:
     return self._class(self._features.label(index), index)
 
   def name(self, index: int) -> str:
-    """The data set, its split and the position in it."""
+    """The data set, the split and the position in that."""
     return self._features.name(index)
 
   def _class(self, record: dict, index: int) -> tuple[int]:
