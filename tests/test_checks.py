@@ -130,3 +130,10 @@ def test_evaluation_needs_neither_training_data_nor_a_length():
     checks.check_evaluation(dataclasses.replace(config, data=own))
   with pytest.raises(c.ConfigError, match=r"batch_size=64.*accumulation=3"):
     checks.check_evaluation(dataclasses.replace(config, accumulation=3))
+
+
+def test_a_new_head_needs_weights():
+  config = dataclasses.replace(GOOD, new_head=True)
+  with pytest.raises(c.ConfigError, match=r"init_from names none; give --config\.init_from=PATH"):
+    checks.check(config)
+  checks.check(dataclasses.replace(config, init_from="weights.npz"))

@@ -67,15 +67,22 @@ def test_a_new_head_starts_as_any_head_does(source):
 @pytest.mark.parametrize(
   ("change", "message"),
   [
-    (dict(depth=1), r"w\.npz: 16 parameters do not fit.*encoderblock_1.*not part of the model"),
-    (dict(width=64), r"parameters do not fit.*is \(32,\) and must be \(64,\).*; and \d\d more"),
+    (dict(depth=1), r"w\.npz: these weights are not of a ViT-B/4 .*: depth is 2 there and 1 here;"),
+    (dict(width=64), r"width is 32 there and 64 here; name their model \(config\.model\.name\)"),
+    (dict(name="ViT-B/8"), r"not of a ViT-B/8 .*: patch is 4 there and 8 here;"),
+    (dict(pool="gap"), r"pool is class_token there and gap here;"),
     (dict(representation_layer=True), r"pre_logits/kernel \(32, 32\) is missing"),
-    (dict(pool="gap"), r"cls \(1, 1, 32\) is not part of the model"),
   ],
 )
 def test_what_does_not_fit_is_wrong_usage(source, change, message):
   with pytest.raises(c.ConfigError, match=r"config\.init_from=.*" + message):
     initial.read(config(source, **change))
+
+
+def test_weights_of_another_family(source):
+  resnet = c.Config(init_from=str(source), model=c.Model(name="R50x1"))
+  with pytest.raises(c.ConfigError, match="not of a R50x1 .*: they are a ViT there and a ResNet"):
+    initial.read(resnet)
 
 
 def test_what_is_not_there_is_wrong_usage(tmp_path):

@@ -84,6 +84,33 @@ def test_evaluate_mode_gives_the_figures_of_the_loop_on_any_devices_and_batch(di
       assert outside[key] == pytest.approx(value, rel=1e-5)
 
 
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_suite_scores_what_the_loop_scored(digits, tmp_path, scan):
+  """Another recipe, which knows neither the run's average nor whether its blocks are stacked."""
+  workdir, _ = digits
+  (inside,) = [x for x in writers.read(workdir) if "test/top1" in x and x["step"] == 40]
+  shape = dict(name="ViT-Ti/4", depth=1, width=16, mlp_dim=32, heads=2, scan=scan)
+  sources = {"data.evaluate.own.source": "digits", "data.evaluate.own.split": "test"}
+  settings = {f"model.{key}": value for key, value in shape.items()} | sources
+  settings |= {"data.image_size": 16, "data.evaluate_resize": 16, "batch_size": 60}
+  command = [
+    *(*programs.MAIN, "--mode=evaluate", "--config=configs/evaluate.py:own,ViT-Ti/16"),
+    *(f"--config.{key}={value}" for key, value in settings.items()),
+  ]
+  run = lambda *more: programs.run([*command, *more])
+  by_workdir = run(f"--workdir={workdir}")
+  assert by_workdir.returncode == 0, by_workdir.stderr
+  found = [json.loads((workdir / "evaluation.json").read_text())]
+  assert run(f"--workdir={tmp_path}", f"--config.init_from={workdir}").returncode == 0
+  found.append(json.loads((tmp_path / "evaluation.json").read_text()))
+  for figures in found:
+    assert figures["own/loss"] == pytest.approx(inside["test/loss"], rel=1e-5)
+    assert figures["own/top1"] == inside["test/top1"]
+  assert run(f"--workdir={workdir}", "--config.evaluate_average=False").returncode == 0
+  last = json.loads((workdir / "evaluation.json").read_text())
+  assert last["own/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+
+
 def test_evaluate_mode_of_a_named_checkpoint(digits):
   assert evaluate(digits[0], "--config.evaluate_step=30")["step"] == 30
   result = programs.run(programs.digits(digits[0], "--mode=evaluate", "--config.evaluate_step=31"))

@@ -196,8 +196,7 @@ def measured(flags: list[str]) -> dict[str, float]:
   if not done.is_file():
     run(flags)
     average = [line for line in writers.read(folder) if evaluate.is_evaluation(line)][-1]
-    # Without an average in its config, an evaluation takes the parameters of the last step.
-    run([*flags, "--mode=evaluate", "--config.optimizer.ema=0.0"])
+    run([*flags, "--mode=evaluate", "--config.evaluate_average=False"])
     last = json.loads((folder / evaluate.RESULT).read_text())
     figures = {"average": average["test/top1"], "last": last["test/top1"]}
     done.write_text(json.dumps({"flags": flags, "top1": figures}, indent=2) + "\n")

@@ -313,21 +313,20 @@ def load(folder: pathlib.Path, abstract: TrainState, config: dict) -> TrainState
   return from_tree(tree, abstract)
 
 
-def check_fits(folder: pathlib.Path, wanted, config: dict, *, parts: tuple[str, ...] = ("",)):
+def check_fits(folder: pathlib.Path, wanted: TrainState, config: dict):
   """Compares a checkpoint's arrays with the shapes and types of `wanted`.
 
   Args:
     folder: the checkpoint.
-    wanted: a state, or a tree that holds the fields `parts` of it.
+    wanted: a state.
     config: the run's settings.
-    parts: ("params", "ema") compares these alone.
 
   Raises:
     ConfigError: they differ; the message names the first ones and the settings that differ
       between the two configs.
   """
   meta, wanted = read_meta(folder), describe(wanted)
-  found = {name: spec for name, spec in meta["arrays"].items() if name.startswith(parts)}
+  found = meta["arrays"]
   differing = sorted(
     name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
   )

@@ -33,6 +33,17 @@ def check(config: Config):
   check_decay_rules(config.optimizer.decay_rules)
   check_trainable(config)
   check_early_stopping(config)
+  check_weights(config)
+
+
+def check_weights(config: Config):
+  """A new head is one on weights."""
+  if config.new_head and not config.init_from:
+    raise ConfigError(
+      "config.new_head=True, as in every recipe of fine-tuning, is a new head on weights, and "
+      "config.init_from names none; give --config.init_from=PATH (ViT-B_16.npz, a folder of "
+      "Hugging Face's, or the workdir of a run), or --config.new_head=False to train from scratch."
+    )
 
 
 def check_model(config: Config):

@@ -362,6 +362,9 @@ class Config:
   evaluate_step: int = setting(
     0, "with --mode=evaluate: the checkpoint's step; 0: the newest", low=0
   )
+  evaluate_average: bool = setting(
+    True, "with --mode=evaluate: the moving average of the parameters, where the checkpoint has one"
+  )
   model: Model = group(Model)
   loss: Loss = group(Loss)
   optimizer: Optimizer = group(Optimizer)

@@ -5,12 +5,19 @@ import pathlib
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.state import TrainState
 from vit_jax.tree import flatten, nest
+
+# What tells one model of this project from another, apart from its head.
+FIELDS = (
+  *("patch", "depth", "width", "mlp_dim", "heads", "stages", "stem_width", "axial", "pool"),
+  *("positions", "position_place"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +41,41 @@ def read(config: Config) -> Initial:
   """
   path = pathlib.Path(config.init_from).expanduser()
   try:
-    params, rows = fitted(config, weights.read(path).params)
+    params = weights.read(path).params
+    check_model(models.module_of(with_head(params, config)), config)
+    params, rows = fitted(config, params)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
   return Initial(params=params, report=f"Started from {path}: {weights.table(rows)}")
+
+
+def with_head(params: dict, config: Config) -> dict:
+  """The parameters; where they have no head, with one of zeros for one class, as features need."""
+  if "head" in params:
+    return params
+  one = dataclasses.replace(config, model=dataclasses.replace(config.model, num_classes=1))
+  head = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes(one)["head"])
+  return params | {"head": head}
+
+
+def check_model(told, config: Config):
+  """The weights are of the config's model, whatever their head.
+
+  Raises:
+    ValueError: names every setting that differs.
+  """
+  wanted = models.configured(config.model)
+  kinds = type(told).__name__, type(wanted).__name__
+  differing = ["they are a {} there and a {} here".format(*kinds)] * (kinds[0] != kinds[1]) or [
+    f"{field} is {getattr(told, field, None)} there and {getattr(wanted, field, None)} here"
+    for field in FIELDS
+    if getattr(told, field, None) != getattr(wanted, field, None)
+  ]
+  if differing:
+    raise ValueError(
+      f"these weights are not of a {config.model.name} as config.model describes it: "
+      f"{'; '.join(differing)}; name their model (config.model.name) and what it differs in."
+    )
 
 
 def fitted(config: Config, params: dict) -> tuple[dict, list]:

@@ -91,7 +91,7 @@ def test_what_was_measured_is_not_measured_again_and_never_with_other_flags(tmp_
     assert fashion_transfer.measured(flags) == {"average": 0.75, "last": 0.5}
   assert len(calls) == 2
   assert calls[0] == flags
-  assert calls[1] == [*flags, "--mode=evaluate", "--config.optimizer.ema=0.0"]
+  assert calls[1] == [*flags, "--mode=evaluate", "--config.evaluate_average=False"]
   with pytest.raises(config.ConfigError, match="measured with other flags; use another --workdir"):
     fashion_transfer.measured([*flags, "--config.accumulation=2"])
 

@@ -4,9 +4,19 @@ import pathlib
 
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.weights.fit import fit, table
-from vit_jax.weights.source import Weights, format_of, read, told_by, write
+from vit_jax.weights.source import Weights, format_of, of_checkpoint, read, told_by, write
 
-__all__ = ["Weights", "fit", "load", "read", "save", "table", "told_by", "write"]
+__all__ = [
+  "Weights",
+  "fit",
+  "load",
+  "of_checkpoint",
+  "read",
+  "save",
+  "table",
+  "told_by",
+  "write",
+]
 
 
 def load(path) -> dict:

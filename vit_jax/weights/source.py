@@ -41,9 +41,9 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
     return checked(Weights(format_of(path).load(path), card.read(card.path_beside(path))))
   path = path.absolute()
   if checkpoint.available(path):
-    return _checkpoint(checkpoint.find(path, step), ema)
+    return of_checkpoint(checkpoint.find(path, step), ema)
   if path.name.isdigit() and checkpoint.available(path.parents[1]):
-    return _checkpoint(checkpoint.find(path.parents[1], int(path.name)), ema)
+    return of_checkpoint(checkpoint.find(path.parents[1], int(path.name)), ema)
   if (path / huggingface.CONFIG).is_file():
     return checked(Weights(huggingface.load(path), huggingface.read_card(path)))
   raise ValueError(
@@ -109,7 +109,12 @@ def told_by(params: dict) -> Card:
   return Card(image_size=grid[0] * module.stride() if grid and grid[0] == grid[1] else 0)
 
 
-def _checkpoint(folder, ema):
+def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
+  """Those of a checkpoint that `checkpoint.find` has found; `ema` as in `read`.
+
+  Raises:
+    CheckpointError: the moving average is asked for and there is none.
+  """
   meta = checkpoint.read_meta(folder)
   has_average = any(name.startswith("ema/") for name in meta["arrays"])
   params = checkpoint.load_params(folder, ema=has_average if ema is None else ema)
