@@ -308,11 +308,11 @@ def test_lines_of_metrics_that_are_evaluations():
     (recipes.evaluation("own", "ViT-B/16"), r"nothing to evaluate on.*data\.evaluate\.own\.source"),
     (
       recipes.evaluation("real", "ViT-B/16"),
-      r"`tfds build imagenet2012_real --file_format=array_r",
+      r"prepare_data\.py build imagenet2012_real`",
     ),
     (
       recipes.evaluation("v2", "ViT-B/16"),
-      r"`tfds build imagenet_v2/matched-frequency --file_format=array_record`",
+      r"evaluate\.v2: .*prepare_data\.py build imagenet_v2/matched-frequency`",
     ),
   ],
 )

@@ -81,7 +81,7 @@ def test_what_does_not_fit_is_wrong_usage(source, change, message):
 
 def test_weights_of_another_family(source):
   resnet = c.Config(init_from=str(source), model=c.Model(name="R50x1"))
-  with pytest.raises(c.ConfigError, match="not of a R50x1 .*: they are a ViT there and a ResNet"):
+  with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
     initial.read(resnet)
 
 

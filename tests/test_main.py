@@ -46,7 +46,7 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
     (["--config=configs/vit_l16_jft.py"], r"data\.train\.source is empty.*folder:DIR.*num_classes"),
     (
       ["--config=configs/vit_b16_i1k.py"],
-      r"imagenet2012.*tfds build imagenet2012 --file_format=array_record",
+      r"imagenet2012.*prepare_data\.py build imagenet2012`",
     ),
     (
       ["--config=configs/vit_l16_jft.py", "--config.data.train.source=folder:/none-such"],

@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests import programs
 from vit_jax import checkpoint, monitor, weights, writers
@@ -106,9 +107,39 @@ def test_a_suite_scores_what_the_loop_scored(digits, tmp_path, scan):
   for figures in found:
     assert figures["own/loss"] == pytest.approx(inside["test/loss"], rel=1e-5)
     assert figures["own/top1"] == inside["test/top1"]
+  for folder in (workdir, tmp_path):
+    with Image.open(folder / "evaluation/own/confusion.png") as image:
+      assert min(image.size) > 400
   assert run(f"--workdir={workdir}", "--config.evaluate_average=False").returncode == 0
   last = json.loads((workdir / "evaluation.json").read_text())
   assert last["own/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+
+
+def test_probes_are_followed_in_training(tmp_path):
+  """Few-shot figures of the last step are those of the suite on the run's workdir."""
+  shape = dict(name="ViT-Ti/4", depth=1, width=16, mlp_dim=32, heads=2)
+  settings = {f"model.{key}": value for key, value in shape.items()}
+  settings |= {f"few_shot.imagenet.{part}.source": "digits" for part in ("train", "test")}
+  settings |= {"few_shot.imagenet.test.split": "test", "few_shot.imagenet.shots": "(1,4)"}
+  settings |= {"data.image_size": 8, "batch_size": 64}
+  training = {"model.num_classes": 10, "model.compute_dtype": "float32"}
+  training |= {"data.train.source": "digits", "data.train.split": "train"}
+  training |= {"data.evaluate.val.source": "", "few_shot.imagenet.seeds": 3}
+  training |= {"duration.steps": 6, "schedule.warmup.steps": 2, "evaluate_every.steps": 3}
+  flags = lambda some: [f"--config.{key}={value}" for key, value in some.items()]
+  common = [f"--workdir={tmp_path}", *flags(settings)]
+  done = programs.run(
+    [*programs.MAIN, "--config=configs/vit_b16_i1k.py", *common, *flags(training)]
+  )
+  assert done.returncode == 0, done.stderr
+  lines = [x for x in writers.read(tmp_path) if "imagenet/1shot" in x]
+  assert [line["step"] for line in lines] == [3, 6]
+  suite = [*programs.MAIN, "--mode=evaluate", "--config=configs/evaluate.py:few_shot,ViT-Ti/16"]
+  done = programs.run([*suite, *common])
+  assert done.returncode == 0, done.stderr
+  found = json.loads((tmp_path / "evaluation.json").read_text())
+  keys = ("imagenet/1shot", "imagenet/1shot_std", "imagenet/4shot", "imagenet/4shot_std")
+  assert found == pytest.approx({key: lines[-1][key] for key in keys} | {"step": 6}, abs=1 / 360)
 
 
 def test_evaluate_mode_of_a_named_checkpoint(digits):

@@ -179,7 +179,7 @@ def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, mon
   assert len(others) == 16
   for task in TASKS.values():
     (line,) = [
-      line for line in others if f"`tfds build {task.data} --file_format=array_record`" in line
+      line for line in others if f"`python tools/prepare_data.py build {task.data}`" in line
     ]
   assert line.startswith("  snorb-azim, snorb-elev: tfds:smallnorb: there is no prepared data set")
 

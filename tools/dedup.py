@@ -30,7 +30,9 @@ from vit_jax.data import duplicates
 def parser() -> argparse.ArgumentParser:
   """The command line."""
   result = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,  # what is not known here is Beam's
   )
   add = result.add_argument
   source = dict(nargs="+", metavar=("SOURCE", "SPLIT"), required=True)
@@ -61,7 +63,7 @@ def search(args, options: list[str]) -> dict:
   """Searches, writes the results, and returns the summary.
 
   Raises:
-    ConfigError: data that is not there, or Beam is not installed.
+    ConfigError: data that is not there, Beam is not installed, or knows no such flag.
   """
   train, tests = dataset(args.train, args), [dataset(words, args) for words in args.test]
   opened = [duplicates.open_one(one) for one in (train, *tests)]

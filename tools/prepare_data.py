@@ -66,11 +66,29 @@ def open_split(text: str) -> tuple[str, sources.Source]:
   return split, sources.open_source(spec, split="", num_classes=1)
 
 
+def open_splits(texts: list[str]) -> dict[str, sources.Source]:
+  """The sources of all splits.
+
+  Raises:
+    SourceError: as `open_split`, or a split is given twice.
+  """
+  opened = [open_split(text) for text in texts]
+  names = [name for name, _ in opened]
+  for name in names:
+    if names.count(name) > 1:
+      raise sources.SourceError(
+        f"--split {name} is given {names.count(name)} times; put its images into one folder or "
+        "table, or name the splits differently."
+      )
+  return dict(opened)
+
+
 def images(args) -> str:
   """Makes a data set of images and tells about it."""
+  splits = open_splits(args.split)
   with tqdm(unit=" images", unit_scale=True) as bar:
     report = prepare.prepare(
-      dict(open_split(text) for text in args.split),
+      splits,
       args.data_dir,
       args.name,
       max_pixels=args.max_pixels,
@@ -92,7 +110,9 @@ def in_words(report: dict, args) -> str:
     lines += [f"  {name}" for names in found["names"].values() for name in names[:3]]
     if found["in_order_of_classes"]:
       lines.append("  One class came after another; the data set has them in a random order.")
-  lines += [f"In {split} {n:,} images are repeated." for split, n in report["duplicates"].items()]
+  for splits, found in report["duplicates"].items():
+    lines.append(f"In {splits} {found['images']:,} images are repeated.")
+    lines += [f"  {again}: as {first}" for first, again in found["names"][:3]]
   folder = f"{args.data_dir}/{args.name}/{prepare.VERSION}"
   lines.append(f"Data set: {folder} (--config.data.train.source=tfds:{args.name})")
   lines.append(f"Report:   {folder}/{prepare.REPORT}")

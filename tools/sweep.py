@@ -187,7 +187,10 @@ def run(chosen: Sweep, args: argparse.Namespace):
     for one in startable(chosen):
       print(one.command())
   elif args.slurm:
-    args.slurm.write_text(slurm(chosen, args.slurm))
+    try:
+      args.slurm.write_text(slurm(chosen, args.slurm))
+    except OSError as error:
+      raise ConfigError(f"--slurm={args.slurm} cannot be written: {error.strerror}.") from error
     print(f"Written to {args.slurm}; submit it with `bash {args.slurm}`.")
   elif args.only:
     runs.execute([picked(chosen, args.only)], say=say)

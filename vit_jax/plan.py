@@ -112,7 +112,8 @@ def open_evaluations(config: Config) -> Data:
     name = next(iter(config.data.evaluate), "NAME")
     raise ConfigError(
       "No set of config.data.evaluate, config.few_shot or config.nearest has a source, so there is "
-      f"nothing to evaluate on; give one, such as --config.data.evaluate.{name}.source=folder:DIR."
+      f"nothing to evaluate on; give one, such as --config.data.evaluate.{name}.source=folder:DIR "
+      "(or tfds:NAME, or objectnet:DIR)."
     )
   return data
 

@@ -21,11 +21,13 @@ def curves(folder: pathlib.Path):
   loss, accuracy, rate = figure.subplots(3, sharex=True)
   series = {
     key: [(line["step"], line[key]) for line in lines if isinstance(line.get(key), float)]
-    for key in sorted({key for line in lines for key in line})
+    for key in sorted({key for line in lines for key in line})  # of a short run, perhaps few
   }
-  loss.plot(*zip(*series["loss"], strict=True), label="training")
-  rate.plot(*zip(*series["learning_rate"], strict=True))
   for key, points in series.items():
+    if key == "loss":
+      loss.plot(*zip(*points, strict=True), label="training")
+    if key == "learning_rate":
+      rate.plot(*zip(*points, strict=True))
     if key.endswith("/loss"):
       loss.plot(*zip(*points, strict=True), marker=".", label=key.removesuffix("/loss"))
     if key.endswith(("/top1", "/top5", "shot", "nn")):

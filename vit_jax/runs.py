@@ -223,12 +223,17 @@ def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
   Imports JAX, but touches no device.
 
   Raises:
-    ConfigError: a setting is wrong, or contradicts another.
+    ConfigError: a setting is wrong, contradicts another, or may end the run before its last step.
   """
   from vit_jax import checks
 
   config = resolve(recipe, overrides)
   checks.check(config)
+  if config.early_stopping.patience:
+    raise cfg.ConfigError(
+      f"{recipe} may stop early (config.early_stopping.patience={config.early_stopping.patience}), "
+      "but what counts here is the evaluation after the last step; make the patience 0."
+    )
   return config
 
 

@@ -108,7 +108,14 @@ def test_what_is_wrong_with_images_is_reported(tmp_path):
   assert broken == {str(path) for path in paths[3:6]}
   assert train["names"]["misnamed"] == [f"{paths[6]}: PNG"]
   assert train["in_order_of_classes"]
-  assert report["duplicates"] == {"train": 1, "test and train": 1}
+  duplicates = report["duplicates"]
+  assert {splits: found["images"] for splits, found in duplicates.items()} == {
+    "train": 1,
+    "test and train": 1,
+  }
+  pairs = {splits: [set(pair) for pair in found["names"]] for splits, found in duplicates.items()}
+  assert pairs["train"] == [{str(paths[7]), str(paths[12])}]
+  assert pairs["test and train"] == [{str(paths[13]), str(tmp_path / "test/ape/000.jpg")}]
   assert len(opened("train")) == 15
   # The classes of both splits, and the labels follow them.
   both = opened("test+train")
@@ -227,6 +234,8 @@ def test_the_command_makes_what_a_run_reads(tmp_path):
   assert done.returncode == 0, done.stderr
   assert "train: 6 images; left out as broken: 0" in done.stdout
   assert "In train and val 2 images are repeated." in done.stdout
+  again = f"{tmp_path}/in/ant/000.jpg"
+  assert f"  {again}: as {again}" in done.stdout
   assert f"{tmp_path}/tfds/mine/1.0.0 (--config.data.train.source=tfds:mine)" in done.stdout
   assert len(opened("train+val")) == 8
 
@@ -235,6 +244,14 @@ def test_wrong_splits(tmp_path):
   for text in ("train", "train=DIR", "train=zip:x", "=folder:x", "tr ain=folder:x", "train=csv:"):
     with pytest.raises(SourceError, match="is not SPLIT=folder:DIR or SPLIT=csv:FILE"):
       prepare_data.open_split(text)
+
+
+def test_a_split_that_is_given_twice_is_refused(tmp_path):
+  write_images(tmp_path / "in", {"ant": 1})
+  texts = [f"train=folder:{tmp_path}/in", f"val=folder:{tmp_path}/in"]
+  assert list(prepare_data.open_splits(texts)) == ["train", "val"]
+  with pytest.raises(SourceError, match="--split train is given 2 times"):
+    prepare_data.open_splits([*texts, texts[0]])
 
 
 @pytest.mark.parametrize(

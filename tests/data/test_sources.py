@@ -272,7 +272,9 @@ def test_tfds_not_prepared_says_where_it_looked_and_what_to_run(tfds_dir):
   with pytest.raises(sources.SourceError) as caught:
     open_source("tfds:imagenet2012", "train")
   assert str(tfds_dir / "imagenet2012") in str(caught.value)
-  assert "`tfds build imagenet2012 --file_format=array_record`" in str(caught.value)
+  assert "`python tools/prepare_data.py build imagenet2012` (it needs pip install" in str(
+    caught.value
+  )
 
 
 def test_tfds_default_directory(monkeypatch, tmp_path):
@@ -314,7 +316,9 @@ def test_tfds_tfrecord_is_refused_with_the_command(tfds_dir, tmp_path, monkeypat
   for file in list((target / "1.0.0").glob("*array_record*")):
     file.rename(file.with_name(file.name.replace("array_record", "tfrecord")))
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  with pytest.raises(sources.SourceError, match="tfds convert_format --dataset_version_dir="):
+  with pytest.raises(
+    sources.SourceError, match=r"`python tools/prepare_data\.py convert .*1\.0\.0` adds files"
+  ):
     open_source("tfds:tiny_single_label", "train")
 
 

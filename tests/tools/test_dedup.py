@@ -65,6 +65,22 @@ def test_planted_copies_are_listed_shown_and_left_out(tmp_path):
   assert names == (rest | broken).keys() - {"003.jpg"}
 
 
+@needs_beam
+@pytest.mark.parametrize(
+  ("flag", "message"),
+  [
+    ("--shwon=3", "dedup: --shwon is neither a flag of this tool nor of Beam."),
+    ("--runner=NoSuch", "dedup: Beam: Unexpected pipeline runner: NoSuch"),
+  ],
+)
+def test_flags_that_nobody_knows(tmp_path, flag, message):
+  words = ["--train", "digits", "train", "--test", "digits", "test", "--output", tmp_path]
+  done = programs.run([*TOOL, *words, flag])
+  assert done.returncode == 2
+  assert message in done.stderr
+  assert "Traceback" not in done.stderr
+
+
 def arguments(words, tmp_path):
   return dedup.parser().parse_args([*words.split(), "--output", str(tmp_path / "out")])
 

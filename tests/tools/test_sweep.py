@@ -133,6 +133,14 @@ def test_a_script_for_slurm(some, tmp_path):
     assert tool.asked(args, overrides) == some
 
 
+def test_a_script_that_cannot_be_written(some, tmp_path, monkeypatch):
+  monkeypatch.setattr(sweep, "check", lambda some: None)
+  monkeypatch.setattr(tool.runs, "apart", lambda check, some: check(some))
+  args = tool.parser().parse_args([f"--slurm={tmp_path}/nowhere/x.sh"])
+  with pytest.raises(c.ConfigError, match=r"--slurm=.*x\.sh cannot be written: No such file"):
+    tool.run(some, args)
+
+
 RECIPE = """
 from vit_jax.config import *
 

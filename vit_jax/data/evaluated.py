@@ -54,8 +54,14 @@ def open_sets(config: Config) -> dict[str, sources.Source]:
   Raises:
     SourceError: data that is not there.
   """
-  given = {name: dataset for name, dataset in config.data.evaluate.items() if dataset.source}
-  return {name: open_source(dataset, config) for name, dataset in given.items()}
+  opened = {}
+  for name, dataset in config.data.evaluate.items():
+    try:
+      if dataset.source:
+        opened[name] = open_source(dataset, config)
+    except sources.SourceError as error:
+      raise sources.SourceError(f"config.data.evaluate.{name}: {error}") from error
+  return opened
 
 
 def check_classes(config: Config, opened: Mapping[str, sources.Source], names, whose: str):

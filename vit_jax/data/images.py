@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from PIL import ExifTags, Image, ImageChops
+from PIL import ExifTags, Image, ImageChops, UnidentifiedImageError
 
 from vit_jax.data import jpeg
 from vit_jax.data.jpeg import BadImage
@@ -285,6 +285,8 @@ def _decode_any(data: bytes, *, max_pixels: int) -> np.ndarray:
       return upright(np.asarray(_as_rgb8(image)), _orientation(image))
   except (BadImage, MemoryError):
     raise
+  except UnidentifiedImageError as error:  # its own message names a Python object
+    raise BadImage("Not a JPEG, PNG or WebP.") from error
   except Exception as error:  # Pillow's decoders raise nearly anything on hostile bytes.
     raise BadImage(f"Not a JPEG, PNG or WebP that can be decoded: {error}") from error
 

@@ -23,7 +23,7 @@ class Checked:
     examples, bytes: that were written.
     broken: names of those that cannot be decoded, which are left out.
     misnamed: names whose suffix is of another format than their content.
-    digests: (examples,) of the contents, as hexadecimal words.
+    names, digests: (examples,) of those written, and of their contents as hexadecimal words.
     labels: of all, broken ones too, in the order of the file.
   """
 
@@ -31,6 +31,7 @@ class Checked:
   bytes: int = 0
   broken: list[str] = dataclasses.field(default_factory=list)
   misnamed: list[str] = dataclasses.field(default_factory=list)
+  names: list[str] = dataclasses.field(default_factory=list)
   digests: list[str] = dataclasses.field(default_factory=list)
   labels: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
 
@@ -44,6 +45,7 @@ def check(example: Example, checked: Checked, *, max_pixels: int) -> bool:
     checked.broken.append(f"{example.name}: {error}")
     return False
   checked.examples += 1
+  checked.names.append(example.name)
   checked.digests.append(hashlib.blake2b(example.image, digest_size=16).hexdigest())
   suffix = os.path.splitext(example.name)[1].lower()
   if suffix in _SUFFIXES and _SUFFIXES[suffix] != format_of(example.image):
@@ -67,15 +69,20 @@ def report(by_split: dict[str, list[Checked]], orders: dict[str, Sequence[int]])
 
   Returns:
     "splits": for each the counts examples, broken and misnamed, whether the source has one class
-    after another, and names; "duplicates": how many images have the content of an earlier one, by
-    the splits of the two.
+    after another, and names; "duplicates": by the splits of the two, how many images have the
+    content of an earlier one, and names of pairs.
   """
-  first, repeated = {}, collections.Counter()
+  first, repeated = {}, collections.defaultdict(lambda: {"images": 0, "names": []})
   for split, parts in by_split.items():
-    for digest in (digest for one in parts for digest in one.digests):
-      if digest in first:
-        repeated[" and ".join(sorted({first[digest], split}))] += 1
-      first.setdefault(digest, split)
+    for one in parts:
+      for name, digest in zip(one.names, one.digests, strict=True):
+        if digest not in first:
+          first[digest] = split, name
+          continue
+        found = repeated[" and ".join(sorted({first[digest][0], split}))]
+        found["images"] += 1
+        if len(found["names"]) < _SHOWN:
+          found["names"].append([first[digest][1], name])
   splits = {split: _split_report(parts, orders[split]) for split, parts in by_split.items()}
   return {"splits": splits, "duplicates": dict(repeated)}
 

@@ -16,7 +16,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.utils.shared import Shared
 
-from vit_jax.config import Dataset
+from vit_jax.config import ConfigError, Dataset
 from vit_jax.data.duplicates import open_one
 from vit_jax.data.duplicates.fingerprint import Fingerprint, fingerprint
 from vit_jax.data.duplicates.search import Known, Search
@@ -52,11 +52,18 @@ def find_pairs(
 
   Raises:
     SourceError: data that is not there.
+    ConfigError: Beam has no such flag or runner.
   """
   lengths = [len(open_one(dataset)) for dataset in (train, *tests)]
   flags = PipelineOptions(options)
   flags.view_as(StandardOptions).runner = flags.view_as(StandardOptions).runner or RUNNER
-  pipeline = beam.Pipeline(options=flags)
+  known_flags = flags.get_all_options()
+  for name in flags.get_all_options(retain_unknown_options=True).keys() - known_flags.keys():
+    raise ConfigError(f"--{name} is neither a flag of this tool nor of Beam.")
+  try:
+    pipeline = beam.Pipeline(options=flags)
+  except ValueError as error:
+    raise ConfigError(f"Beam: {error}") from error
   known = [
     pipeline | f"test {i}" >> _Fingerprints(one, length, "known", max_pixels=max_pixels, place=i)
     for i, (one, length) in enumerate(zip(tests, lengths[1:], strict=True))

@@ -140,8 +140,8 @@ def open_builder(spec: str):
   if array_record not in builder.info.available_file_formats():
     raise SourceError(
       f'"{directory}" is prepared as {builder.info.file_format.value}, which cannot be read at'
-      f" random; run `tfds convert_format --dataset_version_dir={directory}"
-      " --out_file_format=array_record`, which adds files that can."
+      f" random; `python tools/prepare_data.py convert {directory}` adds files that can"
+      " (it needs pip install '.[prepare]')."
     )
   if builder.info.file_format != array_record:
     builder.info.set_file_format(array_record, override=True, override_if_initialized=True)
@@ -177,8 +177,8 @@ def _missing(spec: str, *, directory, versions: list[str], children: list[str]) 
   elif children:
     found = f"{directory} has no version but {', '.join(children)} (configs: name one?)"
   return (
-    f"tfds:{spec}: {found}; prepare it with `tfds build {spec} --file_format=array_record`, or set"
-    " TFDS_DATA_DIR to where it is."
+    f"tfds:{spec}: {found}; prepare it with `python tools/prepare_data.py build {spec}` (it needs"
+    " pip install '.[prepare]'), or set TFDS_DATA_DIR to where it is."
   )
 
 
