@@ -32,7 +32,7 @@ Few-shot and knn of other data: --config.few_shot.imagenet.train.source=... and 
 figures are printed and lie in WORKDIR/evaluation.json; of sets with one label an image, every
 prediction, the accuracy of each class and the confusion matrix lie in WORKDIR/evaluation. All sets
 but ObjectNet and folders must have been prepared by TFDS, such as with
-`tfds build imagenet_v2/matched-frequency --file_format=array_record`; what is missing is said with
+`python tools/prepare_data.py build imagenet_v2/matched-frequency`; what is missing is said with
 its command. Not run here on the real sets: they are large.
 """
 

@@ -7,7 +7,7 @@ Pre-trains a small ViT on the classes 0 to 4 and fine-tunes it on a few images o
 average; beside it the same model from scratch with as many steps. Three seeds. OUTPUT/results.md
 gets the means and standard deviations, OUTPUT/results.csv every figure.
 
-It needs Fashion-MNIST prepared: tfds build fashion_mnist --file_format=array_record. Stopped at any
+It needs Fashion-MNIST prepared: python tools/prepare_data.py build fashion_mnist. Stopped at any
 moment, the same command goes on where it was; what has been measured is not measured again.
 
 Exit status: 0 done; 2 wrong usage, or Fashion-MNIST is not there; otherwise that of the run that
