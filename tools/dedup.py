@@ -4,8 +4,10 @@ python tools/dedup.py --train tfds:NAME train --test tfds:OTHER test --test fold
 python -m vit_jax.main --config=... --config.data.train.exclude=DIR/exclude.txt
 
 A copy may have been encoded again, resized, or cut by up to 5% at each edge; below 32 pixels a side
-only the very same pixels count. Writes DIR/exclude.txt; DIR/pairs.jsonl, each pair found; and
-DIR/pairs.html, which shows them. The list is for the very source and split that --train names.
+only the very same pixels count. It is made for photographs: different drawings of few strokes, such
+as enlarged digits, pass for copies, which DIR/pairs.html shows. Writes DIR/exclude.txt;
+DIR/pairs.jsonl, each pair found; and DIR/pairs.html, which shows them. The list is for the very
+source and split that --train names.
 
 The time is linear in the training images: some 1.7 ms of one core for a JPEG of 500 x 375 pixels
 (2,000, 4,000 and 8,000 of them against 1,000 test images took 9, 11 and 18 s). A test image costs
