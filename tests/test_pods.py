@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+import types
 
 import jax
 import numpy as np
@@ -41,6 +42,31 @@ def test_collectives_are_counted_and_measured():
 )
 def test_what_a_refusal_says(message, size):
   assert pods.refused_bytes(message) == size
+
+
+@pytest.mark.parametrize(
+  ("cost", "seconds"),
+  [({"optimal_seconds": 0.025}, 0.025), ({"optimal_seconds": -38996.3}, None), ({}, None)],
+)
+def test_an_estimate_below_zero_is_none(cost, seconds):
+  assert pods.seconds_in(cost) == seconds
+
+
+@pytest.mark.parametrize("estimates", [{1: None}, {1: 3.0, 3: 7.0}])
+def test_the_estimate_grows_with_the_blocks(monkeypatch, estimates):
+  """Of stacked blocks from programs with one and three; the second is left out where none comes."""
+  compiled = []
+
+  def compile_step(config, devices):
+    compiled.append(config.model.depth)
+    assert not config.model.scan
+    return types.SimpleNamespace(step_seconds=estimates[config.model.depth])
+
+  monkeypatch.setattr(pods, "compile_step", compile_step)
+  config = pods.overridden(SMALL, {"model.depth": 12, "model.scan": True})
+  found = pods.estimated_step(config, None, types.SimpleNamespace(step_seconds=None))
+  assert found == (None if len(estimates) == 1 else 3 + 11 * 2)
+  assert compiled == list(estimates)
 
 
 @pytest.mark.parametrize(

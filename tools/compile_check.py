@@ -61,6 +61,7 @@ def report(config: Config, topology: str) -> dict:
     model=config.model.name,
     image_size=config.data.image_size,
     global_batch=config.batch_size,
+    accumulation=config.accumulation,
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,
     peak_bytes=program.peak_bytes,
@@ -146,8 +147,12 @@ def table(row: dict) -> str:
       )
   elif row["fits"]:
     lines.append(
-      "no estimate of the time: of accumulation the compiler counts one part; give "
-      "--config.accumulation=1"
+      "no estimate of the time: "
+      + (
+        "of accumulation the compiler counts one part; give --config.accumulation=1"
+        if row["accumulation"] > 1
+        else f"this compiler has none for {row['device_kind']}; it has for TPU v3"
+      )
     )
   return "\n".join(lines)
 
