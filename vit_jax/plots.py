@@ -21,7 +21,7 @@ def curves(folder: pathlib.Path):
   loss, accuracy, rate = figure.subplots(3, sharex=True)
   series = {
     key: [(line["step"], line[key]) for line in lines if isinstance(line.get(key), float)]
-    for key in sorted({key for line in lines for key in line})  # of a short run, perhaps few
+    for key in sorted({key for line in lines for key in line})
   }
   for key, points in series.items():
     if key == "loss":

@@ -247,6 +247,10 @@ def test_examples_are_numbered_over_all_files_of_a_split():
     "(3, 4, 5)-2": ("train", 7),
     "(2,)-0": ("test", 0),
   }
+  features = object.__new__(tfds.Features)
+  features._title, features._firsts = "tfds:zoo/1.0.0", tfds._first_examples(builder)
+  features._records = types.SimpleNamespace(place=lambda index: ("/data/(3, 4, 5)-2", index + 1))
+  assert features.name(2) == "tfds:zoo/1.0.0 train example 10"
 
 
 def test_tfds_takes_the_newest_version(tfds_dir, tmp_path, monkeypatch):
