@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.models.attention import Attention
+from vit_jax.models.dropout import Dropout
 from vit_jax.models.gelu import gelu
 from vit_jax.models.norm import LayerNorm
 from vit_jax.models.positions import PositionEmbedding
@@ -30,9 +31,9 @@ class MlpBlock(nn.Module):
         name=name,
       )
 
-    drop = nn.Dropout(self.dropout, deterministic=not train)
-    hidden = drop(gelu(dense(self.mlp_dim, "Dense_0")(x)))
-    return drop(dense(x.shape[-1], "Dense_1")(hidden))
+    drop = Dropout(self.dropout)
+    hidden = drop(gelu(dense(self.mlp_dim, "Dense_0")(x)), train=train)
+    return drop(dense(x.shape[-1], "Dense_1")(hidden), train=train)
 
 
 class EncoderBlock(nn.Module):
@@ -67,7 +68,7 @@ class EncoderBlock(nn.Module):
       self.relative,
       name="MultiHeadDotProductAttention_1",
     )(y)
-    x = x + nn.Dropout(self.dropout, deterministic=not train)(y)
+    x = x + Dropout(self.dropout)(y, train=train)
     y = LayerNorm(self.dtype, name="LayerNorm_2")(x)
     y = MlpBlock(self.mlp_dim, self.dropout, self.dtype, name="MlpBlock_3")(y, train=train)
     return x + y, None

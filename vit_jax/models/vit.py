@@ -5,11 +5,14 @@ published file. Blocks are either apart (Transformer/encoderblock_0, ...) or, un
 stacked along a first axis (Transformer/encoderblock); see vit_jax.models.stacking.
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from vit_jax.models.block import AxialBlock, EncoderBlock
+from vit_jax.models.dropout import Dropout
 from vit_jax.models.norm import LayerNorm
 from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
@@ -55,7 +58,7 @@ class Encoder(nn.Module):
         # Another name, so that the parameters alone tell the model.
         shared = PositionEmbedding(**position, name="posembed_shared")()
     own = position if self.position_place == "every_layer" else None
-    x = nn.Dropout(self.dropout, deterministic=not train)(x)
+    x = Dropout(self.dropout)(x, train=train)
     options = dict(
       mlp_dim=self.mlp_dim,
       heads=self.heads,
