@@ -79,11 +79,24 @@ class Encoder(nn.Module):
         split_rngs={"params": True, "dropout": True},
         in_axes=nn.broadcast,
       )
+      if not self.is_initializing():
+        # Cast inside, each block's parameters would be kept for the backward pass once more.
+        cast = functools.partial(in_type, dtype=self.dtype)
+        stacked = nn.map_variables(stacked, "params", trans_in_fn=cast)
       x, _ = stacked(**options, position=own, name="encoderblock")(x, shared, train)
     else:
       for i in range(self.depth):
         x, _ = block(**options, position=own, name=f"encoderblock_{i}")(x, shared, train)
     return LayerNorm(self.dtype, name="encoder_norm")(x)
+
+
+def in_type(variables: dict, dtype: jnp.dtype) -> dict:
+  """The variables of blocks in the type of the computation, but those of LayerNorm."""
+
+  def cast(path, leaf):
+    return leaf if "LayerNorm" in jax.tree_util.keystr(path) else leaf.astype(dtype)
+
+  return jax.tree_util.tree_map_with_path(cast, variables)
 
 
 class ViT(nn.Module):
