@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import sys
-import types
 
 import jax
 import numpy as np
@@ -11,21 +10,7 @@ import pytest
 
 from tests import programs
 from vit_jax import config as c
-from vit_jax import mesh, models, pods
-
-TEXT = """
-  %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), replica_groups={}
-  %b = (bf16[1,4096]{1,0:T(4,128)(2,1)}, f32[2,3]{1,0}) all-reduce(bf16[1,4096] %x, f32[2,3] %y)
-  %c = u8[16,8]{1,0} all-gather-start(u8[4,8]{1,0} %z), dimensions={0}
-  %d = f32[] add(f32[] %e, f32[] %f)
-"""
-
-
-def test_collectives_are_counted_and_measured():
-  assert pods.collectives(TEXT) == {
-    "all-reduce": (2, 4 * 1024 + 2 * 4096 + 4 * 6),
-    "all-gather": (1, 128),
-  }
+from vit_jax import flops, mesh, models, pods
 
 
 @pytest.mark.parametrize(
@@ -49,36 +34,36 @@ def test_what_a_refusal_says(message, size):
   [({"optimal_seconds": 0.025}, 0.025), ({"optimal_seconds": -38996.3}, None), ({}, None)],
 )
 def test_an_estimate_below_zero_is_none(cost, seconds):
-  assert pods.seconds_in(cost) == seconds
-
-
-@pytest.mark.parametrize("estimates", [{1: None}, {1: 3.0, 3: 7.0}])
-def test_the_estimate_grows_with_the_blocks(monkeypatch, estimates):
-  """Of stacked blocks from programs with one and three; the second is left out where none comes."""
-  compiled = []
-
-  def compile_step(config, devices):
-    compiled.append(config.model.depth)
-    assert not config.model.scan
-    return types.SimpleNamespace(step_seconds=estimates[config.model.depth])
-
-  monkeypatch.setattr(pods, "compile_step", compile_step)
-  config = pods.overridden(SMALL, {"model.depth": 12, "model.scan": True})
-  found = pods.estimated_step(config, None, types.SimpleNamespace(step_seconds=None))
-  assert found == (None if len(estimates) == 1 else 3 + 11 * 2)
-  assert compiled == list(estimates)
+  assert pods.optimal_seconds(cost) == seconds
 
 
 @pytest.mark.parametrize(
   ("kind", "gibibytes"), [("TPU v3", 16), ("TPU v4", 32), ("TPU v5 lite", 16), ("TPU v5", 95)]
 )
 def test_memory_of_a_device(kind, gibibytes):
-  assert pods.hbm_bytes(kind) == gibibytes * 2**30
+  assert pods.of_kind(pods.HBM_BYTES, kind) == gibibytes * 2**30
 
 
-def test_memory_of_an_unknown_device():
-  with pytest.raises(c.RunError, match="memory of 'TPU v99' is not known"):
-    pods.hbm_bytes("TPU v99")
+def test_an_unknown_device():
+  with pytest.raises(c.RunError, match="'TPU v99' is not known"):
+    pods.of_kind(pods.HBM_BYTES, "TPU v99")
+
+
+# Multiply-adds in a cycle of one device's matrix units: their number times rows times columns.
+@pytest.mark.parametrize(
+  ("kind", "products"),
+  [
+    ("TPU v2", 1 * 128**2),
+    ("TPU v3", 2 * 128**2),
+    ("TPU v4", 2 * 4 * 128**2),
+    ("TPU v5 lite", 4 * 128**2),
+    ("TPU v5", 2 * 4 * 128**2),
+    ("TPU v6 lite", 4 * 256**2),
+  ],
+)
+def test_clocks_agree_with_the_peak_rates(kind, products):
+  clock = pods.of_kind(pods.CLOCK_HZ, kind)
+  assert 2 * products * clock == pytest.approx(flops.peak_flops(kind), rel=0.03)
 
 
 def test_remedies_are_settings_that_keep_the_batch():
@@ -159,6 +144,7 @@ def test_recipes_compiled_for_a_slice(recipe, topology, status, devices):
     assert report["peak_bytes"] < report["hbm_bytes"]
     assert report["collectives"].keys() == {"all-reduce"}  # no activation is gathered
     assert report["flops_per_device"] > 1e9
+    assert 0.1 < report["mfu"] < 0.6
   else:
     assert report["peak_bytes"] > report["hbm_bytes"]
     assert report["remedy"]["model.remat"] in ("dots", "everything")

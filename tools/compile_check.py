@@ -53,7 +53,6 @@ def report(config: Config, topology: str) -> dict:
   devices = pods.devices_of(topology)
   program = pods.compile_step(config, devices)
   remedy = None if program.fits else find_remedy(config, devices)
-  seconds = pods.estimated_step(config, devices, program) if program.fits else None
   return dict(
     topology=topology,
     devices=program.devices,
@@ -65,14 +64,15 @@ def report(config: Config, topology: str) -> dict:
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,
     peak_bytes=program.peak_bytes,
-    hbm_bytes=pods.hbm_bytes(program.device_kind),
+    hbm_bytes=pods.of_kind(pods.HBM_BYTES, program.device_kind),
     fits=program.fits,
     remedy=remedy,
     flops_per_device=pods.step_flops(config) / program.devices,
     compiler_flops_per_device=program.flops,
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
-    step_seconds_estimate=seconds,
-    **(estimates(config, program, seconds) if seconds else {}),
+    step_seconds=program.step_seconds,
+    optimal_seconds=program.optimal_seconds,
+    **(estimates(config, program) if program.fits else {}),
   )
 
 
@@ -89,14 +89,15 @@ def find_remedy(config: Config, devices) -> dict | None:
   return None
 
 
-def estimates(config: Config, program, seconds: float) -> dict:
-  """What follows from the compiler's estimate of a step, which is optimistic."""
+def estimates(config: Config, program) -> dict:
+  """What follows from the compiler's estimate of a step."""
   from vit_jax import flops, plan, pods, recipes
 
+  seconds = program.step_seconds
   peak = flops.peak_flops(program.device_kind)
   result = dict(
     images_per_second_per_device=config.batch_size / program.devices / seconds,
-    mfu=pods.step_flops(config) / program.devices / seconds / peak if peak else None,
+    mfu=pods.step_flops(config) / program.devices / seconds / peak,
   )
   examples = recipes.examples_of(config)
   if examples:
@@ -133,27 +134,23 @@ def table(row: dict) -> str:
   lines.append(f"FLOPs of each, analytic: {row['flops_per_device']:.4g}")
   for kind, found in row["collectives"].items():
     lines.append(f"{kind}: {found['count']}, results of {found['bytes'] / 2**20:,.1f} MiB")
-  if row["step_seconds_estimate"]:
+  if row["fits"]:
     lines.append(
-      f"the compiler's estimate of a step: {row['step_seconds_estimate'] * 1e3:.1f} ms, "
-      f"{row['images_per_second_per_device']:.0f} images/s each"
-      + (f", MFU {row['mfu']:.0%}" if row["mfu"] else "")
+      "a step, by the cycles that the compiler counts (no communication): "
+      f"{row['step_seconds'] * 1e3:.1f} ms, "
+      f"{row['images_per_second_per_device']:.0f} images/s each, MFU {row['mfu']:.0%}"
     )
+    if row["optimal_seconds"]:
+      lines.append(
+        "at full rates, each operation by itself (optimistic): "
+        f"{row['optimal_seconds'] * 1e3:.1f} ms"
+      )
     if "days" in row:
       paper = row["paper_core_days"]
       lines.append(
         f"the recipe: {row['days']:.1f} days, {row['core_days']:,.0f} core-days"
         + (f" (the paper's Table 2: {paper:,} TPUv3-core-days)" if paper else "")
       )
-  elif row["fits"]:
-    lines.append(
-      "no estimate of the time: "
-      + (
-        "of accumulation the compiler counts one part; give --config.accumulation=1"
-        if row["accumulation"] > 1
-        else f"this compiler has none for {row['device_kind']}; it has for TPU v3"
-      )
-    )
   return "\n".join(lines)
 
 

@@ -4,7 +4,6 @@ The package libtpu compiles for any topology on a machine without TPUs. What is 
 job's own step, with its mesh and shardings.
 """
 
-import collections
 import dataclasses
 import math
 import re
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 
-from vit_jax import flops, models, plan, recipes, train
+from vit_jax import flops, models, plan, program_text, recipes, train
 from vit_jax import mesh as meshes
 from vit_jax.config import Config, RunError
 
@@ -27,9 +26,16 @@ HBM_BYTES = {
   "TPU v5": 95 * 2**30,
   "TPU v6 lite": 32 * 2**30,
 }
+# Cycles a second: the peak of vit_jax.flops over the operations of its matrix units in a cycle.
+CLOCK_HZ = {
+  "TPU v2": 0.7e9,
+  "TPU v3": 0.94e9,
+  "TPU v4": 1.05e9,
+  "TPU v5 lite": 1.5e9,
+  "TPU v5": 1.75e9,
+  "TPU v6 lite": 1.75e9,
+}
 UNKNOWN_LENGTH = 10**9  # examples; the length of the schedule does not change the program
-COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
-BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +62,9 @@ class Program:
     peak_bytes: all together.
     fits: whether the compiler made a program; a little of the memory is not for programs.
     flops: counted by the compiler; the blocks of a scan count once.
-    step_seconds: the compiler's estimate; None under scan, and where it gives none.
+    step_seconds: from the cycles that the compiler counts for each operation; None without a TPU.
+    optimal_seconds: the compiler's sum of what each operation takes at the full rate of the matrix
+      units or of the memory; None under scan and accumulation, and where it gives none.
     collectives: {kind: (count, bytes)}; those inside a scan's body count once.
   """
 
@@ -68,6 +76,7 @@ class Program:
   fits: bool
   flops: float | None
   step_seconds: float | None
+  optimal_seconds: float | None
   collectives: dict[str, tuple[int, int]]
 
 
@@ -77,8 +86,10 @@ def devices_of(topology: str):
   Raises:
     RunError: libtpu is not installed, or does not know the topology.
   """
+  # On v4 JAX sees both cores of a chip as one device, of which the library must be told.
+  cores = {"chip_config_name": "megacore"} if topology.startswith("v4:") else {}
   try:
-    return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+    return topologies.get_topology_desc(platform="tpu", topology_name=topology, **cores).devices
   except Exception as error:  # whatever the library says
     if "libtpu" in str(error) and "not" in str(error).lower():
       raise RunError("The TPU compiler is not here; install it: pip install libtpu.") from error
@@ -117,9 +128,11 @@ def compile_step(config: Config, devices) -> Program:
       fits=False,
       flops=None,
       step_seconds=None,
+      optimal_seconds=None,
       collectives={},
     )
-  memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
+  memory, cost, text = compiled.memory_analysis(), compiled.cost_analysis(), compiled.as_text()
+  cycles = program_text.cycles(text)
   unrolled = not config.model.scan and config.accumulation == 1
   return Program(
     **common,
@@ -132,41 +145,19 @@ def compile_step(config: Config, devices) -> Program:
     + memory.generated_code_size_in_bytes,
     fits=True,
     flops=cost["flops"],
-    step_seconds=seconds_in(cost) if unrolled else None,
-    collectives=collectives(compiled.as_text()),
+    step_seconds=cycles and cycles / of_kind(CLOCK_HZ, devices[0].device_kind),
+    optimal_seconds=optimal_seconds(cost) if unrolled else None,
+    collectives=program_text.collectives(text),
   )
 
 
-def seconds_in(cost: dict) -> float | None:
-  """The compiler's estimate of a step; None where it gives none.
+def optimal_seconds(cost: dict) -> float | None:
+  """The compiler's optimistic estimate of an unrolled step; None where it gives none.
 
-  For TPU v3 it is sound. For v4, v5e and v6e libtpu 0.0.51 says minus some ten thousand seconds.
+  Each custom call counts as minus a second, so it is sound where there are none, as on TPU v3.
   """
   seconds = cost.get("optimal_seconds", 0.0)
   return seconds if seconds > 0 else None
-
-
-def estimated_step(config: Config, devices, program: Program) -> float | None:
-  """Seconds of a step by the compiler's estimate, which is optimistic; None with accumulation.
-
-  The compiler counts what is inside a scan once. For stacked blocks the step is therefore compiled
-  unrolled with one block and with three: the estimate is linear in the number of blocks.
-
-  Args:
-    config: the settings.
-    devices: of the slice.
-    program: what `compile_step` made of the config; it fits.
-  """
-  if config.accumulation > 1:
-    return None
-  if not config.model.scan:
-    return program.step_seconds
-  shallow = {depth: {"model.scan": False, "model.depth": depth} for depth in (1, 3)}
-  estimate = lambda depth: compile_step(overridden(config, shallow[depth]), devices).step_seconds
-  one = estimate(1)
-  if one is None:
-    return None
-  return one + (models.configured(config.model).depth - 1) * (estimate(3) - one) / 2
 
 
 def abstract_batch(made: plan.Plan) -> dict:
@@ -186,16 +177,16 @@ def abstract_batch(made: plan.Plan) -> dict:
   }
 
 
-def hbm_bytes(device_kind: str) -> int:
-  """Memory of one device.
+def of_kind(table: dict[str, float], device_kind: str) -> float:
+  """A device's entry in HBM_BYTES or CLOCK_HZ.
 
   Raises:
     RunError: its kind is not known.
   """
-  matches = [kind for kind in HBM_BYTES if device_kind.startswith(kind)]
+  matches = [kind for kind in table if device_kind.startswith(kind)]
   if not matches:
-    raise RunError(f"The memory of {device_kind!r} is not known; add it to vit_jax/pods.py.")
-  return HBM_BYTES[max(matches, key=len)]
+    raise RunError(f"{device_kind!r} is not known; add its memory and clock to vit_jax/pods.py.")
+  return table[max(matches, key=len)]
 
 
 def bytes_per_device(x: jax.ShapeDtypeStruct) -> int:
@@ -207,24 +198,6 @@ def refused_bytes(message: str) -> int | None:
   """Temporaries of a program that the compiler refuses for its memory; None: another complaint."""
   match = re.search(r"temporaries \(([\d.]+)([KMGT])\) exceeds available HBM", message)
   return match and int(float(match[1]) * 2 ** {"K": 10, "M": 20, "G": 30, "T": 40}[match[2]])
-
-
-def collectives(text: str) -> dict[str, tuple[int, int]]:
-  """{kind: (count, bytes of the results)} of the collectives in a compiled program."""
-  kinds = "|".join(COLLECTIVES)
-  found = collections.defaultdict(lambda: (0, 0))
-  for match in re.finditer(rf"= (\S.*?) ({kinds})(?:-start)?\(", text):
-    count, size = found[match[2]]
-    found[match[2]] = (count + 1, size + shape_bytes(match[1]))
-  return dict(found)
-
-
-def shape_bytes(shapes: str) -> int:
-  """Bytes of a shape, or of a tuple of shapes, as XLA prints them."""
-  return sum(
-    BYTES[kind] * math.prod(int(n) for n in sizes.split(",") if n)
-    for kind, sizes in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shapes)
-  )
 
 
 def step_flops(config: Config) -> int:

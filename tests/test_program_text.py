@@ -1,0 +1,71 @@
+"""What is read from a compiled program, from texts as XLA writes them."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from vit_jax import program_text
+
+COLLECTIVES = """
+  %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), replica_groups={}
+  %b = (bf16[1,4096]{1,0:T(4,128)(2,1)}, f32[2,3]{1,0}) all-reduce(bf16[1,4096] %x, f32[2,3] %y)
+  %c = u8[16,8]{1,0} all-gather-start(u8[4,8]{1,0} %z), dimensions={0}
+  %d = f32[] add(f32[] %e, f32[] %f)
+"""
+
+# Two blocks, three parts: loop within loop. What is in a fusion has no count of its own.
+LOOPS = """HloModule jit_step, is_scheduled=true
+
+%fused (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0:T(256)} parameter(0)
+  ROOT %exp = f32[8]{0:T(256)} exponential(%p)
+}
+
+%block (q: (s32[], f32[8])) -> (s32[], f32[8]) {
+  %f = f32[8]{0} fusion(%q), kind=kLoop, calls=%fused, config={"w":{"estimated_cycles":"5"}}
+  ROOT %r = (s32[], f32[8]) tuple(%f)
+}
+
+%more_blocks (q: (s32[], f32[8])) -> pred[] {
+  %n = s32[]{:T(128)} constant(2)
+  ROOT %lt = pred[]{:T(512)} compare(%q, %n), direction=LT
+}
+
+%part (q: (s32[], f32[8])) -> (s32[], f32[8]) {
+  %w = (s32[], f32[8]) while(%q), condition=%more_blocks, body=%block, metadata={op_name="while"}
+  %g = f32[8]{0} fusion(%w), kind=kLoop, calls=%fused, config={"w":{"estimated_cycles":"7"}}
+  ROOT %r = (s32[], f32[8]) tuple(%g)
+}
+
+%more_parts (q: (s32[], f32[8])) -> pred[] {
+  %n = s32[] constant(3)
+  ROOT %lt = pred[] compare(%q, %n), direction=LT
+}
+
+ENTRY %main (a: f32[8]) -> f32[8] {
+  %a = f32[8]{0} parameter(0)
+  %w = (s32[], f32[8]) while(%a), condition=%more_parts, body=%part, metadata={op_name="while"}
+  ROOT %h = f32[8]{0} fusion(%w), calls=%fused, config={"w":{"estimated_cycles":"100"}}
+}
+"""
+
+
+def test_collectives_are_counted_and_measured():
+  assert program_text.collectives(COLLECTIVES) == {
+    "all-reduce": (2, 4 * 1024 + 2 * 4096 + 4 * 6),
+    "all-gather": (1, 128),
+  }
+
+
+def test_cycles_count_as_often_as_their_loops_run():
+  assert program_text.cycles(LOOPS) == 100 + 3 * (7 + 2 * 5)
+
+
+def test_a_program_without_counts_has_no_cycles():
+  text = jax.jit(jnp.tanh).lower(jnp.ones(4)).compile().as_text()
+  assert program_text.cycles(text) is None
+
+
+def test_a_loop_of_unknown_length_is_not_guessed():
+  with pytest.raises(ValueError, match="loop"):
+    program_text.cycles(LOOPS.replace("constant(2)", "parameter(1)"))
