@@ -68,12 +68,28 @@ def test_clocks_agree_with_the_peak_rates(kind, products):
 
 def test_remedies_are_settings_that_keep_the_batch():
   config = c.Config(batch_size=4096)
-  remedies = [pods.overridden(config, overrides) for overrides in pods.smaller(config, 512)]
+  program = pods.Program(
+    devices=32,
+    device_kind="TPU v3",
+    argument_bytes=4 * 2**30,
+    temporary_bytes=60 * 2**30,
+    peak_bytes=64 * 2**30,
+    fits=False,
+    flops=None,
+    step_seconds=None,
+    optimal_seconds=None,
+    collectives={},
+  )
+  found = list(pods.smaller(config, program))
+  remedies = [pods.overridden(config, overrides) for overrides in found]
   assert all(remedy.batch_size == 4096 for remedy in remedies)
-  assert len(remedies) == len(set(map(repr, remedies))) > 4
-  assert remedies[0].model.remat == "dots"
-  assert remedies[-1].mesh.fsdp > 1
-  assert remedies[-1].accumulation == 8  # as many parts as a core has images
+  assert len(remedies) == len(set(map(repr, remedies)))
+  # A quarter of 60 GiB is less than the 16 of a core; its half is not.
+  assert [o["accumulation"] for o in found] == [4, 8, 16, 32, 4, 8, 16, 32, 32, 32]
+  assert [remedy.mesh.fsdp for remedy in remedies] == [1] * 4 + [32] * 6
+  assert [remedy.model.remat for remedy in remedies[-3:]] == ["none", "dots", "everything"]
+  half = pods.overridden(config, {"accumulation": 2})
+  assert [o["accumulation"] for o in pods.smaller(half, program)][:2] == [8, 16]
 
 
 SMALL = c.Config(
@@ -133,7 +149,7 @@ def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp
 )
 def test_recipes_compiled_for_a_slice(recipe, topology, status, devices):
   command = [sys.executable, "tools/compile_check.py", "--format=json"]
-  command += [f"--config=configs/{recipe}", f"--topology={topology}"]
+  command += [f"--config=configs/{recipe}", f"--topology={topology}", "--config.model.scan=True"]
   result = programs.run(command, XLA_FLAGS="")  # those of the CPU's compiler are none of libtpu's
   assert result.returncode == status, result.stderr
   report = json.loads(result.stdout)
@@ -147,4 +163,5 @@ def test_recipes_compiled_for_a_slice(recipe, topology, status, devices):
     assert 0.1 < report["mfu"] < 0.6
   else:
     assert report["peak_bytes"] > report["hbm_bytes"]
-    assert report["remedy"]["model.remat"] in ("dots", "everything")
+    assert report["remedy"]["settings"]["accumulation"] > 1
+    assert report["remedy"]["peak_bytes"] < report["hbm_bytes"]

@@ -40,7 +40,7 @@ PAPER_CORE_DAYS = {
 
 
 def report(config: Config, topology: str) -> dict:
-  """All that is printed, as one object.
+  """All that is printed, as one object; where the step does not fit, with one that does.
 
   Raises:
     ConfigError: the batch or the mesh does not suit the slice.
@@ -52,21 +52,29 @@ def report(config: Config, topology: str) -> dict:
   checks.check_batch(config)
   devices = pods.devices_of(topology)
   program = pods.compile_step(config, devices)
-  remedy = None if program.fits else find_remedy(config, devices)
   return dict(
     topology=topology,
-    devices=program.devices,
-    device_kind=program.device_kind,
     model=config.model.name,
     image_size=config.data.image_size,
     global_batch=config.batch_size,
+    **facts(config, program),
+    remedy=None if program.fits else find_remedy(config, program, devices),
+  )
+
+
+def facts(config: Config, program) -> dict:
+  """What is reported of one program."""
+  from vit_jax import pods
+
+  return dict(
+    devices=program.devices,
+    device_kind=program.device_kind,
     accumulation=config.accumulation,
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,
     peak_bytes=program.peak_bytes,
     hbm_bytes=pods.of_kind(pods.HBM_BYTES, program.device_kind),
     fits=program.fits,
-    remedy=remedy,
     flops_per_device=pods.step_flops(config) / program.devices,
     compiler_flops_per_device=program.flops,
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
@@ -76,16 +84,18 @@ def report(config: Config, topology: str) -> dict:
   )
 
 
-def find_remedy(config: Config, devices) -> dict | None:
-  """The first overrides with which the step fits, having compiled each; None: none does."""
+def find_remedy(config: Config, program, devices) -> dict | None:
+  """The first settings that fit, and the facts of their program; None: of those tried none fits."""
   from vit_jax import pods
 
-  for overrides in pods.smaller(config, len(devices)):
+  for overrides in pods.smaller(config, program):
     try:
-      if pods.compile_step(pods.overridden(config, overrides), devices).fits:
-        return overrides
+      other = pods.overridden(config, overrides)
+      compiled = pods.compile_step(other, devices)
     except ConfigError:
       continue  # this slice cannot be divided so
+    if compiled.fits:
+      return dict(settings=overrides, **facts(other, compiled))
   return None
 
 
@@ -114,44 +124,51 @@ def estimates(config: Config, program) -> dict:
 
 def table(row: dict) -> str:
   """The report in words."""
+  lines = [
+    f"{row['model']} at {row['image_size']} px, batch {row['global_batch']}, on {row['topology']}: "
+    f"{row['devices']} x {row['device_kind']}",
+    *lines_of(row),
+  ]
+  if row["remedy"]:
+    settings = row["remedy"]["settings"]
+    lines.append(" ".join(f"--config.{k}={v}" for k, v in settings.items()) + " makes it fit:")
+    lines += lines_of(row["remedy"])
+  elif not row["fits"]:
+    lines.append("no setting of fsdp, remat and accumulation that was tried makes it fit")
+  return "\n".join(lines)
+
+
+def lines_of(row: dict) -> list[str]:
+  """One program's facts in words."""
   size = lambda n: f"{n / 2**30:.2f} GiB"
   over = row["peak_bytes"] - row["hbm_bytes"]
   verdict = "fits" if row["fits"] else f"does not fit, by {size(over)}"
   lines = [
-    f"{row['model']} at {row['image_size']} px, batch {row['global_batch']}, on {row['topology']}: "
-    f"{row['devices']} x {row['device_kind']}",
     f"memory of each: arguments {size(row['argument_bytes'])}, temporaries "
     f"{size(row['temporary_bytes'])}, peak {size(row['peak_bytes'])} of {size(row['hbm_bytes'])}: "
-    f"{verdict}",
+    f"{verdict}"
   ]
   if not row["fits"]:
-    flags_of = lambda d: " ".join(f"--config.{key}={value}" for key, value in d.items())
-    lines.append(
-      f"with {flags_of(row['remedy'])} it fits (compiled)"
-      if row["remedy"]
-      else "no setting of fsdp, remat and accumulation that was tried makes it fit"
-    )
+    return lines
   lines.append(f"FLOPs of each, analytic: {row['flops_per_device']:.4g}")
   for kind, found in row["collectives"].items():
     lines.append(f"{kind}: {found['count']}, results of {found['bytes'] / 2**20:,.1f} MiB")
-  if row["fits"]:
+  lines.append(
+    "a step, by the cycles that the compiler counts (no communication): "
+    f"{row['step_seconds'] * 1e3:.1f} ms, "
+    f"{row['images_per_second_per_device']:.0f} images/s each, MFU {row['mfu']:.0%}"
+  )
+  if row["optimal_seconds"]:
     lines.append(
-      "a step, by the cycles that the compiler counts (no communication): "
-      f"{row['step_seconds'] * 1e3:.1f} ms, "
-      f"{row['images_per_second_per_device']:.0f} images/s each, MFU {row['mfu']:.0%}"
+      f"at full rates, each operation by itself (optimistic): {row['optimal_seconds'] * 1e3:.1f} ms"
     )
-    if row["optimal_seconds"]:
-      lines.append(
-        "at full rates, each operation by itself (optimistic): "
-        f"{row['optimal_seconds'] * 1e3:.1f} ms"
-      )
-    if "days" in row:
-      paper = row["paper_core_days"]
-      lines.append(
-        f"the recipe: {row['days']:.1f} days, {row['core_days']:,.0f} core-days"
-        + (f" (the paper's Table 2: {paper:,} TPUv3-core-days)" if paper else "")
-      )
-  return "\n".join(lines)
+  if "days" in row:
+    paper = row["paper_core_days"]
+    lines.append(
+      f"the recipe: {row['days']:.1f} days, {row['core_days']:,.0f} device-days"
+      + (f" (the paper's Table 2: {paper:,} TPUv3-core-days)" if paper else "")
+    )
+  return lines
 
 
 def main(_):

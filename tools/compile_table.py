@@ -51,24 +51,16 @@ def recipes() -> list[str]:
 
 def compiled(recipe: str, topology: str) -> dict | None:
   """One row: of the recipe as it is, else with the settings that make it fit; None: it failed."""
-  row = check(recipe, topology, {})
-  if row is None or row["fits"] or not row["remedy"]:
-    return row and row | {"settings": ""}
-  remedy = row["remedy"]
-  words = " ".join(f"{key}={value}" for key, value in remedy.items())
-  row = check(recipe, topology, remedy)
-  return row and row | {"settings": words}
-
-
-def check(recipe: str, topology: str, overrides: dict) -> dict | None:
-  """What tools/compile_check.py says."""
   command = [sys.executable, "tools/compile_check.py", f"--config={recipe}", "--format=json"]
-  command += [f"--topology={topology}", *(f"--config.{k}={v}" for k, v in overrides.items())]
+  command += [f"--topology={topology}"]
   result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
   if not result.stdout.startswith("{"):
     print(f"{recipe} on {topology} failed:\n{result.stderr[-2000:]}", file=sys.stderr)
     return None
-  return json.loads(result.stdout) | {"recipe": recipe.removeprefix("configs/")}
+  row = json.loads(result.stdout)
+  remedy = row["remedy"] or {"settings": {}}
+  words = " ".join(f"{key}={value}" for key, value in remedy["settings"].items())
+  return row | remedy | {"recipe": recipe.removeprefix("configs/"), "settings": words}
 
 
 def table(rows: list[dict]) -> str:

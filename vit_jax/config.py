@@ -87,7 +87,7 @@ class Model:
   compute_dtype: str = setting(
     "float32", "type of activations; parameters stay float32", choices=("float32", "bfloat16")
   )
-  scan: bool = setting(False, "blocks stacked under one scan: compiles depth times faster")
+  scan: bool = setting(False, "blocks stacked under one scan: compiles in seconds, but runs slower")
   remat: str = setting(
     "none",
     "what the backward pass computes again: nothing, all but the outputs of dense layers, or all",

@@ -207,18 +207,24 @@ def step_flops(config: Config) -> int:
   return config.batch_size * flops.training_flops(flops.forward_macs(module, side, side))
 
 
-def smaller(config: Config, devices: int):
-  """Settings that need less memory than `config`, the cheapest in time first, as overrides."""
-  batch = config.batch_size // devices
+def smaller(config: Config, program: Program):
+  """Settings that need less memory than `config`, the cheapest in time first, as overrides.
+
+  Accumulation is at least so much that the temporaries of `program`, which the compiler refused,
+  would fit if all of them were divided by it.
+  """
+  batch = config.batch_size // program.devices
+  fsdp = min(program.devices, 64)
   parts = [p for p in (1, 2, 4, 8, 16, 32) if batch % p == 0 and p >= config.accumulation]
-  fsdp = min(devices, 64)
+  least = program.temporary_bytes * config.accumulation / of_kind(HBM_BYTES, program.device_kind)
+  enough = [p for p in parts if p > least]
+  for accumulation in enough:
+    if accumulation > config.accumulation:
+      yield {"accumulation": accumulation}
+  for accumulation in enough:
+    yield {"mesh.fsdp": fsdp, "accumulation": accumulation}
   for remat in ("dots", "everything"):
-    yield {"model.remat": remat}
-  for accumulation in parts[1:3]:
-    yield {"model.remat": "dots", "accumulation": accumulation}
-  yield {"mesh.fsdp": fsdp}
-  for accumulation in parts:
-    yield {"mesh.fsdp": fsdp, "model.remat": "everything", "accumulation": accumulation}
+    yield {"mesh.fsdp": fsdp, "accumulation": max(parts), "model.remat": remat}
 
 
 def overridden(config: Config, overrides: dict) -> Config:

@@ -47,11 +47,6 @@ DATASETS = {
   ),
 }
 
-# What the backward pass computes again, where the activations would not fit a core of a TPU v3
-# (docs/compiled.md).
-REMAT = {"ViT-H/14": "dots"}
-
-
 # The paper's on-the-fly measure; it has no sources until they are given, since it needs ImageNet.
 IN_LOOP_PROBE = FewShot(
   train=Dataset(split="train"), test=Dataset(split="validation"), shots=(5,), seeds=1
@@ -71,13 +66,12 @@ def pretrain(
   """One row of Table 3; the arguments are its columns.
 
   Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px; where there is a Transformer, a
-  representation layer before the head (a ResNet has none, nor blocks to scan over); global-norm
+  representation layer before the head (a ResNet has none); global-norm
   clipping at 1 on ImageNet only. Not in the paper, but stated by its authors: the sigmoid loss on
   the two large datasets with the head's bias starting at -10, and 1e-5 as the end of the linear
   schedule.
   """
   data = DATASETS[dataset]
-  transformer = "ViT-" in model
   multi_label = data["multi_label"]
   return Config(
     batch_size=4096,
@@ -86,12 +80,10 @@ def pretrain(
     model=Model(
       name=model,
       num_classes=data["num_classes"],
-      representation_layer=transformer,
+      representation_layer="ViT-" in model,
       dropout=dropout,
       head_bias=-10.0 if multi_label else 0.0,
       compute_dtype="bfloat16",
-      scan=transformer,
-      remat=REMAT.get(model, "none"),
     ),
     loss=Loss(kind="sigmoid" if multi_label else "softmax"),
     optimizer=Optimizer(weight_decay=weight_decay, clip_norm=data["clip_norm"]),
@@ -156,7 +148,6 @@ def finetune(model: str, task: str, *, part: str) -> Config:
       the paper's percentage of the training split back and scores that.
   """
   row = TASKS[task]
-  transformer = "ViT-" in model
   large = TABLE_2.get(model) if task == "imagenet" else None
   # TFDS rounds to whole examples alike at the end of one part and the beginning of the other.
   cut = f"{100 - row.development}%"
@@ -174,8 +165,6 @@ def finetune(model: str, task: str, *, part: str) -> Config:
       name=model,
       num_classes=row.num_classes,
       compute_dtype="bfloat16",
-      scan=transformer,
-      remat=REMAT.get(model, "none"),
     ),
     optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0, ema=0.9999 if large else 0.0),
     schedule=Schedule(learning_rate=0.01, decay="cosine"),
@@ -253,8 +242,6 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
       name=model,
       num_classes=task.num_classes if task else Model().num_classes,
       compute_dtype="bfloat16",
-      scan="ViT-" in model,
-      remat=REMAT.get(model, "none"),
     ),
     optimizer=Optimizer(kind="sgd", momentum=0.9),
     schedule=Schedule(
