@@ -149,7 +149,6 @@ def transfer(folder: pathlib.Path, start: str, side: int, seed: int, size: Size)
       f"--config={ROOT}/configs/finetune.py:ViT-Ti/4,cifar10",
       f"--config.init_from={run_folder(folder, 'pretraining', seed)}",
       "--config.schedule.learning_rate=0.03",
-      "--config.model.scan=False",
       "--config.model.compute_dtype=float32",
     ],
     # From scratch with what pre-training uses: SGD without warm-up is for parameters that are good.
