@@ -1,7 +1,9 @@
 """Programs for TPU slices: what is read from the compiler, and two recipes really compiled."""
 
+import dataclasses
 import importlib.util
 import json
+import re
 import sys
 
 import jax
@@ -10,7 +12,7 @@ import pytest
 
 from tests import programs
 from vit_jax import config as c
-from vit_jax import flops, mesh, models, pods
+from vit_jax import flops, mesh, models, plan, pods, program_text, train
 
 
 @pytest.mark.parametrize(
@@ -120,9 +122,36 @@ def test_every_gradient_is_reduced_once_and_no_activation_moves(name):
   assert gradients <= size <= gradients + 64
 
 
-def test_split_parameters_are_gathered():
-  program = pods.compile_step(pods.overridden(SMALL, {"mesh.fsdp": 8}), jax.devices())
-  assert "all-gather" in program.collectives
+WIDER = pods.overridden(SMALL, {"batch_size": 88, "model.representation_layer": True})
+BIT = dataclasses.replace(
+  WIDER,
+  model=c.Model(name="R50x1", stages=(1, 1), width=32, num_classes=5),
+  data=c.Data(image_size=32),
+)
+
+
+@pytest.mark.parametrize("fsdp", [2, 8])
+@pytest.mark.parametrize(
+  "config",
+  [
+    WIDER,
+    pods.overridden(WIDER, {"model.scan": True, "model.compute_dtype": "bfloat16"}),
+    pods.overridden(
+      WIDER, {"model.name": "R50x1+ViT-B/16", "model.stages": (1, 1), "data.image_size": 32}
+    ),
+    BIT,
+  ],
+)
+def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config, fsdp):
+  config = pods.overridden(config, {"mesh.fsdp": fsdp})
+  source = pods.Source(length=9, class_names=tuple("abcde"), multi_label=True)
+  made = plan.make(config, plan.Data(train=source, evaluate={}))
+  text = train.jit_step(made).lower(made.abstract, pods.abstract_batch(made)).compile().as_text()
+  kinds = "|".join(program_text.COLLECTIVES)
+  moved = re.findall(rf"= (\S.*?) ({kinds})(?:-start)?\(", text)
+  assert any(kind == "all-gather" for _, kind in moved)
+  # 88 examples, 44 or 11 in a group: numbers that no parameter has for an axis.
+  assert not [what for what in moved if re.search(r"\[(88|44|11)[,\]]", what[0])]
 
 
 needs_libtpu = pytest.mark.skipif(

@@ -31,11 +31,15 @@ class Evaluation:
       keep: keep(name) is given the rows of each batch of that set (`classification.evaluate`).
     """
     self._plan, self._keep = plan, keep
-    compiled = dict(out_shardings=meshes.replicated(plan.mesh))
+
+    def compiled(step, **options):
+      everywhere = meshes.replicated(plan.mesh)
+      return jax.jit(meshes.on(plan.mesh, step), out_shardings=everywhere, **options)
+
     step = classification.make_step(plan.model, plan.config.loss)
-    self._classify = jax.jit(step, static_argnames="classes", **compiled)
-    self._see = jax.jit(features.make_step(plan.model), **compiled)
-    self._probe = jax.jit(few_shot.make_step(plan.model), **compiled)
+    self._classify = compiled(step, static_argnames="classes")
+    self._see = compiled(features.make_step(plan.model))
+    self._probe = compiled(few_shot.make_step(plan.model))
 
   def __call__(self, params, *, stop) -> dict[str, float] | None:
     """Figures of all sets as {"NAME/top1": ...}; None where `stop()` came true on the way.

@@ -1,5 +1,6 @@
 """The device mesh ("data", "fsdp"), and what is split over which of its axes."""
 
+import functools
 import math
 
 import jax
@@ -49,6 +50,17 @@ def divisors(number: int) -> list[int]:
 def batch_sharding(mesh: Mesh) -> NamedSharding:
   """Examples are split over all devices, along the first axis."""
   return NamedSharding(mesh, P(("data", "fsdp")))
+
+
+def on(mesh: Mesh, function):
+  """The function, traced in the context of `mesh`: models split their activations over it."""
+
+  @functools.wraps(function)
+  def traced(*args, **kwargs):
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+      return function(*args, **kwargs)
+
+  return traced
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

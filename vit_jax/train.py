@@ -150,7 +150,11 @@ def jit_step(plan: Plan):
   """The compiled update of a plan: (state, batch) -> (state, metrics); the old state is donated."""
   step = train_step.make(plan.model, plan.optimizer, plan.rate, plan.config)
   shardings = jax.tree.map(lambda x: x.sharding, plan.abstract)
-  return jax.jit(step, donate_argnums=0, out_shardings=(shardings, meshes.replicated(plan.mesh)))
+  return jax.jit(
+    meshes.on(plan.mesh, step),
+    donate_argnums=0,
+    out_shardings=(shardings, meshes.replicated(plan.mesh)),
+  )
 
 
 def make_monitor(plan: Plan, began: float | None) -> Monitor:

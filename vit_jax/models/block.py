@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from vit_jax.models.attention import Attention
 from vit_jax.models.dropout import Dropout
+from vit_jax.models.examples import by_example
 from vit_jax.models.gelu import gelu
 from vit_jax.models.norm import LayerNorm
 from vit_jax.models.positions import PositionEmbedding
@@ -59,7 +60,7 @@ class EncoderBlock(nn.Module):
 
     The pair is what `nn.scan` asks for.
     """
-    x = add_positions(x, shared, self.position)
+    x = add_positions(by_example(x), shared, self.position)
     y = LayerNorm(self.dtype, name="LayerNorm_0")(x)
     y = Attention(
       self.heads,

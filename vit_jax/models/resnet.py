@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from vit_jax.models.attention import Attention
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_bit
+from vit_jax.models.examples import by_example
 from vit_jax.models.remat import remat
 
 EPSILON = 1e-5
@@ -94,7 +95,7 @@ class Unit(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
-    outputs = 4 * self.channels
+    x, outputs = by_example(x), 4 * self.channels
     project = x.shape[-1] != outputs or self.stride != 1
     projection = (outputs, self.stride) if project else None
     y, shortcut = PreActivated(self.channels, 1, 1, self.dtype, projection, name="a")(x)

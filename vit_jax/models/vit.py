@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from vit_jax.models.block import AxialBlock, EncoderBlock
 from vit_jax.models.dropout import Dropout
+from vit_jax.models.examples import by_example
 from vit_jax.models.norm import LayerNorm
 from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
@@ -191,6 +192,7 @@ class ViT(nn.Module):
       y = AttentionPooling(self.mlp_dim, self.heads, self.dtype, self.attention, name="MAPHead_0")(
         x
       )
+    y = by_example(y)
     if self.representation_layer:
       y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
     logits = nn.Dense(
