@@ -56,6 +56,18 @@ def test_the_first_step_with_its_compilation_is_left_out_once():
   assert monitor.report(10)["step_seconds"] == 1
 
 
+def test_a_report_on_the_first_step_alone_tells_how_long_it_was_compiled():
+  monitor, clock = make()
+  monitor.start(0)
+  clock.now += 40
+  monitor.settled(1)
+  figures = monitor.report(1)
+  assert figures["step_seconds"] == figures["time/compile"] == 40
+  assert figures["goodput"] == 0
+  clock.now += 2
+  assert monitor.report(2)["step_seconds"] == 2
+
+
 def test_no_mfu_where_the_peak_is_unknown():
   monitor, clock = make(peak_flops=None)
   clock.now += 1

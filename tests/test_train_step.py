@@ -71,11 +71,15 @@ def placed(config, mesh):
 
 
 def start(config, mesh):
+  """With no kernel or scale at zero, so that every parameter has a gradient from the first step."""
   first = placed(config, mesh)
-  # A head that is not zero, so that every parameter has a gradient from the first step on.
-  head = {"kernel": 0.1 * jax.random.normal(jax.random.key(1), (64, 5)), "bias": jnp.zeros(5)}
-  head = jax.device_put(head, jax.tree.map(lambda x: x.sharding, first.params["head"]))
-  return dataclasses.replace(first, params=first.params | {"head": head})
+
+  def stirred(path, x):
+    if path[-1].key not in ("kernel", "scale") or np.asarray(x).any():
+      return x
+    return jax.device_put(0.1 * jax.random.normal(jax.random.key(1), x.shape), x.sharding)
+
+  return dataclasses.replace(first, params=jax.tree_util.tree_map_with_path(stirred, first.params))
 
 
 def update(config, mesh):
@@ -86,6 +90,7 @@ def update(config, mesh):
       models.configured(config.model), optim.make(config.optimizer), RATE, config
     )
     shardings = jax.tree.map(lambda x: x.sharding, placed(config, mesh))
+    made = meshes.on(mesh, made)
     COMPILED[key] = jax.jit(made, out_shardings=(shardings, meshes.replicated(mesh)))
   return lambda state, one: COMPILED[key](state, jax.device_put(one, meshes.batch_sharding(mesh)))
 
@@ -93,7 +98,7 @@ def update(config, mesh):
 COMPILED = {}
 
 
-def run(config, mesh, batches, start=start):
+def run(config, mesh, batches):
   current, step = start(config, mesh), update(config, mesh)
   history = []
   for one in batches:
@@ -143,7 +148,7 @@ def test_parts_one_after_another_equal_the_whole_batch(accumulation):
 
 FAMILIES = {
   "vit": dict(depth=1),
-  "bit": dict(name="R50x1", depth=0, width=32, mlp_dim=0, heads=0, stages=(1,)),
+  "bit": dict(name="R50x1", depth=0, width=64, mlp_dim=0, heads=0, stages=(1,)),
   "hybrid": dict(name="R50x1+ViT-B/16", depth=1, stages=(1, 1)),
 }
 
@@ -156,8 +161,11 @@ def family_alone(family):
 
 def run_family(config, mesh):
   """Five steps of SGD, which does not blow up the rounding of gradients near 0."""
-  last, history = run(changed(config, optimizer=dict(kind="sgd")), mesh, BATCHES, start=placed)
-  return last.params, [float(metrics["loss"]) for metrics in history]
+  config = changed(config, optimizer=dict(kind="sgd"))
+  last, history = run(config, mesh, BATCHES)
+  first = jax.device_get(start(config, mesh).params)
+  moved = jax.tree.map(lambda new, old: new - old, last.params, first)
+  return moved, [float(metrics["loss"]) for metrics in history]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -168,26 +176,34 @@ def run_family(config, mesh):
 )
 def test_every_family_trains_alike_however_it_is_divided(family, data, fsdp, accumulation, remat):
   config = changed(accumulation=accumulation, model=FAMILIES[family] | dict(remat=remat))
-  params, losses = run_family(config, mesh_of(data, fsdp))
+  if fsdp > 1:
+    placing = jax.tree.leaves(placed(config, mesh_of(data, fsdp)).params)
+    assert not all(x.sharding.is_fully_replicated for x in placing)
+  moved, losses = run_family(config, mesh_of(data, fsdp))
   wanted, expected_losses = family_alone(family)
   np.testing.assert_allclose(losses, expected_losses, rtol=2e-5)
-  chex.assert_trees_all_close(params, wanted, atol=2e-5)
-  first = jax.tree.leaves(wanted)[0]
-  assert np.isfinite(first).all()
+  # What every parameter went in five steps, but for rounding.
+  for (path, a), b in zip(
+    jax.tree_util.tree_leaves_with_path(moved), jax.tree.leaves(wanted), strict=True
+  ):
+    name, far = jax.tree_util.keystr(path, simple=True, separator="/"), np.abs(b).max()
+    # To a bias of the keys softmax does not listen.
+    assert far > 1e-6 or name.endswith("key/bias"), name
+    np.testing.assert_allclose(a, b, atol=2e-3 * far + 1e-9, err_msg=name)
 
 
-def test_fsdp_splits_parameters_and_moments():
+def test_fsdp_splits_parameters_moments_and_averages():
   init = functools.partial(
     state.init,
     MODEL,
     optim.make(CONFIG.optimizer),
     seed=0,
     image_size=16,
-    with_ema=False,
+    with_ema=True,
   )
   current = state.create(init, state.abstract(init, mesh_of(1, 8)))
   adam = current.optimizer[1]
-  for tree in (current.params, adam.mu, adam.nu):
+  for tree in (current.params, current.ema, adam.mu, adam.nu):
     kernel = tree["Transformer"]["encoderblock_0"]["MlpBlock_3"]["Dense_0"]["kernel"]
     assert kernel.addressable_shards[0].data.shape == (64, 32)
     bias = tree["head"]["bias"]
@@ -298,9 +314,11 @@ def test_dropout_draws_depend_on_seed_and_step_and_not_on_devices():
   assert_equal_runs(run(config, mesh_of(2, 4), BATCHES), one_device)
   other_seed = run(changed(config, seed=1), ONE, BATCHES)
   assert abs(other_seed[1][0]["loss"] - one_device[1][0]["loss"]) > 1e-4
-  same_batch = run(config, ONE, [BATCHES[0]] * 2)
-  frozen = run(changed(config, optimizer=dict(weight_decay=0.0)), ONE, [BATCHES[0]])
-  assert same_batch[1][0]["loss"] == pytest.approx(frozen[1][0]["loss"])
+  first, step = start(config, ONE), update(config, ONE)
+  later = dataclasses.replace(first, step=first.step + 1)
+  loss = lambda state: step(state, BATCHES[0])[1]["loss"]
+  assert loss(first) == loss(first)
+  assert abs(loss(first) - loss(later)) > 1e-4
 
 
 def test_scan_and_remat_train_alike():

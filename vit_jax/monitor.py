@@ -88,6 +88,8 @@ class Monitor:
       goodput (0 to 1), and time/CAUSE in seconds for each of `CAUSES` and for steps.
     """
     elapsed = max(self._clock() - self._since - self._paused, 1e-9)
+    if step == self._step:  # the first step, which was compiled, is all that there is
+      elapsed = max(self._spent["compile"], 1e-9)
     step_seconds = elapsed / max(step - self._step, 1)
     images_per_second = self._batch_size / step_seconds
     figures = dict(

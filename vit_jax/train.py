@@ -244,13 +244,13 @@ def settle(run: Run, pending):
   metrics = jax.device_get(metrics)
   check_finite(run, step, metrics)
   check_examples(run, step, int(metrics["bad_examples"]))
+  run.monitor.settled(step)
   if due(step, run.plan.steps.log) or step == run.plan.steps.total:
     line = {name: float(value) for name, value in metrics.items()} | run.monitor.report(step)
     line["data/bad_examples"] = int(line.pop("bad_examples"))
     line["skipped"] = int(line["skipped"])
     run.writer.write(step, line)
     run.writer.progress(writers.progress_line(step, run.plan.steps.total, line))
-  run.monitor.settled(step)
 
 
 def check_finite(run: Run, step: int, metrics):

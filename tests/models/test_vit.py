@@ -12,6 +12,7 @@ import pytest
 from tests.golden import weights as golden
 from vit_jax import models
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
+from vit_jax.models.vit import in_type
 from vit_jax.tree import nest
 
 TINY = dict(name="ViT-Ti/4", depth=3, width=32, mlp_dim=64, heads=4, num_classes=5)
@@ -130,6 +131,14 @@ def test_scan_and_remat_change_neither_outputs_nor_gradients(remat):
   chex.assert_trees_all_close(
     unstack_blocks(grads(other, stacked)), grads(plain, params), rtol=1e-4, atol=1e-5
   )
+
+
+def test_blocks_are_cast_but_for_their_layer_norms():
+  params = init(models.create(**TINY, scan=True, axial=True, pool="gap"))
+  cast = in_type(params["Transformer"]["encoderblock"], jnp.bfloat16)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(cast):
+    name = jax.tree_util.keystr(path, simple=True, separator="/")
+    assert leaf.dtype == (jnp.float32 if "LayerNorm" in name else jnp.bfloat16), name
 
 
 def test_the_backward_pass_of_scan_is_not_handed_the_blocks_parameters_once_more():
