@@ -87,11 +87,15 @@ def test_remedies_are_settings_that_keep_the_batch():
   assert all(remedy.batch_size == 4096 for remedy in remedies)
   assert len(remedies) == len(set(map(repr, remedies)))
   # A quarter of 60 GiB is less than the 16 of a core; its half is not.
-  assert [o["accumulation"] for o in found] == [4, 8, 16, 32, 4, 8, 16, 32, 32, 32]
-  assert [remedy.mesh.fsdp for remedy in remedies] == [1] * 4 + [32] * 6
+  parts = [4, 8, 16, 32, 64, 128]
+  assert [o["accumulation"] for o in found] == [*parts, *parts, 128, 128]
+  assert [remedy.mesh.fsdp for remedy in remedies] == [1] * 6 + [32] * 8
   assert [remedy.model.remat for remedy in remedies[-3:]] == ["none", "dots", "everything"]
   half = pods.overridden(config, {"accumulation": 2})
   assert [o["accumulation"] for o in pods.smaller(half, program)][:2] == [8, 16]
+  last = {"accumulation": 128, "mesh.fsdp": 32, "model.remat": "dots"}
+  only = {"mesh.fsdp": 32, "accumulation": 128, "model.remat": "everything"}
+  assert list(pods.smaller(pods.overridden(config, last), program)) == [only]
 
 
 SMALL = c.Config(

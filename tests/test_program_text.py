@@ -7,10 +7,13 @@ import pytest
 from vit_jax import program_text
 
 COLLECTIVES = """
-  %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), replica_groups={}
-  %b = (bf16[1,4096]{1,0:T(4,128)(2,1)}, f32[2,3]{1,0}) all-reduce(bf16[1,4096] %x, f32[2,3] %y)
-  %c = u8[16,8]{1,0} all-gather-start(u8[4,8]{1,0} %z), dimensions={0}
-  %d = f32[] add(f32[] %e, f32[] %f)
+  %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), channel_id=1, replica_groups={}
+  %b = (bf16[1,4096]{1,0:T(4,128)(2,1)}, f32[2,3]{1,0}) all-reduce(%x, %y), channel_id=2
+  %c = (u8[4,8]{1,0}, u8[16,8]{1,0}) all-gather-start(u8[4,8]{1,0} %z), channel_id=3
+  %d = u8[16,8]{1,0} all-gather-done((u8[4,8]{1,0}, u8[16,8]{1,0}) %c)
+  %e = pred[64]{0} all-gather(pred[8]{0} %g), channel_id=4
+  %f = pred[64]{0} all-gather(pred[8]{0} %h), channel_id=4
+  %i = f32[] add(f32[] %j, f32[] %k)
 """
 
 # Two blocks, three parts: loop within loop. What is in a fusion has no count of its own.
@@ -53,8 +56,14 @@ ENTRY %main (a: f32[8]) -> f32[8] {
 def test_collectives_are_counted_and_measured():
   assert program_text.collectives(COLLECTIVES) == {
     "all-reduce": (2, 4 * 1024 + 2 * 4096 + 4 * 6),
-    "all-gather": (1, 128),
+    "all-gather": (2, 128 + 64),
   }
+
+
+def test_numbers_of_an_unknown_size_are_not_left_out():
+  assert program_text.shape_bytes("(s4[6]{0}, f64[2]{0}, u32[])") == 3 + 16 + 4
+  with pytest.raises(ValueError, match="'f8e4m3fn'"):
+    program_text.shape_bytes("f8e4m3fn[16,8]{1,0}")
 
 
 def test_cycles_count_as_often_as_their_loops_run():
@@ -69,3 +78,5 @@ def test_a_program_without_counts_has_no_cycles():
 def test_a_loop_of_unknown_length_is_not_guessed():
   with pytest.raises(ValueError, match="loop"):
     program_text.cycles(LOOPS.replace("constant(2)", "parameter(1)"))
+  with pytest.raises(ValueError, match="loop"):
+    program_text.cycles(LOOPS.replace("direction=LT", "direction=GT"))

@@ -72,8 +72,7 @@ def table(rows: list[dict]) -> str:
   lines = [
     "# Recipes, compiled for TPU slices",
     "",
-    f"{len(rows)} of {len(order) * len(TOPOLOGIES)} pairs of a recipe and a slice; the others are",
-    "still to be compiled.",
+    f"{len(rows)} of {len(order) * len(TOPOLOGIES)} pairs of a recipe and a slice.",
     "",
     "Made by `python tools/compile_table.py` (numbers: compiled.csv): the main job's own training",
     "step, compiled by the real TPU compiler. Memory is of one device: of one of two cores on v3,",
@@ -113,7 +112,7 @@ def main():
   if unknown:
     parser.error(f"--topologies: {', '.join(sorted(unknown))} is none of {', '.join(TOPOLOGIES)}")
   path = ROOT / "docs" / "compiled.csv"
-  rows = list(csv.DictReader(path.open(newline=""))) if path.exists() else []
+  rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
   done = {(row["recipe"], row["topology"]) for row in rows}
   wanted = [
     (recipe, topology)
@@ -121,18 +120,25 @@ def main():
     for recipe in recipes()
     if args.only in recipe and (recipe.removeprefix("configs/"), topology) not in done
   ]
+  failed = 0
   with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
     futures = [pool.submit(compiled, *one) for one in wanted]
     for count, future in enumerate(concurrent.futures.as_completed(futures), 1):
       row = future.result()
-      if row is not None:
-        rows.append({field: row.get(field, "") for field in FIELDS})
-        with path.open("w", newline="") as file:
-          writer = csv.DictWriter(file, FIELDS)
-          writer.writeheader()
-          writer.writerows(rows)
-        path.with_suffix(".md").write_text(table(rows), encoding="utf-8")
-        print(f"{count}/{len(wanted)} {row['recipe']} {row['topology']}", flush=True)
+      if row is None:
+        failed += 1
+        continue
+      rows.append({field: row.get(field, "") for field in FIELDS})
+      unfinished = path.with_suffix(".tmp")
+      with unfinished.open("w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+      unfinished.replace(path)
+      path.with_suffix(".md").write_text(table(rows), encoding="utf-8")
+      print(f"{count}/{len(wanted)} {row['recipe']} {row['topology']}", flush=True)
+  if failed:
+    sys.exit(f"{failed} of {len(wanted)} rows are missing: see above.")
 
 
 if __name__ == "__main__":

@@ -214,16 +214,18 @@ def smaller(config: Config, program: Program):
   would fit if all of them were divided by it.
   """
   batch = config.batch_size // program.devices
-  fsdp = min(program.devices, 64)
-  parts = [p for p in (1, 2, 4, 8, 16, 32) if batch % p == 0 and p >= config.accumulation]
+  fsdp = max(config.mesh.fsdp, min(program.devices, 64))
+  parts = [p for p in meshes.divisors(batch) if p >= config.accumulation]
   least = program.temporary_bytes * config.accumulation / of_kind(HBM_BYTES, program.device_kind)
   enough = [p for p in parts if p > least]
   for accumulation in enough:
     if accumulation > config.accumulation:
       yield {"accumulation": accumulation}
-  for accumulation in enough:
-    yield {"mesh.fsdp": fsdp, "accumulation": accumulation}
-  for remat in ("dots", "everything"):
+  if fsdp > config.mesh.fsdp:
+    for accumulation in enough:
+      yield {"mesh.fsdp": fsdp, "accumulation": accumulation}
+  policies = ("none", "dots", "everything")
+  for remat in policies[policies.index(config.model.remat) + 1 :]:
     yield {"mesh.fsdp": fsdp, "accumulation": max(parts), "model.remat": remat}
 
 

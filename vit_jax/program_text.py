@@ -5,25 +5,38 @@ import math
 import re
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
-BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4}
+BITS = {"pred": 8, "bf16": 16, "f16": 16, "f32": 32, "f64": 64} | {
+  f"{sign}{bits}": bits for sign in "su" for bits in (4, 8, 16, 32, 64)
+}
 
 
 def collectives(text: str) -> dict[str, tuple[int, int]]:
-  """{kind: (count, bytes of the results)} of the collectives; those inside a loop count once."""
-  kinds = "|".join(COLLECTIVES)
-  found = collections.defaultdict(lambda: (0, 0))
-  for match in re.finditer(rf"= (\S.*?) ({kinds})(?:-start)?\(", text):
-    count, size = found[match[2]]
-    found[match[2]] = (count + 1, size + shape_bytes(match[1]))
-  return dict(found)
+  """{kind: (count, bytes of the results)} of the collectives; those inside a loop count once.
+
+  Of one that is begun and ended apart the end counts, and instructions that share a channel, such
+  as copies in fusions that run beside it, are one.
+  """
+  found = collections.defaultdict(dict)
+  for line in text.splitlines():
+    match = re.search(rf"= (\S.*?) ({'|'.join(COLLECTIVES)})(-done)?\(", line)
+    if match:
+      channel = re.search(r"channel_id=(\d+)", line)
+      found[match[2]][channel[1] if channel else line] = shape_bytes(match[1])
+  return {kind: (len(sizes), sum(sizes.values())) for kind, sizes in found.items()}
 
 
 def shape_bytes(shapes: str) -> int:
-  """Bytes of a shape, or of a tuple of shapes, as XLA prints them."""
-  return sum(
-    BYTES[kind] * math.prod(int(n) for n in sizes.split(",") if n)
-    for kind, sizes in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shapes)
-  )
+  """Bytes of a shape, or of a tuple of shapes, as XLA prints them.
+
+  Raises:
+    ValueError: a type of numbers that is not known.
+  """
+  total = 0
+  for kind, sizes in re.findall(r"\b([a-z]+\d\w*|pred)\[([\d,]*)\]", shapes):
+    if kind not in BITS:
+      raise ValueError(f"The size of {kind!r}, of {shapes}, is not known.")
+    total += BITS[kind] * math.prod(int(n) for n in sizes.split(",") if n)
+  return total // 8
 
 
 def cycles(text: str) -> int | None:
@@ -48,6 +61,6 @@ def cycles(text: str) -> int | None:
 def _rounds(condition: str) -> int:
   """How often a loop of lax.scan runs: its condition compares a counter from 0 with a constant."""
   limits = re.findall(r"= s32\[\]\S* constant\((\d+)\)", condition)
-  if len(limits) != 1:
+  if len(limits) != 1 or "direction=LT" not in condition:
     raise ValueError(f"This loop does not count up to a constant:\n{condition}")
   return int(limits[0])

@@ -1,0 +1,112 @@
+"""What compile_check says of a program, and how compile_table makes rows of it."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tools import compile_table
+from vit_jax import pods, recipes
+
+GIB = 2**30
+PROGRAM = pods.Program(
+  devices=512,
+  device_kind="TPU v3",
+  argument_bytes=7 * GIB,
+  temporary_bytes=3 * GIB,
+  peak_bytes=10 * GIB,
+  fits=True,
+  flops=1e13,
+  step_seconds=0.27,
+  optimal_seconds=0.21,
+  collectives={"all-reduce": (2, 3 * 2**20)},
+)
+
+
+BASE = recipes.load(str(compile_table.ROOT / "configs/vit_b16_jft.py"))
+
+
+@pytest.fixture(scope="module")
+def check():
+  with pytest.MonkeyPatch.context() as patch:
+    for name in ("JAX_PLATFORMS", "TPU_SKIP_MDS_QUERY", "ALLOW_MULTIPLE_LIBTPU_LOAD"):
+      patch.setenv(name, "cpu" if name == "JAX_PLATFORMS" else "1")
+    from tools import compile_check
+
+    yield compile_check
+
+
+def test_what_follows_from_the_time_of_a_step(check):
+  config = recipes.load(str(compile_table.ROOT / "configs/vit_h14_jft.py"))
+  found = check.estimates(config, PROGRAM)
+  assert found["images_per_second_per_device"] == pytest.approx(8 / 0.27)
+  # 167.4 billion multiply-adds an image: Table 6's 4,262 exaFLOPs over 14 epochs of 303 million.
+  steps = 14 * recipes.examples_of(config) / 4096
+  assert found["days"] == pytest.approx(steps * 0.27 / 86_400, rel=1e-5)
+  assert found["core_days"] == pytest.approx(512 * found["days"])
+  assert found["paper_core_days"] == 2500
+  assert found["mfu"] == pytest.approx(6 * 167.4e9 * 8 / 0.27 / 61.5e12, rel=0.01)
+
+
+def test_a_program_that_does_not_fit_is_told_with_one_that_does(check):
+  program = check.facts(BASE, PROGRAM)
+  refused = program | {"fits": False, "peak_bytes": 18 * GIB, "step_seconds": None}
+  row = dict(topology="v3:16x16", model="ViT-B/16", image_size=224, global_batch=4096)
+  remedy = {"settings": {"accumulation": 4, "mesh.fsdp": 64}} | program
+  text = check.table(row | refused | {"remedy": remedy})
+  assert "does not fit, by 2.00 GiB\n--config.accumulation=4 --config.mesh.fsdp=64 makes" in text
+  assert "peak 10.00 GiB of 16.00 GiB: fits" in text
+  assert "270.0 ms, 30 images/s each" in text
+  assert "(optimistic): 210.0 ms" in text
+  assert "all-reduce: 2, results of 3.0 MiB" in text
+  text = check.table(row | refused | {"remedy": None})
+  assert text.splitlines()[-1].startswith("no setting")
+
+
+def test_the_first_settings_that_fit_are_the_remedy(check, monkeypatch):
+  tried = []
+
+  def compile_step(config, devices):
+    tried.append(config.accumulation)
+    fits = config.accumulation >= 8
+    return pods.Program(**vars(PROGRAM) | {"fits": fits, "temporary_bytes": 40 * GIB})
+
+  monkeypatch.setattr(pods, "compile_step", compile_step)
+  monkeypatch.setattr(pods, "devices_of", lambda topology: [None] * 64)
+  config = pods.overridden(BASE, {"accumulation": 1})
+  row = check.report(config, "v3:4x8")
+  assert tried == [1, 4, 8]  # a half of 40 GiB is still more than a core has
+  assert not row["fits"]
+  assert row["remedy"]["settings"] == {"accumulation": 8}
+  assert row["remedy"]["accumulation"] == 8
+  assert row["remedy"]["fits"]
+
+
+def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monkeypatch, capsys):
+  (tmp_path / "docs").mkdir()
+  monkeypatch.setattr(compile_table, "ROOT", tmp_path)
+  monkeypatch.setattr(compile_table, "recipes", lambda: ["configs/a.py", "configs/b.py"])
+  ran = []
+
+  def run(command, **_):
+    ran.append([part for part in command if part.startswith("--")])
+    if "--config=configs/b.py" in command:
+      return subprocess.CompletedProcess(command, 1, "", "no compiler")
+    refused = dict(topology="v3:4x4", devices=32, fits=False, peak_bytes=9, hbm_bytes=8)
+    fitting = dict(devices=32, fits=True, peak_bytes=7, hbm_bytes=8, step_seconds=0.5)
+    remedy = {"settings": {"accumulation": 2}} | fitting
+    return subprocess.CompletedProcess(command, 1, json.dumps(refused | {"remedy": remedy}), "")
+
+  monkeypatch.setattr(compile_table.subprocess, "run", run)
+  monkeypatch.setattr(sys, "argv", ["compile_table.py", "--topologies=v3:4x4"])
+  for _ in range(2):
+    with pytest.raises(SystemExit, match=r"1 of [12] rows are missing"):
+      compile_table.main()
+  assert "configs/b.py on v3:4x4 failed:\nno compiler" in capsys.readouterr().err
+  configs = [flags[0] for flags in ran]
+  assert sorted(configs) == ["--config=configs/a.py"] + ["--config=configs/b.py"] * 2
+  (row,) = csv.DictReader((tmp_path / "docs/compiled.csv").read_text().splitlines())
+  assert (row["recipe"], row["settings"], row["fits"]) == ("a.py", "accumulation=2", "True")
+  assert (row["peak_bytes"], row["step_seconds"]) == ("7", "0.5")
