@@ -129,6 +129,22 @@ def test_a_process_that_dies_or_stalls_ends_the_others(tmp_path, number, words):
   assert "most recent call first" in text  # the stacks
 
 
+def test_the_first_process_that_dies_ends_the_others(tmp_path):
+  """With it all others speak, so JAX itself ends them, at once, and never with status 0 or 75."""
+  running = group(tmp_path, "--config.duration.steps=100000", processes=2, devices=1)
+  for line in running[0].stdout:
+    if line.startswith("step 8/"):
+      running[0].kill()
+      running[0].finish(timeout=10)
+      break
+  else:
+    pytest.fail("it ended before step 8")
+  text = running[1].finish(timeout=60)
+  assert running[1].returncode in (1, -signal.SIGABRT), text[-3000:]
+  assert "process 1 failed at step" in text or "another task died" in text
+  assert "most recent call first" in text  # the stacks
+
+
 @pytest.mark.parametrize(
   ("given", "message"),
   [

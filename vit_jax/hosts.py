@@ -9,7 +9,7 @@ import jax
 
 from vit_jax.config import ConfigError, RunError
 
-LONGEST_SILENCE = 100  # seconds; JAX's own default
+LONGEST_SILENCE = 300  # seconds; the watchdog, which says more, is to come first
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 
 
@@ -58,10 +58,9 @@ def connect(hosts: Hosts, *, stall_seconds: float):
 
 
 def heartbeat(stall_seconds: float) -> int:
-  """Seconds of silence after which JAX takes a process for dead.
+  """Seconds of silence after which JAX takes a process for dead, and ends the others.
 
-  Four times the limit of the watchdog, which says more and should come first, where that is shorter
-  than JAX's own default: a heartbeat is sent each half of this time.
+  More than twice what the watchdog takes, because a heartbeat is sent each half of this time.
   """
   return round(min(4 * stall_seconds, LONGEST_SILENCE)) or LONGEST_SILENCE
 
