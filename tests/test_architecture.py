@@ -48,7 +48,7 @@ def test_no_circles():
 
 LAYERS = [
   {"main"},
-  {"launch", "pods", "runs", "holdout", "sweep", "vtab"},
+  {"launch", "pods", "program_text", "runs", "holdout", "sweep", "vtab"},
   {"train", "evaluate"},
   {
     "train_step",
