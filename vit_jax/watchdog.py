@@ -5,6 +5,7 @@ has a thread that watches its progress, and another that tells it in WORKDIR/hea
 folder that all hosts share anyway, and hears of the others there. Two, because a folder can hang.
 """
 
+import contextlib
 import faulthandler
 import os
 import pathlib
@@ -68,7 +69,8 @@ class Watchdog:
   def __exit__(self, error, *_):
     self._done.set()
     if error is None:  # One that ended with an error shall be missed.
-      (self._folder / str(self._process)).unlink(missing_ok=True)
+      with contextlib.suppress(OSError):  # The folder may be gone; the run has come to its end.
+        (self._folder / str(self._process)).unlink()
 
   def beat(self, doing: str):
     """The run has got as far as `doing`, such as "step 12"."""
