@@ -15,7 +15,7 @@ TIMING = {
   "data/input_wait",
   "mfu",
   "goodput",
-  *(f"time/{cause}" for cause in ("steps", *CAUSES)),
+  *(f"time/{cause}" for cause in ("steps", *CAUSES, "idle")),
 }
 
 

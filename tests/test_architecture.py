@@ -60,6 +60,7 @@ LAYERS = [
     "hosts",
     "manifest",
     "monitor",
+    "busy",
     "evaluators",
     "plan",
     "checks",

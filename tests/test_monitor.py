@@ -12,22 +12,41 @@ class Clock:
     return self.now
 
 
+class Devices:
+  """Tells how long devices have worked; the test says when they begin and end."""
+
+  def __init__(self, clock):
+    self.clock, self.before, self.since = clock, 0.0, None
+
+  def __call__(self):
+    return self.before + (0.0 if self.since is None else self.clock.now - self.since)
+
+  def work(self, seconds):
+    self.since = self.clock.now
+    self.clock.now += seconds
+    self.rest()
+
+  def rest(self):
+    self.before, self.since = self(), None
+
+
 def make(**changes):
   clock = Clock()
+  devices = Devices(clock)
   arguments = dict(
     batch_size=32, total_steps=100, epoch_examples=320, flops_per_image=2e9, peak_flops=1e12
   )
-  return Monitor(**arguments | changes, clock=clock), clock
+  return Monitor(**arguments | changes, busy=devices, clock=clock), devices
 
 
 def test_figures_of_a_window():
-  monitor, clock = make()
+  monitor, devices = make()
   monitor.start(10)
   with monitor.waiting():
-    clock.now += 2
-  clock.now += 6
+    devices.clock.now += 2
+  devices.clock.now += 6
   with monitor.paused("evaluation"):
-    clock.now += 1000
+    devices.clock.now += 1000
   figures = monitor.report(20)
   assert figures["step_seconds"] == 0.8
   assert figures["images_per_second"] == 40
@@ -38,66 +57,87 @@ def test_figures_of_a_window():
 
 
 def test_each_window_stands_for_itself():
-  monitor, clock = make()
+  monitor, devices = make()
   monitor.start(0)
-  clock.now += 50
+  devices.clock.now += 50
   monitor.report(5)
-  clock.now += 1
+  devices.clock.now += 1
   assert monitor.report(10)["step_seconds"] == 0.2
 
 
-def test_the_first_step_with_its_compilation_is_left_out_once():
-  monitor, clock = make()
+def test_compiling_is_no_part_of_the_speed():
+  monitor, devices = make()
   monitor.start(0)
-  clock.now += 500
-  monitor.settled(1)
-  clock.now += 9
-  monitor.settled(2)
-  assert monitor.report(10)["step_seconds"] == 1
+  for seconds in (500, 0, 0):  # what the call of the compiled function takes
+    with monitor.dispatching():
+      devices.clock.now += seconds
+    devices.work(2)
+  figures = monitor.report(3)
+  assert figures["step_seconds"] == 2
+  assert figures["time/compile"] == 500
+  assert figures["time/steps"] == 6
 
 
-def test_a_report_on_the_first_step_alone_tells_how_long_it_was_compiled():
-  monitor, clock = make()
+def test_only_the_first_dispatch_compiles():
+  monitor, devices = make()
   monitor.start(0)
-  clock.now += 40
-  monitor.settled(1)
-  figures = monitor.report(1)
-  assert figures["step_seconds"] == figures["time/compile"] == 40
-  assert figures["goodput"] == 0
-  clock.now += 2
-  assert monitor.report(2)["step_seconds"] == 2
+  for _ in range(3):
+    with monitor.dispatching():
+      devices.clock.now += 5
+  assert monitor.account()["compile"] == 5
+  assert monitor.account()["idle"] == 10
+  assert monitor.report(3)["step_seconds"] == 10 / 3
+
+
+def test_input_made_while_the_devices_work_is_not_waited_for():
+  monitor, devices = make()
+  monitor.start(0)
+  devices.since = devices.clock.now
+  with monitor.waiting():
+    devices.clock.now += 8
+  assert monitor.account()["input"] == 0
+  with monitor.waiting():
+    devices.clock.now += 1
+    devices.rest()
+    devices.clock.now += 1
+  figures = monitor.report(5)
+  assert figures["time/input"] == 1
+  assert figures["data/input_wait"] == 0.1
+  assert figures["time/steps"] == 9
 
 
 def test_no_mfu_where_the_peak_is_unknown():
-  monitor, clock = make(peak_flops=None)
-  clock.now += 1
+  monitor, devices = make(peak_flops=None)
+  devices.clock.now += 1
   assert "mfu" not in monitor.report(1)
 
 
 def test_the_whole_time_is_accounted_for():
-  monitor, clock = make()
-  clock.now += 5
+  monitor, devices = make()
+  devices.clock.now += 5
   monitor.start(0)
   with monitor.waiting():
-    clock.now += 3
-  clock.now += 40
-  monitor.settled(1)
+    devices.clock.now += 3
+  with monitor.dispatching():
+    devices.clock.now += 40
   with monitor.waiting():
-    clock.now += 1
-  clock.now += 20
+    devices.clock.now += 1
+  devices.work(20)
+  devices.clock.now += 6
   with monitor.paused("evaluation"):
-    clock.now += 7
+    devices.clock.now += 7
   with monitor.paused("checkpoint"):
-    clock.now += 4
+    devices.clock.now += 4
   figures = monitor.report(10)
   account = {"start-up": 5, "compile": 40, "input": 4, "evaluation": 7, "checkpoint": 4, "plots": 0}
-  assert monitor.account() == {"steps": 20} | account
-  assert figures["goodput"] == 20 / 80
+  account |= {"steps": 20, "idle": 6}
+  assert monitor.account() == account
+  assert figures["goodput"] == 20 / 86
   assert {key: figures[f"time/{key}"] for key in account} == account
 
 
 def test_the_time_before_the_monitor_is_start_up():
-  monitor, clock = make(began=88.0)
-  clock.now += 3
+  monitor, devices = make(began=88.0)
+  devices.clock.now += 3
   monitor.start(7)
   assert monitor.account()["start-up"] == 15

@@ -52,7 +52,7 @@ def test_every_log_line_has_all_metrics(digits):
     "data/bad_examples",
     "skipped",
     "goodput",
-  } | {f"time/{cause}" for cause in ("steps", *monitor.CAUSES)}
+  } | {f"time/{cause}" for cause in ("steps", *monitor.CAUSES, "idle")}
   assert all(line.keys() == wanted for line in lines)
   assert lines[-1]["data/epoch"] == pytest.approx(40 * 32 / 1437)
   assert lines[-1]["loss"] < lines[0]["loss"]

@@ -2,17 +2,18 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 
-# What a run spends time on besides steps, in the order of their first appearance.
+# What the devices wait for, in the order of first appearance; for anything else they are idle.
 CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
 
 
 class Monitor:
   """Measures between two reports; evaluation and other breaks are left out of the figures.
 
-  Beside the speed it keeps account of the whole time since the command began: what is not spent
-  on one of `CAUSES` is spent on steps, and its share is the goodput. Waiting for input counts in
-  full, though the devices may still be at work on the step before.
+  Beside the speed it keeps account of the whole time since the command began: steps get the time
+  in which the devices work on them, each of `CAUSES` that in which they wait for it, "idle" the
+  rest. Input that is made while the devices work costs nothing.
   """
 
   def __init__(
@@ -23,6 +24,7 @@ class Monitor:
     epoch_examples: int,
     flops_per_image: float,
     peak_flops: float | None,
+    busy: Callable[[], float],
     began: float | None = None,
     clock=time.monotonic,
   ):
@@ -34,6 +36,7 @@ class Monitor:
       epoch_examples: training examples an epoch.
       flops_per_image: of one training step, forward and backward.
       peak_flops: FLOP/s of all devices together; None leaves MFU out.
+      busy: tells how many seconds the devices have worked on steps so far.
       began: when the command began, by `clock`; None: now.
       clock: seconds, monotonic.
     """
@@ -42,6 +45,7 @@ class Monitor:
     self._epoch_examples = epoch_examples
     self._flops_per_image = flops_per_image
     self._peak_flops = peak_flops
+    self._busy = busy
     self._clock = clock
     self._began = clock() if began is None else began
     self._spent = dict.fromkeys(CAUSES, 0.0)
@@ -56,40 +60,49 @@ class Monitor:
   def _open_window(self, step):
     self._step, self._since, self._waited, self._paused = step, self._clock(), 0.0, 0.0
 
-  def settled(self, step: int):
-    """To be called once the metrics of `step` are known; the first is the end of compiling."""
-    if not self._compiled:
-      self._compiled = True
-      self._spent["compile"] = self._clock() - self._since - self._waited - self._paused
-      self._open_window(step)
+  @contextlib.contextmanager
+  def _without_work(self, cause):
+    """What passes inside while the devices have no work goes to `cause`."""
+    begin, worked = self._clock(), self._busy()
+    yield
+    self._spent[cause] += self._clock() - begin - (self._busy() - worked)
 
   @contextlib.contextmanager
   def waiting(self):
-    """Time inside counts as waiting for input."""
-    begin = self._clock()
-    yield
-    self._waited += self._clock() - begin
-    self._spent["input"] += self._clock() - begin
+    """Time inside goes to waiting for input, as far as the devices have no work."""
+    before = self._spent["input"]
+    with self._without_work("input"):
+      yield
+    self._waited += self._spent["input"] - before
+
+  @contextlib.contextmanager
+  def dispatching(self):
+    """Around the call of a compiled function: the first call compiles."""
+    if self._compiled:
+      yield
+      return
+    self._compiled = True
+    with self.paused("compile"):
+      yield
 
   @contextlib.contextmanager
   def paused(self, cause: str):
     """Time inside goes to `cause` and is not part of any figure of speed."""
     begin = self._clock()
-    yield
+    with self._without_work(cause):
+      yield
     self._paused += self._clock() - begin
-    self._spent[cause] += self._clock() - begin
 
   def report(self, step: int) -> dict[str, float]:
     """The figures of the steps since the last report (or the start) up to `step`.
 
     Returns:
-      step_seconds, images_per_second, eta_seconds, data/input_wait (share of the time, 0 to 1),
-      data/epoch, mfu (0 to 1) where the chip's peak is known; and since the command began:
-      goodput (0 to 1), and time/CAUSE in seconds for each of `CAUSES` and for steps.
+      step_seconds, images_per_second, eta_seconds, data/input_wait (share of the time in which the
+      devices waited for input, 0 to 1), data/epoch, mfu (0 to 1) where the chip's peak is known;
+      and since the command began: goodput (share of steps, 0 to 1), and time/CAUSE in seconds as
+      `account` has them.
     """
     elapsed = max(self._clock() - self._since - self._paused, 1e-9)
-    if step == self._step:  # the first step, which was compiled, is all that there is
-      elapsed = max(self._spent["compile"], 1e-9)
     step_seconds = elapsed / max(step - self._step, 1)
     images_per_second = self._batch_size / step_seconds
     figures = dict(
@@ -107,6 +120,7 @@ class Monitor:
     return figures | {f"time/{cause}": seconds for cause, seconds in spent.items()}
 
   def account(self) -> dict[str, float]:
-    """Seconds since the command began: {"steps": ..., each of `CAUSES`: ...}."""
-    total = self._clock() - self._began
-    return {"steps": total - sum(self._spent.values())} | self._spent
+    """Seconds since the command began: {"steps": ..., each of `CAUSES`: ..., "idle": ...}."""
+    total, steps = self._clock() - self._began, self._busy()
+    idle = total - steps - sum(self._spent.values())
+    return {"steps": steps} | self._spent | {"idle": idle}

@@ -22,6 +22,7 @@ from vit_jax import (
 from vit_jax import mesh as meshes
 from vit_jax import state as states
 from vit_jax import watchdog as watchdogs
+from vit_jax.busy import Busy
 from vit_jax.checkpoint import Checkpoints, SaveError
 from vit_jax.config import RunError, to_dict
 from vit_jax.data.device import put_ahead
@@ -46,6 +47,7 @@ class Run:
   plan: Plan
   folder: pathlib.Path
   step: object
+  busy: Busy
   checkpoints: Checkpoints
   writer: writers.Writer | writers.NoWriter
   monitor: Monitor
@@ -85,12 +87,16 @@ def train(
   keep = dict(keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep)
   with workdir.writing(folder):
     opened = Checkpoints(folder, **keep)
-  with watchdogs.of_run(plan.config, folder) as watchdog, contextlib.closing(opened) as checkpoints:
+  with (
+    watchdogs.of_run(plan.config, folder) as watchdog,
+    contextlib.closing(opened) as checkpoints,
+    Busy() as busy,
+  ):
     state = checkpoints.restore(plan.abstract, to_dict(plan.config))
     start = 0 if state is None else int(state.step)
     fresh = state is None
     state = states.create(plan.init, plan.abstract) if fresh else state
-    run = make_run(plan, folder, checkpoints, watchdog, start, stop, began)
+    run = make_run(plan, folder, checkpoints, watchdog, busy, start, stop, began)
     with contextlib.closing(run.writer):
       if fresh and start_from is not None:
         state = initial.put(start_from, state)
@@ -102,7 +108,7 @@ def train(
 
 
 def make_run(
-  plan: Plan, folder, checkpoints, watchdog, start: int, stop: StopRequest, began
+  plan: Plan, folder, checkpoints, watchdog, busy: Busy, start: int, stop: StopRequest, began
 ) -> Run:
   """Opens the writers and jits the step."""
   first = jax.process_index() == 0
@@ -123,7 +129,8 @@ def make_run(
     stop=stop,
     step=jit_step(plan),
     writer=writer,
-    monitor=make_monitor(plan, began),
+    busy=busy,
+    monitor=make_monitor(plan, busy, began),
     watchdog=watchdog,
     evaluation=evaluate.Evaluation(plan),
     start_evaluated=agreed(first and start in evaluate.steps_in(folder)),
@@ -157,7 +164,7 @@ def jit_step(plan: Plan):
   )
 
 
-def make_monitor(plan: Plan, began: float | None) -> Monitor:
+def make_monitor(plan: Plan, busy: Busy, began: float | None) -> Monitor:
   """The monitor of a run."""
   # Frozen parameters have no gradients, whose cost the peak would be compared with.
   whole = trained_count(plan) == total_count(plan)
@@ -169,6 +176,7 @@ def make_monitor(plan: Plan, began: float | None) -> Monitor:
     epoch_examples=len(plan.data.train),
     flops_per_image=flops.training_flops(flops.forward_macs(plan.model, side, side)),
     peak_flops=peak and peak * plan.mesh.size,
+    busy=busy.seconds,
     began=began,
   )
 
@@ -213,7 +221,9 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
     with jax.transfer_guard("disallow"):
       with monitor.waiting():
         batch = next(batches)
-      state, metrics = run.step(state, batch)
+      with monitor.dispatching():
+        state, metrics = run.step(state, batch)
+      run.busy.given(metrics)
       settle(run, before)
       before = step, metrics
     check_saved(run)
@@ -244,7 +254,6 @@ def settle(run: Run, pending):
   metrics = jax.device_get(metrics)
   check_finite(run, step, metrics)
   check_examples(run, step, int(metrics["bad_examples"]))
-  run.monitor.settled(step)
   if due(step, run.plan.steps.log) or step == run.plan.steps.total:
     line = {name: float(value) for name, value in metrics.items()} | run.monitor.report(step)
     line["data/bad_examples"] = int(line.pop("bad_examples"))
