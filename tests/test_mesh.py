@@ -66,6 +66,14 @@ def test_no_axis_is_split_unevenly(shape, fsdp):
     assert not split
 
 
+def test_large_parameters_that_cannot_be_split_are_named():
+  shapes = {"kernel": (130, 130), "wide": (130, 132), "bias": (130,), "deep": (3, 90, 90)}
+  arrays = {name: jax.ShapeDtypeStruct(shape, np.float32) for name, shape in shapes.items()}
+  assert meshes.kept_whole(arrays, 4) == ["kernel", "deep"]
+  assert meshes.kept_whole(arrays, 2) == []
+  assert meshes.kept_whole(arrays, 1) == []
+
+
 def test_table_of_shardings():
   mesh = make(fsdp=4)
   shapes = {"kernel": (64, 1024), "bias": (64,)}

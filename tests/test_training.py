@@ -1,6 +1,7 @@
 """The main job as a user runs it: what it writes, evaluates, counts and refuses. Real processes."""
 
 import json
+import re
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ from PIL import Image
 
 from tests import programs
 from vit_jax import checkpoint, monitor, weights, writers
+from vit_jax.tree import flatten
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +167,20 @@ def test_eight_devices_train_as_one(digits, tmp_path):
   one, eight = ([x for x in writers.read(w) if "loss" in x] for w in (digits[0], tmp_path))
   for a, b in zip(one, eight, strict=True):
     assert b["loss"] == pytest.approx(a["loss"], rel=1e-3)
+
+
+def test_how_every_parameter_is_split_is_written_down(tmp_path):
+  wide = "--config.model.width=130", "--config.model.mlp_dim=256", "--config.duration.steps=4"
+  result = programs.run(programs.digits(tmp_path, *wide, "--config.mesh.fsdp=4"), devices=4)
+  assert result.returncode == 0, result.stderr
+  _, *lines = (tmp_path / "parameters.txt").read_text().splitlines()
+  rows = {row[0]: row[1:] for row in (re.split("  +", line) for line in lines)}
+  assert rows.keys() == flatten(weights.load(tmp_path)).keys()
+  (split,) = (row for name, row in rows.items() if name.endswith("MlpBlock_3/Dense_0/kernel"))
+  assert split == ["130 x 256", "(None, 'fsdp')", f"{130 * 256 * 4 // 4:,}"]
+  assert "fsdp=4 divides no axis of 4 large parameter(s), such as" in result.stdout
+  (named,) = re.search("such as (.*): every device holds them whole", result.stdout).groups()
+  assert rows[named][1:] == ["replicated", f"{130 * 130 * 4:,}"]
 
 
 @pytest.mark.parametrize("ema", [False, True])

@@ -97,6 +97,17 @@ def state_shardings(mesh: Mesh, state):
   return jax.tree.map(lambda x: NamedSharding(mesh, parameter_spec(x.shape, fsdp)), state)
 
 
+def kept_whole(shapes: dict, fsdp: int) -> list[str]:
+  """Names of the arrays that are large enough to be split and have no axis that `fsdp` divides.
+
+  Args:
+    shapes: {name: anything with a shape}.
+    fsdp: devices that share one copy.
+  """
+  large = {name: x.shape for name, x in shapes.items() if math.prod(x.shape) >= MIN_SHARDED_SIZE}
+  return [name for name, shape in large.items() if fsdp > 1 and parameter_spec(shape, fsdp) == P()]
+
+
 def table(arrays: dict) -> str:
   """How every array is split, as text: name, shape, what each axis is split over, bytes a device.
 

@@ -393,7 +393,20 @@ def introduction(run: Run, state: states.TrainState, start: int) -> str:
     f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
     f"({device.device_kind}), {begin}; their shapes and sharding: {run.folder / PARAMETERS}\n"
     f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
-    f"{plan.steps.total:,} steps; compiling the first step ..."
+    f"{plan.steps.total:,} steps; compiling the first step ..." + advice_on_fsdp(plan)
+  )
+
+
+def advice_on_fsdp(plan: Plan) -> str:
+  """Says which parameters config.mesh.fsdp was meant to split and does not; "" where it does."""
+  fsdp = plan.mesh.shape["fsdp"]
+  whole = meshes.kept_whole(flatten(plan.abstract.params), fsdp)
+  if not whole:
+    return ""
+  return (
+    f"\nconfig.mesh.fsdp={fsdp} divides no axis of {len(whole)} large parameter(s), such as "
+    f"{whole[0]}: every device holds them whole. Choose a divisor of their axes "
+    f"({PARAMETERS} has their shapes) to split them."
   )
 
 
