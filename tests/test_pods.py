@@ -176,6 +176,19 @@ def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp
 
 
 @needs_libtpu
+def test_gradients_of_parts_are_reduced_over_devices_once():
+  command = [sys.executable, "tools/compile_check.py", "--format=json", "--topology=v3:2x2"]
+  command += ["--config=configs/vit_digits.py", "--config.model.depth=1"]
+  moved = []
+  for parts in (1, 4):
+    result = programs.run([*command, f"--config.accumulation={parts}"], XLA_FLAGS="")
+    assert result.returncode == 0, result.stderr
+    moved.append(json.loads(result.stdout)["collectives"])
+  assert moved[0].keys() == {"all-reduce"}
+  assert moved[0] == moved[1]
+
+
+@needs_libtpu
 @pytest.mark.parametrize(
   ("recipe", "topology", "status", "devices"),
   [("vit_b32_jft.py", "v3:16x16", 0, 512), ("vit_h14_jft.py", "v3:4x4", 1, 32)],

@@ -6,7 +6,7 @@ import pytest
 
 from vit_jax import program_text
 
-COLLECTIVES = """
+COLLECTIVES = """ENTRY %main (a: f32[8]) -> f32[8] {
   %all-reduce.1 = f32[1024]{0:T(1024)} all-reduce(f32[1024]{0} %a), channel_id=1, replica_groups={}
   %b = (bf16[1,4096]{1,0:T(4,128)(2,1)}, f32[2,3]{1,0}) all-reduce(%x, %y), channel_id=2
   %c = (u8[4,8]{1,0}, u8[16,8]{1,0}) all-gather-start(u8[4,8]{1,0} %z), channel_id=3
@@ -14,6 +14,7 @@ COLLECTIVES = """
   %e = pred[64]{0} all-gather(pred[8]{0} %g), channel_id=4
   %f = pred[64]{0} all-gather(pred[8]{0} %h), channel_id=4
   %i = f32[] add(f32[] %j, f32[] %k)
+}
 """
 
 # Two blocks, three parts: loop within loop. What is in a fusion has no count of its own.
@@ -58,6 +59,16 @@ def test_collectives_are_counted_and_measured():
     "all-reduce": (2, 4 * 1024 + 2 * 4096 + 4 * 6),
     "all-gather": (2, 128 + 64),
   }
+
+
+def test_collectives_count_as_often_as_their_loops_run():
+  outside = "  %s = f32[6]{0} all-reduce(%h), channel_id=1\n"
+  in_block = "  %t = f32[1]{0} all-reduce(%q), channel_id=2\n"
+  in_called = "  %u = f32[2]{0} all-gather(%p), channel_id=3\n"
+  text = LOOPS.replace("  ROOT %h", outside + "  ROOT %h").replace("  %f = ", in_block + "  %f = ")
+  assert program_text.collectives(text) == {"all-reduce": (1 + 3 * 2, 24 + 3 * 2 * 4)}
+  text = LOOPS.replace("  ROOT %exp", in_called + "  ROOT %exp")
+  assert program_text.collectives(text)["all-gather"] == (1 + 3 + 3 * 2, (1 + 3 + 3 * 2) * 8)
 
 
 def test_numbers_of_an_unknown_size_are_not_left_out():

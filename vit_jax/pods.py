@@ -65,7 +65,7 @@ class Program:
     step_seconds: from the cycles that the compiler counts for each operation; None without a TPU.
     optimal_seconds: the compiler's sum of what each operation takes at the full rate of the matrix
       units or of the memory; None under scan and accumulation, and where it gives none.
-    collectives: {kind: (count, bytes)}; those inside a scan's body count once.
+    collectives: {kind: (count, bytes)}, in loops as often as they run.
   """
 
   devices: int

@@ -4,6 +4,7 @@ import collections
 import math
 import re
 
+ENTRY = "ENTRY"  # the computation that a program begins with
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 BITS = {"pred": 8, "bf16": 16, "f16": 16, "f32": 32, "f64": 64} | {
   f"{sign}{bits}": bits for sign in "su" for bits in (4, 8, 16, 32, 64)
@@ -11,18 +12,20 @@ BITS = {"pred": 8, "bf16": 16, "f16": 16, "f32": 32, "f64": 64} | {
 
 
 def collectives(text: str) -> dict[str, tuple[int, int]]:
-  """{kind: (count, bytes of the results)} of the collectives; those inside a loop count once.
+  """{kind: (count, bytes of the results)} of the collectives; those in a loop as often as it runs.
 
   Of one that is begun and ended apart the end counts, and instructions that share a channel, such
   as copies in fusions that run beside it, are one.
   """
   found = collections.defaultdict(dict)
-  for line in text.splitlines():
-    match = re.search(rf"= (\S.*?) ({'|'.join(COLLECTIVES)})(-done)?\(", line)
-    if match:
-      channel = re.search(r"channel_id=(\d+)", line)
-      found[match[2]][channel[1] if channel else line] = shape_bytes(match[1])
-  return {kind: (len(sizes), sum(sizes.values())) for kind, sizes in found.items()}
+  blocks = _blocks(text)
+  for name, times in _times(blocks).items():
+    for line in blocks[name].splitlines():
+      match = re.search(rf"= (\S.*?) ({'|'.join(COLLECTIVES)})(-done)?\(", line)
+      if match:
+        channel = re.search(r"channel_id=(\d+)", line)
+        found[match[2]][channel[1] if channel else line] = times, times * shape_bytes(match[1])
+  return {kind: tuple(map(sum, zip(*each.values(), strict=True))) for kind, each in found.items()}
 
 
 def shape_bytes(shapes: str) -> int:
@@ -47,15 +50,38 @@ def cycles(text: str) -> int | None:
   """
   if '"estimated_cycles"' not in text:
     return None
-  blocks = dict(re.findall(r"^(?:ENTRY )?(%\S+) [^\n]*\{\n(.*?)^\}", text, re.M | re.S))
-  entry = re.search(r"^ENTRY (%\S+) ", text, re.M)[1]
+  blocks = _blocks(text)
+  counted = {ENTRY, *(body for block in blocks.values() for _, body in _loops(block))}
+  return sum(
+    times * sum(int(n) for n in re.findall(r'"estimated_cycles":"(\d+)"', blocks[name]))
+    for name, times in _times(blocks).items()
+    if name in counted  # what is called has its count where it is called
+  )
 
-  def total(name: str) -> int:
-    own = sum(int(n) for n in re.findall(r'"estimated_cycles":"(\d+)"', blocks[name]))
-    loops = re.findall(r" while\(.*?condition=(%[^\s,]+), body=(%[^\s,]+)", blocks[name])
-    return own + sum(_rounds(blocks[condition]) * total(body) for condition, body in loops)
 
-  return total(entry)
+def _blocks(text: str) -> dict[str, str]:
+  """{name: instructions} of every computation of a program."""
+  return dict(re.findall(r"^(ENTRY|%\S+) [^\n]*\{\n(.*?)^\}", text, re.M | re.S))
+
+
+def _loops(block: str) -> list[tuple[str, str]]:
+  """The loops in a block: (name of the condition, name of the body)."""
+  return re.findall(r" while\(.*?condition=(%[^\s,]+), body=(%[^\s,]+)", block)
+
+
+def _times(blocks: dict[str, str]) -> dict[str, int]:
+  """{name: how often it runs} of each block that is reached from the program's entry."""
+  times = collections.Counter()
+
+  def visit(name, count):
+    times[name] += count
+    for called in re.findall(r" calls=(%[^\s,]+)", blocks[name]):
+      visit(called, count)
+    for condition, body in _loops(blocks[name]):
+      visit(body, count * _rounds(blocks[condition]))
+
+  visit(ENTRY, 1)
+  return times
 
 
 def _rounds(condition: str) -> int:
