@@ -75,7 +75,7 @@ def _work(name, pipe):
 
 
 def jax_step(model: str, *, side: int, batch: int, **options):
-  """A function that makes one training step of ours and waits for its end.
+  """A function that makes one training step of ours, waits for its end and returns its metrics.
 
   Args:
     model: name.
@@ -114,7 +114,7 @@ def jax_step(model: str, *, side: int, batch: int, **options):
   def step():
     nonlocal current
     current, metrics = update(current, inputs)
-    jax.block_until_ready((current, metrics))
+    return jax.block_until_ready((current, metrics))[1]
 
   return step
 

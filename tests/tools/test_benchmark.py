@@ -1,6 +1,9 @@
 """The tables that the benchmarks print, and how a case that fails is met."""
 
+import math
 import multiprocessing
+
+import pytest
 
 from tools import benchmark, benchmark_device
 
@@ -51,6 +54,49 @@ def test_another_error_ends_the_case_at_once(monkeypatch):
   found = benchmark_device._largest(None, benchmark_device.cases()[0], largest=1024)
   assert found == {"batch": 1024, "error": "ImportError: no timm"}
   assert tried == [1024]
+
+
+def test_figures_are_of_the_device_and_beside_torch_on_the_same_model(monkeypatch):
+  """A device of 1 GFLOP/s, images of 10 MFLOP, torch at 10 images/s and ours at 20."""
+
+  def run(_, function, *arguments):
+    if function is benchmark_device._device:
+      return dict(platform="cpu", flops_per_second=1e9)
+    case, batch = arguments
+    assert batch == 8
+    if case.options and case.options.get("scan"):
+      return {"error": "no scan today"}
+    return dict(images_per_second=20.0 if case.options else 10.0, flops=1e7)
+
+  monkeypatch.setattr(benchmark_device, "_in_process", run)
+  torch, ours, failed = benchmark_device.measure()
+  assert (torch["ratio"], torch["mfu"]) == (1, 0.1)
+  assert (ours["ratio"], ours["mfu"], ours["batch"]) == (2, 0.2, 8)
+  assert (failed["ratio"], failed["mfu"], failed["error"]) == (None, None, "no scan today")
+
+
+def test_a_case_is_a_training_step_of_the_model_it_names(monkeypatch):
+  def twice_a_second(step):
+    losses.append(float(step()["loss"]))
+    losses.append(float(step()["loss"]))
+    return 0.5
+
+  losses = []
+  monkeypatch.setattr(benchmark_device, "_median", twice_a_second)
+  _, case, _ = benchmark_device.small_cases()
+  found = benchmark_device._time(case, batch=4)
+  assert found["images_per_second"] == 8
+  # ViT-Ti/16 of two blocks on 32 x 32: 5 tokens of width 192, attention and 1000 classes.
+  block = 5 * (4 * 192**2 + 2 * 192 * 768) + 2 * 25 * 192
+  macs = 4 * 768 * 192 + 2 * block + 192 * benchmark_device.benchmark_step.CLASSES
+  assert found["flops"] == 3 * 2 * macs
+  assert losses[0] == pytest.approx(math.log(1000), rel=0.1)
+  assert losses[1] != losses[0]
+
+
+def test_the_rate_of_a_device_is_that_of_a_product(monkeypatch):
+  monkeypatch.setattr(benchmark_device, "_median", lambda product: [product(), 0.25][1])
+  assert benchmark_device._device() == dict(platform="cpu", flops_per_second=2 * 512**3 / 0.25)
 
 
 def fail():
