@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import os
 import re
 import signal
 import socket
@@ -135,6 +136,60 @@ def test_a_signal_to_one_process_stops_all_and_the_run_goes_on_anywhere(alone, t
   assert [line["step"] for line in a] == [line["step"] for line in b]
   for x, y in zip(a, b, strict=True):
     assert y["loss"] == pytest.approx(x["loss"], rel=1e-6)
+
+
+def test_under_slurm_the_processes_find_one_another(tmp_path):
+  """As srun would start them: the same command and no flags; SLURM's variables tell the rest."""
+  job = dict(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_NODELIST="localhost", SLURM_NTASKS="2")
+  running = [
+    programs.start(
+      programs.digits(tmp_path), **job, SLURM_PROCID=str(process), SLURM_LOCALID=str(process)
+    )
+    for process in range(2)
+  ]
+  results = outputs(running)
+  assert [status for _, status in results] == [0, 0], results[0][0][-3000:]
+  assert "on 2 device(s)" in results[0][0]
+
+
+@pytest.mark.parametrize(
+  ("variables", "device", "joins"),
+  [
+    ({}, False, False),
+    ({}, True, True),
+    ({"SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, False, False),  # srun -n1, or salloc
+    ({"SLURM_NTASKS": "4"}, False, False),  # sbatch without srun
+    ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2"}, False, True),
+  ],
+)
+def test_processes_are_joined_where_the_machine_knows_of_others(
+  monkeypatch, tmp_path, variables, device, joins
+):
+  for name in [name for name in os.environ if name.startswith("SLURM_")]:
+    monkeypatch.delenv(name)
+  for name, value in variables.items():
+    monkeypatch.setenv(name, value)
+  (tmp_path / "accel0").touch()
+  monkeypatch.setattr(hosts, "TPU_DEVICES", (str(tmp_path / ("accel0" if device else "none")),))
+  monkeypatch.setattr(hosts.importlib.util, "find_spec", {"libtpu": "found"}.get)
+  calls = []
+  monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
+  hosts.connect(Hosts(), stall_seconds=30)
+  assert calls == ([{"heartbeat_timeout_seconds": 120}] if joins else [])
+
+
+def test_ctrl_c_stops_a_run_of_several_processes_as_it_does_one(tmp_path):
+  """A terminal gives it to all of them; one of them alone would be enough."""
+  running = group(tmp_path, "--config.duration.steps=100000", processes=2, devices=1)
+  for line in running[0].stdout:
+    if line.startswith("step 8/"):
+      for process in running:
+        process.send_signal(signal.SIGINT)
+      break
+  results = outputs(running)
+  assert [status for _, status in results] == [75, 75], results[0][0][-3000:]
+  last = max(checkpoint.available(tmp_path))
+  assert f"Stopped by a signal after step {last}" in results[0][0]
 
 
 @pytest.mark.parametrize(

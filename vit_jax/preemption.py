@@ -13,7 +13,8 @@ class StopRequest:
   """Remembers that a signal asked the run to stop; a context manager around the whole run.
 
   The first signal asks; a second SIGINT is Python's own KeyboardInterrupt. In a run of several
-  processes JAX's preemption service already listens for SIGTERM, and is left to.
+  processes JAX's preemption service already listens for SIGTERM, and is left to; SIGINT is passed
+  on to it.
   """
 
   def __init__(self):
@@ -21,7 +22,8 @@ class StopRequest:
     self._previous = {}
 
   def __enter__(self):
-    for number in SIGNALS if jax.process_count() == 1 else ():
+    numbers = SIGNALS if jax.process_count() == 1 else (signal.SIGINT,)
+    for number in numbers:
       self._previous[number] = signal.signal(number, self._handle)
     return self
 
@@ -31,6 +33,8 @@ class StopRequest:
 
   def _handle(self, number, _):
     self._received.set()
+    if jax.process_count() > 1:
+      signal.raise_signal(signal.SIGTERM)
     if number == signal.SIGINT:
       signal.signal(signal.SIGINT, signal.default_int_handler)
 
