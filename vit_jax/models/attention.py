@@ -81,10 +81,9 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array |
 
 
 def _forward(query, key, value, bias):
-  logits = _products(query, key) / query.shape[-1] ** 0.5
-  if bias is not None:
-    logits = logits + bias
-  weights = jnp.exp(logits - logits.max(axis=-1, keepdims=True))
+  top = _logits(query, key, bias).max(axis=-1, keepdims=True)
+  # Computed once more, which takes less time than to write the logits down and read them again.
+  weights = jnp.exp(_logits(*jax.lax.optimization_barrier((query, key)), bias) - top)
   # Divided by only at the end: one pass over the logits gives the weights and their sum.
   total = weights.sum(axis=-1, keepdims=True)
   weights = weights.astype(query.dtype)
@@ -106,6 +105,11 @@ def _backward(saved, grad):
     jnp.einsum("bhqk,bqhd->bkhd", weights, (grad / total.swapaxes(1, 2)).astype(grad.dtype)),
     None if bias is None else dlogits.astype(bias.dtype),
   )
+
+
+def _logits(query, key, bias):
+  logits = _products(query, key) / query.shape[-1] ** 0.5
+  return logits if bias is None else logits + bias
 
 
 def _products(a, b):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from vit_jax.models.attention import Attention
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_bit
 from vit_jax.models.examples import by_example
+from vit_jax.models.head import Head
 from vit_jax.models.remat import remat
 
 EPSILON = 1e-5
@@ -196,12 +197,7 @@ class ResNet(nn.Module):
     )(images.astype(self.dtype))
     patches = x.reshape(len(x), -1, x.shape[-1])
     y = patches.mean(axis=1)
-    logits = nn.Dense(
-      self.num_classes,
-      kernel_init=nn.initializers.zeros,
-      bias_init=nn.initializers.constant(self.head_bias),
-      name="head",
-    )(y.astype(jnp.float32))
+    logits = Head(self.num_classes, self.head_bias, self.dtype, name="head")(y)
     return logits, {"patches": patches, "pre_logits": y}
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from vit_jax.models.block import AxialBlock, EncoderBlock
 from vit_jax.models.dropout import Dropout
 from vit_jax.models.examples import by_example
+from vit_jax.models.head import Head
 from vit_jax.models.norm import LayerNorm
 from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
@@ -195,12 +196,7 @@ class ViT(nn.Module):
     y = by_example(y)
     if self.representation_layer:
       y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
-    logits = nn.Dense(
-      self.num_classes,
-      kernel_init=nn.initializers.zeros,
-      bias_init=nn.initializers.constant(self.head_bias),
-      name="head",
-    )(y.astype(jnp.float32))
+    logits = Head(self.num_classes, self.head_bias, self.dtype, name="head")(y)
     return logits, {"patches": patches, "pre_logits": y}
 
   def embed(self, images: jax.Array) -> jax.Array:

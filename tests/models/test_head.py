@@ -1,0 +1,43 @@
+"""The classifier against NumPy in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax.models.head import Head
+
+
+def parameters():
+  rng = np.random.default_rng(0)
+  return dict(
+    kernel=rng.normal(size=(64, 10)).astype(np.float32),
+    bias=rng.normal(size=10).astype(np.float32),
+  )
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_logits_are_products_in_the_type_of_the_computation_added_up_in_float32(dtype):
+  params = parameters()
+  y = jnp.asarray(np.random.default_rng(1).normal(size=(5, 64)), dtype)
+  logits = Head(10, 0.0, dtype).apply({"params": params}, y)
+  assert logits.dtype == jnp.float32
+  kernel = np.asarray(jnp.asarray(params["kernel"], dtype), np.float64)
+  expected = np.asarray(y, np.float64) @ kernel + params["bias"]
+  np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)  # bfloat16: 4e-3
+
+
+def test_gradients_are_those_of_a_linear_map():
+  params, rng = parameters(), np.random.default_rng(1)
+  y, weight = rng.normal(size=(5, 64)), rng.normal(size=(5, 10))
+  head = Head(10, 0.0, jnp.float32)
+  value = lambda params, y: (head.apply({"params": params}, y) * weight).sum()
+  of_params, of_y = jax.grad(value, (0, 1))(params, jnp.asarray(y, jnp.float32))
+  np.testing.assert_allclose(of_params["kernel"], y.T @ weight, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(of_params["bias"], weight.sum(0), rtol=1e-5)
+  np.testing.assert_allclose(of_y, weight @ params["kernel"].T, rtol=1e-4, atol=1e-5)
+
+
+def test_it_begins_with_the_bias_alone():
+  logits, _ = Head(10, -3.0, jnp.bfloat16).init_with_output(jax.random.key(0), jnp.ones((2, 64)))
+  np.testing.assert_array_equal(logits, np.full((2, 10), -3.0, np.float32))

@@ -1,0 +1,28 @@
+"""The classifier: one linear map from features to logits."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+
+class Head(nn.Module):
+  """y W + b, multiplied in the type of the computation, added up in float32.
+
+  Attributes:
+    num_classes: number of logits.
+    bias: initial value of b; W begins as zero (Section 4.1).
+    dtype: type of the computation; parameters are float32.
+  """
+
+  num_classes: int
+  bias: float
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, y: jax.Array) -> jax.Array:
+    """(B, D) -> logits (B, num_classes) float32."""
+    shape = y.shape[-1], self.num_classes
+    kernel = self.param("kernel", nn.initializers.zeros, shape)
+    bias = self.param("bias", nn.initializers.constant(self.bias), (self.num_classes,))
+    y, kernel = y.astype(self.dtype), kernel.astype(self.dtype)
+    return jnp.matmul(y, kernel, preferred_element_type=jnp.float32) + bias
