@@ -79,6 +79,8 @@ def test_numbers_of_an_unknown_size_are_not_left_out():
 
 def test_cycles_count_as_often_as_their_loops_run():
   assert program_text.cycles(LOOPS) == 100 + 3 * (7 + 2 * 5)
+  unsigned = LOOPS.replace("%n = s32[] constant(3)", "%n = u32[]{:T(128)} constant(3)")
+  assert program_text.cycles(unsigned) == 100 + 3 * (7 + 2 * 5)
 
 
 def test_a_program_without_counts_has_no_cycles():

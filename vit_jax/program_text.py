@@ -85,8 +85,11 @@ def _times(blocks: dict[str, str]) -> dict[str, int]:
 
 
 def _rounds(condition: str) -> int:
-  """How often a loop of lax.scan runs: its condition compares a counter from 0 with a constant."""
-  limits = re.findall(r"= s32\[\]\S* constant\((\d+)\)", condition)
+  """How often a loop runs whose condition compares a counter, from 0, with a constant.
+
+  So do those of lax.scan, and those in which XLA overlaps a product with the gathering of a factor.
+  """
+  limits = re.findall(r"= [su]32\[\]\S* constant\((\d+)\)", condition)
   if len(limits) != 1 or "direction=LT" not in condition:
     raise ValueError(f"This loop does not count up to a constant:\n{condition}")
   return int(limits[0])
