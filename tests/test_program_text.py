@@ -26,24 +26,31 @@ LOOPS = """HloModule jit_step, is_scheduled=true
 }
 
 %block (q: (s32[], f32[8])) -> (s32[], f32[8]) {
+  %j = s32[]{:T(128)} get-tuple-element(%q), index=0
+  %l = s32[] add(%j, %carried)
   %f = f32[8]{0} fusion(%q), kind=kLoop, calls=%fused, config={"w":{"estimated_cycles":"5"}}
-  ROOT %r = (s32[], f32[8]) tuple(%f)
+  ROOT %r = (s32[], f32[8]) tuple(%l, %f)
 }
 
 %more_blocks (q: (s32[], f32[8])) -> pred[] {
   %n = s32[]{:T(128)} constant(2)
-  ROOT %lt = pred[]{:T(512)} compare(%q, %n), direction=LT
+  %i = s32[]{:T(128)} get-tuple-element(%q), index=0
+  ROOT %lt = pred[]{:T(512)} compare(%i, %n), direction=LT
 }
 
 %part (q: (s32[], f32[8])) -> (s32[], f32[8]) {
+  %i = s32[] get-tuple-element(%q), index=1
+  %m = s32[] constant(1)
+  %k = s32[] add(%i, %m)
   %w = (s32[], f32[8]) while(%q), condition=%more_blocks, body=%block, metadata={op_name="while"}
   %g = f32[8]{0} fusion(%w), kind=kLoop, calls=%fused, config={"w":{"estimated_cycles":"7"}}
-  ROOT %r = (s32[], f32[8]) tuple(%g)
+  ROOT %r = (f32[8], /*index=1*/s32[]) tuple(%g, /*index=1*/%k)
 }
 
 %more_parts (q: (s32[], f32[8])) -> pred[] {
   %n = s32[] constant(3)
-  ROOT %lt = pred[] compare(%q, %n), direction=LT
+  %i = s32[] get-tuple-element(%q), index=1
+  ROOT %lt = pred[] compare(%i, %n), direction=LT
 }
 
 ENTRY %main (a: f32[8]) -> f32[8] {
@@ -71,6 +78,26 @@ def test_collectives_count_as_often_as_their_loops_run():
   assert program_text.collectives(text)["all-gather"] == (1 + 3 + 3 * 2, (1 + 3 + 3 * 2) * 8)
 
 
+def test_of_a_collective_in_several_fusions_the_rarest_counts():
+  part = "  %s = f32[6]{0} all-gather(%h), channel_id=1\n"
+  text = LOOPS.replace("  ROOT %h", part + "  ROOT %h").replace("  %f = ", part + "  %f = ")
+  assert program_text.collectives(text) == {"all-gather": (1, 24)}
+
+
+def test_an_all_reduce_of_which_a_slice_is_kept_is_a_reduce_scatter():
+  fused = """%all-reduce-scatter.1 (input: bf16[8,4]) -> bf16[2,4] {
+  %all-reduce.5 = bf16[8,4]{1,0:T(8,128)(2,1)} all-reduce(%input), channel_id=29
+  ROOT %s = bf16[2,4]{1,0:T(8,128)(2,1)} dynamic-slice(%all-reduce.5, %o, %p)
+}
+
+ENTRY"""
+  text = LOOPS.replace(
+    'calls=%fused, config={"w":{"estimated_cycles":"100',
+    'calls=%all-reduce-scatter.1, config={"w":{"estimated_cycles":"100',
+  )
+  assert program_text.collectives(text.replace("ENTRY", fused)) == {"reduce-scatter": (1, 16)}
+
+
 def test_numbers_of_an_unknown_size_are_not_left_out():
   assert program_text.shape_bytes("(s4[6]{0}, f64[2]{0}, u32[])") == 3 + 16 + 4
   with pytest.raises(ValueError, match="'f8e4m3fn'"):
@@ -79,8 +106,13 @@ def test_numbers_of_an_unknown_size_are_not_left_out():
 
 def test_cycles_count_as_often_as_their_loops_run():
   assert program_text.cycles(LOOPS) == 100 + 3 * (7 + 2 * 5)
-  unsigned = LOOPS.replace("%n = s32[] constant(3)", "%n = u32[]{:T(128)} constant(3)")
-  assert program_text.cycles(unsigned) == 100 + 3 * (7 + 2 * 5)
+
+
+def test_a_loop_that_counts_by_two_runs_half_as_often():
+  by_two = LOOPS.replace("%m = s32[] constant(1)", "%m = s32[]{:T(128)} constant(2)")
+  assert program_text.cycles(by_two) == 100 + 2 * (7 + 2 * 5)  # 0 and 2, below 3
+  unsigned = by_two.replace("s32[]", "u32[]")
+  assert program_text.cycles(unsigned) == 100 + 2 * (7 + 2 * 5)
 
 
 def test_a_program_without_counts_has_no_cycles():

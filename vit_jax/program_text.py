@@ -14,18 +14,29 @@ BITS = {"pred": 8, "bf16": 16, "f16": 16, "f32": 32, "f64": 64} | {
 def collectives(text: str) -> dict[str, tuple[int, int]]:
   """{kind: (count, bytes of the results)} of the collectives; those in a loop as often as it runs.
 
-  Of one that is begun and ended apart the end counts, and instructions that share a channel, such
-  as copies in fusions that run beside it, are one.
+  Of one that is begun and ended apart the end counts. Instructions that share a channel, such as
+  those of fusions that run beside it, are one, which runs as often as the rarest of them. An
+  all-reduce that is fused with the slice that is kept of it is a reduce-scatter.
   """
   found = collections.defaultdict(dict)
   blocks = _blocks(text)
   for name, times in _times(blocks).items():
     for line in blocks[name].splitlines():
       match = re.search(rf"= (\S.*?) ({'|'.join(COLLECTIVES)})(-done)?\(", line)
-      if match:
-        channel = re.search(r"channel_id=(\d+)", line)
-        found[match[2]][channel[1] if channel else line] = times, times * shape_bytes(match[1])
-  return {kind: tuple(map(sum, zip(*each.values(), strict=True))) for kind, each in found.items()}
+      if not match:
+        continue
+      kind, size = match[2], shape_bytes(match[1])
+      if name.startswith("%all-reduce-scatter"):
+        kept = re.search(r"ROOT \S+ = (\S+) dynamic-slice\(", blocks[name])[1]
+        kind, size = "reduce-scatter", shape_bytes(kept)
+      channel = re.search(r"channel_id=(\d+)", line)
+      key = channel[1] if channel else line
+      before, _ = found[kind].get(key, (times, size))
+      found[kind][key] = min(times, before), size
+  return {
+    kind: (sum(n for n, _ in each.values()), sum(n * size for n, size in each.values()))
+    for kind, each in found.items()
+  }
 
 
 def shape_bytes(shapes: str) -> int:
@@ -78,18 +89,39 @@ def _times(blocks: dict[str, str]) -> dict[str, int]:
     for called in re.findall(r" calls=(%[^\s,]+)", blocks[name]):
       visit(called, count)
     for condition, body in _loops(blocks[name]):
-      visit(body, count * _rounds(blocks[condition]))
+      visit(body, count * _rounds(blocks[condition], blocks[body]))
 
   visit(ENTRY, 1)
   return times
 
 
-def _rounds(condition: str) -> int:
-  """How often a loop runs whose condition compares a counter, from 0, with a constant.
+def _rounds(condition: str, body: str) -> int:
+  """How often a loop runs that counts from 0 up to a constant.
 
-  So do those of lax.scan, and those in which XLA overlaps a product with the gathering of a factor.
+  So do those of lax.scan, by one, and those in which XLA overlaps a product with the gathering of a
+  factor, by as many as its body adds to the counter.
+
+  Raises:
+    ValueError: a loop of another kind.
   """
-  limits = re.findall(r"= [su]32\[\]\S* constant\((\d+)\)", condition)
-  if len(limits) != 1 or "direction=LT" not in condition:
+  compared = re.search(r"ROOT .* compare\((%\S+), (%\S+)\), direction=LT", condition)
+  counter = compared and _index(condition, compared[1])
+  limit = compared and _constant(condition, compared[2])
+  if counter is None or limit is None:
     raise ValueError(f"This loop does not count up to a constant:\n{condition}")
-  return int(limits[0])
+  operands = re.search(r"ROOT .* tuple\((.*?)\)", body)[1]
+  following = re.sub(r"/\*.*?\*/", "", operands).split(", ")[counter]
+  added = re.search(rf"{re.escape(following)} = \S+ add\(%\S+, (%\S+)\)", body)
+  return -(-limit // ((added and _constant(body, added[1])) or 1))
+
+
+def _index(block: str, name: str) -> int | None:
+  """Which element of a tuple an instruction is; None: it is something else."""
+  match = re.search(rf"{re.escape(name)} = \S+ get-tuple-element\(.*?\), index=(\d+)", block)
+  return match and int(match[1])
+
+
+def _constant(block: str, name: str) -> int | None:
+  """The whole number that an instruction is; None: it is something else."""
+  match = re.search(rf"{re.escape(name)} = [su]32\[\]\S* constant\((\d+)\)", block)
+  return match and int(match[1])

@@ -1,5 +1,7 @@
 """The classifier against NumPy in float64."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,12 +21,12 @@ def parameters():
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_logits_are_products_in_the_type_of_the_computation_added_up_in_float32(dtype):
   params = parameters()
-  y = jnp.asarray(np.random.default_rng(1).normal(size=(5, 64)), dtype)
+  y = jnp.asarray(np.random.default_rng(1).normal(size=(5, 64)), jnp.float32)
   logits = Head(10, 0.0, dtype).apply({"params": params}, y)
   assert logits.dtype == jnp.float32
   kernel = np.asarray(jnp.asarray(params["kernel"], dtype), np.float64)
-  expected = np.asarray(y, np.float64) @ kernel + params["bias"]
-  np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)  # bfloat16: 4e-3
+  expected = np.asarray(y.astype(dtype), np.float64) @ kernel + params["bias"]
+  np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)  # 4e-3 if they were rounded
 
 
 def test_gradients_are_those_of_a_linear_map():
@@ -36,6 +38,15 @@ def test_gradients_are_those_of_a_linear_map():
   np.testing.assert_allclose(of_params["kernel"], y.T @ weight, rtol=1e-4, atol=1e-5)
   np.testing.assert_allclose(of_params["bias"], weight.sum(0), rtol=1e-5)
   np.testing.assert_allclose(of_y, weight @ params["kernel"].T, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_are_products_in_bfloat16_where_the_computation_is():
+  """So devices exchange half of the bytes: no float32 array as large as the kernel is computed."""
+  params, y = parameters(), jnp.ones((5, 64), jnp.bfloat16)
+  head = Head(10, 0.0, jnp.bfloat16)
+  text = str(jax.make_jaxpr(jax.grad(lambda p: head.apply({"params": p}, y).sum()))(params))
+  products = re.findall(r"(\w+)\[([\d,]+)\] = dot_general", text)
+  assert products == [("f32", "5,10"), ("bf16", "5,64"), ("bf16", "64,10")]
 
 
 def test_it_begins_with_the_bias_alone():

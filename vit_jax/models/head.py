@@ -24,5 +24,26 @@ class Head(nn.Module):
     shape = y.shape[-1], self.num_classes
     kernel = self.param("kernel", nn.initializers.zeros, shape)
     bias = self.param("bias", nn.initializers.constant(self.bias), (self.num_classes,))
-    y, kernel = y.astype(self.dtype), kernel.astype(self.dtype)
-    return jnp.matmul(y, kernel, preferred_element_type=jnp.float32) + bias
+    return product(y.astype(self.dtype), kernel.astype(self.dtype)) + bias
+
+
+@jax.custom_vjp
+def product(y: jax.Array, kernel: jax.Array) -> jax.Array:
+  """(B, D) times (D, K) in float32; both gradients are products in the arguments' type.
+
+  Differentiated by JAX, they are products with a float32 factor, and reduced over devices as such.
+  """
+  return jnp.matmul(y, kernel, preferred_element_type=jnp.float32)
+
+
+def _forward(y, kernel):
+  return product(y, kernel), (y, kernel)
+
+
+def _backward(saved, grad):
+  y, kernel = saved
+  grad = grad.astype(y.dtype)
+  return grad @ kernel.T, y.T @ grad
+
+
+product.defvjp(_forward, _backward)
