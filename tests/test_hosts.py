@@ -95,8 +95,11 @@ def test_many_processes_are_one_run(alone, together):
       assert b[key] == pytest.approx(a[key], rel=1e-6, abs=1e-9), (key, a["step"])
 
   a, b = (flatten(weights.load(folder)) for folder in (alone, workdir))
+  assert a.keys() == b.keys()
   for name, x in a.items():
-    np.testing.assert_allclose(b[name], x, atol=1e-6, err_msg=name)
+    # The gradient of key/bias is zero but for rounding, which Adam makes as large as any other.
+    atol = 1e-5 if name.endswith("key/bias") else 1e-6
+    np.testing.assert_allclose(b[name], x, atol=atol, err_msg=name)
 
 
 @pytest.mark.parametrize(("devices", "fsdp"), [(1, 1), (8, 1), (8, 8)])
@@ -106,7 +109,10 @@ def test_what_many_processes_saved_comes_back_bit_by_bit_on_other_devices(togeth
   config = from_dict(checkpoint.read_meta(folder)["config"])
   config = dataclasses.replace(config, mesh=Mesh(fsdp=fsdp))
   made = plan.make(config, plan.open_data(config), jax.devices()[:devices])
-  restored = flatten(checkpoint.load(folder, made.abstract, to_dict(config)).params)
+  state = checkpoint.load(folder, made.abstract, to_dict(config))
+  restored = {
+    jax.tree_util.keystr(path): x for path, x in jax.tree_util.tree_leaves_with_path(state)
+  }
   seen = set()
   for process in range(len(texts)):
     for part, held in np.load(workdir / f"held-by-{process}.npz").items():
@@ -178,13 +184,13 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   assert calls == ([{"heartbeat_timeout_seconds": 120}] if joins else [])
 
 
-def test_ctrl_c_stops_a_run_of_several_processes_as_it_does_one(tmp_path):
-  """A terminal gives it to all of them; one of them alone would be enough."""
+@pytest.mark.parametrize("signalled", [(0, 1), (0,), (1,)])
+def test_ctrl_c_stops_a_run_of_several_processes_as_it_does_one(tmp_path, signalled):
   running = group(tmp_path, "--config.duration.steps=100000", processes=2, devices=1)
   for line in running[0].stdout:
     if line.startswith("step 8/"):
-      for process in running:
-        process.send_signal(signal.SIGINT)
+      for process in signalled:
+        running[process].send_signal(signal.SIGINT)
       break
   results = outputs(running)
   assert [status for _, status in results] == [75, 75], results[0][0][-3000:]

@@ -12,14 +12,22 @@ class Clock:
     return self.now
 
 
+class Hasty(Clock):
+  """A clock that goes on with each look at it."""
+
+  def __call__(self):
+    self.now += 1e-3
+    return self.now
+
+
 class Devices:
   """Tells how long devices have worked; the test says when they begin and end."""
 
   def __init__(self, clock):
     self.clock, self.before, self.since = clock, 0.0, None
 
-  def __call__(self):
-    return self.before + (0.0 if self.since is None else self.clock.now - self.since)
+  def __call__(self, now):
+    return self.before + (0.0 if self.since is None else now - self.since)
 
   def work(self, seconds):
     self.since = self.clock.now
@@ -27,11 +35,11 @@ class Devices:
     self.rest()
 
   def rest(self):
-    self.before, self.since = self(), None
+    self.before, self.since = self(self.clock.now), None
 
 
-def make(**changes):
-  clock = Clock()
+def make(clock=None, **changes):
+  clock = clock or Clock()
   devices = Devices(clock)
   arguments = dict(
     batch_size=32, total_steps=100, epoch_examples=320, flops_per_image=2e9, peak_flops=1e12
@@ -104,6 +112,19 @@ def test_input_made_while_the_devices_work_is_not_waited_for():
   assert figures["time/input"] == 1
   assert figures["data/input_wait"] == 0.1
   assert figures["time/steps"] == 9
+
+
+def test_no_share_is_below_zero_where_every_look_at_the_clock_takes_time():
+  monitor, devices = make(Hasty())
+  monitor.start(0)
+  devices.since = devices.clock.now
+  for _ in range(100):
+    with monitor.waiting():
+      pass
+  assert monitor.account()["input"] == 0
+  devices.before += 1e-3  # a step that ended just after the clock was read
+  assert monitor.account()["idle"] >= 0
+  assert monitor.report(100)["data/input_wait"] == 0
 
 
 def test_no_mfu_where_the_peak_is_unknown():

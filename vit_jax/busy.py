@@ -11,15 +11,14 @@ import jax
 class Busy:
   """A thread that waits for each computation; a context manager around the loop that starts them.
 
-  Computations run one after another: the devices are at work from the moment that one is given to
-  them while they have none until the last one given is done.
+  The devices count as working while any computation dispatched to them is not done.
   """
 
   def __init__(self, clock=time.monotonic):
     self._clock = clock
     self._lock = threading.Lock()
-    self._given = queue.SimpleQueue()
-    self._open = 0  # computations that are not done
+    self._queue = queue.SimpleQueue()
+    self._pending = 0  # computations that are not done
     self._since = 0.0  # when the devices last began to work
     self._before = 0.0  # seconds of work up to then
     self._thread = threading.Thread(target=self._follow, name="busy", daemon=True)
@@ -29,28 +28,27 @@ class Busy:
     return self
 
   def __exit__(self, *_):
-    self._given.put(None)
+    self._queue.put(None)
     self._thread.join()  # A thread inside JAX when Python ends would end it with a crash.
 
-  def given(self, outputs):
+  def dispatched(self, outputs):
     """To be called right after a computation was dispatched, with arrays that it makes."""
     with self._lock:
-      if not self._open:
+      if not self._pending:
         self._since = self._clock()
-      self._open += 1
-    self._given.put(outputs)
+      self._pending += 1
+    self._queue.put(outputs)
 
-  def seconds(self) -> float:
-    """How long the devices have worked so far, what is not yet done included."""
+  def seconds(self, now: float) -> float:
+    """How long the devices have worked up to `now`, what is not yet done included."""
     with self._lock:
-      return self._before + (self._clock() - self._since if self._open else 0.0)
+      return self._before + (now - self._since if self._pending else 0.0)
 
   def _follow(self):
-    while (outputs := self._given.get()) is not None:
-      # The loop reads the same arrays, and so hears of errors.
-      with contextlib.suppress(jax.errors.JaxRuntimeError):
+    while (outputs := self._queue.get()) is not None:
+      with contextlib.suppress(Exception):  # The loop reads the same arrays, and so hears of it.
         jax.block_until_ready(outputs)
       with self._lock:
-        self._open -= 1
-        if not self._open:
+        self._pending -= 1
+        if not self._pending:
           self._before += self._clock() - self._since

@@ -104,8 +104,10 @@ def kept_whole(shapes: dict, fsdp: int) -> list[str]:
     shapes: {name: anything with a shape}.
     fsdp: devices that share one copy.
   """
+  if fsdp == 1:
+    return []
   large = {name: x.shape for name, x in shapes.items() if math.prod(x.shape) >= MIN_SHARDED_SIZE}
-  return [name for name, shape in large.items() if fsdp > 1 and parameter_spec(shape, fsdp) == P()]
+  return [name for name, shape in large.items() if parameter_spec(shape, fsdp) == P()]
 
 
 def table(arrays: dict) -> str:

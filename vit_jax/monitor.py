@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
-# What the devices wait for, in the order of first appearance; for anything else they are idle.
+# What the loop does while no step is under way, in the order of first appearance; else it is idle.
 CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
 
 
@@ -12,8 +12,9 @@ class Monitor:
   """Measures between two reports; evaluation and other breaks are left out of the figures.
 
   Beside the speed it keeps account of the whole time since the command began: steps get the time
-  in which the devices work on them, each of `CAUSES` that in which they wait for it, "idle" the
-  rest. Input that is made while the devices work costs nothing.
+  in which the devices work on them, and the rest goes to what the loop did then: one of `CAUSES`,
+  or "idle". Input that is made while the devices work costs nothing. Where there are many hosts,
+  it is as this one sees it: waiting for another in the middle of a step counts as work.
   """
 
   def __init__(
@@ -24,7 +25,7 @@ class Monitor:
     epoch_examples: int,
     flops_per_image: float,
     peak_flops: float | None,
-    busy: Callable[[], float],
+    busy: Callable[[float], float],
     began: float | None = None,
     clock=time.monotonic,
   ):
@@ -36,7 +37,7 @@ class Monitor:
       epoch_examples: training examples an epoch.
       flops_per_image: of one training step, forward and backward.
       peak_flops: FLOP/s of all devices together; None leaves MFU out.
-      busy: tells how many seconds the devices have worked on steps so far.
+      busy: tells how many seconds the devices have worked on steps up to a time by `clock`.
       began: when the command began, by `clock`; None: now.
       clock: seconds, monotonic.
     """
@@ -63,9 +64,11 @@ class Monitor:
   @contextlib.contextmanager
   def _without_work(self, cause):
     """What passes inside while the devices have no work goes to `cause`."""
-    begin, worked = self._clock(), self._busy()
+    begin = self._clock()
+    worked = self._busy(begin)
     yield
-    self._spent[cause] += self._clock() - begin - (self._busy() - worked)
+    end = self._clock()
+    self._spent[cause] += max(end - begin - (self._busy(end) - worked), 0.0)
 
   @contextlib.contextmanager
   def waiting(self):
@@ -121,6 +124,7 @@ class Monitor:
 
   def account(self) -> dict[str, float]:
     """Seconds since the command began: {"steps": ..., each of `CAUSES`: ..., "idle": ...}."""
-    total, steps = self._clock() - self._began, self._busy()
-    idle = total - steps - sum(self._spent.values())
+    now = self._clock()
+    steps = self._busy(now)
+    idle = max(now - self._began - steps - sum(self._spent.values()), 0.0)
     return {"steps": steps} | self._spent | {"idle": idle}

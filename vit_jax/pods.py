@@ -61,7 +61,7 @@ class Program:
     temporary_bytes: activations, gradients and the like.
     peak_bytes: all together.
     fits: whether the compiler made a program; a little of the memory is not for programs.
-    flops: counted by the compiler; the blocks of a scan count once.
+    flops: counted by the compiler, to which the body of a loop is run once.
     step_seconds: from the cycles that the compiler counts for each operation; None without a TPU.
     optimal_seconds: the compiler's sum of what each operation takes at the full rate of the matrix
       units or of the memory; None under scan and accumulation, and where it gives none.

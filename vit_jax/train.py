@@ -223,7 +223,7 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
         batch = next(batches)
       with monitor.dispatching():
         state, metrics = run.step(state, batch)
-      run.busy.given(metrics)
+      run.busy.dispatched(metrics)
       settle(run, before)
       before = step, metrics
     check_saved(run)

@@ -70,24 +70,23 @@ def read_only(step):
 
 
 def witnessed(step):
-  """No harm: before a step is saved, each process writes down the parameters that it holds."""
+  """No harm: before a step is saved, each process writes down its part of the state."""
   import jax
   import numpy as np
 
   from vit_jax import train
-  from vit_jax.tree import flatten
 
   save = train.save
 
   def witness(run, state):
     if int(state.step) == int(step):
       parts = {}
-      for name, array in flatten(state.params).items():
+      for path, array in jax.tree_util.tree_leaves_with_path(state):
         for shard in array.addressable_shards:
           bounds = [
             axis.indices(size)[:2] for axis, size in zip(shard.index, array.shape, strict=True)
           ]
-          parts[f"{name}@{bounds}"] = np.asarray(shard.data)
+          parts[f"{jax.tree_util.keystr(path)}@{bounds}"] = np.asarray(shard.data)
       np.savez(run.folder / f"held-by-{jax.process_index()}.npz", **parts)
     return save(run, state)
 

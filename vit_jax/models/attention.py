@@ -82,7 +82,7 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array |
 
 def _forward(query, key, value, bias):
   top = _logits(query, key, bias).max(axis=-1, keepdims=True)
-  # Computed once more, which takes less time than to write the logits down and read them again.
+  # Computed once more: on a TPU that takes less time than to write logits down and read them again.
   weights = jnp.exp(_logits(*jax.lax.optimization_barrier((query, key)), bias) - top)
   # Divided by only at the end: one pass over the logits gives the weights and their sum.
   total = weights.sum(axis=-1, keepdims=True)
