@@ -175,6 +175,34 @@ def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp
   assert len(hosts) > 1
 
 
+# Whether a program for a TPU writes float32 logits down: with our attention, and with JAX's.
+ATTENTION = r"""
+import jax
+import jax.numpy as jnp
+
+from vit_jax import pods
+from vit_jax.models.attention import attend
+
+device = jax.sharding.SingleDeviceSharding(pods.devices_of("v3:2x2")[0])
+x = jax.ShapeDtypeStruct((8, 197, 12, 64), jnp.bfloat16, sharding=device)
+ours = lambda q, k, v: attend(q, k, v, None)
+plain = lambda q, k, v: jax.nn.dot_product_attention(q, k, v, implementation="xla")
+for function in (ours, plain):
+  loss = lambda *a: (function(*a).astype(jnp.float32) ** 2).sum()
+  text = jax.jit(jax.grad(loss, (0, 1, 2))).lower(x, x, x).compile().as_text()
+  results = [line.partition(" fusion(")[0] for line in text[text.index("\nENTRY") :].splitlines()]
+  print(any("f32[8,12,197,197]" in result for result in results))
+"""
+
+
+@needs_libtpu
+def test_attention_writes_no_logits_down():
+  """XLA's attention as JAX differentiates it keeps (B, heads, N, N) in float32; ours never does."""
+  settings = dict(TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", XLA_FLAGS="")
+  result = programs.run([sys.executable, "-c", ATTENTION], **settings)
+  assert result.stdout.split() == ["False", "True"], result.stderr
+
+
 @needs_libtpu
 def test_gradients_of_parts_are_reduced_over_devices_once():
   command = [sys.executable, "tools/compile_check.py", "--format=json", "--topology=v3:2x2"]
