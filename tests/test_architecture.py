@@ -49,7 +49,7 @@ def test_no_circles():
 LAYERS = [
   {"main"},
   {"launch", "pods", "program_text", "runs", "holdout", "sweep", "vtab"},
-  {"train", "evaluate"},
+  {"train", "evaluate", "messages"},
   {
     "train_step",
     "checkpoint",

@@ -302,3 +302,14 @@ def reading(plan: Plan) -> dict[str, int]:
     threads=plan.config.data.threads,
     workers=plan.config.data.workers,
   )
+
+
+def total_count(plan: Plan) -> int:
+  """Number of parameters, as scalars."""
+  return sum(x.size for x in jax.tree.leaves(plan.abstract.params))
+
+
+def trained_count(plan: Plan) -> int:
+  """Number of those that config.optimizer.trainable matches."""
+  trained = optim.trained(plan.abstract.params, plan.config.optimizer.trainable)
+  return sum(x.size for x in jax.tree.leaves(trained))

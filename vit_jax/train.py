@@ -13,7 +13,7 @@ from vit_jax import (
   evaluate,
   flops,
   initial,
-  optim,
+  messages,
   plots,
   train_step,
   workdir,
@@ -28,12 +28,10 @@ from vit_jax.config import RunError, to_dict
 from vit_jax.data.device import put_ahead
 from vit_jax.initial import Initial
 from vit_jax.monitor import Monitor
-from vit_jax.plan import Plan, train_batches
+from vit_jax.plan import Plan, total_count, train_batches, trained_count
 from vit_jax.preemption import StopRequest
 from vit_jax.tree import flatten
 from vit_jax.watchdog import Watchdog
-
-PARAMETERS = "parameters.txt"
 
 
 class TrainingError(RunError):
@@ -101,7 +99,7 @@ def train(
       if fresh and start_from is not None:
         state = initial.put(start_from, state)
         run.writer.say(start_from.report)
-      run.writer.say(introduction(run, state, start))
+      run.writer.say(messages.introduction(plan, folder, start))
       finished = watchdog.guarded(lambda: loop(run, state, start))
       complete(run, finished)
   return finished
@@ -116,7 +114,7 @@ def make_run(
     with workdir.writing(folder):
       workdir.write_config(folder, plan.config)
       parameters = meshes.table(flatten(plan.abstract.params))
-      (folder / PARAMETERS).write_text(parameters, encoding="utf-8")
+      (folder / workdir.PARAMETERS).write_text(parameters, encoding="utf-8")
   patient = plan.config.checkpoint.on_failure == "go_on"
   # The writer drops the lines of steps after `start`; only then is it asked what was evaluated.
   writer = (
@@ -179,17 +177,6 @@ def make_monitor(plan: Plan, busy: Busy, began: float | None) -> Monitor:
     busy=busy.seconds,
     began=began,
   )
-
-
-def total_count(plan: Plan) -> int:
-  """Number of parameters, as scalars."""
-  return sum(x.size for x in jax.tree.leaves(plan.abstract.params))
-
-
-def trained_count(plan: Plan) -> int:
-  """Number of those that config.optimizer.trainable matches."""
-  trained = optim.trained(plan.abstract.params, plan.config.optimizer.trainable)
-  return sum(x.size for x in jax.tree.leaves(trained))
 
 
 def loop(run: Run, state: states.TrainState, start: int) -> bool:
@@ -313,7 +300,15 @@ def complete(run: Run, finished: bool):
   if finished and jax.process_index() == 0:
     with run.monitor.paused("plots"), workdir.writing(run.folder):
       plots.curves(run.folder)
-  run.writer.say(conclusion(run, finished))
+  said = messages.conclusion(
+    run.plan.config,
+    run.folder,
+    finished=finished,
+    last=run.checkpoints.last_step(),
+    account=run.monitor.account(),
+    watch=run.watch,
+  )
+  run.writer.say(said)
 
 
 def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
@@ -380,64 +375,3 @@ def end_profile(run: Run, step: int):
   if config.first_step <= step < config.first_step + config.steps:
     jax.profiler.stop_trace()
     run.writer.say(f"Profile of {step - config.first_step + 1} steps: {run.folder / 'profile'}")
-
-
-def introduction(run: Run, state: states.TrainState, start: int) -> str:
-  """What is about to run, in a few lines."""
-  plan, config = run.plan, run.plan.config
-  device = jax.devices()[0]
-  parameters, trained = total_count(plan), trained_count(plan)
-  part = f" ({trained:,} of them trained)" if trained < parameters else ""
-  begin = f"resuming after step {start}" if start else "starting"
-  return (
-    f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
-    f"({device.device_kind}), {begin}; their shapes and sharding: {run.folder / PARAMETERS}\n"
-    f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
-    f"{plan.steps.total:,} steps; compiling the first step ..." + advice_on_fsdp(plan)
-  )
-
-
-def advice_on_fsdp(plan: Plan) -> str:
-  """Says which parameters config.mesh.fsdp was meant to split and does not; "" where it does."""
-  fsdp = plan.mesh.shape["fsdp"]
-  whole = meshes.kept_whole(flatten(plan.abstract.params), fsdp)
-  if not whole:
-    return ""
-  return (
-    f"\nconfig.mesh.fsdp={fsdp} divides no axis of {len(whole)} large parameter(s), such as "
-    f"{whole[0]}: every device holds them whole. Choose a divisor of their axes "
-    f"({PARAMETERS} has their shapes) to split them."
-  )
-
-
-def conclusion(run: Run, finished: bool) -> str:
-  """What was reached and where it lies, in a few lines."""
-  folder, last, spent = run.folder, run.checkpoints.last_step(), time_spent(run.monitor.account())
-  if not finished:
-    return (
-      f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
-      f"Start the same command again to go on.\n{spent}"
-    )
-  figures = [line for line in writers.read(folder) if evaluate.is_evaluation(line)][-1:]
-  reached = [f"Reached: {evaluate.in_words(line)}" for line in figures]
-  options = " --ema" if run.plan.config.optimizer.ema else ""  # what was evaluated
-  options += run.watch.flag(folder)
-  return "\n".join(
-    [
-      f"Done: {last} steps.",
-      *reached,
-      *run.watch.in_words(folder),
-      spent,
-      f"Checkpoint: {folder}/checkpoints/{last}",
-      f"Metrics:    {folder}/{writers.METRICS} (TensorBoard: tensorboard --logdir {folder})",
-      f"Curves:     {folder}/{plots.CURVES}",
-      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz{options}",
-    ]
-  )
-
-
-def time_spent(account: dict[str, float]) -> str:
-  """The time since the command began, and what it went to."""
-  total = sum(account.values())
-  shares = [f"{seconds / total:.0%} {cause}" for cause, seconds in account.items()]
-  return f"Time:       {writers.clock(total)}: {', '.join(shares)}"

@@ -9,6 +9,7 @@ from vit_jax.config import Config, ConfigError, StorageError, to_dict
 
 LOCK = "lock"
 CONFIG = "config.json"
+PARAMETERS = "parameters.txt"  # how each is split over devices
 
 
 class WriteError(StorageError):

@@ -1,0 +1,88 @@
+"""What a user reads when a run begins and when it ends."""
+
+import pathlib
+
+import jax
+
+from vit_jax import early_stopping, evaluate, plots, workdir, writers
+from vit_jax import mesh as meshes
+from vit_jax.config import Config
+from vit_jax.plan import Plan, total_count, trained_count
+from vit_jax.tree import flatten
+
+
+def introduction(plan: Plan, folder: pathlib.Path, start: int) -> str:
+  """What is about to run, in a few lines."""
+  config, device = plan.config, jax.devices()[0]
+  parameters, trained = total_count(plan), trained_count(plan)
+  part = f" ({trained:,} of them trained)" if trained < parameters else ""
+  begin = f"resuming after step {start}" if start else "starting"
+  return (
+    f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
+    f"({device.device_kind}), {begin}; their shapes and sharding: {folder / workdir.PARAMETERS}\n"
+    f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
+    f"{plan.steps.total:,} steps; compiling the first step ..." + advice_on_fsdp(plan)
+  )
+
+
+def advice_on_fsdp(plan: Plan) -> str:
+  """Says which parameters config.mesh.fsdp was meant to split and does not; "" where it does."""
+  fsdp = plan.mesh.shape["fsdp"]
+  whole = meshes.kept_whole(flatten(plan.abstract.params), fsdp)
+  if not whole:
+    return ""
+  return (
+    f"\nconfig.mesh.fsdp={fsdp} divides no axis of {len(whole)} large parameter(s), such as "
+    f"{whole[0]}: every device holds them whole. Choose a divisor of their axes "
+    f"({workdir.PARAMETERS} has their shapes) to split them."
+  )
+
+
+def conclusion(
+  config: Config,
+  folder: pathlib.Path,
+  *,
+  finished: bool,
+  last: int,
+  account: dict[str, float],
+  watch: early_stopping.Watch,
+) -> str:
+  """What was reached and where it lies, in a few lines.
+
+  Args:
+    config: the run's settings.
+    folder: its workdir.
+    finished: whether it came to its end; else a signal stopped it.
+    last: step of the last checkpoint.
+    account: seconds since the command began, by what they went to.
+    watch: what followed the evaluations.
+  """
+  spent = time_spent(account)
+  if not finished:
+    return (
+      f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
+      f"Start the same command again to go on.\n{spent}"
+    )
+  figures = [line for line in writers.read(folder) if evaluate.is_evaluation(line)][-1:]
+  reached = [f"Reached: {evaluate.in_words(line)}" for line in figures]
+  options = " --ema" if config.optimizer.ema else ""  # what was evaluated
+  options += watch.flag(folder)
+  return "\n".join(
+    [
+      f"Done: {last} steps.",
+      *reached,
+      *watch.in_words(folder),
+      spent,
+      f"Checkpoint: {folder}/checkpoints/{last}",
+      f"Metrics:    {folder}/{writers.METRICS} (TensorBoard: tensorboard --logdir {folder})",
+      f"Curves:     {folder}/{plots.CURVES}",
+      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz{options}",
+    ]
+  )
+
+
+def time_spent(account: dict[str, float]) -> str:
+  """The time since the command began, and what it went to."""
+  total = sum(account.values())
+  shares = [f"{seconds / total:.0%} {cause}" for cause, seconds in account.items()]
+  return f"Time:       {writers.clock(total)}: {', '.join(shares)}"
