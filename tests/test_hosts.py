@@ -146,7 +146,12 @@ def test_a_signal_to_one_process_stops_all_and_the_run_goes_on_anywhere(alone, t
 
 def test_under_slurm_the_processes_find_one_another(tmp_path):
   """As srun would start them: the same command and no flags; SLURM's variables tell the rest."""
-  job = dict(SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_NODELIST="localhost", SLURM_NTASKS="2")
+  job = dict(
+    SLURM_JOB_ID=str(os.getpid()),
+    SLURM_STEP_NODELIST="localhost",
+    SLURM_STEP_NUM_TASKS="2",
+    SLURM_NTASKS="2",
+  )
   running = [
     programs.start(
       programs.digits(tmp_path), **job, SLURM_PROCID=str(process), SLURM_LOCALID=str(process)
@@ -158,14 +163,18 @@ def test_under_slurm_the_processes_find_one_another(tmp_path):
   assert "on 2 device(s)" in results[0][0]
 
 
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}  # of a batch script
+
+
 @pytest.mark.parametrize(
   ("variables", "device", "joins"),
   [
     ({}, False, False),
     ({}, True, True),
-    ({"SLURM_NTASKS": "1", "SLURM_PROCID": "0"}, False, False),  # srun -n1, or salloc
-    ({"SLURM_NTASKS": "4"}, False, False),  # sbatch without srun
-    ({"SLURM_NTASKS": "4", "SLURM_PROCID": "2"}, False, True),
+    ({**BATCH, "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, False, False),  # srun -n1
+    (BATCH, False, False),  # sbatch without srun
+    ({**BATCH, "SLURM_STEP_NUM_TASKS": "1"}, False, False),  # the shell of salloc
+    ({**BATCH, "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "2"}, False, True),
   ],
 )
 def test_processes_are_joined_where_the_machine_knows_of_others(
@@ -182,6 +191,15 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
   monkeypatch.setattr(jax.distributed, "initialize", lambda **given: calls.append(given))
   hosts.connect(Hosts(), stall_seconds=30)
   assert calls == ([{"heartbeat_timeout_seconds": 120}] if joins else [])
+
+
+def test_sigterm_ends_an_evaluation_of_several_processes(alone):
+  """JAX, which listens for it where processes are joined, would have it wait for a step."""
+  signalled = [sys.executable, "-m", "tests.faults.driver", "signal_in:evaluation"]
+  options = dict(processes=2, devices=1, first=signalled, others=signalled)
+  results = outputs(group(alone, *SETTINGS, "--mode=evaluate", **options))
+  assert results[0][1] == -signal.SIGTERM, results[0][0][-3000:]
+  assert results[1][1] != 0
 
 
 @pytest.mark.parametrize("signalled", [(0, 1), (0,), (1,)])

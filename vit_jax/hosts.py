@@ -88,5 +88,8 @@ def on_tpu() -> bool:
 
 
 def under_slurm() -> bool:
-  """Whether SLURM started several processes."""
-  return int(os.environ.get("SLURM_NTASKS", "1")) > 1 and "SLURM_PROCID" in os.environ
+  """Whether this is one of several tasks that srun started.
+
+  A batch script has the number of its job's tasks and an index too, but is no step.
+  """
+  return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 
 import jax
 
@@ -44,12 +45,13 @@ def launch(
   data = plan.open_data(config)
   plan.steps_of(config, len(data.train))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
-  prepare_jax()
-  start = initial.read(config) if starts_from_weights(config, folder) else None
-  from vit_jax.train import train
+  with StopRequest() as stop:
+    prepare_jax()
+    start = initial.read(config) if starts_from_weights(config, folder) else None
+    from vit_jax.train import train
 
-  with StopRequest() as stop, workdir.locked(folder, first=jax.process_index() == 0):
-    return train(plan.make(config, data), folder, stop, start, began)
+    with workdir.locked(folder, first=jax.process_index() == 0):
+      return train(plan.make(config, data), folder, stop, start, began)
 
 
 def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts):
@@ -58,6 +60,7 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts):
   joining.check(hosts)
   data = plan.open_evaluations(config)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
+  signal.signal(signal.SIGTERM, signal.SIG_DFL)  # JAX, once connected, waits for a step to stop at
   prepare_jax()
   from vit_jax.evaluate import evaluate
   from vit_jax.evaluators import scored
@@ -72,7 +75,10 @@ def starts_from_weights(config: Config, folder: pathlib.Path) -> bool:
 
 
 def prepare_jax():
-  """Keeps compiled programs on disk, so that the next start is quick."""
+  """Keeps compiled programs on disk, so that the next start is quick.
+
+  Not in the workdir, which may be a stranger's: JAX runs what it finds there.
+  """
   if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
     jax.config.update("jax_compilation_cache_dir", str(CACHE.expanduser()))
   jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
