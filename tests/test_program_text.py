@@ -120,6 +120,11 @@ def test_a_program_without_counts_has_no_cycles():
   assert program_text.cycles(text) is None
 
 
+def test_a_loop_that_draws_until_it_accepts_counts_once():
+  draws = LOOPS.replace("  ROOT %lt = pred[]{:T(512)}", "  %u = f32[] log(%v)\n  ROOT %lt = pred[]")
+  assert program_text.cycles(draws) == 100 + 3 * (7 + 5)
+
+
 def test_a_loop_of_unknown_length_is_not_guessed():
   with pytest.raises(ValueError, match="loop"):
     program_text.cycles(LOOPS.replace("constant(2)", "parameter(1)"))

@@ -99,11 +99,14 @@ def _rounds(condition: str, body: str) -> int:
   """How often a loop runs that counts from 0 up to a constant.
 
   So do those of lax.scan, by one, and those in which XLA overlaps a product with the gathering of a
-  factor, by as many as its body adds to the counter.
+  factor, by as many as its body adds to the counter. One whose condition computes with fractions,
+  such as that which draws MixUp's share again until a draw is accepted, is taken to run once.
 
   Raises:
     ValueError: a loop of another kind.
   """
+  if re.search(r" = f32\[", condition):
+    return 1
   compared = re.search(r"ROOT .* compare\((%\S+), (%\S+)\), direction=LT", condition)
   counter = compared and _index(condition, compared[1])
   limit = compared and _constant(condition, compared[2])
