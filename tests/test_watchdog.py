@@ -3,12 +3,13 @@
 import os
 import sys
 
+import jax
 import pytest
 
 from tests import programs
-from vit_jax.config import Config
+from vit_jax.config import Config, RunError
 from vit_jax.hosts import heartbeat
-from vit_jax.watchdog import SILENCE
+from vit_jax.watchdog import SILENCE, Watchdog
 
 PROGRAM = """
 import pathlib, sys, time
@@ -92,6 +93,20 @@ def test_a_computation_that_failed_ends_the_process(tmp_path):
   result = run(tmp_path, 1, "lost")
   assert result.returncode == 1
   assert "process 0 failed at step 7: connection closed by peer. Start" in result.stderr
+  assert "in lost\n" in result.stderr  # where the computation was asked for
+  assert "and more" in result.stderr
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_too_little_memory_is_said_in_a_sentence(tmp_path, processes):
+  dog = Watchdog(tmp_path, limit=9, silence=9, process=0, processes=processes)
+  dog.beat("step 3")
+
+  def step():
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+  with pytest.raises(RunError, match=r"at step 3\. Raise config\.accumulation.*allocating 9 bytes"):
+    dog.guarded(step)
 
 
 @pytest.mark.parametrize(("limit", "silence"), [(10, 40), (1800, 300), (0, 300)])

@@ -13,10 +13,11 @@ import socket
 import sys
 import threading
 import time
+import traceback
 
 import jax
 
-from vit_jax.config import Config
+from vit_jax.config import Config, RunError
 
 FOLDER = "heartbeats"
 LONGEST_PERIOD = 10.0  # seconds between two looks
@@ -134,15 +135,25 @@ class Watchdog:
     """Calls a function; where a computation fails in it that is shared, ends this process.
 
     One of the others may be gone, and JAX would wait for it.
+
+    Raises:
+      RunError: the devices have too little memory, which all of them find.
     """
     try:
       return function()
     except jax.errors.JaxRuntimeError as error:
+      if "RESOURCE_EXHAUSTED" in str(error):
+        raise RunError(
+          f"The memory of the devices does not suffice at {self._doing}. Raise "
+          "config.accumulation, split the parameters by config.mesh.fsdp, or set "
+          f"config.model.remat. JAX says: {error}"
+        ) from error
       if self._processes == 1:
         raise
       self._lost(error)
 
   def _lost(self, error: Exception):
+    traceback.print_exception(error)
     words = str(error).partition("\n")[0]
     what = f"process {self._process} failed at {self._doing}: {words}"
     wait = 2 * self._period  # By then the others have spoken, or are silent.
