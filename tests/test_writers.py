@@ -1,6 +1,8 @@
 """Metrics files: what is written, what a resumed run keeps."""
 
+import errno
 import json
+import os
 import time
 
 import pytest
@@ -140,6 +142,22 @@ def test_a_writer_says_what_it_cannot_write_or_waits(tmp_path, capsys):
     writer.complete()
     writer.close()
     assert writers.read(folder) == [{"step": 1, "loss": 0.5}]
+
+
+def test_a_disk_that_is_full_only_when_asked_to_keep_is_named_before_the_run_is_done(
+  tmp_path, monkeypatch
+):
+  """NFS may tell of a full quota no sooner."""
+
+  def full(_):
+    raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+  writer = writers.Writer(tmp_path, start_step=0)
+  writer.write(1, {"loss": 1.0})
+  monkeypatch.setattr(os, "fsync", full)
+  with pytest.raises(RunError, match=f"{tmp_path}.*Disk quota exceeded"):
+    writer.complete()
+  writer.close()  # says nothing more
 
 
 def test_a_million_steps_of_metrics_cost_a_start_seconds_and_a_line_nothing(tmp_path):

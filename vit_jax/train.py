@@ -297,7 +297,9 @@ def complete(run: Run, finished: bool):
   with run.monitor.paused("checkpoint"):
     check_saved(run, last=True)
   run.writer.complete()
-  if finished and jax.process_index() == 0:
+  if jax.process_index() != 0:
+    return
+  if finished:
     with run.monitor.paused("plots"), workdir.writing(run.folder):
       plots.curves(run.folder)
   said = messages.conclusion(

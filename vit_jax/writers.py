@@ -1,5 +1,6 @@
 """Where metrics go: metrics.jsonl, TensorBoard events, the console. First process only."""
 
+import contextlib
 import json
 import math
 import os
@@ -74,12 +75,15 @@ class Writer:
       self.say(f"{error} The metrics wait in memory.")
 
   def complete(self):
-    """Writes what has waited.
+    """Writes what has waited, and sees all of it onto the disk.
 
     Raises:
       RunError: it still cannot be written.
     """
     self._add(b"", b"", patient=False)
+    with workdirs.writing(self._workdir):
+      self._metrics.flush()
+      self._events.flush()
 
   def progress(self, line: str):
     """Shows the line of the moment: on a terminal it replaces the one before."""
@@ -90,7 +94,7 @@ class Writer:
     print(f"\r\x1b[K{line}" if self._live else line, flush=True)
 
   def close(self):
-    """Flushes everything to disk."""
+    """Closes the files, whatever became of them."""
     self._metrics.close()
     self._events.close()
 
@@ -127,10 +131,18 @@ class Appender:
     if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path)):
       raise FileNotFoundError(f"{self._path} was replaced by another file")
 
-  def close(self):
-    """Flushes the file to disk."""
+  def flush(self):
+    """Returns once the file is on the disk.
+
+    Raises:
+      OSError: it cannot be brought there; shared file systems may say only now that they are full.
+    """
     os.fsync(self._file.fileno())
-    self._file.close()
+
+  def close(self):
+    """Closes the file; what goes wrong then hides no error that may be under way."""
+    with contextlib.suppress(OSError):
+      self._file.close()
 
 
 def record(event: Event) -> bytes:

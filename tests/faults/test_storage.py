@@ -1,5 +1,6 @@
 """Disks that are full, folders that are gone or may not be written to. Real processes."""
 
+import re
 import sys
 
 import pytest
@@ -48,9 +49,12 @@ def test_the_last_save_counts_always(tmp_path):
 
 
 def test_a_signal_on_a_full_disk_does_not_pretend_that_the_state_is_saved(tmp_path):
-  result = faulty.run("full_and_signalled:10", tmp_path)
+  result = faulty.run("full_and_signalled:10", tmp_path, GO_ON)
   assert result.returncode == 1
-  assert "could not be saved (File too large); there is none" in programs.message(result)
+  assert "checkpoints/10 could not be saved (File too large)" in result.stdout  # and it went on
+  said = programs.message(result)  # of the save that the signal asked for
+  assert re.search(r"checkpoints/1[0-9] could not be saved \(File too large\); there is none", said)
+  assert "Stopped by a signal" not in result.stdout
 
 
 @pytest.mark.parametrize("fault", ["gone", "read_only"])
