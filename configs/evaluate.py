@@ -6,8 +6,8 @@ r"""Evaluations of weights or of a run, without training: no training steps are 
 MODEL: the one that the weights belong to; ViT-B/16 where ",MODEL" is left out. PATH: .npz,
 .msgpack, .safetensors, a folder of Hugging Face's, or the workdir of a run. SUITE:
 
-  imagenet   ImageNet's validation set, 384 px
-             :imagenet,ViT-L/16 --config.init_from=L_16.npz
+  imagenet   ImageNet's validation set, 384 px; weights of another size score best at theirs
+             :imagenet,ViT-L/16 --config.init_from=L_16.npz --config.data.image_size=512
   real       the same images with the ReaL labels; 3,163 without any are left out
              :real --config.init_from=B_16.npz
   v2         ImageNet-V2, matched frequency

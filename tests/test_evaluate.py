@@ -254,6 +254,16 @@ def test_few_shot_and_nearest_neighbours(features, tmp_path, monkeypatch):
   assert f"digits: 7 nearest {figures['digits/7nn']:.2%}" in said
 
 
+@pytest.mark.parametrize(("side", "said"), [(SIDE, ""), (16, "2 x 2 -> 4 x 4 patches")])
+def test_weights_of_another_image_size_are_spoken_of(features, tmp_path, capsys, side, said):
+  config, _ = features
+  config = dataclasses.replace(config, data=c.Data(image_size=side), nearest={})
+  evaluated(config, tmp_path)
+  text = capsys.readouterr().out
+  assert said in text
+  assert ("image_size=16" in text) == bool(said)
+
+
 def test_an_evaluation_that_is_stopped(features, tmp_path):
   """As by a signal in the training loop, at any place."""
   config, _ = features

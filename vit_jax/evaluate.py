@@ -130,6 +130,12 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
   if jax.process_index() == 0:
     with workdir.writing(folder):
       folder.mkdir(parents=True, exist_ok=True)
+    if read.resized:
+      side = plan.config.data.image_size
+      print(
+        f"These weights are of images of another size than config.data.image_size={side}; their "
+        f"position embeddings were interpolated: {read.resized}."
+      )
   with watchdog.of_run(plan.config, folder) as watching:
     params = scored.put(read.params, plan.abstract.params)
     figures = watching.guarded(

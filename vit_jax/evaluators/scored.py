@@ -18,11 +18,13 @@ class Scored:
   Attributes:
     config: the run's, its head as large as that of the parameters.
     params: NumPy arrays in the tree of the config's model.
+    resized: what had to be resized for config.data.image_size, in words; "" where nothing had.
     origin: where they come from, as the first entry of evaluation.json.
   """
 
   config: Config
   params: dict
+  resized: str
   origin: dict[str, int | str]
 
 
@@ -59,8 +61,8 @@ def read(config: Config, data: Data, folder: pathlib.Path) -> Scored:
 
 def fitted(
   config: Config, data: Data, read: weights.Weights, path: pathlib.Path
-) -> tuple[Config, dict]:
-  """The config with the head of the parameters, and these in the tree of its model.
+) -> tuple[Config, dict, str]:
+  """The config with the head of the parameters, these in the tree of its model, what was resized.
 
   Raises:
     ConfigError: they know other classes than the sets.
@@ -83,7 +85,8 @@ def fitted(
     config.model, num_classes=told.num_classes, representation_layer=layer
   )
   config = dataclasses.replace(config, model=model, new_head=False)
-  return config, initial.fitted(config, params)[0]
+  params, rows = initial.fitted(config, params)
+  return config, params, ", ".join(row.detail for row in rows if row.what == "resized")
 
 
 def check_head(classes: int, config: Config, data: Data):
