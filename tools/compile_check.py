@@ -110,8 +110,8 @@ def estimates(config: Config, program) -> dict:
     mfu=pods.step_flops(config) / program.devices / seconds / peak,
   )
   examples = recipes.examples_of(config)
-  if examples:
-    days = plan.steps_of(config, examples).total * seconds / 86_400
+  if examples or not config.duration.epochs:
+    days = plan.steps_of(config, examples or pods.UNKNOWN_LENGTH).total * seconds / 86_400
     result |= dict(
       days=days,
       core_days=days * program.devices,

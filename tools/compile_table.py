@@ -40,11 +40,15 @@ FIELDS = (
 )
 
 
+# Of two lengths, which differ in days alone, the one whose days Table 2 has.
+LENGTHS = {"vit_l16_jft.py": ":14", "vit_l16_i21k.py": ":90"}
+
+
 def recipes() -> list[str]:
   """Every recipe of Tables 3 and 4, as --config takes it, the pre-training ones first."""
   paths = sorted((ROOT / "configs").glob("*_*1k.py")) + sorted((ROOT / "configs").glob("*_jft.py"))
   names = [path.name for path in paths if path.name != "vit_shape_jft.py"]
-  return [f"configs/{name}" for name in names] + [
+  return [f"configs/{name}{LENGTHS.get(name, '')}" for name in names] + [
     f"configs/finetune.py:{argument}" for argument in FINE_TUNED
   ]
 

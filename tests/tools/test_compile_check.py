@@ -38,6 +38,20 @@ def check():
     yield compile_check
 
 
+def test_the_table_has_every_recipe_whose_days_the_paper_tells(check):
+  told = {
+    (config.model.name, config.model.num_classes, config.duration.epochs)
+    for config in map(recipes.load, compile_table.recipes())
+  }
+  assert check.PAPER_CORE_DAYS.keys() <= told
+
+
+@pytest.mark.parametrize(("task", "steps"), [("imagenet", 20_000), ("cifar100", 10_000)])
+def test_days_of_a_recipe_in_steps_need_no_number_of_images(check, task, steps):
+  found = check.estimates(recipes.load(f"configs/finetune.py:ViT-B/16,{task}"), PROGRAM)
+  assert found["days"] == pytest.approx(steps * 0.27 / 86_400)
+
+
 def test_what_follows_from_the_time_of_a_step(check):
   config = recipes.load(str(compile_table.ROOT / "configs/vit_h14_jft.py"))
   found = check.estimates(config, PROGRAM)
