@@ -4,6 +4,9 @@ r"""Fine-tuning of any of the paper's models (Table 4; Section 3.2; Appendix B.1
 
 MODEL: a name such as ViT-B/16, R50x1+ViT-B/16 or R50x1, the one that the weights belong to.
 TASK: imagenet (20,000 steps), cifar100 or cifar10 (10,000 steps), pets or flowers (500 steps).
+Images have 384 px (378 where patches have 14); ViT-L/16 and ViT-H/14 on imagenet 512 and 518, with
+a moving average of the parameters, as in Table 2. Table 6 has these too at 384 and 378 without it:
+--config.data.image_size=384 --config.optimizer.ema=0.0.
 MODEL,TASK,development keeps the paper's part of the training split back (1, 2 or 10 per cent) and
 scores that in place of the test split: for choosing the learning rate, the paper's grid of which is
 in vit_jax/recipes.py.

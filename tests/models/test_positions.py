@@ -1,4 +1,4 @@
-"""The seven cells of Table 8 against a float64 ViT, under scan, and what order means to each."""
+"""The eight cells of Table 8 against a float64 ViT, under scan, and what order means to each."""
 
 import jax
 import jax.numpy as jnp

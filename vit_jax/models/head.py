@@ -10,7 +10,7 @@ class Head(nn.Module):
 
   Attributes:
     num_classes: number of logits.
-    bias: initial value of b; W begins as zero (Section 4.1).
+    bias: initial value of b; W begins as zero (Section 3.2).
     dtype: type of the computation; parameters are float32.
   """
 
