@@ -220,7 +220,8 @@ def test_ctrl_c_stops_a_run_of_several_processes_as_it_does_one(tmp_path, signal
   ("number", "words"),
   [
     (signal.SIGKILL, "process 0 failed at step"),
-    (signal.SIGSTOP, "process 0 has got no further than step"),
+    # Both limits are of 25 seconds here: either may be the first to be found exceeded.
+    (signal.SIGSTOP, "process (0 has got no further than step|1 has not been heard of)"),
   ],
 )
 def test_a_process_that_dies_or_stalls_ends_the_others(tmp_path, number, words):
@@ -239,7 +240,7 @@ def test_a_process_that_dies_or_stalls_ends_the_others(tmp_path, number, words):
   assert running[0].returncode == 1, text[-3000:]
   assert time.monotonic() - begin < 75
   message = text[text.rindex("vit_jax: ") :]
-  assert words in message
+  assert re.search(words, message)
   silent = {  # by process, the seconds since it was last heard of
     int(process): int(seconds)
     for process, seconds in re.findall(r"process (\d): .*heard (\d+) s ago", message)
