@@ -22,7 +22,7 @@ FORKED = ("vit_jax.main", "tests.faults.driver")
 
 def environment(devices=1, **changes):
   """A clean environment with `devices` simulated devices."""
-  own = ("JAX_", "XLA_", "PJRT_")
+  own = ("JAX_", "XLA_", "PJRT_", "TPU_")  # libtpu itself sets one, where it is imported
   kept = {key: value for key, value in os.environ.items() if not key.startswith(own)}
   flags = f"--xla_force_host_platform_device_count={devices} {QUICK}"
   # With as few threads as cores, simulated devices may wait for one another in two collectives that

@@ -19,6 +19,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 # The programs are made for devices that are described, not for any that are here.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["TPU_SKIP_MDS_QUERY"] = "1"
+os.environ["TPU_ACCELERATOR_TYPE"] = (
+  "v3-8"  # any; without it the library complains that it has none
+)
+os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
 os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # a compiler is not a chip: several may run at once
 
 from absl import app, flags
@@ -43,8 +47,8 @@ def report(config: Config, topology: str) -> dict:
   """All that is printed, as one object; where the step does not fit, with one that does.
 
   Raises:
-    ConfigError: the batch or the mesh does not suit the slice.
-    RunError: there is no compiler, or it does not know the slice.
+    ConfigError: the batch or the mesh does not suit the slice, or no slice is called so.
+    RunError: there is no compiler.
   """
   from vit_jax import checks, pods
 

@@ -5,6 +5,7 @@ job's own step, with its mesh and shardings.
 """
 
 import dataclasses
+import importlib.util
 import math
 import re
 
@@ -14,7 +15,7 @@ from jax.experimental import topologies
 
 from vit_jax import flops, models, plan, program_text, recipes, train
 from vit_jax import mesh as meshes
-from vit_jax.config import Config, RunError
+from vit_jax.config import Config, ConfigError, RunError
 
 # High-bandwidth memory of one JAX device, bytes, by a prefix of its device_kind; from the makers'
 # data sheets. A TPU v2 or v3 chip is two devices with half of its memory each.
@@ -35,6 +36,7 @@ CLOCK_HZ = {
   "TPU v5": 1.75e9,
   "TPU v6 lite": 1.75e9,
 }
+TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*)+(_twisted|_untwisted)?", re.ASCII)
 UNKNOWN_LENGTH = 10**9  # examples; the length of the schedule does not change the program
 
 
@@ -84,18 +86,22 @@ def devices_of(topology: str):
   """The devices of a topology, such as "v3:16x16".
 
   Raises:
-    RunError: libtpu is not installed, or does not know the topology.
+    ConfigError: no topology is called so.
+    RunError: libtpu is not installed.
   """
+  examples = "examples: v3:16x16, v4:4x4x4, v5e:16x16, v6e:16x16."
+  if not TOPOLOGY.fullmatch(topology):  # at some of these libtpu aborts the process
+    raise ConfigError(f"A topology is named KIND:CHIPS, not {topology!r}; {examples}")
   # On v4 JAX sees both cores of a chip as one device, of which the library must be told.
   cores = {"chip_config_name": "megacore"} if topology.startswith("v4:") else {}
   try:
     return topologies.get_topology_desc(platform="tpu", topology_name=topology, **cores).devices
   except Exception as error:  # whatever the library says
-    if "libtpu" in str(error) and "not" in str(error).lower():
+    if importlib.util.find_spec("libtpu") is None:
       raise RunError("The TPU compiler is not here; install it: pip install libtpu.") from error
-    raise RunError(
-      f"The TPU compiler knows no topology {topology!r} ({str(error).splitlines()[0]}); examples: "
-      "v3:16x16, v4:4x4x4, v5e:16x16, v6e:16x16."
+    reason = str(error).partition("\n")[0]
+    raise ConfigError(
+      f"The TPU compiler knows no topology {topology!r} ({reason}); {examples}"
     ) from error
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests import programs
 from tools import compile_table
 from vit_jax import pods, recipes
 
@@ -31,8 +32,11 @@ BASE = recipes.load(str(compile_table.ROOT / "configs/vit_b16_jft.py"))
 @pytest.fixture(scope="module")
 def check():
   with pytest.MonkeyPatch.context() as patch:
-    for name in ("JAX_PLATFORMS", "TPU_SKIP_MDS_QUERY", "ALLOW_MULTIPLE_LIBTPU_LOAD"):
-      patch.setenv(name, "cpu" if name == "JAX_PLATFORMS" else "1")
+    for name in ("TPU_SKIP_MDS_QUERY", "ALLOW_MULTIPLE_LIBTPU_LOAD"):
+      patch.setenv(name, "1")
+    for name in ("TPU_ACCELERATOR_TYPE", "TPU_WORKER_HOSTNAMES"):
+      patch.setenv(name, "")
+    patch.setenv("JAX_PLATFORMS", "cpu")
     from tools import compile_check
 
     yield compile_check
@@ -44,6 +48,33 @@ def test_the_table_has_every_recipe_whose_days_the_paper_tells(check):
     for config in map(recipes.load, compile_table.recipes())
   }
   assert check.PAPER_CORE_DAYS.keys() <= told
+
+
+# The program started where libtpu cannot be imported, installed or not.
+WITHOUT_LIBTPU = """
+import runpy
+import sys
+
+sys.modules["libtpu"] = None
+sys.argv = ["tools/compile_check.py", "--config=configs/vit_digits.py"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_without_the_compiler_it_says_what_to_install():
+  result = programs.run([sys.executable, "-c", WITHOUT_LIBTPU])
+  assert result.returncode == 1
+  assert programs.message(result).endswith(
+    "The TPU compiler is not here; install it: pip install libtpu."
+  )
+  assert not result.stdout
+
+
+def test_a_slice_that_cannot_be_is_wrong_usage():
+  command = [sys.executable, "tools/compile_check.py", "--config=configs/vit_digits.py"]
+  result = programs.run([*command, "--topology=v3:0x0"])  # libtpu itself would end by SIGFPE
+  assert result.returncode == 2
+  assert "'v3:0x0'" in programs.message(result)
 
 
 @pytest.mark.parametrize(("task", "steps"), [("imagenet", 20_000), ("cifar100", 10_000)])
