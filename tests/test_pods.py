@@ -192,14 +192,6 @@ def test_what_is_no_topology_is_refused_before_the_library_sees_it(topology):
     pods.devices_of(topology)
 
 
-@needs_libtpu
-@pytest.mark.parametrize("topology", ["v9:4x4", "v3:3x3", "v3:100000x100000"])
-def test_a_topology_that_the_compiler_does_not_know(monkeypatch, topology):
-  monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
-  with pytest.raises(c.ConfigError, match=f"knows no topology '{topology}' .+; examples: v3:16x16"):
-    pods.devices_of(topology)
-
-
 # Whether a program for a TPU writes float32 logits down: with our attention, and with JAX's.
 ATTENTION = r"""
 import jax
