@@ -19,9 +19,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 # The programs are made for devices that are described, not for any that are here.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["TPU_SKIP_MDS_QUERY"] = "1"
-os.environ["TPU_ACCELERATOR_TYPE"] = (
-  "v3-8"  # any; without it the library complains that it has none
-)
+# Without these two, of whatever value, the library complains that it finds no TPU.
+os.environ["TPU_ACCELERATOR_TYPE"] = "v3-8"
 os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
 os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # a compiler is not a chip: several may run at once
 
