@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 # The programs are made for devices that are described, not for any that are here.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["TPU_SKIP_MDS_QUERY"] = "1"
-# Without these two, of whatever value, the library complains that it finds no TPU.
+# Without these two the library complains that it finds no TPU; what it compiles is the same.
 os.environ["TPU_ACCELERATOR_TYPE"] = "v3-8"
 os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
 os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # a compiler is not a chip: several may run at once
