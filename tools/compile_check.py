@@ -33,12 +33,12 @@ flags.adopt_module_key_flags(command_line)
 _TOPOLOGY = flags.DEFINE_string("topology", "v3:16x16", "The slice, KIND:CHIPS.")
 _FORMAT = flags.DEFINE_enum("format", "table", ["table", "json"], "How to print.")
 
-# Table 2 of the paper: TPUv3-core-days of pre-training, by model, classes and epochs. The table
-# does not say the epochs of L/16: we take the longer of the paper's two.
+# Table 2 of the paper: TPUv3-core-days of pre-training and their epochs, by model and classes. The
+# table does not say the epochs of L/16: we take the longer of the paper's two.
 PAPER_CORE_DAYS = {
-  ("ViT-H/14", 18_291, 14): 2500,
-  ("ViT-L/16", 18_291, 14): 680,
-  ("ViT-L/16", 21_843, 90): 230,
+  ("ViT-H/14", 18_291): (2500, 14),
+  ("ViT-L/16", 18_291): (680, 14),
+  ("ViT-L/16", 21_843): (230, 90),
 }
 
 
@@ -115,12 +115,14 @@ def estimates(config: Config, program) -> dict:
   examples = recipes.examples_of(config)
   if examples or not config.duration.epochs:
     days = plan.steps_of(config, examples or pods.UNKNOWN_LENGTH).total * seconds / 86_400
+    paper_core_days, paper_epochs = PAPER_CORE_DAYS.get(
+      (config.model.name, config.model.num_classes), (None, None)
+    )
     result |= dict(
       days=days,
       core_days=days * program.devices,
-      paper_core_days=PAPER_CORE_DAYS.get(
-        (config.model.name, config.model.num_classes, config.duration.epochs)
-      ),
+      paper_core_days=paper_core_days,
+      paper_epochs=paper_epochs,
     )
   return result
 
@@ -169,7 +171,7 @@ def lines_of(row: dict) -> list[str]:
     paper = row["paper_core_days"]
     lines.append(
       f"the recipe: {row['days']:.1f} days, {row['core_days']:,.0f} device-days"
-      + (f" (the paper's Table 2: {paper:,} TPUv3-core-days)" if paper else "")
+      + (f" (Table 2: {paper:,} TPUv3-core-days, {row['paper_epochs']} epochs)" if paper else "")
     )
   return lines
 

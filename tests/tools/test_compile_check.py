@@ -48,7 +48,7 @@ def test_the_table_has_every_recipe_whose_days_the_paper_tells(check):
     (config.model.name, config.model.num_classes, config.duration.epochs)
     for config in map(recipes.load, compile_table.recipes())
   }
-  assert check.PAPER_CORE_DAYS.keys() <= told
+  assert {(*model, epochs) for model, (_, epochs) in check.PAPER_CORE_DAYS.items()} <= told
 
 
 # The program started where libtpu cannot be imported, installed or not.
@@ -99,7 +99,17 @@ def test_what_follows_from_the_time_of_a_step(check):
   assert found["days"] == pytest.approx(steps * 0.27 / 86_400, rel=1e-5)
   assert found["core_days"] == pytest.approx(512 * found["days"])
   assert found["paper_core_days"] == 2500
+  assert found["paper_epochs"] == 14
   assert found["mfu"] == pytest.approx(6 * 167.4e9 * 8 / 0.27 / 61.5e12, rel=0.01)
+
+
+@pytest.mark.parametrize(("epochs", "days"), [(7, 1.6184), (14, 3.2369)])
+def test_days_stand_beside_the_papers_whatever_the_length(check, epochs, days):
+  config = recipes.load(str(compile_table.ROOT / f"configs/vit_l16_jft.py:{epochs}"))
+  row = check.facts(config, PROGRAM)
+  assert row["days"] == pytest.approx(days, rel=1e-3)
+  text = check.lines_of(row)[-1]
+  assert text.endswith("device-days (Table 2: 680 TPUv3-core-days, 14 epochs)")
 
 
 def test_a_program_that_does_not_fit_is_told_with_one_that_does(check):
