@@ -216,36 +216,33 @@ def test_ctrl_c_stops_a_run_of_several_processes_as_it_does_one(tmp_path, signal
   assert f"Stopped by a signal after step {last}" in results[0][0]
 
 
+HALTED = [sys.executable, "-m", "tests.faults.driver", "halted_input:9"]
+
+
 @pytest.mark.parametrize(
-  ("number", "words"),
+  ("other", "words"),
   [
-    (signal.SIGKILL, "process 0 failed at step"),
-    # Both limits are of 25 seconds here: either may be the first to be found exceeded.
-    (signal.SIGSTOP, "process (0 has got no further than step|1 has not been heard of)"),
+    (
+      programs.MAIN,
+      r"failed at step .*\. Silent for longest: process 1 \(\S+, at step \d+; \d+ s\)",
+    ),
+    (HALTED, r"no further than step \d+ .*\. Furthest behind: process 1 \(\S+, at step 7\)"),
   ],
+  ids=["dies", "stalls"],
 )
-def test_a_process_that_dies_or_stalls_ends_the_others(tmp_path, number, words):
+def test_a_process_that_dies_or_stalls_ends_the_others_and_is_named(tmp_path, other, words):
   overrides = "--config.duration.steps=100000", "--config.stall_seconds=25"  # compiling counts
-  running = group(tmp_path, *overrides, processes=2, devices=1)
+  running = group(tmp_path, *overrides, processes=2, devices=1, others=other)
   for line in running[0].stdout:
-    if line.startswith("step 8/"):
-      running[1].send_signal(number)
+    if line.startswith("step 4/"):
       break
-  else:
-    pytest.fail("it ended before step 8")
   begin = time.monotonic()
-  text = running[0].finish(timeout=100)
-  running[1].kill()
-  running[1].finish(timeout=10)
-  assert running[0].returncode == 1, text[-3000:]
+  if other is programs.MAIN:
+    running[1].kill()
+  (text, status), _ = outputs(running, timeout=100)
+  assert status == 1, text[-3000:]
   assert time.monotonic() - begin < 75
-  message = text[text.rindex("vit_jax: ") :]
-  assert re.search(words, message)
-  silent = {  # by process, the seconds since it was last heard of
-    int(process): int(seconds)
-    for process, seconds in re.findall(r"process (\d): .*heard (\d+) s ago", message)
-  }
-  assert silent[1] > silent[0]  # it names the one that is gone
+  assert re.search(words, text[text.rindex("vit_jax: ") :]), text[-3000:]
   assert "most recent call first" in text  # the stacks
 
 

@@ -9,10 +9,10 @@ import pytest
 from tests import programs
 from vit_jax.config import Config, RunError
 from vit_jax.hosts import heartbeat
-from vit_jax.watchdog import SILENCE, Watchdog
+from vit_jax.watchdog import SILENCE, Sign, Watchdog, culprit
 
 PROGRAM = """
-import pathlib, sys, time
+import json, pathlib, sys, time
 import jax
 from vit_jax.watchdog import Watchdog
 
@@ -33,7 +33,8 @@ with Watchdog(folder, limit=limit, silence=silence, process=0, processes=2) as d
     dog.guarded(lambda: dog.beat(f"step {step}"))
     if sys.argv[3] == "alone" and step < 6:
       (folder / "heartbeats").mkdir(exist_ok=True)
-      (folder / "heartbeats" / "1").write_text(f"{step} elsewhere, at step {step}")
+      told = dict(looks=step, beats=step + 1, words=f"elsewhere, at step {step}")
+      (folder / "heartbeats" / "1").write_text(json.dumps(told))
     time.sleep(0.25)
   if sys.argv[3] == "alone":
     alone()
@@ -74,9 +75,18 @@ def test_a_process_that_falls_silent_ends_the_others(tmp_path):
   assert "process 1: elsewhere, at step 5; heard" in result.stderr
 
 
-def test_who_was_never_heard_of_or_has_ended_is_not_silent(tmp_path):
+@pytest.mark.parametrize(
+  "left",
+  [
+    '{"looks": 7, "beats": 10, "words": "of an earlier run, at step 9"}',
+    "7 of an earlier release, at step 9",
+    '{"looks": 7}',
+    "[7]",
+  ],
+)
+def test_who_was_never_heard_of_or_has_ended_is_not_silent(tmp_path, left):
   (tmp_path / "heartbeats").mkdir()
-  (tmp_path / "heartbeats" / "1").write_text("7 of an earlier run, at step 9")
+  (tmp_path / "heartbeats" / "1").write_text(left)
   result = run(tmp_path, 4, "well", silence=1)
   assert result.returncode == 0, result.stderr
   assert not (tmp_path / "heartbeats" / "0").exists()
@@ -90,11 +100,38 @@ def test_a_process_that_moves_comes_to_its_end(tmp_path, limit):
 
 
 def test_a_computation_that_failed_ends_the_process(tmp_path):
-  result = run(tmp_path, 1, "lost")
+  result = run(tmp_path, 1, "lost", silence=1)
   assert result.returncode == 1
-  assert "process 0 failed at step 7: connection closed by peer. Start" in result.stderr
+  assert (
+    "process 0 failed at step 7: connection closed by peer. Silent for longest: process 1 ("
+    in result.stderr
+  )
   assert "in lost\n" in result.stderr  # where the computation was asked for
   assert "and more" in result.stderr
+
+
+def signs(*told):
+  """Of processes that were 100 seconds ago at so many beats, and heard of so long ago."""
+  return {p: Sign(beats, f"at step {beats}", 100.0 - s, 5) for p, (beats, s) in enumerate(told)}
+
+
+@pytest.mark.parametrize(
+  ("heard", "sentence"),
+  [
+    (signs((9, 1), (9, 2), (9, 1)), "No process is silent or behind the others."),
+    (signs((9, 1), (8, 2), (9, 1)), "Furthest behind: process 1 (at step 8)."),
+    (
+      signs((7, 1), (7, 2), (8, 2), (9, 1)),
+      "Furthest behind: process 0 (at step 7), process 1 (at step 7).",
+    ),
+    # Who died may have been further than one that its death held up, or ended.
+    (signs((8, 1), (9, 2), (9, 12)), "Silent for longest: process 2 (at step 9; 12 s)."),
+    (signs((8, 12), (9, 2), (9, 25)), "Silent for longest: process 2 (at step 9; 25 s)."),
+    (signs((9, 1)), ""),
+  ],
+)
+def test_the_process_that_holds_the_others_up_is_named(heard, sentence):
+  assert culprit(heard, 100.0, silence=10.0) == sentence
 
 
 @pytest.mark.parametrize("processes", [1, 2])

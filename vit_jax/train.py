@@ -204,10 +204,10 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
   before = None
   for step in range(start + 1, steps.total + 1):
     profile(run, step - start)
-    run.watchdog.beat(f"step {step}")
     with jax.transfer_guard("disallow"):
       with monitor.waiting():
         batch = next(batches)
+      run.watchdog.beat(f"step {step}")  # who waits for a batch is behind those that have theirs
       with monitor.dispatching():
         state, metrics = run.step(state, batch)
       run.busy.dispatched(metrics)

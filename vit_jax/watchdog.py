@@ -7,6 +7,7 @@ folder that all hosts share anyway, and hears of the others there. Two, because 
 
 import contextlib
 import faulthandler
+import json
 import os
 import pathlib
 import socket
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+from typing import NamedTuple
 
 import jax
 
@@ -21,8 +23,24 @@ from vit_jax.config import Config, RunError
 
 FOLDER = "heartbeats"
 LONGEST_PERIOD = 10.0  # seconds between two looks
-NOTHING = "0 not heard of"
 SILENCE = 120.0  # seconds; folders that hosts share may show what is written a minute later
+LOOKS = 3  # at the others, from a failure to the sentence that says who is silent
+
+
+class Sign(NamedTuple):
+  """What one process last told of itself.
+
+  Attributes:
+    beats: how far it was: all processes beat in the same places.
+    words: where it runs and what it did.
+    since: when this was new, of the monotonic clock.
+    times: how often there was something new; once may be of an earlier run.
+  """
+
+  beats: int
+  words: str
+  since: float
+  times: int
 
 
 def of_run(config: Config, folder: pathlib.Path) -> "Watchdog":
@@ -58,7 +76,8 @@ class Watchdog:
     self._period = min(limit / 4 or LONGEST_PERIOD, silence / 8 or LONGEST_PERIOD, LONGEST_PERIOD)
     self._done = threading.Event()
     self._looks = 0
-    self._heard = {}  # of each process: what it wrote last, since when, how often it was new
+    self._heard: dict[int, tuple[str, Sign]] = {}  # by process: its file, and what that says
+    self._beats = 0
     self.beat("the start")
 
   def __enter__(self):
@@ -75,17 +94,21 @@ class Watchdog:
 
   def beat(self, doing: str):
     """The run has got as far as `doing`, such as "step 12"."""
-    self._doing, self._since = doing, time.monotonic()
+    self._beats, self._doing, self._since = self._beats + 1, doing, time.monotonic()
 
   def _watch(self):
     while not self._done.wait(self._period):
       if 0 < self._limit < time.monotonic() - self._since:
         self._end(
           f"process {self._process} has got no further than {self._doing} for over "
-          f"{self._limit:g} s (config.stall_seconds)"
+          f"{self._limit:g} s (config.stall_seconds)",
+          silence=self._limit / 2,
         )
       for process in self._gone():
-        self._end(f"process {process} has not been heard of for over {self._silence:g} s")
+        self._end(
+          f"process {process} has not been heard of for over {self._silence:g} s",
+          silence=self._silence,
+        )
 
   def _correspond(self):
     while not self._done.is_set():
@@ -94,9 +117,10 @@ class Watchdog:
       self._done.wait(self._period)
 
   def _tell(self):
-    """Writes what this process does; the count shows that it still lives."""
+    """Writes what this process does; the count of looks shows that it still lives."""
     self._looks += 1
-    text = f"{self._looks} {socket.gethostname()}, at {self._doing}"
+    words = f"{socket.gethostname()}, at {self._doing}"
+    text = json.dumps(dict(looks=self._looks, beats=self._beats, words=words))
     temporary = self._folder / f"{self._process}.tmp"
     try:
       self._folder.mkdir(exist_ok=True)
@@ -110,25 +134,31 @@ class Watchdog:
     for process in range(self._processes):
       try:
         text = (self._folder / str(process)).read_text(encoding="utf-8")
-      except OSError:
-        text = NOTHING
-      before, _, times = self._heard.get(process, ("", 0.0, 0))
+        told = json.loads(text)
+        beats, words = int(told["beats"]), str(told["words"])
+      except (OSError, ValueError, TypeError, KeyError):  # none, or of an earlier release
+        text, beats, words = "", 0, "not heard of"
+      before, sign = self._heard.get(process, (None, Sign(0, "", 0.0, 0)))
       if before != text:
-        self._heard[process] = text, time.monotonic(), times + 1
+        sign = Sign(beats, words, time.monotonic(), sign.times + 1)
+        self._heard[process] = text, sign
+
+  def _signs(self) -> dict[int, Sign]:
+    return {process: sign for process, (_, sign) in sorted(self._heard.items())}
 
   def _gone(self) -> list[int]:
     """The processes that were heard of and no longer are, though the folder works.
 
     What was there at the first look may be of an earlier run; who has ended well has no file.
     """
-    now, heard = time.monotonic(), dict(self._heard)
-    _, own, _ = heard.get(self._process, ("", 0.0, 0))
+    now, signs = time.monotonic(), self._signs()
+    own = signs[self._process].since if self._process in signs else 0.0
     if not self._silence or now - own > self._silence / 2:
       return []
     return [
       process
-      for process, (text, since, times) in heard.items()
-      if times > 1 and text != NOTHING and now - since > self._silence
+      for process, sign in signs.items()
+      if sign.times > 1 and sign.beats and now - sign.since > self._silence
     ]
 
   def guarded(self, function):
@@ -156,7 +186,7 @@ class Watchdog:
     traceback.print_exception(error)
     words = str(error).partition("\n")[0]
     what = f"process {self._process} failed at {self._doing}: {words}"
-    wait = 2 * self._period  # By then the others have spoken, or are silent.
+    wait = LOOKS * self._period  # By then the others have spoken, or are silent.
     print(
       f"vit_jax: {what}. In {wait:.0f} s it will say who is silent; if JAX aborts it before, it is "
       "process 0, with which all must speak.",
@@ -164,16 +194,37 @@ class Watchdog:
       flush=True,
     )
     time.sleep(wait)
-    self._end(what)
+    # One that lives has written in each period, and may have been looked at just before.
+    self._end(what, silence=(LOOKS - 1.5) * self._period)
 
-  def _end(self, what: str):
-    now = time.monotonic()
+  def _end(self, what: str, *, silence: float):
+    now, signs = time.monotonic(), self._signs()
     known = [
-      f"  process {process}: {text.partition(' ')[2]}; heard {now - since:.0f} s ago"
-      for process, (text, since, _) in sorted(self._heard.items())
+      f"  process {process}: {sign.words}; heard {now - sign.since:.0f} s ago"
+      for process, sign in signs.items()
     ]
+    sentences = f"{what}. {culprit(signs, now, silence)}".strip()
     advice = "Start the same command again to go on from the last checkpoint."
     print("What every thread was doing:", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
-    print("\n".join([f"vit_jax: {what}. {advice}", *known]), file=sys.stderr, flush=True)
+    print("\n".join([f"vit_jax: {sentences} {advice}", *known]), file=sys.stderr, flush=True)
     os._exit(1)  # The main thread, or the end of JAX, would wait for what will not come.
+
+
+def culprit(signs: dict[int, Sign], now: float, silence: float) -> str:
+  """The sentence that says which of several processes holds the others up. "": there is but one.
+
+  The one that has been silent for longest, if for over `silence` seconds: what it took with it fell
+  silent later. Else those that are furthest behind.
+  """
+  if len(signs) < 2:
+    return ""
+  longest = min(signs, key=lambda process: signs[process].since)
+  seconds = now - signs[longest].since
+  if seconds > silence:
+    return f"Silent for longest: process {longest} ({signs[longest].words}; {seconds:.0f} s)."
+  least, most = (function(sign.beats for sign in signs.values()) for function in (min, max))
+  if least == most:
+    return "No process is silent or behind the others."
+  behind = [f"process {p} ({sign.words})" for p, sign in signs.items() if sign.beats == least]
+  return f"Furthest behind: {', '.join(behind)}."

@@ -131,6 +131,21 @@ def not_finite(step):
   train_step.make = poisoned
 
 
+def halted_input(batch):
+  """From one batch on, reading waits for ever."""
+  from vit_jax import train
+
+  read = train.train_batches
+
+  def halting(*args):
+    for number, found in enumerate(read(*args), start=1):
+      if number == int(batch):
+        time.sleep(3600)
+      yield found
+
+  train.train_batches = halting
+
+
 def clock(_):
   """The clock of the day jumps by up to a day, back and forth, each time it is looked at."""
   real, rng = time.time, random.Random(0)
@@ -146,6 +161,7 @@ FAULTS = dict(
   witnessed=witnessed,
   signal_in=signal_in,
   not_finite=not_finite,
+  halted_input=halted_input,
   clock=clock,
 )
 
