@@ -12,6 +12,7 @@ Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or
 import json
 import os
 import pathlib
+import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -54,6 +55,7 @@ def report(config: Config, topology: str) -> dict:
   checks.check_model(config)
   checks.check_batch(config)
   devices = pods.devices_of(topology)
+  tell(f"Compiling for {len(devices)} x {devices[0].device_kind}; it takes a minute or several.")
   program = pods.compile_step(config, devices)
   return dict(
     topology=topology,
@@ -81,7 +83,7 @@ def facts(config: Config, program) -> dict:
     flops_per_device=pods.step_flops(config) / program.devices,
     compiler_flops_per_device=program.flops,
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
-    step_seconds=program.step_seconds,
+    step_seconds_estimate=program.step_seconds,
     optimal_seconds=program.optimal_seconds,
     **(estimates(config, program) if program.fits else {}),
   )
@@ -91,14 +93,13 @@ def find_remedy(config: Config, program, devices) -> dict | None:
   """The first settings that fit, and the facts of their program; None: of those tried none fits."""
   from vit_jax import pods
 
-  for overrides in pods.smaller(config, program):
-    try:
-      other = pods.overridden(config, overrides)
-      compiled = pods.compile_step(other, devices)
-    except ConfigError:
-      continue  # this slice cannot be divided so
-    if compiled.fits:
-      return dict(settings=overrides, **facts(other, compiled))
+  def compiled(overrides):
+    tell(f"It does not fit; trying {flags_of(overrides)}.")
+    return pods.compile_step(pods.overridden(config, overrides), devices)
+
+  for overrides, found in pods.smaller(config, program, compiled):
+    if found.fits:
+      return dict(settings=overrides, **facts(pods.overridden(config, overrides), found))
   return None
 
 
@@ -135,19 +136,30 @@ def table(row: dict) -> str:
     *lines_of(row),
   ]
   if row["remedy"]:
-    settings = row["remedy"]["settings"]
-    lines.append(" ".join(f"--config.{k}={v}" for k, v in settings.items()) + " makes it fit:")
+    lines.append(f"{flags_of(row['remedy']['settings'])} makes it fit:")
     lines += lines_of(row["remedy"])
   elif not row["fits"]:
     lines.append("no setting of fsdp, remat and accumulation that was tried makes it fit")
   return "\n".join(lines)
 
 
+def flags_of(overrides: dict) -> str:
+  """Settings as they are given to a command."""
+  return " ".join(f"--config.{key}={value}" for key, value in overrides.items())
+
+
+def tell(words: str):
+  """Shows what is going on, beside what is printed for others to read."""
+  print(words, file=sys.stderr, flush=True)
+
+
 def lines_of(row: dict) -> list[str]:
   """One program's facts in words."""
   size = lambda n: f"{n / 2**30:.2f} GiB"
   over = row["peak_bytes"] - row["hbm_bytes"]
-  verdict = "fits" if row["fits"] else f"does not fit, by {size(over)}"
+  # A little of the memory is not for programs: one may be refused that needs less than all of it.
+  short = f", by {size(over)}" if over > 0 else ""
+  verdict = "fits" if row["fits"] else f"does not fit{short}"
   lines = [
     f"memory of each: arguments {size(row['argument_bytes'])}, temporaries "
     f"{size(row['temporary_bytes'])}, peak {size(row['peak_bytes'])} of {size(row['hbm_bytes'])}: "
@@ -160,7 +172,7 @@ def lines_of(row: dict) -> list[str]:
     lines.append(f"{kind}: {found['count']}, results of {found['bytes'] / 2**20:,.1f} MiB")
   lines.append(
     "a step, by the cycles that the compiler counts (no communication): "
-    f"{row['step_seconds'] * 1e3:.1f} ms, "
+    f"{row['step_seconds_estimate'] * 1e3:.1f} ms, "
     f"{row['images_per_second_per_device']:.0f} images/s each, MFU {row['mfu']:.0%}"
   )
   if row["optimal_seconds"]:
@@ -178,6 +190,7 @@ def lines_of(row: dict) -> list[str]:
 
 def main(_):
   """Prints the report."""
+  signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
   try:
     row = report(command_line.resolve(), _TOPOLOGY.value)
   except ConfigError as error:

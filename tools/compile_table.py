@@ -35,7 +35,7 @@ FIELDS = (
   "fits",
   "peak_bytes",
   "hbm_bytes",
-  "step_seconds",
+  "step_seconds_estimate",
   "mfu",
   "core_days",
   "paper_core_days",
@@ -97,7 +97,7 @@ def table(rows: list[dict]) -> str:
     lines.append(
       f"| {row['recipe']} | {row['topology']} | {row['devices']} | {row['settings']} "
       f"| {number('peak_bytes', 2**-30, 1)}{'' if fits else ' (does not fit)'} "
-      f"| {number('hbm_bytes', 2**-30, 0)} | {number('step_seconds', 1e3, 1)} "
+      f"| {number('hbm_bytes', 2**-30, 0)} | {number('step_seconds_estimate', 1e3, 1)} "
       f"| {number('mfu', 100, 0)}{'%' if row['mfu'] not in ('', None) else ''} "
       f"| {number('core_days', 1, 1)} | {number('paper_core_days', 1, 0)} |"
     )

@@ -213,26 +213,46 @@ def step_flops(config: Config) -> int:
   return config.batch_size * flops.training_flops(flops.forward_macs(module, side, side))
 
 
-def smaller(config: Config, program: Program):
-  """Settings that need less memory than `config`, the cheapest in time first, as overrides.
+def smaller(config: Config, program: Program, compiled):
+  """Settings that need less memory than `config`, the cheapest in time first: (overrides, program).
 
-  Accumulation is at least so much that the temporaries of `program`, which the compiler refused,
-  would fit if all of them were divided by it.
+  Accumulation, then fsdp, then both, then remat with the most of both.
+
+  Args:
+    config: of `program`, which the compiler refused.
+    compiled: makes the program of overrides; called for each pair when it is asked for.
   """
-  batch = config.batch_size // program.devices
-  fsdp = max(config.mesh.fsdp, min(program.devices, 64))
-  parts = [p for p in meshes.divisors(batch) if p >= config.accumulation]
-  least = program.temporary_bytes * config.accumulation / of_kind(HBM_BYTES, program.device_kind)
-  enough = [p for p in parts if p > least]
-  for accumulation in enough:
-    if accumulation > config.accumulation:
-      yield {"accumulation": accumulation}
-  if fsdp > config.mesh.fsdp:
-    for accumulation in enough:
-      yield {"mesh.fsdp": fsdp, "accumulation": accumulation}
+
+  def accumulated(split: dict, refused: Program):
+    for parts in enough_parts(config, refused):
+      overrides = split | {"accumulation": parts}
+      yield overrides, compiled(overrides)
+
+  yield from accumulated({}, program)
+  most = max(n for n in meshes.divisors(program.devices) if n <= max(64, config.mesh.fsdp))
+  split = {"mesh.fsdp": most}
+  if most > config.mesh.fsdp:
+    program = compiled(split)
+    yield split, program
+    yield from accumulated(split, program)
+  least = split | {"accumulation": config.batch_size // program.devices}
   policies = ("none", "dots", "everything")
   for remat in policies[policies.index(config.model.remat) + 1 :]:
-    yield {"mesh.fsdp": fsdp, "accumulation": max(parts), "model.remat": remat}
+    overrides = least | {"model.remat": remat}
+    yield overrides, compiled(overrides)
+
+
+def enough_parts(config: Config, refused: Program) -> list[int]:
+  """More parts to accumulate in; as many as would do if they divided all temporaries.
+
+  None where the state and the batch alone are more than a device holds.
+  """
+  hbm = of_kind(HBM_BYTES, refused.device_kind)
+  if refused.argument_bytes > hbm:
+    return []
+  least = refused.temporary_bytes * config.accumulation / hbm
+  parts = meshes.divisors(config.batch_size // refused.devices)
+  return [n for n in parts if n > max(least, config.accumulation)]
 
 
 def overridden(config: Config, overrides: dict) -> Config:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from tests import programs
@@ -114,7 +115,7 @@ def test_days_stand_beside_the_papers_whatever_the_length(check, epochs, days):
 
 def test_a_program_that_does_not_fit_is_told_with_one_that_does(check):
   program = check.facts(BASE, PROGRAM)
-  refused = program | {"fits": False, "peak_bytes": 18 * GIB, "step_seconds": None}
+  refused = program | {"fits": False, "peak_bytes": 18 * GIB, "step_seconds_estimate": None}
   row = dict(topology="v3:16x16", model="ViT-B/16", image_size=224, global_batch=4096)
   remedy = {"settings": {"accumulation": 4, "mesh.fsdp": 64}} | program
   text = check.table(row | refused | {"remedy": remedy})
@@ -127,7 +128,12 @@ def test_a_program_that_does_not_fit_is_told_with_one_that_does(check):
   assert text.splitlines()[-1].startswith("no setting")
 
 
-def test_the_first_settings_that_fit_are_the_remedy(check, monkeypatch):
+def test_the_report_has_the_keys_that_others_read(check):
+  fixed = "devices peak_bytes hbm_bytes fits flops_per_device step_seconds_estimate"
+  assert set(fixed.split()) <= check.facts(BASE, PROGRAM).keys()
+
+
+def test_the_first_settings_that_fit_are_the_remedy(check, monkeypatch, capsys):
   tried = []
 
   def compile_step(config, devices):
@@ -136,9 +142,11 @@ def test_the_first_settings_that_fit_are_the_remedy(check, monkeypatch):
     return pods.Program(**vars(PROGRAM) | {"fits": fits, "temporary_bytes": 40 * GIB})
 
   monkeypatch.setattr(pods, "compile_step", compile_step)
-  monkeypatch.setattr(pods, "devices_of", lambda topology: [None] * 64)
+  monkeypatch.setattr(pods, "devices_of", lambda topology: [jax.devices()[0]] * 64)
   config = pods.overridden(BASE, {"accumulation": 1})
   row = check.report(config, "v3:4x8")
+  assert "It does not fit; trying --config.accumulation=4.\n" in capsys.readouterr().err
+  assert (row["topology"], row["global_batch"]) == ("v3:4x8", 4096)
   assert tried == [1, 4, 8]  # a half of 40 GiB is still more than a core has
   assert not row["fits"]
   assert row["remedy"]["settings"] == {"accumulation": 8}
@@ -157,7 +165,7 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
     if "--config=configs/b.py" in command:
       return subprocess.CompletedProcess(command, 1, "", "no compiler")
     refused = dict(topology="v3:4x4", devices=32, fits=False, peak_bytes=9, hbm_bytes=8)
-    fitting = dict(devices=32, fits=True, peak_bytes=7, hbm_bytes=8, step_seconds=0.5)
+    fitting = dict(devices=32, fits=True, peak_bytes=7, hbm_bytes=8, step_seconds_estimate=0.5)
     remedy = {"settings": {"accumulation": 2}} | fitting
     return subprocess.CompletedProcess(command, 1, json.dumps(refused | {"remedy": remedy}), "")
 
@@ -171,4 +179,4 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
   assert sorted(configs) == ["--config=configs/a.py"] + ["--config=configs/b.py"] * 2
   (row,) = csv.DictReader((tmp_path / "docs/compiled.csv").read_text().splitlines())
   assert (row["recipe"], row["settings"], row["fits"]) == ("a.py", "accumulation=2", "True")
-  assert (row["peak_bytes"], row["step_seconds"]) == ("7", "0.5")
+  assert (row["peak_bytes"], row["step_seconds_estimate"]) == ("7", "0.5")

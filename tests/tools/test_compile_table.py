@@ -37,7 +37,7 @@ ROW = dict(
   fits="True",
   peak_bytes=str(12 * 2**30),
   hbm_bytes=str(16 * 2**30),
-  step_seconds="0.2345",
+  step_seconds_estimate="0.2345",
   mfu="0.456",
   core_days="1234.5",
   paper_core_days="2500",
@@ -48,7 +48,7 @@ def test_rows_are_in_the_order_of_recipes_and_slices():
   rows = [
     ROW | dict(topology="v4:4x4x4", paper_core_days=""),
     ROW,
-    ROW | dict(recipe="vit_b16_jft.py", fits="False", step_seconds="", mfu=""),
+    ROW | dict(recipe="vit_b16_jft.py", fits="False", step_seconds_estimate="", mfu=""),
   ]
   lines = compile_table.table(rows).splitlines()[-3:]
   assert lines == [
