@@ -11,7 +11,17 @@ from vit_jax import command_line
   [
     ("few_shot.mine.seeds=1", KeyError("'mine'"), "config.few_shot.mine is not in the recipe"),
     ("data.evaluate.val.split=x", KeyError("'val'"), "config.data.evaluate.val is not in the rec"),
-    ("few_shot.mine.seed=1", KeyError(), "config.few_shot.mine.seed is not a setting; nearest: se"),
+    (
+      "few_shot.mine.seed=1",
+      KeyError(),
+      "config.few_shot.mine.seed is not a setting; nearest: config.seed, config.few_shot.mine.",
+    ),
+    (
+      "compute_dtype=float32",
+      AttributeError(),
+      "config.compute_dtype is not a setting; nearest: config.model.compute_dtype, ",
+    ),
+    ("seed.x=1", KeyError(), "config.seed.x is not a setting; nearest: config.seed."),
     ("nearest.a.test.sauce=", KeyError(), "config.nearest.a.test.sauce is not a setting; nearest:"),
     ("nearest.a.k=", KeyError(), "config.nearest.a.k is not a setting"),
     (

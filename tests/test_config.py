@@ -55,8 +55,15 @@ def test_every_setting_says_what_it_means():
 @pytest.mark.parametrize(
   ("key", "value", "message"),
   [
-    ("batch_sise", 3, r"config\.batch_sise is not a setting; nearest: batch_size"),
-    ("model.dept", 3, r"config\.model\.dept is not a setting; nearest: depth"),
+    ("batch_sise", 3, r"config\.batch_sise is not a setting; nearest: config\.batch_size"),
+    (
+      "learning_rate",
+      3,
+      r"config\.learning_rate is .*; nearest: config\.schedule\.learning_rate, ",
+    ),
+    ("model.dept", 3, r"config\.model\.dept is not a setting; nearest: config\.model\.depth\."),
+    ("model.seed", 3, r"config\.model\.seed is not a setting; nearest: config\.seed"),
+    ("model.zzz", 3, r"config\.model\.zzz is not a setting; nearest: config\.model\.attention, "),
     ("batch_size", 0, r"config\.batch_size=0 is too small.*least is 1"),
     ("batch_size", "8", r"config\.batch_size='8' is str; it must be int"),
     ("batch_size", True, r"config\.batch_size=True is bool; it must be int"),
@@ -70,7 +77,11 @@ def test_every_setting_says_what_it_means():
     ("data.train", {"source": "digits"}, r"config\.data\.train lacks .*image_key"),
     ("few_shot", 3, r"config\.few_shot=3 is one value; it must be groups of settings by name"),
     ("few_shot", {"x": {"shots": (1,)}}, r"config\.few_shot\.x lacks seeds, test, train"),
-    ("data.evaluate", {"x": {"sauce": ""}}, r"evaluate\.x\.sauce is not a setting; .*: source"),
+    (
+      "data.evaluate",
+      {"x": {"sauce": ""}},
+      r"evaluate\.x\.sauce is not a setting; .*: config\.data\.evaluate\.x\.source",
+    ),
     ("duration", {"steps": 1, "epochs": 2.0, "examples": 0}, r"config\.duration is given twice"),
     ("data.crop_area", 0.5, r"config\.data\.crop_area=0\.5 is float; it must be tuple"),
   ],

@@ -31,7 +31,7 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
     ([DIGITS, "extra"], r"'extra' is not a flag"),
     (
       [DIGITS, "--config.batch_sise=3"],
-      r"config\.batch_sise is not a setting; nearest: batch_size",
+      r"config\.batch_sise is not a setting; nearest: config\.batch_size",
     ),
     ([DIGITS, "--config.model.depth=x"], r"config\.model\.depth='x' cannot be read as int; try 0"),
     ([DIGITS, "--config.model.scan=maybe"], r"config\.model\.scan='maybe' cannot be read as bool"),

@@ -176,7 +176,7 @@ def test_settings_are_resolved_as_by_the_main_job():
 @pytest.mark.parametrize(
   ("override", "message"),
   [
-    ("--config.sed=1", r"config\.sed is not a setting; nearest: seed"),
+    ("--config.sed=1", r"config\.sed is not a setting; nearest: config\.seed"),
     ("--config.seed=x", r"config\.seed='x' cannot be read as int"),
     ("--config.seed=-1", r"config\.seed=-1 is too small"),
   ],

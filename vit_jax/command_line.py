@@ -66,8 +66,9 @@ def look_up(dotted: str, known: dict) -> tuple[str, object]:
     if path in NAMED:
       path, known = f"{path}.{part}", NAMED[path]
       continue
-    if not isinstance(known, dict) or part not in known:
-      return f"{path}.{part} is not a setting; nearest: {cfg.nearest(part, known)}.", None
+    known = known if isinstance(known, dict) else {}
+    if part not in known:
+      return cfg.unknown(path, part, known), None
     path, known = f"{path}.{part}", known[part]
   return "", known
 

@@ -428,9 +428,33 @@ def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, An
 
 
 def nearest(word: str, known) -> str:
-  """`known` in words, the ones most like `word` first, at most five."""
-  close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-  return ", ".join(close or sorted(known)[:5])
+  """`known` in words, the ones most like `word` first; upper and lower case are alike."""
+  close = difflib.get_close_matches(word.lower(), {name.lower() for name in known}, cutoff=0.5)
+  found = [name for like in close for name in sorted(known) if name.lower() == like]
+  return ", ".join(found or sorted(known)[:5])
+
+
+def unknown(path: str, key: str, known) -> str:
+  """One sentence on a key that is no setting of the group `path`, which has those of `known`.
+
+  It names the settings whose own names are most like the key, of this group before any other.
+  """
+  here = [f"{path}.{name}" for name in known] or [path]
+  names = dict.fromkeys([*here, *_dotted(to_dict(Config()), "config")])
+  own = lambda name: name.rpartition(".")[2]
+  close = difflib.get_close_matches(key, {own(name) for name in names})
+  found = [name for like in close for name in names if own(name) == like]
+  return f"{path}.{key} is not a setting; nearest: {', '.join((found or sorted(here))[:5])}."
+
+
+def _dotted(values: Mapping[str, Any], path: str) -> list[str]:
+  """The dotted names of all settings and groups below `path`."""
+  names = []
+  for key, value in values.items():
+    names.append(f"{path}.{key}")
+    if isinstance(value, Mapping):
+      names += _dotted(value, names[-1])
+  return names
 
 
 def _build(kind, values, path):
@@ -439,7 +463,7 @@ def _build(kind, values, path):
   fields = {field.name: field for field in dataclasses.fields(kind)}
   for key in values:
     if key not in fields:
-      raise ConfigError(f"{path}.{key} is not a setting; nearest: {nearest(key, fields)}.")
+      raise ConfigError(unknown(path, key, fields))
   missing = fields.keys() - values.keys()
   if missing:
     raise ConfigError(

@@ -61,9 +61,15 @@ def test_unknown_names_list_the_nearest(name):
     models.create(name)
 
 
-def test_the_nearest_name_comes_first():
-  with pytest.raises(ValueError, match="nearest: ViT-B/16"):
-    models.create("ViTB/16")
+@pytest.mark.parametrize("name", ["ViTB/16", "vit-b/16", "VIT-B/16"])
+def test_the_nearest_name_comes_first(name):
+  with pytest.raises(ValueError, match="nearest: ViT-B/16, ViT-b/16, ViT-"):
+    models.create(name)
+
+
+def test_the_nearest_names_are_of_every_size():
+  with pytest.raises(ValueError, match=r"nearest: .*ViT-B/16"):
+    models.create("ViT-X/16")
 
 
 def test_an_option_of_another_kind_of_model():
