@@ -1,4 +1,4 @@
-"""Wrong keys of groups whose names are the recipe's own."""
+"""Wrong usage in one sentence, and the exit status of help."""
 
 import pytest
 from absl import flags
@@ -34,3 +34,30 @@ from vit_jax import command_line
 )
 def test_keys_below_names(argument, error, message):
   assert command_line.wrong_usage([f"--config.{argument}"], error).startswith(message)
+
+
+def missing(path):
+  return OSError(f"Attempted\n[Errno 2] No such file or directory: {path!r}")
+
+
+@pytest.mark.parametrize(
+  ("arguments", "error", "message"),
+  [
+    (["--config=configs/vtap.py:7"], missing("configs/vtap.py"), "no recipe configs/vtap.py; ne"),
+    (["--config", "configs/vtap.py"], missing("configs/vtap.py"), "nearest: configs/vtab.py, "),
+    (["--config=a.py"], missing("images.csv"), "[Errno 2] No such file or directory: 'images.csv'"),
+  ],
+)
+def test_a_file_that_is_not_there(arguments, error, message):
+  assert message in command_line.wrong_usage(arguments, error)
+
+
+@pytest.mark.parametrize(("argument", "status"), [("--help", 0), ("--config=mine.py", 1)])
+def test_help_is_no_failure_but_a_recipe_that_ends_the_program_is(argument, status, monkeypatch):
+  def end(argv):
+    raise SystemExit(1)
+
+  monkeypatch.setattr(flags, "FLAGS", end)
+  with pytest.raises(SystemExit) as caught:
+    command_line.parse(["program", argument])
+  assert caught.value.code == status

@@ -23,9 +23,9 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
   ("arguments", "message"),
   [
     ([], r"--config is missing"),
-    (["--config=configs/none.py"], r"No such file.*configs/none\.py"),
+    (["--config=configs/vit_digit.py"], r"no recipe configs/vit_digit\.py; .*/vit_digits\.py"),
     ([DIGITS + ":7"], r"get_config\(\) takes 0 positional"),
-    (["--config=configs/vit_l16_jft.py:8"], r"'8' is none of 7, 14"),
+    (["--config=configs/vit_l16_jft.py:8"], r"vit_jax: The recipe's argument '8' is none of 7, 14"),
     ([DIGITS, "--mode=test"], r"mode=test.*train\|evaluate"),
     ([DIGITS, "--workdirs=x"], r"Unknown.*workdirs"),
     ([DIGITS, "extra"], r"'extra' is not a flag"),
@@ -77,6 +77,7 @@ def test_help_is_quick_and_names_the_flags():
   begin = time.monotonic()
   result = programs.run([*programs.MAIN, "--help"], anew=True)
   assert time.monotonic() - begin < 10  # under 3 s on an idle machine
+  assert result.returncode == 0
   assert "--config" in result.stdout
   assert "--workdir" in result.stdout
   assert "75" in result.stdout

@@ -293,7 +293,8 @@ def test_an_unknown_shape_lists_the_known_ones():
 @pytest.mark.parametrize(
   ("name", "argument", "message"),
   [
-    ("nope", "", r"nope\.py is no recipe: .*No such file"),
+    ("vtap", "", r"no recipe .*/vtap\.py; nearest: .*/vtab\.py, "),
+    ("none/vtab", "", r"no recipe .*/none/vtab\.py; nearest: configs/.*\.py, "),
     ("vit_digits", "3", r"vit_digits\.py:3 is no recipe: .*takes 0 positional arguments"),
   ],
 )

@@ -20,6 +20,7 @@ NAMED = {
   "config.nearest": dataclasses.asdict(cfg.Nearest()),
 }
 DONE, FAILED, WRONG_USAGE, STOPPED = 0, 1, 2, 75
+_HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
 
 
 def parse(argv: list[str]) -> list[str]:
@@ -31,6 +32,8 @@ def parse(argv: list[str]) -> list[str]:
     if _CONFIG.value is None:
       raise cfg.ConfigError("--config is missing, such as --config=configs/vit_digits.py.")
     resolve()  # a recipe that is missing or wrong shows itself here
+  except SystemExit as end:  # absl ends with 1 when it has been asked for help and has given it
+    sys.exit(end.code if _HELP.isdisjoint(argv) else DONE)
   except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
     leave(wrong_usage(argv, error), WRONG_USAGE)
   return rest
@@ -40,6 +43,9 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
   """One sentence on what is wrong with the command line."""
   defaults = cfg.to_dict(cfg.Config())
   for argument in argv:
+    path = argument.lstrip("-").removeprefix("config=").partition(":")[0]
+    if reason(error).endswith(f"No such file or directory: {path!r}"):
+      return cfg.missing_recipe(path)
     key, _, value = argument.lstrip("-").partition("=")
     if key.startswith("config."):
       unknown, default = look_up(key.removeprefix("config."), defaults)
@@ -55,8 +61,13 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
 
 
 def reason(error: Exception) -> str:
-  """The last line of an error's message; the lines above are a library's traceback."""
-  return (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+  """The last line of an error's message; the lines above are a library's traceback.
+
+  There a ConfigError of a recipe begins with its class.
+  """
+  kind = cfg.ConfigError
+  line = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+  return line.removeprefix(f"{kind.__module__}.{kind.__name__}: ")
 
 
 def look_up(dotted: str, known: dict) -> tuple[str, object]:

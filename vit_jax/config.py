@@ -8,6 +8,7 @@ result once into frozen dataclasses again. Nothing here imports JAX.
 import dataclasses
 import difflib
 import math
+import pathlib
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
@@ -445,6 +446,18 @@ def unknown(path: str, key: str, known) -> str:
   close = difflib.get_close_matches(key, {own(name) for name in names})
   found = [name for like in close for name in names if own(name) == like]
   return f"{path}.{key} is not a setting; nearest: {', '.join((found or sorted(here))[:5])}."
+
+
+def missing_recipe(path: str) -> str:
+  """One sentence on a recipe that is not there, with those of its folder and of configs/."""
+  folders = pathlib.Path(path).parent, pathlib.Path("configs")
+  others = {str(other) for folder in folders for other in folder.glob("*.py")}
+  if others:
+    return f"There is no recipe {path}; nearest: {nearest(path, others)}."
+  return (
+    f"There is no recipe {path}, nor any other in its folder or in configs; run from the project's "
+    "root, or give the recipe's whole path."
+  )
 
 
 def _dotted(values: Mapping[str, Any], path: str) -> list[str]:

@@ -1,6 +1,7 @@
 """What recipes share: pre-training (Table 3), fine-tuning (Table 4), evaluation; Section 4.1."""
 
 import dataclasses
+import os
 import runpy
 
 from vit_jax.config import (
@@ -17,6 +18,7 @@ from vit_jax.config import (
   Optimizer,
   Schedule,
   from_dict,
+  missing_recipe,
 )
 
 # JFT-300M is not public and ImageNet-21k is not in TFDS: their sources are for the user to give.
@@ -349,6 +351,8 @@ def load(recipe: str) -> Config:
     ConfigError: there is no such recipe, or it cannot be run with this argument.
   """
   path, _, argument = recipe.partition(":")
+  if not os.path.exists(path):
+    raise ConfigError(missing_recipe(path))
   try:
     get_config = runpy.run_path(path)["get_config"]
     return from_dict(get_config(*filter(None, [argument])).to_dict())

@@ -155,7 +155,7 @@ def test_images_of_a_training(duration, images):
     (["--models=R50x1", "--num-classes=0"], "num_classes=0 is too small"),
     (["--models=R50x1", "--epochs=-1"], "epochs=-1.0 is too small"),
     (["--models=R50x1", "--epochs=nan"], "epochs=nan is not a finite number"),
-    (["--config=nope.py"], "nope.py is no recipe"),
+    (["--config=nope.py"], "There is no recipe nope.py"),
     ([f"--config={CONFIGS / 'vit_l16_jft.py'}:8"], "'8' is none of 7, 14"),
   ],
 )
