@@ -24,6 +24,10 @@ def test_a_good_config_passes():
   ("config", "message"),
   [
     (replaced("data", train=c.Dataset()), r"data\.train\.source is empty.*folder:DIR.*num_classes"),
+    (
+      dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration()),
+      r"data\.train\.source is empty and config\.duration is 0.*--mode=evaluate alone; give that",
+    ),
     (replaced("data", image_size=225), r"image_size=225.*patches of ViT-B/16.*nearest: 224, 240"),
     (replaced("data", image_size=9), r"image_size=9 .*nearest: 16\."),
     (replaced("data", crop_area=(0.5, 0.1)), r"crop_area=\(0\.5, 0\.1\)"),

@@ -122,6 +122,11 @@ def check_resize(config: Config):
 def check_data(config: Config):
   """There is training data, a length of training, and crops that can be drawn."""
   data = config.data
+  if not data.train.source and not config.duration.given():
+    raise ConfigError(
+      "config.data.train.source is empty and config.duration is 0, as in recipes that are for "
+      "--mode=evaluate alone; give that, or both settings to train."
+    )
   if not data.train.source:
     raise ConfigError(NO_DATA.format(label_key=data.train.label_key))
   if not config.duration.given():
