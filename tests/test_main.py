@@ -42,7 +42,10 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
     ([DIGITS, "--config.model.num_classes=9"], r"num_classes=9, but digits has 10 classes"),
     ([DIGITS, "--config.data.train.source=digit"], r"\"digit\".*digits"),
     ([DIGITS, "--config.data.train.split=dev"], r"\"train\" and \"test\", not \"dev\""),
-    ([DIGITS, "--config.schedule.warmup.steps=9999"], r"warmup is 9999 steps, longer than the run"),
+    (
+      [DIGITS, "--config.batch_size=100000"],
+      r"warmup is 100 steps, longer than the run of 2 .*batch_size=100000 and 1437 training images",
+    ),
     (["--config=configs/vit_l16_jft.py"], r"data\.train\.source is empty.*folder:DIR.*num_classes"),
     (
       ["--config=configs/vit_b16_i1k.py"],

@@ -20,7 +20,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from vit_jax import command_line
 from vit_jax.config import Config, ConfigError
-from vit_jax.data import cache
+from vit_jax.data import cache, evaluated
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 
@@ -31,13 +31,13 @@ def prepare(config: Config) -> None:
   Raises:
     ConfigError: config.data.cache is empty, or what `cache.prepare` and the sources raise.
   """
-  from vit_jax import checks, plan
+  from vit_jax import checks
 
   checks.check_data(config)
   data = config.data
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
-  source = plan.open_source(data.train, config)
+  source = evaluated.open_named("config.data.train", data.train, config)
   with tqdm(unit=" images", unit_scale=True) as bar:
 
     def started(count: int, size: int, free: int) -> None:

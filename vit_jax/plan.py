@@ -12,7 +12,7 @@ from vit_jax.config import Config, ConfigError, Duration
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, images, pipeline, sources
 from vit_jax.data import evaluated as opening
-from vit_jax.data.evaluated import FewShot, Nearest, open_source
+from vit_jax.data.evaluated import FewShot, Nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ def open_data(config: Config) -> Data:
     ConfigError: classes that do not agree with the config or with one another.
     SourceError: data that is not there.
   """
-  train = open_source(config.data.train, config)
+  train = opening.open_named("config.data.train", config.data.train, config)
   if len(train.class_names) != config.model.num_classes:
     raise ConfigError(
       f"config.model.num_classes={config.model.num_classes}, but {config.data.train.source} has "
@@ -161,8 +161,9 @@ def steps_of(config: Config, epoch_examples: int) -> Steps:
   )
   if result.warmup > result.total:
     raise ConfigError(
-      f"config.schedule.warmup is {result.warmup} steps, longer than the run of "
-      f"{result.total} steps (config.duration); the most is {result.total}."
+      f"config.schedule.warmup is {result.warmup} steps, longer than the run of {result.total} "
+      f"steps (config.duration with config.batch_size={config.batch_size} and {epoch_examples} "
+      f"training images); the most is {result.total}."
     )
   return result
 

@@ -67,6 +67,11 @@ def test_what_has_no_source_is_left_out():
     ),
     (
       evaluated.open_nearest,
+      config(nearest={"knn": dataclasses.replace(NEAREST, test=c.Dataset("digit"))}),
+      r"^config\.nearest\.knn\.test: .digit. does not name a data source",
+    ),
+    (
+      evaluated.open_nearest,
       config(nearest={"knn": dataclasses.replace(NEAREST, train=OTHER)}),
       r"nearest\.knn\.test has other classes",
     ),

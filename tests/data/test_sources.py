@@ -39,6 +39,11 @@ def test_unknown_kind_names_the_nearest_first():
   assert min(kinds, key=message.index) == "folder:DIR"
 
 
+def test_a_folder_that_is_there_lacks_its_kind(tmp_path):
+  with pytest.raises(sources.SourceError, match=f"data source; did you mean folder:{tmp_path}"):
+    open_source(str(tmp_path))
+
+
 @pytest.mark.parametrize("spec", ["", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:"])
 def test_incomplete_specs_are_refused(spec):
   with pytest.raises(sources.SourceError, match="does not name a data source"):

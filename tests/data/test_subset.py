@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vit_jax import config as c
 from vit_jax import plan
-from vit_jax.data import sources
+from vit_jax.data import evaluated, sources
 from vit_jax.data.sources import subset
 
 
@@ -70,7 +70,7 @@ def test_a_subset_of_jft_needs_no_memory():
 
 
 def test_more_than_there_are():
-  with pytest.raises(sources.SourceError, match=r"subset=11 is more than the 10 examples of numb"):
+  with pytest.raises(sources.SourceError, match=r"subset=11 is more than the 10 examples there"):
     sources.Subset(Numbers(10), 11)
   assert sorted(every(sources.Subset(Numbers(10), 10))) == list(range(10))
 
@@ -130,7 +130,7 @@ def test_a_list_that_is_not_there(tmp_path):
 
 def opened(**changes):
   dataset = c.Dataset(source="digits", split="train", **changes)
-  return plan.open_source(dataset, c.Config(model=c.Model(num_classes=10)))
+  return evaluated.open_source(dataset, c.Config(model=c.Model(num_classes=10)))
 
 
 def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):
@@ -140,8 +140,11 @@ def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):
   part = opened(exclude=path, subset=718)
   assert (len(part), part.class_names, part.multi_label) == (718, whole.class_names, False)
   assert {one.name for one in every(part)} == {whole[index].name for index in range(1, 1437, 2)}
-  with pytest.raises(sources.SourceError, match="subset=719 is more than the 718 examples"):
-    opened(exclude=path, subset=719)
+  dataset = c.Dataset("digits", "train", exclude=path, subset=719)
+  with pytest.raises(
+    sources.SourceError, match=r"^config\.data\.train: subset=719 is more than the 718"
+  ):
+    plan.open_data(c.Config(data=c.Data(train=dataset)))
 
 
 def test_parts_of_a_source_tell_each_other_apart(tmp_path):

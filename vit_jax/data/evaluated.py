@@ -48,20 +48,25 @@ def open_source(dataset: Dataset, config: Config) -> sources.Source:
   return sources.Subset(source, dataset.subset) if dataset.subset else source
 
 
+def open_named(key: str, dataset: Dataset, config: Config) -> sources.Source:
+  """As `open_source`; a message says which setting (`key`) it is about."""
+  try:
+    return open_source(dataset, config)
+  except sources.SourceError as error:
+    raise sources.SourceError(f"{key}: {error}") from error
+
+
 def open_sets(config: Config) -> dict[str, sources.Source]:
   """The sets of config.data.evaluate that have a source.
 
   Raises:
     SourceError: data that is not there.
   """
-  opened = {}
-  for name, dataset in config.data.evaluate.items():
-    try:
-      if dataset.source:
-        opened[name] = open_source(dataset, config)
-    except sources.SourceError as error:
-      raise sources.SourceError(f"config.data.evaluate.{name}: {error}") from error
-  return opened
+  return {
+    name: open_named(f"config.data.evaluate.{name}", dataset, config)
+    for name, dataset in config.data.evaluate.items()
+    if dataset.source
+  }
 
 
 def check_classes(config: Config, opened: Mapping[str, sources.Source], names, whose: str):
@@ -179,7 +184,8 @@ def open_pair(config: Config, settings, key: str) -> tuple[sources.Source, sourc
   Raises:
     ConfigError: they do not, or an image may have several labels.
   """
-  train, test = open_source(settings.train, config), open_source(settings.test, config)
+  train = open_named(f"{key}.train", settings.train, config)
+  test = open_named(f"{key}.test", settings.test, config)
   if tuple(train.class_names) != tuple(test.class_names):
     difference = first_difference(test.class_names, train.class_names, "training")
     raise ConfigError(f"{key}.test has other classes than {key}.train: {difference}.")

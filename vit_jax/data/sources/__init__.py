@@ -1,6 +1,7 @@
 """Sources of labelled images behind one protocol: length and item."""
 
 import difflib
+import os
 
 from vit_jax.data.sources.base import Example, Source, SourceError
 from vit_jax.data.sources.digits import Digits
@@ -63,6 +64,8 @@ def open_source(
 
 
 def _unknown(spec: str, *, kind: str) -> str:
+  if os.path.isdir(os.path.expanduser(spec)):
+    return f'"{spec}" does not name a data source; did you mean folder:{spec}?'
   closeness = {name: difflib.SequenceMatcher(None, kind, name).ratio() for name in _FORMS}
   nearest = sorted(_FORMS, key=lambda name: -closeness[name])
   forms = ", ".join(_FORMS[name] for name in nearest)

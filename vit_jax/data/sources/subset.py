@@ -32,7 +32,7 @@ class Subset(Selected):
   def __init__(self, source: Source, size: int):
     if size > len(source):
       raise SourceError(
-        f"subset={size} is more than the {len(source)} examples of {source.identity}; give at most"
+        f"subset={size} is more than the {len(source)} examples there are; give at most"
         f" {len(source)}, or 0 for all."
       )
     import grain  # late: it imports JAX, which not all that read sources need
