@@ -262,6 +262,7 @@ def test_weights_of_another_image_size_are_spoken_of(features, tmp_path, capsys,
   text = capsys.readouterr().out
   assert said in text
   assert ("image_size=16" in text) == bool(said)
+  assert (f"--config.data.image_size={SIDE}." in text) == bool(said)
 
 
 def test_an_evaluation_that_is_stopped(features, tmp_path):

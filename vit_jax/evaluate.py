@@ -132,9 +132,10 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
       folder.mkdir(parents=True, exist_ok=True)
     if read.resized:
       side = plan.config.data.image_size
+      own = f" Scored as trained: --config.data.image_size={read.side}." if read.side else ""
       print(
         f"These weights are of images of another size than config.data.image_size={side}; their "
-        f"position embeddings were interpolated: {read.resized}."
+        f"position embeddings were interpolated: {read.resized}.{own}"
       )
   with watchdog.of_run(plan.config, folder) as watching:
     params = scored.put(read.params, plan.abstract.params)

@@ -18,12 +18,14 @@ class Scored:
   Attributes:
     config: the run's, its head as large as that of the parameters.
     params: NumPy arrays in the tree of the config's model.
+    side: of the images that they were trained on, pixels; 0 where it is not known.
     resized: what had to be resized for config.data.image_size, in words; "" where nothing had.
     origin: where they come from, as the first entry of evaluation.json.
   """
 
   config: Config
   params: dict
+  side: int
   resized: str
   origin: dict[str, int | str]
 
@@ -61,8 +63,8 @@ def read(config: Config, data: Data, folder: pathlib.Path) -> Scored:
 
 def fitted(
   config: Config, data: Data, read: weights.Weights, path: pathlib.Path
-) -> tuple[Config, dict, str]:
-  """The config with the head of the parameters, these in the tree of its model, what was resized.
+) -> tuple[Config, dict, int, str]:
+  """The first four attributes of `Scored`.
 
   Raises:
     ConfigError: they know other classes than the sets.
@@ -75,6 +77,7 @@ def fitted(
     )
   params = initial.with_head(read.params, config)
   told = models.module_of(params)
+  side = (read.card or weights.told_by(params)).image_size
   initial.check_model(told, config)
   if data.evaluate:
     check_head(told.num_classes, config, data)
@@ -86,7 +89,7 @@ def fitted(
   )
   config = dataclasses.replace(config, model=model, new_head=False)
   params, rows = initial.fitted(config, params)
-  return config, params, ", ".join(row.detail for row in rows if row.what == "resized")
+  return config, params, side, ", ".join(row.detail for row in rows if row.what == "resized")
 
 
 def check_head(classes: int, config: Config, data: Data):
