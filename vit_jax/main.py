@@ -4,7 +4,7 @@ Every setting of vit_jax/config.py can be replaced: --config.batch_size=512
 --config.schedule.learning_rate=1e-3. Started again with the same workdir, a run resumes by itself.
 
 Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal with its state saved, start it
-again; 1 anything else.
+again; 130 interrupted; 1 anything else.
 """
 
 import pathlib
@@ -15,6 +15,8 @@ from absl import app, flags, logging
 
 from vit_jax import command_line, memory
 from vit_jax.config import ConfigError, RunError, StorageError
+
+INTERRUPTED = 130  # as shells have it for a process that SIGINT ended
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
@@ -57,6 +59,8 @@ def main(_):
     command_line.leave_at_once(str(error), command_line.FAILED)
   except RunError as error:
     command_line.leave(str(error), command_line.FAILED)
+  except KeyboardInterrupt:
+    command_line.leave_at_once("Interrupted.", INTERRUPTED)
   sys.exit(command_line.DONE if finished else command_line.STOPPED)
 
 
