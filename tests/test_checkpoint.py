@@ -240,3 +240,11 @@ def test_changes_between_configs():
   old = {"a": 1, "b": {"c": (1, 2), "d": 4}}
   new = {"a": 1, "b": {"c": [1, 2], "d": 5}}
   assert checkpoint.changes(old, new) == ["config.b.d: 4 -> 5"]
+
+
+def test_a_setting_that_a_release_did_not_have_counts_as_its_default():
+  old, new = c.to_dict(c.Config()), c.to_dict(c.Config())
+  del old["stall_seconds"], old["optimizer"]["trainable"]
+  assert checkpoint.changes(old, new) == []
+  new["optimizer"]["trainable"] = "head"
+  assert checkpoint.changes(old, new) == ["config.optimizer.trainable: '.*' -> 'head'"]

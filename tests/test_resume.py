@@ -7,7 +7,7 @@ import pytest
 
 from tests import programs
 from tests.ends import assert_equal_ends, metric_lines, wait_for
-from vit_jax import checkpoint
+from vit_jax import checkpoint, preemption
 
 COMMON = ["--config.optimizer.ema=0.9", "--config.model.dropout=0.1"]
 
@@ -57,8 +57,20 @@ def test_a_signal_saves_and_says_start_again(uninterrupted, tmp_path, number):
   (*_, last) = checkpoint.available(tmp_path)
   assert f"Stopped by a signal after step {last}" in output
   assert "Start the same command again" in output
-  assert f"resuming after step {last}" in resume(tmp_path)
+  assert f"Stopping after step {last}; saving" in output
+  again = resume(tmp_path)
+  assert f"resuming after step {last}" in again
+  assert "Other settings" not in again
   assert_equal_ends(tmp_path, uninterrupted)
+
+
+def test_a_second_ctrl_c_ends_the_process_at_once():
+  before = signal.getsignal(signal.SIGINT)
+  with preemption.StopRequest() as stop:
+    signal.raise_signal(signal.SIGINT)
+    assert stop.agreed(1)
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+  assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_a_signal_while_compiling_is_not_missed(uninterrupted, tmp_path):
@@ -85,14 +97,33 @@ def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(uninterr
   assert_equal_ends(tmp_path, uninterrupted)
 
 
-def test_a_finished_run_started_again_changes_nothing(uninterrupted):
-  before = (uninterrupted / "metrics.jsonl").read_text()
-  assert "Done: 40 steps" in resume(uninterrupted)
-  assert (uninterrupted / "metrics.jsonl").read_text() == before
+@pytest.mark.parametrize(
+  ("overrides", "changed"),
+  [
+    ([], ""),
+    (
+      ["--config.duration.steps=30", "--config.seed=5"],
+      "Other settings than up to step 40: config.duration.steps: 40 -> 30; config.seed: 0 -> 5\n",
+    ),
+  ],
+)
+def test_a_finished_run_started_again_changes_nothing(uninterrupted, overrides, changed):
+  files = ("metrics.jsonl", "config.json", "parameters.txt")
+  before = [(uninterrupted / name).read_text() for name in files]
+  output = resume(uninterrupted, *overrides)
+  assert "nothing to train: it already has 40 steps" in output
+  assert "compiling" not in output
+  assert changed in output
+  assert ("Other settings" in output) == bool(changed)
+  assert "Done: 40 steps" in output
+  assert [(uninterrupted / name).read_text() for name in files] == before
 
 
 def test_a_longer_duration_goes_on(uninterrupted, tmp_path):
-  resume(tmp_path, "--config.duration.steps=50", "--config.checkpoint.keep_last=9")
+  resume(tmp_path, "--config.duration.steps=10")
+  longer = ["--config.duration.steps=50", "--config.checkpoint.keep_last=9"]
+  changes = "config.checkpoint.keep_last: 2 -> 9; config.duration.steps: 10 -> 50"
+  assert f"Other settings than up to step 10: {changes}\n" in resume(tmp_path, *longer)
   assert checkpoint.available(tmp_path)[-1] == 50
   assert json.loads((tmp_path / "config.json").read_text())["duration"]["steps"] == 50
 

@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
 
 from vit_jax import manifest
-from vit_jax.config import ConfigError, RunError, StorageError
+from vit_jax.config import Config, ConfigError, RunError, StorageError, to_dict
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
 from vit_jax.tree import flatten, nest
@@ -132,6 +132,10 @@ class Checkpoints:
       self._remove_half_written()  # again: threads may have written on after the failure
     else:
       self._ear.close()
+
+  def made_with(self, step: int) -> dict:
+    """The settings of the run that saved `step`."""
+    return read_meta(self._directory / str(step))["config"]
 
   def last_step(self) -> int | None:
     """The newest complete step, or None."""
@@ -427,13 +431,21 @@ def mismatch(folder, differing, wanted, found, saved_config, config) -> str:
   )
 
 
-def changes(old: dict, new: dict, prefix: str = "config") -> list[str]:
-  """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'"."""
+def changes(old: dict, new: dict) -> list[str]:
+  """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
+
+  A setting that an earlier release did not have counts as its default.
+  """
+  return _changes(old, new, to_dict(Config()), "config")
+
+
+def _changes(old, new, default, prefix):
   result = []
   for key in sorted(old.keys() | new.keys()):
-    before, after = old.get(key), new.get(key)
+    usual = default.get(key)
+    before, after = old.get(key, usual), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):
-      result += changes(before, after, f"{prefix}.{key}")
+      result += _changes(before, after, usual or {}, f"{prefix}.{key}")
     elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
       result.append(f"{prefix}.{key}: {before!r} -> {after!r}")
   return result

@@ -11,18 +11,41 @@ from vit_jax.plan import Plan, total_count, trained_count
 from vit_jax.tree import flatten
 
 
-def introduction(plan: Plan, folder: pathlib.Path, start: int) -> str:
-  """What is about to run, in a few lines."""
+def introduction(
+  plan: Plan, folder: pathlib.Path, start: int, *, left: bool, changed: list[str]
+) -> str:
+  """What is about to run, in a few lines.
+
+  Args:
+    plan: the run.
+    folder: its workdir.
+    start: steps that it has already.
+    left: whether any are left to train.
+    changed: settings that differ from those it was made with so far.
+  """
   config, device = plan.config, jax.devices()[0]
   parameters, trained = total_count(plan), trained_count(plan)
   part = f" ({trained:,} of them trained)" if trained < parameters else ""
+  nothing = f"nothing to train: it already has {start:,} steps"
+  then = "compiling the first step ..." if left else nothing
   begin = f"resuming after step {start}" if start else "starting"
   return (
     f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
     f"({device.device_kind}), {begin}; their shapes and sharding: {folder / workdir.PARAMETERS}\n"
-    f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
-    f"{plan.steps.total:,} steps; compiling the first step ..." + advice_on_fsdp(plan)
+    + other_settings(start, changed)
+    + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
+    f"{plan.steps.total:,} steps; {then}" + advice_on_fsdp(plan)
   )
+
+
+def other_settings(start: int, changed: list[str]) -> str:
+  """Says which settings differ from those of the steps up to `start`; "" where none does."""
+  return f"Other settings than up to step {start}: {'; '.join(changed)}\n" if changed else ""
+
+
+def stopping(step: int) -> str:
+  """What is said when a signal asked the run to stop, before its state is saved."""
+  return f"Stopping after step {step}; saving ... (a second Ctrl-C ends it at once, unsaved)"
 
 
 def advice_on_fsdp(plan: Plan) -> str:

@@ -12,7 +12,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopRequest:
   """Remembers that a signal asked the run to stop; a context manager around the whole run.
 
-  The first signal asks; a second SIGINT is Python's own KeyboardInterrupt. In a run of several
+  The first signal asks; a second SIGINT ends the process at once, as SIGKILL would: what it is in,
+  a compilation or a save, may be long and in no hurry to let go. In a run of several
   processes JAX's preemption service already listens for SIGTERM, and is left to; SIGINT is passed
   on to it.
   """
@@ -36,7 +37,7 @@ class StopRequest:
     if jax.process_count() > 1:
       signal.raise_signal(signal.SIGTERM)
     if number == signal.SIGINT:
-      signal.signal(signal.SIGINT, signal.default_int_handler)
+      signal.signal(signal.SIGINT, signal.SIG_DFL)
 
   def alone(self) -> bool:
     """Whether a run of one process was signalled: it may then drop what it does at once."""

@@ -23,7 +23,7 @@ from vit_jax import mesh as meshes
 from vit_jax import state as states
 from vit_jax import watchdog as watchdogs
 from vit_jax.busy import Busy
-from vit_jax.checkpoint import Checkpoints, SaveError
+from vit_jax.checkpoint import Checkpoints, SaveError, changes
 from vit_jax.config import RunError, to_dict
 from vit_jax.data.device import put_ahead
 from vit_jax.initial import Initial
@@ -85,21 +85,27 @@ def train(
   keep = dict(keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep)
   with workdir.writing(folder):
     opened = Checkpoints(folder, **keep)
+  settings = to_dict(plan.config)
   with (
     watchdogs.of_run(plan.config, folder) as watchdog,
     contextlib.closing(opened) as checkpoints,
     Busy() as busy,
   ):
-    state = checkpoints.restore(plan.abstract, to_dict(plan.config))
+    state = checkpoints.restore(plan.abstract, settings)
     start = 0 if state is None else int(state.step)
     fresh = state is None
     state = states.create(plan.init, plan.abstract) if fresh else state
+    made_with = settings if fresh else checkpoints.made_with(start)
     run = make_run(plan, folder, checkpoints, watchdog, busy, start, stop, began)
     with contextlib.closing(run.writer):
+      left = start < plan.steps.total and not run.watch.enough
+      if left:
+        describe(plan, folder)
       if fresh and start_from is not None:
         state = initial.put(start_from, state)
         run.writer.say(start_from.report)
-      run.writer.say(messages.introduction(plan, folder, start))
+      changed = changes(made_with, settings)
+      run.writer.say(messages.introduction(plan, folder, start, left=left, changed=changed))
       finished = watchdog.guarded(lambda: loop(run, state, start))
       complete(run, finished)
   return finished
@@ -110,11 +116,6 @@ def make_run(
 ) -> Run:
   """Opens the writers and jits the step."""
   first = jax.process_index() == 0
-  if first:
-    with workdir.writing(folder):
-      workdir.write_config(folder, plan.config)
-      parameters = meshes.table(flatten(plan.abstract.params))
-      (folder / workdir.PARAMETERS).write_text(parameters, encoding="utf-8")
   patient = plan.config.checkpoint.on_failure == "go_on"
   # The writer drops the lines of steps after `start`; only then is it asked what was evaluated.
   writer = (
@@ -134,6 +135,15 @@ def make_run(
     start_evaluated=agreed(first and start in evaluate.steps_in(folder)),
     watch=make_watch(plan, folder),
   )
+
+
+def describe(plan: Plan, folder: pathlib.Path):
+  """Writes down, on the first process, what the run is made with."""
+  if jax.process_index() == 0:
+    with workdir.writing(folder):
+      workdir.write_config(folder, plan.config)
+      parameters = meshes.table(flatten(plan.abstract.params))
+      (folder / workdir.PARAMETERS).write_text(parameters, encoding="utf-8")
 
 
 def make_watch(plan: Plan, folder) -> early_stopping.Watch:
@@ -220,6 +230,8 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
       before = None
       stopping = stopping or not evaluated(run, state, step)
       ending = ending or run.watch.enough
+      if stopping:
+        run.writer.say(messages.stopping(step))
       if stopping or ending or due(step, steps.save) or step == run.watch.best.step:
         save(run, state)
     if stopping or ending:
