@@ -27,6 +27,8 @@ def test_a_run_goes_on_with_more_hosts_and_devices(uninterrupted, tmp_path):
   results = outputs(running)
   assert [status for _, status in results] == [0, 0], results[0][0][-3000:]
   assert "resuming after step 20" in results[0][0]
+  said = ["Other settings than up to step 20: config.mesh.fsdp: 1 -> 2\n" in x for x, _ in results]
+  assert said == [True, False]
   one, many = ([x for x in writers.read(w) if "loss" in x] for w in (uninterrupted, tmp_path))
   assert [line["step"] for line in one] == [line["step"] for line in many]
   for a, b in zip(one, many, strict=True):
