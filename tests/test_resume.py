@@ -1,6 +1,7 @@
 """Stopped at any moment, started again: the same bits at the end. Real processes."""
 
 import json
+import re
 import signal
 
 import pytest
@@ -58,6 +59,7 @@ def test_a_signal_saves_and_says_start_again(uninterrupted, tmp_path, number):
   assert f"Stopped by a signal after step {last}" in output
   assert "Start the same command again" in output
   assert f"Stopping after step {last}; saving" in output
+  assert re.search(r"^Time:       0:.*% steps, .*% idle$", output, re.M)
   again = resume(tmp_path)
   assert f"resuming after step {last}" in again
   assert "Other settings" not in again

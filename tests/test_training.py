@@ -25,6 +25,9 @@ def digits(tmp_path_factory):
 
 def test_what_the_user_sees(digits):
   workdir, output = digits
+  spent = re.search(r"^Time:       0:0\d:\d\d: (.*)$", output, re.M)[1].split(", ")
+  assert [share.split("% ")[1] for share in spent] == ["steps", *monitor.CAUSES, "idle"]
+  assert sum(int(share.split("%")[0]) for share in spent) == pytest.approx(100, abs=5)  # rounded
   assert "step 40/40" in output
   assert "images/s  ETA 0:00:00" in output
   assert "Reached: test: top-1" in output

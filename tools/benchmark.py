@@ -4,7 +4,8 @@ step: images/s of the training step of ViT-S/16 on this CPU, against timm in tor
 data: images/s of the training input, 500 x 375 JPEG files to 224 px, by threads, by workers and
 from a cache, against tf.data.
 device: images/s and MFU of training steps in bfloat16 on a GPU, ViT-S/16 to H/14, L/16 at 512 px,
-attention by XLA and cuDNN, scan, remat, against timm with torch.compile; tiny models on a CPU.
+attention by XLA and cuDNN, scan, remat, against timm with torch.compile; on a CPU tiny models, and
+these as not measured.
 All need `pip install .[benchmark]` and take minutes; nothing else should run meanwhile.
 """
 

@@ -3,7 +3,7 @@
 Each case has a process to itself, so that one that does not fit its memory harms no other. The
 batch is the largest power of two that fits. MFU is of the rate that a product of large bfloat16
 matrices reaches on the same device. Without an accelerator the same program runs with models of
-two blocks on tiny images, which says nothing about speed.
+two blocks on tiny images, which says nothing about speed, and the cases are marked as not measured.
 """
 
 import multiprocessing
@@ -100,7 +100,13 @@ def measure() -> list[dict]:
         error=found.get("error"),
       )
     )
-  return rows
+  return rows + (not_measured() if device["platform"] == "cpu" else [])
+
+
+def not_measured() -> list[dict]:
+  """The rows of an accelerator where there is none."""
+  nothing = dict.fromkeys(("batch", "images_per_second", "mfu", "ratio"))
+  return [dict(name=str(case), **nothing, error="not measured: no GPU") for case in cases()]
 
 
 def _largest(context, case: Case, *, largest: int) -> dict:

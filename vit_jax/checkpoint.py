@@ -15,6 +15,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Iterable
 
 import jax
 import numpy as np
@@ -355,13 +356,18 @@ def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
   names = [name.removeprefix("params/") for name in arrays if name.startswith("params/")]
   averaged = lambda name: ema and f"ema/{name}" in arrays
   stored = {name: f"ema/{name}" if averaged(name) else f"params/{name}" for name in names}
-  specs = {name: arrays[name] for name in stored.values()}
-  tree = nest(
-    {
-      name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
-      for name, (shape, dtype) in specs.items()
-    }
-  )
+  found = read_arrays(folder, stored.values())
+  return nest({name: found[place] for name, place in stored.items()})
+
+
+def read_arrays(folder: pathlib.Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+  """Some of a checkpoint's arrays, by their names in its description ("params/head/kernel")."""
+  arrays = read_meta(folder)["arrays"]
+  described = {
+    name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
+    for name, (shape, dtype) in ((name, arrays[name]) for name in names)
+  }
+  tree = nest(described)
   restore_args = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
   with _reader("state", ocp.PyTreeCheckpointHandler()) as reader:
     restored = reader.restore(
@@ -370,8 +376,7 @@ def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
         state=ocp.args.PyTreeRestore(item=tree, restore_args=restore_args, partial_restore=True)
       ),
     ).state
-  restored = flatten(restored)
-  return nest({name: restored[place] for name, place in stored.items()})
+  return flatten(restored)
 
 
 def read_meta(folder: pathlib.Path) -> dict:

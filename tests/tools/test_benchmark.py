@@ -69,10 +69,13 @@ def test_figures_are_of_the_device_and_beside_torch_on_the_same_model(monkeypatc
     return dict(images_per_second=20.0 if case.options else 10.0, flops=1e7)
 
   monkeypatch.setattr(benchmark_device, "_in_process", run)
-  torch, ours, failed = benchmark_device.measure()
+  torch, ours, failed, *others = benchmark_device.measure()
   assert (torch["ratio"], torch["mfu"]) == (1, 0.1)
   assert (ours["ratio"], ours["mfu"], ours["batch"]) == (2, 0.2, 8)
   assert (failed["ratio"], failed["mfu"], failed["error"]) == (None, None, "no scan today")
+  assert [row["name"] for row in others] == [str(case) for case in benchmark_device.cases()]
+  assert {row["error"] for row in others} == {"not measured: no GPU"}
+  assert {row["images_per_second"] for row in others} == {None}
 
 
 def test_a_case_is_a_training_step_of_the_model_it_names(monkeypatch):

@@ -29,6 +29,19 @@ def test_every_model_is_fine_tuned_and_those_of_table_2_at_both_resolutions():
   assert pretrained - {name for name, _ in found} == {"R200x3"}  # in Table 6 alone
 
 
+def test_the_table_in_the_documents_is_whole_and_says_what_was_compiled():
+  docs = compile_table.ROOT / "docs"
+  rows = list(csv.DictReader((docs / "compiled.csv").read_text().splitlines()))
+  assert (docs / "compiled.md").read_text() == compile_table.table(rows)
+  assert sorted((row["recipe"], row["topology"]) for row in rows) == sorted(
+    (recipe.removeprefix("configs/"), topology)
+    for recipe in compile_table.recipes()
+    for topology in compile_table.TOPOLOGIES
+  )
+  assert {row["fits"] for row in rows} == {"True"}
+  assert all(int(row["peak_bytes"]) < int(row["hbm_bytes"]) for row in rows)
+
+
 ROW = dict(
   recipe="vit_h14_jft.py",
   topology="v3:16x16",
