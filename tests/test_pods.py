@@ -217,10 +217,10 @@ def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp
 
 
 @pytest.mark.parametrize(
-  "topology", ["", "tpu", "v3", "v3:", "v3:0x0", "v3:4x-4", "v3:4x4 ", "v3:4"]
+  "topology", ["", "tpu", "v3", "v3:", "v3:0x0", "v3:4x-4", "v3:4x4 ", "v3:4", "v3-512"]
 )
 def test_what_is_no_topology_is_refused_before_the_library_sees_it(topology):
-  with pytest.raises(c.ConfigError, match="named KIND:CHIPS, not"):
+  with pytest.raises(c.ConfigError, match="named KIND:AxB or KIND:AxBxC, not"):
     pods.devices_of(topology)
 
 

@@ -2,9 +2,10 @@
 
 python tools/compile_check.py --config=configs/vit_l16_jft.py --topology=v3:16x16
 
-Topologies are named KIND:CHIPS, such as v3:4x4 (32 cores), v4:4x4x4, v5e:16x16, v6e:16x16. The
-program is the main job's own, compiled by the real TPU compiler; a TPU is not needed, the package
-libtpu is. Where the step does not fit, settings that need less memory are tried until one does.
+Topologies are named by the chips along each side, such as v3:4x4 (32 cores; v3-32 of Google's
+Cloud), v4:4x4x4, v5e:16x16, v6e:16x16. The program is the main job's own, compiled by the real
+TPU compiler; a TPU is not needed, the package libtpu is. Where the step does not fit, settings that
+need less memory are tried until one does.
 
 Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or config.
 """
@@ -31,7 +32,7 @@ from vit_jax import command_line
 from vit_jax.config import Config, ConfigError, RunError
 
 flags.adopt_module_key_flags(command_line)
-_TOPOLOGY = flags.DEFINE_string("topology", "v3:16x16", "The slice, KIND:CHIPS.")
+_TOPOLOGY = flags.DEFINE_string("topology", "v3:16x16", "The slice, KIND:AxB or KIND:AxBxC chips.")
 _FORMAT = flags.DEFINE_enum("format", "table", ["table", "json"], "How to print.")
 
 # Table 2 of the paper: TPUv3-core-days of pre-training and their epochs, by model and classes. The
@@ -161,13 +162,13 @@ def lines_of(row: dict) -> list[str]:
   short = f", by {size(over)}" if over > 0 else ""
   verdict = "fits" if row["fits"] else f"does not fit{short}"
   lines = [
-    f"memory of each: arguments {size(row['argument_bytes'])}, temporaries "
+    f"memory of each device: arguments {size(row['argument_bytes'])}, temporaries "
     f"{size(row['temporary_bytes'])}, peak {size(row['peak_bytes'])} of {size(row['hbm_bytes'])}: "
     f"{verdict}"
   ]
   if not row["fits"]:
     return lines
-  lines.append(f"FLOPs of each, analytic: {row['flops_per_device']:.4g}")
+  lines.append(f"FLOPs of each device, analytic: {row['flops_per_device']:.4g}")
   for kind, found in row["collectives"].items():
     lines.append(f"{kind}: {found['count']}, results of {found['bytes'] / 2**20:,.1f} MiB")
   lines.append(
@@ -180,9 +181,10 @@ def lines_of(row: dict) -> list[str]:
       f"at full rates, each operation by itself (optimistic): {row['optimal_seconds'] * 1e3:.1f} ms"
     )
   if "days" in row:
-    paper = row["paper_core_days"]
+    days, paper = row["days"], row["paper_core_days"]
+    length = f"{days:.1f} days" if days >= 1 else f"{24 * days:.1f} hours"
     lines.append(
-      f"the recipe: {row['days']:.1f} days, {row['core_days']:,.0f} device-days"
+      f"the recipe: {length}, {row['core_days']:,.1f} device-days"
       + (f" (Table 2: {paper:,} TPUv3-core-days, {row['paper_epochs']} epochs)" if paper else "")
     )
   return lines

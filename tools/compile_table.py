@@ -119,6 +119,10 @@ def main():
   unknown = set(topologies) - set(TOPOLOGIES)
   if unknown:
     parser.error(f"--topologies: {', '.join(sorted(unknown))} is none of {', '.join(TOPOLOGIES)}")
+  if not any(args.only in recipe for recipe in recipes()):
+    parser.error(
+      f"--only={args.only}: no recipe's name holds it; the names: {', '.join(recipes())}"
+    )
   path = ROOT / "docs" / "compiled.csv"
   rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
   done = {(row["recipe"], row["topology"]) for row in rows}

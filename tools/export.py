@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from vit_jax import models, weights
-from vit_jax.config import RunError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.predict import at_size
 
 SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
@@ -52,14 +52,15 @@ def export(args) -> str:
   """Does what the command line asks for; what it did, in words.
 
   Raises:
+    ConfigError: the command line does not make sense.
     ValueError, OSError, RunError: it cannot be done, or `--verify` found a difference.
   """
   suffix = args.output.suffix if args.format is None else SUFFIXES[args.format]
   if args.output.suffix != suffix:
     wanted = f"end in {suffix!r}" if suffix else "be a folder's name without a dot"
-    raise ValueError(f"--output {args.output} must {wanted} for --format {args.format}.")
+    raise ConfigError(f"--output {args.output} must {wanted} for --format {args.format}.")
   if args.source.suffix in SUFFIXES.values() and args.source.suffix and (args.ema or args.step):
-    raise ValueError(f"--ema and --step choose in a workdir; --source {args.source} is a file.")
+    raise ConfigError(f"--ema and --step choose in a workdir; --source {args.source} is a file.")
   read = weights.read(args.source, step=args.step, ema=args.ema)
   if read.card is None:
     read = weights.Weights(read.params, weights.told_by(read.params))
@@ -107,10 +108,12 @@ def verify(read: weights.Weights, again: dict) -> str:
 
 
 def main():
-  """Exports; exit status 1 and one sentence where that is not possible."""
+  """Exports; one sentence where that is not possible, and exit status 2 for wrong usage, else 1."""
   args = parser().parse_args()
   try:
     print(export(args))
+  except ConfigError as error:
+    parser().exit(2, f"export: {error}\n")
   except (RunError, ValueError, OSError) as error:
     sys.exit(f"export: {error}")
 

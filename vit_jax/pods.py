@@ -89,9 +89,9 @@ def devices_of(topology: str):
     ConfigError: no topology is called so.
     RunError: libtpu is not installed.
   """
-  examples = "examples: v3:16x16, v4:4x4x4, v5e:16x16, v6e:16x16."
+  examples = "examples: v3:16x16 (Cloud's v3-512), v4:4x4x4 (v4-128), v5e:16x16, v6e:16x16."
   if not TOPOLOGY.fullmatch(topology):  # at some of these libtpu aborts the process
-    raise ConfigError(f"A topology is named KIND:CHIPS, not {topology!r}; {examples}")
+    raise ConfigError(f"A topology is named KIND:AxB or KIND:AxBxC, not {topology!r}; {examples}")
   # On v4 JAX sees both cores of a chip as one device, of which the library must be told.
   cores = {"chip_config_name": "megacore"} if topology.startswith("v4:") else {}
   try:

@@ -110,7 +110,9 @@ def test_days_stand_beside_the_papers_whatever_the_length(check, epochs, days):
   row = check.facts(config, PROGRAM)
   assert row["days"] == pytest.approx(days, rel=1e-3)
   text = check.lines_of(row)[-1]
-  assert text.endswith("device-days (Table 2: 680 TPUv3-core-days, 14 epochs)")
+  assert text.startswith(f"the recipe: {days:.1f} days, {512 * row['days']:,.1f} device-days")
+  assert text.endswith(" (Table 2: 680 TPUv3-core-days, 14 epochs)")
+  assert check.lines_of(row | {"days": 0.25})[-1].startswith("the recipe: 6.0 hours, ")
 
 
 def test_a_program_that_does_not_fit_is_told_with_one_that_does(check):

@@ -110,3 +110,8 @@ def test_as_a_process_one_sentence_and_a_status(source, tmp_path):
   assert result.returncode == 1
   assert result.stderr.startswith("export: Hugging Face's ViTForImageClassification has no place")
   assert len(result.stderr.splitlines()) == 1
+  result = programs.run(
+    [*tool, "--source", tmp_path / "gap.npz", "--step=7", "--output", tmp_path / "a.npz"]
+  )
+  assert result.returncode == 2
+  assert "--ema and --step choose in a workdir" in result.stderr
