@@ -126,12 +126,25 @@ def signs(*told):
     ),
     # Who died may have been further than one that its death held up, or ended.
     (signs((8, 1), (9, 2), (9, 12)), "Silent for longest: process 2 (at step 9; 12 s)."),
-    (signs((8, 12), (9, 2), (9, 25)), "Silent for longest: process 2 (at step 9; 25 s)."),
+    (signs((8, 1), (9, 12), (9, 25)), "Silent for longest: process 2 (at step 9; 25 s)."),
+    # It ended well, and took its file away.
+    (signs((9, 1), (0, 50)), "No process is silent or behind the others."),
     (signs((9, 1)), ""),
   ],
 )
 def test_the_process_that_holds_the_others_up_is_named(heard, sentence):
-  assert culprit(heard, 100.0, silence=10.0) == sentence
+  assert culprit(heard, 0, 100.0, silence=10.0) == sentence
+
+
+def test_nobody_is_named_where_the_folder_of_heartbeats_does_not_answer():
+  heard = signs((9, 50), (9, 52), (9, 51))
+  assert "does not answer" in culprit(heard, 0, 100.0, silence=10.0)
+
+
+def test_a_process_that_was_never_heard_of_is_named():
+  heard = signs((9, 1)) | {1: Sign(0, "not heard of", 40.0, 1)}
+  named = "Silent for longest: process 1 (not heard of; 60 s)."
+  assert culprit(heard, 0, 100.0, silence=10.0) == named
 
 
 @pytest.mark.parametrize("processes", [1, 2])

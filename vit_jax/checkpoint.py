@@ -24,7 +24,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
 
 from vit_jax import manifest
-from vit_jax.config import Config, ConfigError, RunError, StorageError, to_dict
+from vit_jax.config import NAMED, Config, ConfigError, RunError, StorageError, to_dict
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
 from vit_jax.tree import flatten, nest
@@ -88,7 +88,9 @@ class Checkpoints:
       state=ocp.args.StandardSave(to_tree(state)),
       meta=ocp.args.JsonSave(meta | {"arrays": describe(state)}),
     )
-    with self._noting_failure():
+    # Where a computation fails that hosts share, one of them is gone; the watchdog says which.
+    lost = jax.errors.JaxRuntimeError if jax.process_count() > 1 else ()
+    with self._noting_failure(but=lost):
       if not self._directory.is_dir():
         raise FileNotFoundError(f"the folder {self._directory} is gone")
       if self._failed:  # a manager whose save failed is not to be relied on
@@ -144,9 +146,11 @@ class Checkpoints:
     return max(available(self._directory.parent), default=None)
 
   @contextlib.contextmanager
-  def _noting_failure(self):
+  def _noting_failure(self, but=()):
     try:
       yield
+    except but:
+      raise
     except Exception as error:  # orbax passes on whatever its parts raise: OSError, ValueError, ...
       reason = reason_of(error)
     else:
@@ -422,12 +426,7 @@ def mismatch(folder, differing, wanted, found, saved_config, config) -> str:
     f"{name} is {show(found.get(name))}, the config wants {show(wanted.get(name))}"
     for name in differing[:3]
   )
-  settings = "; ".join(
-    changes(
-      {key: saved_config[key] for key in ("model", "optimizer", "data")},
-      {key: config[key] for key in ("model", "optimizer", "data")},
-    )
-  )
+  settings = "; ".join(changes(saved_config, config))
   more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
   return (
     f"Checkpoint {folder} does not fit the config. Settings that differ: {settings or 'none'}. "
@@ -447,7 +446,7 @@ def changes(old: dict, new: dict) -> list[str]:
 def _changes(old, new, default, prefix):
   result = []
   for key in sorted(old.keys() | new.keys()):
-    usual = default.get(key)
+    usual = NAMED[prefix] if prefix in NAMED else default.get(key)
     before, after = old.get(key, usual), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):
       result += _changes(before, after, usual or {}, f"{prefix}.{key}")

@@ -1,6 +1,5 @@
 """The command line: --config=configs/NAME.py[:ARG] [--config.KEY=VALUE ...] to frozen settings."""
 
-import dataclasses
 import os
 import sys
 
@@ -13,12 +12,6 @@ _CONFIG = config_flags.DEFINE_config_file(
   "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
 )
 
-# Groups whose names are the recipe's own, and what each name holds.
-NAMED = {
-  "config.data.evaluate": dataclasses.asdict(cfg.Dataset()),
-  "config.few_shot": dataclasses.asdict(cfg.FewShot()),
-  "config.nearest": dataclasses.asdict(cfg.Nearest()),
-}
 DONE, FAILED, WRONG_USAGE, STOPPED = 0, 1, 2, 75
 _HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
 
@@ -53,7 +46,7 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
         return unknown
       if isinstance(error, flags.IllegalFlagValueError) and argument.lstrip("-") in str(error):
         return f"{key}={value!r} cannot be read as {type(default).__name__}; try {default!r}."
-      group = next((group for group in NAMED if key.startswith(f"{group}.")), None)
+      group = next((group for group in cfg.NAMED if key.startswith(f"{group}.")), None)
       name = key.removeprefix(f"{group}.").split(".")[0]
       if group and isinstance(error, KeyError) and reason(error).strip("\"'") == name:
         return f"{group}.{name} is not in the recipe, which alone gives names there; add it to it."
@@ -74,8 +67,8 @@ def look_up(dotted: str, known: dict) -> tuple[str, object]:
   """Which part of a dotted key is not a setting, in words, empty where all are; and its default."""
   path = "config"
   for part in dotted.split("."):
-    if path in NAMED:
-      path, known = f"{path}.{part}", NAMED[path]
+    if path in cfg.NAMED:
+      path, known = f"{path}.{part}", cfg.NAMED[path]
       continue
     known = known if isinstance(known, dict) else {}
     if part not in known:

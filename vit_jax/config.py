@@ -386,6 +386,14 @@ class Config:
   profile: Profile = group(Profile)
 
 
+# Groups whose names are the recipe's own, and what each name holds.
+NAMED = {
+  "config.data.evaluate": dataclasses.asdict(Dataset()),
+  "config.few_shot": dataclasses.asdict(FewShot()),
+  "config.nearest": dataclasses.asdict(Nearest()),
+}
+
+
 def to_dict(config) -> dict[str, Any]:
   """The settings as plain nested dictionaries, ready for JSON."""
   return dataclasses.asdict(config)
@@ -430,22 +438,28 @@ def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, An
 
 def nearest(word: str, known) -> str:
   """`known` in words, the ones most like `word` first; upper and lower case are alike."""
-  close = difflib.get_close_matches(word.lower(), {name.lower() for name in known}, cutoff=0.5)
-  found = [name for like in close for name in sorted(known) if name.lower() == like]
-  return ", ".join(found or sorted(known)[:5])
+  return ", ".join((_alike(word, sorted(known), 0.5) or sorted(known))[:5])
 
 
 def unknown(path: str, key: str, known) -> str:
   """One sentence on a key that is no setting of the group `path`, which has those of `known`.
 
-  It names the settings whose own names are most like the key, of this group before any other.
+  It names the settings whose own names are most like the key; of equals, those of this group first.
   """
-  here = [f"{path}.{name}" for name in known] or [path]
+  here = [f"{path}.{name}" for name in sorted(known)] or [path]
   names = dict.fromkeys([*here, *_dotted(to_dict(Config()), "config")])
-  own = lambda name: name.rpartition(".")[2]
-  close = difflib.get_close_matches(key, {own(name) for name in names})
-  found = [name for like in close for name in names if own(name) == like]
-  return f"{path}.{key} is not a setting; nearest: {', '.join((found or sorted(here))[:5])}."
+  found = _alike(key, names, 0.6, own=lambda name: name.rpartition(".")[2])
+  return f"{path}.{key} is not a setting; nearest: {', '.join((found or here)[:5])}."
+
+
+def _alike(word: str, names, cutoff: float, own=str) -> list[str]:
+  """Those of `names` whose `own` part is like the word in any case, the most like first.
+
+  The cutoff is difflib's: 1 is the same, 0 anything.
+  """
+  keys = {own(name).lower() for name in names}
+  close = difflib.get_close_matches(word.lower(), keys, cutoff=cutoff)
+  return [name for like in close for name in names if own(name).lower() == like]
 
 
 def missing_recipe(path: str) -> str:

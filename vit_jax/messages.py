@@ -26,8 +26,9 @@ def introduction(
   config, device = plan.config, jax.devices()[0]
   parameters, trained = total_count(plan), trained_count(plan)
   part = f" ({trained:,} of them trained)" if trained < parameters else ""
-  nothing = f"nothing to train: it already has {start:,} steps"
-  then = "compiling the first step ..." if left else nothing
+  then = (
+    "compiling the first step ..." if left else f"nothing to train: it already has {start:,} steps"
+  )
   begin = f"resuming after step {start}" if start else "starting"
   return (
     f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "

@@ -36,7 +36,7 @@ CLOCK_HZ = {
   "TPU v5": 1.75e9,
   "TPU v6 lite": 1.75e9,
 }
-TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*)+(_twisted|_untwisted)?", re.ASCII)
+TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
 UNKNOWN_LENGTH = 10**9  # examples; the length of the schedule does not change the program
 
 
@@ -98,7 +98,10 @@ def devices_of(topology: str):
     return topologies.get_topology_desc(platform="tpu", topology_name=topology, **cores).devices
   except Exception as error:  # whatever the library says
     if importlib.util.find_spec("libtpu") is None:
-      raise RunError("The TPU compiler is not here; install it: pip install libtpu.") from error
+      raise RunError(
+        "The TPU compiler is not here; install it: pip install --target=.libtpu libtpu, and give "
+        "PYTHONPATH=.libtpu."
+      ) from error
     reason = str(error).partition("\n")[0]
     raise ConfigError(
       f"The TPU compiler knows no topology {topology!r} ({reason}); {examples}"
@@ -230,7 +233,7 @@ def smaller(config: Config, program: Program, compiled):
 
   yield from accumulated({}, program)
   most = max(n for n in meshes.divisors(program.devices) if n <= max(64, config.mesh.fsdp))
-  split = {"mesh.fsdp": most}
+  split = {"mesh.fsdp": most} | ({"mesh.data": 0} if config.mesh.data else {})
   if most > config.mesh.fsdp:
     program = compiled(split)
     yield split, program

@@ -12,10 +12,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopRequest:
   """Remembers that a signal asked the run to stop; a context manager around the whole run.
 
-  The first signal asks; a second SIGINT ends the process at once, as SIGKILL would: what it is in,
-  a compilation or a save, may be long and in no hurry to let go. In a run of several
-  processes JAX's preemption service already listens for SIGTERM, and is left to; SIGINT is passed
-  on to it.
+  The first signal asks; a second SIGINT ends the process at once, as SIGKILL would, because a
+  compilation or a save may keep Python from acting on it for minutes. In a run of several processes
+  JAX's preemption service already listens for SIGTERM, and is left to; SIGINT is passed on to it.
   """
 
   def __init__(self):

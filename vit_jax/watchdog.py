@@ -24,17 +24,17 @@ from vit_jax.config import Config, RunError
 FOLDER = "heartbeats"
 LONGEST_PERIOD = 10.0  # seconds between two looks
 SILENCE = 120.0  # seconds; folders that hosts share may show what is written a minute later
-LOOKS = 3  # at the others, from a failure to the sentence that says who is silent
+LOOKS = 4  # at the others, from a failure to the sentence that says who is silent
 
 
 class Sign(NamedTuple):
   """What one process last told of itself.
 
   Attributes:
-    beats: how far it was: all processes beat in the same places.
+    beats: how far it was (all processes beat in the same places); 0: not heard of.
     words: where it runs and what it did.
     since: when this was new, of the monotonic clock.
-    times: how often there was something new; once may be of an earlier run.
+    times: how often there was something new; 1: it may be of an earlier run.
   """
 
   beats: int
@@ -136,15 +136,17 @@ class Watchdog:
         text = (self._folder / str(process)).read_text(encoding="utf-8")
         told = json.loads(text)
         beats, words = int(told["beats"]), str(told["words"])
-      except (OSError, ValueError, TypeError, KeyError):  # none, or of an earlier release
+      except (FileNotFoundError, ValueError, TypeError, KeyError):  # or of an earlier release
         text, beats, words = "", 0, "not heard of"
+      except OSError:  # the folder's, not the process's
+        continue
       before, sign = self._heard.get(process, (None, Sign(0, "", 0.0, 0)))
       if before != text:
         sign = Sign(beats, words, time.monotonic(), sign.times + 1)
         self._heard[process] = text, sign
 
   def _signs(self) -> dict[int, Sign]:
-    return {process: sign for process, (_, sign) in sorted(self._heard.items())}
+    return {process: sign for process, (_, sign) in sorted(dict(self._heard).items())}
 
   def _gone(self) -> list[int]:
     """The processes that were heard of and no longer are, though the folder works.
@@ -194,7 +196,7 @@ class Watchdog:
       flush=True,
     )
     time.sleep(wait)
-    # One that lives has written in each period, and may have been looked at just before.
+    # What a living one wrote is at most two periods old, what a dead one wrote at least three.
     self._end(what, silence=(LOOKS - 1.5) * self._period)
 
   def _end(self, what: str, *, silence: float):
@@ -203,7 +205,7 @@ class Watchdog:
       f"  process {process}: {sign.words}; heard {now - sign.since:.0f} s ago"
       for process, sign in signs.items()
     ]
-    sentences = f"{what}. {culprit(signs, now, silence)}".strip()
+    sentences = f"{what}. {culprit(signs, self._process, now, silence)}".strip()
     advice = "Start the same command again to go on from the last checkpoint."
     print("What every thread was doing:", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
@@ -211,14 +213,17 @@ class Watchdog:
     os._exit(1)  # The main thread, or the end of JAX, would wait for what will not come.
 
 
-def culprit(signs: dict[int, Sign], now: float, silence: float) -> str:
+def culprit(signs: dict[int, Sign], own: int, now: float, silence: float) -> str:
   """The sentence that says which of several processes holds the others up. "": there is but one.
 
   The one that has been silent for longest, if for over `silence` seconds: what it took with it fell
-  silent later. Else those that are furthest behind.
+  silent later. Else those that are furthest behind. One that has ended well holds up nobody.
   """
   if len(signs) < 2:
     return ""
+  if own not in signs or now - signs[own].since > silence:
+    return "The folder of heartbeats does not answer, so who is silent is not known."
+  signs = {p: sign for p, sign in signs.items() if sign.beats or sign.times == 1}
   longest = min(signs, key=lambda process: signs[process].since)
   seconds = now - signs[longest].since
   if seconds > silence:

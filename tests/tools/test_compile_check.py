@@ -67,7 +67,7 @@ def test_without_the_compiler_it_says_what_to_install():
   result = programs.run([sys.executable, "-c", WITHOUT_LIBTPU])
   assert result.returncode == 1
   assert programs.message(result).endswith(
-    "The TPU compiler is not here; install it: pip install libtpu."
+    "install it: pip install --target=.libtpu libtpu, and give PYTHONPATH=.libtpu."
   )
   assert not result.stdout
 
@@ -82,7 +82,9 @@ def test_a_slice_that_cannot_be_is_wrong_usage(topology, status):
   command = [sys.executable, "tools/compile_check.py", "--config=configs/vit_digits.py"]
   result = programs.run([*command, f"--topology={topology}"])
   assert result.returncode == status
-  assert (topology if status == 2 else "pip install libtpu") in programs.message(result)
+  assert (topology if status == 2 else "pip install --target=.libtpu libtpu") in programs.message(
+    result
+  )
 
 
 @pytest.mark.parametrize(("task", "steps"), [("imagenet", 20_000), ("cifar100", 10_000)])
