@@ -196,6 +196,23 @@ def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, changes, mess
   assert checkpoint.available(tmp_path) == [7]  # nothing was thrown away
 
 
+def test_a_host_lost_in_a_save_is_not_taken_for_a_disk_that_fails(tmp_path, monkeypatch):
+  def lost(*_, **__):
+    raise jax.errors.JaxRuntimeError("UNKNOWN: Connection closed by peer")
+
+  checkpoints = opened(tmp_path)
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoints._manager, "save", lost)
+    patch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="closed by peer"):
+      checkpoints.save(at_step(7), META)
+    assert not checkpoints.failure(wait=False)
+    patch.setattr(jax, "process_count", lambda: 1)
+    checkpoints.save(at_step(7), META)
+    assert "7 could not be saved (UNKNOWN" in checkpoints.failure(wait=False)
+  checkpoints.close()
+
+
 def test_parameters_alone_as_numpy(tmp_path):
   saved(tmp_path, 7)
   folder = checkpoint.find(tmp_path)

@@ -177,8 +177,8 @@ class Watchdog:
       if "RESOURCE_EXHAUSTED" in str(error):
         raise RunError(
           f"The memory of the devices does not suffice at {self._doing}. Raise "
-          "config.accumulation, split the parameters by config.mesh.fsdp, or set "
-          f"config.model.remat. JAX says: {error}"
+          "config.accumulation, lower config.batch_size, split the parameters by config.mesh.fsdp, "
+          f"or set config.model.remat. JAX says: {error}"
         ) from error
       if self._processes == 1:
         raise
