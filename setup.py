@@ -24,6 +24,7 @@ setuptools.setup(
     "jax>=0.10",
     "matplotlib>=3.9",
     "ml_collections>=1.1",
+    "msgpack>=1.1",
     "numpy>=2",
     "opencv-python-headless>=4.10",
     "optax>=0.2.8",

@@ -22,11 +22,21 @@ def nest(flat: dict) -> dict:
 
 
 def flatten(tree: dict) -> dict:
-  """{"a": {"b": x}} -> {"a/b": x}."""
-  flat = {}
+  """{"a": {"b": x}} -> {"a/b": x}.
+
+  Raises:
+    ValueError: two leaves of the same name, as there may be where a key itself holds a slash.
+  """
+  leaves = list(_leaves(tree))
+  flat = dict(leaves)
+  if len(flat) < len(leaves):
+    raise ValueError("two arrays have the same name")
+  return flat
+
+
+def _leaves(tree):
   for name, value in tree.items():
     if isinstance(value, dict):
-      flat |= {f"{name}/{inner}": x for inner, x in flatten(value).items()}
+      yield from ((f"{name}/{inner}", leaf) for inner, leaf in _leaves(value))
     else:
-      flat[name] = value
-  return flat
+      yield name, value

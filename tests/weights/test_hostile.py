@@ -10,10 +10,10 @@ import zipfile
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.tree import flatten
 
 
 def npy(array=None, header=None, version=1):
@@ -147,7 +147,7 @@ HOSTILE = [
   (no_array, "npz", r"readme\.txt inside is no array"),
   (text, "npz", "floating-point"),
   (whole_numbers, "npz", "holds int64; weights are floating-point"),
-  (many_arrays, "npz", "5001 arrays"),
+  (many_arrays, "npz", "5,001 arrays"),
   (name_within_a_name, "npz", "a/b lies inside"),
   (flat_head, "npz", r"head's kernel is \(3, 3, 4, 5\)"),
   (bare_pickle, "msgpack", "msgpack"),
@@ -220,6 +220,10 @@ class TestHuggingFace:
       (dict(num_attention_heads=0), "lacks num_attention_heads"),
       (dict(num_attention_heads=3), "num_attention_heads does not divide hidden_size"),
       (dict(hidden_size="32"), "lacks hidden_size"),
+      (dict(architectures=None), "does not describe"),
+      (dict(num_hidden_layers=10**6), r"num_hidden_layers in config\.json is 1,000,000"),
+      (dict(num_hidden_layers=10**7), "lacks num_hidden_layers as whole numbers from 1 to 1,000,"),
+      (dict(image_size=18), "patch_size does not divide image_size"),
     ],
   )
   def test_settings(self, folder, settings, message):
@@ -242,7 +246,12 @@ class TestHuggingFace:
       weights.load(folder)
 
   def test_an_array_that_belongs_to_no_vit(self, folder):
-    flat = flatten(families.params("vit"))
-    weights.save(folder / "model.safetensors", {"bert": flat["head/bias"]})
-    with pytest.raises(ValueError, match="bert is no part of a ViTForImageClassification"):
+    flat = safetensors.numpy.load_file(folder / "model.safetensors")
+    bert = flat | {"bert": np.ones(3, np.float32)}
+    safetensors.numpy.save_file(bert, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"model\.safetensors .*bert is no part of the ViTForImage"):
+      weights.load(folder)
+    del flat["vit.embeddings.cls_token"]  # transformers would draw a new one
+    safetensors.numpy.save_file(flat, folder / "model.safetensors")
+    with pytest.raises(ValueError, match=r"vit\.embeddings\.cls_token is missing; by config"):
       weights.load(folder)

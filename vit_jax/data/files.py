@@ -8,7 +8,11 @@ from collections.abc import Callable
 
 
 def write_whole(path: str, fill: Callable[[str], None]) -> None:
-  """Lets `fill` write a file that takes its name when it is complete and on the disk."""
+  """Lets `fill` write a file that takes its name when it is complete and on the disk.
+
+  Raises:
+    OSError: it cannot be written; names `path`.
+  """
   partial = f"{path}.{secrets.token_hex(8)}.partial"
   try:
     fill(partial)
@@ -16,5 +20,8 @@ def write_whole(path: str, fill: Callable[[str], None]) -> None:
       with open(partial, "rb") as stream:
         os.fsync(stream.fileno())
       os.replace(partial, path)
+  except OSError as error:
+    error.filename, error.filename2 = path, None
+    raise
   finally:
     pathlib.Path(partial).unlink(missing_ok=True)

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import pathlib
 
+from vit_jax.data.files import write_whole
+
 MAX_BYTES = 64 * 2**20
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
 
@@ -33,7 +35,8 @@ def path_beside(weights: pathlib.Path) -> pathlib.Path:
 
 def write(path: pathlib.Path, card: Card):
   """Writes a card as JSON."""
-  path.write_text(json.dumps(dataclasses.asdict(card) | {"pixels": PIXELS}, indent=2) + "\n")
+  text = json.dumps(dataclasses.asdict(card) | {"pixels": PIXELS}, indent=2) + "\n"
+  write_whole(str(path), lambda partial: pathlib.Path(partial).write_text(text))
 
 
 def read(path: pathlib.Path) -> Card | None:

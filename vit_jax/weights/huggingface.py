@@ -1,23 +1,20 @@
 """Weights as a folder that Hugging Face's ViTForImageClassification reads, both ways."""
 
 import json
-import logging
 import pathlib
 import re
 
 import numpy as np
 
+from vit_jax.data.files import write_whole
+from vit_jax.models.norm import EPSILON
 from vit_jax.models.recognition import module_of
 from vit_jax.tree import flatten, nest
-from vit_jax.weights import safetensors
-from vit_jax.weights.card import Card, read_json
+from vit_jax.weights import arrays, huggingface_settings, safetensors
+from vit_jax.weights.card import Card
+from vit_jax.weights.huggingface_settings import ARCHITECTURE, CONFIG, PREPROCESSOR, PROBLEM_TYPES
 
-WEIGHTS, CONFIG, PREPROCESSOR = "model.safetensors", "config.json", "preprocessor_config.json"
-EPSILON = 1e-6
-PROBLEM_TYPES = {
-  "softmax": "single_label_classification",
-  "sigmoid": "multi_label_classification",
-}
+WEIGHTS = "model.safetensors"
 TOP = {
   "cls": "vit.embeddings.cls_token",
   "Transformer/posembed_input/pos_embedding": "vit.embeddings.position_embeddings",
@@ -60,11 +57,14 @@ def save(folder: pathlib.Path, params: dict, card: Card):
     ValueError: a model that this format has no place for.
   """
   check_expressible(params, card)
+  settings = _config(params, card)
+  flat = {_theirs(name): _transposed(name, x) for name, x in flatten(params).items()}
+  huggingface_settings.check_shapes(settings, {name: x.shape for name, x in flat.items()})
   folder.mkdir(parents=True, exist_ok=True)
-  arrays = {_theirs(name): _transposed(name, x) for name, x in flatten(params).items()}
-  safetensors.save_flat(folder / WEIGHTS, arrays)
-  for name, content in ((CONFIG, _config(params, card)), (PREPROCESSOR, _preprocessor(card))):
-    (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+  safetensors.save_flat(folder / WEIGHTS, flat)
+  for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card))):
+    text = json.dumps(content, indent=2) + "\n"
+    write_whole(str(folder / name), lambda path, text=text: pathlib.Path(path).write_text(text))
 
 
 def load(folder: pathlib.Path) -> dict:
@@ -73,20 +73,16 @@ def load(folder: pathlib.Path) -> dict:
   Raises:
     ValueError: not a ViTForImageClassification, or arrays that do not belong to one.
   """
-  settings = _settings(folder)
-  if settings.get("hidden_act") != "gelu_pytorch_tanh":
-    logging.warning(
-      "%s asks for the activation %r; the tanh form of GELU, which the published weights were "
-      "trained with, is computed instead (logits differ by about 1e-4).",
-      folder / CONFIG,
-      settings.get("hidden_act"),
-    )
+  settings = huggingface_settings.read(folder)
   if not (folder / WEIGHTS).is_file():
     raise ValueError(
       f"{folder} has no {WEIGHTS} (weights in several files or as pickles are not read); save it "
       "with save_pretrained(..., safe_serialization=True, max_shard_size='100GB')."
     )
   flat = safetensors.load_flat(folder / WEIGHTS)
+  shapes = {name: array.shape for name, array in flat.items()}
+  with arrays.reading(folder / WEIGHTS, "Hugging Face's"):
+    huggingface_settings.check_shapes(settings, shapes)
   heads = settings["num_attention_heads"]
   return nest({_ours(name): _back(_ours(name), x, heads) for name, x in flat.items()})
 
@@ -97,15 +93,14 @@ def read_card(folder: pathlib.Path) -> Card:
   Raises:
     ValueError: config.json or preprocessor_config.json says what this project does not compute.
   """
-  settings = _settings(folder)
+  settings = huggingface_settings.read(folder)
   classes = settings.get("id2label")
   if not isinstance(classes, dict) or set(classes) != {str(i) for i in range(len(classes))}:
     raise ValueError(f"{folder / CONFIG}: id2label must name the classes 0, 1, 2, ...")
   names = tuple(str(classes[str(i)]) for i in range(len(classes)))
   if (folder / PREPROCESSOR).is_file():
-    _check_preprocessor(folder / PREPROCESSOR, settings["image_size"])
-  losses = {problem: loss for loss, problem in PROBLEM_TYPES.items()}
-  loss = losses.get(settings.get("problem_type"), "softmax")
+    huggingface_settings.check_preprocessor(folder / PREPROCESSOR, settings["image_size"])
+  loss = "sigmoid" if settings.get("problem_type") == PROBLEM_TYPES["sigmoid"] else "softmax"
   return Card(image_size=settings["image_size"], class_names=names, loss=loss)
 
 
@@ -180,13 +175,13 @@ def _config(params, card) -> dict:
   module = module_of(params)
   names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
   return {
-    "architectures": ["ViTForImageClassification"],
+    "architectures": [ARCHITECTURE],
     "model_type": "vit",
     "hidden_size": module.width,
     "num_hidden_layers": module.depth,
     "num_attention_heads": module.heads,
     "intermediate_size": module.mlp_dim,
-    "hidden_act": "gelu_pytorch_tanh",
+    "hidden_act": huggingface_settings.GELU,
     "layer_norm_eps": EPSILON,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
@@ -215,49 +210,3 @@ def _preprocessor(card) -> dict:
     "image_mean": [0.5, 0.5, 0.5],
     "image_std": [0.5, 0.5, 0.5],
   }
-
-
-def _settings(folder) -> dict:
-  settings = read_json(folder / CONFIG)
-  architectures = settings.get("architectures") if isinstance(settings, dict) else None
-  if "ViTForImageClassification" not in (architectures or ()):
-    raise ValueError(f"{folder / CONFIG} does not describe a ViTForImageClassification.")
-  wrong = [
-    key
-    for key in (
-      "num_attention_heads",
-      "num_hidden_layers",
-      "hidden_size",
-      "intermediate_size",
-      "patch_size",
-      "image_size",
-    )
-    if type(settings.get(key)) is not int or settings[key] < 1
-  ]
-  if wrong:
-    raise ValueError(f"{folder / CONFIG} lacks {', '.join(wrong)} as positive whole numbers.")
-  if settings["hidden_size"] % settings["num_attention_heads"]:
-    raise ValueError(f"{folder / CONFIG}: num_attention_heads does not divide hidden_size.")
-  return settings
-
-
-def _check_preprocessor(path, image_size):
-  """Refuses folders whose images are prepared in another way than this project's."""
-  found = read_json(path)
-  if not isinstance(found, dict):
-    raise ValueError(f"{path} does not describe how images are prepared.")
-  half, square = [0.5] * 3, {"height": image_size, "width": image_size}
-  expected = dict(
-    image_mean=(half,),
-    image_std=(half,),
-    size=(square, image_size),
-    resample=(2,),
-    do_resize=(True,),
-    do_normalize=(True,),
-    do_center_crop=(False, None),
-  )
-  for key, values in expected.items():
-    if found.get(key, values[0]) not in values:
-      raise ValueError(
-        f"{path}: {key} is {found[key]!r}; this project prepares images with {values[0]!r}."
-      )

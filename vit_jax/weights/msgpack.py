@@ -1,15 +1,20 @@
 """Weights as msgpack, in Flax's encoding: nested maps of arrays."""
 
+import mmap
 import pathlib
 
 import flax.serialization
 import jax
+import msgpack
 import numpy as np
+from flax.serialization import MAX_CHUNK_SIZE
 
+from vit_jax.data.files import write_whole
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.tree import flatten
-from vit_jax.weights import published
+from vit_jax.weights import arrays, published
 
+MAX_AXES = 16
 
 def load(path: pathlib.Path) -> dict:
   """Reads a tree of NumPy arrays.
@@ -17,28 +22,55 @@ def load(path: pathlib.Path) -> dict:
   Raises:
     ValueError: the file holds something else, or was cut short.
   """
-  data = path.read_bytes()
-  try:
-    tree = flax.serialization.msgpack_restore(data)
-  except Exception as error:  # the decoder raises whatever strange bytes lead it to
-    raise ValueError(f"{path} is not msgpack as Flax writes it: {error}") from error
-  if not _is_params(tree):
-    raise ValueError(f"{path} is msgpack, but does not hold a tree of parameters.")
-  try:
+  with arrays.reading(path, "msgpack"):
+    arrays.check_bytes(path)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+      _look_through(file, len(data))
+      tree = flax.serialization.msgpack_restore(data)
+    if not _is_params(tree):
+      raise ValueError("it does not hold a tree of parameters")
     return published.from_published(flatten(tree))
-  except ValueError as error:
-    raise ValueError(f"{path} does not hold a tree of parameters: {error}.") from error
 
 
 def save(path: pathlib.Path, params: dict):
   """Writes a tree of arrays, stacked blocks taken apart."""
-  tree = jax.tree.map(np.asarray, unstack_blocks(params))
-  temporary = path.with_name(path.name + ".tmp")
-  temporary.write_bytes(flax.serialization.msgpack_serialize(tree))
-  temporary.replace(path)
+  data = flax.serialization.msgpack_serialize(jax.tree.map(np.asarray, unstack_blocks(params)))
+  write_whole(str(path), lambda partial: pathlib.Path(partial).write_bytes(data))
+
+
+def _look_through(file, size: int):
+  """Refuses what no tree of arrays is, before anything is allocated for what it claims to hold."""
+  unpacker = msgpack.Unpacker(
+    file,
+    object_pairs_hook=_distinct,
+    ext_hook=_check_array,
+    max_buffer_size=2 * MAX_CHUNK_SIZE,
+    max_ext_len=MAX_CHUNK_SIZE + 2**10,  # Flax takes larger arrays apart
+    max_map_len=arrays.MAX_ARRAYS,
+    max_array_len=0,
+    max_bin_len=0,
+    max_str_len=4 * arrays.MAX_NAME,  # bytes
+  )
+  unpacker.unpack()
+  if unpacker.tell() != size:
+    raise ValueError(f"what it holds ends after {unpacker.tell():,} of its {size:,} bytes")
+
+
+def _check_array(code, content):
+  if code != 1:  # the number that Flax gives to arrays
+    raise ValueError(f"it holds something of type {code}, which is no array")
+  msgpack.unpackb(content, raw=True, max_array_len=MAX_AXES)
+
+
+def _distinct(pairs) -> dict:
+  """A map whose names are there once; the library would take the last of equal ones."""
+  names = [name for name, _ in pairs]
+  if len(set(names)) < len(names):
+    raise ValueError("two of its names are the same")
+  return dict(pairs)
 
 
 def _is_params(tree) -> bool:
   if isinstance(tree, dict):
-    return bool(tree) and all(isinstance(k, str) and _is_params(v) for k, v in tree.items())
+    return bool(tree) and all(_is_params(value) for value in tree.values())
   return isinstance(tree, np.ndarray)

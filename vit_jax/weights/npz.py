@@ -6,12 +6,10 @@ import zipfile
 
 import numpy as np
 
-from vit_jax.weights import published
+from vit_jax.data.files import write_whole
+from vit_jax.weights import arrays, published
 
-# What an honest file of weights never exceeds.
-MAX_BYTES = 32 * 2**30
-MAX_EXPANSION = 20  # uncompressed bytes for each byte of the file
-MAX_ARRAYS = 5_000
+MAX_EXPANSION = 20  # uncompressed bytes for each byte of an honest file
 
 
 def load(path: pathlib.Path) -> dict:
@@ -22,33 +20,32 @@ def load(path: pathlib.Path) -> dict:
   Raises:
     ValueError: not an .npz of arrays, or one that claims more than it holds or should.
   """
-  with path.open("rb") as file:
-    try:
-      with zipfile.ZipFile(file) as archive:
-        entries = archive.infolist()
-        _check_bounds(entries, path.stat().st_size)
-        flat = {e.filename.removesuffix(".npy"): _read(archive, e) for e in entries}
-      return published.from_published(flat)
-    except Exception as error:  # parsers raise whatever strange bytes lead them to
-      raise ValueError(f"{path} cannot be read as .npz weights: {error}.") from error
+  with arrays.reading(path, ".npz"), zipfile.ZipFile(path) as archive:
+    entries = archive.infolist()
+    _check_bounds(entries, path.stat().st_size)
+    flat = {e.filename.removesuffix(".npy"): _read(archive, e) for e in entries}
+    return published.from_published(flat)
 
 
 def save(path: pathlib.Path, params: dict):
   """Writes a tree of arrays under the published names, stacked blocks taken apart."""
-  temporary = path.with_name(path.name + ".tmp")
-  with temporary.open("wb") as file:
-    np.savez(file, **{name: np.asarray(x) for name, x in published.to_published(params).items()})
-  temporary.replace(path)
+  flat = {name: np.asarray(x) for name, x in published.to_published(params).items()}
+
+  def fill(partial: str):
+    with open(partial, "wb") as file:
+      np.savez(file, **flat)
+
+  write_whole(str(path), fill)
 
 
 def _check_bounds(entries, file_bytes):
-  if len(entries) > MAX_ARRAYS:
-    raise ValueError(f"it holds {len(entries)} arrays; the most is {MAX_ARRAYS}")
+  if len(entries) > arrays.MAX_ARRAYS:
+    raise ValueError(f"it holds {len(entries):,} arrays; the most is {arrays.MAX_ARRAYS:,}")
   if len({entry.filename for entry in entries}) != len(entries):
     raise ValueError("two of its arrays have the same name")
   total = sum(entry.file_size for entry in entries)
-  if total > MAX_BYTES:
-    raise ValueError(f"it expands to {total:,} bytes; the most is {MAX_BYTES:,}")
+  if total > arrays.MAX_BYTES:
+    raise ValueError(f"it expands to {total:,} bytes; the most is {arrays.MAX_BYTES:,}")
   if total > MAX_EXPANSION * file_bytes:
     raise ValueError(
       f"it expands from {file_bytes:,} to {total:,} bytes, more than {MAX_EXPANSION} times"
@@ -77,9 +74,5 @@ def _read(archive, entry) -> np.ndarray:
         f"{name} claims shape {shape} of {dtype}, {claimed:,} bytes, and has "
         f"{entry.file_size - file.tell():,}"
       )
-    array = np.frombuffer(file.read(claimed), dtype).reshape(
-      shape, order="F" if fortran_order else "C"
-    )
-  if not (dtype.kind == "f" or dtype.kind == "V" or array.ndim == 0):
-    raise ValueError(f"{name} holds {dtype}; weights are floating-point numbers")
-  return array
+    order = "F" if fortran_order else "C"
+    return np.frombuffer(file.read(claimed), dtype).reshape(shape, order=order)

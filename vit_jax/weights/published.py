@@ -10,6 +10,7 @@ import numpy as np
 
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.tree import flatten, nest
+from vit_jax.weights import arrays
 
 # Prefixes of parameters, and of what may stand beside them: the optimizer, a tower for text.
 PREFIXES = {
@@ -41,9 +42,11 @@ def from_published(flat: dict[str, np.ndarray]) -> dict:
   - BiT: numbered standardized_conv2d_NN, gamma and beta, the head as a 1 x 1 convolution.
 
   Raises:
-    ValueError: two names that mean the same parameter, or an array that its name does not allow.
+    ValueError: two names that mean the same parameter, an array that its name does not allow, or
+      what no weights are: see `arrays.checked`.
   """
   flat = {name: _named_type(array) for name, array in _without_prefix(flat).items()}
+  flat = arrays.checked(flat)
   linen = any(re.match(STACKED_BLOCK + "MlpBlock_0/", name) for name in flat)
   renamed = {}
   for name, array in flat.items():
@@ -88,7 +91,7 @@ def _without_prefix(flat):
 
 def _named_type(array):
   """NumPy writes bfloat16 as raw pairs of bytes."""
-  if array.dtype.kind == "V" and array.dtype.itemsize == 2:
+  if array.dtype == np.dtype("V2"):  # not a structure of as many bytes
     import ml_dtypes
 
     return array.view(ml_dtypes.bfloat16)

@@ -1,32 +1,26 @@
 """Weights as safetensors, under the published names."""
 
+import os
 import pathlib
 
-import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vit_jax.weights import published
+from vit_jax.data.files import write_whole
+from vit_jax.weights import arrays, published
 
-DTYPES = {
-  "F64": np.float64,
-  "F32": np.float32,
-  "F16": np.float16,
-  "BF16": ml_dtypes.bfloat16,
-}
+DTYPES = ("F64", "F32", "F16", "BF16")
 
 
 def load(path: pathlib.Path) -> dict:
   """Reads a tree of NumPy arrays.
 
   Raises:
-    ValueError: not safetensors, or types that are not floating-point.
+    ValueError: not safetensors, or arrays that are no weights; see `arrays.checked`.
   """
-  try:
-    return published.from_published(load_flat(path))
-  except ValueError as error:
-    raise ValueError(f"{path} cannot be read as safetensors weights: {error}.") from error
+  with arrays.reading(path, "safetensors"):
+    return published.from_published(_flat(path))
 
 
 def load_flat(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -35,16 +29,8 @@ def load_flat(path: pathlib.Path) -> dict[str, np.ndarray]:
   Raises:
     ValueError: as `load`.
   """
-  try:
-    entries = safetensors.deserialize(path.read_bytes())
-  except safetensors.SafetensorError as error:
-    raise ValueError(str(error)) from error
-  flat = {}
-  for name, entry in entries:
-    if entry["dtype"] not in DTYPES:
-      raise ValueError(f"{name} holds {entry['dtype']}; weights are floating-point numbers")
-    flat[name] = np.frombuffer(entry["data"], DTYPES[entry["dtype"]]).reshape(entry["shape"])
-  return flat
+  with arrays.reading(path, "safetensors"):
+    return arrays.checked(_flat(path))
 
 
 def save(path: pathlib.Path, params: dict):
@@ -54,7 +40,23 @@ def save(path: pathlib.Path, params: dict):
 
 def save_flat(path: pathlib.Path, flat: dict[str, np.ndarray]):
   """Writes {name: array}; the metadata says what torch's readers ask for."""
-  temporary = path.with_name(path.name + ".tmp")
-  arrays = {name: np.ascontiguousarray(array) for name, array in flat.items()}
-  safetensors.numpy.save_file(arrays, temporary, metadata={"format": "pt"})
-  temporary.replace(path)
+  contiguous = {name: np.ascontiguousarray(array) for name, array in flat.items()}
+
+  def fill(partial: str):
+    with open(partial, "wb") as file:
+      usual = os.fstat(file.fileno()).st_mode
+    safetensors.numpy.save_file(contiguous, partial, metadata={"format": "pt"})
+    os.chmod(partial, usual)  # the library makes files that their owner alone may read
+
+  write_whole(str(path), fill)
+
+
+def _flat(path):
+  """The arrays, mapped from the file: its header is checked before anything is read."""
+  arrays.check_bytes(path)
+  with safetensors.safe_open(path, framework="numpy") as file:
+    names = list(file.keys())
+    for name in names:
+      if (kind := file.get_slice(name).get_dtype()) not in DTYPES:
+        raise ValueError(f"{name} holds {kind}; weights are floating-point numbers")
+    return {name: file.get_tensor(name) for name in names}

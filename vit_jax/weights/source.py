@@ -67,6 +67,7 @@ def write(path: pathlib.Path, weights: Weights):
   else:
     form, beside = format_of(path), card.path_beside(path)
     card.read(beside)  # what is there and no card is not replaced
+    path.parent.mkdir(parents=True, exist_ok=True)
     form.save(path, weights.params)
     card.write(beside, known)
 

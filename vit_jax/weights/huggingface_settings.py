@@ -1,0 +1,159 @@
+"""What a folder of Hugging Face's must say of its model and images, for us to compute the same."""
+
+import pathlib
+
+from vit_jax.models.norm import EPSILON
+from vit_jax.weights.card import read_json
+
+CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
+ARCHITECTURE = "ViTForImageClassification"
+GELU = "gelu_pytorch_tanh"
+PROBLEM_TYPES = {
+  "softmax": "single_label_classification",
+  "sigmoid": "multi_label_classification",
+}
+SIZES = (
+  "num_attention_heads",
+  "num_hidden_layers",
+  "hidden_size",
+  "intermediate_size",
+  "patch_size",
+  "image_size",
+)
+# Of each other key that changes what transformers computes, the values that mean what we compute,
+# and what transformers takes where the key is missing.
+COMPUTED = {
+  "model_type": (("vit",), "vit"),
+  "hidden_act": ((GELU, "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"), "gelu"),
+  "layer_norm_eps": ((EPSILON,), 1e-12),
+  "num_channels": ((3,), 3),
+  "qkv_bias": ((True,), True),
+  "problem_type": ((*PROBLEM_TYPES.values(), None), None),
+  "pruned_heads": (({}, None), None),
+  "quantization_config": ((None,), None),
+}
+PROCESSORS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil")
+LARGEST = 10**6  # of any size
+SHOWN = 60  # characters of a stranger's value in a message
+
+
+def read(folder: pathlib.Path) -> dict:
+  """config.json of a model that computes what ours does.
+
+  Raises:
+    ValueError: it does not describe such a model; names the keys.
+  """
+  path = folder / CONFIG
+  settings = read_json(path)
+  architectures = settings.get("architectures") if isinstance(settings, dict) else None
+  if architectures != [ARCHITECTURE]:
+    raise ValueError(f"{path} does not describe a {ARCHITECTURE}.")
+  good = lambda value: type(value) is int and 1 <= value <= LARGEST
+  wrong = [key for key in SIZES if not good(settings.get(key))]
+  if wrong:
+    raise ValueError(f"{path} lacks {', '.join(wrong)} as whole numbers from 1 to {LARGEST:,}.")
+  for part, whole in (("num_attention_heads", "hidden_size"), ("patch_size", "image_size")):
+    if settings[whole] % settings[part]:
+      raise ValueError(f"{path}: {part} does not divide {whole}.")
+  others = differing(settings, COMPUTED)
+  if others:
+    raise ValueError(
+      f"{path} describes another function than this project computes: {'; '.join(others)}. "
+      f"(Google's ViTs were trained with hidden_act {GELU!r} and layer_norm_eps {EPSILON:g}; where "
+      "these are converted from them, write that into the file.)"
+    )
+  return settings
+
+
+def differing(found: dict, expected: dict) -> list[str]:
+  """In words, the keys of `found` whose value is none of those expected.
+
+  Args:
+    found: {key: value}.
+    expected: {key: (values that are right, the value where the key is missing)}.
+  """
+  return [
+    f"{key} is {repr(found.get(key, default))[:SHOWN]} and must be {values[0]!r}"
+    for key, (values, default) in expected.items()
+    if found.get(key, default) not in values
+  ]
+
+
+def check_shapes(settings: dict, shapes: dict[str, tuple[int, ...]]):
+  """The arrays are those, and all, that transformers makes of the settings.
+
+  Args:
+    settings: config.json.
+    shapes: by the names in model.safetensors.
+
+  Raises:
+    ValueError: an array is missing, too many, or of another shape; names the first.
+  """
+  if settings["num_hidden_layers"] > len(shapes):  # before as many are described
+    raise ValueError(
+      f"it holds {len(shapes)} arrays, and num_hidden_layers in {CONFIG} is "
+      f"{settings['num_hidden_layers']:,}"
+    )
+  labels = (*shapes.get("classifier.bias", ()), 0)[0]
+  for name, shape in described(settings, labels).items():
+    if shapes.get(name) != shape:
+      found = f"is {shapes[name]}" if name in shapes else "is missing"
+      raise ValueError(f"{name} {found}; by {CONFIG} it must be {shape}")
+  extra = shapes.keys() - described(settings, labels).keys()
+  if extra:
+    raise ValueError(f"{min(extra)} is no part of the {ARCHITECTURE} that {CONFIG} describes")
+
+
+def described(settings: dict, labels: int) -> dict[str, tuple[int, ...]]:
+  """The arrays of a model with a head of `labels` classes: name -> shape."""
+  width, hidden, patch = (settings[k] for k in ("hidden_size", "intermediate_size", "patch_size"))
+  tokens = (settings["image_size"] // patch) ** 2 + 1
+  shapes = {
+    "vit.embeddings.cls_token": (1, 1, width),
+    "vit.embeddings.position_embeddings": (1, tokens, width),
+    **_dense("vit.embeddings.patch_embeddings.projection", (width, 3, patch, patch)),
+    **_dense("vit.layernorm", (width,)),
+    **_dense("classifier", (labels, width)),
+  }
+  for i in range(settings["num_hidden_layers"]):
+    block = f"vit.encoder.layer.{i}"
+    for name in ("attention.query", "attention.key", "attention.value", "output.dense"):
+      shapes |= _dense(f"{block}.attention.{name}", (width, width))
+    shapes |= _dense(f"{block}.intermediate.dense", (hidden, width))
+    shapes |= _dense(f"{block}.output.dense", (width, hidden))
+    shapes |= _dense(f"{block}.layernorm_before", (width,))
+    shapes |= _dense(f"{block}.layernorm_after", (width,))
+  return shapes
+
+
+def _dense(name, kernel):
+  return {f"{name}.weight": kernel, f"{name}.bias": kernel[:1]}
+
+
+def check_preprocessor(path: pathlib.Path, image_size: int):
+  """Refuses folders whose images are prepared in another way than this project's.
+
+  Raises:
+    ValueError: names the keys.
+  """
+  found = read_json(path)
+  if not isinstance(found, dict):
+    raise ValueError(f"{path} does not describe how images are prepared.")
+  half, square = [0.5] * 3, {"height": image_size, "width": image_size}
+  kind = found.get("image_processor_type", found.get("feature_extractor_type"))
+  expected = dict(
+    image_processor_type=((*PROCESSORS, "ViTFeatureExtractor", None), kind),
+    image_mean=((half,), half),
+    image_std=((half,), half),
+    size=((square, image_size), {"height": 224, "width": 224}),
+    resample=((2,), 2),
+    do_resize=((True,), True),
+    do_rescale=((True,), True),
+    rescale_factor=((1 / 255,), 1 / 255),
+    do_normalize=((True,), True),
+    do_center_crop=((False, None), None),
+    do_pad=((False, None), None),
+  )
+  others = differing(found, expected)
+  if others:
+    raise ValueError(f"{path} prepares images otherwise than this project: {'; '.join(others)}.")
