@@ -69,7 +69,7 @@ def test_what_float32_cannot_hold_is_not_finite():
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_empty_arrays(tmp_path, form):
-  refused(write(tmp_path, form, {"a": np.zeros((3, 0), np.float32)}), r"a is empty, of shape \(3, 0")
+  refused(write(tmp_path, form, {"a": np.zeros((3, 0), np.float32)}), r"a is empty, of shape")
 
 
 @pytest.mark.parametrize("form", FORMATS)

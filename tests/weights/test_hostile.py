@@ -249,7 +249,7 @@ class TestHuggingFace:
     flat = safetensors.numpy.load_file(folder / "model.safetensors")
     bert = flat | {"bert": np.ones(3, np.float32)}
     safetensors.numpy.save_file(bert, folder / "model.safetensors")
-    with pytest.raises(ValueError, match=r"model\.safetensors .*bert is no part of the ViTForImage"):
+    with pytest.raises(ValueError, match=r"model\.safetensors .*bert is no part of the ViT"):
       weights.load(folder)
     del flat["vit.embeddings.cls_token"]  # transformers would draw a new one
     safetensors.numpy.save_file(flat, folder / "model.safetensors")

@@ -16,6 +16,7 @@ from vit_jax.weights import arrays, published
 
 MAX_AXES = 16
 
+
 def load(path: pathlib.Path) -> dict:
   """Reads a tree of NumPy arrays.
 
