@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import json
+import os
+import shutil
 
 import chex
 import jax
@@ -10,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import checkpoint, models, optim, state
+from vit_jax import checkpoint, manifest, models, optim, state
 from vit_jax import config as c
 
 MODEL = dict(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=2, num_classes=3)
@@ -107,10 +109,29 @@ def test_a_checkpoint_holds_config_class_names_and_manifest(tmp_path):
   meta = checkpoint.read_meta(folder)
   assert meta["config"] == json.loads(json.dumps(CONFIG))
   assert meta["class_names"] == META["class_names"]
-  manifest = json.loads((folder / "manifest.json").read_text())
+  sums = json.loads((folder / "manifest.json").read_text())
   files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
-  assert {f for f in files if f.startswith(("state/", "meta/"))} == manifest.keys()
-  assert all(len(value) == 64 for value in manifest.values())
+  assert files - {"manifest.json"} == sums.keys()
+  assert all(len(value) == 64 for value in sums.values())
+
+
+def test_a_byte_changed_anywhere_in_any_file_is_found(tmp_path):
+  saved(tmp_path, 7)
+  folder = tmp_path / "checkpoints" / "7"
+  rng = np.random.default_rng(0)
+  assert not manifest.damage_of(folder)
+  for path in [path for path in folder.rglob("*") if path.is_file()]:
+    whole = path.read_bytes()
+    places = {0, len(whole) - 1, *rng.integers(len(whole), size=8).tolist()}
+    blanks = [i for i, byte in enumerate(whole) if byte in b" \n"][:2]
+    changed = [(place, whole[place] ^ 1 << int(rng.integers(8))) for place in places]
+    # What JSON does not tell from what was there.
+    changed += [(place, ord("\t")) for place in blanks] + [(place, ord("\r")) for place in blanks]
+    for place, byte in changed:
+      path.write_bytes(whole[:place] + bytes([byte]) + whole[place + 1 :])
+      assert manifest.damage_of(folder), (path, place, byte)
+    path.write_bytes(whole)
+  assert not manifest.damage_of(folder)
 
 
 def flip_a_bit(folder):
@@ -142,19 +163,83 @@ def change_class_names(folder):
   path.write_text(path.read_text().replace("bee", "bug"))
 
 
-DAMAGES = [flip_a_bit, truncate, remove, add, forget_manifest, change_class_names]
+def manifest_of(data):
+  return lambda folder: (folder / "manifest.json").write_bytes(data)
+
+
+def manifest_that_waits(folder):
+  (folder / "manifest.json").unlink()
+  os.mkfifo(folder / "manifest.json")
+
+
+def huge_manifest(folder):
+  with (folder / "manifest.json").open("wb") as file:
+    file.truncate(2**40)
+
+
+def no_folder(folder):
+  shutil.rmtree(folder)
+  folder.write_text("")
+
+
+def copy_of_another_step(folder):
+  shutil.rmtree(folder)
+  shutil.copytree(folder.with_name("7"), folder)
+
+
+def orbax_metadata(folder):
+  (folder / "_CHECKPOINT_METADATA").write_text("[]")
+
+
+MANIFESTS = [b"[]", b"null", b"3", b"{}", b'{"a\\nb": 3}', b"\xff", b"", b"[" * 10**5]
+DAMAGES = [
+  flip_a_bit,
+  truncate,
+  remove,
+  add,
+  forget_manifest,
+  change_class_names,
+  manifest_that_waits,
+  huge_manifest,
+  no_folder,
+  copy_of_another_step,
+  orbax_metadata,
+  *map(manifest_of, MANIFESTS),
+]
+
+
+@pytest.fixture(scope="module")
+def steps_7_and_9(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("whole")
+  saved(folder, 7, 9)
+  return folder
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_named_and_the_one_before_used(tmp_path, damage, caplog):
-  saved(tmp_path, 7, 9)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+  tmp_path, steps_7_and_9, damage, caplog
+):
+  shutil.copytree(steps_7_and_9, tmp_path, dirs_exist_ok=True)
   damage(tmp_path / "checkpoints" / "9")
   assert int(restore(tmp_path).step) == 7
   assert "checkpoints/9 IS DAMAGED" in caplog.text
   assert checkpoint.available(tmp_path) == [7]
-  assert (tmp_path / "checkpoints-damaged" / "9").is_dir()
-  saved(tmp_path, 9)  # its place is free again
-  assert int(restore(tmp_path).step) == 9
+  assert "\n" not in caplog.messages[-1]
+  assert (tmp_path / "checkpoints-damaged" / "9").exists()
+  if damage in (flip_a_bit, no_folder):
+    saved(tmp_path, 9)  # its place is free again
+    assert int(restore(tmp_path).step) == 9
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "007", "-1", "x_5", "1e3", " 9", "notes.txt"])
+def test_what_is_not_named_as_a_step_is_left_alone(tmp_path, name):
+  saved(tmp_path, 7)
+  (tmp_path / "checkpoints" / name).mkdir()
+  assert int(restore(tmp_path).step) == 7
+  saved(tmp_path, 9)
+  assert checkpoint.available(tmp_path) == [7, 9]
+  assert checkpoint.find(tmp_path).name == "9"
+  assert (tmp_path / "checkpoints" / name).is_dir()
 
 
 def test_all_damaged_is_an_error_not_a_fresh_start(tmp_path):

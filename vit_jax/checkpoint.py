@@ -1,8 +1,8 @@
 """Checkpoints: asynchronous, atomic, verified. The only module that imports orbax.
 
 WORKDIR/checkpoints/STEP/ holds the state (orbax's own files), meta (JSON: config, class names,
-shape and type of every array) and manifest.json, the SHA-256 sum of every file of the two. All
-three appear together, by one rename.
+shape and type of every array) and manifest.json, the SHA-256 sum of every other file. All appear
+together, by one rename.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
 
 from vit_jax import manifest
+from vit_jax import workdir as workdirs
 from vit_jax.config import NAMED, Config, ConfigError, RunError, StorageError, to_dict
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
@@ -63,12 +64,16 @@ class Checkpoints:
     alone = jax.process_count() == 1
     background = ocp.AsyncOptions(
       timeout_secs=10**9 if alone else 600,
-      post_finalization_callback=self._write_manifest,
       # Otherwise threads wait ten minutes for a folder that cannot be made, and the program's end
       # for them.
       create_directories_asynchronously=False,
     )
-    options = ocp.CheckpointManagerOptions(preservation_policy=self._keep, async_options=background)
+    options = ocp.CheckpointManagerOptions(
+      preservation_policy=self._keep,
+      async_options=background,
+      temporary_path_class=_Unpublished,
+      lightweight_initialize=True,  # reads nothing of checkpoints whose sums were not yet compared
+    )
     return ocp.CheckpointManager(self._directory, options=options)
 
   def save(self, state: TrainState, meta: dict, *, best: int = 0) -> int:
@@ -185,9 +190,9 @@ class Checkpoints:
       CheckpointError: all are damaged.
       ConfigError: the arrays do not fit.
     """
-    steps = sorted(self._manager.all_steps(), reverse=True)
+    steps = sorted(_numbers(self._directory), reverse=True)
     for step in steps:
-      damage = manifest.agreed_damage(self._directory / str(step))
+      damage = _damage(self._directory / str(step))
       if not damage:
         return load(self._directory / str(step), abstract, config)
       logging.warning(
@@ -206,21 +211,39 @@ class Checkpoints:
 
   def _set_aside(self, step):
     if jax.process_index() == 0:
-      self._aside().mkdir(exist_ok=True)
-      target = self._aside() / str(step)
-      while target.exists():
-        target = target.with_name(target.name + "-again")
-      (self._directory / str(step)).rename(target)
+      with workdirs.writing(self._directory.parent):
+        self._aside().mkdir(exist_ok=True)
+        workdirs.set_aside(self._directory / str(step), self._aside() / str(step))
     if jax.process_count() > 1:
       multihost_utils.sync_global_devices(f"checkpoint {step} set aside")
-    self._manager.reload()
+    self._manager.close()
+    self._manager = self._open()
 
-  def _write_manifest(self):
-    # Orbax calls this when both items are written and before it renames the folder to its final
-    # name, so a checkpoint never exists without its manifest.
-    if jax.process_index() == 0:
-      (folder,) = self._directory.glob(f"{self._saving}{HALF_WRITTEN}*")
-      manifest.write(folder)
+
+class _Unpublished(ocp.path.atomicity.AtomicRenameTemporaryPath):
+  """The folder of a checkpoint, or of an item in it, until it gets its final name.
+
+  A checkpoint gets its manifest right before, when orbax has written the last of its files: one
+  without a manifest, or with a file that is not in it, never exists. To orbax the final name is
+  still a temporary one.
+  """
+
+  @classmethod
+  def from_final(cls, final_path, **options):
+    item = final_path.name in manifest.ITEMS
+    passing = final_path if item else final_path.with_name(f"{final_path.name}{HALF_WRITTEN}-whole")
+    return super().from_final(passing, **options)
+
+  def get_final(self):
+    passing = super().get_final()
+    return passing.with_name(passing.name.partition(HALF_WRITTEN)[0])
+
+  async def finalize(self):
+    await super().finalize()
+    final, passing = self.get_final(), super().get_final()
+    if final != passing:
+      manifest.write(pathlib.Path(passing))
+      passing.rename(final)
 
 
 class _Best(keeping.PreservationPolicy):
@@ -283,8 +306,22 @@ def reason_of(error: Exception) -> str:
 def available(workdir: pathlib.Path) -> list[int]:
   """The steps of a workdir's complete checkpoints, ascending; damaged ones included."""
   folder = workdir / FOLDER
+  return [step for step in _numbers(folder) if (folder / str(step)).is_dir()]
+
+
+def _numbers(folder: pathlib.Path) -> list[int]:
+  """What is named as a step is, ascending; "007" and digits of other scripts are no such names."""
   names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
-  return sorted(int(name) for name in names if name.isdigit())
+  return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
+
+
+def _damage(folder: pathlib.Path) -> str:
+  """What is wrong with a checkpoint, in words; empty where it is whole."""
+  damage = manifest.agreed_damage(folder)
+  if damage:
+    return damage
+  step = int(read_arrays(folder, ["step"])["step"])
+  return "" if str(step) == folder.name else f"it is a copy of step {step}"
 
 
 def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
@@ -301,7 +338,7 @@ def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
     )
   for candidate in [step] if step else reversed(steps):
     folder = workdir.absolute() / FOLDER / str(candidate)  # orbax reads no relative path
-    damage = manifest.agreed_damage(folder)
+    damage = _damage(folder)
     if not damage:
       return folder
     logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)

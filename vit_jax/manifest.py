@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pathlib
+from collections.abc import Iterable
 
 import jax
 import numpy as np
@@ -10,18 +11,23 @@ from jax.experimental import multihost_utils
 
 MANIFEST = "manifest.json"
 ITEMS = ("state", "meta")
+LARGEST = 100 * 2**20  # bytes of a manifest, which has less than 200 for each file
+NAMED = 3  # files of one kind of damage that are named
 
 
 def write(folder: pathlib.Path):
-  """Writes the sums of a checkpoint whose items are complete."""
-  text = json.dumps(sums(folder), indent=1, sort_keys=True)
-  (folder / MANIFEST).write_text(text, encoding="utf-8")
+  """Writes the sums of every file of a checkpoint that is complete."""
+  sums = {name: _sum(folder / name) for name in _files(folder)}
+  (folder / MANIFEST).write_bytes(_as_bytes(sums))
 
 
-def sums(folder: pathlib.Path) -> dict[str, str]:
-  """SHA-256 of every file of the state and meta items, by path within `folder`."""
-  files = [path for item in ITEMS for path in (folder / item).rglob("*") if path.is_file()]
-  return {path.relative_to(folder).as_posix(): _sum(path) for path in files}
+def _as_bytes(sums: dict[str, str]) -> bytes:
+  return json.dumps(sums, indent=1, sort_keys=True).encode()
+
+
+def _files(folder):
+  paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+  return {path.as_posix() for path in paths} - {MANIFEST}
 
 
 def _sum(path):
@@ -29,21 +35,55 @@ def _sum(path):
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def damage_of(folder: pathlib.Path) -> str:
-  """What is wrong with a checkpoint, in words; empty where every sum agrees."""
+def read(folder: pathlib.Path) -> dict[str, str]:
+  """The sums that a checkpoint was written with, by path within `folder`.
+
+  Raises:
+    OSError: the manifest cannot be read.
+    ValueError: it is not as `write` wrote it, to the last byte.
+  """
+  path = folder / MANIFEST
+  if not path.is_file() and path.exists():
+    raise ValueError("it is not a file")
+  if path.stat().st_size > LARGEST:
+    raise ValueError(f"it has over {LARGEST:,} bytes")
+  written = path.read_bytes()
   try:
-    expected = json.loads((folder / MANIFEST).read_text())
+    sums = json.loads(written)
+  except RecursionError as error:
+    raise ValueError("it is nested too deeply") from error
+  if not isinstance(sums, dict) or _as_bytes(sums) != written:
+    raise ValueError("it is not as it was written")
+  return sums
+
+
+def damage_of(folder: pathlib.Path) -> str:
+  """What is wrong with a checkpoint, in words; empty where every sum agrees.
+
+  A file beside the items that the manifest does not name is nobody's: release 0.1.0 left two of
+  orbax's own there, which are not read.
+  """
+  if not folder.is_dir():
+    return "it is not a folder"
+  try:
+    expected = read(folder)
   except (OSError, ValueError) as error:
-    return f"its {MANIFEST} cannot be read ({error})"
-  actual = sums(folder)
-  missing, extra = expected.keys() - actual.keys(), actual.keys() - expected.keys()
-  changed = [name for name in expected.keys() & actual.keys() if expected[name] != actual[name]]
-  parts = [
-    f"{what} {', '.join(sorted(files))}"
-    for what, files in (("missing", missing), ("not in the manifest", extra), ("changed", changed))
-    if files
-  ]
-  return "; ".join(parts)
+    return f"its {MANIFEST} cannot be read ({getattr(error, 'strerror', None) or error})"
+  found = _files(folder)
+  extra = {name for name in found - expected.keys() if name.partition("/")[0] in ITEMS}
+  try:
+    changed = {name for name in found & expected.keys() if _sum(folder / name) != expected[name]}
+  except OSError as error:
+    return f"{_in_words([error.filename])} cannot be read ({error.strerror})"
+  kinds = ("missing", expected.keys() - found), ("not in the manifest", extra), ("changed", changed)
+  return "; ".join(f"{what} {_in_words(names)}" for what, names in kinds if names)
+
+
+def _in_words(names: Iterable[str]) -> str:
+  """The first names; what in them is no plain character, which may be damage, is escaped."""
+  names = sorted(names)
+  more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+  return ", ".join(json.dumps(str(name))[1:-1] for name in names[:NAMED]) + more
 
 
 def agreed_damage(folder: pathlib.Path) -> str:
@@ -51,5 +91,5 @@ def agreed_damage(folder: pathlib.Path) -> str:
   if jax.process_count() == 1:
     return damage_of(folder)
   words = damage_of(folder) if jax.process_index() == 0 else ""
-  padded = np.frombuffer(words.encode()[:4096].ljust(4096), np.uint8)
+  padded = np.frombuffer(words.encode(errors="replace")[:4096].ljust(4096), np.uint8)
   return multihost_utils.broadcast_one_to_all(padded).tobytes().decode(errors="replace").strip()

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import json
+import os
 import pathlib
 
 from vit_jax.config import Config, ConfigError, StorageError, to_dict
@@ -65,3 +66,10 @@ def write_config(workdir: pathlib.Path, config: Config):
   temporary = workdir / (CONFIG + ".tmp")
   temporary.write_text(json.dumps(to_dict(config), indent=2) + "\n", encoding="utf-8")
   temporary.replace(workdir / CONFIG)
+
+
+def set_aside(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+  """Renames what is damaged to `target`, or to TARGET-again where that is taken; returns which."""
+  while os.path.lexists(target):
+    target = target.with_name(f"{target.name}-again")
+  return path.rename(target)
