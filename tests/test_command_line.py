@@ -36,6 +36,24 @@ def test_keys_below_names(argument, error, message):
   assert command_line.wrong_usage([f"--config.{argument}"], error).startswith(message)
 
 
+@pytest.mark.parametrize(
+  "argument", ["--mode=a\nb", "--config.seed=a\nb", "--config=a\nb\x1b[2J.py"]
+)
+def test_a_line_break_in_a_value_is_none_of_the_message(argument):
+  value = argument.partition("=")[2]
+  error = ValueError(f"Traceback ...\nflag {argument}: {value} cannot be")
+  said = command_line.wrong_usage([argument], error)
+  assert said.endswith("cannot be")
+  assert said.startswith("flag --")
+  assert said.isprintable()
+
+
+def test_what_is_said_at_the_end_is_one_line(capsys):
+  with pytest.raises(SystemExit):
+    command_line.leave("a\nb\r\x1b[2J\udc80ü", 2)
+  assert capsys.readouterr().err == "vit_jax: a\\nb\\r\\x1b[2J\\udc80ü\n"
+
+
 def missing(path):
   return OSError(f"Attempted\n[Errno 2] No such file or directory: {path!r}")
 

@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
+from tools.ending import ending, folder
 from vit_jax import command_line
 from vit_jax.config import Config, ConfigError
 from vit_jax.data import cache, evaluated
@@ -37,6 +38,7 @@ def prepare(config: Config) -> None:
   data = config.data
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
+  folder(data.cache, "config.data.cache")
   source = evaluated.open_named("config.data.train", data.train, config)
   with tqdm(unit=" images", unit_scale=True) as bar:
 
@@ -60,12 +62,8 @@ def prepare(config: Config) -> None:
 
 def main(_):
   """Prepares, or says in one sentence why not."""
-  try:
+  with ending("vit_jax"):
     prepare(command_line.resolve())
-  except ConfigError as error:
-    command_line.leave(str(error), command_line.WRONG_USAGE)
-  except (RuntimeError, OSError) as error:  # array_record's of a full disk is the former
-    command_line.leave(str(error), command_line.FAILED)
 
 
 if __name__ == "__main__":

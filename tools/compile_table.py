@@ -17,6 +17,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT)]
+
+from tools.bounds import whole
+
 TOPOLOGIES = ("v3:16x16", "v3:4x4", "v4:4x4x4", "v5e:16x16", "v6e:16x16")
 # Of Table 4 the program with the largest head and images of each model: ImageNet. The other tasks
 # are at 384 px (ViT-H/14: 378) with smaller heads; Table 2's models are therefore here so too.
@@ -113,7 +117,7 @@ def main():
   )
   parser.add_argument("--only", default="", help="recipes whose name holds this text")
   parser.add_argument("--topologies", default=",".join(TOPOLOGIES), help="separated by commas")
-  parser.add_argument("--jobs", type=int, default=1, help="compilations at a time")
+  parser.add_argument("--jobs", type=whole(1, 1024), default=1, help="compilations at a time")
   args = parser.parse_args()
   topologies = args.topologies.split(",")
   unknown = set(topologies) - set(TOPOLOGIES)

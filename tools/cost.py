@@ -25,6 +25,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from tools.ending import leave
 from vit_jax import checks, config, flops, models, recipes
 
 # Table 6 of the paper: exaFLOPs by model and epochs.
@@ -245,8 +246,7 @@ def main(arguments: list[str] | None = None):
   try:
     rows = [cost(run, args.examples) for run in chosen(args)]
   except ValueError as error:
-    print(f"cost: {error}", file=sys.stderr)
-    sys.exit(2)
+    leave("cost", str(error), 2)
   print(FORMATS[args.format](rows))
 
 

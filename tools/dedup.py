@@ -25,6 +25,8 @@ import sys
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
+from tools.bounds import whole
+from tools.ending import ending, folder
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import duplicates
 
@@ -43,8 +45,18 @@ def parser() -> argparse.ArgumentParser:
   add("--output", type=pathlib.Path, required=True, help="folder for the results")
   add("--image_key", default=Dataset().image_key, help="TFDS feature of all that holds the image")
   add("--label_key", default=Dataset().label_key, help="and the label")
-  add("--max_pixels", type=int, default=Data().max_pixels, help="larger images are not compared")
-  add("--shown", type=int, default=200, help="pairs on the page at most, the least alike first")
+  add(
+    "--max_pixels",
+    type=whole(1, 2**40),
+    default=Data().max_pixels,
+    help="larger images are not compared",
+  )
+  add(
+    "--shown",
+    type=whole(0, 10**6),
+    default=200,
+    help="pairs on the page at most, the least alike first",
+  )
   add("--format", choices=("text", "json"), default="text", help="of the summary")
   return result
 
@@ -75,7 +87,7 @@ def search(args, options: list[str]) -> dict:
     raise ConfigError(
       f"{error.name} is not installed; install it with pip install '.[dedup]'."
     ) from error
-  args.output.mkdir(parents=True, exist_ok=True)
+  folder(args.output, "--output")
   report.gather(args.output, pipeline.PAIRS)  # away with what a run that was stopped has left
   print(
     f"Looking among {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} ...",
@@ -102,13 +114,8 @@ def search(args, options: list[str]) -> dict:
 def main():
   """Searches; one sentence and exit status 2 for wrong usage, 1 where it fails."""
   args, options = parser().parse_known_args()
-  try:
+  with ending("dedup"):
     summary = search(args, options)
-  except ConfigError as error:
-    print(f"dedup: {error}", file=sys.stderr)
-    sys.exit(2)
-  except OSError as error:
-    sys.exit(f"dedup: {error}")
   if args.format == "json":
     print(json.dumps(summary))
     return

@@ -3,8 +3,12 @@
 python tools/export.py --source WORKDIR --output params.npz
 python tools/export.py --source ViT-B_16.npz --format huggingface --output vit_b16 --verify
 
-NAME.json beside the file is the card: image size, resizing, class names. The names inside .npz and
-.safetensors files are those of the published weights, which other libraries read.
+The folder that --output lies in is made where it is not there. NAME.json beside the file is the
+card: image size, resizing, class names. The names inside .npz and .safetensors files are those of
+the published weights, which other libraries read.
+
+Exit status: 0 done; 2 wrong usage: nothing at --source, no such step or average, nowhere to write
+to; 1 weights that are damaged or have no place in the format, or a difference that --verify found.
 """
 
 import argparse
@@ -16,8 +20,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import jax
 import numpy as np
 
+from tools.bounds import whole
+from tools.ending import ending, folder
 from vit_jax import models, weights
-from vit_jax.config import ConfigError, RunError
+from vit_jax.config import ConfigError
 from vit_jax.predict import at_size
 
 SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
@@ -38,7 +44,12 @@ def parser() -> argparse.ArgumentParser:
   )
   add("--output", type=pathlib.Path, required=True, help="file, or folder for huggingface")
   add("--format", choices=SUFFIXES, help="default: by the suffix of --output")
-  add("--step", type=int, default=0, help="of a workdir, the checkpoint; default: the newest")
+  add(
+    "--step",
+    type=whole(0, 2**63 - 1),
+    default=0,
+    help="of a workdir, the checkpoint; default: the newest",
+  )
   add("--ema", action="store_true", help="of a checkpoint, the moving average of the parameters")
   add(
     "--verify",
@@ -61,6 +72,12 @@ def export(args) -> str:
     raise ConfigError(f"--output {args.output} must {wanted} for --format {args.format}.")
   if args.source.suffix in SUFFIXES.values() and args.source.suffix and (args.ema or args.step):
     raise ConfigError(f"--ema and --step choose in a workdir; --source {args.source} is a file.")
+  if suffix:
+    weights.format_of(args.output)
+  folder(args.output.parent, "--output")
+  if args.output.exists() and args.output.is_dir() == bool(suffix):
+    kind = "folder" if suffix else "file"
+    raise ConfigError(f"--output {args.output} is a {kind} already; give another name.")
   read = weights.read(args.source, step=args.step, ema=args.ema)
   if read.card is None:
     read = weights.Weights(read.params, weights.told_by(read.params))
@@ -108,14 +125,10 @@ def verify(read: weights.Weights, again: dict) -> str:
 
 
 def main():
-  """Exports; one sentence where that is not possible, and exit status 2 for wrong usage, else 1."""
+  """Exports; see the exit status above."""
   args = parser().parse_args()
-  try:
+  with ending("export"):
     print(export(args))
-  except ConfigError as error:
-    parser().exit(2, f"export: {error}\n")
-  except (RunError, ValueError, OSError) as error:
-    sys.exit(f"export: {error}")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from PIL import Image
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
+from tools.ending import ending
+from tools.ending import folder as made
 from vit_jax import command_line, evaluate, runs, writers
 from vit_jax.config import ConfigError
 from vit_jax.data import sources
@@ -329,13 +331,12 @@ def main(arguments: list[str] | None = None):
   size, name = (FAST, "fashion_transfer_fast") if args.fast else (Size(), "fashion_transfer")
   folder = (args.workdir or ROOT / "workdirs" / name).absolute()
   output = args.output or (folder if args.fast else ROOT / "docs")
-  try:
+  with ending("fashion_transfer"):
+    made(folder, "--workdir")
+    made(output, "--output")
     prepare(folder, size)
     rows = measure(folder, size)
-  except ConfigError as error:
-    print(f"fashion_transfer: {error}", file=sys.stderr)
-    sys.exit(2)
-  write(rows, output, size)
+    write(rows, output, size)
   lines = summary(rows)
   print(json.dumps(lines, indent=2) if args.format == "json" else as_table(lines))
   print(f"Written: {output / 'results.md'}, {output / 'results.csv'}", file=sys.stderr)

@@ -18,8 +18,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import tqdm
 
+from tools.bounds import whole
+from tools.ending import ending, folder, leave
 from vit_jax import weights
+from vit_jax.command_line import FAILED, WRONG_USAGE
 from vit_jax.config import RunError
+from vit_jax.plain import one_line
 from vit_jax.predict import Prediction, find_images, predict
 
 PROGRESS_FROM = 100  # images
@@ -38,10 +42,12 @@ def parser() -> argparse.ArgumentParser:
     help="workdir, checkpoint, .npz, .msgpack, .safetensors, or a folder of Hugging Face's",
   )
   add("--images", required=True, help="a file, a directory, or a glob in quotes")
-  add("--top", type=int, default=5, help="classes for each image (default: 5)")
+  add("--top", type=whole(1, 10**6), default=5, help="classes for each image (default: 5)")
   add("--output", type=pathlib.Path, help="*.csv or *.json, instead of the console")
-  add("--image-size", type=int, default=0, help="pixels; default: what the weights are for")
-  add("--batch-size", type=int, default=32, help="images at a time (default: 32)")
+  add(
+    "--image-size", type=whole(0, 4096), default=0, help="pixels; default: what the weights are for"
+  )
+  add("--batch-size", type=whole(1, 4096), default=32, help="images at a time (default: 32)")
   return result
 
 
@@ -69,9 +75,14 @@ def main():
   args = command.parse_args()
   if args.output and args.output.suffix not in (".csv", ".json"):
     command.error(f"--output {args.output} must end in .csv or .json")
-  for name in ("top", "batch_size"):
-    if getattr(args, name) < 1:
-      command.error(f"--{name.replace('_', '-')} {getattr(args, name)} must be at least 1")
+  with ending("predict"):
+    if args.output:
+      folder(args.output.parent, "--output")
+    show(predicted(args), args.output)
+
+
+def predicted(args) -> list[Prediction]:
+  """The predictions of all images; leaves with status 2 where there can be none."""
   try:
     paths = find_images(args.images)
     read = weights.read(args.source)
@@ -79,22 +90,25 @@ def main():
       read, paths, image_size=args.image_size, top=args.top, batch_size=args.batch_size
     )
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
-    done = list(tqdm.tqdm(predictions, total=len(paths), unit="image", disable=quiet))
+    return list(tqdm.tqdm(predictions, total=len(paths), unit="image", disable=quiet))
   except (RunError, ValueError, OSError) as error:
-    print(f"predict: {error}", file=sys.stderr)
-    sys.exit(2)
-  if args.output:
-    write(args.output, done)
-    print(f"{sum(not p.error for p in done)} predictions written to {args.output}")
+    leave("predict", str(error), WRONG_USAGE)
+
+
+def show(done: list[Prediction], output: pathlib.Path | None):
+  """Writes or prints predictions; names the images that were skipped and leaves with status 1."""
+  if output:
+    write(output, done)
+    print(f"{sum(not p.error for p in done)} predictions written to {output}")
   else:
     for p in done:
       if not p.error:
         print(f"{p.path}: " + ", ".join(f"{name} {x:.1%}" for name, x in p.classes))
   bad = [p for p in done if p.error]
   for p in bad:
-    print(f"predict: {p.path} was skipped: {p.error}", file=sys.stderr)
+    print(f"predict: {one_line(f'{p.path} was skipped: {p.error}')}", file=sys.stderr)
   if bad:
-    sys.exit(f"predict: {len(bad)} of {len(done)} images could not be read.")
+    leave("predict", f"{len(bad)} of {len(done)} images could not be read.", FAILED)
 
 
 if __name__ == "__main__":

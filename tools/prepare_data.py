@@ -24,6 +24,8 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tqdm import tqdm
 
+from tools.bounds import whole
+from tools.ending import ending, folder
 from vit_jax.config import ConfigError, Data
 from vit_jax.data import listing, prepare, sources
 
@@ -41,8 +43,12 @@ def parser() -> argparse.ArgumentParser:
   images.add_argument(
     "--split", action="append", required=True, metavar="SPLIT=folder:DIR|csv:FILE"
   )
-  images.add_argument("--max_pixels", type=int, default=Data().max_pixels, help="of an image")
-  images.add_argument("--threads", type=int, default=Data().threads, help="files made at a time")
+  images.add_argument(
+    "--max_pixels", type=whole(1, 2**40), default=Data().max_pixels, help="of an image"
+  )
+  images.add_argument(
+    "--threads", type=whole(1, 1024), default=Data().threads, help="files made at a time"
+  )
   images.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
   build.add_argument("name", help="NAME[/CONFIG][:VERSION]")
   for one in (images, build):
@@ -134,7 +140,7 @@ def build(args) -> str:
   try:
     builder.download_and_prepare()
   except AssertionError as error:  # so it asks for files that nobody may download but the user
-    raise ConfigError(str(error)) from error
+    raise ConfigError(" ".join(str(error).split())) from error
   return f"Data set: {builder.data_path}"
 
 
@@ -157,15 +163,13 @@ def convert(args) -> str:
 def main():
   """Prepares; one sentence and a status where that is not possible."""
   args = parser().parse_args()
-  try:
-    print({"images": images, "build": build, "convert": convert}[args.kind](args))
-  except ConfigError as error:
-    print(f"prepare_data: {error}", file=sys.stderr)
-    sys.exit(2)
-  except ImportError as error:
-    sys.exit(f"prepare_data: {error}; it may be missing: pip install '.[prepare]'.")
-  except (OSError, RuntimeError) as error:
-    sys.exit(f"prepare_data: {error}")
+  with ending("prepare_data"):
+    if args.kind != "convert":
+      folder(args.data_dir, "--data_dir")
+    try:
+      print({"images": images, "build": build, "convert": convert}[args.kind](args))
+    except ImportError as error:
+      raise RuntimeError(f"{error}; it may be missing: pip install '.[prepare]'.") from error
 
 
 if __name__ == "__main__":

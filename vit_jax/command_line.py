@@ -7,6 +7,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from vit_jax import config as cfg
+from vit_jax.plain import one_line
 
 _CONFIG = config_flags.DEFINE_config_file(
   "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
@@ -35,9 +36,10 @@ def parse(argv: list[str]) -> list[str]:
 def wrong_usage(argv: list[str], error: Exception) -> str:
   """One sentence on what is wrong with the command line."""
   defaults = cfg.to_dict(cfg.Config())
+  said = reason(error, argv)
   for argument in argv:
     path = argument.lstrip("-").removeprefix("config=").partition(":")[0]
-    if reason(error).endswith(f"No such file or directory: {path!r}"):
+    if said.endswith(f"No such file or directory: {path!r}"):
       return cfg.missing_recipe(path)
     key, _, value = argument.lstrip("-").partition("=")
     if key.startswith("config."):
@@ -48,18 +50,22 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
         return f"{key}={value!r} cannot be read as {type(default).__name__}; try {default!r}."
       group = next((group for group in cfg.NAMED if key.startswith(f"{group}.")), None)
       name = key.removeprefix(f"{group}.").split(".")[0]
-      if group and isinstance(error, KeyError) and reason(error).strip("\"'") == name:
+      if group and isinstance(error, KeyError) and said.strip("\"'") == name:
         return f"{group}.{name} is not in the recipe, which alone gives names there; add it to it."
-  return reason(error)
+  return said
 
 
-def reason(error: Exception) -> str:
+def reason(error: Exception, argv: list[str]) -> str:
   """The last line of an error's message; the lines above are a library's traceback.
 
-  There a ConfigError of a recipe begins with its class.
+  There a ConfigError of a recipe begins with its class. A line break in an argument is none of the
+  message.
   """
-  kind = cfg.ConfigError
-  line = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+  kind, text = cfg.ConfigError, str(error).strip() or type(error).__name__
+  for argument in argv:
+    for part in {argument, argument.lstrip("-").partition("=")[2]} - {""}:
+      text = text.replace(part, one_line(part))
+  line = text.splitlines()[-1].strip()
   return line.removeprefix(f"{kind.__module__}.{kind.__name__}: ")
 
 
@@ -90,13 +96,13 @@ def recipe() -> str:
 
 def leave(message: str, status: int):
   """Says one sentence on stderr and ends the program."""
-  print(f"vit_jax: {message}", file=sys.stderr, flush=True)
+  print(f"vit_jax: {one_line(message)}", file=sys.stderr, flush=True)
   sys.exit(status)
 
 
 def leave_at_once(message: str, status: int):
   """As `leave`, but waits for no thread: those of a failed save may hang or spill tracebacks."""
-  print(f"vit_jax: {message}", file=sys.stderr)
+  print(f"vit_jax: {one_line(message)}", file=sys.stderr)
   sys.stdout.flush()
   sys.stderr.flush()
   os._exit(status)

@@ -11,6 +11,7 @@ from tests.golden import weights as golden
 from tests.weights import families
 from tests.weights.families import assert_same_bits
 from vit_jax import weights
+from vit_jax.config import ConfigError
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.tree import flatten
@@ -92,7 +93,7 @@ def test_unknown_suffixes_list_the_known_ones(tmp_path, path):
 
 
 def test_a_path_that_is_not_there(tmp_path):
-  with pytest.raises(FileNotFoundError, match=r"w\.npz does not exist"):
+  with pytest.raises(ConfigError, match=r"w\.npz does not exist"):
     weights.load(tmp_path / "w.npz")
   with pytest.raises(ValueError, match=r"neither a workdir"):
     weights.load(tmp_path)

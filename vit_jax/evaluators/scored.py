@@ -54,6 +54,9 @@ def read(config: Config, data: Data, folder: pathlib.Path) -> Scored:
     )
   try:
     found = reading(path, None if config.evaluate_average else False)
+  except (ValueError, OSError, RunError) as error:
+    raise ConfigError(f"{given}: {error}") from error
+  try:
     return Scored(*fitted(config, data, found, path), origin)
   except ConfigError:
     raise

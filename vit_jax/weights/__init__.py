@@ -9,6 +9,7 @@ from vit_jax.weights.source import Weights, format_of, of_checkpoint, read, told
 __all__ = [
   "Weights",
   "fit",
+  "format_of",
   "load",
   "of_checkpoint",
   "read",

@@ -57,6 +57,8 @@ def save(folder: pathlib.Path, params: dict, card: Card):
     ValueError: a model that this format has no place for.
   """
   check_expressible(params, card)
+  if (folder / CONFIG).exists():
+    huggingface_settings.read(folder)  # what is there and no such folder is not replaced
   settings = _config(params, card)
   flat = {_theirs(name): _transposed(name, x) for name, x in flatten(params).items()}
   huggingface_settings.check_shapes(settings, {name: x.shape for name, x in flat.items()})

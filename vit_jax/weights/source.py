@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 
 from vit_jax import checkpoint
+from vit_jax.config import ConfigError
 from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.weights import card, huggingface, msgpack, npz, safetensors
@@ -31,22 +32,28 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
       average where there is one, as in evaluation.
 
   Raises:
-    ValueError: a file that is not what its name says; a folder that is none of the three.
+    ConfigError: nothing is there, a folder that is none of the three, or no such step or average.
+    ValueError: a file that is not what its name says.
     OSError: a file that cannot be read.
     CheckpointError: a damaged checkpoint, or none.
   """
   if not path.exists():
-    raise FileNotFoundError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
+    raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
   if path.is_file():
     return checked(Weights(format_of(path).load(path), card.read(card.path_beside(path))))
   path = path.absolute()
-  if checkpoint.available(path):
+  steps = checkpoint.available(path)
+  if step and steps and step not in steps:
+    raise ConfigError(
+      f"{path} has no checkpoint of step {step}; it has {', '.join(map(str, steps))}."
+    )
+  if steps:
     return of_checkpoint(checkpoint.find(path, step), ema)
   if path.name.isdigit() and checkpoint.available(path.parents[1]):
     return of_checkpoint(checkpoint.find(path.parents[1], int(path.name)), ema)
   if (path / huggingface.CONFIG).is_file():
     return checked(Weights(huggingface.load(path), huggingface.read_card(path)))
-  raise ValueError(
+  raise ConfigError(
     f"{path} is neither a workdir with checkpoints, nor a checkpoint, nor a folder of Hugging "
     "Face's with config.json."
   )
@@ -91,10 +98,10 @@ def format_of(path: pathlib.Path):
   """The module that reads and writes a file with this suffix.
 
   Raises:
-    ValueError: no format has it.
+    ConfigError: no format has it.
   """
   if path.suffix not in FILES:
-    raise ValueError(
+    raise ConfigError(
       f"{path} ends in {path.suffix!r}, which is no format for weights; known: {', '.join(FILES)}, "
       "and no suffix for a folder of Hugging Face's."
     )
@@ -114,10 +121,15 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
   """Those of a checkpoint that `checkpoint.find` has found; `ema` as in `read`.
 
   Raises:
-    CheckpointError: the moving average is asked for and there is none.
+    ConfigError: the moving average is asked for and there is none.
   """
   meta = checkpoint.read_meta(folder)
   has_average = any(name.startswith("ema/") for name in meta["arrays"])
+  if ema and not has_average:
+    raise ConfigError(
+      f"{folder} holds no moving average of the parameters (config.optimizer.ema was 0); leave "
+      "--ema out."
+    )
   params = checkpoint.load_params(folder, ema=has_average if ema is None else ema)
   data = meta["config"]["data"]
   return Weights(
