@@ -51,6 +51,19 @@ def test_a_run_is_done_when_its_last_step_was_scored(tmp_path, duration):
   assert runs.accuracies(runs.result(tmp_path)) == [0.75]
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"batch_size": 10}', "[" * 10**5])
+def test_a_damaged_config_is_named(tmp_path, text):
+  write(tmp_path, c.Duration(steps=12), trained(12), scored(12))
+  (tmp_path / "config.json").write_text(text)
+  with pytest.raises(c.RunError, match=rf"{tmp_path}/config.json is damaged .*remove {tmp_path}"):
+    runs.result(tmp_path)
+
+
+def test_damaged_lines_of_metrics_do_not_count(tmp_path):
+  write(tmp_path, c.Duration(steps=12), trained(12), scored(12), cut="garbage\n\0\0\n[]\n")
+  assert runs.result(tmp_path) == scored(12)
+
+
 def test_a_run_whose_length_was_raised_is_not_done(tmp_path):
   write(tmp_path, c.Duration(epochs=4), trained(12), scored(12))
   assert runs.result(tmp_path) is None

@@ -61,6 +61,65 @@ def test_a_resumed_run_drops_what_came_after_its_checkpoint(tmp_path):
   assert [line["step"] for line in writers.read(tmp_path)] == [5, 10, 10]
 
 
+GOOD = [{"step": 5, "loss": 0.5}, {"step": 10, "test/top1": "nan"}]
+DAMAGED = [
+  b"garbage",
+  b"\0" * 4096,
+  b"",
+  b"\xff\xfe",
+  b'"step"',
+  b"[5]",
+  b"null",
+  b'{"loss": 1}',
+  b'{"step": "5"}',
+  b'{"step": true}',
+  b'{"step": -1}',
+  b'{"step": 5.5}',
+  b'{"step": 5, "loss": [1]}',
+  b'{"step": 5, "loss": null}',
+  b'{"step": 5, "loss": "much"}',
+  b'{"step": 5, "loss": 1' + b"0" * 400 + b"}",
+  b'{"step": 5, "loss": 1' + b"0" * 5000 + b"}",
+  b'{"a":' * 10**5,
+  b"x" * (3 * writers.LONGEST_LINE),
+  b'\0\0{"step": 5}',
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGED, ids=range(len(DAMAGED)))
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_damaged_lines_are_set_aside_and_the_others_kept(tmp_path, capsys, damage, place):
+  path = tmp_path / "metrics.jsonl"
+  lines = [json.dumps(line).encode() for line in GOOD]
+  path.write_bytes(b"\n".join([*lines[:place], damage, *lines[place:], b'{"step": 10, "cut']))
+  assert writers.read(tmp_path) == GOOD
+  writers.Writer(tmp_path, start_step=10).close()
+  assert writers.read(tmp_path) == GOOD
+  assert path.read_bytes() == b"".join(line + b"\n" for line in lines)
+  assert (tmp_path / "metrics.jsonl.damaged").read_bytes() == damage + b"\n"
+  said = capsys.readouterr().out
+  assert f"damaged line(s), the first in line {place + 1}; they are now in {path}.damaged" in said
+  writers.Writer(tmp_path, start_step=10).close()
+  assert not capsys.readouterr().out  # once
+
+
+def folder_in_its_place(path):
+  path.mkdir()
+
+
+@pytest.mark.parametrize("make", [folder_in_its_place, os.mkfifo])
+def test_what_is_no_file_of_metrics_is_set_aside_whole(tmp_path, capsys, make):
+  path = tmp_path / "metrics.jsonl"
+  make(path)
+  assert writers.read(tmp_path) == []
+  writer = writers.Writer(tmp_path, start_step=10)
+  writer.write(11, {"loss": 0.5})
+  writer.close()
+  assert writers.read(tmp_path) == [{"step": 11, "loss": 0.5}]
+  assert (tmp_path / "metrics.jsonl.damaged").exists()
+  assert "cannot be read (it is not a file)" in capsys.readouterr().out
+
+
 def test_progress_line_and_clock():
   metrics = dict(loss=0.12345, learning_rate=1e-3, images_per_second=1234.5, eta_seconds=3723.4)
   line = writers.progress_line(7, 100, metrics)

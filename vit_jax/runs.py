@@ -60,28 +60,28 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
   """The figures of the evaluation after a run's last step; None where it is not done.
 
   The length of a run in epochs follows from its config.json and the epoch of its last metrics.
+
+  Raises:
+    RunError: its config.json is damaged.
   """
-  lines = complete_lines(folder / writers.METRICS)
+  lines = writers.read(folder)
+  last = next((line for line in reversed(lines) if line.get("data/epoch")), None)
+  if last is None or not (folder / CONFIG).exists():
+    return None
   try:
     config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    last = next(line for line in reversed(lines) if "data/epoch" in line)
-  except (FileNotFoundError, StopIteration):
-    return None
-  batch_size = config["batch_size"]
-  total = cfg.Duration(**config["duration"]).in_steps(
-    batch_size=batch_size,
-    epoch_examples=round(last["step"] * batch_size / last["data/epoch"]),
-  )
+    batch_size = config["batch_size"]
+    total = cfg.Duration(**config["duration"]).in_steps(
+      batch_size=batch_size,
+      epoch_examples=round(last["step"] * batch_size / last["data/epoch"]),
+    )
+  except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    raise cfg.RunError(
+      f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
+      "that run again."
+    ) from error
   figures = [line for line in lines if line["step"] == total and accuracies(line)]
   return figures[-1] if figures else None
-
-
-def complete_lines(path: pathlib.Path) -> list[dict]:
-  """The lines of a file of metrics, without a last one that a crash cut short."""
-  if not path.exists():
-    return []
-  lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-  return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def accuracies(figures: dict[str, float]) -> list[float]:

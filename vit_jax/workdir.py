@@ -30,7 +30,8 @@ def locked(workdir: pathlib.Path, *, first: bool):
   """
   try:
     workdir.mkdir(parents=True, exist_ok=True)
-    file = (workdir / LOCK).open("a")
+    # Without waiting: a pipe in its place would wait for a reader.
+    file = os.fdopen(os.open(workdir / LOCK, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666), "w")
   except OSError as error:
     raise ConfigError(f"--workdir={workdir} cannot be written to: {error.strerror}.") from error
   with file:

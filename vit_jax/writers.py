@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
@@ -40,7 +41,7 @@ class Writer:
     self._workdir, self._patient = workdir, patient
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
-      keep_until(workdir / METRICS, start_step)
+      damage = keep_until(workdir / METRICS, start_step)
       self._metrics = Appender(workdir / METRICS)
       name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
       self._events = Appender(workdir / name)
@@ -50,6 +51,8 @@ class Writer:
         self._events.add(
           record(Event(wall_time=time.time(), step=start_step + 1, session_log=again))
         )
+    if damage:
+      self.say(damage)
 
   def write(self, step: int, metrics: dict[str, float]):
     """Adds the metrics of `step` to metrics.jsonl and TensorBoard.
@@ -177,28 +180,90 @@ def as_json(value: float) -> float | int | str:
   return value if math.isfinite(value) else str(value)
 
 
-def keep_until(path: pathlib.Path, step: int):
-  """Drops the lines of steps after `step`, and a last line that a crash cut short."""
-  if not path.exists():
-    return
-  kept = [
-    line
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True)
-    if line.endswith("\n") and json.loads(line)["step"] <= step
-  ]
-  temporary = path.with_suffix(".tmp")
-  temporary.write_text("".join(kept), encoding="utf-8")
+def keep_until(path: pathlib.Path, step: int) -> str:
+  """Drops the lines of steps after `step`, and a last line that a crash cut short.
+
+  Damaged lines are moved to PATH.damaged, as is a file that cannot be read: none of this keeps a
+  run from going on.
+
+  Returns:
+    What was damaged, in a sentence; empty where nothing was.
+  """
+  aside, temporary = path.with_name(f"{path.name}.damaged"), path.with_suffix(".tmp")
+  count, first = 0, 0
+  try:
+    with temporary.open("wb") as kept:
+      for number, (line, figures) in enumerate(lines_of(path), 1):
+        if figures is not None and figures["step"] <= step:
+          kept.write(line)
+        elif figures is None:
+          with aside.open("ab") as file:
+            file.write(line)
+          count, first = count + 1, first or number
+  except UnreadableError as error:
+    place = workdirs.set_aside(path, aside)
+    return f"{path} cannot be read ({error}); it is now {place}, and the metrics begin anew."
   temporary.replace(path)
+  if not count:
+    return ""
+  return f"{path} had {count} damaged line(s), the first in line {first}; they are now in {aside}."
+
+
+class UnreadableError(Exception):
+  """A file of metrics cannot be read at all; the message says why."""
+
+
+LONGEST_LINE = 2**20  # bytes; a line has about a thousand
+
+
+def lines_of(path: pathlib.Path) -> Iterator[tuple[bytes, dict | None]]:
+  """Each line of a file of metrics as bytes, and what it says; None where it is damaged.
+
+  A file that is not there has no lines, and a last one that a crash cut short is none. A line that
+  is far too long comes in pieces.
+
+  Raises:
+    UnreadableError: it cannot be read.
+  """
+  if not os.path.lexists(path):
+    return
+  if path.exists() and not path.is_file():  # opening a pipe would wait
+    raise UnreadableError("it is not a file")
+  try:
+    with path.open("rb") as file:
+      while (line := file.readline(LONGEST_LINE)).endswith(b"\n") or len(line) == LONGEST_LINE:
+        yield line, figures_of(line)
+  except OSError as error:
+    raise UnreadableError(error.strerror) from error
+
+
+def figures_of(line: bytes) -> dict | None:
+  """What a line of metrics says, where it is one: a step and figures by name."""
+  try:
+    figures = json.loads(line.decode())
+  except (ValueError, RecursionError):
+    return None
+  if not isinstance(figures, dict) or not all(map(is_figure, figures.values())):
+    return None
+  step = figures.get("step")
+  return figures if isinstance(step, int) and step >= 0 else None
+
+
+def is_figure(value) -> bool:
+  """Whether `as_json` can have given this."""
+  if isinstance(value, str):
+    return value in ("nan", "inf", "-inf")
+  return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def read(workdir: pathlib.Path) -> list[dict]:
-  """The lines of a workdir's metrics.jsonl, in order; empty where there are none."""
-  path = workdir / METRICS
-  return (
-    [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    if path.exists()
-    else []
-  )
+  """The lines of a workdir's metrics.jsonl, in order, without those that are damaged.
+
+  Empty where there are none; whether a file can be read is for the run that goes on with it to say.
+  """
+  with contextlib.suppress(UnreadableError):
+    return [figures for _, figures in lines_of(workdir / METRICS) if figures is not None]
+  return []
 
 
 def progress_line(step: int, total: int, metrics: dict[str, float]) -> str:
