@@ -297,9 +297,9 @@ def test_rubbish_is_refused(data, training):
     see(data, training=training)
 
 
-@pytest.mark.parametrize("file_format", ["GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("file_format", ["GIF", "ICO", "TGA"])
 def test_other_formats_are_refused(file_format):
-  with pytest.raises(images.BadImage, match="JPEG, PNG or WebP"):
+  with pytest.raises(images.BadImage, match="JPEG, PNG, WebP, TIFF, BMP or PPM"):
     decode(saved(Image.fromarray(picture()), file_format))
 
 

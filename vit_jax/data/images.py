@@ -1,20 +1,19 @@
 """Encoded images to uint8 RGB squares: decode, crop, resize, flip, on the host.
 
-JPEG, PNG and WebP are told apart by content, never by name. Everything becomes 8-bit RGB: grey and
-palette images are expanded, transparency is laid on white, 16 bits are scaled to 8, CMYK is
-converted, and the Exif orientation is applied.
+Formats are told apart by content, never by name. Everything becomes 8-bit RGB: grey and palette
+images are expanded, transparency is laid on white, 16 bits are scaled to 8, CMYK is converted, and
+the Exif orientation is applied.
 """
 
-import io
 import math
 from typing import NamedTuple
 
 import cv2
 import numpy as np
-from PIL import ExifTags, Image, ImageChops, UnidentifiedImageError
 
-from vit_jax.data import jpeg
-from vit_jax.data.jpeg import BadImage
+from vit_jax.data import jpeg, pillow
+from vit_jax.data.jpeg import BadImage, upright
+from vit_jax.data.pillow import check_size
 
 __all__ = [
   "BadImage",
@@ -29,7 +28,6 @@ __all__ = [
   "train_square",
 ]
 
-_FORMATS = ("JPEG", "PNG", "WEBP")
 _CROP_TRIES = 100
 
 # Each image is decoded in a thread of ours; OpenCV's own would compete with them for the cores.
@@ -46,17 +44,18 @@ class Box(NamedTuple):
 
 
 def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
-  """Decodes a whole JPEG, PNG or WebP exactly.
+  """Decodes a whole image exactly: JPEG, PNG, WebP, TIFF, BMP or PPM.
 
   Returns:
     (H, W, 3) uint8, RGB, upright.
 
   Raises:
-    BadImage: another format, broken, truncated, or more than `max_pixels` pixels.
+    BadImage: another format, broken, truncated, more than `max_pixels` pixels, or samples of which
+      it is not known what is white.
   """
   if _fast_size(data, max_pixels=max_pixels):
     return upright(jpeg.decode(data), jpeg.orientation(data))
-  return _decode_any(data, max_pixels=max_pixels)
+  return pillow.decode(data, max_pixels=max_pixels)
 
 
 def train_image(
@@ -211,19 +210,8 @@ def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
     raise BadImage(
       f"Pixels are {image.dtype} {image.shape}; uint8 (H, W), (H, W, 1) or (H, W, 3) are wanted."
     )
-  _check_size(*image.shape[:2], max_pixels=max_pixels)
+  check_size(*image.shape[:2], max_pixels=max_pixels)
   return image if channels == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
-
-
-def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-  """Undoes an Exif orientation from 1 to 8. (H, W, 3) -> (H, W, 3), from 5 on (W, H, 3)."""
-  if orientation in (5, 6, 7, 8):
-    pixels = pixels.transpose(1, 0, 2)
-  if orientation in (2, 3, 6, 7):
-    pixels = pixels[:, ::-1]
-  if orientation in (3, 4, 7, 8):
-    pixels = pixels[::-1]
-  return np.ascontiguousarray(pixels)
 
 
 def draw_crop(
@@ -259,7 +247,7 @@ def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
   if not jpeg.is_jpeg(data):
     return None
   height, width, decodable = jpeg.read_header(data)
-  _check_size(height, width, max_pixels=max_pixels)
+  check_size(height, width, max_pixels=max_pixels)
   return (height, width) if decodable else None
 
 
@@ -274,49 +262,6 @@ def _decode_for(
   top, left = round(box.top / factor), round(box.left / factor)
   bottom, right = round(end / factor), round((box.left + box.width) / factor)
   return pixels, Box(top, left, bottom - top, right - left)
-
-
-def _decode_any(data: bytes, *, max_pixels: int) -> np.ndarray:
-  """RGB pixels through Pillow: slower, but for every variant of the three formats."""
-  try:
-    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-      _check_size(image.height, image.width, max_pixels=max_pixels)
-      image.load()
-      return upright(np.asarray(_as_rgb8(image)), _orientation(image))
-  except (BadImage, MemoryError):
-    raise
-  except UnidentifiedImageError as error:  # its own message names a Python object
-    raise BadImage("Not a JPEG, PNG or WebP.") from error
-  except Exception as error:  # Pillow's decoders raise nearly anything on hostile bytes.
-    raise BadImage(f"Not a JPEG, PNG or WebP that can be decoded: {error}") from error
-
-
-def _orientation(image: Image.Image) -> int:
-  try:
-    return image.getexif().get(ExifTags.Base.Orientation, 1)
-  except Exception:  # Broken Exif is no reason to lose a sound image.
-    return 1
-
-
-def _as_rgb8(image: Image.Image) -> Image.Image:
-  if image.mode.startswith("I"):  # 16-bit grey, which Pillow would clip instead of scale
-    return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8)).convert(
-      "RGB"
-    )
-  if image.mode == "CMYK" and "adobe" not in image.info:
-    return ImageChops.invert(image).convert("RGB")  # Pillow took it for Adobe's inverted CMYK
-  if image.has_transparency_data:
-    rgba = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-  return image.convert("RGB")
-
-
-def _check_size(height: int, width: int, *, max_pixels: int) -> None:
-  if height * width > max_pixels:
-    raise BadImage(
-      f"{width} x {height} pixels are more than the {max_pixels} that are allowed; raise the pixel"
-      " cap if the image is meant."
-    )
 
 
 def _cut(pixels: np.ndarray, box: Box) -> np.ndarray:

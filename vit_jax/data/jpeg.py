@@ -55,6 +55,17 @@ def orientation(data: bytes) -> int:
   return 1
 
 
+def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
+  """Undoes an Exif orientation from 1 to 8. (H, W, 3) -> (H, W, 3), from 5 on (W, H, 3)."""
+  if orientation in (5, 6, 7, 8):
+    pixels = pixels.transpose(1, 0, 2)
+  if orientation in (2, 3, 6, 7):
+    pixels = pixels[:, ::-1]
+  if orientation in (3, 4, 7, 8):
+    pixels = pixels[::-1]
+  return np.ascontiguousarray(pixels)
+
+
 def read_header(data: bytes) -> tuple[int, int, bool]:
   """(height, width, whether this module decodes its colours rightly).
 

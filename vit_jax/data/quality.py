@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vit_jax.data import images, jpeg
+from vit_jax.data import images
+from vit_jax.data.image_files import SUFFIXES
 from vit_jax.data.sources import Example
 
 _SHOWN = 100  # names of each kind in the report
-_SUFFIXES = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".webp": "WebP"}
+# How files begin; what else can be decoded is a TIFF.
+_BEGINNINGS = {b"\xff\xd8": "JPEG", b"\x89PNG": "PNG", b"RIFF": "WEBP", b"BM": "BMP", b"P": "PPM"}
 
 
 @dataclasses.dataclass
@@ -48,16 +50,15 @@ def check(example: Example, checked: Checked, *, max_pixels: int) -> bool:
   checked.names.append(example.name)
   checked.digests.append(hashlib.blake2b(example.image, digest_size=16).hexdigest())
   suffix = os.path.splitext(example.name)[1].lower()
-  if suffix in _SUFFIXES and _SUFFIXES[suffix] != format_of(example.image):
+  if suffix in SUFFIXES and SUFFIXES[suffix] != format_of(example.image):
     checked.misnamed.append(f"{example.name}: {format_of(example.image)}")
   return True
 
 
 def format_of(data: bytes) -> str:
-  """JPEG, PNG or WebP, by an image's content."""
-  if jpeg.is_jpeg(data):
-    return "JPEG"
-  return "PNG" if data.startswith(b"\x89PNG") else "WebP"
+  """The format of an image that can be decoded, by its content."""
+  beginnings = (name for first, name in _BEGINNINGS.items() if data.startswith(first))
+  return next(beginnings, "TIFF")
 
 
 def report(by_split: dict[str, list[Checked]], orders: dict[str, Sequence[int]]) -> dict:

@@ -1,0 +1,283 @@
+"""TIFF, BMP and PPM of any layout come out as the right RGB, and doubtful samples are refused."""
+
+import io
+import struct
+import zlib
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.data.test_images import CAP, assert_near, decode, naive_rgb, picture, png16, saved
+from tests.data.tiff import tiff
+from vit_jax.data import image_files, images, quality
+
+
+def refused(data: bytes, message: str) -> None:
+  with pytest.raises(images.BadImage, match=message):
+    decode(data)
+
+
+# --- TIFF ---
+
+
+@hypothesis.given(
+  height=st.integers(1, 40),
+  width=st.integers(1, 40),
+  dtype=st.sampled_from([np.uint8, np.uint16]),
+  channels=st.sampled_from([0, 2, 3, 4]),
+  order=st.sampled_from("<>"),
+  deflate=st.booleans(),
+  planar=st.booleans(),
+  rows=st.sampled_from([None, 1, 7]),
+  tile=st.sampled_from([0, 16, 32]),
+  seed=st.integers(0, 99),
+)
+@hypothesis.settings(deadline=None, max_examples=200)
+def test_a_tiff_of_any_layout_is_read_exactly_or_refused(
+  height, width, dtype, channels, seed, **layout
+):
+  pixels = np.random.default_rng(seed).integers(0, 256, (height, width, channels or 1), np.uint8)
+  pixels[0, 0] = 255
+  if channels in (2, 4):
+    pixels[..., -1] = 255  # opaque
+  stored = pixels.astype(dtype) * (257 if dtype == np.uint16 else 1)
+  data = tiff(stored if channels else stored[..., 0], **layout)
+  colours = pixels[..., : {2: 1, 4: 3}.get(channels, channels or 1)]
+  try:
+    out = decode(data)
+  except images.BadImage:
+    # What Pillow reads as noise or not at all: channels apart, and deep grey with alpha.
+    assert layout["planar"] or (dtype, channels) == (np.uint16, 2)
+    assert dtype == np.uint16 or channels < 3
+    return
+  np.testing.assert_array_equal(out, np.broadcast_to(colours, (height, width, 3)))
+
+
+@pytest.mark.parametrize("deflate", [False, True])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_of_a_tiff_is_applied_once(orientation, deflate):
+  upright = picture(16, 24)
+  stored = {
+    1: upright,
+    2: upright[:, ::-1],
+    3: upright[::-1, ::-1],
+    4: upright[::-1],
+    5: upright.transpose(1, 0, 2),
+    6: np.rot90(upright, 1),
+    7: upright[::-1, ::-1].transpose(1, 0, 2),
+    8: np.rot90(upright, -1),
+  }[orientation]
+  out = decode(tiff(stored, deflate=deflate, t274=orientation))
+  np.testing.assert_array_equal(out, upright)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_white_may_be_zero(dtype):
+  grey = picture()[..., 0]
+  top = np.iinfo(dtype).max
+  stored = top - grey.astype(dtype) * (top // 255)
+  assert_near(decode(tiff(stored, photometric=0)), np.stack([grey] * 3, -1), tolerance=0)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("deflate", [False, True])
+def test_cmyk_of_a_tiff_is_ink(dtype, deflate):
+  ink = np.concatenate([picture(), picture(seed=1)[..., :1] // 2], -1)
+  stored = ink.astype(dtype) * (np.iinfo(dtype).max // 255)
+  data = tiff(stored, photometric=5, deflate=deflate)
+  assert_near(decode(data), naive_rgb(ink).astype(np.uint8), tolerance=2)
+
+
+def test_twelve_bits_are_scaled_by_their_own_white():
+  samples = np.linspace(0, 4095, 64).astype(np.uint16).reshape(8, 8)
+  first, second = samples.reshape(-1, 2).T
+  packed = np.stack([first >> 4, (first & 15) << 4 | second >> 8, second & 255], -1)
+  data = tiff(packed.astype(np.uint8).reshape(8, 12), t256=8, t258=12)
+  np.testing.assert_array_equal(decode(data)[..., 1], samples >> 4)
+
+
+def test_of_several_pages_the_first_is_read():
+  pages = [picture(seed=seed) for seed in range(3)]
+  np.testing.assert_array_equal(decode(tiff(*pages)), pages[0])
+
+
+@pytest.mark.parametrize(
+  ("data", "message"),
+  [
+    (lambda grey: tiff(grey.astype(np.float32) / 255), "fractions, signed or of 32 bits"),
+    (lambda grey: tiff(grey.astype(np.int16) * 100), "fractions, signed or of 32 bits"),
+    (lambda grey: tiff((grey // 2).astype(np.int8)), "fractions, signed or of 32 bits"),
+    (lambda grey: tiff(grey.astype(np.uint32) * 2**24), "fractions, signed or of 32 bits"),
+    (lambda grey: tiff(grey.astype(np.float64)), "Not a JPEG"),
+    (lambda grey: tiff(grey, tile=16, t322=2**16, t323=2**16), "tiles of 65536 x 65536 pixels"),
+    (lambda grey: tiff(grey, t257=1000), "lacks some of its strips"),
+    (lambda grey: tiff(grey, rows=5, t273=8), "lacks some of its strips"),
+    (lambda grey: tiff(grey, rows=5, t273=8, deflate=True), "Not a JPEG"),
+    (lambda grey: tiff(picture().astype(np.uint16) * 257, planar=True), "16-bit channels apart"),
+    (lambda grey: tiff(picture()[..., :2], planar=True, deflate=True), "8-bit channels apart"),
+  ],
+)
+def test_a_tiff_that_would_be_read_as_something_else_is_refused(data, message):
+  refused(data(picture()[..., 0]), message)
+
+
+# --- BMP and PPM ---
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "1"])
+def test_bmp(mode):
+  image = Image.fromarray(picture()).convert(mode)
+  np.testing.assert_array_equal(decode(saved(image, "BMP")), np.asarray(image.convert("RGB")))
+
+
+def test_bmp_of_16_bits_a_pixel():
+  """5, 6 and 5 bits: no deep samples, however dark."""
+  header = struct.pack("<IiiHHIIiiII", 40, 2, 1, 1, 16, 3, 0, 0, 0, 0, 0)
+  masks, pixels = struct.pack("<III", 0xF800, 0x7E0, 0x1F), struct.pack("<HH", 0, 1 << 5)
+  at = 14 + len(header) + len(masks)
+  data = b"BM" + struct.pack("<IHHI", at + 4, 0, 0, at) + header + masks + pixels
+  assert decode(data).tolist() == [[[0, 0, 0], [0, 4, 0]]]
+
+
+@pytest.mark.parametrize("white", [1, 100, 255, 1023, 65535])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("plain", [False, True])
+def test_ppm_says_which_sample_is_white(white, channels, plain):
+  samples = np.linspace(0, white, 40 * channels).astype(int).reshape(5, 8, channels)
+  kind = {(1, False): 5, (3, False): 6, (1, True): 2, (3, True): 3}[channels, plain]
+  body = samples.astype(">u2" if white > 255 else "u1").tobytes()
+  body = " ".join(map(str, samples.ravel())).encode() if plain else body
+  out = decode(b"P%d 8 5 %d\n" % (kind, white) + body)
+  assert np.abs(out - samples / white * 255).max() <= 1
+
+
+def test_a_bitmap_of_text():
+  assert decode(b"P1\n# no image\n2 1\n0 1\n").tolist() == [[[255] * 3, [0] * 3]]
+
+
+# --- samples of another range than the file says ---
+
+
+def png16_with_alpha(samples: np.ndarray) -> bytes:
+  """A 16-bit PNG of grey and alpha (H, W, 2) or RGB and alpha (H, W, 4)."""
+  height, width, channels = samples.shape
+  data = bytearray(png16(samples.reshape(height, -1)))
+  struct.pack_into(">I", data, 16, width)
+  data[25] = {2: 4, 4: 6}[channels]
+  struct.pack_into(">I", data, 29, zlib.crc32(bytes(data[12:29])))
+  return bytes(data)
+
+
+def with_alpha(samples):
+  return np.concatenate([samples, np.full_like(samples[..., :1], 65535)], -1)
+
+
+DEEP = {
+  "png grey": lambda x: png16(x[..., 0]),
+  "png rgb": png16,
+  "png grey and alpha": lambda x: png16_with_alpha(with_alpha(x[..., :1])),
+  "png rgb and alpha": lambda x: png16_with_alpha(with_alpha(x)),
+  "tiff grey": lambda x: tiff(x[..., 0]),
+  "tiff grey, big-endian": lambda x: tiff(x[..., 0], order=">"),
+  "tiff rgb": tiff,
+  "tiff rgb and alpha": lambda x: tiff(with_alpha(x), deflate=True),
+  "pgm": lambda x: b"P5 8 8 65535\n" + x[..., 0].astype(">u2").tobytes(),
+  "ppm": lambda x: b"P6 8 8 65535\n" + x.astype(">u2").tobytes(),
+}
+
+
+def ramp(top: int) -> np.ndarray:
+  """(8, 8, 3) uint16 from 0 to `top`."""
+  return np.stack([np.linspace(0, top, 64).reshape(8, 8)] * 3, -1).astype(np.uint16)
+
+
+@pytest.mark.parametrize("kind", DEEP)
+@pytest.mark.parametrize("top", [255, 1023, 3900])
+def test_samples_of_few_bits_in_16_are_refused_not_read_as_black(kind, top):
+  """What many cameras and programs write; one image does not tell which range it has."""
+  refused(DEEP[kind](ramp(top)), "16-bit samples are all below 4096 of 65535")
+
+
+@pytest.mark.parametrize("kind", DEEP)
+@pytest.mark.parametrize("top", [4200, 65535])
+def test_samples_of_16_bits_are_divided_by_256(kind, top):
+  samples = ramp(top)
+  assert np.abs(decode(DEEP[kind](samples)) - samples / 257).max() <= 1
+
+
+@pytest.mark.parametrize("file_format", ["PNG", "TIFF", "BMP", "PPM"])
+def test_a_dark_image_of_8_bits_is_dark(file_format):
+  pixels = picture() // 20
+  np.testing.assert_array_equal(decode(saved(Image.fromarray(pixels), file_format)), pixels)
+
+
+def test_the_transparent_grey_of_16_bits_becomes_white():
+  samples = ramp(65535)[..., 0]
+  data = png16(samples)
+  body = b"tRNS" + struct.pack(">H", samples[2, 3])
+  chunk = struct.pack(">I", 2) + body + struct.pack(">I", zlib.crc32(body))
+  out = decode(data[:33] + chunk + data[33:])
+  assert out[2, 3].tolist() == [255] * 3
+  np.testing.assert_array_equal(np.delete(out[..., 0], 19), np.delete(samples >> 8, 19))
+
+
+# --- hostile ---
+
+
+def encodings() -> dict[str, bytes]:
+  pixels = picture(64, 80)
+  stream = io.BytesIO()
+  Image.fromarray(pixels).save(stream, "TIFF", compression="jpeg")
+  return {
+    "tiff": tiff(pixels, rows=9),
+    "tiff, the tags first": saved(Image.fromarray(pixels), "TIFF"),
+    "tiff, tiles": tiff(pixels, tile=16, deflate=True),
+    "tiff, jpeg": stream.getvalue(),
+    "tiff, lzw": saved(Image.fromarray(pixels), "TIFF", compression="tiff_lzw"),
+    "bmp": saved(Image.fromarray(pixels), "BMP"),
+    "ppm": saved(Image.fromarray(pixels), "PPM"),
+    "plain ppm": b"P2 8 8 255 " + b" ".join(b"%d" % i for i in range(64)),
+  }
+
+
+@pytest.mark.parametrize("kind", encodings())
+@pytest.mark.parametrize("kept", [0.01, 0.3, 0.7, 0.95])
+def test_truncated_files_are_refused(kind, kept):
+  data = encodings()[kind]
+  refused(data[: int(kept * len(data))], "Not a JPEG|lacks some")
+
+
+@hypothesis.given(st.data())
+@hypothesis.settings(deadline=None, max_examples=200)
+def test_damaged_files_give_an_image_or_bad_image(data):
+  kind = data.draw(st.sampled_from(sorted(encodings())))
+  damaged = bytearray(encodings()[kind])
+  for _ in range(data.draw(st.integers(1, 5))):
+    damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+  try:
+    out = images.evaluate_image(bytes(damaged), size=16, resize=0, max_pixels=CAP)
+  except images.BadImage:
+    return
+  assert out.shape == (16, 16, 3)
+
+
+@pytest.mark.parametrize("kind", ["tiff", "bmp", "ppm"])
+def test_the_pixel_cap_holds_before_anything_is_decoded(kind):
+  data = {
+    "tiff": tiff(picture()[..., 0], t256=30_000, t257=30_000),
+    "bmp": struct.pack(
+      "<2sIHHIIiiHHIIiiII", b"BM", 54, 0, 0, 54, 40, 30_000, 30_000, 1, 24, *[0] * 6
+    ),
+    "ppm": b"P6 30000 30000 255\n",
+  }[kind]
+  refused(data, "30000 x 30000 pixels are more than the 1000000")
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "TIFF", "BMP", "PPM"])
+def test_the_format_is_told_by_the_content(file_format):
+  data = saved(Image.fromarray(picture()), file_format)
+  assert quality.format_of(data) == file_format
+  assert file_format in image_files.SUFFIXES.values()
