@@ -72,7 +72,7 @@ LAYERS = [
   },
   {"state", "optim", "mesh", "losses", "data", "models", "flops", "recipes"},
   {"command_line", "memory"},
-  {"config", "tree", "plain"},
+  {"config", "reading", "tree", "plain"},
 ]
 
 

@@ -1,7 +1,7 @@
 """Most probable classes of images.
 
 python tools/predict.py --source workdirs/vit_digits --images photo.png
-python tools/predict.py --source ViT-B_16.npz --images 'photos/*.jpg' --top 3 --output out.csv
+python tools/predict.py --source ViT-B_16.npz --images photos 'more/*.jpg' --top 3 --output out.csv
 
 Exit status: 0; 1 where some images could not be read (they are named, and skipped); 2 wrong usage,
 or weights that cannot be used.
@@ -41,7 +41,13 @@ def parser() -> argparse.ArgumentParser:
     required=True,
     help="workdir, checkpoint, .npz, .msgpack, .safetensors, or a folder of Hugging Face's",
   )
-  add("--images", required=True, help="a file, a directory, or a glob in quotes")
+  add(
+    "--images",
+    nargs="+",
+    action="extend",
+    required=True,
+    help="files, directories (and all below them), or globs in quotes",
+  )
   add("--top", type=whole(1, 10**6), default=5, help="classes for each image (default: 5)")
   add("--output", type=pathlib.Path, help="*.csv or *.json, instead of the console")
   add(

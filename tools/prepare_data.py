@@ -113,6 +113,8 @@ def in_words(report: dict, args) -> str:
       f"{split}: {found['examples']:,} images; left out as broken: {found['broken']:,}; with the "
       f"wrong suffix: {found['misnamed']:,}"
     )
+    for reason, count in found["not_images"].items():
+      lines.append(f"  No images: {count:,} {reason}")
     lines += [f"  {name}" for names in found["names"].values() for name in names[:3]]
     if found["in_order_of_classes"]:
       lines.append("  One class came after another; the data set has them in a random order.")

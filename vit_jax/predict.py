@@ -3,20 +3,24 @@
 import concurrent.futures
 import dataclasses
 import functools
+import glob
 import itertools
+import logging
+import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax import models
+from vit_jax import models, reading
+from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.weights import Weights, fit, told_by
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+_log = logging.getLogger(__name__)
 MAX_PIXELS = 2**26
 THREADS = 16
 
@@ -36,25 +40,42 @@ class Prediction:
   error: str = ""
 
 
-def find_images(pattern: str) -> list[pathlib.Path]:
-  """The file, all images below the directory, or what the glob matches; sorted.
+def find_images(patterns: Sequence[str]) -> list[pathlib.Path]:
+  """The files that are named, the images below the directories, and what the globs match.
+
+  In the order of the patterns, those of one sorted, each file once. What of a directory is no image
+  is counted in the log.
 
   Raises:
-    ValueError: there are none.
+    ValueError: a pattern stands for nothing.
   """
+  return list(dict.fromkeys(path for pattern in patterns for path in _images_of(pattern)))
+
+
+def _images_of(pattern: str) -> list[pathlib.Path]:
   path = pathlib.Path(pattern)
-  if path.is_file():
+  if pattern and path.is_dir():
+    return _images_below(path)
+  if os.path.lexists(pattern):
     return [path]
-  if path.is_dir():
-    found = [p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()]
-  else:
-    anchor = pathlib.Path(path.anchor or ".")
-    found = [p for p in anchor.glob(str(path.relative_to(path.anchor))) if p.is_file()]
+  if not glob.has_magic(pattern):
+    raise ValueError(f"{pattern!r} does not exist; give images, directories, or globs in quotes.")
+  matches = map(pathlib.Path, glob.glob(pattern, recursive=True))
+  found = sorted(path for path in matches if not path.is_dir())
   if not found:
-    raise ValueError(
-      f"{pattern} holds no images: give a file, a directory of {', '.join(SUFFIXES)}, or a glob."
-    )
-  return sorted(found)
+    raise ValueError(f"{pattern!r} matches no file; give images, directories, or globs in quotes.")
+  return found
+
+
+def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
+  found = image_files.find(str(folder))
+  others = found.left_out.in_words()
+  if not found.names:
+    said = f" Left out: {others}." if others else ""
+    raise ValueError(f"{str(folder)!r} holds no {image_files.LIST} files.{said}")
+  if others:
+    _log.warning("Left out of %r: %s.", str(folder), others)
+  return sorted(folder / name for name in found.names)
 
 
 def predict(
@@ -116,7 +137,8 @@ def at_size(module, params: dict, side: int) -> dict:
 def read_image(path: pathlib.Path, *, size: int, resize: int) -> np.ndarray | str:
   """The image as evaluation sees it, or why it cannot be read."""
   try:
-    return evaluate_image(path.read_bytes(), size=size, resize=resize, max_pixels=MAX_PIXELS)
+    data = reading.read_bytes(path, most=image_files.MOST_BYTES)
+    return evaluate_image(data, size=size, resize=resize, max_pixels=MAX_PIXELS)
   except (BadImage, OSError) as error:
     return str(error)
 

@@ -203,6 +203,24 @@ def test_a_table_names_images_and_classes(tmp_path):
   assert found.identity != table(tmp_path, "in/x/001.jpg,ant\n").identity
 
 
+@pytest.mark.parametrize("header", ["path,label", "filename,class", "image_id,Label", "x/y,z"])
+def test_a_header_is_no_image(tmp_path, header, caplog):
+  write_images(tmp_path / "in", {"x": 2})
+  for rows in ("in/x/000.jpg,ant\nin/x/001.jpg,bee\n", "gone.PNG,ant\ngone-too.tif,bee\n"):
+    assert table(tmp_path, f"{header}\n{rows}").identity == table(tmp_path, rows).identity
+  said = [record.getMessage() for record in caplog.records]
+  assert len(said) == (0 if header == "path,label" else 2)
+  assert all("is taken for a header" in line for line in said)
+
+
+@pytest.mark.parametrize("first", ["gone.jpg", "in/x/there", "neither"])
+def test_a_first_row_that_may_be_an_image_is_one(tmp_path, first):
+  (tmp_path / "in/x").mkdir(parents=True)
+  (tmp_path / "in/x/there").touch()
+  second = "nor this" if first == "neither" else "in/x/there"
+  assert len(table(tmp_path, f"{first},ant\n{second},bee\n")) == 2
+
+
 @pytest.mark.parametrize(
   ("text", "message"),
   [
@@ -228,11 +246,14 @@ def test_a_table_that_is_not_there(tmp_path):
 def test_the_command_makes_what_a_run_reads(tmp_path):
   write_images(tmp_path / "in", {"ant": 3, "bee": 3})
   (tmp_path / "val.csv").write_text("in/ant/000.jpg,ant\nin/bee/001.jpg,bee\n")
+  for name in ("ant", "bee"):
+    (tmp_path / "in" / name / "notes.txt").touch()
   tool = [sys.executable, "tools/prepare_data.py", "images", "mine"]
   split = [f"--split=train=folder:{tmp_path}/in", f"--split=val=csv:{tmp_path}/val.csv"]
   done = programs.run([*tool, *split])
   assert done.returncode == 0, done.stderr
   assert "train: 6 images; left out as broken: 0" in done.stdout
+  assert "  No images: 2 with the suffix '.txt'\n" in done.stdout
   assert "In train and val 2 images are repeated." in done.stdout
   again = f"{tmp_path}/in/ant/000.jpg"
   assert f"  {again}: as {again}" in done.stdout

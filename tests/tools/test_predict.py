@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import sys
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from tests import programs
+from tests.data.test_image_files import soon
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.predict import find_images, predict
@@ -42,23 +44,51 @@ def run(read, paths, **options):
 
 
 class TestFindImages:
-  def test_a_directory_is_searched_for_images(self, images):
-    names = [path.name for path in find_images(str(images))]
+  def test_a_directory_is_searched_for_images(self, images, caplog):
+    names = [path.name for path in find_images([str(images)])]
     assert names == ["0.png", "2.png", "4.png", "broken.jpg", "1.png", "3.png", "5.png"]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == f"Left out of {str(images)!r}: 1 with the suffix '.txt' ('notes.txt')."
 
   def test_a_file_and_a_glob(self, images):
-    assert find_images(str(images / "0.png")) == [images / "0.png"]
-    assert [p.name for p in find_images(str(images / "*" / "*.png"))] == ["1.png", "3.png", "5.png"]
+    assert find_images([str(images / "0.png")]) == [images / "0.png"]
+    found = find_images([str(images / "*" / "*.png")])
+    assert [p.name for p in found] == ["1.png", "3.png", "5.png"]
+    assert find_images([str(images / "**" / "3.png")]) == [images / "inner" / "3.png"]
+
+  def test_several_each_file_once(self, images):
+    found = find_images([str(images / "4.png"), str(images / "[24].png"), str(images / "inner")])
+    assert [p.name for p in found] == ["4.png", "2.png", "1.png", "3.png", "5.png"]
 
   def test_nothing(self, images):
-    with pytest.raises(ValueError, match="holds no images"):
-      find_images(str(images / "*.webp"))
+    (images / "empty").mkdir()
+    for pattern, message in {
+      str(images / "no.png"): "no.png' does not exist",
+      str(images / "*.webp"): "webp' matches no file",
+      str(images / "emp*"): "emp.' matches no file",
+      str(images / "empty"): "empty' holds no .jpg, ",
+      "": "'' does not exist",
+    }.items():
+      with pytest.raises(ValueError, match=message):
+        find_images([str(images / "0.png"), pattern])
+
+  def test_a_name_with_brackets_is_a_name(self, images):
+    (images / "0.png").rename(images / "[0].png")
+    assert find_images([str(images / "[0].png")]) == [images / "[0].png"]
+
+
+def test_a_fifo_is_told_and_holds_nobody_up(images):
+  os.mkfifo(images / "pipe.png")
+  with soon():
+    named, good = run(source(), find_images([str(images / "pipe.png"), str(images / "0.png")]))
+  assert "It is a FIFO, not a file" in named.error
+  assert good.classes
 
 
 @pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
 @pytest.mark.parametrize("batch_size", [1, 4, 7, 100])
 def test_against_the_model_itself(images, loss, batch_size):
-  paths = [path for path in find_images(str(images)) if path.suffix == ".png"]
+  paths = [path for path in find_images([str(images)]) if path.suffix == ".png"]
   got = run(source(loss=loss), paths, batch_size=batch_size, top=3)
   assert [p.path for p in got] == paths
   for path, prediction in zip(paths, got, strict=True):
@@ -77,7 +107,7 @@ def test_against_the_model_itself(images, loss, batch_size):
 
 
 def test_unreadable_images_are_told_and_hold_nobody_up(images):
-  got = run(source(), find_images(str(images)), batch_size=2)
+  got = run(source(), find_images([str(images)]), batch_size=2)
   assert [bool(p.error) for p in got] == [False, False, False, True, False, False, False]
   alone = run(source(), [got[2].path])
   assert dict(alone[0].classes) == pytest.approx(dict(got[2].classes), abs=1e-6)
@@ -114,10 +144,13 @@ def test_as_a_process(images, tmp_path):
   flat = [(o["path"], k["name"], k["probability"]) for o in objects for k in o["classes"]]
   assert [(r["path"], r["class"], float(r["probability"])) for r in rows] == flat
 
-  result = programs.run([*tool[:-1], images / "0.png"])
+  result = programs.run(
+    [*tool[:-1], images / "0.png", images / "2.png", "--images", images / "4.png"]
+  )
   assert result.returncode == 0, result.stderr
-  assert result.stdout.startswith(f"{images / '0.png'}: ")
-  result = programs.run([*tool[:3], tmp_path / "no.npz", *tool[4:]])
+  said = [line.split(": ")[0] for line in result.stdout.splitlines()]
+  assert said == [str(images / f"{i}.png") for i in (0, 2, 4)]
+  result = programs.run([*tool[:3], tmp_path / "no.npz", "--images", images / "0.png"])
   assert result.returncode == 2
   assert result.stderr.startswith("predict: ")
   assert len(result.stderr.splitlines()) == 1

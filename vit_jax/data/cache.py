@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vit_jax import reading
 from vit_jax.data import images
 from vit_jax.data.files import write_whole
 from vit_jax.data.records import Part, Records
@@ -23,6 +24,7 @@ from vit_jax.data.sources import Example, Source, SourceError
 
 _FORMAT = 1  # of the records; goes up when they change
 _FILE = 1024  # images in a file: what a preparation that was stopped loses at most, for each thread
+_MAX_BYTES = 2**20  # of cache.json
 _SAMPLE = 64  # images that the size is estimated from
 _HEAD = struct.Struct("<4I")  # height, width (both 0: an encoded file), labels, bytes of the name
 _LABELS = np.dtype("<i8")
@@ -195,8 +197,8 @@ def _description(source: Source, *, side: int, max_pixels: int) -> dict:
 
 def _compare(root: pathlib.Path, expected: dict) -> None:
   try:
-    found = dict(json.loads((root / "cache.json").read_text()))
-  except (TypeError, ValueError) as error:
+    found = dict(json.loads(reading.read_bytes(root / "cache.json", most=_MAX_BYTES)))
+  except (OSError, TypeError, ValueError) as error:
     raise SourceError(
       f'"{root / "cache.json"}" is damaged ({error}); delete the folder and make the cache again'
       " with `python tools/cache.py`."

@@ -19,6 +19,7 @@ import grain
 from vit_jax.data import quality
 from vit_jax.data.files import write_whole
 from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.data.sources.folder import Folder
 
 REPORT = "report.json"
 VERSION = "1.0.0"
@@ -82,6 +83,9 @@ def prepare(
     leftover.unlink()
   by_split = {split: [checked[file] for file in files if file.split == split] for split in splits}
   report = quality.report(by_split, {split: _order(splits[split]) for split in splits})
+  for split, source in splits.items():
+    not_images = source.left_out.counts() if isinstance(source, Folder) else {}
+    report["splits"][split]["not_images"] = not_images
   _write_metadata(folder, splits, by_split, class_names)
   (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
   folder.rename(target)

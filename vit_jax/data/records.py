@@ -3,6 +3,7 @@
 import bisect
 import collections
 import itertools
+import os
 import resource
 import threading
 from typing import NamedTuple
@@ -109,6 +110,8 @@ def _open(part: Part):
   # Imported late: sources that need no ArrayRecord should not pay for it.
   from array_record.python import array_record_module
 
+  if os.path.exists(part.path) and not os.path.isfile(part.path):  # a FIFO would be waited for
+    raise ValueError("it is no regular file")
   reader = array_record_module.ArrayRecordReader(
     part.path, options=_OPTIONS, file_reader_buffer_size=_BUFFER
   )

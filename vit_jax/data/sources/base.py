@@ -15,7 +15,7 @@ class Example(NamedTuple):
   """One labelled image, not decoded yet where the source stores files.
 
   Attributes:
-    image: an encoded JPEG, PNG or WebP file, or uint8 pixels (H, W, C) or (H, W).
+    image: an encoded image file, or uint8 pixels (H, W, C) or (H, W).
     labels: class indices; exactly one where the source is single-label.
     name: file path, or data set, split and position: for messages.
   """

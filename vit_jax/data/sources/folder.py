@@ -1,23 +1,28 @@
 """A folder of images: DIR/class/file, or a part of each class."""
 
 import bisect
+import functools
 import hashlib
 import itertools
+import logging
 import os
 import re
 
 import numpy as np
 
+from vit_jax import reading
+from vit_jax.data import image_files
+from vit_jax.data.image_files import Found, LeftOut
 from vit_jax.data.sources.base import Example, SourceError
 
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
-
-
+_log = logging.getLogger(__name__)
 _PART = re.compile(r"\[((?P<first>\d{1,3})%)?:((?P<end>\d{1,3})%)?\]")
 
 
 class Folder:
-  """Images in DIR/class/*.{jpg,jpeg,png,webp}; classes are the sorted folder names.
+  """Images in DIR/class and the folders below it; classes are the sorted names of DIR's folders.
+
+  What is no image by `image_files` is left out, and a line in the log says how much of what.
 
   Args:
     directory: DIR.
@@ -25,18 +30,27 @@ class Folder:
       nine tenths, to the nearest image, and "[90%:]" what is left.
 
   Raises:
-    SourceError: DIR is missing, DIR or one of its classes has no images in this part, or the split
-      is no part.
+    SourceError: DIR is missing, DIR or one of its classes has no images in this part or cannot be
+      read, or the split is no part.
+
+  Attributes:
+    left_out: what of DIR and all of its classes is no image, whatever the part.
   """
 
   multi_label = False
 
   def __init__(self, directory: str, *, split: str):
     self._directory = os.path.abspath(os.path.expanduser(directory))
-    self.class_names = tuple(_class_folders(self._directory))
-    paths = [os.path.join(self._directory, name) for name in self.class_names]
+    names, self.left_out = _class_folders(self._directory)
+    self.class_names = tuple(names)
+    paths = [os.path.join(self._directory, name) for name in names]
     percents = _percents(split)
-    listings = [_part(_image_files(path), percents, directory=path) for path in paths]
+    found = [_images(path) for path in paths]
+    for name, one in zip(names, found, strict=True):
+      self.left_out.update(one.left_out, name)
+    pairs = zip(paths, found, strict=True)
+    listings = [_part(one.names, percents, directory=path) for path, one in pairs]
+    _tell(self._directory, self.left_out.in_words())
     # Names in one string per class and offsets: 1.3 million str objects in a list would make
     # every pickle, fork and garbage collection slow.
     self._names = [np.array([os.fsencode(name) for name in files]) for files in listings]
@@ -47,7 +61,7 @@ class Folder:
     """By the names of classes and files, wherever the folder is; no file is read."""
     listing = hashlib.sha256("/".join(self.class_names).encode(errors="surrogateescape"))
     for names in self._names:
-      listing.update(b"/" + b"/".join(names))
+      listing.update(b"/" + b"/".join(name.replace(b"/", b"\0") for name in names.tolist()))
     return f"folder {listing.hexdigest()[:16]}"
 
   def __len__(self) -> int:
@@ -55,8 +69,8 @@ class Folder:
 
   def __getitem__(self, index: int) -> Example:
     path = self.name(index)
-    with open(path, "rb", buffering=0) as stream:
-      return Example(stream.read(), self.labels(index), path)
+    image = reading.read_bytes(path, most=image_files.MOST_BYTES)
+    return Example(image, self.labels(index), path)
 
   def labels(self, index: int) -> tuple[int, ...]:
     """The class that the file's folder stands for."""
@@ -69,30 +83,51 @@ class Folder:
     return f"{self._directory}/{self.class_names[label]}/{file}"
 
 
-def _class_folders(directory: str) -> list[str]:
+def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
+  """Sorted names of DIR's folders, and what else is in DIR."""
   if not os.path.isdir(directory):
     raise SourceError(
       f'There is no folder "{directory}"; give one that holds a folder of images for each class.'
     )
+  names, left_out = [], LeftOut()
   with os.scandir(directory) as entries:
-    names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+    for entry in entries:
+      kind = image_files.kind_of(entry)
+      if kind == "folder":
+        names.append(entry.name)
+      else:
+        left_out.add("in no class folder" if kind == "image" else kind, entry.name)
   if not names:
     raise SourceError(
       f'"{directory}" has no folders inside; put the images of each class into a folder of its own,'
       " DIR/class/image.jpg."
     )
-  return names
+  return sorted(names), left_out
 
 
-def _image_files(directory: str) -> list[str]:
-  """Sorted names of the images in one class folder; no file is opened or stat-ed."""
-  with os.scandir(directory) as entries:
-    names = sorted(e.name for e in entries if e.name.lower().endswith(_SUFFIXES))
-  if not names:
+def _images(directory: str) -> Found:
+  """The images of one class folder."""
+  try:
+    found = image_files.find(directory)
+  except OSError as error:
     raise SourceError(
-      f'Class folder "{directory}" has no {", ".join(_SUFFIXES)} files; add images or remove it.'
+      f'Folder "{error.filename}" cannot be read ({error.strerror}); make it readable, or remove'
+      " it."
+    ) from error
+  if not found.names:
+    others = found.left_out.in_words()
+    raise SourceError(
+      f'Class folder "{directory}" has no {image_files.LIST} files; add images or remove it.'
+      + (f" Left out: {others}." if others else "")
     )
-  return names
+  return found
+
+
+@functools.cache
+def _tell(directory: str, left_out: str) -> None:
+  """Says what is left out, once of a folder that is opened for several parts."""
+  if left_out:
+    _log.warning("Left out of %r: %s.", directory, left_out)
 
 
 def _percents(split: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 
+from vit_jax import reading
 from vit_jax.data.images import decode
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources.base import Example, SourceError, refuse_split
@@ -118,11 +119,7 @@ def _json(path: pathlib.Path, kind: type) -> dict:
 
 def _text(path: pathlib.Path) -> str:
   try:
-    with path.open("rb") as file:
-      data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-      raise SourceError(f'"{path}" is larger than {_MAX_BYTES:,} bytes, which no such file is.')
-    return data.decode()
+    return reading.read_bytes(path, most=_MAX_BYTES).decode()
   except (OSError, UnicodeDecodeError) as error:
     raise SourceError(
       f'The mapping file "{path}" cannot be read ({error}); give the folder of the whole release,'

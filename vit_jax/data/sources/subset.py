@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 
+from vit_jax import reading
 from vit_jax.data.sources.base import Source, SourceError
 from vit_jax.data.sources.selected import Selected
 
@@ -106,8 +107,9 @@ def read_exclusions(path: str, source: Source) -> np.ndarray:
   Raises:
     SourceError: it cannot be read, is no such list, or is of other examples than the source's.
   """
+  file = os.path.expanduser(path)
   try:
-    with open(os.path.expanduser(path), encoding="utf-8", errors="surrogateescape") as stream:
+    with open(file, encoding="utf-8", errors="surrogateescape", opener=reading.regular) as stream:
       _check_identity(stream.readline(_LINE), path, source)
       lines = enumerate(iter(lambda: stream.readline(_LINE), ""), 2)
       indices = np.fromiter(_indices(lines, path, len(source)), np.int64)

@@ -1,0 +1,267 @@
+"""Which files of a folder are images, what is said of the others, and that nothing waits."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+
+import pytest
+
+from vit_jax import reading
+from vit_jax.config import RunError
+from vit_jax.data import image_files, listing, records, sources
+from vit_jax.data.sources import SourceError, objectnet, subset
+from vit_jax.data.sources.folder import Folder
+
+
+def write(root: pathlib.Path, *names: str) -> pathlib.Path:
+  """Files that hold their own names."""
+  for name in names:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_bytes(name.encode())
+  return root
+
+
+@contextlib.contextmanager
+def soon():
+  """Ends what waits for ever."""
+
+  def late(*_):
+    raise AssertionError("it waits")
+
+  before = signal.signal(signal.SIGALRM, late)
+  signal.setitimer(signal.ITIMER_REAL, 5)
+  try:
+    yield
+  finally:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def fifo(path):
+  os.mkfifo(path)
+
+
+def bound(path):
+  """A socket; its path may be longer than an address."""
+  here = os.getcwd()
+  os.chdir(path.parent)
+  try:
+    with socket.socket(socket.AF_UNIX) as one:
+      one.bind(path.name)
+  finally:
+    os.chdir(here)
+
+
+IRREGULAR = {
+  "a FIFO": fifo,
+  "a socket": bound,
+  "a folder": lambda path: path.mkdir(),
+  "a device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+# --- reading ---
+
+
+@pytest.mark.parametrize("kind", IRREGULAR)
+def test_only_regular_files_are_read_and_nothing_is_waited_for(tmp_path, kind):
+  path = tmp_path / "x"
+  IRREGULAR[kind](path)
+  with soon(), pytest.raises(OSError, match=f"It is {kind}, not a file.*x'"):
+    reading.read_bytes(path, most=10)
+
+
+def test_larger_files_are_not_read(tmp_path):
+  write(tmp_path, "x")
+  os.truncate(tmp_path / "x", 2**40)  # sparse
+  with pytest.raises(OSError, match=r"larger than 10 bytes \(1,099,511,627,776\)"):
+    reading.read_bytes(tmp_path / "x", most=10)
+
+
+def test_text_is_read_by_the_same_opener(tmp_path):
+  write(tmp_path, "x")
+  with open(tmp_path / "x", opener=reading.regular) as stream:
+    assert stream.read() == "x"
+
+
+# --- listing ---
+
+
+def test_images_of_all_folders_below_in_the_order_of_their_paths(tmp_path):
+  names = [
+    f"{folder}{i}{suffix}"
+    for i, suffix in enumerate(image_files.SUFFIXES)
+    for folder in ("", "a/b/")
+  ]
+  names += ["a/Z.TIFF", "b.d/x.JPeG", "é/ü.png"]
+  write(tmp_path, *names)
+  found = image_files.find(str(tmp_path))
+  assert found.names == sorted(names)
+  assert found.left_out.in_words() == ""
+
+
+def test_a_name_that_is_not_utf_8(tmp_path):
+  (tmp_path / "c").mkdir()
+  path = os.fsencode(tmp_path / "c") + b"/\xff.png"
+  with open(path, "wb") as stream:
+    stream.write(b"x")
+  source = Folder(str(tmp_path), split="")
+  assert source[0].image == b"x"
+  assert os.fsencode(source[0].name) == path
+
+
+def test_what_is_left_out_is_counted_by_reason(tmp_path):
+  write(
+    tmp_path,
+    "x.png",
+    ".DS_Store",
+    "in/._x.png",
+    ".git/x.png",
+    "a.gif",
+    "in/b.gif",
+    "c.txt",
+    "README",
+  )
+  fifo(tmp_path / "in" / "pipe.png")
+  bound(tmp_path / "socket.jpg")
+  (tmp_path / "gone.png").symlink_to("nowhere.png")
+  (tmp_path / "zero.png").symlink_to("/dev/zero")
+  (tmp_path / "self.png").symlink_to("self.png")
+  with soon():
+    found = image_files.find(str(tmp_path))
+  assert found.names == ["x.png"]
+  assert found.left_out.counts() == {
+    "no regular files": 4,
+    "hidden": 3,
+    "with the suffix '.gif'": 2,
+    "with the suffix '.txt'": 1,
+    "without a suffix": 1,
+    "links to nowhere": 1,
+  }
+  words = found.left_out.in_words()
+  assert words.startswith("4 no regular files (")
+  assert "1 without a suffix ('README')" in words
+  assert "\n" not in words
+
+
+def test_many_reasons_and_odd_names_make_one_line_of_bounded_length(tmp_path):
+  write(tmp_path, "x.png", *(f"{i}.a\n{i}" for i in range(50)), "y." + "z" * 200)
+  words = image_files.find(str(tmp_path)).left_out.in_words()
+  assert words.endswith(", 45 others")
+  assert "\n" not in words
+  assert len(words) < 800
+
+
+def test_links_are_followed_and_circles_come_to_an_end(tmp_path):
+  write(tmp_path, "store/1.png", "store/deep/2.png", "class/3.png", "class/z/4.png")
+  (tmp_path / "class/5.png").symlink_to("../store/1.png")
+  (tmp_path / "class/inner").symlink_to("../store")
+  (tmp_path / "class/up").symlink_to("..")  # its folder class is the one that is read
+  (tmp_path / "class/a").symlink_to("z")  # read under its own name, whatever the order
+  found = image_files.find(str(tmp_path / "class"))
+  assert found.names == ["3.png", "5.png", "inner/1.png", "inner/deep/2.png", "z/4.png"]
+  assert found.left_out.counts() == {"folders that are read already": 3}
+
+
+def test_links_that_fan_out_are_read_once(tmp_path):
+  """Every folder has two links to the next: 2^40 ways to the last."""
+  for i in range(40):
+    (tmp_path / f"{i:02}").mkdir()
+    for name in "ab":
+      (tmp_path / f"{i:02}" / name).symlink_to(f"../{i + 1:02}")
+  write(tmp_path, "40/x.png")
+  with soon():
+    found = image_files.find(str(tmp_path / "00"))
+  assert [os.path.basename(name) for name in found.names] == ["x.png"]
+
+
+# --- a folder of classes ---
+
+
+def test_a_folder_says_once_what_it_leaves_out(tmp_path, caplog):
+  write(
+    tmp_path,
+    *(f"{c}/{i}.png" for c in "ab" for i in range(4)),
+    "loose.png",
+    "a/notes.txt",
+    "b/c/.x",
+  )
+  source = Folder(str(tmp_path), split="[:50%]")
+  Folder(str(tmp_path), split="[50%:]")
+  (said,) = [record.getMessage() for record in caplog.records]
+  assert said.startswith(f"Left out of {str(tmp_path)!r}: ")
+  for words in (
+    "1 in no class folder ('loose.png')",
+    "'.txt' ('a/notes.txt')",
+    "hidden ('b/c/.x')",
+  ):
+    assert words in said
+  assert source.left_out.counts().keys() == {
+    "in no class folder",
+    "hidden",
+    "with the suffix '.txt'",
+  }
+
+
+def test_a_folder_of_nothing_else_says_nothing(tmp_path, caplog):
+  Folder(str(write(tmp_path, "a/1.png", "b/2.png")), split="")
+  assert not caplog.records
+
+
+def test_a_class_without_images_says_what_it_has(tmp_path):
+  write(tmp_path, "a/1.png", "b/2.gif")
+  with pytest.raises(SourceError, match=r'b" has no .*Left out: 1 with the suffix .\.gif'):
+    Folder(str(tmp_path), split="")
+
+
+def test_the_identity_tells_subfolders_from_files(tmp_path):
+  """Flat folders keep the identity that they had: a list of exclusions goes on to fit."""
+  flat = Folder(str(write(tmp_path / "flat", "a/1.png", "a/2.png", "b/3.png")), split="")
+  assert flat.identity == "folder 178b08d5e9c47730"
+  deep = Folder(str(write(tmp_path / "deep", "a/x.png/y.png", "a/z.png")), split="")
+  other = Folder(str(write(tmp_path / "other", "a/x.png", "a/y.png", "a/z.png")), split="")
+  assert len({flat.identity, deep.identity, other.identity}) == 3
+
+
+# --- everything else that a user names ---
+
+
+def exclusions(path):
+  subset.read_exclusions(str(path), sources.open_source("synthetic", split="", num_classes=2))
+
+
+READERS = {
+  "exclude": exclusions,
+  "csv": lambda path: listing.Listing(str(path)),
+  "mapping": objectnet._text,
+}
+
+
+@pytest.mark.parametrize("kind", IRREGULAR)
+@pytest.mark.parametrize("reader", READERS)
+def test_lists_that_are_no_files_are_refused_at_once(tmp_path, reader, kind):
+  IRREGULAR[kind](tmp_path / "list")
+  with soon(), pytest.raises(SourceError, match=f"It is {kind}, not a file"):
+    READERS[reader](tmp_path / "list")
+
+
+@pytest.mark.parametrize("kind", ["a FIFO", "a folder", "a device"])
+def test_records_are_read_of_regular_files_alone(tmp_path, kind):
+  IRREGULAR[kind](tmp_path / "x")
+  shards = records.Records([records.Part(str(tmp_path / "x"), 0, 1)], remedy="restore it")
+  with soon(), pytest.raises(RunError, match="it is no regular file"):
+    shards[0]
+
+
+def test_an_image_that_becomes_a_fifo_is_not_waited_for(tmp_path):
+  folder = Folder(str(write(tmp_path / "images", "a/1.png", "b/2.png")), split="")
+  (tmp_path / "list.csv").write_text("images/a/1.png,a\nimages/b/2.png,b\n")
+  table = listing.Listing(str(tmp_path / "list.csv"))
+  (tmp_path / "images/a/1.png").unlink()
+  fifo(tmp_path / "images/a/1.png")
+  for source in (folder, table):
+    with soon(), pytest.raises(OSError, match="It is a FIFO"):
+      source[0]
+    assert source[1].image == b"b/2.png"

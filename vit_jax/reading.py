@@ -1,0 +1,59 @@
+"""Opening files whose names come from users: only regular files, so that nothing waits for ever.
+
+Opening a FIFO for reading waits until somebody writes to it, a device may never end, and neither
+tells the user what is wrong.
+"""
+
+import errno
+import os
+import pathlib
+import stat
+
+_KINDS = (
+  (stat.S_ISDIR, "a folder"),
+  (stat.S_ISFIFO, "a FIFO"),
+  (stat.S_ISSOCK, "a socket"),
+  (stat.S_ISCHR, "a device"),
+  (stat.S_ISBLK, "a device"),
+)
+
+
+def regular(path: str, flags: int) -> int:
+  """An opener, `open(path, opener=regular)`, that waits for nobody.
+
+  Raises:
+    OSError: as `os.open`, or what the path leads to is no regular file.
+  """
+  try:
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
+  except OSError as error:
+    if error.errno == errno.ENXIO:  # a socket, or a FIFO that is to be written to
+      raise _irregular(os.stat(path).st_mode, path) from error
+    raise
+  mode = os.fstat(descriptor).st_mode
+  if not stat.S_ISREG(mode):
+    os.close(descriptor)
+    raise _irregular(mode, path)
+  return descriptor
+
+
+def read_bytes(path: str | pathlib.Path, *, most: int) -> bytes:
+  """All bytes of a regular file.
+
+  Args:
+    path: the file.
+    most: bytes that it may have.
+
+  Raises:
+    OSError: as `regular`, or the file is larger.
+  """
+  with open(path, "rb", buffering=0, opener=regular) as stream:
+    size = os.fstat(stream.fileno()).st_size
+    if size > most:
+      raise OSError(errno.EFBIG, f"It is larger than {most:,} bytes ({size:,})", str(path))
+    return stream.readall()
+
+
+def _irregular(mode: int, path: str) -> OSError:
+  kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "of an unknown kind")
+  return OSError(errno.EINVAL, f"It is {kind}, not a file", str(path))
