@@ -66,13 +66,12 @@ LAYERS = [
     "checks",
     "plots",
     "writers",
-    "preemption",
     "watchdog",
     "workdir",
   },
   {"state", "optim", "mesh", "losses", "data", "models", "flops", "recipes"},
-  {"command_line", "memory"},
-  {"config", "reading", "tree", "plain"},
+  {"command_line", "memory", "preemption"},
+  {"config", "reading", "tree", "plain", "console"},
 ]
 
 

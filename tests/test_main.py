@@ -1,9 +1,7 @@
 """Wrong usage is met with one sentence and status 2, before any device is touched."""
 
 import re
-import sys
 import time
-import types
 
 import pytest
 
@@ -76,19 +74,6 @@ def test_what_depends_on_the_devices_is_wrong_usage_too(tmp_path):
   result = programs.run(command(tmp_path, DIGITS, "--config.batch_size=30"), devices=4)
   assert result.returncode == 2
   assert "batch_size=30 cannot be split over 4 devices" in result.stderr
-
-
-def test_ctrl_c_while_there_is_nothing_to_save_is_one_sentence(monkeypatch, capsys):
-  def interrupted(*_, **__):
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(main.command_line, "recipe", interrupted)
-  monkeypatch.setattr(main.command_line.os, "_exit", sys.exit)
-  monkeypatch.setattr(main, "_WORKDIR", types.SimpleNamespace(value=""))
-  with pytest.raises(SystemExit) as left:
-    main.main([])
-  assert left.value.code == 130
-  assert capsys.readouterr().err == "vit_jax: Interrupted.\n"
 
 
 def test_help_is_quick_and_names_the_flags():

@@ -68,7 +68,8 @@ def here(some):
     if not runs.result(run.folder):
       config = runs.resolve(run.recipe, run.overrides)
       ready = plan.make(config, plan.open_data(config), jax.devices()[:1])
-      with StopRequest() as stop, workdir.locked(run.folder, first=True):
+      stop = StopRequest()
+      with workdir.locked(run.folder, first=True):
         train.train(ready, run.folder, stop)
 
 

@@ -17,7 +17,7 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tools import benchmark_data, benchmark_device, benchmark_step
-from vit_jax import memory
+from vit_jax import console, memory
 
 MEASURES = {
   "step": benchmark_step.measure,
@@ -67,4 +67,5 @@ def main():
 
 if __name__ == "__main__":
   memory.ask_for_huge_pages()
+  console.of_tool()
   main()

@@ -19,7 +19,7 @@ from tqdm import tqdm
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tools.ending import ending, folder
-from vit_jax import command_line
+from vit_jax import command_line, console
 from vit_jax.config import Config, ConfigError
 from vit_jax.data import cache, evaluated
 
@@ -67,4 +67,5 @@ def main(_):
 
 
 if __name__ == "__main__":
+  console.of_tool()
   app.run(main, flags_parser=command_line.parse)

@@ -28,7 +28,7 @@ os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # a compiler is not a chip: seve
 
 from absl import app, flags
 
-from vit_jax import command_line
+from vit_jax import command_line, console
 from vit_jax.config import Config, ConfigError, RunError
 
 flags.adopt_module_key_flags(command_line)
@@ -204,4 +204,5 @@ def main(_):
 
 
 if __name__ == "__main__":
+  console.of_tool()
   app.run(main, flags_parser=command_line.parse)

@@ -26,7 +26,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from tools.ending import leave
-from vit_jax import checks, config, flops, models, recipes
+from vit_jax import checks, config, console, flops, models, recipes
 
 # Table 6 of the paper: exaFLOPs by model and epochs.
 PAPER = {
@@ -251,4 +251,5 @@ def main(arguments: list[str] | None = None):
 
 
 if __name__ == "__main__":
+  console.of_tool()
   main()

@@ -27,6 +27,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tools.bounds import whole
 from tools.ending import ending, folder
+from vit_jax import console
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import duplicates
 
@@ -128,4 +129,5 @@ def main():
 
 
 if __name__ == "__main__":
+  console.of_tool()
   main()

@@ -22,7 +22,7 @@ import numpy as np
 
 from tools.bounds import whole
 from tools.ending import ending, folder
-from vit_jax import models, weights
+from vit_jax import console, models, weights
 from vit_jax.config import ConfigError
 from vit_jax.predict import at_size
 
@@ -132,4 +132,5 @@ def main():
 
 
 if __name__ == "__main__":
+  console.of_tool()
   main()

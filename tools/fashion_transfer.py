@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT)]
 
 from tools.ending import ending
 from tools.ending import folder as made
-from vit_jax import command_line, evaluate, runs, writers
+from vit_jax import command_line, console, evaluate, runs, writers
 from vit_jax.config import ConfigError
 from vit_jax.data import sources
 
@@ -343,4 +343,5 @@ def main(arguments: list[str] | None = None):
 
 
 if __name__ == "__main__":
+  console.of_tool()
   main()

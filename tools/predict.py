@@ -11,7 +11,6 @@ import argparse
 import csv
 import json
 import pathlib
-import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -20,7 +19,7 @@ import tqdm
 
 from tools.bounds import whole
 from tools.ending import ending, folder, leave
-from vit_jax import weights
+from vit_jax import console, weights
 from vit_jax.command_line import FAILED, WRONG_USAGE
 from vit_jax.config import RunError
 from vit_jax.plain import one_line
@@ -76,7 +75,6 @@ def write(path: pathlib.Path, predictions: list[Prediction]):
 
 def main():
   """Predicts; see the exit status above."""
-  signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends it in silence
   command = parser()
   args = command.parse_args()
   if args.output and args.output.suffix not in (".csv", ".json"):
@@ -118,4 +116,5 @@ def show(done: list[Prediction], output: pathlib.Path | None):
 
 
 if __name__ == "__main__":
+  console.of_tool()
   main()

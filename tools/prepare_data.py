@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from tools.bounds import whole
 from tools.ending import ending, folder
+from vit_jax import console
 from vit_jax.config import ConfigError, Data
 from vit_jax.data import listing, prepare, sources
 
@@ -175,4 +176,5 @@ def main():
 
 
 if __name__ == "__main__":
+  console.of_tool()
   main()

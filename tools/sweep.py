@@ -33,7 +33,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vit_jax import runs, sweep
+from vit_jax import console, runs, sweep
 from vit_jax.config import ConfigError
 from vit_jax.main import default_workdir
 from vit_jax.recipes import TASKS
@@ -213,4 +213,5 @@ def main(arguments: list[str] | None = None):
 
 
 if __name__ == "__main__":
+  console.of_tool()
   main()

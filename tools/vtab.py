@@ -23,7 +23,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vit_jax import runs, vtab
+from vit_jax import console, runs, vtab
 from vit_jax.vtab import Benchmark
 
 
@@ -90,4 +90,5 @@ def main(arguments: list[str] | None = None):
 
 
 if __name__ == "__main__":
+  console.of_tool()
   main()

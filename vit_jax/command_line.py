@@ -1,6 +1,5 @@
 """The command line: --config=configs/NAME.py[:ARG] [--config.KEY=VALUE ...] to frozen settings."""
 
-import os
 import sys
 
 from absl import flags
@@ -98,11 +97,3 @@ def leave(message: str, status: int):
   """Says one sentence on stderr and ends the program."""
   print(f"vit_jax: {one_line(message)}", file=sys.stderr, flush=True)
   sys.exit(status)
-
-
-def leave_at_once(message: str, status: int):
-  """As `leave`, but waits for no thread: those of a failed save may hang or spill tracebacks."""
-  print(f"vit_jax: {one_line(message)}", file=sys.stderr)
-  sys.stdout.flush()
-  sys.stderr.flush()
-  os._exit(status)

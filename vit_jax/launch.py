@@ -18,6 +18,7 @@ CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 def launch(
   config: Config,
   folder: pathlib.Path,
+  stop: StopRequest,
   *,
   mode: str,
   hosts: Hosts,
@@ -28,6 +29,7 @@ def launch(
   Args:
     config: the settings.
     folder: the workdir.
+    stop: asked at every step of training.
     mode: "train" or "evaluate".
     hosts: how this process finds the others, where it must be told.
     began: when the command began, by time.monotonic(); None: now.
@@ -45,13 +47,14 @@ def launch(
   data = plan.open_data(config)
   plan.steps_of(config, len(data.train))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
-  with StopRequest() as stop:
-    prepare_jax()
-    start = initial.read(config) if starts_from_weights(config, folder) else None
-    from vit_jax.train import train
+  if jax.process_count() > 1:
+    stop.join()
+  prepare_jax()
+  start = initial.read(config) if starts_from_weights(config, folder) else None
+  from vit_jax.train import train
 
-    with workdir.locked(folder, first=jax.process_index() == 0):
-      return train(plan.make(config, data), folder, stop, start, began)
+  with workdir.locked(folder, first=jax.process_index() == 0):
+    return train(plan.make(config, data), folder, stop, start, began)
 
 
 def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts):

@@ -3,9 +3,18 @@
 Every setting of vit_jax/config.py can be replaced: --config.batch_size=512
 --config.schedule.learning_rate=1e-3. Started again with the same workdir, a run resumes by itself.
 
-Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal with its state saved, start it
-again; 130 interrupted; 1 anything else.
+Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal with its state saved, or before
+there was any, start it again; 130 interrupted by a second Ctrl-C, or before there was anything to
+save; 1 anything else.
 """
+
+from vit_jax import console, memory, preemption
+
+_STOP = preemption.StopRequest()
+if __name__ == "__main__":  # before the imports below, which take their time
+  memory.ask_for_huge_pages()
+  console.of_run()
+  _STOP.listen()
 
 import pathlib
 import sys
@@ -13,10 +22,8 @@ import time
 
 from absl import app, flags, logging
 
-from vit_jax import command_line, memory
+from vit_jax import command_line
 from vit_jax.config import ConfigError, RunError, StorageError
-
-INTERRUPTED = 130  # as shells have it for a process that SIGINT ended
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
@@ -51,24 +58,24 @@ def main(_):
     folder = pathlib.Path(_WORKDIR.value or default_workdir(command_line.recipe())).expanduser()
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
     finished = launch.launch(
-      command_line.resolve(), folder, mode=_MODE.value, hosts=hosts, began=began
+      command_line.resolve(), folder, _STOP, mode=_MODE.value, hosts=hosts, began=began
     )
   except ConfigError as error:
     command_line.leave(str(error), command_line.WRONG_USAGE)
   except StorageError as error:
-    command_line.leave_at_once(str(error), command_line.FAILED)
+    # Threads of a save that failed may hang, or spill tracebacks.
+    console.leave_at_once(str(error), command_line.FAILED)
   except RunError as error:
     command_line.leave(str(error), command_line.FAILED)
-  except KeyboardInterrupt:
-    command_line.leave_at_once("Interrupted.", INTERRUPTED)
   sys.exit(command_line.DONE if finished else command_line.STOPPED)
 
 
 def run():
   """The console entry point."""
+  console.of_run()
+  _STOP.listen()
   app.run(main, flags_parser=command_line.parse)
 
 
 if __name__ == "__main__":
-  memory.ask_for_huge_pages()
   run()

@@ -220,6 +220,7 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
       run.watchdog.beat(f"step {step}")  # who waits for a batch is behind those that have theirs
       with monitor.dispatching():
         state, metrics = run.step(state, batch)
+      run.stop.hold()
       run.busy.dispatched(metrics)
       settle(run, before)
       before = step, metrics

@@ -146,6 +146,20 @@ def halted_input(batch):
   train.train_batches = halting
 
 
+def endless_compilation(_):
+  """The first step is compiled for ever, in C, as far as Python can tell."""
+  import ctypes
+
+  from vit_jax import train
+
+  def compiling(*_):
+    print("compiling now", flush=True)
+    while True:
+      ctypes.CDLL(None).usleep(200_000)
+
+  train.jit_step = lambda plan: compiling
+
+
 def clock(_):
   """The clock of the day jumps by up to a day, back and forth, each time it is looked at."""
   real, rng = time.time, random.Random(0)
@@ -162,6 +176,7 @@ FAULTS = dict(
   signal_in=signal_in,
   not_finite=not_finite,
   halted_input=halted_input,
+  endless_compilation=endless_compilation,
   clock=clock,
 )
 
