@@ -1,16 +1,19 @@
 """Folders of Hugging Face's: round trip, and what the format has no place for."""
 
+import io
 import json
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.data.test_images import png16
 from tests.weights import families
 from vit_jax import weights
+from vit_jax.data.images import decode
 from vit_jax.models.recognition import module_of
 from vit_jax.predict import predict
-from vit_jax.weights import Weights
+from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
 from vit_jax.weights.huggingface_settings import COMPUTED
 
@@ -38,6 +41,25 @@ def test_what_the_folder_says(folder):
   preprocessor = json.loads((folder / "preprocessor_config.json").read_text())
   assert preprocessor["size"] == {"height": 16, "width": 16}
   assert preprocessor["image_mean"] == preprocessor["image_std"] == [0.5] * 3
+
+
+def test_notes_on_images_go_with_every_export_and_replace_no_text_of_the_user(folder):
+  assert card.DEEP in (folder / "README.md").read_text()
+  (folder / "README.md").write_text("mine")
+  source = Weights(families.params("vit"), Card(image_size=16, class_names=NAMES))
+  weights.write(folder, source)
+  assert (folder / "README.md").read_text() == "mine"
+  weights.write(folder.parent / "w.npz", source)
+  assert json.loads((folder.parent / "w.json").read_text())["note"] == card.DEEP
+
+
+def test_what_the_notes_say_of_16_bits_is_so():
+  samples = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+  data = png16(samples)
+  with Image.open(io.BytesIO(data)) as image:
+    clipped = np.asarray(image.convert("RGB"))
+  np.testing.assert_array_equal(clipped[..., 0], np.minimum(samples, 255))
+  np.testing.assert_array_equal(decode(data, max_pixels=256)[..., 0], samples // 256)
 
 
 @pytest.mark.parametrize(

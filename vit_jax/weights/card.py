@@ -8,6 +8,11 @@ from vit_jax.data.files import write_whole
 
 MAX_BYTES = 64 * 2**20
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
+DEEP = (
+  "Grey images of 16 bits: their samples were divided by 256. Pillow's convert('RGB'), as used by "
+  "Hugging Face's processors and torchvision's loaders, clips them at 255, so that nearly all "
+  "becomes white: convert such images to 8 bits first."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +40,8 @@ def path_beside(weights: pathlib.Path) -> pathlib.Path:
 
 def write(path: pathlib.Path, card: Card):
   """Writes a card as JSON."""
-  text = json.dumps(dataclasses.asdict(card) | {"pixels": PIXELS}, indent=2) + "\n"
+  values = dataclasses.asdict(card) | {"pixels": PIXELS, "note": DEEP}
+  text = json.dumps(values, indent=2) + "\n"
   write_whole(str(path), lambda partial: pathlib.Path(partial).write_text(text))
 
 

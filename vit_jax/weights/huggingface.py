@@ -11,7 +11,7 @@ from vit_jax.models.norm import EPSILON
 from vit_jax.models.recognition import module_of
 from vit_jax.tree import flatten, nest
 from vit_jax.weights import arrays, huggingface_settings, safetensors
-from vit_jax.weights.card import Card
+from vit_jax.weights.card import DEEP, Card
 from vit_jax.weights.huggingface_settings import ARCHITECTURE, CONFIG, PREPROCESSOR, PROBLEM_TYPES
 
 WEIGHTS = "model.safetensors"
@@ -43,10 +43,20 @@ BLOCK = {
   "MlpBlock_3/Dense_1/kernel": "output.dense.weight",
   "MlpBlock_3/Dense_1/bias": "output.dense.bias",
 }
+NOTES = "README.md"
+_NOTES = f"""# Images for this model
+
+They are prepared as preprocessor_config.json says. In two cases the processors of Hugging Face make
+other pixels of a file than vit_jax did, which trained this model:
+
+- {DEEP}
+- Images larger than the model's are averaged where they are made smaller (antialiasing); in vit_jax
+  the four nearest pixels are interpolated. Probabilities differ a little.
+"""
 
 
 def save(folder: pathlib.Path, params: dict, card: Card):
-  """Writes weights, config.json with the classes, and preprocessor_config.json.
+  """Writes weights, config.json with the classes, preprocessor_config.json and a README.md.
 
   Args:
     folder: made where it is not there.
@@ -67,6 +77,8 @@ def save(folder: pathlib.Path, params: dict, card: Card):
   for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card))):
     text = json.dumps(content, indent=2) + "\n"
     write_whole(str(folder / name), lambda path, text=text: pathlib.Path(path).write_text(text))
+  if not (folder / NOTES).exists():  # it may be a text of the user's
+    write_whole(str(folder / NOTES), lambda path: pathlib.Path(path).write_text(_NOTES))
 
 
 def load(folder: pathlib.Path) -> dict:
