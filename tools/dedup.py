@@ -5,9 +5,10 @@ python -m vit_jax.main --config=... --config.data.train.exclude=DIR/exclude.txt
 
 A copy may have been encoded again, resized, or cut by up to 5% at each edge; below 32 pixels a side
 only the very same pixels count. It is made for photographs: different drawings of few strokes, such
-as enlarged digits, pass for copies, which DIR/pairs.html shows. Writes DIR/exclude.txt;
-DIR/pairs.jsonl, each pair found; and DIR/pairs.html, which shows them. The list is for the very
-source and split that --train names.
+as enlarged digits, pass for copies, which DIR/pairs.html shows. Copies of nearly flat images are
+missed: docs/duplicates.md tells how often. Writes DIR/exclude.txt, the index and the name of each
+image to leave out; DIR/pairs.jsonl, each pair found, by index and name; and DIR/pairs.html, which
+shows them. The list is for the very source and split that --train names.
 
 The time is linear in the training images: some 1.7 ms of one core for a JPEG of 500 x 375 pixels
 (2,000, 4,000 and 8,000 of them against 1,000 test images took 9, 11 and 18 s). A test image costs
@@ -89,7 +90,7 @@ def search(args, options: list[str]) -> dict:
       f"{error.name} is not installed; install it with pip install '.[dedup]'."
     ) from error
   folder(args.output, "--output")
-  report.gather(args.output, pipeline.PAIRS)  # away with what a run that was stopped has left
+  report.clear(args.output, pipeline.PAIRS)  # away with what a run that was stopped has left
   print(
     f"Looking among {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} ...",
     file=sys.stderr,
@@ -97,7 +98,7 @@ def search(args, options: list[str]) -> dict:
   counts = pipeline.find_pairs(
     train, tests, args.output.absolute(), max_pixels=args.max_pixels, options=options
   )
-  pairs = report.gather(args.output, pipeline.PAIRS)
+  pairs = report.gather(args.output, pipeline.PAIRS, opened[0], opened[1:])
   report.write(
     args.output, pairs, opened[0], opened[1:], shown=args.shown, max_pixels=args.max_pixels
   )

@@ -114,8 +114,9 @@ def test_planted_copies_are_found_whichever_of_the_two_was_changed(originals, ki
     assert [i for i, one in enumerate(found) if (3, i) not in one] == []
 
 
-def test_windows_that_share_nothing_are_not_copies():
-  windows = tiles(60)
+@pytest.mark.parametrize("side", [48, 60])
+def test_windows_that_share_nothing_are_not_copies(side):
+  windows = tiles(side)
   search = searched(windows)
   for index, one in enumerate(fingerprints(windows)):
     assert search.copied(one) == {(3, index): 1.0}
@@ -166,6 +167,50 @@ def test_a_copy_has_both_patches_and_details():
   assert found[1:] == [0, 0]
 
 
+def pair(first, second):
+  """What `copies` asks for, of whole images."""
+  one, other = fingerprints([first, second])
+  return one, KNOWN_VIEWS[0], other, KNOWN_VIEWS[0]
+
+
+def test_flat_windows_of_one_sky_are_not_copies():
+  """Ramps with noise of two grey levels: their views correlate, their brightness differs."""
+  rng = np.random.default_rng(0)
+  down = np.linspace(0, 8, 96)[:, None, None]
+  skies = [grey + down + rng.normal(0, 2, (96, 96, 3)) for grey in (150, 155, 160, 165)]
+  skies = [np.clip(np.rint(sky), 0, 255).astype(np.uint8) for sky in skies]
+  whole = [view(one.thumbnail, KNOWN_VIEWS[0]) for one in fingerprints(skies)]
+  for first in range(4):
+    for second in range(first):
+      assert compare.correlation(whole[first], whole[second]) > 0.85
+      assert compare.likeness(whole[first], whole[second])[0] < 0.6
+      assert compare.copies(*pair(skies[first], skies[second])) == 0
+
+
+def test_details_that_an_encoder_changes_tell_nothing():
+  whole, image = KNOWN_VIEWS[0], painted(patches=0, details=0)
+  (one,) = fingerprints([image])
+  seen = view(one.thumbnail, whole)
+  faint = seen + 0.7 * np.random.default_rng(0).standard_normal(seen.shape)
+  assert compare.likeness(seen, faint.astype(np.float32))[1] == 1
+  smooth = cv2.GaussianBlur(seen, None, 4)
+  first, second = (smooth + np.random.default_rng(k).normal(0, 3, seen.shape) for k in range(2))
+  assert compare.likeness(first, second)[1] < 0.5
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 99), st.floats(0.2, 5), st.floats(-50, 50))
+def test_concordance_is_lins(seed, gain, shift):
+  """1 less the expected squared difference over that of independent values."""
+  first = np.random.default_rng(seed).normal(100, 20, (32, 32))
+  second = gain * first + shift
+  independent = first.var() + second.var() + (first.mean() - second.mean()) ** 2
+  expected = 1 - ((first - second) ** 2).mean() / independent
+  assert compare.concordance(first, second) == pytest.approx(expected)
+  assert compare.concordance(first, first) == pytest.approx(1)
+  assert compare.concordance(first * 0, first * 0) == 0
+
+
 def test_the_same_pixels_of_another_shape_are_another_image():
   first = np.arange(36 * 64 * 3, dtype=np.uint8).reshape(36, 64, 3)
   second = np.ascontiguousarray(first.reshape(64, 36, 3))
@@ -199,7 +244,10 @@ class Listed:
     return len(self._ones)
 
   def __getitem__(self, index):
-    return Example(self._ones[index], (0,), f"<b>{self.identity} {index}</b>")
+    return Example(self._ones[index], (0,), self.name(index))
+
+  def name(self, index):
+    return f"<b>{self.identity} {index}</b>"
 
 
 def test_the_list_and_the_page(tmp_path):
@@ -211,13 +259,24 @@ def test_the_list_and_the_page(tmp_path):
   made = [dict(zip(("train", "test", "set", "likeness"), like, strict=True)) for like in likes]
   for number, part in enumerate((made[:1], made[1:])):
     (tmp_path / f"found-{number}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in part))
-  pairs = report.gather(tmp_path, "found")
-  assert pairs == [made[1], made[2], made[0]]
+  pairs = report.gather(tmp_path, "found", train, tests)
+  assert [{key: pair[key] for key in made[0]} for pair in pairs] == [made[1], made[2], made[0]]
+  lines = [json.loads(line) for line in (tmp_path / report.PAIRS).read_text().splitlines()]
+  assert lines == pairs
+  assert [(one["train_name"], one["test_name"]) for one in lines] == [
+    ("<b>train 0</b>", "<b>test 2</b>"),
+    ("<b>train 3</b>", "<b>more 0</b>"),
+    ("<b>train 3</b>", "<b>test 1</b>"),
+  ]
   assert [path.name for path in tmp_path.iterdir()] == [report.PAIRS]
   report.write(tmp_path, pairs, train, tests, shown=2, max_pixels=10**6)
   remaining = sources.Remaining(train, str(tmp_path / report.EXCLUDE))
   assert [remaining[i].name for i in range(len(remaining))] == [train[1].name, train[2].name]
-  assert "3\tcopy of more, example 0 (0.95)" in (tmp_path / report.EXCLUDE).read_text()
+  listed = (tmp_path / report.EXCLUDE).read_text().splitlines()
+  assert listed[1:] == [
+    "0\t<b>train 0</b> is a copy of <b>test 2</b> (0.99)",
+    "3\t<b>train 3</b> is a copy of <b>more 0</b> (0.95)",
+  ]
 
   page = (tmp_path / report.PAGE).read_text()
   assert "2 of 3 pairs, the least alike first" in page

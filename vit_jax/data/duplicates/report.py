@@ -4,6 +4,7 @@ import base64
 import html
 import json
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import simplejpeg
@@ -18,14 +19,28 @@ _SIDE = 128  # pixels of a thumbnail
 _STYLE = "body{font:14px sans-serif} td{padding:4px;vertical-align:top;max-width:20em}"
 
 
-def gather(directory: pathlib.Path, prefix: str) -> list[dict]:
-  """The pairs in DIRECTORY/PREFIX-*.jsonl by train index, then nearest first; removes the files."""
+def clear(directory: pathlib.Path, prefix: str) -> None:
+  """Removes DIRECTORY/PREFIX-*.jsonl, which a search that was stopped has left."""
+  for part in directory.glob(f"{prefix}-*.jsonl"):
+    part.unlink()
+
+
+def gather(
+  directory: pathlib.Path, prefix: str, train: Source, tests: Sequence[Source]
+) -> list[dict]:
+  """Makes pairs.jsonl of DIRECTORY/PREFIX-*.jsonl, which go, and returns the pairs.
+
+  They are sorted by train index, then nearest first, and get the names of their images:
+  "train_name", "test_name".
+  """
   parts = sorted(directory.glob(f"{prefix}-*.jsonl"))
   pairs = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
   pairs.sort(key=lambda pair: (pair["train"], -pair["likeness"], pair["set"], pair["test"]))
+  for pair in pairs:
+    pair["train_name"] = train.name(pair["train"])
+    pair["test_name"] = tests[pair["set"]].name(pair["test"])
   (directory / PAIRS).write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-  for part in parts:
-    part.unlink()
+  clear(directory, prefix)
   return pairs
 
 
@@ -38,7 +53,7 @@ def write(
   shown: int,
   max_pixels: int,
 ) -> None:
-  """Writes exclude.txt with every train index of `pairs`, and pairs.html.
+  """Writes exclude.txt with the index and name of every training image of `pairs`, and pairs.html.
 
   Args:
     directory: for both.
@@ -49,8 +64,8 @@ def write(
   """
   remarks = {}
   for pair in pairs:
-    copied = f"{tests[pair['set']].identity}, example {pair['test']}"
-    remarks.setdefault(pair["train"], f"copy of {copied} ({pair['likeness']})")
+    words = f"{pair['train_name']} is a copy of {pair['test_name']} ({pair['likeness']})"
+    remarks.setdefault(pair["train"], words)
   write_exclusions(str(directory / EXCLUDE), train, remarks, remarks=remarks)
   doubtful = sorted(pairs, key=lambda pair: pair["likeness"])[:shown]
   rows = "\n".join(_row(pair, train, tests[pair["set"]], max_pixels) for pair in doubtful)

@@ -41,7 +41,7 @@ class Search:
     self._index = Index(np.concatenate(all_hashes) if all_hashes else np.zeros(0, np.uint64))
 
   def copied(self, sought: Fingerprint) -> dict[tuple[int, int], float]:
-    """Places of at most 10 images that `sought` is a copy of, and the correlations with them."""
+    """Places of at most 10 images that `sought` is a copy of, and the concordances with them."""
     found = {}
     for number, sought_cut, known_cut in self._candidates(sought):
       one = self._known[number]
