@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from tests import programs
+from tests.data.test_image_files import soon
 from vit_jax import config as c
 from vit_jax import recipes, runs
 
@@ -57,6 +58,16 @@ def test_a_damaged_config_is_named(tmp_path, text):
   (tmp_path / "config.json").write_text(text)
   with pytest.raises(c.RunError, match=rf"{tmp_path}/config.json is damaged .*remove {tmp_path}"):
     runs.result(tmp_path)
+
+
+def test_a_config_that_is_a_fifo_is_not_waited_for(tmp_path):
+  write(tmp_path, c.Duration(steps=12), trained(12), scored(12))
+  (tmp_path / "config.json").unlink()
+  os.mkfifo(tmp_path / "config.json")
+  with soon(), pytest.raises(c.RunError, match=r"is damaged .*It is a FIFO"):
+    runs.result(tmp_path)
+  with soon(), pytest.raises(c.ConfigError, match="It is a FIFO"):
+    runs.claim(tmp_path / "config.json", {})
 
 
 def test_damaged_lines_of_metrics_do_not_count(tmp_path):

@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable
 from absl import flags
 from ml_collections import config_flags
 
-from vit_jax import command_line, recipes, writers
+from vit_jax import command_line, reading, recipes, writers
 from vit_jax import config as cfg
 from vit_jax.workdir import CONFIG
+
+_MAX_BYTES = 2**24  # of a file of JSON
 
 
 class Stopped(cfg.RunError):
@@ -69,7 +71,7 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
   if last is None or not (folder / CONFIG).exists():
     return None
   try:
-    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    config = json.loads(reading.read_bytes(folder / CONFIG, most=_MAX_BYTES))
     batch_size = config["batch_size"]
     total = cfg.Duration(**config["duration"]).in_steps(
       batch_size=batch_size,
@@ -102,7 +104,7 @@ def claim(path: pathlib.Path, description: dict):
       partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # others may do the same now
       partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
       partial.replace(path)
-    found = dict(json.loads(path.read_text(encoding="utf-8")))
+    found = dict(json.loads(reading.read_bytes(path, most=_MAX_BYTES)))
   except OSError as error:
     raise cfg.ConfigError(f"{folder} cannot be written to: {error.strerror}.") from error
   except (TypeError, ValueError) as error:

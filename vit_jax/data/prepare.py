@@ -16,6 +16,7 @@ from collections.abc import Callable
 import cv2
 import grain
 
+from vit_jax import reading
 from vit_jax.data import quality
 from vit_jax.data.files import write_whole
 from vit_jax.data.sources import Example, Source, SourceError
@@ -28,6 +29,7 @@ _FILE_BYTES = 2**28  # about, of each file
 _SAMPLE = 64  # images that the size is estimated from
 _ORDER_SEED = 0
 _PLAN = "plan.json"
+_MAX_BYTES = 2**20  # of the plan
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -141,7 +143,7 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
     "max_pixels": max_pixels,
   }
   if plan.exists():
-    found = json.loads(plan.read_text())
+    found = json.loads(reading.read_bytes(plan, most=_MAX_BYTES))
     if {key: found[key] for key in wanted} != wanted:
       raise SourceError(
         f'"{folder}" is a data set of other images, half made; delete it, or finish that one.'
