@@ -1,13 +1,15 @@
 r"""Evaluations of weights or of a run, without training: no training steps are run.
 
-  python -m vit_jax.main --mode=evaluate --config=configs/evaluate.py:SUITE,MODEL \
+  python -m vit_jax.main --mode=evaluate --config=configs/evaluate.py:SUITE \
     --config.init_from=PATH
 
-MODEL: the one that the weights belong to; ViT-B/16 where ",MODEL" is left out. PATH: .npz,
-.msgpack, .safetensors, a folder of Hugging Face's, or the workdir of a run. SUITE:
+PATH: .npz, .msgpack, .safetensors, a folder of Hugging Face's, or the workdir of a run. The model,
+its classes and how images are prepared come from there; `SUITE,MODEL` refuses weights of any other
+model. --config.data.image_size and --config.data.evaluate_resize prepare images in another way;
+weights that do not tell their size, such as a ResNet's .npz, need the first. SUITE:
 
-  imagenet   ImageNet's validation set, 384 px; weights of another size score best at theirs
-             :imagenet,ViT-L/16 --config.init_from=L_16.npz --config.data.image_size=512
+  imagenet   ImageNet's validation set
+             :imagenet --config.init_from=L_16.npz
   real       the same images with the ReaL labels; 3,163 without any are left out
              :real --config.init_from=B_16.npz
   v2         ImageNet-V2, matched frequency
@@ -16,10 +18,12 @@ MODEL: the one that the weights belong to; ViT-B/16 where ",MODEL" is left out. 
              :a --config.init_from=B_16.npz
   sketch     ImageNet-Sketch
              :sketch --config.init_from=B_16.npz
-  objectnet  the 113 classes that ImageNet shares; smaller side to 512, centre of 480 px
+  objectnet  the 113 classes that ImageNet shares; smaller side to 512, centre of 480 px, whatever
+             the weights' size
              :objectnet --config.init_from=B_16.npz
              --config.data.evaluate.objectnet.source=objectnet:DIR
-  variants   all of these at 384 px, ObjectNet where its source is given
+  variants   all of these at the weights' size, ObjectNet (the smaller side to 512/480 of it) where
+             its source is given
              :variants --config.init_from=B_16.npz
   few_shot   1, 5, 10 and 25 training images of each class of ImageNet, three draws, 224 px
              :few_shot --config.init_from=B_16.npz
@@ -28,6 +32,10 @@ MODEL: the one that the weights belong to; ViT-B/16 where ",MODEL" is left out. 
   own        your images: --config.data.evaluate.own.source=folder:DIR (DIR/class/*.jpg)
              :own --config.init_from=workdirs/mine --config.data.evaluate.own.source=folder:DIR
 
+The classes of weights are compared with the data's by name. Weights that do not name theirs need
+--config.class_names=FILE (a name a line, in the order of the head), or =data for the order of the
+data (sorted folder names, or TFDS's); but for ImageNet's 1,000, whose order all published weights
+share.
 Few-shot and knn of other data: --config.few_shot.imagenet.train.source=... and .test.source. The
 figures are printed and lie in WORKDIR/evaluation.json; of sets with one label an image, every
 prediction, the accuracy of each class and the confusion matrix lie in WORKDIR/evaluation. All sets
@@ -40,7 +48,7 @@ from vit_jax.config import to_config_dict
 from vit_jax.recipes import SUITES, choice, evaluation
 
 
-def get_config(argument="imagenet,ViT-B/16"):
-  """One suite for one model."""
+def get_config(argument="imagenet"):
+  """One suite, for one model or for any."""
   suite, _, model = argument.partition(",")
-  return to_config_dict(evaluation(choice(suite, *SUITES), model or "ViT-B/16"))
+  return to_config_dict(evaluation(choice(suite, *SUITES), model))

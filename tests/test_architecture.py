@@ -56,6 +56,7 @@ LAYERS = [
     "early_stopping",
     "weights",
     "initial",
+    "loaded",
     "predict",
     "hosts",
     "manifest",
@@ -71,6 +72,7 @@ LAYERS = [
   },
   {"state", "optim", "mesh", "losses", "data", "models", "flops", "recipes"},
   {"command_line", "memory", "preemption"},
+  {"recorded"},
   {"config", "reading", "tree", "plain", "console"},
 ]
 

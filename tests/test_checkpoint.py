@@ -67,7 +67,7 @@ def saved(folder, *steps, **options):
 def restore(folder, shapes=None):
   checkpoints = opened(folder)
   try:
-    return checkpoints.restore(shapes or abstract(mesh(2, 4))[1], CONFIG)
+    return checkpoints.restore(shapes or abstract(mesh(2, 4))[1], META)
   finally:
     checkpoints.close()
 
@@ -276,9 +276,27 @@ def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, changes, mess
     now["model"]["width"] = 32
   checkpoints = opened(tmp_path)
   with pytest.raises(c.ConfigError, match=message):
-    checkpoints.restore(abstract(**changes)[1], now)
+    checkpoints.restore(abstract(**changes)[1], META | {"config": now})
   checkpoints.close()
   assert checkpoint.available(tmp_path) == [7]  # nothing was thrown away
+
+
+@pytest.mark.parametrize(
+  ("names", "message"),
+  [
+    (["ant", "cat", "bee"], r"in another order: class 1 is 'bee' there and 'cat' in config\.data"),
+    (["ant", "bee", "dog"], r"class 2 is 'cat' there and 'dog' in config\.data\.train"),
+    (["ant", "bee", "cat", "dog"], r"the first 3 are equal"),
+    (["ant", "bee"], r"--config\.init_from=/\S+_on_with3, which orders the head"),
+  ],
+)
+def test_a_run_does_not_go_on_with_other_classes(tmp_path, names, message):
+  saved(tmp_path, 7)
+  checkpoints = opened(tmp_path)
+  with pytest.raises(c.ConfigError, match=message):
+    checkpoints.restore(abstract()[1], META | {"class_names": names})
+  checkpoints.close()
+  assert checkpoint.available(tmp_path) == [7]
 
 
 def test_a_host_lost_in_a_save_is_not_taken_for_a_disk_that_fails(tmp_path, monkeypatch):

@@ -127,13 +127,24 @@ def test_parameters_that_can_be_trained_alone(trainable, scan):
 def test_evaluation_needs_neither_training_data_nor_a_length():
   config = dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration())
   checks.check_evaluation(config)
-  own = dataclasses.replace(config.data, evaluate={"own": c.Dataset(resize=200)})
-  with pytest.raises(
-    c.ConfigError, match=r"data\.evaluate\.own\.resize=200 is smaller.*at least 224"
-  ):
+  for resize in (0.5, 0.999, -0.5):
+    own = dataclasses.replace(config.data, evaluate={"own": c.Dataset(resize=resize)})
+    with pytest.raises(c.ConfigError, match=rf"evaluate\.own\.resize={resize} .*at least 1, or -1"):
+      checks.check_evaluation(dataclasses.replace(config, data=own))
+  for resize in (-1.0, 0.0, 1.0, 8 / 7):
+    own = dataclasses.replace(config.data, evaluate={"own": c.Dataset(resize=resize)})
     checks.check_evaluation(dataclasses.replace(config, data=own))
+  unnamed = dataclasses.replace(config, model=c.Model(name=""), data=c.Data(image_size=0))
+  checks.check_evaluation(unnamed)
   with pytest.raises(c.ConfigError, match=r"batch_size=64.*accumulation=3"):
     checks.check_evaluation(dataclasses.replace(config, accumulation=3))
+
+
+def test_names_of_classes_need_weights():
+  config = dataclasses.replace(GOOD, class_names="data")
+  with pytest.raises(c.ConfigError, match=r"class_names='data' .*init_from names none"):
+    checks.check(config)
+  checks.check(dataclasses.replace(config, init_from="weights.npz"))
 
 
 def test_a_new_head_needs_weights():

@@ -1,5 +1,7 @@
 """Starting a run from weights: what is taken, what is new, what is refused."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from vit_jax import checkpoint, initial, mesh, models, optim, state, weights, wr
 from vit_jax import config as c
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.tree import flatten
+from vit_jax.weights.card import Card
 
+NAMES = tuple("abcde")
 VIT = dict(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)
 
 
@@ -38,7 +42,7 @@ def started(config, *, fsdp=1):
     return state.init(module, optimizer, seed=0, image_size=config.data.image_size, with_ema=True)
 
   fresh = state.create(init, state.abstract(init, devices))
-  return fresh, initial.put(initial.read(config), fresh)
+  return fresh, initial.put(initial.read(config, NAMES[: config.model.num_classes]), fresh)
 
 
 @pytest.mark.parametrize("scan", [False, True])
@@ -76,18 +80,58 @@ def test_a_new_head_starts_as_any_head_does(source):
 )
 def test_what_does_not_fit_is_wrong_usage(source, change, message):
   with pytest.raises(c.ConfigError, match=r"config\.init_from=.*" + message):
-    initial.read(config(source, **change))
+    initial.read(config(source, **change), NAMES)
+
+
+def carded(tmp_path, *names):
+  """Weights whose card names their classes."""
+  path, known = tmp_path / "named.npz", Card(image_size=16, class_names=names)
+  weights.write(path, weights.Weights(families.params("vit"), known))
+  return path
+
+
+def test_a_head_goes_by_the_names_of_its_classes(tmp_path):
+  head = families.params("vit")["head"]
+  same = initial.read(config(carded(tmp_path, *NAMES)), NAMES)
+  np.testing.assert_array_equal(same.params["head"]["kernel"], head["kernel"])
+  assert "classes  those of the data, by name" in same.report
+  moved = initial.read(config(carded(tmp_path, *"badce"), scan=True), NAMES)
+  for name in ("kernel", "bias"):
+    np.testing.assert_array_equal(moved.params["head"][name], head[name][..., [1, 0, 3, 2, 4]])
+  assert "moved    head/kernel  by the names of classes" in moved.report
+  assert "4 of the head's 5 outputs were moved" in moved.report
+
+
+def test_a_head_of_other_classes_is_refused_or_new(tmp_path):
+  path = carded(tmp_path, "eight", "five", "four", "nine", "one")
+  message = r"class 0 is 'eight' there and 'a' in the data\. Take a new head .*class_names=FILE"
+  with pytest.raises(c.ConfigError, match=message):
+    initial.read(config(path), NAMES)
+  new = initial.read(dataclasses.replace(config(path), new_head=True), NAMES)
+  assert "head" not in new.params
+  assert "  classes  " not in new.report
+  fewer = initial.read(config(path, num_classes=3), NAMES[:3])
+  assert "new      head/kernel  in the file (32, 5)" in fewer.report
+  told = initial.read(dataclasses.replace(config(path), class_names="data"), NAMES)
+  families.assert_same_bits(told.params["head"], families.params("vit")["head"])
+  assert "config.class_names=data" in told.report
+
+
+def test_a_head_whose_classes_nothing_names_is_spoken_of(source):
+  report = initial.read(config(source), NAMES).report
+  assert "classes  not named by the weights" in report
+  assert "--config.new_head=True takes a new head" in report
 
 
 def test_weights_of_another_family(source):
   resnet = c.Config(init_from=str(source), model=c.Model(name="R50x1"))
   with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
-    initial.read(resnet)
+    initial.read(resnet, NAMES)
 
 
 def test_what_is_not_there_is_wrong_usage(tmp_path):
   with pytest.raises(c.ConfigError, match=r"config\.init_from=.*w\.npz does not exist"):
-    initial.read(config(tmp_path / "w.npz"))
+    initial.read(config(tmp_path / "w.npz"), NAMES)
 
 
 def test_the_main_job_starts_from_another_run_and_says_what_it_took(tmp_path):

@@ -12,12 +12,14 @@ from tests import programs
 from vit_jax import checkpoint, monitor, weights, writers
 from vit_jax.tree import flatten
 
+MADE_WITH = ("--config.optimizer.ema=0.9", "--config.data.evaluate_resize=20")
+
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
   """A finished run on the digits: its workdir and what it printed."""
   workdir = tmp_path_factory.mktemp("digits")
-  result = programs.run(programs.digits(workdir, "--config.optimizer.ema=0.9"))
+  result = programs.run(programs.digits(workdir, *MADE_WITH))
   assert result.returncode == 0, result.stderr
   assert "Traceback" not in result.stderr
   return workdir, result.stdout
@@ -90,34 +92,58 @@ def test_evaluate_mode_gives_the_figures_of_the_loop_on_any_devices_and_batch(di
       assert outside[key] == pytest.approx(value, rel=1e-5)
 
 
-@pytest.mark.parametrize("scan", [False, True])
-def test_a_suite_scores_what_the_loop_scored(digits, tmp_path, scan):
-  """Another recipe, which knows neither the run's average nor whether its blocks are stacked."""
+def last_evaluation(workdir):
+  """The figures of the run's own last evaluation, without its step."""
+  line = [line for line in writers.read(workdir) if "test/top1" in line][-1]
+  return {key: value for key, value in line.items() if key != "step"}
+
+
+def scored(folder, *arguments):
+  """The figures of an evaluation, and what it said."""
+  command = [*programs.MAIN, "--mode=evaluate", f"--workdir={folder}", *arguments]
+  result = programs.run(command)
+  assert result.returncode == 0, result.stderr
+  return json.loads((folder / "evaluation.json").read_text()), result.stdout
+
+
+OWN = (
+  "--config=configs/evaluate.py:own",
+  "--config.data.evaluate.own.source=digits",
+  "--config.data.evaluate.own.split=test",
+  "--config.batch_size=32",
+)
+
+
+def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digits, tmp_path):
+  """Nothing is spelled out: model, classes, loss, average, size and resizing are the run's."""
   workdir, _ = digits
-  (inside,) = [x for x in writers.read(workdir) if "test/top1" in x and x["step"] == 40]
-  shape = dict(name="ViT-Ti/4", depth=1, width=16, mlp_dim=32, heads=2, scan=scan)
-  sources = {"data.evaluate.own.source": "digits", "data.evaluate.own.split": "test"}
-  settings = {f"model.{key}": value for key, value in shape.items()} | sources
-  settings |= {"data.image_size": 16, "data.evaluate_resize": 16, "batch_size": 60}
-  command = [
-    *(*programs.MAIN, "--mode=evaluate", "--config=configs/evaluate.py:own,ViT-Ti/16"),
-    *(f"--config.{key}={value}" for key, value in settings.items()),
-  ]
-  run = lambda *more: programs.run([*command, *more])
-  by_workdir = run(f"--workdir={workdir}")
-  assert by_workdir.returncode == 0, by_workdir.stderr
-  found = [json.loads((workdir / "evaluation.json").read_text())]
-  assert run(f"--workdir={tmp_path}", f"--config.init_from={workdir}").returncode == 0
-  found.append(json.loads((tmp_path / "evaluation.json").read_text()))
-  for figures in found:
-    assert figures["own/loss"] == pytest.approx(inside["test/loss"], rel=1e-5)
-    assert figures["own/top1"] == inside["test/top1"]
-  for folder in (workdir, tmp_path):
-    with Image.open(folder / "evaluation/own/confusion.png") as image:
-      assert min(image.size) > 400
-  assert run(f"--workdir={workdir}", "--config.evaluate_average=False").returncode == 0
-  last = json.loads((workdir / "evaluation.json").read_text())
-  assert last["own/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+  inside = last_evaluation(workdir)
+  own = {key.replace("test/", "own/"): value for key, value in inside.items()}
+  alone, _ = scored(workdir)
+  assert alone == inside | {"step": 40}
+  by_workdir, said = scored(workdir, *OWN)
+  assert by_workdir == own | {"step": 40}
+  assert "ViT, images smaller side to 20 px, centre of 16 px; classes: those of the data" in said
+  elsewhere, _ = scored(tmp_path / "from", *OWN, f"--config.init_from={workdir}")
+  assert elsewhere == own | {"weights": str(workdir)}
+  weights.write(tmp_path / "w.npz", weights.read(workdir))
+  card = [*OWN, f"--config.init_from={tmp_path / 'w.npz'}"]
+  assert scored(tmp_path / "card", *card)[0] == own | {"weights": str(tmp_path / "w.npz")}
+  stacked, _ = scored(tmp_path / "card", *card, "--config.model.scan=True")
+  assert stacked["own/top1"] == own["own/top1"]
+  assert stacked["own/loss"] == pytest.approx(own["own/loss"], rel=1e-5)
+  with Image.open(tmp_path / "card/evaluation/own/confusion.png") as image:
+    assert min(image.size) > 400
+
+
+def test_a_flag_changes_what_an_evaluation_takes_from_the_run(digits):
+  workdir, inside = digits[0], last_evaluation(digits[0])
+  for flag in ("--config.evaluate_average=False", "--config.data.evaluate_resize=0"):
+    figures, _ = scored(workdir, flag)
+    assert figures["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+  _, said = scored(workdir, "--config.data.image_size=24")
+  assert "smaller side to 30 px, centre of 24 px" in said
+  assert "Scored as trained: --config.data.image_size=16." in said
 
 
 def test_probes_are_followed_in_training(tmp_path):

@@ -22,9 +22,8 @@ import numpy as np
 
 from tools.bounds import whole
 from tools.ending import ending, folder
-from vit_jax import console, models, weights
+from vit_jax import console, loaded, models, weights
 from vit_jax.config import ConfigError
-from vit_jax.predict import at_size
 
 SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
 BOUND = 1e-5
@@ -79,11 +78,9 @@ def export(args) -> str:
     kind = "folder" if suffix else "file"
     raise ConfigError(f"--output {args.output} is a {kind} already; give another name.")
   read = weights.read(args.source, step=args.step, ema=args.ema)
-  if read.card is None:
-    read = weights.Weights(read.params, weights.told_by(read.params))
+  read = weights.Weights(read.params, loaded.prepared(read))
   if read.card.image_size:
-    # Parameters that are missing or too many are named before anything is written.
-    at_size(models.module_of(read.params), read.params, read.card.image_size)
+    loaded.load(read)  # names parameters that are missing or too many before anything is written
   weights.write(args.output, read)
   size = f"{read.card.image_size} px" if read.card.image_size else "an unknown number of pixels"
   lines = [

@@ -26,6 +26,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
 from vit_jax import manifest
 from vit_jax import workdir as workdirs
 from vit_jax.config import NAMED, Config, ConfigError, RunError, StorageError, to_dict
+from vit_jax.data.classes import first_difference
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
 from vit_jax.tree import flatten, nest
@@ -83,7 +84,7 @@ class Checkpoints:
 
     Args:
       state: the state.
-      meta: what is kept beside it, for JSON.
+      meta: what is kept beside it, for JSON: "config", the settings, and "class_names".
       best: step that is kept even where it is not among the newest; 0: none.
     """
     self.wait()
@@ -177,24 +178,25 @@ class Checkpoints:
       for folder in self._directory.glob(f"*{HALF_WRITTEN}*"):
         shutil.rmtree(folder, ignore_errors=True)
 
-  def restore(self, abstract: TrainState, config: dict) -> TrainState | None:
+  def restore(self, abstract: TrainState, meta: dict) -> TrainState | None:
     """The newest undamaged checkpoint, or None where there is none at all.
 
     Damaged ones are moved to WORKDIR/checkpoints-damaged, so that the run can save there again.
 
     Args:
       abstract: shapes, types and shardings of the state, as the config wants it.
-      config: the run's settings; named where they do not fit the checkpoint.
+      meta: what `save` would be given now.
 
     Raises:
       CheckpointError: all are damaged.
-      ConfigError: the arrays do not fit.
+      ConfigError: the arrays or the classes do not fit.
     """
     steps = sorted(_numbers(self._directory), reverse=True)
     for step in steps:
       damage = _damage(self._directory / str(step))
       if not damage:
-        return load(self._directory / str(step), abstract, config)
+        check_classes(self._directory / str(step), meta["class_names"])
+        return load(self._directory / str(step), abstract, meta["config"])
       logging.warning(
         "CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", self._directory / str(step), damage
       )
@@ -357,6 +359,23 @@ def load(folder: pathlib.Path, abstract: TrainState, config: dict) -> TrainState
       folder, args=ocp.args.Composite(state=ocp.args.StandardRestore(to_tree(abstract)))
     ).state
   return from_tree(tree, abstract)
+
+
+def check_classes(folder: pathlib.Path, class_names: Iterable[str]):
+  """Refuses to go on from a checkpoint of other classes than `class_names`, or in another order.
+
+  Raises:
+    ConfigError: names the first class that differs.
+  """
+  found, wanted = read_meta(folder)["class_names"], list(class_names)
+  if found != wanted:
+    difference = first_difference(found, wanted, "config.data.train")
+    raise ConfigError(
+      f"Checkpoint {folder} was trained on other classes, or on these in another order: "
+      f"{difference}. Give it back the data that it was trained on; or begin a run with another "
+      f"--workdir and --config.init_from={folder.parents[1]}, which orders the head by the names "
+      "of classes."
+    )
 
 
 def check_fits(folder: pathlib.Path, wanted: TrainState, config: dict):

@@ -37,7 +37,12 @@ def check(config: Config):
 
 
 def check_weights(config: Config):
-  """A new head is one on weights."""
+  """`new_head` and `class_names` require `init_from`."""
+  if config.class_names and not config.init_from:
+    raise ConfigError(
+      f"config.class_names={config.class_names!r} names the classes of weights to start from, and "
+      "config.init_from names none; give it, or leave class_names empty."
+    )
   if config.new_head and not config.init_from:
     raise ConfigError(
       "config.new_head=True, as in every recipe of fine-tuning, is a new head on weights, and "
@@ -48,7 +53,7 @@ def check_weights(config: Config):
 
 def check_model(config: Config):
   """The architecture can be built, and its patches tile the images."""
-  model, side = config.model, config.data.image_size
+  model = config.model
   stages = [units for units in model.stages if type(units) is int and units > 0]
   if len(stages) != len(model.stages):
     raise ConfigError(
@@ -59,17 +64,22 @@ def check_model(config: Config):
     module = models.configured(model)
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
-  if not tiles(module, side):
-    below = next((s for s in range(side, 0, -1) if tiles(module, s)), None)
-    above = next(s for s in itertools.count(side) if tiles(module, s))
-    raise ConfigError(
-      f"config.data.image_size={side} is not divisible into the patches of {model.name}; "
-      f"nearest: {', '.join(str(s) for s in (below, above) if s)}."
-    )
+  check_tiles(module, config.data.image_size, model.name)
   if model.attention == "cudnn" and model.compute_dtype != "bfloat16":
     raise ConfigError(
       "config.model.attention='cudnn' computes in bfloat16 only; set "
       "config.model.compute_dtype=bfloat16, or attention=xla."
+    )
+
+
+def check_tiles(module, side: int, whose: str):
+  """The patches of the module, of `whose` in the message, tile the images."""
+  if side and not tiles(module, side):
+    below = next((s for s in range(side, 0, -1) if tiles(module, s)), None)
+    above = next(s for s in itertools.count(side) if tiles(module, s))
+    raise ConfigError(
+      f"config.data.image_size={side} is not divisible into the patches of {whose}; "
+      f"nearest: {', '.join(str(s) for s in (below, above) if s)}."
     )
 
 
@@ -97,25 +107,34 @@ def check_batch(config: Config):
 
 
 def check_evaluation(config: Config):
-  """As `check`, of what --mode=evaluate uses: neither training data nor a length is needed."""
-  check_model(config)
+  """As `check`, of what --mode=evaluate uses: neither training data nor a length is needed.
+
+  A recipe for evaluation alone need name no model either; that of another is the run's to know.
+  """
+  if config.model.name and not config.duration.given():
+    check_model(config)
   check_batch(config)
-  check_resize(config)
+  check_ratios(config)
 
 
 def check_resize(config: Config):
   """The squares of evaluation fit the images that they are cut out of."""
   data = config.data
-  given = {"evaluate_resize": data.evaluate_resize} | {
-    f"evaluate.{name}.resize": dataset.resize
-    for name, dataset in data.evaluate.items()
-    if dataset.resize >= 0
-  }
-  for key, resize in given.items():
-    if 0 != resize < data.image_size:
+  if 0 != data.evaluate_resize < data.image_size:
+    raise ConfigError(
+      f"config.data.evaluate_resize={data.evaluate_resize} is smaller than "
+      f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
+      f"{data.image_size}."
+    )
+
+
+def check_ratios(config: Config):
+  """As `check_resize`, of the sets that have a resizing of their own."""
+  for name, dataset in config.data.evaluate.items():
+    if dataset.resize != -1 and 0 != dataset.resize < 1:
       raise ConfigError(
-        f"config.data.{key}={resize} is smaller than config.data.image_size={data.image_size}, "
-        f"which is cut out of it; make it 0 or at least {data.image_size}."
+        f"config.data.evaluate.{name}.resize={dataset.resize} times the image size is smaller than "
+        "that, which is cut out of it; make it 0, at least 1, or -1 (config.data.evaluate_resize)."
       )
 
 
@@ -140,7 +159,13 @@ def check_data(config: Config):
         f"0 < least <= largest{' <= 1' if most == 1 else ''}; the default is "
         f"{getattr(type(data)(), key)}."
       )
+  if not data.image_size:
+    raise ConfigError(
+      "config.data.image_size=0, the size of the weights that are evaluated, is for "
+      "--mode=evaluate; give it, such as --config.data.image_size=224."
+    )
   check_resize(config)
+  check_ratios(config)
   if 0 != data.train_resize < data.image_size:
     raise ConfigError(
       f"config.data.train_resize={data.train_resize} is smaller than "

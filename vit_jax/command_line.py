@@ -6,6 +6,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from vit_jax import config as cfg
+from vit_jax import recorded
 from vit_jax.plain import one_line
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -19,17 +20,37 @@ _HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
 def parse(argv: list[str]) -> list[str]:
   """Parses the command line; leaves with status 2 and one message where it is wrong."""
   try:
-    rest = flags.FLAGS(argv)
+    rest = flags.FLAGS(with_recorded(argv))
     if len(rest) > 1:
       raise cfg.ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
     if _CONFIG.value is None:
-      raise cfg.ConfigError("--config is missing, such as --config=configs/vit_digits.py.")
+      raise cfg.ConfigError(
+        "--config is missing, such as --config=configs/vit_digits.py; with --mode=evaluate a "
+        "--workdir does instead."
+      )
     resolve()  # a recipe that is missing or wrong shows itself here
   except SystemExit as end:  # absl ends with 1 when it has been asked for help and has given it
     sys.exit(end.code if _HELP.isdisjoint(argv) else DONE)
   except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
     leave(wrong_usage(argv, error), WRONG_USAGE)
   return rest
+
+
+def with_recorded(argv: list[str]) -> list[str]:
+  """The command line; for an evaluation of a workdir without --config, with its own settings."""
+  workdir = value_of("workdir", argv)
+  if value_of("config", argv) is None and value_of("mode", argv) == "evaluate" and workdir:
+    return [argv[0], f"--config={recorded.__file__}:{workdir}", *argv[1:]]
+  return argv
+
+
+def value_of(flag: str, argv: list[str]) -> str | None:
+  """The value of a flag on a command line that has not been parsed yet; None: it is not there."""
+  for argument, following in zip(argv[1:], [*argv[2:], None], strict=True):
+    name, equals, value = argument.partition("=")
+    if name in (f"-{flag}", f"--{flag}"):
+      return value if equals else following
+  return None
 
 
 def wrong_usage(argv: list[str], error: Exception) -> str:
@@ -84,8 +105,12 @@ def look_up(dotted: str, known: dict) -> tuple[str, object]:
 
 def resolve() -> cfg.Config:
   """The config of the command line as frozen dataclasses."""
-  overridden = list(config_flags.get_override_values(flags.FLAGS["config"]))
-  return cfg.from_dict(cfg.replace_units(_CONFIG.value.to_dict(), overridden))
+  return cfg.from_dict(cfg.replace_units(_CONFIG.value.to_dict(), sorted(given())))
+
+
+def given() -> frozenset[str]:
+  """The settings that the command line itself names, such as "data.image_size"."""
+  return frozenset(config_flags.get_override_values(flags.FLAGS["config"]))
 
 
 def recipe() -> str:

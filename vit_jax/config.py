@@ -66,7 +66,11 @@ class Duration:
 class Model:
   """The architecture. What is 0 or empty is taken from the name."""
 
-  name: str = setting("ViT-B/16", "a name of vit_jax.models.names(), or one of their kind")
+  name: str = setting(
+    "ViT-B/16",
+    "a name of vit_jax.models.names(), or one of their kind; empty, for --mode=evaluate alone: the "
+    "weights' own",
+  )
   num_classes: int = setting(1000, "outputs of the head", low=1)
   depth: int = setting(0, "number of blocks", low=0)
   width: int = setting(0, "hidden size D; of a ResNet, channels of its root", low=0)
@@ -192,8 +196,13 @@ class Dataset:
     "and the smaller subset inside the larger; 0: all",
     low=0,
   )
-  resize: int = setting(
-    -1, "of an evaluation set: takes the place of config.data.evaluate_resize; -1: does not", low=-1
+  resize: float = setting(
+    -1.0,
+    "of an evaluation set, in place of config.data.evaluate_resize: 0 resizes straight to the "
+    "square; else the smaller side gets so many times config.data.image_size, at least 1, and the "
+    "centre is cut; -1: does not take its place",
+    low=-1.0,
+    high=8.0,
   )
   classes: int = setting(
     0,
@@ -237,7 +246,9 @@ class Data:
 
   train: Dataset = group(Dataset)
   evaluate: Mapping[str, Dataset] = named("sets that the head is scored on")
-  image_size: int = setting(224, "side of the square images, pixels", low=1)
+  image_size: int = setting(
+    224, "side of the square images, pixels; 0, for --mode=evaluate alone: the weights' own", low=0
+  )
   crop_area: tuple = setting(
     (0.05, 1.0), "least and largest share of the image's area in a training crop"
   )
@@ -359,6 +370,12 @@ class Config:
   )
   new_head: bool = setting(
     False, "with init_from: the head starts anew even where the weights have one that fits"
+  )
+  class_names: str = setting(
+    "",
+    "the names of the head's outputs in init_from (with --mode=evaluate: in what is evaluated), in "
+    "their order: a text file with one a line, or 'data', where they are the data's in its order; "
+    "empty: those that go with the weights",
   )
   evaluate_step: int = setting(
     0, "with --mode=evaluate: the checkpoint's step; 0: the newest", low=0

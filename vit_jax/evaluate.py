@@ -130,13 +130,9 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
   if jax.process_index() == 0:
     with workdir.writing(folder):
       folder.mkdir(parents=True, exist_ok=True)
-    if read.resized:
-      side = plan.config.data.image_size
-      own = f" Scored as trained: --config.data.image_size={read.side}." if read.side else ""
-      print(
-        f"These weights are of images of another size than config.data.image_size={side}; their "
-        f"position embeddings were interpolated: {read.resized}.{own}"
-      )
+    print(scored_in_words(read))
+    if read.resized or read.side not in (0, plan.config.data.image_size):
+      print(other_size_in_words(read))
   with watchdog.of_run(plan.config, folder) as watching:
     params = scored.put(read.params, plan.abstract.params)
     figures = watching.guarded(
@@ -152,6 +148,25 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
     also = f", details to {folder / DETAILS}" if kept else ""
     print(f"{origin}  {in_words(figures)}\nWritten to {result}{also}")
   return figures
+
+
+def scored_in_words(read: scored.Scored) -> str:
+  """What is scored, and how its images are prepared."""
+  side, resize = read.config.data.image_size, read.config.data.evaluate_resize
+  prepared = f"{side} x {side} px"
+  if resize:
+    prepared = f"smaller side to {resize} px, centre of {side} px"
+  origin = " ".join(f"{key} {value}" for key, value in read.origin.items())
+  said = f"{origin}: {type(read.model).__name__}, images {prepared}"
+  return f"{said}; classes: {read.classes}" if read.classes else said
+
+
+def other_size_in_words(read: scored.Scored) -> str:
+  """That the weights are of images of another size than those that they are scored on."""
+  side = read.config.data.image_size
+  said = f"These weights are of images of another size than config.data.image_size={side}"
+  said += f"; their position embeddings were interpolated: {read.resized}." if read.resized else "."
+  return f"{said} Scored as trained: --config.data.image_size={read.side}." if read.side else said
 
 
 def went_on(watching: watchdog.Watchdog) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import numpy as np
 
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.data import classes
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.state import TrainState
 from vit_jax.tree import flatten, nest
@@ -33,28 +35,58 @@ class Initial:
   report: str
 
 
-def read(config: Config) -> Initial:
+def read(config: Config, class_names: Sequence[str]) -> Initial:
   """Reads config.init_from and fits it to the model; nothing is put on a device.
+
+  Args:
+    config: the settings.
+    class_names: of the training data.
 
   Raises:
     ConfigError: nothing is there, it is not what its name says, or it does not fit.
   """
   path = pathlib.Path(config.init_from).expanduser()
   try:
-    params = weights.read(path).params
-    check_model(models.module_of(with_head(params, config)), config)
-    params, rows = fitted(config, params)
+    found = weights.read(path)
+    check_model(models.module_of(with_head(found.params)), config)
+    order = head_order(config, found, class_names)
+    params, rows = fitted(config, found.params, order.outputs)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
-  return Initial(params=params, report=f"Started from {path}: {weights.table(rows)}")
+  said = f"\n  classes  {order.said}" if order.said else ""
+  return Initial(params=params, report=f"Started from {path}: {weights.table(rows)}{said}")
 
 
-def with_head(params: dict, config: Config) -> dict:
+def head_order(config: Config, read: weights.Weights, class_names: Sequence[str]) -> classes.Order:
+  """How the head of weights becomes that of the data; nothing is said of a head that is not kept.
+
+  Raises:
+    ValueError: the head is of other classes.
+  """
+  bias = read.params.get("head", {}).get("bias")
+  if config.new_head or bias is None or len(bias) != len(class_names):
+    return classes.Order(None, "")
+  try:
+    order = classes.of_head(config.class_names, read.class_names(), class_names)
+  except ValueError as error:
+    raise ValueError(
+      f"the head is of other classes than the data: {error}. Take a new head with "
+      "--config.new_head=True; or, if the classes are the same under other names, say in which "
+      "order with --config.class_names=FILE (a name a line), or =data for the data's own order."
+    ) from error
+  advice = "; --config.new_head=True takes a new head" if not order.known else ""
+  return dataclasses.replace(order, said=order.said + advice)
+
+
+def with_head(params: dict) -> dict:
   """The parameters; where they have no head, with one of zeros for one class, as features need."""
-  if "head" in params:
+  norm = params.get("resnet", {}).get("group_norm") or params.get("Transformer", {}).get(
+    "encoder_norm"
+  )
+  if "head" in params or not norm:
     return params
-  one = dataclasses.replace(config, model=dataclasses.replace(config.model, num_classes=1))
-  head = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes(one)["head"])
+  width = len(norm["scale"])
+  head = {"kernel": np.zeros((width, 1), np.float32), "bias": np.zeros(1, np.float32)}
   return params | {"head": head}
 
 
@@ -78,8 +110,13 @@ def check_model(told, config: Config):
     )
 
 
-def fitted(config: Config, params: dict) -> tuple[dict, list]:
+def fitted(config: Config, params: dict, outputs=None) -> tuple[dict, list]:
   """Parameters with blocks apart as the config's model has them, and what became of each.
+
+  Args:
+    config: the settings.
+    params: our tree, blocks apart.
+    outputs: as in `weights.fit`.
 
   Raises:
     ValueError: they do not fit.
@@ -87,7 +124,7 @@ def fitted(config: Config, params: dict) -> tuple[dict, list]:
   apart = dataclasses.replace(config, model=dataclasses.replace(config.model, scan=False))
   module, side = models.configured(apart.model), config.data.image_size
   grid = module.grid(side, side) if isinstance(module, models.ViT) else None
-  params, rows = weights.fit(params, shapes(apart), grid, new_head=config.new_head)
+  params, rows = weights.fit(params, shapes(apart), grid, new_head=config.new_head, outputs=outputs)
   return stack_blocks(params) if config.model.scan else params, rows
 
 

@@ -23,6 +23,7 @@ def launch(
   mode: str,
   hosts: Hosts,
   began: float | None = None,
+  given: frozenset[str] = frozenset(),
 ) -> bool:
   """Trains ("train") or evaluates ("evaluate"); False where a signal stopped the training.
 
@@ -33,6 +34,8 @@ def launch(
     mode: "train" or "evaluate".
     hosts: how this process finds the others, where it must be told.
     began: when the command began, by time.monotonic(); None: now.
+    given: the settings that the command line names; in an evaluation they go before those of what
+      is evaluated.
 
   Raises:
     ConfigError: a setting or the data is wrong; found before any device is touched, except for
@@ -40,7 +43,7 @@ def launch(
     RunError: the run cannot go on.
   """
   if mode == "evaluate":
-    launch_evaluation(config, folder, hosts)
+    launch_evaluation(config, folder, hosts, given)
     return True
   checks.check(config)
   joining.check(hosts)
@@ -50,14 +53,16 @@ def launch(
   if jax.process_count() > 1:
     stop.join()
   prepare_jax()
-  start = initial.read(config) if starts_from_weights(config, folder) else None
+  start = None
+  if starts_from_weights(config, folder):
+    start = initial.read(config, data.train.class_names)
   from vit_jax.train import train
 
   with workdir.locked(folder, first=jax.process_index() == 0):
     return train(plan.make(config, data), folder, stop, start, began)
 
 
-def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts):
+def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str]):
   """Evaluates; neither training data nor a length of training is needed."""
   checks.check_evaluation(config)
   joining.check(hosts)
@@ -68,8 +73,8 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts):
   from vit_jax.evaluate import evaluate
   from vit_jax.evaluators import scored
 
-  read = scored.read(config, data, folder)
-  evaluate(read, plan.make(read.config, data), folder)
+  read = scored.read(config, data, folder, given)
+  evaluate(read, plan.make(read.config, data, model=read.model), folder)
 
 
 def starts_from_weights(config: Config, folder: pathlib.Path) -> bool:

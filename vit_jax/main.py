@@ -1,5 +1,6 @@
 """Trains or evaluates: python -m vit_jax.main --config=configs/NAME.py[:ARG] [--workdir=DIR].
 
+A run is evaluated with its own settings by --mode=evaluate --workdir=DIR alone.
 Every setting of vit_jax/config.py can be replaced: --config.batch_size=512
 --config.schedule.learning_rate=1e-3. Started again with the same workdir, a run resumes by itself.
 
@@ -58,7 +59,13 @@ def main(_):
     folder = pathlib.Path(_WORKDIR.value or default_workdir(command_line.recipe())).expanduser()
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
     finished = launch.launch(
-      command_line.resolve(), folder, _STOP, mode=_MODE.value, hosts=hosts, began=began
+      command_line.resolve(),
+      folder,
+      _STOP,
+      mode=_MODE.value,
+      hosts=hosts,
+      began=began,
+      given=command_line.given(),
     )
   except ConfigError as error:
     command_line.leave(str(error), command_line.WRONG_USAGE)

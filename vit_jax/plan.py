@@ -173,8 +173,14 @@ def nearest_multiple(number: int, of: int) -> int:
   return max(round(number / of), 1) * of if number and of else number
 
 
-def make(config: Config, data: Data, devices=None) -> Plan:
+def make(config: Config, data: Data, devices=None, *, model=None) -> Plan:
   """The whole plan for all devices, or for `devices`; looks at them but computes nothing.
+
+  Args:
+    config: the settings.
+    data: opened sources.
+    devices: to compute on; None: all.
+    model: Flax module; None: the one of config.model.
 
   Raises:
     ConfigError: the batch or the mesh does not suit the devices.
@@ -186,7 +192,8 @@ def make(config: Config, data: Data, devices=None) -> Plan:
     devices=devices,
   )
   check_devices(config, mesh.devices.flat[0].platform)
-  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  model = models.configured(config.model) if model is None else model
+  optimizer = optim.make(config.optimizer)
   steps = steps_of(config, len(data.train)) if data.train is not None else NO_STEPS
   rate = optim.schedule(
     learning_rate=config.schedule.learning_rate,
@@ -257,7 +264,7 @@ def train_transform(data: DataSettings):
 def evaluate_batches(plan: Plan, name: str):
   """This host's part of an evaluation set, in batches as large as a step's part."""
   data = plan.config.data
-  own = data.evaluate[name].resize
+  own = round(data.evaluate[name].resize * data.image_size)
   transform = functools.partial(
     images.evaluate_image,
     size=data.image_size,

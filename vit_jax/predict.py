@@ -11,14 +11,14 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from vit_jax import models, reading
+from vit_jax import reading
 from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
-from vit_jax.weights import Weights, fit, told_by
+from vit_jax.loaded import load, prepared
+from vit_jax.weights import Weights
 
 _log = logging.getLogger(__name__)
 MAX_PIXELS = 2**26
@@ -87,19 +87,18 @@ def predict(
     weights: of the model; its card says how images are prepared.
     paths: files of images.
     image_size: side of the square that the model sees, pixels; 0: the card's. Position embeddings
-      are resized to it.
+      are resized to it, and as large a share of each image is cut out as at the card's.
     top: number of classes.
     batch_size: images at a time.
 
   Raises:
     ValueError: an image size that does not suit the model, or none is known.
   """
-  card = weights.card or told_by(weights.params)
-  side = image_size or card.image_size
-  if not side:
+  if not prepared(weights, image_size).image_size:
     raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
-  module = models.module_of(weights.params)
-  params = jax.device_put(at_size(module, weights.params, side))
+  model = load(weights, image_size)
+  module, card, params = model.module, model.card, jax.device_put(model.params)
+  side = card.image_size
   names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
   to_probability = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}[card.loss]
 
@@ -120,18 +119,6 @@ def predict(
       else:
         ranked = zip(*next(rows), strict=True)
         yield Prediction(path, tuple((names[i], float(p)) for i, p in ranked))
-
-
-def at_size(module, params: dict, side: int) -> dict:
-  """The parameters for square images of `side` pixels.
-
-  Raises:
-    ValueError: the model cannot see images of this size.
-  """
-  grid = module.grid(side, side) if isinstance(module, models.ViT) else None
-  images = jnp.zeros((1, side, side, 3))
-  wanted = jax.eval_shape(lambda: module.init(jax.random.key(0), images, train=False))
-  return fit(params, wanted["params"], grid)[0]
 
 
 def read_image(path: pathlib.Path, *, size: int, resize: int) -> np.ndarray | str:

@@ -273,8 +273,10 @@ SETS = {
   "a": Dataset("tfds:imagenet_a", "test", classes=200),
   "r": Dataset("tfds:imagenet_r", "test", classes=200),
   "sketch": Dataset("tfds:imagenet_sketch", "test"),
-  "objectnet": Dataset(),
+  "objectnet": Dataset(resize=WIDER),
 }
+# Suites of which not the weights say the size of images, pixels.
+PUBLISHED_SIDES = {"objectnet": 480, "few_shot": 224, "knn": 224}
 # Suite -> the sets that the head is scored on.
 SUITES = {name: (name,) for name in SETS} | {
   "variants": tuple(SETS),
@@ -284,21 +286,20 @@ SUITES = {name: (name,) for name in SETS} | {
 }
 
 
-def evaluation(suite: str, model: str) -> Config:
-  """A suite of configs/evaluate.py for one model.
+def evaluation(suite: str, model: str = "") -> Config:
+  """A suite of configs/evaluate.py, for one model or for any.
 
-  Images are resized straight to the square, as those of the published fine-tuned models; of
-  ObjectNet's the smaller side is resized and the centre cut out. Sizes are the nearest below that
-  the model's patches tile.
+  Images are prepared as for the weights' own evaluation, but for suites with a published size: the
+  nearest below that the model's patches tile. Of ObjectNet's images the smaller side is resized, to
+  as many times the image size as is published, and the centre cut out.
 
   Raises:
     ConfigError: there is no such model.
   """
-  most = 224 if suite in ("few_shot", "knn") else 480 if suite == "objectnet" else 384
-  side = largest_side(model, most)
+  side = PUBLISHED_SIDES.get(suite, 0)
+  if model:
+    side = largest_side(model, side)
   sets = {name: SETS.get(name, Dataset()) for name in SUITES[suite]}
-  if "objectnet" in sets:
-    sets["objectnet"] = dataclasses.replace(sets["objectnet"], resize=round(side * WIDER))
   train, test = Dataset("tfds:imagenet2012", "train"), IMAGENET
   tenth = dataclasses.replace(train, split="train[:10%]")
   return Config(

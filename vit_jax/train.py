@@ -91,7 +91,7 @@ def train(
     contextlib.closing(opened) as checkpoints,
     Busy() as busy,
   ):
-    state = checkpoints.restore(plan.abstract, settings)
+    state = checkpoints.restore(plan.abstract, meta_of(plan))
     start = 0 if state is None else int(state.step)
     fresh = state is None
     state = states.create(plan.init, plan.abstract) if fresh else state
@@ -352,11 +352,12 @@ def save(run: Run, state: states.TrainState):
   run.watchdog.beat("a checkpoint")
   with run.monitor.paused("checkpoint"):
     check_saved(run, wait=True)
-    run.checkpoints.save(
-      state,
-      {"config": to_dict(run.plan.config), "class_names": list(run.plan.data.train.class_names)},
-      best=run.watch.best.step,
-    )
+    run.checkpoints.save(state, meta_of(run.plan), best=run.watch.best.step)
+
+
+def meta_of(plan: Plan) -> dict:
+  """What a checkpoint says of the run that saved it."""
+  return {"config": to_dict(plan.config), "class_names": list(plan.data.train.class_names)}
 
 
 def check_saved(run: Run, *, wait: bool = False, last: bool = False):

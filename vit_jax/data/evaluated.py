@@ -9,6 +9,7 @@ from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.data import sources
 from vit_jax.data.choice import first_of_each_class, occurring_classes
+from vit_jax.data.classes import first_difference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,14 +83,6 @@ def check_classes(config: Config, opened: Mapping[str, sources.Source], names, w
         f"{len(source.class_names)} classes that are not the {len(names)} of "
         f"{whose}: {first_difference(source.class_names, names, whose)}."
       )
-
-
-def first_difference(some, others, whose: str) -> str:
-  """Where two lists of class names begin to differ, in words."""
-  for i, (a, b) in enumerate(zip(some, others, strict=False)):
-    if a != b:
-      return f"class {i} is {a!r} there and {b!r} in {whose}"
-  return f"the first {min(len(some), len(others))} are equal"
 
 
 def counted_classes(

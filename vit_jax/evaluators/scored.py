@@ -5,9 +5,11 @@ import pathlib
 
 import jax
 
-from vit_jax import checkpoint, initial, models, weights
+from vit_jax import checkpoint, initial, loaded, models, weights
 from vit_jax.config import Config, ConfigError, RunError
-from vit_jax.data.evaluated import check_classes
+from vit_jax.data import classes
+from vit_jax.evaluators import taken
+from vit_jax.models.stacking import stack_blocks
 from vit_jax.plan import Data
 
 
@@ -16,36 +18,45 @@ class Scored:
   """What was read.
 
   Attributes:
-    config: the run's, its head as large as that of the parameters.
-    params: NumPy arrays in the tree of the config's model.
+    config: the run's, with what the weights have a say in taken from them (`taken.settings`).
+    model: Flax module of the parameters.
+    params: NumPy arrays in the module's tree; the head's outputs in the order of the sets' classes.
     side: of the images that they were trained on, pixels; 0 where it is not known.
     resized: what had to be resized for config.data.image_size, in words; "" where nothing had.
+    classes: what was found of the head's classes, in words; "" where no set is scored with it.
     origin: where they come from, as the first entry of evaluation.json.
   """
 
   config: Config
+  model: models.ViT | models.ResNet
   params: dict
   side: int
   resized: str
+  classes: str
   origin: dict[str, int | str]
 
 
-def read(config: Config, data: Data, folder: pathlib.Path) -> Scored:
+def read(
+  config: Config, data: Data, folder: pathlib.Path, given: frozenset[str] = frozenset()
+) -> Scored:
   """Reads the parameters, whose head has the classes of the evaluation sets.
 
+  Args:
+    config: the settings.
+    data: the opened sets.
+    folder: the workdir.
+    given: the settings that the command line names, such as "data.image_size".
+
   Raises:
-    ConfigError: there are none, or they do not fit the config or the sets.
+    ConfigError: there are none, or they do not fit the settings or the sets.
     CheckpointError: the checkpoint is damaged.
   """
-  for source in data.evaluate.values():
-    model = dataclasses.replace(config.model, num_classes=len(source.class_names))
-    config = dataclasses.replace(config, model=model)
   if checkpoint.available(folder):
     path = checkpoint.find(folder, config.evaluate_step)
-    given, origin, reading = str(path), {"step": int(path.name)}, weights.of_checkpoint
+    name, origin, reading = str(path), {"step": int(path.name)}, weights.of_checkpoint
   elif config.init_from:
     path = pathlib.Path(config.init_from).expanduser()
-    given, origin = f"config.init_from={config.init_from}", {"weights": str(path)}
+    name, origin = f"config.init_from={config.init_from}", {"weights": str(path)}
     reading = lambda path, ema: weights.read(path, ema=ema)
   else:
     raise ConfigError(
@@ -54,60 +65,68 @@ def read(config: Config, data: Data, folder: pathlib.Path) -> Scored:
     )
   try:
     found = reading(path, None if config.evaluate_average else False)
+    return Scored(*fitted(config, data, found, given), origin)
   except (ValueError, OSError, RunError) as error:
-    raise ConfigError(f"{given}: {error}") from error
-  try:
-    return Scored(*fitted(config, data, found, path), origin)
-  except ConfigError:
-    raise
-  except (ValueError, OSError, RunError) as error:
-    raise ConfigError(f"{given}: {error}") from error
+    raise ConfigError(f"{name}: {error}") from error
 
 
-def fitted(
-  config: Config, data: Data, read: weights.Weights, path: pathlib.Path
-) -> tuple[Config, dict, int, str]:
-  """The first four attributes of `Scored`.
+def fitted(config: Config, data: Data, read: weights.Weights, given: frozenset[str]) -> tuple:
+  """The attributes of `Scored` but for the last.
 
   Raises:
-    ConfigError: they know other classes than the sets.
-    ValueError: they belong to another model, or have no head where sets are scored.
+    ValueError: they belong to another model or know other classes, or have no head where sets are
+      scored.
   """
   if "head" not in read.params and data.evaluate:
     raise ValueError(
       "these weights have no head, so config.data.evaluate cannot be scored with them; "
       "config.few_shot and config.nearest can."
     )
-  params = initial.with_head(read.params, config)
-  told = models.module_of(params)
-  side = (read.card or weights.told_by(params)).image_size
-  initial.check_model(told, config)
-  if data.evaluate:
-    check_head(told.num_classes, config, data)
-    if read.card and read.card.class_names:
-      check_classes(config, data.evaluate, read.card.class_names, str(path))
-  layer = getattr(told, "representation_layer", False)
-  model = dataclasses.replace(
-    config.model, num_classes=told.num_classes, representation_layer=layer
-  )
-  config = dataclasses.replace(config, model=model, new_head=False)
-  params, rows = initial.fitted(config, params)
-  return config, params, side, ", ".join(row.detail for row in rows if row.what == "resized")
+  read = dataclasses.replace(read, params=initial.with_head(read.params))
+  told = models.module_of(read.params)
+  config = taken.settings(config, read, told, given)
+  order = head_order(config, data, read, told.num_classes)
+  side = config.data.image_size
+  params, rows = loaded.at_size(told, read.params, side, order.outputs)
+  model = taken.computing(told, config.model)
+  params = stack_blocks(params) if getattr(model, "scan", False) else params
+  resized = ", ".join(row.detail for row in rows if row.what == "resized")
+  return config, model, params, loaded.prepared(read).image_size, resized, order.said
 
 
-def check_head(classes: int, config: Config, data: Data):
-  """The head of weights has as many classes as the evaluation sets.
+def head_order(config: Config, data: Data, read: weights.Weights, outputs: int) -> classes.Order:
+  """How the head's outputs become the classes of the evaluation sets, which all have the same.
 
   Raises:
-    ValueError: it has another number.
+    ValueError: it is of other classes, or nothing tells which they are.
   """
+  if not data.evaluate:
+    return classes.Order(None, "")
   name, source = next(iter(data.evaluate.items()))
-  if classes != len(source.class_names):
+  place = f"config.data.evaluate.{name} ({config.data.evaluate[name].source})"
+  if outputs != len(source.class_names):
     raise ValueError(
-      f"the head of these weights has {classes} classes, but config.data.evaluate.{name} "
-      f"({config.data.evaluate[name].source}) has {len(source.class_names)}; fine-tune the weights "
-      "on its classes first, or evaluate them with config.few_shot or config.nearest."
+      f"the head of these weights has {outputs} classes, but {place} has "
+      f"{len(source.class_names)}; fine-tune the weights on its classes first, or evaluate them "
+      "with config.few_shot or config.nearest."
     )
+  advice = (
+    "Say in which order the head has the classes with --config.class_names=FILE (a name a line), "
+    "or =data for the order of the data"
+  )
+  try:
+    order = classes.of_head(config.class_names, read.class_names(), source.class_names)
+  except ValueError as error:
+    raise ValueError(
+      f"the head is of other classes than {place}: {error}. If they are the same under other "
+      f"names: {advice[0].lower()}{advice[1:]}; else fine-tune the weights on its classes first."
+    ) from error
+  if not order.known:
+    raise ValueError(
+      f"nothing names the {outputs} classes of these weights, so their order may not be that of "
+      f"{place}, which begins with {', '.join(map(repr, source.class_names[:3]))}. {advice}."
+    )
+  return order
 
 
 def put(params: dict, abstract: dict) -> dict:

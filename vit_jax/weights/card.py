@@ -32,6 +32,11 @@ class Card:
   class_names: tuple[str, ...] = ()
   loss: str = "softmax"
 
+  def at_size(self, side: int) -> "Card":
+    """The card for images of another size: as large a share of each is cut out."""
+    resize = round(self.resize * side / self.image_size) if self.image_size else self.resize
+    return dataclasses.replace(self, image_size=side, resize=resize)
+
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
   """Where the card of a file of weights lies."""

@@ -18,7 +18,7 @@ TABLE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """What became of one parameter: "taken", "resized", "new" or "dropped"."""
+  """What became of one parameter: "taken", "resized", "moved", "new" or "dropped"."""
 
   name: str
   what: str
@@ -26,7 +26,12 @@ class Row:
 
 
 def fit(
-  params: dict, wanted: dict, grid: tuple[int, int] | None, *, new_head: bool = False
+  params: dict,
+  wanted: dict,
+  grid: tuple[int, int] | None,
+  *,
+  new_head: bool = False,
+  outputs: tuple[int, ...] | None = None,
 ) -> tuple[dict, list[Row]]:
   """Makes loaded parameters those of a model.
 
@@ -39,6 +44,8 @@ def fit(
     wanted: the model's tree, blocks apart, of anything with a shape.
     grid: rows and columns of patches that the model sees; None for a model without patches.
     new_head: a new head even where the old one fits.
+    outputs: where the old head is kept, for each output of the model the one of the head that it
+      is; None: as they are.
 
   Returns:
     The tree, float32, without what is new, and a row for each name.
@@ -61,8 +68,10 @@ def fit(
     elif array is None:
       wrong.append(f"{name} {target.shape} is missing")
     elif array.shape == target.shape:
-      fitted[name] = np.asarray(array, np.float32)
-      rows.append(Row(name, "taken"))
+      moved = outputs is not None and name.startswith("head/")
+      array = np.asarray(array, np.float32)
+      fitted[name] = array[..., outputs] if moved else array
+      rows.append(Row(name, "moved", "by the names of classes") if moved else Row(name, "taken"))
     elif TABLE.fullmatch(name) and array.shape[-1] == target.shape[-1]:
       fitted[name], detail = _resized(params, name, np.asarray(array, np.float32), grid)
       rows.append(Row(name, "resized", detail))

@@ -15,10 +15,21 @@ FILES = {".npz": npz, ".msgpack": msgpack, ".safetensors": safetensors}
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Parameters with blocks apart, as NumPy arrays, and what is known beside them, if anything."""
+  """Parameters and what is known beside them, if anything.
+
+  Attributes:
+    params: NumPy arrays, blocks apart.
+    card: how images are prepared, and the classes.
+    settings: of the run that they are a checkpoint of, as it wrote them down.
+  """
 
   params: dict
   card: Card | None
+  settings: dict | None = None
+
+  def class_names(self) -> tuple[str, ...]:
+    """Of the head's outputs; () where nothing names them."""
+    return self.card.class_names if self.card else ()
 
 
 def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weights:
@@ -85,7 +96,7 @@ def checked(weights: Weights) -> Weights:
   Raises:
     ValueError: it does not.
   """
-  names = weights.card.class_names if weights.card else ()
+  names = weights.class_names()
   bias = weights.params.get("head", {}).get("bias")
   if names and bias is not None and len(names) != len(bias):
     raise ValueError(
@@ -140,4 +151,5 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       class_names=tuple(meta["class_names"]),
       loss=meta["config"]["loss"]["kind"],
     ),
+    meta["config"],
   )

@@ -1,0 +1,98 @@
+"""Class names: what is the same, what is the same in another order, and what nobody can tell."""
+
+import numpy as np
+import pytest
+
+from vit_jax.data import classes
+from vit_jax.data.sources.tfds import imagenet_classes
+
+WORDNET = tuple(f"n{i:08d}" for i in range(21_843))
+
+
+@pytest.mark.parametrize("names", [("cat", "dog"), tuple("0123456789"), ("LABEL_0", "LABEL_1")])
+def test_equal_names_are_equal_whatever_they_are(names):
+  order = classes.order(names, names)
+  assert order.known
+  assert order.outputs is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_output_goes_where_its_name_is(seed):
+  rng = np.random.default_rng(seed)
+  ours = [f"name {k}" for k in rng.permutation(30)]
+  theirs = [str(name) for name in rng.permutation(ours)]
+  order = classes.order(theirs, ours)
+  assert [theirs[place] for place in order.outputs] == ours
+  assert f"{sum(a != b for a, b in zip(theirs, ours, strict=True))} of the head's 30" in order.said
+
+
+def test_numbers_are_names_in_the_order_of_text_or_of_numbers():
+  """A folder's classes are sorted as text: 0, 1, 10, 11, 2, ..."""
+  numbers = [str(i) for i in range(12)]
+  order = classes.order(numbers, sorted(numbers))
+  assert order.outputs == (0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9)
+
+
+@pytest.mark.parametrize(
+  ("theirs", "ours", "message"),
+  [
+    (("eight", "five"), ("0", "1"), "class 0 is 'eight' there and '0' in the data"),
+    (("0", "1"), ("eight", "five"), "class 0 is '0' there and 'eight' in the data"),
+    (("a", "b", "c"), ("a", "c", "d"), "class 1 is 'b' there and 'c' in the data"),
+    (("a", "b", "b"), ("b", "a", "b"), "class 0 is 'a' there"),  # which b is which nobody knows
+    (("a", "b", "b"), ("b", "a", "a"), "class 0 is 'a' there"),
+    (("Cat", "dog"), ("cat", "dog"), "'Cat' there and 'cat'"),
+    (("a", "b"), ("LABEL_0", "LABEL_1"), "class 0 is 'a' there and 'LABEL_0'"),
+    (("class 1", "class 0"), ("a", "b"), "class 0 is 'class 1' there"),
+    (("a\nvit_jax: done", "b"), ("x", "y"), r"'a\\nvit_jax: done' there"),
+  ],
+)
+def test_other_names_are_refused(theirs, ours, message):
+  with pytest.raises(ValueError, match=message):
+    classes.order(theirs, ours)
+
+
+@pytest.mark.parametrize("theirs", [(), ("class 0", "class 1"), ("LABEL_0", "LABEL_1")])
+def test_placeholders_name_nothing(theirs):
+  order = classes.order(theirs, ("cat", "dog"))
+  assert not order.known
+  assert order.outputs is None
+  assert "not named by the weights" in order.said
+
+
+def test_published_weights_have_imagenets_order():
+  order = classes.order((), imagenet_classes())
+  assert order.known
+  assert "WordNet" in order.said
+  assert classes.order((), WORDNET).known
+  others = (*WORDNET[:1000],), imagenet_classes()[::-1], imagenet_classes()[:999], WORDNET[::-1]
+  assert not any(classes.order((), names).known for names in others)
+
+
+def test_a_setting_goes_before_what_the_weights_say(tmp_path):
+  names, ours = tmp_path / "names.txt", ("cat", "dog")
+  names.write_bytes("\ufeffdog\r\ncat\r\n".encode())
+  for said in ((), ("x", "y"), ("cat", "dog")):
+    assert classes.of_head(str(names), said, ours).outputs == (1, 0)
+    assert classes.of_head("data", said, ours).outputs is None
+    assert "config.class_names=data" in classes.of_head("data", said, ours).said
+  assert classes.of_head("", ("dog", "cat"), ours).outputs == (1, 0)
+
+
+@pytest.mark.parametrize(
+  ("content", "message"),
+  [
+    (b"cat", "names 1 classes, and the head has 2"),
+    (b"cat\n\ndog\n", "names 3 classes"),
+    (b"", "names 0 classes"),
+    (b"c\xff\ndog", "no text in UTF-8"),
+    (b"cat\nowl", "class 1 is 'owl' there and 'dog'"),
+    (None, "there is no file"),
+  ],
+)
+def test_files_that_do_not_name_the_classes(tmp_path, content, message):
+  path = tmp_path / "names.txt"
+  if content is not None:
+    path.write_bytes(content)
+  with pytest.raises(ValueError, match=message):
+    classes.of_head(str(path), (), ("cat", "dog"))

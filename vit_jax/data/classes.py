@@ -1,0 +1,130 @@
+"""The classes of a head and those of data, compared by their names.
+
+Outputs of a head and labels of data are numbers; only names tell whether they mean the same.
+"""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Sequence
+
+from vit_jax.data.sources.tfds import imagenet_classes
+
+DATA = "data"  # as config.class_names
+MAX_BYTES = 2**24  # of a file of names
+# What exports of heads without names put in their place.
+_NUMBERED = re.compile(r"(?:class |LABEL_)(\d+)")
+_WORDNET = re.compile(r"n\d{8}")
+_IMAGENET_21K = 21_843
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+  """How the outputs of a head become those of the data's classes.
+
+  Attributes:
+    outputs: for each class of the data, the output of the head; None: as they are.
+    said: what was found, in words.
+    known: whether anything but their number tells that the classes are the data's.
+  """
+
+  outputs: tuple[int, ...] | None
+  said: str
+  known: bool = True
+
+
+def order(theirs: Sequence[str], ours: Sequence[str]) -> Order:
+  """Compares the names that go with weights with those of the data, of which there are as many.
+
+  Args:
+    theirs: of the head's outputs; () where nothing names them.
+    ours: of the data's classes.
+
+  Raises:
+    ValueError: they are not the same names; the message says where they begin to differ.
+  """
+  theirs, ours = tuple(theirs), tuple(ours)
+  if theirs == ours:
+    return Order(None, "those of the data, by name")
+  if not named(theirs):
+    if standard(ours):
+      return Order(
+        None,
+        f"not named by the weights; their {len(ours):,} outputs are taken to be ImageNet's classes "
+        "in the ascending order of WordNet ids, as in all published weights",
+      )
+    return Order(None, "not named by the weights: nothing tells that they are the data's", False)
+  places = {name: i for i, name in enumerate(theirs)}
+  if len(places) == len(theirs) and places.keys() == set(ours):
+    moved = sum(a != b for a, b in zip(theirs, ours, strict=True))
+    return Order(
+      tuple(places[name] for name in ours),
+      f"those of the data in another order: {moved} of the head's {len(ours)} outputs were moved "
+      "to the places that their names have there",
+    )
+  raise ValueError(first_difference(theirs, ours, "the data"))
+
+
+def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> Order:
+  """As `order`, where a setting may say what weights do not, or say it better.
+
+  Args:
+    setting: config.class_names.
+    names: that go with the weights; () where there are none.
+    ours: of the data's classes, as many as the head has outputs.
+
+  Raises:
+    ValueError: other names, another number of them, or a file that cannot be read.
+    OSError: a file that cannot be read.
+  """
+  if setting == DATA:
+    return Order(None, f"taken to be those of the data, in their order (config.class_names={DATA})")
+  if not setting:
+    return order(names, ours)
+  path = pathlib.Path(setting).expanduser()
+  found = read(path)
+  if len(found) != len(ours):
+    raise ValueError(f"{str(path)!r} names {len(found)} classes, and the head has {len(ours)}")
+  return order(found, ours)
+
+
+def named(names: Sequence[str]) -> bool:
+  """Whether there are names, and not only such as "class 3" and "LABEL_3" that count the classes.
+
+  Plain numbers are names: data sets of digits have them.
+  """
+  matches = [_NUMBERED.fullmatch(name) for name in names]
+  return not all(match and int(match[1]) == i for i, match in enumerate(matches))
+
+
+def standard(names: Sequence[str]) -> bool:
+  """Whether they are ImageNet's 1,000 or ImageNet-21k's classes as published weights have them."""
+  if len(names) == _IMAGENET_21K:
+    return all(map(_WORDNET.fullmatch, names)) and list(names) == sorted(names)
+  return len(names) == 1000 and tuple(names) == imagenet_classes()
+
+
+def first_difference(some: Sequence[str], others: Sequence[str], whose: str) -> str:
+  """Where two lists of class names begin to differ, in words."""
+  for i, (a, b) in enumerate(zip(some, others, strict=False)):
+    if a != b:
+      return f"class {i} is {a!r} there and {b!r} in {whose}"
+  return f"the first {min(len(some), len(others))} are equal"
+
+
+def read(path: pathlib.Path) -> tuple[str, ...]:
+  """The names in a text file, one a line.
+
+  Raises:
+    ValueError: it is no regular file, too large, or no text in UTF-8.
+    OSError: it cannot be read.
+  """
+  if not path.is_file():
+    raise ValueError(f"there is no file {str(path)!r}")
+  if path.stat().st_size > MAX_BYTES:
+    raise ValueError(f"{str(path)!r} has more than {MAX_BYTES:,} bytes")
+  try:
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+  except UnicodeDecodeError as error:
+    raise ValueError(f"{str(path)!r} is no text in UTF-8: {error}") from error
+  return tuple(lines if lines[-1] else lines[:-1])
