@@ -74,6 +74,7 @@ LAYERS = [
   {"command_line", "memory", "preemption"},
   {"recorded"},
   {"config", "reading", "tree", "plain", "console"},
+  {"synonyms"},
 ]
 
 

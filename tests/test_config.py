@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit_jax import config as c
+from vit_jax import synonyms
 
 
 def edited(key, value):
@@ -89,6 +90,41 @@ def test_every_setting_says_what_it_means():
 def test_wrong_values_are_named(key, value, message):
   with pytest.raises(c.ConfigError, match=message):
     c.from_dict(edited(key, value))
+
+
+@pytest.mark.parametrize(
+  ("key", "setting"),
+  [
+    ("lr", "schedule.learning_rate"),
+    ("optimizer.lr", "schedule.learning_rate"),
+    ("epochs", "duration.epochs"),
+    ("num-epochs", "duration.epochs"),
+    ("wd", "optimizer.weight_decay"),
+    ("bs", "batch_size"),
+    ("model.warmup_steps", "schedule.warmup"),
+    ("img_size", "data.image_size"),
+    ("pretrained", "init_from"),
+  ],
+)
+def test_what_settings_are_called_elsewhere(key, setting):
+  *path, last = key.split(".")
+  with pytest.raises(
+    c.ConfigError, match=rf"{key} is not a setting; nearest: config\.{setting}[,.]"
+  ):
+    c.from_dict(edited(key, 1))
+
+
+def test_every_synonym_means_one_setting():
+  def names(values, path="config"):
+    for name, value in values.items():
+      yield f"{path}.{name}"
+      if isinstance(value, dict):
+        yield from names(value, f"{path}.{name}")
+
+  known = {*names(c.to_dict(c.Config()))}
+  assert {*synonyms.SETTINGS} <= known
+  words = [word for line in synonyms.SETTINGS.values() for word in line.split()]
+  assert len(words) == len({*words})
 
 
 def test_whole_numbers_are_welcome_as_floats():

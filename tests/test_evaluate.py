@@ -265,6 +265,24 @@ def test_weights_of_another_image_size_are_spoken_of(features, tmp_path, capsys,
   assert (f"--config.data.image_size={SIDE}." in text) == bool(said)
 
 
+@pytest.mark.parametrize("where", ["put", "collect"])
+def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, monkeypatch, where):
+  """Settings of training, such as accumulation, say nothing to who evaluates."""
+  config, _ = features
+
+  def full(*_, **__):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+  module = scored if where == "put" else evaluate.features
+  monkeypatch.setattr(module, where, full)
+  with pytest.raises(
+    c.RunError, match=r"memory .* not suffice .*Lower config\.batch_size"
+  ) as caught:
+    evaluated(config, tmp_path)
+  for setting in ("accumulation", "remat"):
+    assert setting not in str(caught.value)
+
+
 def test_an_evaluation_that_is_stopped(features, tmp_path):
   """As by a signal in the training loop, at any place."""
   config, _ = features

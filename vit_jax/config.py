@@ -14,6 +14,8 @@ from typing import Any, get_args, get_origin
 
 import ml_collections
 
+from vit_jax import synonyms
+
 
 class ConfigError(ValueError):
   """A wrong setting or missing data; the message names the key, the value and what to do."""
@@ -455,21 +457,24 @@ def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, An
 
 def nearest(word: str, known) -> str:
   """`known` in words, the ones most like `word` first; upper and lower case are alike."""
-  return ", ".join((_alike(word, sorted(known), 0.5) or sorted(known))[:5])
+  return ", ".join((alike(word, sorted(known), 0.5) or sorted(known))[:5])
 
 
 def unknown(path: str, key: str, known) -> str:
   """One sentence on a key that is no setting of the group `path`, which has those of `known`.
 
-  It names the settings whose own names are most like the key; of equals, those of this group first.
+  It names what is called so elsewhere, then the settings whose own names are most like the key; of
+  equals, those of this group first.
   """
   here = [f"{path}.{name}" for name in sorted(known)] or [path]
   names = dict.fromkeys([*here, *_dotted(to_dict(Config()), "config")])
-  found = _alike(key, names, 0.6, own=lambda name: name.rpartition(".")[2])
-  return f"{path}.{key} is not a setting; nearest: {', '.join((found or here)[:5])}."
+  found = alike(key, names, 0.6, own=lambda name: name.rpartition(".")[2])
+  called = [setting for setting in [synonyms.ours(key)] if setting]
+  near = dict.fromkeys([*called, *(found or ([] if called else here))])
+  return f"{path}.{key} is not a setting; nearest: {', '.join([*near][:5])}."
 
 
-def _alike(word: str, names, cutoff: float, own=str) -> list[str]:
+def alike(word: str, names, cutoff: float, own=str) -> list[str]:
   """Those of `names` whose `own` part is like the word in any case, the most like first.
 
   The cutoff is difflib's: 1 is the same, 0 anything.

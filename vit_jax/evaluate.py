@@ -17,6 +17,7 @@ from vit_jax.plan import Plan, evaluate_batches, feature_batches
 
 RESULT = "evaluation.json"
 DETAILS = "evaluation"
+TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
 ACCURACY = re.compile(r"(?P<name>.+)/(?P<kind>top1|\d+shot|\d+nn)")
 
 
@@ -134,9 +135,10 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
     if read.resized or read.side not in (0, plan.config.data.image_size):
       print(other_size_in_words(read))
   with watchdog.of_run(plan.config, folder) as watching:
-    params = scored.put(read.params, plan.abstract.params)
+    stop = functools.partial(went_on, watching)
     figures = watching.guarded(
-      lambda: evaluation(params, stop=functools.partial(went_on, watching))
+      lambda: evaluation(scored.put(read.params, plan.abstract.params), stop=stop),
+      too_little=TOO_LITTLE_MEMORY,
     )
   if jax.process_index() == 0:
     result = folder / RESULT

@@ -24,6 +24,10 @@ from vit_jax.config import Config, RunError
 FOLDER = "heartbeats"
 LONGEST_PERIOD = 10.0  # seconds between two looks
 SILENCE = 120.0  # seconds; folders that hosts share may show what is written a minute later
+TOO_LITTLE_TO_TRAIN = (
+  "Raise config.accumulation, lower config.batch_size, split the parameters by config.mesh.fsdp, or "
+  "set config.model.remat."
+)
 LOOKS = 4  # at the others, from a failure to the sentence that says who is silent
 
 
@@ -163,10 +167,14 @@ class Watchdog:
       if sign.times > 1 and sign.beats and now - sign.since > self._silence
     ]
 
-  def guarded(self, function):
+  def guarded(self, function, *, too_little: str = TOO_LITTLE_TO_TRAIN):
     """Calls a function; where a computation fails in it that is shared, ends this process.
 
     One of the others may be gone, and JAX would wait for it.
+
+    Args:
+      function: called without arguments.
+      too_little: what helps where the devices have too little memory, as a sentence.
 
     Raises:
       RunError: the devices have too little memory, which all of them find.
@@ -176,9 +184,8 @@ class Watchdog:
     except jax.errors.JaxRuntimeError as error:
       if "RESOURCE_EXHAUSTED" in str(error):
         raise RunError(
-          f"The memory of the devices does not suffice at {self._doing}. Raise "
-          "config.accumulation, lower config.batch_size, split the parameters by config.mesh.fsdp, "
-          f"or set config.model.remat. JAX says: {error}"
+          f"The memory of the devices does not suffice at {self._doing}. {too_little} "
+          f"JAX says: {error}"
         ) from error
       if self._processes == 1:
         raise

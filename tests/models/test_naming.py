@@ -1,6 +1,7 @@
 """Names, what they stand for, and options that do not go together."""
 
 import dataclasses
+import re
 
 import jax.numpy as jnp
 import pytest
@@ -97,3 +98,42 @@ def test_every_setting_is_a_field_of_some_module():
   fields = {f.name for kind in (models.ViT, models.ResNet) for f in dataclasses.fields(kind)}
   settings = {f.name for f in dataclasses.fields(c.Model)}
   assert settings - fields == {"compute_dtype"} | ({"name"} - fields)
+
+
+@pytest.mark.parametrize(
+  ("theirs", "ours"),
+  [
+    ("vit_base_patch16_224", "ViT-B/16"),
+    ("vit_large_patch16_384.augreg_in21k_ft_in1k", "ViT-L/16"),
+    ("timm/vit_tiny_patch16_224", "ViT-Ti/16"),
+    ("vit_huge_patch14_224_in21k", "ViT-H/14"),
+    ("vit_small_patch32_384", "ViT-S/32"),
+    ("vit_base_r50_s16_384.orig_in21k_ft_in1k", "R50x1+ViT-B/16"),
+    ("vit_small_r26_s32_224", "R26+ViT-S/32"),
+    ("vit_tiny_r_s16_p8_224", "R+ViT-Ti/16"),
+    ("resnetv2_50x1_bit.goog_in21k", "R50x1"),
+    ("resnetv2_152x2_bitm", "R152x2"),
+    ("google/vit-base-patch16-224-in21k", "ViT-B/16"),
+    ("google/vit-large-patch32-384", "ViT-L/32"),
+    ("google/vit-hybrid-base-bit-384", "R50x1+ViT-B/16"),
+    ("facebook/deit-small-patch16-224", "ViT-S/16"),
+    ("google/bit-50", "R50x1"),
+    ("vit_b_16", "ViT-B/16"),
+    ("ViT-L-14", "ViT-L/14"),
+    ("B_16-i21k-300ep-lr_0.001.npz", "ViT-B/16"),
+    ("R26_S_32", "R26+ViT-S/32"),
+    ("R50+ViT-B_16", "R50x1+ViT-B/16"),
+    ("BiT-M-R101x3", "R101x3"),
+    ("vit_base_patch16_clip_224.openai", "ViT-B/16"),
+  ],
+)
+def test_what_others_call_a_model_is_told_by_our_name(theirs, ours):
+  with pytest.raises(ValueError, match=rf"is no model; nearest: {re.escape(ours)}[, ]"):
+    models.create(theirs)
+  models.create(ours)
+
+
+def test_what_is_like_nothing_does_not_begin_with_rarities():
+  for name in ("xyz", "vit_giant_patch14_224", "ViT-B/00"):
+    with pytest.raises(ValueError, match=r"nearest: ViT-"):
+      models.create(name)

@@ -6,6 +6,7 @@ import re
 import jax.numpy as jnp
 
 from vit_jax import config
+from vit_jax.models import others
 from vit_jax.models.resnet import ResNet
 from vit_jax.models.vit import ViT
 
@@ -135,9 +136,19 @@ def _described(name: str):
     if stem:
       return ViT, SIZES[match["size"]] | stem | dict(stem_width=64 * int(match["factor"] or 1))
   raise ValueError(
-    f"name={name!r} is no model; nearest: {config.nearest(name, NAMES)} "
+    f"name={name!r} is no model; nearest: {', '.join(_nearest(name))} "
     "(any number of pixels may follow the slash of a ViT)."
   )
+
+
+def _nearest(name: str) -> list[str]:
+  """First what others call so, then what is spelled alike; the first names where nothing is."""
+  try:
+    _described(translated := others.ours(name))
+  except (ValueError, RecursionError):
+    translated = ""
+  close = [translated] * bool(translated) + config.alike(name, sorted(NAMES), 0.5)
+  return list(dict.fromkeys(close or NAMES))[:5]
 
 
 def _stem(depth: str | None, stride: int) -> dict | None:
