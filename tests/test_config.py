@@ -107,10 +107,8 @@ def test_wrong_values_are_named(key, value, message):
   ],
 )
 def test_what_settings_are_called_elsewhere(key, setting):
-  *path, last = key.split(".")
-  with pytest.raises(
-    c.ConfigError, match=rf"{key} is not a setting; nearest: config\.{setting}[,.]"
-  ):
+  message = rf"{key} is not a setting; nearest: config\.{setting}[,.]"
+  with pytest.raises(c.ConfigError, match=message):
     c.from_dict(edited(key, 1))
 
 

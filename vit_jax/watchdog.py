@@ -25,8 +25,8 @@ FOLDER = "heartbeats"
 LONGEST_PERIOD = 10.0  # seconds between two looks
 SILENCE = 120.0  # seconds; folders that hosts share may show what is written a minute later
 TOO_LITTLE_TO_TRAIN = (
-  "Raise config.accumulation, lower config.batch_size, split the parameters by config.mesh.fsdp, or "
-  "set config.model.remat."
+  "Raise config.accumulation, lower config.batch_size, split the parameters by config.mesh.fsdp, "
+  "or set config.model.remat."
 )
 LOOKS = 4  # at the others, from a failure to the sentence that says who is silent
 
