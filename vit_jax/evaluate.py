@@ -154,12 +154,8 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
 
 def scored_in_words(read: scored.Scored) -> str:
   """What is scored, and how its images are prepared."""
-  side, resize = read.config.data.image_size, read.config.data.evaluate_resize
-  prepared = f"{side} x {side} px"
-  if resize:
-    prepared = f"smaller side to {resize} px, centre of {side} px"
   origin = " ".join(f"{key} {value}" for key, value in read.origin.items())
-  said = f"{origin}: {type(read.model).__name__}, images {prepared}"
+  said = f"{origin}: {type(read.model).__name__}, images {read.prepared}"
   return f"{said}; classes: {read.classes}" if read.classes else said
 
 

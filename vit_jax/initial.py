@@ -68,7 +68,7 @@ def head_order(config: Config, read: weights.Weights, class_names: Sequence[str]
     return classes.Order(None, "")
   try:
     order = classes.of_head(config.class_names, read.class_names(), class_names)
-  except ValueError as error:
+  except classes.OtherClasses as error:
     raise ValueError(
       f"the head is of other classes than the data: {error}. Take a new head with "
       "--config.new_head=True; or, if the classes are the same under other names, say in which "

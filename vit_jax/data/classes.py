@@ -18,6 +18,10 @@ _WORDNET = re.compile(r"n\d{8}")
 _IMAGENET_21K = 21_843
 
 
+class OtherClasses(ValueError):
+  """Names that are not those of the data; the message says where they begin to differ."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Order:
   """How the outputs of a head become those of the data's classes.
@@ -41,7 +45,7 @@ def order(theirs: Sequence[str], ours: Sequence[str]) -> Order:
     ours: of the data's classes.
 
   Raises:
-    ValueError: they are not the same names; the message says where they begin to differ.
+    OtherClasses: they are not the same names.
   """
   theirs, ours = tuple(theirs), tuple(ours)
   if theirs == ours:
@@ -62,7 +66,7 @@ def order(theirs: Sequence[str], ours: Sequence[str]) -> Order:
       f"those of the data in another order: {moved} of the head's {len(ours)} outputs were moved "
       "to the places that their names have there",
     )
-  raise ValueError(first_difference(theirs, ours, "the data"))
+  raise OtherClasses(first_difference(theirs, ours, "the data"))
 
 
 def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> Order:
@@ -74,17 +78,23 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> Order:
     ours: of the data's classes, as many as the head has outputs.
 
   Raises:
-    ValueError: other names, another number of them, or a file that cannot be read.
-    OSError: a file that cannot be read.
+    OtherClasses: as `order`.
+    ValueError: a file of names that cannot be read, or has another number of them.
+    OSError: one that cannot be read.
   """
   if setting == DATA:
     return Order(None, f"taken to be those of the data, in their order (config.class_names={DATA})")
   if not setting:
     return order(names, ours)
-  path = pathlib.Path(setting).expanduser()
-  found = read(path)
+  try:
+    found = read(pathlib.Path(setting).expanduser())
+  except ValueError as error:
+    raise ValueError(f"config.class_names={setting!r}: {error}") from error
   if len(found) != len(ours):
-    raise ValueError(f"{str(path)!r} names {len(found)} classes, and the head has {len(ours)}")
+    raise ValueError(
+      f"config.class_names={setting!r} names {len(found)} classes, and the head has {len(ours)}; "
+      "give a text file with a name a line"
+    )
   return order(found, ours)
 
 
@@ -120,11 +130,11 @@ def read(path: pathlib.Path) -> tuple[str, ...]:
     OSError: it cannot be read.
   """
   if not path.is_file():
-    raise ValueError(f"there is no file {str(path)!r}")
+    raise ValueError("there is no such file; give a text file with a name a line, or 'data'")
   if path.stat().st_size > MAX_BYTES:
-    raise ValueError(f"{str(path)!r} has more than {MAX_BYTES:,} bytes")
+    raise ValueError(f"it has more than {MAX_BYTES:,} bytes, which no list of classes has")
   try:
     lines = path.read_text(encoding="utf-8-sig").split("\n")
   except UnicodeDecodeError as error:
-    raise ValueError(f"{str(path)!r} is no text in UTF-8: {error}") from error
+    raise ValueError(f"it is no text in UTF-8 ({error})") from error
   return tuple(lines if lines[-1] else lines[:-1])

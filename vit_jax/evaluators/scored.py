@@ -23,6 +23,7 @@ class Scored:
     params: NumPy arrays in the module's tree; the head's outputs in the order of the sets' classes.
     side: of the images that they were trained on, pixels; 0 where it is not known.
     resized: what had to be resized for config.data.image_size, in words; "" where nothing had.
+    prepared: how images are prepared, in words.
     classes: what was found of the head's classes, in words; "" where no set is scored with it.
     origin: where they come from, as the first entry of evaluation.json.
   """
@@ -32,6 +33,7 @@ class Scored:
   params: dict
   side: int
   resized: str
+  prepared: str
   classes: str
   origin: dict[str, int | str]
 
@@ -91,7 +93,8 @@ def fitted(config: Config, data: Data, read: weights.Weights, given: frozenset[s
   model = taken.computing(told, config.model)
   params = stack_blocks(params) if getattr(model, "scan", False) else params
   resized = ", ".join(row.detail for row in rows if row.what == "resized")
-  return config, model, params, loaded.prepared(read).image_size, resized, order.said
+  prepared = taken.preparation_in_words(config, known="data.evaluate_resize" in given or read.card)
+  return config, model, params, loaded.prepared(read).image_size, resized, prepared, order.said
 
 
 def head_order(config: Config, data: Data, read: weights.Weights, outputs: int) -> classes.Order:
@@ -116,7 +119,7 @@ def head_order(config: Config, data: Data, read: weights.Weights, outputs: int) 
   )
   try:
     order = classes.of_head(config.class_names, read.class_names(), source.class_names)
-  except ValueError as error:
+  except classes.OtherClasses as error:
     raise ValueError(
       f"the head is of other classes than {place}: {error}. If they are the same under other "
       f"names: {advice[0].lower()}{advice[1:]}; else fine-tune the weights on its classes first."

@@ -106,6 +106,14 @@ def preparation(config: Config, read: weights.Weights, told, given: frozenset[st
   return dataclasses.replace(data, image_size=side, evaluate_resize=resize)
 
 
+def preparation_in_words(config: Config, *, known: bool) -> str:
+  """How images are prepared; `known`: whether the weights or the user have said so."""
+  side, resize = config.data.image_size, config.data.evaluate_resize
+  said = f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
+  guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
+  return said if known else said + guess
+
+
 def largest_side(module, most: int) -> int:
   """The largest side of square images, up to `most` pixels, that the module's patches tile."""
   stride = 1 if isinstance(module, models.ResNet) else module.stride()
