@@ -6,7 +6,8 @@ r"""Evaluations of weights or of a run, without training: no training steps are 
 PATH: .npz, .msgpack, .safetensors, a folder of Hugging Face's, or the workdir of a run. The model,
 its classes and how images are prepared come from there; `SUITE,MODEL` refuses weights of any other
 model. --config.data.image_size and --config.data.evaluate_resize prepare images in another way;
-weights that do not tell their size, such as a ResNet's .npz, need the first. SUITE:
+weights that do not tell their size, such as a ResNet's .npz, need the first. A run is computed in
+the type that it was trained in, weights from files in float32 (--config.model.compute_dtype). SUITE:
 
   imagenet   ImageNet's validation set
              :imagenet --config.init_from=L_16.npz

@@ -141,7 +141,8 @@ def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digit
   by_card, said = scored(tmp_path / "card", *card)
   assert by_card == own | {"weights": str(tmp_path / "w.npz")}
   assert "10 of the head's 10 outputs were moved" in said
-  stacked, _ = scored(tmp_path / "card", *card, "--config.model.scan=True")
+  again = [*OWN, f"--config.init_from={workdir}", "--config.model.scan=True"]
+  stacked, _ = scored(tmp_path / "from", *again)
   assert stacked["own/top1"] == own["own/top1"]
   assert stacked["own/loss"] == pytest.approx(own["own/loss"], rel=1e-5)
   with Image.open(tmp_path / "card/evaluation/own/confusion.png") as image:

@@ -121,6 +121,13 @@ def test_another_image_size_resizes_the_position_embeddings(images):
     run(source(), [path], image_size=18)
 
 
+def test_another_image_size_keeps_the_share_that_is_cut_out(images):
+  path = images / "0.png"
+  scaled = run(source(resize=20), [path], image_size=32)
+  assert scaled == run(source(resize=40, image_size=32), [path])
+  assert scaled != run(source(resize=0), [path], image_size=32)
+
+
 def test_weights_that_do_not_tell_their_image_size(images):
   read = Weights(families.params("bit"), None)
   with pytest.raises(ValueError, match="give it"):

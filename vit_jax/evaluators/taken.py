@@ -36,7 +36,7 @@ def settings(
   check_named(config, told, given)
   model, loss = config.model, config.loss
   if read.settings is not None:
-    run = recorded.settings(read.settings)
+    run = recorded.settings({key: read.settings[key] for key in ("model", "loss")})
     model = overlaid(run.model, model, "model", given)
     loss = overlaid(run.loss, loss, "loss", given)
     if model.attention == "cudnn" and "model.attention" not in given:
