@@ -7,7 +7,7 @@ PATH: .npz, .msgpack, .safetensors, a folder of Hugging Face's, or the workdir o
 its classes and how images are prepared come from there; `SUITE,MODEL` refuses weights of any other
 model. --config.data.image_size and --config.data.evaluate_resize prepare images in another way;
 weights that do not tell their size, such as a ResNet's .npz, need the first. A run is computed in
-the type that it was trained in, weights from files in float32 (--config.model.compute_dtype). SUITE:
+the type that it was trained in, weights from files in float32 (config.model.compute_dtype). SUITE:
 
   imagenet   ImageNet's validation set
              :imagenet --config.init_from=L_16.npz
