@@ -8,6 +8,7 @@ from typing import Any
 import ml_collections
 
 from vit_jax import config as cfg
+from vit_jax.reading import read_bytes
 
 MAX_BYTES = 2**24
 
@@ -30,13 +31,12 @@ def read(workdir: pathlib.Path) -> cfg.Config:
     ConfigError: there are none, or they cannot be read.
   """
   path = workdir / "config.json"
-  if not path.is_file():
+  if not path.exists():
     raise cfg.ConfigError(
       f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
     )
   try:
-    with path.open(encoding="utf-8") as file:
-      return settings(json.loads(file.read(MAX_BYTES)))
+    return settings(json.loads(read_bytes(path, most=MAX_BYTES)))
   except cfg.ConfigError as error:
     raise cfg.ConfigError(f"{path}: {error}") from error
   except (OSError, ValueError, RecursionError, AttributeError, TypeError) as error:

@@ -87,7 +87,7 @@ def test_a_setting_goes_before_what_the_weights_say(tmp_path):
     (b"", "names 0 classes"),
     (b"c\xff\ndog", "no text in UTF-8"),
     (b"cat\nowl", "class 1 is 'owl' there and 'dog'"),
-    (None, "there is no such file"),
+    (None, "neither 'data' nor a file with a name a line: No such file"),
   ],
 )
 def test_files_that_do_not_name_the_classes(tmp_path, content, message):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from vit_jax.data.sources.tfds import imagenet_classes
+from vit_jax.reading import read_bytes
 
 DATA = "data"  # as config.class_names
 MAX_BYTES = 2**24  # of a file of names
@@ -80,7 +81,6 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> Order:
   Raises:
     OtherClasses: as `order`.
     ValueError: a file of names that cannot be read, or has another number of them.
-    OSError: one that cannot be read.
   """
   if setting == DATA:
     return Order(None, f"taken to be those of the data, in their order (config.class_names={DATA})")
@@ -88,8 +88,11 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> Order:
     return order(names, ours)
   try:
     found = read(pathlib.Path(setting).expanduser())
-  except ValueError as error:
-    raise ValueError(f"config.class_names={setting!r}: {error}") from error
+  except (ValueError, OSError) as error:
+    reason = getattr(error, "strerror", None) or error
+    raise ValueError(
+      f"config.class_names={setting!r} is neither 'data' nor a file with a name a line: {reason}"
+    ) from error
   if len(found) != len(ours):
     raise ValueError(
       f"config.class_names={setting!r} names {len(found)} classes, and the head has {len(ours)}; "
@@ -126,15 +129,12 @@ def read(path: pathlib.Path) -> tuple[str, ...]:
   """The names in a text file, one a line.
 
   Raises:
-    ValueError: it is no regular file, too large, or no text in UTF-8.
-    OSError: it cannot be read.
+    ValueError: it is no text in UTF-8.
+    OSError: it cannot be read, is too large or no regular file.
   """
-  if not path.is_file():
-    raise ValueError("there is no such file; give a text file with a name a line, or 'data'")
-  if path.stat().st_size > MAX_BYTES:
-    raise ValueError(f"it has more than {MAX_BYTES:,} bytes, which no list of classes has")
   try:
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    text = read_bytes(path, most=MAX_BYTES).decode("utf-8-sig")
   except UnicodeDecodeError as error:
     raise ValueError(f"it is no text in UTF-8 ({error})") from error
+  lines = text.replace("\r\n", "\n").split("\n")
   return tuple(lines if lines[-1] else lines[:-1])
