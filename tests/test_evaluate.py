@@ -135,7 +135,7 @@ def variants(tmp_path_factory):
 
   config = recipes.evaluation("variants", "ViT-Ti/16")
   sets = dict(config.data.evaluate)
-  sets["objectnet"] = c.Dataset(f"objectnet:{root / 'objectnet'}", resize=resize)
+  sets["objectnet"] = c.Dataset(f"objectnet:{root / 'objectnet'}", resize=512 / 480)
   config = dataclasses.replace(
     config,
     init_from=str(root / "w.npz"),

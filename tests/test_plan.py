@@ -25,6 +25,17 @@ CONFIG = c.Config(
 )
 
 
+@pytest.mark.parametrize(
+  ("own", "side", "resize"),
+  [(-1, 8, 10), (0, 8, 0), (1, 8, 8), (512 / 480, 480, 512), (512 / 480, 384, 410)],
+)
+def test_a_set_may_be_resized_in_its_own_way(own, side, resize):
+  """In pixels, from a ratio: ObjectNet's 512 to 480 holds at every image size."""
+  sets = {"set": c.Dataset("digits", "test", resize=own)}
+  data = c.Data(evaluate=sets, image_size=side, evaluate_resize=10)
+  assert plan.evaluation_resize(data, "set") == resize
+
+
 def test_sources_with_other_classes_are_refused(tmp_path):
   for name in "abcdefghij":
     (tmp_path / name).mkdir()

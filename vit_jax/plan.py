@@ -264,14 +264,19 @@ def train_transform(data: DataSettings):
 def evaluate_batches(plan: Plan, name: str):
   """This host's part of an evaluation set, in batches as large as a step's part."""
   data = plan.config.data
-  own = round(data.evaluate[name].resize * data.image_size)
   transform = functools.partial(
     images.evaluate_image,
     size=data.image_size,
-    resize=data.evaluate_resize if own < 0 else own,
+    resize=evaluation_resize(data, name),
     max_pixels=data.max_pixels,
   )
   return batches_once(plan, plan.data.evaluate[name], transform)
+
+
+def evaluation_resize(data: DataSettings, name: str) -> int:
+  """Pixels of the smaller side before the centre of an evaluation set's images is cut; 0: none."""
+  own = data.evaluate[name].resize
+  return data.evaluate_resize if own < 0 else round(own * data.image_size)
 
 
 # Few-shot images are cut out of a square of 256 pixels for models that see 224.
