@@ -42,6 +42,7 @@ def launch(
       what depends on the number of devices.
     RunError: the run cannot go on.
   """
+  workdir.check(folder)
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given)
     return True
