@@ -11,7 +11,7 @@ def write_whole(path: str, fill: Callable[[str], None]) -> None:
   """Lets `fill` write a file that takes its name when it is complete and on the disk.
 
   Raises:
-    OSError: it cannot be written; names `path`.
+    OSError: it cannot be written; names `path`. Or `fill` cannot read something: names that.
   """
   partial = f"{path}.{secrets.token_hex(8)}.partial"
   try:
@@ -21,7 +21,8 @@ def write_whole(path: str, fill: Callable[[str], None]) -> None:
         os.fsync(stream.fileno())
       os.replace(partial, path)
   except OSError as error:
-    error.filename, error.filename2 = path, None
+    if error.filename in (None, partial):
+      error.filename, error.filename2 = path, None
     raise
   finally:
     pathlib.Path(partial).unlink(missing_ok=True)
