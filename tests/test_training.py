@@ -328,9 +328,11 @@ def test_a_run_of_stacked_rematerialised_bfloat16_blocks_in_parts(tmp_path):
       "--config.accumulation=2",
       "--config.optimizer.moment_dtype=bfloat16",
       "--config.data.workers=1",
+      "--config.duration.steps=160",  # in 40 chance decides whether the loss falls
+      "--config.schedule.learning_rate=0.003",
     ),
     devices=2,
   )
   assert result.returncode == 0, result.stderr
   losses = [line["loss"] for line in writers.read(tmp_path) if "loss" in line]
-  assert np.mean(losses[-3:]) < losses[0]
+  assert np.mean(losses[-3:]) < losses[0] - 0.1
