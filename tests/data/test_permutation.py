@@ -1,0 +1,134 @@
+"""Permutations are bijections, and as random as chance: for all lengths, seeds and streams."""
+
+import collections
+import itertools
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from vit_jax.data import order
+from vit_jax.data.permutation import Permutation
+
+POWERS = [2**k + d for k in (10, 13, 16, 20, 24, 28, 32) for d in (-1, 0, 1)]
+PRIMES = [10_007, 104_729, 1_299_709]
+KNOWN = [1437, 50_000, 1_281_167, 9_469_001, 12_400_000, 14_197_122, 303_000_000]
+LENGTHS = sorted([*POWERS, *PRIMES, *KNOWN])
+SEEDS = range(8)
+
+
+# --- bijections ---
+
+
+@pytest.mark.parametrize("length", [*range(1, 70), 127, 128, 129, 997, 1024, 65_535, 65_537])
+def test_every_number_stands_at_one_position(length):
+  whole = Permutation(length, seed=length).at(range(length))
+  assert sorted(whole.tolist()) == list(range(length))
+
+
+@settings(max_examples=200, deadline=None)
+@given(length=st.integers(1, 2**62 - 1), seed=st.integers(0, 2**32 - 1), data=st.data())
+def test_one_by_one_many_and_back_agree(length, seed, data):
+  drawn = Permutation(length, seed=seed, stream=data.draw(st.integers(0, 99)))
+  positions = data.draw(st.lists(st.integers(0, length - 1), min_size=1, max_size=9, unique=True))
+  found = drawn.at(positions)
+  assert found.tolist() == [pickle.loads(pickle.dumps(drawn))[one] for one in positions]
+  assert len(set(found.tolist())) == len(positions)
+  assert (found >= 0).all()
+  assert (found < length).all()
+  assert drawn.find(found).tolist() == positions
+
+
+def test_positions_that_there_are_not():
+  drawn = Permutation(7, seed=0)
+  assert len(drawn) == 7
+  assert sorted(drawn) == list(range(7))  # so Python's own loops end
+  for position in (-1, 7):
+    with pytest.raises(IndexError):
+      drawn[position]
+
+
+def test_a_permutation_never_changes():
+  """Else runs could not be resumed on another version of this program."""
+  assert Permutation(1437, seed=5, stream=2).at(range(5)).tolist() == [338, 1395, 223, 510, 1254]
+  assert Permutation(303_000_000, seed=0)[0] == 88_090_271
+
+
+# --- uniform ---
+
+
+def p_value(numbers, length):
+  """Of chi-square over tenths of a sample without replacement, which varies less than with it."""
+  edges = np.arange(11) * length // 10
+  expected = np.diff(edges) * len(numbers) / length
+  statistic = ((np.histogram(numbers, edges)[0] - expected) ** 2 / expected).sum()
+  return stats.chi2.sf(statistic / (1 - (len(numbers) - 1) / (length - 1)), 9)
+
+
+def check(values):
+  """p-values of independent tests are uniform: the smallest among them, and all together."""
+  least = min(values)
+  assert 1 - (1 - least) ** len(values) > 1e-4, f"a p-value of {least} among {len(values)}"
+  assert stats.kstest(values, "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("size", [300, 3000, 30_000])
+def test_the_beginning_takes_as_much_of_every_tenth(size):
+  drawn = [Permutation(n, seed=s) for n in LENGTHS if n > 2 * size for s in SEEDS]
+  check([p_value(one.at(range(size)), len(one)) for one in drawn])
+
+
+def test_so_does_any_part_and_every_remainder():
+  middles, remainders = [], []
+  for length in LENGTHS:
+    for seed in SEEDS:
+      begin = length // 3
+      numbers = Permutation(length, seed=seed).at(range(begin, begin + length // 8)[:3000])
+      middles.append(p_value(numbers, length))
+      if length > 10**6:  # where a sample of 3,000 is nearly one with replacement
+        remainders.append(stats.chisquare(np.bincount(numbers % 8, minlength=8)).pvalue)
+  check(middles)
+  check(remainders)
+
+
+def test_neighbours_seeds_and_streams_are_independent():
+  """Tenths of pairs: at neighbouring positions, of neighbouring seeds, of neighbouring epochs."""
+  pairs = collections.defaultdict(list)
+  for length in (65_537, 1_281_167, 12_400_000):
+    tenth = lambda numbers, n=length: numbers * 10 // n
+    for seed in range(20):
+      here, seeds, streams = (
+        tenth(Permutation(length, seed=s, stream=t).at(range(2000)))
+        for s, t in ((seed, 0), (seed + 1, 0), (seed, 1))
+      )
+      for kind, a, b in (
+        ("positions", here[::2], here[1::2]),
+        ("seeds", here, seeds),
+        ("streams", here, streams),
+      ):
+        pairs[kind].append(stats.chisquare(np.bincount(10 * a + b, minlength=100)).pvalue)
+  for values in pairs.values():
+    check(values)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5])
+@pytest.mark.parametrize("by", ["seed", "stream"])
+def test_all_orders_of_a_few_are_as_frequent(length, by):
+  ways = math.factorial(length)
+  drawn = (Permutation(length, **(dict(seed=7, stream=7) | {by: i})) for i in range(30 * ways))
+  counts = collections.Counter(tuple(one) for one in drawn)
+  found = [counts[way] for way in itertools.permutations(range(length))]
+  assert stats.chisquare(found).pvalue > 1e-3
+
+
+def test_the_shuffle_of_earlier_releases_is_not_uniform():
+  """So these tests can tell, and there is a reason for config.data.sampling."""
+  drawn = order.fixed(14_197_122, seed=0, sampling="grain")
+  numbers = np.array([drawn[position] for position in range(30_000)])
+  assert p_value(numbers, len(drawn)) < 1e-9
+  with pytest.raises(AssertionError, match="a p-value of"):
+    check([p_value(numbers, len(drawn))])
