@@ -53,6 +53,7 @@ LAYERS = [
   {
     "train_step",
     "checkpoint",
+    "begun",
     "early_stopping",
     "weights",
     "initial",

@@ -45,7 +45,7 @@ def seen(module, params, pixels):
 
 def evaluated(config, folder):
   """The figures of a config, through all that --mode=evaluate does in one process."""
-  data = plan.open_evaluations(config)
+  data = plan.open_evaluations(config, None)
   read = scored.read(config, data, folder)
   return evaluate.evaluate(read, plan.make(read.config, data), folder)
 
@@ -286,7 +286,7 @@ def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, m
 def test_an_evaluation_that_is_stopped(features, tmp_path):
   """As by a signal in the training loop, at any place."""
   config, _ = features
-  data = plan.open_evaluations(config)
+  data = plan.open_evaluations(config, None)
   read = scored.read(config, data, tmp_path)
   made = plan.make(read.config, data)
   params, evaluation = scored.put(read.params, made.abstract.params), evaluate.Evaluation(made)
@@ -348,4 +348,4 @@ def test_lines_of_metrics_that_are_evaluations():
 def test_what_is_not_there(config, message, tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(c.ConfigError, match=message):
-    plan.open_evaluations(config)
+    plan.open_evaluations(config, None)

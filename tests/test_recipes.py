@@ -3,6 +3,7 @@
 import csv
 import functools
 import pathlib
+import re
 import runpy
 
 import jax
@@ -10,7 +11,10 @@ import jax.numpy as jnp
 import pytest
 
 from vit_jax import config as c
-from vit_jax import models, optim, recipes, state, train_step
+from vit_jax import models, optim, recipes, state, train_step, vtab
+from vit_jax.config import Dataset
+from vit_jax.data import overlap
+from vit_jax.data.sources.base import Block
 
 CONFIGS = pathlib.Path(__file__).parents[1] / "configs"
 PAPER = pathlib.Path(__file__).parent / "paper"
@@ -278,6 +282,52 @@ def test_docstring_gives_command_and_step_count(path):
   text = docstring(path.stem)
   assert f"--config=configs/{path.name}" in text
   assert " steps" in text
+
+
+class Records:
+  """A dataset of 1,000 records in each split, as far as `overlap` asks."""
+
+  def __init__(self, dataset):
+    self._dataset = dataset
+
+  def __len__(self):
+    return sum(len(block.rows) for block in self.blocks())
+
+  def name(self, index):
+    return f"example {index}"
+
+  def blocks(self):
+    # Of VTAB's splits, which have names, one is two others.
+    split = self._dataset.split.replace("train800val200", "train800+val200")
+    for part in split.split("+"):
+      name, first, end = re.fullmatch(r"(\w+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?", part).groups()
+      items = range(10 * int(first or 0), 10 * int(end or 100))
+      yield Block(f"{self._dataset.source} {name}", items, range(len(items)))
+
+
+@pytest.mark.parametrize(
+  ("name", "argument"),
+  [(path.stem, "") for path in sorted(CONFIGS.glob("*.py"))]
+  + [("evaluate", suite) for suite in recipes.SUITES]
+  + [
+    ("finetune", f"ViT-B/16,{task},{part}")
+    for task in recipes.TASKS
+    for part in ("all", "development")
+  ]
+  + [("hyperrule", f"R50x1,{task}") for task in recipes.TASKS]
+  + [("vtab", f"ViT-B/16,svhn,{part}") for part in vtab.PARTS],
+)
+def test_no_recipe_scores_what_it_trains_on(name, argument):
+  config = load(name, argument)
+  train, tests = config.data.train, [*config.data.evaluate.values()]
+  probes = [*config.few_shot.values(), *config.nearest.values()]
+  pairs = [(train, test) for test in (*tests, *(probe.test for probe in probes))]
+  pairs += [(probe.train, probe.test) for probe in probes]
+  for pair in pairs:
+    if all(dataset.source for dataset in pair):
+      assert not overlap.shared(*map(Records, pair)), pair
+  wrong = Records(Dataset("tfds:a", "train[:60%]")), Records(Dataset("tfds:a", "train[50%:]"))
+  assert overlap.shared(*wrong).images == 100
 
 
 def test_an_unknown_length_lists_the_known_ones():

@@ -219,6 +219,19 @@ def test_a_folder_that_cannot_be_used(tmp_path):
     sweep.claim(small(tmp_path, folder=tmp_path / "sweep" / "sweep.json" / "below"))
 
 
+def test_runs_that_drew_parts_in_the_former_way_are_not_gone_on_with(tmp_path):
+  (tmp_path / "tiny.py").write_text(RECIPE)
+  begun = small(tmp_path)
+  sweep.check_sampling(begun)
+  meta = sweep.grid(begun)[0].folder / "checkpoints" / "1" / "meta" / "metadata"
+  meta.parent.mkdir(parents=True)
+  meta.write_text(json.dumps({"config": {"data": {"sampling": "uniform"}}}))
+  sweep.check_sampling(begun)
+  meta.write_text(json.dumps({"config": {"data": {"image_size": 8}}}))
+  with pytest.raises(c.ConfigError, match=r"runs with config\.data\.sampling=grain, as before"):
+    sweep.check_sampling(begun)
+
+
 @pytest.mark.parametrize("key", ["seed", "schedule.learning_rate"])
 def test_what_a_sweep_sets_itself_is_not_overridden(tmp_path, key):
   with pytest.raises(c.ConfigError, match=f"--config.{key} is what a sweep sets itself"):

@@ -2,13 +2,11 @@
 
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
 import pytest
 
-from tests import programs, test_checkpoint
 from vit_jax import config as c
 from vit_jax import workdir
 
@@ -58,39 +56,3 @@ def test_a_pipe_in_the_place_of_the_lock_is_refused_and_not_waited_for(tmp_path)
     workdir.locked(tmp_path, first=True),
   ):
     pass
-
-
-@pytest.mark.parametrize(
-  ("name", "message"),
-  [
-    ("a[0]", r"holds \["),
-    ("a*b", r"holds \*"),
-    ("a?b", r"holds \?"),
-    ("a\\b", r"holds \\"),
-    ("a\udce9", "is not UTF-8"),
-    ("/".join(["d" * 200] * 19), r"of 3\d{3} bytes is too long"),
-  ],
-)
-def test_a_path_below_which_no_checkpoint_could_be_saved_is_refused(name, message):
-  with pytest.raises(c.ConfigError, match=message):
-    workdir.check(pathlib.Path("/runs") / name / "run")
-
-
-@pytest.mark.parametrize("name", ["\u00e9 \u00b2", " a%20%s'b\"c`d$HOME{x}#b&c:d\n "])
-def test_checkpoints_below_any_other_path_come_back(tmp_path, name):
-  folder = tmp_path / name
-  workdir.check(folder)
-  test_checkpoint.saved(folder, 7)
-  assert int(test_checkpoint.restore(folder).step) == 7
-
-
-@pytest.mark.parametrize("locale", ["C", "POSIX"])
-def test_a_locale_without_utf8_makes_no_other_folder(tmp_path, locale):
-  script = tmp_path / "say.py"
-  script.write_text(
-    "import pathlib, sys\nfrom vit_jax import console, workdir\nconsole.in_utf8()\n"
-    "workdir.check(pathlib.Path(sys.argv[1]))\nprint(ascii(sys.argv[1]))\n"
-  )
-  env = dict(LC_ALL=locale, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONPATH=str(programs.ROOT))
-  result = programs.run([sys.executable, script, tmp_path / "\u00e9"], **env)
-  assert result.stdout.strip() == ascii(str(tmp_path / "\u00e9")), result.stderr

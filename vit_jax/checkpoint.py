@@ -25,7 +25,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
 
 from vit_jax import manifest
 from vit_jax import workdir as workdirs
-from vit_jax.config import NAMED, Config, ConfigError, RunError, StorageError, to_dict
+from vit_jax.config import EARLIER, NAMED, ConfigError, RunError, StorageError, to_dict
 from vit_jax.data.classes import first_difference
 from vit_jax.optim import name_of
 from vit_jax.state import TrainState
@@ -494,9 +494,9 @@ def mismatch(folder, differing, wanted, found, saved_config, config) -> str:
 def changes(old: dict, new: dict) -> list[str]:
   """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
 
-  A setting that an earlier release did not have counts as its default.
+  A setting that an earlier release did not have counts as what that release did.
   """
-  return _changes(old, new, to_dict(Config()), "config")
+  return _changes(old, new, to_dict(EARLIER), "config")
 
 
 def _changes(old, new, default, prefix):

@@ -185,7 +185,9 @@ class Dataset:
     "tfds:NAME[/CONFIG][:VERSION], folder:DIR, objectnet:DIR, vtab:TASK, digits or synthetic",
   )
   split: str = setting(
-    "", "split in TFDS's syntax, such as train[:90%]; of a folder, a part such as [:90%], or empty"
+    "",
+    "split in TFDS's syntax, such as train[:90%]; of a folder, a random part of each class such as "
+    "[:90%], or empty",
   )
   image_key: str = setting("image", "TFDS feature that holds the image")
   label_key: str = setting("label", "TFDS feature that holds the label or the labels")
@@ -248,6 +250,16 @@ class Data:
 
   train: Dataset = group(Dataset)
   evaluate: Mapping[str, Dataset] = named("sets that the head is scored on")
+  sampling: str = setting(
+    "",
+    "how the order of every epoch, subsets and parts of folders are drawn: uniform, or grain, as "
+    "before release 0.2.0 (biased for some sizes; parts of folders by file name); empty: as it was "
+    "when the run began, and uniform where it is new",
+    choices=("", "uniform", "grain"),
+  )
+  allow_overlap: bool = setting(
+    False, "score images that are trained on; without it a run that would is refused"
+  )
   image_size: int = setting(
     224, "side of the square images, pixels; 0, for --mode=evaluate alone: the weights' own", low=0
   )
@@ -404,6 +416,9 @@ class Config:
   non_finite: NonFinite = group(NonFinite)
   profile: Profile = group(Profile)
 
+
+# What settings are in runs of earlier releases that did not have them: all but one their defaults.
+EARLIER = Config(data=Data(sampling="grain"))
 
 # Groups whose names are the recipe's own, and what each name holds.
 NAMED = {

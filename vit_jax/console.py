@@ -13,16 +13,6 @@ from vit_jax.plain import one_line
 INPUT, OUTPUT, ERRORS = 0, 1, 2
 
 
-def in_utf8():
-  """Starts this process again in Python's UTF-8 mode, where names of files have another encoding.
-
-  In a plain C locale without that mode, any other name is one that orbax cannot read.
-  """
-  if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
-    os.environ["PYTHONUTF8"] = "1"
-    os.execv(sys.executable, sys.orig_argv)
-
-
 def of_run():
   """What cannot be shown is dropped: a full disk, a closed or broken pipe end no run."""
   _open_all(os.O_RDWR)
@@ -34,7 +24,6 @@ def of_tool():
 
   Ctrl-C ends it at once and without a traceback, as kill -9 would.
   """
-  in_utf8()
   signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   _open_all(os.O_RDONLY)  # to write to what was closed is an error

@@ -123,14 +123,14 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
   accuracy of each class and the confusion matrix.
 
   Raises:
-    RunError: a set cannot be read, or the figures, which have then been printed, not be written.
+    RunError: a set cannot be read, or the folder written.
   """
   data = plan.data
   kept = {name: details.Kept() for name, source in data.evaluate.items() if not source.multi_label}
   evaluation = Evaluation(plan, lambda name: kept[name].add if name in kept else lambda rows: None)
-  first = jax.process_index() == 0
-  if first:
-    announce_unwritable(folder)
+  if jax.process_index() == 0:
+    with workdir.writing(folder):
+      folder.mkdir(parents=True, exist_ok=True)
     print(scored_in_words(read))
     if read.resized or read.side not in (0, plan.config.data.image_size):
       print(other_size_in_words(read))
@@ -140,30 +140,16 @@ def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str,
       lambda: evaluation(scored.put(read.params, plan.abstract.params), stop=stop),
       too_little=TOO_LITTLE_MEMORY,
     )
-  if first:
-    origin = " ".join(f"{key} {value}" for key, value in read.origin.items())
-    print(f"{origin}  {in_words(figures)}", flush=True)  # first: to write them may fail
+  if jax.process_index() == 0:
+    result = folder / RESULT
     with workdir.writing(folder):
-      workdir.write_whole(folder / RESULT, json.dumps(read.origin | figures, indent=2) + "\n")
+      result.write_text(json.dumps(read.origin | figures, indent=2) + "\n")
       for name, rows in kept.items():
         write_details(folder / DETAILS / name, data.evaluate[name], rows)
+    origin = " ".join(f"{key} {value}" for key, value in read.origin.items())
     also = f", details to {folder / DETAILS}" if kept else ""
-    print(f"Written to {folder / RESULT}{also}")
+    print(f"{origin}  {in_words(figures)}\nWritten to {result}{also}")
   return figures
-
-
-def announce_unwritable(folder: pathlib.Path):
-  """Says before the work, which may take hours, that its figures will be shown and not written."""
-  trial = folder / f"{RESULT}.trial"
-  try:
-    folder.mkdir(parents=True, exist_ok=True)
-    trial.touch()
-    trial.unlink()
-  except OSError as error:
-    print(
-      f"The figures will be shown here, but not written: {folder} cannot be written to ({error}).",
-      flush=True,
-    )
 
 
 def scored_in_words(read: scored.Scored) -> str:

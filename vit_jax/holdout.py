@@ -6,7 +6,8 @@ import numpy as np
 
 from vit_jax import runs
 from vit_jax.config import Config, ConfigError, Dataset
-from vit_jax.data import sources
+from vit_jax.data import overlap, sources
+from vit_jax.data.apart import in_words
 from vit_jax.data.evaluated import open_source
 
 # In larger training sets classes are not looked for: it would take long.
@@ -71,13 +72,11 @@ def check_apart(use: Use, kept: Use):
   Raises:
     ConfigError: names an image that both sets have.
   """
-  one, other = (open_source(each.dataset, each.config) for each in (use, kept))
-  names = {other.name(index) for index in range(len(other))}
-  shared = [name for name in map(one.name, range(len(one))) if name in names]
-  if shared:
+  found = overlap.shared(*(open_source(each.dataset, each.config) for each in (use, kept)))
+  if found:
     raise ConfigError(
-      f"{use.in_words()}, and {kept.in_words()}, but {len(shared):,} images are in both, such as "
-      f"{shared[0]}; give parts that have none in common."
+      f"{use.in_words()}, and {kept.in_words()}, but both have {found.in_words()}; give parts that "
+      "have none in common."
     )
 
 
@@ -113,8 +112,3 @@ def missing_classes(source: sources.Source) -> list[str]:
     if not missing:
       return []
   return [source.class_names[label] for label in sorted(missing)]
-
-
-def in_words(dataset: Dataset) -> str:
-  """A dataset as source and split."""
-  return " ".join(filter(None, [dataset.source, dataset.split]))

@@ -6,7 +6,7 @@ import signal
 
 import jax
 
-from vit_jax import checkpoint, checks, initial, plan, workdir
+from vit_jax import begun, checkpoint, checks, initial, plan, workdir
 from vit_jax import hosts as joining
 from vit_jax.config import Config
 from vit_jax.hosts import Hosts
@@ -42,12 +42,12 @@ def launch(
       what depends on the number of devices.
     RunError: the run cannot go on.
   """
-  workdir.check(folder)
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given)
     return True
   checks.check(config)
   joining.check(hosts)
+  config = begun.completed(config, folder)
   data = plan.open_data(config)
   plan.steps_of(config, len(data.train))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
@@ -67,7 +67,9 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   """Evaluates; neither training data nor a length of training is needed."""
   checks.check_evaluation(config)
   joining.check(hosts)
-  data = plan.open_evaluations(config)
+  places = [folder, *filter(None, [config.init_from])]
+  config = begun.completed(config, *places)
+  data = plan.open_evaluations(config, begun.trained_on(config, *places))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)  # JAX, once connected, waits for a step to stop at
   prepare_jax()

@@ -13,7 +13,6 @@ from vit_jax import console, memory, preemption
 
 _STOP = preemption.StopRequest()
 if __name__ == "__main__":  # before the imports below, which take their time
-  console.in_utf8()
   memory.ask_for_huge_pages()
   console.of_run()
   _STOP.listen()

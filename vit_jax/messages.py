@@ -7,6 +7,7 @@ import jax
 from vit_jax import early_stopping, evaluate, plots, workdir, writers
 from vit_jax import mesh as meshes
 from vit_jax.config import Config
+from vit_jax.data.order import GRAIN
 from vit_jax.plan import Plan, total_count, trained_count
 from vit_jax.tree import flatten
 
@@ -34,6 +35,7 @@ def introduction(
     f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
     f"({device.device_kind}), {begin}; their shapes and sharding: {folder / workdir.PARAMETERS}\n"
     + other_settings(start, changed)
+    + earlier_sampling(config)
     + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
     f"{plan.steps.total:,} steps; {then}" + advice_on_fsdp(plan)
   )
@@ -42,6 +44,16 @@ def introduction(
 def other_settings(start: int, changed: list[str]) -> str:
   """Says which settings differ from those of the steps up to `start`; "" where none does."""
   return f"Other settings than up to step {start}: {'; '.join(changed)}\n" if changed else ""
+
+
+def earlier_sampling(config: Config) -> str:
+  """Says that examples are drawn as before release 0.2.0; "" where they are not."""
+  if config.data.sampling != GRAIN:
+    return ""
+  return (
+    "The order of epochs, subsets and parts of folders are drawn as before release 0.2.0 "
+    "(config.data.sampling=grain), as in a run that began so.\n"
+  )
 
 
 def stopping(step: int) -> str:

@@ -12,6 +12,7 @@ from vit_jax.config import Config, ConfigError, Duration
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, images, pipeline, sources
 from vit_jax.data import evaluated as opening
+from vit_jax.data.apart import Use
 from vit_jax.data.evaluated import FewShot, Nearest
 
 
@@ -83,10 +84,13 @@ def open_data(config: Config) -> Data:
   """Opens all sources of a training run; no device is touched.
 
   Raises:
-    ConfigError: classes that do not agree with the config or with one another.
+    ConfigError: classes that do not agree with the config or with one another; images that are
+      trained on and scored.
     SourceError: data that is not there.
   """
-  train = opening.open_named("config.data.train", config.data.train, config)
+  key = "config.data.train"
+  train = opening.open_named(key, config.data.train, config)
+  trained = Use(key, config.data.train, train)
   if len(train.class_names) != config.model.num_classes:
     raise ConfigError(
       f"config.model.num_classes={config.model.num_classes}, but {config.data.train.source} has "
@@ -94,20 +98,29 @@ def open_data(config: Config) -> Data:
     )
   evaluate = opening.open_sets(config)
   opening.check_classes(config, evaluate, train.class_names, "training")
-  return with_evaluations(config, cached(train, config), evaluate)
+  opening.check_apart(config, trained, evaluate)
+  data = with_evaluations(config, evaluate, trained)
+  return dataclasses.replace(data, train=cached(train, config))
 
 
-def open_evaluations(config: Config) -> Data:
+def open_evaluations(config: Config, trained: Use | None) -> Data:
   """Opens what --mode=evaluate needs: all but the training data; no device is touched.
 
+  Args:
+    config: the settings.
+    trained: what the parameters were trained on, if that is known.
+
   Raises:
-    ConfigError: nothing to evaluate on, or classes that do not agree with one another.
+    ConfigError: nothing to evaluate on, classes that do not agree with one another, or images that
+      were trained on.
     SourceError: data that is not there.
   """
   evaluate = opening.open_sets(config)
   for first, source in list(evaluate.items())[:1]:
     opening.check_classes(config, evaluate, source.class_names, f"config.data.evaluate.{first}")
-  data = with_evaluations(config, None, evaluate)
+  if trained:
+    opening.check_apart(config, trained, evaluate)
+  data = with_evaluations(config, evaluate, trained)
   if not data.has_evaluations():
     name = next(iter(config.data.evaluate), "NAME")
     raise ConfigError(
@@ -118,14 +131,14 @@ def open_evaluations(config: Config) -> Data:
   return data
 
 
-def with_evaluations(config: Config, train, evaluate) -> Data:
-  """The data of a run, its evaluations chosen from their sources."""
+def with_evaluations(config: Config, evaluate, trained: Use | None) -> Data:
+  """The evaluations of a run, chosen from their sources."""
   return Data(
-    train=train,
+    train=None,
     evaluate=evaluate,
     classes=opening.counted_classes(config, evaluate),
-    few_shot=opening.open_few_shot(config),
-    nearest=opening.open_nearest(config),
+    few_shot=opening.open_few_shot(config, trained),
+    nearest=opening.open_nearest(config, trained),
   )
 
 
@@ -245,6 +258,7 @@ def train_batches(plan: Plan, start_step: int):
     plan.data.train,
     transform=train_transform(plan.config.data),
     seed=plan.config.seed,
+    sampling=plan.config.data.sampling,
     start_step=start_step,
     batch_size=plan.config.batch_size,
     **reading(plan),

@@ -166,7 +166,7 @@ def check(sweep: Sweep):
   """Refuses what cannot be swept over, before anything is run.
 
   Raises:
-    ConfigError: overrides of what a sweep sets itself; or as `holdout.check`.
+    ConfigError: overrides of what a sweep sets itself; or as `holdout.check`, `check_sampling`.
   """
   for override in sweep.overrides:
     key = override.partition("=")[0].removeprefix("--config.")
@@ -176,6 +176,26 @@ def check(sweep: Sweep):
         "--seeds."
       )
   holdout.check(sweep.development, sweep.final, sweep.overrides)
+  check_sampling(sweep)
+
+
+def check_sampling(sweep: Sweep):
+  """Refuses runs that drew parts of folders otherwise than those that are still to come would.
+
+  Imports JAX, but touches no device.
+
+  Raises:
+    ConfigError: there are some, of a release before 0.2.0.
+  """
+  from vit_jax import begun
+
+  config = runs.resolve(sweep.development, sweep.overrides)
+  sampling = begun.completed(config, *(run.folder for run in grid(sweep))).data.sampling
+  if sampling != begun.completed(config).data.sampling:
+    raise ConfigError(
+      f"{sweep.folder} holds runs with config.data.sampling={sampling}, as before release 0.2.0, "
+      "and the others would draw otherwise; give another --workdir."
+    )
 
 
 def claim(sweep: Sweep):

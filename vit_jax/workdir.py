@@ -13,39 +13,6 @@ CONFIG = "config.json"
 PARAMETERS = "parameters.txt"  # how each is split over devices
 
 
-LONGEST_PATH = 3700  # bytes; Linux takes 4,095, and checkpoints have longer paths below this one
-# Orbax searches below the path with the last three as wildcards, and so saves what it cannot read;
-# tensorstore takes the first for a slash.
-REFUSED = "\\*?["
-
-
-def check(workdir: pathlib.Path):
-  """Makes sure that checkpoints can be saved below this path, whatever is there already.
-
-  Raises:
-    ConfigError: its name forbids it.
-  """
-  path = workdir.absolute()
-  found = [character for character in REFUSED if character in str(path)]
-  if found:
-    raise ConfigError(
-      f"--workdir={workdir}: the path {path} holds {' and '.join(found)}, with which checkpoints "
-      "cannot be saved; choose another --workdir."
-    )
-  try:
-    size = len(str(path).encode())
-  except UnicodeEncodeError as error:
-    raise ConfigError(
-      f"--workdir={workdir}: the path {path} is not UTF-8, and checkpoints cannot be saved there; "
-      "choose another --workdir."
-    ) from error
-  if size > LONGEST_PATH:
-    raise ConfigError(
-      f"--workdir: a path of {size} bytes is too long for checkpoints below it; choose one of at "
-      f"most {LONGEST_PATH}."
-    )
-
-
 class WriteError(StorageError):
   """The folder of the run cannot be written to; the message says why."""
 
@@ -97,14 +64,9 @@ def writing(workdir: pathlib.Path):
 
 def write_config(workdir: pathlib.Path, config: Config):
   """Writes the whole resolved config to WORKDIR/config.json."""
-  write_whole(workdir / CONFIG, json.dumps(to_dict(config), indent=2) + "\n")
-
-
-def write_whole(path: pathlib.Path, text: str):
-  """Writes a file that is never there in part: what was there stays until all is written."""
-  temporary = path.with_name(f"{path.name}.tmp")
-  temporary.write_text(text, encoding="utf-8")
-  temporary.replace(path)
+  temporary = workdir / (CONFIG + ".tmp")
+  temporary.write_text(json.dumps(to_dict(config), indent=2) + "\n", encoding="utf-8")
+  temporary.replace(workdir / CONFIG)
 
 
 def set_aside(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:

@@ -24,7 +24,7 @@ def few_shot(**changes):
 
 
 def test_every_drawn_image_is_held_once_and_found():
-  opened = evaluated.open_few_shot(few_shot())["probe"]
+  opened = evaluated.open_few_shot(few_shot(), None)["probe"]
   assert opened.draws.shape == (2, 10, 25)
   held = [opened.train.name(i) for i in range(len(opened.train))]
   assert len(held) == len({*held}) < 500
@@ -40,8 +40,8 @@ def test_every_drawn_image_is_held_once_and_found():
 
 def test_what_has_no_source_is_left_out():
   empty = config(few_shot={"a": c.FewShot(train=TRAIN)}, nearest={"b": c.Nearest(test=TEST)})
-  assert not evaluated.open_few_shot(empty)
-  assert not evaluated.open_nearest(empty)
+  assert not evaluated.open_few_shot(empty, None)
+  assert not evaluated.open_nearest(empty, None)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_has_no_source_is_left_out():
 )
 def test_refusals(open_them, settings, message):
   with pytest.raises(c.ConfigError, match=message):
-    open_them(settings)
+    open_them(settings, None)
 
 
 def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
@@ -87,7 +87,7 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
   name = tfds_fixture.write_multilabel_tfds(tmp_path, num_examples=8, num_classes=30, seed=0)
   several = c.Dataset(f"tfds:{name}", "train")
   with pytest.raises(c.ConfigError, match=r"nearest\.knn\.train has any number of labels"):
-    evaluated.open_nearest(config(nearest={"knn": c.Nearest(several, several)}))
+    evaluated.open_nearest(config(nearest={"knn": c.Nearest(several, several)}), None)
 
   def opened(classes):
     dataset = dataclasses.replace(several, classes=classes)

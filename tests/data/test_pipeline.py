@@ -65,7 +65,7 @@ def jpegs(count: int) -> Listed:
 
 def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, seed=0, **options):
   """The first `steps` batches."""
-  options = {"transform": TRAIN, "threads": 0, "workers": 0, "num_classes": CLASSES, **options}
+  usual = dict(sampling="uniform", transform=TRAIN, threads=0, workers=0, num_classes=CLASSES)
   batches = pipeline.train_batches(
     source,
     batch_size=batch_size,
@@ -73,7 +73,7 @@ def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, s
     hosts=hosts,
     start_step=start_step,
     seed=seed,
-    **options,
+    **(usual | options),
   )
   try:
     return [next(batches) for _ in range(steps)]
@@ -359,6 +359,7 @@ def test_decoding_runs_ahead_of_the_consumer():
     Watched(jpegs(30)._examples),
     transform=TRAIN,
     seed=0,
+    sampling="uniform",
     batch_size=16,
     host=0,
     hosts=1,
@@ -399,7 +400,7 @@ def test_the_program_ends_with_batches_open(threads, workers, end):
         transform=functools.partial(
           images.train_image, size=32, area=(0.05, 1), aspect=(0.75, 1.33), flip=True,
           max_pixels=10**6),
-        seed=0, batch_size=64, host=0, hosts=1, start_step=0, num_classes=10,
+        seed=0, sampling="uniform", batch_size=64, host=0, hosts=1, start_step=0, num_classes=10,
         threads={threads}, workers={workers})
       next(batches)
       print("got one", flush=True)

@@ -45,6 +45,8 @@ def test_it_is_resumed_as_that_release_went_on(workdir):
   assert result.returncode == 0, result.stderr
   assert "resuming after step 5" in result.stdout
   assert "None ->" not in result.stdout  # of settings that that release did not have
+  assert "drawn as before release 0.2.0 (config.data.sampling=grain)" in result.stdout
+  assert "config.data.sampling:" not in result.stdout  # it is no change
   then, now = ([x for x in writers.read(w) if "loss" in x] for w in (FIXTURE, workdir))
   assert [line["step"] for line in now] == list(range(1, 11))
   for a, b in zip(then, now, strict=True):

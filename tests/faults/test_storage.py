@@ -1,7 +1,6 @@
 """Disks that are full, folders that are gone or may not be written to. Real processes."""
 
 import re
-import shutil
 import sys
 
 import pytest
@@ -77,21 +76,6 @@ def test_a_workdir_lost_on_the_way(uninterrupted, tmp_path, fault):
   assert checkpoint.available(workdir) == [10]
   assert "resuming after step 10" in faulty.resume(workdir)
   assert_equal_ends(workdir, uninterrupted)
-
-
-def test_an_evaluation_that_cannot_be_written_is_announced_and_shown(uninterrupted, tmp_path):
-  workdir = shutil.copytree(uninterrupted, tmp_path / "run")
-  workdir.chmod(0o555)
-  command = [sys.executable, "-m", "tests.faults.unprivileged", *programs.digits(workdir)]
-  result = programs.run([*command, "--mode=evaluate"])
-  workdir.chmod(0o755)
-  assert result.returncode == 1
-  announced, *_, shown = result.stdout.splitlines()
-  assert announced.startswith(f"The figures will be shown here, but not written: {workdir} cannot")
-  assert re.fullmatch(r"step 40  test: top-1 [0-9.]+%, .*", shown)
-  assert "Permission denied" in programs.message(result)
-  assert "Traceback" not in result.stderr
-  assert not (workdir / "evaluation.json").exists()
 
 
 def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path):

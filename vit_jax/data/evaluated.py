@@ -7,7 +7,8 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError, Dataset
-from vit_jax.data import sources
+from vit_jax.data import apart, sources
+from vit_jax.data.apart import Use
 from vit_jax.data.choice import first_of_each_class, occurring_classes
 from vit_jax.data.classes import first_difference
 
@@ -43,10 +44,13 @@ def open_source(dataset: Dataset, config: Config) -> sources.Source:
     image_key=dataset.image_key,
     label_key=dataset.label_key,
     num_classes=config.model.num_classes,
+    sampling=config.data.sampling,
   )
   if dataset.exclude:
     source = sources.Remaining(source, dataset.exclude)
-  return sources.Subset(source, dataset.subset) if dataset.subset else source
+  if dataset.subset:
+    source = sources.Subset(source, dataset.subset, sampling=config.data.sampling)
+  return source
 
 
 def open_named(key: str, dataset: Dataset, config: Config) -> sources.Source:
@@ -68,6 +72,13 @@ def open_sets(config: Config) -> dict[str, sources.Source]:
     for name, dataset in config.data.evaluate.items()
     if dataset.source
   }
+
+
+def check_apart(config: Config, trained: Use, opened: Mapping[str, sources.Source]):
+  """Refuses evaluation sets with images that are trained on, as `apart.check`."""
+  for name, source in opened.items():
+    scored = Use(f"config.data.evaluate.{name}", config.data.evaluate[name], source)
+    apart.check(trained, scored, config)
 
 
 def check_classes(config: Config, opened: Mapping[str, sources.Source], names, whose: str):
@@ -111,11 +122,15 @@ def counted_classes(
   return result
 
 
-def open_few_shot(config: Config) -> dict[str, FewShot]:
+def open_few_shot(config: Config, trained: Use | None) -> dict[str, FewShot]:
   """The probes of config.few_shot that have both sources, their training images drawn.
 
+  Args:
+    config: the settings.
+    trained: what the run trains on, if anything.
+
   Raises:
-    ConfigError: classes that differ, several labels an image, shots that are not numbers of images.
+    ConfigError: shots that are not numbers of images, or as `open_pair`.
     SourceError: data that is not there, or fewer images of a class than shots.
   """
   result = {}
@@ -123,7 +138,7 @@ def open_few_shot(config: Config) -> dict[str, FewShot]:
     if not (settings.train.source and settings.test.source):
       continue
     key, most = f"config.few_shot.{name}", most_shots(settings, f"config.few_shot.{name}")
-    train, test = open_pair(config, settings, key)
+    train, test = open_pair(config, settings, key, trained)
     try:
       draws = [
         first_of_each_class(train, count=most, seed=seed, threads=config.data.threads)
@@ -132,7 +147,7 @@ def open_few_shot(config: Config) -> dict[str, FewShot]:
     except sources.SourceError as error:
       raise sources.SourceError(f"{key}.train ({settings.train.source}): {error}.") from error
     rows, places = np.unique(np.stack(draws), return_inverse=True)
-    drawn = sources.Selected(train, rows, f"{train.identity}, {key}")
+    drawn = sources.Selected(train, sources.Listed(rows), f"{train.identity}, {key}")
     result[name] = FewShot(drawn, places.reshape(np.shape(draws)), test)
   return result
 
@@ -149,11 +164,15 @@ def most_shots(settings: cfg.FewShot, key: str) -> int:
   return max(shots)
 
 
-def open_nearest(config: Config) -> dict[str, Nearest]:
+def open_nearest(config: Config, trained: Use | None) -> dict[str, Nearest]:
   """The pairs of config.nearest that have both sources.
 
+  Args:
+    config: the settings.
+    trained: what the run trains on, if anything.
+
   Raises:
-    ConfigError: classes that differ, several labels an image, fewer images than neighbours.
+    ConfigError: fewer images than neighbours, or as `open_pair`.
     SourceError: data that is not there.
   """
   result = {}
@@ -161,7 +180,7 @@ def open_nearest(config: Config) -> dict[str, Nearest]:
     if not (settings.train.source and settings.test.source):
       continue
     key = f"config.nearest.{name}"
-    train, test = open_pair(config, settings, key)
+    train, test = open_pair(config, settings, key, trained)
     if len(train) < settings.neighbours:
       raise ConfigError(
         f"{key}.neighbours={settings.neighbours} is more than the {len(train)} training images of "
@@ -171,11 +190,14 @@ def open_nearest(config: Config) -> dict[str, Nearest]:
   return result
 
 
-def open_pair(config: Config, settings, key: str) -> tuple[sources.Source, sources.Source]:
+def open_pair(
+  config: Config, settings, key: str, trained: Use | None
+) -> tuple[sources.Source, sources.Source]:
   """The training and test source of a setting, whose classes agree.
 
   Raises:
-    ConfigError: they do not, or an image may have several labels.
+    ConfigError: they do not, or an image may have several labels; or the test has images in common
+      with the training source, or with what the run trains on.
   """
   train = open_named(f"{key}.train", settings.train, config)
   test = open_named(f"{key}.test", settings.test, config)
@@ -188,4 +210,7 @@ def open_pair(config: Config, settings, key: str) -> tuple[sources.Source, sourc
         f"{key}.{part} has any number of labels an image, and exactly one is needed; name another "
         "label_key or data set."
       )
+  scored = Use(f"{key}.test", settings.test, test)
+  for use in filter(None, [Use(f"{key}.train", settings.train, train), trained]):
+    apart.check(use, scored, config)
   return train, test

@@ -3,14 +3,14 @@
 A host batch is a dict: image (b, S, S, 3) uint8; labels (b,) int32, or (b, classes) uint8 multi-hot
 where the source is multi-label; mask (b,) float32, 1 for examples that count.
 
-Grain shuffles, reads ahead and runs the workers. Its elements are parts of a host batch rather
+Grain reads ahead and runs the workers. Its elements are parts of a host batch rather
 than single images, because what it costs to hand over one element is felt beside one decoding.
 """
 
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import grain
@@ -18,11 +18,13 @@ import numpy as np
 from absl import flags
 
 from vit_jax.config import RunError
+from vit_jax.data import order
 from vit_jax.data.images import BadImage
 from vit_jax.data.sources import Example, Source
 
 Batch = dict[str, np.ndarray]
 Transform = Callable[..., np.ndarray]
+Rows = Callable[[range], Sequence[int]]  # positions in the stream of examples to rows of the source
 
 _log = logging.getLogger(__name__)
 _own = threading.local()
@@ -70,6 +72,7 @@ def train_batches(
   *,
   transform: Transform,
   seed: int,
+  sampling: str,
   batch_size: int,
   host: int,
   hosts: int,
@@ -88,7 +91,8 @@ def train_batches(
     source: the examples.
     transform: transform(image, rng=rng) -> (S, S, 3) uint8; picklable where there are workers. The
       generator is the call's alone: the next image sets it anew.
-    seed: of the shuffle and of every draw, in [0, 2**32).
+    seed: of the order and of every draw, in [0, 2**32).
+    sampling: how the order is drawn, as config.data.sampling.
     batch_size: of all hosts together.
     host: index of this host.
     hosts: number of hosts.
@@ -106,10 +110,13 @@ def train_batches(
     LabelError: from the iterator: a label is out of range.
   """
   share = _check(_Share(batch_size, host, hosts, start_step))
-  order = grain.MapDataset.range(len(source)).seed(seed).shuffle().repeat()
-  item = functools.partial(_train_item, source=source, order=order, transform=transform, seed=seed)
   load = functools.partial(
-    _load, share=share, item=item, num_classes=num_classes, multi_label=source.multi_label
+    _load,
+    share=share,
+    rows=order.epochs(len(source), seed=seed, sampling=sampling),
+    item=functools.partial(_train_item, source=source, transform=transform, seed=seed),
+    num_classes=num_classes,
+    multi_label=source.multi_label,
   )
   parts = grain.MapDataset.range(_ENDLESS).map(load)
   return _iterate(parts, share=share, threads=threads, workers=workers)
@@ -138,9 +145,13 @@ def evaluate_batches(
   """
   share = _check(_Share(batch_size, host, hosts))
   steps = -(-len(source) // batch_size)
-  item = functools.partial(_evaluate_item, source=source, transform=transform)
   load = functools.partial(
-    _load, share=share, item=item, num_classes=num_classes, multi_label=source.multi_label
+    _load,
+    share=share,
+    rows=order.unchanged,
+    item=functools.partial(_evaluate_item, source=source, transform=transform),
+    num_classes=num_classes,
+    multi_label=source.multi_label,
   )
   parts = grain.MapDataset.range(steps * share.parts).map(load)
   return _iterate(parts, share=share, threads=threads, workers=workers)
@@ -154,12 +165,12 @@ class _Item(NamedTuple):
 
 
 def _train_item(
-  position: int, *, source: Source, order: grain.MapDataset, transform: Transform, seed: int
+  position: int, row: int, *, source: Source, transform: Transform, seed: int
 ) -> _Item:
   draw = functools.partial(transform, rng=_generator(seed, position))
   example = Example(b"", () if source.multi_label else (0,), f"position {position}")
   try:
-    example = source[order[position]]
+    example = source[row]
     return _Item(draw(example.image), example.labels, example.name, True)
   except (BadImage, OSError) as error:
     _log.warning("Left out of training: %s: %s", example.name, error)
@@ -182,10 +193,10 @@ def _generator(seed: int, position: int) -> np.random.Generator:
   return _own.generator
 
 
-def _evaluate_item(position: int, *, source: Source, transform: Transform) -> _Item:
-  if position >= len(source):
+def _evaluate_item(_: int, row: int, *, source: Source, transform: Transform) -> _Item:
+  if row >= len(source):
     return _Item(_blank(transform), () if source.multi_label else (0,), "padding", False)
-  example = source[position]
+  example = source[row]
   try:
     return _Item(transform(example.image), example.labels, example.name, True)
   except BadImage as error:
@@ -201,18 +212,20 @@ def _load(
   index: int,
   *,
   share: _Share,
-  item: Callable[[int], _Item],
+  rows: Rows,
+  item: Callable[[int, int], _Item],
   num_classes: int,
   multi_label: bool,
 ) -> Batch:
   """Reads and stacks one part of a host batch."""
   images, labels, mask = None, [], []
-  for row, position in enumerate(share.positions(index)):
-    one = item(position)
+  positions = share.positions(index)
+  for place, (position, row) in enumerate(zip(positions, rows(positions), strict=True)):
+    one = item(position, row)
     _check_labels(one, num_classes=num_classes)
     if images is None:
       images = np.empty((share.part, *one.image.shape), np.uint8)
-    images[row] = one.image  # At once: the memory of one image then serves for the next.
+    images[place] = one.image  # At once: the memory of one image then serves for the next.
     labels.append(one.labels)
     mask.append(one.counts)
   return {

@@ -14,10 +14,9 @@ import re
 from collections.abc import Callable
 
 import cv2
-import grain
 
 from vit_jax import reading
-from vit_jax.data import quality
+from vit_jax.data import order, quality
 from vit_jax.data.files import write_whole
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.folder import Folder
@@ -27,7 +26,8 @@ VERSION = "1.0.0"
 
 _FILE_BYTES = 2**28  # about, of each file
 _SAMPLE = 64  # images that the size is estimated from
-_ORDER_SEED = 0
+_ORDER_SEED = 2**32 - 2  # of no run, whose seeds are below 2**31
+_ORDER = "uniform"
 _PLAN = "plan.json"
 _MAX_BYTES = 2**20  # of the plan
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -141,12 +141,14 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
   wanted = {
     "splits": {name: [source.identity, len(source)] for name, source in splits.items()},
     "max_pixels": max_pixels,
+    "order": _ORDER,
   }
   if plan.exists():
     found = json.loads(reading.read_bytes(plan, most=_MAX_BYTES))
-    if {key: found[key] for key in wanted} != wanted:
+    if {key: found.get(key) for key in wanted} != wanted:
       raise SourceError(
-        f'"{folder}" is a data set of other images, half made; delete it, or finish that one.'
+        f'"{folder}" is a data set of other images, half made, or one that an earlier release'
+        " began in another order; delete it, or finish it with what began it."
       )
     return found["files"]
   folder.mkdir(parents=True, exist_ok=True)
@@ -162,9 +164,9 @@ def _number_of_files(source: Source) -> int:
   return min(len(source), max(1, round(mean * len(source) / _FILE_BYTES)))
 
 
-def _order(source: Source) -> grain.MapDataset:
+def _order(source: Source) -> order.Order:
   """Position in the files to index in the source."""
-  return grain.MapDataset.range(len(source)).shuffle(seed=_ORDER_SEED)
+  return order.fixed(len(source), seed=_ORDER_SEED, sampling=_ORDER)
 
 
 def _encoded(example: Example) -> bytes:
@@ -181,14 +183,14 @@ def _make(file: _File, source: Source, features, class_names, max_pixels: int) -
   # Imported late: only this needs it.
   from array_record.python import array_record_module
 
-  order = _order(source)
+  rows = _order(source)
   labels = [class_names.index(name) for name in source.class_names]
   checked = quality.Checked()
 
   def fill(path: str) -> None:
     writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
     for position in file.positions(source):
-      example = source[order[position]]
+      example = source[rows[position]]
       numbers = tuple(labels[one] for one in example.labels)
       example = example._replace(labels=numbers, image=_encoded(example))
       if quality.check(example, checked, max_pixels=max_pixels):

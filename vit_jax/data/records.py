@@ -36,10 +36,13 @@ class Records:
     parts: in the order of their records.
     remedy: what to do about a file that is missing or damaged, for the message.
     most_open: files open at a time; 0: a quarter of what the system allows.
+
+  Attributes:
+    parts: as given.
   """
 
   def __init__(self, parts: list[Part], *, remedy: str, most_open: int = 0):
-    self._parts, self._remedy = parts, remedy
+    self.parts, self._remedy = parts, remedy
     self._ends = list(itertools.accumulate(part.count for part in parts))
     self._most_open = most_open or _files_allowed(_SHARE * len(parts)) // _SHARE
     self._forget()
@@ -59,28 +62,28 @@ class Records:
       return self._reader(number).read([row])[0]
     except (RuntimeError, ValueError) as error:
       raise RunError(
-        f'Record {row} of "{self._parts[number].path}" cannot be read ({error}); the file is '
+        f'Record {row} of "{self.parts[number].path}" cannot be read ({error}); the file is '
         f"missing or damaged: {self._remedy}."
       ) from error
 
   def place(self, position: int) -> tuple[str, int]:
     """The path of the file that holds a record, and its number in there; nothing is read."""
     number, row = self._place(position)
-    return self._parts[number].path, row
+    return self.parts[number].path, row
 
   def _place(self, position):
     if not 0 <= position < len(self):
       raise IndexError(f"There is no record {position} among {len(self)}.")
     number = bisect.bisect_right(self._ends, position)
     begin = self._ends[number - 1] if number else 0
-    return number, position - begin + self._parts[number].first
+    return number, position - begin + self.parts[number].first
 
   def _reader(self, number: int):
     with self._lock:
       if number in self._readers:
         self._readers.move_to_end(number)
         return self._readers[number]
-    reader = _open(self._parts[number])
+    reader = _open(self.parts[number])
     with self._lock:
       self._readers[number] = reader
       while len(self._readers) > self._most_open:

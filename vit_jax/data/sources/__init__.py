@@ -1,20 +1,31 @@
 """Sources of labelled images behind one protocol: length and item."""
 
 import difflib
+import logging
 import os
 
 from vit_jax.data.sources.base import Example, Source, SourceError
 from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
 from vit_jax.data.sources.objectnet import ObjectNet
-from vit_jax.data.sources.selected import Selected
+from vit_jax.data.sources.selected import Listed, Selected
 from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.data.sources.synthetic import Synthetic
 from vit_jax.data.sources.tfds import Tfds
 from vit_jax.data.sources.vtab import Vtab
 
-__all__ = ["Example", "Remaining", "Selected", "Source", "SourceError", "Subset", "open_source"]
+__all__ = [
+  "Example",
+  "Listed",
+  "Remaining",
+  "Selected",
+  "Source",
+  "SourceError",
+  "Subset",
+  "open_source",
+]
 
+_log = logging.getLogger(__name__)
 _FORMS = {
   "tfds": "tfds:NAME[/CONFIG][:VERSION]",
   "folder": "folder:DIR",
@@ -32,6 +43,7 @@ def open_source(
   image_key: str = "image",
   label_key: str = "label",
   num_classes: int,
+  sampling: str = "uniform",
 ) -> Source:
   """Opens the examples that `spec` names.
 
@@ -43,6 +55,7 @@ def open_source(
     image_key: TFDS only: the feature that holds the image.
     label_key: TFDS only: the feature that holds the label, or the sequence of labels.
     num_classes: number of classes of the labels that "synthetic" draws.
+    sampling: how parts of folders are drawn, as config.data.sampling.
 
   Raises:
     SourceError: unknown kind, data that is not there, or a split that does not exist.
@@ -51,9 +64,17 @@ def open_source(
   if kind not in _FORMS or bool(colon) != (":" in _FORMS[kind]) or bool(colon) != bool(argument):
     raise SourceError(_unknown(spec, kind=kind))
   if kind == "tfds":
-    return Tfds(argument, split=split, image_key=image_key, label_key=label_key)
+    source = Tfds(argument, split=split, image_key=image_key, label_key=label_key)
+    if source.as_written:
+      _log.warning(
+        "The examples of %s were written without shuffling, so %r is no random part: it may lack"
+        " classes or hold few subjects.",
+        spec,
+        split,
+      )
+    return source
   if kind == "folder":
-    return Folder(argument, split=split)
+    return Folder(argument, split=split, sampling=sampling)
   if kind == "objectnet":
     return ObjectNet(argument, split=split)
   if kind == "vtab":

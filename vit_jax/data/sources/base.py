@@ -1,5 +1,6 @@
 """What every source of examples looks like."""
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +26,22 @@ class Example(NamedTuple):
   name: str
 
 
+class Block(NamedTuple):
+  """Some examples of a source, and where their images lie: by that the same image is known again.
+
+  Attributes:
+    place: what holds the images, such as the real path of a folder or file.
+    items: which of those in there: numbers, or names as bytes.
+    rows: of each item, its row in the source that holds the files.
+    index: function from such rows to indices in the source that was asked, -1 for what it lacks.
+  """
+
+  place: str
+  items: range | np.ndarray
+  rows: range | np.ndarray
+  index: Callable[[np.ndarray], np.ndarray] = np.asarray
+
+
 class Source(Protocol):
   """Random access to examples. Sources are pickled into worker processes.
 
@@ -48,6 +65,10 @@ class Source(Protocol):
 
   def name(self, index: int) -> str:
     """The name of an example alone; nothing is read. Different examples have different names."""
+    ...
+
+  def blocks(self) -> Iterator[Block]:
+    """Where the images lie, for `overlap.shared`; none of what is made up. No image is read."""
     ...
 
 

@@ -1,8 +1,10 @@
 """The handwritten digits that ship inside scikit-learn."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from vit_jax.data.sources.base import Example, SourceError
+from vit_jax.data.sources.base import Block, Example, SourceError
 
 _TEST_SHARE = 0.2
 _SPLIT_SEED = 0
@@ -39,6 +41,10 @@ class Digits:
   def name(self, index: int) -> str:
     """Its place in the split, and in scikit-learn's order."""
     return f"digits {self._split} example {index} (row {self._rows[index]} of scikit-learn's)"
+
+  def blocks(self) -> Iterator[Block]:
+    """Their rows in scikit-learn's order."""
+    yield Block("digits", self._rows, range(len(self)))
 
 
 def _load(split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

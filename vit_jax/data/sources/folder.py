@@ -6,17 +6,18 @@ import hashlib
 import itertools
 import logging
 import os
-import re
+from collections.abc import Iterator
 
 import numpy as np
 
 from vit_jax import reading
 from vit_jax.data import image_files
 from vit_jax.data.image_files import Found, LeftOut
-from vit_jax.data.sources.base import Example, SourceError
+from vit_jax.data.order import GRAIN
+from vit_jax.data.sources import part, placed
+from vit_jax.data.sources.base import Block, Example, SourceError
 
 _log = logging.getLogger(__name__)
-_PART = re.compile(r"\[((?P<first>\d{1,3})%)?:((?P<end>\d{1,3})%)?\]")
 
 
 class Folder:
@@ -26,8 +27,9 @@ class Folder:
 
   Args:
     directory: DIR.
-    split: "" for all images, or a part of each class in the order of names: "[:90%]" is its first
-      nine tenths, to the nearest image, and "[90%:]" what is left.
+    split: "" for all images, or a random part of each class, as in `part`: "[:90%]" is nine tenths
+      of it, to the nearest image, and "[90%:]" what is left.
+    sampling: how parts are drawn, as config.data.sampling.
 
   Raises:
     SourceError: DIR is missing, DIR or one of its classes has no images in this part or cannot be
@@ -39,17 +41,17 @@ class Folder:
 
   multi_label = False
 
-  def __init__(self, directory: str, *, split: str):
+  def __init__(self, directory: str, *, split: str, sampling: str = "uniform"):
     self._directory = os.path.abspath(os.path.expanduser(directory))
     names, self.left_out = _class_folders(self._directory)
     self.class_names = tuple(names)
     paths = [os.path.join(self._directory, name) for name in names]
-    percents = _percents(split)
+    cut = part.parse(split)
     found = [_images(path) for path in paths]
     for name, one in zip(names, found, strict=True):
       self.left_out.update(one.left_out, name)
-    pairs = zip(paths, found, strict=True)
-    listings = [_part(one.names, percents, directory=path) for path, one in pairs]
+    images = {path: one.names for path, one in zip(paths, found, strict=True)}
+    listings = part.choose(cut, images, by_name=sampling == GRAIN)
     _tell(self._directory, self.left_out.in_words())
     # Names in one string per class and offsets: 1.3 million str objects in a list would make
     # every pickle, fork and garbage collection slow.
@@ -81,6 +83,12 @@ class Folder:
     (label,) = self.labels(index)
     file = os.fsdecode(bytes(self._names[label][index - self._ends[label]]))
     return f"{self._directory}/{self.class_names[label]}/{file}"
+
+  def blocks(self) -> Iterator[Block]:
+    """The files, by the folders that really hold them."""
+    for name, files, end in zip(self.class_names, self._names, self._ends, strict=True):
+      rows = range(end - len(files), end)
+      yield from placed.blocks(f"{self._directory}/{name}", files, rows)
 
 
 def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
@@ -128,26 +136,3 @@ def _tell(directory: str, left_out: str) -> None:
   """Says what is left out, once of a folder that is opened for several parts."""
   if left_out:
     _log.warning("Left out of %r: %s.", directory, left_out)
-
-
-def _percents(split: str) -> tuple[int, int]:
-  """Where the part of each class begins and ends, in per cent of its images."""
-  match = _PART.fullmatch(split or "[:]")
-  first, end = (int(match["first"] or 0), int(match["end"] or 100)) if match else (0, 0)
-  if not 0 <= first < end <= 100:
-    raise SourceError(
-      f'A "folder" source has no split "{split}"; set it to "" for all images, or to a part of each'
-      ' class, such as "[:90%]" and "[90%:]".'
-    )
-  return first, end
-
-
-def _part(names: list[str], percents: tuple[int, int], *, directory: str) -> list[str]:
-  """The names in a part of one class; the end of one part is the beginning of the next."""
-  first, end = (round(len(names) * share / 100) for share in percents)
-  if first == end:
-    raise SourceError(
-      f'Class folder "{directory}" has {len(names)} images, and its part from {percents[0]}% to'
-      f" {percents[1]}% is empty; add images, or take a larger part."
-    )
-  return names[first:end]

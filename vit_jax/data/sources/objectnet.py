@@ -7,13 +7,14 @@ object recognition models", 2019; https://objectnet.dev.
 import json
 import os
 import pathlib
+from collections.abc import Iterator
 
 from vit_jax import reading
 from vit_jax.data.images import decode
 from vit_jax.data.jpeg import BadImage
-from vit_jax.data.sources.base import Example, SourceError, refuse_split
+from vit_jax.data.sources.base import Block, Example, SourceError, refuse_split
 from vit_jax.data.sources.folder import Folder
-from vit_jax.data.sources.selected import Selected
+from vit_jax.data.sources.selected import Listed, Selected
 from vit_jax.data.sources.tfds import imagenet_classes
 
 _BORDER = 1  # pixels of red on every side, in all images
@@ -48,7 +49,7 @@ class ObjectNet:
     if not shared:
       raise SourceError(f'"{root}" has no images of a class that ImageNet shares.')
     self.identity = f"objectnet {len(shared)} of {images.identity}"
-    self._images, self._classes = Selected(images, shared, self.identity), classes
+    self._images, self._classes = Selected(images, Listed(shared), self.identity), classes
 
   def __len__(self) -> int:
     return len(self._images)
@@ -71,6 +72,10 @@ class ObjectNet:
   def name(self, index: int) -> str:
     """The file's path."""
     return self._images.name(index)
+
+  def blocks(self) -> Iterator[Block]:
+    """The files."""
+    return self._images.blocks()
 
 
 def _classes(mappings: pathlib.Path, folders: tuple[str, ...]) -> list[tuple[int, ...]]:

@@ -1,14 +1,50 @@
 """Some examples of a source."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
-from vit_jax.data.sources.base import Example, Source
+import numpy as np
+
+from vit_jax.data.sources.base import Block, Example, Source
+
+
+class Rows(Protocol):
+  """Some rows of a source, in an order."""
+
+  def __len__(self) -> int: ...
+
+  def __getitem__(self, index: int) -> int: ...
+
+  def find(self, rows: np.ndarray) -> np.ndarray:
+    """The index of each row, -1 where it is not among them."""
+    ...
+
+
+class Listed:
+  """Rows that are given one by one, each once."""
+
+  def __init__(self, rows: Sequence[int]):
+    self._rows = np.asarray(rows, np.int64)
+
+  def __len__(self) -> int:
+    return len(self._rows)
+
+  def __getitem__(self, index: int) -> int:
+    return int(self._rows[index])
+
+  def find(self, rows: np.ndarray) -> np.ndarray:
+    """As of `Rows`."""
+    order = np.argsort(self._rows)
+    places = np.searchsorted(self._rows, rows, sorter=order)
+    found = order[np.minimum(places, len(order) - 1)]
+    return np.where(self._rows[found] == rows, found, -1)
 
 
 class Selected:
   """The examples `rows` of `source`, in this order; `identity` is of these, as in `Source`."""
 
-  def __init__(self, source: Source, rows: Sequence[int], identity: str):
+  def __init__(self, source: Source, rows: Rows, identity: str):
     self._source, self._rows, self.identity = source, rows, identity
     self.class_names, self.multi_label = source.class_names, source.multi_label
 
@@ -26,7 +62,20 @@ class Selected:
     """As the source has it."""
     return self._source.name(self._row(index))
 
+  def blocks(self) -> Iterator[Block]:
+    """Those of the source, whose indices are of the examples selected."""
+    for block in self._source.blocks():
+      yield block._replace(index=functools.partial(_index, block.index, self._rows))
+
   def _row(self, index: int) -> int:
     if not 0 <= index < len(self):
       raise IndexError(f"There is no example {index} among {len(self)}.")
-    return int(self._rows[index])
+    return self._rows[index]
+
+
+def _index(inner: Callable[[np.ndarray], np.ndarray], outer: Rows, rows: np.ndarray) -> np.ndarray:
+  found = inner(rows)
+  there = found >= 0
+  result = np.full(len(found), -1)
+  result[there] = outer.find(found[there])
+  return result

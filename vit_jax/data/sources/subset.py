@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 from vit_jax import reading
+from vit_jax.data import order
 from vit_jax.data.sources.base import Source, SourceError
 from vit_jax.data.sources.selected import Selected
 
@@ -25,21 +26,38 @@ class Subset(Selected):
   Args:
     source: the examples.
     size: how many of them.
+    sampling: how the order is drawn, as config.data.sampling.
 
   Raises:
     SourceError: there are not so many.
   """
 
-  def __init__(self, source: Source, size: int):
+  def __init__(self, source: Source, size: int, *, sampling: str = "uniform"):
     if size > len(source):
       raise SourceError(
         f"subset={size} is more than the {len(source)} examples there are; give at most"
         f" {len(source)}, or 0 for all."
       )
-    import grain  # late: it imports JAX, which not all that read sources need
+    rows = _First(order.fixed(len(source), seed=_SEED, sampling=sampling), size)
+    kind = "random" if sampling == order.GRAIN else "uniform"  # caches tell the two apart
+    super().__init__(source, rows, f"{source.identity}, {kind} {size}")
 
-    rows = grain.MapDataset.range(len(source)).shuffle(seed=_SEED)[:size]
-    super().__init__(source, rows, f"{source.identity}, random {size}")
+
+class _First:
+  """The first `size` positions of an order."""
+
+  def __init__(self, whole: order.Order, size: int):
+    self._whole, self._size = whole, size
+
+  def __len__(self) -> int:
+    return self._size
+
+  def __getitem__(self, index: int) -> int:
+    return self._whole[index]
+
+  def find(self, rows: np.ndarray) -> np.ndarray:
+    found = self._whole.find(rows)
+    return np.where(found < self._size, found, -1)
 
 
 class Remaining(Selected):
@@ -77,6 +95,11 @@ class _Kept:
 
   def __getitem__(self, index: int) -> int:
     return index + int(np.searchsorted(self._kept_before, index, side="right"))
+
+  def find(self, rows: np.ndarray) -> np.ndarray:
+    excluded = self._kept_before + np.arange(len(self._kept_before))
+    before = np.searchsorted(excluded, rows)
+    return np.where(np.isin(rows, excluded), -1, rows - before)
 
 
 def write_exclusions(path: str, source: Source, indices, *, remarks=None) -> None:

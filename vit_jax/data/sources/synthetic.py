@@ -1,8 +1,10 @@
 """Random images as fast as memory, to measure everything but the input."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from vit_jax.data.sources.base import Example, refuse_split
+from vit_jax.data.sources.base import Block, Example, refuse_split
 
 _LENGTH = 1_281_167  # ImageNet's, so that epochs take as long as there
 _SIDE = 256  # pixels
@@ -38,3 +40,7 @@ class Synthetic:
   def name(self, index: int) -> str:
     """The index in words."""
     return f"synthetic example {index}"
+
+  def blocks(self) -> Iterator[Block]:
+    """None: nothing can be learned of them, so that they may be trained on and scored."""
+    return iter(())

@@ -6,10 +6,11 @@ import itertools
 import os
 import pathlib
 import re
+from collections.abc import Iterator
 
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.records import Part, Records
-from vit_jax.data.sources.base import Example, SourceError
+from vit_jax.data.sources.base import Block, Example, SourceError
 
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -27,6 +28,10 @@ class Tfds:
   Raises:
     SourceError: the data set, split or feature is not there, or cannot be read at random.
     BadImage: from an item: its record is damaged.
+
+  Attributes:
+    as_written: whether the split is a part of examples that stand as they were written, perhaps one
+      class after another. TFDS shuffles all data sets but those whose builders forbid it.
   """
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
@@ -34,6 +39,7 @@ class Tfds:
     self._image_key, self._label_key = image_key, label_key
     builder = open_builder(spec)
     self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}"
+    self.as_written = builder.info.disable_shuffling and "[" in split
     check_features(builder, image_key, label_key)
     label = _label_feature(builder, label_key)
     self.multi_label = hasattr(label, "feature")
@@ -58,6 +64,10 @@ class Tfds:
   def name(self, index: int) -> str:
     """The data set, the split and the position in that."""
     return self._features.name(index)
+
+  def blocks(self) -> Iterator[Block]:
+    """The records of the files."""
+    return self._features.blocks()
 
   def _as_labels(self, record: dict) -> tuple[int, ...]:
     label = record[self._label_key]
@@ -113,6 +123,14 @@ class Features:
     path, row = self._records.place(index)
     split, first = self._firsts[os.path.basename(path)]
     return f"{self._title} {split} example {first + row}"
+
+  def blocks(self) -> Iterator[Block]:
+    """The records of each file."""
+    begin, real = 0, functools.cache(os.path.realpath)
+    for path, first, count in self._records.parts:
+      place = os.path.join(real(os.path.dirname(path)), os.path.basename(path))
+      yield Block(place, range(first, first + count), range(begin, begin + count))
+      begin += count
 
   def _read(self, index: int) -> bytes:
     try:

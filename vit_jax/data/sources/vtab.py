@@ -7,14 +7,14 @@ Benchmark", 2019; splits and labels as in its published code.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from vit_jax.data import images
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import tfds
-from vit_jax.data.sources.base import Example, SourceError
+from vit_jax.data.sources.base import Block, Example, SourceError
 
 # Images to train on while choosing settings, and to choose by; both together for the final run.
 TRAIN, HELD_BACK = 800, 200
@@ -195,6 +195,10 @@ class Vtab:
   def name(self, index: int) -> str:
     """The data set, the split and the position in that."""
     return self._features.name(index)
+
+  def blocks(self) -> Iterator[Block]:
+    """The records of the files."""
+    return self._features.blocks()
 
   def _class(self, record: dict, index: int) -> tuple[int]:
     label = self._task.label.rule(record[self._task.label.key])

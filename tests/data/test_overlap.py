@@ -1,0 +1,235 @@
+"""Which images two sources have in common: by any path, cut or chosen in any way, and quickly."""
+
+import itertools
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data import tfds_fixture
+from vit_jax.data import overlap, sources
+from vit_jax.data.sources import subset
+from vit_jax.data.sources.base import Block
+
+
+def opened(spec, split="", **options):
+  return sources.open_source(spec, split=split, num_classes=10, **options)
+
+
+def names(source):
+  return [source.name(index) for index in range(len(source))]
+
+
+def by_names(one, other):
+  """What is shared, looked for the long way: the names of files lead to their real paths."""
+  real = lambda name: os.path.realpath(name) if name.startswith("/") else name
+  both = {real(name) for name in names(one)} & {real(name) for name in names(other)}
+  return len(both), {name for name in names(one) if real(name) in both}
+
+
+def assert_found(one, other):
+  images, examples = by_names(one, other)
+  for first, second in ((one, other), (other, one)):
+    found = overlap.shared(first, second)
+    assert (found.images if found else 0) == images
+  assert not images or overlap.shared(one, other).example in examples
+  return images
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  root = tmp_path_factory.mktemp("data") / "images"
+  for label, count in (("a", 40), ("b", 25)):
+    (root / label).mkdir(parents=True)
+    for index in range(count):
+      (root / label / f"{index:03}.png").write_bytes(b"x")
+  return root
+
+
+@pytest.fixture(scope="module")
+def bases(folder, tmp_path_factory):
+  """Sources that one another's parts and choices overlap in many ways."""
+  tfds = tmp_path_factory.mktemp("tfds")
+  tfds_fixture.write_single_label_tfds(tfds, num_examples=50, num_classes=5, seed=0)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("TFDS_DATA_DIR", str(tfds))
+    name = f"tfds:{tfds_fixture.SINGLE_LABEL}"
+    splits = ("train", "test", "train[:60%]", "train[50%:]+test", "train[3:9]")
+    found = [opened(name, split) for split in splits]
+  found += [opened(f"folder:{folder}", split) for split in ("", "[:70%]", "[50%:]", "[:20]")]
+  return [*found, opened("digits", "train"), opened("digits", "test"), opened("synthetic")]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_as_many_as_names_tell(bases, tmp_path_factory, data):
+  def chosen():
+    source = data.draw(st.sampled_from(bases[:-1]))
+    if data.draw(st.booleans()):
+      path = str(tmp_path_factory.getbasetemp() / "exclude.txt")
+      subset.write_exclusions(path, source, data.draw(st.sets(st.integers(0, len(source) - 2))))
+      source = sources.Remaining(source, path)
+    if data.draw(st.booleans()):
+      sampling = data.draw(st.sampled_from(["uniform", "grain"]))
+      source = sources.Subset(source, data.draw(st.integers(1, len(source))), sampling=sampling)
+    if data.draw(st.booleans()):
+      rows = data.draw(st.sets(st.integers(0, len(source) - 1), min_size=1))
+      source = sources.Selected(source, sources.Listed(list(rows)), "some")
+    return source
+
+  assert_found(chosen(), chosen())
+
+
+def test_what_is_made_up_is_not_shared(bases):
+  assert overlap.shared(bases[-1], bases[-1]) is None
+
+
+def test_a_record_that_a_split_names_twice_is_one_image(bases, monkeypatch):
+  whole = bases[0]
+  twice = type(whole).__new__(type(whole))
+  twice.__dict__ = dict(whole.__dict__)
+  twice.blocks = lambda: itertools.chain(whole.blocks(), whole.blocks())
+  assert overlap.shared(twice, whole).images == len(whole)
+
+
+# --- the same folder by other paths ---
+
+
+def test_the_same_files_by_other_paths(folder, tmp_path, monkeypatch):
+  whole = opened(f"folder:{folder}")
+  monkeypatch.chdir(folder.parent)
+  (tmp_path / "link").symlink_to(folder)
+  (tmp_path / "copy").mkdir()
+  (tmp_path / "copy" / "a").symlink_to(folder / "a")
+  (tmp_path / "copy" / "b").mkdir()
+  for index in range(30):  # 25 of them are there
+    (tmp_path / "copy" / "b" / f"other{index}.png").symlink_to(folder / "b" / f"{index:03}.png")
+  (tmp_path / "copy" / "b" / "own.png").touch()
+  for path, images in (
+    ("images", 65),
+    (f"{folder}/../images/", 65),
+    (f"{tmp_path}/link", 65),
+    (f"{tmp_path}/copy", 65),
+  ):
+    other = opened(f"folder:{path}")
+    assert overlap.shared(whole, other).images == images
+    if path != f"{tmp_path}/copy":
+      assert assert_found(whole, other) == images
+  part = opened(f"folder:{folder}", "[:20%]")
+  assert overlap.shared(part, opened(f"folder:{tmp_path}/copy")).images == 13
+
+
+def test_a_folder_inside_of_the_other(tmp_path):
+  for name in ("a/first/x/0.png", "a/first/y/1.png", "a/2.png", "b/second/x/3.png", "b/4.png"):
+    (tmp_path / "all" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "all" / name).touch()
+  whole = opened(f"folder:{tmp_path}/all")
+  assert len(whole) == 5
+  inside = opened(f"folder:{tmp_path}/all/a/first")  # its classes are x and y
+  assert assert_found(whole, inside) == 2
+  assert assert_found(opened(f"folder:{tmp_path}"), whole) == 5
+  (tmp_path / "other" / "b").mkdir(parents=True)
+  (tmp_path / "other" / "b" / "far").symlink_to(tmp_path / "all" / "b" / "second")
+  (tmp_path / "other" / "a").symlink_to(tmp_path / "all" / "a" / "first" / "x")
+  assert assert_found(whole, opened(f"folder:{tmp_path}/other")) >= 1
+
+
+def test_two_links_to_one_file_are_one_image(folder, tmp_path):
+  (tmp_path / "a").mkdir()
+  for name in ("x.png", "y.png"):
+    (tmp_path / "a" / name).symlink_to(folder / "a" / "000.png")
+  source = opened(f"folder:{tmp_path}")
+  for rows in ([0], [1], [0, 1]):
+    some = sources.Selected(source, sources.Listed(rows), "some")
+    assert overlap.shared(some, opened(f"folder:{folder}")).images == 1
+
+
+def test_equal_names_elsewhere_are_other_images(folder, tmp_path):
+  for path in folder.rglob("*.png"):
+    other = tmp_path / path.relative_to(folder)
+    other.parent.mkdir(exist_ok=True)
+    other.write_bytes(path.read_bytes())  # a copy: of that tools/dedup.py tells
+  assert overlap.shared(opened(f"folder:{folder}"), opened(f"folder:{tmp_path}")) is None
+
+
+def test_names_that_are_no_text(tmp_path):
+  folder = os.fsencode(tmp_path / "a")
+  os.mkdir(folder)
+  for index in range(10):
+    open(folder + b"/\xff\xfe%d.png" % index, "w").close()
+  whole, part = (opened(f"folder:{tmp_path}", split) for split in ("", "[:50%]"))
+  found = overlap.shared(whole, part)
+  assert found.images == 5
+  assert found.in_words().isascii()
+
+
+# --- size ---
+
+
+class Large:
+  """Records as of JFT-300M in 31,744 files; a name for each, if it is asked for."""
+
+  multi_label, class_names, identity = False, ("a",), "large"
+
+  def __init__(self, first=0, end=303_000_000, folder="/data"):
+    self._first, self._end, self._folder = first, end, folder
+
+  def __len__(self):
+    return self._end - self._first
+
+  def name(self, index):
+    return f"example {self._first + index}"
+
+  def blocks(self):
+    size, begin = 9_545, 0
+    for number in range(-(-303_000_000 // size)):
+      first = max(self._first - number * size, 0)
+      end = min(self._end - number * size, size)
+      if first < end:
+        yield Block(
+          f"{self._folder}/{number}", range(first, end), range(begin, begin + end - first)
+        )
+        begin += end - first
+
+
+@pytest.mark.parametrize(
+  ("one", "other", "images"),
+  [
+    (Large(), Large(folder="/other"), 0),
+    (Large(0, 302_950_000), Large(302_950_000), 0),
+    (Large(0, 302_950_000), Large(302_949_999), 1),
+    (sources.Subset(Large(), 90_000_000), Large(302_950_000), None),
+    (sources.Subset(Large(0, 302_950_000), 90_000_000), Large(302_950_000), 0),
+    (Large(), Large(), overlap._ENOUGH),
+  ],
+)
+def test_300_million_images_in_a_few_seconds(one, other, images):
+  begin = time.process_time()
+  found = overlap.shared(one, other)
+  assert time.process_time() - begin < 5
+  if images is None:  # a random 29.7% of 50,000
+    assert abs(found.images - 50_000 * 90 / 303) < 500
+    assert int(found.example.split()[1]) >= 302_950_000
+  else:
+    assert (found.images if found else 0) == images
+
+
+def test_a_folder_takes_little_time_for_each_file(tmp_path):
+  for label in ("a", "b"):
+    (tmp_path / label).mkdir()
+    for index in range(2000):
+      os.mknod(tmp_path / label / f"image{index:06}.png")
+  one, other = (opened(f"folder:{tmp_path}", split) for split in ("", "[90%:]"))
+  begin = time.process_time()
+  assert overlap.shared(one, other).images == 400
+  assert (time.process_time() - begin) / 4000 < 20e-6  # 100,000: 2 s
+
+
+def test_indices_are_found_again():
+  rows = np.random.default_rng(0).permutation(1000)[:300]
+  listed = sources.Listed(rows)
+  assert listed.find(rows).tolist() == list(range(300))
+  assert (np.sort(np.unique(listed.find(np.arange(1000)))) == np.arange(-1, 300)).all()
