@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from vit_jax.command_line import FAILED, WRONG_USAGE
 from vit_jax.config import ConfigError
 from vit_jax.plain import one_line
+from vit_jax.reading import expanded
 
 INTERRUPTED = 130  # as shells have it for a process that SIGINT ended
 
@@ -48,7 +49,7 @@ def folder(path: str | pathlib.Path, setting: str) -> pathlib.Path:
   Raises:
     ConfigError: it cannot be made, or not be written to.
   """
-  path = pathlib.Path(path).expanduser()
+  path = expanded(path)
   try:
     path.mkdir(parents=True, exist_ok=True)
   except (OSError, ValueError) as error:

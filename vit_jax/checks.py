@@ -1,15 +1,18 @@
 """Relations between settings, checked before data or devices are touched."""
 
-import itertools
 import re
 
 import jax
 import jax.numpy as jnp
 
 from vit_jax import models, optim
-from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
+from vit_jax.config import MOST_SIDE, Config, ConfigError, Optimizer, Schedule, nearest
 from vit_jax.evaluators import classification
 from vit_jax.models.stacking import STACKED
+from vit_jax.plain import shown
+
+MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the deepest of the paper has 4 with 66
+MOST_FACTOR = 1e4  # on the weight decay
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
@@ -55,10 +58,10 @@ def check_model(config: Config):
   """The architecture can be built, and its patches tile the images."""
   model = config.model
   stages = [units for units in model.stages if type(units) is int and units > 0]
-  if len(stages) != len(model.stages):
+  if len(stages) != len(model.stages) or len(stages) > MOST_STAGES or sum(stages) > MOST_UNITS:
     raise ConfigError(
-      f"config.model.stages={model.stages} must hold numbers of residual units, one for each "
-      "stage, such as (3, 4, 6, 3)."
+      f"config.model.stages={shown(model.stages)} must hold numbers of residual units, one for "
+      f"each of at most {MOST_STAGES} stages and {MOST_UNITS} in all, such as (3, 4, 6, 3)."
     )
   try:
     module = models.configured(model)
@@ -76,10 +79,10 @@ def check_tiles(module, side: int, whose: str):
   """The patches of the module, of `whose` in the message, tile the images."""
   if side and not tiles(module, side):
     below = next((s for s in range(side, 0, -1) if tiles(module, s)), None)
-    above = next(s for s in itertools.count(side) if tiles(module, s))
+    above = next((s for s in range(side, MOST_SIDE + 1) if tiles(module, s)), None)
     raise ConfigError(
       f"config.data.image_size={side} is not divisible into the patches of {whose}; "
-      f"nearest: {', '.join(str(s) for s in (below, above) if s)}."
+      f"nearest: {', '.join(str(s) for s in (below, above) if s) or 'none'}."
     )
 
 
@@ -150,13 +153,13 @@ def check_data(config: Config):
     raise ConfigError(NO_DATA.format(label_key=data.train.label_key))
   if not config.duration.given():
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
-  for key, most in (("crop_area", 1.0), ("crop_aspect", float("inf"))):
+  for key, low, high in (("crop_area", 1e-4, 1.0), ("crop_aspect", 0.01, 100.0)):
     pair = getattr(data, key)
     numbers = [x for x in pair if isinstance(x, (int, float)) and not isinstance(x, bool)]
-    if len(pair) != 2 or len(numbers) != 2 or not 0 < pair[0] <= pair[1] <= most:
+    if len(pair) != 2 or len(numbers) != 2 or not low <= pair[0] <= pair[1] <= high:
       raise ConfigError(
-        f"config.data.{key}={pair} is not (least, largest) with "
-        f"0 < least <= largest{' <= 1' if most == 1 else ''}; the default is "
+        f"config.data.{key}={shown(pair)} is not (least, largest) with "
+        f"{low:g} <= least <= largest <= {high:g}; the default is "
         f"{getattr(type(data)(), key)}."
       )
   if not data.image_size:
@@ -187,8 +190,8 @@ def check_schedule(schedule: Schedule):
   numbers = [x for x in drops if isinstance(x, (int, float)) and 0 < x < 1]
   if len(numbers) < len(drops) or list(drops) != sorted(set(numbers)):
     raise ConfigError(
-      f"config.schedule.drops={drops} must be ascending shares of the run between 0 and 1, such as "
-      "(0.3, 0.6, 0.9)."
+      f"config.schedule.drops={shown(drops)} must be ascending shares of the run between 0 and 1, "
+      "such as (0.3, 0.6, 0.9)."
     )
   if staircase != bool(drops):
     raise ConfigError(
@@ -239,10 +242,11 @@ def check_decay_rules(rules):
     try:
       pattern, factor = rule
       re.compile(pattern)
-      0.0 + factor
-    except (TypeError, ValueError, re.error) as error:
+      if not 0.0 <= factor <= MOST_FACTOR:
+        raise ValueError(f"the factor must lie in 0 to {MOST_FACTOR:g}")
+    except (TypeError, ValueError, OverflowError, RecursionError, re.error) as error:
       raise ConfigError(
-        f"config.optimizer.decay_rules holds {rule!r}; each rule is (regex, factor), "
+        f"config.optimizer.decay_rules holds {shown(rule)}; each rule is (regex, factor), "
         f"such as ('.*/kernel', 1.0): {error}."
       ) from error
 
@@ -254,8 +258,10 @@ def check_trainable(config: Config):
     return
   try:
     match = re.compile(pattern).fullmatch
-  except re.error as error:
-    raise ConfigError(f"config.optimizer.trainable={pattern!r} is no regex: {error}.") from error
+  except (OverflowError, RecursionError, re.error) as error:
+    raise ConfigError(
+      f"config.optimizer.trainable={shown(pattern)} is no regex: {error}."
+    ) from error
   shapes = parameter_shapes(config)
   for name, shape in shapes.items():
     blocks = range(shape[0]) if f"{STACKED}/" in name else ()
@@ -266,7 +272,7 @@ def check_trainable(config: Config):
       )
   if not any(map(match, shapes)):
     raise ConfigError(
-      f"config.optimizer.trainable={pattern!r} matches no parameter of {config.model.name}; "
+      f"config.optimizer.trainable={shown(pattern)} matches no parameter of {config.model.name}; "
       f"nearest: {nearest(pattern, shapes)}."
     )
 

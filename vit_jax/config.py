@@ -9,12 +9,14 @@ import dataclasses
 import difflib
 import math
 import pathlib
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, get_args, get_origin
 
 import ml_collections
 
 from vit_jax import synonyms
+from vit_jax.plain import shown
 
 
 class ConfigError(ValueError):
@@ -29,9 +31,27 @@ class StorageError(RunError):
   """The run's folder cannot be written to; no use waiting for what is still being written."""
 
 
-def setting(default, meaning, *, choices=(), low=None, high=None):
-  """A dataclass field with its meaning and the values that it may take (bounds inclusive)."""
-  check = dict(meaning=meaning, choices=choices, low=low, high=high)
+# What no machine or experiment wants more of; the rest of the bounds stand with their settings.
+MOST_STEPS = 2**31 - 1  # as the optimizers count them
+MOST_SIDE = 4096  # pixels, of what a model sees
+MOST_PIXELS = 2 * MOST_SIDE  # of a side before something is cut out
+MOST_BATCH = 2**20  # images
+MOST_NUMBER = 1e38  # which float32 still holds
+MOST_TEXT = 4096  # characters, as in a path
+MOST_ITEMS = 1000  # of a setting that holds several values
+
+
+def setting(default, meaning, *, choices=(), low=None, high=None, off=None):
+  """A dataclass field with its meaning and the values that it may take.
+
+  Args:
+    default: its value where none is given.
+    meaning: what it is, with its unit.
+    choices: all values, where they can be listed.
+    low, high: bounds of a number, inclusive; every number has both.
+    off: the one value outside of the bounds, which switches something off.
+  """
+  check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off)
   return dataclasses.field(default=default, metadata=check)
 
 
@@ -49,9 +69,9 @@ def named(meaning):
 class Duration:
   """A length of training in exactly one unit; all three 0 means never."""
 
-  steps: int = setting(0, "optimizer updates", low=0)
-  epochs: float = setting(0.0, "passes over the training examples", low=0)
-  examples: int = setting(0, "training examples", low=0)
+  steps: int = setting(0, "optimizer updates", low=0, high=MOST_STEPS)
+  epochs: float = setting(0.0, "passes over the training examples", low=0, high=1e9)
+  examples: int = setting(0, "training examples", low=0, high=10**15)
 
   def given(self) -> dict[str, float]:
     """The units that are not 0."""
@@ -73,11 +93,11 @@ class Model:
     "a name of vit_jax.models.names(), or one of their kind; empty, for --mode=evaluate alone: the "
     "weights' own",
   )
-  num_classes: int = setting(1000, "outputs of the head", low=1)
-  depth: int = setting(0, "number of blocks", low=0)
-  width: int = setting(0, "hidden size D; of a ResNet, channels of its root", low=0)
-  mlp_dim: int = setting(0, "hidden size of the MLP", low=0)
-  heads: int = setting(0, "attention heads", low=0)
+  num_classes: int = setting(1000, "outputs of the head", low=1, high=10**7)
+  depth: int = setting(0, "number of blocks", low=0, high=256)
+  width: int = setting(0, "hidden size D; of a ResNet, channels of its root", low=0, high=2**15)
+  mlp_dim: int = setting(0, "hidden size of the MLP", low=0, high=2**17)
+  heads: int = setting(0, "attention heads", low=0, high=2**10)
   stages: tuple = setting((), "residual units in each stage of a ResNet or of a hybrid's")
   pool: str = setting("", "what the head sees", choices=("", "class_token", "gap", "map"))
   representation_layer: bool = setting(False, "dense + tanh of size D before the head")
@@ -90,7 +110,7 @@ class Model:
     choices=("stem", "every_layer", "every_layer_shared"),
   )
   dropout: float = setting(0.0, "dropout rate", low=0.0, high=0.99)
-  head_bias: float = setting(0.0, "initial value of the head's bias")
+  head_bias: float = setting(0.0, "initial value of the head's bias", low=-100.0, high=100.0)
   compute_dtype: str = setting(
     "float32", "type of activations; parameters stay float32", choices=("float32", "bfloat16")
   )
@@ -131,14 +151,16 @@ class Optimizer:
   kind: str = setting(
     "adam", "Adam (with decoupled decay: AdamW) or SGD with momentum", choices=("adam", "sgd")
   )
-  beta1: float = setting(0.9, "decay of Adam's first moment", low=0.0, high=1.0)
-  beta2: float = setting(0.999, "decay of Adam's second moment", low=0.0, high=1.0)
-  epsilon: float = setting(1e-8, "added to the root of Adam's second moment", low=0.0)
-  momentum: float = setting(0.9, "momentum of SGD", low=0.0, high=1.0)
+  beta1: float = setting(0.9, "decay of Adam's first moment", low=0.0, high=0.999999)
+  beta2: float = setting(0.999, "decay of Adam's second moment", low=0.0, high=0.999999)
+  epsilon: float = setting(1e-8, "added to the root of Adam's second moment", low=1e-15, high=1.0)
+  momentum: float = setting(0.9, "momentum of SGD", low=0.0, high=0.999999)
   moment_dtype: str = setting(
     "float32", "type of Adam's first moment or of SGD's momentum", choices=("float32", "bfloat16")
   )
-  weight_decay: float = setting(0.0, "decoupled decay; multiplied by the learning rate", low=0.0)
+  weight_decay: float = setting(
+    0.0, "decoupled decay; multiplied by the learning rate", low=0.0, high=1e4
+  )
   decay_rules: tuple = setting(
     DECAY_RULES,
     "(regex of the whole parameter name, factor on the weight decay); the first "
@@ -150,7 +172,9 @@ class Optimizer:
     "probe; the others stay as they are and have neither moments nor an average. Blocks can be "
     "told apart with config.model.scan=False alone",
   )
-  clip_norm: float = setting(0.0, "largest global norm of the gradients; 0: no clipping", low=0.0)
+  clip_norm: float = setting(
+    0.0, "largest global norm of the gradients; 0: no clipping", low=1e-6, high=1e6, off=0.0
+  )
   ema: float = setting(
     0.0, "factor of the parameters' moving average; 0: none", low=0.0, high=0.999999999
   )
@@ -160,7 +184,9 @@ class Optimizer:
 class Schedule:
   """Learning rate: linear warm-up from 0, then decay to the end value."""
 
-  learning_rate: float = setting(1e-3, "base learning rate, reached after warm-up", low=0.0)
+  learning_rate: float = setting(
+    1e-3, "base learning rate, reached after warm-up", low=0.0, high=MOST_NUMBER
+  )
   warmup: Duration = group(Duration)
   decay: str = setting(
     "cosine", "shape after warm-up", choices=("linear", "cosine", "constant", "steps")
@@ -170,7 +196,9 @@ class Schedule:
     "with decay=steps: the shares of the run, ascending, after which the learning rate is divided "
     "by ten; end_learning_rate then has no say",
   )
-  end_learning_rate: float = setting(0.0, "learning rate at the last step", low=0.0)
+  end_learning_rate: float = setting(
+    0.0, "learning rate at the last step", low=0.0, high=MOST_NUMBER
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +227,7 @@ class Dataset:
     "random examples, of those that `exclude` leaves; the same for every run, whatever its seed, "
     "and the smaller subset inside the larger; 0: all",
     low=0,
+    high=10**12,
   )
   resize: float = setting(
     -1.0,
@@ -213,6 +242,7 @@ class Dataset:
     "of an evaluation set: 0 predicts among all classes; else among those alone that occur in the "
     "set, which must be so many",
     low=0,
+    high=10**7,
   )
 
 
@@ -226,7 +256,9 @@ class FewShot:
   train: Dataset = group(Dataset)
   test: Dataset = group(Dataset)
   shots: tuple = setting((1, 5, 10, 25), "training images of each class")
-  seeds: int = setting(3, "draws of the training images, with the seeds 0, 1, ...", low=1)
+  seeds: int = setting(
+    3, "draws of the training images, with the seeds 0, 1, ...", low=1, high=1000
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,9 +270,9 @@ class Nearest:
 
   train: Dataset = group(Dataset)
   test: Dataset = group(Dataset)
-  neighbours: int = setting(20, "training images that vote", low=1)
+  neighbours: int = setting(20, "training images that vote", low=1, high=10**6)
   temperature: float = setting(
-    0.07, "a vote weighs exp(cosine similarity / temperature)", low=0.001
+    0.07, "a vote weighs exp(cosine similarity / temperature)", low=0.001, high=1000.0
   )
 
 
@@ -261,7 +293,10 @@ class Data:
     False, "score images that are trained on; without it a run that would is refused"
   )
   image_size: int = setting(
-    224, "side of the square images, pixels; 0, for --mode=evaluate alone: the weights' own", low=0
+    224,
+    "side of the square images, pixels; 0, for --mode=evaluate alone: the weights' own",
+    low=0,
+    high=MOST_SIDE,
   )
   crop_area: tuple = setting(
     (0.05, 1.0), "least and largest share of the image's area in a training crop"
@@ -272,21 +307,27 @@ class Data:
     "training images: 0 takes the crops above; else the whole image is resized to a square of this "
     "many pixels and one of image_size is cut out at random",
     low=0,
+    high=MOST_PIXELS,
   )
   flip: bool = setting(True, "flip half of the training images left to right")
   mixup: float = setting(
     0.0,
     "alpha of MixUp: training images are blended in pairs by a share drawn from "
     "Beta(alpha, alpha); 0: none",
-    low=0.0,
+    low=1e-3,
+    high=1e3,
+    off=0.0,
   )
   evaluate_resize: int = setting(
     0,
     "evaluation images: 0 resizes straight to the square; else "
     "the smaller side gets this many pixels and the centre is cut",
     low=0,
+    high=MOST_PIXELS,
   )
-  max_pixels: int = setting(2**26, "larger images are refused as decompression bombs", low=1)
+  max_pixels: int = setting(
+    2**26, "larger images are refused as decompression bombs", low=1, high=2**30
+  )
   bad_limit: float = setting(
     0.01,
     "the run stops when more than this share of the training images cannot be decoded",
@@ -300,19 +341,24 @@ class Data:
     "Evaluation never uses it",
   )
   cache_side: int = setting(
-    256, "smaller side of the images in the cache, pixels; smaller ones stay as they are", low=1
+    256,
+    "smaller side of the images in the cache, pixels; smaller ones stay as they are",
+    low=1,
+    high=MOST_PIXELS,
   )
-  threads: int = setting(16, "decoding threads per process", low=1)
-  workers: int = setting(0, "decoding processes per host; 0: threads only", low=0)
-  ahead: int = setting(2, "batches put on the devices ahead of the step", low=1)
+  threads: int = setting(16, "decoding threads per process", low=1, high=1024)
+  workers: int = setting(0, "decoding processes per host; 0: threads only", low=0, high=256)
+  ahead: int = setting(2, "batches put on the devices ahead of the step", low=1, high=64)
 
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
   """Devices: data x fsdp. The batch is split over both, parameters over fsdp."""
 
-  data: int = setting(0, "data-parallel groups; 0: as many as the devices allow", low=0)
-  fsdp: int = setting(1, "devices that share one copy of parameters and optimizer", low=1)
+  data: int = setting(0, "data-parallel groups; 0: as many as the devices allow", low=0, high=2**20)
+  fsdp: int = setting(
+    1, "devices that share one copy of parameters and optimizer", low=1, high=2**20
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,7 +369,7 @@ class Checkpoint:
   """
 
   every: Duration = group(Duration, steps=1000)
-  keep_last: int = setting(2, "newest checkpoints kept", low=1)
+  keep_last: int = setting(2, "newest checkpoints kept", low=1, high=10**6)
   keep_every: Duration = group(Duration)
   on_failure: str = setting(
     "stop",
@@ -343,7 +389,10 @@ class EarlyStopping:
     "larger; empty: off",
   )
   patience: int = setting(
-    0, "the run ends after so many evaluations in a row that were not better; 0: never", low=0
+    0,
+    "the run ends after so many evaluations in a row that were not better; 0: never",
+    low=0,
+    high=10**9,
   )
 
 
@@ -354,15 +403,17 @@ class NonFinite:
   action: str = setting(
     "stop", "end the run, or leave the update out and go on", choices=("stop", "skip")
   )
-  limit: int = setting(10, "with skip: updates left out in a row before the run stops", low=1)
+  limit: int = setting(
+    10, "with skip: updates left out in a row before the run stops", low=1, high=10**9
+  )
 
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
   """A jax.profiler trace of a window of steps, written to WORKDIR/profile."""
 
-  first_step: int = setting(10, "first step in the trace", low=1)
-  steps: int = setting(0, "steps in the trace; 0: no trace", low=0)
+  first_step: int = setting(10, "first step in the trace", low=1, high=MOST_STEPS)
+  steps: int = setting(0, "steps in the trace; 0: no trace", low=0, high=10**4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,9 +421,9 @@ class Config:
   """A whole run."""
 
   seed: int = setting(0, "root of all randomness", low=0, high=2**31 - 1)
-  batch_size: int = setting(4096, "images per update over all hosts", low=1)
+  batch_size: int = setting(4096, "images per update over all hosts", low=1, high=MOST_BATCH)
   accumulation: int = setting(
-    1, "parts that the batch is worked through in, one after another", low=1
+    1, "parts that the batch is worked through in, one after another", low=1, high=MOST_BATCH
   )
   duration: Duration = group(Duration)
   log_every: Duration = group(Duration, steps=50)
@@ -392,7 +443,7 @@ class Config:
     "empty: those that go with the weights",
   )
   evaluate_step: int = setting(
-    0, "with --mode=evaluate: the checkpoint's step; 0: the newest", low=0
+    0, "with --mode=evaluate: the checkpoint's step; 0: the newest", low=0, high=MOST_STEPS
   )
   evaluate_average: bool = setting(
     True, "with --mode=evaluate: the moving average of the parameters, where the checkpoint has one"
@@ -412,6 +463,7 @@ class Config:
     "the run ends, with the stack of every thread, when nothing has got further for so long: no "
     "step, no batch of an evaluation, no save; compiling counts too; 0: it waits for ever",
     low=0.0,
+    high=1e7,
   )
   non_finite: NonFinite = group(NonFinite)
   profile: Profile = group(Profile)
@@ -558,23 +610,47 @@ def _value(field, value, path):
 
 
 def _typed(kind, value, path):
-  if kind is float and type(value) is int:
+  if kind is float and type(value) is int and abs(value) < MOST_NUMBER:
     return float(value)
   if kind is float and isinstance(value, float) and not math.isfinite(value):
     raise ConfigError(f"{path}={value} is not a finite number; give one.")
   if kind is tuple and isinstance(value, (list, tuple)):
-    return tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    items = tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    _check_items(items, path)
+    return items
   if type(value) is not kind:
-    raise ConfigError(f"{path}={value!r} is {type(value).__name__}; it must be {kind.__name__}.")
+    given = type(value).__name__
+    raise ConfigError(f"{path}={shown(value)} is {given}; it must be {kind.__name__}.")
+  if kind is str:
+    _check_text(value, path)
   return value
 
 
-def _check_bounds(value, path, *, meaning, choices, low, high):
+def _check_items(items, path):
+  if len(items) > MOST_ITEMS:
+    raise ConfigError(f"{path} holds {len(items):,} values; the most is {MOST_ITEMS:,}.")
+  if any(type(item) is int and abs(item) > MOST_NUMBER for item in items):
+    raise ConfigError(f"{path}={shown(items)} holds a number beyond {MOST_NUMBER:g}; lower it.")
+
+
+def _check_text(value, path):
+  if len(value) > MOST_TEXT:
+    raise ConfigError(f"{path} has {len(value):,} characters; the most is {MOST_TEXT:,}.")
+  if any(unicodedata.category(c) == "Cc" for c in value):
+    raise ConfigError(
+      f"{path}={shown(value)} holds a control character, such as a line break; leave it out."
+    )
+
+
+def _check_bounds(value, path, *, meaning, choices, low, high, off):
   if choices and value not in choices:
     raise ConfigError(
-      f"{path}={value!r} is not a choice ({meaning}); nearest: {nearest(str(value), choices)}."
+      f"{path}={shown(value)} is not a choice ({meaning}); nearest: {nearest(value, choices)}."
     )
+  if off is not None and value == off:
+    return
+  also = "" if off is None else f", or {off:g}"
   if low is not None and not value >= low:
-    raise ConfigError(f"{path}={value!r} is too small ({meaning}); the least is {low}.")
+    raise ConfigError(f"{path}={shown(value)} is too small ({meaning}); the least is {low}{also}.")
   if high is not None and not value <= high:
-    raise ConfigError(f"{path}={value!r} is too large ({meaning}); the most is {high}.")
+    raise ConfigError(f"{path}={shown(value)} is too large ({meaning}); the most is {high}{also}.")

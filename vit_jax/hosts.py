@@ -4,11 +4,15 @@ import dataclasses
 import importlib.util
 import os
 import pathlib
+import re
 
 import jax
 
 from vit_jax.config import ConfigError, RunError
+from vit_jax.plain import shown
 
+MOST_PROCESSES = 100_000
+HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
 LONGEST_SILENCE = 300  # seconds; the watchdog, which says more, is to come first
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 
@@ -69,14 +73,21 @@ def check(hosts: Hosts):
   """Refuses flags that do not describe a group of processes."""
   if hosts == Hosts():
     return
-  if not hosts.coordinator or ":" not in hosts.coordinator:
+  host, _, port = hosts.coordinator.rpartition(":")
+  good = HOST.fullmatch(host) and re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16
+  if not good:
     raise ConfigError(
-      f"--coordinator={hosts.coordinator!r} must be HOST:PORT of process 0; it goes with "
-      "--processes and --process."
+      f"--coordinator={shown(hosts.coordinator)} must be HOST:PORT of process 0, with a port from "
+      "1 to 65535; it goes with --processes and --process."
+    )
+  if hosts.processes > MOST_PROCESSES:
+    raise ConfigError(
+      f"--processes={shown(hosts.processes)} is too large; the most is {MOST_PROCESSES:,}."
     )
   if not 0 <= hosts.process < hosts.processes:
     raise ConfigError(
-      f"--process={hosts.process} must be at least 0 and below --processes={hosts.processes}."
+      f"--process={shown(hosts.process)} must be at least 0 and below "
+      f"--processes={shown(hosts.processes)}."
     )
 
 
@@ -92,4 +103,5 @@ def under_slurm() -> bool:
 
   A batch script has the number of its job's tasks and an index too, but is no step.
   """
-  return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
+  tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
+  return tasks.isdecimal() and int(tasks) > 1

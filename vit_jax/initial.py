@@ -1,7 +1,6 @@
 """Parameters to start a run from (config.init_from), fitted to its model."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 
 import jax
@@ -12,6 +11,7 @@ from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.data import classes
 from vit_jax.models.stacking import stack_blocks
+from vit_jax.reading import expanded
 from vit_jax.state import TrainState
 from vit_jax.tree import flatten, nest
 
@@ -45,7 +45,7 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
   Raises:
     ConfigError: nothing is there, it is not what its name says, or it does not fit.
   """
-  path = pathlib.Path(config.init_from).expanduser()
+  path = expanded(config.init_from)
   try:
     found = weights.read(path)
     check_model(models.module_of(with_head(found.params)), config)

@@ -25,6 +25,7 @@ from absl import app, flags, logging
 
 from vit_jax import command_line
 from vit_jax.config import ConfigError, RunError, StorageError
+from vit_jax.reading import expanded
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
@@ -56,7 +57,7 @@ def main(_):
 
   logging.set_verbosity(logging.WARNING)  # orbax tells of each of its steps otherwise
   try:
-    folder = pathlib.Path(_WORKDIR.value or default_workdir(command_line.recipe())).expanduser()
+    folder = expanded(_WORKDIR.value or default_workdir(command_line.recipe()))
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
     finished = launch.launch(
       command_line.resolve(),

@@ -1,6 +1,20 @@
 """Text for one line of a terminal, whatever a stranger's value in it holds."""
 
+MOST_SHOWN = 200  # characters of a value
+MOST_DIGITS = 40
+
 
 def one_line(text: str) -> str:
   """The text with line breaks and all else that is not printable written as escapes."""
   return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def shown(value) -> str:
+  """A value in a message: not long, nor refused by Python as ints of thousands of digits are."""
+  if type(value) is int and abs(value) >= 10**MOST_DIGITS:
+    return f"a number of more than {MOST_DIGITS} digits"
+  if isinstance(value, tuple):
+    text = f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
+  else:
+    text = repr(value)
+  return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

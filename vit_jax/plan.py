@@ -8,7 +8,7 @@ import optax
 
 from vit_jax import mesh as meshes
 from vit_jax import models, optim, state
-from vit_jax.config import Config, ConfigError, Duration
+from vit_jax.config import MOST_STEPS, Config, ConfigError, Duration
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, images, pipeline, sources
 from vit_jax.data import evaluated as opening
@@ -96,6 +96,11 @@ def open_data(config: Config) -> Data:
       f"config.model.num_classes={config.model.num_classes}, but {config.data.train.source} has "
       f"{len(train.class_names)} classes; use --config.model.num_classes={len(train.class_names)}."
     )
+  if config.batch_size > len(train):
+    raise ConfigError(
+      f"config.batch_size={config.batch_size} is more than the {len(train)} training images of "
+      f"{config.data.train.source}; the most is {len(train)}."
+    )
   evaluate = opening.open_sets(config)
   opening.check_classes(config, evaluate, train.class_names, "training")
   opening.check_apart(config, trained, evaluate)
@@ -172,6 +177,11 @@ def steps_of(config: Config, epoch_examples: int) -> Steps:
     save=steps(config.checkpoint.every),
     keep=nearest_multiple(steps(config.checkpoint.keep_every), steps(config.checkpoint.every)),
   )
+  if result.total > MOST_STEPS:
+    raise ConfigError(
+      f"config.duration is {result.total:,} steps with config.batch_size={config.batch_size} and "
+      f"{epoch_examples} training images; the most is {MOST_STEPS:,}."
+    )
   if result.warmup > result.total:
     raise ConfigError(
       f"config.schedule.warmup is {result.warmup} steps, longer than the run of {result.total} "

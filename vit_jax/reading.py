@@ -1,4 +1,4 @@
-"""Opening files whose names come from users: only regular files, so that nothing waits for ever.
+"""Paths and files named by users: only regular files are opened, so that nothing waits for ever.
 
 Opening a FIFO for reading waits until somebody writes to it, a device may never end, and neither
 tells the user what is wrong.
@@ -9,6 +9,8 @@ import os
 import pathlib
 import stat
 
+from vit_jax.config import ConfigError
+
 _KINDS = (
   (stat.S_ISDIR, "a folder"),
   (stat.S_ISFIFO, "a FIFO"),
@@ -16,6 +18,19 @@ _KINDS = (
   (stat.S_ISCHR, "a device"),
   (stat.S_ISBLK, "a device"),
 )
+
+
+def expanded(path: str | pathlib.Path) -> pathlib.Path:
+  """The path with the home folder in place of ~ or ~USER.
+
+  Raises:
+    ConfigError: there is no such user.
+  """
+  try:
+    return pathlib.Path(path).expanduser()
+  except RuntimeError as error:
+    user = pathlib.Path(path).parts[0]
+    raise ConfigError(f"{path}: {user} is the home of no user here; give another path.") from error
 
 
 def regular(path: str, flags: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import ml_collections
 
 from vit_jax import config as cfg
-from vit_jax.reading import read_bytes
+from vit_jax.reading import expanded, read_bytes
 
 MAX_BYTES = 2**24
 
@@ -47,7 +47,7 @@ def read(workdir: pathlib.Path) -> cfg.Config:
 
 def get_config(workdir: str) -> ml_collections.ConfigDict:
   """The settings of a workdir as a recipe."""
-  return cfg.to_config_dict(read(pathlib.Path(workdir).expanduser()))
+  return cfg.to_config_dict(read(expanded(workdir)))
 
 
 def _completed(values, defaults, path):

@@ -48,7 +48,7 @@ class Cached:
   def __init__(self, source: Source, directory: str, *, side: int, max_pixels: int):
     root = _root(directory)
     expected = _description(source, side=side, max_pixels=max_pixels)
-    if not (root / "cache.json").exists():
+    if not os.path.exists(root / "cache.json"):
       raise SourceError(
         f'There is no cache in "{root}" (config.data.cache); make it with `python tools/cache.py`'
         " and the flags of this run."
@@ -214,7 +214,7 @@ def _compare(root: pathlib.Path, expected: dict) -> None:
 
 
 def _root(directory: str) -> pathlib.Path:
-  return pathlib.Path(directory).expanduser().absolute()
+  return reading.expanded(directory).absolute()
 
 
 def _parts(root: pathlib.Path, count: int) -> list[Part]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from vit_jax.data.sources.tfds import imagenet_classes
-from vit_jax.reading import read_bytes
+from vit_jax.reading import expanded, read_bytes
 
 DATA = "data"  # as config.class_names
 MAX_BYTES = 2**24  # of a file of names
@@ -87,7 +87,7 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> Order:
   if not setting:
     return order(names, ours)
   try:
-    found = read(pathlib.Path(setting).expanduser())
+    found = read(expanded(setting))
   except (ValueError, OSError) as error:
     reason = getattr(error, "strerror", None) or error
     raise ValueError(

@@ -11,6 +11,7 @@ from vit_jax.data import apart, sources
 from vit_jax.data.apart import Use
 from vit_jax.data.choice import first_of_each_class, occurring_classes
 from vit_jax.data.classes import first_difference
+from vit_jax.plain import shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +161,9 @@ def most_shots(settings: cfg.FewShot, key: str) -> int:
   """
   shots = settings.shots
   if not shots or any(type(k) is not int or k < 1 for k in shots) or len({*shots}) < len(shots):
-    raise ConfigError(f"{key}.shots={shots} must be different numbers of images, such as (1, 5).")
+    raise ConfigError(
+      f"{key}.shots={shown(shots)} must be different numbers of images, such as (1, 5)."
+    )
   return max(shots)
 
 

@@ -29,7 +29,7 @@ class Listing:
   multi_label = False
 
   def __init__(self, path: str):
-    file = pathlib.Path(path).expanduser().absolute()
+    file = reading.expanded(path).absolute()
     self._folder = file.parent
     rows = _rows(file)
     self.class_names = tuple(sorted({label for _, label in rows}))

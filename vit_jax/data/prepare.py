@@ -20,6 +20,7 @@ from vit_jax.data import order, quality
 from vit_jax.data.files import write_whole
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.folder import Folder
+from vit_jax.reading import expanded
 
 REPORT = "report.json"
 VERSION = "1.0.0"
@@ -59,7 +60,7 @@ def prepare(
       that can be decoded.
     OSError: an image cannot be read, or the disk written.
   """
-  target = pathlib.Path(data_dir).expanduser().absolute() / _checked_name(name) / VERSION
+  target = expanded(data_dir).absolute() / _checked_name(name) / VERSION
   if target.exists():
     raise SourceError(f'"{target}" is already there; give another name, or delete it.')
   folder = target.with_name(f"{VERSION}.incomplete")

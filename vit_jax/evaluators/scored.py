@@ -11,6 +11,7 @@ from vit_jax.data import classes
 from vit_jax.evaluators import taken
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.plan import Data
+from vit_jax.reading import expanded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +58,7 @@ def read(
     path = checkpoint.find(folder, config.evaluate_step)
     name, origin, reading = str(path), {"step": int(path.name)}, weights.of_checkpoint
   elif config.init_from:
-    path = pathlib.Path(config.init_from).expanduser()
+    path = expanded(config.init_from)
     name, origin = f"config.init_from={config.init_from}", {"weights": str(path)}
     reading = lambda path, ema: weights.read(path, ema=ema)
   else:

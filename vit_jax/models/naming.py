@@ -9,6 +9,7 @@ from vit_jax import config
 from vit_jax.models import others
 from vit_jax.models.resnet import ResNet
 from vit_jax.models.vit import ViT
+from vit_jax.plain import shown
 
 # Shapes of the Transformer encoder (Table 1 of the paper; b is Fig. 4's, B with every size halved).
 SIZES = {
@@ -65,11 +66,11 @@ NAMES = (
   "Axial-R50",
 )
 
-_VIT = re.compile(r"(?P<axial>Axial-)?ViT-(?P<size>\w+)/(?P<patch>[1-9]\d*)")
-_RESNET = re.compile(r"R(?P<depth>\d+)x(?P<factor>[1-9]\d*)")
+_VIT = re.compile(r"(?P<axial>Axial-)?ViT-(?P<size>\w+)/(?P<patch>[1-9]\d{0,3})", re.ASCII)
+_RESNET = re.compile(r"R(?P<depth>\d+)x(?P<factor>[1-9]\d?)", re.ASCII)
 _AXIAL_RESNET = re.compile(r"Axial-R(?P<depth>\d+)")
 _HYBRID = re.compile(
-  r"R(?:(?P<depth>\d+)(?:x(?P<factor>[1-9]\d*))?)?\+ViT-(?P<size>\w+)/(?P<stride>\d+)"
+  r"R(?:(?P<depth>\d+)(?:x(?P<factor>[1-9]\d?))?)?\+ViT-(?P<size>\w+)/(?P<stride>\d\d?)", re.ASCII
 )
 
 
@@ -83,7 +84,7 @@ def create(name: str, **options) -> ViT | ResNet:
 
   Args:
     name: one of `names()`, or another of their kind: any patch size ("ViT-B/20"), any width factor
-      ("R101x2"), any of the known ResNets under any of the known Transformers.
+      below 100 ("R101x2"), any of the known ResNets under any of the known Transformers.
     **options: fields of `vit_jax.models.vit.ViT` or `vit_jax.models.resnet.ResNet`, which replace
       what the name says.
 
@@ -136,8 +137,8 @@ def _described(name: str):
     if stem:
       return ViT, SIZES[match["size"]] | stem | dict(stem_width=64 * int(match["factor"] or 1))
   raise ValueError(
-    f"name={name!r} is no model; nearest: {', '.join(_nearest(name))} "
-    "(any number of pixels may follow the slash of a ViT)."
+    f"name={shown(name)} is no model; nearest: {', '.join(_nearest(name))} "
+    "(1 to 9999 pixels may follow the slash of a ViT)."
   )
 
 

@@ -174,7 +174,7 @@ def _find(spec: str):
   if not match:
     raise SourceError(f'"tfds:{spec}" is not of the form tfds:NAME[/CONFIG][:1.2.3].')
   root = os.environ.get("TFDS_DATA_DIR") or os.path.join("~", "tensorflow_datasets")
-  directory = epath.Path(root).expanduser() / match["name"]
+  directory = epath.Path(os.path.expanduser(root)) / match["name"]
   if match["config"]:
     directory = directory / match["config"]
   children = sorted(c.name for c in directory.iterdir()) if directory.is_dir() else []
