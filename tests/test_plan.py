@@ -154,3 +154,15 @@ def test_several_processes_cannot_go_on_after_a_failed_save(monkeypatch):
   monkeypatch.setattr(jax, "process_count", lambda: 2)
   with pytest.raises(c.ConfigError, match=r"on_failure='go_on' is for a run of one process, .* 2;"):
     plan.check_devices(config, "cpu")
+
+
+def test_a_run_that_began_before_the_crops_were_bounded_goes_on_with_its_own():
+  pixels = np.arange(64 * 3, dtype=np.uint8).reshape(8, 8, 3)
+
+  def seen(sampling):
+    data = c.Data(image_size=8, crop_area=(0.5, 1.0), sampling=sampling)
+    draw = plan.train_transform(data)
+    return [draw(pixels, rng=np.random.default_rng(seed)).tobytes() for seed in range(300)]
+
+  differ = sum(a != b for a, b in zip(seen("grain"), seen("uniform"), strict=True))
+  assert 0 < differ < 60

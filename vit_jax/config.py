@@ -284,9 +284,9 @@ class Data:
   evaluate: Mapping[str, Dataset] = named("sets that the head is scored on")
   sampling: str = setting(
     "",
-    "how the order of every epoch, subsets and parts of folders are drawn: uniform, or grain, as "
-    "before release 0.2.0 (biased for some sizes; parts of folders by file name); empty: as it was "
-    "when the run began, and uniform where it is new",
+    "how the order of every epoch, subsets, parts of folders and crops are drawn: uniform, or "
+    "grain, as before release 0.2.0 (biased for some sizes; parts of folders by file name; some "
+    "crops a little smaller than crop_area); empty: as when the run began, uniform where it is new",
     choices=("", "uniform", "grain"),
   )
   allow_overlap: bool = setting(

@@ -51,7 +51,7 @@ def earlier_sampling(config: Config) -> str:
   if config.data.sampling != GRAIN:
     return ""
   return (
-    "The order of epochs, subsets and parts of folders are drawn as before release 0.2.0 "
+    "The order of epochs, subsets, parts of folders and crops are drawn as before release 0.2.0 "
     "(config.data.sampling=grain), as in a run that began so.\n"
   )
 

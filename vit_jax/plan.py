@@ -10,7 +10,7 @@ from vit_jax import mesh as meshes
 from vit_jax import models, optim, state
 from vit_jax.config import MOST_STEPS, Config, ConfigError, Duration
 from vit_jax.config import Data as DataSettings
-from vit_jax.data import cache, images, pipeline, sources
+from vit_jax.data import cache, images, order, pipeline, sources
 from vit_jax.data import evaluated as opening
 from vit_jax.data.apart import Use
 from vit_jax.data.evaluated import FewShot, Nearest
@@ -280,8 +280,9 @@ def train_transform(data: DataSettings):
   common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
   if data.train_resize:
     return functools.partial(images.train_square, resize=data.train_resize, **common)
+  bounded = data.sampling != order.GRAIN
   return functools.partial(
-    images.train_image, area=data.crop_area, aspect=data.crop_aspect, **common
+    images.train_image, area=data.crop_area, aspect=data.crop_aspect, bounded=bounded, **common
   )
 
 

@@ -1,5 +1,6 @@
 """Every kind of image file comes out as the right RGB; crops and resizes are what they claim."""
 
+import hashlib
 import io
 import struct
 import zlib
@@ -431,17 +432,21 @@ def test_damage_below_the_end_does_no_harm():
   width=st.integers(1, 700),
   seed=st.integers(0, 10**6),
   least=st.floats(0.02, 1.0),
+  room=st.floats(0.01, 1.0),
 )
-def test_crops_keep_to_area_aspect_and_image(height, width, seed, least):
+@hypothesis.settings(deadline=None, max_examples=300)
+def test_crops_keep_to_area_aspect_and_image(height, width, seed, least, room):
   rng = np.random.default_rng(seed)
-  box = images.draw_crop(rng, height=height, width=width, area=(least, 1.0), aspect=ASPECT)
+  area = (least, min(1.0, least + room))
+  box = images.draw_crop(rng, height=height, width=width, area=area, aspect=ASPECT)
   assert 0 <= box.top <= box.top + box.height <= height
   assert 0 <= box.left <= box.left + box.width <= width
   assert min(box.height, box.width) >= 1
   if (box.height, box.width) == (height, width):
     return
+  least, most = (share * height * width for share in area)
+  assert least <= box.height * box.width <= most
   # A side is a whole number of pixels: off by up to a half.
-  assert (box.height + 0.5) * (box.width + 0.5) >= least * height * width
   assert (box.width - 0.5) / box.height <= ASPECT[1]
   assert (box.width + 0.5) / box.height >= ASPECT[0]
 
@@ -464,6 +469,53 @@ def test_crops_fill_their_ranges():
   for places in (tops, lefts):
     assert abs(places.mean() - 0.5) < 0.02
     assert (places.min(), places.max()) == pytest.approx((0, 1), abs=0.01)
+
+
+def drawn(seed, **options):
+  """2,000 crops of images of many sizes, each drawn anew."""
+  return [
+    images.draw_crop(
+      np.random.default_rng([seed, i]),
+      height=8 + i % 97,
+      width=8 + i % 53,
+      area=(0.3, 0.7),
+      aspect=ASPECT,
+      **options,
+    )
+    for i in range(2000)
+  ]
+
+
+def test_only_crops_that_rounding_took_out_of_the_area_are_drawn_otherwise():
+  changed = 0
+  for i, (old, new) in enumerate(zip(drawn(0, bounded=False), drawn(0), strict=True)):
+    share = old.height * old.width / ((8 + i % 97) * (8 + i % 53))
+    whole = (old.height, old.width) == (8 + i % 97, 8 + i % 53)
+    assert (old == new) == (0.3 <= share <= 0.7 or whole), i
+    changed += old != new
+  assert 10 < changed < 200
+
+
+def test_crops_are_drawn_as_before_where_a_run_began_so():
+  rng, boxes = np.random.default_rng(0), []
+  for i in range(2000):
+    crop = dict(height=8 + i % 97, width=8 + i % 53, area=(0.3, 0.7), aspect=ASPECT)
+    boxes.append(images.draw_crop(rng, bounded=False, **crop))
+  digest = hashlib.sha256(np.array(boxes, "<i4").tobytes()).hexdigest()[:16]
+  assert digest == "5c66bf09898503aa", "old runs would see other crops when they are resumed"
+
+
+def test_every_place_has_the_same_probability_the_last_one_too():
+  """TensorFlow's never touches the lower and the right edge."""
+  rng = np.random.default_rng(0)
+  crops = dict(height=8, width=6, area=(1 / 3, 1 / 3), aspect=(1, 1))  # 4 x 4 pixels
+  boxes = [images.draw_crop(rng, **crops) for _ in range(3000)]
+  assert {(box.height, box.width) for box in boxes} == {(4, 4)}
+  for places, count in (([box.top for box in boxes], 5), ([box.left for box in boxes], 3)):
+    found = np.bincount(places, minlength=count)
+    assert len(found) == count
+    # Chi-square of at most 4 degrees of freedom: 18.5 is exceeded once in 1,000 times.
+    assert ((found - 3000 / count) ** 2).sum() / (3000 / count) < 18.5
 
 
 def test_the_whole_image_when_no_crop_fits():

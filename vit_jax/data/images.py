@@ -67,6 +67,7 @@ def train_image(
   aspect: tuple[float, float],
   flip: bool,
   max_pixels: int,
+  bounded: bool = True,
 ) -> np.ndarray:
   """A random crop of the image, resized to a square and flipped left-right with p 0.5.
 
@@ -78,6 +79,7 @@ def train_image(
     aspect: least and greatest width / height of the crop.
     flip: whether to flip at all.
     max_pixels: larger images are refused.
+    bounded: as for `draw_crop`.
 
   Returns:
     (size, size, 3) uint8 RGB.
@@ -91,7 +93,7 @@ def train_image(
   partly = fast_size and jpeg.orientation(image) == 1
   pixels = None if partly else as_rgb(image, max_pixels=max_pixels)
   height, width = fast_size if partly else pixels.shape[:2]
-  box = draw_crop(rng, height=height, width=width, area=area, aspect=aspect)
+  box = draw_crop(rng, height=height, width=width, area=area, aspect=aspect, bounded=bounded)
   if partly:
     pixels, box = _decode_for(image, box=box, height=height, width=width, size=size)
   out = _resize(_cut(pixels, box), height=size, width=size)
@@ -221,25 +223,44 @@ def draw_crop(
   width: int,
   area: tuple[float, float],
   aspect: tuple[float, float],
+  bounded: bool = True,
 ) -> Box:
   """Draws an Inception crop: an aspect, then a height that it and `area` allow, then a place.
 
-  The aspect is uniform in its range and the height uniform over what fits, as in the pipeline of
-  the published models (tf.image.sample_distorted_bounding_box). The whole image when no crop fits
-  in 100 tries.
+  The aspect is uniform in its range, and the height uniform over what fits. The width is rounded to
+  pixels, so that the aspect is off by up to half of one; where that takes the crop's area out of
+  its bounds, a height of one pixel more or less brings it back, or else another crop is drawn; not
+  so where `bounded` is False, as before release 0.2.0. The whole image, whatever its area, when no
+  crop fits in 100 tries.
+
+  tf.image.sample_distorted_bounding_box, with which the published models were trained, draws so
+  too, but for two things. All places are drawn with equal probability here; there a crop never
+  touches the lower edge of the image, nor the right one, unless it has its full height or width.
+  And the least and greatest heights for the area are rounded inwards here, to the nearest there.
   """
+  least_area, most_area = (share * height * width for share in area)
   for _ in range(_CROP_TRIES):
     ratio = aspect[0] + (aspect[1] - aspect[0]) * rng.random()
-    least = math.ceil(math.sqrt(area[0] * height * width / ratio))
-    most = min(math.sqrt(area[1] * height * width / ratio), height, (width + 0.5) / ratio)
+    least = math.ceil(math.sqrt(least_area / ratio))
+    most = min(math.sqrt(most_area / ratio), height, (width + 0.5) / ratio)
     if least > int(most):
       continue
     crop_height = max(1, least + int((int(most) - least + 1) * rng.random()))
-    crop_width = min(width, max(1, round(crop_height * ratio)))
+    crop_width = _crop_width(crop_height, ratio, width)
+    if bounded and not least_area <= crop_height * crop_width <= most_area:
+      crop_height += 1 if crop_height * crop_width < least_area else -1
+      crop_width = _crop_width(crop_height, ratio, width)
+      if crop_height > height or not least_area <= crop_height * crop_width <= most_area:
+        continue
     top = int((height - crop_height + 1) * rng.random())
     left = int((width - crop_width + 1) * rng.random())
     return Box(top, left, crop_height, crop_width)
   return Box(0, 0, height, width)
+
+
+def _crop_width(height: int, ratio: float, width: int) -> int:
+  """Of a crop of this height in an image of this width."""
+  return min(width, max(1, round(height * ratio)))
 
 
 def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
