@@ -1,16 +1,20 @@
 # make demo: a small ViT pre-trained on real images, in minutes.  make test: every test and the linter.
+# make torture: thousands of damaged files, random settings, kills and signals, for about an hour.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test torture lint clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
 
 test: $(VENV)/installed lint
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=25
+
+torture: $(VENV)/installed
+	$(BIN)/python -m pytest tests/torture --torture --numprocesses=2 --dist=worksteal
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

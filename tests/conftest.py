@@ -13,7 +13,7 @@ import jax  # reads the flags above
 
 # Files that take longest, first, so that no worker is left alone with one of them at the end.
 LONGEST = (
-  "test_kill.py",
+  "test_kills.py",
   "test_hosts.py",
   "test_train_step.py",
   "test_resume.py",
@@ -29,6 +29,11 @@ LONGEST = (
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_default_matmul_precision", "highest")
+
+
+def pytest_addoption(parser):
+  """The option of `make torture`."""
+  parser.addoption("--torture", action="store_true", help="all cases of tests/torture, not a few")
 
 
 def pytest_collection_modifyitems(items):

@@ -14,16 +14,19 @@ import time
 
 
 def full(steps):
-  """The disk is full from the first of two saved steps to the second: full:20-30."""
+  """The disk is full from the first of two saved steps to the second: full:20-30.
+
+  Files can then be no larger than `FULL_AT` bytes, or than a third number: full:20-30-100.
+  """
   from vit_jax.checkpoint import Checkpoints
 
-  first, last = (int(step) for step in steps.split("-"))
+  first, last, limit = (*(int(number) for number in steps.split("-")), FULL_AT)[:3]
   signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails with EFBIG
   save, (_, most) = Checkpoints.save, resource.getrlimit(resource.RLIMIT_FSIZE)
 
   def limited_save(checkpoints, state, meta, **options):
     checkpoints.wait()
-    size = FULL_AT if first <= int(state.step) < last else most
+    size = limit if first <= int(state.step) < last else most
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
     return save(checkpoints, state, meta, **options)
 

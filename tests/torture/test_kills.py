@@ -10,6 +10,7 @@ from tests.ends import assert_equal_ends, metric_lines
 from tests.faults import faulty
 from vit_jax import checkpoint
 
+CASES = (1, 8)
 KILLS = 20
 STEPS = [
   "--config.duration.steps=400",
@@ -17,6 +18,11 @@ STEPS = [
   "--config.log_every.steps=5",
   "--config.evaluate_every.steps=25",
 ]
+
+
+def cases(count):
+  """Seeds of the moments."""
+  return [(str(seed), seed) for seed in range(count)]
 
 
 def start(workdir):
@@ -27,24 +33,24 @@ def start(workdir):
     return programs.nursery().start(module, flags, programs.environment(), outputs)
 
 
-def moments():
+def moments(seed):
   """For each kill: new lines of metrics to wait for, and a time to wait then, in seconds.
 
   A line is written each 5 steps, a checkpoint each 10; the time is that of some steps, so that
   steps and evaluations are hit. No line at all: while starting, loading or compiling. No time:
   as soon as a save is under way.
   """
-  rng = random.Random(0)
+  rng = random.Random(seed)
   for i in range(KILLS):
     lines = rng.choice((0, 1, 3, 4, 5, 6))
     yield (1, None) if i % 4 == 3 else (lines, rng.uniform(0, 0.05 if lines else 1.5))
 
 
-def test_twenty_kills_leave_no_trace(tmp_path):
+def test_twenty_kills_leave_no_trace(case, tmp_path):
   alone, killed = tmp_path / "alone", tmp_path / "killed"
   assert start(alone).wait() == 0
   reached, cut_short = [], 0
-  for lines, seconds in moments():
+  for lines, seconds in moments(case):
     before = written(killed)
     run = start(killed)
     if lines:

@@ -1,0 +1,79 @@
+"""Damaged files of weights: each is refused by name, or what is read are finite parameters."""
+
+import pathlib
+import random
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tests.torture import damage
+from tests.weights import families
+from vit_jax import weights
+from vit_jax.tree import flatten
+
+CASES = (30, 3000)
+FORMATS = ("w.npz", "w.msgpack", "w.safetensors", "hf/model.safetensors", "hf/config.json")
+MOST_SECONDS = 5
+MOST_BYTES = 2**28
+
+
+def cases(count: int):
+  """(format, damage, seed): every format with every kind of damage in turn."""
+  found = []
+  for number in range(count):
+    name = FORMATS[number % len(FORMATS)]
+    kind = damage.KINDS[number // len(FORMATS) % len(damage.KINDS)]
+    found.append((f"{number}-{name}-{kind.__name__}", (name, kind, number)))
+  return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  """A folder with sound files of every format."""
+  folder = tmp_path_factory.mktemp("whole")
+  params = families.params("vit")
+  for name in FORMATS:
+    weights.save(folder / pathlib.Path(name).parts[0], params)
+  return folder
+
+
+def test_refused_by_name_or_finite(case, whole, tmp_path):
+  name, kind, seed = case
+  path = tmp_path / pathlib.Path(name).parts[0]
+  copy(whole / path.name, path)
+  damaged = tmp_path / name
+  damaged.write_bytes(kind(damaged.read_bytes(), random.Random(seed)))
+  tracemalloc.start()
+  began = time.monotonic()
+  try:
+    params, error = outcome(path)
+    seconds, (_, peak) = time.monotonic() - began, tracemalloc.get_traced_memory()
+  finally:
+    tracemalloc.stop()
+  assert seconds < MOST_SECONDS
+  assert peak < MOST_BYTES
+  assert error.isprintable(), error
+  assert params or path.name in error, error
+  for parameter, array in flatten(params).items():
+    assert array.dtype.kind == "f" or array.dtype.name == "bfloat16", parameter
+    assert np.isfinite(array.astype(np.float64)).all(), parameter
+
+
+def outcome(path: pathlib.Path):
+  """The parameters and "", or {} and why they cannot be had."""
+  try:
+    return weights.read(path).params, ""
+  except (ValueError, OSError) as error:
+    return {}, str(error)
+
+
+def copy(source: pathlib.Path, target: pathlib.Path):
+  """A file, or a folder of files, and a card beside it where there is one."""
+  if source.is_file():
+    target.write_bytes(source.read_bytes())
+    return
+  target.mkdir()
+  for path in source.iterdir():
+    (target / path.name).write_bytes(path.read_bytes())
