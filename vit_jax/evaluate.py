@@ -1,5 +1,6 @@
 """All evaluations of a run, inside the training loop or with --mode=evaluate."""
 
+import contextlib
 import functools
 import json
 import pathlib
@@ -67,13 +68,14 @@ class Evaluation:
 
   def _score(self, name, params, stop):
     classes = self._plan.data.classes.get(name)
-    return classification.evaluate(
-      lambda params, batch: self._classify(params, batch, classes=classes),
-      params,
-      self._ahead(evaluate_batches(self._plan, name)),
-      stop=stop,
-      keep=self._keep(name),
-    )
+    with self._ahead(evaluate_batches(self._plan, name)) as batches:
+      return classification.evaluate(
+        lambda params, batch: self._classify(params, batch, classes=classes),
+        params,
+        batches,
+        stop=stop,
+        keep=self._keep(name),
+      )
 
   def _few_shot(self, name, params, stop):
     data, settings = self._plan.data.few_shot[name], self._plan.config.few_shot[name]
@@ -86,8 +88,8 @@ class Evaluation:
         rows = draw[:, :k].ravel()
         probes.append(few_shot.fit(seen[0][rows], seen[1][rows], len(data.test.class_names)))
     probes = meshes.replicate(self._plan.mesh, few_shot.stack(probes))
-    batches = self._ahead(feature_batches(self._plan, data.test))
-    accuracy = few_shot.accuracies(self._probe, params, probes, batches, stop=stop)
+    with self._ahead(feature_batches(self._plan, data.test)) as batches:
+      accuracy = few_shot.accuracies(self._probe, params, probes, batches, stop=stop)
     if accuracy is None:
       return None
     return few_shot.figures(settings.shots, accuracy.reshape(-1, settings.seeds))
@@ -108,12 +110,15 @@ class Evaluation:
     return None if accuracy is None else {f"{settings.neighbours}nn": accuracy}
 
   def _collect(self, source, params, stop):
-    batches = self._ahead(feature_batches(self._plan, source))
-    return features.collect(self._see, params, batches, stop=stop)
+    with self._ahead(feature_batches(self._plan, source)) as batches:
+      return features.collect(self._see, params, batches, stop=stop)
 
+  @contextlib.contextmanager
   def _ahead(self, batches):
+    """The batches, on their way to the devices; closed at the end, however that comes."""
     sharding = meshes.batch_sharding(self._plan.mesh)
-    return put_ahead(batches, sharding, ahead=self._plan.config.data.ahead)
+    with contextlib.closing(batches):
+      yield put_ahead(batches, sharding, ahead=self._plan.config.data.ahead)
 
 
 def evaluate(read: scored.Scored, plan: Plan, folder: pathlib.Path) -> dict[str, float]:

@@ -200,18 +200,19 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
        what was just found to be the best so far.
   Inside 1 and 2 nothing moves between host and devices but where the code says so.
   """
-  steps, monitor = run.plan.steps, run.monitor
-  monitor.start(start)
+  run.monitor.start(start)
   if start and not run.start_evaluated and not evaluated(run, state, start):
     return False
   if run.watch.enough:
     return True
-  batches = put_ahead(
-    train_batches(run.plan, start),
-    meshes.batch_sharding(run.plan.mesh),
-    ahead=run.plan.config.data.ahead,
-  )
-  before = None
+  with contextlib.closing(train_batches(run.plan, start)) as read:
+    sharding = meshes.batch_sharding(run.plan.mesh)
+    return steps_on(run, state, start, put_ahead(read, sharding, ahead=run.plan.config.data.ahead))
+
+
+def steps_on(run: Run, state: states.TrainState, start: int, batches) -> bool:
+  """The steps of `loop`, on batches that are on the devices."""
+  steps, monitor, before = run.plan.steps, run.monitor, None
   for step in range(start + 1, steps.total + 1):
     profile(run, step - start)
     with jax.transfer_guard("disallow"):

@@ -3,24 +3,25 @@
 A host batch is a dict: image (b, S, S, 3) uint8; labels (b,) int32, or (b, classes) uint8 multi-hot
 where the source is multi-label; mask (b,) float32, 1 for examples that count.
 
-Grain reads ahead and runs the workers. Its elements are parts of a host batch rather
-than single images, because what it costs to hand over one element is felt beside one decoding.
+Grain reads ahead. Its elements are parts of a host batch rather than single images, because what it
+costs to hand over one element is felt beside one decoding.
 """
 
 import functools
+import itertools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import grain
 import numpy as np
-from absl import flags
 
 from vit_jax.config import RunError
 from vit_jax.data import order
 from vit_jax.data.images import BadImage
 from vit_jax.data.sources import Example, Source
+from vit_jax.data.workers import Workers
 
 Batch = dict[str, np.ndarray]
 Transform = Callable[..., np.ndarray]
@@ -80,7 +81,7 @@ def train_batches(
   num_classes: int,
   threads: int,
   workers: int,
-) -> grain.DatasetIterator[Batch]:
+) -> "Batches":
   """Endless batches of shuffled, augmented examples, beginning with that of `start_step`.
 
   The examples, shuffled anew every epoch, make one endless stream. Global batch `step` is its
@@ -89,8 +90,9 @@ def train_batches(
 
   Args:
     source: the examples.
-    transform: transform(image, rng=rng) -> (S, S, 3) uint8; picklable where there are workers. The
-      generator is the call's alone: the next image sets it anew.
+    transform: transform(image, rng=rng) -> (S, S, 3) uint8. The generator is the call's alone: the
+      next image sets it anew. Where there are workers, it and the source are picklable, and of
+      modules that can be imported.
     seed: of the order and of every draw, in [0, 2**32).
     sampling: how the order is drawn, as config.data.sampling.
     batch_size: of all hosts together.
@@ -98,7 +100,7 @@ def train_batches(
     hosts: number of hosts.
     start_step: step of the first batch.
     num_classes: labels lie in [0, num_classes).
-    threads: decoding threads of each process; 0: decode when asked.
+    threads: decoding threads of each process; 0: decode when asked, or one where there are workers.
     workers: decoding processes; 0: none but this one.
 
   Returns:
@@ -108,6 +110,7 @@ def train_batches(
   Raises:
     ValueError: batch_size not divisible by hosts.
     LabelError: from the iterator: a label is out of range.
+    WorkerError: from the iterator: a worker is gone.
   """
   share = _check(_Share(batch_size, host, hosts, start_step))
   load = functools.partial(
@@ -118,8 +121,7 @@ def train_batches(
     num_classes=num_classes,
     multi_label=source.multi_label,
   )
-  parts = grain.MapDataset.range(_ENDLESS).map(load)
-  return _iterate(parts, share=share, threads=threads, workers=workers)
+  return _batches(load, _ENDLESS, share=share, threads=threads, workers=workers)
 
 
 def evaluate_batches(
@@ -132,7 +134,7 @@ def evaluate_batches(
   num_classes: int,
   threads: int,
   workers: int,
-) -> grain.DatasetIterator[Batch]:
+) -> "Batches":
   """Every example once, in order; the same number of batches on every host.
 
   Arguments as for `train_batches`, but transform(image). The last batches are filled up with zero
@@ -141,7 +143,7 @@ def evaluate_batches(
   Raises:
     BadImage: from the iterator: an image is broken; the message names it.
     OSError: from the iterator: an image cannot be read.
-    ValueError, LabelError: as for `train_batches`.
+    ValueError, LabelError, WorkerError: as for `train_batches`.
   """
   share = _check(_Share(batch_size, host, hosts))
   steps = -(-len(source) // batch_size)
@@ -153,8 +155,7 @@ def evaluate_batches(
     num_classes=num_classes,
     multi_label=source.multi_label,
   )
-  parts = grain.MapDataset.range(steps * share.parts).map(load)
-  return _iterate(parts, share=share, threads=threads, workers=workers)
+  return _batches(load, steps * share.parts, share=share, threads=threads, workers=workers)
 
 
 class _Item(NamedTuple):
@@ -251,19 +252,59 @@ def _multi_hot(labels: list[tuple[int, ...]], num_classes: int) -> np.ndarray:
   return out
 
 
-def _iterate(
-  parts: grain.MapDataset[Batch], *, share: _Share, threads: int, workers: int
+class Batches:
+  """Iterates over host batches, which are made of parts; `close()` ends threads and workers."""
+
+  def __init__(self, read: Callable[..., Iterator[Batch]], *, parts: int, workers: int):
+    """Begins to read, unless there are workers: these start with the first batch.
+
+    Args:
+      read: read(first, every=) -> every `every`-th part from number `first` on, as `_read`.
+      parts: number of parts in a host batch.
+      workers: number of processes that read; 0: this one does.
+    """
+    self._parts = parts
+    self._read = Workers(functools.partial(read, every=workers), workers) if workers else read(0)
+
+  def __iter__(self) -> Iterator[Batch]:
+    return self
+
+  def __next__(self) -> Batch:
+    parts = list(itertools.islice(self._read, self._parts))
+    if not parts:
+      raise StopIteration
+    return _join(parts)
+
+  def close(self):
+    """Ends what reads ahead; further batches are not to be had."""
+    self._read.close()
+
+
+def _batches(
+  load: Callable[[int], Batch], count: int, *, share: _Share, threads: int, workers: int
+) -> Batches:
+  """Host batches of the parts 0..count - 1; a worker always decodes ahead of what it has sent."""
+  threads = max(threads, 1) if workers else threads
+  read = functools.partial(_read, load=load, count=count, share=share, threads=threads)
+  return Batches(read, parts=share.parts, workers=workers)
+
+
+def _read(
+  first: int,
+  *,
+  every: int = 1,
+  load: Callable[[int], Batch],
+  count: int,
+  share: _Share,
+  threads: int,
 ) -> grain.DatasetIterator[Batch]:
-  """Runs the parts ahead of the consumer and joins them into host batches."""
-  ahead = max(threads, _AHEAD * share.parts) if threads else 0
+  """The parts `first`, `first` + `every`, ... below `count`, read ahead of the consumer.
+
+  Where they are not all, this is one of several workers, and each keeps its share of what is ahead.
+  """
+  ahead = max(threads, -(-_AHEAD * share.parts // every)) if threads else 0
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
-  dataset = parts.to_iter_dataset(options)
-  if workers:
-    if not flags.FLAGS.is_parsed():  # Grain reads its flags when it starts a process.
-      flags.FLAGS.mark_as_parsed()
-    options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=_AHEAD)
-    dataset = dataset.mp_prefetch(options)
-  return iter(dataset.batch(share.parts, batch_fn=_join))
+  return iter(grain.MapDataset.range(first, count, every).map(load).to_iter_dataset(options))
 
 
 def _join(parts: list[Batch]) -> Batch:
