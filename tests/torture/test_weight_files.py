@@ -13,7 +13,7 @@ from tests.weights import families
 from vit_jax import weights
 from vit_jax.tree import flatten
 
-CASES = (30, 3000)
+CASES = (30, 20_000)
 FORMATS = ("w.npz", "w.msgpack", "w.safetensors", "hf/model.safetensors", "hf/config.json")
 MOST_SECONDS = 5
 MOST_BYTES = 2**28
@@ -55,7 +55,7 @@ def test_refused_by_name_or_finite(case, whole, tmp_path):
   assert seconds < MOST_SECONDS
   assert peak < MOST_BYTES
   assert error.isprintable(), error
-  assert params or path.name in error, error
+  assert params or pathlib.Path(name).parts[0] in error, error
   for parameter, array in flatten(params).items():
     assert array.dtype.kind == "f" or array.dtype.name == "bfloat16", parameter
     assert np.isfinite(array.astype(np.float64)).all(), parameter

@@ -51,7 +51,8 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
   if not path.exists():
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
   if path.is_file():
-    return checked(Weights(format_of(path).load(path), card.read(card.path_beside(path))))
+    beside = card.path_beside(path)
+    return checked(Weights(format_of(path).load(path), card.read(beside)), beside)
   path = path.absolute()
   steps = checkpoint.available(path)
   if step and steps and step not in steps:
@@ -60,10 +61,11 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
     )
   if steps:
     return of_checkpoint(checkpoint.find(path, step), ema)
-  if path.name.isdigit() and checkpoint.available(path.parents[1]):
+  if path.name.isdecimal() and checkpoint.available(path.parents[1]):
     return of_checkpoint(checkpoint.find(path.parents[1], int(path.name)), ema)
   if (path / huggingface.CONFIG).is_file():
-    return checked(Weights(huggingface.load(path), huggingface.read_card(path)))
+    named = Weights(huggingface.load(path), huggingface.read_card(path))
+    return checked(named, path / huggingface.CONFIG)
   raise ConfigError(
     f"{path} is neither a workdir with checkpoints, nor a checkpoint, nor a folder of Hugging "
     "Face's with config.json."
@@ -90,8 +92,8 @@ def write(path: pathlib.Path, weights: Weights):
     card.write(beside, known)
 
 
-def checked(weights: Weights) -> Weights:
-  """The weights, whose card names as many classes as the head has.
+def checked(weights: Weights, named_in: pathlib.Path) -> Weights:
+  """The weights, whose card, from the file `named_in`, names as many classes as the head has.
 
   Raises:
     ValueError: it does not.
@@ -100,7 +102,7 @@ def checked(weights: Weights) -> Weights:
   bias = weights.params.get("head", {}).get("bias")
   if names and bias is not None and len(names) != len(bias):
     raise ValueError(
-      f"The card names {len(names)} classes; the head of the weights has {len(bias)}."
+      f"{named_in} names {len(names)} classes; the head of the weights has {len(bias)}."
     )
   return weights
 
