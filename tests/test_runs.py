@@ -2,14 +2,16 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-from tests import programs
+from tests import ends, programs
 from tests.data.test_image_files import soon
 from vit_jax import config as c
 from vit_jax import recipes, runs
@@ -231,3 +233,23 @@ def test_jax_is_not_imported(tool):
     [sys.executable, "-c", code], cwd=programs.ROOT, capture_output=True, text=True, check=True
   )
   assert done.stdout.strip() == "[]"
+
+
+def tell_and_wait(path):
+  """Writes down the number of this process, and stays."""
+  pathlib.Path(path).write_text(f"{os.getpid()}\n")
+  time.sleep(1000)
+
+
+def test_what_is_called_apart_ends_with_a_parent_that_is_killed(tmp_path):
+  told = tmp_path / "told"
+  program = (
+    f"from tests import test_runs; test_runs.runs.apart(test_runs.tell_and_wait, {str(told)!r})"
+  )
+  with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as parent:
+    ends.wait_for(parent, "call", lambda: told.exists() and told.read_text().endswith("\n"))
+    parent.kill()
+  number, deadline = int(told.read_text()), time.monotonic() + 10
+  while pathlib.Path(f"/proc/{number}").exists():
+    assert time.monotonic() < deadline
+    time.sleep(0.01)

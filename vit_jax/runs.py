@@ -5,12 +5,14 @@ import contextlib
 import dataclasses
 import json
 import multiprocessing
+import os
 import pathlib
 import secrets
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable
 
 from absl import flags
@@ -215,8 +217,18 @@ def leaving():
 def apart(function, *arguments):
   """Calls a function in a fresh process, with which goes all that it imports."""
   spawn = multiprocessing.get_context("spawn")
-  with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
+  with concurrent.futures.ProcessPoolExecutor(1, spawn, initializer=end_with_parent) as pool:
     return pool.submit(function, *arguments).result()
+
+
+def end_with_parent():
+  """Ends this process when its parent is gone; after kill -9 of that it would wait for ever."""
+
+  def wait():
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+  threading.Thread(target=wait, daemon=True).start()
 
 
 def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
