@@ -109,6 +109,7 @@ def test_neighbours_seeds_and_streams_are_independent():
         ("positions", here[::2], here[1::2]),
         ("seeds", here, seeds),
         ("streams", here, streams),
+        ("one of each", seeds, streams),
       ):
         pairs[kind].append(stats.chisquare(np.bincount(10 * a + b, minlength=100)).pvalue)
   for values in pairs.values():
@@ -123,6 +124,14 @@ def test_all_orders_of_a_few_are_as_frequent(length, by):
   counts = collections.Counter(tuple(one) for one in drawn)
   found = [counts[way] for way in itertools.permutations(range(length))]
   assert stats.chisquare(found).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("length", [4, 9, 15, 25, 64])
+def test_half_of_all_orders_are_even(length):
+  """Of two odd factors, rounds that turn rows or columns would make even ones alone."""
+  minus = lambda order: np.linalg.det(np.eye(length)[order.tolist()]) < 0
+  odd = sum(minus(Permutation(length, seed=seed).at(range(length))) for seed in range(200))
+  assert stats.binomtest(odd, 200).pvalue > 1e-4
 
 
 def test_the_shuffle_of_earlier_releases_is_not_uniform():
