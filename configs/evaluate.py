@@ -37,10 +37,11 @@ The classes of weights are compared with the data's by name. Weights that do not
 --config.class_names=FILE (a name a line, in the order of the head), or =data for the order of the
 data (sorted folder names, or TFDS's); but for ImageNet's 1,000, whose order all published weights
 share.
-Few-shot and knn of other data: --config.few_shot.imagenet.train.source=... and .test.source. The
-figures are printed and lie in WORKDIR/evaluation.json; of sets with one label an image, every
-prediction, the accuracy of each class and the confusion matrix lie in WORKDIR/evaluation. All sets
-but ObjectNet and folders must have been prepared by TFDS, such as with
+Few-shot of other data: --config.few_shot.imagenet.train.source=... and .test.source; knn:
+--config.nearest.imagenet.train.source=... and .test.source. The figures are printed and lie in
+WORKDIR/evaluation.json; of sets with one label an image, every prediction, the accuracy of each
+class and the confusion matrix lie in WORKDIR/evaluation. All sets but ObjectNet and folders must
+have been prepared by TFDS, such as with
 `python tools/prepare_data.py build imagenet_v2/matched-frequency`; what is missing is said with
 its command. Not run here on the real sets: they are large.
 """

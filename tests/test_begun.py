@@ -2,9 +2,10 @@
 
 import json
 
+import jax.numpy as jnp
 import pytest
 
-from vit_jax import begun, checkpoint, messages, plan
+from vit_jax import begun, checkpoint, messages, models, plan, recipes
 from vit_jax import config as c
 
 EARLIER = {"data": {"image_size": 8}}
@@ -70,6 +71,46 @@ def test_it_is_told_and_a_change_is_named():
   changes = lambda now: checkpoint.changes(old, c.to_dict(c.Config(data=c.Data(sampling=now))))
   assert not changes("grain")
   assert changes("uniform") == ["config.data.sampling: 'grain' -> 'uniform'"]
+
+
+# --- the type of activations ---
+
+
+def compute_type(platform, *workdirs, asked="auto"):
+  config = c.Config(model=c.Model(compute_dtype=asked))
+  return begun.typed(config, platform, *workdirs).model.compute_dtype
+
+
+def test_a_new_run_takes_the_type_that_is_quick_on_its_devices(tmp_path):
+  kinds = {platform: compute_type(platform, tmp_path) for platform in ("cpu", "gpu", "tpu")}
+  assert kinds == {"cpu": "float32", "gpu": "bfloat16", "tpu": "bfloat16"}
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_a_run_goes_on_in_its_type_on_any_device(tmp_path, kind, platform):
+  workdir = saved(tmp_path, 9, {"model": {"compute_dtype": kind}})
+  assert compute_type(platform, workdir) == kind
+  for asked in ("float32", "bfloat16"):  # what is asked for is taken
+    assert compute_type(platform, workdir, asked=asked) == asked
+
+
+def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
+  """Compiled for a pod without any run, they are in bfloat16."""
+  for recipe in ("finetune.py:ViT-Ti/16,cifar10", "vtab.py:ViT-Ti/16,cifar-100"):
+    config = recipes.load(f"configs/{recipe}")
+    assert config.model.compute_dtype == "auto"
+    assert models.configured(config.model).dtype == jnp.bfloat16
+    settled = begun.typed(config, "cpu")
+    assert models.configured(settled.model).dtype == jnp.float32
+
+
+def test_a_slow_type_is_told():
+  told = lambda kind, platform: messages.slow_type(
+    c.Config(model=c.Model(compute_dtype=kind)), platform
+  )
+  assert "slower than float32" in told("bfloat16", "cpu")
+  assert not told("float32", "cpu") + told("bfloat16", "tpu")
 
 
 # --- what a run that is scored was trained on ---

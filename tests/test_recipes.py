@@ -384,3 +384,12 @@ def test_every_suite_has_its_line_and_its_data():
   ):
     with pytest.raises(c.ConfigError, match=message):
       load("evaluate", argument)
+
+
+@pytest.mark.parametrize("suite", recipes.SUITES)
+def test_the_docstring_names_the_settings_of_probes_and_neighbours(suite):
+  said = (CONFIGS / "evaluate.py").read_text()
+  config = recipes.evaluation(suite)
+  for group in ("few_shot", "nearest"):
+    for name in getattr(config, group):
+      assert f"--config.{group}.{name}.train.source=" in said

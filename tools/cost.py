@@ -9,6 +9,10 @@ an epoch, a head of 18,291 classes and, in ViTs and hybrids, a representation la
 options replace what a row or a recipe says. A recipe's model that differs from its name in shape is
 followed by the settings that make it so.
 
+Parameters are those of the whole model as it is trained, so with the head for its classes, which
+JFT-300M makes large: 100 million of ViT-B/16. "Without head" leaves the head and the representation
+layer out: 86 million, as in Table 1. JSON and CSV call the two params and body_params.
+
 GMACs are 1e9 multiply-adds of one image's forward pass; only convolutions and products of matrices
 count. Training costs 6 FLOPs for each, the backward pass being twice the forward. exaFLOPs are 1e18
 FLOPs of the whole training, and missing where it is not known how many images that is: give
@@ -62,6 +66,7 @@ COLUMNS = {
   "model": ("model", ""),
   "epochs": ("epochs", "g"),
   "params": ("parameters", ",d"),
+  "body_params": ("without head", ",d"),
   "gmacs": ("GMACs", ",.2f"),
   "training_gflops": ("training GFLOPs/image", ",.1f"),
   "exaflops": ("exaFLOPs", ",.1f"),
@@ -111,6 +116,8 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
   if args.epochs is not None:
     values["duration"] = config.to_dict(config.Duration(epochs=args.epochs))
   run = config.from_dict(values)
+  if not run.data.image_size:
+    raise config.ConfigError("config.data.image_size=0 is too small; give --image-size=224, say.")
   checks.check_model(run)
   return run
 
@@ -126,10 +133,12 @@ def cost(run: config.Config, examples: int | None) -> dict:
   exaflops = None if images is None else flops.training_flops(macs) * images / 1e18
   paper = paper_exaflops(run, macs, images)
   side = run.data.image_size
+  params = flops.parameters(models.configured(run.model), side, side)
   return dict(
     model=label(run.model),
     epochs=run.duration.epochs or None,
-    params=flops.parameters(models.configured(run.model), side, side),
+    params=sum(params.values()),
+    body_params=sum(n for part, n in params.items() if part not in ("head", "pre_logits")),
     gmacs=macs / 1e9,
     training_gflops=flops.training_flops(macs) / 1e9,
     exaflops=exaflops,

@@ -6,9 +6,10 @@ import logging
 import pathlib
 
 from vit_jax import checkpoint
-from vit_jax.config import EARLIER, Config, ConfigError, from_dict, to_dict
+from vit_jax.config import AUTO, EARLIER, Config, ConfigError, from_dict, to_dict
 from vit_jax.data.apart import Use
 from vit_jax.data.evaluated import open_source
+from vit_jax.reading import expanded
 
 UNIFORM = "uniform"
 _log = logging.getLogger(__name__)
@@ -23,9 +24,25 @@ def completed(config: Config, *workdirs: pathlib.Path | str) -> Config:
   """
   if config.data.sampling:
     return config
-  found = data_of(*workdirs)
+  found = group_of("data", *workdirs)
   sampling = (found.get("sampling", EARLIER.data.sampling) if found else "") or UNIFORM
   return dataclasses.replace(config, data=dataclasses.replace(config.data, sampling=sampling))
+
+
+def typed(config: Config, platform: str, *workdirs: pathlib.Path | str) -> Config:
+  """The settings with config.model.compute_dtype, where that is "auto", as in the first of these.
+
+  Args:
+    config: the settings.
+    platform: of the devices, as JAX names it; it decides where no run does.
+    workdirs: places without a checkpoint do not count.
+  """
+  if config.model.compute_dtype != AUTO:
+    return config
+  kind = group_of("model", *workdirs).get("compute_dtype")
+  if kind not in ("float32", "bfloat16"):
+    kind = "float32" if platform == "cpu" else "bfloat16"
+  return dataclasses.replace(config, model=dataclasses.replace(config.model, compute_dtype=kind))
 
 
 def trained_on(config: Config, *workdirs: pathlib.Path | str) -> Use | None:
@@ -35,7 +52,7 @@ def trained_on(config: Config, *workdirs: pathlib.Path | str) -> Use | None:
     config: settings that are not of the data.
     workdirs: places without a checkpoint do not count.
   """
-  found = data_of(*workdirs)
+  found = group_of("data", *workdirs)
   if not found:
     return None
   values = to_dict(config)
@@ -50,8 +67,8 @@ def trained_on(config: Config, *workdirs: pathlib.Path | str) -> Use | None:
   return Use("The run's config.data.train", run.data.train, source)
 
 
-def data_of(*workdirs: pathlib.Path | str) -> dict:
-  """config.data in the newest checkpoint that can be read, of the first workdir that has one.
+def group_of(group: str, *workdirs: pathlib.Path | str) -> dict:
+  """A group of settings, in the newest checkpoint that can be read of the first workdir with one.
 
   Orbax, which would touch a device before the processes have found one another, is not asked.
 
@@ -59,11 +76,11 @@ def data_of(*workdirs: pathlib.Path | str) -> dict:
     {} where there is none.
   """
   for workdir in workdirs:
-    folder = pathlib.Path(workdir).expanduser()
+    folder = expanded(workdir)
     for step in reversed(checkpoint.available(folder)):
       path = folder / checkpoint.FOLDER / str(step) / "meta" / "metadata"
       try:
-        found = json.loads(path.read_bytes())["config"]["data"]
+        found = json.loads(path.read_bytes())["config"][group]
       except (OSError, ValueError, LookupError, TypeError):  # damaged; restoring will name it
         continue
       if isinstance(found, dict):

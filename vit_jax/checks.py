@@ -68,7 +68,7 @@ def check_model(config: Config):
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
   check_tiles(module, config.data.image_size, model.name)
-  if model.attention == "cudnn" and model.compute_dtype != "bfloat16":
+  if model.attention == "cudnn" and model.compute_dtype == "float32":
     raise ConfigError(
       "config.model.attention='cudnn' computes in bfloat16 only; set "
       "config.model.compute_dtype=bfloat16, or attention=xla."

@@ -37,6 +37,7 @@ MOST_SIDE = 4096  # pixels, of what a model sees
 MOST_PIXELS = 2 * MOST_SIDE  # of a side before something is cut out
 MOST_BATCH = 2**20  # images
 MOST_NUMBER = 1e38  # which float32 still holds
+AUTO = "auto"  # as config.model.compute_dtype
 MOST_TEXT = 4096  # characters, as in a path
 MOST_ITEMS = 1000  # of a setting that holds several values
 
@@ -112,7 +113,10 @@ class Model:
   dropout: float = setting(0.0, "dropout rate", low=0.0, high=0.99)
   head_bias: float = setting(0.0, "initial value of the head's bias", low=-100.0, high=100.0)
   compute_dtype: str = setting(
-    "float32", "type of activations; parameters stay float32", choices=("float32", "bfloat16")
+    "float32",
+    "type of activations; parameters stay float32; auto: float32 on a CPU, where bfloat16 is "
+    "slower, and bfloat16 elsewhere; a run goes on with the type that it was begun with",
+    choices=("float32", "bfloat16", AUTO),
   )
   scan: bool = setting(False, "blocks stacked under one scan: compiles in seconds, but runs slower")
   remat: str = setting(

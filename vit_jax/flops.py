@@ -31,18 +31,22 @@ def peak_flops(device_kind: str) -> float | None:
   return PEAK_FLOPS[max(matches, key=len)] if matches else None
 
 
-def parameters(model: models.ViT | models.ResNet, height: int, width: int) -> int:
-  """Numbers in the parameters of a model; none of them is made and no device is touched.
+def parameters(model: models.ViT | models.ResNet, height: int, width: int) -> dict[str, int]:
+  """Numbers in the parameters of each part of a model; none is made and no device is touched.
 
   Args:
     model: any module of vit_jax.models.
     height, width: of the images, pixels; position embeddings grow with them.
 
+  Returns:
+    {part: count}; "head" and "pre_logits", the representation layer, are parts of their own.
+
   Raises:
     ValueError: an image size that the patch size does not divide.
   """
   init = lambda: model.init(jax.random.key(0), jnp.zeros((1, height, width, 3)), train=False)
-  return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(init)["params"]))
+  parts = jax.eval_shape(init)["params"].items()
+  return {name: sum(math.prod(x.shape) for x in jax.tree.leaves(part)) for name, part in parts}
 
 
 def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> int:

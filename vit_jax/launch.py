@@ -54,6 +54,7 @@ def launch(
   if jax.process_count() > 1:
     stop.join()
   prepare_jax()
+  config = begun.typed(config, jax.default_backend(), folder)
   start = None
   if starts_from_weights(config, folder):
     start = initial.read(config, data.train.class_names)
@@ -73,6 +74,7 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)  # JAX, once connected, waits for a step to stop at
   prepare_jax()
+  config = begun.typed(config, jax.default_backend(), *places)
   from vit_jax.evaluate import evaluate
   from vit_jax.evaluators import scored
 

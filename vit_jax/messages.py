@@ -33,7 +33,9 @@ def introduction(
   begin = f"resuming after step {start}" if start else "starting"
   return (
     f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
-    f"({device.device_kind}), {begin}; their shapes and sharding: {folder / workdir.PARAMETERS}\n"
+    f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
+    f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
+    + slow_type(config, jax.default_backend())
     + other_settings(start, changed)
     + earlier_sampling(config)
     + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
@@ -44,6 +46,16 @@ def introduction(
 def other_settings(start: int, changed: list[str]) -> str:
   """Says which settings differ from those of the steps up to `start`; "" where none does."""
   return f"Other settings than up to step {start}: {'; '.join(changed)}\n" if changed else ""
+
+
+def slow_type(config: Config, platform: str) -> str:
+  """Says that the type of activations is slow on these devices; "" where it is not."""
+  if platform != "cpu" or config.model.compute_dtype != "bfloat16":
+    return ""
+  return (
+    "Activations are in bfloat16, which is slower than float32 on a CPU; a new run is faster with "
+    "--config.model.compute_dtype=float32\n"
+  )
 
 
 def earlier_sampling(config: Config) -> str:

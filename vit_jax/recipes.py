@@ -5,6 +5,7 @@ import os
 import runpy
 
 from vit_jax.config import (
+  AUTO,
   Checkpoint,
   Config,
   ConfigError,
@@ -166,7 +167,7 @@ def finetune(model: str, task: str, *, part: str) -> Config:
     model=Model(
       name=model,
       num_classes=row.num_classes,
-      compute_dtype="bfloat16",
+      compute_dtype=AUTO,
     ),
     optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0, ema=0.9999 if large else 0.0),
     schedule=Schedule(learning_rate=0.01, decay="cosine"),
@@ -243,7 +244,7 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
     model=Model(
       name=model,
       num_classes=task.num_classes if task else Model().num_classes,
-      compute_dtype="bfloat16",
+      compute_dtype=AUTO,
     ),
     optimizer=Optimizer(kind="sgd", momentum=0.9),
     schedule=Schedule(

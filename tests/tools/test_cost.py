@@ -17,6 +17,7 @@ TYPES = dict(
   model=str,
   epochs=float,
   params=int,
+  body_params=int,
   gmacs=float,
   training_gflops=float,
   exaflops=float,
@@ -63,6 +64,7 @@ def test_a_row_by_hand():
     model="ViT-B/16",
     epochs=7,
     params=encoder + width**2 + width + (width + 1) * 18_291,
+    body_params=encoder,
     gmacs=pytest.approx(macs / 1e9),
     training_gflops=pytest.approx(6 * macs / 1e9),
     exaflops=pytest.approx(6 * macs * 7 * 303e6 / 1e18),
@@ -90,11 +92,11 @@ def test_the_table_is_aligned_and_leaves_empty_what_is_not_known(table6):
   text = cost.as_table([*table6, *rows_of("--models", "R50x1", "--epochs=3")])
   heading, *lines = text.split("\n")
   assert heading.split()[:3] == ["model", "epochs", "parameters"]
-  huge = "ViT-H/14 14 655,835,251 167.32 1,003.9 4,258.6 4,262 0.999"
+  huge = "ViT-H/14 14 655,835,251 630,764,800 167.32 1,003.9 4,258.6 4,262 0.999"
   assert " ".join(lines[5].split()) == huge
   assert {len(line) for line in lines[:-1]} == {len(heading)}
   assert " " not in {line[heading.index("exaFLOPs") + 7] for line in lines}
-  assert " ".join(lines[-1].split()) == "R50x1 3 60,978,611 4.12 24.7 22.5"
+  assert " ".join(lines[-1].split()) == "R50x1 3 60,978,611 23,500,352 4.12 24.7 22.5"
 
 
 @pytest.mark.parametrize(

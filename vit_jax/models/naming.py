@@ -109,6 +109,8 @@ def create(name: str, **options) -> ViT | ResNet:
 def configured(settings: config.Model) -> ViT | ResNet:
   """The module that a config describes; a setting at its default leaves the name's own.
 
+  Where no run has settled config.model.compute_dtype="auto", it is that of accelerators.
+
   Raises:
     ValueError: as `create`; the message begins with the setting at fault.
   """
@@ -118,7 +120,8 @@ def configured(settings: config.Model) -> ViT | ResNet:
     if (value := getattr(settings, field.name)) != field.default
   }
   if "compute_dtype" in given:
-    given["dtype"] = jnp.dtype(given.pop("compute_dtype"))
+    kind = given.pop("compute_dtype")
+    given["dtype"] = jnp.dtype("bfloat16" if kind == config.AUTO else kind)
   return create(given.pop("name", settings.name), **given)
 
 
