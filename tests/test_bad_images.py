@@ -76,6 +76,7 @@ def test_in_evaluation_it_is_an_error_that_names_the_file(folder, tmp_path, harm
       "--config.data.bad_limit=0.1",
       f"--config.data.evaluate.test.source=folder:{folder}",
       "--config.data.evaluate.test.split=",
+      "--config.data.allow_overlap=True",  # one folder will do here
       "--config.evaluate_every.steps=5",
     )
   )
