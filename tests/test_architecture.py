@@ -74,7 +74,7 @@ LAYERS = [
   {"state", "optim", "mesh", "losses", "data", "models", "flops", "recipes"},
   {"command_line", "memory", "preemption"},
   {"recorded"},
-  {"config", "reading", "tree", "plain", "console"},
+  {"config", "reading", "tree", "plain", "console", "aborts"},
   {"synonyms"},
 ]
 

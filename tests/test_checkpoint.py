@@ -3,8 +3,10 @@
 import dataclasses
 import functools
 import json
+import logging
 import os
 import shutil
+import sys
 
 import chex
 import jax
@@ -299,17 +301,27 @@ def test_a_run_does_not_go_on_with_other_classes(tmp_path, names, message):
   assert checkpoint.available(tmp_path) == [7]
 
 
-def test_a_host_lost_in_a_save_is_not_taken_for_a_disk_that_fails(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [jax.errors.JaxRuntimeError, ValueError])
+def test_a_host_lost_in_a_save_is_not_taken_for_a_disk_that_fails(tmp_path, monkeypatch, kind):
   def lost(*_, **__):
-    raise jax.errors.JaxRuntimeError("UNKNOWN: Connection closed by peer")
+    raise kind("UNKNOWN: Connection closed by peer")
 
   checkpoints = opened(tmp_path)
   with monkeypatch.context() as patch:
     patch.setattr(checkpoints._manager, "save", lost)
     patch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="closed by peer"):
+    with pytest.raises(kind, match="closed by peer"):
       checkpoints.save(at_step(7), META)
     assert not checkpoints.failure(wait=False)
+    # The same in a thread of orbax, which tells of it in its log.
+    patch.setattr(checkpoint, "_is_writing", lambda: True)
+    try:
+      lost()
+    except kind:
+      record = ("absl", logging.ERROR, "orbax.py", 0, "failed", (), sys.exc_info())
+      checkpoints._ear.filter(logging.LogRecord(*record))
+    with pytest.raises(kind, match="closed by peer"):
+      checkpoints.failure(wait=False)
     patch.setattr(jax, "process_count", lambda: 1)
     checkpoints.save(at_step(7), META)
     assert "7 could not be saved (UNKNOWN" in checkpoints.failure(wait=False)

@@ -255,8 +255,8 @@ def test_a_process_that_dies_or_stalls_ends_the_others_and_is_named(tmp_path, ot
 
 
 def test_the_first_process_that_dies_ends_the_others(tmp_path):
-  """With it all others speak, so JAX itself ends them, at once, and never with status 0 or 75."""
-  running = group(tmp_path, "--config.duration.steps=100000", processes=2, devices=1)
+  """With it all others speak, so JAX itself aborts them; before that they say who is gone."""
+  running = group(tmp_path, *ENDLESS, "--config.stall_seconds=25", processes=2, devices=1)
   for line in running[0].stdout:
     if line.startswith("step 8/"):
       running[0].kill()
@@ -265,9 +265,44 @@ def test_the_first_process_that_dies_ends_the_others(tmp_path):
   else:
     pytest.fail("it ended before step 8")
   text = running[1].finish(timeout=60)
-  assert running[1].returncode in (1, -signal.SIGABRT), text[-3000:]
-  assert "process 1 failed at step" in text or "another task died" in text
+  assert running[1].returncode == 1, text[-3000:]
+  assert re.search(r"vit_jax: process 1 (failed|was aborted) at step", text), text[-3000:]
+  last = text[text.rindex("vit_jax: ") :]
+  assert re.search(r"Silent for longest: process 0 \(\S+, at [^;]+; \d+ s\)", last), text[-3000:]
   assert "most recent call first" in text  # the stacks
+
+
+@pytest.mark.parametrize(
+  ("error", "is_one"),
+  [
+    (jax.errors.JaxRuntimeError("UNKNOWN: Connection closed by peer"), True),
+    (ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer"), True),
+    (ValueError("NOT_FOUND: Error opening a file"), False),
+    (ValueError("INTERNAL: Error writing [os_error_code='28']"), False),
+    (ValueError("shapes differ"), False),
+    (ConfigError("UNKNOWN: a setting"), False),
+    (OSError(28, "No space left on device"), False),
+  ],
+)
+def test_errors_of_computations_that_hosts_share_are_told_from_others(error, is_one):
+  assert hosts.is_of_others(error) == is_one
+
+
+ABORTED = """
+import os, threading, time
+from vit_jax import aborts
+
+aborts.before(lambda: print("never"))
+aborts.before(lambda: (time.sleep(0.5), print("the last word", flush=True)))
+threading.Thread(target=os.abort).start()
+while True:
+  time.sleep(1)
+"""
+
+
+def test_a_process_that_is_aborted_has_the_last_word():
+  result = programs.run([sys.executable, "-X", "faulthandler", "-c", ABORTED], timeout=60)
+  assert (result.returncode, result.stdout, result.stderr) == (1, "the last word\n", "")
 
 
 @pytest.mark.parametrize(

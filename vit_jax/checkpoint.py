@@ -23,7 +23,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
 
-from vit_jax import manifest
+from vit_jax import hosts, manifest
 from vit_jax import workdir as workdirs
 from vit_jax.config import EARLIER, NAMED, ConfigError, RunError, StorageError, to_dict
 from vit_jax.data.classes import first_difference
@@ -94,9 +94,7 @@ class Checkpoints:
       state=ocp.args.StandardSave(to_tree(state)),
       meta=ocp.args.JsonSave(meta | {"arrays": describe(state)}),
     )
-    # Where a computation fails that hosts share, one of them is gone; the watchdog says which.
-    lost = jax.errors.JaxRuntimeError if jax.process_count() > 1 else ()
-    with self._noting_failure(but=lost):
+    with self._noting_failure():
       if not self._directory.is_dir():
         raise FileNotFoundError(f"the folder {self._directory} is gone")
       if self._failed:  # a manager whose save failed is not to be relied on
@@ -113,7 +111,7 @@ class Checkpoints:
     with self._noting_failure():
       while several and _is_writing():
         if self._ear.heard:
-          raise SaveError(self._ear.heard)
+          raise self._ear.error
         time.sleep(0.01)
       self._manager.wait_until_finished()
 
@@ -152,12 +150,13 @@ class Checkpoints:
     return max(available(self._directory.parent), default=None)
 
   @contextlib.contextmanager
-  def _noting_failure(self, but=()):
+  def _noting_failure(self):
     try:
       yield
-    except but:
-      raise
     except Exception as error:  # orbax passes on whatever its parts raise: OSError, ValueError, ...
+      # Where a computation fails that hosts share, one of them is gone; the watchdog says which.
+      if jax.process_count() > 1 and hosts.is_of_others(error):
+        raise
       reason = reason_of(error)
     else:
       return
@@ -265,13 +264,14 @@ class _Ear(logging.Filter):
 
   Attributes:
     heard: what was the matter, in a few words; empty as long as nothing is.
+    error: the same, as it was raised.
   """
 
   _LOGGERS = ("absl", "asyncio")
 
   def __init__(self):
     super().__init__()
-    self.heard = ""
+    self.heard, self.error = "", None
     for name in self._LOGGERS:
       logging.getLogger(name).addFilter(self)
     self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
@@ -283,7 +283,7 @@ class _Ear(logging.Filter):
   def filter(self, record: logging.LogRecord) -> bool:
     if not (record.exc_info and "orbax" in record.pathname + record.getMessage()):
       return True
-    self.heard = reason_of(record.exc_info[1])
+    self.heard, self.error = reason_of(record.exc_info[1]), record.exc_info[1]
     return False
 
   def close(self):

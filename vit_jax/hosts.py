@@ -5,9 +5,11 @@ import importlib.util
 import os
 import pathlib
 import re
+import sys
 
 import jax
 
+from vit_jax import aborts
 from vit_jax.config import ConfigError, RunError
 from vit_jax.plain import shown
 
@@ -52,6 +54,7 @@ def connect(hosts: Hosts, *, stall_seconds: float):
     )
   elif not (on_tpu() or under_slurm()):
     return
+  aborts.before(say_that_others_are_gone)
   try:
     jax.distributed.initialize(**known, heartbeat_timeout_seconds=heartbeat(stall_seconds))
   except (RuntimeError, ValueError) as error:
@@ -59,6 +62,32 @@ def connect(hosts: Hosts, *, stall_seconds: float):
       f"The processes of this run could not be joined: {error}. Every host must run the same "
       "command, with --process counting from 0, and reach the coordinator's port."
     ) from error
+
+
+def say_that_others_are_gone():
+  """The last word of a process that is aborted before its watchdog knows of the others."""
+  print(
+    "vit_jax: This process was aborted while it started, for the reason above: another is gone, "
+    "most likely process 0, with which all must speak. Start the same command again on all hosts.",
+    file=sys.stderr,
+    flush=True,
+  )
+
+
+# As JAX words what a computation between hosts failed of, whatever class of error it makes of that.
+FAILED = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
+
+
+def is_of_others(error: Exception) -> bool:
+  """Whether an error is of a computation, which in a run of several may be another process's fault.
+
+  JAX has such errors as ValueError too. Those of tensorstore, of files, have the system's code.
+  """
+  if isinstance(error, jax.errors.JaxRuntimeError):
+    return True
+  words = str(error)
+  plain = type(error) is ValueError and "os_error_code" not in words
+  return plain and words.startswith(tuple(f"{code}: " for code in FAILED))
 
 
 def heartbeat(stall_seconds: float) -> int:

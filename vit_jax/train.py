@@ -107,7 +107,7 @@ def train(
       changed = changes(made_with, settings)
       run.writer.say(messages.introduction(plan, folder, start, left=left, changed=changed))
       finished = watchdog.guarded(lambda: loop(run, state, start))
-      complete(run, finished)
+      watchdog.guarded(lambda: complete(run, finished))
   return finished
 
 

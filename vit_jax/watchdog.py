@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import jax
 
+from vit_jax import aborts, hosts
 from vit_jax.config import Config, RunError
 
 FOLDER = "heartbeats"
@@ -79,6 +80,7 @@ class Watchdog:
     self._process, self._processes = process, processes
     self._period = min(limit / 4 or LONGEST_PERIOD, silence / 8 or LONGEST_PERIOD, LONGEST_PERIOD)
     self._done = threading.Event()
+    self._ending = threading.Lock()
     self._looks = 0
     self._heard: dict[int, tuple[str, Sign]] = {}  # by process: its file, and what that says
     self._beats = 0
@@ -87,6 +89,7 @@ class Watchdog:
   def __enter__(self):
     threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
     if self._processes > 1:
+      aborts.before(self._aborted)
       threading.Thread(target=self._correspond, name="heartbeats", daemon=True).start()
     return self
 
@@ -181,7 +184,9 @@ class Watchdog:
     """
     try:
       return function()
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+      if not hosts.is_of_others(error):
+        raise
       if "RESOURCE_EXHAUSTED" in str(error):
         raise RunError(
           f"The memory of the devices does not suffice at {self._doing}. {too_little} "
@@ -189,22 +194,22 @@ class Watchdog:
         ) from error
       if self._processes == 1:
         raise
-      self._lost(error)
+      traceback.print_exception(error)
+      self._lost(f"failed at {self._doing}: {str(error).partition(chr(10))[0]}")
 
-  def _lost(self, error: Exception):
-    traceback.print_exception(error)
-    words = str(error).partition("\n")[0]
-    what = f"process {self._process} failed at {self._doing}: {words}"
+  def _aborted(self):
+    self._lost(f"was aborted at {self._doing}, for the reason above")
+
+  def _lost(self, how: str):
+    """Says that another process is gone, finds out which, and ends this one."""
+    what = f"process {self._process} {how}"
     wait = LOOKS * self._period  # By then the others have spoken, or are silent.
-    print(
-      f"vit_jax: {what}. In {wait:.0f} s it will say who is silent; if JAX aborts it before, it is "
-      "process 0, with which all must speak.",
-      file=sys.stderr,
-      flush=True,
-    )
+    line = f"vit_jax: {what}. In {wait:.0f} s it will say who is silent."
+    print(line, file=sys.stderr, flush=True)
     time.sleep(wait)
-    # What a living one wrote is at most two periods old, what a dead one wrote at least three.
-    self._end(what, silence=(LOOKS - 1.5) * self._period)
+    with self._ending:  # once: a computation fails, and JAX aborts, for the same reason
+      # What a living one wrote is at most two periods old, what a dead one wrote at least three.
+      self._end(what, silence=(LOOKS - 1.5) * self._period)
 
   def _end(self, what: str, *, silence: float):
     now, signs = time.monotonic(), self._signs()
