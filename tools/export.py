@@ -92,29 +92,29 @@ def export(args) -> str:
       "Other readers of .npz, timm among them, drop its representation layer in silence."
     )
   if args.verify:
-    lines.append(verify(read, weights.load(args.output)))
+    lines.append(verify(read, weights.read(args.output)))
   return "\n".join(lines)
 
 
-def verify(read: weights.Weights, again: dict) -> str:
+def verify(read: weights.Weights, again: weights.Weights) -> str:
   """The largest difference of two models' logits on two random images, in words.
 
   Raises:
     ValueError: it is above the bound.
   """
   side = read.card.image_size
-  module = models.module_of(read.params)
+  module = weights.module(read)
   if not side and isinstance(module, models.ResNet) and not module.heads:
     side = 224  # convolutions take any size
   if not side:
     raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
   images = np.random.default_rng(0).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
 
-  def logits(params):
-    module = models.module_of(params)
-    return jax.jit(lambda p: module.apply({"params": p}, images, train=False)[0])(params)
+  def logits(one):
+    module = weights.module(one)
+    return jax.jit(lambda p: module.apply({"params": p}, images, train=False)[0])(one.params)
 
-  difference = float(np.abs(logits(read.params) - logits(again)).max())
+  difference = float(np.abs(logits(read) - logits(again)).max())
   words = f"largest difference of the logits after reading it again: {difference:.3g}"
   if not difference <= BOUND:
     raise ValueError(f"{words}, above {BOUND}.")

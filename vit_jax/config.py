@@ -127,6 +127,14 @@ class Model:
   attention: str = setting(
     "xla", "implementation of jax.nn.dot_product_attention", choices=("xla", "cudnn")
   )
+  activation: str = setting(
+    "gelu_tanh",
+    "GELU of the MLPs: its tanh form, as in the published weights, or exact, as in many others",
+    choices=("gelu_tanh", "gelu"),
+  )
+  norm_epsilon: float = setting(
+    1e-6, "added to the variance in every LayerNorm", low=1e-15, high=1e-2
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from vit_jax.tree import flatten, nest
 # What tells one model of this project from another, apart from its head.
 FIELDS = (
   *("patch", "depth", "width", "mlp_dim", "heads", "stages", "stem_width", "axial", "pool"),
-  *("positions", "position_place"),
+  *("positions", "position_place", "activation", "norm_epsilon"),
 )
 
 
@@ -48,7 +48,9 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
   path = expanded(config.init_from)
   try:
     found = weights.read(path)
-    check_model(models.module_of(with_head(found.params)), config)
+    model, whole = config.model, dataclasses.replace(found, params=with_head(found.params))
+    untold = dict(activation=model.activation, norm_epsilon=model.norm_epsilon)
+    check_model(weights.module(whole, **untold), config)
     order = head_order(config, found, class_names)
     params, rows = fitted(config, found.params, order.outputs)
   except (ValueError, OSError, RunError) as error:

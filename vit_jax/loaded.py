@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from vit_jax import models
 from vit_jax.weights import Weights, fit, told_by
+from vit_jax.weights import module as module_of
 from vit_jax.weights.card import Card
 from vit_jax.weights.fit import Row
 
@@ -37,7 +38,7 @@ def load(weights: Weights, side: int = 0) -> Loaded:
     ValueError: no size is known, the model cannot see images of it, or a parameter is missing.
   """
   card = prepared(weights, side)
-  module = models.module_of(weights.params)
+  module = module_of(weights)
   if not card.image_size:
     raise ValueError("the weights do not tell the size of their images")
   params, rows = at_size(module, weights.params, card.image_size)

@@ -25,7 +25,7 @@ def reference(x, scale, bias, xp=np):
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 10.0, 1000.0]))
 def test_values(seed, shift):
   x, scale, bias = draw(seed, shift=shift)
-  actual = norm.normalize(jnp.float32(x), jnp.float32(scale), jnp.float32(bias))
+  actual = norm.normalize(jnp.float32(x), jnp.float32(scale), jnp.float32(bias), norm.EPSILON)
   tolerance = 2e-5 * max(1, shift)
   np.testing.assert_allclose(
     actual, reference(np.float32(x).astype(float), scale, bias), atol=tolerance
@@ -37,7 +37,9 @@ def test_values(seed, shift):
 def test_gradients(seed, shape):
   arguments = [jnp.float32(a) for a in draw(seed, shape)]
   weigh = jnp.float32(np.random.default_rng(seed + 1).normal(size=shape))
-  written = jax.grad(lambda *a: jnp.sum(weigh * norm.normalize(*a)), argnums=(0, 1, 2))
+  written = jax.grad(
+    lambda *a: jnp.sum(weigh * norm.normalize(*a, norm.EPSILON)), argnums=(0, 1, 2)
+  )
   derived = jax.grad(lambda *a: jnp.sum(weigh * reference(*a, jnp)), argnums=(0, 1, 2))
   for actual, expected in zip(written(*arguments), derived(*arguments), strict=True):
     assert actual.dtype == jnp.float32

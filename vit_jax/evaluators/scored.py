@@ -86,7 +86,8 @@ def fitted(config: Config, data: Data, read: weights.Weights, given: frozenset[s
       "config.few_shot and config.nearest can."
     )
   read = dataclasses.replace(read, params=initial.with_head(read.params))
-  told = models.module_of(read.params)
+  settings = config.model
+  told = weights.module(read, activation=settings.activation, norm_epsilon=settings.norm_epsilon)
   config = taken.settings(config, read, told, given)
   order = head_order(config, data, read, told.num_classes)
   side = config.data.image_size

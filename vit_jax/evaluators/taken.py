@@ -45,7 +45,7 @@ def settings(
     loss = overlaid(dataclasses.replace(loss, kind=read.card.loss), loss, "loss", given)
   config = dataclasses.replace(
     config,
-    model=dataclasses.replace(model, num_classes=told.num_classes),
+    model=dataclasses.replace(model, num_classes=told.num_classes, **function_of(told, model)),
     loss=loss,
     data=preparation(config, read, told, given),
     new_head=False,
@@ -62,7 +62,8 @@ def check_named(config: Config, told, given: frozenset[str]):
     ValueError: names every setting that differs.
   """
   if "model.name" in given or (config.model.name and not config.duration.given()):
-    initial.check_model(told, config)
+    model = dataclasses.replace(config.model, **function_of(told, config.model))
+    initial.check_model(told, dataclasses.replace(config, model=model))
   for field in TOLD:
     wanted, found = getattr(config.model, field, None), getattr(told, field, None)
     if f"model.{field}" in given and wanted != found and (wanted or isinstance(wanted, bool)):
@@ -70,6 +71,11 @@ def check_named(config: Config, told, given: frozenset[str]):
         f"config.model.{field} is {found} in these weights, and {wanted} was asked for; leave it "
         "out."
       )
+
+
+def function_of(told, model) -> dict[str, str | float]:
+  """What parameters do not tell of the function that they are for, as the module has it."""
+  return {key: getattr(told, key, getattr(model, key)) for key in ("activation", "norm_epsilon")}
 
 
 def overlaid(own, named, group: str, given: frozenset[str]):

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from vit_jax.models.attention import Attention
 from vit_jax.models.dropout import Dropout
 from vit_jax.models.examples import by_example
-from vit_jax.models.gelu import gelu
-from vit_jax.models.norm import LayerNorm
+from vit_jax.models.gelu import FORMS
+from vit_jax.models.norm import EPSILON, LayerNorm
 from vit_jax.models.positions import PositionEmbedding
 
 
@@ -18,6 +18,7 @@ class MlpBlock(nn.Module):
   mlp_dim: int
   dropout: float
   dtype: jnp.dtype
+  activation: str = "gelu_tanh"
 
   @nn.compact
   def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
@@ -33,7 +34,7 @@ class MlpBlock(nn.Module):
       )
 
     drop = Dropout(self.dropout)
-    hidden = drop(gelu(dense(self.mlp_dim, "Dense_0")(x)), train=train)
+    hidden = drop(FORMS[self.activation](dense(self.mlp_dim, "Dense_0")(x)), train=train)
     return drop(dense(x.shape[-1], "Dense_1")(hidden), train=train)
 
 
@@ -41,7 +42,8 @@ class EncoderBlock(nn.Module):
   """One pre-norm block: z' = MSA(LN(z)) + z, then MLP(LN(z')) + z' (equations 2 and 3).
 
   Attributes:
-    mlp_dim, heads, dropout, dtype, attention: as in vit_jax.models.vit.ViT.
+    mlp_dim, heads, dropout, dtype, attention, activation, norm_epsilon: as in
+      vit_jax.models.vit.ViT.
     relative: relative position embeddings.
     position: fields of a `PositionEmbedding` of this block's own, or None.
   """
@@ -51,6 +53,8 @@ class EncoderBlock(nn.Module):
   dropout: float
   dtype: jnp.dtype
   attention: str
+  activation: str = "gelu_tanh"
+  norm_epsilon: float = EPSILON
   relative: bool = False
   position: dict | None = None
 
@@ -61,7 +65,7 @@ class EncoderBlock(nn.Module):
     The pair is what `nn.scan` asks for.
     """
     x = add_positions(by_example(x), shared, self.position)
-    y = LayerNorm(self.dtype, name="LayerNorm_0")(x)
+    y = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_0")(x)
     y = Attention(
       self.heads,
       self.dtype,
@@ -70,8 +74,9 @@ class EncoderBlock(nn.Module):
       name="MultiHeadDotProductAttention_1",
     )(y)
     x = x + Dropout(self.dropout)(y, train=train)
-    y = LayerNorm(self.dtype, name="LayerNorm_2")(x)
-    y = MlpBlock(self.mlp_dim, self.dropout, self.dtype, name="MlpBlock_3")(y, train=train)
+    y = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_2")(x)
+    mlp = MlpBlock(self.mlp_dim, self.dropout, self.dtype, self.activation, name="MlpBlock_3")
+    y = mlp(y, train=train)
     return x + y, None
 
 

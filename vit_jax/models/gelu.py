@@ -1,8 +1,9 @@
-"""GELU with its gradient written out, so that the backward pass needs its input alone.
+"""The two forms of GELU; the paper's with its gradient written out, which needs its input alone.
 
 Differentiated by JAX, it keeps several arrays as large as its input, the largest of a block.
 """
 
+import functools
 import math
 
 import jax
@@ -30,3 +31,7 @@ def _backward(x, grad):
 
 
 gelu.defvjp(_forward, _backward)
+
+# By timm's names: the tanh form, of the published weights, and x times the normal distribution
+# function, which many other models were trained with.
+FORMS = {"gelu_tanh": gelu, "gelu": functools.partial(jax.nn.gelu, approximate=False)}

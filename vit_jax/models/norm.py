@@ -4,6 +4,8 @@ Differentiated by JAX, an unrolled stack of LayerNorms makes XLA on the CPU reco
 chain in every consumer; the closed form halves the training step there (docs/architecture.md).
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -12,37 +14,38 @@ EPSILON = 1e-6
 
 
 class LayerNorm(nn.Module):
-  """(x - mean) / sqrt(variance + 1e-6) * scale + bias over the last axis.
+  """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis.
 
   Statistics are float32 whatever `dtype`, the type of the result, is. The variance is the mean
   of the squared deviations, which loses nothing when the mean is large.
   """
 
   dtype: jnp.dtype
+  epsilon: float = EPSILON
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(..., D) -> (..., D)."""
     scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
     bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
-    return normalize(x, scale, bias).astype(self.dtype)
+    return normalize(x, scale, bias, self.epsilon).astype(self.dtype)
 
 
-@jax.custom_vjp
-def normalize(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def normalize(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
   """LayerNorm of (..., D) by scale and bias (D,); float32."""
-  return _forward(x, scale, bias)[0]
+  return _forward(x, scale, bias, epsilon)[0]
 
 
-def _forward(x, scale, bias):
+def _forward(x, scale, bias, epsilon):
   wide = x.astype(jnp.float32)
   mean = wide.mean(axis=-1, keepdims=True)
   centred = wide - mean
-  rstd = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + EPSILON)
+  rstd = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + epsilon)
   return centred * rstd * scale + bias, (x, mean, rstd, scale)
 
 
-def _backward(saved, grad):
+def _backward(_, saved, grad):
   x, mean, rstd, scale = saved
   unit = (x.astype(jnp.float32) - mean) * rstd
   scaled = grad * scale

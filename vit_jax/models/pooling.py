@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from vit_jax.models.attention import Attention
 from vit_jax.models.block import MlpBlock
-from vit_jax.models.norm import LayerNorm
+from vit_jax.models.norm import EPSILON, LayerNorm
 
 
 class AttentionPooling(nn.Module):
@@ -16,6 +16,8 @@ class AttentionPooling(nn.Module):
   heads: int
   dtype: jnp.dtype
   attention: str
+  activation: str = "gelu_tanh"
+  norm_epsilon: float = EPSILON
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
@@ -25,6 +27,7 @@ class AttentionPooling(nn.Module):
     y = Attention(self.heads, self.dtype, self.attention, name="MultiHeadDotProductAttention_0")(
       probe, x
     )
-    z = LayerNorm(self.dtype, name="LayerNorm_0")(y)
-    y = y + MlpBlock(self.mlp_dim, 0.0, self.dtype, name="MlpBlock_0")(z, train=False)
+    z = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_0")(y)
+    mlp = MlpBlock(self.mlp_dim, 0.0, self.dtype, self.activation, name="MlpBlock_0")
+    y = y + mlp(z, train=False)
     return y[:, 0]

@@ -15,7 +15,7 @@ from vit_jax.models.block import AxialBlock, EncoderBlock
 from vit_jax.models.dropout import Dropout
 from vit_jax.models.examples import by_example
 from vit_jax.models.head import Head
-from vit_jax.models.norm import LayerNorm
+from vit_jax.models.norm import EPSILON, LayerNorm
 from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
 from vit_jax.models.positions import PositionEmbedding
@@ -45,6 +45,8 @@ class Encoder(nn.Module):
   attention: str
   scan: bool
   remat: str
+  activation: str
+  norm_epsilon: float
 
   @nn.compact
   def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
@@ -67,6 +69,8 @@ class Encoder(nn.Module):
       dropout=self.dropout,
       dtype=self.dtype,
       attention=self.attention,
+      activation=self.activation,
+      norm_epsilon=self.norm_epsilon,
       relative=self.positions == "relative",
     )
     block = EncoderBlock
@@ -89,7 +93,7 @@ class Encoder(nn.Module):
     else:
       for i in range(self.depth):
         x, _ = block(**options, position=own, name=f"encoderblock_{i}")(x, shared, train)
-    return LayerNorm(self.dtype, name="encoder_norm")(x)
+    return LayerNorm(self.dtype, self.norm_epsilon, name="encoder_norm")(x)
 
 
 def in_type(variables: dict, dtype: jnp.dtype) -> dict:
@@ -125,6 +129,8 @@ class ViT(nn.Module):
     attention: implementation of `jax.nn.dot_product_attention`, "xla" or "cudnn".
     scan: stack the blocks under one `nn.scan`.
     remat: "none", "dots" (recompute all but the outputs of dense layers) or "everything".
+    activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).
+    norm_epsilon: what every LayerNorm adds to the variance.
   """
 
   patch: int
@@ -146,6 +152,8 @@ class ViT(nn.Module):
   attention: str = "xla"
   scan: bool = False
   remat: str = "none"
+  activation: str = "gelu_tanh"
+  norm_epsilon: float = EPSILON
 
   @nn.compact
   def __call__(self, images: jax.Array, *, train: bool) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -182,6 +190,8 @@ class ViT(nn.Module):
       attention=self.attention,
       scan=self.scan,
       remat=self.remat,
+      activation=self.activation,
+      norm_epsilon=self.norm_epsilon,
       name="Transformer",
     )(x, train=train)
     patches = x[:, 1:] if class_token else x
@@ -190,9 +200,15 @@ class ViT(nn.Module):
     elif self.pool == "gap":
       y = x.mean(axis=1)
     else:
-      y = AttentionPooling(self.mlp_dim, self.heads, self.dtype, self.attention, name="MAPHead_0")(
-        x
-      )
+      y = AttentionPooling(
+        self.mlp_dim,
+        self.heads,
+        self.dtype,
+        self.attention,
+        self.activation,
+        self.norm_epsilon,
+        name="MAPHead_0",
+      )(x)
     y = by_example(y)
     if self.representation_layer:
       y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))

@@ -4,13 +4,14 @@ import pathlib
 
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.weights.fit import fit, table
-from vit_jax.weights.source import Weights, format_of, of_checkpoint, read, told_by, write
+from vit_jax.weights.source import Weights, format_of, module, of_checkpoint, read, told_by, write
 
 __all__ = [
   "Weights",
   "fit",
   "format_of",
   "load",
+  "module",
   "of_checkpoint",
   "read",
   "save",

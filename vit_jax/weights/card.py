@@ -5,8 +5,12 @@ import json
 import pathlib
 
 from vit_jax.data.files import write_whole
+from vit_jax.models.gelu import FORMS
+from vit_jax.models.norm import EPSILON
 
 MAX_BYTES = 64 * 2**20
+ACTIVATIONS = tuple(FORMS)
+MOST_EPSILON = 1e-2
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
 DEEP = (
   "Grey images of 16 bits: their samples were divided by 256. Pillow's convert('RGB'), as used by "
@@ -25,12 +29,15 @@ class Card:
       many pixels, and the centre is cut out.
     class_names: names of the classes, in the order of the logits; () where they are not known.
     loss: "softmax", or "sigmoid" where each class has a probability of its own.
+    activation, norm_epsilon: of the model, as in config.model; parameters do not tell them.
   """
 
   image_size: int
   resize: int = 0
   class_names: tuple[str, ...] = ()
   loss: str = "softmax"
+  activation: str = ACTIVATIONS[0]
+  norm_epsilon: float = EPSILON
 
   def at_size(self, side: int) -> "Card":
     """The card for images of another size: as large a share of each is cut out."""
@@ -64,11 +71,21 @@ def read(path: pathlib.Path) -> Card | None:
       raise ValueError(f"its pixels are {values['pixels']!r}; this project computes with {PIXELS}")
     if values["loss"] not in ("softmax", "sigmoid"):
       raise ValueError(f"its loss is {values['loss']!r} and must be softmax or sigmoid")
+    activation, epsilon = (
+      values.get("activation", ACTIVATIONS[0]),
+      values.get("norm_epsilon", EPSILON),
+    )
+    if activation not in ACTIVATIONS:
+      raise ValueError(f"its activation is {activation!r} and must be {' or '.join(ACTIVATIONS)}")
+    if not (isinstance(epsilon, float) and 0 < epsilon <= MOST_EPSILON):
+      raise ValueError(f"its norm_epsilon is {epsilon!r} and must lie in 0 to {MOST_EPSILON}")
     return Card(
       image_size=int(values["image_size"]),
       resize=int(values["resize"]),
       class_names=tuple(str(name) for name in values["class_names"]),
       loss=values["loss"],
+      activation=activation,
+      norm_epsilon=epsilon,
     )
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not the card of exported weights: {error}.") from error

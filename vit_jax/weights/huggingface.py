@@ -7,7 +7,6 @@ import re
 import numpy as np
 
 from vit_jax.data.files import write_whole
-from vit_jax.models.norm import EPSILON
 from vit_jax.models.recognition import module_of
 from vit_jax.tree import flatten, nest
 from vit_jax.weights import arrays, huggingface_settings, safetensors
@@ -115,7 +114,12 @@ def read_card(folder: pathlib.Path) -> Card:
   if (folder / PREPROCESSOR).is_file():
     huggingface_settings.check_preprocessor(folder / PREPROCESSOR, settings["image_size"])
   loss = "sigmoid" if settings.get("problem_type") == PROBLEM_TYPES["sigmoid"] else "softmax"
-  return Card(image_size=settings["image_size"], class_names=names, loss=loss)
+  return Card(
+    image_size=settings["image_size"],
+    class_names=names,
+    loss=loss,
+    **huggingface_settings.function(settings),
+  )
 
 
 def check_expressible(params: dict, card: Card):
@@ -195,8 +199,8 @@ def _config(params, card) -> dict:
     "num_hidden_layers": module.depth,
     "num_attention_heads": module.heads,
     "intermediate_size": module.mlp_dim,
-    "hidden_act": huggingface_settings.GELU,
-    "layer_norm_eps": EPSILON,
+    "hidden_act": huggingface_settings.ACTIVATIONS[card.activation][0],
+    "layer_norm_eps": card.norm_epsilon,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
     "image_size": card.image_size,

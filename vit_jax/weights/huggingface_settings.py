@@ -2,12 +2,17 @@
 
 import pathlib
 
-from vit_jax.models.norm import EPSILON
-from vit_jax.weights.card import read_json
+from vit_jax.weights.card import MOST_EPSILON, read_json
 
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
 ARCHITECTURE = "ViTForImageClassification"
-GELU = "gelu_pytorch_tanh"
+# Our activations by transformers' names, first the one that is written.
+ACTIVATIONS = {
+  "gelu_tanh": (
+    *("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"),
+  ),
+  "gelu": ("gelu", "gelu_python"),
+}
 PROBLEM_TYPES = {
   "softmax": "single_label_classification",
   "sigmoid": "multi_label_classification",
@@ -24,8 +29,7 @@ SIZES = (
 # and what transformers takes where the key is missing.
 COMPUTED = {
   "model_type": (("vit",), "vit"),
-  "hidden_act": ((GELU, "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"), "gelu"),
-  "layer_norm_eps": ((EPSILON,), 1e-12),
+  "hidden_act": ((*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
   "num_channels": ((3,), 3),
   "qkv_bias": ((True,), True),
   "problem_type": ((*PROBLEM_TYPES.values(), None), None),
@@ -33,6 +37,7 @@ COMPUTED = {
   "quantization_config": ((None,), None),
 }
 PROCESSORS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil")
+DEFAULT_EPSILON = 1e-12  # of transformers
 LARGEST = 10**6  # of any size
 SHOWN = 60  # characters of a stranger's value in a message
 
@@ -56,13 +61,24 @@ def read(folder: pathlib.Path) -> dict:
     if settings[whole] % settings[part]:
       raise ValueError(f"{path}: {part} does not divide {whole}.")
   others = differing(settings, COMPUTED)
+  epsilon = settings.get("layer_norm_eps", DEFAULT_EPSILON)
+  if type(epsilon) is not float or not 0 < epsilon <= MOST_EPSILON:
+    others.append(
+      f"layer_norm_eps is {repr(epsilon)[:SHOWN]} and must lie above 0, at most {MOST_EPSILON}"
+    )
   if others:
     raise ValueError(
-      f"{path} describes another function than this project computes: {'; '.join(others)}. "
-      f"(Google's ViTs were trained with hidden_act {GELU!r} and layer_norm_eps {EPSILON:g}; where "
-      "these are converted from them, write that into the file.)"
+      f"{path} describes another function than this project computes: {'; '.join(others)}."
     )
   return settings
+
+
+def function(settings: dict) -> dict[str, str | float]:
+  """The activation and norm_epsilon of a card, of settings that were read."""
+  name = settings.get("hidden_act", COMPUTED["hidden_act"][1])
+  (activation,) = (ours for ours, theirs in ACTIVATIONS.items() if name in theirs)
+  epsilon = settings.get("layer_norm_eps", DEFAULT_EPSILON)
+  return dict(activation=activation, norm_epsilon=epsilon)
 
 
 def differing(found: dict, expected: dict) -> list[str]:

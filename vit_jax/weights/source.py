@@ -5,6 +5,7 @@ import pathlib
 
 from vit_jax import checkpoint
 from vit_jax.config import ConfigError
+from vit_jax.models import ResNet, ViT
 from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.weights import card, huggingface, msgpack, npz, safetensors
@@ -121,13 +122,28 @@ def format_of(path: pathlib.Path):
   return FILES[path.suffix]
 
 
+def module(weights: Weights, **untold) -> ViT | ResNet:
+  """The module, unrolled, in float32, that computes what the weights are for.
+
+  Args:
+    weights: with a head.
+    **untold: activation and norm_epsilon where no card tells them; else the published weights'.
+
+  Raises:
+    ValueError: parameters of no model of this project.
+  """
+  if weights.card:
+    untold = dict(activation=weights.card.activation, norm_epsilon=weights.card.norm_epsilon)
+  return module_of(weights.params, **({} if "resnet" in weights.params else untold))
+
+
 def told_by(params: dict) -> Card:
   """What parameters without a card tell: the image size, where position embeddings do."""
-  module = module_of(params)
+  told = module_of(params)
   if "resnet" in params:
     return Card(image_size=0)
-  grid = patch_grid(params, module.pool == "class_token")
-  return Card(image_size=grid[0] * module.stride() if grid and grid[0] == grid[1] else 0)
+  grid = patch_grid(params, told.pool == "class_token")
+  return Card(image_size=grid[0] * told.stride() if grid and grid[0] == grid[1] else 0)
 
 
 def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
@@ -144,7 +160,7 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       "--ema out."
     )
   params = checkpoint.load_params(folder, ema=has_average if ema is None else ema)
-  data = meta["config"]["data"]
+  data, model = meta["config"]["data"], meta["config"]["model"]
   return Weights(
     unstack_blocks(params),
     Card(
@@ -152,6 +168,8 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       resize=data["evaluate_resize"],
       class_names=tuple(meta["class_names"]),
       loss=meta["config"]["loss"]["kind"],
+      # Releases that did not have these settings computed what is now their default.
+      **{key: model[key] for key in ("activation", "norm_epsilon") if key in model},
     ),
     meta["config"],
   )
