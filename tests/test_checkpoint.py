@@ -328,6 +328,33 @@ def test_a_host_lost_in_a_save_is_not_taken_for_a_disk_that_fails(tmp_path, monk
   checkpoints.close()
 
 
+@pytest.mark.parametrize(("place", "shown"), [("/lib/orbax/path.py", False), ("ours.py", True)])
+def test_what_asyncio_tells_late_of_a_failed_save_is_not_shown(place, shown):
+  ear = checkpoint._Ear()
+  try:
+    exec(compile("raise OSError(27, 'File too large')", place, "exec"))
+  except OSError:
+    told = ("asyncio", logging.ERROR, "base_events.py", 0, "never retrieved", (), sys.exc_info())
+  assert ear.filter(logging.LogRecord(*told)) == shown
+  ear.close()
+
+
+def test_after_a_failed_save_the_screen_is_guarded_to_the_end(tmp_path, monkeypatch):
+  def full(*_, **__):
+    raise OSError(28, "No space left on device")
+
+  checkpoints = opened(tmp_path)
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoints._manager, "save", full)
+    checkpoints.save(at_step(7), META)
+  assert "No space left" in checkpoints.failure(wait=True)
+  checkpoints.save(at_step(8), META)
+  checkpoints.close()
+  assert checkpoint.available(tmp_path) == [8]
+  assert checkpoints._ear in logging.getLogger("asyncio").filters
+  checkpoints._ear.close()
+
+
 def test_parameters_alone_as_numpy(tmp_path):
   saved(tmp_path, 7)
   folder = checkpoint.find(tmp_path)

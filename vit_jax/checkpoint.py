@@ -15,6 +15,7 @@ import shutil
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterable
 
 import jax
@@ -137,7 +138,7 @@ class Checkpoints:
       self._manager.close()
     if self._failed:
       self._remove_half_written()  # again: threads may have written on after the failure
-    else:
+    elif not self._ear.needed:
       self._ear.close()
 
   def made_with(self, step: int) -> dict:
@@ -164,6 +165,7 @@ class Checkpoints:
       logging.warning("After checkpoint %s was saved: %s.", self._saving, reason)
       return
     self._failure, self._failed = self._describe_failure(reason), True
+    self._ear.needed = True
     if jax.process_count() == 1:  # of several, others may still be writing
       self._remove_half_written()
 
@@ -265,13 +267,14 @@ class _Ear(logging.Filter):
   Attributes:
     heard: what was the matter, in a few words; empty as long as nothing is.
     error: the same, as it was raised.
+    needed: whether any save has failed.
   """
 
   _LOGGERS = ("absl", "asyncio")
 
   def __init__(self):
     super().__init__()
-    self.heard, self.error = "", None
+    self.heard, self.error, self.needed = "", None, False
     for name in self._LOGGERS:
       logging.getLogger(name).addFilter(self)
     self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
@@ -281,7 +284,7 @@ class _Ear(logging.Filter):
       self._hook(event)
 
   def filter(self, record: logging.LogRecord) -> bool:
-    if not (record.exc_info and "orbax" in record.pathname + record.getMessage()):
+    if not (record.exc_info and _of_orbax(record)):
       return True
     self.heard, self.error = reason_of(record.exc_info[1]), record.exc_info[1]
     return False
@@ -290,6 +293,13 @@ class _Ear(logging.Filter):
     sys.unraisablehook = self._hook
     for name in self._LOGGERS:
       logging.getLogger(name).removeFilter(self)
+
+
+def _of_orbax(record: logging.LogRecord) -> bool:
+  """Whether a logged error is orbax's, which asyncio may tell of without naming it."""
+  frames = traceback.extract_tb(record.exc_info[2])
+  said = [record.pathname, record.getMessage(), *(frame.filename for frame in frames)]
+  return any("orbax" in text for text in said)
 
 
 def _is_writing() -> bool:
