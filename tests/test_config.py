@@ -64,7 +64,7 @@ def test_every_setting_says_what_it_means():
     ),
     ("model.dept", 3, r"config\.model\.dept is not a setting; nearest: config\.model\.depth\."),
     ("model.seed", 3, r"config\.model\.seed is not a setting; nearest: config\.seed"),
-    ("model.zzz", 3, r"config\.model\.zzz is not a setting; nearest: config\.model\.attention, "),
+    ("model.zzz", 3, r"config\.model\.zzz is not a setting; nearest: config\.model\.activation, "),
     ("batch_size", 0, r"config\.batch_size=0 is too small.*least is 1"),
     ("batch_size", "8", r"config\.batch_size='8' is str; it must be int"),
     ("batch_size", True, r"config\.batch_size=True is bool; it must be int"),

@@ -185,6 +185,9 @@ class StopAfter:
   def alone(self):
     return False
 
+  def hold(self):
+    """A signal is remembered from here on; none comes."""
+
 
 def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   tmp_path, capsys, monkeypatch

@@ -19,7 +19,8 @@ def folder(tmp_path):
 
 def run(train, *, classes=2, data=None, **more):
   model = c.Model(num_classes=classes)
-  return c.Config(model=model, data=c.Data(train=train, **(data or {})), **more)
+  data = c.Data(train=train, **(data or {}))
+  return c.Config(model=model, data=data, batch_size=1, **more)
 
 
 def scoring(train, test, **more):

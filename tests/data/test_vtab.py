@@ -1,5 +1,6 @@
 """VTAB's tasks: their examples and labels on data sets with the features of TFDS's own builders."""
 
+import dataclasses
 import pickle
 import sys
 
@@ -154,7 +155,7 @@ def test_examples_and_labels_of_a_task(stored, name, split):
 @pytest.mark.parametrize("name", vtab.TASKS)
 def test_the_recipe_opens_its_data(stored, name):
   config = recipes.load(f"{programs.ROOT}/configs/vtab.py:ViT-B/16,{name}")
-  data = plan.open_data(config)
+  data = plan.open_data(dataclasses.replace(config, batch_size=TRAIN))
   assert len(data.train) == TRAIN + HELD_BACK
   assert len(data.evaluate["test"]) == len(protocol(name, "test"))
 
