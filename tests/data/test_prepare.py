@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import tarfile
+import threading
 
 import cv2
 import numpy as np
@@ -257,6 +258,20 @@ def test_a_table_that_is_not_there(tmp_path):
 
 
 # --- the command ---
+
+
+def test_tfds_is_imported_before_there_are_threads(tmp_path, monkeypatch):
+  """Two threads that import it at once wait for one another for ever, one time in forty."""
+  write_images(tmp_path / "in", {"ant": 3, "bee": 3})
+  asked, features = set(), prepare._features
+
+  def noted(*args):
+    asked.add(threading.current_thread())
+    return features(*args)
+
+  monkeypatch.setattr(prepare, "_features", noted)
+  made(tmp_path, {"train": folder(tmp_path / "in")})
+  assert asked == {threading.main_thread()}
 
 
 def test_the_command_makes_what_a_run_reads(tmp_path):

@@ -74,9 +74,12 @@ def prepare(
   missing = [file for file in files if not file.checked.exists()]
   started(sum(len(file.positions(splits[file.split])) for file in missing))
 
+  # Before there are threads: two that import TFDS at once may wait for one another for ever.
+  features = {name: _features(class_names, source.multi_label) for name, source in splits.items()}
+
   def make(file: "_File") -> int:
     source = splits[file.split]
-    _make(file, source, _features(class_names, source.multi_label), class_names, max_pixels)
+    _make(file, source, features[file.split], class_names, max_pixels)
     return len(file.positions(source))
 
   with concurrent.futures.ThreadPoolExecutor(threads) as pool:
