@@ -173,5 +173,12 @@ def test_numbers_of_processes(numbers):
     hosts.check(Hosts("foo:1", *numbers))
 
 
+def test_one_line_is_not_long():
+  line = one_line("begin" + "x" * 10**6 + "end")
+  assert len(line) < 4_000
+  assert line.startswith("begin")
+  assert line.endswith("end")
+
+
 def test_one_line():
   assert one_line("aü数\n\0\x1b\udc80\u2028") == "aü数\\n\\x00\\x1b\\udc80\\u2028"

@@ -7,7 +7,7 @@ from ml_collections import config_flags
 
 from vit_jax import config as cfg
 from vit_jax import recorded
-from vit_jax.plain import one_line
+from vit_jax.plain import one_line, shown
 
 _CONFIG = config_flags.DEFINE_config_file(
   "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
@@ -67,7 +67,7 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
       if unknown:
         return unknown
       if isinstance(error, flags.IllegalFlagValueError) and argument.lstrip("-") in str(error):
-        return f"{key}={value!r} cannot be read as {type(default).__name__}; try {default!r}."
+        return f"{key}={shown(value)} cannot be read as {type(default).__name__}; try {default!r}."
       group = next((group for group in cfg.NAMED if key.startswith(f"{group}.")), None)
       name = key.removeprefix(f"{group}.").split(".")[0]
       if group and isinstance(error, KeyError) and said.strip("\"'") == name:

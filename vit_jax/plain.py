@@ -2,10 +2,16 @@
 
 MOST_SHOWN = 200  # characters of a value
 MOST_DIGITS = 40
+BEGINNING, ENDING = 2_000, 1_000  # characters that are kept of a longer message
 
 
 def one_line(text: str) -> str:
-  """The text with line breaks and all else that is not printable written as escapes."""
+  """The text with line breaks and all else that is not printable written as escapes.
+
+  The middle of a text of more than 3,000 characters is left out.
+  """
+  if len(text) > BEGINNING + ENDING:
+    text = f"{text[:BEGINNING]} ... {text[-ENDING:]}"
   return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
