@@ -108,7 +108,8 @@ def check_model(told, config: Config):
   if differing:
     raise ValueError(
       f"these weights are not of a {config.model.name} as config.model describes it: "
-      f"{'; '.join(differing)}; name their model (config.model.name) and what it differs in."
+      f"{'; '.join(differing)}; name their model (config.model.name) and what it differs in, by "
+      "settings such as --config.model.depth=12 or --config.model.activation=gelu."
     )
 
 
