@@ -1,11 +1,12 @@
 # make demo: a small ViT pre-trained on real images, in minutes.  make test: every test and the linter.
+# make docs: the documentation as a site, in site/.
 # make torture: thousands of damaged files, random settings, kills and signals, for about an hour.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test torture lint clean
+.PHONY: demo test torture lint docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
@@ -19,6 +20,13 @@ torture: $(VENV)/installed
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+docs: $(VENV)/docs-installed
+	$(BIN)/mkdocs build
+
+$(VENV)/docs-installed: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	touch $@
 
 $(VENV)/installed: setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "vit_jax needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another: make PYTHON=python3.12 ...")'

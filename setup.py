@@ -47,6 +47,8 @@ setuptools.setup(
       "pytest-xdist>=3.8",
       "ruff>=0.12",
     ],
+    "cuda": ["jax[cuda13]>=0.10"],
+    "docs": ["mkdocs>=1.6", "mkdocs-material>=9.6", "mkdocstrings[python]>=1.0"],
     "agreement": ["timm>=1.0.20", "torch>=2.6", "transformers>=4.50"],
     "dedup": ["apache-beam>=2.70", "imagehash>=4.3.2"],
     "prepare": ["apache-beam>=2.70", "tensorflow>=2.20"],
