@@ -3,7 +3,7 @@
   python -m vit_jax.main --config=configs/vit_digits.py
 
 1,437 training and 360 test images of 8 x 8 pixels, enlarged to 16 x 16; 2,694 steps.
-Measured on 2 CPU cores with seeds 0, 1, 2: 98.89%, 97.78%, 97.78% held-out accuracy, each
+Measured on 2 CPU cores with seeds 0, 1, 2: 97.50%, 98.33%, 98.06% held-out accuracy, each
 in under a minute, on slower cores in under two.
 """
 
