@@ -1,83 +1,72 @@
-"""What the documents name is there: files, links, settings, messages."""
+"""What the documents name is there: files, links, settings, tests, messages."""
 
 import ast
 import pathlib
 import re
 
-import pytest
-
 from vit_jax import config
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-PLACEHOLDERS = ("a.b", "x.y")  # in place of the name of a setting
-OF_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
+PAGES = {
+  str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+  for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+}
+OF_TODAY = {page: text for page, text in PAGES.items() if page != "CHANGELOG.md"}
+
+CODE = re.compile(r"^```.*?^```", flags=re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"(?:\]\(|src=\")([^)#\s\"]+)")
+FILE = re.compile(r"(?<![\w./])((?:configs|tools|docs)/[\w/]+\.(?:py|md|csv))\b(?!::)")
+TEST = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)?(?:::(test_\w+))?`")
+SETTING = re.compile(r"\bconfig\.([a-z_]+(?:\.[a-z_0-9]+)*)(?![\w/])(?!\()")
+NO_SETTINGS = {"json", "py", "a.b", "x.y"}  # config.json and config.py; any setting at all
 
 
-def name(page):
-  return str(page.relative_to(ROOT))
+def missing(pages, pattern, is_there):
+  """{page: what it names that is not there}."""
+  found = {page: {name for name in pattern.findall(text) if name} for page, text in pages.items()}
+  absent = {page: {name for name in found[page] if not is_there(page, name)} for page in found}
+  return {page: names for page, names in absent.items() if names}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_lead_to_files(page):
-  """Those of docs/ and their anchors are also checked by `make docs`."""
-  text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-  links = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text)
-  paths = [link.partition("#")[0] for pair in links for link in pair if link]
-  local = [path for path in paths if path and "://" not in path]
-  assert [path for path in local if not (page.parent / path).exists()] == []
+def test_links_lead_to_files():
+  """Those of docs/, and their anchors, are also checked by `make docs`."""
+  pages = {page: CODE.sub("", text) for page, text in PAGES.items()}
+  there = lambda page, link: "://" in link or ((ROOT / page).parent / link).exists()
+  assert missing(pages, LINK, there) == {}
 
 
-@pytest.mark.parametrize("page", OF_TODAY, ids=name)
-def test_files_that_are_named_are_there(page):
-  text = page.read_text(encoding="utf-8")
-  named = set(re.findall(r"(?<![\w./])((?:configs|tools|docs)/[\w/]+\.(?:py|md|csv))\b(?!::)", text))
-  missing = {path for path in named if not (ROOT / path).exists()}
-  assert {path for path in missing if not is_test(path) and not path.endswith("/NAME.py")} == set()
+def test_files_that_are_named_are_there():
+  """Also below tests/, as tools/test_cost.py; configs/NAME.py is any recipe."""
+  there = lambda _, path: any((root / path).exists() for root in (ROOT, ROOT / "tests"))
+  assert missing(OF_TODAY, FILE, lambda *args: args[1].endswith("/NAME.py") or there(*args)) == {}
 
 
-def is_test(path):
-  return (ROOT / "tests" / path).exists()
-
-
-@pytest.mark.parametrize("page", OF_TODAY, ids=name)
-def test_tests_that_are_named_are_there(page):
+def test_tests_that_are_named_are_there():
   """Such as `torture/test_kills.py`, `test_resume.py::test_a` and, after it, `::test_b`."""
-  file, missing = None, []
-  named = r"`(?:tests/)?((?:\w+/)*test_\w+\.py)?(?:::(test_\w+))?`"
-  for path, test in re.findall(named, page.read_text(encoding="utf-8")):
-    file = ROOT / "tests" / path if path else file
-    text = file.read_text(encoding="utf-8") if file and file.exists() else None
-    if (path and text is None) or (test and f"def {test}(" not in (text or "")):
-      missing.append((path, test))
-  assert missing == []
+  absent = []
+  for page, text in OF_TODAY.items():
+    texts = []
+    for path, test in TEST.findall(text):
+      texts = [file.read_text() for file in (ROOT / "tests").rglob(path)] if path else texts
+      if (path and not texts) or (test and not any(f"def {test}(" in text for text in texts)):
+        absent.append((page, path, test))
+  assert absent == []
 
 
-@pytest.mark.parametrize("page", OF_TODAY, ids=name)
-def test_settings_that_are_named_exist(page):
-  text = page.read_text(encoding="utf-8")
-  named = set(re.findall(r"\bconfig\.([a-z_]+(?:\.[a-z_0-9]+)*)(?![\w/])(?!\()", text))
-  assert sorted(key for key in named if not is_setting(key)) == []
+def test_settings_that_are_named_exist():
+  assert missing(OF_TODAY, SETTING, lambda _, key: key in NO_SETTINGS or is_setting(key)) == {}
 
 
 def is_setting(key):
-  """Whether it is a setting, a group of them, or a file such as config.json."""
-  if key in ("json", "py") or key in PLACEHOLDERS:
-    return True
+  """Whether it is a setting or a group of them; names that recipes give are not looked at."""
   node, path = config.to_dict(config.Config()), "config"
   for part in key.split("."):
-    node = config.NAMED[path] if path in config.NAMED else node.get(part)
-    if node is None:
+    node = config.NAMED[path] if path in config.NAMED else node.get(part, ...)
+    if node is ...:
       return False
     path = f"{path}.{part}"
     node = node if isinstance(node, dict) else {}
   return True
-
-
-def quoted_messages():
-  page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-  cells = re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE)
-  return [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
 
 
 def texts_of_the_code():
@@ -88,12 +77,10 @@ def texts_of_the_code():
 
 
 def test_messages_of_the_troubleshooting_page_are_those_of_the_code():
-  texts, messages = texts_of_the_code(), quoted_messages()
+  cells = re.findall(r"^\| (`.*?) \|", PAGES["docs/troubleshooting.md"], flags=re.MULTILINE)
+  messages = {message for cell in cells for message in re.findall(r"`([^`]+)`", cell)}
+  messages.remove("Error 75")  # which make says
+  parts = {part.strip(" ()") for message in messages for part in message.split("…")}
+  texts = texts_of_the_code()
   assert len(messages) > 50
-  parts = {
-    part.strip(" ()")
-    for message in messages
-    for part in re.split("…", message.removesuffix("…"))
-    if message != "Error 75"  # of make
-  }
   assert sorted(part for part in parts if part not in texts) == []
