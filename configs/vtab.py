@@ -15,8 +15,8 @@ Not run here at full size: the weights and data are large.
 
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.data.sources.vtab import TASKS
+from vit_jax.experiments.vtab import PARTS, recipe
 from vit_jax.recipes import choice
-from vit_jax.vtab import PARTS, recipe
 
 
 def get_config(argument="ViT-L/16,cifar-100"):

@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
-from vit_jax import checkpoint, writers
-from vit_jax.monitor import CAUSES
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.training.speed import CAUSES
 
 TIMING = {
   "images_per_second",
@@ -22,7 +22,7 @@ def final_state(workdir, step=40):
   """Every array of the last checkpoint, and what a run logs that is not time."""
   folder = checkpoint.find(workdir, step)
   arrays = checkpoint.read_arrays(folder, checkpoint.read_meta(folder)["arrays"])
-  lines = [{k: v for k, v in line.items() if k not in TIMING} for line in writers.read(workdir)]
+  lines = [{k: v for k, v in line.items() if k not in TIMING} for line in metrics_log.read(workdir)]
   return arrays, lines
 
 

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.golden import weights as golden
-from vit_jax.optim import name_of
-from vit_jax.tree import nest
+from vit_jax.storage.tree import name_of, nest
 
 
 def parameters(module, *inputs, **options):

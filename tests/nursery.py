@@ -126,7 +126,7 @@ def serve(descriptor: int):
   import sklearn.model_selection  # noqa: F401
 
   from tests.faults import driver
-  from vit_jax import launch, main, train  # noqa: F401
+  from vit_jax import main
 
   programs = {"vit_jax.main": main.run, "tests.faults.driver": driver.run}
   with socket.socket(fileno=descriptor) as asked:

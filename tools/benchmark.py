@@ -17,7 +17,7 @@ import sys
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tools import benchmark_data, benchmark_device, benchmark_step
-from vit_jax import console, memory
+from vit_jax.process import console, huge_pages
 
 MEASURES = {
   "step": benchmark_step.measure,
@@ -66,6 +66,6 @@ def main():
 
 
 if __name__ == "__main__":
-  memory.ask_for_huge_pages()
+  huge_pages.ask_for_huge_pages()
   console.of_tool()
   main()

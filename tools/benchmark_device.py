@@ -160,8 +160,9 @@ def _device() -> dict:
 
 def _time(case: Case, batch: int) -> dict:
   """Images/s of a case, and the FLOPs of training on one image."""
-  from vit_jax import flops, models
+  from vit_jax import models
   from vit_jax.config import Model
+  from vit_jax.models import flops
 
   size = dict(side=case.side, batch=batch)
   options = (case.options or {}) | {"depth": case.depth}

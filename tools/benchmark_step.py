@@ -3,7 +3,8 @@
 Batch 16, 224 px, float32, AdamW, softmax cross-entropy; the step is the main job's own. Every
 measurement has a process and the machine to itself: a second process, even a waiting one, takes
 the memory from which huge pages are made, which all contestants have, as the main job has
-(vit_jax/memory.py). The contestants take turns, so that a machine whose speed drifts favours none.
+(vit_jax/process/huge_pages.py). The contestants take turns, so that a machine whose speed drifts
+favours none.
 """
 
 import enum
@@ -88,7 +89,8 @@ def jax_step(model: str, *, side: int, batch: int, **options):
   import jax
 
   from vit_jax import config as c
-  from vit_jax import models, optim, state, train_step
+  from vit_jax import models
+  from vit_jax.learning import optim, state, train_step
 
   config = c.Config(
     batch_size=batch,

@@ -19,9 +19,10 @@ from tqdm import tqdm
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tools.ending import ending, folder
-from vit_jax import command_line, console
-from vit_jax.config import Config, ConfigError
-from vit_jax.data import cache, evaluated
+from vit_jax.config import Config, ConfigError, command_line
+from vit_jax.data import cache
+from vit_jax.evaluation import opening
+from vit_jax.process import console
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 
@@ -39,7 +40,7 @@ def prepare(config: Config) -> None:
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
-  source = evaluated.open_named("config.data.train", data.train, config)
+  source = opening.open_named("config.data.train", data.train, config)
   with tqdm(unit=" images", unit_scale=True) as bar:
 
     def started(count: int, size: int, free: int) -> None:

@@ -28,8 +28,8 @@ os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # a compiler is not a chip: seve
 
 from absl import app, flags
 
-from vit_jax import command_line, console
-from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.config import Config, ConfigError, RunError, command_line
+from vit_jax.process import console
 
 flags.adopt_module_key_flags(command_line)
 _TOPOLOGY = flags.DEFINE_string("topology", "v3:16x16", "The slice, KIND:AxB or KIND:AxBxC chips.")
@@ -51,13 +51,14 @@ def report(config: Config, topology: str) -> dict:
     ConfigError: the batch or the mesh does not suit the slice, or no slice is called so.
     RunError: there is no compiler.
   """
-  from vit_jax import checks, pods
+  from vit_jax import checks
+  from vit_jax.tpu import compilation
 
   checks.check_model(config)
   checks.check_batch(config)
-  devices = pods.devices_of(topology)
+  devices = compilation.devices_of(topology)
   tell(f"Compiling for {len(devices)} x {devices[0].device_kind}; it takes a minute or several.")
-  program = pods.compile_step(config, devices)
+  program = compilation.compile_step(config, devices)
   return dict(
     topology=topology,
     model=config.model.name,
@@ -70,7 +71,7 @@ def report(config: Config, topology: str) -> dict:
 
 def facts(config: Config, program) -> dict:
   """What is reported of one program."""
-  from vit_jax import pods
+  from vit_jax.tpu import compilation
 
   return dict(
     devices=program.devices,
@@ -79,9 +80,9 @@ def facts(config: Config, program) -> dict:
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,
     peak_bytes=program.peak_bytes,
-    hbm_bytes=pods.of_kind(pods.HBM_BYTES, program.device_kind),
+    hbm_bytes=compilation.known(program.device_kind).hbm_bytes,
     fits=program.fits,
-    flops_per_device=pods.step_flops(config) / program.devices,
+    flops_per_device=compilation.step_flops(config) / program.devices,
     compiler_flops_per_device=program.flops,
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
     step_seconds_estimate=program.step_seconds,
@@ -92,31 +93,32 @@ def facts(config: Config, program) -> dict:
 
 def find_remedy(config: Config, program, devices) -> dict | None:
   """The first settings that fit, and the facts of their program; None: of those tried none fits."""
-  from vit_jax import pods
+  from vit_jax.tpu import compilation
 
   def compiled(overrides):
     tell(f"It does not fit; trying {flags_of(overrides)}.")
-    return pods.compile_step(pods.overridden(config, overrides), devices)
+    return compilation.compile_step(compilation.overridden(config, overrides), devices)
 
-  for overrides, found in pods.smaller(config, program, compiled):
+  for overrides, found in compilation.smaller(config, program, compiled):
     if found.fits:
-      return dict(settings=overrides, **facts(pods.overridden(config, overrides), found))
+      return dict(settings=overrides, **facts(compilation.overridden(config, overrides), found))
   return None
 
 
 def estimates(config: Config, program) -> dict:
   """What follows from the compiler's estimate of a step."""
-  from vit_jax import flops, plan, pods, recipes
+  from vit_jax import plan, recipes
+  from vit_jax.tpu import compilation
 
   seconds = program.step_seconds
-  peak = flops.peak_flops(program.device_kind)
+  peak = compilation.known(program.device_kind).peak_flops
   result = dict(
     images_per_second_per_device=config.batch_size / program.devices / seconds,
-    mfu=pods.step_flops(config) / program.devices / seconds / peak,
+    mfu=compilation.step_flops(config) / program.devices / seconds / peak,
   )
   examples = recipes.examples_of(config)
   if examples or not config.duration.epochs:
-    days = plan.steps_of(config, examples or pods.UNKNOWN_LENGTH).total * seconds / 86_400
+    days = plan.steps_of(config, examples or compilation.UNKNOWN_LENGTH).total * seconds / 86_400
     paper_core_days, paper_epochs = PAPER_CORE_DAYS.get(
       (config.model.name, config.model.num_classes), (None, None)
     )

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
 from tools.bounds import whole
-from vit_jax import console
+from vit_jax.process import console
 
 TOPOLOGIES = ("v3:16x16", "v3:4x4", "v4:4x4x4", "v5e:16x16", "v6e:16x16")
 # Of Table 4 the program with the largest head and images of each model: ImageNet. The other tasks

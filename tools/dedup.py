@@ -28,9 +28,9 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tools.bounds import whole
 from tools.ending import ending, folder
-from vit_jax import console
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import duplicates
+from vit_jax.process import console
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,10 +6,10 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-from vit_jax.command_line import FAILED, WRONG_USAGE
 from vit_jax.config import ConfigError
-from vit_jax.plain import one_line
-from vit_jax.reading import expanded
+from vit_jax.config.command_line import FAILED, WRONG_USAGE
+from vit_jax.config.reading import expanded
+from vit_jax.process.text import one_line
 
 INTERRUPTED = 130  # as shells have it for a process that SIGINT ended
 

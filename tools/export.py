@@ -22,8 +22,10 @@ import numpy as np
 
 from tools.bounds import whole
 from tools.ending import ending, folder
-from vit_jax import console, loaded, models, weights
+from vit_jax import models, weights
 from vit_jax.config import ConfigError
+from vit_jax.inference import loading
+from vit_jax.process import console
 
 SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
 BOUND = 1e-5
@@ -78,9 +80,9 @@ def export(args) -> str:
     kind = "folder" if suffix else "file"
     raise ConfigError(f"--output {args.output} is a {kind} already; give another name.")
   read = weights.read(args.source, step=args.step, ema=args.ema)
-  read = weights.Weights(read.params, loaded.prepared(read))
+  read = weights.Weights(read.params, loading.prepared(read))
   if read.card.image_size:
-    loaded.load(read)  # names parameters that are missing or too many before anything is written
+    loading.load(read)  # names parameters that are missing or too many before anything is written
   weights.write(args.output, read)
   size = f"{read.card.image_size} px" if read.card.image_size else "an unknown number of pixels"
   lines = [

@@ -30,9 +30,12 @@ sys.path[:0] = [str(ROOT)]
 
 from tools.ending import ending
 from tools.ending import folder as made
-from vit_jax import command_line, console, evaluate, runs, writers
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, command_line
 from vit_jax.data import sources
+from vit_jax.evaluation import evaluate
+from vit_jax.experiments import runs
+from vit_jax.process import console
+from vit_jax.storage import metrics_log
 
 HALVES = {"first": range(5), "second": range(5, 10)}
 SIDES = (28, 56)  # pixels
@@ -196,7 +199,7 @@ def measured(flags: list[str]) -> dict[str, float]:
   done = folder / "figures.json"
   if not done.is_file():
     run(flags)
-    average = [line for line in writers.read(folder) if evaluate.is_evaluation(line)][-1]
+    average = [line for line in metrics_log.read(folder) if evaluate.is_evaluation(line)][-1]
     run([*flags, "--mode=evaluate", "--config.evaluate_average=False"])
     last = json.loads((folder / evaluate.RESULT).read_text())
     figures = {"average": average["test/top1"], "last": last["test/top1"]}
@@ -218,7 +221,7 @@ def measure(folder: pathlib.Path, size: Size) -> list[dict]:
         dict(start=start, side=side, seed=seed, parameters=parameters, top1=figures[parameters])
       )
     shown = ", ".join(f"{name} {figures[name]:.2%}" for name in PARAMETERS)
-    spent = writers.clock(time.monotonic() - began)
+    spent = metrics_log.clock(time.monotonic() - began)
     print(f"{spent}  seed {seed}, {start}, {side} px: {shown}", file=sys.stderr, flush=True)
 
   for seed in size.seeds:

@@ -19,11 +19,12 @@ import tqdm
 
 from tools.bounds import whole
 from tools.ending import ending, folder, leave
-from vit_jax import console, weights
-from vit_jax.command_line import FAILED, WRONG_USAGE
+from vit_jax import weights
 from vit_jax.config import RunError
-from vit_jax.plain import one_line
-from vit_jax.predict import Prediction, find_images, predict
+from vit_jax.config.command_line import FAILED, WRONG_USAGE
+from vit_jax.inference.predict import Prediction, find_images, predict
+from vit_jax.process import console
+from vit_jax.process.text import one_line
 
 PROGRESS_FROM = 100  # images
 

@@ -26,9 +26,10 @@ from tqdm import tqdm
 
 from tools.bounds import whole
 from tools.ending import ending, folder
-from vit_jax import console
 from vit_jax.config import ConfigError, Data
-from vit_jax.data import listing, prepare, sources
+from vit_jax.data import sources
+from vit_jax.data.preparation import listing, prepare
+from vit_jax.process import console
 
 DATA_DIR = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
 

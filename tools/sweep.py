@@ -33,11 +33,12 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vit_jax import console, runs, sweep
 from vit_jax.config import ConfigError
+from vit_jax.experiments import runs, sweep
+from vit_jax.experiments.sweep import Sweep
 from vit_jax.main import default_workdir
+from vit_jax.process import console
 from vit_jax.recipes import TASKS
-from vit_jax.sweep import Sweep
 
 FINE_TUNING = "configs/finetune.py"
 

@@ -23,8 +23,9 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vit_jax import console, runs, vtab
-from vit_jax.vtab import Benchmark
+from vit_jax.experiments import runs, vtab
+from vit_jax.experiments.vtab import Benchmark
+from vit_jax.process import console
 
 
 def parser() -> argparse.ArgumentParser:

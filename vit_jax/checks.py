@@ -5,11 +5,12 @@ import re
 import jax
 import jax.numpy as jnp
 
-from vit_jax import models, optim
+from vit_jax import models
 from vit_jax.config import MOST_SIDE, Config, ConfigError, Optimizer, Schedule, nearest
-from vit_jax.evaluators import classification
+from vit_jax.evaluation import classification
 from vit_jax.models.stacking import STACKED
-from vit_jax.plain import shown
+from vit_jax.process.text import shown
+from vit_jax.storage.tree import name_of
 
 MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the deepest of the paper has 4 with 66
 MOST_FACTOR = 1e4  # on the weight decay
@@ -283,4 +284,4 @@ def parameter_shapes(config: Config) -> dict[str, tuple[int, ...]]:
   images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
   init = lambda x: module.init(jax.random.key(0), x, train=False)["params"]
   leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, images))[0]
-  return {optim.name_of(path): leaf.shape for path, leaf in leaves}
+  return {name_of(path): leaf.shape for path, leaf in leaves}

@@ -9,11 +9,11 @@ there was any, start it again; 130 interrupted by a second Ctrl-C, or before the
 save; 1 anything else.
 """
 
-from vit_jax import console, memory, preemption
+from vit_jax.process import console, huge_pages, signals
 
-_STOP = preemption.StopRequest()
+_STOP = signals.StopRequest()
 if __name__ == "__main__":  # before the imports below, which take their time
-  memory.ask_for_huge_pages()
+  huge_pages.ask_for_huge_pages()
   console.of_run()
   _STOP.listen()
 
@@ -23,9 +23,8 @@ import time
 
 from absl import app, flags, logging
 
-from vit_jax import command_line
-from vit_jax.config import ConfigError, RunError, StorageError
-from vit_jax.reading import expanded
+from vit_jax.config import ConfigError, RunError, StorageError, command_line
+from vit_jax.config.reading import expanded
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
@@ -52,8 +51,8 @@ def default_workdir(config_flag: str) -> pathlib.Path:
 def main(_):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   began = time.monotonic()
-  from vit_jax import launch
-  from vit_jax.hosts import Hosts
+  from vit_jax.devices.hosts import Hosts
+  from vit_jax.training import launch
 
   logging.set_verbosity(logging.WARNING)  # orbax tells of each of its steps otherwise
   try:

@@ -6,14 +6,15 @@ import functools
 import jax
 import optax
 
-from vit_jax import mesh as meshes
-from vit_jax import models, optim, state
+from vit_jax import models
 from vit_jax.config import MOST_STEPS, Config, ConfigError, Duration
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, images, order, pipeline, sources
-from vit_jax.data import evaluated as opening
 from vit_jax.data.apart import Use
-from vit_jax.data.evaluated import FewShot, Nearest
+from vit_jax.devices import mesh as meshes
+from vit_jax.evaluation import opening
+from vit_jax.evaluation.opening import FewShot, Nearest
+from vit_jax.learning import optim, state
 
 
 @dataclasses.dataclass(frozen=True)

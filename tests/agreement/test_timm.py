@@ -14,7 +14,7 @@ import pytest
 
 from tools.benchmark_step import stand_in_for_torchvision
 from vit_jax import models, weights
-from vit_jax.tree import flatten
+from vit_jax.storage.tree import flatten
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
 if importlib.util.find_spec("torchvision") is None:

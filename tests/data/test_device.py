@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import mesh as meshes
 from vit_jax.config import Mesh
 from vit_jax.data import device
+from vit_jax.devices import mesh as meshes
 
 
 def numbered(count, log):

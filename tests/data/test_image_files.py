@@ -8,9 +8,9 @@ import socket
 
 import pytest
 
-from vit_jax import reading
-from vit_jax.config import RunError
-from vit_jax.data import image_files, listing, records, sources
+from vit_jax.config import RunError, reading
+from vit_jax.data import image_files, records, sources
+from vit_jax.data.preparation import listing
 from vit_jax.data.sources import SourceError, objectnet, subset
 from vit_jax.data.sources.folder import Folder
 

@@ -12,7 +12,8 @@ from PIL import Image
 
 from tests.data.test_images import CAP, assert_near, decode, naive_rgb, picture, png16, saved
 from tests.data.tiff import tiff
-from vit_jax.data import image_files, images, quality
+from vit_jax.data import image_files, images
+from vit_jax.data.preparation import quality
 
 
 def refused(data: bytes, message: str) -> None:

@@ -17,7 +17,8 @@ import simplejpeg
 from tests import programs
 from tests.data.tfds_fixture import jpeg_of
 from tools import prepare_data
-from vit_jax.data import listing, prepare, sources
+from vit_jax.data import sources
+from vit_jax.data.preparation import listing, prepare
 from vit_jax.data.sources import SourceError
 from vit_jax.data.sources.folder import Folder
 

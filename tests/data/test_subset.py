@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from vit_jax import config as c
 from vit_jax import plan
-from vit_jax.data import evaluated, sources
+from vit_jax.data import sources
 from vit_jax.data.sources import subset
+from vit_jax.evaluation import opening
 
 
 class Numbers:
@@ -133,7 +134,7 @@ def test_a_list_that_is_not_there(tmp_path):
 
 def opened(**changes):
   dataset = c.Dataset(source="digits", split="train", **changes)
-  return evaluated.open_source(dataset, c.Config(model=c.Model(num_classes=10)))
+  return opening.open_source(dataset, c.Config(model=c.Model(num_classes=10)))
 
 
 def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):

@@ -18,7 +18,7 @@ def full(steps):
 
   Files can then be no larger than `FULL_AT` bytes, or than a third number: full:20-30-100.
   """
-  from vit_jax.checkpoint import Checkpoints
+  from vit_jax.storage.saving import Checkpoints
 
   first, last, limit = (*(int(number) for number in steps.split("-")), FULL_AT)[:3]
   signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails with EFBIG
@@ -44,9 +44,9 @@ FULL_AT = 2500  # bytes a file: less than an array file, and than the metrics of
 
 def before_save(step, act):
   """Does something to the workdir just before a step is saved."""
-  from vit_jax import train
+  from vit_jax.training import loop
 
-  save = train.save
+  save = loop.save
 
   def late(run, state):
     if int(state.step) == step:
@@ -54,7 +54,7 @@ def before_save(step, act):
       act(run.folder)
     return save(run, state)
 
-  train.save = late
+  loop.save = late
 
 
 def gone(step):
@@ -77,9 +77,9 @@ def witnessed(step):
   import jax
   import numpy as np
 
-  from vit_jax import train
+  from vit_jax.training import loop
 
-  save = train.save
+  save = loop.save
 
   def witness(run, state):
     if int(state.step) == int(step):
@@ -93,12 +93,13 @@ def witnessed(step):
       np.savez(run.folder / f"held-by-{jax.process_index()}.npz", **parts)
     return save(run, state)
 
-  train.save = witness
+  loop.save = witness
 
 
 def signal_in(place):
   """SIGTERM in the middle of an evaluation or of a save: signal_in:evaluation."""
-  from vit_jax import evaluate, manifest
+  from vit_jax.evaluation import evaluate
+  from vit_jax.storage import manifest
 
   module, name = {
     "evaluation": (evaluate.classification, "evaluate"),
@@ -118,7 +119,7 @@ def not_finite(step):
   """The loss and all gradients of one step are NaN."""
   import jax.numpy as jnp
 
-  from vit_jax import train_step
+  from vit_jax.learning import train_step
 
   make = train_step.make
 
@@ -136,9 +137,9 @@ def not_finite(step):
 
 def halted_input(batch):
   """From one batch on, reading waits for ever."""
-  from vit_jax import train
+  from vit_jax.training import loop
 
-  read = train.train_batches
+  read = loop.train_batches
 
   def halting(*args):
     for number, found in enumerate(read(*args), start=1):
@@ -146,21 +147,21 @@ def halted_input(batch):
         time.sleep(3600)
       yield found
 
-  train.train_batches = halting
+  loop.train_batches = halting
 
 
 def endless_compilation(_):
   """The first step is compiled for ever, in C, as far as Python can tell."""
   import ctypes
 
-  from vit_jax import train
+  from vit_jax.training import loop
 
   def compiling(*_):
     print("compiling now", flush=True)
     while True:
       ctypes.CDLL(None).usleep(200_000)
 
-  train.jit_step = lambda plan: compiling
+  loop.jit_step = lambda plan: compiling
 
 
 def clock(_):

@@ -5,8 +5,9 @@ import numpy as np
 
 from tests import programs
 from tests.faults import faulty
-from vit_jax import checkpoint, plan
+from vit_jax import plan
 from vit_jax.config import from_dict
+from vit_jax.storage import checkpoint
 
 EACH_STEP = [
   "--config.duration.steps=8",

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tests import programs
-from vit_jax import checkpoint, weights, writers
-from vit_jax.tree import flatten
+from vit_jax import weights
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage.tree import flatten
 
 FIXTURE = pathlib.Path(__file__).parents[1] / "fixtures" / "release_0_1_0"
 TINY = [
@@ -47,7 +48,7 @@ def test_it_is_resumed_as_that_release_went_on(workdir):
   assert "None ->" not in result.stdout  # of settings that that release did not have
   assert "drawn as before release 0.2.0 (config.data.sampling=grain)" in result.stdout
   assert "config.data.sampling:" not in result.stdout  # it is no change
-  then, now = ([x for x in writers.read(w) if "loss" in x] for w in (FIXTURE, workdir))
+  then, now = ([x for x in metrics_log.read(w) if "loss" in x] for w in (FIXTURE, workdir))
   assert [line["step"] for line in now] == list(range(1, 11))
   for a, b in zip(then, now, strict=True):
     for key in ("loss", "grad_norm", "param_norm", "update_norm", "learning_rate"):

@@ -4,7 +4,7 @@ import pytest
 
 from tests import programs
 from tests.data import tfds_fixture
-from vit_jax import writers
+from vit_jax.storage import metrics_log
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ TEST = ("data.evaluate.test.source=tfds:tiny_single_label", "data.evaluate.test.
 def test_in_training_it_is_masked_counted_and_named(data_dir, tmp_path):
   result = run(data_dir, tmp_path, NO_TEST)
   assert result.returncode == 0, result.stderr
-  lines = writers.read(tmp_path)
+  lines = metrics_log.read(tmp_path)
   # 160 images are two epochs of 80, neither of them shortened.
   assert [(line["step"], line["data/epoch"]) for line in lines] == [(5, 1.0), (10, 2.0)]
   assert [line["data/bad_examples"] for line in lines] == [1, 2]

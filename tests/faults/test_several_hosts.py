@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
+from tests.devices.test_hosts import group, outputs
 from tests.faults import faulty
-from tests.test_hosts import group, outputs
-from vit_jax import checkpoint, writers
+from vit_jax.storage import checkpoint, metrics_log
 
 
 def test_a_full_disk_of_one_host_stops_all_and_the_last_good_checkpoint_stays(tmp_path):
@@ -29,7 +29,7 @@ def test_a_run_goes_on_with_more_hosts_and_devices(uninterrupted, tmp_path):
   assert "resuming after step 20" in results[0][0]
   said = ["Other settings than up to step 20: config.mesh.fsdp: 1 -> 2\n" in x for x, _ in results]
   assert said == [True, False]
-  one, many = ([x for x in writers.read(w) if "loss" in x] for w in (uninterrupted, tmp_path))
+  one, many = ([x for x in metrics_log.read(w) if "loss" in x] for w in (uninterrupted, tmp_path))
   assert [line["step"] for line in one] == [line["step"] for line in many]
   for a, b in zip(one, many, strict=True):
     assert b["loss"] == pytest.approx(a["loss"], rel=1e-3)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.ends import assert_equal_ends
 from tests.faults import faulty
-from vit_jax import checkpoint
+from vit_jax.storage import checkpoint
 
 
 @pytest.mark.parametrize("place", ["evaluation", "save"])

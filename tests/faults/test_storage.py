@@ -8,7 +8,7 @@ import pytest
 from tests import programs
 from tests.ends import assert_equal_ends
 from tests.faults import faulty
-from vit_jax import checkpoint
+from vit_jax.storage import checkpoint
 
 GO_ON = "--config.checkpoint.on_failure=go_on"
 

@@ -10,10 +10,12 @@ import pytest
 
 from tests import modules, programs
 from vit_jax import config as c
-from vit_jax import mesh as meshes
-from vit_jax import models, optim, state, train_step, writers
+from vit_jax import models
 from vit_jax.data.sources.digits import Digits
+from vit_jax.devices import mesh as meshes
+from vit_jax.learning import optim, state, train_step
 from vit_jax.models.stacking import stack_blocks
+from vit_jax.storage import metrics_log
 
 STEPS, BATCH, SIZE = 12, 16, 32
 ENCODER = dict(depth=2, width=32, mlp_dim=64, heads=2)
@@ -112,7 +114,7 @@ def test_the_main_program(settings, tmp_path):
   command = programs.digits(tmp_path, "--config.duration.steps=60", *changes)
   result = programs.run(command)
   assert result.returncode == 0, result.stderr
-  lines = writers.read(tmp_path)
+  lines = metrics_log.read(tmp_path)
   history = [line["loss"] for line in lines if "loss" in line]
   assert np.mean(history[-3:]) < 0.9 * history[0]
   assert [line["test/examples"] for line in lines if "test/top1" in line] == 3 * [360]

@@ -9,7 +9,7 @@ from tests import modules, reference
 from tests.golden import weights as golden
 from vit_jax import models
 from vit_jax.models.pooling import AttentionPooling
-from vit_jax.optim import name_of
+from vit_jax.storage.tree import name_of
 
 TINY = dict(name="ViT-Ti/4", depth=1, width=32, mlp_dim=64, heads=4, num_classes=5)
 NAMES = {

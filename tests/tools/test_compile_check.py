@@ -11,10 +11,11 @@ import pytest
 
 from tests import programs
 from tools import compile_table
-from vit_jax import pods, recipes
+from vit_jax import recipes
+from vit_jax.tpu import compilation
 
 GIB = 2**30
-PROGRAM = pods.Program(
+PROGRAM = compilation.Program(
   devices=512,
   device_kind="TPU v3",
   argument_bytes=7 * GIB,
@@ -143,11 +144,11 @@ def test_the_first_settings_that_fit_are_the_remedy(check, monkeypatch, capsys):
   def compile_step(config, devices):
     tried.append(config.accumulation)
     fits = config.accumulation >= 8
-    return pods.Program(**vars(PROGRAM) | {"fits": fits, "temporary_bytes": 40 * GIB})
+    return compilation.Program(**vars(PROGRAM) | {"fits": fits, "temporary_bytes": 40 * GIB})
 
-  monkeypatch.setattr(pods, "compile_step", compile_step)
-  monkeypatch.setattr(pods, "devices_of", lambda topology: [jax.devices()[0]] * 64)
-  config = pods.overridden(BASE, {"accumulation": 1})
+  monkeypatch.setattr(compilation, "compile_step", compile_step)
+  monkeypatch.setattr(compilation, "devices_of", lambda topology: [jax.devices()[0]] * 64)
+  config = compilation.overridden(BASE, {"accumulation": 1})
   row = check.report(config, "v3:4x8")
   assert "It does not fit; trying --config.accumulation=4.\n" in capsys.readouterr().err
   assert (row["topology"], row["global_batch"]) == ("v3:4x8", 4096)

@@ -1,4 +1,4 @@
-"""tools/predict.py and vit_jax.predict: classes of images in files."""
+"""tools/predict.py and vit_jax.inference.predict: classes of images in files."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from tests import programs
 from tests.data.test_image_files import soon
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.predict import find_images, predict
+from vit_jax.inference.predict import find_images, predict
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 

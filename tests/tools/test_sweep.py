@@ -12,7 +12,7 @@ import pytest
 from tests import programs
 from tools import sweep as tool
 from vit_jax import config as c
-from vit_jax import runs, sweep
+from vit_jax.experiments import runs, sweep
 from vit_jax.recipes import TASKS
 
 PAIR = ["--development=configs/mine.py:part", "--final=configs/mine.py"]

@@ -13,8 +13,9 @@ from PIL import Image
 from tests import programs
 from tests.weights import families
 from tools.ending import ending, folder
-from vit_jax import memory, weights
+from vit_jax import weights
 from vit_jax.config import ConfigError, RunError
+from vit_jax.process import huge_pages
 
 TOOLS = sorted(
   path.stem
@@ -40,7 +41,7 @@ def data(tmp_path, monkeypatch):
 def run(tool, arguments, monkeypatch, capfd):
   """Status and stderr of a tool that is run in this process."""
   monkeypatch.setattr(sys, "argv", [tool, *arguments])
-  monkeypatch.setattr(memory, "ask_for_huge_pages", lambda: None)  # would start pytest again
+  monkeypatch.setattr(huge_pages, "ask_for_huge_pages", lambda: None)  # would start pytest again
   with pytest.raises(SystemExit) as left:
     runpy.run_path(str(programs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
   return left.value.code, capfd.readouterr().err

@@ -8,7 +8,7 @@ import time
 from tests import programs
 from tests.ends import assert_equal_ends, metric_lines
 from tests.faults import faulty
-from vit_jax import checkpoint
+from vit_jax.storage import checkpoint
 
 CASES = (1, 8)
 KILLS = 20

@@ -11,7 +11,7 @@ import pytest
 from tests.torture import damage
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.tree import flatten
+from vit_jax.storage.tree import flatten
 
 CASES = (30, 20_000)
 FORMATS = ("w.npz", "w.msgpack", "w.safetensors", "hf/model.safetensors", "hf/config.json")

@@ -11,7 +11,7 @@ import safetensors.numpy
 
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.tree import flatten, nest
+from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import arrays
 
 GOOD = np.ones(3, np.float32)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.weights import families
 from vit_jax import models, weights
-from vit_jax.tree import flatten, nest
+from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.resize import resize_axis, resize_table
 
 

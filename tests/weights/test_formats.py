@@ -14,7 +14,7 @@ from vit_jax import weights
 from vit_jax.config import ConfigError
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import stack_blocks
-from vit_jax.tree import flatten
+from vit_jax.storage.tree import flatten
 
 SUFFIXES = [".npz", ".msgpack", ".safetensors"]
 

@@ -11,7 +11,7 @@ from tests.data.test_images import png16
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.data.images import decode
-from vit_jax.predict import predict
+from vit_jax.inference.predict import predict
 from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
 from vit_jax.weights.huggingface_settings import COMPUTED

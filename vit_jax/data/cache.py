@@ -16,11 +16,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax import reading
+from vit_jax.config import reading
 from vit_jax.data import images
-from vit_jax.data.files import write_whole
 from vit_jax.data.records import Part, Records
 from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.storage.files import write_whole
 
 _FORMAT = 1  # of the records; goes up when they change
 _FILE = 1024  # images in a file: what a preparation that was stopped loses at most, for each thread

@@ -8,8 +8,9 @@ import pathlib
 import re
 from collections.abc import Sequence
 
+from vit_jax.config.reading import expanded, read_bytes
 from vit_jax.data.sources.tfds import imagenet_classes
-from vit_jax.reading import expanded, read_bytes
+from vit_jax.process.text import first_difference
 
 DATA = "data"  # as config.class_names
 MAX_BYTES = 2**24  # of a file of names
@@ -115,14 +116,6 @@ def standard(names: Sequence[str]) -> bool:
   if len(names) == _IMAGENET_21K:
     return all(map(_WORDNET.fullmatch, names)) and list(names) == sorted(names)
   return len(names) == 1000 and tuple(names) == imagenet_classes()
-
-
-def first_difference(some: Sequence[str], others: Sequence[str], whose: str) -> str:
-  """Where two lists of class names begin to differ, in words."""
-  for i, (a, b) in enumerate(zip(some, others, strict=False)):
-    if a != b:
-      return f"class {i} is {a!r} there and {b!r} in {whose}"
-  return f"the first {min(len(some), len(others))} are equal"
 
 
 def read(path: pathlib.Path) -> tuple[str, ...]:

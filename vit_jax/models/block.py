@@ -4,9 +4,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax.models.activations import by_example
 from vit_jax.models.attention import Attention
 from vit_jax.models.dropout import Dropout
-from vit_jax.models.examples import by_example
 from vit_jax.models.gelu import FORMS
 from vit_jax.models.norm import EPSILON, LayerNorm
 from vit_jax.models.positions import PositionEmbedding

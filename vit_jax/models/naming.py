@@ -6,10 +6,11 @@ import re
 import jax.numpy as jnp
 
 from vit_jax import config
+from vit_jax.config import suggestions
 from vit_jax.models import others
 from vit_jax.models.resnet import ResNet
 from vit_jax.models.vit import ViT
-from vit_jax.plain import shown
+from vit_jax.process.text import shown
 
 # Shapes of the Transformer encoder (Table 1 of the paper; b is Fig. 4's, B with every size halved).
 SIZES = {
@@ -151,7 +152,7 @@ def _nearest(name: str) -> list[str]:
     _described(translated := others.ours(name))
   except (ValueError, RecursionError):
     translated = ""
-  close = [translated] * bool(translated) + config.alike(name, sorted(NAMES), 0.5)
+  close = [translated] * bool(translated) + suggestions.alike(name, sorted(NAMES), 0.5)
   return list(dict.fromkeys(close or NAMES))[:5]
 
 

@@ -9,9 +9,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax.models.activations import by_example
 from vit_jax.models.attention import Attention
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_bit
-from vit_jax.models.examples import by_example
 from vit_jax.models.head import Head
 from vit_jax.models.remat import remat
 

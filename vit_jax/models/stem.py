@@ -4,8 +4,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax.models.activations import by_example
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_stem
-from vit_jax.models.examples import by_example
 from vit_jax.models.remat import remat
 
 EPSILON = 1e-6

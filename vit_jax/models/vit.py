@@ -11,9 +11,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax.models.activations import by_example
 from vit_jax.models.block import AxialBlock, EncoderBlock
 from vit_jax.models.dropout import Dropout
-from vit_jax.models.examples import by_example
 from vit_jax.models.head import Head
 from vit_jax.models.norm import EPSILON, LayerNorm
 from vit_jax.models.patches import PatchEmbedding

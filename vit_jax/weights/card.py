@@ -4,9 +4,9 @@ import dataclasses
 import json
 import pathlib
 
-from vit_jax.data.files import write_whole
 from vit_jax.models.gelu import FORMS
 from vit_jax.models.norm import EPSILON
+from vit_jax.storage.files import write_whole
 
 MAX_BYTES = 64 * 2**20
 ACTIVATIONS = tuple(FORMS)

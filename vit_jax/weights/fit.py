@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from vit_jax.models.recognition import patch_grid
-from vit_jax.tree import flatten, nest
+from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import resize
 
 HEAD = re.compile(r"(head|pre_logits)/.*")

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from vit_jax.data.files import write_whole
 from vit_jax.models.recognition import module_of
-from vit_jax.tree import flatten, nest
+from vit_jax.storage.files import write_whole
+from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import arrays, huggingface_settings, safetensors
 from vit_jax.weights.card import DEEP, Card
 from vit_jax.weights.huggingface_settings import ARCHITECTURE, CONFIG, PREPROCESSOR, PROBLEM_TYPES

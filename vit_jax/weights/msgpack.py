@@ -9,9 +9,9 @@ import msgpack
 import numpy as np
 from flax.serialization import MAX_CHUNK_SIZE
 
-from vit_jax.data.files import write_whole
 from vit_jax.models.stacking import unstack_blocks
-from vit_jax.tree import flatten
+from vit_jax.storage.files import write_whole
+from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, published
 
 MAX_AXES = 16

@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 
-from vit_jax.data.files import write_whole
+from vit_jax.storage.files import write_whole
 from vit_jax.weights import arrays, published
 
 MAX_EXPANSION = 20  # uncompressed bytes for each byte of an honest file

@@ -9,7 +9,7 @@ import re
 import numpy as np
 
 from vit_jax.models.stacking import unstack_blocks
-from vit_jax.tree import flatten, nest
+from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import arrays
 
 # Prefixes of parameters, and of what may stand beside them: the optimizer, a tower for text.

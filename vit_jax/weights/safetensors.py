@@ -7,7 +7,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vit_jax.data.files import write_whole
+from vit_jax.storage.files import write_whole
 from vit_jax.weights import arrays, published
 
 DTYPES = ("F64", "F32", "F16", "BF16")

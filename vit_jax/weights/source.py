@@ -3,11 +3,11 @@
 import dataclasses
 import pathlib
 
-from vit_jax import checkpoint
 from vit_jax.config import ConfigError
 from vit_jax.models import ResNet, ViT
 from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.models.stacking import unstack_blocks
+from vit_jax.storage import checkpoint
 from vit_jax.weights import card, huggingface, msgpack, npz, safetensors
 from vit_jax.weights.card import Card
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vit_jax import reading
+from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.image_files import Found, LeftOut
 from vit_jax.data.order import GRAIN

@@ -9,7 +9,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from vit_jax import reading
+from vit_jax.config import reading
 from vit_jax.data.images import decode
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources.base import Block, Example, SourceError, refuse_split

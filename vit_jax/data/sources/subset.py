@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from vit_jax import reading
+from vit_jax.config import reading
 from vit_jax.data import order
 from vit_jax.data.sources.base import Source, SourceError
 from vit_jax.data.sources.selected import Selected

@@ -1,0 +1,179 @@
+"""Settings: round trips, wrong values, durations."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vit_jax import config as c
+from vit_jax.config import synonyms
+
+
+def edited(key, value):
+  """The default settings with one dotted key replaced."""
+  values = c.to_dict(c.Config())
+  *path, last = key.split(".")
+  node = values
+  for part in path:
+    node = node[part]
+  node[last] = value
+  return values
+
+
+FULL = c.Config(
+  duration=c.Duration(epochs=7),
+  data=c.Data(evaluate={"test": c.Dataset(source="digits", split="test")}),
+  few_shot={"some": c.FewShot(c.Dataset("digits"), shots=(1, 5))},
+  nearest={"some": c.Nearest(test=c.Dataset("digits"), neighbours=3)},
+)
+
+
+def test_round_trips_through_dict_config_dict_and_json():
+  assert c.from_dict(c.to_dict(FULL)) == FULL
+  assert c.from_dict(c.to_config_dict(FULL).to_dict()) == FULL
+  assert c.from_dict(json.loads(json.dumps(c.to_dict(FULL)))) == FULL
+
+
+def test_a_whole_number_of_a_recipe_can_be_replaced_by_a_fraction():
+  values = c.to_config_dict(c.Config(duration=c.Duration(epochs=7)))
+  assert type(values.duration.epochs) is float
+
+
+def test_every_setting_says_what_it_means():
+  def walk(kind):
+    for field in dataclasses.fields(kind):
+      if dataclasses.is_dataclass(field.type):
+        walk(field.type)
+      else:
+        assert field.metadata["meaning"], f"{kind.__name__}.{field.name}"
+
+  for kind in (c.Config, c.Dataset, c.FewShot, c.Nearest):
+    walk(kind)
+
+
+@pytest.mark.parametrize(
+  ("key", "value", "message"),
+  [
+    ("batch_sise", 3, r"config\.batch_sise is not a setting; nearest: config\.batch_size"),
+    (
+      "learning_rate",
+      3,
+      r"config\.learning_rate is .*; nearest: config\.schedule\.learning_rate, ",
+    ),
+    ("model.dept", 3, r"config\.model\.dept is not a setting; nearest: config\.model\.depth\."),
+    ("model.seed", 3, r"config\.model\.seed is not a setting; nearest: config\.seed"),
+    ("model.zzz", 3, r"config\.model\.zzz is not a setting; nearest: config\.model\.activation, "),
+    ("batch_size", 0, r"config\.batch_size=0 is too small.*least is 1"),
+    ("batch_size", "8", r"config\.batch_size='8' is str; it must be int"),
+    ("batch_size", True, r"config\.batch_size=True is bool; it must be int"),
+    ("model.scan", 1, r"config\.model\.scan=1 is int; it must be bool"),
+    ("model.dropout", 1.0, r"config\.model\.dropout=1\.0 is too large.*most is 0\.99"),
+    ("model.dropout", float("nan"), r"config\.model\.dropout=nan is not a finite number"),
+    ("schedule.learning_rate", float("inf"), "not a finite number"),
+    ("model.remat", "dot", r"config\.model\.remat='dot' is not a choice.*nearest: dots"),
+    ("loss.kind", "hinge", r"config\.loss\.kind='hinge' is not a choice.*softmax"),
+    ("model", 3, r"config\.model=3 is one value"),
+    ("data.train", {"source": "digits"}, r"config\.data\.train lacks .*image_key"),
+    ("few_shot", 3, r"config\.few_shot=3 is one value; it must be groups of settings by name"),
+    ("few_shot", {"x": {"shots": (1,)}}, r"config\.few_shot\.x lacks seeds, test, train"),
+    (
+      "data.evaluate",
+      {"x": {"sauce": ""}},
+      r"evaluate\.x\.sauce is not a setting; .*: config\.data\.evaluate\.x\.source",
+    ),
+    ("duration", {"steps": 1, "epochs": 2.0, "examples": 0}, r"config\.duration is given twice"),
+    ("data.crop_area", 0.5, r"config\.data\.crop_area=0\.5 is float; it must be tuple"),
+  ],
+)
+def test_wrong_values_are_named(key, value, message):
+  with pytest.raises(c.ConfigError, match=message):
+    c.from_dict(edited(key, value))
+
+
+@pytest.mark.parametrize(
+  ("key", "setting"),
+  [
+    ("lr", "schedule.learning_rate"),
+    ("optimizer.lr", "schedule.learning_rate"),
+    ("epochs", "duration.epochs"),
+    ("num-epochs", "duration.epochs"),
+    ("wd", "optimizer.weight_decay"),
+    ("bs", "batch_size"),
+    ("model.warmup_steps", "schedule.warmup"),
+    ("img_size", "data.image_size"),
+    ("pretrained", "init_from"),
+  ],
+)
+def test_what_settings_are_called_elsewhere(key, setting):
+  message = rf"{key} is not a setting; nearest: config\.{setting}[,.]"
+  with pytest.raises(c.ConfigError, match=message):
+    c.from_dict(edited(key, 1))
+
+
+def test_every_synonym_means_one_setting():
+  def names(values, path="config"):
+    for name, value in values.items():
+      yield f"{path}.{name}"
+      if isinstance(value, dict):
+        yield from names(value, f"{path}.{name}")
+
+  known = {*names(c.to_dict(c.Config()))}
+  assert {*synonyms.SETTINGS} <= known
+  words = [word for line in synonyms.SETTINGS.values() for word in line.split()]
+  assert len(words) == len({*words})
+
+
+def test_whole_numbers_are_welcome_as_floats():
+  config = c.from_dict(edited("optimizer.weight_decay", 1))
+  assert isinstance(config.optimizer.weight_decay, float)
+
+
+class TestDuration:
+  def test_units(self):
+    convert = lambda **unit: c.Duration(**unit).in_steps(batch_size=100, epoch_examples=1050)
+    assert convert(steps=7) == 7
+    assert convert(epochs=2) == 21
+    assert convert(epochs=0.5) == 5
+    assert convert(examples=700) == 7
+    assert convert() == 0
+
+  def test_jft_recipe_has_the_steps_that_the_paper_implies(self):
+    steps = c.Duration(epochs=7).in_steps(batch_size=4096, epoch_examples=303_000_000)
+    assert steps == 517_822
+
+  @given(st.floats(1e-6, 1e3), st.integers(1, 10_000), st.integers(1, 10**7))
+  def test_what_is_given_never_becomes_never(self, epochs, batch_size, examples):
+    steps = c.Duration(epochs=epochs).in_steps(batch_size=batch_size, epoch_examples=examples)
+    assert steps >= 1
+    assert abs(steps - epochs * examples / batch_size) <= 1
+
+  def test_a_unit_on_the_command_line_replaces_the_recipes(self):
+    values = c.to_dict(FULL)
+    values["duration"]["steps"] = 5
+    config = c.from_dict(c.replace_units(values, ["duration.steps"]))
+    assert config.duration == c.Duration(steps=5)
+
+  def test_two_units_on_the_command_line_are_refused(self):
+    values = c.to_dict(FULL)
+    values["duration"]["steps"] = 5
+    with pytest.raises(c.ConfigError, match="given twice"):
+      c.from_dict(c.replace_units(values, ["duration.steps", "duration.epochs"]))
+
+  def test_switching_a_duration_off_keeps_it_off(self):
+    values = c.to_dict(FULL)
+    values["duration"]["epochs"] = 0.0
+    config = c.from_dict(c.replace_units(values, ["duration.epochs"]))
+    assert not config.duration.given()
+
+
+def test_a_missing_recipe_names_those_of_its_folder_and_of_the_projects(monkeypatch, tmp_path):
+  monkeypatch.chdir(tmp_path)
+  message = c.missing_recipe("mine/rnu.py")
+  assert message.startswith("There is no recipe mine/rnu.py, nor any other in its folder")
+  for name in ("mine/run.py", "configs/vit_digits.py", "setup.py"):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+  assert "nearest: mine/run.py" in c.missing_recipe("mine/rnu.py")
+  assert "nearest: configs/vit_digits.py" in c.missing_recipe("vit_digits")

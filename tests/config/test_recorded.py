@@ -1,0 +1,81 @@
+"""Settings that a run has written down, also by an earlier release, as those of another command."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+
+from vit_jax import config as c
+from vit_jax.config import command_line, recorded
+from vit_jax.storage import workdir
+
+OLD = pathlib.Path(__file__).parents[1] / "fixtures/release_0_1_0"
+MINE = c.Config(
+  batch_size=7,
+  duration=c.Duration(epochs=2),
+  data=c.Data(evaluate={"mine": c.Dataset("digits", "test")}, crop_area=(0.1, 0.9)),
+  few_shot={"some": c.FewShot(shots=(1, 5))},
+)
+
+
+def test_what_was_written_down_comes_back(tmp_path):
+  workdir.write_config(tmp_path, MINE)
+  assert recorded.read(tmp_path) == MINE
+  assert c.from_dict(recorded.get_config(str(tmp_path)).to_dict()) == MINE
+
+
+def test_settings_of_an_earlier_release_are_completed_by_defaults():
+  old = recorded.read(OLD)
+  assert old.model.width == 8
+  assert old.data.evaluate["test"].split == "test"
+  assert old.data.evaluate["test"].resize == c.Dataset().resize
+  assert old.optimizer.trainable == c.Optimizer().trainable
+
+
+@pytest.mark.parametrize(
+  ("content", "message"),
+  [
+    (None, r"config\.json is not there, .*give --config=configs/NAME\.py"),
+    ("[]", "does not hold the settings of a run"),
+    ("null", "does not hold the settings of a run"),
+    ("{", "does not hold the settings of a run"),
+    ("[" * 100_000, "does not hold the settings of a run"),
+    ('{"data": {"evaluate": {"x": 3}}}', "does not hold the settings of a run"),
+    ('{"data": {"evaluate": 3}}', r"config\.data\.evaluate=3 is one value"),
+    ('{"batch_sise": 3}', r"config\.batch_sise is not a setting; nearest: config\.batch_size"),
+    ('{"batch_size": 0}', r"config\.batch_size=0 is too small"),
+  ],
+)
+def test_what_is_no_settings_of_a_run(tmp_path, content, message):
+  if content is not None:
+    (tmp_path / "config.json").write_text(content)
+  with pytest.raises(c.ConfigError, match=message) as caught:
+    recorded.read(tmp_path)
+  assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_list_of_values_is_a_tuple_again(tmp_path):
+  values = json.loads(json.dumps(c.to_dict(MINE)))
+  assert recorded.settings(values) == MINE
+  del values["data"]["crop_area"], values["few_shot"]["some"]["seeds"]
+  missing = dataclasses.replace(MINE.data, crop_area=c.Data().crop_area)
+  assert recorded.settings(values) == dataclasses.replace(MINE, data=missing)
+
+
+@pytest.mark.parametrize(
+  ("arguments", "added"),
+  [
+    (["--mode=evaluate", "--workdir=W:1"], "W:1"),
+    (["--workdir", "W", "-mode", "evaluate", "--config.seed=3"], "W"),
+    (["--mode=evaluate", "--workdir=W", "--config=configs/evaluate.py:own"], None),
+    (["--mode=evaluate", "--workdir=W", "--config", "x.py"], None),
+    (["--mode=train", "--workdir=W"], None),
+    (["--workdir=W"], None),
+    (["--mode=evaluate"], None),
+    (["--mode"], None),
+  ],
+)
+def test_an_evaluation_of_a_workdir_alone_has_its_settings(arguments, added):
+  extra = [f"--config={recorded.__file__}:{added}"] if added else []
+  assert command_line.with_recorded(["main", *arguments]) == ["main", *extra, *arguments]

@@ -1,0 +1,77 @@
+"""The images of each class that are drawn, and the classes that occur."""
+
+import numpy as np
+import pytest
+
+from vit_jax.data import by_label, sources
+
+
+class Labelled:
+  """A source of nothing but labels, which counts how many were read."""
+
+  multi_label = False
+
+  def __init__(self, labels, classes):
+    self.all = labels
+    self.class_names = tuple(f"class {i}" for i in range(classes))
+    self.read = 0
+
+  def __len__(self):
+    return len(self.all)
+
+  def labels(self, index):
+    self.read += 1
+    if self.all[index] is None:
+      raise OSError("gone")
+    return (int(self.all[index]),)
+
+  def name(self, index):
+    return f"example {index}"
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_the_first_of_each_class_in_a_permutation(seed):
+  labels = np.random.default_rng(1).integers(0, 7, 9000)
+  drawn = by_label.first_of_each_class(Labelled(labels, 7), count=4, seed=seed, threads=3)
+  order = np.random.default_rng(seed).permutation(9000)
+  for label in range(7):
+    np.testing.assert_array_equal(drawn[label], order[labels[order] == label][:4])
+
+
+def test_no_more_labels_are_read_than_needed():
+  source = Labelled(np.arange(100_000) % 3, 3)
+  drawn = by_label.first_of_each_class(source, count=25, seed=0, threads=2)
+  assert source.read < 10_000
+  assert len(set(drawn.ravel().tolist())) == 75
+
+
+def test_every_draw_is_as_likely():
+  """Each of the 5 images of a class is the one of 2 in 5 draws; 400 seeds."""
+  source = Labelled(np.arange(10) % 2, 2)
+  drawn = [by_label.first_of_each_class(source, count=2, seed=s, threads=1) for s in range(400)]
+  shares = np.bincount(np.concatenate(drawn, axis=None), minlength=10) / 400
+  np.testing.assert_allclose(shares, 0.4, atol=0.1)
+
+
+def test_too_few_images_names_the_class():
+  labels = np.repeat([0, 1, 2], [9, 3, 2])
+  with pytest.raises(
+    sources.SourceError, match=r"Class 'class 2' has 2 images, fewer than the 4 .*\(2 classes"
+  ):
+    by_label.first_of_each_class(Labelled(labels, 3), count=4, seed=0, threads=2)
+
+
+@pytest.mark.parametrize(
+  ("label", "message"), [(-1, r"example \d has the labels \(-1,\)"), (None, "cannot be read: gone")]
+)
+def test_labels_that_are_none(label, message):
+  source = Labelled([0, 1, label], 2)
+  with pytest.raises(sources.SourceError, match=message):
+    by_label.first_of_each_class(source, count=2, seed=0, threads=2)
+  with pytest.raises(sources.SourceError, match=message):
+    by_label.occurring_classes(source, threads=2)
+
+
+def test_classes_that_occur():
+  source = Labelled(np.repeat([8, 2, 5], 3000), 10)
+  assert by_label.occurring_classes(source, threads=2) == (2, 5, 8)

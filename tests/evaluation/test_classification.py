@@ -1,0 +1,155 @@
+"""Exact figures for any batch size and any padding."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vit_jax import config as c
+from vit_jax.evaluation import classification, details
+
+CLASSES = 9
+
+
+class Lookup:
+  """A model whose logits are chosen by each image's first two pixel values."""
+
+  dtype = jnp.float32
+
+  def __init__(self, table):
+    self.table = jnp.asarray(table, jnp.float32)
+
+  def apply(self, _, images, *, train):
+    assert not train
+    pixels = jnp.round(images[:, 0, 0, :2] * 127.5 + 127.5).astype(int)
+    return self.table[pixels[:, 0] * 256 + pixels[:, 1]], {}
+
+
+def batches(labels, batch_size):
+  for begin in range(0, len(labels), batch_size):
+    index = np.arange(begin, begin + batch_size)
+    mask = (index < len(labels)).astype(np.float32)
+    index = np.minimum(index, len(labels) - 1)
+    image = np.zeros((batch_size, 1, 1, 3), np.uint8)
+    image[:, 0, 0, 0], image[:, 0, 0, 1] = index // 256, index % 256
+    yield dict(image=image, labels=labels[index], mask=mask)
+
+
+def reference(logits, target):
+  order = np.argsort(-logits, axis=-1, kind="stable")
+  hits = np.take_along_axis(target, order, -1) > 0
+  share = target / np.maximum(target.sum(-1, keepdims=True), 1)
+  log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+  return hits[:, 0].mean(), hits[:, :5].any(-1).mean(), -(share * log_p).sum(-1).mean()
+
+
+def evaluate(logits, labels, batch_size, *, kind="softmax", **options):
+  step = jax.jit(
+    classification.make_step(Lookup(logits), c.Loss(kind=kind)), static_argnames="classes"
+  )
+  call = functools.partial(step, classes=options.pop("classes", None))
+  return classification.evaluate(call, {}, batches(labels, batch_size), **options)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 64), st.booleans(), st.integers(0, 100))
+def test_every_image_counts_exactly_once(count, batch_size, multi_label, seed):
+  rng = np.random.default_rng(seed)
+  logits = rng.normal(size=(count, CLASSES))
+  labels = rng.integers(0, CLASSES, count, np.int32)
+  target = np.eye(CLASSES)[labels]
+  if multi_label:
+    target = np.maximum(target, rng.random((count, CLASSES)) < 0.2)
+    labels = target.astype(np.uint8)
+  top1, top5, loss = reference(logits, target)
+  result = evaluate(logits, labels, batch_size)
+  assert result["examples"] == count
+  assert result["top1"] == pytest.approx(top1, abs=1e-12)
+  assert result["top5"] == pytest.approx(top5, abs=1e-12)
+  assert result["loss"] == pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "sigmoid"])
+def test_calibration_error(kind):
+  """Against bins filled one image at a time; every second bin is right, so none may be merged."""
+  rng = np.random.default_rng(1)
+  logits = rng.normal(0, 2, (300, CLASSES)) - (kind == "sigmoid") * 3
+  exp = np.exp(logits)
+  probabilities = exp / exp.sum(-1, keepdims=True) if kind == "softmax" else exp / (1 + exp)
+  right = np.ceil(probabilities.max(-1) * 15) % 2 == 0
+  labels = np.where(right, logits.argmax(-1), logits.argmin(-1)).astype(np.int32)
+  bins = {}
+  for row, label in zip(probabilities, labels, strict=True):
+    bins.setdefault(int(np.ceil(row.max() * 15)), []).append((row.max(), row.argmax() == label))
+  expected = sum(abs(sum(hit - p for p, hit in images)) for images in bins.values()) / 300
+  assert evaluate(logits, labels, 64, kind=kind)["ece"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_images_without_a_right_class_do_not_count():
+  """As of ReaL's 3,163; any of several right classes is a hit."""
+  logits = np.eye(6)[[0, 1, 2, 3]]
+  target = np.array([[1, 1, 0, 0, 0, 0], [0] * 6, [0, 1, 0, 0, 0, 0], [0] * 6], np.uint8)
+  result = evaluate(logits, target, 3)
+  assert (result["examples"], result["top1"], result["top5"]) == (2, 0.5, 1.0)
+  assert "ece" not in result
+  with pytest.raises(classification.NothingCounts, match="none of its images has a label"):
+    evaluate(logits, np.zeros_like(target), 3)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sets(st.integers(0, CLASSES - 1), min_size=1), st.booleans(), st.integers(0, 100))
+def test_classes_that_do_not_occur_are_left_out(classes, multi_label, seed):
+  rng = np.random.default_rng(seed)
+  kept = np.array(sorted(classes))
+  logits, labels = rng.normal(size=(50, CLASSES)), rng.choice(kept, 50).astype(np.int32)
+  target = np.eye(CLASSES)[labels]
+  top1, top5, loss = reference(logits[:, kept], target[:, kept])
+  labels = target.astype(np.uint8) if multi_label else labels
+  rows = details.Kept()
+  result = evaluate(logits, labels, 16, classes=tuple(kept.tolist()), keep=rows.add)
+  assert result["top1"] == pytest.approx(top1, abs=1e-12)
+  assert result["top5"] == pytest.approx(top5, abs=1e-12)
+  assert result["loss"] == pytest.approx(loss, rel=1e-5, abs=1e-6)
+  exp = np.exp(logits[:, kept])
+  kept_labels, predictions, probabilities = rows.joined()
+  np.testing.assert_array_equal(kept_labels, labels)
+  np.testing.assert_array_equal(predictions, kept[logits[:, kept].argmax(-1)])
+  np.testing.assert_allclose(probabilities, exp.max(-1) / exp.sum(-1), rtol=1e-5)
+
+
+def test_fewer_than_five_classes():
+  logits = np.array([[0.0, 1.0], [0.0, 1.0]])
+  step = jax.jit(classification.make_step(Lookup(logits), c.Loss()))
+  result = classification.evaluate(step, {}, batches(np.array([0, 1], np.int32), 2))
+  assert (result["top1"], result["top5"]) == (0.5, 1.0)
+
+
+def test_given_up_when_told_to_stop():
+  step = lambda params, batch: (dict(loss=0.0, top1=0.0, top5=0.0, examples=1.0), {})
+  asked = iter([False, False, True])
+  assert classification.evaluate(step, {}, [{}] * 9, stop=lambda: next(asked)) is None
+
+
+def test_one_batch_is_always_ahead():
+  """The sums of a batch are read only after the next batch's step has been called."""
+  log = []
+
+  class Sum:
+    def __init__(self, number):
+      self.number = number
+
+    def __array__(self, dtype=None, copy=None):
+      log.append(("read", self.number))
+      return np.float32(0)
+
+  def step(params, batch):
+    log.append(("step", batch))
+    return dict(loss=Sum(batch), top1=0.0, top5=0.0, examples=1.0), {}
+
+  classification.evaluate(step, {}, [0, 1, 2])
+  assert log.index(("step", 1)) < log.index(("read", 0))
+  assert log.index(("step", 2)) < log.index(("read", 1))

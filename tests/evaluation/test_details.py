@@ -1,0 +1,67 @@
+"""Tables of predictions, classes and confusions against counts made by hand."""
+
+import csv
+
+import numpy as np
+
+from vit_jax.evaluation import details
+from vit_jax.plots import curves
+
+NAMES = ["plain", 'with, comma and "quotes"', "two\nlines", "none of it"]
+LABELS = np.array([0, 0, 1, 2, 2, 2], np.int32)
+PREDICTIONS = np.array([0, 1, 1, 2, 0, 2], np.int32)
+
+
+def written(tmp_path, names=NAMES):
+  known = details.Details(
+    names, LABELS, PREDICTIONS, np.linspace(0.5, 1, 6), lambda row: f"a, b\n{row}.jpg"
+  )
+  return details.write(tmp_path / "set", known)
+
+
+def read(path):
+  with path.open(newline="") as file:
+    return list(csv.reader(file))
+
+
+def test_tables(tmp_path):
+  matrix = written(tmp_path)
+  expected = np.zeros((4, 4), int)
+  for label, prediction in zip(LABELS, PREDICTIONS, strict=True):
+    expected[label, prediction] += 1
+  np.testing.assert_array_equal(matrix, expected)
+
+  header, *rows = read(tmp_path / "set/confusion.csv")
+  assert header == ["label / prediction", *NAMES]
+  assert [row[0] for row in rows] == NAMES
+  np.testing.assert_array_equal(np.array([row[1:] for row in rows], int), expected)
+
+  header, *rows = read(tmp_path / "set/classes.csv")
+  assert header == ["class", "images", "right", "accuracy"]
+  assert rows == [
+    [NAMES[0], "2", "1", "0.500000"],
+    [NAMES[1], "1", "1", "1.000000"],
+    [NAMES[2], "3", "2", "0.666667"],
+    [NAMES[3], "0", "0", ""],
+  ]
+
+  header, *rows = read(tmp_path / "set/predictions.csv")
+  assert header == ["name", "label", "prediction", "probability"]
+  assert rows[1] == ["a, b\n1.jpg", NAMES[0], NAMES[1], "0.600000"]
+  assert len(rows) == 6
+
+
+def test_names_that_are_no_text_and_very_many_classes(tmp_path):
+  many = [f"\udcff{i}" for i in range(2001)]
+  assert written(tmp_path, many) is None
+  assert not (tmp_path / "set/confusion.csv").exists()
+  assert read(tmp_path / "set/classes.csv")[1][0] == "\\udcff0"
+  assert len(read(tmp_path / "set/classes.csv")) == 2002
+
+
+def test_plot_of_few_and_of_a_thousand_classes(tmp_path):
+  curves.confusion(tmp_path, written(tmp_path), ["$x$", *NAMES[1:]])
+  few = (tmp_path / curves.CONFUSION).read_bytes()
+  assert few.startswith(b"\x89PNG")
+  curves.confusion(tmp_path, np.eye(1000, dtype=int), [str(i) for i in range(1000)])
+  assert len((tmp_path / curves.CONFUSION).read_bytes()) < 10**6

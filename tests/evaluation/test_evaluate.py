@@ -1,0 +1,355 @@
+"""Whole suites on made-up miniatures, against figures computed image by image."""
+
+import csv
+import dataclasses
+import functools
+import json
+import socket
+
+import jax
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from tests import programs
+from tests.data import objectnet_fixture, tfds_fixture
+from vit_jax import checks, models, plan, recipes, weights
+from vit_jax import config as c
+from vit_jax.data import images, sources
+from vit_jax.data.sources.tfds import imagenet_classes
+from vit_jax.devices import watchdog
+from vit_jax.evaluation import details, evaluate, evaluated_model
+from vit_jax.weights.card import Card
+
+SIDE = 8
+MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2)
+
+
+def parameters(classes):
+  """Random parameters of a small model, and its module."""
+  module = models.configured(dataclasses.replace(MODEL, num_classes=classes))
+  blank = np.zeros((1, SIDE, SIDE, 3), np.float32)
+  shapes = jax.eval_shape(lambda: module.init(jax.random.key(0), blank, train=False))["params"]
+  rng = np.random.default_rng(0)
+  draw = lambda leaf: rng.normal(0, 0.5, leaf.shape).astype(np.float32)
+  return module, jax.tree.map(draw, shapes)
+
+
+def seen(module, params, pixels):
+  """Logits and features of images (N, S, S, 3) uint8."""
+  scaled = (np.stack(pixels).astype(np.float32) - 127.5) / 127.5
+  logits, features = jax.jit(lambda p, x: module.apply({"params": p}, x, train=False))(
+    params, scaled
+  )
+  return np.asarray(logits, np.float64), np.asarray(features["pre_logits"], np.float64)
+
+
+def evaluated(config, folder):
+  """The figures of a config, through all that --mode=evaluate does in one process."""
+  data = plan.open_evaluations(config, None)
+  read = evaluated_model.read(config, data, folder)
+  return evaluate.evaluate(read, plan.make(read.config, data), folder)
+
+
+def accuracy(logits, right, *, among=None):
+  """Top-1 and top-5 of images whose right classes are not empty, and their number."""
+  among = range(logits.shape[1]) if among is None else sorted(among)
+  ranks = []
+  for row, classes in zip(logits, right, strict=True):
+    if classes:
+      order = sorted(among, key=lambda k: -row[k])
+      ranks.append(min(order.index(k) for k in classes))
+  ranks = np.array(ranks)
+  return np.mean(ranks < 1), np.mean(ranks < 5), len(ranks)
+
+
+def in_turn(logits):
+  """A label for each image: the first prediction, the third, the last, ..."""
+  order = np.argsort(-logits, axis=1)
+  return [int(order[i, (0, 2, -1)[i % 3]]) for i in range(len(order))]
+
+
+def different(logits, count):
+  """A label for each image, `count` classes in all, each the highest in its ranking of those left.
+
+  The first prediction among all classes is mostly none of them.
+  """
+  left = [int(k) for k in np.random.default_rng(2).permutation(logits.shape[1])[:count]]
+  labels = []
+  for row in logits[:count]:
+    labels.append(max(left, key=lambda k: row[k]))
+    left.remove(labels[-1])
+  return labels + labels[: len(logits) - count]
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory):
+  """The suite `variants` on miniatures: its figures, those expected, the folder and labels."""
+  root = tmp_path_factory.mktemp("variants")
+  module, params = parameters(1000)
+  weights.write(root / "w.npz", weights.Weights(params, Card(image_size=SIDE)))
+  image, text = tfds.features.Image(encoding_format="jpeg"), tfds.features.Text()
+  label = tfds.features.ClassLabel(names=list(imagenet_classes()))
+  rng, expected, labels = np.random.default_rng(1), {}, {}
+
+  def miniature(name, dataset, split, count, label_of, key="label", among=False, **features):
+    files = [tfds_fixture.jpeg_of(rng) for _ in range(count)]
+    look = functools.partial(images.evaluate_image, size=SIDE, resize=0, max_pixels=10**6)
+    logits, _ = seen(module, params, [look(file) for file in files])
+    right = label_of(logits)
+    sets = right if key == "real_label" else [[one] for one in right]
+    occurring = {k for one in sets for k in one} if among else None
+    expected[name], labels[name] = accuracy(logits, sets, among=occurring), right
+    features = dict(image=image, file_name=text) | ({key: label} | features)
+    examples = [
+      {"image": file, "file_name": f"{i}.JPEG", key: one}
+      | ({"original_label": 0} if "original_label" in features else {})
+      for i, (file, one) in enumerate(zip(files, right, strict=True))
+    ]
+    tfds_fixture.write_examples(root, dataset, split=split, features=features, examples=examples)
+
+  def real(logits):
+    """Nothing, one, or several right classes."""
+    order = np.argsort(-logits, axis=1)
+    return [[int(k) for k in row[[3, 0, 9]][: i % 4]] for i, row in enumerate(order)]
+
+  miniature("imagenet", "imagenet2012", "validation", 11, in_turn)
+  several = dict(real_label=tfds.features.Sequence(label), original_label=label)
+  miniature("real", "imagenet2012_real", "validation", 14, real, key="real_label", **several)
+  miniature("v2", "imagenet_v2/matched-frequency", "test", 9, in_turn)
+  miniature("sketch", "imagenet_sketch", "test", 7, in_turn, image=tfds.features.Image())
+  for name in ("a", "r"):
+    count = functools.partial(different, count=200)
+    miniature(name, f"imagenet_{name}", "test", 203, count, among=True)
+
+  draw = lambda: rng.integers(0, 256, (*rng.integers(9, 30, 2), 3)).astype(np.uint8)
+  shown = {folder: [draw() for _ in range(3)] for folder in objectnet_fixture.CLASSES}
+  resize = round(SIDE * 512 / 480)
+  cut = functools.partial(images.evaluate_image, size=SIDE, resize=resize, max_pixels=10**6)
+  logits, _ = seen(module, params, [cut(x) for several in shown.values() for x in several])
+  best = int(logits[3].argmax())  # of the first helmet
+  classes = dict(bench=[7], helmet=sorted({best, 900}), spoon=[])
+  expected["objectnet"] = accuracy(logits, [classes[folder] for folder in shown for _ in range(3)])
+  objectnet_fixture.write(root / "objectnet", shown)
+  names = {"Bench": "seat 7", "Helmet (any)": f"seat {best}; seat 900"}
+  objectnet_fixture.write_mappings(root / "objectnet/mappings", objectnet_to_imagenet_1k=names)
+
+  config = recipes.evaluation("variants", "ViT-Ti/16")
+  sets = dict(config.data.evaluate)
+  sets["objectnet"] = c.Dataset(f"objectnet:{root / 'objectnet'}", resize=512 / 480)
+  config = dataclasses.replace(
+    config,
+    init_from=str(root / "w.npz"),
+    batch_size=16,
+    model=MODEL,
+    data=dataclasses.replace(config.data, evaluate=sets, image_size=SIDE),
+  )
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("TFDS_DATA_DIR", str(root))
+    patch.setattr(details, "MOST_CLASSES", 999)  # five pictures take seconds
+    return evaluated(config, root / "run"), expected, root / "run", labels
+
+
+@pytest.mark.parametrize("name", ["imagenet", "real", "v2", "a", "r", "sketch", "objectnet"])
+def test_figures_of_imagenets_variants(variants, name):
+  figures, expected, *_ = variants
+  top1, top5, count = expected[name]
+  assert figures[f"{name}/examples"] == count
+  assert figures[f"{name}/top1"] == pytest.approx(top1, abs=1e-12)
+  assert figures[f"{name}/top5"] == pytest.approx(top5, abs=1e-12)
+  assert 0 < top1 < top5
+  assert ("ece" in {key.rpartition("/")[2] for key in figures if key.startswith(f"{name}/")}) == (
+    name not in ("real", "objectnet")
+  )
+
+
+def test_files_of_an_evaluation(variants):
+  figures, _, folder, labels = variants
+  result = json.loads((folder / "evaluation.json").read_text())
+  assert result.pop("weights").endswith("w.npz")
+  assert result == figures
+  single = {"imagenet", "v2", "a", "r", "sketch"}
+  assert {path.name for path in (folder / "evaluation").iterdir()} == single
+  with (folder / "evaluation/a/predictions.csv").open(newline="") as file:
+    rows = list(csv.DictReader(file))
+  names = imagenet_classes()
+  assert [row["label"] for row in rows] == [names[k] for k in labels["a"]]
+  assert rows[5]["name"] == "tfds:imagenet_a/1.0.0 test example 5"
+  right = np.mean([row["label"] == row["prediction"] for row in rows])
+  assert right == pytest.approx(figures["a/top1"])
+  assert {row["prediction"] for row in rows} <= {names[k] for k in labels["a"]}
+
+
+PROBE = c.FewShot(c.Dataset("digits", "train"), c.Dataset("digits", "test"), (1, 4), 2)
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+  """A config with a probe and neighbours of the digits, and their features and labels by split."""
+  root = tmp_path_factory.mktemp("features")
+  module, params = parameters(1)
+  weights.write(root / "w.npz", weights.Weights(params, Card(image_size=SIDE)))
+  look = functools.partial(images.square_image, size=SIDE, resize=9, max_pixels=10**6)
+  known = {}
+  for split in ("train", "test"):
+    source = sources.open_source("digits", split=split, num_classes=10)
+    pixels = [look(source[i].image) for i in range(len(source))]
+    labels = np.array([source[i].labels[0] for i in range(len(source))])
+    known[split] = seen(module, params, pixels)[1], labels
+  config = c.Config(
+    init_from=str(root / "w.npz"),
+    batch_size=64,
+    model=dataclasses.replace(MODEL, num_classes=7),
+    data=c.Data(image_size=SIDE),
+    few_shot={"digits": PROBE},
+    nearest={"digits": c.Nearest(PROBE.train, PROBE.test, neighbours=7)},
+  )
+  return config, known
+
+
+def probed(known, k, seed):
+  """The accuracy of one probe by the normal equations."""
+  (x, y), (test, wanted) = known["train"], known["test"]
+  order = np.random.default_rng(seed).permutation(len(y))
+  rows = np.concatenate([order[y[order] == label][:k] for label in range(10)])
+  x, y = x[rows], y[rows]
+  mean, deviation = x.mean(0), x.std(0) + 1e-5
+  extend = lambda z: np.hstack([(z - mean) / deviation, np.full((len(z), 1), 100.0)])
+  a = extend(x)
+  w = np.linalg.solve(
+    a.T @ a + 1024 * np.eye(a.shape[1]), a.T @ np.where(y[:, None] == np.arange(10), 1.0, -1.0)
+  )
+  return np.mean((extend(test) @ w).argmax(1) == wanted)
+
+
+def neighboured(known, k):
+  """The accuracy of the nearest neighbours."""
+  (x, y), (test, wanted) = ((f / np.linalg.norm(f, axis=1)[:, None], z) for f, z in known.values())
+  votes = np.zeros((len(test), 10))
+  for row, cosines in enumerate(test @ x.T):
+    for place in np.argsort(-cosines)[:k]:
+      votes[row, y[place]] += np.exp(cosines[place] / 0.07)
+  return np.mean(votes.argmax(1) == wanted)
+
+
+def expected_of(known):
+  result = {"digits/7nn": neighboured(known, 7)}
+  for k in PROBE.shots:
+    values = [probed(known, k, seed) for seed in (0, 1)]
+    result |= {f"digits/{k}shot": np.mean(values), f"digits/{k}shot_std": np.std(values)}
+  return result
+
+
+def test_few_shot_and_nearest_neighbours(features, tmp_path, monkeypatch):
+  config, known = features
+  beats = []
+  monkeypatch.setattr(watchdog.Watchdog, "beat", lambda self, doing: beats.append(doing))
+  figures = evaluated(config, tmp_path)
+  assert beats.count("the evaluation") > 360 // 64  # at every batch: a host that stalls is noticed
+  assert figures == pytest.approx(expected_of(known), abs=1 / 360 + 1e-9)  # one image at a tie
+  named = {name for name in figures if not name.endswith("_std")}
+  assert set(checks.evaluated_figures(config)) == named  # any of which may stop a run early
+  assert 0.15 < figures["digits/1shot"] < figures["digits/4shot"] < 1
+  said = evaluate.in_words(figures)
+  assert f"digits: 4-shot {figures['digits/4shot']:.2%} +- " in said
+  assert f"digits: 7 nearest {figures['digits/7nn']:.2%}" in said
+
+
+@pytest.mark.parametrize(("side", "said"), [(SIDE, ""), (16, "2 x 2 -> 4 x 4 patches")])
+def test_weights_of_another_image_size_are_spoken_of(features, tmp_path, capsys, side, said):
+  config, _ = features
+  config = dataclasses.replace(config, data=c.Data(image_size=side), nearest={})
+  evaluated(config, tmp_path)
+  text = capsys.readouterr().out
+  assert said in text
+  assert ("image_size=16" in text) == bool(said)
+  assert (f"--config.data.image_size={SIDE}." in text) == bool(said)
+
+
+@pytest.mark.parametrize("where", ["put", "collect"])
+def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, monkeypatch, where):
+  """Settings of training, such as accumulation, say nothing to who evaluates."""
+  config, _ = features
+
+  def full(*_, **__):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+  module = evaluated_model if where == "put" else evaluate.features
+  monkeypatch.setattr(module, where, full)
+  with pytest.raises(
+    c.RunError, match=r"memory .* not suffice .*Lower config\.batch_size"
+  ) as caught:
+    evaluated(config, tmp_path)
+  for setting in ("accumulation", "remat"):
+    assert setting not in str(caught.value)
+
+
+def test_an_evaluation_that_is_stopped(features, tmp_path):
+  """As by a signal in the training loop, at any place."""
+  config, _ = features
+  data = plan.open_evaluations(config, None)
+  read = evaluated_model.read(config, data, tmp_path)
+  made = plan.make(read.config, data)
+  params, evaluation = (
+    evaluated_model.put(read.params, made.abstract.params),
+    evaluate.Evaluation(made),
+  )
+  for calls in (0, 3, 12, 20):
+    left = iter(range(calls))
+    assert evaluation(params, stop=lambda left=left: next(left, None) is None) is None
+
+
+def test_two_processes_give_the_figures_of_one(features, tmp_path):
+  """The whole program: probes from weights, without training data, on two hosts."""
+  config, known = features
+  with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+  shape = ("name", "depth", "width", "mlp_dim", "heads")
+  settings = {f"model.{key}": getattr(MODEL, key) for key in shape}
+  settings |= {"batch_size": 64, "data.image_size": SIDE, "init_from": config.init_from}
+  probe = {"train.source": "digits", "test.source": "digits", "test.split": "test"}
+  probe |= {"shots": "(1,4)", "seeds": 2}
+  settings |= {f"few_shot.imagenet.{key}": value for key, value in probe.items()}
+  command = [
+    *(*programs.MAIN, "--mode=evaluate", "--config=configs/evaluate.py:few_shot"),
+    *(f"--config.{key}={value}" for key, value in settings.items()),
+    *(f"--workdir={tmp_path}/run", f"--coordinator=127.0.0.1:{port}", "--processes=2"),
+  ]
+  running = [programs.start([*command, f"--process={i}"], devices=2) for i in range(2)]
+  said = [process.finish(timeout=240) for process in running]
+  assert [process.returncode for process in running] == [0, 0], said[0][-3000:]
+  figures = json.loads((tmp_path / "run/evaluation.json").read_text())
+  for key, value in expected_of(known).items():
+    if "shot" in key:
+      found = figures[key.replace("digits", "imagenet")]
+      assert found == pytest.approx(value, abs=1 / 360 + 1e-9)
+  assert "imagenet: 4-shot" in said[0]
+  assert "shot" not in said[1]
+
+
+def test_lines_of_metrics_that_are_evaluations():
+  for key in ("test/top1", "imagenet/5shot", "a/b/20nn"):
+    assert evaluate.is_evaluation({"step": 1, key: 0.5})
+  for key in ("loss", "test/loss", "imagenet/5shot_std", "top1"):
+    assert not evaluate.is_evaluation({"step": 1, key: 0.5})
+
+
+@pytest.mark.parametrize(
+  ("config", "message"),
+  [
+    (recipes.evaluation("own", "ViT-B/16"), r"nothing to evaluate on.*data\.evaluate\.own\.source"),
+    (
+      recipes.evaluation("real", "ViT-B/16"),
+      r"prepare_data\.py build imagenet2012_real`",
+    ),
+    (
+      recipes.evaluation("v2", "ViT-B/16"),
+      r"evaluate\.v2: .*prepare_data\.py build imagenet_v2/matched-frequency`",
+    ),
+  ],
+)
+def test_what_is_not_there(config, message, tmp_path, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  with pytest.raises(c.ConfigError, match=message):
+    plan.open_evaluations(config, None)

@@ -1,0 +1,216 @@
+"""Which parameters are scored, and which are refused in one sentence."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import pytest
+
+from tests.weights import families
+from vit_jax import config as c
+from vit_jax import plan, weights
+from vit_jax.data import sources
+from vit_jax.evaluation import evaluated_model
+from vit_jax.models.stacking import unstack_blocks
+from vit_jax.storage.tree import flatten
+from vit_jax.weights.card import Card
+
+MODEL = c.Model(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)
+NOWHERE = pathlib.Path("/none-such")
+
+
+NUMBERS = tuple("01234")
+
+
+def saved(tmp_path, params, name="w.npz", **card):
+  known = Card(**(dict(image_size=16, class_names=NUMBERS) | card))
+  weights.write(tmp_path / name, weights.Weights(params, known))
+  return str(tmp_path / name)
+
+
+def data(classes=0):
+  """A set of images with as many classes; 0: no set."""
+  source = sources.open_source("synthetic", split="", num_classes=classes or 1)
+  return plan.Data(train=None, evaluate={"set": source} if classes else {})
+
+
+def configured(path, **changes):
+  """Settings of an evaluation that name the model and the size."""
+  images = c.Data(image_size=16, evaluate={"set": c.Dataset("synthetic")})
+  return c.Config(init_from=path, **(dict(model=MODEL, data=images) | changes))
+
+
+def unnamed(path, resize=0, **changes):
+  """Settings that leave model and images to the weights."""
+  images = c.Data(image_size=0, evaluate_resize=resize, evaluate={"set": c.Dataset("synthetic")})
+  return configured(path, **(dict(model=c.Model(name=""), data=images) | changes))
+
+
+def read(path, classes=0, **model):
+  config = configured(path, model=dataclasses.replace(MODEL, **model))
+  return evaluated_model.read(config, data(classes), NOWHERE)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("family", ["vit", "representation"])
+def test_parameters_are_those_of_the_file(tmp_path, family, scan):
+  """The head and the representation layer are told by the weights, not by the config."""
+  path = saved(tmp_path, families.params(family))
+  for classes in (0, 5):
+    result = read(path, classes, scan=scan)
+    families.assert_same_bits(unstack_blocks(result.params), families.params(family))
+    assert result.config.model.num_classes == 5
+    assert result.model.representation_layer == (family == "representation")
+    assert result.model.scan == scan
+    assert result.origin == {"weights": path}
+
+
+def test_position_embeddings_are_resized(tmp_path):
+  path = saved(tmp_path, families.params("vit"))
+  config = c.Config(init_from=path, model=MODEL, data=c.Data(image_size=24))
+  table = evaluated_model.read(config, data(), NOWHERE).params["Transformer"]["posembed_input"]
+  assert table["pos_embedding"].shape == (1, 37, 32)
+
+
+def test_weights_without_a_head_do_for_features_alone(tmp_path):
+  params = families.params("vit")
+  del params["head"]
+  np.savez(tmp_path / "w.npz", **flatten(params))
+  path = str(tmp_path / "w.npz")
+  assert read(path).params["head"]["kernel"].shape == (32, 1)
+  with pytest.raises(c.ConfigError, match="these weights have no head, so"):
+    read(path, 5)
+
+
+@pytest.mark.parametrize(
+  ("family", "model", "message"),
+  [
+    ("vit", dict(name="ViT-B/8"), r"not of a ViT-B/8 .*: patch is 4 there and 8 here;"),
+    ("vit", dict(depth=3), r"depth is 2 there and 3 here"),
+    ("gap", {}, r"pool is gap there and class_token here"),
+    ("2d", {}, r"positions is 2d there and 1d here"),
+    ("bit", {}, r"they are a ResNet there and a ViT here;"),
+    ("hybrid", {}, r"stages is \(2, 1, 1\) there and None here"),
+  ],
+)
+def test_another_model(tmp_path, family, model, message):
+  path = saved(tmp_path, families.params(family))
+  with pytest.raises(c.ConfigError, match=rf"config\.init_from={path}: these weights.*{message}"):
+    read(path, 5, **model)
+
+
+def test_other_classes(tmp_path):
+  path = saved(tmp_path, families.params("vit"))
+  with pytest.raises(c.ConfigError, match=r"head .* has 5 classes, but .*set \(synthetic\) has 9"):
+    read(path, 9)
+  path = saved(tmp_path, families.params("vit"), class_names=("0", "1", "2", "x", "4"))
+  with pytest.raises(
+    c.ConfigError, match=r"w\.npz: .* than config\.data\.evaluate\.set .*3 is 'x' there and '3' in"
+  ):
+    read(path, 5)
+
+
+def test_the_head_is_brought_into_the_order_of_the_set(tmp_path):
+  params = families.params("vit")
+  found = read(saved(tmp_path, params, class_names=tuple("41230")), 5)
+  assert "2 of the head's 5 outputs were moved" in found.classes
+  for name in ("kernel", "bias"):
+    moved = params["head"][name][..., [4, 1, 2, 3, 0]]
+    np.testing.assert_array_equal(found.params["head"][name], moved)
+
+
+@pytest.mark.parametrize("names", [(), tuple(f"LABEL_{i}" for i in range(5))])
+def test_classes_that_nothing_names_are_refused_until_the_order_is_given(tmp_path, names):
+  path = saved(tmp_path, families.params("vit"), class_names=names)
+  with pytest.raises(c.ConfigError, match=r"nothing names the 5 .*class_names=FILE .*=data"):
+    read(path, 5)
+  read(path)  # features need no names
+  (tmp_path / "names.txt").write_text("\n".join("10234"))
+  for setting, first in (("data", 0), (str(tmp_path / "names.txt"), 1)):
+    config = configured(path, class_names=setting)
+    bias = evaluated_model.read(config, data(5), NOWHERE).params["head"]["bias"]
+    assert bias[0] == families.params("vit")["head"]["bias"][first]
+
+
+FAMILIES = ("vit", "representation", "gap", "2d", "hybrid", "root_hybrid", "axial", "bit")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_model_and_images_come_from_the_weights(tmp_path, family):
+  path = saved(tmp_path, families.params(family), image_size=32, resize=40, loss="sigmoid")
+  found = evaluated_model.read(unnamed(path), data(5), NOWHERE)
+  assert found.model == families.module(family)
+  settings = found.config
+  assert (settings.data.image_size, settings.data.evaluate_resize) == (32, 40)
+  assert settings.loss.kind == "sigmoid"
+
+
+@pytest.mark.parametrize(
+  ("given", "changes", "side", "resize"),
+  [
+    (("data.image_size",), dict(image_size=32), 32, 40),  # as large a share is cut out
+    (("data.evaluate_resize",), dict(image_size=0, evaluate_resize=0), 16, 0),
+    (("data.image_size", "data.evaluate_resize"), dict(image_size=8, evaluate_resize=9), 8, 9),
+    ((), dict(image_size=24, evaluate_resize=24), 24, 24),  # a recipe with a published size
+    ((), dict(image_size=26), 24, 0),  # the nearest below that patches of 4 tile
+    ((), dict(image_size=0), 16, 20),
+  ],
+)
+def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, resize):
+  path = saved(tmp_path, families.params("vit"), resize=20)
+  images = c.Data(evaluate={"set": c.Dataset("synthetic")}, **changes)
+  found = evaluated_model.read(
+    unnamed(path, data=images), data(5), NOWHERE, frozenset(given)
+  ).config.data
+  assert (found.image_size, found.evaluate_resize) == (side, resize)
+
+
+def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
+  path = saved(tmp_path, families.params("vit"), resize=20)
+  images = c.Data(image_size=224, evaluate_resize=256, evaluate={"set": c.Dataset("synthetic")})
+  recipe = configured(path, model=c.Model("R50x1"), data=images, duration=c.Duration(steps=9))
+  found = evaluated_model.read(recipe, data(5), NOWHERE)
+  assert found.model == families.module("vit")
+  assert (found.config.data.image_size, found.config.data.evaluate_resize) == (16, 20)
+  given = frozenset(["model.name"])
+  with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
+    evaluated_model.read(recipe, data(5), NOWHERE, given)
+  recipe = dataclasses.replace(recipe, model=c.Model(depth=7, pool="gap"))
+  for setting, message in (
+    ("depth", "config.model.depth is 2 in these weights, and 7 was asked for"),
+    ("pool", "config.model.pool is class_token in these weights, and gap"),
+    ("representation_layer", ""),
+  ):
+    given = frozenset([f"model.{setting}"])
+    if message:
+      with pytest.raises(c.ConfigError, match=message):
+        evaluated_model.read(recipe, data(5), NOWHERE, given)
+    else:
+      evaluated_model.read(recipe, data(5), NOWHERE, given)
+
+
+def test_weights_without_a_card_tell_what_they_can(tmp_path):
+  weights.npz.save(tmp_path / "w.npz", families.params("vit"))
+  path = str(tmp_path / "w.npz")
+  found = evaluated_model.read(unnamed(path, resize=20), data(), NOWHERE).config.data
+  assert (found.image_size, found.evaluate_resize) == (16, 20)
+  for family in ("bit", "relative", "none"):
+    weights.npz.save(tmp_path / "w.npz", families.params(family))
+    with pytest.raises(c.ConfigError, match=r"do not tell the size .*data\.image_size=224"):
+      evaluated_model.read(unnamed(path), data(), NOWHERE)
+    images = c.Data(image_size=16)
+    given = frozenset(["data.image_size"])
+    assert evaluated_model.read(unnamed(path, data=images), data(), NOWHERE, given).side == 0
+
+
+def test_a_size_that_the_patches_do_not_tile_is_refused(tmp_path):
+  path, given = saved(tmp_path, families.params("vit")), frozenset(["data.image_size"])
+  with pytest.raises(c.ConfigError, match=r"image_size=18 is not divisible .*nearest: 16, 20"):
+    evaluated_model.read(unnamed(path, data=c.Data(image_size=18)), data(), NOWHERE, given)
+
+
+def test_nothing_to_score(tmp_path):
+  with pytest.raises(c.ConfigError, match=r"such has no checkpoint .*--config\.init_from=PATH"):
+    read("", 5)
+  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*gone\.npz does not exist"):
+    read(str(tmp_path / "gone.npz"), 5)

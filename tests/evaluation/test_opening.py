@@ -1,0 +1,105 @@
+"""What evaluations are opened on: chosen images, classes that agree, and clear refusals."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.data import tfds_fixture
+from vit_jax import config as c
+from vit_jax.data import sources
+from vit_jax.evaluation import opening
+
+TRAIN, TEST = c.Dataset("digits", "train"), c.Dataset("digits", "test")
+PROBE = c.FewShot(TRAIN, TEST, shots=(1, 25), seeds=2)
+NEAREST = c.Nearest(TRAIN, TEST)
+OTHER = c.Dataset("synthetic")
+
+
+def config(**groups):
+  return c.Config(model=c.Model(num_classes=7), **groups)
+
+
+def few_shot(**changes):
+  return config(few_shot={"probe": dataclasses.replace(PROBE, **changes)})
+
+
+def test_every_drawn_image_is_held_once_and_found():
+  opened = opening.open_few_shot(few_shot(), None)["probe"]
+  assert opened.draws.shape == (2, 10, 25)
+  held = [opened.train.name(i) for i in range(len(opened.train))]
+  assert len(held) == len({*held}) < 500
+  assert {*opened.draws.ravel().tolist()} == {*range(len(held))}
+  order = np.random.default_rng(1).permutation(1437)  # of seed 1
+  train = sources.open_source("digits", split="train", num_classes=10)
+  for label in range(10):
+    first = [row for row in order if train.labels(row) == (label,)][:25]
+    assert [held[place] for place in opened.draws[1, label]] == [train.name(row) for row in first]
+  assert opened.train[3].labels == opened.train.labels(3)
+  assert opened.train[3].name == held[3]
+
+
+def test_what_has_no_source_is_left_out():
+  empty = config(few_shot={"a": c.FewShot(train=TRAIN)}, nearest={"b": c.Nearest(test=TEST)})
+  assert not opening.open_few_shot(empty, None)
+  assert not opening.open_nearest(empty, None)
+
+
+@pytest.mark.parametrize(
+  ("open_them", "settings", "message"),
+  [
+    (
+      opening.open_few_shot,
+      few_shot(shots=(5, 200)),
+      r"few_shot\.probe\.train \(digits\): Class '8' has 139 images, fewer than the 200",
+    ),
+    (opening.open_few_shot, few_shot(shots=()), r"few_shot\.probe\.shots=\(\) must be"),
+    (opening.open_few_shot, few_shot(shots=(5, 5)), r"shots=\(5, 5\) must be different"),
+    (opening.open_few_shot, few_shot(shots=(0, "a")), r"shots=\(0, 'a'\) must be"),
+    (
+      opening.open_few_shot,
+      few_shot(test=OTHER),
+      r"probe\.test has other classes than .*train: the first 7 are equal",
+    ),
+    (
+      opening.open_nearest,
+      config(nearest={"knn": dataclasses.replace(NEAREST, neighbours=2000)}),
+      r"nearest\.knn\.neighbours=2000 is more than the 1437",
+    ),
+    (
+      opening.open_nearest,
+      config(nearest={"knn": dataclasses.replace(NEAREST, test=c.Dataset("digit"))}),
+      r"^config\.nearest\.knn\.test: .digit. does not name a data source",
+    ),
+    (
+      opening.open_nearest,
+      config(nearest={"knn": dataclasses.replace(NEAREST, train=OTHER)}),
+      r"nearest\.knn\.test has other classes",
+    ),
+  ],
+)
+def test_refusals(open_them, settings, message):
+  with pytest.raises(c.ConfigError, match=message):
+    open_them(settings, None)
+
+
+def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  name = tfds_fixture.write_multilabel_tfds(tmp_path, num_examples=8, num_classes=30, seed=0)
+  several = c.Dataset(f"tfds:{name}", "train")
+  with pytest.raises(c.ConfigError, match=r"nearest\.knn\.train has any number of labels"):
+    opening.open_nearest(config(nearest={"knn": c.Nearest(several, several)}), None)
+
+  def opened(classes):
+    dataset = dataclasses.replace(several, classes=classes)
+    given = config(data=c.Data(evaluate={"set": dataset, "all": several}))
+    return opening.counted_classes(given, opening.open_sets(given))
+
+  source = opening.open_source(several, config())
+  occurring = sorted({label for i in range(len(source)) for label in source[i].labels})
+  assert all(source.labels(i) == source[i].labels for i in range(len(source)))
+  assert opened(len(occurring)) == {"set": tuple(occurring)}
+  with pytest.raises(
+    c.ConfigError, match=rf"evaluate\.set\.classes=200, but {len(occurring)} classes occur"
+  ):
+    opened(200)

@@ -1,0 +1,131 @@
+"""Which pairs of recipes hold something back that one can choose by."""
+
+import pytest
+
+from vit_jax import config as c
+from vit_jax.experiments import holdout
+
+RECIPE = """
+from vit_jax.config import Config, Data, Dataset, Duration, to_config_dict
+
+def get_config(parts):
+  train, *scored = parts.split("|")
+  sets = {{f"set{{i}}": Dataset("folder:{folder}", part) for i, part in enumerate(scored)}}
+  return to_config_dict(Config(
+    duration=Duration(steps=1), data=Data(train=Dataset("folder:{folder}", train), evaluate=sets)))
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+  """Of parts as TRAIN|SCORED|SCORED, of a folder with ten images of each class."""
+  for name in ("a", "b"):
+    (tmp_path / "images" / name).mkdir(parents=True)
+    for index in range(10):
+      (tmp_path / "images" / name / f"{index}.png").touch()
+  (tmp_path / "parts.py").write_text(RECIPE.format(folder=tmp_path / "images"))
+  return f"{tmp_path / 'parts.py'}:{{}}".format
+
+
+def test_a_part_held_back_is_good(recipe):
+  holdout.check(recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]"), ("--config.seed=1",))
+
+
+@pytest.mark.parametrize(
+  ("development", "final", "uses"),
+  [
+    ("[:70%]|[80%:]", "[:80%]|[80%:]", ("development scores [80%:]", "final scores [80%:]")),
+    ("[:70%]|[70%:]", "[:80%]|[80%:]", ("development scores [70%:]", "final scores [80%:]")),
+    ("[:90%]|[70%:80%]", "[:80%]|[80%:]", ("trains on [:90%]", "development scores [70%:80%]")),
+    ("[:100%]|[70%:80%]", "[:80%]|[80%:]", ("trains on [:100%]", "scores [70%:80%]")),
+    ("[50%:]|[:50%]", "[:80%]|[80%:]", ("development trains on [50%:]", "final scores [80%:]")),
+    ("[:70%]|[70%:80%]", "|[80%:]", ("final trains on ", "final scores [80%:]")),
+  ],
+)
+def test_no_image_is_chosen_or_trained_by_that_is_scored_later(
+  recipe, tmp_path, development, final, uses
+):
+  folder = f"folder:{tmp_path / 'images'}"
+  with pytest.raises(
+    c.ConfigError, match=r"but both have \d+ images? .such as .*a/\d\.png'\); give"
+  ) as caught:
+    holdout.check(recipe(development), recipe(final), ())
+  said = str(caught.value).replace(f"{folder} ", "").replace(folder, "")
+  said = said.replace(recipe(development), "development").replace(recipe(final), "final")
+  assert all(use in said for use in uses)
+
+
+def test_the_same_folder_by_another_path_is_the_same_images(recipe, tmp_path):
+  detour = tmp_path / "detour.py"
+  detour.write_text(RECIPE.format(folder=tmp_path / "other" / ".." / "images/"))
+  with pytest.raises(c.ConfigError, match="but both have 4 images "):
+    holdout.check(f"{detour}:[:70%]|[80%:]", recipe("[:80%]|[80%:]"), ())
+
+
+@pytest.mark.parametrize(("parts", "count"), [("[:70%]", 0), ("[:70%]|[70%:]|[80%:]", 2)])
+def test_a_recipe_scores_one_set(recipe, parts, count):
+  with pytest.raises(c.ConfigError, match=f"scores {count} sets"):
+    holdout.check(recipe(parts), recipe("[:80%]|[80%:]"), ())
+  with pytest.raises(c.ConfigError, match=f"scores {count} sets"):
+    holdout.check(recipe("[:70%]|[70%:]"), recipe(parts), ())
+
+
+def test_wrong_settings_and_data_are_found(recipe):
+  good = recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]")
+  with pytest.raises(c.ConfigError, match="sed is not a setting"):
+    holdout.check(*good, ("--config.sed=1",))
+  with pytest.raises(c.ConfigError, match="image_size=100 is not divisible"):
+    holdout.check(*good, ("--config.data.image_size=100",))
+  with pytest.raises(c.ConfigError, match="There is no folder"):
+    holdout.check(*good, ("--config.data.train.source=folder:/nowhere",))
+
+
+class Labelled:
+  """A source of examples with these labels; counts what is read."""
+
+  class_names = ("cat", "dog", "eel", "fox")
+
+  def __init__(self, labels):
+    self._labels, self.read = labels, 0
+
+  def __len__(self):
+    return len(self._labels)
+
+  def labels(self, index):
+    self.read += 1
+    return (self._labels[index],)
+
+
+def config(split):
+  return c.Config(data=c.Data(train=c.Dataset("tfds:zoo", split)))
+
+
+def checked(monkeypatch, part, whole):
+  sources = {"train[:50%]": Labelled(part), "train": Labelled(whole)}
+  monkeypatch.setattr(holdout, "open_source", lambda dataset, _: sources[dataset.split])
+  holdout.check_classes(config("train[:50%]"), config("train"))
+  return sources
+
+
+def test_a_class_that_only_the_whole_has_is_named(monkeypatch):
+  with pytest.raises(c.ConfigError) as caught:
+    checked(monkeypatch, [0, 2, 0], [0, 2, 0, 1, 3])
+  assert str(caught.value) == (
+    "The development part leaves class 'dog' (and 1 more) without an image to train on: "
+    "tfds:zoo train[:50%] has 3 images and none of it; hold fewer back."
+  )
+
+
+def test_a_class_that_the_whole_has_not_either_is_no_fault_of_the_cut(monkeypatch):
+  checked(monkeypatch, [0, 1, 2], [0, 1, 2, 2])
+
+
+def test_reading_ends_when_all_classes_were_met(monkeypatch):
+  sources = checked(monkeypatch, [0, 1, 2, 3] * 1000, [])
+  assert sources["train[:50%]"].read < 100
+
+
+def test_very_large_sets_are_not_looked_through(monkeypatch):
+  monkeypatch.setattr(holdout, "LOOKED_AT", 5)
+  sources = checked(monkeypatch, [0] * 6, [0, 1, 2, 3])
+  assert sources["train[:50%]"].read == 0

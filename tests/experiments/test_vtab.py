@@ -1,0 +1,249 @@
+"""The benchmark on VTAB-1k: the paper's figures, recipes, missing data, means."""
+
+import csv
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from tests import programs
+from vit_jax import config as c
+from vit_jax import recipes
+from vit_jax.data import images
+from vit_jax.data.sources.vtab import TASKS
+from vit_jax.experiments import runs, vtab
+
+PAPER = pathlib.Path(__file__).parents[1] / "paper"
+RECIPE = programs.ROOT / "configs" / "vtab.py"
+
+
+def rows(name):
+  return list(csv.DictReader((PAPER / name).read_text().splitlines()))
+
+
+def test_the_papers_figures_are_table_9():
+  found = [
+    dict(task=title, group=group) | dict(zip(vtab.PAPER_MODELS, map(str, scores), strict=True))
+    for group, paper in vtab.PAPER.items()
+    for title, scores in paper.items()
+  ]
+  assert found == rows("table9_vtab.csv")
+  assert [row["task"].lower() for row in found] == list(TASKS)
+
+
+def benchmark(tmp_path, **changes):
+  values = dict(
+    model="ViT-B/16", source="B.npz", tasks=tuple(TASKS), smoke=False, folder=tmp_path / "v"
+  )
+  return vtab.Benchmark(**(values | changes))
+
+
+def finished(run, top1):
+  run.folder.mkdir(parents=True)
+  config = c.to_dict(c.Config(batch_size=10, duration=c.Duration(steps=5)))
+  (run.folder / "config.json").write_text(json.dumps(config))
+  lines = [{"step": 5, "data/epoch": 1.0}, {"step": 5, "test/top1": top1, "test/loss": 1.0}]
+  (run.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(tmp_path):
+  everything = benchmark(tmp_path)
+  top1 = {}
+  for index, run in enumerate(vtab.runs_of(everything)):
+    top1[run.folder.name] = (index + 1) / 32
+    finished(run, top1[run.folder.name])
+  found = vtab.report(everything)
+  # Of figures that the paper gives with one digit, so not to the last of Table 2's.
+  published = list(found["score"]["paper"].values())
+  assert published == pytest.approx([77.63, 76.28, 72.72], abs=0.02)
+  assert [row["top1"] for row in found["tasks"]] == [100 * (i + 1) / 32 for i in range(19)]
+  means = [np.mean([100 * (i + 1) / 32 for i in part]) for part in (range(7), range(7, 11))]
+  means += [np.mean([100 * (i + 1) / 32 for i in part]) for part in (range(11, 19), range(19))]
+  ours = [*(row["top1"] for row in found["groups"]), found["score"]["top1"]]
+  assert ours == pytest.approx(means, rel=1e-12)
+  vtab.write(everything, found)
+  table = list(csv.reader((everything.folder / "vtab.csv").read_text().splitlines()))
+  assert table[0] == ["task", "group", "top1", *vtab.PAPER_MODELS]
+  assert len(table) == 1 + 19 + 3 + 1
+  assert table[1] == ["Caltech101", "natural", "3.125", "95.3", "95.4", "90.8"]
+
+
+def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path):
+  some = benchmark(tmp_path, tasks=vtab.tasks("sNORB-Elev,resisc45, camelyon,eurosat,retinopathy"))
+  for run in vtab.runs_of(some):
+    finished(run, 0.5)
+  found = vtab.report(some)
+  assert [row["task"] for row in found["tasks"]] == [
+    "Camelyon",
+    "EuroSAT",
+    "Resisc45",
+    "Retinopathy",
+    "sNORB-Elev",
+  ]
+  assert [row["top1"] for row in found["groups"]] == [None, 50.0, None]
+  assert found["score"]["top1"] is None
+  assert vtab.table(found).splitlines() == [
+    "task         group        top-1  ViT-H/14 JFT  ViT-L/16 JFT  ViT-L/16 I21k",
+    "Camelyon     specialized   50.0          83.3          83.6           82.5",
+    "EuroSAT      specialized   50.0          96.7          96.5           95.6",
+    "Resisc45     specialized   50.0          91.4          89.7           85.2",
+    "Retinopathy  specialized   50.0          76.6          77.1           75.3",
+    "sNORB-Elev   structured    50.0          51.2          51.1           41.7",
+    "mean         natural                     86.7          85.6           83.3",
+    "mean         specialized   50.0          87.0          86.7           84.7",
+    "mean         structured                  65.0          63.0           57.5",
+    "mean         all 19                      77.6          76.3           72.7",
+  ]
+  assert vtab.table(found | dict(smoke=True)).startswith("A smoke run")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_recipe_is_the_row_of_table_4(task):
+  (row,) = [row for row in rows("table4_finetuning.csv") if row["dataset"].startswith("VTAB")]
+  config = recipes.load(f"{RECIPE}:ViT-L/16,{task}")
+  assert config.duration == c.Duration(steps=int(row["steps"]))
+  assert config.schedule == c.Schedule(learning_rate=float(row["base_lr_grid"]), decay="cosine")
+  assert config.optimizer == c.Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0)
+  assert config.batch_size == 512
+  assert config.new_head
+  assert config.model.num_classes == TASKS[task].num_classes
+  assert config.data.train == c.Dataset(f"vtab:{task}", "train800val200")
+  assert config.data.evaluate == {"test": c.Dataset(f"vtab:{task}", "test")}
+  assert config.data.image_size == 384
+  assert re.search(rf"\b{task}[, .]", vtab_docstring())
+
+
+def vtab_docstring():
+  return RECIPE.read_text().split('"""')[1].replace("\n", " ")
+
+
+@pytest.mark.parametrize(("part", "steps"), [("development", 2500), ("smoke", 4)])
+@pytest.mark.parametrize("task", ["svhn", "snorb-azim"])
+def test_other_parts_do_not_look_at_the_test_set(part, steps, task):
+  config = recipes.load(f"{RECIPE}:ViT-B/16,{task},{part}")
+  assert config.data.train.split == "train800"
+  assert [data.split for data in config.data.evaluate.values()] == ["val200"]
+  assert config.duration.steps == steps
+
+
+@pytest.mark.parametrize(
+  ("model", "side", "small"),
+  [("ViT-H/14", 378, 56), ("ViT-B/32", 384, 64), ("R50x1+ViT-B/16", 384, 64), ("R50x1", 384, 64)],
+)
+def test_images_are_as_large_as_the_patches_allow(model, side, small):
+  assert recipes.load(f"{RECIPE}:{model},dtd").data.image_size == side
+  assert recipes.load(f"{RECIPE}:{model},dtd,smoke").data.image_size == small
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (50, 75), (96, 97), (97, 96), (300, 40)])
+def test_training_images_are_neither_cropped_nor_flipped(shape):
+  data = recipes.load(f"{RECIPE}:ViT-B/16,dspr-loc").data
+  rng = np.random.default_rng(0)
+  image = rng.integers(0, 256, (*shape, 3), dtype=np.uint8)
+  crop = dict(area=data.crop_area, aspect=data.crop_aspect, flip=data.flip)
+  for _ in range(4):
+    found = images.train_image(image, rng=rng, size=32, max_pixels=10**6, **crop)
+    expected = images.evaluate_image(image, size=32, resize=0, max_pixels=10**6)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+  ("argument", "message"),
+  [
+    ("ViT-B/16", "is not MODEL,TASK"),
+    ("ViT-B/16,birds", "'birds' is none of caltech101"),
+    ("ViT-B/16,dtd,test", "'test' is none of all, development, smoke"),
+    ("ViT-Q/16,dtd", "model cannot be used"),
+  ],
+)
+def test_wrong_arguments(argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    recipes.load(f"{RECIPE}:{argument}")
+
+
+def test_tasks_are_named_as_in_table_9_in_any_order():
+  assert vtab.tasks("") == tuple(TASKS)
+  assert vtab.tasks("SVHN, clevr-Dist,dtd") == ("dtd", "svhn", "clevr-dist")
+  with pytest.raises(c.ConfigError, match="no task 'cifar100'; it has caltech101, cifar-100"):
+    vtab.tasks("dtd,cifar100")
+
+
+def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  with pytest.raises(c.ConfigError) as caught:
+    vtab.check(benchmark(tmp_path))
+  first, *others = str(caught.value).splitlines()
+  assert first.startswith("The data of 19 of 19 tasks cannot be read")
+  assert len(others) == 16
+  for task in TASKS.values():
+    (line,) = [
+      line for line in others if f"`python tools/prepare_data.py build {task.data}`" in line
+    ]
+  assert line.startswith("  snorb-azim, snorb-elev: tfds:smallnorb: there is no prepared data set")
+
+
+def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  with pytest.raises(c.ConfigError, match="image_size=100 is not divisible into the patches"):
+    vtab.check(benchmark(tmp_path, overrides=("--config.data.image_size=100",)))
+  with pytest.raises(c.ConfigError, match="model cannot be used: name='ViT-Q/16' is no model"):
+    vtab.check(benchmark(tmp_path, model="ViT-Q/16"))
+
+
+def test_a_run_for_each_task(tmp_path):
+  some = benchmark(tmp_path, tasks=("dtd", "svhn"), overrides=("--config.seed=1",))
+  first, second = vtab.runs_of(some)
+  assert first.recipe == "configs/vtab.py:ViT-B/16,dtd"
+  assert second.folder == some.folder / "svhn"
+  assert first.overrides == ("--config.init_from=B.npz", "--config.seed=1")
+  smoke = benchmark(tmp_path, tasks=("dtd",), smoke=True)
+  assert vtab.runs_of(smoke)[0].recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
+
+
+@pytest.mark.parametrize(
+  "changes",
+  [
+    dict(model="ViT-L/16"),
+    dict(source="L.npz"),
+    dict(smoke=True),
+    dict(overrides=("--config.seed=1",)),
+  ],
+)
+def test_a_folder_belongs_to_one_benchmark_of_any_tasks(tmp_path, changes):
+  vtab.claim(benchmark(tmp_path, **changes))  # there are no runs yet
+  vtab.claim(benchmark(tmp_path))
+  finished(vtab.runs_of(benchmark(tmp_path))[0], 0.5)
+  vtab.claim(benchmark(tmp_path, tasks=("dtd",)))
+  with pytest.raises(c.ConfigError, match=f"holds runs with {next(iter(changes))} "):
+    vtab.claim(benchmark(tmp_path, **changes))
+
+
+def test_the_program(tmp_path, monkeypatch, capsys):
+  """With runs that are done at once, and data that are there."""
+  from tools import vtab as tool
+
+  executed = []
+
+  def execute(some, *, say):
+    executed.extend(run.folder.name for run in some)
+    for run in some:
+      if not runs.result(run.folder):
+        finished(run, 0.25)
+
+  monkeypatch.setattr(runs, "execute", execute)
+  monkeypatch.setattr(runs, "apart", lambda function, *_: None)
+  arguments = ["--source=B.npz", "--tasks=svhn,dtd", f"--workdir={tmp_path}", "--config.seed=2"]
+  tool.main(arguments)
+  assert executed == ["dtd", "svhn"]
+  assert "DTD   natural       25.0          75.2" in capsys.readouterr().out
+  tool.main([*arguments, "--format=json"])
+  found = json.loads(capsys.readouterr().out)
+  assert [row["top1"] for row in found["tasks"]] == [25.0, 25.0]
+  assert found["tasks"][0]["paper"] == dict(zip(vtab.PAPER_MODELS, (75.2, 74.3, 74.1), strict=True))
+  with pytest.raises(SystemExit) as caught:
+    tool.main([*arguments, "--model=ViT-L/16"])
+  assert caught.value.code == 2
+  assert "holds runs with model 'ViT-B/16', not 'ViT-L/16'" in capsys.readouterr().err

@@ -1,0 +1,162 @@
+"""Starting a run from weights: what is taken, what is new, what is refused."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests import programs
+from tests.weights import families
+from vit_jax import config as c
+from vit_jax import models, weights
+from vit_jax.devices import mesh
+from vit_jax.inference import init_from
+from vit_jax.learning import optim, state
+from vit_jax.models.stacking import unstack_blocks
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage.tree import flatten
+from vit_jax.weights.card import Card
+
+NAMES = tuple("abcde")
+VIT = dict(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2)
+
+
+@pytest.fixture
+def source(tmp_path):
+  path = tmp_path / "w.npz"
+  weights.save(path, families.params("vit"))
+  return path
+
+
+def config(source, side=16, **model):
+  return c.Config(
+    init_from=str(source),
+    model=c.Model(**(VIT | dict(num_classes=5) | model)),
+    data=c.Data(image_size=side),
+  )
+
+
+def started(config, *, fsdp=1):
+  """A fresh state, and the same after the weights were put into it."""
+  module, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  devices = mesh.make(c.Mesh(fsdp=fsdp), batch_size=8, accumulation=1)
+
+  def init():
+    return state.init(module, optimizer, seed=0, image_size=config.data.image_size, with_ema=True)
+
+  fresh = state.create(init, state.abstract(init, devices))
+  return fresh, init_from.put(init_from.read(config, NAMES[: config.model.num_classes]), fresh)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("fsdp", [1, 8])
+def test_parameters_and_their_average_are_those_of_the_file(source, scan, fsdp):
+  fresh, put = started(config(source, scan=scan), fsdp=fsdp)
+  expected = families.params("vit")
+  for tree in (put.params, put.ema):
+    families.assert_same_bits(unstack_blocks(jax.device_get(tree)), expected)
+    shardings = jax.tree.map(lambda x: x.sharding, tree)
+    assert shardings == jax.tree.map(lambda x: x.sharding, fresh.params)
+  arrays = jax.tree.leaves((put.params, put.ema))
+  buffers = [x.addressable_shards[0].data.unsafe_buffer_pointer() for x in arrays]
+  assert len(set(buffers)) == len(buffers)  # donation needs buffers of their own
+
+
+def test_a_new_head_starts_as_any_head_does(source):
+  fresh, put = started(config(source, num_classes=7, head_bias=-3.0))
+  for name in ("kernel", "bias"):
+    np.testing.assert_array_equal(put.params["head"][name], fresh.params["head"][name])
+  assert (np.asarray(put.params["head"]["bias"]) == -3).all()
+  cls = families.params("vit")["cls"]
+  np.testing.assert_array_equal(put.params["cls"], cls)
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    (dict(depth=1), r"w\.npz: these weights are not of a ViT-B/4 .*: depth is 2 there and 1 here;"),
+    (dict(width=64), r"width is 32 there and 64 here; name their model \(config\.model\.name\)"),
+    (dict(name="ViT-B/8"), r"not of a ViT-B/8 .*: patch is 4 there and 8 here;"),
+    (dict(pool="gap"), r"pool is class_token there and gap here;"),
+    (dict(representation_layer=True), r"pre_logits/kernel \(32, 32\) is missing"),
+  ],
+)
+def test_what_does_not_fit_is_wrong_usage(source, change, message):
+  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*" + message):
+    init_from.read(config(source, **change), NAMES)
+
+
+def carded(tmp_path, *names):
+  """Weights whose card names their classes."""
+  path, known = tmp_path / "named.npz", Card(image_size=16, class_names=names)
+  weights.write(path, weights.Weights(families.params("vit"), known))
+  return path
+
+
+def test_a_head_goes_by_the_names_of_its_classes(tmp_path):
+  head = families.params("vit")["head"]
+  same = init_from.read(config(carded(tmp_path, *NAMES)), NAMES)
+  np.testing.assert_array_equal(same.params["head"]["kernel"], head["kernel"])
+  assert "classes  those of the data, by name" in same.report
+  moved = init_from.read(config(carded(tmp_path, *"badce"), scan=True), NAMES)
+  for name in ("kernel", "bias"):
+    np.testing.assert_array_equal(moved.params["head"][name], head[name][..., [1, 0, 3, 2, 4]])
+  assert "moved    head/kernel  by the names of classes" in moved.report
+  assert "4 of the head's 5 outputs were moved" in moved.report
+
+
+def test_a_head_of_other_classes_is_refused_or_new(tmp_path):
+  path = carded(tmp_path, "eight", "five", "four", "nine", "one")
+  message = r"class 0 is 'eight' there and 'a' in the data\. Take a new head .*class_names=FILE"
+  with pytest.raises(c.ConfigError, match=message):
+    init_from.read(config(path), NAMES)
+  new = init_from.read(dataclasses.replace(config(path), new_head=True), NAMES)
+  assert "head" not in new.params
+  assert "  classes  " not in new.report
+  fewer = init_from.read(config(path, num_classes=3), NAMES[:3])
+  assert "new      head/kernel  in the file (32, 5)" in fewer.report
+  told = init_from.read(dataclasses.replace(config(path), class_names="data"), NAMES)
+  families.assert_same_bits(told.params["head"], families.params("vit")["head"])
+  assert "config.class_names=data" in told.report
+
+
+def test_a_head_whose_classes_nothing_names_is_spoken_of(source):
+  report = init_from.read(config(source), NAMES).report
+  assert "classes  not named by the weights" in report
+  assert "--config.new_head=True takes a new head" in report
+
+
+def test_weights_of_another_family(source):
+  resnet = c.Config(init_from=str(source), model=c.Model(name="R50x1"))
+  with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
+    init_from.read(resnet, NAMES)
+
+
+def test_what_is_not_there_is_wrong_usage(tmp_path):
+  with pytest.raises(c.ConfigError, match=r"config\.init_from=.*w\.npz does not exist"):
+    init_from.read(config(tmp_path / "w.npz"), NAMES)
+
+
+def test_the_main_job_starts_from_another_run_and_says_what_it_took(tmp_path):
+  first, second = tmp_path / "first", tmp_path / "second"
+  short = ("--config.duration.steps=10", "--config.evaluate_every.steps=10")
+  assert programs.run(programs.digits(first, *short)).returncode == 0
+  init = (f"--config.init_from={first}", "--config.data.image_size=24")
+  command = programs.digits(second, *short, *init, "--config.schedule.learning_rate=0.0")
+  result = programs.run(command)
+  assert result.returncode == 0, result.stderr
+  assert f"Started from {first}: 23 of 24 parameters taken as they are" in result.stdout
+  assert "resized  Transformer/posembed_input/pos_embedding" in result.stdout
+  took, had = (flatten(weights.load(folder)) for folder in (second, first))
+  for name, x in took.items():  # the learning rate was 0; the average is rounded at each step
+    if "pos_embedding" not in name:
+      np.testing.assert_allclose(x, had[name], rtol=1e-5, atol=1e-8, err_msg=name)
+
+  # A run that goes on does not need the weights any more, and does not take them again.
+  (first / "checkpoints").rename(first / "gone")
+  result = programs.run(command)
+  assert result.returncode == 0, result.stderr
+  assert "Started from" not in result.stdout
+  assert checkpoint.available(second)[-1] == 10
+  assert len([line for line in metrics_log.read(second) if "test/top1" in line]) == 1

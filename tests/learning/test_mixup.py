@@ -1,0 +1,149 @@
+"""MixUp against NumPy, however the batch is divided; nothing of a broken one gets out."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import config as c
+from vit_jax.devices import mesh as meshes
+from vit_jax.learning import mixup, optim, state, train_step
+
+SIZE, CLASSES, RATE = 16, 5, 0.5
+CONFIG = c.Config(
+  seed=3,
+  batch_size=SIZE,
+  optimizer=c.Optimizer(kind="sgd", momentum=0.0, decay_rules=((".*", 0.0),)),
+  loss=c.Loss(label_smoothing=0.1),
+  data=c.Data(mixup=0.4),
+)
+KERNEL = np.random.default_rng(1).normal(size=(12, CLASSES)).astype(np.float32)
+
+
+class Linear:
+  """A model of one product."""
+
+  dtype = jnp.float32
+
+  def apply(self, variables, images, *, train, rngs):
+    del train, rngs
+    return images.reshape(len(images), -1) @ variables["params"]["kernel"], {}
+
+
+def batch(seed=0, broken=(2, 3, 9)):
+  rng = np.random.default_rng(seed)
+  mask = np.ones(SIZE, np.float32)
+  mask[list(broken)] = 0
+  return dict(
+    image=rng.integers(0, 256, (SIZE, 2, 2, 3), np.uint8),
+    labels=rng.integers(0, CLASSES, SIZE, np.int32),
+    mask=mask,
+  )
+
+
+def step(config, one, *, at=7, devices=1):
+  """Loss and kernel after one update, the number `at` of its run."""
+  optimizer, zero = optim.make(config.optimizer), jnp.zeros((), jnp.int32)
+  mesh = meshes.make(
+    c.Mesh(), batch_size=SIZE, accumulation=config.accumulation, devices=jax.devices()[:devices]
+  )
+  params = jax.device_put({"kernel": KERNEL}, meshes.replicated(mesh))
+  first = state.TrainState(
+    step=jnp.int32(at),
+    params=params,
+    optimizer=optimizer.init(params),
+    ema=None,
+    bad_examples=zero,
+    skipped=zero,
+  )
+  update = jax.jit(train_step.make(Linear(), optimizer, lambda _: RATE, config))
+  after, metrics = update(first, jax.device_put(one, meshes.batch_sharding(mesh)))
+  return np.array(metrics["loss"]), np.array(after.params["kernel"])
+
+
+def share_of(config, at):
+  """The share that the step `at` draws."""
+  key = jax.random.fold_in(jax.random.key(config.seed), at)
+  return np.float64(mixup.paired(batch(broken=()), key, config.data.mixup)["share"])
+
+
+def in_numpy(config, one, at):
+  """The same by hand in float64, with targets that are blended before the loss."""
+  (share,) = set(share_of(config, at))
+  shares = np.where(one["mask"][::-1] > 0, share, 1.0)[:, None]
+  x = ((np.float64(one["image"]) - 127.5) / 127.5).reshape(SIZE, -1)
+  targets = np.eye(CLASSES)[one["labels"]]
+  x = shares * x + (1 - shares) * x[::-1]
+  targets = shares * targets + (1 - shares) * targets[::-1]
+  smoothing = config.loss.label_smoothing
+  targets = (1 - smoothing) * targets + smoothing / CLASSES
+  logits = x @ np.float64(KERNEL)
+  logs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+  weights = one["mask"] / one["mask"].sum()
+  gradient = x.T @ ((np.exp(logs) - targets) * weights[:, None])
+  return -(targets * logs).sum(axis=-1) @ weights, KERNEL - RATE * gradient
+
+
+@pytest.mark.parametrize(("devices", "accumulation"), [(1, 1), (8, 1), (1, 4), (4, 2)])
+def test_a_step_against_numpy_however_it_is_divided(devices, accumulation):
+  config, one = dataclasses.replace(CONFIG, accumulation=accumulation), batch()
+  loss, kernel = step(config, one, devices=devices)
+  wanted_loss, wanted_kernel = in_numpy(config, one, 7)
+  np.testing.assert_allclose(loss, wanted_loss, rtol=1e-5)
+  np.testing.assert_allclose(kernel, wanted_kernel, rtol=1e-4, atol=1e-5)
+  unmixed = step(dataclasses.replace(config, data=c.Data()), one)
+  assert abs(loss - unmixed[0]) > 1e-3
+
+
+def test_nothing_of_a_broken_image_is_seen():
+  one = batch()
+  other = {name: np.copy(array) for name, array in one.items()}
+  other["image"][one["mask"] == 0] = 255
+  other["labels"][one["mask"] == 0] = 0
+  for a, b in zip(step(CONFIG, one), step(CONFIG, other), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_images_whose_partners_are_all_broken_are_not_blended():
+  one = batch(broken=range(8))
+  plain = step(dataclasses.replace(CONFIG, data=c.Data()), one)
+  for a, b in zip(step(CONFIG, one), plain, strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_each_image_of_several_labels_has_its_share_whatever_their_number():
+  several = np.random.default_rng(0).integers(0, 2, (SIZE, CLASSES), np.uint8)
+  several[0] = 0
+  paired = mixup.paired(batch() | {"labels": several}, jax.random.key(0), 0.4)
+  of_labels = lambda labels: jnp.float32(labels) @ jnp.arange(1.0, 6.0)
+  share = np.float64(paired["share"])
+  wanted = several @ np.arange(1.0, 6.0)
+  wanted = share * wanted + (1 - share) * wanted[::-1]
+  np.testing.assert_allclose(mixup.loss(of_labels, paired), wanted, rtol=1e-6)
+
+
+def test_one_share_a_batch_that_seed_and_step_alone_decide():
+  drawn = [share_of(CONFIG, at) for at in range(3)]
+  assert all(len(set(shares)) == 1 for shares in drawn)
+  assert len({shares[0] for shares in drawn}) == 3
+  np.testing.assert_array_equal(share_of(CONFIG, 1), drawn[1])
+  assert share_of(dataclasses.replace(CONFIG, seed=4), 1)[0] != drawn[1][0]
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0])
+def test_shares_have_the_moments_of_a_beta_distribution(alpha):
+  one = batch(broken=())
+  draw = jax.jit(jax.vmap(lambda key: mixup.paired(one, key, alpha)["share"][0]))
+  shares = np.float64(draw(jax.random.split(jax.random.key(0), 4000)))
+  variance = 1 / (4 * (2 * alpha + 1))
+  assert np.isfinite(shares).all()
+  assert abs(shares.mean() - 0.5) < 4 * np.sqrt(variance / 4000)
+  assert abs(shares.var() / variance - 1) < 0.1
+
+
+def test_without_mixup_the_batch_is_as_it_was():
+  one = batch()
+  assert mixup.paired(one, jax.random.key(0), 0.0) is one
+  assert mixup.images(one) is one["image"]

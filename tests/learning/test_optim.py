@@ -1,0 +1,167 @@
+"""Schedules and update rules against NumPy in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax import models
+from vit_jax.config import DECAY_RULES, ConfigError, Optimizer
+from vit_jax.learning import optim
+from vit_jax.storage.tree import name_of
+
+
+def rate(**changes):
+  arguments = dict(
+    learning_rate=2.0, warmup_steps=4, total_steps=20, decay="linear", end_learning_rate=0.5
+  )
+  return optim.schedule(**arguments | changes)
+
+
+def test_warmup_is_linear_from_zero():
+  np.testing.assert_allclose([rate()(s) for s in range(5)], [0, 0.5, 1, 1.5, 2])
+
+
+def test_linear_decay_is_a_line_to_the_end_value():
+  np.testing.assert_allclose([rate()(s) for s in range(4, 21)], np.linspace(2, 0.5, 17), rtol=1e-6)
+
+
+def test_cosine_decay():
+  t = np.linspace(0, 1, 17)
+  expected = 0.5 + 1.5 * (1 + np.cos(np.pi * t)) / 2
+  actual = [rate(decay="cosine")(s) for s in range(4, 21)]
+  np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_constant_and_no_warmup():
+  constant = rate(decay="constant", warmup_steps=0)
+  np.testing.assert_allclose([constant(s) for s in (0, 10, 20)], 2)
+
+
+@pytest.mark.parametrize(
+  ("warmup", "drops", "end"),
+  [
+    (100, (200, 300, 400), 500),
+    (500, (3000, 6000, 9000), 10_000),
+    (500, (6000, 12_000, 18_000), 20_000),
+  ],
+)
+def test_staircase_of_the_hyperrule(warmup, drops, end):
+  steps = np.arange(end)
+  passed = np.searchsorted(drops, steps, side="right")
+  expected = np.where(steps < warmup, 0.003 * steps / warmup, 0.003 * 10.0**-passed)
+  shares = tuple(drop / end for drop in drops)
+  rule = rate(
+    learning_rate=0.003, warmup_steps=warmup, total_steps=end, decay="steps", drops=shares
+  )
+  np.testing.assert_allclose(jax.vmap(rule)(steps), expected, rtol=1e-6)
+
+
+def test_a_drop_is_at_the_nearest_step():
+  rule = rate(warmup_steps=0, total_steps=100, decay="steps", drops=(0.29,))  # 28.999... steps
+  np.testing.assert_allclose([rule(28), rule(29)], [2, 0.2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+def test_the_end_value_holds_after_the_end(decay):
+  np.testing.assert_allclose([rate(decay=decay)(s) for s in (20, 25, 1000)], 0.5, rtol=1e-6)
+
+
+def test_a_run_that_is_all_warmup():
+  all_warmup = rate(warmup_steps=20)
+  np.testing.assert_allclose([all_warmup(0), all_warmup(10), all_warmup(19)], [0, 1, 1.9])
+
+
+PARAMS = {"a": {"kernel": np.array([1.0, -2.0, 3.0]), "bias": np.array([0.5])}}
+RULES = ((".*/kernel", 1.0), (".*/bias", 0.0))
+
+
+def gradients(step):
+  rng = np.random.default_rng(step)
+  return jax.tree.map(lambda p: rng.normal(size=p.shape), PARAMS)
+
+
+def run(config, steps=5, learning_rate=0.1):
+  chain = optim.make(config)
+  params = jax.tree.map(lambda p: jnp.asarray(p, jnp.float32), PARAMS)
+  state = chain.init(params)
+  for step in range(steps):
+    grads = jax.tree.map(lambda g: jnp.asarray(g, jnp.float32), gradients(step))
+    directions, state = chain.update(grads, state, params)
+    params = jax.tree.map(lambda p, d: p - learning_rate * d, params, directions)
+  return params, state
+
+
+def test_adamw_step_by_step():
+  params, m, v = dict(PARAMS["a"]), {}, {}
+  for step in range(5):
+    for name, g in gradients(step)["a"].items():
+      m[name] = 0.9 * m.get(name, 0) + 0.1 * g
+      v[name] = 0.999 * v.get(name, 0) + 0.001 * g**2
+      direction = (m[name] / (1 - 0.9 ** (step + 1))) / (
+        np.sqrt(v[name] / (1 - 0.999 ** (step + 1))) + 1e-8
+      )
+      decay = 0.3 * params[name] if name == "kernel" else 0
+      params[name] = params[name] - 0.1 * (direction + decay)
+  actual, _ = run(Optimizer(weight_decay=0.3, decay_rules=RULES))
+  for name in params:
+    np.testing.assert_allclose(actual["a"][name], params[name], rtol=1e-4)
+
+
+def test_sgd_with_momentum_and_clipping():
+  params, trace = dict(PARAMS["a"]), {"kernel": 0, "bias": 0}
+  for step in range(5):
+    grads = gradients(step)["a"]
+    norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
+    for name, g in grads.items():
+      trace[name] = 0.9 * trace[name] + g / max(norm, 1.0)
+      params[name] = params[name] - 0.1 * trace[name]
+  actual, _ = run(Optimizer(kind="sgd", clip_norm=1.0, decay_rules=RULES))
+  for name in params:
+    np.testing.assert_allclose(actual["a"][name], params[name], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["adam", "sgd"])
+def test_only_the_first_moment_may_be_bfloat16(kind):
+  config = Optimizer(kind=kind, moment_dtype="bfloat16", decay_rules=RULES)
+  params, state = run(config)
+  types = [str(x.dtype) for x in jax.tree.leaves(state) if x.ndim]
+  assert types.count("bfloat16") == 2
+  assert types.count("float32") == (2 if kind == "adam" else 0)
+  exact, _ = run(Optimizer(kind=kind, decay_rules=RULES))
+  np.testing.assert_allclose(params["a"]["kernel"], exact["a"]["kernel"], rtol=0.02)
+
+
+def test_default_rules_decay_the_kernels_of_a_vit_and_nothing_else():
+  model = models.create("ViT-Ti/16", depth=2, representation_layer=True)
+  shapes = jax.eval_shape(
+    lambda: model.init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)), train=False)["params"]
+  )
+  factors = jax.tree_util.tree_flatten_with_path(optim.decay_factors(shapes, DECAY_RULES))[0]
+  for path, factor in factors:
+    assert factor == name_of(path).endswith("/kernel"), name_of(path)
+  assert sum(factor for _, factor in factors) == 1 + 2 * 6 + 2
+
+
+def test_parameters_are_trained_where_the_regex_matches_their_whole_name():
+  assert optim.trained(PARAMS, ".*") == PARAMS
+  assert optim.trained(PARAMS, "a/b.*") == {"a": {"kernel": None, "bias": PARAMS["a"]["bias"]}}
+  for pattern in ("a/b", "bias", "b"):
+    assert not jax.tree.leaves(optim.trained(PARAMS, pattern))
+
+
+def test_trained_parameters_take_their_place_again():
+  part = jax.tree.map(lambda x: x + 1, optim.trained(PARAMS, "a/bias"))
+  assert optim.merged(part, PARAMS)["a"]["kernel"] is PARAMS["a"]["kernel"]
+  assert optim.merged(part, PARAMS)["a"]["bias"] is part["a"]["bias"]
+  assert optim.merged(PARAMS, part) == PARAMS
+
+
+def test_the_first_rule_that_matches_counts():
+  factors = optim.decay_factors(PARAMS, (("a/kernel", 0.5), *RULES))
+  assert factors["a"] == {"kernel": 0.5, "bias": 0.0}
+
+
+def test_a_parameter_without_a_rule_is_named():
+  with pytest.raises(ConfigError, match="'a/bias'"):
+    optim.decay_factors(PARAMS, RULES[:1])

@@ -1,0 +1,87 @@
+"""stdout and stderr that are closed, full or broken: what a run and what a tool makes of them."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests import programs
+from vit_jax.storage import checkpoint, metrics_log
+
+# All ways to the console that Python has; and the number of the next file that is opened.
+SPEAKS = """
+import faulthandler, logging, os, sys, warnings
+from vit_jax import console
+console.{kind}()
+from absl import logging as absl_logging
+import tqdm
+for i in range(3):
+  print("shown", "x" * 10000, flush=bool(i))
+  print("to stderr \\udcff \\u00b2", file=sys.stderr)
+  warnings.warn("warned")
+  logging.warning("logged")
+  absl_logging.warning("logged")
+  list(tqdm.tqdm(range(2)))
+faulthandler.dump_traceback()
+os.system("echo from a child")
+number = os.open(os.devnull, os.O_RDONLY)
+sys.exit(number if number < 3 else 0)
+"""
+ENDS = {
+  "whole": "> /dev/null 2>&1",
+  "full": "> /dev/full 2> /dev/full",
+  "closed": ">&- 2>&-",
+  "all closed": "<&- >&- 2>&-",
+  "broken": "2>&1 | true",
+}
+
+
+def shell(command):
+  """Runs a line of bash; the exit status is that of its first program."""
+  return subprocess.run(
+    ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
+    cwd=programs.ROOT,
+    env=programs.environment(),
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_run_goes_on_whatever_becomes_of_the_console(tmp_path, end):
+  (tmp_path / "speaks.py").write_text(SPEAKS.format(kind="of_run"))
+  result = shell(f"PYTHONPATH=. {sys.executable} {tmp_path}/speaks.py {ENDS[end]}")
+  assert result.returncode == 0, result.stderr
+
+
+def test_a_whole_run_without_a_console(tmp_path):
+  read, broken = os.pipe()
+  os.close(read)
+  full = os.open("/dev/full", os.O_WRONLY)
+  _, _, module, *flags = programs.digits(tmp_path)
+  run = programs.nursery().start(module, flags, programs.environment(), [full, broken])
+  os.close(full)
+  os.close(broken)
+  assert run.wait(120) == 0
+  assert checkpoint.available(tmp_path) == [30, 40]
+  assert [line["step"] for line in metrics_log.read(tmp_path) if "loss" in line] == [
+    *range(4, 41, 4)
+  ]
+
+
+COST = f"{sys.executable} tools/cost.py"
+
+
+def test_a_tool_whose_stdout_is_full_or_closed_has_failed():
+  for end, reason in (("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
+    result = shell(f"{COST} {end}")
+    assert result.returncode == 1
+    assert result.stderr == f"cost: stdout cannot be written to ({reason}).\n"
+
+
+def test_a_tool_whose_reader_has_seen_enough_ends_in_silence():
+  result = shell(f"{COST} | head -1")
+  assert result.stdout.startswith("model")
+  assert result.stderr == ""

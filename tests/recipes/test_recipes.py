@@ -1,0 +1,397 @@
+"""Every recipe against Table 3 of the paper, and its shapes without computing."""
+
+import csv
+import functools
+import pathlib
+import re
+import runpy
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from vit_jax import config as c
+from vit_jax import models, recipes
+from vit_jax.config import Dataset
+from vit_jax.data import overlap
+from vit_jax.data.sources.base import Block
+from vit_jax.experiments import vtab
+from vit_jax.learning import optim, state, train_step
+
+CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
+PAPER = pathlib.Path(__file__).parents[1] / "paper"
+DATASETS = {"JFT-300M": "jft", "ImageNet-21k": "i21k", "ImageNet": "i1k"}
+EXAMPLES = {"JFT-300M": 303_000_000, "ImageNet-21k": 12_400_000, "ImageNet": 1_281_167}
+SHAPES = ("depth", "width", "mlp", "patch", "all")  # and base, the default
+
+
+def load(name, argument=""):
+  return recipes.load(f"{CONFIGS / name}.py{argument and ':'}{argument}")
+
+
+def docstring(name):
+  return runpy.run_path(str(CONFIGS / f"{name}.py"))["__doc__"]
+
+
+def table(name):
+  return list(csv.DictReader((PAPER / name).read_text().splitlines()))
+
+
+def file_of(model, dataset):
+  name = model.lower().replace("-", "_").replace("+", "_").replace("/", "")
+  return f"{name}_{DATASETS[dataset]}"
+
+
+def table3():
+  """(recipe file, model, epochs, row) for every model of Table 3."""
+  for row in table("table3_pretraining.csv"):
+    names = row["models"].split(", ")
+    if row["models"] == "ViT-*":
+      names = ["ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32"]  # those with results in Table 5
+    if "R152x2" in names:
+      # In Table 6 alone; our choice are the settings of this row.
+      for model in ("R152x2", "R200x3"):
+        yield file_of(model, row["dataset"]), model, "14", row
+    for model in names:
+      for epochs in row["epochs"].split(" or "):
+        yield file_of(model, row["dataset"]), model, epochs, row
+
+
+@pytest.mark.parametrize(("file", "model", "epochs", "row"), list(table3()))
+def test_recipe_is_the_row_of_table_3(file, model, epochs, row):
+  config = load(file, epochs)
+  assert config.model.name == model
+  assert config.duration == c.Duration(epochs=float(epochs))
+  assert config.schedule.learning_rate == float(row["base_lr"])
+  assert config.schedule.decay == row["lr_decay"]
+  assert config.optimizer.weight_decay == float(row["weight_decay"])
+  assert config.model.dropout == float(row["dropout"])
+  # Section 4.1, the same for all rows.
+  assert (config.optimizer.kind, config.optimizer.beta1, config.optimizer.beta2) == (
+    "adam",
+    0.9,
+    0.999,
+  )
+  assert config.batch_size == 4096
+  assert config.schedule.warmup == c.Duration(steps=10_000)
+  assert config.data.image_size == 224
+  assert config.data.crop_area == (0.05, 1.0)
+  assert config.optimizer.clip_norm == (1.0 if row["dataset"] == "ImageNet" else 0.0)
+  assert config.model.representation_layer == ("ViT-" in model)
+  # The authors' answers.
+  sigmoid = row["dataset"] != "ImageNet"
+  assert config.loss.kind == ("sigmoid" if sigmoid else "softmax")
+  assert config.model.head_bias == (-10.0 if sigmoid else 0.0)
+  assert config.schedule.end_learning_rate == (1e-5 if row["lr_decay"] == "linear" else 0.0)
+
+
+@pytest.mark.parametrize(("file", "model", "epochs", "row"), list(table3()))
+def test_docstring_counts_the_steps(file, model, epochs, row):
+  duration = c.Duration(epochs=float(epochs))
+  steps = duration.in_steps(batch_size=4096, epoch_examples=EXAMPLES[row["dataset"]])
+  assert f"{steps:,} steps" in docstring(file)
+
+
+@pytest.mark.parametrize("row", table("table6_scaling.csv"), ids=str)
+def test_every_run_of_table_6_has_a_recipe_that_quotes_its_result(row):
+  file = file_of(row["model"], "JFT-300M")
+  assert load(file, row["epochs"]).model.name == row["model"]
+  quoted = f"ImageNet {row['ImageNet']}, ReaL {row['ImageNet ReaL']}, CIFAR-100 {row['CIFAR-100']}"
+  assert quoted in docstring(file)
+
+
+def test_no_recipe_is_left_out_of_the_test():
+  tested = {file for file, *_ in table3()}
+  own = {"vit_digits", "vit_fashion", "vit_shape_jft", "finetune", "hyperrule", "vtab", "evaluate"}
+  assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
+
+
+TASKS = {
+  "ImageNet": ("imagenet", 1000, "validation"),
+  "CIFAR-100": ("cifar100", 100, "test"),
+  "CIFAR-10": ("cifar10", 10, "test"),
+  "Oxford-IIIT Pets": ("pets", 37, "test"),
+  "Oxford Flowers-102": ("flowers", 102, "test"),
+}
+
+
+@pytest.mark.parametrize("model", ["ViT-B/32", "ViT-H/14", "R50x1+ViT-L/16", "R152x2"])
+@pytest.mark.parametrize("row", table("table4_finetuning.csv")[:5], ids=lambda row: row["dataset"])
+def test_fine_tuning_is_the_row_of_table_4(model, row):
+  task, classes, test = TASKS[row["dataset"]]
+  config = load("finetune", f"{model},{task}")
+  assert config.model.name == model
+  assert config.duration == c.Duration(steps=int(row["steps"]))
+  assert config.schedule.learning_rate in recipes.TASKS[task].learning_rates
+  assert recipes.TASKS[task].learning_rates == tuple(map(float, row["base_lr_grid"].split()))
+  assert recipes.TASKS[task].development == int(row["dev_split_percent"])
+  # Section 4.1 and Appendix B.1.1, the same for all rows.
+  assert (config.optimizer.kind, config.optimizer.momentum) == ("sgd", 0.9)
+  assert (config.batch_size, config.optimizer.clip_norm) == (512, 1.0)
+  assert (config.schedule.decay, config.schedule.end_learning_rate) == ("cosine", 0.0)
+  assert config.optimizer.weight_decay == config.model.dropout == 0
+  assert config.new_head
+  assert not config.model.representation_layer
+  assert config.model.num_classes == classes
+  assert config.data.train.split == "train"
+  assert config.data.evaluate["test"].split == test
+  # Table 2.
+  large = model == "ViT-H/14" and task == "imagenet"
+  assert config.data.image_size == (518 if large else 378 if model == "ViT-H/14" else 384)
+  assert config.optimizer.ema == (0.9999 if large else 0.0)
+  assert f"{task} " in docstring("finetune") or f"{task}\n" in docstring("finetune")
+  assert f"{config.duration.steps:,}" in docstring("finetune")
+
+
+def test_vit_l16_on_imagenet_is_fine_tuned_at_512_px():
+  config = load("finetune", "ViT-L/16,imagenet")
+  assert (config.data.image_size, config.optimizer.ema) == (512, 0.9999)
+
+
+@pytest.mark.parametrize("task", recipes.TASKS)
+def test_the_development_part_is_cut_from_the_training_split(task):
+  """The test split is nowhere in the run that chooses."""
+  config = load("finetune", f"ViT-B/16,{task},development")
+  cut = f"{100 - recipes.TASKS[task].development}%"
+  assert config.data.train.split == f"train[:{cut}]"
+  assert list(config.data.evaluate) == ["development"]
+  assert config.data.evaluate["development"].split == f"train[{cut}:]"
+
+
+@pytest.mark.parametrize(
+  ("argument", "message"),
+  [
+    ("ViT-B/16", r"'ViT-B/16' is not MODEL,TASK"),
+    ("ViT-B/16,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
+    ("ViT-B/16,pets,test", r"'test' is none of all, development"),
+    ("ViT-X/16,pets", r"model cannot be used: .*ViT-X/16"),
+  ],
+)
+def test_an_impossible_fine_tuning(argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load("finetune", argument)
+
+
+@pytest.mark.parametrize(
+  ("argument", "steps", "warmup", "drops", "sides", "mixup"),
+  [
+    ("R50x1,imagenet", 20_000, 500, (6000, 12_000, 18_000), (512, 480), 0.1),
+    ("R152x2,cifar100", 10_000, 500, (3000, 6000, 9000), (160, 128), 0.1),
+    ("R50x1,cifar10", 10_000, 500, (3000, 6000, 9000), (160, 128), 0.1),
+    ("R50x1,pets", 500, 100, (200, 300, 400), (512, 480), 0),
+    ("ViT-B/16,flowers", 500, 100, (200, 300, 400), (512, 480), 0),
+    ("R50x1,19999,small", 500, 100, (200, 300, 400), (160, 128), 0),
+    ("R50x1,20000,large", 10_000, 500, (3000, 6000, 9000), (512, 480), 0.1),
+    ("R50x1,499999,large", 10_000, 500, (3000, 6000, 9000), (512, 480), 0.1),
+    ("R50x1,500000,small", 20_000, 500, (6000, 12_000, 18_000), (160, 128), 0.1),
+  ],
+)
+def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
+  config = load("hyperrule", argument)
+  assert config.duration == c.Duration(steps=steps)
+  assert config.schedule.warmup == c.Duration(steps=warmup)
+  assert (config.schedule.decay, config.schedule.learning_rate) == ("steps", 0.003)
+  assert tuple(round(share * steps) for share in config.schedule.drops) == drops
+  assert (config.data.train_resize, config.data.image_size) == sides
+  assert (config.data.mixup, config.data.evaluate_resize) == (mixup, 0)
+  assert (config.optimizer.kind, config.optimizer.momentum) == ("sgd", 0.9)
+  assert config.optimizer.weight_decay == config.optimizer.clip_norm == config.model.dropout == 0
+  assert (config.batch_size, config.new_head) == (512, True)
+  model, task = argument.split(",")[:2]
+  assert config.model.name == model
+  if task in recipes.TASKS:
+    row = recipes.TASKS[task]
+    assert config.model.num_classes == row.num_classes
+    assert config.data.train == c.Dataset(row.source, "train")
+    assert config.data.evaluate == {"test": c.Dataset(row.source, row.test)}
+    assert f"{steps:,} steps, {sides[1]} px" in " ".join(docstring("hyperrule").split())
+  else:
+    assert config.data.train == config.data.evaluate["test"] == c.Dataset()
+
+
+@pytest.mark.parametrize(
+  ("argument", "message"),
+  [
+    ("R50x1", r"'R50x1' is neither MODEL,TASK nor MODEL,EXAMPLES,SIZE"),
+    ("R50x1,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
+    ("R50x1,0,small", r"EXAMPLES '0' is not a number of training images"),
+    ("R50x1,1e5,small", r"EXAMPLES '1e5'"),
+    ("R50x1,9,tiny", r"'tiny' is none of small, large"),
+    ("R51x1,pets", r"model cannot be used: .*R51x1"),
+  ],
+)
+def test_an_impossible_hyperrule(argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load("hyperrule", argument)
+
+
+@pytest.mark.parametrize(
+  ("shape", "depth", "width", "mlp_dim", "patch"),
+  [
+    ("base", 8, 1024, 2048, 32),
+    ("depth", 16, 1024, 2048, 32),
+    ("width", 8, 2048, 2048, 32),
+    ("mlp", 8, 1024, 4096, 32),
+    ("patch", 8, 1024, 2048, 16),
+    ("all", 16, 2048, 4096, 16),
+  ],
+)
+def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
+  config = load("vit_shape_jft", shape)
+  model = models.configured(config.model)
+  assert (model.depth, model.width, model.mlp_dim, model.patch) == (depth, width, mlp_dim, patch)
+  assert model.width // model.heads == 64
+  assert load("vit_shape_jft") == load("vit_shape_jft", "base")
+  plain = load("vit_b32_jft")
+  for group in ("batch_size", "duration", "loss", "optimizer", "schedule", "data"):
+    assert getattr(config, group) == getattr(plain, group)
+
+
+@pytest.mark.parametrize(
+  ("name", "argument"),
+  [(path.stem, "") for path in sorted(CONFIGS.glob("*.py")) if path.stem != "evaluate"]
+  + [("vit_shape_jft", shape) for shape in SHAPES],
+)
+def test_shapes_of_a_whole_step(name, argument):
+  config = load(name, argument)
+  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  rate = optim.schedule(
+    learning_rate=1.0, warmup_steps=0, total_steps=9, decay="linear", end_learning_rate=0.0
+  )
+  init = functools.partial(
+    state.init,
+    model,
+    optimizer,
+    seed=0,
+    image_size=config.data.image_size,
+    with_ema=bool(config.optimizer.ema),
+  )
+  before = jax.eval_shape(init)
+  size, side = config.batch_size, config.data.image_size
+  batch = dict(
+    image=jax.ShapeDtypeStruct((size, side, side, 3), jnp.uint8),
+    labels=jax.ShapeDtypeStruct((size, config.model.num_classes), jnp.uint8),
+    mask=jax.ShapeDtypeStruct((size,), jnp.float32),
+  )
+  after, metrics = jax.eval_shape(train_step.make(model, optimizer, rate, config), before, batch)
+  same = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), before, after)
+  assert all(jax.tree.leaves(same))
+  assert {x.shape for x in metrics.values()} == {()}
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
+def test_docstring_gives_command_and_step_count(path):
+  text = docstring(path.stem)
+  assert f"--config=configs/{path.name}" in text
+  assert " steps" in text
+
+
+class Records:
+  """A dataset of 1,000 records in each split, as far as `overlap` asks."""
+
+  def __init__(self, dataset):
+    self._dataset = dataset
+
+  def __len__(self):
+    return sum(len(block.rows) for block in self.blocks())
+
+  def name(self, index):
+    return f"example {index}"
+
+  def blocks(self):
+    # Of VTAB's splits, which have names, one is two others.
+    split = self._dataset.split.replace("train800val200", "train800+val200")
+    for part in split.split("+"):
+      name, first, end = re.fullmatch(r"(\w+)(?:\[(?:(\d+)%)?:(?:(\d+)%)?\])?", part).groups()
+      items = range(10 * int(first or 0), 10 * int(end or 100))
+      yield Block(f"{self._dataset.source} {name}", items, range(len(items)))
+
+
+@pytest.mark.parametrize(
+  ("name", "argument"),
+  [(path.stem, "") for path in sorted(CONFIGS.glob("*.py"))]
+  + [("evaluate", suite) for suite in recipes.SUITES]
+  + [
+    ("finetune", f"ViT-B/16,{task},{part}")
+    for task in recipes.TASKS
+    for part in ("all", "development")
+  ]
+  + [("hyperrule", f"R50x1,{task}") for task in recipes.TASKS]
+  + [("vtab", f"ViT-B/16,svhn,{part}") for part in vtab.PARTS],
+)
+def test_no_recipe_scores_what_it_trains_on(name, argument):
+  config = load(name, argument)
+  train, tests = config.data.train, [*config.data.evaluate.values()]
+  probes = [*config.few_shot.values(), *config.nearest.values()]
+  pairs = [(train, test) for test in (*tests, *(probe.test for probe in probes))]
+  pairs += [(probe.train, probe.test) for probe in probes]
+  for pair in pairs:
+    if all(dataset.source for dataset in pair):
+      assert not overlap.shared(*map(Records, pair)), pair
+  wrong = Records(Dataset("tfds:a", "train[:60%]")), Records(Dataset("tfds:a", "train[50%:]"))
+  assert overlap.shared(*wrong).images == 100
+
+
+def test_an_unknown_length_lists_the_known_ones():
+  with pytest.raises(c.ConfigError, match=r"'8' is none of 7, 14"):
+    load("vit_l16_jft", "8")
+
+
+def test_an_unknown_shape_lists_the_known_ones():
+  with pytest.raises(c.ConfigError, match="'heads' is none of base, depth, width, mlp, patch, all"):
+    load("vit_shape_jft", "heads")
+
+
+@pytest.mark.parametrize(
+  ("name", "argument", "message"),
+  [
+    ("vtap", "", r"no recipe .*/vtap\.py; nearest: .*/vtab\.py, "),
+    ("none/vtab", "", r"no recipe .*/none/vtab\.py; nearest: configs/.*\.py, "),
+    ("vit_digits", "3", r"vit_digits\.py:3 is no recipe: .*takes 0 positional arguments"),
+  ],
+)
+def test_what_is_no_recipe(name, argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load(name, argument)
+
+
+@pytest.mark.parametrize(
+  ("argument", "side", "resize"),
+  [
+    ("", 0, -1),
+    ("own,ViT-H/14", 0, -1),
+    ("objectnet", 480, 512 / 480),
+    ("objectnet,ViT-H/14", 476, 512 / 480),
+    ("variants,R50x1+ViT-B/32", 0, 512 / 480),
+    ("few_shot,R152x2", 224, -1),
+    ("knn,ViT-H/14", 224, -1),
+  ],
+)
+def test_sizes_of_evaluation_suites(argument, side, resize):
+  config = load("evaluate", argument)
+  assert config.data.image_size == side
+  assert max([-1, *(dataset.resize for dataset in config.data.evaluate.values())]) == resize
+
+
+def test_every_suite_has_its_line_and_its_data():
+  for suite, names in recipes.SUITES.items():
+    config = load("evaluate", suite)
+    assert list(config.data.evaluate) == sorted(names)
+    assert bool(config.few_shot) == (suite == "few_shot")
+    assert bool(config.nearest) == (suite == "knn")
+    assert f":{suite}" in docstring("evaluate")
+  for argument, message in (
+    ("imagnet", "'imagnet' is none of imagenet, real"),
+    ("a,ViT-X", "ViT-X"),
+  ):
+    with pytest.raises(c.ConfigError, match=message):
+      load("evaluate", argument)
+
+
+@pytest.mark.parametrize("suite", recipes.SUITES)
+def test_the_docstring_names_the_settings_of_probes_and_neighbours(suite):
+  said = (CONFIGS / "evaluate.py").read_text()
+  config = recipes.evaluation(suite)
+  for group in ("few_shot", "nearest"):
+    for name in getattr(config, group):
+      assert f"--config.{group}.{name}.train.source=" in said

@@ -1,0 +1,235 @@
+"""Metrics files: what is written, what a resumed run keeps."""
+
+import errno
+import json
+import os
+import time
+
+import pytest
+
+from vit_jax.config import RunError
+from vit_jax.storage import metrics_log
+
+
+def test_lines_are_json_with_their_step(tmp_path):
+  writer = metrics_log.Writer(tmp_path, start_step=0)
+  writer.write(3, {"loss": 0.5, "data/bad_examples": 2})
+  writer.write(4, {"loss": float("nan"), "grad_norm": float("inf")})
+  writer.close()
+  lines = [json.loads(x) for x in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+  assert lines == [
+    {"step": 3, "loss": 0.5, "data/bad_examples": 2},
+    {"step": 4, "loss": "nan", "grad_norm": "inf"},
+  ]
+  assert metrics_log.read(tmp_path) == lines
+
+
+def test_a_line_is_on_disk_as_soon_as_it_is_written(tmp_path):
+  writer = metrics_log.Writer(tmp_path, start_step=0)
+  writer.write(1, {"loss": 0.5})
+  assert len(metrics_log.read(tmp_path)) == 1
+  writer.close()
+
+
+def test_tensorboard_events_hold_the_same_numbers(tmp_path):
+  writer = metrics_log.Writer(tmp_path, start_step=0)
+  writer.write(7, {"loss": 0.25})
+  writer.close()
+  (events,) = tmp_path.glob("events.out.tfevents*")
+  from tensorboardX.event_file_writer import EventsWriter  # noqa: F401 - the format's own writer
+  from tensorboardX.proto import event_pb2
+
+  values = {}
+  for record in records(events.read_bytes()):
+    event = event_pb2.Event.FromString(record)
+    values |= {(v.tag, event.step): v.simple_value for v in event.summary.value}
+  assert values == {("loss", 7): 0.25}
+
+
+def records(data):
+  """The records of a TFRecord file: length (8), its sum (4), data, its sum (4)."""
+  while data:
+    length = int.from_bytes(data[:8], "little")
+    yield data[12 : 12 + length]
+    data = data[16 + length :]
+
+
+def test_a_resumed_run_drops_what_came_after_its_checkpoint(tmp_path):
+  path = tmp_path / "metrics.jsonl"
+  path.write_text('{"step": 5}\n{"step": 10}\n{"step": 10, "a": 1}\n{"step": 15}\n{"step": 20, "lo')
+  metrics_log.Writer(tmp_path, start_step=10).close()
+  assert [line["step"] for line in metrics_log.read(tmp_path)] == [5, 10, 10]
+
+
+GOOD = [{"step": 5, "loss": 0.5}, {"step": 10, "test/top1": "nan"}]
+DAMAGED = [
+  b"garbage",
+  b"\0" * 4096,
+  b"",
+  b"\xff\xfe",
+  b'"step"',
+  b"[5]",
+  b"null",
+  b'{"loss": 1}',
+  b'{"step": "5"}',
+  b'{"step": true}',
+  b'{"step": -1}',
+  b'{"step": 5.5}',
+  b'{"step": 5, "loss": [1]}',
+  b'{"step": 5, "loss": null}',
+  b'{"step": 5, "loss": "much"}',
+  b'{"step": 5, "loss": 1' + b"0" * 400 + b"}",
+  b'{"step": 5, "loss": 1' + b"0" * 5000 + b"}",
+  b'{"a":' * 10**5,
+  b"x" * (3 * metrics_log.LONGEST_LINE),
+  b'\0\0{"step": 5}',
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGED, ids=range(len(DAMAGED)))
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_damaged_lines_are_set_aside_and_the_others_kept(tmp_path, capsys, damage, place):
+  path = tmp_path / "metrics.jsonl"
+  lines = [json.dumps(line).encode() for line in GOOD]
+  path.write_bytes(b"\n".join([*lines[:place], damage, *lines[place:], b'{"step": 10, "cut']))
+  assert metrics_log.read(tmp_path) == GOOD
+  metrics_log.Writer(tmp_path, start_step=10).close()
+  assert metrics_log.read(tmp_path) == GOOD
+  assert path.read_bytes() == b"".join(line + b"\n" for line in lines)
+  assert (tmp_path / "metrics.jsonl.damaged").read_bytes() == damage + b"\n"
+  said = capsys.readouterr().out
+  assert f"damaged line(s), the first in line {place + 1}; they are now in {path}.damaged" in said
+  metrics_log.Writer(tmp_path, start_step=10).close()
+  assert not capsys.readouterr().out  # once
+
+
+def folder_in_its_place(path):
+  path.mkdir()
+
+
+@pytest.mark.parametrize("make", [folder_in_its_place, os.mkfifo])
+def test_what_is_no_file_of_metrics_is_set_aside_whole(tmp_path, capsys, make):
+  path = tmp_path / "metrics.jsonl"
+  make(path)
+  assert metrics_log.read(tmp_path) == []
+  writer = metrics_log.Writer(tmp_path, start_step=10)
+  writer.write(11, {"loss": 0.5})
+  writer.close()
+  assert metrics_log.read(tmp_path) == [{"step": 11, "loss": 0.5}]
+  assert (tmp_path / "metrics.jsonl.damaged").exists()
+  assert "cannot be read (it is not a file)" in capsys.readouterr().out
+
+
+def test_progress_line_and_clock():
+  metrics = dict(loss=0.12345, learning_rate=1e-3, images_per_second=1234.5, eta_seconds=3723.4)
+  line = metrics_log.progress_line(7, 100, metrics)
+  assert line == "step 7/100  loss 0.1235  lr 1.00e-03  1234 images/s  ETA 1:02:03"
+
+
+def test_on_a_pipe_every_line_ends(tmp_path, capsys):
+  writer = metrics_log.Writer(tmp_path, start_step=0)
+  writer.progress("one")
+  writer.say("two")
+  writer.close()
+  assert capsys.readouterr().out == "one\ntwo\n"
+
+
+class TestAppender:
+  def test_pieces_follow_one_another(self, tmp_path):
+    file = metrics_log.Appender(tmp_path / "file")
+    file.add(b"one ")
+    file.add(b"two")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"one two"
+
+  def test_what_could_not_be_written_comes_with_the_next_piece(self, tmp_path, monkeypatch):
+    file = metrics_log.Appender(tmp_path / "file")
+    file.add(b"one ")
+    with monkeypatch.context() as broken:
+      broken.setattr(file, "_file", Full(file._file, room=2))
+      with pytest.raises(OSError, match="No space"):
+        file.add(b"two ")
+    assert (tmp_path / "file").read_bytes() == b"one "  # not half a piece
+    file.add(b"three")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"one two three"
+
+  def test_a_file_that_is_gone_or_another_is_noticed(self, tmp_path):
+    file = metrics_log.Appender(tmp_path / "file")
+    (tmp_path / "file").rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError):
+      file.add(b"one")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match="replaced by another file"):
+      file.add(b"two")
+    (tmp_path / "elsewhere").replace(tmp_path / "file")
+    file.add(b"three")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"onetwothree"
+
+
+class Full:
+  """A file on a disk with room for so many more bytes."""
+
+  def __init__(self, file, room):
+    self._file, self._room = file, room
+    self.fileno, self.truncate = file.fileno, file.truncate
+
+  def write(self, data):
+    if not self._room:
+      raise OSError(28, "No space left on device")
+    written = self._file.write(data[: self._room])
+    self._room -= written
+    return written
+
+
+def test_a_writer_says_what_it_cannot_write_or_waits(tmp_path, capsys):
+  for patient in (False, True):
+    folder = tmp_path / str(patient)
+    folder.mkdir()
+    writer = metrics_log.Writer(folder, start_step=0, patient=patient)
+    folder.rename(f"{folder}-away")
+    if patient:
+      writer.write(1, {"loss": 0.5})
+      assert "The metrics wait in memory" in capsys.readouterr().out
+    else:
+      with pytest.raises(RunError, match=f"{folder} cannot be written to"):
+        writer.write(1, {"loss": 0.5})
+    with pytest.raises(RunError, match="cannot be written to"):
+      writer.complete()
+    (tmp_path / f"{patient}-away").rename(folder)
+    writer.complete()
+    writer.close()
+    assert metrics_log.read(folder) == [{"step": 1, "loss": 0.5}]
+
+
+def test_a_disk_that_is_full_only_when_asked_to_keep_is_named_before_the_run_is_done(
+  tmp_path, monkeypatch
+):
+  """NFS may tell of a full quota no sooner."""
+
+  def full(_):
+    raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+  writer = metrics_log.Writer(tmp_path, start_step=0)
+  writer.write(1, {"loss": 1.0})
+  monkeypatch.setattr(os, "fsync", full)
+  with pytest.raises(RunError, match=f"{tmp_path}.*Disk quota exceeded"):
+    writer.complete()
+  writer.close()  # says nothing more
+
+
+def test_a_million_steps_of_metrics_cost_a_start_seconds_and_a_line_nothing(tmp_path):
+  """20,000 lines are a million steps, logged each 50."""
+  line = {f"metric/{i}": i / 7 for i in range(22)}
+  path = tmp_path / "metrics.jsonl"
+  path.write_text("".join(json.dumps({"step": 50 * i} | line) + "\n" for i in range(20_000)))
+  begin = time.monotonic()
+  writer = metrics_log.Writer(tmp_path, start_step=999_900)
+  assert time.monotonic() - begin < 10
+  before = path.stat()
+  writer.write(999_950, line)
+  after = path.stat()
+  assert after.st_ino == before.st_ino  # appended to, not written anew
+  assert after.st_size - before.st_size == len(json.dumps({"step": 999_950} | line)) + 1
+  writer.close()

@@ -1,0 +1,318 @@
+"""Programs for TPU slices: what is read from the compiler, and two recipes really compiled."""
+
+import dataclasses
+import importlib.util
+import json
+import re
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from tests import programs
+from vit_jax import config as c
+from vit_jax import models, plan
+from vit_jax.devices import mesh
+from vit_jax.tpu import compilation, program_text
+from vit_jax.training import loop
+
+
+@pytest.mark.parametrize(
+  ("message", "size"),
+  [
+    (
+      "Ran out of memory on HBM, the total memory required for HLO temporaries (131.25G) exceeds "
+      "available HBM (15.48G).",
+      int(131.25 * 2**30),
+    ),
+    ("HLO temporaries (512.00M) exceeds available HBM", 2**29),
+    ("another complaint", None),
+  ],
+)
+def test_what_a_refusal_says(message, size):
+  assert compilation.refused_bytes(message) == size
+
+
+@pytest.mark.parametrize(
+  ("cost", "seconds"),
+  [({"optimal_seconds": 0.025}, 0.025), ({"optimal_seconds": -38996.3}, None), ({}, None)],
+)
+def test_an_estimate_below_zero_is_none(cost, seconds):
+  assert compilation.optimal_seconds(cost) == seconds
+
+
+@pytest.mark.parametrize(
+  ("kind", "gibibytes"), [("TPU v3", 16), ("TPU v4", 32), ("TPU v5 lite", 16), ("TPU v5", 95)]
+)
+def test_memory_of_a_device(kind, gibibytes):
+  assert compilation.known(kind).hbm_bytes == gibibytes * 2**30
+
+
+def test_an_unknown_device():
+  with pytest.raises(c.RunError, match="'TPU v99' is not known"):
+    compilation.known("TPU v99")
+
+
+# Multiply-adds in a cycle of one device's matrix units: their number times rows times columns.
+@pytest.mark.parametrize(
+  ("kind", "products"),
+  [
+    ("TPU v2", 1 * 128**2),
+    ("TPU v3", 2 * 128**2),
+    ("TPU v4", 2 * 4 * 128**2),
+    ("TPU v5 lite", 4 * 128**2),
+    ("TPU v5", 2 * 4 * 128**2),
+    ("TPU v6 lite", 4 * 256**2),
+  ],
+)
+def test_clocks_agree_with_the_peak_rates(kind, products):
+  clock = compilation.known(kind).clock_hz
+  assert 2 * products * clock == pytest.approx(compilation.known(kind).peak_flops, rel=0.03)
+
+
+REFUSED = compilation.Program(
+  devices=32,
+  device_kind="TPU v3",
+  argument_bytes=4 * 2**30,
+  temporary_bytes=60 * 2**30,
+  peak_bytes=64 * 2**30,
+  fits=False,
+  flops=None,
+  step_seconds=None,
+  optimal_seconds=None,
+  collectives={},
+)
+
+
+def tried(config, program, split=REFUSED):
+  """The settings that are tried for a refused program; `split`: what fsdp makes of it."""
+  made = lambda overrides: program if "accumulation" in overrides else split
+  return [overrides for overrides, _ in compilation.smaller(config, program, made)]
+
+
+def test_remedies_are_settings_that_keep_the_batch():
+  config = c.Config(batch_size=4096)
+  found = tried(config, REFUSED)
+  remedies = [compilation.overridden(config, overrides) for overrides in found]
+  assert all(remedy.batch_size == 4096 for remedy in remedies)
+  assert len(remedies) == len(set(map(repr, remedies)))
+  # A quarter of 60 GiB is less than the 16 of a core; its half is not.
+  parts = [4, 8, 16, 32, 64, 128]
+  assert [remedy.accumulation for remedy in remedies] == [*parts, 1, *parts, 128, 128]
+  assert [remedy.mesh.fsdp for remedy in remedies] == [1] * 6 + [32] * 9
+  assert [remedy.model.remat for remedy in remedies[-3:]] == ["none", "dots", "everything"]
+  half = compilation.overridden(config, {"accumulation": 2})
+  assert [o["accumulation"] for o in tried(half, REFUSED)[:2]] == [8, 16]
+  last = {"accumulation": 128, "mesh.fsdp": 32, "model.remat": "dots"}
+  only = {"mesh.fsdp": 32, "accumulation": 128, "model.remat": "everything"}
+  assert tried(compilation.overridden(config, last), REFUSED) == [only]
+
+
+def test_what_is_too_large_for_any_accumulation_is_split_before_anything_is_computed_twice():
+  config = c.Config(batch_size=64)
+  assert tried(config, REFUSED)[:2] == [
+    {"mesh.fsdp": 32},
+    {"mesh.fsdp": 32, "model.remat": "dots", "accumulation": 2},
+  ]
+  # What splitting leaves over is divided by accumulation, though before that was not enough.
+  smaller = dataclasses.replace(REFUSED, temporary_bytes=20 * 2**30)
+  both = {"mesh.fsdp": 32, "accumulation": 2}
+  assert tried(config, REFUSED, split=smaller)[:2] == [{"mesh.fsdp": 32}, both]
+
+
+def test_a_state_that_is_too_large_is_split_before_anything_else():
+  program = dataclasses.replace(REFUSED, argument_bytes=17 * 2**30)
+  found = tried(c.Config(batch_size=4096), program)
+  assert found[:2] == [{"mesh.fsdp": 32}, {"mesh.fsdp": 32, "accumulation": 4}]
+
+
+def test_groups_that_the_config_has_make_room_for_other_ones():
+  config = compilation.overridden(c.Config(batch_size=32), {"mesh.data": 32, "mesh.fsdp": 1})
+  remedy = compilation.overridden(config, tried(config, REFUSED)[0])
+  assert (remedy.mesh.fsdp, remedy.mesh.data) == (32, 0)
+
+
+@pytest.mark.parametrize(("devices", "fsdp"), [(8, 8), (512, 64), (96, 48)])
+def test_parameters_are_split_over_as_many_devices_as_divide_the_slice(devices, fsdp):
+  program = dataclasses.replace(REFUSED, devices=devices)
+  assert tried(c.Config(batch_size=devices), program)[0] == {"mesh.fsdp": fsdp}
+
+
+SMALL = c.Config(
+  batch_size=16,
+  duration=c.Duration(steps=9),
+  model=c.Model(name="ViT-Ti/4", depth=3, width=64, mlp_dim=256, heads=4, num_classes=5),
+  loss=c.Loss(kind="sigmoid"),
+  optimizer=c.Optimizer(weight_decay=0.1, clip_norm=1.0),
+  data=c.Data(image_size=16),
+)
+
+
+@pytest.mark.parametrize("name", ["ViT-Ti/4", "R50x1+ViT-B/16"])
+def test_every_gradient_is_reduced_once_and_no_activation_moves(name):
+  """Data-parallel: what is reduced is as large as the parameters, and a few scalars."""
+  stages = (1, 1) if name.startswith("R") else ()
+  config = compilation.overridden(SMALL, {"model.name": name, "model.stages": stages})
+  program = compilation.compile_step(config, jax.devices())
+  shapes = jax.eval_shape(
+    lambda: models.configured(config.model).init(
+      jax.random.key(0), np.zeros((1, 16, 16, 3), np.float32), train=False
+    )
+  )
+  gradients = 4 * sum(x.size for x in jax.tree.leaves(shapes))
+  assert program.devices == 8
+  assert program.collectives.keys() == {"all-reduce"}
+  _, size = program.collectives["all-reduce"]
+  assert gradients <= size <= gradients + 64
+
+
+def test_a_recipe_with_mixup_is_compiled_too():
+  """It draws its share in loops that end by chance."""
+  config = dataclasses.replace(SMALL, loss=c.Loss(kind="softmax"))
+  program = compilation.compile_step(
+    compilation.overridden(config, {"data.mixup": 0.1}), jax.devices()
+  )
+  assert program.fits
+  assert {"all-reduce", "collective-permute"} <= program.collectives.keys()
+
+
+WIDER = compilation.overridden(SMALL, {"batch_size": 88, "model.representation_layer": True})
+BIT = dataclasses.replace(
+  WIDER,
+  model=c.Model(name="R50x1", stages=(1, 1), width=32, num_classes=5),
+  data=c.Data(image_size=32),
+)
+
+
+@pytest.mark.parametrize("fsdp", [2, 8])
+@pytest.mark.parametrize(
+  "config",
+  [
+    WIDER,
+    compilation.overridden(WIDER, {"model.scan": True, "model.compute_dtype": "bfloat16"}),
+    compilation.overridden(
+      WIDER, {"model.name": "R50x1+ViT-B/16", "model.stages": (1, 1), "data.image_size": 32}
+    ),
+    BIT,
+  ],
+)
+def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config, fsdp):
+  config = compilation.overridden(config, {"mesh.fsdp": fsdp})
+  source = compilation.Source(length=9, class_names=tuple("abcde"), multi_label=True)
+  made = plan.make(config, plan.Data(train=source, evaluate={}))
+  text = (
+    loop.jit_step(made).lower(made.abstract, compilation.abstract_batch(made)).compile().as_text()
+  )
+  kinds = "|".join(program_text.COLLECTIVES)
+  moved = re.findall(rf"= (\S.*?) ({kinds})(?:-start)?\(", text)
+  assert any(kind == "all-gather" for _, kind in moved)
+  # 88 examples, 11 on each device: a factor that no axis of a parameter has.
+  shapes = [shape for what, _ in moved for shape in re.findall(r"\[([\d,]+)\]", what)]
+  assert not [shape for shape in shapes if any(int(n) % 11 == 0 for n in shape.split(","))]
+
+
+needs_libtpu = pytest.mark.skipif(
+  importlib.util.find_spec("libtpu") is None, reason="libtpu, the TPU compiler, is not installed"
+)
+
+
+@needs_libtpu
+@pytest.mark.parametrize("topology", ["v3:4x4", "v4:2x2x4", "v5e:4x4", "v6e:8x8"])
+@pytest.mark.parametrize("fsdp", [1, 4])
+def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp):
+  monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
+  devices = compilation.devices_of(topology)
+  made = mesh.make(c.Mesh(fsdp=fsdp), batch_size=1024, accumulation=1, devices=devices)
+  hosts = sorted(mesh.processes(made))
+  assert [mesh.rows_of(made, 1024, host) for host in hosts] == list(range(len(hosts)))
+  assert len(hosts) > 1
+
+
+@pytest.mark.parametrize(
+  "topology",
+  ["", "tpu", "v3", "v3:", "v3:0x0", "v3:4x-4", "v3:4x4 ", "v3:4", "v3-512", "v3:2x2x2x2"],
+)
+def test_what_is_no_topology_is_refused_before_the_library_sees_it(topology):
+  with pytest.raises(c.ConfigError, match="named KIND:AxB or KIND:AxBxC, not"):
+    compilation.devices_of(topology)
+
+
+# Whether a program for a TPU writes float32 logits down: with our attention, and with JAX's.
+ATTENTION = r"""
+import jax
+import jax.numpy as jnp
+
+from vit_jax import pods
+from vit_jax.models.attention import attend
+
+device = jax.sharding.SingleDeviceSharding(pods.devices_of("v3:2x2")[0])
+x = jax.ShapeDtypeStruct((8, 197, 12, 64), jnp.bfloat16, sharding=device)
+ours = lambda q, k, v: attend(q, k, v, None)
+plain = lambda q, k, v: jax.nn.dot_product_attention(q, k, v, implementation="xla")
+for function in (ours, plain):
+  loss = lambda *a: (function(*a).astype(jnp.float32) ** 2).sum()
+  text = jax.jit(jax.grad(loss, (0, 1, 2))).lower(x, x, x).compile().as_text()
+  results = [line.partition(" fusion(")[0] for line in text[text.index("\nENTRY") :].splitlines()]
+  print(any("f32[8,12,197,197]" in result for result in results))
+"""
+
+
+@needs_libtpu
+def test_attention_writes_no_logits_down():
+  """XLA's attention as JAX differentiates it keeps (B, heads, N, N) in float32; ours never does."""
+  settings = dict(TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", XLA_FLAGS="")
+  result = programs.run([sys.executable, "-c", ATTENTION], **settings)
+  assert result.stdout.split() == ["False", "True"], result.stderr
+
+
+@needs_libtpu
+def test_gradients_of_parts_are_reduced_over_devices_once():
+  command = [sys.executable, "tools/compile_check.py", "--format=json", "--topology=v3:2x2"]
+  command += ["--config=configs/vit_digits.py", "--config.model.depth=1"]
+  moved = []
+  for parts in (1, 4):
+    result = programs.run([*command, f"--config.accumulation={parts}"], XLA_FLAGS="")
+    assert result.returncode == 0, result.stderr
+    moved.append(json.loads(result.stdout)["collectives"])
+  assert moved[0].keys() == {"all-reduce"}
+  assert moved[0] == moved[1]
+
+
+def report_of(recipe, topology, *overrides):
+  """What tools/compile_check.py says of a recipe, and its exit status."""
+  command = [sys.executable, "tools/compile_check.py", "--format=json", f"--topology={topology}"]
+  command += [f"--config=configs/{recipe}", *overrides]
+  result = programs.run(command, XLA_FLAGS="")  # those of the CPU's compiler are none of libtpu's
+  assert result.stdout, result.stderr
+  return json.loads(result.stdout), result.returncode
+
+
+@needs_libtpu
+@pytest.mark.slow
+def test_a_recipe_compiled_for_a_slice_as_it_is():
+  report, status = report_of("vit_b16_jft.py", "v3:16x16")
+  assert status == 0
+  assert report["devices"] == 512
+  assert report["global_batch"] == 4096  # 8 images on each core
+  assert report["fits"]
+  assert report["peak_bytes"] < report["hbm_bytes"]
+  assert report["collectives"].keys() == {"all-reduce"}  # no activation is gathered
+  assert report["collectives"]["all-reduce"]["count"] <= 8  # of 152 gradients, in fused groups
+  assert report["flops_per_device"] == pytest.approx(3 * 2 * 8 * 17.58e9, rel=1e-3)
+  assert 0.35 < report["mfu"] < 0.6
+  # docs/architecture.md: 25.2 ms, and 25.4 ms for a plain model.
+  assert 0.015 < report["optimal_seconds"] < 0.0254
+  assert report["optimal_seconds"] < report["step_seconds_estimate"] < 0.04
+
+
+@needs_libtpu
+def test_a_recipe_that_does_not_fit_a_slice_and_what_makes_it_fit():
+  """Its blocks are stacked here, which is compiled sooner."""
+  report, status = report_of("vit_h14_jft.py", "v3:4x4", "--config.model.scan=True")
+  assert status == 1
+  assert report["devices"] == 32
+  assert not report["fits"]
+  assert report["peak_bytes"] > report["hbm_bytes"]
+  assert report["remedy"]["settings"]["accumulation"] > 1
+  assert report["remedy"]["peak_bytes"] < report["hbm_bytes"]

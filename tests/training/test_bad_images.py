@@ -1,0 +1,87 @@
+"""Broken files in a user's folder: masked and named in training, an error in evaluation."""
+
+import os
+
+import cv2
+import numpy as np
+import pytest
+
+from tests import programs
+from vit_jax.storage import metrics_log
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """Two classes of 40 PNGs each; four of the 80 are broken."""
+  rng = np.random.default_rng(0)
+  for name in ("bee", "cat"):
+    (tmp_path / "images" / name).mkdir(parents=True)
+    for i in range(40):
+      image = rng.integers(0, 256, (20, 24, 3), np.uint8)
+      assert cv2.imwrite(str(tmp_path / "images" / name / f"{i}.png"), image)
+  for i in range(2):
+    for name in ("bee", "cat"):
+      path = tmp_path / "images" / name / f"{i}.png"
+      path.write_bytes(path.read_bytes()[:100])
+  return tmp_path / "images"
+
+
+def command(folder, workdir, *more):
+  settings = (
+    f"data.train.source=folder:{folder}",
+    "data.train.split=",
+    "model.num_classes=2",
+    "data.evaluate.test.source=",
+    "batch_size=16",
+    "duration.steps=10",
+    "log_every.steps=5",
+  )
+  overrides = [f"--config.{setting}" for setting in settings]
+  return programs.digits(workdir, *overrides, *more)
+
+
+def test_a_few_are_masked_counted_and_named(folder, tmp_path):
+  run = tmp_path / "run"
+  result = programs.run(command(folder, run, "--config.data.bad_limit=0.1"))
+  assert result.returncode == 0, result.stderr
+  lines = metrics_log.read(run)
+  assert [line["step"] for line in lines] == [5, 10]  # no line for an evaluation that is not there
+  last = lines[-1]
+  assert last["data/bad_examples"] == 8  # 160 images are two epochs of 80, four of them broken
+  for name in ("bee/0.png", "bee/1.png", "cat/0.png", "cat/1.png"):
+    assert result.stderr.count(f"{name}") >= 2
+
+
+def test_above_the_limit_the_run_stops(folder, tmp_path):
+  result = programs.run(command(folder, tmp_path / "run", "--config.data.bad_limit=0.001"))
+  assert result.returncode == 1
+  message = programs.message(result)
+  assert "training images up to step" in message
+  assert "config.data.bad_limit=0.001" in message
+  assert "Traceback" not in result.stderr
+
+
+def no_image(path):
+  os.truncate(path, 2**40)
+
+
+@pytest.mark.parametrize("harm", [lambda path: None, no_image], ids=["broken", "unreadable"])
+def test_in_evaluation_it_is_an_error_that_names_the_file(folder, tmp_path, harm):
+  for path in folder.glob("*/[01].png"):
+    harm(path)
+  result = programs.run(
+    command(
+      folder,
+      tmp_path / "run",
+      "--config.data.bad_limit=0.1",
+      f"--config.data.evaluate.test.source=folder:{folder}",
+      "--config.data.evaluate.test.split=",
+      "--config.data.allow_overlap=True",  # one folder will do here
+      "--config.evaluate_every.steps=5",
+    )
+  )
+  assert result.returncode == 1
+  message = programs.message(result)
+  assert "'test'" in message
+  assert "bee/0.png" in message
+  assert "Traceback" not in result.stderr

@@ -1,0 +1,149 @@
+"""Which evaluation is the best, when a run stops, and that a resumed run decides the same."""
+
+import json
+import math
+import shutil
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax.experimental import multihost_utils
+
+from tests import programs
+from tests.ends import assert_equal_ends
+from vit_jax.config import EarlyStopping
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.training import early_stopping, loop
+from vit_jax.training.early_stopping import Best, Watch, best_of
+
+
+def watched(values, *, patience, metric="val/top1"):
+  """The watch after the first values, up to where it has enough; and after which step that is."""
+  watch = Watch(EarlyStopping(metric=metric, patience=patience), Best())
+  for step, value in enumerate(values, 1):
+    watch.note(step, {metric: value, "val/examples": 9})
+    if watch.enough:
+      return watch.best, step
+  return watch.best, None
+
+
+@pytest.mark.parametrize(
+  ("values", "patience", "best", "end"),
+  [
+    ([0.1, 0.3, 0.2, 0.3, 0.1, 0.9], 3, (2, 0.3), 5),  # equal is not better
+    ([0.1, 0.3, 0.2, 0.2, 0.4, 0.3, 0.3], 3, (5, 0.4), None),
+    ([0.1, 0.2, 0.3], 1, (3, 0.3), None),
+    ([0.3, 0.2], 1, (1, 0.3), 2),
+    ([0.9] + [0.1] * 99, 0, (1, 0.9), None),
+    ([math.nan, 0.2, math.nan, 0.1], 2, (2, 0.2), 4),
+    ([-math.inf, -1.0], 1, (2, -1.0), None),
+  ],
+)
+def test_made_up_figures(values, patience, best, end):
+  found, stopped = watched(values, patience=patience)
+  assert ((found.step, found.value), stopped) == (best, end)
+
+
+def test_a_loss_is_better_when_it_is_smaller():
+  best, end = watched([0.5, 0.4, 0.6, 0.5], patience=2, metric="val/loss")
+  assert (best.step, end) == (2, 4)
+
+
+def test_only_nan():
+  best, end = watched([math.nan] * 5, patience=3)
+  assert (best.step, end) == (0, 3)
+
+
+def test_off():
+  watch = Watch(EarlyStopping(), Best())
+  watch.note(1, {"val/top1": 0.5})
+  assert (watch.best.step, watch.enough, watch.in_words(None)) == (0, False, [])
+
+
+@given(
+  values=st.lists(st.floats(0, 1) | st.just(math.nan), max_size=20),
+  split=st.integers(0, 20),
+  patience=st.integers(0, 5),
+)
+def test_a_resumed_run_decides_as_one_that_was_not_stopped(values, split, patience):
+  lines = [{"step": i, "loss": 0.5} for i in range(3)]
+  lines += [
+    json.loads(json.dumps({"step": i, "val/top1": metrics_log.as_json(value)}))
+    for i, value in enumerate(values, 1)
+  ]
+  settings = EarlyStopping(metric="val/top1", patience=patience)
+  watch, resumed = Watch(settings, Best()), Watch(settings, best_of(lines[: 3 + split], "val/top1"))
+  for i, value in enumerate(values, 1):
+    watch.note(i, {"val/top1": value})
+    if i > split:
+      resumed.note(i, {"val/top1": value})
+  assert str(resumed.best) == str(watch.best)  # NaN is not equal to itself
+  assert resumed.enough == watch.enough
+
+
+def test_hosts_agree_to_the_last_bit(monkeypatch):
+  """Each host must hold the first one's figure exactly, or equal ones would be told apart."""
+  monkeypatch.setattr(early_stopping.jax, "process_count", lambda: 2)
+  as_jax = lambda words: np.asarray(words).astype(np.uint32)  # as JAX has it without 64 bits
+  monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", as_jax)
+  for best in (Best(2**31 + 1, 0.1 + 2**-50, 7), Best(3, -math.inf), Best(0, 1e-300, 3)):
+    assert early_stopping.agreed(best) == best
+
+
+def settled(workdir):
+  return programs.digits(
+    workdir,
+    "--config.early_stopping.metric=test/top1",
+    "--config.early_stopping.patience=3",
+    "--config.evaluate_every.steps=4",
+    "--config.optimizer.ema=0.9",
+    # So that no figure changes, whatever the order of the images: the head begins with zeros, and
+    # the least update would decide between the classes.
+    "--config.schedule.learning_rate=0.0",
+  )
+
+
+def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_path):
+  whole, cut = tmp_path / "whole", tmp_path / "cut"
+  result = programs.run(settled(whole))
+  assert result.returncode == 0, result.stderr
+  figures = {x["step"]: x["test/top1"] for x in metrics_log.read(whole) if "test/top1" in x}
+  *_, end = figures
+  best = max(figures, key=figures.get)
+  assert end == best + 12 < 40
+  kept = checkpoint.available(whole)
+  assert (kept[0], kept[-1], len(kept)) == (best, end, 3)
+  assert "Stopped early: 3 evaluations in a row gave no better test/top1." in result.stdout
+  assert f"Best:       test/top1 {figures[best]:.4f} after step {best}, {whole}" in result.stdout
+  assert f"--config.evaluate_step={best})" in result.stdout
+  assert f"--ema --step {best}\n" in result.stdout
+
+  shutil.copytree(whole, cut)  # as if it had been killed before it saved for the last time
+  shutil.rmtree(cut / f"checkpoints/{end}")
+  again = programs.run(settled(cut))
+  assert again.returncode == 0, again.stderr
+  assert f"resuming after step {kept[1]}" in again.stdout
+  assert f"Best:       test/top1 {figures[best]:.4f} after step {best}, {cut}" in again.stdout
+  assert checkpoint.available(cut) == kept
+  assert_equal_ends(cut, whole, step=end)
+
+
+def test_a_run_that_stopped_does_no_step_when_started_again():
+  watch = Watch(EarlyStopping(metric="val/top1", patience=3), Best(4, 0.5, 3))
+  run = types.SimpleNamespace(
+    plan=types.SimpleNamespace(steps=None),
+    monitor=types.SimpleNamespace(start=lambda step: None),
+    start_evaluated=True,
+    watch=watch,
+  )
+  assert loop.loop(run, None, 16)
+
+
+def test_a_best_without_its_checkpoint_is_said_to_have_none(tmp_path):
+  watch = Watch(EarlyStopping(metric="val/top1"), Best(4, 0.5, 3))
+  assert watch.in_words(tmp_path) == [
+    "Best:       val/top1 0.5000 after step 4, of which there is no checkpoint"
+  ]
+  assert watch.flag(tmp_path) == ""

@@ -1,0 +1,340 @@
+"""The main job as a user runs it: what it writes, evaluates, counts and refuses. Real processes."""
+
+import dataclasses
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import programs
+from vit_jax import weights
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage.tree import flatten
+from vit_jax.training import speed
+
+MADE_WITH = ("--config.optimizer.ema=0.9", "--config.data.evaluate_resize=20")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+  """A finished run on the digits: its workdir and what it printed."""
+  workdir = tmp_path_factory.mktemp("digits")
+  result = programs.run(programs.digits(workdir, *MADE_WITH))
+  assert result.returncode == 0, result.stderr
+  assert "Traceback" not in result.stderr
+  return workdir, result.stdout
+
+
+def test_what_the_user_sees(digits):
+  workdir, output = digits
+  spent = re.search(r"^Time:       0:0\d:\d\d: (.*)$", output, re.M)[1].split(", ")
+  assert [share.split("% ")[1] for share in spent] == ["steps", *speed.CAUSES, "idle"]
+  assert sum(int(share.split("%")[0]) for share in spent) == pytest.approx(100, abs=5)  # rounded
+  assert "step 40/40" in output
+  assert "images/s  ETA 0:00:00" in output
+  assert "Reached: test: top-1" in output
+  for place in ("checkpoints/40", "metrics.jsonl", "curves.png", "tools/export.py"):
+    assert place in output
+  for file in ("config.json", "metrics.jsonl", "curves.png", "checkpoints/40/manifest.json"):
+    assert (workdir / file).stat().st_size > 100
+  assert (workdir / "curves.png").read_bytes().startswith(b"\x89PNG")
+  assert list(workdir.glob("events.out.tfevents*"))
+
+
+def test_every_log_line_has_all_metrics(digits):
+  lines = [line for line in metrics_log.read(digits[0]) if "loss" in line]
+  assert [line["step"] for line in lines] == list(range(4, 41, 4))
+  wanted = {
+    "step",
+    "loss",
+    "learning_rate",
+    "grad_norm",
+    "param_norm",
+    "update_norm",
+    "images_per_second",
+    "step_seconds",
+    "eta_seconds",
+    "data/input_wait",
+    "data/epoch",
+    "data/bad_examples",
+    "skipped",
+    "goodput",
+  } | {f"time/{cause}" for cause in ("steps", *speed.CAUSES, "idle")}
+  assert all(line.keys() == wanted for line in lines)
+  assert lines[-1]["data/epoch"] == pytest.approx(40 * 32 / 1437)
+  assert lines[-1]["loss"] < lines[0]["loss"]
+
+
+def test_evaluation_scores_the_full_test_set(digits):
+  lines = [line for line in metrics_log.read(digits[0]) if "test/top1" in line]
+  assert [line["step"] for line in lines] == [20, 40]
+  assert {line["test/examples"] for line in lines} == {360}
+  right = lines[-1]["test/top1"] * 360
+  assert right == pytest.approx(round(right))
+
+
+def evaluate(workdir, *overrides, devices=1):
+  result = programs.run(
+    programs.digits(workdir, "--config.optimizer.ema=0.9", "--mode=evaluate", *overrides),
+    devices=devices,
+  )
+  assert result.returncode == 0, result.stderr
+  return json.loads((workdir / "evaluation.json").read_text())
+
+
+def test_evaluate_mode_gives_the_figures_of_the_loop_on_any_devices_and_batch(digits):
+  workdir, _ = digits
+  (inside,) = [x for x in metrics_log.read(workdir) if "test/top1" in x and x["step"] == 40]
+  for overrides, devices in (([], 1), (["--config.batch_size=56", "--config.mesh.fsdp=2"], 8)):
+    outside = evaluate(workdir, *overrides, devices=devices)
+    assert outside.keys() == inside.keys()
+    for key, value in inside.items():
+      assert outside[key] == pytest.approx(value, rel=1e-5)
+
+
+def last_evaluation(workdir):
+  """The figures of the run's own last evaluation, without its step."""
+  line = [line for line in metrics_log.read(workdir) if "test/top1" in line][-1]
+  return {key: value for key, value in line.items() if key != "step"}
+
+
+def scored(folder, *arguments):
+  """The figures of an evaluation, and what it said."""
+  command = [*programs.MAIN, "--mode=evaluate", f"--workdir={folder}", *arguments]
+  result = programs.run(command)
+  assert result.returncode == 0, result.stderr
+  return json.loads((folder / "evaluation.json").read_text()), result.stdout
+
+
+def shuffled(read):
+  """The same weights with the outputs of the head in another order, and their names with them."""
+  order = np.roll(np.arange(10), 3)
+  head = {name: array[..., order] for name, array in read.params["head"].items()}
+  names = tuple(read.card.class_names[i] for i in order)
+  card = dataclasses.replace(read.card, class_names=names)
+  return weights.Weights(read.params | {"head": head}, card)
+
+
+OWN = (
+  "--config=configs/evaluate.py:own",
+  "--config.data.evaluate.own.source=digits",
+  "--config.data.evaluate.own.split=test",
+  "--config.batch_size=32",
+)
+
+
+def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digits, tmp_path):
+  """Nothing is spelled out: model, classes, loss, average, size and resizing are the run's."""
+  workdir, _ = digits
+  inside = last_evaluation(workdir)
+  own = {key.replace("test/", "own/"): value for key, value in inside.items()}
+  alone, _ = scored(workdir)
+  assert alone == inside | {"step": 40}
+  by_workdir, said = scored(workdir, *OWN)
+  assert by_workdir == own | {"step": 40}
+  assert "ViT, images smaller side to 20 px, centre of 16 px; classes: those of the data" in said
+  elsewhere, _ = scored(tmp_path / "from", *OWN, f"--config.init_from={workdir}")
+  assert elsewhere == own | {"weights": str(workdir)}
+  weights.write(tmp_path / "w.npz", shuffled(weights.read(workdir)))
+  card = [*OWN, f"--config.init_from={tmp_path / 'w.npz'}"]
+  by_card, said = scored(tmp_path / "card", *card)
+  assert by_card == own | {"weights": str(tmp_path / "w.npz")}
+  assert "10 of the head's 10 outputs were moved" in said
+  again = [*OWN, f"--config.init_from={workdir}", "--config.model.scan=True"]
+  stacked, _ = scored(tmp_path / "from", *again)
+  assert stacked["own/top1"] == own["own/top1"]
+  assert stacked["own/loss"] == pytest.approx(own["own/loss"], rel=1e-5)
+  with Image.open(tmp_path / "card/evaluation/own/confusion.png") as image:
+    assert min(image.size) > 400
+
+
+def test_a_flag_changes_what_an_evaluation_takes_from_the_run(digits):
+  workdir, inside = digits[0], last_evaluation(digits[0])
+  for flag in ("--config.evaluate_average=False", "--config.data.evaluate_resize=0"):
+    figures, _ = scored(workdir, flag)
+    assert figures["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+  _, said = scored(workdir, "--config.data.image_size=24")
+  assert "smaller side to 30 px, centre of 24 px" in said
+  assert "Scored as trained: --config.data.image_size=16." in said
+
+
+def test_probes_are_followed_in_training(tmp_path):
+  """Few-shot figures of the last step are those of the suite on the run's workdir."""
+  shape = dict(name="ViT-Ti/4", depth=1, width=16, mlp_dim=32, heads=2)
+  settings = {f"model.{key}": value for key, value in shape.items()}
+  settings |= {f"few_shot.imagenet.{part}.source": "digits" for part in ("train", "test")}
+  settings |= {"few_shot.imagenet.test.split": "test", "few_shot.imagenet.shots": "(1,4)"}
+  settings |= {"data.image_size": 8, "batch_size": 64}
+  training = {"model.num_classes": 10, "model.compute_dtype": "float32"}
+  training |= {"data.train.source": "digits", "data.train.split": "train"}
+  training |= {"data.evaluate.val.source": "", "few_shot.imagenet.seeds": 3}
+  training |= {"duration.steps": 6, "schedule.warmup.steps": 2, "evaluate_every.steps": 3}
+  flags = lambda some: [f"--config.{key}={value}" for key, value in some.items()]
+  common = [f"--workdir={tmp_path}", *flags(settings)]
+  done = programs.run(
+    [*programs.MAIN, "--config=configs/vit_b16_i1k.py", *common, *flags(training)]
+  )
+  assert done.returncode == 0, done.stderr
+  lines = [x for x in metrics_log.read(tmp_path) if "imagenet/1shot" in x]
+  assert [line["step"] for line in lines] == [3, 6]
+  suite = [*programs.MAIN, "--mode=evaluate", "--config=configs/evaluate.py:few_shot,ViT-Ti/16"]
+  done = programs.run([*suite, *common])
+  assert done.returncode == 0, done.stderr
+  found = json.loads((tmp_path / "evaluation.json").read_text())
+  keys = ("imagenet/1shot", "imagenet/1shot_std", "imagenet/4shot", "imagenet/4shot_std")
+  assert found == pytest.approx({key: lines[-1][key] for key in keys} | {"step": 6}, abs=1 / 360)
+
+
+def test_evaluate_mode_of_a_named_checkpoint(digits):
+  assert evaluate(digits[0], "--config.evaluate_step=30")["step"] == 30
+  result = programs.run(programs.digits(digits[0], "--mode=evaluate", "--config.evaluate_step=31"))
+  assert result.returncode == 1
+  assert "no checkpoint of step 31: there are steps [30, 40]" in result.stderr
+
+
+def test_evaluate_mode_without_a_set_is_wrong_usage(digits):
+  nothing = ["--mode=evaluate", "--config.data.evaluate.test.source="]
+  result = programs.run(programs.digits(digits[0], *nothing))
+  assert result.returncode == 2
+  assert "nothing to evaluate on" in result.stderr
+
+
+def test_eight_devices_train_as_one(digits, tmp_path):
+  """The same run on a 4 x 2 mesh: equal metrics to float32 rounding."""
+  result = programs.run(
+    programs.digits(tmp_path, "--config.optimizer.ema=0.9", "--config.mesh.fsdp=2"), devices=8
+  )
+  assert result.returncode == 0, result.stderr
+  one, eight = ([x for x in metrics_log.read(w) if "loss" in x] for w in (digits[0], tmp_path))
+  for a, b in zip(one, eight, strict=True):
+    assert b["loss"] == pytest.approx(a["loss"], rel=1e-3)
+
+
+def test_how_every_parameter_is_split_is_written_down(tmp_path):
+  wide = "--config.model.width=130", "--config.model.mlp_dim=256", "--config.duration.steps=4"
+  result = programs.run(programs.digits(tmp_path, *wide, "--config.mesh.fsdp=4"), devices=4)
+  assert result.returncode == 0, result.stderr
+  _, *lines = (tmp_path / "parameters.txt").read_text().splitlines()
+  rows = {row[0]: row[1:] for row in (re.split("  +", line) for line in lines)}
+  assert rows.keys() == flatten(weights.load(tmp_path)).keys()
+  (split,) = (row for name, row in rows.items() if name.endswith("MlpBlock_3/Dense_0/kernel"))
+  assert split == ["130 x 256", "(None, 'fsdp')", f"{130 * 256 * 4 // 4:,}"]
+  assert "fsdp=4 divides no axis of 4 large parameter(s), such as" in result.stdout
+  (named,) = re.search("such as (.*): every device holds them whole", result.stdout).groups()
+  assert rows[named][1:] == ["replicated", f"{130 * 130 * 4:,}"]
+
+
+@pytest.mark.parametrize("ema", [False, True])
+def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, ema):
+  output = tmp_path / "params.msgpack"
+  command = [programs.MAIN[0], "tools/export.py", "--source", digits[0], "--output", output]
+  result = programs.run(command + ["--ema"] * ema)
+  assert result.returncode == 0, result.stderr
+  exported = weights.load(output)
+  stored = checkpoint.load_params(checkpoint.find(digits[0]), ema=ema)
+  assert jax.tree.structure(exported) == jax.tree.structure(stored)
+  for a, b in zip(jax.tree.leaves(exported), jax.tree.leaves(stored), strict=True):
+    assert a.tobytes() == b.tobytes()
+
+
+def test_export_of_nothing_is_one_sentence(tmp_path):
+  command = [
+    programs.MAIN[0],
+    "tools/export.py",
+    "--source",
+    tmp_path,
+    "--output",
+    tmp_path / "p.msgpack",
+  ]
+  result = programs.run(command)
+  assert result.returncode == 2
+  assert result.stderr.startswith("export: ")
+  assert "is neither a workdir with checkpoints" in result.stderr
+  assert "Traceback" not in result.stderr
+
+
+def test_not_finite_stops_the_run_and_names_step_metric_and_checkpoint(tmp_path):
+  first = programs.digits(tmp_path, "--config.duration.steps=10")
+  assert programs.run(first).returncode == 0
+  diverging = programs.digits(
+    tmp_path, "--config.schedule.learning_rate=1e37", "--config.optimizer.clip_norm=0"
+  )
+  result = programs.run(diverging)
+  assert result.returncode == 1
+  message = result.stderr.strip().splitlines()[-1]
+  assert "Not finite at step 1" in message
+  assert f"{tmp_path}/checkpoints/10" in message
+  assert "Traceback" not in result.stderr
+  assert checkpoint.available(tmp_path) == [10]
+
+
+def test_not_finite_may_be_skipped_a_set_number_of_times(tmp_path):
+  result = programs.run(
+    programs.digits(
+      tmp_path,
+      "--config.schedule.learning_rate=1e16",
+      "--config.optimizer.weight_decay=0",
+      "--config.optimizer.clip_norm=0",
+      "--config.non_finite.action=skip",
+      "--config.non_finite.limit=3",
+    )
+  )
+  assert result.returncode == 1
+  assert "(3 of at most 3 in a row)" in result.stdout
+  assert "non_finite.limit" in result.stderr
+
+
+def test_an_update_that_overflows_ends_the_run_whatever_is_asked_for(tmp_path):
+  result = programs.run(
+    programs.digits(
+      tmp_path,
+      "--config.schedule.learning_rate=1e37",
+      "--config.optimizer.clip_norm=0",
+      "--config.non_finite.action=skip",
+      "--config.checkpoint.every.steps=1",
+    )
+  )
+  assert result.returncode == 1
+  assert "update norm inf" in result.stderr
+  stored = [checkpoint.load_params(checkpoint.find(tmp_path), ema=ema) for ema in (False, True)]
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(stored))
+
+
+@pytest.mark.parametrize(("first", "asked", "taken"), [(3, 2, 2), (10, 1, 1), (8, 9, 3)])
+def test_profile_of_a_window_of_steps(tmp_path, first, asked, taken):
+  """The last one would go on beyond the run's end."""
+  result = programs.run(
+    programs.digits(
+      tmp_path,
+      f"--config.profile.first_step={first}",
+      f"--config.profile.steps={asked}",
+      "--config.duration.steps=10",
+    )
+  )
+  assert result.returncode == 0, result.stderr
+  assert f"Profile of {taken} steps" in result.stdout
+  assert list((tmp_path / "profile").rglob("*.xplane.pb"))
+
+
+def test_a_run_of_stacked_rematerialised_bfloat16_blocks_in_parts(tmp_path):
+  result = programs.run(
+    programs.digits(
+      tmp_path,
+      "--config.model.scan",
+      "--config.model.remat=dots",
+      "--config.model.depth=2",
+      "--config.model.compute_dtype=bfloat16",
+      "--config.accumulation=2",
+      "--config.optimizer.moment_dtype=bfloat16",
+      "--config.data.workers=1",
+      "--config.duration.steps=160",  # in 40 chance decides whether the loss falls
+      "--config.schedule.learning_rate=0.003",
+    ),
+    devices=2,
+  )
+  assert result.returncode == 0, result.stderr
+  losses = [line["loss"] for line in metrics_log.read(tmp_path) if "loss" in line]
+  assert np.mean(losses[-3:]) < losses[0] - 0.1

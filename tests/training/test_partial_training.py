@@ -1,0 +1,206 @@
+"""Training some of the parameters: the others keep their bits, and cost neither memory nor work."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.learning.test_train_step import BATCHES, CONFIG, ONE, changed, mesh_of
+from vit_jax import config as c
+from vit_jax import models, plan
+from vit_jax.devices import mesh as meshes
+from vit_jax.devices.chips import Chip
+from vit_jax.evaluation import evaluate, evaluated_model
+from vit_jax.inference import init_from
+from vit_jax.learning import optim, state, train_step
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage.tree import flatten
+from vit_jax.training import loop
+
+LAST = "Transformer/encoderblock_1/.*|head/.*"
+PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
+PROBE = changed(optimizer=dict(trainable="head/.*"))
+RATE = optim.schedule(
+  learning_rate=0.01, warmup_steps=0, total_steps=10, decay="constant", end_learning_rate=0
+)
+
+
+def start(config, mesh=ONE):
+  """A state whose arrays are all different from 0, so that all of them could move; and the step."""
+  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  init = functools.partial(
+    state.init,
+    model,
+    optimizer,
+    seed=0,
+    image_size=16,
+    with_ema=bool(config.optimizer.ema),
+    trainable=config.optimizer.trainable,
+  )
+  fresh = state.create(init, state.abstract(init, mesh))
+  moved = jax.tree.map(lambda x: x + jnp.sin(jnp.arange(x.size)).reshape(x.shape) / 9, fresh.params)
+  moved = jax.device_put(moved, jax.tree.map(lambda x: x.sharding, fresh.params))
+  ema = jax.tree.map(jnp.copy, optim.trained(moved, config.optimizer.trainable))
+  fresh = dataclasses.replace(fresh, params=moved, ema=ema if config.optimizer.ema else None)
+  return fresh, jax.jit(train_step.make(model, optimizer, RATE, config))
+
+
+def run(config, mesh=ONE):
+  """The state before and after three steps, and their metrics."""
+  first, step = start(config, mesh)
+  current, history = first, []
+  for one in BATCHES[:3]:
+    current, metrics = step(current, jax.device_put(one, meshes.batch_sharding(mesh)))
+    history.append(jax.device_get(metrics))
+  return jax.device_get(first), jax.device_get(current), history
+
+
+@functools.cache
+def partial_run():
+  return run(PARTIAL)
+
+
+@functools.cache
+def probe():
+  """The state before, and the compiled step, of a linear probe."""
+  first, step = start(PROBE)
+  return first, step.lower(first, BATCHES[0]).compile()
+
+
+STACKED = changed(PARTIAL, model=dict(scan=True), optimizer=dict(trainable="Transformer/enc.*"))
+
+
+@pytest.mark.parametrize(
+  ("make", "trained"),
+  [
+    (partial_run, ("Transformer/encoderblock_1/", "head/")),
+    (functools.partial(run, STACKED), ("Transformer/enc",)),
+  ],
+)
+def test_frozen_parameters_keep_their_bits_and_all_others_move(make, trained):
+  first, last, _ = make()
+  before, after = flatten(first.params), flatten(last.params)
+  for name in before:
+    equal = np.array_equal(before[name], after[name])
+    assert equal != name.startswith(trained), name
+
+
+def test_moments_and_averages_are_those_of_the_trained_alone():
+  first, last, _ = partial_run()
+  trained = optim.trained(first.params, LAST)
+  names = set(checkpoint.describe(trained))
+  assert {name.split("/")[0] for name in names} == {"Transformer", "head"}
+  adam = last.optimizer[1]
+  assert set(checkpoint.describe(adam.mu)) == set(checkpoint.describe(adam.nu)) == names
+  assert set(checkpoint.describe(last.ema)) == names
+  seen = flatten(state.for_evaluation(last))
+  for name, array in flatten(last.params).items():
+    assert np.array_equal(seen[name], array) == (name not in names), name
+
+
+def test_on_eight_devices_and_in_parts_as_on_one_and_at_once():
+  _, wanted, wanted_history = partial_run()
+  first, last, history = run(changed(PARTIAL, accumulation=2), mesh_of(2, 4))
+  chex.assert_trees_all_close(last.params, wanted.params, atol=2e-5)
+  chex.assert_trees_all_close(history, wanted_history, rtol=2e-5, atol=1e-6)
+  frozen = set(flatten(first.params)) - set(checkpoint.describe(last.ema))
+  for name in frozen:
+    np.testing.assert_array_equal(flatten(first.params)[name], flatten(last.params)[name])
+
+
+def test_a_linear_probe_is_logistic_regression_on_fixed_features():
+  first, step = probe()
+  one = BATCHES[0]
+  images = (jnp.float32(one["image"]) - 127.5) / 127.5
+  _, features = models.configured(PROBE.model).apply({"params": first.params}, images, train=False)
+  x = np.float64(features["pre_logits"])
+  kernel, bias = (np.float64(first.params["head"][name]) for name in ("kernel", "bias"))
+  logits = x @ kernel + bias
+  shares = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+  error = (shares - np.eye(5)[one["labels"]]) * one["mask"][:, None] / one["mask"].sum()
+  grads = {"kernel": x.T @ error, "bias": error.sum(axis=0)}
+  norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
+  after, metrics = step(first, one)
+  np.testing.assert_allclose(metrics["grad_norm"], norm, rtol=1e-4)
+  for name, decay in (("kernel", 0.1), ("bias", 0.0)):
+    # Adam's first step, with the clipping at 1 and the epsilon of the config.
+    clipped = grads[name] / max(norm, 1.0)
+    moved = clipped / (np.abs(clipped) + 1e-3) + decay * np.float64(first.params["head"][name])
+    wanted = np.float64(first.params["head"][name]) - 0.01 * moved
+    np.testing.assert_allclose(after.params["head"][name], wanted, rtol=1e-4, atol=1e-6)
+  moved = optax.tree.norm(jax.tree.map(jnp.subtract, after.params["head"], first.params["head"]))
+  np.testing.assert_allclose(metrics["update_norm"], moved, rtol=1e-5)
+
+
+def test_no_gradient_is_computed_for_what_is_frozen():
+  """A whole step costs about three forward passes, one of a linear probe little more than one."""
+  first, step = start(CONFIG)
+  whole = step.lower(first, BATCHES[0]).compile()
+  flops = [program.cost_analysis()["flops"] for program in (probe()[1], whole)]
+  assert 0.3 < flops[0] / flops[1] < 0.4
+
+
+def test_weights_are_put_into_a_partial_average_too():
+  first, _ = start(PARTIAL)
+  read = jax.tree.map(lambda x: np.array(x) + 1, first.params)
+  put = init_from.put(init_from.Initial(read, ""), first)
+  chex.assert_trees_all_equal(jax.device_get(put.params), read)
+  chex.assert_trees_all_equal(jax.device_get(put.ema), optim.trained(read, LAST))
+
+
+DIGITS = c.Config(
+  batch_size=32,
+  duration=c.Duration(steps=6),
+  evaluate_every=c.Duration(),
+  model=c.Model(name="ViT-Ti/4", depth=2, width=16, mlp_dim=32, heads=2, num_classes=10),
+  optimizer=c.Optimizer(kind="sgd", trainable=LAST, ema=0.75),
+  schedule=c.Schedule(learning_rate=0.3),
+  data=c.Data(
+    train=c.Dataset("digits", "train"), evaluate={"test": c.Dataset("digits", "test")}, image_size=8
+  ),
+)
+
+
+class StopAfter:
+  """A stop request that comes after `step`; 0: never."""
+
+  def __init__(self, step):
+    self._step = step
+
+  def agreed(self, step):
+    return step == self._step
+
+  def alone(self):
+    return False
+
+  def hold(self):
+    """A signal is remembered from here on; none comes."""
+
+
+def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
+  tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setattr(loop, "chip", lambda kind: Chip(1e12))
+  made = plan.make(DIGITS, plan.open_data(DIGITS), jax.devices()[:1])
+  assert loop.train(made, tmp_path / "whole", StopAfter(0))
+  assert "(2,394 of them trained)" in capsys.readouterr().out
+  assert not loop.train(made, tmp_path / "parts", StopAfter(3))
+  assert loop.train(made, tmp_path / "parts", StopAfter(0))
+  ends = [checkpoint.find(tmp_path / name) for name in ("whole", "parts")]
+  for ema in (False, True):
+    chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=ema) for end in ends))
+  stored = [flatten(checkpoint.load_params(ends[0], ema=ema)) for ema in (False, True)]
+  assert stored[0].keys() == stored[1].keys()
+  same = {name for name in stored[0] if np.array_equal(stored[0][name], stored[1][name])}
+  assert same == set(stored[0]) - set(checkpoint.describe(made.abstract.ema))
+  assert not any("mfu" in line for line in metrics_log.read(tmp_path / "whole"))
+  read = evaluated_model.read(DIGITS, made.data, tmp_path / "parts")
+  figures = evaluate.evaluate(read, made, tmp_path / "parts")
+  assert figures.items() <= metrics_log.read(tmp_path / "whole")[-1].items()
+  restored = checkpoint.load(ends[0], made.abstract, c.to_dict(DIGITS))
+  chex.assert_trees_all_equal_structs(restored, made.abstract)

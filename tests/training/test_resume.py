@@ -1,0 +1,202 @@
+"""Stopped at any moment, started again: the same bits at the end. Real processes."""
+
+import json
+import re
+import signal
+import sys
+
+import pytest
+
+from tests import programs
+from tests.ends import assert_equal_ends, metric_lines, wait_for
+from vit_jax.storage import checkpoint
+
+COMMON = ["--config.optimizer.ema=0.9", "--config.model.dropout=0.1"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+  workdir = tmp_path_factory.mktemp("uninterrupted")
+  result = programs.run(programs.digits(workdir, *COMMON))
+  assert result.returncode == 0, result.stderr
+  assert checkpoint.available(workdir) == [30, 40]
+  return workdir
+
+
+def resume(workdir, *overrides):
+  result = programs.run(programs.digits(workdir, *COMMON, *overrides))
+  assert result.returncode == 0, result.stdout + result.stderr
+  return result.stdout
+
+
+MOMENTS = {
+  "before the first step": lambda folder: (folder / "config.json").exists(),
+  "after some steps": lambda folder: len(metric_lines(folder)) >= 1,
+  "inside a save": lambda folder: any(folder.glob("checkpoints/*tmp*")),
+  "after a save": lambda folder: any(folder.glob("checkpoints/20/manifest.json")),
+  "inside a later save": lambda folder: any(folder.glob("checkpoints/30*tmp*")),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_at_any_moment(uninterrupted, tmp_path, moment):
+  with programs.start(programs.digits(tmp_path, *COMMON)) as process:
+    wait_for(process, moment, lambda: MOMENTS[moment](tmp_path))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+  assert 40 not in checkpoint.available(tmp_path)
+  resume(tmp_path)
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_says_start_again(uninterrupted, tmp_path, number):
+  with programs.start(programs.digits(tmp_path, *COMMON)) as process:
+    wait_for(process, "a step", lambda: len(metric_lines(tmp_path)) >= 2)
+    process.send_signal(number)
+    output = process.stdout.read()
+  assert process.returncode == 75, output
+  (*_, last) = checkpoint.available(tmp_path)
+  assert f"Stopped by a signal after step {last}" in output
+  assert "Start the same command again" in output
+  assert f"Stopping after step {last}; saving" in output
+  assert re.search(r"^Time:       0:.*% steps, .*% idle$", output, re.M)
+  again = resume(tmp_path)
+  assert f"resuming after step {last}" in again
+  assert "Other settings" not in again
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+TWICE = """
+import ctypes
+import os
+import signal
+import threading
+import time
+from vit_jax import preemption
+
+stop = preemption.StopRequest()
+stop.listen()
+stop.hold()
+os.kill(os.getpid(), signal.SIGINT)
+while not stop.agreed(1):
+  time.sleep(0.01)
+print("asked", flush=True)
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+while True:
+  ctypes.CDLL(None).usleep(100_000)  # the main thread is hardly ever in Python
+"""
+
+
+def test_a_second_ctrl_c_ends_the_process_at_once():
+  result = programs.run([sys.executable, "-c", TWICE], timeout=30)
+  assert result.returncode == 130
+  assert (result.stdout, result.stderr) == ("asked\n", "vit_jax: Interrupted.\n")
+
+
+@pytest.mark.parametrize(
+  ("number", "status", "words"),
+  [
+    (signal.SIGTERM, 75, "before there was anything to save; start the same command again"),
+    (signal.SIGINT, 130, "vit_jax: Interrupted."),
+  ],
+)
+def test_a_signal_before_there_is_anything_to_save_ends_the_run_at_once(
+  tmp_path, number, status, words
+):
+  command = [sys.executable, "-m", "tests.faults.driver", "endless_compilation:"]
+  command += programs.digits(tmp_path, *COMMON)[len(programs.MAIN) :]
+  with programs.start(command) as process:
+    for line in process.stdout:
+      if "compiling now" in line:
+        break
+    process.send_signal(number)
+    assert process.wait(timeout=60) == status
+    assert words in process.stdout.read()
+
+
+CALLBACK = """
+import os
+import signal
+import jax
+from vit_jax import preemption
+
+stop = preemption.StopRequest()
+stop.listen()
+stop.hold()
+
+@jax.jit
+def step(x):
+  return jax.pure_callback(lambda x: os.kill(os.getpid(), signal.SIGINT) or x, x, x)
+
+print(float(step(jax.numpy.float32(3))))
+while not stop.agreed(1):
+  pass
+"""
+
+
+def test_a_signal_inside_a_callback_of_jax_is_neither_raised_nor_lost():
+  result = programs.run([sys.executable, "-c", CALLBACK], timeout=60)
+  assert (result.returncode, result.stdout) == (0, "3.0\n"), result.stderr
+
+
+def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(uninterrupted, tmp_path):
+  with programs.start(programs.digits(tmp_path, *COMMON)) as process:
+    wait_for(process, "two saves", (tmp_path / "checkpoints/20/manifest.json").exists)
+    process.send_signal(signal.SIGTERM)
+    process.wait()
+  last, before = reversed(checkpoint.available(tmp_path)[-2:])
+  path = next((tmp_path / "checkpoints" / str(last) / "state" / "d").iterdir())
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 4
+  path.write_bytes(data)
+  assert f"resuming after step {before}" in resume(tmp_path)
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize(
+  ("overrides", "changed"),
+  [
+    ([], ""),
+    (
+      ["--config.duration.steps=30", "--config.seed=5"],
+      "Other settings than up to step 40: config.duration.steps: 40 -> 30; config.seed: 0 -> 5\n",
+    ),
+  ],
+)
+def test_a_finished_run_started_again_changes_nothing(uninterrupted, overrides, changed):
+  files = ("metrics.jsonl", "config.json", "parameters.txt")
+  before = [(uninterrupted / name).read_text() for name in files]
+  output = resume(uninterrupted, *overrides)
+  assert "nothing to train: it already has 40 steps" in output
+  assert "compiling" not in output
+  assert changed in output
+  assert ("Other settings" in output) == bool(changed)
+  assert "Done: 40 steps" in output
+  assert [(uninterrupted / name).read_text() for name in files] == before
+
+
+def test_a_longer_duration_goes_on(uninterrupted, tmp_path):
+  resume(tmp_path, "--config.duration.steps=10")
+  longer = ["--config.duration.steps=50", "--config.checkpoint.keep_last=9"]
+  changes = "config.checkpoint.keep_last: 2 -> 9; config.duration.steps: 10 -> 50"
+  assert f"Other settings than up to step 10: {changes}\n" in resume(tmp_path, *longer)
+  assert checkpoint.available(tmp_path)[-1] == 50
+  assert json.loads((tmp_path / "config.json").read_text())["duration"]["steps"] == 50
+
+
+def test_a_config_that_does_not_fit_is_refused_with_the_differing_field(uninterrupted):
+  result = programs.run(programs.digits(uninterrupted, *COMMON, "--config.model.mlp_dim=48"))
+  assert result.returncode == 2
+  assert "config.model.mlp_dim: 32 -> 48" in result.stderr
+  assert "Traceback" not in result.stderr
+
+
+def test_a_second_run_on_the_same_workdir_is_refused(tmp_path):
+  command = programs.digits(tmp_path, "--config.duration.steps=100000")
+  with programs.start(command) as process:
+    wait_for(process, "start", (tmp_path / "config.json").exists)  # after the lock
+    result = programs.run(command)
+    process.kill()
+  assert result.returncode == 2
+  assert "in use by another run" in result.stderr

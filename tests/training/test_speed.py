@@ -1,0 +1,164 @@
+"""Figures of speed, with a clock that the test turns."""
+
+import numpy as np
+
+from vit_jax.training.speed import Monitor
+
+
+class Clock:
+  now = 100.0
+
+  def __call__(self):
+    return self.now
+
+
+class Hasty(Clock):
+  """A clock that goes on with each look at it."""
+
+  def __call__(self):
+    self.now += 1e-3
+    return self.now
+
+
+class Devices:
+  """Tells how long devices have worked; the test says when they begin and end."""
+
+  def __init__(self, clock):
+    self.clock, self.before, self.since = clock, 0.0, None
+
+  def __call__(self, now):
+    return self.before + (0.0 if self.since is None else now - self.since)
+
+  def work(self, seconds):
+    self.since = self.clock.now
+    self.clock.now += seconds
+    self.rest()
+
+  def rest(self):
+    self.before, self.since = self(self.clock.now), None
+
+
+def make(clock=None, **changes):
+  clock = clock or Clock()
+  devices = Devices(clock)
+  arguments = dict(
+    batch_size=32, total_steps=100, epoch_examples=320, flops_per_image=2e9, peak_flops=1e12
+  )
+  return Monitor(**arguments | changes, busy=devices, clock=clock), devices
+
+
+def test_figures_of_a_window():
+  monitor, devices = make()
+  monitor.start(10)
+  with monitor.waiting():
+    devices.clock.now += 2
+  devices.clock.now += 6
+  with monitor.paused("evaluation"):
+    devices.clock.now += 1000
+  figures = monitor.report(20)
+  assert figures["step_seconds"] == 0.8
+  assert figures["images_per_second"] == 40
+  assert figures["data/input_wait"] == 0.25
+  assert figures["eta_seconds"] == 80 * 0.8
+  assert figures["data/epoch"] == 2
+  np.testing.assert_allclose(figures["mfu"], 40 * 2e9 / 1e12)
+
+
+def test_each_window_stands_for_itself():
+  monitor, devices = make()
+  monitor.start(0)
+  devices.clock.now += 50
+  monitor.report(5)
+  devices.clock.now += 1
+  assert monitor.report(10)["step_seconds"] == 0.2
+
+
+def test_compiling_is_no_part_of_the_speed():
+  monitor, devices = make()
+  monitor.start(0)
+  for seconds in (500, 0, 0):  # what the call of the compiled function takes
+    with monitor.dispatching():
+      devices.clock.now += seconds
+    devices.work(2)
+  figures = monitor.report(3)
+  assert figures["step_seconds"] == 2
+  assert figures["time/compile"] == 500
+  assert figures["time/steps"] == 6
+
+
+def test_only_the_first_dispatch_compiles():
+  monitor, devices = make()
+  monitor.start(0)
+  for _ in range(3):
+    with monitor.dispatching():
+      devices.clock.now += 5
+  assert monitor.account()["compile"] == 5
+  assert monitor.account()["idle"] == 10
+  assert monitor.report(3)["step_seconds"] == 10 / 3
+
+
+def test_input_made_while_the_devices_work_is_not_waited_for():
+  monitor, devices = make()
+  monitor.start(0)
+  devices.since = devices.clock.now
+  with monitor.waiting():
+    devices.clock.now += 8
+  assert monitor.account()["input"] == 0
+  with monitor.waiting():
+    devices.clock.now += 1
+    devices.rest()
+    devices.clock.now += 1
+  figures = monitor.report(5)
+  assert figures["time/input"] == 1
+  assert figures["data/input_wait"] == 0.1
+  assert figures["time/steps"] == 9
+
+
+def test_no_share_is_below_zero_where_every_look_at_the_clock_takes_time():
+  monitor, devices = make(Hasty())
+  monitor.start(0)
+  devices.since = devices.clock.now
+  for _ in range(100):
+    with monitor.waiting():
+      pass
+  assert monitor.account()["input"] == 0
+  devices.before += 1e-3  # a step that ended just after the clock was read
+  assert monitor.account()["idle"] >= 0
+  assert monitor.report(100)["data/input_wait"] == 0
+
+
+def test_no_mfu_where_the_peak_is_unknown():
+  monitor, devices = make(peak_flops=None)
+  devices.clock.now += 1
+  assert "mfu" not in monitor.report(1)
+
+
+def test_the_whole_time_is_accounted_for():
+  monitor, devices = make()
+  devices.clock.now += 5
+  monitor.start(0)
+  with monitor.waiting():
+    devices.clock.now += 3
+  with monitor.dispatching():
+    devices.clock.now += 40
+  with monitor.waiting():
+    devices.clock.now += 1
+  devices.work(20)
+  devices.clock.now += 6
+  with monitor.paused("evaluation"):
+    devices.clock.now += 7
+  with monitor.paused("checkpoint"):
+    devices.clock.now += 4
+  figures = monitor.report(10)
+  account = {"start-up": 5, "compile": 40, "input": 4, "evaluation": 7, "checkpoint": 4, "plots": 0}
+  account |= {"steps": 20, "idle": 6}
+  assert monitor.account() == account
+  assert figures["goodput"] == 20 / 86
+  assert {key: figures[f"time/{key}"] for key in account} == account
+
+
+def test_the_time_before_the_monitor_is_start_up():
+  monitor, devices = make(began=88.0)
+  devices.clock.now += 3
+  monitor.start(7)
+  assert monitor.account()["start-up"] == 15

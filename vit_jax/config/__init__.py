@@ -1,0 +1,60 @@
+"""Every setting of a run: its meaning, unit, default and bounds; imports no JAX.
+
+A recipe (configs/NAME.py) builds a `Config`. The command line sees it as an
+`ml_collections.ConfigDict`, so that every key can be overridden, and `from_dict` turns the result
+once into frozen dataclasses again. No other package has defaults of settings.
+"""
+
+from vit_jax.config.data import Data, Dataset, FewShot, Nearest
+from vit_jax.config.duration import Duration
+from vit_jax.config.errors import ConfigError, RunError, StorageError
+from vit_jax.config.fields import AUTO, MOST_BATCH, MOST_NUMBER, MOST_PIXELS, MOST_SIDE, MOST_STEPS
+from vit_jax.config.learning import DECAY_RULES, Loss, NonFinite, Optimizer, Schedule
+from vit_jax.config.model import Model
+from vit_jax.config.parsing import from_dict, replace_units, to_config_dict, to_dict
+from vit_jax.config.run import (
+  EARLIER,
+  NAMED,
+  Checkpoint,
+  Config,
+  EarlyStopping,
+  Mesh,
+  Profile,
+)
+from vit_jax.config.suggestions import missing_recipe, nearest
+
+__all__ = [
+  "AUTO",
+  "DECAY_RULES",
+  "EARLIER",
+  "MOST_BATCH",
+  "MOST_NUMBER",
+  "MOST_PIXELS",
+  "MOST_SIDE",
+  "MOST_STEPS",
+  "NAMED",
+  "Checkpoint",
+  "Config",
+  "ConfigError",
+  "Data",
+  "Dataset",
+  "Duration",
+  "EarlyStopping",
+  "FewShot",
+  "Loss",
+  "Mesh",
+  "Model",
+  "Nearest",
+  "NonFinite",
+  "Optimizer",
+  "Profile",
+  "RunError",
+  "Schedule",
+  "StorageError",
+  "from_dict",
+  "missing_recipe",
+  "nearest",
+  "replace_units",
+  "to_config_dict",
+  "to_dict",
+]

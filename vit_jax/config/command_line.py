@@ -1,0 +1,124 @@
+"""The command line: --config=configs/NAME.py[:ARG] [--config.KEY=VALUE ...] to frozen settings."""
+
+import sys
+
+from absl import flags
+from ml_collections import config_flags
+
+from vit_jax import config as cfg
+from vit_jax.config import recorded, suggestions
+from vit_jax.process.text import one_line, shown
+
+_CONFIG = config_flags.DEFINE_config_file(
+  "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
+)
+
+DONE, FAILED, WRONG_USAGE, STOPPED = 0, 1, 2, 75
+_HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
+
+
+def parse(argv: list[str]) -> list[str]:
+  """Parses the command line; leaves with status 2 and one message where it is wrong."""
+  try:
+    rest = flags.FLAGS(with_recorded(argv))
+    if len(rest) > 1:
+      raise cfg.ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
+    if _CONFIG.value is None:
+      raise cfg.ConfigError(
+        "--config is missing, such as --config=configs/vit_digits.py; with --mode=evaluate a "
+        "--workdir does instead."
+      )
+    resolve()  # a recipe that is missing or wrong shows itself here
+  except SystemExit as end:  # absl ends with 1 when it has been asked for help and has given it
+    sys.exit(end.code if _HELP.isdisjoint(argv) else DONE)
+  except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
+    leave(wrong_usage(argv, error), WRONG_USAGE)
+  return rest
+
+
+def with_recorded(argv: list[str]) -> list[str]:
+  """The command line; for an evaluation of a workdir without --config, with its own settings."""
+  workdir = value_of("workdir", argv)
+  if value_of("config", argv) is None and value_of("mode", argv) == "evaluate" and workdir:
+    return [argv[0], f"--config={recorded.__file__}:{workdir}", *argv[1:]]
+  return argv
+
+
+def value_of(flag: str, argv: list[str]) -> str | None:
+  """The value of a flag on a command line that has not been parsed yet; None: it is not there."""
+  for argument, following in zip(argv[1:], [*argv[2:], None], strict=True):
+    name, equals, value = argument.partition("=")
+    if name in (f"-{flag}", f"--{flag}"):
+      return value if equals else following
+  return None
+
+
+def wrong_usage(argv: list[str], error: Exception) -> str:
+  """One sentence on what is wrong with the command line."""
+  defaults = cfg.to_dict(cfg.Config())
+  said = reason(error, argv)
+  for argument in argv:
+    path = argument.lstrip("-").removeprefix("config=").partition(":")[0]
+    if said.endswith(f"No such file or directory: {path!r}"):
+      return cfg.missing_recipe(path)
+    key, _, value = argument.lstrip("-").partition("=")
+    if key.startswith("config."):
+      unknown, default = look_up(key.removeprefix("config."), defaults)
+      if unknown:
+        return unknown
+      if isinstance(error, flags.IllegalFlagValueError) and argument.lstrip("-") in str(error):
+        return f"{key}={shown(value)} cannot be read as {type(default).__name__}; try {default!r}."
+      group = next((group for group in cfg.NAMED if key.startswith(f"{group}.")), None)
+      name = key.removeprefix(f"{group}.").split(".")[0]
+      if group and isinstance(error, KeyError) and said.strip("\"'") == name:
+        return f"{group}.{name} is not in the recipe, which alone gives names there; add it to it."
+  return said
+
+
+def reason(error: Exception, argv: list[str]) -> str:
+  """The last line of an error's message; the lines above are a library's traceback.
+
+  There a ConfigError of a recipe begins with its class. A line break in an argument is none of the
+  message.
+  """
+  kind, text = cfg.ConfigError, str(error).strip() or type(error).__name__
+  for argument in argv:
+    for part in {argument, argument.lstrip("-").partition("=")[2]} - {""}:
+      text = text.replace(part, one_line(part))
+  line = text.splitlines()[-1].strip()
+  return line.removeprefix(f"{kind.__module__}.{kind.__name__}: ")
+
+
+def look_up(dotted: str, known: dict) -> tuple[str, object]:
+  """Which part of a dotted key is not a setting, in words, empty where all are; and its default."""
+  path = "config"
+  for part in dotted.split("."):
+    if path in cfg.NAMED:
+      path, known = f"{path}.{part}", cfg.NAMED[path]
+      continue
+    known = known if isinstance(known, dict) else {}
+    if part not in known:
+      return suggestions.unknown(path, part, known), None
+    path, known = f"{path}.{part}", known[part]
+  return "", known
+
+
+def resolve() -> cfg.Config:
+  """The config of the command line as frozen dataclasses."""
+  return cfg.from_dict(cfg.replace_units(_CONFIG.value.to_dict(), sorted(given())))
+
+
+def given() -> frozenset[str]:
+  """The settings that the command line itself names, such as "data.image_size"."""
+  return frozenset(config_flags.get_override_values(flags.FLAGS["config"]))
+
+
+def recipe() -> str:
+  """What was given as --config, configs/NAME.py or configs/NAME.py:ARG."""
+  return flags.FLAGS["config"].config_filename
+
+
+def leave(message: str, status: int):
+  """Says one sentence on stderr and ends the program."""
+  print(f"vit_jax: {one_line(message)}", file=sys.stderr, flush=True)
+  sys.exit(status)

@@ -1,0 +1,24 @@
+"""Lengths of training, in steps, epochs or examples."""
+
+import dataclasses
+
+from vit_jax.config.fields import MOST_STEPS, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Duration:
+  """A length of training in exactly one unit; all three 0 means never."""
+
+  steps: int = setting(0, "optimizer updates", low=0, high=MOST_STEPS)
+  epochs: float = setting(0.0, "passes over the training examples", low=0, high=1e9)
+  examples: int = setting(0, "training examples", low=0, high=10**15)
+
+  def given(self) -> dict[str, float]:
+    """The units that are not 0."""
+    return {unit: value for unit, value in dataclasses.asdict(self).items() if value}
+
+  def in_steps(self, *, batch_size: int, epoch_examples: int) -> int:
+    """The duration in steps, to the nearest; at least 1 unless it is 0."""
+    examples = self.examples + self.epochs * epoch_examples
+    steps = self.steps + round(examples / batch_size)
+    return max(steps, 1) if self.given() else 0

@@ -1,0 +1,94 @@
+"""Settings of the objective, the update rule and the learning rate."""
+
+import dataclasses
+
+from vit_jax.config.duration import Duration
+from vit_jax.config.fields import MOST_NUMBER, group, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+  """The training objective."""
+
+  kind: str = setting(
+    "softmax", "cross-entropy over classes, or per class", choices=("softmax", "sigmoid")
+  )
+  label_smoothing: float = setting(
+    0.0, "share of the target spread over all classes", low=0.0, high=1.0
+  )
+
+
+DECAY_RULES = (
+  (r".*/kernel", 1.0),
+  (r".*/(bias|scale)", 0.0),
+  (r"cls|.*/probe|.*/pos_embedding\w*", 0.0),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+  """Update rule; see vit_jax/learning/optim.py for the formulas."""
+
+  kind: str = setting(
+    "adam", "Adam (with decoupled decay: AdamW) or SGD with momentum", choices=("adam", "sgd")
+  )
+  beta1: float = setting(0.9, "decay of Adam's first moment", low=0.0, high=0.999999)
+  beta2: float = setting(0.999, "decay of Adam's second moment", low=0.0, high=0.999999)
+  epsilon: float = setting(1e-8, "added to the root of Adam's second moment", low=1e-15, high=1.0)
+  momentum: float = setting(0.9, "momentum of SGD", low=0.0, high=0.999999)
+  moment_dtype: str = setting(
+    "float32", "type of Adam's first moment or of SGD's momentum", choices=("float32", "bfloat16")
+  )
+  weight_decay: float = setting(
+    0.0, "decoupled decay; multiplied by the learning rate", low=0.0, high=1e4
+  )
+  decay_rules: tuple = setting(
+    DECAY_RULES,
+    "(regex of the whole parameter name, factor on the weight decay); the first "
+    "match counts and every parameter must match one",
+  )
+  trainable: str = setting(
+    ".*",
+    "regex of the whole names of the parameters that are trained, such as head/.* for a linear "
+    "probe; the others stay as they are and have neither moments nor an average. Blocks can be "
+    "told apart with config.model.scan=False alone",
+  )
+  clip_norm: float = setting(
+    0.0, "largest global norm of the gradients; 0: no clipping", low=1e-6, high=1e6, off=0.0
+  )
+  ema: float = setting(
+    0.0, "factor of the parameters' moving average; 0: none", low=0.0, high=0.999999999
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """Learning rate: linear warm-up from 0, then decay to the end value."""
+
+  learning_rate: float = setting(
+    1e-3, "base learning rate, reached after warm-up", low=0.0, high=MOST_NUMBER
+  )
+  warmup: Duration = group(Duration)
+  decay: str = setting(
+    "cosine", "shape after warm-up", choices=("linear", "cosine", "constant", "steps")
+  )
+  drops: tuple = setting(
+    (),
+    "with decay=steps: the shares of the run, ascending, after which the learning rate is divided "
+    "by ten; end_learning_rate then has no say",
+  )
+  end_learning_rate: float = setting(
+    0.0, "learning rate at the last step", low=0.0, high=MOST_NUMBER
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class NonFinite:
+  """What a loss or gradient that is not finite does; the update is never applied."""
+
+  action: str = setting(
+    "stop", "end the run, or leave the update out and go on", choices=("stop", "skip")
+  )
+  limit: int = setting(
+    10, "with skip: updates left out in a row before the run stops", low=1, high=10**9
+  )

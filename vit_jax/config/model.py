@@ -1,0 +1,57 @@
+"""Settings of the architecture."""
+
+import dataclasses
+
+from vit_jax.config.fields import AUTO, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """The architecture. What is 0 or empty is taken from the name."""
+
+  name: str = setting(
+    "ViT-B/16",
+    "a name of vit_jax.models.names(), or one of their kind; empty, for --mode=evaluate alone: the "
+    "weights' own",
+  )
+  num_classes: int = setting(1000, "outputs of the head", low=1, high=10**7)
+  depth: int = setting(0, "number of blocks", low=0, high=256)
+  width: int = setting(0, "hidden size D; of a ResNet, channels of its root", low=0, high=2**15)
+  mlp_dim: int = setting(0, "hidden size of the MLP", low=0, high=2**17)
+  heads: int = setting(0, "attention heads", low=0, high=2**10)
+  stages: tuple = setting((), "residual units in each stage of a ResNet or of a hybrid's")
+  pool: str = setting("", "what the head sees", choices=("", "class_token", "gap", "map"))
+  representation_layer: bool = setting(False, "dense + tanh of size D before the head")
+  positions: str = setting(
+    "1d", "kind of position embedding", choices=("1d", "2d", "relative", "none")
+  )
+  position_place: str = setting(
+    "stem",
+    "where 1d and 2d position embeddings are added",
+    choices=("stem", "every_layer", "every_layer_shared"),
+  )
+  dropout: float = setting(0.0, "dropout rate", low=0.0, high=0.99)
+  head_bias: float = setting(0.0, "initial value of the head's bias", low=-100.0, high=100.0)
+  compute_dtype: str = setting(
+    "float32",
+    "type of activations; parameters stay float32; auto: float32 on a CPU, where bfloat16 is "
+    "slower, and bfloat16 elsewhere; a run goes on with the type that it was begun with",
+    choices=("float32", "bfloat16", AUTO),
+  )
+  scan: bool = setting(False, "blocks stacked under one scan: compiles in seconds, but runs slower")
+  remat: str = setting(
+    "none",
+    "what the backward pass computes again: nothing, all but the outputs of dense layers, or all",
+    choices=("none", "dots", "everything"),
+  )
+  attention: str = setting(
+    "xla", "implementation of jax.nn.dot_product_attention", choices=("xla", "cudnn")
+  )
+  activation: str = setting(
+    "gelu_tanh",
+    "GELU of the MLPs: its tanh form, as in the published weights, or exact, as in many others",
+    choices=("gelu_tanh", "gelu"),
+  )
+  norm_epsilon: float = setting(
+    1e-6, "added to the variance in every LayerNorm", low=1e-15, high=1e-2
+  )

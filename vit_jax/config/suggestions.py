@@ -1,0 +1,61 @@
+"""Sentences that name what the user may have meant."""
+
+import dataclasses
+import difflib
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from vit_jax.config import synonyms
+from vit_jax.config.run import Config
+
+
+def nearest(word: str, known) -> str:
+  """`known` in words, the ones most like `word` first; upper and lower case are alike."""
+  return ", ".join((alike(word, sorted(known), 0.5) or sorted(known))[:5])
+
+
+def unknown(path: str, key: str, known) -> str:
+  """One sentence on a key that is no setting of the group `path`, which has those of `known`.
+
+  It names what is called so elsewhere, then the settings whose own names are most like the key; of
+  equals, those of this group first.
+  """
+  here = [f"{path}.{name}" for name in sorted(known)] or [path]
+  names = dict.fromkeys([*here, *_dotted(dataclasses.asdict(Config()), "config")])
+  found = alike(key, names, 0.6, own=lambda name: name.rpartition(".")[2])
+  called = [setting for setting in [synonyms.ours(key)] if setting]
+  near = dict.fromkeys([*called, *(found or ([] if called else here))])
+  return f"{path}.{key} is not a setting; nearest: {', '.join([*near][:5])}."
+
+
+def alike(word: str, names, cutoff: float, own=str) -> list[str]:
+  """Those of `names` whose `own` part is like the word in any case, the most like first.
+
+  The cutoff is difflib's: 1 is the same, 0 anything.
+  """
+  keys = {own(name).lower() for name in names}
+  close = difflib.get_close_matches(word.lower(), keys, cutoff=cutoff)
+  return [name for like in close for name in names if own(name).lower() == like]
+
+
+def missing_recipe(path: str) -> str:
+  """One sentence on a recipe that is not there, with those of its folder and of configs/."""
+  folders = pathlib.Path(path).parent, pathlib.Path("configs")
+  others = {str(other) for folder in folders for other in folder.glob("*.py")}
+  if others:
+    return f"There is no recipe {path}; nearest: {nearest(path, others)}."
+  return (
+    f"There is no recipe {path}, nor any other in its folder or in configs; run from the project's "
+    "root, or give the recipe's whole path."
+  )
+
+
+def _dotted(values: Mapping[str, Any], path: str) -> list[str]:
+  """The dotted names of all settings and groups below `path`."""
+  names = []
+  for key, value in values.items():
+    names.append(f"{path}.{key}")
+    if isinstance(value, Mapping):
+      names += _dotted(value, names[-1])
+  return names

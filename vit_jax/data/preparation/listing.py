@@ -1,0 +1,89 @@
+"""Images that a table names: lines of path,label."""
+
+import csv
+import hashlib
+import logging
+import os
+import pathlib
+
+from vit_jax.config import reading
+from vit_jax.data import image_files
+from vit_jax.data.sources import Example, SourceError
+
+_HEADER = ["path", "label"]
+
+_log = logging.getLogger(__name__)
+
+
+class Listing:
+  """The images of a CSV file with two columns, the path of an image and its class.
+
+  Paths are relative to the file's folder. The first row may be a header: path,label, or any other
+  whose first cell is neither a file nor named like an image, as that of the second row is; the log
+  then says so. Classes are the sorted labels.
+
+  Raises:
+    SourceError: the file cannot be read, or a line does not have two columns.
+  """
+
+  multi_label = False
+
+  def __init__(self, path: str):
+    file = reading.expanded(path).absolute()
+    self._folder = file.parent
+    rows = _rows(file)
+    self.class_names = tuple(sorted({label for _, label in rows}))
+    numbers = {name: number for number, name in enumerate(self.class_names)}
+    self._paths, self._labels = [path for path, _ in rows], [numbers[label] for _, label in rows]
+    digest = hashlib.sha256(repr(rows).encode(errors="surrogateescape")).hexdigest()[:16]
+    self.identity = f"csv {digest}"
+
+  def __len__(self) -> int:
+    return len(self._paths)
+
+  def __getitem__(self, index: int) -> Example:
+    path = self.name(index)
+    image = reading.read_bytes(path, most=image_files.MOST_BYTES)
+    return Example(image, self.labels(index), path)
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The class that the table gives."""
+    return (self._labels[index],)
+
+  def name(self, index: int) -> str:
+    """The image's path."""
+    return str(self._folder / self._paths[index])
+
+
+def _rows(file: pathlib.Path) -> list[tuple[str, str]]:
+  try:
+    with open(
+      file, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=reading.regular
+    ) as stream:
+      rows = [row for row in csv.reader(stream) if row]
+  except (OSError, csv.Error) as error:
+    raise SourceError(f'"{file}" cannot be read as a CSV file: {error}.') from error
+  for number, row in enumerate(rows, 1):
+    if len(row) != 2 or not all(row):
+      raise SourceError(
+        f'"{file}" has {row!r} in row {number}; each row is the path of an image and its label.'
+      )
+  rows = rows[1:] if _has_header(file, rows) else rows
+  if not rows:
+    raise SourceError(f'"{file}" names no images; each row is the path of an image and its label.')
+  return [(path, label) for path, label in rows]
+
+
+def _has_header(file: pathlib.Path, rows: list[list[str]]) -> bool:
+  """Whether the first row is no image."""
+  if rows[:1] == [_HEADER] or len(rows) < 2:
+    return rows[:1] == [_HEADER]
+  first, second = (
+    os.path.splitext(path)[1].lower() in image_files.SUFFIXES or os.path.exists(file.parent / path)
+    for path, _ in rows[:2]
+  )
+  if second and not first:
+    _log.warning(
+      'The first row of "%s", %r, is taken for a header: no image is named so.', file, rows[0]
+    )
+  return second and not first

@@ -1,0 +1,251 @@
+"""Labelled images from anywhere as a TFDS data set of ArrayRecord files, without TensorFlow.
+
+The examples lie in the files in a random order that is always the same, so that a part of a split
+such as train[:98%] is a random one. A data set appears under its version when it is complete; until
+then it grows in a folder beside it, where a preparation that was stopped goes on.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Callable
+
+import cv2
+
+from vit_jax.config import reading
+from vit_jax.config.reading import expanded
+from vit_jax.data import order
+from vit_jax.data.preparation import quality
+from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.data.sources.folder import Folder
+from vit_jax.storage.files import write_whole
+
+REPORT = "report.json"
+VERSION = "1.0.0"
+
+_FILE_BYTES = 2**28  # about, of each file
+_SAMPLE = 64  # images that the size is estimated from
+_ORDER_SEED = 2**32 - 2  # of no run, whose seeds are below 2**31
+_ORDER = "uniform"
+_PLAN = "plan.json"
+_MAX_BYTES = 2**20  # of the plan
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def prepare(
+  splits: dict[str, Source],
+  data_dir: str,
+  name: str,
+  *,
+  max_pixels: int,
+  threads: int,
+  started: Callable[[int], None],
+  done: Callable[[int], None],
+) -> dict:
+  """Makes DATA_DIR/NAME/1.0.0, which tfds:NAME then reads; returns its report.
+
+  Args:
+    splits: the examples of each split. Where classes differ the data set has all of them, sorted.
+    data_dir: TFDS's folder, ~/tensorflow_datasets by default.
+    name: of the data set.
+    max_pixels: larger images are broken.
+    threads: files made at a time.
+    started: called once with the number of images still to be read.
+    done: called with a number of images after each file.
+
+  Raises:
+    SourceError: a wrong name, a data set that is already there, another one half made, or no image
+      that can be decoded.
+    OSError: an image cannot be read, or the disk written.
+  """
+  target = expanded(data_dir).absolute() / _checked_name(name) / VERSION
+  if target.exists():
+    raise SourceError(f'"{target}" is already there; give another name, or delete it.')
+  folder = target.with_name(f"{VERSION}.incomplete")
+  class_names = _union([source.class_names for source in splits.values()])
+  counts = _claim(folder, splits, max_pixels)
+  files = [
+    _File(folder, name, split, number, counts[split])
+    for split in splits
+    for number in range(counts[split])
+  ]
+  missing = [file for file in files if not file.checked.exists()]
+  started(sum(len(file.positions(splits[file.split])) for file in missing))
+
+  # Before there are threads: two that import TFDS at once may wait for one another for ever.
+  features = {name: _features(class_names, source.multi_label) for name, source in splits.items()}
+
+  def make(file: "_File") -> int:
+    source = splits[file.split]
+    _make(file, source, features[file.split], class_names, max_pixels)
+    return len(file.positions(source))
+
+  with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+    collections.deque(map(done, pool.map(make, missing)), maxlen=0)
+  checked = {file: quality.Checked(**json.loads(file.checked.read_text())) for file in files}
+  for leftover in folder.glob("*.partial"):  # of a process that was killed
+    leftover.unlink()
+  by_split = {split: [checked[file] for file in files if file.split == split] for split in splits}
+  report = quality.report(by_split, {split: _order(splits[split]) for split in splits})
+  for split, source in splits.items():
+    not_images = source.left_out.counts() if isinstance(source, Folder) else {}
+    report["splits"][split]["not_images"] = not_images
+  _write_metadata(folder, splits, by_split, class_names)
+  (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
+  folder.rename(target)
+  for leftover in [*target.glob("checked-*.json"), target / _PLAN]:
+    leftover.unlink()
+  return report
+
+
+@dataclasses.dataclass(frozen=True)
+class _File:
+  """One ArrayRecord file of a split."""
+
+  folder: pathlib.Path
+  name: str
+  split: str
+  number: int
+  count: int
+
+  @property
+  def path(self) -> pathlib.Path:
+    part = f"{self.number:05}-of-{self.count:05}"
+    return self.folder / f"{self.name}-{self.split}.array_record-{part}"
+
+  @property
+  def checked(self) -> pathlib.Path:
+    """What is written last: where it is, the file is whole."""
+    return self.path.with_name(f"checked-{self.path.name}.json")
+
+  def positions(self, source: Source) -> range:
+    """Places in the random order that this file holds."""
+    length = len(source)
+    return range(length * self.number // self.count, length * (self.number + 1) // self.count)
+
+
+def _checked_name(name: str) -> str:
+  if not _NAME.fullmatch(name):
+    raise SourceError(
+      f'"{name}" is no name for a data set; use lower-case letters, digits and _, a letter first.'
+    )
+  return name
+
+
+def _union(lists: list[tuple[str, ...]]) -> tuple[str, ...]:
+  """The class names of all splits: as they are where they agree, else sorted."""
+  return lists[0] if len(set(lists)) == 1 else tuple(sorted(set().union(*lists)))
+
+
+def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> dict[str, int]:
+  """The number of files of each split, from when the folder was begun."""
+  plan = folder / _PLAN
+  wanted = {
+    "splits": {name: [source.identity, len(source)] for name, source in splits.items()},
+    "max_pixels": max_pixels,
+    "order": _ORDER,
+  }
+  if plan.exists():
+    found = json.loads(reading.read_bytes(plan, most=_MAX_BYTES))
+    if {key: found.get(key) for key in wanted} != wanted:
+      raise SourceError(
+        f'"{folder}" is a data set of other images, half made, or one that an earlier release'
+        " began in another order; delete it, or finish it with what began it."
+      )
+    return found["files"]
+  folder.mkdir(parents=True, exist_ok=True)
+  files = {name: _number_of_files(source) for name, source in splits.items()}
+  text = json.dumps(wanted | {"files": files})
+  write_whole(str(plan), lambda path: pathlib.Path(path).write_text(text))
+  return files
+
+
+def _number_of_files(source: Source) -> int:
+  sample = range(0, len(source), max(1, len(source) // _SAMPLE))
+  mean = sum(len(_encoded(source[index])) for index in sample) / len(sample)
+  return min(len(source), max(1, round(mean * len(source) / _FILE_BYTES)))
+
+
+def _order(source: Source) -> order.Order:
+  """Position in the files to index in the source."""
+  return order.fixed(len(source), seed=_ORDER_SEED, sampling=_ORDER)
+
+
+def _encoded(example: Example) -> bytes:
+  """The image's file; pixels become a PNG."""
+  if isinstance(example.image, bytes):
+    return example.image
+  pixels = example.image
+  if pixels.ndim == 3 and pixels.shape[2] == 3:
+    pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+  return cv2.imencode(".png", pixels)[1].tobytes()
+
+
+def _make(file: _File, source: Source, features, class_names, max_pixels: int) -> None:
+  # Imported late: only this needs it.
+  from array_record.python import array_record_module
+
+  rows = _order(source)
+  labels = [class_names.index(name) for name in source.class_names]
+  checked = quality.Checked()
+
+  def fill(path: str) -> None:
+    writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
+    for position in file.positions(source):
+      example = source[rows[position]]
+      numbers = tuple(labels[one] for one in example.labels)
+      example = example._replace(labels=numbers, image=_encoded(example))
+      if quality.check(example, checked, max_pixels=max_pixels):
+        record = _serialized(example, features, multi_label=source.multi_label)
+        checked.bytes += len(record)
+        writer.write(record)
+    writer.close()
+
+  write_whole(str(file.path), fill)
+  text = json.dumps(dataclasses.asdict(checked))
+  write_whole(str(file.checked), lambda path: pathlib.Path(path).write_text(text))
+
+
+def _features(class_names, multi_label: bool):
+  import tensorflow_datasets as tfds
+
+  label = tfds.features.ClassLabel(names=list(class_names))
+  return tfds.features.FeaturesDict(
+    {
+      "image": tfds.features.Image(),
+      "label": tfds.features.Sequence(label) if multi_label else label,
+    }
+  )
+
+
+def _serialized(example: Example, features, *, multi_label: bool) -> bytes:
+  label = list(example.labels) if multi_label else example.labels[0]
+  return features.serialize_example(
+    features.encode_example({"image": example.image, "label": label})
+  )
+
+
+def _write_metadata(folder, splits, by_split, class_names) -> None:
+  import tensorflow_datasets as tfds
+
+  infos = []
+  for split, parts in by_split.items():
+    if not sum(one.examples for one in parts):
+      raise SourceError(f'Split "{split}" has no image that can be decoded.')
+    infos.append(
+      tfds.core.SplitInfo(
+        name=split,
+        shard_lengths=[one.examples for one in parts],
+        num_bytes=sum(one.bytes for one in parts),
+      )
+    )
+  tfds.folder_dataset.write_metadata(
+    data_dir=str(folder),
+    features=_features(class_names, next(iter(splits.values())).multi_label),
+    split_infos=infos,
+    version=VERSION,
+    check_data=False,  # It would read with TensorFlow.
+  )

@@ -1,1 +1,0 @@
-"""Evaluations: functions from parameters and data to figures."""

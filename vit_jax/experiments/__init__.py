@@ -1,0 +1,1 @@
+"""Many runs, each a process of its own: sweeps and benchmarks."""

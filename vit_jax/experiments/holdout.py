@@ -1,0 +1,114 @@
+"""What a part of the training set must be that is held back for choosing settings."""
+
+import dataclasses
+
+import numpy as np
+
+from vit_jax.config import Config, ConfigError, Dataset
+from vit_jax.data import overlap, sources
+from vit_jax.data.apart import in_words
+from vit_jax.evaluation.opening import open_source
+from vit_jax.experiments import runs
+
+# In larger training sets classes are not looked for: it would take long.
+LOOKED_AT = 100_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+  """What a recipe does with a dataset: "trains on" or "scores" it."""
+
+  recipe: str
+  does: str
+  dataset: Dataset
+  config: Config
+
+  def in_words(self) -> str:
+    """As the beginning of a sentence."""
+    return f"{self.recipe} {self.does} {in_words(self.dataset)}"
+
+
+def check(development: str, final: str, overrides: tuple[str, ...]):
+  """Refuses a pair of recipes where the first holds nothing back that one could choose by.
+
+  Args:
+    development: recipe that trains on a part of the training set and scores the rest.
+    final: recipe that trains on all of it and scores the test set.
+    overrides: --config.KEY=VALUE of both.
+
+  Raises:
+    ConfigError: a recipe that is wrong or does not score just one set; a set that is trained on or
+      chosen by and has images in common with one that is scored later; a development part that
+      leaves a class without training images.
+    SourceError: data that is not there.
+  """
+  part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
+  held_back = Use(development, "scores", scored(development, part), part)
+  test = Use(final, "scores", scored(final, whole), whole)
+  first = Use(development, "trains on", part.data.train, part)
+  then = Use(final, "trains on", whole.data.train, whole)
+  for use, kept in ((first, held_back), (first, test), (held_back, test), (then, test)):
+    check_apart(use, kept)
+  check_classes(part, whole)
+
+
+def scored(recipe: str, config: Config) -> Dataset:
+  """The one set that a recipe scores.
+
+  Raises:
+    ConfigError: there is none, or more.
+  """
+  sets = [dataset for dataset in config.data.evaluate.values() if dataset.source]
+  if len(sets) != 1:
+    raise ConfigError(
+      f"{recipe} scores {len(sets)} sets (config.data.evaluate); give a recipe that scores one."
+    )
+  return sets[0]
+
+
+def check_apart(use: Use, kept: Use):
+  """A set that is trained on or chosen by has no image of one that is scored.
+
+  Raises:
+    ConfigError: names an image that both sets have.
+  """
+  found = overlap.shared(*(open_source(each.dataset, each.config) for each in (use, kept)))
+  if found:
+    raise ConfigError(
+      f"{use.in_words()}, and {kept.in_words()}, but both have {found.in_words()}; give parts that "
+      "have none in common."
+    )
+
+
+def check_classes(part: Config, whole: Config):
+  """Every class that the whole training set has is also in the part that is trained on.
+
+  Raises:
+    ConfigError: names one that is not.
+  """
+  images = open_source(part.data.train, part)
+  lost = missing_classes(images)
+  if lost:  # perhaps the whole has none of them either, and the cut is not to blame
+    never = set(missing_classes(open_source(whole.data.train, whole)))
+    lost = [name for name in lost if name not in never]
+  if lost:
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    raise ConfigError(
+      f"The development part leaves class {lost[0]!r}{more} without an image to train on: "
+      f"{in_words(part.data.train)} has {len(images):,} images and none of it; hold fewer back."
+    )
+
+
+def missing_classes(source: sources.Source) -> list[str]:
+  """Names of the classes that no image has, found by reading until all were met.
+
+  Empty where there are more than `LOOKED_AT` images.
+  """
+  missing = set(range(len(source.class_names)))
+  if len(source) > LOOKED_AT:
+    return []
+  for index in np.random.default_rng(0).permutation(len(source)):  # soon some of every class
+    missing -= set(source.labels(int(index)))
+    if not missing:
+      return []
+  return [source.class_names[label] for label in sorted(missing)]

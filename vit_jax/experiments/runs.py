@@ -1,0 +1,271 @@
+"""Runs of the main job, each a process of its own, one after another; JAX is not imported here."""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import os
+import pathlib
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+
+from absl import flags
+from ml_collections import config_flags
+
+from vit_jax import config as cfg
+from vit_jax import recipes
+from vit_jax.config import command_line, reading
+from vit_jax.storage import metrics_log
+from vit_jax.storage.workdir import CONFIG
+
+_MAX_BYTES = 2**24  # of a file of JSON
+
+
+class Stopped(cfg.RunError):
+  """A signal stopped the run under way; what is done is kept."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """One run of vit_jax.main.
+
+  Attributes:
+    name: what it is, for messages.
+    recipe: what --config is given.
+    folder: its workdir.
+    overrides: --config.KEY=VALUE, of which the last for a key counts.
+  """
+
+  name: str
+  recipe: str
+  folder: pathlib.Path
+  overrides: tuple[str, ...] = ()
+
+  def arguments(self) -> list[str]:
+    """Those of python."""
+    return [
+      "-m",
+      "vit_jax.main",
+      f"--config={self.recipe}",
+      f"--workdir={self.folder}",
+      *self.overrides,
+    ]
+
+  def command(self) -> str:
+    """The command as one would type it."""
+    return shlex.join(["python", *self.arguments()])
+
+
+def result(folder: pathlib.Path) -> dict[str, float] | None:
+  """The figures of the evaluation after a run's last step; None where it is not done.
+
+  The length of a run in epochs follows from its config.json and the epoch of its last metrics.
+
+  Raises:
+    RunError: its config.json is damaged.
+  """
+  lines = metrics_log.read(folder)
+  last = next((line for line in reversed(lines) if line.get("data/epoch")), None)
+  if last is None or not (folder / CONFIG).exists():
+    return None
+  try:
+    config = json.loads(reading.read_bytes(folder / CONFIG, most=_MAX_BYTES))
+    batch_size = config["batch_size"]
+    total = cfg.Duration(**config["duration"]).in_steps(
+      batch_size=batch_size,
+      epoch_examples=round(last["step"] * batch_size / last["data/epoch"]),
+    )
+  except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    raise cfg.RunError(
+      f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
+      "that run again."
+    ) from error
+  figures = [line for line in lines if line["step"] == total and accuracies(line)]
+  return figures[-1] if figures else None
+
+
+def accuracies(figures: dict[str, float]) -> list[float]:
+  """The top-1 accuracy of each evaluation set among the figures, 0 to 1."""
+  return [value for key, value in figures.items() if key.endswith("/top1")]
+
+
+def claim(path: pathlib.Path, description: dict):
+  """Makes the folder of some runs, with a file that says what they are of.
+
+  Raises:
+    ConfigError: there are runs already, of something else; or it cannot be written.
+  """
+  folder = path.parent
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or not any(folder.rglob(metrics_log.METRICS)):
+      partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # others may do the same now
+      partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+      partial.replace(path)
+    found = dict(json.loads(reading.read_bytes(path, most=_MAX_BYTES)))
+  except OSError as error:
+    raise cfg.ConfigError(f"{folder} cannot be written to: {error.strerror}.") from error
+  except (TypeError, ValueError) as error:
+    raise cfg.ConfigError(f"{path} is damaged ({error}); give another --workdir.") from error
+  for key, value in description.items():
+    if found.get(key) != value:
+      raise cfg.ConfigError(
+        f"{folder} holds runs with {key} {found.get(key)!r}, not {value!r}; give another --workdir."
+      )
+
+
+def execute(runs: Iterable[Run], *, say: Callable[[str], None]):
+  """Runs those that are not done, each to its end; what they print goes to stderr.
+
+  Raises:
+    ConfigError: a run was refused.
+    RunError: a run failed.
+    Stopped: SIGTERM or SIGINT, which the run under way was told of and waited for.
+  """
+  runs = list(runs)
+  with Children() as children:
+    for number, run in enumerate(runs, 1):
+      if result(run.folder):
+        say(f"Run {number} of {len(runs)}, {run.name}: done, in {run.folder}")
+        continue
+      say(f"Run {number} of {len(runs)}, {run.name}: {run.command()}")
+      check(run, children.call([sys.executable, *run.arguments()]), stopped=children.asked)
+
+
+def check(run: Run, status: int, *, stopped: bool):
+  """Raises what the exit status of a run's process means, if anything; see `execute`."""
+  if stopped or status == command_line.STOPPED:
+    raise Stopped(
+      f"{run.name[0].upper()}{run.name[1:]} was stopped by a signal; start the same command again "
+      "to go on."
+    )
+  if status == command_line.DONE and result(run.folder):
+    return
+  what = f"failed with exit status {status}" if status else "ended without an evaluation"
+  kind = cfg.ConfigError if status == command_line.WRONG_USAGE else cfg.RunError
+  raise kind(
+    f"{run.name[0].upper()}{run.name[1:]} {what}; what it said stands above. Its command: "
+    f"{run.command()}. All other runs are kept: mend this one, then start the same command again."
+  )
+
+
+class Children:
+  """Calls processes, and passes on to them what this process is asked by a signal.
+
+  A context manager. Inside, SIGTERM goes to the process under way; SIGINT, which a terminal sends
+  to both, is left to it.
+  """
+
+  def __init__(self):
+    self.asked = False
+    self._process = None
+
+  def __enter__(self):
+    # Handlers, not SIG_IGN: that the processes would inherit.
+    self._previous = {
+      number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    return self
+
+  def __exit__(self, *_):
+    for number, handler in self._previous.items():
+      signal.signal(number, handler)
+
+  def _handle(self, number, _):
+    self.asked = True
+    if number == signal.SIGTERM and self._process:
+      self._process.terminate()
+
+  def call(self, command: list[str]) -> int:
+    """Runs a command to its end and returns its exit status; its output goes to stderr."""
+    with subprocess.Popen(command, stdout=sys.stderr) as self._process:
+      if self.asked:
+        self._process.terminate()
+      return self._process.wait()
+
+
+def check_overrides(arguments: Iterable[str]):
+  """Makes sure that what is left of a command line are settings for the runs.
+
+  Raises:
+    ConfigError: it names what is none.
+  """
+  for argument in arguments:
+    if not argument.startswith("--config.") or "=" not in argument:
+      raise cfg.ConfigError(
+        f"{argument!r} is not a flag; settings are given as --config.a.b=value."
+      )
+
+
+@contextlib.contextmanager
+def leaving():
+  """Turns what goes wrong inside into one message and the program's exit status."""
+  try:
+    yield
+  except Stopped as error:
+    command_line.leave(str(error), command_line.STOPPED)
+  except cfg.ConfigError as error:
+    command_line.leave(str(error), command_line.WRONG_USAGE)
+  except cfg.RunError as error:
+    command_line.leave(str(error), command_line.FAILED)
+
+
+def apart(function, *arguments):
+  """Calls a function in a fresh process, with which goes all that it imports."""
+  spawn = multiprocessing.get_context("spawn")
+  with concurrent.futures.ProcessPoolExecutor(1, spawn, initializer=end_with_parent) as pool:
+    return pool.submit(function, *arguments).result()
+
+
+def end_with_parent():
+  """Ends this process when its parent is gone; after kill -9 of that it would wait for ever."""
+
+  def wait():
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+  threading.Thread(target=wait, daemon=True).start()
+
+
+def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
+  """The config of a run, if the main job would begin it; data and devices are not looked at.
+
+  Imports JAX, but touches no device.
+
+  Raises:
+    ConfigError: a setting is wrong, contradicts another, or may end the run before its last step.
+  """
+  from vit_jax import checks
+
+  config = resolve(recipe, overrides)
+  checks.check(config)
+  if config.early_stopping.patience:
+    raise cfg.ConfigError(
+      f"{recipe} may stop early (config.early_stopping.patience={config.early_stopping.patience}), "
+      "but what counts here is the evaluation after the last step; make the patience 0."
+    )
+  return config
+
+
+def resolve(recipe: str, overrides: Iterable[str]) -> cfg.Config:
+  """The config of a run, as the main job makes it of its command line.
+
+  Raises:
+    ConfigError: there is no such recipe, or a setting is wrong.
+  """
+  config = cfg.to_config_dict(recipes.load(recipe))
+  argv, values = ["vit_jax", *overrides], flags.FlagValues()
+  try:
+    config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=argv)
+    values(argv)
+    overridden = list(config_flags.get_override_values(values["config"]))
+  # The library raises what its parts happen to: AttributeError for an unknown key, among others.
+  except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
+    raise cfg.ConfigError(command_line.wrong_usage(argv, error)) from error
+  return cfg.from_dict(cfg.replace_units(values.config.to_dict(), overridden))

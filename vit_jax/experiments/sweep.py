@@ -1,0 +1,259 @@
+"""The choice of a learning rate and what it gives on the test set (Section 4.1, Appendix B.1.1).
+
+A grid of learning rates is trained on a part of the training set and scored on the rest of it, the
+development part. The one with the best development accuracy is trained on the whole training set,
+with several seeds, and only these runs are scored on the test set.
+"""
+
+import csv
+import dataclasses
+import math
+import pathlib
+import statistics
+
+from vit_jax.config import ConfigError
+from vit_jax.experiments import holdout, runs
+from vit_jax.experiments.runs import Run
+
+DESCRIPTION, TABLE, PICTURE = "sweep.json", "sweep.csv", "sweep.png"
+OWN = ("seed", "schedule.learning_rate")  # settings that the sweep itself makes
+# The test set is scored once, after the last step.
+ONCE = tuple(f"--config.evaluate_every.{unit}=0" for unit in ("steps", "epochs", "examples"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+  """What is to be found out.
+
+  Attributes:
+    development: recipe that trains on a part of the training set and scores the rest of it.
+    final: recipe that trains on all of it and scores the test set.
+    learning_rates: the grid.
+    seeds: how many final runs.
+    folder: holds the workdirs of all runs, and the results.
+    overrides: --config.KEY=VALUE for every run.
+  """
+
+  development: str
+  final: str
+  learning_rates: tuple[float, ...]
+  seeds: int
+  folder: pathlib.Path
+  overrides: tuple[str, ...] = ()
+
+
+def rates(text: str) -> tuple[float, ...]:
+  """A grid of learning rates, as numbers apart by commas.
+
+  Raises:
+    ConfigError: it is empty, or holds what is no positive number, or one twice.
+  """
+  words = [word.strip() for word in text.split(",") if word.strip()]
+  if not words:
+    raise ConfigError(f"The grid of learning rates, {text!r}, is empty; give such as 0.003,0.01.")
+  for word in words:
+    try:
+      good = 0 < float(word) < math.inf
+    except ValueError:
+      good = False
+    if not good:
+      raise ConfigError(f"The learning rate {word!r} is no number above 0; give such as 0.003.")
+  found = tuple(map(float, words))
+  for rate in found:
+    if found.count(rate) > 1:
+      raise ConfigError(f"The learning rate {rate} stands in the grid twice; once is enough.")
+  return found
+
+
+def grid(sweep: Sweep) -> list[Run]:
+  """The development runs, in the order of the learning rates; their seed is 0."""
+  return [
+    Run(
+      name=f"development, learning rate {rate}",
+      recipe=sweep.development,
+      folder=sweep.folder / "development" / f"{rate}",
+      overrides=(*sweep.overrides, f"--config.schedule.learning_rate={rate}", "--config.seed=0"),
+    )
+    for rate in sweep.learning_rates
+  ]
+
+
+def finals(sweep: Sweep, rate: float) -> list[Run]:
+  """The runs on the whole training set with the chosen learning rate, by seed."""
+  return [
+    Run(
+      name=f"test, learning rate {rate}, seed {seed}",
+      recipe=sweep.final,
+      folder=sweep.folder / "final" / f"{rate}-seed{seed}",
+      overrides=(
+        *sweep.overrides,
+        f"--config.schedule.learning_rate={rate}",
+        f"--config.seed={seed}",
+        *ONCE,
+      ),
+    )
+    for seed in range(sweep.seeds)
+  ]
+
+
+def choose(accuracy: dict[float, float]) -> float:
+  """The learning rate of the best development accuracy; of equal ones the smallest."""
+  return min(accuracy, key=lambda rate: (-accuracy[rate], rate))
+
+
+def chosen(sweep: Sweep) -> float:
+  """The learning rate that the development runs choose.
+
+  Raises:
+    ConfigError: not all of them are done.
+  """
+  accuracy = {rate: top1(run) for rate, run in zip(sweep.learning_rates, grid(sweep), strict=True)}
+  missing = [f"{rate}" for rate, value in accuracy.items() if value is None]
+  if missing:
+    raise ConfigError(
+      f"The development runs with the learning rates {', '.join(missing)} are not done, so none "
+      "can be chosen yet; run them first."
+    )
+  return choose(accuracy)
+
+
+def top1(run: Run) -> float | None:
+  """The accuracy of a run, 0 to 1; None where it is not done."""
+  figures = runs.result(run.folder)
+  return runs.accuracies(figures)[0] if figures else None
+
+
+def search(sweep: Sweep, *, execute) -> dict:
+  """Does all that is not done yet, and returns `report`.
+
+  Args:
+    sweep: what is to be found out.
+    execute: does a list of runs, as `runs.execute`.
+
+  Raises:
+    ConfigError, RunError: as `execute`.
+  """
+  execute(grid(sweep))
+  execute(finals(sweep, chosen(sweep)))
+  return report(sweep)
+
+
+def report(sweep: Sweep) -> dict:
+  """The result of a sweep whose runs are all done, ready for JSON.
+
+  Accuracies are 0 to 1. The standard deviation is that of a sample (division by n - 1); None of
+  one seed.
+  """
+  rate = chosen(sweep)
+  tested = [
+    dict(seed=seed, top1=top1(run), workdir=str(run.folder))
+    for seed, run in enumerate(finals(sweep, rate))
+  ]
+  scores = [row["top1"] for row in tested]
+  return dict(
+    development=[
+      dict(learning_rate=rate, top1=top1(run), workdir=str(run.folder))
+      for rate, run in zip(sweep.learning_rates, grid(sweep), strict=True)
+    ],
+    learning_rate=rate,
+    test=tested,
+    mean=statistics.fmean(scores),
+    std=statistics.stdev(scores) if len(scores) > 1 else None,
+  )
+
+
+def check(sweep: Sweep):
+  """Refuses what cannot be swept over, before anything is run.
+
+  Raises:
+    ConfigError: overrides of what a sweep sets itself; or as `holdout.check`, `check_sampling`.
+  """
+  for override in sweep.overrides:
+    key = override.partition("=")[0].removeprefix("--config.")
+    if key in OWN:
+      raise ConfigError(
+        f"--config.{key} is what a sweep sets itself; leave it out, and give --learning-rates or "
+        "--seeds."
+      )
+  holdout.check(sweep.development, sweep.final, sweep.overrides)
+  check_sampling(sweep)
+
+
+def check_sampling(sweep: Sweep):
+  """Refuses runs that drew parts of folders otherwise than those that are still to come would.
+
+  Imports JAX, but touches no device.
+
+  Raises:
+    ConfigError: there are some, of a release before 0.2.0.
+  """
+  from vit_jax.training import resumed
+
+  config = runs.resolve(sweep.development, sweep.overrides)
+  sampling = resumed.completed(config, *(run.folder for run in grid(sweep))).data.sampling
+  if sampling != resumed.completed(config).data.sampling:
+    raise ConfigError(
+      f"{sweep.folder} holds runs with config.data.sampling={sampling}, as before release 0.2.0, "
+      "and the others would draw otherwise; give another --workdir."
+    )
+
+
+def claim(sweep: Sweep):
+  """Makes the folder, and makes sure that what it holds are runs of this very sweep.
+
+  Learning rates and seeds may be added to a sweep; recipes and overrides stay.
+
+  Raises:
+    ConfigError: it holds another one, or cannot be written to.
+  """
+  runs.claim(
+    sweep.folder / DESCRIPTION,
+    dict(development=sweep.development, final=sweep.final, overrides=sorted(sweep.overrides)),
+  )
+
+
+def write(sweep: Sweep, result: dict):
+  """Writes the results as a table and as a picture into the sweep's folder."""
+  with (sweep.folder / TABLE).open("w", newline="", encoding="utf-8") as file:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["part", "learning_rate", "seed", "top1", "workdir"])
+    for row in result["development"]:
+      writer.writerow(["development", row["learning_rate"], 0, row["top1"], row["workdir"]])
+    for row in result["test"]:
+      writer.writerow(["test", result["learning_rate"], row["seed"], row["top1"], row["workdir"]])
+  draw(sweep.folder / PICTURE, result)
+
+
+def draw(path: pathlib.Path, result: dict):
+  """Draws development accuracy against learning rate, and the test accuracy where it was chosen."""
+  from matplotlib.figure import Figure  # slow to import, and only needed at the end
+
+  figure = Figure(figsize=(6, 4), layout="constrained")
+  axes = figure.subplots()
+  points = sorted((row["learning_rate"], row["top1"]) for row in result["development"])
+  axes.plot(*zip(*points, strict=True), marker="o", label="development")
+  axes.errorbar(
+    result["learning_rate"],
+    result["mean"],
+    yerr=result["std"],
+    fmt="s",
+    capsize=4,
+    label=f"test, {len(result['test'])} seeds: mean ± standard deviation",
+  )
+  axes.set(xscale="log", xlabel="learning rate", ylabel="top-1 accuracy")
+  axes.grid(alpha=0.3)
+  axes.legend()
+  figure.savefig(path, dpi=120)
+
+
+def table(result: dict) -> str:
+  """The results in words."""
+  lines = ["learning rate  development top-1"]
+  for row in result["development"]:
+    mark = "  chosen" if row["learning_rate"] == result["learning_rate"] else ""
+    lines.append(f"{row['learning_rate']:<13g}  {row['top1']:>17.2%}{mark}")
+  lines += ["", "seed           test top-1"]
+  lines += [f"{row['seed']:<13}  {row['top1']:>10.2%}" for row in result["test"]]
+  spread = "" if result["std"] is None else f" ± {result['std']:.2%}"
+  lines.append(f"mean           {result['mean']:>10.2%}{spread}")
+  return "\n".join(lines)

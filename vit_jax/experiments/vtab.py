@@ -1,0 +1,256 @@
+"""The score on VTAB-1k: fine-tuning on each of 19 tasks with one setting for all (Table 9)."""
+
+import csv
+import dataclasses
+import pathlib
+import statistics
+
+from vit_jax import recipes
+from vit_jax.config import Checkpoint, Config, ConfigError, Data, Dataset, Duration
+from vit_jax.data import sources
+from vit_jax.data.sources.vtab import TASKS
+from vit_jax.experiments import runs
+from vit_jax.experiments.runs import Run
+
+DESCRIPTION, TABLE = "vtab.json", "vtab.csv"
+
+# Table 9 of the paper: top-1 accuracy in per cent of these models, pre-trained on these data.
+PAPER_MODELS = ("ViT-H/14 JFT", "ViT-L/16 JFT", "ViT-L/16 I21k")
+PAPER = {
+  "natural": {
+    "Caltech101": (95.3, 95.4, 90.8),
+    "CIFAR-100": (85.5, 81.9, 84.1),
+    "DTD": (75.2, 74.3, 74.1),
+    "Flowers102": (99.7, 99.7, 99.3),
+    "Pets": (97.2, 96.7, 92.7),
+    "Sun397": (65.0, 63.5, 61.0),
+    "SVHN": (88.9, 87.4, 80.9),
+  },
+  "specialized": {
+    "Camelyon": (83.3, 83.6, 82.5),
+    "EuroSAT": (96.7, 96.5, 95.6),
+    "Resisc45": (91.4, 89.7, 85.2),
+    "Retinopathy": (76.6, 77.1, 75.3),
+  },
+  "structured": {
+    "Clevr-Count": (91.7, 86.4, 70.3),
+    "Clevr-Dist": (63.8, 63.1, 56.1),
+    "DMLab": (53.1, 49.7, 41.9),
+    "dSpr-Loc": (79.4, 74.5, 74.7),
+    "dSpr-Ori": (63.3, 60.5, 64.9),
+    "KITTI-Dist": (84.5, 82.2, 79.9),
+    "sNORB-Azim": (33.2, 36.2, 30.5),
+    "sNORB-Elev": (51.2, 51.1, 41.7),
+  },
+}
+
+STEPS, SIDE, LEARNING_RATE = 2500, 384, 0.01
+SMOKE_STEPS, SMOKE_SIDE, SMOKE_BATCH = 4, 64, 8
+PARTS = {
+  "all": ("train800val200", "test"),
+  "development": ("train800", "val200"),
+  "smoke": ("train800", "val200"),
+}
+
+
+def recipe(model: str, task: str, *, part: str) -> Config:
+  """Fine-tuning on one task: VTAB's row of Table 4 (Section 4.1, Appendix B.1.1).
+
+  2,500 steps at a learning rate of 0.01 for every task; the rest as in all fine-tuning. Images are
+  resized to the square and neither cropped nor flipped: the paper does not say, and the labels of
+  many tasks (places, distances, orientations) are lost with that.
+
+  Args:
+    model: a name of the paper's.
+    task: of `TASKS`.
+    part: "all" trains on all 1,000 images and scores the test set; "development" trains on 800 and
+      scores the other 200; "smoke" does the same in a few steps with few images.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  base = recipes.finetune(model, "cifar100", part="all")  # of a row with the settings shared by all
+  smoke = part == "smoke"
+  steps = SMOKE_STEPS if smoke else STEPS
+  train, scored = PARTS[part]
+  source = f"vtab:{task}"
+  return dataclasses.replace(
+    base,
+    batch_size=SMOKE_BATCH if smoke else base.batch_size,
+    duration=Duration(steps=steps),
+    evaluate_every=Duration(),  # after the last step alone: some of the test sets are large
+    model=dataclasses.replace(base.model, num_classes=TASKS[task].num_classes),
+    schedule=dataclasses.replace(base.schedule, learning_rate=LEARNING_RATE),
+    data=Data(
+      train=Dataset(source, train),
+      evaluate={scored: Dataset(source, scored)},
+      image_size=recipes.largest_side(model, SMOKE_SIDE if smoke else SIDE),
+      crop_area=(1.0, 1.0),
+      crop_aspect=(1.0, 1.0),
+      flip=False,
+    ),
+    checkpoint=Checkpoint(every=Duration(steps=max(1, steps // 5)), keep_last=1),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Benchmark:
+  """What is to be scored.
+
+  Attributes:
+    model: a name of the paper's.
+    source: parameters to start from.
+    tasks: of `TASKS`, in their order.
+    smoke: whether all is only tried, in a few steps.
+    folder: holds the workdirs of all runs, and the results.
+    overrides: --config.KEY=VALUE for every run.
+  """
+
+  model: str
+  source: str
+  tasks: tuple[str, ...]
+  smoke: bool
+  folder: pathlib.Path
+  overrides: tuple[str, ...] = ()
+
+
+def tasks(text: str) -> tuple[str, ...]:
+  """Names of tasks apart by commas, in the order of Table 9; all where there are none.
+
+  Raises:
+    ConfigError: VTAB has no such task.
+  """
+  words = [word.strip().lower() for word in text.split(",") if word.strip()]
+  for word in words:
+    if word not in TASKS:
+      raise ConfigError(f"VTAB has no task {word!r}; it has {', '.join(TASKS)}.")
+  return tuple(name for name in TASKS if name in words or not words)
+
+
+def runs_of(benchmark: Benchmark) -> list[Run]:
+  """A run for each task."""
+  part = ",smoke" if benchmark.smoke else ""
+  return [
+    Run(
+      name=f"task {task}",
+      recipe=f"configs/vtab.py:{benchmark.model},{task}{part}",
+      folder=benchmark.folder / task,
+      overrides=(f"--config.init_from={benchmark.source}", *benchmark.overrides),
+    )
+    for task in benchmark.tasks
+  ]
+
+
+def check(benchmark: Benchmark):
+  """Makes sure that every run can begin, before any does.
+
+  Raises:
+    ConfigError: a setting is wrong; or data are missing: all of them are named, with the commands
+      that prepare them.
+  """
+  for run in runs_of(benchmark):
+    runs.accept(run.recipe, run.overrides)
+  missing = {}
+  for task in benchmark.tasks:
+    try:
+      for split in PARTS["all"]:
+        sources.open_source(f"vtab:{task}", split=split, num_classes=0)
+    except sources.SourceError as error:
+      missing.setdefault(str(error), []).append(task)
+  if missing:
+    lines = [f"  {', '.join(names)}: {reason}" for reason, names in missing.items()]
+    raise ConfigError(
+      f"The data of {sum(map(len, missing.values()))} of {len(benchmark.tasks)} tasks cannot be "
+      "read; prepare them, or choose others with --tasks:\n" + "\n".join(lines)
+    )
+
+
+def claim(benchmark: Benchmark):
+  """Makes the folder, and makes sure that what it holds are runs of this benchmark; see runs.claim.
+
+  Raises:
+    ConfigError: it holds others, or cannot be written to.
+  """
+  fields = ("model", "source", "smoke")
+  description = {key: getattr(benchmark, key) for key in fields}
+  runs.claim(
+    benchmark.folder / DESCRIPTION, description | dict(overrides=sorted(benchmark.overrides))
+  )
+
+
+def report(benchmark: Benchmark) -> dict:
+  """The result of a benchmark whose runs are all done, ready for JSON; accuracies in per cent.
+
+  The mean of a group, and the score, the mean of all 19, are None where a task of theirs is left
+  out. Beside each stand the figures of Table 9.
+  """
+  figures = {run.folder.name: runs.result(run.folder) for run in runs_of(benchmark)}
+  top1 = {task: 100 * runs.accuracies(found)[0] for task, found in figures.items()}
+  rows, groups = [], []
+  for group, paper in PAPER.items():
+    rows += [
+      dict(task=title, group=group, top1=top1[title.lower()], paper=dict(zip_models(scores)))
+      for title, scores in paper.items()
+      if title.lower() in top1
+    ]
+    groups.append(mean_row(group, paper, top1))
+  everything = {title: scores for paper in PAPER.values() for title, scores in paper.items()}
+  return dict(
+    model=benchmark.model,
+    source=benchmark.source,
+    smoke=benchmark.smoke,
+    tasks=rows,
+    groups=groups,
+    score=mean_row("all 19", everything, top1),
+  )
+
+
+def zip_models(scores: tuple[float, ...]):
+  """(model, score) of the paper's models."""
+  return zip(PAPER_MODELS, scores, strict=True)
+
+
+def mean_row(name: str, paper: dict[str, tuple[float, ...]], top1: dict[str, float]) -> dict:
+  """Means over the tasks of `paper`: ours, where there are all, and the paper's."""
+  ours = [top1.get(title.lower()) for title in paper]
+  columns = zip(*paper.values(), strict=True)
+  return dict(
+    group=name,
+    top1=None if None in ours else statistics.fmean(ours),
+    paper=dict(zip_models(tuple(round(statistics.fmean(column), 4) for column in columns))),
+  )
+
+
+def lines_of(result: dict) -> list[list]:
+  """The report in rows: name, group, ours, the paper's."""
+  return [
+    [row.get("task", "mean"), row["group"], row["top1"], *row["paper"].values()]
+    for row in [*result["tasks"], *result["groups"], result["score"]]
+  ]
+
+
+def write(benchmark: Benchmark, result: dict):
+  """Writes the results as a table into the benchmark's folder."""
+  with (benchmark.folder / TABLE).open("w", newline="", encoding="utf-8") as file:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["task", "group", "top1", *PAPER_MODELS])
+    writer.writerows(lines_of(result))
+
+
+def table(result: dict) -> str:
+  """The results in words, in per cent."""
+  heading = ["task", "group", "top-1", *PAPER_MODELS]
+  cells = [heading] + [
+    [name, group, *("" if value is None else f"{value:.1f}" for value in values)]
+    for name, group, *values in lines_of(result)
+  ]
+  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+  lines = [
+    "  ".join(
+      cell.ljust(width) if i < 2 else cell.rjust(width)
+      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ).rstrip()
+    for row in cells
+  ]
+  note = "A smoke run: a few steps, scored on 200 images held back; no result.\n"
+  return (note if result["smoke"] else "") + "\n".join(lines)

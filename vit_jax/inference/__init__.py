@@ -1,0 +1,1 @@
+"""A model from anything that holds one, and its predictions."""

@@ -1,0 +1,146 @@
+"""Class probabilities of images in files."""
+
+import concurrent.futures
+import dataclasses
+import functools
+import glob
+import itertools
+import logging
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import jax
+import numpy as np
+
+from vit_jax.config import reading
+from vit_jax.data import image_files
+from vit_jax.data.device import normalize
+from vit_jax.data.images import BadImage, evaluate_image
+from vit_jax.inference.loading import load, prepared
+from vit_jax.weights import Weights
+
+_log = logging.getLogger(__name__)
+MAX_PIXELS = 2**26
+THREADS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+  """One image's most probable classes, or why it could not be read.
+
+  Attributes:
+    path: the file.
+    classes: (name, probability) of the most probable, in falling order.
+    error: empty, or the reason.
+  """
+
+  path: pathlib.Path
+  classes: tuple[tuple[str, float], ...]
+  error: str = ""
+
+
+def find_images(patterns: Sequence[str]) -> list[pathlib.Path]:
+  """The files that are named, the images below the directories, and what the globs match.
+
+  In the order of the patterns, those of one sorted, each file once. What of a directory is no image
+  is counted in the log.
+
+  Raises:
+    ValueError: a pattern stands for nothing.
+  """
+  return list(dict.fromkeys(path for pattern in patterns for path in _images_of(pattern)))
+
+
+def _images_of(pattern: str) -> list[pathlib.Path]:
+  path = pathlib.Path(pattern)
+  if pattern and path.is_dir():
+    return _images_below(path)
+  if os.path.lexists(pattern):
+    return [path]
+  if not glob.has_magic(pattern):
+    raise ValueError(f"{pattern!r} does not exist; give images, directories, or globs in quotes.")
+  matches = map(pathlib.Path, glob.glob(pattern, recursive=True))
+  found = sorted(path for path in matches if not path.is_dir())
+  if not found:
+    raise ValueError(f"{pattern!r} matches no file; give images, directories, or globs in quotes.")
+  return found
+
+
+def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
+  found = image_files.find(str(folder))
+  others = found.left_out.in_words()
+  if not found.names:
+    said = f" Left out: {others}." if others else ""
+    raise ValueError(f"{str(folder)!r} holds no {image_files.LIST} files.{said}")
+  if others:
+    _log.warning("Left out of %r: %s.", str(folder), others)
+  return sorted(folder / name for name in found.names)
+
+
+def predict(
+  weights: Weights, paths: Iterable[pathlib.Path], *, image_size: int, top: int, batch_size: int
+) -> Iterator[Prediction]:
+  """Predictions of `paths`, in their order.
+
+  Args:
+    weights: of the model; its card says how images are prepared.
+    paths: files of images.
+    image_size: side of the square that the model sees, pixels; 0: the card's. Position embeddings
+      are resized to it, and as large a share of each image is cut out as at the card's.
+    top: number of classes.
+    batch_size: images at a time.
+
+  Raises:
+    ValueError: an image size that does not suit the model, or none is known.
+  """
+  if not prepared(weights, image_size).image_size:
+    raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
+  model = load(weights, image_size)
+  module, card, params = model.module, model.card, jax.device_put(model.params)
+  side = card.image_size
+  names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
+  to_probability = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}[card.loss]
+
+  @jax.jit
+  def most_probable(params, images):
+    logits, _ = module.apply({"params": params}, normalize(images, module.dtype), train=False)
+    return jax.lax.top_k(to_probability(logits), min(top, module.num_classes))
+
+  read = functools.partial(read_image, size=side, resize=card.resize)
+  for batch, images in decoded(paths, read, batch_size):
+    good = [image for image in images if isinstance(image, np.ndarray)]
+    blank = [np.zeros((side, side, 3), np.uint8)] * (batch_size - len(good))
+    values, classes = jax.device_get(most_probable(params, np.stack(good + blank)))
+    rows = iter(zip(classes, values, strict=True))
+    for path, image in zip(batch, images, strict=True):
+      if isinstance(image, str):
+        yield Prediction(path, (), error=image)
+      else:
+        ranked = zip(*next(rows), strict=True)
+        yield Prediction(path, tuple((names[i], float(p)) for i, p in ranked))
+
+
+def read_image(path: pathlib.Path, *, size: int, resize: int) -> np.ndarray | str:
+  """The image as evaluation sees it, or why it cannot be read."""
+  try:
+    data = reading.read_bytes(path, most=image_files.MOST_BYTES)
+    return evaluate_image(data, size=size, resize=resize, max_pixels=MAX_PIXELS)
+  except (BadImage, OSError) as error:
+    return str(error)
+
+
+def decoded(paths: Iterable[pathlib.Path], read, batch_size: int):
+  """Batches of (paths, what `read` makes of them); the next is read while one is in use."""
+  paths = iter(paths)
+  with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+
+    def begin():
+      batch = list(itertools.islice(paths, batch_size))
+      return batch, [pool.submit(read, path) for path in batch]
+
+    batch, reading = begin()
+    while batch:
+      following = begin()
+      yield batch, [future.result() for future in reading]
+      batch, reading = following

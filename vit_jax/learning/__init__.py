@@ -1,0 +1,1 @@
+"""What a step of training computes: objective, gradients, optimizer, moving average."""

@@ -1,0 +1,120 @@
+"""Learning-rate schedule, weight-decay mask and the chain of gradient transformations."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vit_jax.config import ConfigError, Optimizer
+from vit_jax.storage.tree import name_of
+
+
+def schedule(
+  *,
+  learning_rate: float,
+  warmup_steps: int,
+  total_steps: int,
+  decay: str,
+  end_learning_rate: float,
+  drops: tuple[float, ...] = (),
+) -> optax.Schedule:
+  """Learning rate of the update that follows `step` updates.
+
+  Linear from 0 to `learning_rate` over the warm-up; then, with t from 0 at the end of the warm-up
+  to 1 after `total_steps` updates:
+    linear:   base + (end - base) t
+    cosine:   end + (base - end) (1 + cos(pi t)) / 2
+    constant: base
+    steps:    base / 10^n, with n the number of `drops`, shares of `total_steps` to the nearest
+              step, that at least so many updates have reached
+
+  Returns:
+    A function from a step (scalar, integer) to a float32 scalar.
+  """
+  base, end = learning_rate, end_learning_rate
+  dropped = [round(share * total_steps) for share in drops]
+  shapes = {
+    "linear": lambda t, _: base + (end - base) * t,
+    "cosine": lambda t, _: end + (base - end) * (1 + jnp.cos(jnp.pi * t)) / 2,
+    "constant": lambda t, _: jnp.full_like(t, base),
+    "steps": lambda _, step: (
+      base * 0.1 ** sum(jnp.where(step >= drop, 1.0, 0.0) for drop in dropped)
+    ),
+  }
+
+  def rate(step):
+    step = jnp.asarray(step, jnp.float32)
+    t = (step - warmup_steps) / max(total_steps - warmup_steps, 1)
+    decayed = shapes[decay](jnp.clip(t, 0.0, 1.0), step)
+    return jnp.where(step < warmup_steps, base * step / max(warmup_steps, 1), decayed)
+
+  return rate
+
+
+def trained(params, pattern: str):
+  """The tree of the parameters whose whole name the regex `pattern` matches.
+
+  The others are None, which JAX takes for a tree without leaves: what is made of the result,
+  gradients, moments or averages, has nothing in their place.
+  """
+  return jax.tree_util.tree_map_with_path(
+    lambda path, p: p if re.fullmatch(pattern, name_of(path)) else None, params
+  )
+
+
+def merged(part, params):
+  """`params` with those that `part` has (as `trained` leaves them) in place of their own."""
+  own = lambda new, old: old if new is None else new
+  return jax.tree.map(own, part, params, is_leaf=lambda x: x is None)
+
+
+def decay_factors(params, rules: tuple[tuple[str, float], ...]):
+  """The factor on the weight decay of every parameter: that of the first rule that matches.
+
+  Args:
+    params: tree of arrays or shapes.
+    rules: pairs (regex of the whole name, factor).
+
+  Raises:
+    ConfigError: no rule matches a parameter.
+  """
+
+  def factor(path, _):
+    name = name_of(path)
+    for pattern, value in rules:
+      if re.fullmatch(pattern, name):
+        return value
+    raise ConfigError(
+      f"No rule of config.optimizer.decay_rules matches the parameter {name!r}; "
+      "add one that says whether it decays."
+    )
+
+  return jax.tree_util.tree_map_with_path(factor, params)
+
+
+def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
+  """Adds weight_decay * factor * parameter to the update (decoupled decay, as in AdamW)."""
+
+  def update(updates, params):
+    factors = decay_factors(params, rules)
+    return jax.tree.map(
+      lambda u, p, f: u + weight_decay * f * p if f else u, updates, params, factors
+    )
+
+  return optax.stateless(update)
+
+
+def make(config: Optimizer) -> optax.GradientTransformation:
+  """The chain clip, precondition, decay; the caller multiplies by minus the learning rate.
+
+  Adam's first moment or SGD's momentum is kept in `config.moment_dtype`; the second moment is
+  always float32.
+  """
+  dtype = jnp.dtype(config.moment_dtype)
+  clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
+  if config.kind == "adam":
+    precondition = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon, mu_dtype=dtype)
+  else:
+    precondition = optax.trace(config.momentum, accumulator_dtype=dtype)
+  return optax.chain(clip, precondition, decay_weights(config.weight_decay, config.decay_rules))

@@ -1,0 +1,78 @@
+"""All that training carries from one step to the next."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from vit_jax.devices import mesh as meshes
+from vit_jax.learning import optim
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+  """State after `step` updates.
+
+  Attributes:
+    step: int32 scalar.
+    params: parameters, float32.
+    optimizer: state of the optax chain; has moments of the trained parameters alone.
+    ema: moving average of the trained parameters, with None for the others; or None.
+    bad_examples: int32 scalar, training images so far that could not be decoded.
+    skipped: int32 scalar, updates left out in a row up to now because they were not finite.
+  """
+
+  step: jax.Array
+  params: dict
+  optimizer: optax.OptState
+  ema: dict | None
+  bad_examples: jax.Array
+  skipped: jax.Array
+
+
+def init(
+  model,
+  optimizer: optax.GradientTransformation,
+  *,
+  seed: int,
+  image_size: int,
+  with_ema: bool,
+  trainable: str = ".*",
+) -> TrainState:
+  """A fresh state; meant to be traced (`create`, `jax.eval_shape`)."""
+  images = jnp.zeros((1, image_size, image_size, 3))
+  params = model.init(jax.random.key(seed), images, train=False)["params"]
+  trained = optim.trained(params, trainable)
+  zero = jnp.zeros((), jnp.int32)
+  # Copies, because donated buffers must not be shared.
+  ema = jax.tree.map(jnp.copy, trained) if with_ema else None
+  return TrainState(
+    step=zero,
+    params=params,
+    optimizer=optimizer.init(trained),
+    ema=ema,
+    bad_examples=jnp.copy(zero),
+    skipped=jnp.copy(zero),
+  )
+
+
+def abstract(init_fn, mesh) -> TrainState:
+  """The state's shapes, types and shardings, without any array."""
+  shapes = jax.eval_shape(init_fn)
+  shardings = meshes.state_shardings(mesh, shapes)
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings
+  )
+
+
+def create(init_fn, abstract_state: TrainState) -> TrainState:
+  """The state, made in place on its devices: no device ever holds more than its share."""
+  shardings = jax.tree.map(lambda x: x.sharding, abstract_state)
+  return jax.jit(init_fn, out_shardings=shardings)()
+
+
+def for_evaluation(state: TrainState) -> dict:
+  """The parameters that evaluation uses: the moving average of those that have one."""
+  return state.params if state.ema is None else optim.merged(state.ema, state.params)

@@ -1,0 +1,117 @@
+"""Analytic cost of the models."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax import models
+
+
+def parameters(model: models.ViT | models.ResNet, height: int, width: int) -> dict[str, int]:
+  """Numbers in the parameters of each part of a model; none is made and no device is touched.
+
+  Args:
+    model: any module of vit_jax.models.
+    height, width: of the images, pixels; position embeddings grow with them.
+
+  Returns:
+    {part: count}; "head" and "pre_logits", the representation layer, are parts of their own.
+
+  Raises:
+    ValueError: an image size that the patch size does not divide.
+  """
+  init = lambda: model.init(jax.random.key(0), jnp.zeros((1, height, width, 3)), train=False)
+  parts = jax.eval_shape(init)["params"].items()
+  return {name: sum(math.prod(x.shape) for x in jax.tree.leaves(part)) for name, part in parts}
+
+
+def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> int:
+  """Multiply-adds of one image's forward pass; only products of matrices count.
+
+  Args:
+    model: any module of vit_jax.models.
+    height, width: of the image, pixels.
+  """
+  if isinstance(model, models.ResNet):
+    macs, channels = resnet_macs(model.stages, model.width, model.heads, height, width)
+    return macs + channels * model.num_classes
+  return vit_macs(model, height, width)
+
+
+def vit_macs(model: models.ViT, height: int, width: int) -> int:
+  """Multiply-adds of a ViT, hybrid or axial ViT.
+
+  Patch embedding N P^2 C D, with C the 3 channels of the image or those of the stem's map; blocks;
+  attention pooling; representation layer and head.
+  """
+  stem, channels = 0, 3
+  if model.stages is not None:
+    stem, channels = resnet_macs(model.stages, model.stem_width, 0, height, width)
+  rows, columns = model.grid(height, width)
+  patches = rows * columns
+  relative = model.positions == "relative"
+  if model.axial:
+    block = rows * block_macs(columns, model.width, model.mlp_dim, relative=relative)
+    block += columns * block_macs(rows, model.width, model.mlp_dim, relative=relative)
+  else:
+    tokens = patches + (model.pool == "class_token")
+    block = block_macs(tokens, model.width, model.mlp_dim, relative=relative)
+  pooling = 0
+  if model.pool == "map":
+    # One query: its projection and the output's, keys and values, their products, and the MLP.
+    pooling = 2 * model.width**2 + 2 * patches * model.width**2 + 2 * patches * model.width
+    pooling += 2 * model.width * model.mlp_dim
+  embedding = patches * model.patch**2 * channels * model.width
+  head = model.width**2 * model.representation_layer + model.width * model.num_classes
+  return stem + embedding + model.depth * block + pooling + head
+
+
+def block_macs(tokens: int, width: int, mlp_dim: int, *, relative: bool) -> int:
+  """Multiply-adds of an encoder block: attention, and the MLP 2 T D M."""
+  return attention_macs(tokens, width, relative=relative) + 2 * tokens * width * mlp_dim
+
+
+def attention_macs(tokens: int, width: int, *, relative: bool) -> int:
+  """Four projections 4 T D^2; q k^T and the product with v 2 T^2 D; relative keys T (2 T - 1) D."""
+  offsets = (2 * tokens - 1) * relative
+  return 4 * tokens * width**2 + 2 * tokens**2 * width + tokens * offsets * width
+
+
+def resnet_macs(
+  stages: tuple[int, ...], width: int, heads: int, height: int, columns: int
+) -> tuple[int, int]:
+  """Multiply-adds of root and stages, and the channels of the map that comes out.
+
+  Args:
+    stages: residual units of each stage.
+    width: channels of the root.
+    heads: not 0 where axial attention replaces the 3 x 3 convolutions.
+    height, columns: of the image, pixels.
+  """
+  halve = lambda size: -(-size // 2)
+  h, w = halve(height), halve(columns)
+  macs = h * w * 7 * 7 * 3 * width
+  h, w = halve(h), halve(w)
+  channels = width
+  for stage, units in enumerate(stages):
+    middle = width * 2**stage
+    for unit in range(units):
+      before = h * w
+      macs += before * channels * middle
+      if heads:
+        macs += h * attention_macs(w, middle, relative=True)
+        macs += w * attention_macs(h, middle, relative=True)
+      if unit == 0 and stage > 0:
+        h, w = halve(h), halve(w)
+      macs += h * w * middle * 4 * middle
+      macs += 0 if heads else h * w * 9 * middle**2
+      if unit == 0:
+        macs += h * w * channels * 4 * middle  # the shortcut's projection
+      channels = 4 * middle
+  return macs, channels
+
+
+def training_flops(macs: int) -> int:
+  """FLOPs of one image's training step: two a multiply-add, the backward pass twice the forward."""
+  return 6 * macs

@@ -1,0 +1,64 @@
+"""Pictures of a run."""
+
+import pathlib
+
+import numpy as np
+
+from vit_jax.storage import metrics_log
+
+CURVES = "curves.png"
+CONFUSION = "confusion.png"
+_MOST_NAMES = 60  # of classes along an axis; more could not be read
+_LONGEST = 24  # characters of a class's name
+
+
+def curves(folder: pathlib.Path):
+  """Draws WORKDIR/curves.png from metrics.jsonl: loss, accuracy and learning rate against step."""
+  from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
+
+  lines = metrics_log.read(folder)
+  figure = Figure(figsize=(8, 9), layout="constrained")
+  loss, accuracy, rate = figure.subplots(3, sharex=True)
+  series = {
+    key: [(line["step"], line[key]) for line in lines if isinstance(line.get(key), float)]
+    for key in sorted({key for line in lines for key in line})
+  }
+  for key, points in series.items():
+    if key == "loss":
+      loss.plot(*zip(*points, strict=True), label="training")
+    if key == "learning_rate":
+      rate.plot(*zip(*points, strict=True))
+    if key.endswith("/loss"):
+      loss.plot(*zip(*points, strict=True), marker=".", label=key.removesuffix("/loss"))
+    if key.endswith(("/top1", "/top5", "shot", "nn")):
+      accuracy.plot(*zip(*points, strict=True), marker=".", label=key)
+  loss.set(ylabel="loss", yscale="log")
+  accuracy.set(ylabel="accuracy")
+  rate.set(ylabel="learning rate", xlabel="step")
+  for axes in (loss, accuracy):
+    if axes.get_legend_handles_labels()[0]:
+      axes.legend()
+  for axes in (loss, accuracy, rate):
+    axes.grid(alpha=0.3)
+  figure.savefig(folder / CURVES, dpi=120)
+
+
+def confusion(folder: pathlib.Path, matrix, class_names):
+  """Draws FOLDER/confusion.png: the share of each class's images that got each prediction."""
+  from matplotlib.figure import Figure
+
+  count = len(class_names)
+  named = count <= _MOST_NAMES
+  side = min(4 + 0.22 * count, 16) if named else 10
+  figure = Figure(figsize=(side + 1, side), layout="constrained")
+  axes = figure.subplots()
+  share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+  image = axes.imshow(share, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
+  figure.colorbar(image, label="share of the class's images")
+  axes.set(xlabel="prediction", ylabel="label")
+  if named:
+    # Names are not to be read as formulas.
+    names = [name[:_LONGEST].replace("$", r"\$") for name in class_names]
+    axes.set_xticks(range(count), names, rotation=90)
+    axes.set_yticks(range(count), names)
+  figure.savefig(folder / CONFUSION, dpi=120)

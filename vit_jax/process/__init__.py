@@ -1,0 +1,1 @@
+"""The process itself: its signals, outputs, memory and end. Imports nothing that takes time."""

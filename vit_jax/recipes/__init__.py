@@ -1,0 +1,26 @@
+"""The rows of the paper's tables as configs: pre-training, fine-tuning, evaluation."""
+
+from vit_jax.recipes.bit import RESOLUTIONS, TASK_IMAGES, hyperrule
+from vit_jax.recipes.finetuning import TASKS, Task, finetune
+from vit_jax.recipes.loading import choice, load
+from vit_jax.recipes.pretraining import DATASETS, examples_of, pretrain
+from vit_jax.recipes.sizes import largest_side
+from vit_jax.recipes.suites import SETS, SUITES, evaluation
+
+__all__ = [
+  "DATASETS",
+  "RESOLUTIONS",
+  "SETS",
+  "SUITES",
+  "TASKS",
+  "TASK_IMAGES",
+  "Task",
+  "choice",
+  "evaluation",
+  "examples_of",
+  "finetune",
+  "hyperrule",
+  "largest_side",
+  "load",
+  "pretrain",
+]

@@ -1,0 +1,96 @@
+"""Fine-tuning: the rows of Table 4 and the sizes of Table 2."""
+
+import dataclasses
+
+from vit_jax.config import (
+  AUTO,
+  Checkpoint,
+  Config,
+  Data,
+  Dataset,
+  Duration,
+  Model,
+  Optimizer,
+  Schedule,
+)
+from vit_jax.recipes.sizes import largest_side
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """One row of Table 4.
+
+  Attributes:
+    source: of all splits.
+    test: the split that is scored.
+    num_classes: of the head.
+    steps: of the whole run.
+    learning_rates: the paper's grid.
+    development: per cent of the training split that is held out while choosing.
+  """
+
+  source: str
+  test: str
+  num_classes: int
+  steps: int
+  learning_rates: tuple[float, ...]
+  development: int
+
+
+SMALL_GRID = (0.001, 0.003, 0.01, 0.03)
+
+TASKS = {
+  "imagenet": Task("tfds:imagenet2012", "validation", 1000, 20_000, (0.003, 0.01, 0.03, 0.06), 1),
+  "cifar100": Task("tfds:cifar100", "test", 100, 10_000, SMALL_GRID, 2),
+  "cifar10": Task("tfds:cifar10", "test", 10, 10_000, SMALL_GRID, 2),
+  "pets": Task("tfds:oxford_iiit_pet", "test", 37, 500, SMALL_GRID, 10),
+  "flowers": Task("tfds:oxford_flowers102", "test", 102, 500, SMALL_GRID, 10),
+}
+
+# Table 2: ImageNet at a higher resolution, with Polyak averaging.
+TABLE_2 = {"ViT-L/16": 512, "ViT-H/14": 518}
+
+
+def finetune(model: str, task: str, *, part: str) -> Config:
+  """One row of Table 4 for one model (Section 3.2, Appendix B.1.1).
+
+  SGD with momentum 0.9, batch 512, cosine decay without warm-up, no weight decay, global-norm
+  clipping at 1, 384 px (378 where patches are of 14 pixels); a linear head, which starts at zero,
+  in place of the whole head of pre-training. ViT-L/16 and ViT-H/14 on ImageNet as in Table 2. The
+  learning rate is the one of the grid that all tasks share, 0.01: the paper chooses it for each
+  task and model.
+
+  Args:
+    model: a name of the paper's.
+    task: of `TASKS`.
+    part: "all" trains on the whole training split and scores the test split; "development" keeps
+      the paper's percentage of the training split back and scores that.
+  """
+  row = TASKS[task]
+  large = TABLE_2.get(model) if task == "imagenet" else None
+  # TFDS rounds to whole examples alike at the end of one part and the beginning of the other.
+  cut = f"{100 - row.development}%"
+  train, scored = {
+    "all": ("train", row.test),
+    "development": (f"train[:{cut}]", f"train[{cut}:]"),
+  }[part]
+  every = Duration(steps=row.steps // 10)
+  return Config(
+    batch_size=512,
+    duration=Duration(steps=row.steps),
+    evaluate_every=every,
+    new_head=True,
+    model=Model(
+      name=model,
+      num_classes=row.num_classes,
+      compute_dtype=AUTO,
+    ),
+    optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0, ema=0.9999 if large else 0.0),
+    schedule=Schedule(learning_rate=0.01, decay="cosine"),
+    data=Data(
+      train=Dataset(source=row.source, split=train),
+      evaluate={"test" if part == "all" else "development": Dataset(row.source, scored)},
+      image_size=large or largest_side(model, 384),
+    ),
+    checkpoint=Checkpoint(every=every),
+  )

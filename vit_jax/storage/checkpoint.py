@@ -1,0 +1,214 @@
+"""Checkpoints of a workdir, found, verified and read.
+
+WORKDIR/checkpoints/STEP/ holds the state (orbax's own files), meta (JSON: config, class names,
+shape and type of every array) and manifest.json, the SHA-256 sum of every other file. All appear
+together, by one rename.
+"""
+
+import contextlib
+import logging
+import pathlib
+import re
+from collections.abc import Iterable
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from vit_jax.config import ConfigError, RunError
+from vit_jax.config.changes import changes
+from vit_jax.process.text import first_difference
+from vit_jax.storage import manifest
+from vit_jax.storage.tree import flatten, name_of, nest
+
+FOLDER = "checkpoints"
+
+
+class CheckpointError(RunError):
+  """No checkpoint can be used; the message says which and why."""
+
+
+def available(workdir: pathlib.Path) -> list[int]:
+  """The steps of a workdir's complete checkpoints, ascending; damaged ones included."""
+  folder = workdir / FOLDER
+  return [step for step in steps_in(folder) if (folder / str(step)).is_dir()]
+
+
+def steps_in(folder: pathlib.Path) -> list[int]:
+  """What is named as a step is, ascending; "007" and digits of other scripts are no such names."""
+  names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
+  return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
+
+
+def damage_of(folder: pathlib.Path) -> str:
+  """What is wrong with a checkpoint, in words; empty where it is whole."""
+  damage = manifest.agreed_damage(folder)
+  if damage:
+    return damage
+  step = int(read_arrays(folder, ["step"])["step"])
+  return "" if str(step) == folder.name else f"it is a copy of step {step}"
+
+
+def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
+  """The folder of checkpoint `step`, or of the newest that is undamaged where `step` is 0.
+
+  Raises:
+    CheckpointError: there is none, or the one asked for is damaged.
+  """
+  steps = available(workdir)
+  if not steps or (step and step not in steps):
+    known = f"there are steps {steps}" if steps else "there is no checkpoint at all"
+    raise CheckpointError(
+      f"{workdir} has no checkpoint{f' of step {step}' if step else ''}: {known}."
+    )
+  for candidate in [step] if step else reversed(steps):
+    folder = workdir.absolute() / FOLDER / str(candidate)  # orbax reads no relative path
+    damage = damage_of(folder)
+    if not damage:
+      return folder
+    logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)
+  raise CheckpointError(f"{folder} is damaged: {damage}.")
+
+
+def load(folder: pathlib.Path, abstract, config: dict):
+  """Reads a whole state with the shardings of `abstract`.
+
+  Raises:
+    ConfigError: as `check_fits`.
+  """
+  check_fits(folder, abstract, config)
+  with _reader("state") as reader:
+    tree = reader.restore(
+      folder, args=ocp.args.Composite(state=ocp.args.StandardRestore(to_tree(abstract)))
+    ).state
+  return from_tree(tree, abstract)
+
+
+def check_classes(folder: pathlib.Path, class_names: Iterable[str]):
+  """Refuses to go on from a checkpoint of other classes than `class_names`, or in another order.
+
+  Raises:
+    ConfigError: names the first class that differs.
+  """
+  found, wanted = read_meta(folder)["class_names"], list(class_names)
+  if found != wanted:
+    difference = first_difference(found, wanted, "config.data.train")
+    raise ConfigError(
+      f"Checkpoint {folder} was trained on other classes, or on these in another order: "
+      f"{difference}. Give it back the data that it was trained on; or begin a run with another "
+      f"--workdir and --config.init_from={folder.parents[1]}, which orders the head by the names "
+      "of classes."
+    )
+
+
+def check_fits(folder: pathlib.Path, wanted, config: dict):
+  """Compares a checkpoint's arrays with the shapes and types of `wanted`.
+
+  Args:
+    folder: the checkpoint.
+    wanted: a state.
+    config: the run's settings.
+
+  Raises:
+    ConfigError: they differ; the message names the first ones and the settings that differ
+      between the two configs.
+  """
+  meta, wanted = read_meta(folder), describe(wanted)
+  found = meta["arrays"]
+  differing = sorted(
+    name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
+  )
+  if differing:
+    raise ConfigError(mismatch(folder, differing, wanted, found, meta["config"], config))
+
+
+def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
+  """The parameters alone, or their moving average, as NumPy arrays.
+
+  A parameter that was not trained has no average, and stands for itself.
+
+  Raises:
+    CheckpointError: a moving average is asked for and there is none.
+  """
+  arrays = read_meta(folder)["arrays"]
+  if ema and not any(name.startswith("ema/") for name in arrays):
+    raise CheckpointError(
+      f"{folder} holds no moving average of the parameters "
+      "(config.optimizer.ema was 0); leave --ema out."
+    )
+  names = [name.removeprefix("params/") for name in arrays if name.startswith("params/")]
+  averaged = lambda name: ema and f"ema/{name}" in arrays
+  stored = {name: f"ema/{name}" if averaged(name) else f"params/{name}" for name in names}
+  found = read_arrays(folder, stored.values())
+  return nest({name: found[place] for name, place in stored.items()})
+
+
+def read_arrays(folder: pathlib.Path, names: Iterable[str]) -> dict[str, np.ndarray]:
+  """Some of a checkpoint's arrays, by their names in its description ("params/head/kernel")."""
+  arrays = read_meta(folder)["arrays"]
+  described = {
+    name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
+    for name, (shape, dtype) in ((name, arrays[name]) for name in names)
+  }
+  tree = nest(described)
+  restore_args = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), tree)
+  with _reader("state", ocp.PyTreeCheckpointHandler()) as reader:
+    restored = reader.restore(
+      folder,
+      args=ocp.args.Composite(
+        state=ocp.args.PyTreeRestore(item=tree, restore_args=restore_args, partial_restore=True)
+      ),
+    ).state
+  return flatten(restored)
+
+
+def read_meta(folder: pathlib.Path) -> dict:
+  """The checkpoint's config, class names and array descriptions."""
+  with _reader("meta") as reader:
+    return reader.restore(folder, args=ocp.args.Composite(meta=ocp.args.JsonRestore())).meta
+
+
+@contextlib.contextmanager
+def _reader(item, handler=None):
+  handlers = {
+    "state": handler or ocp.StandardCheckpointHandler(),
+    "meta": ocp.JsonCheckpointHandler(),
+  }
+  composite = ocp.CompositeCheckpointHandler(**{item: handlers[item]})
+  with contextlib.closing(ocp.Checkpointer(composite)) as reader:
+    yield reader
+
+
+def describe(state) -> dict[str, list]:
+  """{name: [shape, type]} of every array of a state."""
+  leaves = jax.tree_util.tree_flatten_with_path(state)[0]
+  return {name_of(path): [list(leaf.shape), str(leaf.dtype)] for path, leaf in leaves}
+
+
+def to_tree(state) -> dict:
+  """The state as nested dictionaries, whose names do not depend on any Python class."""
+  return nest(
+    {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
+  )
+
+
+def from_tree(tree: dict, abstract):
+  """Undoes `to_tree`."""
+  flat = {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+  return jax.tree_util.tree_map_with_path(lambda path, _: flat[name_of(path)], abstract)
+
+
+def mismatch(folder, differing, wanted, found, saved_config, config) -> str:
+  """Says why a checkpoint does not fit the config."""
+  show = lambda spec: f"{spec[1]}{tuple(spec[0])}" if spec else "absent"
+  arrays = "; ".join(
+    f"{name} is {show(found.get(name))}, the config wants {show(wanted.get(name))}"
+    for name in differing[:3]
+  )
+  settings = "; ".join(changes(saved_config, config))
+  more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
+  return (
+    f"Checkpoint {folder} does not fit the config. Settings that differ: {settings or 'none'}. "
+    f"Arrays that differ: {arrays}{more}. Use another --workdir, or the settings it was "
+    "made with."
+  )

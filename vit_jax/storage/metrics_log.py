@@ -1,0 +1,280 @@
+"""Where metrics go: metrics.jsonl, TensorBoard events, the console. First process only."""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
+from tensorboardX.summary import Summary
+
+from vit_jax.storage import workdir as workdirs
+
+METRICS = "metrics.jsonl"
+
+
+class Writer:
+  """Writes one line of metrics to all three places.
+
+  TensorBoard's events are written here and now: tensorboardX would use a thread, which dies of a
+  full disk and leaves the run waiting for it for ever.
+  """
+
+  def __init__(self, workdir: pathlib.Path, *, start_step: int, patient: bool = False):
+    """Opens the files of `workdir`; what they hold of steps after `start_step` is dropped.
+
+    A run that was killed has written metrics of steps after its last checkpoint; they come again.
+
+    Args:
+      workdir: the folder of the run.
+      start_step: step after which this process goes on.
+      patient: what cannot be written waits, to be tried again with the next line and at the end;
+        otherwise it is an error at once.
+    """
+    self._workdir, self._patient = workdir, patient
+    self._live = sys.stdout.isatty()
+    with workdirs.writing(workdir):
+      damage = keep_until(workdir / METRICS, start_step)
+      self._metrics = Appender(workdir / METRICS)
+      name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
+      self._events = Appender(workdir / name)
+      self._events.add(record(Event(wall_time=time.time(), file_version="brain.Event:2")))
+      if start_step:
+        again = SessionLog(status=SessionLog.START)
+        self._events.add(
+          record(Event(wall_time=time.time(), step=start_step + 1, session_log=again))
+        )
+    if damage:
+      self.say(damage)
+
+  def write(self, step: int, metrics: dict[str, float]):
+    """Adds the metrics of `step` to metrics.jsonl and TensorBoard.
+
+    Raises:
+      RunError: they cannot be written, and the writer is not patient.
+    """
+    line = json.dumps({"step": step} | {k: as_json(v) for k, v in metrics.items()}) + "\n"
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+    event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
+    self._add(line.encode(), record(event), patient=self._patient)
+
+  def _add(self, line, event, *, patient):
+    try:
+      with workdirs.writing(self._workdir):
+        try:
+          self._metrics.add(line)
+        finally:
+          self._events.add(event)
+    except workdirs.WriteError as error:
+      if not patient:
+        raise
+      self.say(f"{error} The metrics wait in memory.")
+
+  def complete(self):
+    """Writes what has waited, and sees all of it onto the disk.
+
+    Raises:
+      RunError: it still cannot be written.
+    """
+    self._add(b"", b"", patient=False)
+    with workdirs.writing(self._workdir):
+      self._metrics.flush()
+      self._events.flush()
+
+  def progress(self, line: str):
+    """Shows the line of the moment: on a terminal it replaces the one before."""
+    print(f"\r{line}\x1b[K" if self._live else line, end="" if self._live else "\n", flush=True)
+
+  def say(self, line: str):
+    """Shows a line that stays."""
+    print(f"\r\x1b[K{line}" if self._live else line, flush=True)
+
+  def close(self):
+    """Closes the files, whatever became of them."""
+    self._metrics.close()
+    self._events.close()
+
+
+class Appender:
+  """A file that grows by whole pieces only; a piece that cannot be written waits for the next."""
+
+  def __init__(self, path: pathlib.Path):
+    """Opens the file, or makes it."""
+    self._path = path
+    self._file = path.open("ab", buffering=0)
+    self._waiting = b""
+
+  def add(self, piece: bytes):
+    """Writes what waits and then the piece, or nothing.
+
+    Raises:
+      OSError: it cannot be written, or the file is no longer where it was.
+    """
+    self._waiting += piece
+    self._check_place()
+    end = os.fstat(self._file.fileno()).st_size
+    try:
+      done = 0
+      while done < len(self._waiting):
+        done += self._file.write(self._waiting[done:])
+    except OSError:
+      self._file.truncate(end)
+      raise
+    self._waiting = b""
+
+  def _check_place(self):
+    # An open file outlives its name: a run whose folder was removed would write to nowhere.
+    if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path)):
+      raise FileNotFoundError(f"{self._path} was replaced by another file")
+
+  def flush(self):
+    """Returns once the file is on the disk.
+
+    Raises:
+      OSError: it cannot be brought there; shared file systems may say only now that they are full.
+    """
+    os.fsync(self._file.fileno())
+
+  def close(self):
+    """Closes the file; what goes wrong then hides no error that may be under way."""
+    with contextlib.suppress(OSError):
+      self._file.close()
+
+
+def record(event: Event) -> bytes:
+  """An event as a record of TensorFlow's: length, its sum, data, its sum."""
+  data = event.SerializeToString()
+  length = struct.pack("<Q", len(data))
+  summed = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]
+  return b"".join(summed)
+
+
+class NoWriter:
+  """The writer of every process but the first: does nothing."""
+
+  def write(self, step, metrics):
+    """Ignores the metrics."""
+
+  def complete(self):
+    """Has nothing to complete."""
+
+  def progress(self, line):
+    """Ignores the line."""
+
+  def say(self, line):
+    """Ignores the line."""
+
+  def close(self):
+    """Has nothing to close."""
+
+
+def as_json(value: float) -> float | int | str:
+  """A number as JSON can hold it: NaN and infinities, which JSON lacks, as words."""
+  return value if math.isfinite(value) else str(value)
+
+
+def keep_until(path: pathlib.Path, step: int) -> str:
+  """Drops the lines of steps after `step`, and a last line that a crash cut short.
+
+  Damaged lines are moved to PATH.damaged, as is a file that cannot be read: none of this keeps a
+  run from going on.
+
+  Returns:
+    What was damaged, in a sentence; empty where nothing was.
+  """
+  aside, temporary = path.with_name(f"{path.name}.damaged"), path.with_suffix(".tmp")
+  count, first = 0, 0
+  try:
+    with temporary.open("wb") as kept:
+      for number, (line, figures) in enumerate(lines_of(path), 1):
+        if figures is not None and figures["step"] <= step:
+          kept.write(line)
+        elif figures is None:
+          with aside.open("ab") as file:
+            file.write(line)
+          count, first = count + 1, first or number
+  except UnreadableError as error:
+    place = workdirs.set_aside(path, aside)
+    return f"{path} cannot be read ({error}); it is now {place}, and the metrics begin anew."
+  temporary.replace(path)
+  if not count:
+    return ""
+  return f"{path} had {count} damaged line(s), the first in line {first}; they are now in {aside}."
+
+
+class UnreadableError(Exception):
+  """A file of metrics cannot be read at all; the message says why."""
+
+
+LONGEST_LINE = 2**20  # bytes; a line has about a thousand
+
+
+def lines_of(path: pathlib.Path) -> Iterator[tuple[bytes, dict | None]]:
+  """Each line of a file of metrics as bytes, and what it says; None where it is damaged.
+
+  A file that is not there has no lines, and a last one that a crash cut short is none. A line that
+  is far too long comes in pieces.
+
+  Raises:
+    UnreadableError: it cannot be read.
+  """
+  if not os.path.lexists(path):
+    return
+  if path.exists() and not path.is_file():  # opening a pipe would wait
+    raise UnreadableError("it is not a file")
+  try:
+    with path.open("rb") as file:
+      while (line := file.readline(LONGEST_LINE)).endswith(b"\n") or len(line) == LONGEST_LINE:
+        yield line, figures_of(line)
+  except OSError as error:
+    raise UnreadableError(error.strerror) from error
+
+
+def figures_of(line: bytes) -> dict | None:
+  """What a line of metrics says, where it is one: a step and figures by name."""
+  try:
+    figures = json.loads(line.decode())
+  except (ValueError, RecursionError):
+    return None
+  if not isinstance(figures, dict) or not all(map(is_figure, figures.values())):
+    return None
+  step = figures.get("step")
+  return figures if isinstance(step, int) and step >= 0 else None
+
+
+def is_figure(value) -> bool:
+  """Whether `as_json` can have given this."""
+  if isinstance(value, str):
+    return value in ("nan", "inf", "-inf")
+  return type(value) is float or (type(value) is int and abs(value) < 2**63)
+
+
+def read(workdir: pathlib.Path) -> list[dict]:
+  """The lines of a workdir's metrics.jsonl, in order, without those that are damaged.
+
+  Empty where there are none; whether a file can be read is for the run that goes on with it to say.
+  """
+  with contextlib.suppress(UnreadableError):
+    return [figures for _, figures in lines_of(workdir / METRICS) if figures is not None]
+  return []
+
+
+def progress_line(step: int, total: int, metrics: dict[str, float]) -> str:
+  """One line for the console."""
+  return (
+    f"step {step}/{total}  loss {metrics['loss']:.4f}  lr {metrics['learning_rate']:.2e}  "
+    f"{metrics['images_per_second']:.0f} images/s  ETA {clock(metrics['eta_seconds'])}"
+  )
+
+
+def clock(seconds: float) -> str:
+  """Seconds as h:mm:ss."""
+  minutes, seconds = divmod(round(seconds), 60)
+  return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

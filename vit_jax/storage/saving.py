@@ -1,0 +1,250 @@
+"""Checkpoints as they are saved and taken up: asynchronous, atomic, verified."""
+
+import contextlib
+import logging
+import pathlib
+import shutil
+import time
+
+import jax
+import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
+
+from vit_jax.config import StorageError
+from vit_jax.devices import hosts
+from vit_jax.storage import manifest
+from vit_jax.storage import workdir as workdirs
+from vit_jax.storage.checkpoint import (
+  FOLDER,
+  CheckpointError,
+  available,
+  check_classes,
+  damage_of,
+  describe,
+  load,
+  read_meta,
+  steps_in,
+  to_tree,
+)
+from vit_jax.storage.save_errors import SaveErrors, is_writing, reason_of
+
+HALF_WRITTEN = ".orbax-checkpoint-tmp"
+
+
+class SaveError(StorageError):
+  """A checkpoint could not be saved; the message says which, why, and what there is instead."""
+
+
+class Checkpoints:
+  """The checkpoints of one workdir; every process of a run makes one, with the same arguments."""
+
+  def __init__(self, workdir: pathlib.Path, *, keep_last: int, keep_every: int):
+    """Opens WORKDIR/checkpoints, keeping the newest `keep_last` and each `keep_every`th step."""
+    self._directory = workdir.absolute() / FOLDER
+    every = [keeping.EveryNSteps(keep_every)] if keep_every else []
+    self._best = _Best()
+    self._keep = keeping.AnyPreservationPolicy([keeping.LatestN(keep_last), self._best, *every])
+    self._saving = None
+    self._failure = ""
+    self._failed = False
+    self._errors = SaveErrors()
+    self._remove_half_written()
+    self._manager = self._open()
+
+  def _open(self):
+    # Orbax takes the time of a save by the clock of the day: one that is put forward by more than
+    # this would fail it. Several processes need the limit, to notice when another's save failed.
+    alone = jax.process_count() == 1
+    background = ocp.AsyncOptions(
+      timeout_secs=10**9 if alone else 600,
+      # Otherwise threads wait ten minutes for a folder that cannot be made, and the program's end
+      # for them.
+      create_directories_asynchronously=False,
+    )
+    options = ocp.CheckpointManagerOptions(
+      preservation_policy=self._keep,
+      async_options=background,
+      temporary_path_class=_Unpublished,
+      lightweight_initialize=True,  # reads nothing of checkpoints whose sums were not yet compared
+    )
+    return ocp.CheckpointManager(self._directory, options=options)
+
+  def save(self, state, meta: dict, *, best: int = 0) -> int:
+    """Starts saving; the arrays may be donated as soon as it returns. Returns the step.
+
+    Whether it succeeds is for `failure` to tell, before the next save.
+
+    Args:
+      state: the state.
+      meta: what is kept beside it, for JSON: "config", the settings, and "class_names".
+      best: step that is kept even where it is not among the newest; 0: none.
+    """
+    self.wait()
+    self._best.step = best
+    self._saving, self._errors.heard = int(state.step), ""
+    args = ocp.args.Composite(
+      state=ocp.args.StandardSave(to_tree(state)),
+      meta=ocp.args.JsonSave(meta | {"arrays": describe(state)}),
+    )
+    with self._noting_failure():
+      if not self._directory.is_dir():
+        raise FileNotFoundError(f"the folder {self._directory} is gone")
+      if self._failed:  # a manager whose save failed is not to be relied on
+        self._remove_half_written()
+        self._manager, self._failed = self._open(), False
+      self._manager.save(self._saving, args=args, force=True)
+    return self._saving
+
+  def wait(self):
+    """Returns once the save under way, if any, is complete on disk or has failed."""
+    several = jax.process_count() > 1
+    if several and self._failed:
+      return  # orbax would wait for the others, which wait for this process
+    with self._noting_failure():
+      while several and is_writing():
+        if self._errors.heard:
+          raise self._errors.error
+        time.sleep(0.01)
+      self._manager.wait_until_finished()
+
+  def failure(self, *, wait: bool) -> str:
+    """What kept a save from completing, in one sentence, told once; empty where there is nothing.
+
+    Args:
+      wait: for the save under way. Without it the answer may be empty now and not later.
+    """
+    if wait or self._errors.heard:
+      self.wait()
+    told, self._failure = self._failure, ""
+    return told
+
+  def close(self):
+    """Completes the save under way; a failure that nobody has asked for is logged."""
+    failure = self.failure(wait=True)
+    if failure:
+      logging.warning(failure)
+    if self._failed and jax.process_count() > 1:
+      return
+    with self._noting_failure():
+      self._manager.close()
+    if self._failed:
+      self._remove_half_written()  # again: threads may have written on after the failure
+    elif not self._errors.needed:
+      self._errors.close()
+
+  def made_with(self, step: int) -> dict:
+    """The settings of the run that saved `step`."""
+    return read_meta(self._directory / str(step))["config"]
+
+  def last_step(self) -> int | None:
+    """The newest complete step, or None."""
+    self.wait()
+    return max(available(self._directory.parent), default=None)
+
+  @contextlib.contextmanager
+  def _noting_failure(self):
+    try:
+      yield
+    except Exception as error:  # orbax passes on whatever its parts raise: OSError, ValueError, ...
+      # Where a computation fails that hosts share, one of them is gone; the watchdog says which.
+      if jax.process_count() > 1 and hosts.is_of_others(error):
+        raise
+      reason = reason_of(error)
+    else:
+      return
+    if (self._directory / str(self._saving)).is_dir():  # saved; an older one could not be removed
+      logging.warning("After checkpoint %s was saved: %s.", self._saving, reason)
+      return
+    self._failure, self._failed = self._describe_failure(reason), True
+    self._errors.needed = True
+    if jax.process_count() == 1:  # of several, others may still be writing
+      self._remove_half_written()
+
+  def _describe_failure(self, reason):
+    steps = available(self._directory.parent)
+    last = f"the last good one is {self._directory / str(steps[-1])}" if steps else "there is none"
+    return f"Checkpoint {self._directory / str(self._saving)} could not be saved ({reason}); {last}"
+
+  def _remove_half_written(self):
+    if jax.process_index() == 0:
+      for folder in self._directory.glob(f"*{HALF_WRITTEN}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+  def restore(self, abstract, meta: dict):
+    """The newest undamaged checkpoint, or None where there is none at all.
+
+    Damaged ones are moved to WORKDIR/checkpoints-damaged, so that the run can save there again.
+
+    Args:
+      abstract: shapes, types and shardings of the state, as the config wants it.
+      meta: what `save` would be given now.
+
+    Raises:
+      CheckpointError: all are damaged.
+      ConfigError: the arrays or the classes do not fit.
+    """
+    steps = sorted(steps_in(self._directory), reverse=True)
+    for step in steps:
+      damage = damage_of(self._directory / str(step))
+      if not damage:
+        check_classes(self._directory / str(step), meta["class_names"])
+        return load(self._directory / str(step), abstract, meta["config"])
+      logging.warning(
+        "CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", self._directory / str(step), damage
+      )
+      self._set_aside(step)
+    if steps:
+      raise CheckpointError(
+        f"All checkpoints in {self._directory} are damaged (steps {steps}; now moved to "
+        f"{self._aside()}). Start again to train from the beginning."
+      )
+    return None
+
+  def _aside(self):
+    return self._directory.with_name(FOLDER + "-damaged")
+
+  def _set_aside(self, step):
+    if jax.process_index() == 0:
+      with workdirs.writing(self._directory.parent):
+        self._aside().mkdir(exist_ok=True)
+        workdirs.set_aside(self._directory / str(step), self._aside() / str(step))
+    if jax.process_count() > 1:
+      multihost_utils.sync_global_devices(f"checkpoint {step} set aside")
+    self._manager.close()
+    self._manager = self._open()
+
+
+class _Unpublished(ocp.path.atomicity.AtomicRenameTemporaryPath):
+  """The folder of a checkpoint, or of an item in it, until it gets its final name.
+
+  A checkpoint gets its manifest right before, when orbax has written the last of its files: one
+  without a manifest, or with a file that is not in it, never exists. To orbax the final name is
+  still a temporary one.
+  """
+
+  @classmethod
+  def from_final(cls, final_path, **options):
+    item = final_path.name in manifest.ITEMS
+    passing = final_path if item else final_path.with_name(f"{final_path.name}{HALF_WRITTEN}-whole")
+    return super().from_final(passing, **options)
+
+  def get_final(self):
+    passing = super().get_final()
+    return passing.with_name(passing.name.partition(HALF_WRITTEN)[0])
+
+  async def finalize(self):
+    await super().finalize()
+    final, passing = self.get_final(), super().get_final()
+    if final != passing:
+      manifest.write(pathlib.Path(passing))
+      passing.rename(final)
+
+
+class _Best(keeping.PreservationPolicy):
+  """Keeps the one checkpoint of `step`."""
+
+  step = 0
+
+  def should_preserve(self, checkpoints, *, context) -> list[bool]:
+    return [info.step == self.step for info in checkpoints]

@@ -1,0 +1,1 @@
+"""The step as it is compiled for TPUs that are not there."""

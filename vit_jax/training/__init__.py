@@ -1,0 +1,1 @@
+"""One run from its settings to its end: checks, the loop, and what surrounds it."""

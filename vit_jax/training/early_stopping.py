@@ -1,0 +1,99 @@
+"""The best evaluation of a run so far, and whether it is time to stop (Section 4.3, Figure 4)."""
+
+import dataclasses
+import pathlib
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from vit_jax.config import EarlyStopping
+from vit_jax.storage import checkpoint
+
+SMALLER_IS_BETTER = "/loss"
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+  """The best evaluation so far.
+
+  Attributes:
+    step: after which it was made; 0: there is none yet.
+    value: its figure.
+    since: evaluations after it, none of which was better.
+  """
+
+  step: int = 0
+  value: float = float("nan")
+  since: int = 0
+
+  def after(self, step: int, value: float, *, metric: str) -> "Best":
+    """The best once the evaluation after `step` has given `value`; NaN is never better."""
+    better = value < self.value if metric.endswith(SMALLER_IS_BETTER) else value > self.value
+    if better or (not self.step and not np.isnan(value)):
+      return Best(step, value)
+    return dataclasses.replace(self, since=self.since + 1)
+
+
+def best_of(lines: list[dict], metric: str) -> Best:
+  """The best of the lines of metrics.jsonl, in order; what JSON has no number for is a word."""
+  best = Best()
+  for line in lines:
+    if metric in line:
+      best = best.after(line["step"], float(line[metric]), metric=metric)
+  return best
+
+
+def agreed(best: Best) -> Best:
+  """The first process's, on every process, to the last bit."""
+  if jax.process_count() == 1:
+    return best
+  # As words of 32 bits: the exchange would make float32 of float64.
+  words = np.array(dataclasses.astuple(best), np.float64).view(np.uint32)
+  words = np.ascontiguousarray(multihost_utils.broadcast_one_to_all(words), np.uint32)
+  step, value, since = words.view(np.float64).tolist()
+  return Best(int(step), value, int(since))
+
+
+class Watch:
+  """Follows the evaluations of a run; all processes see the same figures and so decide alike."""
+
+  def __init__(self, settings: EarlyStopping, best: Best):
+    """Goes on from the best so far."""
+    self._settings, self.best = settings, best
+
+  def note(self, step: int, figures: dict[str, float]):
+    """Takes the figures of the evaluation after `step` into account."""
+    metric = self._settings.metric
+    if metric:
+      self.best = self.best.after(step, figures[metric], metric=metric)
+
+  @property
+  def enough(self) -> bool:
+    """Whether so many evaluations were no better that the run is to end."""
+    return bool(self._settings.patience) and self.best.since >= self._settings.patience
+
+  def in_words(self, folder: pathlib.Path) -> list[str]:
+    """Whether the run ended for this, and where the best lies; nothing where it is off."""
+    metric, best = self._settings.metric, self.best
+    if not metric:
+      return []
+    ended = f"Stopped early: {best.since} evaluations in a row gave no better {metric}."
+    found = f"{metric} was never a number"
+    if best.step:
+      found = f"{metric} {best.value:.4f} after step {best.step}, {self._place(folder)}"
+    return [ended] * self.enough + [f"Best:       {found}"]
+
+  def _place(self, folder):
+    step = self.best.step
+    if step not in checkpoint.available(folder):
+      return "of which there is no checkpoint"
+    return (
+      f"{folder}/{checkpoint.FOLDER}/{step} (to evaluate it: this command with --mode=evaluate "
+      f"--config.evaluate_step={step})"
+    )
+
+  def flag(self, folder: pathlib.Path) -> str:
+    """What makes tools/export.py take the best checkpoint; empty where there is none."""
+    kept = self.best.step in checkpoint.available(folder)
+    return f" --step {self.best.step}" if kept else ""

@@ -1,0 +1,100 @@
+"""From a resolved config to a run: checks in order of their cost, then the chosen mode."""
+
+import os
+import pathlib
+import signal
+
+import jax
+
+from vit_jax import checks, plan
+from vit_jax.config import Config
+from vit_jax.devices import hosts as joining
+from vit_jax.devices.hosts import Hosts
+from vit_jax.inference import init_from
+from vit_jax.process.signals import StopRequest
+from vit_jax.storage import checkpoint, workdir
+from vit_jax.training import resumed
+
+CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
+
+
+def launch(
+  config: Config,
+  folder: pathlib.Path,
+  stop: StopRequest,
+  *,
+  mode: str,
+  hosts: Hosts,
+  began: float | None = None,
+  given: frozenset[str] = frozenset(),
+) -> bool:
+  """Trains ("train") or evaluates ("evaluate"); False where a signal stopped the training.
+
+  Args:
+    config: the settings.
+    folder: the workdir.
+    stop: asked at every step of training.
+    mode: "train" or "evaluate".
+    hosts: how this process finds the others, where it must be told.
+    began: when the command began, by time.monotonic(); None: now.
+    given: the settings that the command line names; in an evaluation they go before those of what
+      is evaluated.
+
+  Raises:
+    ConfigError: a setting or the data is wrong; found before any device is touched, except for
+      what depends on the number of devices.
+    RunError: the run cannot go on.
+  """
+  if mode == "evaluate":
+    launch_evaluation(config, folder, hosts, given)
+    return True
+  checks.check(config)
+  joining.check(hosts)
+  config = resumed.completed(config, folder)
+  data = plan.open_data(config)
+  plan.steps_of(config, len(data.train))
+  joining.connect(hosts, stall_seconds=config.stall_seconds)
+  if jax.process_count() > 1:
+    stop.join()
+  prepare_jax()
+  config = resumed.typed(config, jax.default_backend(), folder)
+  start = None
+  if starts_from_weights(config, folder):
+    start = init_from.read(config, data.train.class_names)
+  from vit_jax.training.loop import train
+
+  with workdir.locked(folder, first=jax.process_index() == 0):
+    return train(plan.make(config, data), folder, stop, start, began)
+
+
+def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str]):
+  """Evaluates; neither training data nor a length of training is needed."""
+  checks.check_evaluation(config)
+  joining.check(hosts)
+  places = [folder, *filter(None, [config.init_from])]
+  config = resumed.completed(config, *places)
+  data = plan.open_evaluations(config, resumed.trained_on(config, *places))
+  joining.connect(hosts, stall_seconds=config.stall_seconds)
+  signal.signal(signal.SIGTERM, signal.SIG_DFL)  # JAX, once connected, waits for a step to stop at
+  prepare_jax()
+  config = resumed.typed(config, jax.default_backend(), *places)
+  from vit_jax.evaluation import evaluated_model
+  from vit_jax.evaluation.evaluate import evaluate
+
+  read = evaluated_model.read(config, data, folder, given)
+  evaluate(read, plan.make(read.config, data, model=read.model), folder)
+
+
+def starts_from_weights(config: Config, folder: pathlib.Path) -> bool:
+  """Whether config.init_from will be used: a run that resumes does not need it any more."""
+  return bool(config.init_from) and not checkpoint.available(folder)
+
+
+def prepare_jax():
+  """Keeps compiled programs on disk, so that the next start is quick.
+
+  Not in the workdir, which may be a stranger's: JAX runs what it finds there.
+  """
+  if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    jax.config.update("jax_compilation_cache_dir", str(CACHE.expanduser()))
+  jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

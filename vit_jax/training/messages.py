@@ -1,0 +1,139 @@
+"""What a user reads when a run begins and when it ends."""
+
+import pathlib
+
+import jax
+
+from vit_jax.config import Config
+from vit_jax.data.order import GRAIN
+from vit_jax.devices import mesh as meshes
+from vit_jax.evaluation import evaluate
+from vit_jax.plan import Plan, total_count, trained_count
+from vit_jax.plots import curves
+from vit_jax.storage import metrics_log, workdir
+from vit_jax.storage.tree import flatten
+from vit_jax.training import early_stopping
+
+
+def introduction(
+  plan: Plan, folder: pathlib.Path, start: int, *, left: bool, changed: list[str]
+) -> str:
+  """What is about to run, in a few lines.
+
+  Args:
+    plan: the run.
+    folder: its workdir.
+    start: steps that it has already.
+    left: whether any are left to train.
+    changed: settings that differ from those it was made with so far.
+  """
+  config, device = plan.config, jax.devices()[0]
+  parameters, trained = total_count(plan), trained_count(plan)
+  part = f" ({trained:,} of them trained)" if trained < parameters else ""
+  then = (
+    "compiling the first step ..." if left else f"nothing to train: it already has {start:,} steps"
+  )
+  begin = f"resuming after step {start}" if start else "starting"
+  return (
+    f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
+    f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
+    f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
+    + slow_type(config, jax.default_backend())
+    + other_settings(start, changed)
+    + earlier_sampling(config)
+    + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
+    f"{plan.steps.total:,} steps; {then}" + advice_on_fsdp(plan)
+  )
+
+
+def other_settings(start: int, changed: list[str]) -> str:
+  """Says which settings differ from those of the steps up to `start`; "" where none does."""
+  return f"Other settings than up to step {start}: {'; '.join(changed)}\n" if changed else ""
+
+
+def slow_type(config: Config, platform: str) -> str:
+  """Says that the type of activations is slow on these devices; "" where it is not."""
+  if platform != "cpu" or config.model.compute_dtype != "bfloat16":
+    return ""
+  return (
+    "Activations are in bfloat16, which is slower than float32 on a CPU; a new run is faster with "
+    "--config.model.compute_dtype=float32\n"
+  )
+
+
+def earlier_sampling(config: Config) -> str:
+  """Says that examples are drawn as before release 0.2.0; "" where they are not."""
+  if config.data.sampling != GRAIN:
+    return ""
+  return (
+    "The order of epochs, subsets, parts of folders and crops are drawn as before release 0.2.0 "
+    "(config.data.sampling=grain), as in a run that began so.\n"
+  )
+
+
+def stopping(step: int) -> str:
+  """What is said when a signal asked the run to stop, before its state is saved."""
+  return f"Stopping after step {step}; saving ... (a second Ctrl-C ends it at once, unsaved)"
+
+
+def advice_on_fsdp(plan: Plan) -> str:
+  """Says which parameters config.mesh.fsdp was meant to split and does not; "" where it does."""
+  fsdp = plan.mesh.shape["fsdp"]
+  whole = meshes.kept_whole(flatten(plan.abstract.params), fsdp)
+  if not whole:
+    return ""
+  return (
+    f"\nconfig.mesh.fsdp={fsdp} divides no axis of {len(whole)} large parameter(s), such as "
+    f"{whole[0]}: every device holds them whole. Choose a divisor of their axes "
+    f"({workdir.PARAMETERS} has their shapes) to split them."
+  )
+
+
+def conclusion(
+  config: Config,
+  folder: pathlib.Path,
+  *,
+  finished: bool,
+  last: int,
+  account: dict[str, float],
+  watch: early_stopping.Watch,
+) -> str:
+  """What was reached and where it lies, in a few lines.
+
+  Args:
+    config: the run's settings.
+    folder: its workdir.
+    finished: whether it came to its end; else a signal stopped it.
+    last: step of the last checkpoint.
+    account: seconds since the command began, by what they went to.
+    watch: what followed the evaluations.
+  """
+  spent = time_spent(account)
+  if not finished:
+    return (
+      f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
+      f"Start the same command again to go on.\n{spent}"
+    )
+  figures = [line for line in metrics_log.read(folder) if evaluate.is_evaluation(line)][-1:]
+  reached = [f"Reached: {evaluate.in_words(line)}" for line in figures]
+  options = " --ema" if config.optimizer.ema else ""  # what was evaluated
+  options += watch.flag(folder)
+  return "\n".join(
+    [
+      f"Done: {last} steps.",
+      *reached,
+      *watch.in_words(folder),
+      spent,
+      f"Checkpoint: {folder}/checkpoints/{last}",
+      f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: tensorboard --logdir {folder})",
+      f"Curves:     {folder}/{curves.CURVES}",
+      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz{options}",
+    ]
+  )
+
+
+def time_spent(account: dict[str, float]) -> str:
+  """The time since the command began, and what it went to."""
+  total = sum(account.values())
+  shares = [f"{seconds / total:.0%} {cause}" for cause, seconds in account.items()]
+  return f"Time:       {metrics_log.clock(total)}: {', '.join(shares)}"
