@@ -1,4 +1,4 @@
-"""Installs vit_jax; `make` calls it. See docs/architecture.md for why each dependency is here."""
+"""Installs vit_jax; `make` calls it. See docs/decisions/dependencies.md for why each dependency is here."""
 
 import pathlib
 

@@ -16,6 +16,7 @@ OF_TODAY = {page: text for page, text in PAGES.items() if page != "CHANGELOG.md"
 CODE = re.compile(r"^```.*?^```", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?:\]\(|src=\")([^)#\s\"]+)")
 FILE = re.compile(r"(?<![\w./])((?:configs|tools|docs)/[\w/]+\.(?:py|md|csv))\b(?!::)")
+MODULE = re.compile(r"(?<![\w./])(?:vit_jax/)?((?:\w+/)+\w+\.py)\b")
 TEST = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)?(?:::(test_\w+))?`")
 SETTING = re.compile(r"\bconfig\.([a-z_]+(?:\.[a-z_0-9]+)*)(?![\w/])(?!\()")
 NO_SETTINGS = {"json", "py", "a.b", "x.y"}  # config.json and config.py; any setting at all
@@ -39,6 +40,17 @@ def test_files_that_are_named_are_there():
   """Also below tests/, as tools/test_cost.py; configs/NAME.py is any recipe."""
   there = lambda _, path: any((root / path).exists() for root in (ROOT, ROOT / "tests"))
   assert missing(OF_TODAY, FILE, lambda *args: args[1].endswith("/NAME.py") or there(*args)) == {}
+
+
+def test_modules_that_are_named_are_there():
+  """Such as `models/vit.py`, of vit_jax; tests that mirror them are named in the same way."""
+  rooms = {folder.name for folder in (ROOT / "vit_jax").iterdir() if folder.is_dir()}
+
+  def there(_, path):
+    mirrors = (ROOT / "vit_jax", ROOT / "tests")
+    return path.split("/")[0] not in rooms or any((root / path).exists() for root in mirrors)
+
+  assert missing(OF_TODAY, MODULE, there) == {}
 
 
 def test_tests_that_are_named_are_there():

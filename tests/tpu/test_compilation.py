@@ -301,7 +301,7 @@ def test_a_recipe_compiled_for_a_slice_as_it_is():
   assert report["collectives"]["all-reduce"]["count"] <= 8  # of 152 gradients, in fused groups
   assert report["flops_per_device"] == pytest.approx(3 * 2 * 8 * 17.58e9, rel=1e-3)
   assert 0.35 < report["mfu"] < 0.6
-  # docs/architecture.md: 25.2 ms, and 25.4 ms for a plain model.
+  # docs/decisions/attention.md: 25.2 ms, and 25.4 ms for a plain model.
   assert 0.015 < report["optimal_seconds"] < 0.0254
   assert report["optimal_seconds"] < report["step_seconds_estimate"] < 0.04
 

@@ -1,7 +1,8 @@
 """LayerNorm with its gradient written out.
 
 Differentiated by JAX, an unrolled stack of LayerNorms makes XLA on the CPU recompute the residual
-chain in every consumer; the closed form halves the training step there (docs/architecture.md).
+chain in every consumer; the closed form halves the training step there
+(docs/decisions/layer-norm.md).
 """
 
 import functools
