@@ -1,4 +1,4 @@
-"""Installs vit_jax; `make` calls it. See docs/decisions/dependencies.md for why each dependency is here."""
+"""Installs vit_jax; `make` calls it. Why each package is needed: docs/decisions/dependencies.md."""
 
 import pathlib
 
