@@ -266,24 +266,31 @@ def document(lines: list[dict], size: Size) -> str:
   reached = show("pretraining", 28, "average")
   return f"""# Transfer between the halves of Fashion-MNIST
 
-Measured by `python tools/fashion_transfer.py`; every figure is in results.csv. Top-1 on
-{5 * size.test:,} test images of the classes 5 to 9 (sandal, shirt, sneaker, bag, ankle boot) after
-{size.steps} steps of 64 images, drawn from {5 * size.images:,} training images of these classes.
-Mean and standard deviation over {len(size.seeds)} seeds, which change the initial values and the
-order of the images.
+```
+python tools/fashion_transfer.py
+```
+
+pre-trains a small ViT on the classes 0 to 4 of Fashion-MNIST and fine-tunes it on the classes 5 to
+9, beside training from scratch. The table shows top-1 on {5 * size.test:,} test images of the
+classes 5 to 9 (sandal, shirt, sneaker, bag, ankle boot), after {size.steps} steps of 64 images,
+drawn from {5 * size.images:,} training images of these classes: mean and standard deviation over
+{len(size.seeds)} seeds, which change the initial values and the order of the images. Every figure
+is in [results.csv](results.csv).
 
 | start | parameters | {sides} |
 |---|---|---|---|
 {table}
 
-The model has 4 blocks of width 96 and patches of 4 x 4 pixels. It was pre-trained at 28 px for
-{size.epochs} epochs on {5 * size.pretraining:,} images of the classes 0 to 4 (t-shirt, trouser,
-pullover, dress, coat), up to {reached} of {5 * size.test:,} test images. Fine-tuning is
-`configs/finetune.py` with batch 64 and learning rate 0.03, which is of the paper's grid and was
-not searched for; it starts from the moving average of pre-training. From scratch it is
-`configs/vit_fashion.py`, Adam with warm-up, since fine-tuning's SGD is meant for parameters that
-are good already. The moving average has the factor 0.98. At 56 px the same images are enlarged:
-there are 196 tokens in place of 49, and no more to be seen.
+- The model has 4 blocks of width 96 and patches of 4 x 4 pixels.
+- Pre-training takes {size.epochs} epochs at 28 px, on {5 * size.pretraining:,} images of the
+  classes 0 to 4 (t-shirt, trouser, pullover, dress, coat). It reaches {reached} of
+  {5 * size.test:,} test images.
+- Fine-tuning is `configs/finetune.py` with batch 64 and learning rate 0.03. The rate is from the
+  paper's grid and was not searched for. It starts from the moving average of pre-training.
+- Training from scratch is `configs/vit_fashion.py`: Adam with warm-up, since the SGD of fine-tuning
+  is meant for parameters that are already good.
+- The moving average has the factor 0.98.
+- At 56 px the same images are enlarged: there are 196 tokens instead of 49, but no more detail.
 """
 
 
