@@ -1,7 +1,7 @@
 """Trains or evaluates: python -m vit_jax.main --config=configs/NAME.py[:ARG] [--workdir=DIR].
 
 A run is evaluated with its own settings by --mode=evaluate --workdir=DIR alone.
-Every setting of vit_jax/config.py can be replaced: --config.batch_size=512
+Every setting of vit_jax/config can be replaced: --config.batch_size=512
 --config.schedule.learning_rate=1e-3. Started again with the same workdir, a run resumes by itself.
 
 Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal with its state saved, or before

@@ -292,7 +292,7 @@ def test_errors_of_computations_that_hosts_share_are_told_from_others(error, is_
 
 ABORTED = """
 import os, threading, time
-from vit_jax import aborts
+from vit_jax.process import aborts
 
 aborts.before(lambda: print("never"))
 aborts.before(lambda: (time.sleep(0.5), print("the last word", flush=True)))

@@ -14,7 +14,7 @@ from vit_jax.devices.watchdog import SILENCE, Sign, Watchdog, culprit
 PROGRAM = """
 import json, pathlib, sys, time
 import jax
-from vit_jax.watchdog import Watchdog
+from vit_jax.devices.watchdog import Watchdog
 
 def stuck():
   time.sleep(60)

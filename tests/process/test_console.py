@@ -12,7 +12,7 @@ from vit_jax.storage import checkpoint, metrics_log
 # All ways to the console that Python has; and the number of the next file that is opened.
 SPEAKS = """
 import faulthandler, logging, os, sys, warnings
-from vit_jax import console
+from vit_jax.process import console
 console.{kind}()
 from absl import logging as absl_logging
 import tqdm

@@ -243,10 +243,10 @@ ATTENTION = r"""
 import jax
 import jax.numpy as jnp
 
-from vit_jax import pods
+from vit_jax.tpu import compilation
 from vit_jax.models.attention import attend
 
-device = jax.sharding.SingleDeviceSharding(pods.devices_of("v3:2x2")[0])
+device = jax.sharding.SingleDeviceSharding(compilation.devices_of("v3:2x2")[0])
 x = jax.ShapeDtypeStruct((8, 197, 12, 64), jnp.bfloat16, sharding=device)
 ours = lambda q, k, v: attend(q, k, v, None)
 plain = lambda q, k, v: jax.nn.dot_product_attention(q, k, v, implementation="xla")

@@ -73,9 +73,9 @@ import os
 import signal
 import threading
 import time
-from vit_jax import preemption
+from vit_jax.process import signals
 
-stop = preemption.StopRequest()
+stop = signals.StopRequest()
 stop.listen()
 stop.hold()
 os.kill(os.getpid(), signal.SIGINT)
@@ -119,9 +119,9 @@ CALLBACK = """
 import os
 import signal
 import jax
-from vit_jax import preemption
+from vit_jax.process import signals
 
-stop = preemption.StopRequest()
+stop = signals.StopRequest()
 stop.listen()
 stop.hold()
 
