@@ -22,7 +22,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 
 docs: $(VENV)/docs-installed
-	$(BIN)/mkdocs build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 $(VENV)/docs-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
