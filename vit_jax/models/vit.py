@@ -110,7 +110,10 @@ class ViT(nn.Module):
 
   Attributes:
     patch: side of a patch, in pixels or, for a hybrid, in positions of the stem's map.
-    depth, width, mlp_dim, heads: shape of the encoder (Table 1: layers, hidden size D, ...).
+    depth: number of blocks (Table 1: layers).
+    width: hidden size D.
+    mlp_dim: hidden size of the MLPs.
+    heads: attention heads.
     num_classes: outputs of the head.
     stages: for a hybrid, the residual units in each stage of its ResNet (Section 3.1); () is the
       root alone. None: no ResNet.

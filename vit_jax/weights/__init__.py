@@ -22,7 +22,20 @@ __all__ = [
 
 
 def load(path) -> dict:
-  """Reads parameters as NumPy arrays, in the tree of a model with scan=False; see `read`."""
+  """Reads parameters as NumPy arrays, in the tree of a model with scan=False.
+
+  Of a run that has a moving average of its parameters, that is read.
+
+  Args:
+    path: *.npz, *.msgpack or *.safetensors, a folder for Hugging Face, a run's workdir, or one of
+      its checkpoints.
+
+  Raises:
+    ConfigError: nothing is there, or a folder of something else.
+    ValueError: a file that is not what its name says.
+    OSError: a file that cannot be read.
+    CheckpointError: a damaged checkpoint, or none.
+  """
   return read(pathlib.Path(path)).params
 
 
