@@ -102,7 +102,7 @@ def test_default_workdir(flag, folder):
 def test_the_process_has_no_tensorflow(tmp_path):
   code = (
     "import sys\n"
-    "from vit_jax import plan, weights\n"
+    "from vit_jax import weights\n"
     "from vit_jax.evaluation import evaluate\n"
     "from vit_jax.training import launch, loop\n"
     "from vit_jax.data.sources import tfds\n"

@@ -20,8 +20,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
 
 from tools.ending import ending, folder
 from vit_jax.config import Config, ConfigError, command_line
-from vit_jax.data import cache
-from vit_jax.evaluation import opening
+from vit_jax.data import cache, opening
 from vit_jax.process import console
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
@@ -33,14 +32,14 @@ def prepare(config: Config) -> None:
   Raises:
     ConfigError: config.data.cache is empty, or what `cache.prepare` and the sources raise.
   """
-  from vit_jax import checks
+  from vit_jax.training import checks
 
   checks.check_data(config)
   data = config.data
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
-  source = opening.open_named("config.data.train", data.train, config)
+  source = opening.of_run(config).use("config.data.train", data.train).source
   with tqdm(unit=" images", unit_scale=True) as bar:
 
     def started(count: int, size: int, free: int) -> None:

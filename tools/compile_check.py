@@ -51,8 +51,8 @@ def report(config: Config, topology: str) -> dict:
     ConfigError: the batch or the mesh does not suit the slice, or no slice is called so.
     RunError: there is no compiler.
   """
-  from vit_jax import checks
   from vit_jax.tpu import compilation
+  from vit_jax.training import checks
 
   checks.check_model(config)
   checks.check_batch(config)
@@ -107,8 +107,9 @@ def find_remedy(config: Config, program, devices) -> dict | None:
 
 def estimates(config: Config, program) -> dict:
   """What follows from the compiler's estimate of a step."""
-  from vit_jax import plan, recipes
+  from vit_jax import recipes
   from vit_jax.tpu import compilation
+  from vit_jax.training import steps
 
   seconds = program.step_seconds
   peak = compilation.known(program.device_kind).peak_flops
@@ -118,7 +119,7 @@ def estimates(config: Config, program) -> dict:
   )
   examples = recipes.examples_of(config)
   if examples or not config.duration.epochs:
-    days = plan.steps_of(config, examples or compilation.UNKNOWN_LENGTH).total * seconds / 86_400
+    days = steps.of_run(config, examples or compilation.UNKNOWN_LENGTH).total * seconds / 86_400
     paper_core_days, paper_epochs = PAPER_CORE_DAYS.get(
       (config.model.name, config.model.num_classes), (None, None)
     )

@@ -30,9 +30,10 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from tools.ending import leave
-from vit_jax import checks, config, models, recipes
+from vit_jax import config, models, recipes
 from vit_jax.models import flops
 from vit_jax.process import console
+from vit_jax.training import checks
 
 # Table 6 of the paper: exaFLOPs by model and epochs.
 PAPER = {

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from vit_jax import checks, plan
 from vit_jax import config as c
 from vit_jax.data.sources import digits
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
 from vit_jax.process.text import one_line, shown
+from vit_jax.training import checks, opening, steps
 
 SECONDS = 5
 GOOD = c.Config(
@@ -70,8 +70,8 @@ def accepted(path, value):
     config = c.from_dict(values)
     checks.check(config)
     if path[0] in OPENED:
-      plan.open_data(config)
-    plan.steps_of(config, 1437)
+      opening.open_data(config)
+    steps.of_run(config, 1437)
   except c.ConfigError as error:
     refusal = str(error)
   assert not refusal or 10 < len(refusal) < 7000, refusal
@@ -140,13 +140,13 @@ def test_messages(path, value, message):
 
 def test_a_batch_larger_than_the_training_set():
   with pytest.raises(c.ConfigError, match="batch_size=5000 is more than the 1437 training images"):
-    plan.open_data(dataclasses.replace(GOOD, batch_size=5000))
+    opening.open_data(dataclasses.replace(GOOD, batch_size=5000))
 
 
 def test_more_steps_than_can_be_counted():
   long = dataclasses.replace(GOOD, duration=c.Duration(epochs=1e9))
   with pytest.raises(c.ConfigError, match=r"config\.duration is .* the most is 2,147,483,647"):
-    plan.steps_of(long, 1437)
+    steps.of_run(long, 1437)
 
 
 @pytest.mark.parametrize(

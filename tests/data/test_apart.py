@@ -4,8 +4,9 @@ import pytest
 
 from tests.data import tfds_fixture
 from vit_jax import config as c
-from vit_jax import plan
 from vit_jax.data.sources import subset
+from vit_jax.evaluation.opening import open_alone
+from vit_jax.training import opening
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def scoring(train, test, **more):
 
 def refused(config):
   with pytest.raises(c.ConfigError) as caught:
-    plan.open_data(config)
+    opening.open_data(config)
   said = str(caught.value)
   assert said.count("\n") == 0
   assert said.endswith("or set config.data.allow_overlap=True.")
@@ -46,15 +47,15 @@ def test_the_sentence(folder):
 
 
 def test_parts_that_have_none_in_common_are_taken(folder):
-  plan.open_data(scoring(c.Dataset(folder, "[:90%]"), c.Dataset(folder, "[90%:]")))
-  plan.open_data(scoring(c.Dataset(folder, "[:30]"), c.Dataset(folder, "[30:]")))
+  opening.open_data(scoring(c.Dataset(folder, "[:90%]"), c.Dataset(folder, "[90%:]")))
+  opening.open_data(scoring(c.Dataset(folder, "[:30]"), c.Dataset(folder, "[30:]")))
   mixed = scoring(c.Dataset(folder, "[:75%]"), c.Dataset(folder, "[20:]"))
   assert "have 10 images" in refused(mixed)
 
 
 def test_an_explicit_setting_allows_it_and_it_is_told(folder, caplog):
   sets = c.Dataset(folder), c.Dataset(folder, "[90%:]")
-  assert plan.open_data(scoring(*sets, allow_overlap=True)).evaluate
+  assert opening.open_data(scoring(*sets, allow_overlap=True)).evaluations
   (said,) = caplog.messages
   assert "have 4 images" in said
   assert "config.data.allow_overlap=True allows it" in said
@@ -71,7 +72,7 @@ def test_probes_and_neighbours(folder, kind):
     sets = (c.Dataset(folder, split) for split in (probe_train, test))
     return run(c.Dataset(folder, train), **{kind: {"mine": group(*sets, **options)}})
 
-  plan.open_data(config("[:50%]", "[:50%]", "[50%:]"))  # what is trained on may be learned of
+  opening.open_data(config("[:50%]", "[:50%]", "[50%:]"))  # what is trained on may be learned of
   key = f"config.{kind}.mine"
   assert f"{key}.train ({folder} [:60%]) and {key}.test" in refused(
     config("[:50%]", "[:60%]", "[50%:]")
@@ -80,26 +81,26 @@ def test_probes_and_neighbours(folder, kind):
     config("[:60%]", "[:50%]", "[50%:]")
   )
   with pytest.raises(c.ConfigError, match=f"{key}.train .* and {key}.test"):
-    plan.open_evaluations(config("", "[:60%]", "[50%:]"), None)
+    open_alone(config("", "[:60%]", "[50%:]"), None)
 
 
 def test_digits_and_made_up_images():
   digits = lambda split: c.Dataset("digits", split)
   sets = lambda train, test: run(train, classes=10, data=dict(evaluate={"test": test}))
-  plan.open_data(sets(digits("train"), digits("test")))
+  opening.open_data(sets(digits("train"), digits("test")))
   assert "have 360 images" in refused(sets(digits("test"), digits("test")))
-  plan.open_data(sets(c.Dataset("synthetic"), c.Dataset("synthetic")))  # nothing to learn of
+  opening.open_data(sets(c.Dataset("synthetic"), c.Dataset("synthetic")))  # nothing to learn of
 
 
 def test_what_is_excluded_or_not_drawn_is_not_trained_on(folder, tmp_path):
-  whole = plan.open_data(run(c.Dataset(folder))).train
-  test = plan.open_data(run(c.Dataset(folder, "[90%:]"))).train
+  whole = opening.open_data(run(c.Dataset(folder))).train
+  test = opening.open_data(run(c.Dataset(folder, "[90%:]"))).train
   held = {test.name(index) for index in range(len(test))}
   rows = [index for index in range(len(whole)) if whole.name(index) in held]
   path = str(tmp_path / "exclude.txt")
   subset.write_exclusions(path, whole, rows)
   scored = c.Dataset(folder, "[90%:]")
-  plan.open_data(scoring(c.Dataset(folder, exclude=path), scored))
+  opening.open_data(scoring(c.Dataset(folder, exclude=path), scored))
   subset.write_exclusions(path, whole, rows[1:])
   assert "have 1 image (" in refused(scoring(c.Dataset(folder, exclude=path), scored))
   assert "have 36 images" in refused(scoring(c.Dataset(folder), c.Dataset(folder, subset=36)))
@@ -109,7 +110,7 @@ def test_records_of_tfds(tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   name = tfds_fixture.write_single_label_tfds(tmp_path, num_examples=50, num_classes=2, seed=0)
   part = lambda split, version="": c.Dataset(f"tfds:{name}{version}", split)
-  plan.open_data(scoring(part("train[:90%]"), part("train[90%:]")))
-  plan.open_data(scoring(part("train"), part("test")))
+  opening.open_data(scoring(part("train[:90%]"), part("train[90%:]")))
+  opening.open_data(scoring(part("train"), part("test")))
   assert "have 4 images" in refused(scoring(part("train"), part("train[90%:]", ":1.0.0")))
   assert "train example 36" in refused(scoring(part("train[30:]"), part("train[90%:]+test")))

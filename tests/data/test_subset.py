@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vit_jax import config as c
-from vit_jax import plan
-from vit_jax.data import sources
+from vit_jax.data import opening, sources
 from vit_jax.data.sources import subset
-from vit_jax.evaluation import opening
+from vit_jax.training import opening as training
+from vit_jax.training import steps
 
 
 class Numbers:
@@ -134,7 +134,7 @@ def test_a_list_that_is_not_there(tmp_path):
 
 def opened(**changes):
   dataset = c.Dataset(source="digits", split="train", **changes)
-  return opening.open_source(dataset, c.Config(model=c.Model(num_classes=10)))
+  return opening.of_run(c.Config(model=c.Model(num_classes=10))).source(dataset)
 
 
 def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):
@@ -148,7 +148,7 @@ def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):
   with pytest.raises(
     sources.SourceError, match=r"^config\.data\.train: subset=719 is more than the 718"
   ):
-    plan.open_data(c.Config(data=c.Data(train=dataset)))
+    training.open_data(c.Config(data=c.Data(train=dataset)))
 
 
 def test_parts_of_a_source_tell_each_other_apart(tmp_path):
@@ -171,6 +171,6 @@ def test_epochs_are_of_the_subset():
     model=c.Model(num_classes=10),
     data=c.Data(train=dataset, evaluate={"some": c.Dataset("digits", "test", subset=40)}),
   )
-  data = plan.open_data(config)
-  assert plan.steps_of(config, len(data.train)).total == 30
+  data = training.open_data(config)
+  assert steps.of_run(config, len(data.train)).total == 30
   assert len(data.evaluate["some"]) == 40

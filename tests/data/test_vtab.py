@@ -9,9 +9,10 @@ import pytest
 
 from tests import programs
 from tests.data import vtab_fixture
-from vit_jax import plan, recipes
+from vit_jax import recipes
 from vit_jax.data import images, sources
 from vit_jax.data.sources import vtab
+from vit_jax.training import opening
 
 SIZES = dict(train=37, validation=19, test=23)  # no round percentages
 TRAIN, HELD_BACK = 8, 3
@@ -155,9 +156,9 @@ def test_examples_and_labels_of_a_task(stored, name, split):
 @pytest.mark.parametrize("name", vtab.TASKS)
 def test_the_recipe_opens_its_data(stored, name):
   config = recipes.load(f"{programs.ROOT}/configs/vtab.py:ViT-B/16,{name}")
-  data = plan.open_data(dataclasses.replace(config, batch_size=TRAIN))
+  data = opening.open_data(dataclasses.replace(config, batch_size=TRAIN))
   assert len(data.train) == TRAIN + HELD_BACK
-  assert len(data.evaluate["test"]) == len(protocol(name, "test"))
+  assert len(data.evaluations.sets["test"].source) == len(protocol(name, "test"))
 
 
 def test_many_labels_were_there(stored):

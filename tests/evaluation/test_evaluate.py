@@ -13,12 +13,15 @@ import tensorflow_datasets as tfds
 
 from tests import programs
 from tests.data import objectnet_fixture, tfds_fixture
-from vit_jax import checks, models, plan, recipes, weights
 from vit_jax import config as c
+from vit_jax import models, recipes, weights
 from vit_jax.data import images, sources
 from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import details, evaluate, evaluated_model
+from vit_jax.evaluation.opening import open_alone
+from vit_jax.training import checks
+from vit_jax.training.launch import reader_of
 from vit_jax.weights.card import Card
 
 SIDE = 8
@@ -46,9 +49,9 @@ def seen(module, params, pixels):
 
 def evaluated(config, folder):
   """The figures of a config, through all that --mode=evaluate does in one process."""
-  data = plan.open_evaluations(config, None)
-  read = evaluated_model.read(config, data, folder)
-  return evaluate.evaluate(read, plan.make(read.config, data), folder)
+  opened = open_alone(config, None)
+  read = evaluated_model.read(config, opened.first_set(), folder)
+  return evaluate.evaluate(read, opened, reader_of(read.config), folder)
 
 
 def accuracy(logits, right, *, among=None):
@@ -287,13 +290,11 @@ def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, m
 def test_an_evaluation_that_is_stopped(features, tmp_path):
   """As by a signal in the training loop, at any place."""
   config, _ = features
-  data = plan.open_evaluations(config, None)
-  read = evaluated_model.read(config, data, tmp_path)
-  made = plan.make(read.config, data)
-  params, evaluation = (
-    evaluated_model.put(read.params, made.abstract.params),
-    evaluate.Evaluation(made),
-  )
+  opened = open_alone(config, None)
+  read = evaluated_model.read(config, opened.first_set(), tmp_path)
+  reader = reader_of(read.config)
+  params = evaluated_model.put(read.params, reader.mesh)
+  evaluation = evaluate.Evaluation(opened, read.model, read.config.loss, reader)
   for calls in (0, 3, 12, 20):
     left = iter(range(calls))
     assert evaluation(params, stop=lambda left=left: next(left, None) is None) is None
@@ -352,4 +353,4 @@ def test_lines_of_metrics_that_are_evaluations():
 def test_what_is_not_there(config, message, tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(c.ConfigError, match=message):
-    plan.open_evaluations(config, None)
+    open_alone(config, None)

@@ -8,8 +8,9 @@ import pytest
 
 from tests.weights import families
 from vit_jax import config as c
-from vit_jax import plan, weights
+from vit_jax import weights
 from vit_jax.data import sources
+from vit_jax.data.apart import Use
 from vit_jax.evaluation import evaluated_model
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
@@ -29,9 +30,11 @@ def saved(tmp_path, params, name="w.npz", **card):
 
 
 def data(classes=0):
-  """A set of images with as many classes; 0: no set."""
-  source = sources.open_source("synthetic", split="", num_classes=classes or 1)
-  return plan.Data(train=None, evaluate={"set": source} if classes else {})
+  """A set of images with as many classes that the head is scored on; 0: no set."""
+  if not classes:
+    return None
+  source = sources.open_source("synthetic", split="", num_classes=classes)
+  return Use("config.data.evaluate.set", c.Dataset("synthetic"), source)
 
 
 def configured(path, **changes):

@@ -8,6 +8,7 @@ import pytest
 from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax.data import sources
+from vit_jax.data.opening import of_run
 from vit_jax.evaluation import opening
 
 TRAIN, TEST = c.Dataset("digits", "train"), c.Dataset("digits", "test")
@@ -20,12 +21,16 @@ def config(**groups):
   return c.Config(model=c.Model(num_classes=7), **groups)
 
 
+def opened_of(settings):
+  return opening.open_all(settings, of_run(settings), None)
+
+
 def few_shot(**changes):
   return config(few_shot={"probe": dataclasses.replace(PROBE, **changes)})
 
 
 def test_every_drawn_image_is_held_once_and_found():
-  opened = opening.open_few_shot(few_shot(), None)["probe"]
+  opened = opened_of(few_shot()).few_shot["probe"]
   assert opened.draws.shape == (2, 10, 25)
   held = [opened.train.name(i) for i in range(len(opened.train))]
   assert len(held) == len({*held}) < 500
@@ -41,46 +46,40 @@ def test_every_drawn_image_is_held_once_and_found():
 
 def test_what_has_no_source_is_left_out():
   empty = config(few_shot={"a": c.FewShot(train=TRAIN)}, nearest={"b": c.Nearest(test=TEST)})
-  assert not opening.open_few_shot(empty, None)
-  assert not opening.open_nearest(empty, None)
+  assert not opened_of(empty)
 
 
 @pytest.mark.parametrize(
-  ("open_them", "settings", "message"),
+  ("settings", "message"),
   [
     (
-      opening.open_few_shot,
       few_shot(shots=(5, 200)),
       r"few_shot\.probe\.train \(digits\): Class '8' has 139 images, fewer than the 200",
     ),
-    (opening.open_few_shot, few_shot(shots=()), r"few_shot\.probe\.shots=\(\) must be"),
-    (opening.open_few_shot, few_shot(shots=(5, 5)), r"shots=\(5, 5\) must be different"),
-    (opening.open_few_shot, few_shot(shots=(0, "a")), r"shots=\(0, 'a'\) must be"),
+    (few_shot(shots=()), r"few_shot\.probe\.shots=\(\) must be"),
+    (few_shot(shots=(5, 5)), r"shots=\(5, 5\) must be different"),
+    (few_shot(shots=(0, "a")), r"shots=\(0, 'a'\) must be"),
     (
-      opening.open_few_shot,
       few_shot(test=OTHER),
       r"probe\.test has other classes than .*train: the first 7 are equal",
     ),
     (
-      opening.open_nearest,
       config(nearest={"knn": dataclasses.replace(NEAREST, neighbours=2000)}),
       r"nearest\.knn\.neighbours=2000 is more than the 1437",
     ),
     (
-      opening.open_nearest,
       config(nearest={"knn": dataclasses.replace(NEAREST, test=c.Dataset("digit"))}),
       r"^config\.nearest\.knn\.test: .digit. does not name a data source",
     ),
     (
-      opening.open_nearest,
       config(nearest={"knn": dataclasses.replace(NEAREST, train=OTHER)}),
       r"nearest\.knn\.test has other classes",
     ),
   ],
 )
-def test_refusals(open_them, settings, message):
+def test_refusals(settings, message):
   with pytest.raises(c.ConfigError, match=message):
-    open_them(settings, None)
+    opened_of(settings)
 
 
 def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
@@ -88,14 +87,14 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
   name = tfds_fixture.write_multilabel_tfds(tmp_path, num_examples=8, num_classes=30, seed=0)
   several = c.Dataset(f"tfds:{name}", "train")
   with pytest.raises(c.ConfigError, match=r"nearest\.knn\.train has any number of labels"):
-    opening.open_nearest(config(nearest={"knn": c.Nearest(several, several)}), None)
+    opened_of(config(nearest={"knn": c.Nearest(several, several)}))
 
   def opened(classes):
     dataset = dataclasses.replace(several, classes=classes)
     given = config(data=c.Data(evaluate={"set": dataset, "all": several}))
-    return opening.counted_classes(given, opening.open_sets(given))
+    return opened_of(given).classes
 
-  source = opening.open_source(several, config())
+  source = of_run(config()).source(several)
   occurring = sorted({label for i in range(len(source)) for label in source[i].labels})
   assert all(source.labels(i) == source[i].labels for i in range(len(source)))
   assert opened(len(occurring)) == {"set": tuple(occurring)}

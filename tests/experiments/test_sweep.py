@@ -12,13 +12,12 @@ import pytest
 
 from tests.data import tfds_fixture
 from vit_jax import config as c
-from vit_jax import plan
 from vit_jax.data.images import BadImage
 from vit_jax.experiments import runs, sweep
 from vit_jax.experiments.sweep import Sweep
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log, workdir
-from vit_jax.training import loop
+from vit_jax.training import loop, opening, plan
 
 RECIPE = """
 from vit_jax.config import *
@@ -71,7 +70,7 @@ def here(some):
   for run in some:
     if not runs.result(run.folder):
       config = runs.resolve(run.recipe, run.overrides)
-      ready = plan.make(config, plan.open_data(config), jax.devices()[:1])
+      ready = plan.make(config, opening.open_data(config), jax.devices()[:1])
       stop = StopRequest()
       with workdir.locked(run.folder, first=True):
         loop.train(ready, run.folder, stop)
@@ -95,7 +94,7 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
   rate = sweep.chosen(chosen_by)
   for run in sweep.grid(chosen_by):
     assert "test" not in (run.folder / "config.json").read_text()
-  scored = plan.open_data(runs.resolve(chosen_by.final, ())).evaluate["all"]
+  scored = opening.open_data(runs.resolve(chosen_by.final, ())).evaluations.sets["all"].source
   with pytest.raises(BadImage, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):

@@ -5,9 +5,9 @@ import numpy as np
 
 from tests import programs
 from tests.faults import faulty
-from vit_jax import plan
 from vit_jax.config import from_dict
 from vit_jax.storage import checkpoint
+from vit_jax.training import opening, plan
 
 EACH_STEP = [
   "--config.duration.steps=8",
@@ -20,7 +20,7 @@ def state_after(workdir, step):
   """The whole state of a checkpoint."""
   folder = checkpoint.find(workdir, step)
   config = from_dict(checkpoint.read_meta(folder)["config"])
-  abstract = plan.make(config, plan.open_data(config), jax.devices()[:1]).abstract
+  abstract = plan.make(config, opening.open_data(config), jax.devices()[:1]).abstract
   return jax.device_get(checkpoint.load(folder, abstract, checkpoint.read_meta(folder)["config"]))
 
 

@@ -8,8 +8,9 @@ import pytest
 from PIL import Image
 
 from tools import fashion_transfer
-from vit_jax import checks, config, recipes
+from vit_jax import config, recipes
 from vit_jax.data.sources import Example, open_source
+from vit_jax.training import checks
 
 SIZE = fashion_transfer.FAST
 

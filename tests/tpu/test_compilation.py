@@ -12,10 +12,12 @@ import pytest
 
 from tests import programs
 from vit_jax import config as c
-from vit_jax import models, plan
+from vit_jax import models
 from vit_jax.devices import mesh
+from vit_jax.evaluation.opening import Evaluations
 from vit_jax.tpu import compilation, program_text
-from vit_jax.training import loop
+from vit_jax.training import loop, plan
+from vit_jax.training.opening import OpenedData
 
 
 @pytest.mark.parametrize(
@@ -199,8 +201,8 @@ BIT = dataclasses.replace(
 )
 def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config, fsdp):
   config = compilation.overridden(config, {"mesh.fsdp": fsdp})
-  source = compilation.Source(length=9, class_names=tuple("abcde"), multi_label=True)
-  made = plan.make(config, plan.Data(train=source, evaluate={}))
+  source = compilation.Imagined(length=9, class_names=tuple("abcde"), multi_label=True)
+  made = plan.make(config, OpenedData(source, Evaluations()))
   text = (
     loop.jit_step(made).lower(made.abstract, compilation.abstract_batch(made)).compile().as_text()
   )

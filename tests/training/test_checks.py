@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from vit_jax import checks
 from vit_jax import config as c
+from vit_jax.training import checks
 
 GOOD = c.Config(
   duration=c.Duration(steps=10), batch_size=64, data=c.Data(train=c.Dataset(source="digits"))

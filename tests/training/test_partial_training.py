@@ -12,7 +12,7 @@ import pytest
 
 from tests.learning.test_train_step import BATCHES, CONFIG, ONE, changed, mesh_of
 from vit_jax import config as c
-from vit_jax import models, plan
+from vit_jax import models
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
 from vit_jax.evaluation import evaluate, evaluated_model
@@ -20,7 +20,7 @@ from vit_jax.inference import init_from
 from vit_jax.learning import optim, state, train_step
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import loop
+from vit_jax.training import loop, opening, plan
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
 PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
@@ -186,7 +186,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   tmp_path, capsys, monkeypatch
 ):
   monkeypatch.setattr(loop, "chip", lambda kind: Chip(1e12))
-  made = plan.make(DIGITS, plan.open_data(DIGITS), jax.devices()[:1])
+  made = plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
   assert loop.train(made, tmp_path / "whole", StopAfter(0))
   assert "(2,394 of them trained)" in capsys.readouterr().out
   assert not loop.train(made, tmp_path / "parts", StopAfter(3))

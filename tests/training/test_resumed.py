@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import pytest
 
 from vit_jax import config as c
-from vit_jax import models, plan, recipes
+from vit_jax import models, recipes
 from vit_jax.config.changes import changes as settings_changes
+from vit_jax.evaluation.opening import open_alone
 from vit_jax.training import messages, resumed
 
 EARLIER = {"data": {"image_size": 8}}
@@ -123,12 +124,12 @@ def scored_by(tmp_path, train, test, **more):
   settings = {"data": {"image_size": 8, "train": train, **more}}
   workdir = saved(tmp_path / "run", 9, settings)
   config = c.Config(data=c.Data(evaluate={"test": test}, sampling="uniform"))
-  return plan.open_evaluations(config, resumed.trained_on(config, tmp_path / "none", workdir))
+  return open_alone(config, resumed.trained_on(config, tmp_path / "none", workdir))
 
 
 def test_what_a_run_was_trained_on_is_not_scored(tmp_path):
   train = {"source": "digits", "split": "train"}
-  assert scored_by(tmp_path, train, c.Dataset("digits", "test")).evaluate
+  assert scored_by(tmp_path, train, c.Dataset("digits", "test"))
   with pytest.raises(c.ConfigError, match=r"^The run's config\.data\.train \(digits train\) and "):
     scored_by(tmp_path / "again", train, c.Dataset("digits", "train"))
 
@@ -139,7 +140,7 @@ def test_parts_of_a_run_are_drawn_as_they_were(tmp_path):
     (tmp_path / "images" / "a" / f"{index:02}.png").touch()
   folder = f"folder:{tmp_path / 'images'}"
   test, train = c.Dataset(folder, "[50%:]"), {"source": folder, "split": "[:50%]"}
-  assert scored_by(tmp_path / "new", train, test, sampling="uniform").evaluate
+  assert scored_by(tmp_path / "new", train, test, sampling="uniform")
   with pytest.raises(c.ConfigError, match=r"images .* in common"):  # by name, and not by name
     scored_by(tmp_path / "old", train, test)
 
@@ -148,7 +149,7 @@ def test_parts_of_a_run_are_drawn_as_they_were(tmp_path):
   "train", [{"source": "folder:/nowhere"}, {"source": 3}, {"colour": 1}, {}, {"split": "x"}]
 )
 def test_training_data_that_is_not_here_is_told(tmp_path, caplog, train):
-  assert scored_by(tmp_path, train, c.Dataset("digits", "test")).evaluate
+  assert scored_by(tmp_path, train, c.Dataset("digits", "test"))
   (said,) = caplog.messages
   assert "Whether images are scored that were trained on cannot be told: " in said
   assert resumed.trained_on(c.Config(), tmp_path / "none") is None

@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from vit_jax.config import Config, ConfigError, Dataset
+from vit_jax.config import ConfigError, Dataset
 from vit_jax.data import overlap
 from vit_jax.data.sources import Source
 
@@ -27,17 +27,17 @@ class Use(NamedTuple):
     return f"{self.key} ({in_words(self.dataset)})"
 
 
-def check(trained: Use, scored: Use, config: Config):
-  """Refuses images that two uses have in common.
+def check(trained: Use, scored: Use, *, allow: bool):
+  """Refuses images that two uses have in common; `allow` (config.data.allow_overlap) warns only.
 
   Raises:
-    ConfigError: there are some, and config.data.allow_overlap is False; else they are told.
+    ConfigError: there are some.
   """
   found = overlap.shared(trained.source, scored.source)
   if not found:
     return
   said = f"{trained} and {scored} have {found.in_words()} in common"
-  if not config.data.allow_overlap:
+  if not allow:
     raise ConfigError(
       f"{said}, which would be trained on and scored; give parts that have none, such as [:90%] "
       "and [90%:], or set config.data.allow_overlap=True."

@@ -9,9 +9,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from vit_jax import checks, models, weights
+from vit_jax import models, weights
 from vit_jax.config import Config, Data, recorded
+from vit_jax.data import resizing
 from vit_jax.inference import init_from, loading
+from vit_jax.models import requirements
 
 # Settings of the model that parameters tell by themselves.
 TOLD = (*init_from.FIELDS, "representation_layer")
@@ -51,8 +53,8 @@ def settings(
     data=preparation(config, read, told, given),
     new_head=False,
   )
-  checks.check_tiles(told, config.data.image_size, "these weights")
-  checks.check_resize(config)
+  requirements.check_tiles(told, config.data.image_size, "these weights")
+  resizing.check(config.data)
   return config
 
 

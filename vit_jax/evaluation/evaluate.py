@@ -1,6 +1,5 @@
 """All evaluations of a run, inside the training loop or with --mode=evaluate."""
 
-import contextlib
 import functools
 import json
 import pathlib
@@ -8,8 +7,9 @@ import re
 
 import jax
 
-from vit_jax.config import RunError
-from vit_jax.data.device import put_ahead
+from vit_jax.config import Loss, RunError
+from vit_jax.data import resizing
+from vit_jax.data.batches import Reader
 from vit_jax.data.images import BadImage
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog
@@ -21,7 +21,7 @@ from vit_jax.evaluation import (
   few_shot,
   nearest_neighbours,
 )
-from vit_jax.plan import Plan, evaluate_batches, feature_batches
+from vit_jax.evaluation.opening import Evaluations
 from vit_jax.plots import curves
 from vit_jax.storage import metrics_log, workdir
 
@@ -34,23 +34,33 @@ ACCURACY = re.compile(r"(?P<name>.+)/(?P<kind>top1|\d+shot|\d+nn)")
 class Evaluation:
   """Calls the evaluators on every set."""
 
-  def __init__(self, plan: Plan, keep=lambda name: lambda rows: None):
+  def __init__(
+    self,
+    evaluations: Evaluations,
+    model,
+    loss: Loss,
+    reader: Reader,
+    keep=lambda name: lambda rows: None,
+  ):
     """Jits the evaluators' steps; they are compiled at the first use.
 
     Args:
-      plan: the run.
+      evaluations: the opened sets.
+      model: Flax module.
+      loss: of which a set's mean is told.
+      reader: reads batches, and knows the devices.
       keep: keep(name) is given the rows of each batch of that set (`classification.evaluate`).
     """
-    self._plan, self._keep = plan, keep
+    self._evaluations, self._reader, self._keep = evaluations, reader, keep
 
     def compiled(step, **options):
-      everywhere = meshes.replicated(plan.mesh)
-      return jax.jit(meshes.on(plan.mesh, step), out_shardings=everywhere, **options)
+      everywhere = meshes.replicated(reader.mesh)
+      return jax.jit(meshes.on(reader.mesh, step), out_shardings=everywhere, **options)
 
-    step = classification.make_step(plan.model, plan.config.loss)
+    step = classification.make_step(model, loss)
     self._classify = compiled(step, static_argnames="classes")
-    self._see = compiled(features.make_step(plan.model))
-    self._probe = compiled(few_shot.make_step(plan.model))
+    self._see = compiled(features.make_step(model))
+    self._probe = compiled(few_shot.make_step(model))
 
   def __call__(self, params, *, stop) -> dict[str, float] | None:
     """Figures of all sets as {"NAME/top1": ...}; None where `stop()` came true on the way.
@@ -58,9 +68,9 @@ class Evaluation:
     Raises:
       RunError: a set cannot be read, or nothing in it counts.
     """
-    data, figures = self._plan.data, {}
+    data, figures = self._evaluations, {}
     for score, names in (
-      (self._score, data.evaluate),
+      (self._score, data.sets),
       (self._few_shot, data.few_shot),
       (self._nearest, data.nearest),
     ):
@@ -76,8 +86,11 @@ class Evaluation:
     return figures
 
   def _score(self, name, params, stop):
-    classes = self._plan.data.classes.get(name)
-    with self._ahead(evaluate_batches(self._plan, name)) as batches:
+    classes = self._evaluations.classes.get(name)
+    _, dataset, source = self._evaluations.sets[name]
+    resize = resizing.of_set(dataset, self._reader.settings)
+    read = self._reader.evaluation(source, resize=resize)
+    with self._reader.ahead(read) as batches:
       return classification.evaluate(
         lambda params, batch: self._classify(params, batch, classes=classes),
         params,
@@ -87,7 +100,8 @@ class Evaluation:
       )
 
   def _few_shot(self, name, params, stop):
-    data, settings = self._plan.data.few_shot[name], self._plan.config.few_shot[name]
+    data = self._evaluations.few_shot[name]
+    settings = data.settings
     seen = self._collect(data.train, params, stop)
     probes = []
     for k in settings.shots:
@@ -96,15 +110,16 @@ class Evaluation:
           return None
         rows = draw[:, :k].ravel()
         probes.append(few_shot.fit(seen[0][rows], seen[1][rows], len(data.test.class_names)))
-    probes = meshes.replicate(self._plan.mesh, few_shot.stack(probes))
-    with self._ahead(feature_batches(self._plan, data.test)) as batches:
+    probes = meshes.replicate(self._reader.mesh, few_shot.stack(probes))
+    with self._reader.ahead(self._reader.squares(data.test)) as batches:
       accuracy = few_shot.accuracies(self._probe, params, probes, batches, stop=stop)
     if accuracy is None:
       return None
     return few_shot.figures(settings.shots, accuracy.reshape(-1, settings.seeds))
 
   def _nearest(self, name, params, stop):
-    data, settings = self._plan.data.nearest[name], self._plan.config.nearest[name]
+    data = self._evaluations.nearest[name]
+    settings = data.settings
     train, test = (self._collect(part, params, stop) for part in (data.train, data.test))
     if train is None or test is None:
       return None
@@ -119,18 +134,13 @@ class Evaluation:
     return None if accuracy is None else {f"{settings.neighbours}nn": accuracy}
 
   def _collect(self, source, params, stop):
-    with self._ahead(feature_batches(self._plan, source)) as batches:
+    with self._reader.ahead(self._reader.squares(source)) as batches:
       return features.collect(self._see, params, batches, stop=stop)
 
-  @contextlib.contextmanager
-  def _ahead(self, batches):
-    """The batches, on their way to the devices; closed at the end, however that comes."""
-    sharding = meshes.batch_sharding(self._plan.mesh)
-    with contextlib.closing(batches):
-      yield put_ahead(batches, sharding, ahead=self._plan.config.data.ahead)
 
-
-def evaluate(read: evaluated_model.Scored, plan: Plan, folder: pathlib.Path) -> dict[str, float]:
+def evaluate(
+  read: evaluated_model.Scored, evaluations: Evaluations, reader: Reader, folder: pathlib.Path
+) -> dict[str, float]:
   """Evaluates parameters, prints the figures and writes WORKDIR/evaluation.json.
 
   Of every set whose images have one label each, WORKDIR/evaluation/NAME holds every prediction, the
@@ -139,19 +149,20 @@ def evaluate(read: evaluated_model.Scored, plan: Plan, folder: pathlib.Path) -> 
   Raises:
     RunError: a set cannot be read, or the folder written.
   """
-  data = plan.data
-  kept = {name: details.Kept() for name, source in data.evaluate.items() if not source.multi_label}
-  evaluation = Evaluation(plan, lambda name: kept[name].add if name in kept else lambda rows: None)
+  sets = {name: scored.source for name, scored in evaluations.sets.items()}
+  kept = {name: details.Kept() for name, source in sets.items() if not source.multi_label}
+  keep = lambda name: kept[name].add if name in kept else lambda rows: None
+  evaluation = Evaluation(evaluations, read.model, read.config.loss, reader, keep)
   if jax.process_index() == 0:
     with workdir.writing(folder):
       folder.mkdir(parents=True, exist_ok=True)
     print(scored_in_words(read))
-    if read.resized or read.side not in (0, plan.config.data.image_size):
+    if read.resized or read.side not in (0, read.config.data.image_size):
       print(other_size_in_words(read))
-  with watchdog.of_run(plan.config, folder) as watching:
+  with watchdog.of_run(read.config, folder) as watching:
     stop = functools.partial(went_on, watching)
     figures = watching.guarded(
-      lambda: evaluation(evaluated_model.put(read.params, plan.abstract.params), stop=stop),
+      lambda: evaluation(evaluated_model.put(read.params, reader.mesh), stop=stop),
       too_little=TOO_LITTLE_MEMORY,
     )
   if jax.process_index() == 0:
@@ -159,7 +170,7 @@ def evaluate(read: evaluated_model.Scored, plan: Plan, folder: pathlib.Path) -> 
     with workdir.writing(folder):
       result.write_text(json.dumps(read.origin | figures, indent=2) + "\n")
       for name, rows in kept.items():
-        write_details(folder / DETAILS / name, data.evaluate[name], rows)
+        write_details(folder / DETAILS / name, sets[name], rows)
     origin = " ".join(f"{key} {value}" for key, value in read.origin.items())
     also = f", details to {folder / DETAILS}" if kept else ""
     print(f"{origin}  {in_words(figures)}\nWritten to {result}{also}")

@@ -9,10 +9,11 @@ from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.reading import expanded
 from vit_jax.data import classes
+from vit_jax.data.apart import Use
+from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import effective_settings
 from vit_jax.inference import init_from, loading
 from vit_jax.models.stacking import stack_blocks
-from vit_jax.plan import Data
 from vit_jax.storage import checkpoint
 
 
@@ -42,13 +43,13 @@ class Scored:
 
 
 def read(
-  config: Config, data: Data, folder: pathlib.Path, given: frozenset[str] = frozenset()
+  config: Config, scored: Use | None, folder: pathlib.Path, given: frozenset[str] = frozenset()
 ) -> Scored:
   """Reads the parameters, whose head has the classes of the evaluation sets.
 
   Args:
     config: the settings.
-    data: the opened sets.
+    scored: a set that the head is scored on; None: there is none.
     folder: the workdir.
     given: the settings that the command line names, such as "data.image_size".
 
@@ -70,19 +71,21 @@ def read(
     )
   try:
     found = reading(path, None if config.evaluate_average else False)
-    return Scored(*fitted(config, data, found, given), origin)
+    return Scored(*fitted(config, scored, found, given), origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error
 
 
-def fitted(config: Config, data: Data, read: weights.Weights, given: frozenset[str]) -> tuple:
+def fitted(
+  config: Config, scored: Use | None, read: weights.Weights, given: frozenset[str]
+) -> tuple:
   """The attributes of `Scored` but for the last.
 
   Raises:
     ValueError: they belong to another model or know other classes, or have no head where sets are
       scored.
   """
-  if "head" not in read.params and data.evaluate:
+  if "head" not in read.params and scored:
     raise ValueError(
       "these weights have no head, so config.data.evaluate cannot be scored with them; "
       "config.few_shot and config.nearest can."
@@ -91,7 +94,7 @@ def fitted(config: Config, data: Data, read: weights.Weights, given: frozenset[s
   settings = config.model
   told = weights.module(read, activation=settings.activation, norm_epsilon=settings.norm_epsilon)
   config = effective_settings.settings(config, read, told, given)
-  order = head_order(config, data, read, told.num_classes)
+  order = head_order(config.class_names, scored, read, told.num_classes)
   side = config.data.image_size
   params, rows = loading.at_size(told, read.params, side, order.outputs)
   model = effective_settings.computing(told, config.model)
@@ -103,16 +106,17 @@ def fitted(config: Config, data: Data, read: weights.Weights, given: frozenset[s
   return config, model, params, loading.prepared(read).image_size, resized, prepared, order.said
 
 
-def head_order(config: Config, data: Data, read: weights.Weights, outputs: int) -> classes.Order:
+def head_order(
+  class_names: str, scored: Use | None, read: weights.Weights, outputs: int
+) -> classes.Order:
   """How the head's outputs become the classes of the evaluation sets, which all have the same.
 
   Raises:
     ValueError: it is of other classes, or nothing tells which they are.
   """
-  if not data.evaluate:
+  if not scored:
     return classes.Order(None, "")
-  name, source = next(iter(data.evaluate.items()))
-  place = f"config.data.evaluate.{name} ({config.data.evaluate[name].source})"
+  source, place = scored.source, f"{scored.key} ({scored.dataset.source})"
   if outputs != len(source.class_names):
     raise ValueError(
       f"the head of these weights has {outputs} classes, but {place} has "
@@ -124,7 +128,7 @@ def head_order(config: Config, data: Data, read: weights.Weights, outputs: int) 
     "or =data for the order of the data"
   )
   try:
-    order = classes.of_head(config.class_names, read.class_names(), source.class_names)
+    order = classes.of_head(class_names, read.class_names(), source.class_names)
   except classes.OtherClasses as error:
     raise ValueError(
       f"the head is of other classes than {place}: {error}. If they are the same under other "
@@ -138,10 +142,10 @@ def head_order(config: Config, data: Data, read: weights.Weights, outputs: int) 
   return order
 
 
-def put(params: dict, abstract: dict) -> dict:
+def put(params: dict, mesh: jax.sharding.Mesh) -> dict:
   """The parameters on the devices; every process puts its own share of each array there."""
 
-  def place(array, wanted):
-    return jax.make_array_from_callback(array.shape, wanted.sharding, lambda index: array[index])
+  def place(array, sharding):
+    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
-  return jax.tree.map(place, params, abstract)
+  return jax.tree.map(place, params, meshes.state_shardings(mesh, params))

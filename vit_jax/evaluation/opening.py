@@ -1,15 +1,16 @@
 """The data of evaluations, opened and chosen from before any device is touched."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from vit_jax import config as cfg
-from vit_jax.config import Config, ConfigError, Dataset
-from vit_jax.data import apart, sources
+from vit_jax.config import Config, ConfigError
+from vit_jax.data import apart, opening, sources
 from vit_jax.data.apart import Use
 from vit_jax.data.by_label import first_of_each_class, occurring_classes
+from vit_jax.data.opening import Opener
 from vit_jax.process.text import first_difference, shown
 
 
@@ -18,11 +19,13 @@ class FewShot:
   """What a linear probe is fitted to and scored on.
 
   Attributes:
+    settings: config.few_shot.NAME.
     train: all training images of any draw, each once.
     draws: (seeds, classes, most shots) places in `train`; the first k of a class are its k shots.
     test: the test images.
   """
 
+  settings: cfg.FewShot
   train: sources.Source
   draws: np.ndarray
   test: sources.Source
@@ -30,75 +33,103 @@ class FewShot:
 
 @dataclasses.dataclass(frozen=True)
 class Nearest:
-  """Training images that vote on test images."""
+  """Training images that vote on test images, as config.nearest.NAME (`settings`) says."""
 
+  settings: cfg.Nearest
   train: sources.Source
   test: sources.Source
 
 
-def open_source(dataset: Dataset, config: Config) -> sources.Source:
-  """Opens one source; what is excluded is left out before the subset is taken."""
-  source = sources.open_source(
-    dataset.source,
-    split=dataset.split,
-    image_key=dataset.image_key,
-    label_key=dataset.label_key,
-    num_classes=config.model.num_classes,
-    sampling=config.data.sampling,
-  )
-  if dataset.exclude:
-    source = sources.Remaining(source, dataset.exclude)
-  if dataset.subset:
-    source = sources.Subset(source, dataset.subset, sampling=config.data.sampling)
-  return source
+@dataclasses.dataclass(frozen=True)
+class Evaluations:
+  """All that a model is evaluated on, opened.
+
+  Attributes:
+    sets: those that the head is scored on.
+    classes: the classes that a set is scored among, where these are not all.
+    few_shot, nearest: the evaluations that need no head.
+  """
+
+  sets: dict[str, Use] = dataclasses.field(default_factory=dict)
+  classes: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+  few_shot: dict[str, FewShot] = dataclasses.field(default_factory=dict)
+  nearest: dict[str, Nearest] = dataclasses.field(default_factory=dict)
+
+  def __bool__(self) -> bool:
+    return bool(self.sets or self.few_shot or self.nearest)
+
+  def first_set(self) -> Use | None:
+    """One of those that the head is scored on; all have the same classes."""
+    return next(iter(self.sets.values()), None)
 
 
-def open_named(key: str, dataset: Dataset, config: Config) -> sources.Source:
-  """As `open_source`; a message says which setting (`key`) it is about."""
-  try:
-    return open_source(dataset, config)
-  except sources.SourceError as error:
-    raise sources.SourceError(f"{key}: {error}") from error
+def open_all(
+  config: Config, opener: Opener, trained: Use | None, classes: Sequence[str] | None = None
+) -> Evaluations:
+  """Opens all evaluations of a run that have a source; no device is touched.
 
-
-def open_sets(config: Config) -> dict[str, sources.Source]:
-  """The sets of config.data.evaluate that have a source.
+  Args:
+    config: the settings.
+    opener: opens sources.
+    trained: what the parameters are trained on, if that is known.
+    classes: those of training, which all sets must have; None: they have the same, whichever.
 
   Raises:
+    ConfigError: classes that do not agree, or images that are trained on.
     SourceError: data that is not there.
   """
-  return {
-    name: open_named(f"config.data.evaluate.{name}", dataset, config)
+  sets = {
+    name: opener.use(f"config.data.evaluate.{name}", dataset)
     for name, dataset in config.data.evaluate.items()
     if dataset.source
   }
+  check_classes(sets, classes)
+  for scored in sets.values() if trained else ():
+    apart.check(trained, scored, allow=opener.allow_overlap)
+  return Evaluations(
+    sets=sets,
+    classes=counted_classes(sets, opener.threads),
+    few_shot=open_few_shot(config.few_shot, opener, trained),
+    nearest=open_nearest(config.nearest, opener, trained),
+  )
 
 
-def check_apart(config: Config, trained: Use, opened: Mapping[str, sources.Source]):
-  """Refuses evaluation sets with images that are trained on, as `apart.check`."""
-  for name, source in opened.items():
-    scored = Use(f"config.data.evaluate.{name}", config.data.evaluate[name], source)
-    apart.check(trained, scored, config)
+def open_alone(config: Config, trained: Use | None) -> Evaluations:
+  """As `open_all`, of what --mode=evaluate needs.
+
+  Raises:
+    ConfigError: also where there is nothing to evaluate on.
+  """
+  found = open_all(config, opening.of_run(config), trained)
+  if not found:
+    name = next(iter(config.data.evaluate), "NAME")
+    raise ConfigError(
+      "No set of config.data.evaluate, config.few_shot or config.nearest has a source, so there is "
+      f"nothing to evaluate on; give one, such as --config.data.evaluate.{name}.source=folder:DIR "
+      "(or tfds:NAME, or objectnet:DIR)."
+    )
+  return found
 
 
-def check_classes(config: Config, opened: Mapping[str, sources.Source], names, whose: str):
-  """Refuses evaluation sets whose classes are not `names`, those of `whose` ("training").
+def check_classes(sets: Mapping[str, Use], classes: Sequence[str] | None):
+  """Refuses evaluation sets whose classes are not those of training; None: of the first set.
 
   Raises:
     ConfigError: names the set and where the classes begin to differ.
   """
-  for name, source in opened.items():
-    if tuple(source.class_names) != tuple(names):
+  whose = "training"
+  for scored in sets.values():
+    names = scored.source.class_names
+    if classes is None:
+      classes, whose = names, scored.key
+    if tuple(names) != tuple(classes):
       raise ConfigError(
-        f"config.data.evaluate.{name} ({config.data.evaluate[name].source}) has "
-        f"{len(source.class_names)} classes that are not the {len(names)} of "
-        f"{whose}: {first_difference(source.class_names, names, whose)}."
+        f"{scored.key} ({scored.dataset.source}) has {len(names)} classes that are not the "
+        f"{len(classes)} of {whose}: {first_difference(names, classes, whose)}."
       )
 
 
-def counted_classes(
-  config: Config, opened: Mapping[str, sources.Source]
-) -> dict[str, tuple[int, ...]]:
+def counted_classes(sets: Mapping[str, Use], threads: int) -> dict[str, tuple[int, ...]]:
   """The classes that each set is scored among, where these are not all of them.
 
   They are those that occur in the set: a set of 200 of ImageNet's classes, such as ImageNet-A, has
@@ -109,24 +140,26 @@ def counted_classes(
     SourceError: labels cannot be read.
   """
   result = {}
-  for name, source in opened.items():
-    count = config.data.evaluate[name].classes
-    if not count:
+  for name, (key, dataset, source) in sets.items():
+    if not dataset.classes:
       continue
-    result[name] = occurring_classes(source, threads=config.data.threads)
-    if len(result[name]) != count:
+    result[name] = occurring_classes(source, threads=threads)
+    if len(result[name]) != dataset.classes:
       raise ConfigError(
-        f"config.data.evaluate.{name}.classes={count}, but {len(result[name])} classes occur in "
-        f"{config.data.evaluate[name].source}; give that number, or 0 for all classes."
+        f"{key}.classes={dataset.classes}, but {len(result[name])} classes occur in "
+        f"{dataset.source}; give that number, or 0 for all classes."
       )
   return result
 
 
-def open_few_shot(config: Config, trained: Use | None) -> dict[str, FewShot]:
+def open_few_shot(
+  settings: Mapping[str, cfg.FewShot], opener: Opener, trained: Use | None
+) -> dict[str, FewShot]:
   """The probes of config.few_shot that have both sources, their training images drawn.
 
   Args:
-    config: the settings.
+    settings: by name.
+    opener: opens sources.
     trained: what the run trains on, if anything.
 
   Raises:
@@ -134,21 +167,21 @@ def open_few_shot(config: Config, trained: Use | None) -> dict[str, FewShot]:
     SourceError: data that is not there, or fewer images of a class than shots.
   """
   result = {}
-  for name, settings in config.few_shot.items():
-    if not (settings.train.source and settings.test.source):
+  for name, probe in settings.items():
+    if not (probe.train.source and probe.test.source):
       continue
-    key, most = f"config.few_shot.{name}", most_shots(settings, f"config.few_shot.{name}")
-    train, test = open_pair(config, settings, key, trained)
+    key, most = f"config.few_shot.{name}", most_shots(probe, f"config.few_shot.{name}")
+    train, test = open_pair(opener, probe, key, trained)
     try:
       draws = [
-        first_of_each_class(train, count=most, seed=seed, threads=config.data.threads)
-        for seed in range(settings.seeds)
+        first_of_each_class(train, count=most, seed=seed, threads=opener.threads)
+        for seed in range(probe.seeds)
       ]
     except sources.SourceError as error:
-      raise sources.SourceError(f"{key}.train ({settings.train.source}): {error}.") from error
+      raise sources.SourceError(f"{key}.train ({probe.train.source}): {error}.") from error
     rows, places = np.unique(np.stack(draws), return_inverse=True)
     drawn = sources.Selected(train, sources.Listed(rows), f"{train.identity}, {key}")
-    result[name] = FewShot(drawn, places.reshape(np.shape(draws)), test)
+    result[name] = FewShot(probe, drawn, places.reshape(np.shape(draws)), test)
   return result
 
 
@@ -166,11 +199,14 @@ def most_shots(settings: cfg.FewShot, key: str) -> int:
   return max(shots)
 
 
-def open_nearest(config: Config, trained: Use | None) -> dict[str, Nearest]:
+def open_nearest(
+  settings: Mapping[str, cfg.Nearest], opener: Opener, trained: Use | None
+) -> dict[str, Nearest]:
   """The pairs of config.nearest that have both sources.
 
   Args:
-    config: the settings.
+    settings: by name.
+    opener: opens sources.
     trained: what the run trains on, if anything.
 
   Raises:
@@ -178,22 +214,22 @@ def open_nearest(config: Config, trained: Use | None) -> dict[str, Nearest]:
     SourceError: data that is not there.
   """
   result = {}
-  for name, settings in config.nearest.items():
-    if not (settings.train.source and settings.test.source):
+  for name, vote in settings.items():
+    if not (vote.train.source and vote.test.source):
       continue
     key = f"config.nearest.{name}"
-    train, test = open_pair(config, settings, key, trained)
-    if len(train) < settings.neighbours:
+    train, test = open_pair(opener, vote, key, trained)
+    if len(train) < vote.neighbours:
       raise ConfigError(
-        f"{key}.neighbours={settings.neighbours} is more than the {len(train)} training images of "
-        f"{settings.train.source}; the most is {len(train)}."
+        f"{key}.neighbours={vote.neighbours} is more than the {len(train)} training images of "
+        f"{vote.train.source}; the most is {len(train)}."
       )
-    result[name] = Nearest(train, test)
+    result[name] = Nearest(vote, train, test)
   return result
 
 
 def open_pair(
-  config: Config, settings, key: str, trained: Use | None
+  opener: Opener, settings, key: str, trained: Use | None
 ) -> tuple[sources.Source, sources.Source]:
   """The training and test source of a setting, whose classes agree.
 
@@ -201,18 +237,18 @@ def open_pair(
     ConfigError: they do not, or an image may have several labels; or the test has images in common
       with the training source, or with what the run trains on.
   """
-  train = open_named(f"{key}.train", settings.train, config)
-  test = open_named(f"{key}.test", settings.test, config)
+  trains = opener.use(f"{key}.train", settings.train)
+  scored = opener.use(f"{key}.test", settings.test)
+  train, test = trains.source, scored.source
   if tuple(train.class_names) != tuple(test.class_names):
     difference = first_difference(test.class_names, train.class_names, "training")
     raise ConfigError(f"{key}.test has other classes than {key}.train: {difference}.")
-  for part, source in (("train", train), ("test", test)):
-    if source.multi_label:
+  for use in (trains, scored):
+    if use.source.multi_label:
       raise ConfigError(
-        f"{key}.{part} has any number of labels an image, and exactly one is needed; name another "
+        f"{use.key} has any number of labels an image, and exactly one is needed; name another "
         "label_key or data set."
       )
-  scored = Use(f"{key}.test", settings.test, test)
-  for use in filter(None, [Use(f"{key}.train", settings.train, train), trained]):
-    apart.check(use, scored, config)
+  for use in filter(None, [trains, trained]):
+    apart.check(use, scored, allow=opener.allow_overlap)
   return train, test

@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 
 from vit_jax.config import Config, ConfigError, Dataset
-from vit_jax.data import overlap, sources
+from vit_jax.data import opening, overlap, sources
 from vit_jax.data.apart import in_words
-from vit_jax.evaluation.opening import open_source
 from vit_jax.experiments import runs
 
 # In larger training sets classes are not looked for: it would take long.
@@ -72,7 +71,9 @@ def check_apart(use: Use, kept: Use):
   Raises:
     ConfigError: names an image that both sets have.
   """
-  found = overlap.shared(*(open_source(each.dataset, each.config) for each in (use, kept)))
+  found = overlap.shared(
+    *(opening.of_run(each.config).source(each.dataset) for each in (use, kept))
+  )
   if found:
     raise ConfigError(
       f"{use.in_words()}, and {kept.in_words()}, but both have {found.in_words()}; give parts that "
@@ -86,10 +87,10 @@ def check_classes(part: Config, whole: Config):
   Raises:
     ConfigError: names one that is not.
   """
-  images = open_source(part.data.train, part)
+  images = opening.of_run(part).source(part.data.train)
   lost = missing_classes(images)
   if lost:  # perhaps the whole has none of them either, and the cut is not to blame
-    never = set(missing_classes(open_source(whole.data.train, whole)))
+    never = set(missing_classes(opening.of_run(whole).source(whole.data.train)))
     lost = [name for name in lost if name not in never]
   if lost:
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""

@@ -241,7 +241,7 @@ def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
   Raises:
     ConfigError: a setting is wrong, contradicts another, or may end the run before its last step.
   """
-  from vit_jax import checks
+  from vit_jax.training import checks
 
   config = resolve(recipe, overrides)
   checks.check(config)

@@ -13,20 +13,22 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 
-from vit_jax import models, plan, recipes
+from vit_jax import models, recipes
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip, chip
+from vit_jax.evaluation.opening import Evaluations
 from vit_jax.models import flops
 from vit_jax.tpu import program_text
-from vit_jax.training import loop
+from vit_jax.training import loop, plan
+from vit_jax.training.opening import OpenedData
 
 TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
 UNKNOWN_LENGTH = 10**9  # examples; the length of the schedule does not change the program
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class Imagined:
   """Stands for training data that nobody reads: its length, its classes, its kind of labels."""
 
   length: int
@@ -99,12 +101,12 @@ def compile_step(config: Config, devices) -> Program:
   Raises:
     ConfigError: the batch or the mesh does not suit the devices.
   """
-  source = Source(
+  imagined = Imagined(
     length=recipes.examples_of(config) or UNKNOWN_LENGTH,
     class_names=tuple(str(i) for i in range(config.model.num_classes)),
     multi_label=config.loss.kind == "sigmoid",
   )
-  made = plan.make(config, plan.Data(train=source, evaluate={}), devices)
+  made = plan.make(config, OpenedData(imagined, Evaluations()), devices)
   arguments = (made.abstract, abstract_batch(made))
   common = dict(devices=len(devices), device_kind=devices[0].device_kind)
   try:

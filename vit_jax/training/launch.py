@@ -6,14 +6,17 @@ import signal
 
 import jax
 
-from vit_jax import checks, plan
 from vit_jax.config import Config
+from vit_jax.data.batches import Reader
 from vit_jax.devices import hosts as joining
+from vit_jax.devices import mesh as meshes
 from vit_jax.devices.hosts import Hosts
+from vit_jax.evaluation import opening as evaluation
 from vit_jax.inference import init_from
+from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, workdir
-from vit_jax.training import resumed
+from vit_jax.training import checks, opening, plan, resumed, steps
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
@@ -51,8 +54,8 @@ def launch(
   checks.check(config)
   joining.check(hosts)
   config = resumed.completed(config, folder)
-  data = plan.open_data(config)
-  plan.steps_of(config, len(data.train))
+  data = opening.open_data(config)
+  steps.of_run(config, len(data.train))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   if jax.process_count() > 1:
     stop.join()
@@ -73,7 +76,7 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   joining.check(hosts)
   places = [folder, *filter(None, [config.init_from])]
   config = resumed.completed(config, *places)
-  data = plan.open_evaluations(config, resumed.trained_on(config, *places))
+  evaluations = evaluation.open_alone(config, resumed.trained_on(config, *places))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   signal.signal(signal.SIGTERM, signal.SIG_DFL)  # JAX, once connected, waits for a step to stop at
   prepare_jax()
@@ -81,8 +84,20 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   from vit_jax.evaluation import evaluated_model
   from vit_jax.evaluation.evaluate import evaluate
 
-  read = evaluated_model.read(config, data, folder, given)
-  evaluate(read, plan.make(read.config, data, model=read.model), folder)
+  read = evaluated_model.read(config, evaluations.first_set(), folder, given)
+  evaluate(read, evaluations, reader_of(read.config), folder)
+
+
+def reader_of(config: Config) -> Reader:
+  """What reads the batches of an evaluation, for all devices.
+
+  Raises:
+    ConfigError: the batch, the mesh or the attention does not suit them.
+  """
+  split = dict(batch_size=config.batch_size, accumulation=config.accumulation)
+  mesh = meshes.make(config.mesh, **split)
+  requirements.check_attention(config.model.attention, jax.default_backend())
+  return Reader(config.data, mesh, **split)
 
 
 def starts_from_weights(config: Config, folder: pathlib.Path) -> bool:

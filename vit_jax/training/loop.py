@@ -10,7 +10,6 @@ from jax.experimental import multihost_utils
 
 from vit_jax.config import RunError, to_dict
 from vit_jax.config.changes import changes
-from vit_jax.data.device import put_ahead
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.chips import chip
@@ -21,7 +20,6 @@ from vit_jax.inference.init_from import Initial
 from vit_jax.learning import state as states
 from vit_jax.learning import train_step
 from vit_jax.models import flops
-from vit_jax.plan import Plan, total_count, train_batches, trained_count
 from vit_jax.plots import curves
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log, workdir
@@ -29,6 +27,7 @@ from vit_jax.storage.saving import Checkpoints, SaveError
 from vit_jax.storage.tree import flatten
 from vit_jax.training import early_stopping, messages
 from vit_jax.training.goodput import Busy
+from vit_jax.training.plan import Plan, total_count, trained_count
 from vit_jax.training.speed import Monitor
 
 
@@ -131,7 +130,9 @@ def make_run(
     busy=busy,
     monitor=make_monitor(plan, busy, began),
     watchdog=watchdog,
-    evaluation=evaluate.Evaluation(plan),
+    evaluation=evaluate.Evaluation(
+      plan.data.evaluations, plan.model, plan.config.loss, plan.reader
+    ),
     start_evaluated=agreed(first and start in evaluate.steps_in(folder)),
     watch=make_watch(plan, folder),
   )
@@ -205,9 +206,10 @@ def loop(run: Run, state: states.TrainState, start: int) -> bool:
     return False
   if run.watch.enough:
     return True
-  with contextlib.closing(train_batches(run.plan, start)) as read:
-    sharding = meshes.batch_sharding(run.plan.mesh)
-    return steps_on(run, state, start, put_ahead(read, sharding, ahead=run.plan.config.data.ahead))
+  plan = run.plan
+  read = plan.reader.training(plan.data.train, seed=plan.config.seed, start_step=start)
+  with plan.reader.ahead(read) as batches:
+    return steps_on(run, state, start, batches)
 
 
 def steps_on(run: Run, state: states.TrainState, start: int, batches) -> bool:
@@ -330,7 +332,7 @@ def complete(run: Run, finished: bool):
 def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
   """Evaluates where that is due; False where a signal cut it short."""
   steps = run.plan.steps
-  asked = run.plan.data.has_evaluations() and (due(step, steps.evaluate) or step == steps.total)
+  asked = run.plan.data.evaluations and (due(step, steps.evaluate) or step == steps.total)
   if not asked:
     return True
 

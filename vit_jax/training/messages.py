@@ -8,11 +8,11 @@ from vit_jax.config import Config
 from vit_jax.data.order import GRAIN
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluate
-from vit_jax.plan import Plan, total_count, trained_count
 from vit_jax.plots import curves
 from vit_jax.storage import metrics_log, workdir
 from vit_jax.storage.tree import flatten
 from vit_jax.training import early_stopping
+from vit_jax.training.plan import Plan, total_count, trained_count
 
 
 def introduction(

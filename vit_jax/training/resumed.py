@@ -7,8 +7,8 @@ import pathlib
 
 from vit_jax.config import AUTO, EARLIER, Config, ConfigError, from_dict, to_dict
 from vit_jax.config.reading import expanded
+from vit_jax.data import opening
 from vit_jax.data.apart import Use
-from vit_jax.evaluation.opening import open_source
 from vit_jax.storage import checkpoint
 
 UNIFORM = "uniform"
@@ -60,7 +60,7 @@ def trained_on(config: Config, *workdirs: pathlib.Path | str) -> Use | None:
   values["data"]["train"] |= found.get("train") or {}
   try:
     run = from_dict(values)
-    source = open_source(run.data.train, run)
+    source = opening.of_run(run).source(run.data.train)
   except ConfigError as error:
     _log.warning("Whether images are scored that were trained on cannot be told: %s", error)
     return None

@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import models
-from vit_jax.config import MOST_SIDE, Config, ConfigError, Optimizer, Schedule, nearest
+from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
+from vit_jax.data import resizing
 from vit_jax.evaluation import classification
+from vit_jax.models import requirements
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.storage.tree import name_of
@@ -68,34 +70,12 @@ def check_model(config: Config):
     module = models.configured(model)
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
-  check_tiles(module, config.data.image_size, model.name)
+  requirements.check_tiles(module, config.data.image_size, model.name)
   if model.attention == "cudnn" and model.compute_dtype == "float32":
     raise ConfigError(
       "config.model.attention='cudnn' computes in bfloat16 only; set "
       "config.model.compute_dtype=bfloat16, or attention=xla."
     )
-
-
-def check_tiles(module, side: int, whose: str):
-  """The patches of the module, of `whose` in the message, tile the images."""
-  if side and not tiles(module, side):
-    below = next((s for s in range(side, 0, -1) if tiles(module, s)), None)
-    above = next((s for s in range(side, MOST_SIDE + 1) if tiles(module, s)), None)
-    raise ConfigError(
-      f"config.data.image_size={side} is not divisible into the patches of {whose}; "
-      f"nearest: {', '.join(str(s) for s in (below, above) if s) or 'none'}."
-    )
-
-
-def tiles(module, side: int) -> bool:
-  """Whether the module's patches cover a square image of this side; a ResNet has none."""
-  if isinstance(module, models.ResNet):
-    return True
-  try:
-    module.grid(side, side)
-  except ValueError:
-    return False
-  return True
 
 
 def check_batch(config: Config):
@@ -118,28 +98,7 @@ def check_evaluation(config: Config):
   if config.model.name and not config.duration.given():
     check_model(config)
   check_batch(config)
-  check_ratios(config)
-
-
-def check_resize(config: Config):
-  """The squares of evaluation fit the images that they are cut out of."""
-  data = config.data
-  if 0 != data.evaluate_resize < data.image_size:
-    raise ConfigError(
-      f"config.data.evaluate_resize={data.evaluate_resize} is smaller than "
-      f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
-      f"{data.image_size}."
-    )
-
-
-def check_ratios(config: Config):
-  """As `check_resize`, of the sets that have a resizing of their own."""
-  for name, dataset in config.data.evaluate.items():
-    if dataset.resize != -1 and 0 != dataset.resize < 1:
-      raise ConfigError(
-        f"config.data.evaluate.{name}.resize={dataset.resize} times the image size is smaller than "
-        "that, which is cut out of it; make it 0, at least 1, or -1 (config.data.evaluate_resize)."
-      )
+  resizing.check_sets(config.data.evaluate)
 
 
 def check_data(config: Config):
@@ -168,8 +127,8 @@ def check_data(config: Config):
       "config.data.image_size=0, the size of the weights that are evaluated, is for "
       "--mode=evaluate; give it, such as --config.data.image_size=224."
     )
-  check_resize(config)
-  check_ratios(config)
+  resizing.check(data)
+  resizing.check_sets(data.evaluate)
   if 0 != data.train_resize < data.image_size:
     raise ConfigError(
       f"config.data.train_resize={data.train_resize} is smaller than "

@@ -1,0 +1,93 @@
+"""What batches hold, whatever step they begin with, and how their images are prepared."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+from vit_jax import config as c
+from vit_jax.data import batches, images, sources
+from vit_jax.data.batches import Reader
+from vit_jax.devices import mesh
+
+MESH = mesh.make(c.Mesh(), batch_size=16, accumulation=1)
+DATA = c.Data(image_size=8)
+
+
+def digits(split):
+  return sources.open_source("digits", split=split, num_classes=10)
+
+
+def test_training_batches_resume_where_they_left_off():
+  reader, source = Reader(DATA, MESH, 16, 1), digits("train")
+  whole = reader.training(source, seed=0, start_step=0)
+  first = [next(whole) for _ in range(5)]
+  later = reader.training(source, seed=0, start_step=3)
+  for batch in first[3:]:
+    again = next(later)
+    for key in batch:
+      np.testing.assert_array_equal(batch[key], again[key])
+  assert first[0]["image"].shape == (16, 8, 8, 3)
+  assert not np.array_equal(first[0]["image"], first[1]["image"])
+
+
+def test_evaluation_batches_are_as_large_as_a_part_of_a_step():
+  reader, source = Reader(DATA, MESH, 32, 2), digits("test")
+  for found in (reader.evaluation(source, resize=0), reader.squares(source)):
+    read = list(found)
+    assert {len(batch["mask"]) for batch in read} == {16}
+    assert sum(batch["mask"].sum() for batch in read) == 360
+
+
+@pytest.mark.parametrize("resize", [0, 12])
+def test_images_are_evaluated_as_they_are_prepared_one_by_one(resize):
+  reader, source = Reader(DATA, MESH, 16, 1), digits("test")
+  common = dict(size=8, max_pixels=DATA.max_pixels)
+  for read, expected in (
+    (reader.evaluation(source, resize=resize), images.evaluate_image),
+    (reader.squares(source), images.square_image),
+  ):
+    side = resize if expected is images.evaluate_image else round(8 * 256 / 224)
+    found = next(read)["image"]
+    for row in range(16):
+      wanted = expected(source[row].image, resize=side, **common)
+      np.testing.assert_array_equal(found[row], wanted)
+
+
+def test_batches_on_the_devices_are_closed_at_the_end():
+  read = Reader(DATA, MESH, 16, 1).training(digits("train"), seed=0, start_step=0)
+  closed, close = [], read.close
+  read.close = lambda: closed.append(close())
+  with Reader(DATA, MESH, 16, 1).ahead(read) as ahead:
+    assert next(ahead)["image"].sharding == mesh.batch_sharding(MESH)
+    assert not closed
+  assert closed
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_training_images_are_crops_or_squares_of_the_resized_image(flip):
+  pixels = np.random.default_rng(0).integers(0, 256, (30, 20, 3), np.uint8)
+  crop = dict(area=(0.5, 0.6), aspect=(1.0, 1.5))
+  data = c.Data(image_size=8, crop_area=crop["area"], crop_aspect=crop["aspect"], flip=flip)
+  common = dict(size=8, flip=flip, max_pixels=data.max_pixels)
+  for settings, expected in (
+    (data, functools.partial(images.train_image, **crop)),
+    (dataclasses.replace(data, train_resize=12), functools.partial(images.train_square, resize=12)),
+  ):
+    for seed in range(4):
+      drawn = batches.train_transform(settings)(pixels, rng=np.random.default_rng(seed))
+      wanted = expected(pixels, rng=np.random.default_rng(seed), **common)
+      np.testing.assert_array_equal(drawn, wanted)
+
+
+def test_a_run_that_began_before_the_crops_were_bounded_goes_on_with_its_own():
+  pixels = np.arange(64 * 3, dtype=np.uint8).reshape(8, 8, 3)
+
+  def seen(sampling):
+    data = c.Data(image_size=8, crop_area=(0.5, 1.0), sampling=sampling)
+    draw = batches.train_transform(data)
+    return [draw(pixels, rng=np.random.default_rng(seed)).tobytes() for seed in range(300)]
+
+  differ = sum(a != b for a, b in zip(seen("grain"), seen("uniform"), strict=True))
+  assert 0 < differ < 60

@@ -1,0 +1,89 @@
+"""Batches of opened sources, their images prepared as config.data says."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Iterator
+
+from jax.sharding import Mesh
+
+from vit_jax.config import Data
+from vit_jax.data import images, order, pipeline, resizing
+from vit_jax.data.device import put_ahead
+from vit_jax.data.sources import Source
+from vit_jax.devices import mesh as meshes
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+  """Reads this host's part of every batch, and puts it on the devices.
+
+  Attributes:
+    settings: how images are prepared and read.
+    mesh: the devices.
+    batch_size: images a step, over all hosts.
+    accumulation: parts of a step; batches that are evaluated are as large as one.
+  """
+
+  settings: Data
+  mesh: Mesh
+  batch_size: int
+  accumulation: int
+
+  def training(self, source: Source, *, seed: int, start_step: int) -> pipeline.Batches:
+    """The training batches from `start_step` on, without end."""
+    return pipeline.train_batches(
+      source,
+      transform=train_transform(self.settings),
+      seed=seed,
+      sampling=self.settings.sampling,
+      start_step=start_step,
+      batch_size=self.batch_size,
+      **self._reading(source),
+    )
+
+  def evaluation(self, source: Source, *, resize: int) -> pipeline.Batches:
+    """Every image once, its centre cut out after its smaller side got `resize` pixels; 0: whole."""
+    return self._once(source, functools.partial(images.evaluate_image, resize=resize))
+
+  def squares(self, source: Source) -> pipeline.Batches:
+    """Every image once, prepared for those evaluations that need its features alone."""
+    side = resizing.square(self.settings.image_size)
+    return self._once(source, functools.partial(images.square_image, resize=side))
+
+  @contextlib.contextmanager
+  def ahead(self, batches: pipeline.Batches) -> Iterator[Iterator[dict]]:
+    """The batches, on their way to the devices; closed at the end, however that comes."""
+    sharding = meshes.batch_sharding(self.mesh)
+    with contextlib.closing(batches):
+      yield put_ahead(batches, sharding, ahead=self.settings.ahead)
+
+  def _once(self, source, transform):
+    bounds = dict(size=self.settings.image_size, max_pixels=self.settings.max_pixels)
+    return pipeline.evaluate_batches(
+      source,
+      transform=functools.partial(transform, **bounds),
+      batch_size=self.batch_size // self.accumulation,
+      **self._reading(source),
+    )
+
+  def _reading(self, source):
+    host, hosts = meshes.host_rows(self.mesh, self.batch_size)
+    return dict(
+      host=host,
+      hosts=hosts,
+      num_classes=len(source.class_names),
+      threads=self.settings.threads,
+      workers=self.settings.workers,
+    )
+
+
+def train_transform(data: Data):
+  """What is done to every training image: (image, rng=generator) -> (S, S, 3) uint8."""
+  common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
+  if data.train_resize:
+    return functools.partial(images.train_square, resize=data.train_resize, **common)
+  bounded = data.sampling != order.GRAIN
+  return functools.partial(
+    images.train_image, area=data.crop_area, aspect=data.crop_aspect, bounded=bounded, **common
+  )

@@ -1,0 +1,61 @@
+"""Sources opened as a run's settings say."""
+
+import dataclasses
+
+from vit_jax.config import Config, Dataset
+from vit_jax.data import sources
+from vit_jax.data.apart import Use
+
+
+@dataclasses.dataclass(frozen=True)
+class Opener:
+  """Opens the datasets of a run; what they have in common was read from its settings.
+
+  Attributes:
+    num_classes: of the labels that "synthetic" draws.
+    sampling: how subsets and parts of folders are drawn, as config.data.sampling.
+    threads: that read labels.
+    allow_overlap: whether images may be trained on and scored.
+  """
+
+  num_classes: int
+  sampling: str
+  threads: int
+  allow_overlap: bool
+
+  def source(self, dataset: Dataset) -> sources.Source:
+    """Opens one source; what is excluded is left out before the subset is taken.
+
+    Raises:
+      SourceError: data that is not there.
+    """
+    source = sources.open_source(
+      dataset.source,
+      split=dataset.split,
+      image_key=dataset.image_key,
+      label_key=dataset.label_key,
+      num_classes=self.num_classes,
+      sampling=self.sampling,
+    )
+    if dataset.exclude:
+      source = sources.Remaining(source, dataset.exclude)
+    if dataset.subset:
+      source = sources.Subset(source, dataset.subset, sampling=self.sampling)
+    return source
+
+  def use(self, key: str, dataset: Dataset) -> Use:
+    """As `source`; messages name the setting (`key`) that they are about."""
+    try:
+      return Use(key, dataset, self.source(dataset))
+    except sources.SourceError as error:
+      raise sources.SourceError(f"{key}: {error}") from error
+
+
+def of_run(config: Config) -> Opener:
+  """What opens the datasets of a run."""
+  return Opener(
+    num_classes=config.model.num_classes,
+    sampling=config.data.sampling,
+    threads=config.data.threads,
+    allow_overlap=config.data.allow_overlap,
+  )

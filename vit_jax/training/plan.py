@@ -1,0 +1,123 @@
+"""A training run worked out from its config and its opened data; nothing is computed yet."""
+
+import dataclasses
+import functools
+
+import jax
+import optax
+
+from vit_jax import models
+from vit_jax.config import Config, ConfigError
+from vit_jax.data.batches import Reader
+from vit_jax.devices import mesh as meshes
+from vit_jax.learning import optim, state
+from vit_jax.models import requirements
+from vit_jax.training import steps as durations
+from vit_jax.training.opening import OpenedData
+from vit_jax.training.steps import Steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """A run, ready to start; nothing has been computed yet.
+
+  Attributes:
+    config: the settings.
+    data: opened sources.
+    steps: durations.
+    mesh: devices.
+    reader: reads batches for them.
+    model: Flax module.
+    optimizer: optax chain, without the learning rate.
+    rate: step -> learning rate.
+    init: () -> fresh TrainState, traceable.
+    abstract: shapes and shardings of the TrainState.
+  """
+
+  config: Config
+  data: OpenedData
+  steps: Steps
+  mesh: jax.sharding.Mesh
+  reader: Reader
+  model: object
+  optimizer: optax.GradientTransformation
+  rate: optax.Schedule
+  init: object
+  abstract: state.TrainState
+
+
+def make(config: Config, data: OpenedData, devices=None) -> Plan:
+  """The whole plan for all devices, or for `devices`; looks at them but computes nothing.
+
+  Args:
+    config: the settings.
+    data: opened sources.
+    devices: to compute on; None: all.
+
+  Raises:
+    ConfigError: the batch or the mesh does not suit the devices.
+  """
+  mesh = meshes.make(
+    config.mesh,
+    batch_size=config.batch_size,
+    accumulation=config.accumulation,
+    devices=devices,
+  )
+  check_failed_saves(config.checkpoint.on_failure)
+  requirements.check_attention(config.model.attention, mesh.devices.flat[0].platform)
+  model = models.configured(config.model)
+  optimizer = optim.make(config.optimizer)
+  steps = durations.of_run(config, len(data.train))
+  rate = optim.schedule(
+    learning_rate=config.schedule.learning_rate,
+    warmup_steps=steps.warmup,
+    total_steps=steps.total,
+    decay=config.schedule.decay,
+    end_learning_rate=config.schedule.end_learning_rate,
+    drops=config.schedule.drops,
+  )
+  init = functools.partial(
+    state.init,
+    model,
+    optimizer,
+    seed=config.seed,
+    image_size=config.data.image_size,
+    with_ema=bool(config.optimizer.ema),
+    trainable=config.optimizer.trainable,
+  )
+  return Plan(
+    config=config,
+    data=data,
+    steps=steps,
+    mesh=mesh,
+    reader=Reader(config.data, mesh, config.batch_size, config.accumulation),
+    model=model,
+    optimizer=optimizer,
+    rate=rate,
+    init=init,
+    abstract=state.abstract(init, mesh),
+  )
+
+
+def check_failed_saves(on_failure: str):
+  """What follows a failed save suits the number of processes.
+
+  Raises:
+    ConfigError: it does not.
+  """
+  if on_failure == "go_on" and jax.process_count() > 1:
+    raise ConfigError(
+      "config.checkpoint.on_failure='go_on' is for a run of one process, and this one has "
+      f"{jax.process_count()}; use --config.checkpoint.on_failure=stop."
+    )
+
+
+def total_count(plan: Plan) -> int:
+  """Number of parameters, as scalars."""
+  return sum(x.size for x in jax.tree.leaves(plan.abstract.params))
+
+
+def trained_count(plan: Plan) -> int:
+  """Number of those that config.optimizer.trainable matches."""
+  trained = optim.trained(plan.abstract.params, plan.config.optimizer.trainable)
+  return sum(x.size for x in jax.tree.leaves(trained))

@@ -1,0 +1,54 @@
+"""The durations of a run in steps."""
+
+import dataclasses
+
+from vit_jax.config import MOST_STEPS, Config, ConfigError, Duration
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """All durations of a run in steps; 0 means never."""
+
+  total: int
+  warmup: int
+  log: int
+  evaluate: int
+  save: int
+  keep: int
+
+
+def of_run(config: Config, epoch_examples: int) -> Steps:
+  """All durations of a run in steps.
+
+  Raises:
+    ConfigError: the run is too long, or its warm-up longer than it.
+  """
+
+  def steps(duration: Duration) -> int:
+    return duration.in_steps(batch_size=config.batch_size, epoch_examples=epoch_examples)
+
+  result = Steps(
+    total=steps(config.duration),
+    warmup=steps(config.schedule.warmup),
+    log=steps(config.log_every),
+    evaluate=steps(config.evaluate_every),
+    save=steps(config.checkpoint.every),
+    keep=nearest_multiple(steps(config.checkpoint.keep_every), steps(config.checkpoint.every)),
+  )
+  if result.total > MOST_STEPS:
+    raise ConfigError(
+      f"config.duration is {result.total:,} steps with config.batch_size={config.batch_size} and "
+      f"{epoch_examples} training images; the most is {MOST_STEPS:,}."
+    )
+  if result.warmup > result.total:
+    raise ConfigError(
+      f"config.schedule.warmup is {result.warmup} steps, longer than the run of {result.total} "
+      f"steps (config.duration with config.batch_size={config.batch_size} and {epoch_examples} "
+      f"training images); the most is {result.total}."
+    )
+  return result
+
+
+def nearest_multiple(number: int, of: int) -> int:
+  """The multiple of `of` nearest to `number`, at least `of`; where either is 0, `number`."""
+  return max(round(number / of), 1) * of if number and of else number
