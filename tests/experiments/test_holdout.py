@@ -102,7 +102,7 @@ def config(split):
 
 def checked(monkeypatch, part, whole):
   sources = {"train[:50%]": Labelled(part), "train": Labelled(whole)}
-  monkeypatch.setattr(holdout, "open_source", lambda dataset, _: sources[dataset.split])
+  monkeypatch.setattr(holdout, "opened", lambda dataset, _: sources[dataset.split])
   holdout.check_classes(config("train[:50%]"), config("train"))
   return sources
 

@@ -71,14 +71,17 @@ def check_apart(use: Use, kept: Use):
   Raises:
     ConfigError: names an image that both sets have.
   """
-  found = overlap.shared(
-    *(opening.of_run(each.config).source(each.dataset) for each in (use, kept))
-  )
+  found = overlap.shared(*(opened(each.dataset, each.config) for each in (use, kept)))
   if found:
     raise ConfigError(
       f"{use.in_words()}, and {kept.in_words()}, but both have {found.in_words()}; give parts that "
       "have none in common."
     )
+
+
+def opened(dataset: Dataset, config: Config) -> sources.Source:
+  """A dataset as a recipe's run opens it."""
+  return opening.of_run(config).source(dataset)
 
 
 def check_classes(part: Config, whole: Config):
@@ -87,10 +90,10 @@ def check_classes(part: Config, whole: Config):
   Raises:
     ConfigError: names one that is not.
   """
-  images = opening.of_run(part).source(part.data.train)
+  images = opened(part.data.train, part)
   lost = missing_classes(images)
   if lost:  # perhaps the whole has none of them either, and the cut is not to blame
-    never = set(missing_classes(opening.of_run(whole).source(whole.data.train)))
+    never = set(missing_classes(opened(whole.data.train, whole)))
     lost = [name for name in lost if name not in never]
   if lost:
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
