@@ -1,6 +1,7 @@
-"""What the documents name is there: files, links, settings, tests, messages."""
+"""What the documents name is there: files, links, modules, settings, tests, flags, messages."""
 
 import ast
+import functools
 import pathlib
 import re
 
@@ -19,6 +20,8 @@ FILE = re.compile(r"(?<![\w./])((?:configs|tools|docs)/[\w/]+\.(?:py|md|csv))\b(
 MODULE = re.compile(r"(?<![\w./])(?:vit_jax/)?((?:\w+/)+\w+\.py)\b")
 TEST = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)?(?:::(test_\w+))?`")
 SETTING = re.compile(r"\bconfig\.([a-z_]+(?:\.[a-z_0-9]+)*)(?![\w/])(?!\()")
+COMMAND = re.compile(r"python (?:tools/\w+\.py|-m vit_jax\.main)[^\n`|]*")
+FLAG = re.compile(r"(?<=\s)--(?!config\.)([a-z][\w-]*)")
 NO_SETTINGS = {"json", "py", "a.b", "x.y"}  # config.json and config.py; any setting at all
 
 
@@ -81,11 +84,21 @@ def is_setting(key):
   return True
 
 
+@functools.cache
 def texts_of_the_code():
   files = [*ROOT.glob("vit_jax/**/*.py"), *ROOT.glob("tools/*.py")]
   trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
   constants = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
-  return "\n".join({node.value for node in constants if isinstance(node.value, str)})
+  return {node.value for node in constants if isinstance(node.value, str)}
+
+
+def test_flags_of_commands_exist():
+  """As argparse defines them, with dashes, or as absl does, without."""
+  pages = {page: text.replace("\\\n", "") for page, text in OF_TODAY.items()}
+  commands = {page: "\n".join(COMMAND.findall(text)) for page, text in pages.items()}
+  texts = texts_of_the_code()
+  assert len(FLAG.findall("\n".join(commands.values()))) > 50
+  assert missing(commands, FLAG, lambda _, flag: texts & {flag, f"--{flag}"}) == {}
 
 
 def test_messages_of_the_troubleshooting_page_are_those_of_the_code():
@@ -93,6 +106,6 @@ def test_messages_of_the_troubleshooting_page_are_those_of_the_code():
   messages = {message for cell in cells for message in re.findall(r"`([^`]+)`", cell)}
   messages.remove("Error 75")  # which make says
   parts = {part.strip(" ()") for message in messages for part in message.split("…")}
-  texts = texts_of_the_code()
+  texts = "\n".join(texts_of_the_code())
   assert len(messages) > 50
   assert sorted(part for part in parts if part not in texts) == []
