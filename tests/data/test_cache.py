@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import simplejpeg
 
-from tests.data.test_pipeline import Listed, assert_equal, jpegs, train
+from tests.data.numbered import Listed, assert_equal, jpegs, train
 from vit_jax.config import RunError
 from vit_jax.data import cache, images
 from vit_jax.data.sources import Example, SourceError

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.data.test_images import CAP, assert_near, decode, naive_rgb, picture, png16, saved
+from tests.data.pictures import CAP, assert_near, decode, naive_rgb, picture, png16, saved
 from tests.data.tiff import tiff
 from vit_jax.data import image_files, images
 from vit_jax.data.preparation import quality

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.data.test_images import png16
+from tests.data.pictures import png16
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.data.images import decode

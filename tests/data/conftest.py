@@ -1,0 +1,12 @@
+"""Fixtures of more than one file."""
+
+import pytest
+
+from vit_jax.data.preparation import prepare
+
+
+@pytest.fixture
+def small_files(monkeypatch, tmp_path):
+  monkeypatch.setattr(prepare, "_FILE_BYTES", 20_000)  # several files
+  monkeypatch.setattr(prepare, "_SAMPLE", 4)
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))

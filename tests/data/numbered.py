@@ -1,0 +1,105 @@
+"""Sources whose images hold their own numbers, and batches of them."""
+
+import functools
+
+import numpy as np
+
+from tests.data import tfds_fixture
+from vit_jax.data import images, pipeline
+from vit_jax.data.sources import Example
+
+SIZE, CLASSES = 8, 10
+
+TRAIN = functools.partial(
+  images.train_image, size=SIZE, area=(0.05, 1.0), aspect=(0.75, 4 / 3), flip=True, max_pixels=10**6
+)
+EVALUATE = functools.partial(images.evaluate_image, size=SIZE, resize=0, max_pixels=10**6)
+
+
+class Listed:
+  """Examples from a list; an OSError in it is raised when its place is read."""
+
+  identity = "listed"
+
+  def __init__(self, examples, *, multi_label=False):
+    self._examples = examples
+    self.multi_label = multi_label
+    self.class_names = tuple(str(label) for label in range(CLASSES))
+
+  def __len__(self):
+    return len(self._examples)
+
+  def __getitem__(self, index):
+    if isinstance(self._examples[index], OSError):
+      raise self._examples[index]
+    return self._examples[index]
+
+
+def numbered(count: int) -> Listed:
+  """Image `index` has every pixel equal to index % 251 and label index % 10."""
+  return Listed(
+    [
+      Example(np.full((9, 9, 3), index % 251, np.uint8), (index % CLASSES,), f"number {index}")
+      for index in range(count)
+    ]
+  )
+
+
+def jpegs(count: int) -> Listed:
+  rng = np.random.default_rng(0)
+  return Listed(
+    [
+      Example(tfds_fixture.jpeg_of(rng), (index % CLASSES,), f"file {index}.jpg")
+      for index in range(count)
+    ]
+  )
+
+
+def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, seed=0, **options):
+  """The first `steps` batches."""
+  usual = dict(sampling="uniform", transform=TRAIN, threads=0, workers=0, num_classes=CLASSES)
+  batches = pipeline.train_batches(
+    source,
+    batch_size=batch_size,
+    host=host,
+    hosts=hosts,
+    start_step=start_step,
+    seed=seed,
+    **(usual | options),
+  )
+  try:
+    return [next(batches) for _ in range(steps)]
+  finally:
+    batches.close()
+
+
+def evaluate(source, *, batch_size: int, host=0, hosts=1, threads=0, workers=0):
+  return list(
+    pipeline.evaluate_batches(
+      source,
+      transform=EVALUATE,
+      batch_size=batch_size,
+      host=host,
+      hosts=hosts,
+      threads=threads,
+      workers=workers,
+      num_classes=CLASSES,
+    )
+  )
+
+
+def assert_equal(first: list[dict], second: list[dict]) -> None:
+  assert len(first) == len(second)
+  for one, other in zip(first, second, strict=True):
+    assert one.keys() == other.keys()
+    for key in one:
+      assert one[key].dtype == other[key].dtype
+      np.testing.assert_array_equal(one[key], other[key])
+
+
+def joined(per_host: list[list[dict]]) -> list[dict]:
+  """Global batches of the hosts' batches."""
+  return [
+    {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
+    for batches in zip(*per_host, strict=True)
+  ]

@@ -1,0 +1,19 @@
+"""Sources opened with the settings' defaults."""
+
+import numpy as np
+
+from vit_jax.data import sources
+
+
+def open_source(spec: str, split: str = "", **options):
+  return sources.open_source(spec, split=split, **{"num_classes": 10, **options})
+
+
+def every(source) -> list[sources.Example]:
+  return [source[index] for index in range(len(source))]
+
+
+def assert_same(first, second) -> None:
+  assert first.labels == second.labels
+  assert first.name == second.name
+  assert np.array_equal(first.image, second.image)

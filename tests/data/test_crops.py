@@ -1,0 +1,219 @@
+"""Training crops: their areas, places and pixels."""
+
+import hashlib
+
+import cv2
+import hypothesis
+import numpy as np
+import pytest
+import simplejpeg
+from hypothesis import strategies as st
+
+from tests.data.pictures import AREA, ASPECT, CAP, encodings, picture, see
+from vit_jax.data import images, jpeg
+
+
+@hypothesis.given(
+  height=st.integers(1, 700),
+  width=st.integers(1, 700),
+  seed=st.integers(0, 10**6),
+  least=st.floats(0.02, 1.0),
+  room=st.floats(0.01, 1.0),
+)
+@hypothesis.settings(deadline=None, max_examples=300)
+def test_crops_keep_to_area_aspect_and_image(height, width, seed, least, room):
+  rng = np.random.default_rng(seed)
+  area = (least, min(1.0, least + room))
+  box = images.draw_crop(rng, height=height, width=width, area=area, aspect=ASPECT)
+  assert 0 <= box.top <= box.top + box.height <= height
+  assert 0 <= box.left <= box.left + box.width <= width
+  assert min(box.height, box.width) >= 1
+  if (box.height, box.width) == (height, width):
+    return
+  least, most = (share * height * width for share in area)
+  assert least <= box.height * box.width <= most
+  # A side is a whole number of pixels: off by up to a half.
+  assert (box.width - 0.5) / box.height <= ASPECT[1]
+  assert (box.width + 0.5) / box.height >= ASPECT[0]
+
+
+def test_crops_fill_their_ranges():
+  rng = np.random.default_rng(0)
+  boxes = [
+    images.draw_crop(rng, height=400, width=400, area=AREA, aspect=ASPECT) for _ in range(4000)
+  ]
+  areas = np.array([box.height * box.width for box in boxes]) / 400**2
+  aspects = np.array([box.width / box.height for box in boxes])
+  tops = np.array([box.top / (400 - box.height) for box in boxes if box.height < 400])
+  lefts = np.array([box.left / (400 - box.width) for box in boxes if box.width < 400])
+  assert areas.min() < 0.06
+  assert areas.max() > 0.95
+  # Heights uniform between sqrt(0.05) and about 1: the mean square of such a side.
+  assert 0.36 < areas.mean() < 0.44
+  assert (aspects.min(), aspects.max()) == pytest.approx(ASPECT, abs=0.01)
+  assert abs(aspects.mean() - np.mean(ASPECT)) < 0.01
+  for places in (tops, lefts):
+    assert abs(places.mean() - 0.5) < 0.02
+    assert (places.min(), places.max()) == pytest.approx((0, 1), abs=0.01)
+
+
+def drawn(seed, **options):
+  """2,000 crops of images of many sizes, each drawn anew."""
+  return [
+    images.draw_crop(
+      np.random.default_rng([seed, i]),
+      height=8 + i % 97,
+      width=8 + i % 53,
+      area=(0.3, 0.7),
+      aspect=ASPECT,
+      **options,
+    )
+    for i in range(2000)
+  ]
+
+
+def test_only_crops_that_rounding_took_out_of_the_area_are_drawn_otherwise():
+  changed = 0
+  for i, (old, new) in enumerate(zip(drawn(0, bounded=False), drawn(0), strict=True)):
+    share = old.height * old.width / ((8 + i % 97) * (8 + i % 53))
+    whole = (old.height, old.width) == (8 + i % 97, 8 + i % 53)
+    assert (old == new) == (0.3 <= share <= 0.7 or whole), i
+    changed += old != new
+  assert 10 < changed < 200
+
+
+def test_crops_are_drawn_as_before_where_a_run_began_so():
+  rng, boxes = np.random.default_rng(0), []
+  for i in range(2000):
+    crop = dict(height=8 + i % 97, width=8 + i % 53, area=(0.3, 0.7), aspect=ASPECT)
+    boxes.append(images.draw_crop(rng, bounded=False, **crop))
+  digest = hashlib.sha256(np.array(boxes, "<i4").tobytes()).hexdigest()[:16]
+  assert digest == "5c66bf09898503aa", "old runs would see other crops when they are resumed"
+
+
+def test_every_place_has_the_same_probability_the_last_one_too():
+  """TensorFlow's never touches the lower and the right edge."""
+  rng = np.random.default_rng(0)
+  crops = dict(height=8, width=6, area=(1 / 3, 1 / 3), aspect=(1, 1))  # 4 x 4 pixels
+  boxes = [images.draw_crop(rng, **crops) for _ in range(3000)]
+  assert {(box.height, box.width) for box in boxes} == {(4, 4)}
+  for places, count in (([box.top for box in boxes], 5), ([box.left for box in boxes], 3)):
+    found = np.bincount(places, minlength=count)
+    assert len(found) == count
+    # Chi-square of at most 4 degrees of freedom: 18.5 is exceeded once in 1,000 times.
+    assert ((found - 3000 / count) ** 2).sum() / (3000 / count) < 18.5
+
+
+def test_the_whole_image_when_no_crop_fits():
+  box = images.draw_crop(
+    np.random.default_rng(0), height=10, width=300, area=(0.9, 1.0), aspect=ASPECT
+  )
+  assert box == (0, 0, 10, 300)
+
+
+def test_training_crop_of_everything_is_the_resized_image():
+  pixels = picture(48, 48)
+  out = images.train_image(
+    pixels,
+    rng=np.random.default_rng(0),
+    size=24,
+    area=(1, 1),
+    aspect=(1, 1),
+    flip=False,
+    max_pixels=CAP,
+  )
+  np.testing.assert_array_equal(out, cv2.resize(pixels, (24, 24)))
+
+
+def test_flip_with_p_half_and_only_if_asked():
+  pixels = picture(32, 32)
+  seen = {
+    flip: [
+      images.train_image(
+        pixels,
+        rng=np.random.default_rng(seed),
+        size=32,
+        area=(1, 1),
+        aspect=(1, 1),
+        flip=flip,
+        max_pixels=CAP,
+      )
+      for seed in range(200)
+    ]
+    for flip in (True, False)
+  }
+  assert all((out == pixels).all() for out in seen[False])
+  flipped = [bool((out == pixels[:, ::-1]).all()) for out in seen[True]]
+  assert all(
+    is_flipped or (out == pixels).all() for is_flipped, out in zip(flipped, seen[True], strict=True)
+  )
+  assert 70 < sum(flipped) < 130
+
+
+def test_training_crop_of_a_jpeg_is_that_of_its_pixels():
+  """The partial decoding picks the same pixels; no reduction at this size."""
+  pixels = picture(160, 200)
+  data = simplejpeg.encode_jpeg(pixels, quality=95)
+  decoded = simplejpeg.decode_jpeg(data)
+  for seed in range(40):
+    np.testing.assert_array_equal(
+      *(
+        images.train_image(
+          image,
+          rng=np.random.default_rng(seed),
+          size=128,
+          area=AREA,
+          aspect=ASPECT,
+          flip=True,
+          max_pixels=CAP,
+        )
+        for image in (data, decoded)
+      )
+    )
+
+
+def test_reduced_decoding_keeps_the_crop_where_it_is():
+  pixels = picture(640, 800)
+  data = simplejpeg.encode_jpeg(pixels, quality=98, colorsubsampling="444")
+  for seed in range(40):
+    from_file, from_pixels = (
+      images.train_image(
+        image,
+        rng=np.random.default_rng(seed),
+        size=64,
+        area=(0.2, 1),
+        aspect=ASPECT,
+        flip=True,
+        max_pixels=CAP,
+      ).astype(int)
+      for image in (data, pixels)
+    )
+    assert np.abs(from_file - from_pixels).mean() < 3
+
+
+@pytest.mark.parametrize(("size", "factor"), [(201, 1), (200, 2), (100, 4), (10, 8)])
+def test_a_crop_is_decoded_as_small_as_the_result_allows(monkeypatch, size, factor):
+  factors, decode_rows = [], jpeg.decode_rows
+
+  def watched(data, **options):
+    factors.append(options["factor"])
+    return decode_rows(data, **options)
+
+  monkeypatch.setattr(jpeg, "decode_rows", watched)
+  images.train_image(
+    simplejpeg.encode_jpeg(picture(400, 600)),
+    rng=np.random.default_rng(0),
+    size=size,
+    area=(1, 1),
+    aspect=(1.5, 1.5),
+    flip=False,
+    max_pixels=CAP,
+  )
+  assert factors == [factor]
+
+
+def test_the_same_draws_give_the_same_image():
+  data = encodings()["jpeg"]
+  first, second, other = (see(data, training=True, seed=seed) for seed in (3, 3, 4))
+  np.testing.assert_array_equal(first, second)
+  assert (first != other).any()

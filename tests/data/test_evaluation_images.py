@@ -1,0 +1,121 @@
+"""Resizing and centre crops of evaluation, and random squares of resized training images."""
+
+import cv2
+import hypothesis
+import numpy as np
+import pytest
+import simplejpeg
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.data.pictures import CAP, picture, saved
+from vit_jax.data import images
+
+# --- evaluation ---
+
+
+def bilinear(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+  """Half-pixel centres, no antialiasing, written from the definition."""
+
+  def taps(new: int, old: int):
+    at = (np.arange(new) + 0.5) * old / new - 0.5
+    low = np.floor(at).astype(int)
+    return np.clip(low, 0, old - 1), np.clip(low + 1, 0, old - 1), at - low
+
+  (top, bottom, down), (left, right, across) = (
+    taps(height, len(pixels)),
+    taps(width, pixels.shape[1]),
+  )
+  rows = pixels[top] * (1 - down)[:, None, None] + pixels[bottom] * down[:, None, None]
+  return rows[:, left] * (1 - across)[None, :, None] + rows[:, right] * across[None, :, None]
+
+
+@pytest.mark.parametrize("size", [16, 40, 100])
+def test_straight_to_the_square(size):
+  pixels = picture(48, 80)
+  out = images.evaluate_image(pixels, size=size, resize=0, max_pixels=CAP)
+  assert np.abs(out - bilinear(pixels, size, size)).max() <= 1
+
+
+@pytest.mark.parametrize("shape", [(48, 80), (80, 48), (48, 48)])
+def test_smaller_side_then_central_crop(shape):
+  pixels = picture(*shape)
+  out = images.evaluate_image(pixels, size=20, resize=24, max_pixels=CAP)
+  height, width = (side * 24 // 48 for side in shape)
+  whole = bilinear(pixels, height, width)
+  top, left = (height - 20) // 2, (width - 20) // 2
+  assert np.abs(out - whole[top : top + 20, left : left + 20]).max() <= 1
+
+
+@hypothesis.given(
+  height=st.integers(1, 300),
+  width=st.integers(1, 300),
+  size=st.integers(1, 64),
+  more=st.floats(0, 1),
+)
+@hypothesis.settings(deadline=None)
+def test_evaluation_is_always_the_size_asked_for(height, width, size, more):
+  pixels = np.zeros((height, width, 3), np.uint8)
+  resize = size + int(more * size)
+  out = images.evaluate_image(pixels, size=size, resize=resize, max_pixels=10**9)
+  assert out.shape == (size, size, 3)
+
+
+def test_a_crop_larger_than_the_resized_image_is_refused():
+  with pytest.raises(ValueError, match="resize=20 is smaller than the central crop size=24"):
+    images.evaluate_image(picture(), size=24, resize=20, max_pixels=CAP)
+
+
+def test_evaluation_decodes_exactly():
+  """No reduction in the DCT, however large the file."""
+  pixels = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+  data = simplejpeg.encode_jpeg(pixels, quality=95)
+  out = images.evaluate_image(data, size=32, resize=0, max_pixels=CAP)
+  np.testing.assert_array_equal(out, cv2.resize(simplejpeg.decode_jpeg(data), (32, 32)))
+
+
+# --- a random square of the resized image ---
+
+
+def square(pixels, *, seed=0, size=20, resize=32, flip=False):
+  rng = np.random.default_rng(seed)
+  return images.train_square(pixels, rng=rng, size=size, resize=resize, flip=flip, max_pixels=CAP)
+
+
+def test_a_random_square_is_cut_out_of_the_whole_resized_image():
+  pixels = picture(50, 90)
+  whole = images.evaluate_image(pixels, size=32, resize=0, max_pixels=CAP)
+  places = [(top, left) for top in range(13) for left in range(13)]
+  known = {whole[top : top + 20, left : left + 20].tobytes(): (top, left) for top, left in places}
+  drawn = [known[square(pixels, seed=seed).tobytes()] for seed in range(400)]
+  for axis in range(2):  # All 13 places alike: the mean of 400 is within four standard errors of 6.
+    values = [place[axis] for place in drawn]
+    assert set(values) == set(range(13))
+    assert abs(np.mean(values) - 6) < 4 * np.sqrt((13**2 - 1) / 12 / 400)
+  assert len(set(drawn)) > 100
+
+
+def test_half_of_the_random_squares_are_flipped():
+  pixels = picture(32, 32)
+  flipped = 0
+  for seed in range(200):
+    plain, maybe = square(pixels, seed=seed), square(pixels, seed=seed, flip=True)
+    assert np.array_equal(maybe, plain) or np.array_equal(maybe, plain[:, ::-1])
+    flipped += not np.array_equal(maybe, plain)
+  assert 72 < flipped < 128
+
+
+def test_a_random_square_of_a_file_and_of_its_full_size():
+  pixels = picture(32, 32)
+  data = saved(Image.fromarray(pixels), "PNG")
+  np.testing.assert_array_equal(square(data), square(pixels))
+  np.testing.assert_array_equal(square(pixels, size=32), pixels)
+
+
+def test_square_image_is_the_centre_of_the_whole_image_made_square():
+  pixels = np.random.default_rng(0).integers(0, 256, (40, 90, 3), np.uint8)
+  whole = images.evaluate_image(pixels, size=32, resize=0, max_pixels=10**4)
+  cut = images.square_image(pixels, size=28, resize=32, max_pixels=10**4)
+  np.testing.assert_array_equal(cut, whole[2:30, 2:30])
+  with pytest.raises(images.BadImage, match="more than the 3599 that are allowed"):
+    images.square_image(pixels, size=28, resize=32, max_pixels=3599)

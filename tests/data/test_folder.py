@@ -1,0 +1,83 @@
+"""Folders of images: classes, names, parts."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from tests.data.opened import every, open_source
+from vit_jax.data import sources
+
+
+def write_folder(root: pathlib.Path) -> None:
+  for name in ("b/2.JPG", "b/10.jpeg", "a/x.Png", "c/y.webp", "c/notes.txt", ".git/z.jpg"):
+    (root / name).parent.mkdir(exist_ok=True, parents=True)
+    (root / name).write_bytes(name.encode())
+  (root / "README.md").write_text("not a class")
+
+
+def test_folder_lists_images_of_sorted_classes(tmp_path):
+  write_folder(tmp_path)
+  source = open_source(f"folder:{tmp_path}")
+  assert source.class_names == ("a", "b", "c")
+  assert not source.multi_label
+  seen = [(example.image.decode(), example.labels) for example in every(source)]
+  assert seen == [("a/x.Png", (0,)), ("b/10.jpeg", (1,)), ("b/2.JPG", (1,)), ("c/y.webp", (2,))]
+  assert source[2].name == str(tmp_path / "b" / "2.JPG")
+
+
+def test_folder_reads_odd_names(tmp_path):
+  for name in ("é ü.jpg", "日本.png", "a b's.webp"):
+    (tmp_path / "klass ß").mkdir(exist_ok=True)
+    (tmp_path / "klass ß" / name).write_bytes(name.encode())
+  source = open_source(f"folder:{tmp_path}")
+  assert {pathlib.Path(example.name).name for example in every(source)} == {
+    example.image.decode() for example in every(source)
+  }
+
+
+def test_folder_errors(tmp_path):
+  with pytest.raises(sources.SourceError, match="There is no folder"):
+    open_source(f"folder:{tmp_path}/missing")
+  with pytest.raises(sources.SourceError, match="has no folders inside"):
+    open_source(f"folder:{tmp_path}")
+  write_folder(tmp_path)
+  with pytest.raises(sources.SourceError, match="has no split 'train'; set it to"):
+    open_source(f"folder:{tmp_path}", "train")
+  (tmp_path / "empty").mkdir()
+  with pytest.raises(sources.SourceError, match=r'empty" has no \.jpg, \.jpeg, .*\.tiff'):
+    open_source(f"folder:{tmp_path}")
+
+
+def test_folder_missing_file_names_it(tmp_path):
+  write_folder(tmp_path)
+  source = open_source(f"folder:{tmp_path}")
+  (tmp_path / "a" / "x.Png").unlink()
+  with pytest.raises(FileNotFoundError, match=r"x\.Png"):
+    source[0]
+
+
+def write_classes(root: pathlib.Path, **counts: int) -> None:
+  for name, count in counts.items():
+    (root / name).mkdir(parents=True)
+    for index in range(count):
+      (root / name / f"{index:03}.png").touch()
+
+
+def test_parts_of_a_folder_hold_every_image_of_each_class_once(tmp_path):
+  write_classes(tmp_path, a=10, b=17, c=30)
+  cuts = ["[:33%]", "[33%:90%]", "[90%:]"]
+  parts = [open_source(f"folder:{tmp_path}", cut) for cut in cuts]
+  names = sorted(example.name for part in parts for example in every(part))
+  assert names == [example.name for example in every(open_source(f"folder:{tmp_path}"))]
+  for part, share in zip(parts, (0.33, 0.57, 0.10), strict=True):
+    counts = np.bincount([example.labels[0] for example in every(part)])
+    assert (abs(counts - share * np.array([10, 17, 30])) <= 1).all()
+  assert sum(example.labels == (2,) for example in every(parts[0])) == 10  # 33% of 30 are 9.9
+  assert len({part.identity for part in parts}) == 3
+
+
+def test_a_part_that_leaves_a_class_empty_names_the_class(tmp_path):
+  write_classes(tmp_path, many=20, few=4)
+  with pytest.raises(sources.SourceError, match=r'few" has 4 images, and none .* part \[90%:\]'):
+    open_source(f"folder:{tmp_path}", "[90%:]")

@@ -1,0 +1,77 @@
+"""Batches are decoded ahead of the consumer, and a program ends with batches open."""
+
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from tests.data.numbered import CLASSES, TRAIN, Listed, jpegs
+from vit_jax.data import pipeline
+
+
+def test_decoding_runs_ahead_of_the_consumer():
+  read = []
+
+  class Watched(Listed):
+    def __getitem__(self, index):
+      read.append(index)
+      return super().__getitem__(index)
+
+  batches = pipeline.train_batches(
+    Watched(jpegs(30)._examples),
+    transform=TRAIN,
+    seed=0,
+    sampling="uniform",
+    batch_size=16,
+    host=0,
+    hosts=1,
+    start_step=0,
+    num_classes=CLASSES,
+    threads=2,
+    workers=0,
+  )
+  next(batches)
+  deadline = time.monotonic() + 10
+  while len(read) < 3 * 16 and time.monotonic() < deadline:
+    time.sleep(0.01)
+  time.sleep(0.2)
+  batches.close()
+  assert len(read) >= 3 * 16
+  assert len(read) <= 6 * 16  # but not without end
+
+
+@pytest.mark.parametrize(
+  ("threads", "workers", "end"),
+  [
+    (2, 0, ""),
+    (2, 0, "batches.close()"),
+    (2, 0, "raise SystemExit(3)"),
+    (1, 2, "batches.close()"),
+    (1, 2, "raise SystemExit(3)"),
+  ],
+)
+def test_the_program_ends_with_batches_open(threads, workers, end):
+  """Whether the iterator is closed, forgotten, or lost to an exception."""
+  program = f"""
+    import functools
+    from vit_jax.data import images, pipeline, sources
+
+    if __name__ == "__main__":
+      batches = pipeline.train_batches(
+        sources.open_source("synthetic", split="", num_classes=10),
+        transform=functools.partial(
+          images.train_image, size=32, area=(0.05, 1), aspect=(0.75, 1.33), flip=True,
+          max_pixels=10**6),
+        seed=0, sampling="uniform", batch_size=64, host=0, hosts=1, start_step=0, num_classes=10,
+        threads={threads}, workers={workers})
+      next(batches)
+      print("got one", flush=True)
+      {end}
+  """
+  done = subprocess.run(
+    [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
+  )
+  assert done.stdout == "got one\n", done.stderr
+  assert done.returncode == (3 if "SystemExit" in end else 0), done.stderr

@@ -1,0 +1,255 @@
+"""Data sets that TFDS has prepared."""
+
+import json
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+import types
+
+import pytest
+
+from tests.data import tfds_fixture
+from tests.data.opened import assert_same, every, open_source
+from tests.data.test_folder import write_folder
+from vit_jax.data import sources
+from vit_jax.data.sources import tfds
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+  """Directory with a multi-label and a single-label data set of 40 train and 10 test examples."""
+  directory = tmp_path_factory.mktemp("tfds")
+  tfds_fixture.write_multilabel_tfds(directory, num_examples=50, num_classes=7, seed=0)
+  tfds_fixture.write_single_label_tfds(directory, num_examples=50, num_classes=5, seed=0)
+  return directory
+
+
+@pytest.fixture
+def tfds_dir(prepared, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(prepared))
+  return prepared
+
+
+def test_tfds_single_label(tfds_dir):
+  source = open_source("tfds:tiny_single_label", "train")
+  assert len(source) == 40
+  assert not source.multi_label
+  assert source.class_names == tuple(f"kind {kind}" for kind in range(5))
+  assert sorted(example.labels[0] for example in every(source)) == sorted(
+    index % 5 for index in range(50) if index % 5
+  )
+  assert all(example.image.startswith(b"\xff\xd8\xff") for example in every(source))
+  assert source[17].name == "tfds:tiny_single_label/1.0.0 train example 17"
+
+
+def test_tfds_multi_label(tfds_dir):
+  source = open_source("tfds:tiny_multi_label:1.0.0", "train")
+  assert source.multi_label
+  assert len(source.class_names) == 7
+  assert {len(example.labels) for example in every(source)} == {0, 1, 2, 3}
+  assert all(0 <= label < 7 for example in every(source) for label in example.labels)
+
+
+def test_tfds_sub_splits(tfds_dir):
+  whole = every(open_source("tfds:tiny_single_label", "train"))
+  parts = [
+    example
+    for split in ("train[:90%]", "train[90%:]")
+    for example in every(open_source("tfds:tiny_single_label", split))
+  ]
+  assert parts == list(whole)  # with their names: an example has one, whichever part it is in
+  both = open_source("tfds:tiny_single_label", "train[30:]+test")
+  assert len(both) == 20
+  names = [example.name.removeprefix("tfds:tiny_single_label/1.0.0 ") for example in every(both)]
+  assert names == [
+    *(f"train example {index}" for index in range(30, 40)),
+    *(f"test example {index}" for index in range(10)),
+  ]
+
+
+def test_examples_are_numbered_over_all_files_of_a_split():
+  split = lambda *lengths: types.SimpleNamespace(
+    shard_lengths=lengths, filenames=[f"{lengths}-{number}" for number in range(len(lengths))]
+  )
+  splits = dict(train=split(3, 4, 5), test=split(2))
+  builder = types.SimpleNamespace(info=types.SimpleNamespace(splits=splits))
+  assert tfds._first_examples(builder) == {
+    "(3, 4, 5)-0": ("train", 0),
+    "(3, 4, 5)-1": ("train", 3),
+    "(3, 4, 5)-2": ("train", 7),
+    "(2,)-0": ("test", 0),
+  }
+  features = object.__new__(tfds.Features)
+  features._title, features._firsts = "tfds:zoo/1.0.0", tfds._first_examples(builder)
+  features._records = types.SimpleNamespace(place=lambda index: ("/data/(3, 4, 5)-2", index + 1))
+  assert features.name(2) == "tfds:zoo/1.0.0 train example 10"
+
+
+def test_tfds_takes_the_newest_version(tfds_dir, tmp_path, monkeypatch):
+  for version in ("1.0.0", "9.0.0", "10.0.0"):
+    target = tmp_path / "tiny_single_label" / version
+    shutil.copytree(tfds_dir / "tiny_single_label" / "1.0.0", target)
+    info = json.loads((target / "dataset_info.json").read_text())
+    (target / "dataset_info.json").write_text(json.dumps({**info, "version": version}))
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  assert "/10.0.0 " in open_source("tfds:tiny_single_label", "train")[0].name
+  assert "/9.0.0 " in open_source("tfds:tiny_single_label:9.0.0", "train")[0].name
+
+
+def test_tfds_config(tfds_dir, tmp_path, monkeypatch):
+  shutil.copytree(tfds_dir / "tiny_single_label", tmp_path / "tiny_single_label" / "small")
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  assert len(open_source("tfds:tiny_single_label/small", "train")) == 40
+  with pytest.raises(sources.SourceError, match=r"no version but small"):
+    open_source("tfds:tiny_single_label", "train")
+
+
+def test_tfds_not_prepared_says_where_it_looked_and_what_to_run(tfds_dir):
+  with pytest.raises(sources.SourceError) as caught:
+    open_source("tfds:imagenet2012", "train")
+  assert str(tfds_dir / "imagenet2012") in str(caught.value)
+  assert "`python tools/prepare_data.py build imagenet2012` (it needs pip install" in str(
+    caught.value
+  )
+
+
+def test_tfds_part_of_examples_as_they_were_written_is_told(
+  tfds_dir, tmp_path, monkeypatch, caplog
+):
+  shutil.copytree(tfds_dir, tmp_path / "copy")
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "copy"))
+  info = tmp_path / "copy" / "tiny_single_label" / "1.0.0" / "dataset_info.json"
+  written = lambda ordered: info.write_text(
+    json.dumps(json.loads(info.read_text()) | {"disableShuffling": ordered})
+  )
+  written(False)
+  open_source("tfds:tiny_single_label", "train[90%:]")
+  written(True)
+  open_source("tfds:tiny_single_label", "train+test")
+  assert not caplog.messages
+  part = open_source("tfds:tiny_single_label", "train[90%:]")
+  pickle.loads(pickle.dumps(part))  # nor by every worker again
+  (said,) = caplog.messages
+  assert "tfds:tiny_single_label were written without shuffling, so 'train[90%:]' is no" in said
+
+
+def test_tfds_default_directory(monkeypatch, tmp_path):
+  monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
+  monkeypatch.setenv("HOME", str(tmp_path))
+  with pytest.raises(sources.SourceError, match=f"{tmp_path}/tensorflow_datasets/mnist"):
+    open_source("tfds:mnist", "train")
+
+
+def test_tfds_missing_version(tfds_dir):
+  with pytest.raises(sources.SourceError, match=r"has only version 1\.0\.0"):
+    open_source("tfds:tiny_single_label:2.0.0", "train")
+
+
+@pytest.mark.parametrize("split", ["validation", "train[:0]", "train[:1%]", "train[", ""])
+def test_tfds_wrong_split_lists_the_splits(tfds_dir, split):
+  with pytest.raises(sources.SourceError, match=r"train \(40 examples\), test \(10 examples\)"):
+    open_source("tfds:tiny_single_label", split)
+
+
+def test_tfds_missing_feature_lists_the_features(tfds_dir):
+  with pytest.raises(sources.SourceError, match=r'no feature "labels"; it has image, label'):
+    open_source("tfds:tiny_single_label", "train", label_key="labels")
+  with pytest.raises(sources.SourceError, match="not a class label"):
+    open_source("tfds:tiny_single_label", "train", label_key="image")
+
+
+@pytest.mark.parametrize("spec", ["tfds:../etc", "tfds:a b", "tfds:x:1", "tfds:/abs"])
+def test_tfds_malformed(tfds_dir, spec):
+  with pytest.raises(sources.SourceError, match=r"not of the form"):
+    open_source(spec, "train")
+
+
+def test_tfds_tfrecord_is_refused_with_the_command(tfds_dir, tmp_path, monkeypatch):
+  target = tmp_path / "tiny_single_label"
+  shutil.copytree(tfds_dir / "tiny_single_label", target)
+  path = target / "1.0.0" / "dataset_info.json"
+  path.write_text(path.read_text().replace("array_record", "tfrecord"))
+  for file in list((target / "1.0.0").glob("*array_record*")):
+    file.rename(file.with_name(file.name.replace("array_record", "tfrecord")))
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  with pytest.raises(
+    sources.SourceError, match=r"`python tools/prepare_data\.py convert .*1\.0\.0` adds files"
+  ):
+    open_source("tfds:tiny_single_label", "train")
+
+
+def test_tfds_array_record_beside_another_format(tfds_dir, tmp_path, monkeypatch):
+  """As `tfds convert_format` leaves it: the metadata still name the first format."""
+  shutil.copytree(tfds_dir / "tiny_single_label", tmp_path / "tiny_single_label")
+  path = tmp_path / "tiny_single_label" / "1.0.0" / "dataset_info.json"
+  info = {**json.loads(path.read_text()), "fileFormat": "tfrecord"}
+  path.write_text(json.dumps({**info, "alternativeFileFormats": ["array_record"]}))
+  expected = every(open_source("tfds:tiny_single_label", "train[5:]"))
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  for one, other in zip(
+    every(open_source("tfds:tiny_single_label", "train[5:]")), expected, strict=True
+  ):
+    assert_same(one, other)
+
+
+def test_identity_tells_what_the_examples_are_and_not_where(tfds_dir, tmp_path):
+  for name in ("one", "moved", "other"):
+    (tmp_path / name).mkdir()
+    write_folder(tmp_path / name)
+  (tmp_path / "other" / "b" / "10.jpeg").rename(tmp_path / "other" / "a" / "10.jpeg")
+  one, moved, other = (
+    open_source(f"folder:{tmp_path / name}").identity for name in ("one", "moved", "other")
+  )
+  assert one == moved
+  others = [
+    other,
+    *(open_source("digits", split).identity for split in ("train", "test")),
+    *(open_source("synthetic", num_classes=classes).identity for classes in (3, 4)),
+    *(open_source("tfds:tiny_single_label", split).identity for split in ("train", "test")),
+    open_source("tfds:tiny_multi_label", "train").identity,
+  ]
+  assert len({one, *others}) == 9
+
+
+def test_labels_and_names_alone_are_those_of_the_example(tfds_dir, tmp_path):
+  write_folder(tmp_path / "folder")
+  for source in (
+    open_source("digits", "test"),
+    open_source("synthetic"),
+    open_source(f"folder:{tmp_path / 'folder'}"),
+    open_source(f"tfds:{tfds_fixture.SINGLE_LABEL}", "train"),
+    open_source(f"tfds:{tfds_fixture.MULTI_LABEL}", "train"),
+  ):
+    for index in range(4):
+      example = source[index]
+      assert (source.labels(index), source.name(index)) == (example.labels, example.name)
+
+
+def test_sources_are_pickled_for_worker_processes(tfds_dir, tmp_path):
+  write_folder(tmp_path)
+  for source in (
+    open_source("digits", "test"),
+    open_source("synthetic"),
+    open_source(f"folder:{tmp_path}"),
+    open_source("tfds:tiny_multi_label", "train[:50%]"),
+  ):
+    copy = pickle.loads(pickle.dumps(source))
+    assert len(copy) == len(source)
+    assert copy.class_names == source.class_names
+    assert copy.multi_label == source.multi_label
+    assert_same(copy[3], source[3])
+
+
+def test_tensorflow_is_never_imported(tfds_dir):
+  code = (
+    "import sys; from vit_jax.data import sources, images, pipeline;"
+    "sources.open_source('tfds:tiny_single_label', split='train', num_classes=5)[0];"
+    "print('tensorflow' in sys.modules)"
+  )
+  root = pathlib.Path(sources.__file__).parents[3]
+  done = subprocess.run(
+    [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+  )
+  assert done.stdout.strip() == "False"
