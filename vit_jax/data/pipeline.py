@@ -84,33 +84,29 @@ def train_batches(
 ) -> "Batches":
   """Endless batches of shuffled, augmented examples, beginning with that of `start_step`.
 
-  The examples, shuffled anew every epoch, make one endless stream. Global batch `step` is its
-  positions [step * batch_size, (step + 1) * batch_size), and each host gets an equal, contiguous
-  share of it. What is drawn for an example depends on the seed and its position alone.
+  The examples, shuffled anew every epoch, make one stream. Global batch `step` is its positions
+  [step * batch_size, (step + 1) * batch_size), of which each host gets an equal, contiguous share.
+  What is drawn for an example depends on the seed and its position alone.
 
   Args:
     source: the examples.
-    transform: transform(image, rng=rng) -> (S, S, 3) uint8. The generator is the call's alone: the
-      next image sets it anew. Where there are workers, it and the source are picklable, and of
-      modules that can be imported.
-    seed: of the order and of every draw, in [0, 2**32).
-    sampling: how the order is drawn, as config.data.sampling.
+    transform: transform(image, rng=rng) -> (S, S, 3) uint8. The next image sets the generator anew.
+      With workers, it and the source must be picklable, and of modules that can be imported.
+    seed, sampling: of the order and of every draw, in [0, 2**32); as config.data.sampling.
     batch_size: of all hosts together.
-    host: index of this host.
-    hosts: number of hosts.
+    host, hosts: index of this host, and number of hosts.
     start_step: step of the first batch.
     num_classes: labels lie in [0, num_classes).
     threads: decoding threads of each process; 0: decode when asked, or one where there are workers.
     workers: decoding processes; 0: none but this one.
 
   Returns:
-    Host batches of batch_size / hosts examples; `close()` ends the threads and workers. An image
-    that cannot be read or decoded is all zero, has mask 0 and is logged by name.
+    Host batches of batch_size / hosts examples; `close()` ends the threads and workers. The name of
+    a broken image is logged; it is all zero and has mask 0.
 
   Raises:
     ValueError: batch_size not divisible by hosts.
-    LabelError: from the iterator: a label is out of range.
-    WorkerError: from the iterator: a worker is gone.
+    LabelError, WorkerError: from the iterator: a label is out of range; a worker is gone.
   """
   share = _check(_Share(batch_size, host, hosts, start_step))
   load = functools.partial(

@@ -35,17 +35,15 @@ def fit(
 ) -> tuple[dict, list[Row]]:
   """Makes loaded parameters those of a model.
 
-  Position embeddings of another grid are resized. Where the head does not fit, or the model has
-  another one, the head is new, and with it the representation layer. Everything else must be there
-  under its name with its shape.
+  Position embeddings of another grid are resized. A head that does not fit is replaced by a new
+  one, and with it the representation layer. All else must be there with its name and shape.
 
   Args:
     params: our tree, blocks apart.
     wanted: the model's tree, blocks apart, of anything with a shape.
     grid: rows and columns of patches that the model sees; None for a model without patches.
     new_head: a new head even where the old one fits.
-    outputs: where the old head is kept, for each output of the model the one of the head that it
-      is; None: as they are.
+    outputs: for each output of the model its place in a head that is kept; None: the same.
 
   Returns:
     The tree, float32, without what is new, and a row for each name.
@@ -54,24 +52,17 @@ def fit(
     ValueError: missing or extra parameters, or shapes that differ; names the first.
   """
   given, wanted = flatten(params), flatten(wanted)
-  kept_head = not new_head and all(
-    name in given and given[name].shape == x.shape
-    for name, x in wanted.items()
-    if name.startswith("head/")
-  )
+  kept_head = not new_head and _has_head(given, wanted)
   fitted, rows, wrong = {}, [], []
   for name, target in wanted.items():
     array = given.pop(name, None)
     if not kept_head and HEAD.fullmatch(name):
-      detail = "" if array is None else f"in the file {array.shape}"
-      rows.append(Row(name, "new", detail))
+      rows.append(Row(name, "new", "" if array is None else f"in the file {array.shape}"))
     elif array is None:
       wrong.append(f"{name} {target.shape} is missing")
     elif array.shape == target.shape:
-      moved = outputs is not None and name.startswith("head/")
-      array = np.asarray(array, np.float32)
-      fitted[name] = array[..., outputs] if moved else array
-      rows.append(Row(name, "moved", "by the names of classes") if moved else Row(name, "taken"))
+      fitted[name], row = _taken(name, array, outputs)
+      rows.append(row)
     elif TABLE.fullmatch(name) and array.shape[-1] == target.shape[-1]:
       fitted[name], detail = _resized(params, name, np.asarray(array, np.float32), grid)
       rows.append(Row(name, "resized", detail))
@@ -82,12 +73,30 @@ def fit(
       rows.append(Row(name, "dropped", f"{array.shape}"))
     else:
       wrong.append(f"{name} {array.shape} is not part of the model")
+  _check(wrong)
+  return nest(fitted), rows
+
+
+def _has_head(given: dict, wanted: dict) -> bool:
+  """Whether every array of the wanted head is given in its shape."""
+  head = {name: x for name, x in wanted.items() if name.startswith("head/")}
+  return all(name in given and given[name].shape == x.shape for name, x in head.items())
+
+
+def _taken(name: str, array, outputs: tuple[int, ...] | None) -> tuple[np.ndarray, Row]:
+  """An array that fits, the head's with its outputs in another order where that is asked for."""
+  array = np.asarray(array, np.float32)
+  if outputs is None or not name.startswith("head/"):
+    return array, Row(name, "taken")
+  return array[..., outputs], Row(name, "moved", "by the names of classes")
+
+
+def _check(wrong: list[str]):
   if wrong:
     more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
     raise ValueError(
       f"{len(wrong)} parameters do not fit the model: {'; '.join(wrong[:NAMED])}{more}"
     )
-  return nest(fitted), rows
 
 
 def table(rows: list[Row]) -> str:

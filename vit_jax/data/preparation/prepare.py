@@ -74,17 +74,41 @@ def prepare(
   ]
   missing = [file for file in files if not file.checked.exists()]
   started(sum(len(file.positions(splits[file.split])) for file in missing))
+  make = _maker(splits, class_names, max_pixels)
+  with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+    collections.deque(map(done, pool.map(make, missing)), maxlen=0)
+  report = _completed(folder, files, splits, class_names)
+  folder.rename(target)
+  for leftover in [*target.glob("checked-*.json"), target / _PLAN]:
+    leftover.unlink()
+  return report
 
-  # Before there are threads: two that import TFDS at once may wait for one another for ever.
-  features = {name: _features(class_names, source.multi_label) for name, source in splits.items()}
+
+def _maker(
+  splits: dict[str, Source], class_names: tuple[str, ...], max_pixels: int
+) -> Callable[["_File"], int]:
+  """What makes one file and returns its number of images; for any thread.
+
+  TFDS is imported here, before there are threads: two that import it at once may wait for one
+  another for ever.
+  """
+  features = {split: _features(class_names, source.multi_label) for split, source in splits.items()}
 
   def make(file: "_File") -> int:
     source = splits[file.split]
     _make(file, source, features[file.split], class_names, max_pixels)
     return len(file.positions(source))
 
-  with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-    collections.deque(map(done, pool.map(make, missing)), maxlen=0)
+  return make
+
+
+def _completed(
+  folder: pathlib.Path,
+  files: list["_File"],
+  splits: dict[str, Source],
+  class_names: tuple[str, ...],
+) -> dict:
+  """Writes what TFDS needs beside the files, and the report; returns the report."""
   checked = {file: quality.Checked(**json.loads(file.checked.read_text())) for file in files}
   for leftover in folder.glob("*.partial"):  # of a process that was killed
     leftover.unlink()
@@ -95,9 +119,6 @@ def prepare(
     report["splits"][split]["not_images"] = not_images
   _write_metadata(folder, splits, by_split, class_names)
   (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
-  folder.rename(target)
-  for leftover in [*target.glob("checked-*.json"), target / _PLAN]:
-    leftover.unlink()
   return report
 
 
