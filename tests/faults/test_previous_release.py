@@ -1,7 +1,9 @@
-"""A run that release 0.1.0 began is taken up, evaluated and read by today's program.
+"""Runs that earlier releases began are taken up, evaluated and read by today's program.
 
 tests/fixtures/release_0_1_0 is what that release left after step 5 of the command below; its
-metrics.jsonl goes on to step 10.
+metrics.jsonl goes on to step 10. tests/fixtures/before_packages is the same of the last commit
+before the modules were moved into packages, of a run with an average, dropout, MixUp, accumulation,
+a probe and neighbours.
 """
 
 import os
@@ -12,11 +14,14 @@ import numpy as np
 import pytest
 
 from tests import programs
+from vit_jax.config import recorded
 from vit_jax import weights
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 
+BEFORE_PACKAGES = pathlib.Path(__file__).parents[1] / "fixtures" / "before_packages"
 FIXTURE = pathlib.Path(__file__).parents[1] / "fixtures" / "release_0_1_0"
+FIGURES = {"loss", "grad_norm", "param_norm", "update_norm", "learning_rate", "test/loss"}
 TINY = [
   "--config.model.width=8",
   "--config.model.mlp_dim=16",
@@ -64,3 +69,18 @@ def test_it_is_evaluated_by_a_relative_path(workdir):
 
 def test_it_is_small():
   assert sum(path.stat().st_size for path in FIXTURE.rglob("*") if path.is_file()) < 200_000
+
+
+def test_a_run_from_before_the_packages_goes_on_as_it_went_on(tmp_path):
+  workdir = shutil.copytree(BEFORE_PACKAGES, tmp_path / "run")
+  recipe = f"{recorded.__file__}:{BEFORE_PACKAGES}"
+  result = programs.run([*programs.MAIN, f"--config={recipe}", f"--workdir={workdir}"])
+  assert result.returncode == 0, result.stderr
+  assert "resuming after step 5" in result.stdout
+  assert "Other settings" not in result.stdout
+  then, now = (metrics_log.read(folder) for folder in (BEFORE_PACKAGES, workdir))
+  assert [line["step"] for line in now] == [line["step"] for line in then]
+  for a, b in zip(then, now, strict=True):
+    assert a.keys() == b.keys()
+    for key in FIGURES & a.keys():
+      assert b[key] == pytest.approx(a[key], rel=1e-4, abs=1e-7), (key, a["step"])
