@@ -199,7 +199,7 @@ def measured(flags: list[str]) -> dict[str, float]:
   done = folder / "figures.json"
   if not done.is_file():
     run(flags)
-    average = [line for line in metrics_log.read(folder) if evaluate.is_evaluation(line)][-1]
+    average = evaluate.evaluations_in(folder)[-1]
     run([*flags, "--mode=evaluate", "--config.evaluate_average=False"])
     last = json.loads((folder / evaluate.RESULT).read_text())
     figures = {"average": average["test/top1"], "last": last["test/top1"]}

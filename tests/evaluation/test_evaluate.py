@@ -18,9 +18,10 @@ from vit_jax import models, recipes, weights
 from vit_jax.data import images, sources
 from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.devices import watchdog
-from vit_jax.evaluation import details, evaluate, evaluated_model
+from vit_jax.evaluation import details, evaluate, evaluated_model, registry
+from vit_jax.evaluation import features as seen_features
+from vit_jax.evaluation.kind import Bench, GivenUp
 from vit_jax.evaluation.opening import open_alone
-from vit_jax.training import checks
 from vit_jax.training.launch import reader_of
 from vit_jax.weights.card import Card
 
@@ -50,7 +51,7 @@ def seen(module, params, pixels):
 def evaluated(config, folder):
   """The figures of a config, through all that --mode=evaluate does in one process."""
   opened = open_alone(config, None)
-  read = evaluated_model.read(config, opened.first_set(), folder)
+  read = evaluated_model.read(config, opened.head(), folder)
   return evaluate.evaluate(read, opened, reader_of(read.config), folder)
 
 
@@ -251,9 +252,9 @@ def test_few_shot_and_nearest_neighbours(features, tmp_path, monkeypatch):
   assert beats.count("the evaluation") > 360 // 64  # at every batch: a host that stalls is noticed
   assert figures == pytest.approx(expected_of(known), abs=1 / 360 + 1e-9)  # one image at a tie
   named = {name for name in figures if not name.endswith("_std")}
-  assert set(checks.evaluated_figures(config)) == named  # any of which may stop a run early
+  assert set(registry.names(config)) == named  # any of which may stop a run early
   assert 0.15 < figures["digits/1shot"] < figures["digits/4shot"] < 1
-  said = evaluate.in_words(figures)
+  said = registry.in_words(figures)
   assert f"digits: 4-shot {figures['digits/4shot']:.2%} +- " in said
   assert f"digits: 7 nearest {figures['digits/7nn']:.2%}" in said
 
@@ -277,7 +278,7 @@ def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, m
   def full(*_, **__):
     raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
 
-  module = evaluated_model if where == "put" else evaluate.features
+  module = evaluated_model if where == "put" else seen_features
   monkeypatch.setattr(module, where, full)
   with pytest.raises(
     c.RunError, match=r"memory .* not suffice .*Lower config\.batch_size"
@@ -291,13 +292,15 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   """As by a signal in the training loop, at any place."""
   config, _ = features
   opened = open_alone(config, None)
-  read = evaluated_model.read(config, opened.first_set(), tmp_path)
+  read = evaluated_model.read(config, opened.head(), tmp_path)
   reader = reader_of(read.config)
   params = evaluated_model.put(read.params, reader.mesh)
-  evaluation = evaluate.Evaluation(opened, read.model, read.config.loss, reader)
+  bench = Bench(read.model, read.config.loss, reader)
   for calls in (0, 3, 12, 20):
     left = iter(range(calls))
-    assert evaluation(params, stop=lambda left=left: next(left, None) is None) is None
+    stopped = dataclasses.replace(bench, stop=lambda left=left: next(left, None) is None)
+    with pytest.raises(GivenUp):
+      evaluate.results(opened, stopped, params)
 
 
 def test_two_processes_give_the_figures_of_one(features, tmp_path):
@@ -331,9 +334,9 @@ def test_two_processes_give_the_figures_of_one(features, tmp_path):
 
 def test_lines_of_metrics_that_are_evaluations():
   for key in ("test/top1", "imagenet/5shot", "a/b/20nn"):
-    assert evaluate.is_evaluation({"step": 1, key: 0.5})
+    assert registry.headlines(["step", key]) == [key]
   for key in ("loss", "test/loss", "imagenet/5shot_std", "top1"):
-    assert not evaluate.is_evaluation({"step": 1, key: 0.5})
+    assert not registry.headlines(["step", key])
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,6 @@ def test_accuracy_on_several_devices_with_padding():
   result = few_shot.accuracies(step, {}, on_devices, placed)
   np.testing.assert_allclose(result, expected, atol=1e-12)
   assert len({*expected}) > 1
-  asked = iter([False, True])
-  assert few_shot.accuracies(step, {}, on_devices, placed, stop=lambda: next(asked)) is None
 
 
 def test_figures_are_means_and_deviations_over_seeds():

@@ -30,7 +30,7 @@ def few_shot(**changes):
 
 
 def test_every_drawn_image_is_held_once_and_found():
-  opened = opened_of(few_shot()).few_shot["probe"]
+  opened = dict(opened_of(few_shot()).opened)["probe"]
   assert opened.draws.shape == (2, 10, 25)
   held = [opened.train.name(i) for i in range(len(opened.train))]
   assert len(held) == len({*held}) < 500
@@ -92,12 +92,12 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
   def opened(classes):
     dataset = dataclasses.replace(several, classes=classes)
     given = config(data=c.Data(evaluate={"set": dataset, "all": several}))
-    return opened_of(given).classes
+    return {name: one.classes for name, one in opened_of(given).opened}
 
   source = of_run(config()).source(several)
   occurring = sorted({label for i in range(len(source)) for label in source[i].labels})
   assert all(source.labels(i) == source[i].labels for i in range(len(source)))
-  assert opened(len(occurring)) == {"set": tuple(occurring)}
+  assert opened(len(occurring)) == {"set": tuple(occurring), "all": None}
   with pytest.raises(
     c.ConfigError, match=rf"evaluate\.set\.classes=200, but {len(occurring)} classes occur"
   ):

@@ -94,7 +94,7 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
   rate = sweep.chosen(chosen_by)
   for run in sweep.grid(chosen_by):
     assert "test" not in (run.folder / "config.json").read_text()
-  scored = opening.open_data(runs.resolve(chosen_by.final, ())).evaluations.sets["all"].source
+  scored = opening.open_data(runs.resolve(chosen_by.final, ())).evaluations.head().source
   with pytest.raises(BadImage, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):

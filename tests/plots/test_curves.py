@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from vit_jax.evaluation import registry
 from vit_jax.plots import curves
 from vit_jax.storage import metrics_log
 
@@ -16,7 +17,7 @@ SCORED = [{"step": 3, "val/top1": 0.5, "val/loss": 2.0}]
 def drawn(folder, lines):
   """Which of the three parts of the picture hold coloured lines, from the top."""
   (folder / metrics_log.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-  curves.curves(folder)
+  curves.curves(folder, registry.curve)
   with Image.open(folder / curves.CURVES) as image:
     pixels = np.asarray(image.convert("RGB")).astype(int)
   coloured = np.ptp(pixels, axis=2) > 50

@@ -37,7 +37,7 @@ def test_sources_with_other_classes_are_refused(tmp_path):
 
 
 def test_evaluation_sets_without_a_source_are_left_out():
-  assert list(opening.open_data(CONFIG).evaluations.sets) == ["test"]
+  assert [name for name, _ in opening.open_data(CONFIG).evaluations.opened] == ["test"]
 
 
 def test_the_learning_rate_is_that_of_the_settings():
@@ -60,8 +60,8 @@ def test_a_cache_is_read_for_training_alone(tmp_path):
     )
   plain, data = opening.open_data(CONFIG), opening.open_data(config)
   assert type(data.train) is cache.Cached
-  scored = data.evaluations.sets["test"].source
-  assert type(scored) is type(plain.evaluations.sets["test"].source)
+  scored = data.evaluations.head().source
+  assert type(scored) is type(plain.evaluations.head().source)
   made = plan.make(config, data)
   first, second = (  # digits are no larger than the cache's side
     next(made.reader.training(source, seed=0, start_step=2)) for source in (plain.train, data.train)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import jax
 
-from vit_jax.config import Config, RunError
+from vit_jax.config import RunError
 from vit_jax.devices import hosts
 from vit_jax.process import aborts
 
@@ -49,12 +49,12 @@ class Sign(NamedTuple):
   times: int
 
 
-def of_run(config: Config, folder: pathlib.Path) -> "Watchdog":
-  """The watchdog of this process of a run."""
+def of_run(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
+  """The watchdog of this process of a run, whose config.stall_seconds is given."""
   return Watchdog(
     folder,
-    limit=config.stall_seconds,
-    silence=min(config.stall_seconds, SILENCE),
+    limit=stall_seconds,
+    silence=min(stall_seconds, SILENCE),
     process=jax.process_index(),
     processes=jax.process_count(),
   )

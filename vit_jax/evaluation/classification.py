@@ -1,20 +1,126 @@
 """Top-1, top-5, loss and calibration over a set of images, every image counted exactly once."""
 
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax.config import Loss
+from vit_jax.config import Config, ConfigError, Dataset, Loss
+from vit_jax.data import apart, resizing
+from vit_jax.data.apart import Use
+from vit_jax.data.by_label import occurring_classes
 from vit_jax.data.device import normalize
+from vit_jax.data.opening import Opener
+from vit_jax.evaluation import details
+from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
 from vit_jax.learning import losses
+from vit_jax.plots import curves
+from vit_jax.process.text import first_difference
 
-FIGURES = ("loss", "top1", "top5")  # of every set
 BINS = 15
 PROBABILITIES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 
-class NothingCounts(ValueError):
-  """No image of a set has a label."""
+@dataclasses.dataclass(frozen=True)
+class LabelledSet(Opened):
+  """A set that the head is scored on.
+
+  Attributes:
+    head: it.
+    classes: those that are predicted among, ascending, where these are not all.
+  """
+
+  head: Use = dataclasses.field()  # without the default that it has in `Opened`
+  classes: tuple[int, ...] | None
+
+  def score(self, bench: Bench, params) -> Result:
+    """As `evaluate`; the details are tables and a picture, where images have one label each."""
+    source = self.head.source
+    resize = resizing.of_set(self.head.dataset, bench.reader.settings)
+    step = bench.compiled(make_step, bench.loss, static=("classes",))
+    kept = details.Kept() if bench.detailed and not source.multi_label else None
+    with bench.batches(bench.reader.evaluation(source, resize=resize)) as batches:
+      figures = evaluate(
+        functools.partial(step, classes=self.classes),
+        params,
+        batches,
+        keep=kept.add if kept else lambda rows: None,
+      )
+    write = functools.partial(write_details, source=source, kept=kept) if kept else None
+    return Result(figures, write)
+
+
+def settings(config: Config) -> dict[str, Dataset]:
+  """The sets of config.data.evaluate that have a source."""
+  return {name: dataset for name, dataset in config.data.evaluate.items() if dataset.source}
+
+
+def open_sets(
+  datasets: Mapping[str, Dataset],
+  opener: Opener,
+  trained: Use | None,
+  classes: Sequence[str] | None,
+) -> dict[str, LabelledSet]:
+  """Opens sets; arguments as in `Kind.open`.
+
+  Raises:
+    ConfigError: classes that do not agree, or images that are trained on.
+    SourceError: data that is not there.
+  """
+  sets = {
+    name: opener.use(f"config.data.evaluate.{name}", dataset) for name, dataset in datasets.items()
+  }
+  check_classes(sets.values(), classes)
+  for scored in sets.values() if trained else ():
+    apart.check(trained, scored, allow=opener.allow_overlap)
+  return {
+    name: LabelledSet(scored, counted_classes(scored, opener.threads))
+    for name, scored in sets.items()
+  }
+
+
+def check_classes(sets: Sequence[Use], classes: Sequence[str] | None):
+  """Refuses sets whose classes are not those of training; None: of the first set.
+
+  Raises:
+    ConfigError: names the set and where the classes begin to differ.
+  """
+  whose = "training"
+  for scored in sets:
+    names = scored.source.class_names
+    if classes is None:
+      classes, whose = names, scored.key
+    if tuple(names) != tuple(classes):
+      raise ConfigError(
+        f"{scored.key} ({scored.dataset.source}) has {len(names)} classes that are not the "
+        f"{len(classes)} of {whose}: {first_difference(names, classes, whose)}."
+      )
+
+
+def counted_classes(scored: Use, threads: int) -> tuple[int, ...] | None:
+  """The classes that a set is scored among; None: all.
+
+  They are those that occur in the set: a set of 200 of ImageNet's classes, such as ImageNet-A, has
+  the names of all 1,000.
+
+  Raises:
+    ConfigError: they are not as many as the setting says.
+    SourceError: labels cannot be read.
+  """
+  key, dataset, source = scored
+  if not dataset.classes:
+    return None
+  result = occurring_classes(source, threads=threads)
+  if len(result) != dataset.classes:
+    raise ConfigError(
+      f"{key}.classes={dataset.classes}, but {len(result)} classes occur in "
+      f"{dataset.source}; give that number, or 0 for all classes."
+    )
+  return result
 
 
 def make_step(model, loss: Loss):
@@ -62,9 +168,7 @@ def binned(probability: jax.Array, hits: jax.Array, counts: jax.Array) -> jax.Ar
   return jnp.stack([member.sum(-1), (member * probability).sum(-1), (member * hits).sum(-1)])
 
 
-def evaluate(
-  step, params, batches, *, stop=lambda: False, keep=lambda rows: None
-) -> dict[str, float] | None:
+def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, float]:
   """Means over all images that count: loss, top1, top5; their number; "ece" where there are bins.
 
   The expected calibration error is the mean over images of |accuracy - probability| in their bin;
@@ -77,19 +181,13 @@ def evaluate(
     step: jitted `make_step(...)`.
     params: parameters.
     batches: batches on the devices.
-    stop: asked between batches; once True, the evaluation is given up.
     keep: given the rows of each batch, in order.
-
-  Returns:
-    The figures, or None where it was given up.
 
   Raises:
     NothingCounts: no image counts.
   """
   totals, before = {}, None
   for batch in batches:
-    if stop():
-      return None
     current = step(params, batch)
     settle(totals, before, keep)
     before = current
@@ -115,3 +213,34 @@ def add(totals: dict[str, np.ndarray], sums: dict[str, jax.Array]):
   """Adds one batch's sums to the totals, in place and in float64."""
   for name, value in jax.device_get(sums).items():
     totals[name] = totals.get(name, 0.0) + np.asarray(value, np.float64)
+
+
+def write_details(folder: pathlib.Path, *, source, kept: details.Kept):
+  """Writes what the figures are made of as tables, and the confusion matrix as a picture."""
+  known = details.Details(source.class_names, *kept.joined(), source.name)
+  matrix = details.write(folder, known)
+  if matrix is not None:
+    curves.confusion(folder, matrix, source.class_names)
+
+
+def in_words(_: str, figures: Mapping[str, float]) -> str:
+  """Accuracy, loss and the number of images."""
+  return (
+    f"top-1 {figures['top1']:.2%}, top-5 {figures['top5']:.2%}, "
+    f"loss {figures['loss']:.4f} on {figures['examples']:,} images"
+  )
+
+
+KIND = Kind(
+  group="config.data.evaluate",
+  settings=settings,
+  open=open_sets,
+  figures=(
+    Figure("loss", curve="loss", smaller_is_better=True),
+    Figure("top1", headline=True),
+    Figure("top5"),
+    Figure("ece", curve="", smaller_is_better=True),
+  ),
+  names=lambda dataset: ("loss", "top1", "top5"),
+  in_words=in_words,
+)

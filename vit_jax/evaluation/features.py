@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.data.device import normalize
+from vit_jax.data.sources import Source
+from vit_jax.evaluation.kind import Bench
 
 
 def features_of(model, params, images: jax.Array) -> jax.Array:
@@ -23,22 +25,27 @@ def make_step(model):
   return step
 
 
-def collect(step, params, batches, *, stop=lambda: False) -> tuple[np.ndarray, np.ndarray] | None:
+def of_source(bench: Bench, params, source: Source) -> tuple[np.ndarray, np.ndarray]:
+  """As `collect`, of all images of a source, each prepared as a square.
+
+  Raises:
+    GivenUp: the run was asked to stop.
+    BadImage, OSError: an image cannot be read.
+  """
+  with bench.batches(bench.reader.squares(source)) as batches:
+    return collect(bench.compiled(make_step), params, batches)
+
+
+def collect(step, params, batches) -> tuple[np.ndarray, np.ndarray]:
   """Features (N, D) float32 and labels (N,) of all images, in order, on every host.
 
   Args:
     step: jitted `make_step(...)` whose results are replicated, so that each host has every row.
     params: parameters.
     batches: batches on the devices.
-    stop: asked between batches; once True, the work is given up.
-
-  Returns:
-    The two arrays, or None where it was given up.
   """
   parts, before = [], None
   for batch in batches:
-    if stop():
-      return None
     current = step(params, batch)
     parts += counted(before)
     before = current

@@ -7,17 +7,105 @@ those of big_vision's evaluators/fewshot_lsr.py.
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax import config as cfg
+from vit_jax.config import Config, ConfigError
+from vit_jax.data.apart import Use
+from vit_jax.data.by_label import first_of_each_class
+from vit_jax.data.opening import Opener
+from vit_jax.data.sources import Listed, Selected, Source, SourceError
+from vit_jax.devices import mesh as meshes
+from vit_jax.evaluation import features, pairs
 from vit_jax.evaluation.classification import add
 from vit_jax.evaluation.features import features_of
+from vit_jax.evaluation.kind import Bench, Figure, Kind, Opened, Result
+from vit_jax.process.text import shown
 
 CONSTANT = 100.0
 RIDGE = 2.0**10
 EPSILON = 1e-5
+
+
+@dataclasses.dataclass(frozen=True)
+class Shots(Opened):
+  """What linear probes are fitted to and scored on.
+
+  Attributes:
+    settings: config.few_shot.NAME.
+    train: all training images of any draw, each once.
+    draws: (seeds, classes, most shots) places in `train`; the first k of a class are its k shots.
+    test: the test images.
+  """
+
+  settings: cfg.FewShot
+  train: Source
+  draws: np.ndarray
+  test: Source
+
+  def score(self, bench: Bench, params) -> Result:
+    """As `figures`, of a probe for each number of shots and each draw."""
+    seen, labels = features.of_source(bench, params, self.train)
+    probes = []
+    for k in self.settings.shots:
+      for draw in self.draws:
+        bench.go_on()
+        rows = draw[:, :k].ravel()
+        probes.append(fit(seen[rows], labels[rows], len(self.test.class_names)))
+    probes = meshes.replicate(bench.reader.mesh, stack(probes))
+    with bench.batches(bench.reader.squares(self.test)) as batches:
+      accuracy = accuracies(bench.compiled(make_step), params, probes, batches)
+    return Result(figures(self.settings.shots, accuracy.reshape(-1, self.settings.seeds)))
+
+
+def open_all(
+  settings: Mapping[str, cfg.FewShot],
+  opener: Opener,
+  trained: Use | None,
+  classes: Sequence[str] | None,
+) -> dict[str, Shots]:
+  """Draws the training images of each probe; arguments as in `Kind.open`.
+
+  Raises:
+    ConfigError: shots that are not numbers of images, or as `pairs.open_pair`.
+    SourceError: data that is not there, or fewer images of a class than shots.
+  """
+  return {
+    name: drawn(f"config.few_shot.{name}", one, opener, trained) for name, one in settings.items()
+  }
+
+
+def drawn(key: str, settings: cfg.FewShot, opener: Opener, trained: Use | None) -> Shots:
+  """Draws the training images of the setting `key`; raises as `open_all`."""
+  most = most_shots(settings.shots, key)
+  train, test = pairs.open_pair(key, settings, opener, trained)
+  try:
+    draws = [
+      first_of_each_class(train, count=most, seed=seed, threads=opener.threads)
+      for seed in range(settings.seeds)
+    ]
+  except SourceError as error:
+    raise SourceError(f"{key}.train ({settings.train.source}): {error}.") from error
+  rows, places = np.unique(np.stack(draws), return_inverse=True)
+  held = Selected(train, Listed(rows), f"{train.identity}, {key}")
+  return Shots(settings, held, places.reshape(np.shape(draws)), test)
+
+
+def most_shots(shots: tuple, key: str) -> int:
+  """The greatest number of shots of the setting `key`.
+
+  Raises:
+    ConfigError: they are not positive whole numbers.
+  """
+  if not shots or any(type(k) is not int or k < 1 for k in shots) or len({*shots}) < len(shots):
+    raise ConfigError(
+      f"{key}.shots={shown(shots)} must be different numbers of images, such as (1, 5)."
+    )
+  return max(shots)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,10 +170,10 @@ def make_step(model):
   """
 
   def step(params, probes, batch):
-    features = features_of(model, params, batch["image"])
+    seen = features_of(model, params, batch["image"])
 
     def predict(probe):
-      white = (features - probe["mean"]) / probe["deviation"]
+      white = (seen - probe["mean"]) / probe["deviation"]
       scores = jnp.matmul(white, probe["kernel"], precision="highest") + probe["bias"]
       return jnp.argmax(scores, axis=-1)
 
@@ -95,12 +183,10 @@ def make_step(model):
   return step
 
 
-def accuracies(step, params, probes, batches, *, stop=lambda: False) -> np.ndarray | None:
-  """The share of images that each probe is right about; None where `stop()` came true."""
+def accuracies(step, params, probes, batches) -> np.ndarray:
+  """The share of images that each probe is right about."""
   totals, before = {}, {}
   for batch in batches:
-    if stop():
-      return None
     current = step(params, probes, batch)
     add(totals, before)
     before = current
@@ -119,3 +205,24 @@ def figures(shots: tuple[int, ...], accuracy: np.ndarray) -> dict[str, float]:
   for k, values in zip(shots, accuracy, strict=True):
     result |= {f"{k}shot": float(values.mean()), f"{k}shot_std": float(values.std())}
   return result
+
+
+def settings_of(config: Config) -> dict[str, cfg.FewShot]:
+  """The probes of config.few_shot that have both sources."""
+  return pairs.with_sources(config.few_shot)
+
+
+def in_words(figure: str, figures: Mapping[str, float]) -> str:
+  """The mean over the draws, and their standard deviation."""
+  shots, deviation = figure.removesuffix("shot"), figures[f"{figure}_std"]
+  return f"{shots}-shot {figures[figure]:.2%} +- {deviation:.2%}"
+
+
+KIND = Kind(
+  group="config.few_shot",
+  settings=settings_of,
+  open=open_all,
+  figures=(Figure(r"\d+shot", headline=True),),
+  names=lambda settings: [f"{k}shot" for k in settings.shots],
+  in_words=in_words,
+)

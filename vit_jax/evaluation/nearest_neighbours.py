@@ -6,14 +6,71 @@ Non-Parametric Instance Discrimination", 2018, Section 3.4, which has T = 0.07; 
 et al., "Emerging Properties in Self-Supervised Vision Transformers", 2021.
 """
 
+import dataclasses
 import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax import config as cfg
+from vit_jax.config import Config, ConfigError
+from vit_jax.data.apart import Use
+from vit_jax.data.opening import Opener
+from vit_jax.data.sources import Source
+from vit_jax.evaluation import features, pairs
+from vit_jax.evaluation.kind import Bench, Figure, Kind, Opened, Result
+
 TRAIN_ROWS = 65_536  # of the training features on the device at a time
 TEST_ROWS = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Voters(Opened):
+  """Training images that vote on test images, as config.nearest.NAME (`settings`) says."""
+
+  settings: cfg.Nearest
+  train: Source
+  test: Source
+
+  def score(self, bench: Bench, params) -> Result:
+    """The accuracy, as "20nn" where 20 neighbours vote."""
+    train, test = (features.of_source(bench, params, part) for part in (self.train, self.test))
+    found = accuracy(
+      train,
+      test,
+      go_on=bench.go_on,
+      num_classes=len(self.test.class_names),
+      neighbours=self.settings.neighbours,
+      temperature=self.settings.temperature,
+    )
+    return Result({f"{self.settings.neighbours}nn": found})
+
+
+def open_all(
+  settings: Mapping[str, cfg.Nearest],
+  opener: Opener,
+  trained: Use | None,
+  classes: Sequence[str] | None,
+) -> dict[str, Voters]:
+  """Opens both sets of each; arguments as in `Kind.open`.
+
+  Raises:
+    ConfigError: fewer images than neighbours, or as `pairs.open_pair`.
+    SourceError: data that is not there.
+  """
+  result = {}
+  for name, one in settings.items():
+    key = f"config.nearest.{name}"
+    train, test = pairs.open_pair(key, one, opener, trained)
+    if len(train) < one.neighbours:
+      raise ConfigError(
+        f"{key}.neighbours={one.neighbours} is more than the {len(train)} training images of "
+        f"{one.train.source}; the most is {len(train)}."
+      )
+    result[name] = Voters(one, train, test)
+  return result
 
 
 def accuracy(
@@ -23,11 +80,11 @@ def accuracy(
   num_classes: int,
   neighbours: int,
   temperature: float,
-  stop=lambda: False,
+  go_on: Callable[[], None] = lambda: None,
   train_rows: int = TRAIN_ROWS,
   test_rows: int = TEST_ROWS,
-) -> float | None:
-  """The share of test images whose class gets the most votes; None where `stop()` came true.
+) -> float:
+  """The share of test images whose class gets the most votes.
 
   Args:
     train: features (N, D) and labels (N,).
@@ -35,14 +92,11 @@ def accuracy(
     num_classes: labels lie below.
     neighbours: k, at most N.
     temperature: T.
-    stop: asked before each comparison.
+    go_on: called before each comparison; what it raises ends the work.
     train_rows, test_rows: features compared at a time, which bounds the memory.
   """
   chunks = dict(train_rows=train_rows, test_rows=test_rows)
-  found = nearest(unit(train[0]), unit(test[0]), neighbours, stop=stop, **chunks)
-  if found is None:
-    return None
-  similarities, rows = found
+  similarities, rows = nearest(unit(train[0]), unit(test[0]), neighbours, go_on=go_on, **chunks)
   # Off the exponent goes what all votes of an image share, so that none overflows.
   weights = np.exp((similarities - similarities[:, :1]) / temperature)
   votes = np.zeros((len(rows), num_classes))
@@ -56,8 +110,8 @@ def unit(features: np.ndarray) -> np.ndarray:
 
 
 def nearest(
-  train: np.ndarray, test: np.ndarray, neighbours: int, *, stop, train_rows: int, test_rows: int
-) -> tuple[np.ndarray, np.ndarray] | None:
+  train: np.ndarray, test: np.ndarray, neighbours: int, *, go_on, train_rows: int, test_rows: int
+) -> tuple[np.ndarray, np.ndarray]:
   """Similarities (M, k), greatest first, of the nearest training features, and their rows (M, k).
 
   Of equal ones the first row comes first. Each process does all of it on one of its devices.
@@ -67,8 +121,7 @@ def nearest(
   for begin in range(0, len(train), train_rows):
     bank = jax.device_put(train[begin : begin + train_rows])
     for first in range(0, len(test), test_rows):
-      if stop():
-        return None
+      go_on()
       part = slice(first, first + test_rows)
       found = best(bank, jax.device_put(test[part]), min(neighbours, len(bank)))
       more, places = jax.device_get(found)
@@ -87,3 +140,23 @@ def merge(values, rows, more, other) -> tuple[np.ndarray, np.ndarray]:
   values, rows = np.concatenate([values, more], axis=1), np.concatenate([rows, other], axis=1)
   order = np.argsort(-values, axis=1, kind="stable")[:, : rows.shape[1] - other.shape[1]]
   return np.take_along_axis(values, order, axis=1), np.take_along_axis(rows, order, axis=1)
+
+
+def settings_of(config: Config) -> dict[str, cfg.Nearest]:
+  """The pairs of config.nearest that have both sources."""
+  return pairs.with_sources(config.nearest)
+
+
+def in_words(figure: str, figures: Mapping[str, float]) -> str:
+  """The accuracy."""
+  return f"{figure.removesuffix('nn')} nearest {figures[figure]:.2%}"
+
+
+KIND = Kind(
+  group="config.nearest",
+  settings=settings_of,
+  open=open_all,
+  figures=(Figure(r"\d+nn", headline=True),),
+  names=lambda settings: (f"{settings.neighbours}nn",),
+  in_words=in_words,
+)

@@ -1,6 +1,7 @@
 """Pictures of a run."""
 
 import pathlib
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,8 +13,13 @@ _MOST_NAMES = 60  # of classes along an axis; more could not be read
 _LONGEST = 24  # characters of a class's name
 
 
-def curves(folder: pathlib.Path):
-  """Draws WORKDIR/curves.png from metrics.jsonl: loss, accuracy and learning rate against step."""
+def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
+  """Draws WORKDIR/curves.png from metrics.jsonl: loss, accuracy and learning rate against step.
+
+  Args:
+    folder: the workdir.
+    plot_of: (key of a figure of an evaluation) -> "loss", "accuracy", or "" for neither.
+  """
   from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
 
   lines = metrics_log.read(folder)
@@ -28,9 +34,9 @@ def curves(folder: pathlib.Path):
       loss.plot(*zip(*points, strict=True), label="training")
     if key == "learning_rate":
       rate.plot(*zip(*points, strict=True))
-    if key.endswith("/loss"):
+    if plot_of(key) == "loss":
       loss.plot(*zip(*points, strict=True), marker=".", label=key.removesuffix("/loss"))
-    if key.endswith(("/top1", "/top5", "shot", "nn")):
+    if plot_of(key) == "accuracy":
       accuracy.plot(*zip(*points, strict=True), marker=".", label=key)
   loss.set(ylabel="loss", yscale="log")
   accuracy.set(ylabel="accuracy")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
 from vit_jax.data import resizing
-from vit_jax.evaluation import classification
+from vit_jax.evaluation import registry
 from vit_jax.models import requirements
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
@@ -168,7 +168,7 @@ def check_early_stopping(config: Config):
       f"config.early_stopping.patience={patience} needs a figure to go by; name one, such as "
       "--config.early_stopping.metric=val/top1, or make patience 0."
     )
-  figures = evaluated_figures(config)
+  figures = registry.names(config)
   if metric and metric not in figures:
     raise ConfigError(
       f"config.early_stopping.metric={metric!r} is no figure of this run's evaluation sets, which "
@@ -179,21 +179,6 @@ def check_early_stopping(config: Config):
       f"config.early_stopping.patience={patience} counts evaluations, but config.evaluate_every is "
       "0; give it, such as --config.evaluate_every.epochs=1."
     )
-
-
-def evaluated_figures(config: Config) -> list[str]:
-  """The figures that every evaluation of this run will give."""
-  opened = lambda item: item.train.source and item.test.source
-  return [
-    *(
-      f"{name}/{figure}"
-      for name, dataset in config.data.evaluate.items()
-      if dataset.source
-      for figure in classification.FIGURES
-    ),
-    *(f"{n}/{k}shot" for n, probe in config.few_shot.items() if opened(probe) for k in probe.shots),
-    *(f"{n}/{vote.neighbours}nn" for n, vote in config.nearest.items() if opened(vote)),
-  ]
 
 
 def check_decay_rules(rules):

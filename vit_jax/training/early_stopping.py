@@ -8,9 +8,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from vit_jax.config import EarlyStopping
+from vit_jax.evaluation import registry
 from vit_jax.storage import checkpoint
-
-SMALLER_IS_BETTER = "/loss"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +28,9 @@ class Best:
 
   def after(self, step: int, value: float, *, metric: str) -> "Best":
     """The best once the evaluation after `step` has given `value`; NaN is never better."""
-    better = value < self.value if metric.endswith(SMALLER_IS_BETTER) else value > self.value
+    figure = registry.figure(metric)
+    smaller = figure is not None and figure.smaller_is_better
+    better = value < self.value if smaller else value > self.value
     if better or (not self.step and not np.isnan(value)):
       return Best(step, value)
     return dataclasses.replace(self, since=self.since + 1)

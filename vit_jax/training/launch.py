@@ -84,7 +84,7 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   from vit_jax.evaluation import evaluated_model
   from vit_jax.evaluation.evaluate import evaluate
 
-  read = evaluated_model.read(config, evaluations.first_set(), folder, given)
+  read = evaluated_model.read(config, evaluations.head(), folder, given)
   evaluate(read, evaluations, reader_of(read.config), folder)
 
 

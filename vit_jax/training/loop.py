@@ -14,7 +14,8 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.chips import chip
 from vit_jax.devices.watchdog import Watchdog
-from vit_jax.evaluation import evaluate
+from vit_jax.evaluation import evaluate, registry
+from vit_jax.evaluation.kind import Bench, GivenUp
 from vit_jax.inference import init_from
 from vit_jax.inference.init_from import Initial
 from vit_jax.learning import state as states
@@ -47,7 +48,7 @@ class Run:
   writer: metrics_log.Writer | metrics_log.NoWriter
   monitor: Monitor
   watchdog: Watchdog
-  evaluation: evaluate.Evaluation
+  bench: Bench
   stop: StopRequest
   start_evaluated: bool
   watch: early_stopping.Watch
@@ -84,7 +85,7 @@ def train(
     opened = Checkpoints(folder, **keep)
   settings = to_dict(plan.config)
   with (
-    watchdogs.of_run(plan.config, folder) as watchdog,
+    watchdogs.of_run(plan.config.stall_seconds, folder) as watchdog,
     contextlib.closing(opened) as checkpoints,
     Busy() as busy,
   ):
@@ -130,9 +131,7 @@ def make_run(
     busy=busy,
     monitor=make_monitor(plan, busy, began),
     watchdog=watchdog,
-    evaluation=evaluate.Evaluation(
-      plan.data.evaluations, plan.model, plan.config.loss, plan.reader
-    ),
+    bench=Bench(plan.model, plan.config.loss, plan.reader),
     start_evaluated=agreed(first and start in evaluate.steps_in(folder)),
     watch=make_watch(plan, folder),
   )
@@ -317,7 +316,7 @@ def complete(run: Run, finished: bool):
     return
   if finished:
     with run.monitor.paused("plots"), workdir.writing(run.folder):
-      curves.curves(run.folder)
+      curves.curves(run.folder, registry.curve)
   said = messages.conclusion(
     run.plan.config,
     run.folder,
@@ -340,13 +339,16 @@ def evaluated(run: Run, state: states.TrainState, step: int) -> bool:
     run.watchdog.beat(f"the evaluation after step {step}")
     return run.stop.alone()
 
+  bench = dataclasses.replace(run.bench, stop=stop)
   with run.monitor.paused("evaluation"):
-    figures = run.evaluation(states.for_evaluation(state), stop=stop)
-  if figures is None:
-    return False
+    try:
+      found = evaluate.results(run.plan.data.evaluations, bench, states.for_evaluation(state))
+    except GivenUp:
+      return False
+  figures = evaluate.figures_of(found)
   run.watch.note(step, figures)
   run.writer.write(step, figures)
-  run.writer.say(f"step {step}/{steps.total}  " + evaluate.in_words(figures))
+  run.writer.say(f"step {step}/{steps.total}  " + registry.in_words(figures))
   return True
 
 

@@ -7,7 +7,7 @@ import jax
 from vit_jax.config import Config
 from vit_jax.data.order import GRAIN
 from vit_jax.devices import mesh as meshes
-from vit_jax.evaluation import evaluate
+from vit_jax.evaluation import evaluate, registry
 from vit_jax.plots import curves
 from vit_jax.storage import metrics_log, workdir
 from vit_jax.storage.tree import flatten
@@ -114,8 +114,8 @@ def conclusion(
       f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
       f"Start the same command again to go on.\n{spent}"
     )
-  figures = [line for line in metrics_log.read(folder) if evaluate.is_evaluation(line)][-1:]
-  reached = [f"Reached: {evaluate.in_words(line)}" for line in figures]
+  figures = evaluate.evaluations_in(folder)[-1:]
+  reached = [f"Reached: {registry.in_words(line)}" for line in figures]
   options = " --ema" if config.optimizer.ema else ""  # what was evaluated
   options += watch.flag(folder)
   return "\n".join(

@@ -1,0 +1,151 @@
+"""A fourth kind of evaluation is one file and one line: all that follows asks the registry."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+import pytest
+
+from vit_jax import config as c
+from vit_jax.evaluation import features, registry
+from vit_jax.evaluation.kind import Figure, Kind, Opened, Result
+from vit_jax.plots import curves
+from vit_jax.process.signals import StopRequest
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.training import checks, loop, opening, plan
+
+# --- what the file of a fourth evaluation holds: how far features lie apart ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+  """Its settings."""
+
+  images: c.Dataset
+  power: float
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedSpread(Opened):
+  """Its data."""
+
+  settings: Spread
+  source: object
+
+  def score(self, bench, params):
+    seen, _ = features.of_source(bench, params, self.source)
+    bench.go_on()
+    apart = np.abs(seen - seen.mean(axis=0)) ** self.settings.power
+    write = lambda folder: (folder.mkdir(parents=True), (folder / "spread.txt").write_text("apart"))
+    return Result({"spread": float(apart.mean()), "widest": float(apart.max())}, write)
+
+
+FOURTH = Kind(
+  group="config.spread",
+  settings=lambda config: getattr(config, "spread", {}),
+  open=lambda settings, opener, trained, classes: {
+    name: OpenedSpread(one, opener.source(one.images)) for name, one in settings.items()
+  },
+  figures=(
+    Figure("spread", curve="loss", smaller_is_better=True, headline=True),
+    Figure("widest", curve=""),
+  ),
+  names=lambda settings: ("spread", "widest"),
+  in_words=lambda figure, figures: f"spread {figures[figure]:.4f}, at most {figures['widest']:.4f}",
+)
+
+# --- end of that file ---
+
+
+@dataclasses.dataclass(frozen=True)
+class WithSpread(c.Config):
+  """A config with its settings."""
+
+  spread: Mapping[str, Spread] = dataclasses.field(default_factory=dict)
+
+
+CONFIG = WithSpread(
+  batch_size=32,
+  duration=c.Duration(steps=3),
+  evaluate_every=c.Duration(steps=1),
+  model=c.Model(
+    name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10, compute_dtype="float32"
+  ),
+  data=c.Data(
+    train=c.Dataset("digits", "train"), evaluate={"test": c.Dataset("digits", "test")}, image_size=8
+  ),
+  spread={"digits": Spread(c.Dataset("digits", "test"), 2.0)},
+)
+
+
+@pytest.fixture
+def fourth(monkeypatch):
+  """The line in the registry."""
+  monkeypatch.setattr(registry, "KINDS", (*registry.KINDS, FOURTH))
+
+
+def test_a_run_with_a_fourth_evaluation(fourth, tmp_path, capsys, monkeypatch):
+  stopping = c.EarlyStopping(metric="digits/spread", patience=9)
+  config = dataclasses.replace(CONFIG, early_stopping=stopping)
+  checks.check(config)
+  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  plots = {}
+  keep = lambda folder, plot_of: plots.update({key: plot_of(key) for key in lines_of(tmp_path)[-1]})
+  monkeypatch.setattr(curves, "curves", keep)
+  assert loop.train(made, tmp_path, StopRequest())
+  found = {line["step"]: line["digits/spread"] for line in lines_of(tmp_path, "digits/spread")}
+  assert len(found) == 3
+  assert all("test/top1" in line for line in lines_of(tmp_path, "digits/spread"))
+  best = min(found, key=found.get)  # smaller is better
+  said = capsys.readouterr().out
+  assert f"Best:       digits/spread {found[best]:.4f} after step {best}" in said
+  assert f"digits: spread {found[3]:.4f}, at most " in said
+  assert best in checkpoint.available(tmp_path)
+  assert (plots["digits/spread"], plots["digits/widest"]) == ("loss", "")
+
+
+def lines_of(folder, key="step"):
+  return [line for line in metrics_log.read(folder) if key in line]
+
+
+def test_what_is_known_of_its_figures(fourth):
+  assert registry.names(CONFIG)[-2:] == ["digits/spread", "digits/widest"]
+  assert registry.headlines(["digits/spread", "digits/widest"]) == ["digits/spread"]
+  with pytest.raises(
+    c.ConfigError, match=r"will give test/loss, .*, digits/spread, digits/widest\."
+  ):
+    checks.check(
+      dataclasses.replace(CONFIG, early_stopping=c.EarlyStopping(metric="digits/narrow"))
+    )
+
+
+def test_without_its_line_nothing_knows_it():
+  assert not registry.headlines(["digits/spread"])
+  assert [name for name, _ in opening.open_data(CONFIG).evaluations.opened] == ["test"]
+
+
+def test_which_figures_are_better_when_they_are_smaller():
+  smaller = lambda key: registry.figure(key).smaller_is_better
+  assert smaller("a/b/loss")
+  assert not smaller("val/top1")
+  assert not smaller("val/5shot")
+  assert not smaller("val/20nn")
+  assert registry.figure("loss") is None
+  assert registry.figure("val/5shot_std") is None
+
+
+def test_figures_that_are_drawn():
+  found = {key: registry.curve(f"val/{key}") for key in ("loss", "top5", "5shot", "20nn", "ece")}
+  assert found == dict.fromkeys(("top5", "5shot", "20nn"), "accuracy") | {"loss": "loss", "ece": ""}
+  assert registry.curve("loss") == registry.curve("time/idle") == ""
+
+
+def test_figures_of_one_name_are_told_by_the_evaluation_that_they_belong_to():
+  figures = {"a/top1": 0.5, "a/top5": 0.75, "a/loss": 1.0, "a/examples": 1000}
+  figures |= {"a/b/20nn": 0.25, "a/5shot": 0.5, "a/5shot_std": 0.125}
+  assert registry.in_words(json.loads(json.dumps(figures | {"step": 7}))) == (
+    "a: top-1 50.00%, top-5 75.00%, loss 1.0000 on 1,000 images; a/b: 20 nearest 25.00%; "
+    "a: 5-shot 50.00% +- 12.50%"
+  )

@@ -1,0 +1,46 @@
+"""Evaluations that learn of training images and are scored on test images: what they share."""
+
+from collections.abc import Mapping
+
+from vit_jax.config import ConfigError
+from vit_jax.data import apart
+from vit_jax.data.apart import Use
+from vit_jax.data.opening import Opener
+from vit_jax.data.sources import Source
+from vit_jax.process.text import first_difference
+
+
+def with_sources(settings: Mapping) -> dict:
+  """Those whose training and test set have a source."""
+  return {name: one for name, one in settings.items() if one.train.source and one.test.source}
+
+
+def open_pair(key: str, settings, opener: Opener, trained: Use | None) -> tuple[Source, Source]:
+  """The training and the test source of a setting, whose classes agree.
+
+  Args:
+    key: the setting, for messages.
+    settings: with the datasets `train` and `test`.
+    opener: opens sources.
+    trained: what the run trains on, if it is known.
+
+  Raises:
+    ConfigError: the classes do not agree, or an image may have several labels; or the test has
+      images in common with the training source, or with what the run trains on.
+    SourceError: data that is not there.
+  """
+  train = opener.use(f"{key}.train", settings.train)
+  test = opener.use(f"{key}.test", settings.test)
+  names = train.source.class_names
+  if tuple(names) != tuple(test.source.class_names):
+    difference = first_difference(test.source.class_names, names, "training")
+    raise ConfigError(f"{test.key} has other classes than {train.key}: {difference}.")
+  for use in (train, test):
+    if use.source.multi_label:
+      raise ConfigError(
+        f"{use.key} has any number of labels an image, and exactly one is needed; name another "
+        "label_key or data set."
+      )
+  for use in filter(None, [train, trained]):
+    apart.check(use, test, allow=opener.allow_overlap)
+  return train.source, test.source
