@@ -98,11 +98,11 @@ def witnessed(step):
 
 def signal_in(place):
   """SIGTERM in the middle of an evaluation or of a save: signal_in:evaluation."""
-  from vit_jax.evaluation import evaluate
+  from vit_jax.evaluation import classification
   from vit_jax.storage import manifest
 
   module, name = {
-    "evaluation": (evaluate.classification, "evaluate"),
+    "evaluation": (classification, "evaluate"),
     "save": (manifest, "write"),
   }[place]
   function = getattr(module, name)
