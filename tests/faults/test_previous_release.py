@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tests import programs
-from vit_jax.config import recorded
 from vit_jax import weights
+from vit_jax.config import recorded
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 
