@@ -34,7 +34,7 @@ def open_pair(key: str, settings, opener: Opener, trained: Use | None) -> tuple[
   names = train.source.class_names
   if tuple(names) != tuple(test.source.class_names):
     difference = first_difference(test.source.class_names, names, "training")
-    raise ConfigError(f"{test.key} has other classes than {train.key}: {difference}.")
+    raise ConfigError(f"{key}.test has other classes than {key}.train: {difference}.")
   for use in (train, test):
     if use.source.multi_label:
       raise ConfigError(
