@@ -1,4 +1,4 @@
-"""Several real processes as one run: equal metrics, exact evaluation, one checkpoint for all."""
+"""Several real processes in one run: equal metrics, exact evaluation, one checkpoint for all."""
 
 import ast
 import contextlib
@@ -26,9 +26,10 @@ from vit_jax.training import opening, plan
 
 
 def group(workdir, *overrides, processes, devices, first=programs.MAIN, others=programs.MAIN):
-  """Starts the processes of one run, each with as many simulated devices.
+  """Starts the processes of one run, each with the same number of simulated devices.
 
-  The first, and the others, may be another program than the main one, with the same flags.
+  `first` and `others` are the programs that the first and the other processes run, with the same
+  flags.
   """
   with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
@@ -56,7 +57,8 @@ def outputs(running, timeout=240):
     return [(process.finish(timeout), process.returncode) for process in running]
 
 
-# Wide enough that fsdp splits something; slow enough that rounding does not grow from step to step.
+# The model is wide enough that fsdp splits something; the learning rate is low enough that rounding
+# errors do not grow from step to step.
 SETTINGS = (
   "--config.model.width=128",
   "--config.model.mlp_dim=256",
@@ -90,7 +92,7 @@ def together(request, tmp_path_factory):
 def test_many_processes_are_one_run(alone, together):
   workdir, texts = together
   assert "step 40/40" in texts[0]
-  assert all("step " not in text for text in texts[1:])  # one of them speaks
+  assert all("step " not in text for text in texts[1:])  # only the first process logs
 
   for a, b in zip(metrics_log.read(alone), metrics_log.read(workdir), strict=True):
     assert a.keys() == b.keys()
@@ -100,7 +102,7 @@ def test_many_processes_are_one_run(alone, together):
   a, b = (flatten(weights.load(folder)) for folder in (alone, workdir))
   assert a.keys() == b.keys()
   for name, x in a.items():
-    # The gradient of key/bias is zero but for rounding, which Adam makes as large as any other.
+    # The gradient of key/bias is zero but for rounding errors, which Adam scales up.
     atol = 1e-5 if name.endswith("key/bias") else 1e-6
     np.testing.assert_allclose(b[name], x, atol=atol, err_msg=name)
 
@@ -148,7 +150,7 @@ def test_a_signal_to_one_process_stops_all_and_the_run_goes_on_anywhere(alone, t
 
 
 def test_under_slurm_the_processes_find_one_another(tmp_path):
-  """As srun would start them: the same command and no flags; SLURM's variables tell the rest."""
+  """Starts the processes as srun would: the same command, no flags, and SLURM's variables."""
   job = dict(
     SLURM_JOB_ID=str(os.getpid()),
     SLURM_STEP_NODELIST="localhost",
@@ -197,7 +199,7 @@ def test_processes_are_joined_where_the_machine_knows_of_others(
 
 
 def test_sigterm_ends_an_evaluation_of_several_processes(alone):
-  """JAX, which listens for it where processes are joined, would have it wait for a step."""
+  """JAX catches SIGTERM in joined processes, and would make it wait for the end of a step."""
   signalled = [sys.executable, "-m", "tests.faults.driver", "signal_in:evaluation"]
   options = dict(processes=2, devices=1, first=signalled, others=signalled)
   results = outputs(group(alone, *SETTINGS, "--mode=evaluate", **options))
@@ -219,7 +221,7 @@ def test_ctrl_c_stops_a_run_of_several_processes_as_it_does_one(tmp_path, signal
   assert f"Stopped by a signal after step {last}" in results[0][0]
 
 
-# Nothing but steps.
+# Training steps only: no evaluation, no checkpoint.
 ENDLESS = (
   "--config.duration.steps=100000",
   "--config.evaluate_every.steps=100000",
@@ -235,7 +237,7 @@ HALTED = [sys.executable, "-m", "tests.faults.driver", "halted_input:9"]
       programs.MAIN,
       r"failed at step .*\. Silent for longest: process 1 \(\S+, at [^;]+; \d+ s\)",
     ),
-    (HALTED, r"no further than step \d+ .*\. Furthest behind: process 1 \(\S+, at step 7\)"),
+    (HALTED, r"no progress since step \d+ .*\. Furthest behind: process 1 \(\S+, at step 7\)"),
   ],
   ids=["dies", "stalls"],
 )
@@ -258,7 +260,7 @@ def test_a_process_that_dies_or_stalls_ends_the_others_and_is_named(tmp_path, ot
 
 
 def test_the_first_process_that_dies_ends_the_others(tmp_path):
-  """With it all others speak, so JAX itself aborts them; before that they say who is gone."""
+  """All others are connected to it, so JAX aborts them; before that they name the lost process."""
   running = group(tmp_path, *ENDLESS, "--config.stall_seconds=25", processes=2, devices=1)
   for line in running[0].stdout:
     if line.startswith("step 8/"):

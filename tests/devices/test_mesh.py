@@ -1,4 +1,4 @@
-"""Meshes over eight simulated devices, and what is split how."""
+"""Meshes over eight simulated devices, and how arrays are split over them."""
 
 import jax
 import numpy as np
@@ -27,7 +27,7 @@ def test_shapes(data, fsdp, shape):
 @pytest.mark.parametrize(
   ("arguments", "message"),
   [
-    (dict(fsdp=3), r"fsdp=3 is not the 8 devices.*\[1, 2, 4, 8\]"),
+    (dict(fsdp=3), r"fsdp=3 does not match the 8 devices.*\[1, 2, 4, 8\]"),
     (dict(data=4), r"data=4 x fsdp=1"),
     (dict(fsdp=16), r"fsdp=16"),
     (dict(batch_size=20), r"batch_size=20.*8 devices.*nearest: 16, 24"),

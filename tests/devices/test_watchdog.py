@@ -1,4 +1,4 @@
-"""A run that does not move is ended; one that does is left alone. Real processes."""
+"""A run without progress is ended; a run that makes progress is not. Real processes."""
 
 import os
 import sys
@@ -54,24 +54,24 @@ def run(folder, limit, ending, silence=0):
 def test_a_stuck_process_ends_and_says_where_it_was(tmp_path):
   result = run(tmp_path, 1, "stuck")
   assert result.returncode == 1
-  assert "process 0 has got no further than step 7 for over 1 s" in result.stderr
+  assert "process 0 has made no progress since step 7 for over 1 s" in result.stderr
   assert "in stuck" in result.stderr  # the stack of the main thread
-  assert "process 1: not heard of" in result.stderr
+  assert "process 1: no heartbeat" in result.stderr
   assert "came to its end" not in result.stdout
 
 
 def test_a_folder_that_hangs_keeps_no_watchdog_from_its_watch(tmp_path):
   (tmp_path / "heartbeats").mkdir()
-  os.mkfifo(tmp_path / "heartbeats" / "0.tmp")  # who writes to it waits for a reader
+  os.mkfifo(tmp_path / "heartbeats" / "0.tmp")  # a writer blocks until there is a reader
   result = run(tmp_path, 1, "stuck")
   assert result.returncode == 1
-  assert "process 0 has got no further than step 7" in result.stderr
+  assert "process 0 has made no progress since step 7" in result.stderr
 
 
 def test_a_process_that_falls_silent_ends_the_others(tmp_path):
   result = run(tmp_path, 4, "alone", silence=1.5)
   assert result.returncode == 1
-  assert "process 1 has not been heard of for over 1.5 s" in result.stderr
+  assert "process 1 has sent no heartbeat for over 1.5 s" in result.stderr
   assert "process 1: elsewhere, at step 5; heard" in result.stderr
 
 
@@ -84,7 +84,7 @@ def test_a_process_that_falls_silent_ends_the_others(tmp_path):
     "[7]",
   ],
 )
-def test_who_was_never_heard_of_or_has_ended_is_not_silent(tmp_path, left):
+def test_a_process_that_sent_no_heartbeat_yet_or_has_ended_is_not_silent(tmp_path, left):
   (tmp_path / "heartbeats").mkdir()
   (tmp_path / "heartbeats" / "1").write_text(left)
   result = run(tmp_path, 4, "well", silence=1)
@@ -94,7 +94,7 @@ def test_who_was_never_heard_of_or_has_ended_is_not_silent(tmp_path, left):
 
 @pytest.mark.parametrize("limit", [1, 0])
 def test_a_process_that_moves_comes_to_its_end(tmp_path, limit):
-  result = run(tmp_path, limit, "well")  # of two seconds, twice the limit
+  result = run(tmp_path, limit, "well")  # takes two seconds, twice the limit
   assert result.returncode == 0, result.stderr
   assert "came to its end" in result.stdout
 
@@ -111,7 +111,7 @@ def test_a_computation_that_failed_ends_the_process(tmp_path):
 
 
 def signs(*told):
-  """Of processes that were 100 seconds ago at so many beats, and heard of so long ago."""
+  """Signs at time 100: for each process its beats, and the seconds since its last heartbeat."""
   return {p: Sign(beats, f"at step {beats}", 100.0 - s, 5) for p, (beats, s) in enumerate(told)}
 
 
@@ -124,10 +124,10 @@ def signs(*told):
       signs((7, 1), (7, 2), (8, 2), (9, 1)),
       "Furthest behind: process 0 (at step 7), process 1 (at step 7).",
     ),
-    # Who died may have been further than one that its death held up, or ended.
+    # A dead process may be further than a process that it holds up, or that ended.
     (signs((8, 1), (9, 2), (9, 12)), "Silent for longest: process 2 (at step 9; 12 s)."),
     (signs((8, 1), (9, 12), (9, 25)), "Silent for longest: process 2 (at step 9; 25 s)."),
-    # It ended well, and took its file away.
+    # The second process ended well and removed its file.
     (signs((9, 1), (0, 50)), "No process is silent or behind the others."),
     (signs((9, 1)), ""),
   ],
@@ -141,9 +141,9 @@ def test_nobody_is_named_where_the_folder_of_heartbeats_does_not_answer():
   assert "does not answer" in culprit(heard, 0, 100.0, silence=10.0)
 
 
-def test_a_process_that_was_never_heard_of_is_named():
-  heard = signs((9, 1)) | {1: Sign(0, "not heard of", 40.0, 1)}
-  named = "Silent for longest: process 1 (not heard of; 60 s)."
+def test_a_process_that_never_sent_a_heartbeat_is_named():
+  heard = signs((9, 1)) | {1: Sign(0, "no heartbeat", 40.0, 1)}
+  named = "Silent for longest: process 1 (no heartbeat; 60 s)."
   assert culprit(heard, 0, 100.0, silence=10.0) == named
 
 

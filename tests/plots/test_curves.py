@@ -1,4 +1,4 @@
-"""Curves of runs however short."""
+"""Curves of runs, however short the run is."""
 
 import json
 
@@ -15,7 +15,7 @@ SCORED = [{"step": 3, "val/top1": 0.5, "val/loss": 2.0}]
 
 
 def drawn(folder, lines):
-  """Which of the three parts of the picture hold coloured lines, from the top."""
+  """For each of the three plots, from the top, whether it has coloured lines."""
   (folder / metrics_log.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
   curves.curves(folder, registry.curve)
   with Image.open(folder / curves.CURVES) as image:

@@ -1,4 +1,4 @@
-"""One small model of each family, with parameters in which nothing is zero."""
+"""One small model of each family, with parameters that are all non-zero."""
 
 import functools
 
@@ -40,7 +40,7 @@ def _shapes(family):
 
 
 def params(family, seed=0):
-  """Parameters as NumPy arrays, near enough to sensible ones that logits are of order 1."""
+  """Random parameters as NumPy arrays, scaled so that logits are of order 1."""
   rng = np.random.default_rng(seed)
 
   def draw(path, leaf):
@@ -56,7 +56,7 @@ def images(side=SIDE, batch=2):
 
 
 def assert_same_bits(a, b):
-  """Equal trees, types and bits."""
+  """Asserts that two trees have equal structure, types and bits."""
   flat_a, tree_a = jax.tree.flatten(a)
   flat_b, tree_b = jax.tree.flatten(b)
   assert tree_a == tree_b

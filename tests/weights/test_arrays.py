@@ -1,4 +1,4 @@
-"""One check for the arrays of every format: what is no weight is refused with file and name."""
+"""Invalid arrays are refused in every format; the message names the file and the array."""
 
 import json
 import struct
@@ -19,7 +19,7 @@ FORMATS = ["npz", "msgpack", "safetensors", "huggingface"]
 
 
 def write(folder, form, flat):
-  """A file of one format that holds these arrays as they are, and the path to load."""
+  """Writes these arrays unchanged in one format, and returns the path to load."""
   path = folder / f"w.{form}"
   if form == "npz":
     np.savez(path, **flat)
@@ -59,11 +59,11 @@ def test_types_that_are_no_floats(tmp_path, form, kind):
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", ml_dtypes.bfloat16])
 def test_values_that_are_not_finite(tmp_path, form, value, kind):
   path = write(tmp_path, form, {"good": GOOD, "a/b": np.array([1, value, value], kind)})
-  refused(path, r"a[/.]b holds 2 values of 3 that are NaN")
+  refused(path, r"2 of the 3 values of a[/.]b are NaN")
 
 
 def test_what_float32_cannot_hold_is_not_finite():
-  with pytest.raises(ValueError, match="a holds 1 values of 1"):
+  with pytest.raises(ValueError, match="1 of the 1 values of a are"):
     arrays.checked({"a": np.array([1e39])})
 
 
@@ -89,7 +89,7 @@ def test_empty_files(tmp_path, form):
 )
 def test_names_that_are_none(tmp_path, form, name):
   if form == "huggingface" and "/" in name:
-    return  # parts are told by dots there, and every name must be known
+    return  # there, dots separate the parts, and only known names are allowed
   flat = {name: GOOD}
   if form == "npz":
     flat = {name.replace("\0", "\1"): GOOD}  # the zip ends a name there
@@ -133,8 +133,8 @@ def test_the_other_byte_order_is_turned(tmp_path):
     struct.pack("<Q", 8) + b"{}      ",
     b"\x81\xa1a",
     b"\x81\xa1a\xdd\xff\xff\xff\xff",  # a list of 2^32 - 1
-    b"\xdf\xff\xff\xff\xff",  # a map of as many
-    b"\x81\xa1a\xc9\x00\x01\x00\x00\x01\xdd\xff\xff\xff\xff",  # an array of as many axes
+    b"\xdf\xff\xff\xff\xff",  # a map of 2^32 - 1
+    b"\x81\xa1a\xc9\x00\x01\x00\x00\x01\xdd\xff\xff\xff\xff",  # an array of 2^32 - 1 axes
     b"\x81\xa1a\xc9\xff\xff\xff\xff\x01",  # an array of 4 GiB
   ],
 )

@@ -1,4 +1,4 @@
-"""Loaded parameters fitted to a model: nothing is reset, resized or left out in silence."""
+"""Fitting loaded parameters to a model: nothing is reset, resized or dropped without a report."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""Files of weights: the same bits back for every family, and the architecture told from them."""
+"""Files of weights: every family comes back bit by bit, and its architecture is recognised."""
 
 import dataclasses
 
@@ -138,7 +138,7 @@ class TestSpellings:
     assert_same_bits(self.read(tmp_path, {linen(k): v for k, v in flat.items()}), params)
 
   def test_position_embeddings_at_the_top(self, tmp_path):
-    """big_vision adds them to the patches alone."""
+    """big_vision adds them to the patches only."""
     params = families.params("vit")
     flat = flatten(params)
     table = flat.pop("Transformer/posembed_input/pos_embedding")
@@ -154,7 +154,7 @@ class TestSpellings:
   def test_position_embeddings_twice(self, tmp_path):
     flat = flatten(families.params("gap"))
     flat["pos_embedding"] = flat["Transformer/posembed_input/pos_embedding"]
-    with pytest.raises(ValueError, match=r"two arrays are Transformer/posembed_input"):
+    with pytest.raises(ValueError, match=r"two arrays mean Transformer/posembed_input"):
       self.read(tmp_path, flat)
 
   def test_bfloat16_without_a_name(self, tmp_path):
@@ -185,5 +185,5 @@ class TestSpellings:
     arrays = golden.make(golden.golden("bit")["shapes"])
     name = "resnet/root_block/standardized_conv2d"
     arrays[f"{name}_7/kernel"] = arrays[f"{name}/kernel"]
-    with pytest.raises(ValueError, match=rf"two arrays are {name}/kernel"):
+    with pytest.raises(ValueError, match=rf"two arrays mean {name}/kernel"):
       self.read(tmp_path, arrays)

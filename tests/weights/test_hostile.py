@@ -1,4 +1,4 @@
-"""Files from strangers: each refused with the file's name, quickly and in little memory."""
+"""Damaged and hostile files: each is refused by name, quickly and in little memory."""
 
 import io
 import json
@@ -140,11 +140,11 @@ HOSTILE = [
   (object_header, "npz", "pickled objects"),
   (code_in_header, "npz", "cannot be read"),
   (nested_header, "npz", "cannot be read"),
-  (short_data, "npz", r"claims shape \(3,\) of float32, 12 bytes, and has 11"),
-  (long_data, "npz", r"12 bytes, and has 13"),
+  (short_data, "npz", r"claims shape \(3,\) of float32, 12 bytes, but has 11"),
+  (long_data, "npz", r"12 bytes, but has 13"),
   (unknown_version, "npz", "version"),
   (two_of_a_name, "npz", "same name"),
-  (no_array, "npz", r"readme\.txt inside is no array"),
+  (no_array, "npz", r"readme\.txt inside is not an array"),
   (text, "npz", "floating-point"),
   (whole_numbers, "npz", "holds int64; weights are floating-point"),
   (many_arrays, "npz", "5,001 arrays"),
@@ -176,7 +176,7 @@ def test_refused_quickly_and_in_little_memory(tmp_path, make, suffix, message):
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors", "msgpack"])
 def test_every_cut_is_refused(tmp_path, suffix):
-  """Wherever a download broke off."""
+  """A download may break off at any byte."""
   path = tmp_path / f"w.{suffix}"
   weights.save(path, {"a": np.arange(5, dtype=np.float32), "b": {"c": np.ones((2, 3), np.float32)}})
   whole = path.read_bytes()
@@ -187,7 +187,7 @@ def test_every_cut_is_refused(tmp_path, suffix):
 
 
 def test_every_flipped_byte_of_an_npz_is_refused_or_harmless(tmp_path):
-  """The zip's own sums protect the arrays; what they do not cover does not change the arrays."""
+  """The zip's checksums protect the arrays; bytes outside them do not change the arrays."""
   path = tmp_path / "w.npz"
   params = {"a": np.arange(5, dtype=np.float32)}
   weights.save(path, params)
@@ -202,7 +202,7 @@ def test_every_flipped_byte_of_an_npz_is_refused_or_harmless(tmp_path):
 
 
 class TestHuggingFace:
-  """Folders from strangers."""
+  """Damaged and hostile Hugging Face folders."""
 
   @pytest.fixture
   def folder(self, tmp_path):
@@ -217,13 +217,13 @@ class TestHuggingFace:
     ("settings", "message"),
     [
       (dict(architectures=["BertModel"]), "does not describe a ViTForImageClassification"),
-      (dict(num_attention_heads=0), "lacks num_attention_heads"),
-      (dict(num_attention_heads=3), "num_attention_heads does not divide hidden_size"),
-      (dict(hidden_size="32"), "lacks hidden_size"),
+      (dict(num_attention_heads=0), "config.json: num_attention_heads must be whole numbers"),
+      (dict(num_attention_heads=3), "num_attention_heads must divide hidden_size"),
+      (dict(hidden_size="32"), "config.json: hidden_size must be"),
       (dict(architectures=None), "does not describe"),
       (dict(num_hidden_layers=10**6), r"num_hidden_layers in config\.json is 1,000,000"),
-      (dict(num_hidden_layers=10**7), "lacks num_hidden_layers as whole numbers from 1 to 1,000,"),
-      (dict(image_size=18), "patch_size does not divide image_size"),
+      (dict(num_hidden_layers=10**7), "num_hidden_layers must be whole numbers from 1 to 1,000,"),
+      (dict(image_size=18), "patch_size must divide image_size"),
     ],
   )
   def test_settings(self, folder, settings, message):
@@ -249,7 +249,7 @@ class TestHuggingFace:
     flat = safetensors.numpy.load_file(folder / "model.safetensors")
     bert = flat | {"bert": np.ones(3, np.float32)}
     safetensors.numpy.save_file(bert, folder / "model.safetensors")
-    with pytest.raises(ValueError, match=r"model\.safetensors .*bert is no part of the ViT"):
+    with pytest.raises(ValueError, match=r"model\.safetensors .*bert is not part of the ViT"):
       weights.load(folder)
     del flat["vit.embeddings.cls_token"]  # transformers would draw a new one
     safetensors.numpy.save_file(flat, folder / "model.safetensors")

@@ -1,4 +1,4 @@
-"""Folders of Hugging Face's: round trip, and what the format has no place for."""
+"""Hugging Face folders: round trip, and models that the format cannot express."""
 
 import io
 import json
@@ -98,7 +98,7 @@ def change(path, **settings):
     (dict(hidden_act="relu"), "hidden_act is 'relu'"),
     (dict(hidden_act="quick_gelu"), "hidden_act is 'quick_gelu'"),
     (dict(layer_norm_eps="1e-6"), "layer_norm_eps is '1e-6'"),
-    (dict(layer_norm_eps=-1e-6), "layer_norm_eps is -1e-06 and must lie above 0"),
+    (dict(layer_norm_eps=-1e-6), "layer_norm_eps is -1e-06 and must be above 0"),
     (dict(layer_norm_eps=0.5), "layer_norm_eps is 0.5"),
     (dict(layer_norm_eps=float("nan")), "layer_norm_eps is nan"),
     (dict(layer_norm_eps=True), "layer_norm_eps is True"),
@@ -111,7 +111,7 @@ def change(path, **settings):
     (dict(quantization_config={"bits": 8}), "quantization_config is"),
     (dict(hidden_act="x" * 10**6), "hidden_act is 'x{59} and must"),
     (dict(hidden_size=64), r"cls_token is \(1, 1, 32\); by config.json it must be \(1, 1, 64\)"),
-    (dict(num_hidden_layers=1), "vit.encoder.layer.1.*is no part"),
+    (dict(num_hidden_layers=1), "vit.encoder.layer.1.*is not part"),
     (dict(num_hidden_layers=3), "vit.encoder.layer.2.*is missing"),
     (dict(intermediate_size=65), "intermediate.dense.weight is"),
     (dict(patch_size=8), r"position_embeddings is \(1, 17, 32\)"),
@@ -146,7 +146,7 @@ def test_the_function_goes_with_exports(folder, tmp_path, output):
     for one in (read, again, usual)
   ]
   np.testing.assert_array_equal(logits[0], logits[1])
-  assert np.abs(logits[0] - logits[2]).max() > 1e-3  # what a card that is lost would do
+  assert np.abs(logits[0] - logits[2]).max() > 1e-3  # the effect of a lost card
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_card_of_other_classes_is_refused(folder):
     weights.read(folder)
 
 
-# Every key of transformers' own config, with a value that is not the one of our folders.
+# Every key of transformers' config, with a value that differs from our folders'.
 CHANGES = dict(
   architectures=["ViTModel"],
   attention_probs_dropout_prob=0.5,
@@ -210,19 +210,19 @@ CHANGES = dict(
   qkv_bias=False,
   transformers_version="4.0.0",
 )
-# How exact products are, where a model came from, how logits are handed over: not the function.
+# Keys that do not change what the model computes.
 APART = {"dtype", "torch_dtype", "_name_or_path", "return_dict"}
 
 
 def test_every_key_of_transformers_is_tried():
-  """A key that a later version brings is to be tried here first."""
+  """If a later version of transformers adds a key, add it to this test first."""
   transformers = pytest.importorskip("transformers", reason="transformers is not installed")
   keys = transformers.ViTConfig().to_dict().keys() - APART
   assert keys <= CHANGES.keys(), keys - CHANGES.keys()
 
 
 def both(folder):
-  """Our logits and those of transformers; None where one of them refuses the folder."""
+  """Our logits and those of transformers; None if either refuses the folder."""
   transformers = pytest.importorskip("transformers", reason="transformers is not installed")
   torch = pytest.importorskip("torch", reason="torch is not installed")
   images = families.images()
@@ -238,7 +238,7 @@ def both(folder):
 
 
 def test_transformers_gives_our_logits(folder):
-  """The library itself, where it is installed; see docs/paper.md for the figure."""
+  """Compares with the library itself, if it is installed; docs/paper.md has the figure."""
   ours, theirs = both(folder)
   assert ours.std() > 0.1
   np.testing.assert_allclose(theirs, ours, atol=1e-5, rtol=0)

@@ -1,4 +1,4 @@
-"""Weights as msgpack: strangers' files refused."""
+"""Weights as msgpack: other files are refused."""
 
 import flax.serialization
 import numpy as np

@@ -1,4 +1,4 @@
-"""Interpolated position embeddings against scipy's own call and a plain float64 formula."""
+"""Compares resized position embeddings with scipy and with a plain float64 formula."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from vit_jax.weights.resize import resize_axis, resize_table
 
 
 def bilinear(grid, new):
-  """Aligned corners, one place at a time, in float64."""
+  """Bilinear interpolation with aligned corners, one place at a time, in float64."""
   grid = np.float64(grid)
   result = np.zeros((*new, grid.shape[-1]))
   for i in range(new[0]):

@@ -1,1 +1,1 @@
-"""Devices and hosts: the mesh, joining several processes, and a watch over those that hang."""
+"""Devices and hosts: the mesh, joining several processes, and a watchdog for those that hang."""

@@ -1,4 +1,4 @@
-"""What the makers' data sheets say of accelerators: peak speed, memory, clock."""
+"""Peak speed, memory and clock of accelerators, from the manufacturers' data sheets."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ class Chip(NamedTuple):
 
   Attributes:
     peak_flops: FLOP/s of dense products in bfloat16.
-    hbm_bytes: high-bandwidth memory; None where it is not needed: no program is compiled for it.
-    clock_hz: cycles a second, the peak over the operations of the matrix units in a cycle; None as
-      above.
+    hbm_bytes: size of the high-bandwidth memory; None for GPUs, where nothing needs it.
+    clock_hz: cycles a second: the peak divided by the operations of the matrix units in a cycle;
+      None for GPUs.
   """
 
   peak_flops: float
@@ -20,7 +20,7 @@ class Chip(NamedTuple):
   clock_hz: float | None = None
 
 
-# By the beginning of `jax.Device.device_kind`; the longest that fits counts.
+# The keys are prefixes of `jax.Device.device_kind`; the longest matching prefix counts.
 CHIPS = {
   "TPU v2": Chip(22.5e12, 8 * GIB, 0.7e9),
   "TPU v3": Chip(61.5e12, 16 * GIB, 0.94e9),
@@ -37,6 +37,6 @@ CHIPS = {
 
 
 def chip(device_kind: str) -> Chip | None:
-  """The chip of a device by its kind, such as "TPU v4"; None where it is not in the table."""
+  """The chip of a device kind such as "TPU v4"; None if the table does not have it."""
   matches = [kind for kind in CHIPS if device_kind.startswith(kind)]
   return CHIPS[max(matches, key=len)] if matches else None

@@ -1,4 +1,4 @@
-"""Several processes as one run. Every host runs the same command; nothing else must come before."""
+"""Joins several processes to one run. Every host runs the same command."""
 
 import dataclasses
 import importlib.util
@@ -15,18 +15,19 @@ from vit_jax.process.text import shown
 
 MOST_PROCESSES = 100_000
 HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
-LONGEST_SILENCE = 300  # seconds; the watchdog, which says more, is to come first
+LONGEST_SILENCE = 300  # seconds; longer than the watchdog's limit, because its message says more
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-  """Where the processes meet, for machines that do not tell it.
+  """How the processes of a run find each other, where the machine does not tell them.
 
   Attributes:
-    coordinator: HOST:PORT of the first process; empty on Cloud TPU, under SLURM and alone.
-    processes: how many there are.
-    process: which of them this is, from 0.
+    coordinator: HOST:PORT of the first process; empty on Cloud TPU, under SLURM, and for a run of
+      one process.
+    processes: the number of processes.
+    process: the index of this process, from 0.
   """
 
   coordinator: str = ""
@@ -35,14 +36,14 @@ class Hosts:
 
 
 def connect(hosts: Hosts, *, stall_seconds: float):
-  """Joins the processes; to be called before any device is asked for.
+  """Joins the processes of a run. Call it before anything uses a device.
 
-  On a Cloud TPU and under SLURM with more than one task the machine says who they are. A process
-  that is not heard of for a while is taken for dead, and the others end (`heartbeat`).
+  On a Cloud TPU, and under SLURM with more than one task, the machine tells which processes there
+  are. JAX ends all processes when one of them sends no heartbeat for the time of `heartbeat`.
 
   Raises:
-    ConfigError: flags that do not describe a group of processes.
-    RunError: the others cannot be reached.
+    ConfigError: the flags do not describe a group of processes.
+    RunError: the other processes cannot be reached.
   """
   check(hosts)
   known = {}
@@ -65,23 +66,25 @@ def connect(hosts: Hosts, *, stall_seconds: float):
 
 
 def say_that_others_are_gone():
-  """The last word of a process that is aborted before its watchdog knows of the others."""
+  """Prints why this process ends, if JAX aborts it before the watchdog has begun to watch."""
   print(
-    "vit_jax: This process was aborted while it started, for the reason above: another is gone, "
-    "most likely process 0, with which all must speak. Start the same command again on all hosts.",
+    "vit_jax: This process was aborted while it started, for the reason above. Another process, "
+    "most likely process 0, is gone. Start the same command again on all hosts.",
     file=sys.stderr,
     flush=True,
   )
 
 
-# As JAX words what a computation between hosts failed of, whatever class of error it makes of that.
+# JAX begins the message of a failed computation between hosts with one of these codes. The class of
+# the error varies.
 FAILED = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 
 
 def is_of_others(error: Exception) -> bool:
-  """Whether an error is of a computation, which in a run of several may be another process's fault.
+  """Whether a computation failed, which in a run of several processes may be another's fault.
 
-  JAX has such errors as ValueError too. Those of tensorstore, of files, have the system's code.
+  JAX raises such errors as ValueError too. tensorstore raises ValueError for files; its messages
+  contain the error code of the operating system.
   """
   if isinstance(error, jax.errors.JaxRuntimeError):
     return True
@@ -91,15 +94,19 @@ def is_of_others(error: Exception) -> bool:
 
 
 def heartbeat(stall_seconds: float) -> int:
-  """Seconds of silence after which JAX takes a process for dead, and ends the others.
+  """Seconds without a heartbeat after which JAX considers a process dead and ends the others.
 
-  More than twice what the watchdog takes, because a heartbeat is sent each half of this time.
+  More than twice the watchdog's limit, because JAX sends a heartbeat after each half of this time.
   """
   return round(min(4 * stall_seconds, LONGEST_SILENCE)) or LONGEST_SILENCE
 
 
 def check(hosts: Hosts):
-  """Refuses flags that do not describe a group of processes."""
+  """Refuses flags that do not describe a group of processes.
+
+  Raises:
+    ConfigError: the coordinator, the number of processes or the index of this one is wrong.
+  """
   if hosts == Hosts():
     return
   host, _, port = hosts.coordinator.rpartition(":")
@@ -107,7 +114,7 @@ def check(hosts: Hosts):
   if not good:
     raise ConfigError(
       f"--coordinator={shown(hosts.coordinator)} must be HOST:PORT of process 0, with a port from "
-      "1 to 65535; it goes with --processes and --process."
+      "1 to 65535; give --processes and --process as well."
     )
   if hosts.processes > MOST_PROCESSES:
     raise ConfigError(
@@ -128,9 +135,10 @@ def on_tpu() -> bool:
 
 
 def under_slurm() -> bool:
-  """Whether this is one of several tasks that srun started.
+  """Whether this process is one of several tasks that srun started.
 
-  A batch script has the number of its job's tasks and an index too, but is no step.
+  SLURM gives a batch script the number of tasks and an index too. Only a step that srun started has
+  SLURM_STEP_NUM_TASKS above 1.
   """
   tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
   return tasks.isdecimal() and int(tasks) > 1

@@ -1,4 +1,4 @@
-"""The device mesh ("data", "fsdp"), and what is split over which of its axes."""
+"""The device mesh ("data", "fsdp"), and how batches and parameters are split over its axes."""
 
 import functools
 import math
@@ -10,7 +10,8 @@ from jax.sharding import PartitionSpec as P
 
 from vit_jax import config as cfg
 
-# Below this many elements a parameter's gather costs more in latency than its memory is worth.
+# A parameter with fewer elements is not split: gathering it would cost more time than the memory is
+# worth.
 MIN_SHARDED_SIZE = 2**14
 
 
@@ -18,15 +19,15 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
   """The mesh over all devices of all processes, or over `devices`.
 
   Raises:
-    ConfigError: the devices cannot be arranged so, or the batch cannot be split over them.
+    ConfigError: the shape does not match the number of devices, or the batch cannot be split.
   """
   devices = jax.devices() if devices is None else devices
   count = len(devices)
   data = config.data or count // config.fsdp
   if data * config.fsdp != count:
     raise cfg.ConfigError(
-      f"config.mesh: data={config.data} x fsdp={config.fsdp} is not the {count} devices here; "
-      f"fsdp must be one of {divisors(count)}, and data 0 or devices / fsdp."
+      f"config.mesh: data={config.data} x fsdp={config.fsdp} does not match the {count} devices "
+      f"here; fsdp must be one of {divisors(count)}, and data 0 or devices / fsdp."
     )
   if batch_size % (count * accumulation):
     below = batch_size - batch_size % (count * accumulation)
@@ -35,8 +36,8 @@ def make(config: cfg.Mesh, *, batch_size: int, accumulation: int, devices=None) 
       f"config.accumulation={accumulation}; nearest: "
       f"{', '.join(str(b) for b in (below, below + count * accumulation) if b)}."
     )
-  # In the order of processes: each then feeds rows of the batch that lie together (`host_rows`).
-  # jax.make_mesh would follow the chips' places in the slice, where hosts interleave.
+  # Sorted by process, so that the rows of the batch that a process feeds are consecutive
+  # (`host_rows`). jax.make_mesh sorts by the place of chips in the slice, where hosts interleave.
   ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
   grid = np.array(ordered).reshape(data, config.fsdp)
   return Mesh(grid, ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2)
@@ -53,7 +54,7 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def on(mesh: Mesh, function):
-  """The function, traced in the context of `mesh`: models split their activations over it."""
+  """Wraps a function so that it is traced with `mesh`, over which models split activations."""
 
   @functools.wraps(function)
   def traced(*args, **kwargs):
@@ -69,18 +70,18 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def replicate(mesh: Mesh, arrays: dict) -> dict:
-  """NumPy arrays that every process has, as a full copy on every device."""
+  """Puts a full copy of NumPy arrays, which every process has, on every device."""
   sharding = replicated(mesh)
 
   def place(array):
     return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
 
-  with jax.transfer_guard("allow"):  # of all that a loop may guard, this one is meant
+  with jax.transfer_guard("allow"):  # this transfer is intended, also inside a guarded loop
     return jax.tree.map(place, arrays)
 
 
 def parameter_spec(shape: tuple[int, ...], fsdp: int) -> P:
-  """The longest axis that `fsdp` divides is split; small or indivisible arrays are not."""
+  """Splits the longest axis that `fsdp` divides; arrays that are small or have none stay whole."""
   splittable = [axis for axis, size in enumerate(shape) if size % fsdp == 0]
   if fsdp == 1 or math.prod(shape) < MIN_SHARDED_SIZE or not splittable:
     return P()
@@ -98,7 +99,7 @@ def state_shardings(mesh: Mesh, state):
 
 
 def kept_whole(shapes: dict, fsdp: int) -> list[str]:
-  """Names of the arrays that are large enough to be split and have no axis that `fsdp` divides.
+  """Names of the arrays that are large enough to be split, but have no axis that `fsdp` divides.
 
   Args:
     shapes: {name: anything with a shape}.
@@ -111,10 +112,10 @@ def kept_whole(shapes: dict, fsdp: int) -> list[str]:
 
 
 def table(arrays: dict) -> str:
-  """How every array is split, as text: name, shape, what each axis is split over, bytes a device.
+  """A table of how every array is split: name, shape, mesh axes, bytes on each device.
 
   Args:
-    arrays: {name: anything with a shape, a type and a sharding}.
+    arrays: {name: anything with a shape, a dtype and a sharding}.
   """
   rows = [
     (
@@ -140,10 +141,10 @@ def host_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
 
 
 def rows_of(mesh: Mesh, batch_size: int, process: int) -> int:
-  """Which equal part of a batch lies on the devices of `process`.
+  """Which part of a batch, of equal parts, lies on the devices of `process`.
 
   Raises:
-    RunError: its rows do not lie together, or are not an equal part.
+    RunError: the rows are not consecutive, or are not an equal part.
   """
   indices = batch_sharding(mesh).devices_indices_map((batch_size,))
   mine = [index[0] for device, index in indices.items() if device.process_index == process]
@@ -152,8 +153,8 @@ def rows_of(mesh: Mesh, batch_size: int, process: int) -> int:
   share = batch_size // len(processes(mesh))
   if last - first != share or first % share:
     raise cfg.RunError(
-      f"Process {process} would feed rows {first} to {last} of {batch_size}, which are not its "
-      f"{share}; every process must have as many devices."
+      f"Process {process} would feed rows {first} to {last} of {batch_size}, but its equal part is "
+      f"{share} rows; every process must have the same number of devices."
     )
   return first // share
 

@@ -1,8 +1,9 @@
-"""Ends a run that no longer moves, and says which process holds it up.
+"""Ends a run that makes no progress, and names the process that holds it up.
 
-Where one of many hosts stalls, the others wait in a collective for ever. Each process therefore
-has a thread that watches its progress, and another that tells it in WORKDIR/heartbeats/PROCESS, a
-folder that all hosts share anyway, and hears of the others there. Two, because a folder can hang.
+When one of many hosts stalls, the others wait in a collective for ever. Therefore each process has
+two more threads. One watches the progress of the process. The other writes the progress to
+WORKDIR/heartbeats/PROCESS, in a folder that all hosts share, and reads the files of the others. The
+threads are two because access to a shared folder can hang.
 """
 
 import contextlib
@@ -24,23 +25,23 @@ from vit_jax.devices import hosts
 from vit_jax.process import aborts
 
 FOLDER = "heartbeats"
-LONGEST_PERIOD = 10.0  # seconds between two looks
-SILENCE = 120.0  # seconds; folders that hosts share may show what is written a minute later
+LONGEST_PERIOD = 10.0  # seconds between two checks
+SILENCE = 120.0  # seconds; a shared folder may show new content a minute late
 TOO_LITTLE_TO_TRAIN = (
   "Raise config.accumulation, lower config.batch_size, split the parameters by config.mesh.fsdp, "
   "or set config.model.remat."
 )
-LOOKS = 4  # at the others, from a failure to the sentence that says who is silent
+LOOKS = 4  # periods to wait between a failure and the report of which process is silent
 
 
 class Sign(NamedTuple):
-  """What one process last told of itself.
+  """The last heartbeat of one process.
 
   Attributes:
-    beats: how far it was (all processes beat in the same places); 0: not heard of.
-    words: where it runs and what it did.
-    since: when this was new, of the monotonic clock.
-    times: how often there was something new; 1: it may be of an earlier run.
+    beats: how far the process was (all processes beat in the same places); 0: no heartbeat yet.
+    words: the host, and what the process was doing.
+    since: when this process saw the heartbeat first, by the monotonic clock.
+    times: how many different heartbeats were seen; a single one may be of an earlier run.
   """
 
   beats: int
@@ -50,7 +51,7 @@ class Sign(NamedTuple):
 
 
 def of_run(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
-  """The watchdog of this process of a run, whose config.stall_seconds is given."""
+  """The watchdog for this process of a run; `stall_seconds` is the limit."""
   return Watchdog(
     folder,
     limit=stall_seconds,
@@ -61,20 +62,20 @@ def of_run(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
 
 
 class Watchdog:
-  """A context manager around the loop, which calls `beat` whenever it has got further."""
+  """A context manager around the loop, which calls `beat` after each piece of progress."""
 
   def __init__(
     self, folder: pathlib.Path, *, limit: float, silence: float, process: int, processes: int
   ):
-    """Makes a watchdog; it begins to watch when entered.
+    """Makes a watchdog, which begins to watch when the context is entered.
 
     Args:
       folder: the workdir.
-      limit: seconds without a beat after which the process is ended; 0: never.
-      silence: seconds after which another process that is not heard of any more counts as gone,
-        and this one is ended; 0: never.
-      process: index of this process.
-      processes: how many there are.
+      limit: seconds without a beat after which this process is ended; 0: never.
+      silence: seconds without a heartbeat after which another process counts as gone, and this
+        process is ended; 0: never.
+      process: the index of this process.
+      processes: the number of processes.
     """
     self._folder = folder / FOLDER
     self._limit, self._silence = limit, silence
@@ -83,7 +84,7 @@ class Watchdog:
     self._done = threading.Event()
     self._ending = threading.Lock()
     self._looks = 0
-    self._heard: dict[int, tuple[str, Sign]] = {}  # by process: its file, and what that says
+    self._heard: dict[int, tuple[str, Sign]] = {}  # by process: the text of its file, parsed
     self._beats = 0
     self.beat("the start")
 
@@ -96,25 +97,25 @@ class Watchdog:
 
   def __exit__(self, error, *_):
     self._done.set()
-    if error is None:  # One that ended with an error shall be missed.
-      with contextlib.suppress(OSError):  # The folder may be gone; the run has come to its end.
+    if error is None:  # After an error, leave the file, so that the other hosts notice.
+      with contextlib.suppress(OSError):  # The folder may be gone; the run is done anyway.
         (self._folder / str(self._process)).unlink()
 
   def beat(self, doing: str):
-    """The run has got as far as `doing`, such as "step 12"."""
+    """Notes progress: the run has reached `doing`, such as "step 12"."""
     self._beats, self._doing, self._since = self._beats + 1, doing, time.monotonic()
 
   def _watch(self):
     while not self._done.wait(self._period):
       if 0 < self._limit < time.monotonic() - self._since:
         self._end(
-          f"process {self._process} has got no further than {self._doing} for over "
+          f"process {self._process} has made no progress since {self._doing} for over "
           f"{self._limit:g} s (config.stall_seconds)",
           silence=self._limit / 2,
         )
       for process in self._gone():
         self._end(
-          f"process {process} has not been heard of for over {self._silence:g} s",
+          f"process {process} has sent no heartbeat for over {self._silence:g} s",
           silence=self._silence,
         )
 
@@ -125,7 +126,7 @@ class Watchdog:
       self._done.wait(self._period)
 
   def _tell(self):
-    """Writes what this process does; the count of looks shows that it still lives."""
+    """Writes the progress of this process; the rising count of looks shows that it is alive."""
     self._looks += 1
     words = f"{socket.gethostname()}, at {self._doing}"
     text = json.dumps(dict(looks=self._looks, beats=self._beats, words=words))
@@ -134,19 +135,19 @@ class Watchdog:
       self._folder.mkdir(exist_ok=True)
       temporary.write_text(text, encoding="utf-8")
       temporary.replace(self._folder / str(self._process))
-    except OSError:  # The run's own writing will say what is wrong with the folder.
+    except OSError:  # The run writes to the same folder, and will report what is wrong with it.
       pass
 
   def _listen(self):
-    """Notes what every process wrote, and when it was new."""
+    """Reads the heartbeat of every process, and notes when it changed."""
     for process in range(self._processes):
       try:
         text = (self._folder / str(process)).read_text(encoding="utf-8")
         told = json.loads(text)
         beats, words = int(told["beats"]), str(told["words"])
-      except (FileNotFoundError, ValueError, TypeError, KeyError):  # or of an earlier release
-        text, beats, words = "", 0, "not heard of"
-      except OSError:  # the folder's, not the process's
+      except (FileNotFoundError, ValueError, TypeError, KeyError):  # no file, or an older release's
+        text, beats, words = "", 0, "no heartbeat"
+      except OSError:  # a problem of the folder, not of the process
         continue
       before, sign = self._heard.get(process, (None, Sign(0, "", 0.0, 0)))
       if before != text:
@@ -157,9 +158,9 @@ class Watchdog:
     return {process: sign for process, (_, sign) in sorted(dict(self._heard).items())}
 
   def _gone(self) -> list[int]:
-    """The processes that were heard of and no longer are, though the folder works.
+    """The processes whose heartbeat has stopped, while the folder works.
 
-    What was there at the first look may be of an earlier run; who has ended well has no file.
+    The first heartbeat seen may be of an earlier run. A process that ended well leaves no file.
     """
     now, signs = time.monotonic(), self._signs()
     own = signs[self._process].since if self._process in signs else 0.0
@@ -172,16 +173,16 @@ class Watchdog:
     ]
 
   def guarded(self, function, *, too_little: str = TOO_LITTLE_TO_TRAIN):
-    """Calls a function; where a computation fails in it that is shared, ends this process.
+    """Calls a function, and ends this process if a computation fails that processes share.
 
-    One of the others may be gone, and JAX would wait for it.
+    Another process may be gone, and JAX would wait for it.
 
     Args:
       function: called without arguments.
-      too_little: what helps where the devices have too little memory, as a sentence.
+      too_little: a sentence with the remedy for too little memory.
 
     Raises:
-      RunError: the devices have too little memory, which all of them find.
+      RunError: the devices have too little memory; every process raises it.
     """
     try:
       return function()
@@ -190,8 +191,7 @@ class Watchdog:
         raise
       if "RESOURCE_EXHAUSTED" in str(error):
         raise RunError(
-          f"The memory of the devices does not suffice at {self._doing}. {too_little} "
-          f"JAX says: {error}"
+          f"The devices ran out of memory at {self._doing}. {too_little} JAX says: {error}"
         ) from error
       if self._processes == 1:
         raise
@@ -202,14 +202,14 @@ class Watchdog:
     self._lost(f"was aborted at {self._doing}, for the reason above")
 
   def _lost(self, how: str):
-    """Says that another process is gone, finds out which, and ends this one."""
+    """Waits to find out which other process is gone, reports it, and ends this process."""
     what = f"process {self._process} {how}"
-    wait = LOOKS * self._period  # By then the others have spoken, or are silent.
-    line = f"vit_jax: {what}. In {wait:.0f} s it will say who is silent."
+    wait = LOOKS * self._period  # enough for each living process to write another heartbeat
+    line = f"vit_jax: {what}. In {wait:.0f} s it will say which process is silent."
     print(line, file=sys.stderr, flush=True)
     time.sleep(wait)
-    with self._ending:  # once: a computation fails, and JAX aborts, for the same reason
-      # What a living one wrote is at most two periods old, what a dead one wrote at least three.
+    with self._ending:  # only once: one cause can fail a computation and make JAX abort
+      # The heartbeat of a living process is at most two periods old, of a dead one at least three.
       self._end(what, silence=(LOOKS - 1.5) * self._period)
 
   def _end(self, what: str, *, silence: float):
@@ -223,19 +223,20 @@ class Watchdog:
     print("What every thread was doing:", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
     print("\n".join([f"vit_jax: {sentences} {advice}", *known]), file=sys.stderr, flush=True)
-    os._exit(1)  # The main thread, or the end of JAX, would wait for what will not come.
+    os._exit(1)  # A normal exit would wait for the main thread, or for JAX, without end.
 
 
 def culprit(signs: dict[int, Sign], own: int, now: float, silence: float) -> str:
-  """The sentence that says which of several processes holds the others up. "": there is but one.
+  """A sentence that names the process that holds the others up; "" for a run of one process.
 
-  The one that has been silent for longest, if for over `silence` seconds: what it took with it fell
-  silent later. Else those that are furthest behind. One that has ended well holds up nobody.
+  Names the process that has been silent for longest, if for over `silence` seconds: processes that
+  it stopped fell silent later. Otherwise names the processes that are furthest behind. A process
+  that ended well holds up nobody.
   """
   if len(signs) < 2:
     return ""
   if own not in signs or now - signs[own].since > silence:
-    return "The folder of heartbeats does not answer, so who is silent is not known."
+    return "The folder of heartbeats does not answer, so the silent process is not known."
   signs = {p: sign for p, sign in signs.items() if sign.beats or sign.times == 1}
   longest = min(signs, key=lambda process: signs[process].since)
   seconds = now - signs[longest].since

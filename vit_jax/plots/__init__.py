@@ -1,1 +1,1 @@
-"""Pictures of a run's figures."""
+"""Draws a run's figures: curves and the confusion matrix."""

@@ -1,4 +1,4 @@
-"""Pictures of a run."""
+"""Draws the curves and the confusion matrix of a run."""
 
 import pathlib
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from vit_jax.storage import metrics_log
 
 CURVES = "curves.png"
 CONFUSION = "confusion.png"
-_MOST_NAMES = 60  # of classes along an axis; more could not be read
-_LONGEST = 24  # characters of a class's name
+_MOST_NAMES = 60  # class names along an axis; more would not be readable
+_LONGEST = 24  # characters of a class name
 
 
 def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
@@ -63,7 +63,7 @@ def confusion(folder: pathlib.Path, matrix, class_names):
   figure.colorbar(image, label="share of the class's images")
   axes.set(xlabel="prediction", ylabel="label")
   if named:
-    # Names are not to be read as formulas.
+    # Matplotlib would set text between dollar signs as a formula.
     names = [name[:_LONGEST].replace("$", r"\$") for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)
     axes.set_yticks(range(count), names)

@@ -1,4 +1,4 @@
-"""Parameters in files. The format follows the suffix; blocks are always stored apart."""
+"""Parameters in files. The suffix gives the format; blocks are always stored unstacked."""
 
 import pathlib
 
@@ -24,31 +24,31 @@ __all__ = [
 def load(path) -> dict:
   """Reads parameters as NumPy arrays, in the tree of a model with scan=False.
 
-  Of a run that has a moving average of its parameters, that is read.
+  If a run has a moving average of its parameters, reads the average.
 
   Args:
     path: *.npz, *.msgpack or *.safetensors, a folder for Hugging Face, a run's workdir, or one of
       its checkpoints.
 
   Raises:
-    ConfigError: nothing is there, or a folder of something else.
-    ValueError: a file that is not what its name says.
-    OSError: a file that cannot be read.
-    CheckpointError: a damaged checkpoint, or none.
+    ConfigError: the path does not exist, or is a folder of another kind.
+    ValueError: the content does not match the format that the name says.
+    OSError: the file cannot be read.
+    CheckpointError: the checkpoint is damaged, or there is none.
   """
   return read(pathlib.Path(path)).params
 
 
 def save(path, params: dict):
-  """Writes parameters; a file that is there already is replaced only by a complete one.
+  """Writes parameters; an existing file is replaced only when the new one is complete.
 
   Args:
-    path: *.npz, *.msgpack, *.safetensors, or without suffix a folder for Hugging Face.
+    path: *.npz, *.msgpack or *.safetensors; a path without suffix is a folder for Hugging Face.
     params: tree of a model with scan=True or scan=False.
 
   Raises:
-    ValueError: an unknown suffix, or a model that the format has no place for.
-    OSError: a file that cannot be written.
+    ValueError: the suffix is unknown, or the format cannot express the model.
+    OSError: the file cannot be written.
   """
   path, params = pathlib.Path(path), unstack_blocks(params)
   if path.suffix:

@@ -1,4 +1,4 @@
-"""What the arrays of every file of weights must be, whatever its format: few, named, finite."""
+"""Checks for the arrays of a file of weights, whatever its format: number, names, types, values."""
 
 import contextlib
 import errno
@@ -7,23 +7,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-# What an honest file of weights never exceeds.
+# No valid file of weights exceeds these.
 MAX_BYTES = 32 * 2**30
 MAX_ARRAYS = 5_000
 MAX_NAME = 300  # characters
-MAX_PARTS = 16  # of a name
+MAX_PARTS = 16  # parts of a name between slashes
 TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def checked(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """The same arrays in the byte order of this machine.
+  """Checks arrays, and returns them in the byte order of this machine.
 
   Args:
     flat: {"a/b": array}.
 
   Raises:
-    ValueError: there are none or too many, a name is no name, or an array is empty, not of a
-      floating-point type, or not finite once it is float32, which all models compute from.
+    ValueError: there are no arrays or too many; a name is not valid; or an array is empty, has no
+      floating-point type, or is not finite in float32, the type of all parameters here.
   """
   if not 0 < len(flat) <= MAX_ARRAYS:
     raise ValueError(f"it holds {len(flat):,} arrays; it must hold 1 to {MAX_ARRAYS:,}")
@@ -40,38 +40,38 @@ def checked(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def check_name(name):
-  """Refuses what cannot be the name of a parameter.
+  """Checks the name of a parameter.
 
   Raises:
-    ValueError: as in `checked`.
+    ValueError: the name is not valid.
   """
   parts = name.split("/") if isinstance(name, str) else []
   if not all(parts) or not 0 < len(parts) <= MAX_PARTS or not name.isprintable():
-    raise ValueError(f"{str(name)[:MAX_NAME]!r} is no name of a parameter")
+    raise ValueError(f"{str(name)[:MAX_NAME]!r} is not a valid name of a parameter")
   if len(name) > MAX_NAME:
     raise ValueError(f"a name has {len(name):,} characters; the most is {MAX_NAME}")
 
 
 def check_finite(name: str, array: np.ndarray):
-  """Refuses NaN and infinity, also those that only float32 makes of a number.
+  """Checks that all values are finite, also after conversion to float32.
 
   Raises:
-    ValueError: as in `checked`.
+    ValueError: some are NaN, infinite or too large for float32.
   """
   with np.errstate(over="ignore"):
     finite = np.isfinite(np.asarray(array, np.float32))
   if not finite.all():
     raise ValueError(
-      f"{name} holds {np.count_nonzero(~finite):,} values of {array.size:,} that are NaN, infinite "
-      "or too large for float32"
+      f"{np.count_nonzero(~finite):,} of the {array.size:,} values of {name} are NaN, infinite or "
+      "too large for float32"
     )
 
 
 def check_bytes(path: pathlib.Path):
-  """Refuses a file that is larger than weights ever are, or empty, before it is read.
+  """Checks the size of a file before it is read.
 
   Raises:
-    ValueError: as it says.
+    ValueError: the file is empty, or larger than weights ever are.
   """
   size = path.stat().st_size
   if not 0 < size <= MAX_BYTES:
@@ -80,11 +80,13 @@ def check_bytes(path: pathlib.Path):
 
 @contextlib.contextmanager
 def reading(path: pathlib.Path, kind: str) -> Iterator[None]:
-  """Names the file in whatever goes wrong with its content.
+  """Turns every error inside the context into one that names the file.
+
+  Parsers may raise any kind of error on damaged bytes. An OSError that names a file is left as it
+  is.
 
   Raises:
-    ValueError: anything was raised inside, since parsers raise whatever strange bytes lead them to;
-      but for an OSError that names a file.
+    ValueError: the content cannot be read.
   """
   try:
     yield

@@ -1,4 +1,4 @@
-"""What must be known beside the parameters: how images are prepared, and the classes' names."""
+"""The model card: what a user of parameters must know, such as image size and class names."""
 
 import dataclasses
 import json
@@ -13,23 +13,23 @@ ACTIVATIONS = tuple(FORMS)
 MOST_EPSILON = 1e-2
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
 DEEP = (
-  "Grey images of 16 bits: their samples were divided by 256. Pillow's convert('RGB'), as used by "
-  "Hugging Face's processors and torchvision's loaders, clips them at 255, so that nearly all "
-  "becomes white: convert such images to 8 bits first."
+  "Grey images of 16 bits: this project divides their samples by 256. Pillow's convert('RGB'), "
+  "which Hugging Face's processors and torchvision's loaders use, clips them at 255, so that "
+  "nearly all pixels become white. Convert such images to 8 bits first."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-  """Goes with exported weights as NAME.json, for weights in NAME.npz and the like.
+  """The model card of exported weights. Weights in NAME.npz have their card in NAME.json.
 
   Attributes:
-    image_size: side of the square images, pixels; 0 where it is not known.
-    resize: 0 where images are resized straight to the square; else the smaller side gets this
-      many pixels, and the centre is cut out.
-    class_names: names of the classes, in the order of the logits; () where they are not known.
-    loss: "softmax", or "sigmoid" where each class has a probability of its own.
-    activation, norm_epsilon: of the model, as in config.model; parameters do not tell them.
+    image_size: side of the square images in pixels; 0: unknown.
+    resize: pixels of the smaller side before the centre is cut out; 0: images are resized straight
+      to the square.
+    class_names: names of the classes, in the order of the logits; (): unknown.
+    loss: "softmax", or "sigmoid" if each class has a probability of its own.
+    activation, norm_epsilon: as in config.model; the parameters do not show them.
   """
 
   image_size: int
@@ -40,13 +40,13 @@ class Card:
   norm_epsilon: float = EPSILON
 
   def at_size(self, side: int) -> "Card":
-    """The card for images of another size: as large a share of each is cut out."""
+    """The card for images of another size; the part of an image that is cut out stays the same."""
     resize = round(self.resize * side / self.image_size) if self.image_size else self.resize
     return dataclasses.replace(self, image_size=side, resize=resize)
 
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
-  """Where the card of a file of weights lies."""
+  """The path of the card of a file of weights."""
   return weights.with_suffix(".json")
 
 
@@ -58,7 +58,7 @@ def write(path: pathlib.Path, card: Card):
 
 
 def read(path: pathlib.Path) -> Card | None:
-  """Reads a card; None where there is none.
+  """Reads a card; None if there is no such file.
 
   Raises:
     ValueError: the file is not a card.
@@ -68,7 +68,7 @@ def read(path: pathlib.Path) -> Card | None:
   values = read_json(path)
   try:
     if values["pixels"] != PIXELS:
-      raise ValueError(f"its pixels are {values['pixels']!r}; this project computes with {PIXELS}")
+      raise ValueError(f"its pixels are {values['pixels']!r} and must be {PIXELS!r}")
     if values["loss"] not in ("softmax", "sigmoid"):
       raise ValueError(f"its loss is {values['loss']!r} and must be softmax or sigmoid")
     activation, epsilon = (
@@ -78,7 +78,7 @@ def read(path: pathlib.Path) -> Card | None:
     if activation not in ACTIVATIONS:
       raise ValueError(f"its activation is {activation!r} and must be {' or '.join(ACTIVATIONS)}")
     if not (isinstance(epsilon, float) and 0 < epsilon <= MOST_EPSILON):
-      raise ValueError(f"its norm_epsilon is {epsilon!r} and must lie in 0 to {MOST_EPSILON}")
+      raise ValueError(f"its norm_epsilon is {epsilon!r} and must be above 0, up to {MOST_EPSILON}")
     return Card(
       image_size=int(values["image_size"]),
       resize=int(values["resize"]),
@@ -88,14 +88,14 @@ def read(path: pathlib.Path) -> Card | None:
       norm_epsilon=epsilon,
     )
   except (KeyError, TypeError, ValueError) as error:
-    raise ValueError(f"{path} is not the card of exported weights: {error}.") from error
+    raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error
 
 
 def read_json(path: pathlib.Path):
-  """Parsed JSON of bounded size.
+  """Reads JSON from a file of bounded size.
 
   Raises:
-    ValueError: too large, or not JSON.
+    ValueError: the file is too large, or not JSON.
   """
   size = path.stat().st_size
   if size > MAX_BYTES:

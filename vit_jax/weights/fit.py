@@ -1,4 +1,4 @@
-"""Loaded parameters fitted to a model: resized, replaced, or refused; nothing in silence."""
+"""Fits loaded parameters to a model, and reports each that is resized, replaced or dropped."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import resize
 
 HEAD = re.compile(r"(head|pre_logits)/.*")
-NAMED = 5  # of the parameters that do not fit, in the message
+NAMED = 5  # parameters that the message names
 TABLE = re.compile(
   r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"
 )
@@ -18,7 +18,7 @@ TABLE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """What became of one parameter: "taken", "resized", "moved", "new" or "dropped"."""
+  """What happened to one parameter: "taken", "resized", "moved", "new" or "dropped"."""
 
   name: str
   what: str
@@ -33,23 +33,24 @@ def fit(
   new_head: bool = False,
   outputs: tuple[int, ...] | None = None,
 ) -> tuple[dict, list[Row]]:
-  """Makes loaded parameters those of a model.
+  """Fits loaded parameters to a model.
 
-  Position embeddings of another grid are resized. A head that does not fit is replaced by a new
-  one, and with it the representation layer. All else must be there with its name and shape.
+  Position embeddings of another grid are resized. The head is reused if its shapes match; otherwise
+  the head and the representation layer are left for the caller to initialise. All other parameters
+  must have the model's names and shapes.
 
   Args:
-    params: our tree, blocks apart.
-    wanted: the model's tree, blocks apart, of anything with a shape.
+    params: the loaded tree, blocks unstacked.
+    wanted: the model's tree, blocks unstacked; its leaves need only a shape.
     grid: rows and columns of patches that the model sees; None for a model without patches.
-    new_head: a new head even where the old one fits.
-    outputs: for each output of the model its place in a head that is kept; None: the same.
+    new_head: whether to make a new head even if the old one fits.
+    outputs: for each output of the model, its index in the head that is kept; None: the same.
 
   Returns:
-    The tree, float32, without what is new, and a row for each name.
+    The tree in float32, without the parameters that are new, and a row for each name.
 
   Raises:
-    ValueError: missing or extra parameters, or shapes that differ; names the first.
+    ValueError: parameters are missing or extra, or shapes differ; names the first of them.
   """
   given, wanted = flatten(params), flatten(wanted)
   kept_head = not new_head and _has_head(given, wanted)
@@ -78,13 +79,13 @@ def fit(
 
 
 def _has_head(given: dict, wanted: dict) -> bool:
-  """Whether every array of the wanted head is given in its shape."""
+  """Whether `given` has every array of the wanted head, with the same shape."""
   head = {name: x for name, x in wanted.items() if name.startswith("head/")}
   return all(name in given and given[name].shape == x.shape for name, x in head.items())
 
 
 def _taken(name: str, array, outputs: tuple[int, ...] | None) -> tuple[np.ndarray, Row]:
-  """An array that fits, the head's with its outputs in another order where that is asked for."""
+  """An array that fits; `outputs` reorders the arrays of the head."""
   array = np.asarray(array, np.float32)
   if outputs is None or not name.startswith("head/"):
     return array, Row(name, "taken")
@@ -100,7 +101,7 @@ def _check(wrong: list[str]):
 
 
 def table(rows: list[Row]) -> str:
-  """The rows in words: what was taken is counted, all else is listed."""
+  """The rows as text: counts the parameters that were taken, and lists all others."""
   taken = sum(row.what == "taken" for row in rows)
   others = [row for row in rows if row.what != "taken"]
   width = max((len(row.name) for row in others), default=0)

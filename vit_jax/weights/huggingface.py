@@ -1,4 +1,4 @@
-"""Weights as a folder that Hugging Face's ViTForImageClassification reads, both ways."""
+"""Reads and writes weights as a folder for Hugging Face's ViTForImageClassification."""
 
 import json
 import pathlib
@@ -45,12 +45,12 @@ BLOCK = {
 NOTES = "README.md"
 _NOTES = f"""# Images for this model
 
-They are prepared as preprocessor_config.json says. In two cases the processors of Hugging Face make
-other pixels of a file than vit_jax did, which trained this model:
+preprocessor_config.json says how images are prepared. vit_jax trained this model. In two cases
+Hugging Face's processors give other pixels than vit_jax:
 
 - {DEEP}
-- Images larger than the model's are averaged where they are made smaller (antialiasing); in vit_jax
-  the four nearest pixels are interpolated. Probabilities differ a little.
+- Images that are larger than the model's: Hugging Face's processors average pixels (antialiasing),
+  and vit_jax interpolates the four nearest pixels. Probabilities differ a little.
 """
 
 
@@ -58,16 +58,16 @@ def save(folder: pathlib.Path, params: dict, card: Card):
   """Writes weights, config.json with the classes, preprocessor_config.json and a README.md.
 
   Args:
-    folder: made where it is not there.
-    params: our tree, blocks apart.
-    card: what the folder says of images and classes.
+    folder: is made if it does not exist.
+    params: our tree, blocks unstacked.
+    card: says how images are prepared, and names the classes.
 
   Raises:
-    ValueError: a model that this format has no place for.
+    ValueError: the format cannot express the model, or the folder holds something else.
   """
   check_expressible(params, card)
   if (folder / CONFIG).exists():
-    huggingface_settings.read(folder)  # what is there and no such folder is not replaced
+    huggingface_settings.read(folder)  # raises for a folder of another kind: do not replace it
   settings = _config(params, card)
   flat = {_theirs(name): _transposed(name, x) for name, x in flatten(params).items()}
   huggingface_settings.check_shapes(settings, {name: x.shape for name, x in flat.items()})
@@ -76,7 +76,7 @@ def save(folder: pathlib.Path, params: dict, card: Card):
   for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card))):
     text = json.dumps(content, indent=2) + "\n"
     write_whole(str(folder / name), lambda path, text=text: pathlib.Path(path).write_text(text))
-  if not (folder / NOTES).exists():  # it may be a text of the user's
+  if not (folder / NOTES).exists():  # the user may have written it
     write_whole(str(folder / NOTES), lambda path: pathlib.Path(path).write_text(_NOTES))
 
 
@@ -84,13 +84,14 @@ def load(folder: pathlib.Path) -> dict:
   """Reads a tree of NumPy arrays.
 
   Raises:
-    ValueError: not a ViTForImageClassification, or arrays that do not belong to one.
+    ValueError: the folder does not describe a ViTForImageClassification, or its arrays do not
+      match the description.
   """
   settings = huggingface_settings.read(folder)
   if not (folder / WEIGHTS).is_file():
     raise ValueError(
-      f"{folder} has no {WEIGHTS} (weights in several files or as pickles are not read); save it "
-      "with save_pretrained(..., safe_serialization=True, max_shard_size='100GB')."
+      f"{folder} has no {WEIGHTS} (weights in several files or as pickles are not read); save the "
+      "model with save_pretrained(..., safe_serialization=True, max_shard_size='100GB')."
     )
   flat = safetensors.load_flat(folder / WEIGHTS)
   shapes = {name: array.shape for name, array in flat.items()}
@@ -101,10 +102,11 @@ def load(folder: pathlib.Path) -> dict:
 
 
 def read_card(folder: pathlib.Path) -> Card:
-  """What the folder says of its model, images and classes.
+  """Reads the card: what the folder says about its model, images and classes.
 
   Raises:
-    ValueError: config.json or preprocessor_config.json says what this project does not compute.
+    ValueError: config.json or preprocessor_config.json asks for something that this project does
+      not compute.
   """
   settings = huggingface_settings.read(folder)
   classes = settings.get("id2label")
@@ -123,10 +125,10 @@ def read_card(folder: pathlib.Path) -> Card:
 
 
 def check_expressible(params: dict, card: Card):
-  """Refuses what ViTForImageClassification would drop or compute otherwise.
+  """Checks that ViTForImageClassification computes the same as this model.
 
   Raises:
-    ValueError: names the first thing that has no place there.
+    ValueError: it does not; names the first part that it cannot express.
   """
   module = module_of(params)
   reasons = {
@@ -159,11 +161,11 @@ def _ours(name):
   for ours, theirs in BLOCK.items():
     if block and block[2] == theirs:
       return f"Transformer/encoderblock_{int(block[1])}/{ours}"
-  raise ValueError(f"{name} is no part of a ViTForImageClassification.")
+  raise ValueError(f"{name} is not part of a ViTForImageClassification.")
 
 
 def _transposed(name, array):
-  """Dense kernels (in, out) become (out, in) with heads joined; the patch kernel (D, 3, P, P)."""
+  """Dense kernels (in, out) become (out, in), heads merged; the patch kernel (D, 3, P, P)."""
   array = np.asarray(array)
   if name == "embedding/kernel":
     return array.transpose(3, 2, 0, 1)
@@ -209,7 +211,7 @@ def _config(params, card) -> dict:
     "qkv_bias": True,
     "id2label": {str(i): name for i, name in enumerate(names)},
     "label2id": {name: i for i, name in enumerate(names)},
-    # What transformers' pipelines take for "each class by itself".
+    # Tells transformers' pipelines whether to use softmax or sigmoid.
     "problem_type": PROBLEM_TYPES[card.loss],
     "torch_dtype": "float32",
   }

@@ -1,4 +1,4 @@
-"""What a folder of Hugging Face's must say of its model and images, for us to compute the same."""
+"""Reads and checks config.json and preprocessor_config.json of a Hugging Face folder."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ from vit_jax.weights.card import MOST_EPSILON, read_json
 
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
 ARCHITECTURE = "ViTForImageClassification"
-# Our activations by transformers' names, first the one that is written.
+# For each of our activations, transformers' names; exports use the first.
 ACTIVATIONS = {
   "gelu_tanh": (
     *("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"),
@@ -25,8 +25,8 @@ SIZES = (
   "patch_size",
   "image_size",
 )
-# Of each other key that changes what transformers computes, the values that mean what we compute,
-# and what transformers takes where the key is missing.
+# For each other key that changes what transformers computes: the values for which this project
+# computes the same, and transformers' default for a missing key.
 COMPUTED = {
   "model_type": (("vit",), "vit"),
   "hidden_act": ((*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
@@ -37,16 +37,16 @@ COMPUTED = {
   "quantization_config": ((None,), None),
 }
 PROCESSORS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil")
-DEFAULT_EPSILON = 1e-12  # of transformers
-LARGEST = 10**6  # of any size
-SHOWN = 60  # characters of a stranger's value in a message
+DEFAULT_EPSILON = 1e-12  # transformers' default
+LARGEST = 10**6  # upper bound of each size
+SHOWN = 60  # characters of a foreign value in a message
 
 
 def read(folder: pathlib.Path) -> dict:
-  """config.json of a model that computes what ours does.
+  """Reads config.json of a model that this project can compute.
 
   Raises:
-    ValueError: it does not describe such a model; names the keys.
+    ValueError: this project does not compute such a model; names the keys.
   """
   path = folder / CONFIG
   settings = read_json(path)
@@ -56,25 +56,25 @@ def read(folder: pathlib.Path) -> dict:
   good = lambda value: type(value) is int and 1 <= value <= LARGEST
   wrong = [key for key in SIZES if not good(settings.get(key))]
   if wrong:
-    raise ValueError(f"{path} lacks {', '.join(wrong)} as whole numbers from 1 to {LARGEST:,}.")
+    raise ValueError(f"{path}: {', '.join(wrong)} must be whole numbers from 1 to {LARGEST:,}.")
   for part, whole in (("num_attention_heads", "hidden_size"), ("patch_size", "image_size")):
     if settings[whole] % settings[part]:
-      raise ValueError(f"{path}: {part} does not divide {whole}.")
+      raise ValueError(f"{path}: {part} must divide {whole}.")
   others = differing(settings, COMPUTED)
   epsilon = settings.get("layer_norm_eps", DEFAULT_EPSILON)
   if type(epsilon) is not float or not 0 < epsilon <= MOST_EPSILON:
     others.append(
-      f"layer_norm_eps is {repr(epsilon)[:SHOWN]} and must lie above 0, at most {MOST_EPSILON}"
+      f"layer_norm_eps is {repr(epsilon)[:SHOWN]} and must be above 0, at most {MOST_EPSILON}"
     )
   if others:
     raise ValueError(
-      f"{path} describes another function than this project computes: {'; '.join(others)}."
+      f"{path} describes a model that this project does not compute: {'; '.join(others)}."
     )
   return settings
 
 
 def function(settings: dict) -> dict[str, str | float]:
-  """The activation and norm_epsilon of a card, of settings that were read."""
+  """The activation and norm_epsilon for a card, from the settings of `read`."""
   name = settings.get("hidden_act", COMPUTED["hidden_act"][1])
   (activation,) = (ours for ours, theirs in ACTIVATIONS.items() if name in theirs)
   epsilon = settings.get("layer_norm_eps", DEFAULT_EPSILON)
@@ -82,11 +82,11 @@ def function(settings: dict) -> dict[str, str | float]:
 
 
 def differing(found: dict, expected: dict) -> list[str]:
-  """In words, the keys of `found` whose value is none of those expected.
+  """Describes the keys of `found` whose value is not an expected one.
 
   Args:
     found: {key: value}.
-    expected: {key: (values that are right, the value where the key is missing)}.
+    expected: {key: (allowed values, default of a missing key)}.
   """
   return [
     f"{key} is {repr(found.get(key, default))[:SHOWN]} and must be {values[0]!r}"
@@ -96,16 +96,16 @@ def differing(found: dict, expected: dict) -> list[str]:
 
 
 def check_shapes(settings: dict, shapes: dict[str, tuple[int, ...]]):
-  """The arrays are those, and all, that transformers makes of the settings.
+  """Checks that the arrays are exactly those of transformers' model with these settings.
 
   Args:
     settings: config.json.
-    shapes: by the names in model.safetensors.
+    shapes: {name in model.safetensors: shape}.
 
   Raises:
-    ValueError: an array is missing, too many, or of another shape; names the first.
+    ValueError: an array is missing, extra, or of another shape; names the first.
   """
-  if settings["num_hidden_layers"] > len(shapes):  # before as many are described
+  if settings["num_hidden_layers"] > len(shapes):  # first, because `described` takes that long
     raise ValueError(
       f"it holds {len(shapes)} arrays, and num_hidden_layers in {CONFIG} is "
       f"{settings['num_hidden_layers']:,}"
@@ -117,11 +117,11 @@ def check_shapes(settings: dict, shapes: dict[str, tuple[int, ...]]):
       raise ValueError(f"{name} {found}; by {CONFIG} it must be {shape}")
   extra = shapes.keys() - described(settings, labels).keys()
   if extra:
-    raise ValueError(f"{min(extra)} is no part of the {ARCHITECTURE} that {CONFIG} describes")
+    raise ValueError(f"{min(extra)} is not part of the {ARCHITECTURE} that {CONFIG} describes")
 
 
 def described(settings: dict, labels: int) -> dict[str, tuple[int, ...]]:
-  """The arrays of a model with a head of `labels` classes: name -> shape."""
+  """The arrays of transformers' model with a head of `labels` classes: {name: shape}."""
   width, hidden, patch = (settings[k] for k in ("hidden_size", "intermediate_size", "patch_size"))
   tokens = (settings["image_size"] // patch) ** 2 + 1
   shapes = {
@@ -147,10 +147,10 @@ def _dense(name, kernel):
 
 
 def check_preprocessor(path: pathlib.Path, image_size: int):
-  """Refuses folders whose images are prepared in another way than this project's.
+  """Checks that the folder's images are prepared as in this project.
 
   Raises:
-    ValueError: names the keys.
+    ValueError: they are prepared in another way; names the keys.
   """
   found = read_json(path)
   if not isinstance(found, dict):
@@ -172,4 +172,5 @@ def check_preprocessor(path: pathlib.Path, image_size: int):
   )
   others = differing(found, expected)
   if others:
-    raise ValueError(f"{path} prepares images otherwise than this project: {'; '.join(others)}.")
+    differences = "; ".join(others)
+    raise ValueError(f"{path} prepares images in another way than this project: {differences}.")

@@ -21,7 +21,7 @@ def load(path: pathlib.Path) -> dict:
   """Reads a tree of NumPy arrays.
 
   Raises:
-    ValueError: the file holds something else, or was cut short.
+    ValueError: the file holds something else, or is cut short.
   """
   with arrays.reading(path, "msgpack"):
     arrays.check_bytes(path)
@@ -34,19 +34,19 @@ def load(path: pathlib.Path) -> dict:
 
 
 def save(path: pathlib.Path, params: dict):
-  """Writes a tree of arrays, stacked blocks taken apart."""
+  """Writes a tree of arrays; stacked blocks are unstacked."""
   data = flax.serialization.msgpack_serialize(jax.tree.map(np.asarray, unstack_blocks(params)))
   write_whole(str(path), lambda partial: pathlib.Path(partial).write_bytes(data))
 
 
 def _look_through(file, size: int):
-  """Refuses what no tree of arrays is, before anything is allocated for what it claims to hold."""
+  """Refuses a file that is not a tree of arrays, before memory is allocated for its claims."""
   unpacker = msgpack.Unpacker(
     file,
     object_pairs_hook=_distinct,
     ext_hook=_check_array,
     max_buffer_size=2 * MAX_CHUNK_SIZE,
-    max_ext_len=MAX_CHUNK_SIZE + 2**10,  # Flax takes larger arrays apart
+    max_ext_len=MAX_CHUNK_SIZE + 2**10,  # Flax splits larger arrays
     max_map_len=arrays.MAX_ARRAYS,
     max_array_len=0,
     max_bin_len=0,
@@ -54,17 +54,17 @@ def _look_through(file, size: int):
   )
   unpacker.unpack()
   if unpacker.tell() != size:
-    raise ValueError(f"what it holds ends after {unpacker.tell():,} of its {size:,} bytes")
+    raise ValueError(f"its content ends after {unpacker.tell():,} of its {size:,} bytes")
 
 
 def _check_array(code, content):
-  if code != 1:  # the number that Flax gives to arrays
-    raise ValueError(f"it holds something of type {code}, which is no array")
+  if code != 1:  # Flax's code for arrays
+    raise ValueError(f"it holds something of type {code}, which is not an array")
   msgpack.unpackb(content, raw=True, max_array_len=MAX_AXES)
 
 
 def _distinct(pairs) -> dict:
-  """A map whose names are there once; the library would take the last of equal ones."""
+  """A map without duplicate names; the library would silently take the last of them."""
   names = [name for name, _ in pairs]
   if len(set(names)) < len(names):
     raise ValueError("two of its names are the same")

@@ -1,4 +1,4 @@
-"""Weights as .npz, in the names of the published files; strangers' files are bounded first."""
+"""Weights as .npz, under the published names. Files are checked before memory is allocated."""
 
 import math
 import pathlib
@@ -9,16 +9,16 @@ import numpy as np
 from vit_jax.storage.files import write_whole
 from vit_jax.weights import arrays, published
 
-MAX_EXPANSION = 20  # uncompressed bytes for each byte of an honest file
+MAX_EXPANSION = 20  # uncompressed bytes for each byte of the file
 
 
 def load(path: pathlib.Path) -> dict:
-  """Reads a tree of NumPy arrays; see `published.from_published` for the spellings.
+  """Reads a tree of NumPy arrays; see `published.from_published` for the spellings of names.
 
-  Nothing is unpickled, and nothing allocated before the sizes have been compared with the file's.
+  Never unpickles, and allocates memory only after the claimed sizes agree with the file's.
 
   Raises:
-    ValueError: not an .npz of arrays, or one that claims more than it holds or should.
+    ValueError: the file is not an .npz of arrays, or claims more than it holds or than is allowed.
   """
   with arrays.reading(path, ".npz"), zipfile.ZipFile(path) as archive:
     entries = archive.infolist()
@@ -28,7 +28,7 @@ def load(path: pathlib.Path) -> dict:
 
 
 def save(path: pathlib.Path, params: dict):
-  """Writes a tree of arrays under the published names, stacked blocks taken apart."""
+  """Writes a tree of arrays under the published names; stacked blocks are unstacked."""
   flat = {name: np.asarray(x) for name, x in published.to_published(params).items()}
 
   def fill(partial: str):
@@ -53,14 +53,14 @@ def _check_bounds(entries, file_bytes):
 
 
 def _read(archive, entry) -> np.ndarray:
-  """One array, once its header agrees with the size of its entry."""
+  """Reads one array, after checking its header against the size of its entry."""
   name = entry.filename
   if not name.endswith(".npy"):
-    raise ValueError(f"{name} inside is no array")
+    raise ValueError(f"{name} inside is not an array")
   with archive.open(entry) as file:
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
-      raise ValueError(f"{name} has version {version}, which is not known")
+      raise ValueError(f"{name} has version {version}, which is unknown")
     read_header = {
       (1, 0): np.lib.format.read_array_header_1_0,
       (2, 0): np.lib.format.read_array_header_2_0,
@@ -71,7 +71,7 @@ def _read(archive, entry) -> np.ndarray:
     claimed = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or claimed != entry.file_size - file.tell():
       raise ValueError(
-        f"{name} claims shape {shape} of {dtype}, {claimed:,} bytes, and has "
+        f"{name} claims shape {shape} of {dtype}, {claimed:,} bytes, but has "
         f"{entry.file_size - file.tell():,}"
       )
     order = "F" if fortran_order else "C"

@@ -1,7 +1,7 @@
-"""Between the names of published files and those of our parameter tree.
+"""Translates between the parameter names of published files and those of our tree.
 
-Ours are those of the published Vision Transformers, but for the ResNets' head and GroupNorms; files
-in other names that are about exist in older and newer spellings, and `from_published` takes all.
+Our names are those of the published Vision Transformers, but for the head and the GroupNorms of
+ResNets. Published files exist in several spellings; `from_published` takes all of them.
 """
 
 import re
@@ -12,7 +12,8 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import arrays
 
-# Prefixes of parameters, and of what may stand beside them: the optimizer, a tower for text.
+# Prefixes of parameters, and the prefixes of other arrays beside them, which are left out: the
+# optimizer's state, and a text tower.
 PREFIXES = {
   "opt/target/": ("opt/state/",),
   "params/img/": ("params/", "opt/"),
@@ -31,19 +32,19 @@ BIT_NORM_NAMES = {"gamma": "scale", "beta": "bias"}
 
 
 def from_published(flat: dict[str, np.ndarray]) -> dict:
-  """Our tree, blocks apart, from {"a/b": array} in any of the known spellings.
+  """Makes our tree, blocks unstacked, from {"a/b": array} in any of the known spellings.
 
-  - a prefix opt/target/, params/img/ or params/; the optimizer's state and a tower for text beside
-    it are left out;
+  - a prefix opt/target/, params/img/ or params/; the optimizer's state and a text tower beside it
+    are left out;
   - bfloat16 stored as a type without name;
   - Linen's numbers within blocks (LayerNorm_1 for LayerNorm_2, ...), stacked blocks;
-  - position embeddings at the top, without an entry for the class token: zeros are put there;
+  - position embeddings at the top level without an entry for the class token: it becomes zeros;
   - GroupNorm arrays (1, 1, 1, C);
   - BiT: numbered standardized_conv2d_NN, gamma and beta, the head as a 1 x 1 convolution.
 
   Raises:
-    ValueError: two names that mean the same parameter, an array that its name does not allow, or
-      what no weights are: see `arrays.checked`.
+    ValueError: two names mean the same parameter, a shape does not suit its name, or the arrays
+      fail `arrays.checked`.
   """
   flat = {name: _named_type(array) for name, array in _without_prefix(flat).items()}
   flat = arrays.checked(flat)
@@ -52,17 +53,17 @@ def from_published(flat: dict[str, np.ndarray]) -> dict:
   for name, array in flat.items():
     ours, array = _ours(name, array, linen=linen)
     if ours in renamed:
-      raise ValueError(f"two arrays are {ours}, one of them called {name}")
+      raise ValueError(f"two arrays mean {ours}; one of them is called {name}")
     renamed[ours] = array
   if "pos_embedding" in renamed:
     if POSITIONS in renamed:
-      raise ValueError(f"two arrays are {POSITIONS}, one of them called pos_embedding")
+      raise ValueError(f"two arrays mean {POSITIONS}; one of them is called pos_embedding")
     renamed[POSITIONS] = _with_class_token(renamed.pop("pos_embedding"), "cls" in renamed)
   return unstack_blocks(nest(renamed))
 
 
 def to_published(params: dict) -> dict[str, np.ndarray]:
-  """{"a/b": array} in the one spelling that every reader takes, from our tree; blocks apart."""
+  """Makes {"a/b": array} from our tree, blocks unstacked, in the spelling that all readers take."""
   flat = flatten(unstack_blocks(params))
   if "resnet" not in params:
     return flat
@@ -90,8 +91,8 @@ def _without_prefix(flat):
 
 
 def _named_type(array):
-  """NumPy writes bfloat16 as raw pairs of bytes."""
-  if array.dtype == np.dtype("V2"):  # not a structure of as many bytes
+  """Restores bfloat16, which NumPy writes as raw pairs of bytes."""
+  if array.dtype == np.dtype("V2"):  # false for structured types of two bytes
     import ml_dtypes
 
     return array.view(ml_dtypes.bfloat16)
@@ -119,7 +120,7 @@ def _ours(name, array, *, linen):
 
 
 def _with_class_token(positions, class_token):
-  """big_vision adds positions to the patches alone; the class token's share is inside `cls`."""
+  """Adds zeros for the class token: big_vision adds position embeddings to the patches only."""
   if positions.ndim != 3 or not class_token:
     return positions
   return np.pad(positions, ((0, 0), (1, 0), (0, 0)))

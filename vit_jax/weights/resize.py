@@ -1,4 +1,4 @@
-"""Position embeddings for another grid of patches (Section 3.2)."""
+"""Resizes position embeddings to another grid of patches (Section 3.2)."""
 
 import numpy as np
 import scipy.ndimage
@@ -7,9 +7,9 @@ import scipy.ndimage
 def resize_table(
   table: np.ndarray, old: tuple[int, int], new: tuple[int, int], *, class_token: bool
 ) -> np.ndarray:
-  """Interpolates 1-D position embeddings by the place of their patches in the image.
+  """Interpolates 1-D position embeddings over the places of their patches in the image.
 
-  Bilinear with aligned corners, as the published code does it; a class token's entry stays.
+  Bilinear with aligned corners, as in the published code; the class token's entry stays unchanged.
 
   Args:
     table: (1, N, D), or (1, 1 + N, D) with a class token; N = rows * columns of `old`.
@@ -17,7 +17,7 @@ def resize_table(
     class_token: whether the first entry is the class token's.
 
   Returns:
-    (1, M, D) or (1, 1 + M, D), of the type of `table`.
+    (1, M, D) or (1, 1 + M, D), in the dtype of `table`.
   """
   token, patches = table[:, : int(class_token)], table[0, int(class_token) :]
   grid = _zoom(patches.reshape(*old, -1), (*new, table.shape[-1]))
@@ -31,6 +31,6 @@ def resize_axis(table: np.ndarray, new: int) -> np.ndarray:
 
 def _zoom(array, shape):
   factors = [n / o for n, o in zip(shape, array.shape, strict=True)]
-  # "nearest", so that the last entry, which rounding may place a hair outside, is not lost.
+  # "nearest", because rounding may place the last entry slightly outside the table.
   zoomed = scipy.ndimage.zoom(array.astype(np.float64), factors, order=1, mode="nearest")
   return zoomed.astype(array.dtype)

@@ -17,42 +17,42 @@ def load(path: pathlib.Path) -> dict:
   """Reads a tree of NumPy arrays.
 
   Raises:
-    ValueError: not safetensors, or arrays that are no weights; see `arrays.checked`.
+    ValueError: the file is not safetensors, or its arrays fail `arrays.checked`.
   """
   with arrays.reading(path, "safetensors"):
     return published.from_published(_flat(path))
 
 
 def load_flat(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """{name: array} as the file has it.
+  """Reads {name: array} under the file's own names.
 
   Raises:
-    ValueError: as `load`.
+    ValueError: as in `load`.
   """
   with arrays.reading(path, "safetensors"):
     return arrays.checked(_flat(path))
 
 
 def save(path: pathlib.Path, params: dict):
-  """Writes a tree of arrays under the published names, stacked blocks taken apart."""
+  """Writes a tree of arrays under the published names; stacked blocks are unstacked."""
   save_flat(path, published.to_published(params))
 
 
 def save_flat(path: pathlib.Path, flat: dict[str, np.ndarray]):
-  """Writes {name: array}; the metadata says what torch's readers ask for."""
+  """Writes {name: array}, with the metadata that PyTorch's readers need."""
   contiguous = {name: np.ascontiguousarray(array) for name, array in flat.items()}
 
   def fill(partial: str):
     with open(partial, "wb") as file:
       usual = os.fstat(file.fileno()).st_mode
     safetensors.numpy.save_file(contiguous, partial, metadata={"format": "pt"})
-    os.chmod(partial, usual)  # the library makes files that their owner alone may read
+    os.chmod(partial, usual)  # the library makes files that only their owner can read
 
   write_whole(str(path), fill)
 
 
 def _flat(path):
-  """The arrays, mapped from the file: its header is checked before anything is read."""
+  """Reads the arrays of a file; checks its header before the arrays are read."""
   arrays.check_bytes(path)
   with safetensors.safe_open(path, framework="numpy") as file:
     names = list(file.keys())

@@ -1,4 +1,4 @@
-"""Parameters from wherever they are: a file, a folder of Hugging Face's, a run's checkpoint."""
+"""Reads parameters from a file, a Hugging Face folder, a workdir or a checkpoint; writes them."""
 
 import dataclasses
 import pathlib
@@ -16,12 +16,12 @@ FILES = {".npz": npz, ".msgpack": msgpack, ".safetensors": safetensors}
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-  """Parameters and what is known beside them, if anything.
+  """Parameters, and what is known about them.
 
   Attributes:
-    params: NumPy arrays, blocks apart.
-    card: how images are prepared, and the classes.
-    settings: of the run that they are a checkpoint of, as it wrote them down.
+    params: NumPy arrays, blocks unstacked.
+    card: how images are prepared, and the classes; None: unknown.
+    settings: for a checkpoint, the settings that its run recorded.
   """
 
   params: dict
@@ -29,25 +29,25 @@ class Weights:
   settings: dict | None = None
 
   def class_names(self) -> tuple[str, ...]:
-    """Of the head's outputs; () where nothing names them."""
+    """Names of the head's outputs; () if they are unknown."""
     return self.card.class_names if self.card else ()
 
 
 def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weights:
-  """Reads parameters and what is known beside them.
+  """Reads parameters, and what is known about them.
 
   Args:
-    path: *.npz, *.msgpack or *.safetensors, with its card NAME.json beside it or without; a folder
-      of Hugging Face's; a run's workdir, or one of its checkpoints.
-    step: of a workdir, the checkpoint; 0: the newest.
-    ema: of a checkpoint, the moving average of the parameters, or the parameters; None: the
-      average where there is one, as in evaluation.
+    path: *.npz, *.msgpack or *.safetensors, with its card NAME.json beside it or without; a Hugging
+      Face folder; a run's workdir, or one of its checkpoints.
+    step: which checkpoint of a workdir; 0: the newest.
+    ema: for a checkpoint, whether to read the moving average of the parameters; None: read the
+      average if there is one, as in evaluation.
 
   Raises:
-    ConfigError: nothing is there, a folder that is none of the three, or no such step or average.
-    ValueError: a file that is not what its name says.
-    OSError: a file that cannot be read.
-    CheckpointError: a damaged checkpoint, or none.
+    ConfigError: the path does not exist, is another kind of folder, or has no such step or average.
+    ValueError: the content does not match the format that the name says.
+    OSError: the file cannot be read.
+    CheckpointError: the checkpoint is damaged, or there is none.
   """
   if not path.exists():
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
@@ -58,7 +58,7 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
   steps = checkpoint.available(path)
   if step and steps and step not in steps:
     raise ConfigError(
-      f"{path} has no checkpoint of step {step}; it has {', '.join(map(str, steps))}."
+      f"{path} has no checkpoint of step {step}; its steps are {', '.join(map(str, steps))}."
     )
   if steps:
     return of_checkpoint(checkpoint.find(path, step), ema)
@@ -68,36 +68,36 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
     named = Weights(huggingface.load(path), huggingface.read_card(path))
     return checked(named, path / huggingface.CONFIG)
   raise ConfigError(
-    f"{path} is neither a workdir with checkpoints, nor a checkpoint, nor a folder of Hugging "
-    "Face's with config.json."
+    f"{path} is neither a workdir with checkpoints, nor a checkpoint, nor a Hugging Face folder "
+    "with config.json."
   )
 
 
 def write(path: pathlib.Path, weights: Weights):
-  """Writes parameters and their card; the format follows the suffix, or its absence.
+  """Writes parameters and their card; the suffix gives the format, no suffix means a folder.
 
-  Where there is no card, what the parameters tell is written.
+  Without a card, writes one with what the parameters tell.
 
   Raises:
-    ValueError: an unknown suffix, or a model that the format has no place for.
-    OSError: a file that cannot be written.
+    ValueError: the suffix is unknown, or the format cannot express the model.
+    OSError: the file cannot be written.
   """
   known = weights.card or told_by(weights.params)
   if not path.suffix:
     huggingface.save(path, weights.params, known)
   else:
     form, beside = format_of(path), card.path_beside(path)
-    card.read(beside)  # what is there and no card is not replaced
+    card.read(beside)  # raises for a file that is not a card: do not replace it
     path.parent.mkdir(parents=True, exist_ok=True)
     form.save(path, weights.params)
     card.write(beside, known)
 
 
 def checked(weights: Weights, named_in: pathlib.Path) -> Weights:
-  """The weights, whose card, from the file `named_in`, names as many classes as the head has.
+  """Checks that the card, from the file `named_in`, names as many classes as the head has.
 
   Raises:
-    ValueError: it does not.
+    ValueError: the numbers differ.
   """
   names = weights.class_names()
   bias = weights.params.get("head", {}).get("bias")
@@ -112,25 +112,26 @@ def format_of(path: pathlib.Path):
   """The module that reads and writes a file with this suffix.
 
   Raises:
-    ConfigError: no format has it.
+    ConfigError: no format has this suffix.
   """
   if path.suffix not in FILES:
     raise ConfigError(
       f"{path} ends in {path.suffix!r}, which is no format for weights; known: {', '.join(FILES)}, "
-      "and no suffix for a folder of Hugging Face's."
+      "and no suffix for a Hugging Face folder."
     )
   return FILES[path.suffix]
 
 
 def module(weights: Weights, **untold) -> ViT | ResNet:
-  """The module, unrolled, in float32, that computes what the weights are for.
+  """The module for the weights, unrolled, in float32.
 
   Args:
-    weights: with a head.
-    **untold: activation and norm_epsilon where no card tells them; else the published weights'.
+    weights: must have a head.
+    **untold: activation and norm_epsilon for weights without a card; the defaults are those of the
+      published weights.
 
   Raises:
-    ValueError: parameters of no model of this project.
+    ValueError: no model of this project has such parameters.
   """
   if weights.card:
     untold = dict(activation=weights.card.activation, norm_epsilon=weights.card.norm_epsilon)
@@ -138,7 +139,7 @@ def module(weights: Weights, **untold) -> ViT | ResNet:
 
 
 def told_by(params: dict) -> Card:
-  """What parameters without a card tell: the image size, where position embeddings do."""
+  """Makes a card from parameters alone: the image size, if position embeddings tell it."""
   told = module_of(params)
   if "resnet" in params:
     return Card(image_size=0)
@@ -147,10 +148,10 @@ def told_by(params: dict) -> Card:
 
 
 def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
-  """Those of a checkpoint that `checkpoint.find` has found; `ema` as in `read`.
+  """Reads the weights of a checkpoint that `checkpoint.find` found; `ema` as in `read`.
 
   Raises:
-    ConfigError: the moving average is asked for and there is none.
+    ConfigError: `ema` is True and the checkpoint has no moving average.
   """
   meta = checkpoint.read_meta(folder)
   has_average = any(name.startswith("ema/") for name in meta["arrays"])
@@ -168,7 +169,7 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       resize=data["evaluate_resize"],
       class_names=tuple(meta["class_names"]),
       loss=meta["config"]["loss"]["kind"],
-      # Releases that did not have these settings computed what is now their default.
+      # Earlier releases lack these settings, and computed with what is now their default.
       **{key: model[key] for key in ("activation", "norm_epsilon") if key in model},
     ),
     meta["config"],
