@@ -24,7 +24,8 @@ from tools.bounds import whole
 from tools.ending import ending, folder
 from vit_jax import models, weights
 from vit_jax.config import ConfigError
-from vit_jax.inference import loading
+from vit_jax.inference import model as inference
+from vit_jax.inference.model import Model
 from vit_jax.process import console
 
 SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
@@ -51,7 +52,12 @@ def parser() -> argparse.ArgumentParser:
     default=0,
     help="of a workdir, the checkpoint; default: the newest",
   )
-  add("--ema", action="store_true", help="of a checkpoint, the moving average of the parameters")
+  add(
+    "--ema",
+    action=argparse.BooleanOptionalAction,
+    help="of a checkpoint, the moving average of the parameters, or the parameters themselves; "
+    "default: the average where there is one",
+  )
   add(
     "--verify",
     action="store_true",
@@ -71,52 +77,53 @@ def export(args) -> str:
   if args.output.suffix != suffix:
     wanted = f"end in {suffix!r}" if suffix else "be a folder's name without a dot"
     raise ConfigError(f"--output {args.output} must {wanted} for --format {args.format}.")
-  if args.source.suffix in SUFFIXES.values() and args.source.suffix and (args.ema or args.step):
-    raise ConfigError(f"--ema and --step choose in a workdir; --source {args.source} is a file.")
+  chosen = "--step" if args.step else {True: "--ema", False: "--no-ema", None: ""}[args.ema]
+  if args.source.suffix in SUFFIXES.values() and args.source.suffix and chosen:
+    raise ConfigError(f"{chosen} chooses in a workdir; --source {args.source} is a file.")
   if suffix:
     weights.format_of(args.output)
   folder(args.output.parent, "--output")
   if args.output.exists() and args.output.is_dir() == bool(suffix):
     kind = "folder" if suffix else "file"
     raise ConfigError(f"--output {args.output} is a {kind} already; give another name.")
-  read = weights.read(args.source, step=args.step, ema=args.ema)
-  read = weights.Weights(read.params, loading.prepared(read))
-  if read.card.image_size:
-    loading.load(read)  # names parameters that are missing or too many before anything is written
-  weights.write(args.output, read)
-  size = f"{read.card.image_size} px" if read.card.image_size else "an unknown number of pixels"
+  model = inference.read(args.source, step=args.step, ema=args.ema)
+  read, card = model.read, model.card
+  if card.image_size:
+    model.at_size()  # names parameters that are missing or too many before anything is written
+  weights.write(args.output, weights.Weights(read.params, card))
+  size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
+  kind = "moving average of the parameters" if read.average else "parameters"
   lines = [
-    f"{args.output}: {'moving average of the ' if args.ema else ''}parameters of {args.source}; "
-    f"images of {size}, {len(read.card.class_names) or 'no'} class names"
+    f"{args.output}: {kind} of {args.source}; images of {size}, "
+    f"{len(card.class_names) or 'no'} class names"
   ]
   if suffix == ".npz" and "pre_logits" in read.params:
     lines.append(
       "Other readers of .npz, timm among them, drop its representation layer in silence."
     )
   if args.verify:
-    lines.append(verify(read, weights.read(args.output)))
+    lines.append(verify(model, inference.read(args.output)))
   return "\n".join(lines)
 
 
-def verify(read: weights.Weights, again: weights.Weights) -> str:
+def verify(model: Model, again: Model) -> str:
   """The largest difference of two models' logits on two random images, in words.
 
   Raises:
     ValueError: it is above the bound.
   """
-  side = read.card.image_size
-  module = weights.module(read)
-  if not side and isinstance(module, models.ResNet) and not module.heads:
+  side = model.card.image_size
+  if not side and isinstance(model.module, models.ResNet) and not model.module.heads:
     side = 224  # convolutions take any size
   if not side:
     raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
   images = np.random.default_rng(0).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
 
   def logits(one):
-    module = weights.module(one)
-    return jax.jit(lambda p: module.apply({"params": p}, images, train=False)[0])(one.params)
+    run = jax.jit(lambda params: one.module.apply({"params": params}, images, train=False)[0])
+    return run(one.at_size(side).params)
 
-  difference = float(np.abs(logits(read) - logits(again)).max())
+  difference = float(np.abs(logits(model) - logits(again)).max())
   words = f"largest difference of the logits after reading it again: {difference:.3g}"
   if not difference <= BOUND:
     raise ValueError(f"{words}, above {BOUND}.")

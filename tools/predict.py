@@ -19,9 +19,9 @@ import tqdm
 
 from tools.bounds import whole
 from tools.ending import ending, folder, leave
-from vit_jax import weights
 from vit_jax.config import RunError
 from vit_jax.config.command_line import FAILED, WRONG_USAGE
+from vit_jax.inference.model import read
 from vit_jax.inference.predict import Prediction, find_images, predict
 from vit_jax.process import console
 from vit_jax.process.text import one_line
@@ -90,10 +90,11 @@ def predicted(args) -> list[Prediction]:
   """The predictions of all images; leaves with status 2 where there can be none."""
   try:
     paths = find_images(args.images)
-    read = weights.read(args.source)
-    predictions = predict(
-      read, paths, image_size=args.image_size, top=args.top, batch_size=args.batch_size
-    )
+    model = read(args.source)
+    if not (args.image_size or model.card.image_size):
+      raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
+    model = model.at_size(args.image_size)
+    predictions = predict(model, paths, top=args.top, batch_size=args.batch_size)
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
     return list(tqdm.tqdm(predictions, total=len(paths), unit="image", disable=quiet))
   except (RunError, ValueError, OSError) as error:

@@ -52,7 +52,8 @@ def evaluated(config, folder):
   """The figures of a config, through all that --mode=evaluate does in one process."""
   opened = open_alone(config, None)
   read = evaluated_model.read(config, opened.head(), folder)
-  return evaluate.evaluate(read, opened, reader_of(read.config), folder)
+  reader = reader_of(config, read.settings)
+  return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
 
 def accuracy(logits, right, *, among=None):
@@ -293,9 +294,9 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   config, _ = features
   opened = open_alone(config, None)
   read = evaluated_model.read(config, opened.head(), tmp_path)
-  reader = reader_of(read.config)
+  reader = reader_of(config, read.settings)
   params = evaluated_model.put(read.params, reader.mesh)
-  bench = Bench(read.model, read.config.loss, reader)
+  bench = Bench(read.model, read.settings.loss, reader)
   for calls in (0, 3, 12, 20):
     left = iter(range(calls))
     stopped = dataclasses.replace(bench, stop=lambda left=left: next(left, None) is None)

@@ -62,7 +62,7 @@ def test_parameters_are_those_of_the_file(tmp_path, family, scan):
   for classes in (0, 5):
     result = read(path, classes, scan=scan)
     families.assert_same_bits(unstack_blocks(result.params), families.params(family))
-    assert result.config.model.num_classes == 5
+    assert result.settings.model.num_classes == 5
     assert result.model.representation_layer == (family == "representation")
     assert result.model.scan == scan
     assert result.origin == {"weights": path}
@@ -143,7 +143,7 @@ def test_model_and_images_come_from_the_weights(tmp_path, family):
   path = saved(tmp_path, families.params(family), image_size=32, resize=40, loss="sigmoid")
   found = evaluated_model.read(unnamed(path), data(5), NOWHERE)
   assert found.model == families.module(family)
-  settings = found.config
+  settings = found.settings
   assert (settings.data.image_size, settings.data.evaluate_resize) == (32, 40)
   assert settings.loss.kind == "sigmoid"
 
@@ -164,7 +164,7 @@ def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, r
   images = c.Data(evaluate={"set": c.Dataset("synthetic")}, **changes)
   found = evaluated_model.read(
     unnamed(path, data=images), data(5), NOWHERE, frozenset(given)
-  ).config.data
+  ).settings.data
   assert (found.image_size, found.evaluate_resize) == (side, resize)
 
 
@@ -174,7 +174,7 @@ def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
   recipe = configured(path, model=c.Model("R50x1"), data=images, duration=c.Duration(steps=9))
   found = evaluated_model.read(recipe, data(5), NOWHERE)
   assert found.model == families.module("vit")
-  assert (found.config.data.image_size, found.config.data.evaluate_resize) == (16, 20)
+  assert (found.settings.data.image_size, found.settings.data.evaluate_resize) == (16, 20)
   given = frozenset(["model.name"])
   with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
     evaluated_model.read(recipe, data(5), NOWHERE, given)
@@ -195,7 +195,7 @@ def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
 def test_weights_without_a_card_tell_what_they_can(tmp_path):
   weights.npz.save(tmp_path / "w.npz", families.params("vit"))
   path = str(tmp_path / "w.npz")
-  found = evaluated_model.read(unnamed(path, resize=20), data(), NOWHERE).config.data
+  found = evaluated_model.read(unnamed(path, resize=20), data(), NOWHERE).settings.data
   assert (found.image_size, found.evaluate_resize) == (16, 20)
   for family in ("bit", "relative", "none"):
     weights.npz.save(tmp_path / "w.npz", families.params(family))

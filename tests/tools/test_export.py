@@ -10,6 +10,7 @@ from tests import programs
 from tests.weights import families
 from tools import export
 from vit_jax import weights
+from vit_jax.inference import model as inference
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -45,11 +46,11 @@ def test_every_format_keeps_parameters_and_card(source, tmp_path, name, flags):
 
 
 def test_verify_finds_a_difference(source):
-  read, changed = weights.read(source), families.params("vit")
-  again = weights.Weights(changed, read.card)
+  model, changed = inference.read(source), families.params("vit")
   changed["head"]["bias"] = changed["head"]["bias"] + np.float32(2e-5)
+  again = inference.of_weights(Weights(changed, model.card))
   with pytest.raises(ValueError, match=r"again: 2.*e-05, above 1e-05"):
-    export.verify(read, again)
+    export.verify(model, again)
 
 
 def test_what_other_readers_drop_is_told(tmp_path):
@@ -80,7 +81,9 @@ def test_weights_without_a_card_tell_their_image_size(tmp_path):
   [
     (("--output", "x.npz", "--format", "msgpack"), r"must end in '\.msgpack'"),
     (("--output", "x.onnx"), r"'\.onnx', which is no format"),
-    (("--output", "x.npz", "--ema"), "--ema and --step choose in a workdir"),
+    (("--output", "x.npz", "--ema"), "--ema chooses in a workdir"),
+    (("--output", "x.npz", "--no-ema"), "--no-ema chooses in a workdir"),
+    (("--output", "x.npz", "--step=7"), "--step chooses in a workdir"),
     (("--output", "x-0.1", "--format", "huggingface"), "a folder's name without a dot"),
     (("--output", "source.npz/x.npz"), r"source\.npz"),
   ],
@@ -115,4 +118,4 @@ def test_as_a_process_one_sentence_and_a_status(source, tmp_path):
     [*tool, "--source", tmp_path / "gap.npz", "--step=7", "--output", tmp_path / "a.npz"]
   )
   assert result.returncode == 2
-  assert "--ema and --step choose in a workdir" in result.stderr
+  assert "--step chooses in a workdir" in result.stderr

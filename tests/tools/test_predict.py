@@ -13,6 +13,7 @@ from tests import programs
 from tests.data.test_image_files import soon
 from tests.weights import families
 from vit_jax import weights
+from vit_jax.inference.model import of_weights
 from vit_jax.inference.predict import find_images, predict
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
@@ -40,7 +41,8 @@ def source(family="vit", **card):
 
 
 def run(read, paths, **options):
-  return list(predict(read, paths, **(dict(image_size=0, top=2, batch_size=4) | options)))
+  model = of_weights(read).at_size(options.pop("image_size", 0))
+  return list(predict(model, paths, **(dict(top=2, batch_size=4) | options)))
 
 
 class TestFindImages:

@@ -118,7 +118,7 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   assert "Stopped early: 3 evaluations in a row gave no better test/top1." in result.stdout
   assert f"Best:       test/top1 {figures[best]:.4f} after step {best}, {whole}" in result.stdout
   assert f"--config.evaluate_step={best})" in result.stdout
-  assert f"--ema --step {best}\n" in result.stdout
+  assert f"params.npz --step {best}\n" in result.stdout
 
   shutil.copytree(whole, cut)  # as if it had been killed before it saved for the last time
   shutil.rmtree(cut / f"checkpoints/{end}")

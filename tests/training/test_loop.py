@@ -227,12 +227,13 @@ def test_how_every_parameter_is_split_is_written_down(tmp_path):
   assert rows[named][1:] == ["replicated", f"{130 * 130 * 4:,}"]
 
 
-@pytest.mark.parametrize("ema", [False, True])
-def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, ema):
+@pytest.mark.parametrize(("flags", "ema"), [((), True), (("--no-ema",), False)])
+def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, flags, ema):
   output = tmp_path / "params.msgpack"
   command = [programs.MAIN[0], "tools/export.py", "--source", digits[0], "--output", output]
-  result = programs.run(command + ["--ema"] * ema)
+  result = programs.run([*command, *flags])
   assert result.returncode == 0, result.stderr
+  assert ("moving average" in result.stdout) == ema
   exported = weights.load(output)
   stored = checkpoint.load_params(checkpoint.find(digits[0]), ema=ema)
   assert jax.tree.structure(exported) == jax.tree.structure(stored)

@@ -16,11 +16,10 @@ from vit_jax import models
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
 from vit_jax.evaluation import evaluate, evaluated_model
-from vit_jax.inference import init_from
 from vit_jax.learning import optim, state, train_step
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import loop, opening, plan
+from vit_jax.training import init_from, loop, opening, plan
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
 PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
@@ -201,7 +200,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   assert not any("mfu" in line for line in metrics_log.read(tmp_path / "whole"))
   opened = made.data.evaluations
   read = evaluated_model.read(DIGITS, opened.head(), tmp_path / "parts")
-  figures = evaluate.evaluate(read, opened, made.reader, tmp_path / "parts")
+  figures = evaluate.evaluate(read, opened, made.reader, tmp_path / "parts", stall_seconds=0.0)
   assert figures.items() <= metrics_log.read(tmp_path / "whole")[-1].items()
   restored = checkpoint.load(ends[0], made.abstract, c.to_dict(DIGITS))
   chex.assert_trees_all_equal_structs(restored, made.abstract)

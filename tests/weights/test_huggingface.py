@@ -11,6 +11,7 @@ from tests.data.pictures import png16
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.data.images import decode
+from vit_jax.inference import load
 from vit_jax.inference.predict import predict
 from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
@@ -279,7 +280,5 @@ def test_a_pipeline_prepares_images_and_names_classes_as_we_do(folder, monkeypat
   pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
   theirs = {c["label"]: c["score"] for c in classify(Image.fromarray(pixels), top_k=5)}
   Image.fromarray(pixels).save(folder.parent / "image.png")
-  (ours,) = predict(
-    weights.read(folder), [folder.parent / "image.png"], image_size=0, top=5, batch_size=1
-  )
+  (ours,) = predict(load(folder), [folder.parent / "image.png"], top=5, batch_size=1)
   assert theirs == pytest.approx(dict(ours.classes), abs=1e-5)

@@ -69,15 +69,15 @@ def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, P())
 
 
+def place(array: np.ndarray, sharding: NamedSharding) -> jax.Array:
+  """Puts an array on the devices; every process has it, and puts its own share there."""
+  return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
 def replicate(mesh: Mesh, arrays: dict) -> dict:
   """Puts a full copy of NumPy arrays, which every process has, on every device."""
-  sharding = replicated(mesh)
-
-  def place(array):
-    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
-
   with jax.transfer_guard("allow"):  # this transfer is intended, also inside a guarded loop
-    return jax.tree.map(place, arrays)
+    return jax.tree.map(lambda array: place(array, replicated(mesh)), arrays)
 
 
 def parameter_spec(shape: tuple[int, ...], fsdp: int) -> P:

@@ -9,35 +9,63 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from vit_jax import config as cfg
 from vit_jax import models, weights
-from vit_jax.config import Config, Data, recorded
+from vit_jax.config import Data, Loss, recorded
 from vit_jax.data import resizing
-from vit_jax.inference import init_from, loading
+from vit_jax.inference.model import Model
 from vit_jax.models import requirements
+from vit_jax.models.differences import FIELDS
 
 # Settings of the model that parameters tell by themselves.
-TOLD = (*init_from.FIELDS, "representation_layer")
+TOLD = (*FIELDS, "representation_layer")
 
 
-def settings(
-  config: Config,
-  read: weights.Weights,
-  told: models.ViT | models.ResNet,
-  given: frozenset[str],
-) -> Config:
-  """The settings of an evaluation.
+@dataclasses.dataclass(frozen=True)
+class Asked:
+  """What the recipe and the command line ask for.
 
-  Args:
-    config: those of the recipe and the command line.
-    read: the weights.
-    told: the module that their parameters belong to.
+  Attributes:
+    model, loss, data: groups of settings.
     given: the settings that the command line names, such as "data.image_size".
+    protocol: whether the recipe is for evaluation alone, so that what it names goes before the
+      weights.
+  """
+
+  model: cfg.Model
+  loss: Loss
+  data: Data
+  given: frozenset[str] = frozenset()
+  protocol: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What an evaluation is made with: groups of settings."""
+
+  model: cfg.Model
+  loss: Loss
+  data: Data
+
+
+def settings(asked: Asked, found: Model) -> Settings:
+  """The settings of an evaluation of a model.
 
   Raises:
     ValueError: what is named contradicts the weights, or no image size is known.
   """
-  check_named(config, told, given)
-  model, loss = config.model, config.loss
+  check_named(asked, found)
+  told, (model, loss) = found.module, overlaid_on_run(asked, found.read)
+  function = function_of(told, model)
+  data = preparation(asked, found)
+  requirements.check_tiles(told, data.image_size, "these weights")
+  resizing.check(data)
+  return Settings(dataclasses.replace(model, num_classes=told.num_classes, **function), loss, data)
+
+
+def overlaid_on_run(asked: Asked, read: weights.Weights) -> tuple[cfg.Model, Loss]:
+  """The model and the loss of the weights' run or card, but for what the command line names."""
+  model, loss, given = asked.model, asked.loss, asked.given
   if read.settings is not None:
     run = recorded.settings({key: read.settings[key] for key in ("model", "loss")})
     model = overlaid(run.model, model, "model", given)
@@ -46,32 +74,23 @@ def settings(
       model = dataclasses.replace(model, attention=attention_here())
   elif read.card:
     loss = overlaid(dataclasses.replace(loss, kind=read.card.loss), loss, "loss", given)
-  config = dataclasses.replace(
-    config,
-    model=dataclasses.replace(model, num_classes=told.num_classes, **function_of(told, model)),
-    loss=loss,
-    data=preparation(config, read, told, given),
-    new_head=False,
-  )
-  requirements.check_tiles(told, config.data.image_size, "these weights")
-  resizing.check(config.data)
-  return config
+  return model, loss
 
 
-def check_named(config: Config, told, given: frozenset[str]):
+def check_named(asked: Asked, found: Model):
   """The weights are of the model that is named, if any is.
 
   Raises:
     ValueError: names every setting that differs.
   """
-  if "model.name" in given or (config.model.name and not config.duration.given()):
-    model = dataclasses.replace(config.model, **function_of(told, config.model))
-    init_from.check_model(told, dataclasses.replace(config, model=model))
+  model, told = asked.model, found.module
+  if "model.name" in asked.given or (model.name and asked.protocol):
+    found.check_is(dataclasses.replace(model, **function_of(told, model)))
   for field in TOLD:
-    wanted, found = getattr(config.model, field, None), getattr(told, field, None)
-    if f"model.{field}" in given and wanted != found and (wanted or isinstance(wanted, bool)):
+    wanted, there = getattr(model, field, None), getattr(told, field, None)
+    if f"model.{field}" in asked.given and wanted != there and (wanted or isinstance(wanted, bool)):
       raise ValueError(
-        f"config.model.{field} is {found} in these weights, and {wanted} was asked for; leave it "
+        f"config.model.{field} is {there} in these weights, and {wanted} was asked for; leave it "
         "out."
       )
 
@@ -91,20 +110,20 @@ def overlaid(own, named, group: str, given: frozenset[str]):
   return dataclasses.replace(own, **named)
 
 
-def preparation(config: Config, read: weights.Weights, told, given: frozenset[str]) -> Data:
+def preparation(asked: Asked, found: Model) -> Data:
   """The settings of the data, with the size of images and their resizing.
 
   Raises:
     ValueError: no size is known.
   """
-  data = config.data
+  data, given = asked.data, asked.given
   named = data.image_size if "data.image_size" in given else 0
-  if data.image_size and not named and not config.duration.given():
-    side, resize = largest_side(told, data.image_size), data.evaluate_resize
+  if data.image_size and not named and asked.protocol:
+    side, resize = largest_side(found.module, data.image_size), data.evaluate_resize
   else:
-    card = loading.prepared(read, named)
+    card = found.card.at_size(named) if named else found.card
     side = card.image_size or data.image_size
-    resize = card.resize if read.card else data.evaluate_resize
+    resize = card.resize if found.read.card else data.evaluate_resize
   if not side:
     raise ValueError(
       "the weights do not tell the size of their images; give it, such as "
@@ -115,9 +134,9 @@ def preparation(config: Config, read: weights.Weights, told, given: frozenset[st
   return dataclasses.replace(data, image_size=side, evaluate_resize=resize)
 
 
-def preparation_in_words(config: Config, *, known: bool) -> str:
+def preparation_in_words(data: Data, *, known: bool) -> str:
   """How images are prepared; `known`: whether the weights or the user have said so."""
-  side, resize = config.data.image_size, config.data.evaluate_resize
+  side, resize = data.image_size, data.evaluate_resize
   said = f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
   guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
   return said if known else said + guess

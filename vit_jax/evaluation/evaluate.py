@@ -43,7 +43,12 @@ def figures_of(found: list[tuple[str, Result]]) -> dict[str, float]:
 
 
 def evaluate(
-  read: evaluated_model.Scored, evaluations: Evaluations, reader: Reader, folder: pathlib.Path
+  read: evaluated_model.Scored,
+  evaluations: Evaluations,
+  reader: Reader,
+  folder: pathlib.Path,
+  *,
+  stall_seconds: float,
 ) -> dict[str, float]:
   """Evaluates parameters, prints the figures and writes WORKDIR/evaluation.json.
 
@@ -57,11 +62,11 @@ def evaluate(
     with workdir.writing(folder):
       folder.mkdir(parents=True, exist_ok=True)
     print(scored_in_words(read))
-    if read.resized or read.side not in (0, read.config.data.image_size):
+    if read.resized or read.side not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))
-  with watchdog.of_run(read.config.stall_seconds, folder) as watching:
+  with watchdog.of_run(stall_seconds, folder) as watching:
     stop = functools.partial(went_on, watching)
-    bench = Bench(read.model, read.config.loss, reader, stop, detailed=True)
+    bench = Bench(read.model, read.settings.loss, reader, stop, detailed=True)
     found = watching.guarded(
       lambda: results(evaluations, bench, evaluated_model.put(read.params, reader.mesh)),
       too_little=TOO_LITTLE_MEMORY,
@@ -100,7 +105,7 @@ def scored_in_words(read: evaluated_model.Scored) -> str:
 
 def other_size_in_words(read: evaluated_model.Scored) -> str:
   """That the weights are of images of another size than those that they are scored on."""
-  side = read.config.data.image_size
+  side = read.settings.data.image_size
   said = f"These weights are of images of another size than config.data.image_size={side}"
   said += f"; their position embeddings were interpolated: {read.resized}." if read.resized else "."
   return f"{said} Scored as trained: --config.data.image_size={read.side}." if read.side else said

@@ -12,7 +12,8 @@ from vit_jax.data import classes
 from vit_jax.data.apart import Use
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import effective_settings
-from vit_jax.inference import init_from, loading
+from vit_jax.evaluation.effective_settings import Asked, Settings
+from vit_jax.inference.model import Model, of_weights
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage import checkpoint
 
@@ -22,7 +23,7 @@ class Scored:
   """What was read.
 
   Attributes:
-    config: the run's, with what the weights have a say in taken from them (`taken.settings`).
+    settings: what the weights have a say in, taken from them (`effective_settings.settings`).
     model: Flax module of the parameters.
     params: NumPy arrays in the module's tree; the head's outputs in the order of the sets' classes.
     side: of the images that they were trained on, pixels; 0 where it is not known.
@@ -32,7 +33,7 @@ class Scored:
     origin: where they come from, as the first entry of evaluation.json.
   """
 
-  config: Config
+  settings: Settings
   model: models.ViT | models.ResNet
   params: dict
   side: int
@@ -43,13 +44,13 @@ class Scored:
 
 
 def read(
-  config: Config, scored: Use | None, folder: pathlib.Path, given: frozenset[str] = frozenset()
+  config: Config, head: Use | None, folder: pathlib.Path, given: frozenset[str] = frozenset()
 ) -> Scored:
   """Reads the parameters, whose head has the classes of the evaluation sets.
 
   Args:
     config: the settings.
-    scored: a set that the head is scored on; None: there is none.
+    head: a set that the head is scored on; None: there is none.
     folder: the workdir.
     given: the settings that the command line names, such as "data.image_size".
 
@@ -69,41 +70,45 @@ def read(
       f"{folder} has no checkpoint to evaluate: name a --workdir that has, or weights with "
       "--config.init_from=PATH."
     )
+  untold = dict(activation=config.model.activation, norm_epsilon=config.model.norm_epsilon)
+  protocol = not config.duration.given()
+  asked = Asked(config.model, config.loss, config.data, given, protocol)
   try:
-    found = reading(path, None if config.evaluate_average else False)
-    return Scored(*fitted(config, scored, found, given), origin)
+    model = of_weights(reading(path, None if config.evaluate_average else False), **untold)
+    return fitted(model, asked, head, config.class_names, origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error
 
 
 def fitted(
-  config: Config, scored: Use | None, read: weights.Weights, given: frozenset[str]
-) -> tuple:
-  """The attributes of `Scored` but for the last.
+  model: Model, asked: Asked, head: Use | None, class_names: str, origin: dict[str, int | str]
+) -> Scored:
+  """The model as it is scored.
 
   Raises:
-    ValueError: they belong to another model or know other classes, or have no head where sets are
-      scored.
+    ValueError: it is another than was asked for or knows other classes, or has no head where sets
+      are scored.
   """
-  if "head" not in read.params and scored:
+  if head and not model.has_head:
     raise ValueError(
       "these weights have no head, so config.data.evaluate cannot be scored with them; "
       "config.few_shot and config.nearest can."
     )
-  read = dataclasses.replace(read, params=init_from.with_head(read.params))
-  settings = config.model
-  told = weights.module(read, activation=settings.activation, norm_epsilon=settings.norm_epsilon)
-  config = effective_settings.settings(config, read, told, given)
-  order = head_order(config.class_names, scored, read, told.num_classes)
-  side = config.data.image_size
-  params, rows = loading.at_size(told, read.params, side, order.outputs)
-  model = effective_settings.computing(told, config.model)
-  params = stack_blocks(params) if getattr(model, "scan", False) else params
-  resized = ", ".join(row.detail for row in rows if row.what == "resized")
-  prepared = effective_settings.preparation_in_words(
-    config, known="data.evaluate_resize" in given or read.card
+  settings = effective_settings.settings(asked, model)
+  order = head_order(class_names, head, model.read, model.module.num_classes)
+  sized = model.at_size(settings.data.image_size, order.outputs)
+  module = effective_settings.computing(sized.module, settings.model)
+  known = "data.evaluate_resize" in asked.given or bool(model.read.card)
+  return Scored(
+    settings=settings,
+    model=module,
+    params=stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params,
+    side=model.card.image_size,
+    resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
+    prepared=effective_settings.preparation_in_words(settings.data, known=known),
+    classes=order.said,
+    origin=origin,
   )
-  return config, model, params, loading.prepared(read).image_size, resized, prepared, order.said
 
 
 def head_order(
@@ -144,8 +149,4 @@ def head_order(
 
 def put(params: dict, mesh: jax.sharding.Mesh) -> dict:
   """The parameters on the devices; every process puts its own share of each array there."""
-
-  def place(array, sharding):
-    return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
-
-  return jax.tree.map(place, params, meshes.state_shardings(mesh, params))
+  return jax.tree.map(meshes.place, params, meshes.state_shardings(mesh, params))

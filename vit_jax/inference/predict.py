@@ -17,8 +17,7 @@ from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
-from vit_jax.inference.loading import load, prepared
-from vit_jax.weights import Weights
+from vit_jax.inference.model import Model
 
 _log = logging.getLogger(__name__)
 MAX_PIXELS = 2**26
@@ -79,24 +78,16 @@ def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def predict(
-  weights: Weights, paths: Iterable[pathlib.Path], *, image_size: int, top: int, batch_size: int
+  model: Model, paths: Iterable[pathlib.Path], *, top: int, batch_size: int
 ) -> Iterator[Prediction]:
   """Predictions of `paths`, in their order.
 
   Args:
-    weights: of the model; its card says how images are prepared.
+    model: for images of the size that it is to see (`Model.at_size`).
     paths: files of images.
-    image_size: side of the square that the model sees, pixels; 0: the card's. Position embeddings
-      are resized to it, and as large a share of each image is cut out as at the card's.
     top: number of classes.
     batch_size: images at a time.
-
-  Raises:
-    ValueError: an image size that does not suit the model, or none is known.
   """
-  if not prepared(weights, image_size).image_size:
-    raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
-  model = load(weights, image_size)
   module, card, params = model.module, model.card, jax.device_put(model.params)
   side = card.image_size
   names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))

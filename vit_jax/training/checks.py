@@ -2,17 +2,15 @@
 
 import re
 
-import jax
-import jax.numpy as jnp
-
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
 from vit_jax.data import resizing
 from vit_jax.evaluation import registry
 from vit_jax.models import requirements
+from vit_jax.models.shapes import parameter_shapes
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
-from vit_jax.storage.tree import name_of
+from vit_jax.storage.tree import flatten
 
 MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the deepest of the paper has 4 with 66
 MOST_FACTOR = 1e4  # on the weight decay
@@ -207,7 +205,9 @@ def check_trainable(config: Config):
     raise ConfigError(
       f"config.optimizer.trainable={shown(pattern)} is no regex: {error}."
     ) from error
-  shapes = parameter_shapes(config)
+  module = models.configured(config.model)
+  leaves = flatten(parameter_shapes(module, config.data.image_size))
+  shapes = {name: leaf.shape for name, leaf in leaves.items()}
   for name, shape in shapes.items():
     blocks = range(shape[0]) if f"{STACKED}/" in name else ()
     if not match(name) and any(match(name.replace(STACKED, f"{STACKED}_{i}")) for i in blocks):
@@ -220,12 +220,3 @@ def check_trainable(config: Config):
       f"config.optimizer.trainable={shown(pattern)} matches no parameter of {config.model.name}; "
       f"nearest: {nearest(pattern, shapes)}."
     )
-
-
-def parameter_shapes(config: Config) -> dict[str, tuple[int, ...]]:
-  """{name: shape} of the model's parameters, traced without a device."""
-  module, side = models.configured(config.model), config.data.image_size
-  images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
-  init = lambda x: module.init(jax.random.key(0), x, train=False)["params"]
-  leaves = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, images))[0]
-  return {name_of(path): leaf.shape for path, leaf in leaves}

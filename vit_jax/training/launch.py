@@ -12,11 +12,11 @@ from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import opening as evaluation
-from vit_jax.inference import init_from
+from vit_jax.evaluation.effective_settings import Settings
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, workdir
-from vit_jax.training import checks, opening, plan, resumed, steps
+from vit_jax.training import checks, init_from, opening, plan, resumed, steps
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
@@ -85,19 +85,20 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   from vit_jax.evaluation.evaluate import evaluate
 
   read = evaluated_model.read(config, evaluations.head(), folder, given)
-  evaluate(read, evaluations, reader_of(read.config), folder)
+  reader = reader_of(config, read.settings)
+  evaluate(read, evaluations, reader, folder, stall_seconds=config.stall_seconds)
 
 
-def reader_of(config: Config) -> Reader:
-  """What reads the batches of an evaluation, for all devices.
+def reader_of(config: Config, settings: Settings) -> Reader:
+  """What reads the batches of an evaluation that is made with `settings`, for all devices.
 
   Raises:
     ConfigError: the batch, the mesh or the attention does not suit them.
   """
   split = dict(batch_size=config.batch_size, accumulation=config.accumulation)
   mesh = meshes.make(config.mesh, **split)
-  requirements.check_attention(config.model.attention, jax.default_backend())
-  return Reader(config.data, mesh, **split)
+  requirements.check_attention(settings.model.attention, jax.default_backend())
+  return Reader(settings.data, mesh, **split)
 
 
 def starts_from_weights(config: Config, folder: pathlib.Path) -> bool:

@@ -16,8 +16,6 @@ from vit_jax.devices.chips import chip
 from vit_jax.devices.watchdog import Watchdog
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.evaluation.kind import Bench, GivenUp
-from vit_jax.inference import init_from
-from vit_jax.inference.init_from import Initial
 from vit_jax.learning import state as states
 from vit_jax.learning import train_step
 from vit_jax.models import flops
@@ -26,8 +24,9 @@ from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log, workdir
 from vit_jax.storage.saving import Checkpoints, SaveError
 from vit_jax.storage.tree import flatten
-from vit_jax.training import early_stopping, messages
+from vit_jax.training import early_stopping, init_from, messages
 from vit_jax.training.goodput import Busy
+from vit_jax.training.init_from import Initial
 from vit_jax.training.plan import Plan, total_count, trained_count
 from vit_jax.training.speed import Monitor
 

@@ -116,8 +116,6 @@ def conclusion(
     )
   figures = evaluate.evaluations_in(folder)[-1:]
   reached = [f"Reached: {registry.in_words(line)}" for line in figures]
-  options = " --ema" if config.optimizer.ema else ""  # what was evaluated
-  options += watch.flag(folder)
   return "\n".join(
     [
       f"Done: {last} steps.",
@@ -127,7 +125,8 @@ def conclusion(
       f"Checkpoint: {folder}/checkpoints/{last}",
       f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: tensorboard --logdir {folder})",
       f"Curves:     {folder}/{curves.CURVES}",
-      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz{options}",
+      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz"
+      f"{watch.flag(folder)}",
     ]
   )
 

@@ -22,11 +22,13 @@ class Weights:
     params: NumPy arrays, blocks unstacked.
     card: how images are prepared, and the classes; None: unknown.
     settings: for a checkpoint, the settings that its run recorded.
+    average: whether the parameters are the moving average of that run's parameters.
   """
 
   params: dict
   card: Card | None
   settings: dict | None = None
+  average: bool = False
 
   def class_names(self) -> tuple[str, ...]:
     """Names of the head's outputs; () if they are unknown."""
@@ -160,7 +162,8 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       f"{folder} holds no moving average of the parameters (config.optimizer.ema was 0); leave "
       "--ema out."
     )
-  params = checkpoint.load_params(folder, ema=has_average if ema is None else ema)
+  average = has_average if ema is None else ema
+  params = checkpoint.load_params(folder, ema=average)
   data, model = meta["config"]["data"], meta["config"]["model"]
   return Weights(
     unstack_blocks(params),
@@ -173,4 +176,5 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       **{key: model[key] for key in ("activation", "norm_epsilon") if key in model},
     ),
     meta["config"],
+    average,
   )

@@ -11,11 +11,11 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.devices import mesh
-from vit_jax.inference import init_from
 from vit_jax.learning import optim, state
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
+from vit_jax.training import init_from
 from vit_jax.weights.card import Card
 
 NAMES = tuple("abcde")

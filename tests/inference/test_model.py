@@ -1,0 +1,105 @@
+"""A model from anything that holds one."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import pytest
+
+from tests.weights import families
+from vit_jax import config as c
+from vit_jax import weights
+from vit_jax.inference import load
+from vit_jax.inference.model import of_weights, read
+from vit_jax.storage import checkpoint
+from vit_jax.storage.tree import flatten
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+
+RUN = pathlib.Path(__file__).parents[1] / "fixtures" / "before_packages"
+CARD = Card(image_size=16, resize=20, class_names=tuple("abcde"), loss="sigmoid")
+
+
+@pytest.mark.parametrize("name", ["w.npz", "w.msgpack", "w.safetensors", "folder"])
+def test_files_and_folders(tmp_path, name):
+  whole = dataclasses.replace(CARD, resize=0)  # Hugging Face's format has no other
+  weights.write(tmp_path / name, Weights(families.params("vit"), whole))
+  model = load(tmp_path / name)
+  assert model.module == families.module("vit")
+  assert model.card == whole
+  families.assert_same_bits(model.params, families.params("vit"))
+
+
+def test_a_workdir_and_its_checkpoint_have_the_average_unless_told_otherwise():
+  folder = checkpoint.find(RUN)
+  stored = [checkpoint.load_params(folder, ema=ema) for ema in (False, True)]
+  for source in (RUN, str(RUN), folder):
+    model = load(source)
+    assert model.read.average
+    families.assert_same_bits(model.params, stored[1])
+  raw = load(RUN, ema=False)
+  assert not raw.read.average
+  families.assert_same_bits(raw.params, stored[0])
+  assert not np.array_equal(raw.params["head"]["kernel"], stored[1]["head"]["kernel"])
+  assert model.card.class_names == tuple("0123456789")
+
+
+def test_another_image_size(tmp_path):
+  weights.write(tmp_path / "w.npz", Weights(families.params("vit"), CARD))
+  model = load(tmp_path / "w.npz", 32)
+  assert (model.card.image_size, model.card.resize) == (32, 40)  # as large a share is cut out
+  table = model.params["Transformer"]["posembed_input"]["pos_embedding"]
+  assert table.shape == (1, 65, 32)
+  assert [row.what for row in model.rows].count("resized") == 1
+  logits, _ = model.module.apply(
+    {"params": model.params}, np.zeros((1, 32, 32, 3), np.float32), train=False
+  )
+  assert logits.shape == (1, 5)
+  with pytest.raises(ValueError, match="cannot be cut into patches"):
+    load(tmp_path / "w.npz", 18)
+
+
+def test_what_tells_no_size_is_read_all_the_same():
+  model = of_weights(Weights(families.params("bit"), None))
+  assert model.card.image_size == 0
+  with pytest.raises(ValueError, match="do not tell the size of their images; give it"):
+    model.at_size()
+  families.assert_same_bits(model.at_size(32).params, families.params("bit"))
+
+
+@pytest.mark.parametrize("family", ["vit", "bit"])
+def test_weights_without_a_head_have_one_of_zeros(family):
+  params = families.params(family)
+  assert of_weights(Weights(params, CARD)).has_head
+  bare = {name: part for name, part in params.items() if name != "head"}
+  model = of_weights(Weights(bare, None))
+  assert not model.has_head
+  assert model.module.num_classes == 1
+  assert not model.params["head"]["kernel"].any()
+
+
+def test_a_missing_parameter_is_named(tmp_path):
+  params = families.params("vit")
+  del params["Transformer"]["encoder_norm"]["bias"]
+  np.savez(tmp_path / "w.npz", **flatten(params))
+  with pytest.raises(ValueError, match=r"encoder_norm/bias \(32,\) is missing"):
+    load(tmp_path / "w.npz")
+
+
+def test_whose_model_it_is():
+  settings = c.Model(name="ViT-B/4", depth=2, width=32, mlp_dim=64, heads=2, num_classes=9)
+  model = of_weights(Weights(families.params("vit"), CARD))
+  model.check_is(settings)  # whatever the head
+  for changed, message in (
+    (dict(depth=3), r"not of a ViT-B/4 .*: depth is 2 there and 3 here; name their model"),
+    (dict(depth=3, pool="gap"), r"depth is 2 .*; pool is class_token there and gap here;"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      model.check_is(dataclasses.replace(settings, **changed))
+  with pytest.raises(ValueError, match=r"they are a ViT there and a ResNet here;"):
+    model.check_is(c.Model(name="R50x1"))
+
+
+def test_nothing_is_there(tmp_path):
+  with pytest.raises(c.ConfigError, match=r"none\.npz does not exist"):
+    read(tmp_path / "none.npz")

@@ -1,0 +1,134 @@
+"""A model from anything that holds one: module, parameters and how images are prepared."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from vit_jax import config as cfg
+from vit_jax import models, weights
+from vit_jax.models.differences import differences
+from vit_jax.models.shapes import parameter_shapes
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+from vit_jax.weights.fit import Row
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """A model with its parameters.
+
+  Attributes:
+    read: the weights as they were found.
+    module: unrolled, in float32.
+    params: NumPy arrays in the module's tree, blocks apart; where the weights have no head, with
+      one of zeros for one class, as features need.
+    card: how images are prepared, and the classes; its image_size is 0 where that is not known.
+    rows: what `at_size` did to each parameter.
+  """
+
+  read: Weights
+  module: models.ViT | models.ResNet
+  params: dict
+  card: Card
+  rows: tuple[Row, ...] = ()
+
+  @property
+  def has_head(self) -> bool:
+    """Whether the weights have a head."""
+    return "head" in self.read.params
+
+  def at_size(self, side: int = 0, outputs: tuple[int, ...] | None = None) -> "Model":
+    """The model for square images of `side` pixels; 0: of the size that the weights are for.
+
+    Position embeddings are resized for another size, and as large a share of each image is cut out.
+
+    Args:
+      side: pixels.
+      outputs: as in `weights.fit`.
+
+    Raises:
+      ValueError: no size is known, the model cannot see images of it, or a parameter is missing or
+        too many.
+    """
+    card = self.card.at_size(side) if side else self.card
+    if not card.image_size:
+      raise ValueError("the weights do not tell the size of their images; give it")
+    square = card.image_size, card.image_size
+    grid = self.module.grid(*square) if isinstance(self.module, models.ViT) else None
+    wanted = parameter_shapes(self.module, card.image_size)
+    params, rows = weights.fit(self.params, wanted, grid, outputs=outputs)
+    return dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
+
+  def check_is(self, settings: cfg.Model):
+    """The model is that of config.model, whatever their heads.
+
+    Raises:
+      ValueError: names every setting that differs.
+    """
+    differing = differences(self.module, models.configured(settings))
+    if differing:
+      raise ValueError(
+        f"these weights are not of a {settings.name} as config.model describes it: "
+        f"{'; '.join(differing)}; name their model (config.model.name) and what it differs in, by "
+        "settings such as --config.model.depth=12 or --config.model.activation=gelu."
+      )
+
+
+def load(
+  source: pathlib.Path | str, image_size: int = 0, *, step: int = 0, ema: bool | None = None
+) -> Model:
+  """The model that is at `source`, for images of one size.
+
+  Args:
+    source: a workdir, a checkpoint, *.npz, *.msgpack, *.safetensors, or a folder of Hugging Face's.
+    image_size: side of square images, pixels; 0: the size that the weights are for.
+    step: of a workdir, the checkpoint; 0: the newest.
+    ema: of a checkpoint, the moving average of the parameters, or the parameters; None: the average
+      where there is one.
+
+  Raises:
+    ConfigError, OSError, CheckpointError: as `weights.read`.
+    ValueError: weights that are damaged or of no model of this project, or as `Model.at_size`.
+  """
+  return read(source, step=step, ema=ema).at_size(image_size)
+
+
+def read(source: pathlib.Path | str, *, step: int = 0, ema: bool | None = None, **untold) -> Model:
+  """As `load`, with the parameters as they are there: they fit images of no certain size.
+
+  Args:
+    source, step, ema: as in `load`.
+    **untold: as in `of_weights`.
+
+  Raises:
+    ConfigError, ValueError, OSError, CheckpointError: as `load`.
+  """
+  return of_weights(weights.read(pathlib.Path(source), step=step, ema=ema), **untold)
+
+
+def of_weights(found: Weights, **untold) -> Model:
+  """The model of weights.
+
+  Args:
+    found: the weights.
+    **untold: activation and norm_epsilon where no card tells them; else the published weights'.
+
+  Raises:
+    ValueError: parameters of no model of this project.
+  """
+  whole = dataclasses.replace(found, params=with_head(found.params))
+  module = weights.module(whole, **untold)
+  return Model(found, module, whole.params, found.card or weights.told_by(whole.params))
+
+
+def with_head(params: dict) -> dict:
+  """The parameters; where they have no head, with one of zeros for one class."""
+  norm = params.get("resnet", {}).get("group_norm") or params.get("Transformer", {}).get(
+    "encoder_norm"
+  )
+  if "head" in params or not norm:
+    return params
+  width = len(norm["scale"])
+  head = {"kernel": np.zeros((width, 1), np.float32), "bias": np.zeros(1, np.float32)}
+  return params | {"head": head}

@@ -1,0 +1,16 @@
+"""How two models differ, apart from their heads."""
+
+# What tells one model from another.
+FIELDS = (
+  *("patch", "depth", "width", "mlp_dim", "heads", "stages", "stem_width", "axial", "pool"),
+  *("positions", "position_place", "activation", "norm_epsilon"),
+)
+
+
+def differences(there, here) -> list[str]:
+  """Each difference of two modules in words; [] where they are the same but for their heads."""
+  kinds = type(there).__name__, type(here).__name__
+  if kinds[0] != kinds[1]:
+    return ["they are a {} there and a {} here".format(*kinds)]
+  pairs = {key: (getattr(there, key, None), getattr(here, key, None)) for key in FIELDS}
+  return [f"{key} is {a} there and {b} here" for key, (a, b) in pairs.items() if a != b]

@@ -1,0 +1,127 @@
+"""Parameters to start a run from (config.init_from), fitted to its model."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax import models, weights
+from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.config import Model as ModelSettings
+from vit_jax.config.reading import expanded
+from vit_jax.data import classes
+from vit_jax.devices import mesh as meshes
+from vit_jax.inference import model as inference
+from vit_jax.learning.state import TrainState
+from vit_jax.models.shapes import parameter_shapes
+from vit_jax.models.stacking import stack_blocks
+from vit_jax.storage.tree import flatten, nest
+
+AS_IT_IS = classes.Order(None, "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Initial:
+  """What was read.
+
+  Attributes:
+    params: NumPy arrays in the tree of the run's model, without those that are to be new.
+    report: what was taken, resized, dropped and new, as a table.
+  """
+
+  params: dict
+  report: str
+
+
+def read(config: Config, class_names: Sequence[str]) -> Initial:
+  """Reads config.init_from and fits it to the model; nothing is put on a device.
+
+  Args:
+    config: the settings.
+    class_names: of the training data.
+
+  Raises:
+    ConfigError: nothing is there, it is not what its name says, or it does not fit.
+  """
+  path, settings = expanded(config.init_from), config.model
+  untold = dict(activation=settings.activation, norm_epsilon=settings.norm_epsilon)
+  try:
+    model = inference.read(path, **untold)
+    model.check_is(settings)
+    order = AS_IT_IS
+    if not config.new_head:
+      order = head_order(config.class_names, model.read, class_names)
+    side, new_head = config.data.image_size, config.new_head
+    params, rows = fitted(model.read.params, settings, side, new_head=new_head, order=order)
+  except (ValueError, OSError, RunError) as error:
+    raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
+  said = f"\n  classes  {order.said}" if order.said else ""
+  return Initial(params=params, report=f"Started from {path}: {weights.table(rows)}{said}")
+
+
+def head_order(setting: str, found: weights.Weights, class_names: Sequence[str]) -> classes.Order:
+  """How the head of weights becomes that of the data; nothing is said of a head that is not kept.
+
+  Args:
+    setting: config.class_names.
+    found: the weights.
+    class_names: of the training data.
+
+  Raises:
+    ValueError: the head is of other classes.
+  """
+  bias = found.params.get("head", {}).get("bias")
+  if bias is None or len(bias) != len(class_names):
+    return AS_IT_IS
+  try:
+    order = classes.of_head(setting, found.class_names(), class_names)
+  except classes.OtherClasses as error:
+    raise ValueError(
+      f"the head is of other classes than the data: {error}. Take a new head with "
+      "--config.new_head=True; or, if the classes are the same under other names, say in which "
+      "order with --config.class_names=FILE (a name a line), or =data for the data's own order."
+    ) from error
+  advice = "; --config.new_head=True takes a new head" if not order.known else ""
+  return dataclasses.replace(order, said=order.said + advice)
+
+
+def fitted(
+  params: dict, settings: ModelSettings, side: int, *, new_head: bool, order: classes.Order
+) -> tuple[dict, list]:
+  """Parameters as the run's model has them, and what became of each.
+
+  Args:
+    params: our tree, blocks apart.
+    settings: config.model.
+    side: of the images, pixels.
+    new_head: whether the head is left out.
+    order: how its outputs become those of the data's classes.
+
+  Raises:
+    ValueError: they do not fit.
+  """
+  module = models.configured(dataclasses.replace(settings, scan=False))
+  grid = module.grid(side, side) if isinstance(module, models.ViT) else None
+  wanted = parameter_shapes(module, side)
+  params, rows = weights.fit(params, wanted, grid, new_head=new_head, outputs=order.outputs)
+  return stack_blocks(params) if settings.scan else params, rows
+
+
+def put(initial: Initial, state: TrainState) -> TrainState:
+  """A fresh state with its parameters, and their moving average, replaced by those that were read.
+
+  Every process puts its own share of each array on its devices.
+  """
+  read_arrays, own = flatten(initial.params), flatten(state.params)
+
+  def replaced(name, fresh):
+    if name not in read_arrays:
+      return fresh
+    return meshes.place(read_arrays[name], fresh.sharding)
+
+  params = nest({name: replaced(name, fresh) for name, fresh in own.items()})
+  # Copies, because donated buffers must not be shared.
+  copied = lambda old, new: None if old is None else jnp.copy(new)
+  ema = jax.tree.map(copied, state.ema, params, is_leaf=lambda x: x is None)
+  return dataclasses.replace(state, params=params, ema=ema)
