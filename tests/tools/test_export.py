@@ -64,7 +64,7 @@ def test_what_other_readers_drop_is_told(tmp_path):
 
 def test_another_json_file_is_not_overwritten(source, tmp_path):
   (tmp_path / "config.json").write_text('{"seed": 0}')
-  with pytest.raises(ValueError, match=r"config\.json is not the card"):
+  with pytest.raises(ValueError, match=r"config\.json is not a model card"):
     run("--source", source, "--output", tmp_path / "config.npz")
   assert (tmp_path / "config.json").read_text() == '{"seed": 0}'
 
