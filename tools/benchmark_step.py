@@ -90,20 +90,23 @@ def jax_step(model: str, *, side: int, batch: int, **options):
 
   from vit_jax import config as c
   from vit_jax import models
-  from vit_jax.learning import optim, state, train_step
+  from vit_jax.learning import objectives, optim, state, train_step
 
   config = c.Config(
     batch_size=batch,
     model=c.Model(name=model, num_classes=CLASSES, **options),
     optimizer=c.Optimizer(weight_decay=0.1),
   )
-  module, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  objective = objectives.configured(config, models.configured(config.model))
+  optimizer = optim.make(config.optimizer)
   rate = optim.schedule(
     learning_rate=1e-3, warmup_steps=0, total_steps=1, decay="constant", end_learning_rate=0.0
   )
-  init = functools.partial(state.init, module, optimizer, seed=0, image_size=side, with_ema=False)
+  init = functools.partial(
+    state.init, objective, optimizer, seed=0, image_size=side, with_ema=False
+  )
   current = jax.jit(init)()
-  update = jax.jit(train_step.make(module, optimizer, rate, config), donate_argnums=0)
+  update = jax.jit(train_step.make(objective, optimizer, rate, config), donate_argnums=0)
   rng = np.random.default_rng(0)
   inputs = jax.device_put(
     dict(

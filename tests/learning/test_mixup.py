@@ -9,7 +9,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import mixup, optim, state, train_step
+from vit_jax.learning import mixup, objectives, optim, state, train_step
 
 SIZE, CLASSES, RATE = 16, 5, 0.5
 CONFIG = c.Config(
@@ -58,7 +58,8 @@ def step(config, one, *, at=7, devices=1):
     bad_examples=zero,
     skipped=zero,
   )
-  update = jax.jit(train_step.make(Linear(), optimizer, lambda _: RATE, config))
+  objective = objectives.configured(config, Linear())
+  update = jax.jit(train_step.make(objective, optimizer, lambda _: RATE, config))
   after, metrics = update(first, jax.device_put(one, meshes.batch_sharding(mesh)))
   return np.array(metrics["loss"]), np.array(after.params["kernel"])
 

@@ -14,7 +14,8 @@ from tests import modules
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import losses, optim, state, train_step
+from vit_jax.learning import losses, objectives, optim, state, train_step
+from vit_jax.learning.classification import Classification
 
 CONFIG = c.Config(
   batch_size=16,
@@ -55,7 +56,7 @@ def initial(model, optimizer):
   """The first state of a run, in the host's memory: to draw it takes long to compile."""
   init = functools.partial(
     state.init,
-    models.configured(model),
+    Classification(models.configured(model)),
     optim.make(optimizer),
     seed=0,
     image_size=16,
@@ -87,9 +88,8 @@ def update(config, mesh):
   """The step of a configuration, compiled once: (state, batch in the host's memory)."""
   key = repr(config), mesh
   if key not in COMPILED:
-    made = train_step.make(
-      models.configured(config.model), optim.make(config.optimizer), RATE, config
-    )
+    objective = objectives.configured(config, models.configured(config.model))
+    made = train_step.make(objective, optim.make(config.optimizer), RATE, config)
     shardings = jax.tree.map(lambda x: x.sharding, placed(config, mesh))
     made = meshes.on(mesh, made)
     COMPILED[key] = jax.jit(made, out_shardings=(shardings, meshes.replicated(mesh)))
@@ -196,7 +196,7 @@ def test_every_family_trains_alike_however_it_is_divided(family, data, fsdp, acc
 def test_fsdp_splits_parameters_moments_and_averages():
   init = functools.partial(
     state.init,
-    MODEL,
+    Classification(MODEL),
     optim.make(CONFIG.optimizer),
     seed=0,
     image_size=16,
@@ -302,7 +302,7 @@ def test_an_update_that_was_left_out_has_no_norm():
 def test_an_update_too_large_for_float32_shows_in_its_norm():
   first = start(CONFIG, ONE)
   huge = lambda step: jnp.float32(1e38)
-  step = train_step.make(MODEL, optim.make(CONFIG.optimizer), huge, CONFIG)
+  step = train_step.make(Classification(MODEL), optim.make(CONFIG.optimizer), huge, CONFIG)
   _, metrics = jax.jit(step)(first, BATCHES[0])
   assert np.isfinite(metrics["loss"])
   assert np.isfinite(metrics["grad_norm"])

@@ -14,6 +14,7 @@ from vit_jax import models
 from vit_jax.data.sources.digits import Digits
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim, state, train_step
+from vit_jax.learning.classification import Classification
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage import metrics_log
 
@@ -80,7 +81,7 @@ def losses(family, *, steps=STEPS, data=1, fsdp=1, scan=False):
   )
   current = jax.device_put(current, meshes.state_shardings(mesh, current))
   batch = jax.device_put(digits(), meshes.batch_sharding(mesh))
-  step = jax.jit(train_step.make(model, optimizer, RATE, CONFIG))
+  step = jax.jit(train_step.make(Classification(model), optimizer, RATE, CONFIG))
   history = []
   for _ in range(steps):
     current, metrics = step(current, batch)

@@ -16,7 +16,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import overlap
 from vit_jax.data.sources.base import Block
 from vit_jax.experiments import vtab
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import objectives, optim, state, train_step
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
@@ -254,13 +254,14 @@ def test_shapes_of_figure_8(shape, depth, width, mlp_dim, patch):
 )
 def test_shapes_of_a_whole_step(name, argument):
   config = load(name, argument)
-  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  objective = objectives.configured(config, models.configured(config.model))
+  optimizer = optim.make(config.optimizer)
   rate = optim.schedule(
     learning_rate=1.0, warmup_steps=0, total_steps=9, decay="linear", end_learning_rate=0.0
   )
   init = functools.partial(
     state.init,
-    model,
+    objective,
     optimizer,
     seed=0,
     image_size=config.data.image_size,
@@ -273,7 +274,8 @@ def test_shapes_of_a_whole_step(name, argument):
     labels=jax.ShapeDtypeStruct((size, config.model.num_classes), jnp.uint8),
     mask=jax.ShapeDtypeStruct((size,), jnp.float32),
   )
-  after, metrics = jax.eval_shape(train_step.make(model, optimizer, rate, config), before, batch)
+  step = train_step.make(objective, optimizer, rate, config)
+  after, metrics = jax.eval_shape(step, before, batch)
   same = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), before, after)
   assert all(jax.tree.leaves(same))
   assert {x.shape for x in metrics.values()} == {()}

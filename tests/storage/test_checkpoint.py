@@ -18,6 +18,7 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.config.changes import changes
 from vit_jax.learning import optim, state
+from vit_jax.learning.classification import Classification
 from vit_jax.storage import checkpoint, manifest, save_errors, saving
 
 MODEL = dict(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=2, num_classes=3)
@@ -34,7 +35,7 @@ def mesh(data, fsdp):
 def abstract(on=None, optimizer=None, ema=True, **model):
   init = functools.partial(
     state.init,
-    models.create(**MODEL | model),
+    Classification(models.create(**MODEL | model)),
     optim.make(optimizer or c.Optimizer()),
     seed=0,
     image_size=8,

@@ -16,7 +16,7 @@ from vit_jax import models
 from vit_jax.devices import mesh
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.tpu import compilation, program_text
-from vit_jax.training import loop, plan
+from vit_jax.training import plan
 from vit_jax.training.opening import OpenedData
 
 
@@ -204,7 +204,7 @@ def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(co
   source = compilation.Imagined(length=9, class_names=tuple("abcde"), multi_label=True)
   made = plan.make(config, OpenedData(source, Evaluations()))
   text = (
-    loop.jit_step(made).lower(made.abstract, compilation.abstract_batch(made)).compile().as_text()
+    plan.jit_step(made).lower(made.abstract, compilation.abstract_batch(made)).compile().as_text()
   )
   kinds = "|".join(program_text.COLLECTIVES)
   moved = re.findall(rf"= (\S.*?) ({kinds})(?:-start)?\(", text)

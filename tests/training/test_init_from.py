@@ -12,6 +12,7 @@ from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.devices import mesh
 from vit_jax.learning import optim, state
+from vit_jax.learning.classification import Classification
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
@@ -39,11 +40,13 @@ def config(source, side=16, **model):
 
 def started(config, *, fsdp=1):
   """A fresh state, and the same after the weights were put into it."""
-  module, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  objective = Classification(models.configured(config.model))
+  optimizer = optim.make(config.optimizer)
   devices = mesh.make(c.Mesh(fsdp=fsdp), batch_size=8, accumulation=1)
 
   def init():
-    return state.init(module, optimizer, seed=0, image_size=config.data.image_size, with_ema=True)
+    size = config.data.image_size
+    return state.init(objective, optimizer, seed=0, image_size=size, with_ema=True)
 
   fresh = state.create(init, state.abstract(init, devices))
   return fresh, init_from.put(init_from.read(config, NAMES[: config.model.num_classes]), fresh)

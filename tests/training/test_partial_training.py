@@ -17,6 +17,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.learning import optim, state, train_step
+from vit_jax.learning.classification import Classification
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from, loop, opening, plan
@@ -31,10 +32,11 @@ RATE = optim.schedule(
 
 def start(config, mesh=ONE):
   """A state whose arrays are all different from 0, so that all of them could move; and the step."""
-  model, optimizer = models.configured(config.model), optim.make(config.optimizer)
+  objective = Classification(models.configured(config.model))
+  optimizer = optim.make(config.optimizer)
   init = functools.partial(
     state.init,
-    model,
+    objective,
     optimizer,
     seed=0,
     image_size=16,
@@ -46,7 +48,7 @@ def start(config, mesh=ONE):
   moved = jax.device_put(moved, jax.tree.map(lambda x: x.sharding, fresh.params))
   ema = jax.tree.map(jnp.copy, optim.trained(moved, config.optimizer.trainable))
   fresh = dataclasses.replace(fresh, params=moved, ema=ema if config.optimizer.ema else None)
-  return fresh, jax.jit(train_step.make(model, optimizer, RATE, config))
+  return fresh, jax.jit(train_step.make(objective, optimizer, RATE, config))
 
 
 def run(config, mesh=ONE):

@@ -23,7 +23,11 @@ class Dataset:
     "[:90%], or empty",
   )
   image_key: str = setting("image", "TFDS feature that holds the image")
-  label_key: str = setting("label", "TFDS feature that holds the label or the labels")
+  label_key: str = setting(
+    "label",
+    "TFDS feature that holds the label or the labels; empty, with any source: images without "
+    "labels, of a folder all those in it and below it. Classification and evaluation need labels",
+  )
   exclude: str = setting(
     "", "file that names examples to leave out, as tools/dedup.py writes it; empty: none"
   )

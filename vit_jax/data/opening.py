@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from vit_jax.config import Config, Dataset
+from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.data import sources
 from vit_jax.data.apart import Use
 
@@ -49,6 +49,21 @@ class Opener:
       return Use(key, dataset, self.source(dataset))
     except sources.SourceError as error:
       raise sources.SourceError(f"{key}: {error}") from error
+
+  def labelled(self, key: str, dataset: Dataset) -> Use:
+    """As `use`, of a dataset whose labels are needed.
+
+    Raises:
+      ConfigError: it is read without labels.
+      SourceError: data that is not there.
+    """
+    if not dataset.label_key:
+      raise ConfigError(
+        f"{key}.label_key is empty, so these images have no labels, which are needed here; leave "
+        "it out for a folder of classes (DIR/class/image.jpg), or name the TFDS feature that holds "
+        "the label."
+      )
+    return self.use(key, dataset)
 
 
 def of_run(config: Config) -> Opener:

@@ -1,7 +1,8 @@
 """Batches of images that are a pure function of (seed, step, host).
 
 A host batch is a dict: image (b, S, S, 3) uint8; labels (b,) int32, or (b, classes) uint8 multi-hot
-where the source is multi-label; mask (b,) float32, 1 for examples that count.
+where the source is multi-label; mask (b,) float32, 1 for examples that count. A batch that is asked
+for without labels has none.
 
 Grain reads ahead. Its elements are parts of a host batch rather than single images, because what it
 costs to hand over one element is felt beside one decoding.
@@ -96,7 +97,7 @@ def train_batches(
     batch_size: of all hosts together.
     host, hosts: index of this host, and number of hosts.
     start_step: step of the first batch.
-    num_classes: labels lie in [0, num_classes).
+    num_classes: labels lie in [0, num_classes); 0: batches hold no labels.
     threads: decoding threads of each process; 0: decode when asked, or one where there are workers.
     workers: decoding processes; 0: none but this one.
 
@@ -219,17 +220,19 @@ def _load(
   positions = share.positions(index)
   for place, (position, row) in enumerate(zip(positions, rows(positions), strict=True)):
     one = item(position, row)
-    _check_labels(one, num_classes=num_classes)
+    if num_classes:
+      _check_labels(one, num_classes=num_classes)
     if images is None:
       images = np.empty((share.part, *one.image.shape), np.uint8)
     images[place] = one.image  # At once: the memory of one image then serves for the next.
     labels.append(one.labels)
     mask.append(one.counts)
-  return {
-    "image": images,
-    "labels": _multi_hot(labels, num_classes) if multi_label else np.array(labels, np.int32)[:, 0],
-    "mask": np.array(mask, np.float32),
-  }
+  batch = {"image": images, "mask": np.array(mask, np.float32)}
+  if num_classes and multi_label:
+    batch["labels"] = _multi_hot(labels, num_classes)
+  elif num_classes:
+    batch["labels"] = np.array(labels, np.int32)[:, 0]
+  return batch
 
 
 def _check_labels(item: _Item, *, num_classes: int) -> None:

@@ -72,7 +72,8 @@ def open_sets(
     SourceError: data that is not there.
   """
   sets = {
-    name: opener.use(f"config.data.evaluate.{name}", dataset) for name, dataset in datasets.items()
+    name: opener.labelled(f"config.data.evaluate.{name}", dataset)
+    for name, dataset in datasets.items()
   }
   check_classes(sets.values(), classes)
   for scored in sets.values() if trained else ():

@@ -29,8 +29,8 @@ def open_pair(key: str, settings, opener: Opener, trained: Use | None) -> tuple[
       images in common with the training source, or with what the run trains on.
     SourceError: data that is not there.
   """
-  train = opener.use(f"{key}.train", settings.train)
-  test = opener.use(f"{key}.test", settings.test)
+  train = opener.labelled(f"{key}.train", settings.train)
+  test = opener.labelled(f"{key}.test", settings.test)
   names = train.source.class_names
   if tuple(names) != tuple(test.source.class_names):
     difference = first_difference(test.source.class_names, names, "training")

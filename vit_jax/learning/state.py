@@ -8,6 +8,7 @@ import optax
 
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim
+from vit_jax.learning.objective import Objective
 
 
 @jax.tree_util.register_dataclass
@@ -33,7 +34,7 @@ class TrainState:
 
 
 def init(
-  model,
+  objective: Objective,
   optimizer: optax.GradientTransformation,
   *,
   seed: int,
@@ -42,8 +43,7 @@ def init(
   trainable: str = ".*",
 ) -> TrainState:
   """A fresh state; meant to be traced (`create`, `jax.eval_shape`)."""
-  images = jnp.zeros((1, image_size, image_size, 3))
-  params = model.init(jax.random.key(seed), images, train=False)["params"]
+  params = objective.init(jax.random.key(seed), image_size)
   trained = optim.trained(params, trainable)
   zero = jnp.zeros((), jnp.int32)
   # Copies, because donated buffers must not be shared.

@@ -1,4 +1,4 @@
-"""One update: loss, gradients, accumulation, clipping, moving average. Pure; jitted by train.py."""
+"""One update: loss, gradients, accumulation, clipping, moving average."""
 
 import functools
 
@@ -7,18 +7,23 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax.config import Config
-from vit_jax.data.device import normalize
-from vit_jax.learning import losses, mixup, optim
+from vit_jax.devices import mesh as meshes
+from vit_jax.learning import optim
+from vit_jax.learning.objective import PREFIX, Objective
 from vit_jax.learning.state import TrainState
 
 
-def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, config: Config):
-  """The function (state, batch) -> (state, metrics) of a run.
+def make(
+  objective: Objective,
+  optimizer: optax.GradientTransformation,
+  rate: optax.Schedule,
+  config: Config,
+):
+  """The function (state, batch) -> (state, metrics) of a run; pure.
 
-  The batch holds image (B, S, S, 3) uint8, labels (B,) or (B, K) and mask (B,). The loss is the
-  mean over the examples whose mask is 1. Metrics are scalars: loss, learning_rate, grad_norm
-  (before clipping), param_norm, update_norm (of what was added to the parameters), bad_examples
-  and skipped (see TrainState).
+  The batch is that of `Objective.prepare`. Metrics are scalars: loss (mean over the examples that
+  count), learning_rate, grad_norm (before clipping), param_norm, update_norm (of what was added to
+  the parameters), bad_examples and skipped (see TrainState), and those of the objective.
 
   An update is left out where the loss or the gradient's norm is not finite: the state stays as it
   was but for the counters. All is known before the update begins, so that parameters and moments
@@ -27,42 +32,93 @@ def make(model, optimizer: optax.GradientTransformation, rate: optax.Schedule, c
   Where config.optimizer.trainable leaves parameters out, the gradient is with respect to the others
   alone, and so are its norm, clipping, decay and the norm of the update.
   """
-  loss_and_grads = _loss_and_grads(model, config)
+  trained = functools.partial(optim.trained, pattern=config.optimizer.trainable)
 
   def step(state: TrainState, batch) -> tuple[TrainState, dict[str, jax.Array]]:
     # The key depends on nothing but the seed and the step: resumed runs draw the same numbers.
     key = jax.random.fold_in(jax.random.key(config.seed), state.step)
-    before = optim.trained(state.params, config.optimizer.trainable)
-    loss, grads = loss_and_grads(before, state.params, batch, key)
-    grad_norm = optax.tree.norm(grads)
-    directions, optimizer_state = optimizer.update(grads, state.optimizer, before)
-    learning_rate = rate(state.step)
-    after = jax.tree.map(lambda p, d: p - learning_rate * d, before, directions)
-    ema = average(state.ema, after, config.optimizer.ema)
-
+    before = trained(state.params)
+    of_part = functools.partial(loss_and_grads, objective, state.params)
+    loss, grads, metrics = means(of_part, before, objective.prepare(batch, key), key, config)
+    grad_norm, learning_rate = optax.tree.norm(grads), rate(state.step)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-    keep = lambda new, old: jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
-    new_state = TrainState(
-      step=state.step + 1,
-      params=optim.merged(keep(after, before), state.params),
-      optimizer=keep(optimizer_state, state.optimizer),
-      ema=keep(ema, state.ema),
-      bad_examples=state.bad_examples + jnp.sum(batch["mask"] == 0, dtype=jnp.int32),
-      skipped=jnp.where(finite, 0, state.skipped + 1),
-    )
-    applied = optim.trained(new_state.params, config.optimizer.trainable)
-    metrics = dict(
-      loss=loss,
-      learning_rate=learning_rate,
-      grad_norm=grad_norm,
-      param_norm=optax.tree.norm(new_state.params),
-      update_norm=optax.tree.norm(jax.tree.map(jnp.subtract, applied, before)),
-      bad_examples=new_state.bad_examples,
-      skipped=new_state.skipped,
-    )
-    return new_state, metrics
+    proposed = updated(optimizer, state, before, grads, learning_rate, config.optimizer.ema)
+    after = advanced(state, before, proposed, finite, batch["mask"])
+    norms = dict(grad_norm=grad_norm, **norms_of(after, trained(after.params), before))
+    counters = dict(bad_examples=after.bad_examples, skipped=after.skipped)
+    return after, dict(loss=loss, learning_rate=learning_rate, **norms, **counters, **metrics)
 
   return step
+
+
+def jit_step(
+  objective: Objective, optimizer, rate, config: Config, *, mesh: jax.sharding.Mesh, abstract
+):
+  """The function of `make`, compiled for a mesh; the old state is donated.
+
+  Args:
+    objective, optimizer, rate, config: as for `make`.
+    mesh: the devices.
+    abstract: shapes and shardings of the TrainState.
+  """
+  shardings = jax.tree.map(lambda x: x.sharding, abstract)
+  return jax.jit(
+    meshes.on(mesh, make(objective, optimizer, rate, config)),
+    donate_argnums=0,
+    out_shardings=(shardings, meshes.replicated(mesh)),
+  )
+
+
+def loss_and_grads(objective: Objective, params, trained, part, key):
+  """((loss, (count, metrics)), gradient by `trained`) of a part of a batch, all of them sums."""
+
+  def loss(trained):
+    sums = objective.loss(optim.merged(trained, params), part, key)
+    return sums.loss, (sums.count, sums.metrics)
+
+  return jax.value_and_grad(loss, has_aux=True)(trained)
+
+
+def means(of_part, trained, batch, key, config: Config):
+  """Loss, gradient and metrics of a prepared batch.
+
+  Sums are divided by the count of the whole batch, so parts with fewer good examples weigh less and
+  accumulation gives the gradient of the undivided batch.
+  """
+  (loss, (count, metrics)), grads = accumulate(of_part, trained, batch, key, config.accumulation)
+  count = jnp.maximum(count, 1.0)
+  loss, grads = jax.tree.map(lambda x: x / count, (loss, grads))
+  return loss, grads, {PREFIX + name: total / n for name, (total, n) in metrics.items()}
+
+
+def updated(optimizer, state: TrainState, before, grads, learning_rate, factor: float):
+  """Trained parameters, optimizer state and moving average after the update."""
+  directions, optimizer_state = optimizer.update(grads, state.optimizer, before)
+  after = jax.tree.map(lambda p, d: p - learning_rate * d, before, directions)
+  return after, optimizer_state, average(state.ema, after, factor)
+
+
+def advanced(state: TrainState, before, proposed, finite, mask) -> TrainState:
+  """The state after a step: with what is `proposed`, as `updated` has it, if that is finite."""
+  held = before, state.optimizer, state.ema
+  chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), proposed, held)
+  params, optimizer_state, ema = chosen
+  return TrainState(
+    step=state.step + 1,
+    params=optim.merged(params, state.params),
+    optimizer=optimizer_state,
+    ema=ema,
+    bad_examples=state.bad_examples + jnp.sum(mask == 0, dtype=jnp.int32),
+    skipped=jnp.where(finite, 0, state.skipped + 1),
+  )
+
+
+def norms_of(state: TrainState, after, before) -> dict[str, jax.Array]:
+  """The norms of all parameters, and of what the step added to the trained ones."""
+  return dict(
+    param_norm=optax.tree.norm(state.params),
+    update_norm=optax.tree.norm(jax.tree.map(jnp.subtract, after, before)),
+  )
 
 
 def average(ema, params, factor: float):
@@ -70,30 +126,6 @@ def average(ema, params, factor: float):
   if ema is None:
     return None
   return jax.tree.map(lambda e, p: factor * e + (1 - factor) * p, ema, params)
-
-
-def _loss_and_grads(model, config: Config):
-  """(trained, params, batch, key) -> loss and its gradient by `trained` over the whole batch."""
-  kind = losses.LOSSES[config.loss.kind]
-  per_example = functools.partial(kind, label_smoothing=config.loss.label_smoothing)
-
-  def summed_loss(trained, params, batch, key):
-    images = normalize(mixup.images(batch), model.dtype)
-    variables = {"params": optim.merged(trained, params)}
-    logits, _ = model.apply(variables, images, train=True, rngs={"dropout": key})
-    of_labels = lambda labels: per_example(logits, losses.targets(labels, logits.shape[-1]))
-    return jnp.sum(mixup.loss(of_labels, batch) * batch["mask"])
-
-  def whole(trained, params, batch, key):
-    # Sums are divided by the count of the whole batch, so parts with fewer good examples weigh
-    # less and accumulation gives the gradient of the undivided batch.
-    batch = mixup.paired(batch, key, config.data.mixup)
-    count = jnp.maximum(batch["mask"].sum(), 1.0)
-    of_part = lambda trained, part, key: jax.value_and_grad(summed_loss)(trained, params, part, key)
-    sums = accumulate(of_part, trained, batch, key, config.accumulation)
-    return jax.tree.map(lambda x: x / count, sums)
-
-  return whole
 
 
 def accumulate(function, params, batch, key, parts: int):

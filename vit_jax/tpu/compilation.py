@@ -18,9 +18,9 @@ from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip, chip
 from vit_jax.evaluation.opening import Evaluations
-from vit_jax.models import flops
+from vit_jax.learning import objectives
 from vit_jax.tpu import program_text
-from vit_jax.training import loop, plan
+from vit_jax.training import plan
 from vit_jax.training.opening import OpenedData
 
 TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
@@ -110,7 +110,7 @@ def compile_step(config: Config, devices) -> Program:
   arguments = (made.abstract, abstract_batch(made))
   common = dict(devices=len(devices), device_kind=devices[0].device_kind)
   try:
-    compiled = loop.jit_step(made).lower(*arguments).compile()
+    compiled = plan.jit_step(made).lower(*arguments).compile()
   except jax.errors.JaxRuntimeError as error:
     temporaries = refused_bytes(str(error))
     if temporaries is None:
@@ -160,13 +160,10 @@ def abstract_batch(made: plan.Plan) -> dict:
   """Shapes, types and shardings of the plan's batch."""
   sharding = meshes.batch_sharding(made.mesh)
   size, side = made.config.batch_size, made.config.data.image_size
-  multi_label = made.data.train.multi_label
-  labels = (
-    ((size, made.config.model.num_classes), jnp.uint8) if multi_label else ((size,), jnp.int32)
-  )
-  shapes = dict(
-    image=((size, side, side, 3), jnp.uint8), labels=labels, mask=((size,), jnp.float32)
-  )
+  shapes = dict(image=((size, side, side, 3), jnp.uint8), mask=((size,), jnp.float32))
+  if made.objective.needs_labels:
+    several = (size, made.config.model.num_classes), jnp.uint8
+    shapes["labels"] = several if made.data.train.multi_label else ((size,), jnp.int32)
   return {
     name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
     for name, (shape, dtype) in shapes.items()
@@ -200,9 +197,8 @@ def refused_bytes(message: str) -> int | None:
 
 def step_flops(config: Config) -> int:
   """FLOPs of one whole update on all devices, analytic."""
-  side = config.data.image_size
-  module = models.configured(config.model)
-  return config.batch_size * flops.training_flops(flops.forward_macs(module, side, side))
+  objective = objectives.configured(config, models.configured(config.model))
+  return config.batch_size * objective.training_flops(config.data.image_size)
 
 
 def smaller(config: Config, program: Program, compiled):

@@ -2,12 +2,14 @@
 
 import re
 
+import jax
+
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
 from vit_jax.data import resizing
 from vit_jax.evaluation import registry
+from vit_jax.learning import objectives
 from vit_jax.models import requirements
-from vit_jax.models.shapes import parameter_shapes
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.storage.tree import flatten
@@ -205,9 +207,9 @@ def check_trainable(config: Config):
     raise ConfigError(
       f"config.optimizer.trainable={shown(pattern)} is no regex: {error}."
     ) from error
-  module = models.configured(config.model)
-  leaves = flatten(parameter_shapes(module, config.data.image_size))
-  shapes = {name: leaf.shape for name, leaf in leaves.items()}
+  objective = objectives.configured(config, models.configured(config.model))
+  init = lambda: objective.init(jax.random.key(0), config.data.image_size)
+  shapes = {name: leaf.shape for name, leaf in flatten(jax.eval_shape(init)).items()}
   for name, shape in shapes.items():
     blocks = range(shape[0]) if f"{STACKED}/" in name else ()
     if not match(name) and any(match(name.replace(STACKED, f"{STACKED}_{i}")) for i in blocks):

@@ -17,8 +17,6 @@ from vit_jax.devices.watchdog import Watchdog
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.evaluation.kind import Bench, GivenUp
 from vit_jax.learning import state as states
-from vit_jax.learning import train_step
-from vit_jax.models import flops
 from vit_jax.plots import curves
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log, workdir
@@ -27,7 +25,7 @@ from vit_jax.storage.tree import flatten
 from vit_jax.training import early_stopping, init_from, messages
 from vit_jax.training.goodput import Busy
 from vit_jax.training.init_from import Initial
-from vit_jax.training.plan import Plan, total_count, trained_count
+from vit_jax.training.plan import Plan, jit_step, total_count, trained_count
 from vit_jax.training.speed import Monitor
 
 
@@ -160,28 +158,16 @@ def agreed(answer: bool) -> bool:
   return bool(multihost_utils.broadcast_one_to_all(np.array(answer)))
 
 
-def jit_step(plan: Plan):
-  """The compiled update of a plan: (state, batch) -> (state, metrics); the old state is donated."""
-  step = train_step.make(plan.model, plan.optimizer, plan.rate, plan.config)
-  shardings = jax.tree.map(lambda x: x.sharding, plan.abstract)
-  return jax.jit(
-    meshes.on(plan.mesh, step),
-    donate_argnums=0,
-    out_shardings=(shardings, meshes.replicated(plan.mesh)),
-  )
-
-
 def make_monitor(plan: Plan, busy: Busy, began: float | None) -> Monitor:
   """The monitor of a run."""
   # Frozen parameters have no gradients, whose cost the peak would be compared with.
   whole = trained_count(plan) == total_count(plan)
   known = chip(jax.devices()[0].device_kind) if whole else None
-  side = plan.config.data.image_size
   return Monitor(
     batch_size=plan.config.batch_size,
     total_steps=plan.steps.total,
     epoch_examples=len(plan.data.train),
-    flops_per_image=flops.training_flops(flops.forward_macs(plan.model, side, side)),
+    flops_per_image=plan.objective.training_flops(plan.config.data.image_size),
     peak_flops=known and known.peak_flops * plan.mesh.size,
     busy=busy.seconds,
     began=began,

@@ -2,16 +2,18 @@
 
 import dataclasses
 
+from vit_jax import models
 from vit_jax.config import Config, ConfigError
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, opening, sources
 from vit_jax.evaluation import opening as evaluation
 from vit_jax.evaluation.opening import Evaluations
+from vit_jax.learning import objectives
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenedData:
-  """What a run trains on and what it is evaluated on."""
+  """What a run trains on, without labels if it needs none, and what it is evaluated on."""
 
   train: sources.Source
   evaluations: Evaluations
@@ -21,14 +23,16 @@ def open_data(config: Config) -> OpenedData:
   """Opens all sources of a training run; no device is touched.
 
   Raises:
-    ConfigError: classes that do not agree with the config or with one another; images that are
-      trained on and scored.
+    ConfigError: classes that do not agree with the config or with one another; no labels where
+      they are needed; images that are trained on and scored.
     SourceError: data that is not there.
   """
   opener = opening.of_run(config)
-  trained = opener.use("config.data.train", config.data.train)
+  labelled = objectives.configured(config, models.configured(config.model)).needs_labels
+  use = opener.labelled if labelled else opener.use
+  trained = use("config.data.train", config.data.train)
   train = trained.source
-  if len(train.class_names) != config.model.num_classes:
+  if labelled and len(train.class_names) != config.model.num_classes:
     raise ConfigError(
       f"config.model.num_classes={config.model.num_classes}, but {config.data.train.source} has "
       f"{len(train.class_names)} classes; use --config.model.num_classes={len(train.class_names)}."
@@ -38,8 +42,10 @@ def open_data(config: Config) -> OpenedData:
       f"config.batch_size={config.batch_size} is more than the {len(train)} training images of "
       f"{config.data.train.source}; the most is {len(train)}."
     )
-  evaluations = evaluation.open_all(config, opener, trained, classes=train.class_names)
-  return OpenedData(cached(train, config.data), evaluations)
+  classes = train.class_names if labelled else None
+  evaluations = evaluation.open_all(config, opener, trained, classes)
+  train = cached(train, config.data)
+  return OpenedData(train if labelled else sources.Unlabelled(train), evaluations)
 
 
 def cached(train: sources.Source, data: DataSettings) -> sources.Source:

@@ -10,7 +10,8 @@ from vit_jax import models
 from vit_jax.config import Config, ConfigError
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import optim, state
+from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.learning.objective import Objective
 from vit_jax.models import requirements
 from vit_jax.training import steps as durations
 from vit_jax.training.opening import OpenedData
@@ -28,6 +29,7 @@ class Plan:
     mesh: devices.
     reader: reads batches for them.
     model: Flax module.
+    objective: what the model learns.
     optimizer: optax chain, without the learning rate.
     rate: step -> learning rate.
     init: () -> fresh TrainState, traceable.
@@ -40,6 +42,7 @@ class Plan:
   mesh: jax.sharding.Mesh
   reader: Reader
   model: object
+  objective: Objective
   optimizer: optax.GradientTransformation
   rate: optax.Schedule
   init: object
@@ -66,6 +69,7 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
   check_failed_saves(config.checkpoint.on_failure)
   requirements.check_attention(config.model.attention, mesh.devices.flat[0].platform)
   model = models.configured(config.model)
+  objective = objectives.configured(config, model)
   optimizer = optim.make(config.optimizer)
   steps = durations.of_run(config, len(data.train))
   rate = optim.schedule(
@@ -78,7 +82,7 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
   )
   init = functools.partial(
     state.init,
-    model,
+    objective,
     optimizer,
     seed=config.seed,
     image_size=config.data.image_size,
@@ -92,6 +96,7 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
     mesh=mesh,
     reader=Reader(config.data, mesh, config.batch_size, config.accumulation),
     model=model,
+    objective=objective,
     optimizer=optimizer,
     rate=rate,
     init=init,
@@ -110,6 +115,13 @@ def check_failed_saves(on_failure: str):
       "config.checkpoint.on_failure='go_on' is for a run of one process, and this one has "
       f"{jax.process_count()}; use --config.checkpoint.on_failure=stop."
     )
+
+
+def jit_step(plan: Plan):
+  """The compiled update of a plan: (state, batch) -> (state, metrics); the old state is donated."""
+  return train_step.jit_step(
+    plan.objective, plan.optimizer, plan.rate, plan.config, mesh=plan.mesh, abstract=plan.abstract
+  )
 
 
 def total_count(plan: Plan) -> int:

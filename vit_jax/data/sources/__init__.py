@@ -1,4 +1,4 @@
-"""Sources of labelled images behind one protocol: length and item."""
+"""Sources of images, with labels or without, behind one protocol: length and item."""
 
 import difflib
 import logging
@@ -12,6 +12,7 @@ from vit_jax.data.sources.selected import Listed, Selected
 from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.data.sources.synthetic import Synthetic
 from vit_jax.data.sources.tfds import Tfds
+from vit_jax.data.sources.unlabelled import Unlabelled
 from vit_jax.data.sources.vtab import Vtab
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
   "Source",
   "SourceError",
   "Subset",
+  "Unlabelled",
   "open_source",
 ]
 
@@ -53,7 +55,8 @@ def open_source(
     split: TFDS split such as "train[:90%]"; "train" or "test" for digits; of a folder "" or a part
       such as "[:90%]"; of VTAB one of vtab.SPLITS; else "".
     image_key: TFDS only: the feature that holds the image.
-    label_key: TFDS only: the feature that holds the label, or the sequence of labels.
+    label_key: TFDS: the feature that holds the label, or the sequence of labels. "": no labels; of
+      a folder, all images in it and below it.
     num_classes: number of classes of the labels that "synthetic" draws.
     sampling: how parts of folders are drawn, as config.data.sampling.
 
@@ -74,14 +77,17 @@ def open_source(
       )
     return source
   if kind == "folder":
-    return Folder(argument, split=split, sampling=sampling)
-  if kind == "objectnet":
-    return ObjectNet(argument, split=split)
-  if kind == "vtab":
-    return Vtab(argument, split=split)
-  if kind == "digits":
-    return Digits(split=split)
-  return Synthetic(split=split, num_classes=num_classes)
+    return Folder(argument, split=split, sampling=sampling, labelled=bool(label_key))
+  source = _LABELLED[kind](argument, split, num_classes)
+  return source if label_key else Unlabelled(source)
+
+
+_LABELLED = {
+  "objectnet": lambda directory, split, _: ObjectNet(directory, split=split),
+  "vtab": lambda task, split, _: Vtab(task, split=split),
+  "digits": lambda _, split, __: Digits(split=split),
+  "synthetic": lambda _, split, num_classes: Synthetic(split=split, num_classes=num_classes),
+}
 
 
 def _unknown(spec: str, *, kind: str) -> str:

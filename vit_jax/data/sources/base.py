@@ -13,11 +13,11 @@ class SourceError(ConfigError):
 
 
 class Example(NamedTuple):
-  """One labelled image, not decoded yet where the source stores files.
+  """One image, not decoded yet where the source stores files.
 
   Attributes:
     image: an encoded image file, or uint8 pixels (H, W, C) or (H, W).
-    labels: class indices; exactly one where the source is single-label.
+    labels: class indices; exactly one where the source is single-label, () where it has none.
     name: file path, or data set, split and position: for messages.
   """
 
@@ -46,7 +46,7 @@ class Source(Protocol):
   """Random access to examples. Sources are pickled into worker processes.
 
   Attributes:
-    class_names: of the labels, by index.
+    class_names: of the labels, by index; () where the examples have no labels.
     multi_label: whether an example has any number of labels, not exactly one.
     identity: what the examples are, in one line: of sources with equal ones they are the same.
   """

@@ -1,4 +1,4 @@
-"""A folder of images: DIR/class/file, or a part of each class."""
+"""A folder of images: DIR/class/file, or files without classes; all of them or a part."""
 
 import bisect
 import functools
@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 class Folder:
   """Images in DIR/class and the folders below it; classes are the sorted names of DIR's folders.
 
+  Without labels: images in DIR and the folders below it, whatever these are called.
+
   What is no image by `image_files` is left out, and a line in the log says how much of what.
 
   Args:
@@ -30,6 +32,7 @@ class Folder:
     split: "" for all images, or a random part of each class, as in `part`: "[:90%]" is nine tenths
       of it, to the nearest image, and "[90%:]" what is left.
     sampling: how parts are drawn, as config.data.sampling.
+    labelled: whether there are classes. Where there are none, a part is one of all images.
 
   Raises:
     SourceError: DIR is missing, DIR or one of its classes has no images in this part or cannot be
@@ -41,18 +44,21 @@ class Folder:
 
   multi_label = False
 
-  def __init__(self, directory: str, *, split: str, sampling: str = "uniform"):
-    self._directory = os.path.abspath(os.path.expanduser(directory))
-    names, self.left_out = _class_folders(self._directory)
-    self.class_names = tuple(names)
-    paths = [os.path.join(self._directory, name) for name in names]
+  def __init__(
+    self, directory: str, *, split: str, sampling: str = "uniform", labelled: bool = True
+  ):
+    root = os.path.abspath(os.path.expanduser(directory))
+    _check_there(root, "a folder of images for each class" if labelled else "images")
+    names, self.left_out = _class_folders(root) if labelled else ([""], LeftOut())
+    self.class_names = tuple(filter(None, names))
+    self._folders = [os.path.join(root, name) if name else root for name in names]
     cut = part.parse(split)
-    found = [_images(path) for path in paths]
+    found = [_images(folder, "Class folder" if labelled else "Folder") for folder in self._folders]
     for name, one in zip(names, found, strict=True):
       self.left_out.update(one.left_out, name)
-    images = {path: one.names for path, one in zip(paths, found, strict=True)}
+    images = {folder: one.names for folder, one in zip(self._folders, found, strict=True)}
     listings = part.choose(cut, images, by_name=sampling == GRAIN)
-    _tell(self._directory, self.left_out.in_words())
+    _tell(root, self.left_out.in_words())
     # Names in one string per class and offsets: 1.3 million str objects in a list would make
     # every pickle, fork and garbage collection slow.
     self._names = [np.array([os.fsencode(name) for name in files]) for files in listings]
@@ -76,27 +82,32 @@ class Folder:
 
   def labels(self, index: int) -> tuple[int, ...]:
     """The class that the file's folder stands for."""
-    return (bisect.bisect_right(self._ends, index),)
+    return (self._folder(index),) if self.class_names else ()
 
   def name(self, index: int) -> str:
     """The file's path."""
-    (label,) = self.labels(index)
-    file = os.fsdecode(bytes(self._names[label][index - self._ends[label]]))
-    return f"{self._directory}/{self.class_names[label]}/{file}"
+    folder = self._folder(index)
+    file = os.fsdecode(bytes(self._names[folder][index - self._ends[folder]]))
+    return f"{self._folders[folder]}/{file}"
 
   def blocks(self) -> Iterator[Block]:
     """The files, by the folders that really hold them."""
-    for name, files, end in zip(self.class_names, self._names, self._ends, strict=True):
+    for folder, files, end in zip(self._folders, self._names, self._ends, strict=True):
       rows = range(end - len(files), end)
-      yield from placed.blocks(f"{self._directory}/{name}", files, rows)
+      yield from placed.blocks(folder, files, rows)
+
+  def _folder(self, index: int) -> int:
+    """Which of the listed folders an example is in."""
+    return bisect.bisect_right(self._ends, index)
+
+
+def _check_there(directory: str, holds: str) -> None:
+  if not os.path.isdir(directory):
+    raise SourceError(f'There is no folder "{directory}"; give one that holds {holds}.')
 
 
 def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
   """Sorted names of DIR's folders, and what else is in DIR."""
-  if not os.path.isdir(directory):
-    raise SourceError(
-      f'There is no folder "{directory}"; give one that holds a folder of images for each class.'
-    )
   names, left_out = [], LeftOut()
   with os.scandir(directory) as entries:
     for entry in entries:
@@ -113,8 +124,8 @@ def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
   return sorted(names), left_out
 
 
-def _images(directory: str) -> Found:
-  """The images of one class folder."""
+def _images(directory: str, kind: str) -> Found:
+  """The images in a folder, a `kind` in messages, and below it."""
   try:
     found = image_files.find(directory)
   except OSError as error:
@@ -125,7 +136,7 @@ def _images(directory: str) -> Found:
   if not found.names:
     others = found.left_out.in_words()
     raise SourceError(
-      f'Class folder "{directory}" has no {image_files.LIST} files; add images or remove it.'
+      f'{kind} "{directory}" has no {image_files.LIST} files; add images or remove it.'
       + (f" Left out: {others}." if others else "")
     )
   return found

@@ -98,7 +98,7 @@ def choose(part: Part | None, names: dict[str, list[str]], *, by_name: bool) -> 
   chosen = [sorted(one[first:end]) for one, first, end in zip(ordered, *cuts, strict=True)]
   for folder, one in itertools.compress(names.items(), [not one for one in chosen]):
     raise SourceError(
-      f'Class folder "{folder}" has {len(one)} images, and none of them is in its part'
+      f'Folder "{folder}" has {len(one)} images, and none of them is in its part'
       f" {part.split}; add images, or take a larger part."
     )
   return chosen

@@ -23,7 +23,7 @@ class Tfds:
     spec: NAME[/CONFIG][:VERSION]; the newest version there is when none is named.
     split: any TFDS split, such as "train", "train[:90%]", "train[10000:]" or "train+test".
     image_key: feature that holds the image.
-    label_key: feature that holds a class label, or a sequence of them (multi-label).
+    label_key: feature that holds a class label, or a sequence of them (multi-label); "": no labels.
 
   Raises:
     SourceError: the data set, split or feature is not there, or cannot be read at random.
@@ -38,13 +38,13 @@ class Tfds:
     self._arguments = (spec, split, image_key, label_key)
     self._image_key, self._label_key = image_key, label_key
     builder = open_builder(spec)
-    self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}"
+    self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}".rstrip()
     self.as_written = builder.info.disable_shuffling and "[" in split
-    check_features(builder, image_key, label_key)
-    label = _label_feature(builder, label_key)
+    check_features(builder, *filter(None, [image_key, label_key]))
+    label = _label_feature(builder, label_key) if label_key else None
     self.multi_label = hasattr(label, "feature")
     classes = label.feature if self.multi_label else label
-    self.class_names = tuple(classes.names)
+    self.class_names = tuple(classes.names) if label_key else ()
     self._features = Features(builder, split, image_key=image_key, label_key=label_key)
 
   def __reduce__(self):
@@ -59,7 +59,7 @@ class Tfds:
 
   def labels(self, index: int) -> tuple[int, ...]:
     """The labels in the record, which is read as a whole; the image is not decoded."""
-    return self._as_labels(self._features.label(index))
+    return self._as_labels(self._features.label(index)) if self._label_key else ()
 
   def name(self, index: int) -> str:
     """The data set, the split and the position in that."""
@@ -70,6 +70,8 @@ class Tfds:
     return self._features.blocks()
 
   def _as_labels(self, record: dict) -> tuple[int, ...]:
+    if not self._label_key:
+      return ()
     label = record[self._label_key]
     return tuple(int(one) for one in label) if self.multi_label else (int(label),)
 
@@ -90,7 +92,7 @@ class Features:
     builder: of `open_builder`.
     split: any TFDS split.
     image_key: feature that holds the image, which stays encoded.
-    label_key: any feature.
+    label_key: any feature; "": none.
 
   Raises:
     SourceError: the split is not there.
@@ -102,8 +104,9 @@ class Features:
     self._firsts = _first_examples(builder)
     self._records = _open_split(builder, split)
     # Of the features only these two: another may need a decoder that is not installed.
-    self._parse = _parser(builder.info.features, image_key, label_key)
-    self._parse_label = _parser(builder.info.features, label_key)
+    features, label_keys = builder.info.features, [label_key] if label_key else []
+    self._parse = _parser(features, image_key, *label_keys)
+    self._parse_label = _parser(features, *label_keys)
 
   def __len__(self) -> int:
     return len(self._records)

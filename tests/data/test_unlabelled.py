@@ -1,0 +1,183 @@
+"""Images without labels: from every kind of source, into batches that hold none."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+
+from tests.data import tfds_fixture
+from tests.learning.hidden_channel import HiddenChannel
+from vit_jax import config as c
+from vit_jax.data import cache, overlap, pipeline, sources
+from vit_jax.data.images import BadImage
+from vit_jax.evaluation import opening as evaluation
+from vit_jax.learning import objectives
+from vit_jax.training import opening
+
+NAMES = ["1.png", "b/2.jpg", "b/inner/deep/3.png", "c/4.webp"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """Images at several depths, and what is none."""
+  for name in [*NAMES, "b/notes.txt", ".hidden/5.png"]:
+    (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+    (tmp_path / name).write_bytes(name.encode())
+  return tmp_path
+
+
+def open_source(spec, split="", label_key=""):
+  return sources.open_source(spec, split=split, label_key=label_key, num_classes=3)
+
+
+def test_a_folder_gives_all_images_at_any_depth_without_labels(folder):
+  source = open_source(f"folder:{folder}")
+  assert (source.class_names, source.multi_label) == ((), False)
+  found = [source[i] for i in range(len(source))]
+  assert [one.image.decode() for one in found] == NAMES
+  assert [one.name for one in found] == [str(folder / name) for name in NAMES]
+  assert {one.labels for one in found} == {source.labels(0)} == {()}
+  assert [pickle.loads(pickle.dumps(source)).name(i) for i in range(4)] == [f.name for f in found]
+
+
+def test_a_folder_without_labels_is_split_and_compared_as_any_other(folder):
+  for number in range(20):
+    (folder / f"more{number}.png").write_bytes(b"")
+  parts = [open_source(f"folder:{folder}", cut) for cut in ("[:75%]", "[75%:]")]
+  whole = open_source(f"folder:{folder}")
+  names = [{part.name(i) for i in range(len(part))} for part in (*parts, whole)]
+  assert (len(parts[0]), len(parts[1])) == (18, 6)
+  assert names[0] | names[1] == names[2]
+  assert not overlap.shared(*parts)
+  assert overlap.shared(parts[0], whole)
+  labelled = open_source(f"folder:{folder}", label_key="label")  # b and c alone
+  assert len({whole.identity, labelled.identity, *(part.identity for part in parts)}) == 4
+  assert overlap.shared(whole, labelled)
+
+
+def test_a_folder_without_images_is_named(tmp_path):
+  with pytest.raises(sources.SourceError, match=r'^There is no folder ".*/no"; .* holds images\.$'):
+    open_source(f"folder:{tmp_path}/no")
+  (tmp_path / "text.txt").touch()
+  with pytest.raises(sources.SourceError, match=r'^Folder ".*" has no \.jpg.* Left out: 1 with'):
+    open_source(f"folder:{tmp_path}")
+
+
+def test_a_dataset_of_tfds_is_read_without_its_label(tmp_path, monkeypatch):
+  tfds_fixture.write_single_label_tfds(tmp_path, num_examples=10, num_classes=5, seed=0)
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  plain, labelled = (open_source("tfds:tiny_single_label", "train", k) for k in ("", "label"))
+  assert (plain.class_names, plain.multi_label, len(plain)) == ((), False, len(labelled))
+  for source in (plain, pickle.loads(pickle.dumps(plain))):
+    assert source[3] == labelled[3]._replace(labels=())
+    assert source.labels(3) == ()
+  assert plain.identity != labelled.identity
+
+
+@pytest.mark.parametrize(("spec", "split"), [("digits", "train"), ("synthetic", "")])
+def test_other_sources_drop_their_labels(spec, split):
+  plain, labelled = (open_source(spec, split, key) for key in ("", "label"))
+  assert (plain.class_names, plain.multi_label, len(plain)) == ((), False, len(labelled))
+  assert (plain[3].labels, plain.labels(3), plain[3].name) == ((), (), labelled.name(3))
+  np.testing.assert_array_equal(plain[3].image, labelled[3].image)
+  assert plain.identity != labelled.identity
+  assert bool(overlap.shared(plain, labelled)) == (spec == "digits")
+
+
+def resized(image, rng=None):
+  del rng
+  return np.resize(image, (4, 4, 3))
+
+
+def broken(image, rng):
+  if isinstance(image, bytes):
+    raise BadImage("it is none")
+  return resized(image, rng)
+
+
+def read(source, *, batch_size, transform):
+  return pipeline.train_batches(
+    source,
+    transform=transform,
+    seed=0,
+    sampling="uniform",
+    batch_size=batch_size,
+    host=0,
+    hosts=1,
+    start_step=0,
+    num_classes=0,
+    threads=0,
+    workers=0,
+  )
+
+
+@pytest.mark.parametrize("label_key", ["", "label"])
+def test_batches_that_are_asked_for_without_labels_have_none(label_key):
+  reader = read(open_source("digits", "train", label_key), batch_size=8, transform=resized)
+  batch = next(reader)
+  reader.close()
+  shapes = {name: array.shape for name, array in batch.items()}
+  assert shapes == {"image": (8, 4, 4, 3), "mask": (8,)}
+
+
+def test_a_broken_image_without_labels_is_masked(tmp_path):
+  for name in "abcd":
+    (tmp_path / f"{name}.png").write_bytes(b"no image")
+  reader = read(open_source(f"folder:{tmp_path}"), batch_size=4, transform=broken)
+  batch = next(reader)
+  reader.close()
+  assert batch.keys() == {"image", "mask"}
+  assert not batch["mask"].any()
+
+
+# --- what a run says of them ---
+
+UNLABELLED = c.Dataset("digits", "train", label_key="")
+CONFIG = c.Config(
+  batch_size=16,
+  duration=c.Duration(steps=2),
+  model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),
+  data=c.Data(train=c.Dataset("digits", "train"), image_size=8),
+)
+
+
+def with_data(**changes):
+  return dataclasses.replace(CONFIG, data=dataclasses.replace(CONFIG.data, **changes))
+
+
+def test_classification_refuses_training_images_without_labels():
+  with pytest.raises(c.ConfigError, match=r"^config\.data\.train\.label_key is empty, so these im"):
+    opening.open_data(with_data(train=UNLABELLED))
+
+
+@pytest.mark.parametrize("key", ["data.evaluate.test", "few_shot.x.train", "nearest.x.test"])
+def test_evaluations_refuse_images_without_labels(key):
+  test = c.Dataset("digits", "test", label_key="label")
+  bare = dataclasses.replace(test, label_key="")
+  changes = {
+    "data.evaluate.test": with_data(evaluate={"test": bare}),
+    "few_shot.x.train": dataclasses.replace(CONFIG, few_shot={"x": c.FewShot(bare, test)}),
+    "nearest.x.test": dataclasses.replace(CONFIG, nearest={"x": c.Nearest(test, bare)}),
+  }
+  with pytest.raises(c.ConfigError, match=rf"^config\.{key}\.label_key is empty, so these images"):
+    evaluation.open_alone(changes[key], None)
+
+
+def test_an_objective_without_labels_takes_them_with_any_number_of_classes(monkeypatch):
+  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
+  for train in (UNLABELLED, c.Dataset("digits", "train")):
+    config = dataclasses.replace(with_data(train=train), model=c.Model(name="ViT-Ti/4"))
+    opened = opening.open_data(config).train
+    assert (len(opened), opened.class_names) == (1437, ())
+
+
+def test_a_cache_holds_images_without_labels(tmp_path):
+  source = sources.Selected(open_source("digits", "train"), sources.Listed([3, 1]), "two")
+  options = dict(side=8, max_pixels=100)
+  cache.prepare(
+    source, str(tmp_path), threads=1, started=lambda *_: None, done=lambda _: None, **options
+  )
+  cached = cache.Cached(source, str(tmp_path), **options)
+  assert [cached[i].labels for i in range(2)] == [(), ()]
+  assert cached.class_names == ()

@@ -1,0 +1,219 @@
+"""What holds for every objective, with one that has no labels and metrics of its own."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.learning.hidden_channel import HiddenChannel
+from vit_jax import config as c
+from vit_jax import models
+from vit_jax.devices import mesh as meshes
+from vit_jax.devices.chips import Chip
+from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.learning.classification import Classification
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.tpu import compilation
+from vit_jax.training import loop, opening, plan
+
+SIDE, SIZE = 4, 16
+CONFIG = c.Config(batch_size=SIZE, optimizer=c.Optimizer(kind="sgd", ema=0.5))
+
+
+def batch(seed=0, broken=(2, 3, 9)):
+  mask = np.ones(SIZE, np.float32)
+  mask[list(broken)] = 0
+  images = np.random.default_rng(seed).integers(0, 256, (SIZE, SIDE, SIDE, 3), np.uint8)
+  return dict(image=images, mask=mask)
+
+
+def run(batches, *, devices=1, accumulation=1, dtype=jnp.float32, params=None):
+  """The states after each batch, the first one too, and the metrics of each."""
+  config = dataclasses.replace(CONFIG, accumulation=accumulation)
+  objective, optimizer = HiddenChannel(None, dtype), optim.make(config.optimizer)
+  mesh = meshes.make(
+    c.Mesh(), batch_size=SIZE, accumulation=accumulation, devices=jax.devices()[:devices]
+  )
+  init = functools.partial(state.init, objective, optimizer, seed=0, image_size=SIDE, with_ema=True)
+  states, history = [state.create(init, state.abstract(init, mesh))], []
+  if params is not None:
+    states = [dataclasses.replace(states[0], params=params)]
+  step = jax.jit(train_step.make(objective, optimizer, lambda _: 0.1, config))
+  for one in batches:
+    after, metrics = step(states[-1], jax.device_put(one, meshes.batch_sharding(mesh)))
+    states.append(after)
+    history.append(jax.device_get(metrics))
+  return jax.device_get(states), history
+
+
+BATCHES = [batch(seed) for seed in range(3)]
+
+
+@functools.cache
+def alone():
+  return run(BATCHES)
+
+
+@pytest.mark.parametrize(("devices", "accumulation"), [(8, 1), (1, 4), (8, 2)])
+def test_sums_are_the_same_however_the_batch_is_divided(devices, accumulation):
+  for actual, wanted in zip(
+    run(BATCHES, devices=devices, accumulation=accumulation), alone(), strict=True
+  ):
+    chex.assert_trees_all_close(actual, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_loss_metrics_and_update_against_numpy():
+  (before, after, *_), (metrics, *_) = alone()
+  key = jax.random.fold_in(jax.random.key(CONFIG.seed), 0)
+  one = HiddenChannel(None).prepare(BATCHES[0], key)
+  hidden = np.eye(3)[np.array(one["hidden"])]
+  images, kept = np.float64(one["image"]) / 255, one["mask"] > 0
+  seen = (images * (1 - hidden[:, None, None])).reshape(SIZE, -1)
+  told = seen @ np.float64(before.params["teller"]["kernel"])
+  error = np.sum((told - images.mean(axis=(1, 2))) * hidden, axis=-1)
+  red = kept & (hidden[:, 0] > 0)
+  assert 0 < red.sum() < kept.sum()  # metrics are divided by counts of their own
+  np.testing.assert_allclose(metrics["loss"], np.mean(error[kept] ** 2), rtol=1e-5)
+  np.testing.assert_allclose(metrics["train/error"], np.abs(error[kept]).mean(), rtol=1e-5)
+  np.testing.assert_allclose(metrics["train/error_red"], np.abs(error[red]).mean(), rtol=1e-5)
+  slope = 2 * seen[kept].T @ (error[kept, None] * hidden[kept]) / kept.sum()
+  moved = after.params["teller"]["kernel"] - before.params["teller"]["kernel"]
+  np.testing.assert_allclose(moved, -0.1 * slope, rtol=1e-4, atol=1e-7)
+
+
+def test_broken_images_count_for_nothing():
+  other = [
+    one | {"image": np.where(one["mask"][:, None, None, None] > 0, one["image"], 7)}
+    for one in BATCHES
+  ]
+  assert any((a["image"] != b["image"]).any() for a, b in zip(other, BATCHES, strict=True))
+  chex.assert_trees_all_equal(run(other), alone())
+
+
+def test_a_metric_of_nothing_is_not_a_number_and_leaves_the_run_alone():
+  """All images are broken: the loss of none is 0, and nothing has an error."""
+  (before, after), (metrics,) = run([batch(broken=range(SIZE))])
+  assert metrics["loss"] == 0
+  assert np.isnan(metrics["train/error"])
+  assert (int(metrics["skipped"]), int(metrics["bad_examples"])) == (0, SIZE)
+  chex.assert_trees_all_equal(after.params, before.params)
+
+
+def test_an_update_that_is_not_finite_is_left_out():
+  (first, *_), _ = alone()
+  broken = jax.tree.map(lambda x: x * np.nan, first.params)
+  (before, after), (metrics,) = run(BATCHES[:1], params=broken)
+  assert (int(after.step), int(after.skipped)) == (1, 1)
+  assert np.isnan(metrics["loss"])
+  chex.assert_trees_all_equal(after.ema, before.ema)
+
+
+def test_mixed_precision_keeps_parameters_and_sums_in_float32():
+  states, history = run(BATCHES, dtype=jnp.bfloat16)
+  assert {x.dtype for x in jax.tree.leaves(states[-1].params)} == {np.dtype("float32")}
+  for half, full in zip(history, alone()[1], strict=True):
+    assert {x.dtype for x in half.values()} <= {np.dtype("float32"), np.dtype("int32")}
+    assert 0 < abs(half["train/error"] - full["train/error"]) < 0.02 * full["train/error"]
+
+
+# --- through the loop ---
+
+DIGITS = c.Config(
+  batch_size=32,
+  duration=c.Duration(steps=6),
+  log_every=c.Duration(steps=1),
+  evaluate_every=c.Duration(),
+  checkpoint=c.Checkpoint(every=c.Duration(steps=2)),
+  model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),
+  optimizer=c.Optimizer(ema=0.75),
+  data=c.Data(train=c.Dataset("digits", "train"), image_size=8),
+)
+
+
+class NoStop:
+  """A stop request that never comes."""
+
+  def agreed(self, step):
+    return False
+
+  def alone(self):
+    return False
+
+  def hold(self):
+    """A signal is remembered from here on; none comes."""
+
+
+@pytest.fixture
+def digits(monkeypatch):
+  """The plan of a run on the digits that learns something else than their labels."""
+  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
+  return plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
+
+
+class Killed(BaseException):
+  """Ends a process in the middle of a step."""
+
+
+def test_a_killed_run_goes_on_to_the_same_bits_and_its_metrics_are_written(
+  digits, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(loop, "chip", lambda kind: Chip(1e12))
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  assert loop.train(digits, whole, NoStop())
+
+  def killed(run, pending, settle=loop.settle):
+    settle(run, pending)
+    if pending and pending[0] == 5:
+      raise Killed
+
+  with monkeypatch.context() as once:
+    once.setattr(loop, "settle", killed)
+    with pytest.raises(Killed):
+      loop.train(digits, parts, NoStop())
+  assert checkpoint.available(parts) == [2, 4]
+  assert loop.train(digits, parts, NoStop())
+  ends = [checkpoint.find(folder) for folder in (whole, parts)]
+  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=True) for end in ends))
+  lines = [metrics_log.read(folder) for folder in (whole, parts)]
+  figures = ("step", "loss", "train/error", "train/error_red", "grad_norm")
+  kept = [[{key: line[key] for key in figures} for line in one] for one in lines]
+  assert kept[0] == kept[1]
+  assert len({line["train/error"] for line in kept[0]}) == 6
+  events = b"".join(path.read_bytes() for path in whole.glob("events.out.tfevents.*"))
+  assert events.count(b"train/error_red") == 6
+  # 32 images a step, on devices of 10^12 FLOP/s.
+  for line in lines[0]:
+    rate = line["images_per_second"] * HiddenChannel(None).training_flops(8) / 1e12
+    assert line["mfu"] == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("needs_labels", [False, True])
+def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
+  monkeypatch.setattr(HiddenChannel, "needs_labels", needs_labels)
+  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
+  made = plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
+  reader = made.reader.training(made.data.train, seed=0, start_step=0)
+  batch = next(reader)
+  reader.close()
+  assert batch.keys() == compilation.abstract_batch(made).keys()
+  assert batch.keys() == {"image", "mask"} | ({"labels"} if needs_labels else set())
+
+
+def test_the_pod_compiler_and_the_cost_are_of_the_objective(monkeypatch):
+  plain = compilation.compile_step(DIGITS, jax.devices())
+  assert compilation.step_flops(DIGITS) > 10 * 32 * HiddenChannel(None).training_flops(8)
+  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
+  program = compilation.compile_step(DIGITS, jax.devices())
+  assert program.fits
+  assert program.argument_bytes < plain.argument_bytes
+  assert compilation.step_flops(DIGITS) == 32 * HiddenChannel(None).training_flops(8)
+
+
+def test_the_model_is_what_the_config_names():
+  made = objectives.configured(DIGITS, models.configured(DIGITS.model))
+  assert isinstance(made, Classification)
+  assert made.needs_labels

@@ -1,0 +1,55 @@
+"""Classification of labelled images: the paper's objective."""
+
+import dataclasses
+import functools
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.config import Loss
+from vit_jax.data.device import normalize
+from vit_jax.learning import losses, mixup
+from vit_jax.learning.objective import Sums
+from vit_jax.models import flops
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification:
+  """The loss of the head's logits against labels; see `vit_jax.learning.objective`.
+
+  Attributes:
+    model: Flax module with a head.
+    settings: config.loss.
+    mixup: config.data.mixup.
+  """
+
+  needs_labels: ClassVar[bool] = True
+
+  model: object
+  settings: Loss = Loss()
+  mixup: float = 0.0
+
+  def init(self, key: jax.Array, image_size: int) -> dict:
+    """The model's parameters."""
+    images = jnp.zeros((1, image_size, image_size, 3))
+    return self.model.init(key, images, train=False)["params"]
+
+  def prepare(self, batch: dict, key: jax.Array) -> dict:
+    """The batch with partners for MixUp."""
+    return mixup.paired(batch, key, self.mixup)
+
+  def loss(self, params: dict, batch: dict, key: jax.Array) -> Sums:
+    """The sums over a part of a batch; there are no metrics."""
+    images = normalize(mixup.images(batch), self.model.dtype)
+    logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
+    per_example = functools.partial(
+      losses.LOSSES[self.settings.kind], label_smoothing=self.settings.label_smoothing
+    )
+    of_labels = lambda labels: per_example(logits, losses.targets(labels, logits.shape[-1]))
+    total = jnp.sum(mixup.loss(of_labels, batch) * batch["mask"])
+    return Sums(total, batch["mask"].sum(), {})
+
+  def training_flops(self, image_size: int) -> int:
+    """Those of the whole model."""
+    return flops.training_flops(flops.forward_macs(self.model, image_size, image_size))
