@@ -25,7 +25,7 @@ from tools.ending import ending, folder
 from vit_jax import models, weights
 from vit_jax.config import ConfigError
 from vit_jax.inference import model as inference
-from vit_jax.inference.model import Model
+from vit_jax.inference.model import LoadedModel
 from vit_jax.process import console
 
 SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
@@ -106,7 +106,7 @@ def export(args) -> str:
   return "\n".join(lines)
 
 
-def verify(model: Model, again: Model) -> str:
+def verify(model: LoadedModel, again: LoadedModel) -> str:
   """The largest difference of two models' logits on two random images, in words.
 
   Raises:

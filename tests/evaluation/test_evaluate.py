@@ -331,30 +331,3 @@ def test_two_processes_give_the_figures_of_one(features, tmp_path):
       assert found == pytest.approx(value, abs=1 / 360 + 1e-9)
   assert "imagenet: 4-shot" in said[0]
   assert "shot" not in said[1]
-
-
-def test_lines_of_metrics_that_are_evaluations():
-  for key in ("test/top1", "imagenet/5shot", "a/b/20nn"):
-    assert registry.headlines(["step", key]) == [key]
-  for key in ("loss", "test/loss", "imagenet/5shot_std", "top1"):
-    assert not registry.headlines(["step", key])
-
-
-@pytest.mark.parametrize(
-  ("config", "message"),
-  [
-    (recipes.evaluation("own", "ViT-B/16"), r"nothing to evaluate on.*data\.evaluate\.own\.source"),
-    (
-      recipes.evaluation("real", "ViT-B/16"),
-      r"prepare_data\.py build imagenet2012_real`",
-    ),
-    (
-      recipes.evaluation("v2", "ViT-B/16"),
-      r"evaluate\.v2: .*prepare_data\.py build imagenet_v2/matched-frequency`",
-    ),
-  ],
-)
-def test_what_is_not_there(config, message, tmp_path, monkeypatch):
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  with pytest.raises(c.ConfigError, match=message):
-    open_alone(config, None)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.data import tfds_fixture
 from vit_jax import config as c
+from vit_jax import recipes
 from vit_jax.data import sources
 from vit_jax.data.opening import of_run
 from vit_jax.evaluation import opening
@@ -102,3 +103,23 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
     c.ConfigError, match=rf"evaluate\.set\.classes=200, but {len(occurring)} classes occur"
   ):
     opened(200)
+
+
+@pytest.mark.parametrize(
+  ("config", "message"),
+  [
+    (recipes.evaluation("own", "ViT-B/16"), r"nothing to evaluate on.*data\.evaluate\.own\.source"),
+    (
+      recipes.evaluation("real", "ViT-B/16"),
+      r"prepare_data\.py build imagenet2012_real`",
+    ),
+    (
+      recipes.evaluation("v2", "ViT-B/16"),
+      r"evaluate\.v2: .*prepare_data\.py build imagenet_v2/matched-frequency`",
+    ),
+  ],
+)
+def test_what_is_not_there(config, message, tmp_path, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  with pytest.raises(c.ConfigError, match=message):
+    opening.open_alone(config, None)

@@ -149,3 +149,10 @@ def test_figures_of_one_name_are_told_by_the_evaluation_that_they_belong_to():
     "a: top-1 50.00%, top-5 75.00%, loss 1.0000 on 1,000 images; a/b: 20 nearest 25.00%; "
     "a: 5-shot 50.00% +- 12.50%"
   )
+
+
+def test_lines_of_metrics_that_are_evaluations():
+  for key in ("test/top1", "imagenet/5shot", "a/b/20nn"):
+    assert registry.headlines(["step", key]) == [key]
+  for key in ("loss", "test/loss", "imagenet/5shot_std", "top1"):
+    assert not registry.headlines(["step", key])

@@ -25,7 +25,7 @@ class OtherClasses(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class HeadOrder:
   """How the outputs of a head become those of the data's classes.
 
   Attributes:
@@ -39,7 +39,7 @@ class Order:
   known: bool = True
 
 
-def order(theirs: Sequence[str], ours: Sequence[str]) -> Order:
+def order(theirs: Sequence[str], ours: Sequence[str]) -> HeadOrder:
   """Compares the names that go with weights with those of the data, of which there are as many.
 
   Args:
@@ -51,19 +51,21 @@ def order(theirs: Sequence[str], ours: Sequence[str]) -> Order:
   """
   theirs, ours = tuple(theirs), tuple(ours)
   if theirs == ours:
-    return Order(None, "those of the data, by name")
+    return HeadOrder(None, "those of the data, by name")
   if not named(theirs):
     if standard(ours):
-      return Order(
+      return HeadOrder(
         None,
         f"not named by the weights; their {len(ours):,} outputs are taken to be ImageNet's classes "
         "in the ascending order of WordNet ids, as in all published weights",
       )
-    return Order(None, "not named by the weights: nothing tells that they are the data's", False)
+    return HeadOrder(
+      None, "not named by the weights: nothing tells that they are the data's", False
+    )
   places = {name: i for i, name in enumerate(theirs)}
   if len(places) == len(theirs) and places.keys() == set(ours):
     moved = sum(a != b for a, b in zip(theirs, ours, strict=True))
-    return Order(
+    return HeadOrder(
       tuple(places[name] for name in ours),
       f"those of the data in another order: {moved} of the head's {len(ours)} outputs were moved "
       "to the places that their names have there",
@@ -71,7 +73,7 @@ def order(theirs: Sequence[str], ours: Sequence[str]) -> Order:
   raise OtherClasses(first_difference(theirs, ours, "the data"))
 
 
-def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> Order:
+def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrder:
   """As `order`, where a setting may say what weights do not, or say it better.
 
   Args:
@@ -84,7 +86,9 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> Order:
     ValueError: a file of names that cannot be read, or has another number of them.
   """
   if setting == DATA:
-    return Order(None, f"taken to be those of the data, in their order (config.class_names={DATA})")
+    return HeadOrder(
+      None, f"taken to be those of the data, in their order (config.class_names={DATA})"
+    )
   if not setting:
     return order(names, ours)
   try:

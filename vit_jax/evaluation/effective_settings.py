@@ -13,7 +13,7 @@ from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Data, Loss, recorded
 from vit_jax.data import resizing
-from vit_jax.inference.model import Model
+from vit_jax.inference.model import LoadedModel
 from vit_jax.models import requirements
 from vit_jax.models.differences import FIELDS
 
@@ -48,7 +48,7 @@ class Settings:
   data: Data
 
 
-def settings(asked: Asked, found: Model) -> Settings:
+def settings(asked: Asked, found: LoadedModel) -> Settings:
   """The settings of an evaluation of a model.
 
   Raises:
@@ -77,7 +77,7 @@ def overlaid_on_run(asked: Asked, read: weights.Weights) -> tuple[cfg.Model, Los
   return model, loss
 
 
-def check_named(asked: Asked, found: Model):
+def check_named(asked: Asked, found: LoadedModel):
   """The weights are of the model that is named, if any is.
 
   Raises:
@@ -110,7 +110,7 @@ def overlaid(own, named, group: str, given: frozenset[str]):
   return dataclasses.replace(own, **named)
 
 
-def preparation(asked: Asked, found: Model) -> Data:
+def preparation(asked: Asked, found: LoadedModel) -> Data:
   """The settings of the data, with the size of images and their resizing.
 
   Raises:

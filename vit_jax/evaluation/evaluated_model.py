@@ -13,7 +13,7 @@ from vit_jax.data.apart import Use
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import effective_settings
 from vit_jax.evaluation.effective_settings import Asked, Settings
-from vit_jax.inference.model import Model, of_weights
+from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage import checkpoint
 
@@ -81,7 +81,7 @@ def read(
 
 
 def fitted(
-  model: Model, asked: Asked, head: Use | None, class_names: str, origin: dict[str, int | str]
+  model: LoadedModel, asked: Asked, head: Use | None, class_names: str, origin: dict[str, int | str]
 ) -> Scored:
   """The model as it is scored.
 
@@ -113,14 +113,14 @@ def fitted(
 
 def head_order(
   class_names: str, scored: Use | None, read: weights.Weights, outputs: int
-) -> classes.Order:
+) -> classes.HeadOrder:
   """How the head's outputs become the classes of the evaluation sets, which all have the same.
 
   Raises:
     ValueError: it is of other classes, or nothing tells which they are.
   """
   if not scored:
-    return classes.Order(None, "")
+    return classes.HeadOrder(None, "")
   source, place = scored.source, f"{scored.key} ({scored.dataset.source})"
   if outputs != len(source.class_names):
     raise ValueError(

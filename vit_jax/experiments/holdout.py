@@ -14,7 +14,7 @@ LOOKED_AT = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Use:
+class Role:
   """What a recipe does with a dataset: "trains on" or "scores" it."""
 
   recipe: str
@@ -42,10 +42,10 @@ def check(development: str, final: str, overrides: tuple[str, ...]):
     SourceError: data that is not there.
   """
   part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
-  held_back = Use(development, "scores", scored(development, part), part)
-  test = Use(final, "scores", scored(final, whole), whole)
-  first = Use(development, "trains on", part.data.train, part)
-  then = Use(final, "trains on", whole.data.train, whole)
+  held_back = Role(development, "scores", scored(development, part), part)
+  test = Role(final, "scores", scored(final, whole), whole)
+  first = Role(development, "trains on", part.data.train, part)
+  then = Role(final, "trains on", whole.data.train, whole)
   for use, kept in ((first, held_back), (first, test), (held_back, test), (then, test)):
     check_apart(use, kept)
   check_classes(part, whole)
@@ -65,7 +65,7 @@ def scored(recipe: str, config: Config) -> Dataset:
   return sets[0]
 
 
-def check_apart(use: Use, kept: Use):
+def check_apart(use: Role, kept: Role):
   """A set that is trained on or chosen by has no image of one that is scored.
 
   Raises:

@@ -1,5 +1,5 @@
 """A model from anything that holds one, and its predictions."""
 
-from vit_jax.inference.model import Model, load
+from vit_jax.inference.model import LoadedModel, load
 
-__all__ = ["Model", "load"]
+__all__ = ["LoadedModel", "load"]

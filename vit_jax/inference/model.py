@@ -15,7 +15,7 @@ from vit_jax.weights.fit import Row
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
+class LoadedModel:
   """A model with its parameters.
 
   Attributes:
@@ -38,7 +38,7 @@ class Model:
     """Whether the weights have a head."""
     return "head" in self.read.params
 
-  def at_size(self, side: int = 0, outputs: tuple[int, ...] | None = None) -> "Model":
+  def at_size(self, side: int = 0, outputs: tuple[int, ...] | None = None) -> "LoadedModel":
     """The model for square images of `side` pixels; 0: of the size that the weights are for.
 
     Position embeddings are resized for another size, and as large a share of each image is cut out.
@@ -77,7 +77,7 @@ class Model:
 
 def load(
   source: pathlib.Path | str, image_size: int = 0, *, step: int = 0, ema: bool | None = None
-) -> Model:
+) -> LoadedModel:
   """The model that is at `source`, for images of one size.
 
   Args:
@@ -89,12 +89,14 @@ def load(
 
   Raises:
     ConfigError, OSError, CheckpointError: as `weights.read`.
-    ValueError: weights that are damaged or of no model of this project, or as `Model.at_size`.
+    ValueError: damaged weights, weights of no model of this project, or as `LoadedModel.at_size`.
   """
   return read(source, step=step, ema=ema).at_size(image_size)
 
 
-def read(source: pathlib.Path | str, *, step: int = 0, ema: bool | None = None, **untold) -> Model:
+def read(
+  source: pathlib.Path | str, *, step: int = 0, ema: bool | None = None, **untold
+) -> LoadedModel:
   """As `load`, with the parameters as they are there: they fit images of no certain size.
 
   Args:
@@ -107,7 +109,7 @@ def read(source: pathlib.Path | str, *, step: int = 0, ema: bool | None = None, 
   return of_weights(weights.read(pathlib.Path(source), step=step, ema=ema), **untold)
 
 
-def of_weights(found: Weights, **untold) -> Model:
+def of_weights(found: Weights, **untold) -> LoadedModel:
   """The model of weights.
 
   Args:
@@ -119,7 +121,7 @@ def of_weights(found: Weights, **untold) -> Model:
   """
   whole = dataclasses.replace(found, params=with_head(found.params))
   module = weights.module(whole, **untold)
-  return Model(found, module, whole.params, found.card or weights.told_by(whole.params))
+  return LoadedModel(found, module, whole.params, found.card or weights.told_by(whole.params))
 
 
 def with_head(params: dict) -> dict:

@@ -17,7 +17,7 @@ from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
-from vit_jax.inference.model import Model
+from vit_jax.inference.model import LoadedModel
 
 _log = logging.getLogger(__name__)
 MAX_PIXELS = 2**26
@@ -78,12 +78,12 @@ def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def predict(
-  model: Model, paths: Iterable[pathlib.Path], *, top: int, batch_size: int
+  model: LoadedModel, paths: Iterable[pathlib.Path], *, top: int, batch_size: int
 ) -> Iterator[Prediction]:
   """Predictions of `paths`, in their order.
 
   Args:
-    model: for images of the size that it is to see (`Model.at_size`).
+    model: for images of the size that it is to see (`LoadedModel.at_size`).
     paths: files of images.
     top: number of classes.
     batch_size: images at a time.

@@ -18,7 +18,7 @@ from vit_jax.models.shapes import parameter_shapes
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage.tree import flatten, nest
 
-AS_IT_IS = classes.Order(None, "")
+AS_IT_IS = classes.HeadOrder(None, "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,9 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
   return Initial(params=params, report=f"Started from {path}: {weights.table(rows)}{said}")
 
 
-def head_order(setting: str, found: weights.Weights, class_names: Sequence[str]) -> classes.Order:
+def head_order(
+  setting: str, found: weights.Weights, class_names: Sequence[str]
+) -> classes.HeadOrder:
   """How the head of weights becomes that of the data; nothing is said of a head that is not kept.
 
   Args:
@@ -87,7 +89,7 @@ def head_order(setting: str, found: weights.Weights, class_names: Sequence[str])
 
 
 def fitted(
-  params: dict, settings: ModelSettings, side: int, *, new_head: bool, order: classes.Order
+  params: dict, settings: ModelSettings, side: int, *, new_head: bool, order: classes.HeadOrder
 ) -> tuple[dict, list]:
   """Parameters as the run's model has them, and what became of each.
 

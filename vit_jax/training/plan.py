@@ -60,18 +60,18 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
   Raises:
     ConfigError: the batch or the mesh does not suit the devices.
   """
+  check_failed_saves(config.checkpoint.on_failure)
   mesh = meshes.make(
     config.mesh,
     batch_size=config.batch_size,
     accumulation=config.accumulation,
     devices=devices,
   )
-  check_failed_saves(config.checkpoint.on_failure)
   requirements.check_attention(config.model.attention, mesh.devices.flat[0].platform)
   model = models.configured(config.model)
   objective = objectives.configured(config, model)
-  optimizer = optim.make(config.optimizer)
   steps = durations.of_run(config, len(data.train))
+  optimizer = optim.make(config.optimizer)
   rate = optim.schedule(
     learning_rate=config.schedule.learning_rate,
     warmup_steps=steps.warmup,

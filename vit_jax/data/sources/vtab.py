@@ -37,7 +37,7 @@ class Label:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class VtabTask:
   """One task of the 19.
 
   Attributes:
@@ -104,51 +104,51 @@ def sprite(image: bytes) -> np.ndarray:
   return images.decode(image, max_pixels=SPRITE_PIXELS) * np.uint8(255)
 
 
-def sprites(key: str, *, values: int) -> Task:
+def sprites(key: str, *, values: int) -> VtabTask:
   """A task on dSprites: a feature with so many values, in groups."""
   names = tuple(str(group) for group in range(GROUPS))
   rule = functools.partial(grouped, values=values)
   label = Label(key, names, rule)
-  return Task("dsprites", GROUPS, ("train", 80), ("train", 90), label, sprite)
+  return VtabTask("dsprites", GROUPS, ("train", 80), ("train", 90), label, sprite)
 
 
 # By the names of Table 9 in small letters, in its order.
 TASKS = {
-  "caltech101": Task("caltech101", 102, ("train", 90)),
-  "cifar-100": Task("cifar100", 100, ("train", 90)),
-  "dtd": Task("dtd", 47),
-  "flowers102": Task("oxford_flowers102", 102),
-  "pets": Task("oxford_iiit_pet", 37, ("train", 80)),
-  "sun397": Task("sun397/tfds", 397),
-  "svhn": Task("svhn_cropped", 10, ("train", 90)),
-  "camelyon": Task("patch_camelyon", 2),
-  "eurosat": Task("eurosat/rgb", 10, ("train", 60), ("train", 80)),
-  "resisc45": Task("resisc45", 45, ("train", 60), ("train", 80)),
-  "retinopathy": Task("diabetic_retinopathy_detection/btgraham-300", 5),
-  "clevr-count": Task(
+  "caltech101": VtabTask("caltech101", 102, ("train", 90)),
+  "cifar-100": VtabTask("cifar100", 100, ("train", 90)),
+  "dtd": VtabTask("dtd", 47),
+  "flowers102": VtabTask("oxford_flowers102", 102),
+  "pets": VtabTask("oxford_iiit_pet", 37, ("train", 80)),
+  "sun397": VtabTask("sun397/tfds", 397),
+  "svhn": VtabTask("svhn_cropped", 10, ("train", 90)),
+  "camelyon": VtabTask("patch_camelyon", 2),
+  "eurosat": VtabTask("eurosat/rgb", 10, ("train", 60), ("train", 80)),
+  "resisc45": VtabTask("resisc45", 45, ("train", 60), ("train", 80)),
+  "retinopathy": VtabTask("diabetic_retinopathy_detection/btgraham-300", 5),
+  "clevr-count": VtabTask(
     "clevr",
     len(OBJECTS),
     ("train", 90),
     ("validation", 0),
     Label("objects", tuple(map(str, OBJECTS)), object_count),
   ),
-  "clevr-dist": Task(
+  "clevr-dist": VtabTask(
     "clevr",
     len(OBJECT_EDGES) - 1,
     ("train", 90),
     ("validation", 0),
     Label("objects", between(OBJECT_EDGES), object_distance),
   ),
-  "dmlab": Task("dmlab", 6),
+  "dmlab": VtabTask("dmlab", 6),
   "dspr-loc": sprites("label_x_position", values=32),
   "dspr-ori": sprites("label_orientation", values=40),
-  "kitti-dist": Task(
+  "kitti-dist": VtabTask(
     "kitti",
     len(VEHICLE_EDGES),
     label=Label("objects", (*between(VEHICLE_EDGES), "no vehicle"), vehicle_distance),
   ),
-  "snorb-azim": Task("smallnorb", 18, ("test", 0), ("test", 50), Label("label_azimuth")),
-  "snorb-elev": Task("smallnorb", 9, ("test", 0), ("test", 50), Label("label_elevation")),
+  "snorb-azim": VtabTask("smallnorb", 18, ("test", 0), ("test", 50), Label("label_azimuth")),
+  "snorb-elev": VtabTask("smallnorb", 9, ("test", 0), ("test", 50), Label("label_elevation")),
 }
 
 
@@ -214,7 +214,7 @@ def _reopen(name: str, split: str) -> Vtab:
   return Vtab(name, split=split)
 
 
-def task_of(name: str) -> Task:
+def task_of(name: str) -> VtabTask:
   """The task of this name.
 
   Raises:
