@@ -9,7 +9,7 @@ a moving average of the parameters, as in Table 2. Table 6 has these too at 384 
 --config.data.image_size=384 --config.optimizer.ema=0.0.
 MODEL,TASK,development keeps the paper's part of the training split back (1, 2 or 10 per cent) and
 scores that in place of the test split: for choosing the learning rate, the paper's grid of which is
-in vit_jax/recipes.py.
+in vit_jax/recipes/finetuning.py.
 Your own images: --config.data.train.source=folder:DIR --config.data.train.split= and the same for
 --config.data.evaluate.test, with --config.model.num_classes=K. Not run here: the weights are large.
 """

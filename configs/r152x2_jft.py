@@ -11,20 +11,6 @@ ImageNet 85.56, ReaL 89.89, CIFAR-100 91.92 (Table 6).
 JFT-300M is not public: give any folder or TFDS dataset of your own. Not run here: it needs a pod.
 """
 
-from vit_jax.config import to_config_dict
-from vit_jax.recipes import choice, pretrain
+from vit_jax.recipes import pretraining
 
-
-def get_config(epochs="7"):
-  """The row of Table 3."""
-  return to_config_dict(
-    pretrain(
-      "R152x2",
-      "jft",
-      epochs=choice(epochs, 7, 14),
-      learning_rate=6e-4,
-      decay="linear",
-      weight_decay=0.1,
-      dropout=0.0,
-    )
-  )
+get_config = pretraining("R152x2", "jft", epochs=(7, 14), learning_rate=6e-4)

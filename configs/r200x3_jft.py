@@ -11,20 +11,6 @@ The paper's results after fine-tuning: ImageNet 87.22, ReaL 90.15, CIFAR-100 93.
 JFT-300M is not public: give any folder or TFDS dataset of your own. Not run here: it needs a pod.
 """
 
-from vit_jax.config import to_config_dict
-from vit_jax.recipes import choice, pretrain
+from vit_jax.recipes import pretraining
 
-
-def get_config(epochs="14"):
-  """R200x3 with the settings of R152."""
-  return to_config_dict(
-    pretrain(
-      "R200x3",
-      "jft",
-      epochs=choice(epochs, 14),
-      learning_rate=6e-4,
-      decay="linear",
-      weight_decay=0.1,
-      dropout=0.0,
-    )
-  )
+get_config = pretraining("R200x3", "jft", epochs=(14,), learning_rate=6e-4)

@@ -9,20 +9,6 @@ The paper's results after fine-tuning: ImageNet 85.68, ReaL 89.04, CIFAR-100 92.
 JFT-300M is not public: give any folder or TFDS dataset of your own. Not run here: it needs a pod.
 """
 
-from vit_jax.config import to_config_dict
-from vit_jax.recipes import choice, pretrain
+from vit_jax.recipes import pretraining
 
-
-def get_config(epochs="7"):
-  """The row of Table 3."""
-  return to_config_dict(
-    pretrain(
-      "R50x1+ViT-L/32",
-      "jft",
-      epochs=choice(epochs, 7),
-      learning_rate=2e-4,
-      decay="linear",
-      weight_decay=0.1,
-      dropout=0.0,
-    )
-  )
+get_config = pretraining("R50x1+ViT-L/32", "jft", epochs=(7,), learning_rate=2e-4)

@@ -10,20 +10,6 @@ ImageNet-21k is not in TFDS: give any folder or TFDS dataset of your own. Not ru
 a pod.
 """
 
-from vit_jax.config import to_config_dict
-from vit_jax.recipes import choice, pretrain
+from vit_jax.recipes import pretraining
 
-
-def get_config(epochs="90"):
-  """The row of Table 3."""
-  return to_config_dict(
-    pretrain(
-      "ViT-B/16",
-      "imagenet21k",
-      epochs=choice(epochs, 90),
-      learning_rate=1e-3,
-      decay="linear",
-      weight_decay=0.03,
-      dropout=0.1,
-    )
-  )
+get_config = pretraining("ViT-B/16", "imagenet21k", epochs=(90,), learning_rate=1e-3)

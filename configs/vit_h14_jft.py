@@ -10,20 +10,6 @@ ImageNet 88.55, ReaL 90.72 at 518 px (Table 2).
 JFT-300M is not public: give any folder or TFDS dataset of your own. Not run here: it needs a pod.
 """
 
-from vit_jax.config import to_config_dict
-from vit_jax.recipes import choice, pretrain
+from vit_jax.recipes import pretraining
 
-
-def get_config(epochs="14"):
-  """The row of Table 3."""
-  return to_config_dict(
-    pretrain(
-      "ViT-H/14",
-      "jft",
-      epochs=choice(epochs, 14),
-      learning_rate=3e-4,
-      decay="linear",
-      weight_decay=0.1,
-      dropout=0.0,
-    )
-  )
+get_config = pretraining("ViT-H/14", "jft", epochs=(14,), learning_rate=3e-4)

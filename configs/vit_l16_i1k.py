@@ -7,20 +7,6 @@ The paper's results after fine-tuning: ImageNet 76.53, ReaL 82.19, CIFAR-100 86.
 Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs a pod.
 """
 
-from vit_jax.config import to_config_dict
-from vit_jax.recipes import choice, pretrain
+from vit_jax.recipes import pretraining
 
-
-def get_config(epochs="300"):
-  """The row of Table 3."""
-  return to_config_dict(
-    pretrain(
-      "ViT-L/16",
-      "imagenet",
-      epochs=choice(epochs, 300),
-      learning_rate=3e-3,
-      decay="cosine",
-      weight_decay=0.3,
-      dropout=0.1,
-    )
-  )
+get_config = pretraining("ViT-L/16", "imagenet", epochs=(300,), learning_rate=3e-3)

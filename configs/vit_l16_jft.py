@@ -11,20 +11,6 @@ ImageNet 87.12, ReaL 89.99, CIFAR-100 94.04 (Table 6); ImageNet 87.76, ReaL 90.5
 JFT-300M is not public: give any folder or TFDS dataset of your own. Not run here: it needs a pod.
 """
 
-from vit_jax.config import to_config_dict
-from vit_jax.recipes import choice, pretrain
+from vit_jax.recipes import pretraining
 
-
-def get_config(epochs="7"):
-  """The row of Table 3."""
-  return to_config_dict(
-    pretrain(
-      "ViT-L/16",
-      "jft",
-      epochs=choice(epochs, 7, 14),
-      learning_rate=4e-4,
-      decay="linear",
-      weight_decay=0.1,
-      dropout=0.0,
-    )
-  )
+get_config = pretraining("ViT-L/16", "jft", epochs=(7, 14), learning_rate=4e-4)

@@ -7,20 +7,6 @@ The paper's results after fine-tuning: ImageNet 71.16, ReaL 77.83, CIFAR-100 87.
 Needs `python tools/prepare_data.py build imagenet2012`. Not run here: it needs a pod.
 """
 
-from vit_jax.config import to_config_dict
-from vit_jax.recipes import choice, pretrain
+from vit_jax.recipes import pretraining
 
-
-def get_config(epochs="300"):
-  """The row of Table 3."""
-  return to_config_dict(
-    pretrain(
-      "ViT-L/32",
-      "imagenet",
-      epochs=choice(epochs, 300),
-      learning_rate=3e-3,
-      decay="cosine",
-      weight_decay=0.3,
-      dropout=0.1,
-    )
-  )
+get_config = pretraining("ViT-L/32", "imagenet", epochs=(300,), learning_rate=3e-3)

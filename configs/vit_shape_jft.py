@@ -38,15 +38,7 @@ SHAPES = {
 def get_config(shape="base"):
   """One shape of Figure 8."""
   fields = SHAPES[choice(shape, *SHAPES)]
-  recipe = pretrain(
-    fields["name"],
-    "jft",
-    epochs=7,
-    learning_rate=8e-4,
-    decay="linear",
-    weight_decay=0.1,
-    dropout=0.0,
-  )
+  recipe = pretrain(fields["name"], "jft", epochs=7, learning_rate=8e-4)
   return to_config_dict(
     dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, **fields))
   )

@@ -14,9 +14,9 @@ Not run here at full size: the weights and data are large.
 """
 
 from vit_jax.config import ConfigError, to_config_dict
-from vit_jax.data.sources.vtab import TASKS
-from vit_jax.experiments.vtab import PARTS, recipe
+from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.recipes import choice
+from vit_jax.recipes.vtab_finetuning import PARTS, finetune_on_vtab
 
 
 def get_config(argument="ViT-L/16,cifar-100"):
@@ -28,4 +28,4 @@ def get_config(argument="ViT-L/16,cifar-100"):
     )
   model, task, part = [*fields, "all"][:3]
   part = choice(part, *PARTS)
-  return to_config_dict(recipe(model, choice(task, *TASKS), part=part))
+  return to_config_dict(finetune_on_vtab(model, choice(task, *TASKS), part=part))

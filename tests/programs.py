@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from tests.compiler import QUICK
-from tests.nursery import Nursery
+from tests.fork_server import ForkServer
 
 ROOT = pathlib.Path(__file__).parents[1]
 MAIN = [sys.executable, "-m", "vit_jax.main"]
@@ -34,19 +34,19 @@ def environment(devices=1, **changes):
 def run(command, *, timeout=300, anew=False, **options):
   """Runs a command from the repository's root to its end.
 
-  The main program, also with a fault in it, is a fork of tests/nursery.py, which has everything
-  imported; unless it is to be started `anew`, or JAX itself with other settings than usual.
+  The main program, also with a fault in it, is a fork of tests/fork_server.py, which has imported
+  it already, unless `anew` asks for a process of its own. Other programs always get one.
   """
   command, env = [str(part) for part in command], environment(**options)
-  if command[:2] == MAIN[:2] and command[2] in FORKED and not anew and jax_settings(env) == USUAL:
+  if command[:2] == MAIN[:2] and command[2] in FORKED and not anew:
     return forked(command, env, timeout)
   return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
 
 
 def forked(command, env, timeout):
-  """As subprocess.run, by the nursery."""
+  """As subprocess.run, by the fork server."""
   pipes = [os.pipe() for _ in range(2)]
-  running = nursery().start(command[2], command[3:], env, [write for _, write in pipes])
+  running = fork_server().start(command[2], command[3:], env, [write for _, write in pipes])
   for _, write in pipes:
     os.close(write)
   with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -65,24 +65,22 @@ def read_all(descriptor):
 
 
 @functools.cache
-def nursery():
-  """The nursery of this process."""
-  made = Nursery(ROOT, environment())
+def fork_server():
+  """The fork server of this test process."""
+  made = ForkServer(ROOT, environment())
   atexit.register(made.close)
   return made
 
 
-def jax_settings(env):
-  """What JAX reads when it is imported."""
-  return {key: value for key, value in env.items() if key.startswith("JAX_")}
-
-
 def start(command, **options):
-  """Starts the main program, also with a fault in it; its output is read through `stdout`."""
+  """Starts the main program, also with a fault in it, as a fork of tests/fork_server.py.
+
+  Its output is read through `stdout` while it runs.
+  """
   _, _, module, *arguments = (str(part) for part in command)
   read, write = os.pipe()
   stdout = os.fdopen(read, encoding="utf-8")
-  running = nursery().start(module, arguments, environment(**options), (write, write), stdout)
+  running = fork_server().start(module, arguments, environment(**options), (write, write), stdout)
   os.close(write)
   return running
 

@@ -23,8 +23,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from vit_jax.experiments import runs, vtab
-from vit_jax.experiments.vtab import Benchmark
+from vit_jax.experiments import runs, vtab_score
+from vit_jax.experiments.vtab_score import Benchmark
 from vit_jax.process import console
 
 
@@ -56,7 +56,7 @@ def asked(args: argparse.Namespace, overrides: list[str]) -> Benchmark:
   return Benchmark(
     model=args.model,
     source=args.source,
-    tasks=vtab.tasks(args.tasks),
+    tasks=vtab_score.tasks(args.tasks),
     smoke=args.fast,
     folder=args.workdir or pathlib.Path("workdirs") / name,
     overrides=tuple(overrides),
@@ -67,16 +67,16 @@ def run(benchmark: Benchmark, form: str):
   """Does what is not done yet, and prints the table.
 
   Raises:
-    ConfigError, RunError: as `vtab.check`, `vtab.claim` and `runs.execute`.
+    ConfigError, RunError: as `vtab_score.check`, `vtab_score.claim` and `runs.execute`.
   """
   say = lambda line: print(line, file=sys.stderr, flush=True)
-  runs.apart(vtab.check, benchmark)
-  vtab.claim(benchmark)
-  runs.execute(vtab.runs_of(benchmark), say=say)
-  result = vtab.report(benchmark)
-  vtab.write(benchmark, result)
-  print(json.dumps(result, indent=2) if form == "json" else vtab.table(result))
-  say(f"Results: {benchmark.folder / vtab.TABLE}")
+  runs.apart(vtab_score.check, benchmark)
+  vtab_score.claim(benchmark)
+  runs.execute(vtab_score.runs_of(benchmark), say=say)
+  result = vtab_score.report(benchmark)
+  vtab_score.write(benchmark, result)
+  print(json.dumps(result, indent=2) if form == "json" else vtab_score.table(result))
+  say(f"Results: {benchmark.folder / vtab_score.TABLE}")
 
 
 def main(arguments: list[str] | None = None):

@@ -55,6 +55,8 @@ def main(_):
   from vit_jax.training import launch
 
   logging.set_verbosity(logging.WARNING)  # orbax tells of each of its steps otherwise
+  for line in filter(None, [huge_pages.in_words()]):
+    print(line, flush=True)
   try:
     folder = expanded(_WORKDIR.value or default_workdir(command_line.recipe()))
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)

@@ -61,7 +61,7 @@ def test_a_whole_run_without_a_console(tmp_path):
   os.close(read)
   full = os.open("/dev/full", os.O_WRONLY)
   _, _, module, *flags = programs.digits(tmp_path)
-  run = programs.nursery().start(module, flags, programs.environment(), [full, broken])
+  run = programs.fork_server().start(module, flags, programs.environment(), [full, broken])
   os.close(full)
   os.close(broken)
   assert run.wait(120) == 0

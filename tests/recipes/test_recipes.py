@@ -15,8 +15,8 @@ from vit_jax import models, recipes
 from vit_jax.config import Dataset
 from vit_jax.data import overlap
 from vit_jax.data.sources.base import Block
-from vit_jax.experiments import vtab
 from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.recipes.vtab_finetuning import PARTS
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
@@ -319,7 +319,7 @@ class Records:
     for part in ("all", "development")
   ]
   + [("hyperrule", f"R50x1,{task}") for task in recipes.TASKS]
-  + [("vtab", f"ViT-B/16,svhn,{part}") for part in vtab.PARTS],
+  + [("vtab", f"ViT-B/16,svhn,{part}") for part in PARTS],
 )
 def test_no_recipe_scores_what_it_trains_on(name, argument):
   config = load(name, argument)

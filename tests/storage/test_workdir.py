@@ -13,7 +13,7 @@ from vit_jax.storage import workdir
 
 def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
   holder = (
-    "import pathlib, sys\nfrom vit_jax import workdir\n"
+    "import pathlib, sys\nfrom vit_jax.storage import workdir\n"
     f"with workdir.locked(pathlib.Path({str(tmp_path)!r}), first=True):\n"
     "  print('locked', flush=True)\n  sys.stdin.read()\n"
   )

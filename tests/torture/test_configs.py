@@ -104,7 +104,7 @@ BASE = dict.fromkeys(("duration", "schedule.warmup", "evaluate_every"), 2) | dic
 @pytest.fixture(scope="module", autouse=True)
 def _imported():
   """The first run does not pay for the imports of all."""
-  programs.nursery()
+  programs.fork_server()
   programs.run([*programs.MAIN, "--help"])
 
 

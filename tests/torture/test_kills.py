@@ -30,7 +30,7 @@ def start(workdir):
   _, _, module, *flags = programs.digits(workdir, *faulty.COMMON, *STEPS)
   with open(os.devnull, "w") as nowhere:
     outputs = [nowhere.fileno()] * 2
-    return programs.nursery().start(module, flags, programs.environment(), outputs)
+    return programs.fork_server().start(module, flags, programs.environment(), outputs)
 
 
 def moments(seed):

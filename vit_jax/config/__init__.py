@@ -21,7 +21,7 @@ from vit_jax.config.run import (
   Mesh,
   Profile,
 )
-from vit_jax.config.suggestions import missing_recipe, nearest
+from vit_jax.config.suggestions import missing_recipe, similar
 
 __all__ = [
   "AUTO",
@@ -53,8 +53,8 @@ __all__ = [
   "StorageError",
   "from_dict",
   "missing_recipe",
-  "nearest",
   "replace_units",
+  "similar",
   "to_config_dict",
   "to_dict",
 ]

@@ -12,7 +12,7 @@ from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError
 from vit_jax.config.fields import MOST_ITEMS, MOST_NUMBER, MOST_TEXT
 from vit_jax.config.run import Config
-from vit_jax.config.suggestions import nearest, unknown
+from vit_jax.config.suggestions import similar, unknown
 from vit_jax.process.text import shown
 
 
@@ -130,7 +130,7 @@ def _check_text(value, path):
 def _check_bounds(value, path, *, meaning, choices, low, high, off):
   if choices and value not in choices:
     raise ConfigError(
-      f"{path}={shown(value)} is not a choice ({meaning}); nearest: {nearest(value, choices)}."
+      f"{path}={shown(value)} is not a choice ({meaning}); nearest: {similar(value, choices)}."
     )
   if off is not None and value == off:
     return

@@ -10,7 +10,7 @@ from vit_jax.config import synonyms
 from vit_jax.config.run import Config
 
 
-def nearest(word: str, known) -> str:
+def similar(word: str, known) -> str:
   """`known` in words, the ones most like `word` first; upper and lower case are alike."""
   return ", ".join((alike(word, sorted(known), 0.5) or sorted(known))[:5])
 
@@ -44,7 +44,7 @@ def missing_recipe(path: str) -> str:
   folders = pathlib.Path(path).parent, pathlib.Path("configs")
   others = {str(other) for folder in folders for other in folder.glob("*.py")}
   if others:
-    return f"There is no recipe {path}; nearest: {nearest(path, others)}."
+    return f"There is no recipe {path}; nearest: {similar(path, others)}."
   return (
     f"There is no recipe {path}, nor any other in its folder or in configs; run from the project's "
     "root, or give the recipe's whole path."

@@ -1,20 +1,49 @@
-"""Host memory of a run that computes on the CPU."""
+"""Huge pages for the memory of a process that computes on the CPU."""
 
 import os
+import pathlib
 import sys
+from collections.abc import Mapping
 
-TUNABLE = "glibc.malloc.hugetlb"
+VARIABLE, VALUE = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
+
+# Files of accelerators: TPUs, NVIDIA's GPUs (dxg: under Windows), AMD's GPUs.
+DEVICES = ("accel*", "vfio/[0-9]*", "nvidia[0-9]*", "dxg", "kfd")
 
 
-def ask_for_huge_pages():
+def ask_for_huge_pages(devices: pathlib.Path = pathlib.Path("/dev")):
   """Starts this process again with glibc told to ask the kernel for huge pages.
 
   XLA on the CPU allocates and frees the same large buffers every step. The kernel maps and clears
-  each anew, page by page: with pages of 2 MiB instead of 4 KiB a step takes about two thirds of
-  the time (docs/architecture.md). glibc reads the setting at its start only, hence again; another C
-  library ignores it.
+  each of them anew, page by page: with pages of 2 MiB instead of 4 KiB a step takes about two
+  thirds of the time (docs/decisions/huge-pages.md). glibc reads the setting only when a process
+  starts. Another C library ignores it.
+
+  Nothing happens where there is an accelerator, or where the user has set GLIBC_TUNABLES.
   """
-  given = os.environ.get("GLIBC_TUNABLES", "")
-  if TUNABLE not in given:
-    os.environ["GLIBC_TUNABLES"] = ":".join(filter(None, [given, f"{TUNABLE}=1"]))
+  if VARIABLE not in os.environ and computes_on_cpu(os.environ, devices):
+    os.environ[VARIABLE] = VALUE
     os.execv(sys.executable, sys.orig_argv)
+
+
+def computes_on_cpu(environment: Mapping[str, str], devices: pathlib.Path) -> bool:
+  """Whether JAX will use the CPU, as far as that shows without importing it.
+
+  Args:
+    environment: if it has JAX_PLATFORMS, that decides.
+    devices: /dev, which otherwise tells by its files whether there is an accelerator.
+  """
+  platforms = environment.get("JAX_PLATFORMS")
+  if platforms:
+    return platforms.split(",")[0] == "cpu"
+  return not any(next(devices.glob(pattern), None) for pattern in DEVICES)
+
+
+def in_words() -> str:
+  """A line for the log of a run that has huge pages; empty for any other."""
+  if os.environ.get(VARIABLE) != VALUE:
+    return ""
+  return (
+    f"Memory in huge pages, for speed on the CPU: {VARIABLE}={VALUE}. Set {VARIABLE} yourself, "
+    "such as to nothing, to have another."
+  )

@@ -3,7 +3,7 @@
 from vit_jax.recipes.bit import RESOLUTIONS, TASK_IMAGES, hyperrule
 from vit_jax.recipes.finetuning import TASKS, Task, finetune
 from vit_jax.recipes.loading import choice, load
-from vit_jax.recipes.pretraining import DATASETS, examples_of, pretrain
+from vit_jax.recipes.pretraining import DATASETS, examples_of, pretrain, pretraining
 from vit_jax.recipes.sizes import largest_side
 from vit_jax.recipes.suites import SETS, SUITES, evaluation
 
@@ -23,4 +23,5 @@ __all__ = [
   "largest_side",
   "load",
   "pretrain",
+  "pretraining",
 ]

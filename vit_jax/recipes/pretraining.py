@@ -1,5 +1,9 @@
 """Pre-training: the rows of Table 3."""
 
+from collections.abc import Callable
+
+from ml_collections import ConfigDict
+
 from vit_jax.config import (
   Checkpoint,
   Config,
@@ -11,13 +15,19 @@ from vit_jax.config import (
   Model,
   Optimizer,
   Schedule,
+  to_config_dict,
 )
+from vit_jax.recipes.loading import choice
 
+# The columns of Table 3 that all models of a dataset have in common, and where its images are.
 # JFT-300M is not public and ImageNet-21k is not in TFDS: their sources are for the user to give.
 DATASETS = {
   "jft": dict(
     num_classes=18_291,
     multi_label=True,
+    decay="linear",
+    weight_decay=0.1,
+    dropout=0.0,
     clip_norm=0.0,
     train=Dataset(),
     validation=Dataset(),
@@ -26,6 +36,9 @@ DATASETS = {
   "imagenet21k": dict(
     num_classes=21_843,
     multi_label=True,
+    decay="linear",
+    weight_decay=0.03,
+    dropout=0.1,
     clip_norm=0.0,
     train=Dataset(),
     validation=Dataset(),
@@ -34,6 +47,9 @@ DATASETS = {
   "imagenet": dict(
     num_classes=1000,
     multi_label=False,
+    decay="cosine",
+    weight_decay=0.3,
+    dropout=0.1,
     clip_norm=1.0,
     train=Dataset(source="tfds:imagenet2012", split="train"),
     validation=Dataset(source="tfds:imagenet2012", split="validation"),
@@ -47,17 +63,28 @@ IN_LOOP_PROBE = FewShot(
 )
 
 
-def pretrain(
-  model: str,
-  dataset: str,
-  *,
-  epochs: float,
-  learning_rate: float,
-  decay: str,
-  weight_decay: float,
-  dropout: float,
-) -> Config:
-  """One row of Table 3; the arguments are its columns.
+def pretraining(
+  model: str, dataset: str, *, epochs: tuple[int, ...], learning_rate: float
+) -> Callable[..., ConfigDict]:
+  """`get_config` of a recipe for one model on one dataset: rows of Table 3 that differ in length.
+
+  Args:
+    model: a name of the paper's.
+    dataset: of `DATASETS`.
+    epochs: the lengths, of which the recipe's argument chooses one; without it the first counts.
+    learning_rate: after the warm-up.
+  """
+
+  def get_config(length=f"{epochs[0]}"):
+    return to_config_dict(
+      pretrain(model, dataset, epochs=choice(length, *epochs), learning_rate=learning_rate)
+    )
+
+  return get_config
+
+
+def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -> Config:
+  """One row of Table 3; the arguments are its columns, and the dataset decides the others.
 
   Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px; where there is a Transformer, a
   representation layer before the head (a ResNet has none); global-norm
@@ -75,17 +102,17 @@ def pretrain(
       name=model,
       num_classes=data["num_classes"],
       representation_layer="ViT-" in model,
-      dropout=dropout,
+      dropout=data["dropout"],
       head_bias=-10.0 if multi_label else 0.0,
       compute_dtype="bfloat16",
     ),
     loss=Loss(kind="sigmoid" if multi_label else "softmax"),
-    optimizer=Optimizer(weight_decay=weight_decay, clip_norm=data["clip_norm"]),
+    optimizer=Optimizer(weight_decay=data["weight_decay"], clip_norm=data["clip_norm"]),
     schedule=Schedule(
       learning_rate=learning_rate,
       warmup=Duration(steps=10_000),
-      decay=decay,
-      end_learning_rate=1e-5 if decay == "linear" else 0.0,
+      decay=data["decay"],
+      end_learning_rate=1e-5 if data["decay"] == "linear" else 0.0,
     ),
     data=Data(train=data["train"], evaluate={"val": data["validation"]}),
     few_shot={"imagenet": IN_LOOP_PROBE},

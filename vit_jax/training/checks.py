@@ -5,7 +5,7 @@ import re
 import jax
 
 from vit_jax import models
-from vit_jax.config import Config, ConfigError, Optimizer, Schedule, nearest
+from vit_jax.config import Config, ConfigError, Optimizer, Schedule, similar
 from vit_jax.data import resizing
 from vit_jax.evaluation import registry
 from vit_jax.learning import objectives
@@ -220,5 +220,5 @@ def check_trainable(config: Config):
   if not any(map(match, shapes)):
     raise ConfigError(
       f"config.optimizer.trainable={shown(pattern)} matches no parameter of {config.model.name}; "
-      f"nearest: {nearest(pattern, shapes)}."
+      f"nearest: {similar(pattern, shapes)}."
     )

@@ -13,7 +13,7 @@ from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.data.sources.synthetic import Synthetic
 from vit_jax.data.sources.tfds import Tfds
 from vit_jax.data.sources.unlabelled import Unlabelled
-from vit_jax.data.sources.vtab import Vtab
+from vit_jax.data.sources.vtab_tasks import Vtab
 
 __all__ = [
   "Example",

@@ -1,8 +1,12 @@
-"""Runs of the main program that begin with everything imported: forks of one waiting process.
+"""A server that has imported the main program, and forks a process for each run of it.
 
-They differ from a program started anew in nothing but the seconds that this takes, of which the
-tests have hundreds. Run as a program this is the waiting process; each message on its socket, whose
-number it is given, asks for one run.
+A test that starts a run so saves the seconds that imports take; there are hundreds of such runs.
+The server is a process of its own, `python -m tests.fork_server SOCKET`; each message on the socket
+asks for one run.
+
+A fork differs from a process that was started anew in two ways: the main program does not start
+itself again for huge pages, and of JAX's environment variables only JAX_PLATFORMS may differ from
+the server's, because JAX reads the others while it is imported. Another one is refused.
 """
 
 import array
@@ -82,15 +86,16 @@ class Run:
     return number
 
 
-class Nursery:
-  """Starts runs."""
+class ForkServer:
+  """Starts the server, and runs by it."""
 
   def __init__(self, cwd, env: dict[str, str]):
-    """Starts the waiting process; what JAX reads while it is imported is of `env`."""
+    """Starts the server in the folder `cwd`, with the environment `env`."""
+    self._jax = of_jax(env)
     self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with other:
       self._process = subprocess.Popen(
-        [sys.executable, "-m", "tests.nursery", str(other.fileno())],
+        [sys.executable, "-m", "tests.fork_server", str(other.fileno())],
         cwd=cwd,
         env=env,
         pass_fds=[other.fileno()],
@@ -105,8 +110,13 @@ class Nursery:
       arguments: its command line.
       env: its environment.
       outputs: two descriptors, which become its stdout and stderr.
-      stdout: the other end of them, for who reads while it runs.
+      stdout: the other end of them, if the output is read while it runs.
+
+    Raises:
+      ValueError: JAX would read other settings from `env` than the server has.
     """
+    if of_jax(env) != self._jax:
+      raise ValueError(f"a fork cannot have JAX's settings {of_jax(env)}; start it anew")
     told, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     request = json.dumps([module, arguments, env]).encode()
     with tells:
@@ -114,9 +124,14 @@ class Nursery:
     return Run(told, stdout)
 
   def close(self):
-    """Ends the waiting process."""
+    """Ends the server."""
     self._socket.close()
     self._process.wait()
+
+
+def of_jax(env: dict[str, str]) -> dict[str, str]:
+  """The variables that JAX reads while it is imported; `begin` sets JAX_PLATFORMS itself."""
+  return {k: v for k, v in env.items() if k.startswith("JAX_") and k != "JAX_PLATFORMS"}
 
 
 def serve(descriptor: int):
@@ -168,12 +183,15 @@ def bury():
 
 def begin(program, arguments, env, outputs):
   """Makes this process what was asked for."""
+  import jax
+
   for number, output in enumerate(outputs, 1):
     os.dup2(output, number)
   for output in set(outputs):
     os.close(output)
   os.environ.clear()
   os.environ.update(env)
+  jax.config.update("jax_platforms", env["JAX_PLATFORMS"])
   sys.argv = arguments
   program()
 

@@ -12,8 +12,8 @@ from tests import programs
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data import images
-from vit_jax.data.sources.vtab import TASKS
-from vit_jax.experiments import runs, vtab
+from vit_jax.data.sources.vtab_tasks import TASKS
+from vit_jax.experiments import runs, vtab_score
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
 RECIPE = programs.ROOT / "configs" / "vtab.py"
@@ -25,8 +25,9 @@ def rows(name):
 
 def test_the_papers_figures_are_table_9():
   found = [
-    dict(task=title, group=group) | dict(zip(vtab.PAPER_MODELS, map(str, scores), strict=True))
-    for group, paper in vtab.PAPER.items()
+    dict(task=title, group=group)
+    | dict(zip(vtab_score.PAPER_MODELS, map(str, scores), strict=True))
+    for group, paper in vtab_score.PAPER.items()
     for title, scores in paper.items()
   ]
   assert found == rows("table9_vtab.csv")
@@ -37,7 +38,7 @@ def benchmark(tmp_path, **changes):
   values = dict(
     model="ViT-B/16", source="B.npz", tasks=tuple(TASKS), smoke=False, folder=tmp_path / "v"
   )
-  return vtab.Benchmark(**(values | changes))
+  return vtab_score.Benchmark(**(values | changes))
 
 
 def finished(run, top1):
@@ -51,10 +52,10 @@ def finished(run, top1):
 def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(tmp_path):
   everything = benchmark(tmp_path)
   top1 = {}
-  for index, run in enumerate(vtab.runs_of(everything)):
+  for index, run in enumerate(vtab_score.runs_of(everything)):
     top1[run.folder.name] = (index + 1) / 32
     finished(run, top1[run.folder.name])
-  found = vtab.report(everything)
+  found = vtab_score.report(everything)
   # Of figures that the paper gives with one digit, so not to the last of Table 2's.
   published = list(found["score"]["paper"].values())
   assert published == pytest.approx([77.63, 76.28, 72.72], abs=0.02)
@@ -63,18 +64,20 @@ def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(tm
   means += [np.mean([100 * (i + 1) / 32 for i in part]) for part in (range(11, 19), range(19))]
   ours = [*(row["top1"] for row in found["groups"]), found["score"]["top1"]]
   assert ours == pytest.approx(means, rel=1e-12)
-  vtab.write(everything, found)
+  vtab_score.write(everything, found)
   table = list(csv.reader((everything.folder / "vtab.csv").read_text().splitlines()))
-  assert table[0] == ["task", "group", "top1", *vtab.PAPER_MODELS]
+  assert table[0] == ["task", "group", "top1", *vtab_score.PAPER_MODELS]
   assert len(table) == 1 + 19 + 3 + 1
   assert table[1] == ["Caltech101", "natural", "3.125", "95.3", "95.4", "90.8"]
 
 
 def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path):
-  some = benchmark(tmp_path, tasks=vtab.tasks("sNORB-Elev,resisc45, camelyon,eurosat,retinopathy"))
-  for run in vtab.runs_of(some):
+  some = benchmark(
+    tmp_path, tasks=vtab_score.tasks("sNORB-Elev,resisc45, camelyon,eurosat,retinopathy")
+  )
+  for run in vtab_score.runs_of(some):
     finished(run, 0.5)
-  found = vtab.report(some)
+  found = vtab_score.report(some)
   assert [row["task"] for row in found["tasks"]] == [
     "Camelyon",
     "EuroSAT",
@@ -84,7 +87,7 @@ def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path):
   ]
   assert [row["top1"] for row in found["groups"]] == [None, 50.0, None]
   assert found["score"]["top1"] is None
-  assert vtab.table(found).splitlines() == [
+  assert vtab_score.table(found).splitlines() == [
     "task         group        top-1  ViT-H/14 JFT  ViT-L/16 JFT  ViT-L/16 I21k",
     "Camelyon     specialized   50.0          83.3          83.6           82.5",
     "EuroSAT      specialized   50.0          96.7          96.5           95.6",
@@ -96,7 +99,7 @@ def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path):
     "mean         structured                  65.0          63.0           57.5",
     "mean         all 19                      77.6          76.3           72.7",
   ]
-  assert vtab.table(found | dict(smoke=True)).startswith("A smoke run")
+  assert vtab_score.table(found | dict(smoke=True)).startswith("A smoke run")
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -164,17 +167,17 @@ def test_wrong_arguments(argument, message):
 
 
 def test_tasks_are_named_as_in_table_9_in_any_order():
-  assert vtab.tasks("") == tuple(TASKS)
-  assert vtab.tasks("SVHN, clevr-Dist,dtd") == ("dtd", "svhn", "clevr-dist")
+  assert vtab_score.tasks("") == tuple(TASKS)
+  assert vtab_score.tasks("SVHN, clevr-Dist,dtd") == ("dtd", "svhn", "clevr-dist")
   with pytest.raises(c.ConfigError, match="no task 'cifar100'; it has caltech101, cifar-100"):
-    vtab.tasks("dtd,cifar100")
+    vtab_score.tasks("dtd,cifar100")
 
 
 def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(c.ConfigError) as caught:
-    vtab.check(benchmark(tmp_path))
+    vtab_score.check(benchmark(tmp_path))
   first, *others = str(caught.value).splitlines()
   assert first.startswith("The data of 19 of 19 tasks cannot be read")
   assert len(others) == 16
@@ -188,19 +191,19 @@ def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, mon
 def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   with pytest.raises(c.ConfigError, match="image_size=100 is not divisible into the patches"):
-    vtab.check(benchmark(tmp_path, overrides=("--config.data.image_size=100",)))
+    vtab_score.check(benchmark(tmp_path, overrides=("--config.data.image_size=100",)))
   with pytest.raises(c.ConfigError, match="model cannot be used: name='ViT-Q/16' is no model"):
-    vtab.check(benchmark(tmp_path, model="ViT-Q/16"))
+    vtab_score.check(benchmark(tmp_path, model="ViT-Q/16"))
 
 
 def test_a_run_for_each_task(tmp_path):
   some = benchmark(tmp_path, tasks=("dtd", "svhn"), overrides=("--config.seed=1",))
-  first, second = vtab.runs_of(some)
+  first, second = vtab_score.runs_of(some)
   assert first.recipe == "configs/vtab.py:ViT-B/16,dtd"
   assert second.folder == some.folder / "svhn"
   assert first.overrides == ("--config.init_from=B.npz", "--config.seed=1")
   smoke = benchmark(tmp_path, tasks=("dtd",), smoke=True)
-  assert vtab.runs_of(smoke)[0].recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
+  assert vtab_score.runs_of(smoke)[0].recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
 
 
 @pytest.mark.parametrize(
@@ -213,12 +216,12 @@ def test_a_run_for_each_task(tmp_path):
   ],
 )
 def test_a_folder_belongs_to_one_benchmark_of_any_tasks(tmp_path, changes):
-  vtab.claim(benchmark(tmp_path, **changes))  # there are no runs yet
-  vtab.claim(benchmark(tmp_path))
-  finished(vtab.runs_of(benchmark(tmp_path))[0], 0.5)
-  vtab.claim(benchmark(tmp_path, tasks=("dtd",)))
+  vtab_score.claim(benchmark(tmp_path, **changes))  # there are no runs yet
+  vtab_score.claim(benchmark(tmp_path))
+  finished(vtab_score.runs_of(benchmark(tmp_path))[0], 0.5)
+  vtab_score.claim(benchmark(tmp_path, tasks=("dtd",)))
   with pytest.raises(c.ConfigError, match=f"holds runs with {next(iter(changes))} "):
-    vtab.claim(benchmark(tmp_path, **changes))
+    vtab_score.claim(benchmark(tmp_path, **changes))
 
 
 def test_the_program(tmp_path, monkeypatch, capsys):
@@ -242,7 +245,9 @@ def test_the_program(tmp_path, monkeypatch, capsys):
   tool.main([*arguments, "--format=json"])
   found = json.loads(capsys.readouterr().out)
   assert [row["top1"] for row in found["tasks"]] == [25.0, 25.0]
-  assert found["tasks"][0]["paper"] == dict(zip(vtab.PAPER_MODELS, (75.2, 74.3, 74.1), strict=True))
+  assert found["tasks"][0]["paper"] == dict(
+    zip(vtab_score.PAPER_MODELS, (75.2, 74.3, 74.1), strict=True)
+  )
   with pytest.raises(SystemExit) as caught:
     tool.main([*arguments, "--model=ViT-L/16"])
   assert caught.value.code == 2

@@ -11,7 +11,7 @@ from tests import programs
 from tests.data import vtab_fixture
 from vit_jax import recipes
 from vit_jax.data import images, sources
-from vit_jax.data.sources import vtab
+from vit_jax.data.sources import vtab_tasks
 from vit_jax.training import opening
 
 SIZES = dict(train=37, validation=19, test=23)  # no round percentages
@@ -90,7 +90,7 @@ def example(data, part, index, rng):
     return dict(
       image=image, label_azimuth=int(rng.integers(18)), label_elevation=int(rng.integers(9))
     )
-  classes = {task.data: task.num_classes for task in vtab.TASKS.values()}[data]
+  classes = {task.data: task.num_classes for task in vtab_tasks.TASKS.values()}[data]
   return dict(image=image, label=int(rng.integers(classes)))
 
 
@@ -117,7 +117,7 @@ def prepared(tmp_path_factory):
   """The folder of all data sets, and what was stored: {data: {split: [example]}}."""
   folder, rng = tmp_path_factory.mktemp("vtab"), np.random.default_rng(0)
   stored = {}
-  for data in {task.data: None for task in vtab.TASKS.values()}:
+  for data in {task.data: None for task in vtab_tasks.TASKS.values()}:
     stored[data] = {
       part: [example(data, part, index, rng) for index in range(size)]
       for part, size in SIZES.items()
@@ -129,8 +129,8 @@ def prepared(tmp_path_factory):
 @pytest.fixture
 def stored(prepared, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(prepared[0]))
-  monkeypatch.setattr(vtab, "TRAIN", TRAIN)
-  monkeypatch.setattr(vtab, "HELD_BACK", HELD_BACK)
+  monkeypatch.setattr(vtab_tasks, "TRAIN", TRAIN)
+  monkeypatch.setattr(vtab_tasks, "HELD_BACK", HELD_BACK)
   return prepared[1]
 
 
@@ -138,10 +138,10 @@ def open_task(name, split):
   return sources.open_source(f"vtab:{name}", split=split, num_classes=0)
 
 
-@pytest.mark.parametrize("split", vtab.SPLITS)
-@pytest.mark.parametrize("name", vtab.TASKS)
+@pytest.mark.parametrize("split", vtab_tasks.SPLITS)
+@pytest.mark.parametrize("name", vtab_tasks.TASKS)
 def test_examples_and_labels_of_a_task(stored, name, split):
-  task, source = vtab.TASKS[name], open_task(name, split)
+  task, source = vtab_tasks.TASKS[name], open_task(name, split)
   wanted = protocol(name, split)
   assert len(source) == len(wanted)
   assert len(source.class_names) == len(set(source.class_names)) == task.num_classes
@@ -153,7 +153,7 @@ def test_examples_and_labels_of_a_task(stored, name, split):
     assert found.labels == (expected_label(name, stored[task.data][part][row]),)
 
 
-@pytest.mark.parametrize("name", vtab.TASKS)
+@pytest.mark.parametrize("name", vtab_tasks.TASKS)
 def test_the_recipe_opens_its_data(stored, name):
   config = recipes.load(f"{programs.ROOT}/configs/vtab.py:ViT-B/16,{name}")
   data = opening.open_data(dataclasses.replace(config, batch_size=TRAIN))
@@ -169,7 +169,7 @@ def test_many_labels_were_there(stored):
 
 
 def test_tensorflow_is_not_imported(stored):
-  for name in vtab.TASKS:
+  for name in vtab_tasks.TASKS:
     open_task(name, "test")[0]
   assert "tensorflow" not in sys.modules
 
@@ -197,7 +197,7 @@ REAL = {
 @pytest.mark.parametrize("name", REAL)
 def test_parts_of_the_real_data_sets(name):
   sizes, held_back, test = REAL[name]
-  found = [vtab.tfds_split(name, split, sizes) for split in vtab.SPLITS]
+  found = [vtab_tasks.tfds_split(name, split, sizes) for split in vtab_tasks.SPLITS]
   assert found == ["train[:800]", held_back, f"train[:800]+{held_back}", test]
 
 
@@ -205,7 +205,7 @@ def test_percentages_are_rounded_down():
   """90% of 2,015 are 1,813.5, and of 2,018 1,816.2; TFDS would round the first up."""
   sizes = (2015, 1813), (2018, 1816)
   for size, first in sizes:
-    found = vtab.tfds_split("svhn", "val200", dict(train=size, test=9))
+    found = vtab_tasks.tfds_split("svhn", "val200", dict(train=size, test=9))
     assert found == f"train[{first}:{first + 200}]"
 
 
@@ -220,13 +220,13 @@ def test_percentages_are_rounded_down():
 )
 def test_data_sets_that_are_too_small(name, sizes):
   with pytest.raises(sources.SourceError, match=r"is too small for the 800 \+ 200 training images"):
-    vtab.tfds_split(name, "test", sizes)
+    vtab_tasks.tfds_split(name, "test", sizes)
 
 
 def test_the_smallest_data_sets():
-  assert vtab.tfds_split("dtd", "val200", dict(train=800, validation=200, test=9))
-  assert vtab.tfds_split("svhn", "val200", dict(train=2000, test=9)) == "train[1800:2000]"
-  assert vtab.tfds_split("eurosat", "val200", dict(train=1334)) == "train[800:1000]"
+  assert vtab_tasks.tfds_split("dtd", "val200", dict(train=800, validation=200, test=9))
+  assert vtab_tasks.tfds_split("svhn", "val200", dict(train=2000, test=9)) == "train[1800:2000]"
+  assert vtab_tasks.tfds_split("eurosat", "val200", dict(train=1334)) == "train[800:1000]"
 
 
 def clevr(*distances):
@@ -251,13 +251,13 @@ def clevr(*distances):
   ],
 )
 def test_a_distance_on_an_edge_belongs_below(distance, label):
-  assert vtab.object_distance(
+  assert vtab_tasks.object_distance(
     clevr(50.0, distance, 200.0) if distance < 50 else clevr(distance)
   ) == (label)
 
 
 def test_objects_are_counted_from_three_on():
-  assert [vtab.object_count(clevr(*[9.0] * count)) for count in (3, 7, 10)] == [0, 4, 7]
+  assert [vtab_tasks.object_count(clevr(*[9.0] * count)) for count in (3, 7, 10)] == [0, 4, 7]
 
 
 def kitti(*objects):
@@ -280,12 +280,12 @@ def kitti(*objects):
   ],
 )
 def test_the_nearest_vehicle(objects, label):
-  assert vtab.vehicle_distance(kitti(*objects)) == label
+  assert vtab_tasks.vehicle_distance(kitti(*objects)) == label
 
 
 @pytest.mark.parametrize("values", [32, 40])
 def test_groups_are_of_equal_size_in_order_and_complete(values):
-  groups = [vtab.grouped(value, values=values) for value in range(values)]
+  groups = [vtab_tasks.grouped(value, values=values) for value in range(values)]
   assert groups == [int(np.floor(np.float32(value) / (values / 16))) for value in range(values)]
   assert np.ptp(np.bincount(groups, minlength=16)) <= 1
   assert sorted(groups) == groups
@@ -293,7 +293,7 @@ def test_groups_are_of_equal_size_in_order_and_complete(values):
 
 def test_a_label_outside_of_the_classes_is_a_broken_example(stored, monkeypatch):
   source = open_task("clevr-dist", "test")
-  monkeypatch.setattr(vtab, "OBJECT_EDGES", (50.0, 60.0))
+  monkeypatch.setattr(vtab_tasks, "OBJECT_EDGES", (50.0, 60.0))
   with pytest.raises(images.BadImage, match=r"clevr/3\.1\.0 validation example 0: its objects is"):
     source[0]
 
@@ -305,8 +305,10 @@ def test_sources_are_pickled_and_told_apart(stored):
   assert copy.identity == source.identity
   assert copy[1].labels == source[1].labels
   np.testing.assert_array_equal(copy[1].image, source[1].image)
-  identities = {open_task(name, split).identity for name in vtab.TASKS for split in vtab.SPLITS}
-  assert len(identities) == len(vtab.TASKS) * len(vtab.SPLITS)
+  identities = {
+    open_task(name, split).identity for name in vtab_tasks.TASKS for split in vtab_tasks.SPLITS
+  }
+  assert len(identities) == len(vtab_tasks.TASKS) * len(vtab_tasks.SPLITS)
 
 
 def test_what_there_is_not(stored, tmp_path, monkeypatch):
@@ -315,7 +317,7 @@ def test_what_there_is_not(stored, tmp_path, monkeypatch):
   with pytest.raises(sources.SourceError, match=r'no split "train"; it has train800, val200'):
     open_task("dtd", "train")
   with pytest.raises(sources.SourceError, match="has no split 'validation'; it has train, test"):
-    vtab.tfds_split("dtd", "test", dict(train=900, test=900))
+    vtab_tasks.tfds_split("dtd", "test", dict(train=900, test=900))
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(sources.SourceError, match=r"prepare_data\.py build sun397/tfds`"):
     open_task("sun397", "test")

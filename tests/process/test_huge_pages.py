@@ -1,0 +1,61 @@
+"""A run on a CPU starts itself again with huge pages, and says so; no other run does."""
+
+import os
+import re
+import sys
+
+import pytest
+
+from tests import programs
+from vit_jax.process import huge_pages
+
+
+@pytest.fixture
+def started(monkeypatch, tmp_path):
+  """The commands that took the place of this process; no variable is set, /dev is empty."""
+  commands = []
+  monkeypatch.setattr(os, "execv", lambda *command: commands.append(command))
+  for name in ("JAX_PLATFORMS", huge_pages.VARIABLE):
+    monkeypatch.setenv(name, "")  # so that what the code sets is taken back, too
+    monkeypatch.delenv(name)
+  return commands
+
+
+@pytest.mark.parametrize(
+  ("variables", "files", "again"),
+  [
+    ({}, [], True),
+    ({}, ["null", "vfio/vfio"], True),
+    ({}, ["accel0"], False),
+    ({}, ["vfio/7"], False),
+    ({}, ["nvidia0"], False),
+    ({}, ["kfd"], False),
+    ({"JAX_PLATFORMS": "cpu"}, ["nvidia0"], True),
+    ({"JAX_PLATFORMS": "cuda,cpu"}, [], False),
+    ({"JAX_PLATFORMS": "tpu"}, [], False),
+    ({"GLIBC_TUNABLES": ""}, [], False),
+    ({"GLIBC_TUNABLES": "glibc.malloc.check=3"}, [], False),
+  ],
+)
+def test_only_what_computes_on_a_cpu_starts_again(
+  started, monkeypatch, tmp_path, variables, files, again
+):
+  for name in files:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+  for name, value in variables.items():
+    monkeypatch.setenv(name, value)
+  huge_pages.ask_for_huge_pages(tmp_path)
+  assert started == ([(sys.executable, sys.orig_argv)] if again else [])
+  assert bool(huge_pages.in_words()) == again
+  huge_pages.ask_for_huge_pages(tmp_path)
+  assert len(started) == again  # not twice
+
+
+def test_a_run_says_that_it_has_huge_pages(monkeypatch):
+  monkeypatch.delenv(huge_pages.VARIABLE, raising=False)
+  flags = ["--config=configs/vit_digits.py", "--config.data.train.source=none"]
+  result = programs.run([*programs.MAIN, *flags], anew=True)
+  assert result.returncode == 2, result.stderr
+  assert re.fullmatch("Memory in huge pages.*GLIBC_TUNABLES.*\n", result.stdout)
+  assert re.fullmatch("vit_jax: .*none.*\n", result.stderr)
