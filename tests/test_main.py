@@ -10,7 +10,7 @@ from vit_jax import main
 
 
 def command(tmp_path, *arguments):
-  return [*programs.MAIN, *arguments, f"--workdir={tmp_path}/run"]
+  return [*programs.MAIN, f"--workdir={tmp_path}/run", *arguments]
 
 
 DIGITS = "--config=configs/vit_digits.py"
@@ -26,6 +26,11 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
     (["--config=configs/vit_digit.py"], r"no recipe configs/vit_digit\.py; .*/vit_digits\.py"),
     ([DIGITS + ":7"], r"get_config\(\) takes 0 positional"),
     (["--config=configs/vit_l16_jft.py:8"], r"vit_jax: The recipe's argument '8' is none of 7, 14"),
+    (
+      [DIGITS, "--workdir=gs://bucket/run"],
+      r"gs://bucket/run is a URL, and only .* folders of this",
+    ),
+    ([DIGITS, "--config.init_from=s3://b/w.npz"], r"s3://b/w\.npz is a URL"),
     ([DIGITS, "--mode=test"], r"mode=test.*train\|evaluate"),
     ([DIGITS, "--workdirs=x"], r"Unknown.*workdirs"),
     ([DIGITS, "extra"], r"'extra' is not a flag"),

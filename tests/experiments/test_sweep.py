@@ -184,7 +184,7 @@ def test_one_seed_has_no_deviation(tmp_path):
   one = small(tmp_path, seeds=1)
   found = sweep.search(one, execute=lambda some: [finished(run, 0.5) for run in some])
   assert (found["mean"], found["std"]) == (0.5, None)
-  assert sweep.table(found).endswith("mean               50.00%")
+  assert sweep.table(found).endswith("mean                      50.00%")
   sweep.write(one, found)
 
 
@@ -280,10 +280,10 @@ def test_results_as_table_and_picture(tmp_path):
     "0.3                       25.00%",
     "0.01                      98.76%  chosen",
     "",
-    "seed           test top-1",
-    "0                  50.00%",
-    "1                  75.00%",
-    "mean               62.50% ± 17.68%",
+    "seed                  test top-1",
+    "0                         50.00%",
+    "1                         75.00%",
+    "mean                      62.50%  ± 17.68%",
   ]
   sweep.claim(some)
   sweep.write(some, result)

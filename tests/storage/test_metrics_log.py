@@ -134,55 +134,6 @@ def test_on_a_pipe_every_line_ends(tmp_path, capsys):
   assert capsys.readouterr().out == "one\ntwo\n"
 
 
-class TestAppender:
-  def test_pieces_follow_one_another(self, tmp_path):
-    file = metrics_log.Appender(tmp_path / "file")
-    file.add(b"one ")
-    file.add(b"two")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"one two"
-
-  def test_what_could_not_be_written_comes_with_the_next_piece(self, tmp_path, monkeypatch):
-    file = metrics_log.Appender(tmp_path / "file")
-    file.add(b"one ")
-    with monkeypatch.context() as broken:
-      broken.setattr(file, "_file", Full(file._file, room=2))
-      with pytest.raises(OSError, match="No space"):
-        file.add(b"two ")
-    assert (tmp_path / "file").read_bytes() == b"one "  # not half a piece
-    file.add(b"three")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"one two three"
-
-  def test_a_file_that_is_gone_or_another_is_noticed(self, tmp_path):
-    file = metrics_log.Appender(tmp_path / "file")
-    (tmp_path / "file").rename(tmp_path / "elsewhere")
-    with pytest.raises(FileNotFoundError):
-      file.add(b"one")
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(FileNotFoundError, match="replaced by another file"):
-      file.add(b"two")
-    (tmp_path / "elsewhere").replace(tmp_path / "file")
-    file.add(b"three")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"onetwothree"
-
-
-class Full:
-  """A file on a disk with room for so many more bytes."""
-
-  def __init__(self, file, room):
-    self._file, self._room = file, room
-    self.fileno, self.truncate = file.fileno, file.truncate
-
-  def write(self, data):
-    if not self._room:
-      raise OSError(28, "No space left on device")
-    written = self._file.write(data[: self._room])
-    self._room -= written
-    return written
-
-
 def test_a_writer_says_what_it_cannot_write_or_waits(tmp_path, capsys):
   for patient in (False, True):
     folder = tmp_path / str(patient)

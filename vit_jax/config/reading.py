@@ -7,9 +7,12 @@ tells the user what is wrong.
 import errno
 import os
 import pathlib
+import re
 import stat
 
 from vit_jax.config import ConfigError
+
+_URL = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")  # a path has lost one of the two slashes
 
 _KINDS = (
   (stat.S_ISDIR, "a folder"),
@@ -24,8 +27,13 @@ def expanded(path: str | pathlib.Path) -> pathlib.Path:
   """The path with the home folder in place of ~ or ~USER.
 
   Raises:
-    ConfigError: there is no such user.
+    ConfigError: there is no such user, or it is a URL.
   """
+  if _URL.match(str(path)):
+    raise ConfigError(
+      f"{path} is a URL, and only files and folders of this machine can be used: mount the storage "
+      "as a folder, and give its path."
+    )
   try:
     return pathlib.Path(path).expanduser()
   except RuntimeError as error:

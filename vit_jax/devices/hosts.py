@@ -75,24 +75,6 @@ def say_that_others_are_gone():
   )
 
 
-# JAX begins the message of a failed computation between hosts with one of these codes. The class of
-# the error varies.
-FAILED = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
-
-
-def is_of_others(error: Exception) -> bool:
-  """Whether a computation failed, which in a run of several processes may be another's fault.
-
-  JAX raises such errors as ValueError too. tensorstore raises ValueError for files; its messages
-  contain the error code of the operating system.
-  """
-  if isinstance(error, jax.errors.JaxRuntimeError):
-    return True
-  words = str(error)
-  plain = type(error) is ValueError and "os_error_code" not in words
-  return plain and words.startswith(tuple(f"{code}: " for code in FAILED))
-
-
 def heartbeat(stall_seconds: float) -> int:
   """Seconds without a heartbeat after which JAX considers a process dead and ends the others.
 

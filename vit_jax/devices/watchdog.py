@@ -21,8 +21,8 @@ from typing import NamedTuple
 import jax
 
 from vit_jax.config import RunError
-from vit_jax.devices import hosts
-from vit_jax.process import aborts
+from vit_jax.process import aborts, shared_errors
+from vit_jax.storage import files
 
 FOLDER = "heartbeats"
 LONGEST_PERIOD = 10.0  # seconds between two checks
@@ -99,7 +99,7 @@ class Watchdog:
     self._done.set()
     if error is None:  # After an error, leave the file, so that the other hosts notice.
       with contextlib.suppress(OSError):  # The folder may be gone; the run is done anyway.
-        (self._folder / str(self._process)).unlink()
+        files.remove(self._folder / str(self._process))
 
   def beat(self, doing: str):
     """Notes progress: the run has reached `doing`, such as "step 12"."""
@@ -130,11 +130,9 @@ class Watchdog:
     self._looks += 1
     words = f"{socket.gethostname()}, at {self._doing}"
     text = json.dumps(dict(looks=self._looks, beats=self._beats, words=words))
-    temporary = self._folder / f"{self._process}.tmp"
     try:
-      self._folder.mkdir(exist_ok=True)
-      temporary.write_text(text, encoding="utf-8")
-      temporary.replace(self._folder / str(self._process))
+      files.make_folder(self._folder)
+      files.write_text(self._folder / str(self._process), text)
     except OSError:  # The run writes to the same folder, and will report what is wrong with it.
       pass
 
@@ -187,7 +185,7 @@ class Watchdog:
     try:
       return function()
     except (jax.errors.JaxRuntimeError, ValueError) as error:
-      if not hosts.is_of_others(error):
+      if not shared_errors.is_of_others(error):
         raise
       if "RESOURCE_EXHAUSTED" in str(error):
         raise RunError(

@@ -1,12 +1,13 @@
 """What the figures of a set are made of: each prediction, each class, which are taken for which."""
 
-import csv
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import numpy as np
+
+from vit_jax.storage import files
 
 MOST_CLASSES = 2000  # beyond, a table of classes by classes is too large to be of use
 
@@ -56,15 +57,15 @@ def write(folder: pathlib.Path, details: Details) -> np.ndarray | None:
   Raises:
     OSError: the files cannot be written.
   """
-  folder.mkdir(parents=True, exist_ok=True)
+  files.make_folder(folder)
   names = details.class_names
-  write_csv(folder / "predictions.csv", predictions(details))
-  write_csv(folder / "classes.csv", classes(details))
+  files.write_csv(folder / "predictions.csv", predictions(details))
+  files.write_csv(folder / "classes.csv", classes(details))
   if len(names) > MOST_CLASSES:
     return None
   matrix = confusion(details.labels, details.predictions, len(names))
   rows = ([name, *counts] for name, counts in zip(names, matrix.tolist(), strict=True))
-  write_csv(folder / "confusion.csv", [["label / prediction", *names], *rows])
+  files.write_csv(folder / "confusion.csv", [["label / prediction", *names], *rows])
   return matrix
 
 
@@ -92,9 +93,3 @@ def confusion(labels: np.ndarray, predictions: np.ndarray, count: int) -> np.nda
   """How many images of each class (rows) got each prediction (columns), (count, count)."""
   cells = np.bincount(labels.astype(np.int64) * count + predictions, minlength=count * count)
   return cells.reshape(count, count)
-
-
-def write_csv(path: pathlib.Path, rows: Iterable[list]):
-  """Writes rows, quoted where a cell needs it; bytes of names that are no text are escaped."""
-  with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-    csv.writer(file).writerows(rows)

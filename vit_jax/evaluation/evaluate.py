@@ -13,7 +13,7 @@ from vit_jax.devices import watchdog
 from vit_jax.evaluation import evaluated_model, registry
 from vit_jax.evaluation.kind import Bench, NothingCounts, Result
 from vit_jax.evaluation.opening import Evaluations
-from vit_jax.storage import metrics_log, workdir
+from vit_jax.storage import files, metrics_log, workdir
 
 RESULT = "evaluation.json"
 DETAILS = "evaluation"
@@ -60,7 +60,7 @@ def evaluate(
   """
   if jax.process_index() == 0:
     with workdir.writing(folder):
-      folder.mkdir(parents=True, exist_ok=True)
+      files.make_folder(folder)
     print(scored_in_words(read))
     if read.resized or read.side not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))
@@ -85,7 +85,7 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
   figures, result = figures_of(found), folder / RESULT
   detailed = [(name, one.write) for name, one in found if one.write]
   with workdir.writing(folder):
-    result.write_text(json.dumps(read.origin | figures, indent=2) + "\n")
+    files.write_text(result, json.dumps(read.origin | figures, indent=2) + "\n")
     for name, write in detailed:
       write(folder / DETAILS / name)
   also = f", details to {folder / DETAILS}" if detailed else ""

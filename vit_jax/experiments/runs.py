@@ -7,7 +7,6 @@ import json
 import multiprocessing
 import os
 import pathlib
-import secrets
 import shlex
 import signal
 import subprocess
@@ -21,7 +20,7 @@ from ml_collections import config_flags
 from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config import command_line, reading
-from vit_jax.storage import metrics_log
+from vit_jax.storage import files, metrics_log
 from vit_jax.storage.workdir import CONFIG
 
 _MAX_BYTES = 2**24  # of a file of JSON
@@ -103,11 +102,9 @@ def claim(path: pathlib.Path, description: dict):
   """
   folder = path.parent
   try:
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     if not path.exists() or not any(folder.rglob(metrics_log.METRICS)):
-      partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}")  # others may do the same now
-      partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-      partial.replace(path)
+      files.write_text(path, json.dumps(description, indent=2) + "\n")
     found = dict(json.loads(reading.read_bytes(path, most=_MAX_BYTES)))
   except OSError as error:
     raise cfg.ConfigError(f"{folder} cannot be written to: {error.strerror}.") from error

@@ -5,7 +5,6 @@ development part. The one with the best development accuracy is trained on the w
 with several seeds, and only these runs are scored on the test set.
 """
 
-import csv
 import dataclasses
 import math
 import pathlib
@@ -14,6 +13,9 @@ import statistics
 from vit_jax.config import ConfigError
 from vit_jax.experiments import holdout, runs
 from vit_jax.experiments.runs import Run
+from vit_jax.plots import curves
+from vit_jax.process.columns import aligned
+from vit_jax.storage import files
 
 DESCRIPTION, TABLE, PICTURE = "sweep.json", "sweep.csv", "sweep.png"
 OWN = ("seed", "schedule.learning_rate")  # settings that the sweep itself makes
@@ -214,13 +216,12 @@ def claim(sweep: Sweep):
 
 def write(sweep: Sweep, result: dict):
   """Writes the results as a table and as a picture into the sweep's folder."""
-  with (sweep.folder / TABLE).open("w", newline="", encoding="utf-8") as file:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["part", "learning_rate", "seed", "top1", "workdir"])
-    for row in result["development"]:
-      writer.writerow(["development", row["learning_rate"], 0, row["top1"], row["workdir"]])
-    for row in result["test"]:
-      writer.writerow(["test", result["learning_rate"], row["seed"], row["top1"], row["workdir"]])
+  rows = [["part", "learning_rate", "seed", "top1", "workdir"]]
+  for row in result["development"]:
+    rows.append(["development", row["learning_rate"], 0, row["top1"], row["workdir"]])
+  for row in result["test"]:
+    rows.append(["test", result["learning_rate"], row["seed"], row["top1"], row["workdir"]])
+  files.write_csv(sweep.folder / TABLE, rows)
   draw(sweep.folder / PICTURE, result)
 
 
@@ -243,17 +244,17 @@ def draw(path: pathlib.Path, result: dict):
   axes.set(xscale="log", xlabel="learning rate", ylabel="top-1 accuracy")
   axes.grid(alpha=0.3)
   axes.legend()
-  figure.savefig(path, dpi=120)
+  curves.save(figure, path)
 
 
 def table(result: dict) -> str:
   """The results in words."""
-  lines = ["learning rate  development top-1"]
+  rows = [["learning rate", "development top-1"]]
   for row in result["development"]:
-    mark = "  chosen" if row["learning_rate"] == result["learning_rate"] else ""
-    lines.append(f"{row['learning_rate']:<13g}  {row['top1']:>17.2%}{mark}")
-  lines += ["", "seed           test top-1"]
-  lines += [f"{row['seed']:<13}  {row['top1']:>10.2%}" for row in result["test"]]
-  spread = "" if result["std"] is None else f" ± {result['std']:.2%}"
-  lines.append(f"mean           {result['mean']:>10.2%}{spread}")
-  return "\n".join(lines)
+    mark = "chosen" if row["learning_rate"] == result["learning_rate"] else ""
+    rows.append([f"{row['learning_rate']:g}", f"{row['top1']:.2%}", mark])
+  rows += [[], ["seed", "test top-1"]]
+  rows += [[f"{row['seed']}", f"{row['top1']:.2%}"] for row in result["test"]]
+  spread = "" if result["std"] is None else f"± {result['std']:.2%}"
+  rows.append(["mean", f"{result['mean']:.2%}", spread])
+  return aligned(rows, left=(0, 2))

@@ -1,6 +1,5 @@
 """The score on VTAB-1k: fine-tuning on each of 19 tasks with one setting for all (Table 9)."""
 
-import csv
 import dataclasses
 import pathlib
 import statistics
@@ -10,7 +9,9 @@ from vit_jax.data import sources
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.experiments import runs
 from vit_jax.experiments.runs import Run
+from vit_jax.process.columns import aligned
 from vit_jax.recipes.vtab_finetuning import PARTS
+from vit_jax.storage import files
 
 DESCRIPTION, TABLE = "vtab.json", "vtab.csv"
 
@@ -183,10 +184,8 @@ def lines_of(result: dict) -> list[list]:
 
 def write(benchmark: Benchmark, result: dict):
   """Writes the results as a table into the benchmark's folder."""
-  with (benchmark.folder / TABLE).open("w", newline="", encoding="utf-8") as file:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["task", "group", "top1", *PAPER_MODELS])
-    writer.writerows(lines_of(result))
+  heading = ["task", "group", "top1", *PAPER_MODELS]
+  files.write_csv(benchmark.folder / TABLE, [heading, *lines_of(result)])
 
 
 def table(result: dict) -> str:
@@ -196,13 +195,5 @@ def table(result: dict) -> str:
     [name, group, *("" if value is None else f"{value:.1f}" for value in values)]
     for name, group, *values in lines_of(result)
   ]
-  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-  lines = [
-    "  ".join(
-      cell.ljust(width) if i < 2 else cell.rjust(width)
-      for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ).rstrip()
-    for row in cells
-  ]
   note = "A smoke run: a few steps, scored on 200 images held back; no result.\n"
-  return (note if result["smoke"] else "") + "\n".join(lines)
+  return (note if result["smoke"] else "") + aligned(cells, left=(0, 1))

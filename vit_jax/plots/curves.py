@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.storage import metrics_log
+from vit_jax.storage import files, metrics_log
 
 CURVES = "curves.png"
 CONFUSION = "confusion.png"
@@ -46,7 +46,7 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
       axes.legend()
   for axes in (loss, accuracy, rate):
     axes.grid(alpha=0.3)
-  figure.savefig(folder / CURVES, dpi=120)
+  save(figure, folder / CURVES)
 
 
 def confusion(folder: pathlib.Path, matrix, class_names):
@@ -67,4 +67,9 @@ def confusion(folder: pathlib.Path, matrix, class_names):
     names = [name[:_LONGEST].replace("$", r"\$") for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)
     axes.set_yticks(range(count), names)
-  figure.savefig(folder / CONFUSION, dpi=120)
+  save(figure, folder / CONFUSION)
+
+
+def save(figure, path: pathlib.Path):
+  """Writes a figure of Matplotlib as PNG."""
+  files.write_whole(path, lambda partial: figure.savefig(partial, format="png", dpi=120))

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from vit_jax.storage import files
+
 MANIFEST = "manifest.json"
 ITEMS = ("state", "meta")
 LARGEST = 100 * 2**20  # bytes of a manifest, which has less than 200 for each file
@@ -18,7 +20,7 @@ NAMED = 3  # files of one kind of damage that are named
 def write(folder: pathlib.Path):
   """Writes the sums of every file of a checkpoint that is complete."""
   sums = {name: _sum(folder / name) for name in _files(folder)}
-  (folder / MANIFEST).write_bytes(_as_bytes(sums))
+  files.write_bytes(folder / MANIFEST, _as_bytes(sums))
 
 
 def _as_bytes(sums: dict[str, str]) -> bytes:

@@ -15,7 +15,9 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.record_writer import masked_crc32c
 from tensorboardX.summary import Summary
 
+from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
+from vit_jax.storage.files import Appender
 
 METRICS = "metrics.jsonl"
 
@@ -102,52 +104,6 @@ class Writer:
     self._events.close()
 
 
-class Appender:
-  """A file that grows by whole pieces only; a piece that cannot be written waits for the next."""
-
-  def __init__(self, path: pathlib.Path):
-    """Opens the file, or makes it."""
-    self._path = path
-    self._file = path.open("ab", buffering=0)
-    self._waiting = b""
-
-  def add(self, piece: bytes):
-    """Writes what waits and then the piece, or nothing.
-
-    Raises:
-      OSError: it cannot be written, or the file is no longer where it was.
-    """
-    self._waiting += piece
-    self._check_place()
-    end = os.fstat(self._file.fileno()).st_size
-    try:
-      done = 0
-      while done < len(self._waiting):
-        done += self._file.write(self._waiting[done:])
-    except OSError:
-      self._file.truncate(end)
-      raise
-    self._waiting = b""
-
-  def _check_place(self):
-    # An open file outlives its name: a run whose folder was removed would write to nowhere.
-    if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path)):
-      raise FileNotFoundError(f"{self._path} was replaced by another file")
-
-  def flush(self):
-    """Returns once the file is on the disk.
-
-    Raises:
-      OSError: it cannot be brought there; shared file systems may say only now that they are full.
-    """
-    os.fsync(self._file.fileno())
-
-  def close(self):
-    """Closes the file; what goes wrong then hides no error that may be under way."""
-    with contextlib.suppress(OSError):
-      self._file.close()
-
-
 def record(event: Event) -> bytes:
   """An event as a record of TensorFlow's: length, its sum, data, its sum."""
   data = event.SerializeToString()
@@ -189,21 +145,19 @@ def keep_until(path: pathlib.Path, step: int) -> str:
   Returns:
     What was damaged, in a sentence; empty where nothing was.
   """
-  aside, temporary = path.with_name(f"{path.name}.damaged"), path.with_suffix(".tmp")
-  count, first = 0, 0
+  aside, count, first = path.with_name(f"{path.name}.damaged"), 0, 0
   try:
-    with temporary.open("wb") as kept:
+    with files.whole(path) as partial, open(partial, "wb") as kept:
       for number, (line, figures) in enumerate(lines_of(path), 1):
         if figures is not None and figures["step"] <= step:
           kept.write(line)
         elif figures is None:
-          with aside.open("ab") as file:
-            file.write(line)
+          with contextlib.closing(Appender(aside)) as damaged:
+            damaged.add(line)
           count, first = count + 1, first or number
   except UnreadableError as error:
-    place = workdirs.set_aside(path, aside)
+    place = files.set_aside(path, aside)
     return f"{path} cannot be read ({error}); it is now {place}, and the metrics begin anew."
-  temporary.replace(path)
   if not count:
     return ""
   return f"{path} had {count} damaged line(s), the first in line {first}; they are now in {aside}."

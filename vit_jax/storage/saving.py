@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import pathlib
-import shutil
 import time
 
 import jax
@@ -12,8 +11,8 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
 
 from vit_jax.config import StorageError
-from vit_jax.devices import hosts
-from vit_jax.storage import manifest
+from vit_jax.process import shared_errors
+from vit_jax.storage import files, manifest
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.checkpoint import (
   FOLDER,
@@ -148,7 +147,7 @@ class Checkpoints:
       yield
     except Exception as error:  # orbax passes on whatever its parts raise: OSError, ValueError, ...
       # Where a computation fails that hosts share, one of them is gone; the watchdog says which.
-      if jax.process_count() > 1 and hosts.is_of_others(error):
+      if jax.process_count() > 1 and shared_errors.is_of_others(error):
         raise
       reason = reason_of(error)
     else:
@@ -169,7 +168,7 @@ class Checkpoints:
   def _remove_half_written(self):
     if jax.process_index() == 0:
       for folder in self._directory.glob(f"*{HALF_WRITTEN}*"):
-        shutil.rmtree(folder, ignore_errors=True)
+        files.remove(folder)
 
   def restore(self, abstract, meta: dict):
     """The newest undamaged checkpoint, or None where there is none at all.
@@ -207,8 +206,8 @@ class Checkpoints:
   def _set_aside(self, step):
     if jax.process_index() == 0:
       with workdirs.writing(self._directory.parent):
-        self._aside().mkdir(exist_ok=True)
-        workdirs.set_aside(self._directory / str(step), self._aside() / str(step))
+        files.make_folder(self._aside())
+        files.set_aside(self._directory / str(step), self._aside() / str(step))
     if jax.process_count() > 1:
       multihost_utils.sync_global_devices(f"checkpoint {step} set aside")
     self._manager.close()
@@ -238,7 +237,7 @@ class _Unpublished(ocp.path.atomicity.AtomicRenameTemporaryPath):
     final, passing = self.get_final(), super().get_final()
     if final != passing:
       manifest.write(pathlib.Path(passing))
-      passing.rename(final)
+      files.rename(passing, final)
 
 
 class _Best(keeping.PreservationPolicy):

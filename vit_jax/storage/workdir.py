@@ -1,12 +1,11 @@
 """The folder of a run: made, locked against a second run, and described by config.json."""
 
 import contextlib
-import fcntl
 import json
-import os
 import pathlib
 
 from vit_jax.config import Config, ConfigError, StorageError, to_dict
+from vit_jax.storage import files
 
 LOCK = "lock"
 CONFIG = "config.json"
@@ -28,21 +27,17 @@ def locked(workdir: pathlib.Path, *, first: bool):
   Raises:
     ConfigError: the folder cannot be made or written to, or another run holds it.
   """
-  try:
-    workdir.mkdir(parents=True, exist_ok=True)
-    # Without waiting: a pipe in its place would wait for a reader.
-    file = os.fdopen(os.open(workdir / LOCK, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666), "w")
-  except OSError as error:
-    raise ConfigError(f"--workdir={workdir} cannot be written to: {error.strerror}.") from error
-  with file:
+  with contextlib.ExitStack() as held:
     try:
-      if first:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      files.make_folder(workdir)
+      held.enter_context(files.locked(workdir / LOCK, alone=first))
     except BlockingIOError as error:
       raise ConfigError(
         f"--workdir={workdir} is in use by another run; wait for it to end, stop "
         "it, or choose another --workdir."
       ) from error
+    except OSError as error:
+      raise ConfigError(f"--workdir={workdir} cannot be written to: {error.strerror}.") from error
     yield
 
 
@@ -64,13 +59,4 @@ def writing(workdir: pathlib.Path):
 
 def write_config(workdir: pathlib.Path, config: Config):
   """Writes the whole resolved config to WORKDIR/config.json."""
-  temporary = workdir / (CONFIG + ".tmp")
-  temporary.write_text(json.dumps(to_dict(config), indent=2) + "\n", encoding="utf-8")
-  temporary.replace(workdir / CONFIG)
-
-
-def set_aside(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-  """Renames what is damaged to `target`, or to TARGET-again where that is taken; returns which."""
-  while os.path.lexists(target):
-    target = target.with_name(f"{target.name}-again")
-  return path.rename(target)
+  files.write_text(workdir / CONFIG, json.dumps(to_dict(config), indent=2) + "\n")

@@ -19,7 +19,7 @@ from vit_jax.evaluation.kind import Bench, GivenUp
 from vit_jax.learning import state as states
 from vit_jax.plots import curves
 from vit_jax.process.signals import StopRequest
-from vit_jax.storage import metrics_log, workdir
+from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.saving import Checkpoints, SaveError
 from vit_jax.storage.tree import flatten
 from vit_jax.training import early_stopping, init_from, messages
@@ -140,7 +140,7 @@ def describe(plan: Plan, folder: pathlib.Path):
     with workdir.writing(folder):
       workdir.write_config(folder, plan.config)
       parameters = meshes.table(flatten(plan.abstract.params))
-      (folder / workdir.PARAMETERS).write_text(parameters, encoding="utf-8")
+      files.write_text(folder / workdir.PARAMETERS, parameters)
 
 
 def make_watch(plan: Plan, folder) -> early_stopping.Watch:

@@ -1,0 +1,118 @@
+"""What a run writes: whole files, files that grow, moves, the lock."""
+
+import csv
+import io
+import os
+import pathlib
+import re
+
+import pytest
+
+from vit_jax.config import ConfigError, reading
+from vit_jax.storage import files
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path):
+  path = tmp_path / "file"
+  for before in (None, b"before"):
+    with pytest.raises(KeyError):
+      files.write_whole(path, lambda partial: {}[pathlib.Path(partial).touch()])
+    assert (path.read_bytes() if path.exists() else None) == before
+    files.write_bytes(path, b"before")
+  files.write_text(path, "after")
+  assert path.read_text() == "after"
+  assert os.listdir(tmp_path) == ["file"]
+
+
+def test_an_error_names_the_file_and_not_its_passing_name(tmp_path):
+  with pytest.raises(FileNotFoundError, match=re.escape(f"'{tmp_path}/none/file'")):
+    files.write_text(tmp_path / "none" / "file", "text")
+  with pytest.raises(FileNotFoundError, match="'/other'"):
+    files.write_whole(tmp_path / "file", lambda _: os.stat("/other"))
+
+
+def test_a_table_reads_back(tmp_path):
+  rows = [["a", "b,c"], ["line\nbreak", '"quoted"']]
+  files.write_csv(tmp_path / "t.csv", rows)
+  assert list(csv.reader(io.StringIO((tmp_path / "t.csv").read_text(), newline=""))) == rows
+  files.write_csv(tmp_path / "t.csv", [["\udcff"]])  # a byte of a name that is no text
+  assert (tmp_path / "t.csv").read_text() == "\\udcff\n"
+
+
+def test_what_is_set_aside_replaces_nothing(tmp_path):
+  found = []
+  for text in "abc":
+    files.write_text(tmp_path / "file", text)
+    found.append(files.set_aside(tmp_path / "file", tmp_path / "aside").name)
+  assert found == ["aside", "aside-again", "aside-again-again"]
+  assert [(tmp_path / name).read_text() for name in found] == ["a", "b", "c"]
+
+
+def test_a_lock_is_held_by_one(tmp_path):
+  with files.locked(tmp_path / "lock", alone=True):
+    with pytest.raises(BlockingIOError), files.locked(tmp_path / "lock", alone=True):
+      pass
+    with files.locked(tmp_path / "lock", alone=False):
+      pass
+  with files.locked(tmp_path / "lock", alone=True):
+    pass
+
+
+@pytest.mark.parametrize("path", ["gs://b/run", "s3://b", "http://a/b", "file:///c", "gs:/d"])
+def test_urls_are_refused(path):
+  with pytest.raises(ConfigError, match=f"{re.escape(path)} is a URL.*mount the storage"):
+    reading.expanded(path)
+
+
+@pytest.mark.parametrize("path", ["/a", "a:b/c", "c:/d", "a/b://c", "runs/2026-01-01T00:00/x"])
+def test_paths_are_not(path):
+  assert str(reading.expanded(path)) == path.replace("//", "/")
+
+
+class TestAppender:
+  def test_pieces_follow_one_another(self, tmp_path):
+    file = files.Appender(tmp_path / "file")
+    file.add(b"one ")
+    file.add(b"two")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"one two"
+
+  def test_what_could_not_be_written_comes_with_the_next_piece(self, tmp_path, monkeypatch):
+    file = files.Appender(tmp_path / "file")
+    file.add(b"one ")
+    with monkeypatch.context() as broken:
+      broken.setattr(file, "_file", Full(file._file, room=2))
+      with pytest.raises(OSError, match="No space"):
+        file.add(b"two ")
+    assert (tmp_path / "file").read_bytes() == b"one "  # not half a piece
+    file.add(b"three")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"one two three"
+
+  def test_a_file_that_is_gone_or_another_is_noticed(self, tmp_path):
+    file = files.Appender(tmp_path / "file")
+    (tmp_path / "file").rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError):
+      file.add(b"one")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match="replaced by another file"):
+      file.add(b"two")
+    (tmp_path / "elsewhere").replace(tmp_path / "file")
+    file.add(b"three")
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"onetwothree"
+
+
+class Full:
+  """A file on a disk with room for so many more bytes."""
+
+  def __init__(self, file, room):
+    self._file, self._room = file, room
+    self.fileno, self.truncate = file.fileno, file.truncate
+
+  def write(self, data):
+    if not self._room:
+      raise OSError(28, "No space left on device")
+    written = self._file.write(data[: self._room])
+    self._room -= written
+    return written
