@@ -9,21 +9,15 @@ these as not measured.
 All need `pip install .[benchmark]` and take minutes; nothing else should run meanwhile.
 """
 
-import argparse
+import importlib
 import json
-import pathlib
-import sys
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
-
-from tools import benchmark_data, benchmark_device, benchmark_step
+from vit_jax.config.tool_ending import ending
+from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, huge_pages
+from vit_jax.process.columns import aligned
 
-MEASURES = {
-  "step": benchmark_step.measure,
-  "data": benchmark_data.measure,
-  "device": benchmark_device.measure,
-}
+MEASURES = {"step": "step", "data": "input", "device": "accelerator"}  # of vit_jax.benchmarks
 COLUMNS = {  # field of a row: title and format
   "batch": ("batch", "d"),
   "images_per_second": ("images/s", ".1f"),
@@ -34,34 +28,25 @@ COLUMNS = {  # field of a row: title and format
 
 
 def table(rows: list[dict]) -> str:
-  """The rows as aligned text; only the columns that there are."""
+  """The rows as aligned text; only the columns that there are, and why a row has no figures."""
   fields = [field for field in COLUMNS if field in rows[0]]
   cells = [["", *(COLUMNS[field][0] for field in fields)]]
   for row in rows:
     figures = (
       "-" if row[field] is None else format(row[field], COLUMNS[field][1]) for field in fields
     )
-    cells.append([row["name"], *figures, *filter(None, [row.get("error")])])
-  widths = [max(len(row[i]) for row in cells) for i in range(len(fields) + 1)]
-  return "\n".join(
-    "  ".join(
-      [row[0].ljust(widths[0])]
-      + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=False)]
-      + row[len(widths) :]
-    )
-    for row in cells
-  )
+    cells.append([row["name"], *figures, row.get("error") or ""])
+  return aligned(cells, left=(0, len(fields) + 1))
 
 
-def main():
+def main(arguments: list[str] | None = None):
   """Measures and prints."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
-  parser.add_argument("what", choices=sorted(MEASURES))
-  parser.add_argument("--format", choices=["table", "json"], default="table")
-  args = parser.parse_args()
-  rows = MEASURES[args.what]()
+  flags = ToolFlags("benchmark", __doc__)
+  flags.add_argument("what", choices=MEASURES)
+  flags.add_format("table", "json")
+  args = flags.parse_args(arguments)
+  with ending("benchmark"):
+    rows = importlib.import_module(f"vit_jax.benchmarks.{MEASURES[args.what]}").measure()
   print(json.dumps(rows, indent=2) if args.format == "json" else table(rows))
 
 

@@ -10,20 +10,13 @@ goes on where it was; several hosts that share DIR may run it at the same time a
 Exit status: 0 done; 2 wrong usage or config; 1 an image or the disk fails.
 """
 
-import pathlib
-import sys
-
-from absl import app, flags
 from tqdm import tqdm
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
-
-from tools.ending import ending, folder
-from vit_jax.config import Config, ConfigError, command_line
-from vit_jax.data import cache, opening
+from vit_jax.config import Config, ConfigError
+from vit_jax.config.tool_ending import ending, folder
+from vit_jax.config.tool_flags import ToolFlags
+from vit_jax.experiments import runs
 from vit_jax.process import console
-
-flags.adopt_module_key_flags(command_line)  # --help shows them
 
 
 def prepare(config: Config) -> None:
@@ -32,6 +25,7 @@ def prepare(config: Config) -> None:
   Raises:
     ConfigError: config.data.cache is empty, or what `cache.prepare` and the sources raise.
   """
+  from vit_jax.data import cache, opening
   from vit_jax.training import checks
 
   checks.check_data(config)
@@ -60,12 +54,16 @@ def prepare(config: Config) -> None:
     )
 
 
-def main(_):
+def main(arguments: list[str] | None = None):
   """Prepares, or says in one sentence why not."""
-  with ending("vit_jax"):
-    prepare(command_line.resolve())
+  flags = ToolFlags("cache", __doc__)
+  flags.add_argument("--config", required=True, metavar="configs/NAME.py[:ARG]", help="the recipe")
+  flags.add_settings()
+  args, overrides = flags.parse_with_settings(arguments)
+  with ending("cache"):
+    prepare(runs.resolve(args.config, overrides))
 
 
 if __name__ == "__main__":
   console.of_tool()
-  app.run(main, flags_parser=command_line.parse)
+  main()

@@ -11,201 +11,41 @@ Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or
 """
 
 import json
-import os
-import pathlib
 import signal
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
-# The programs are made for devices that are described, not for any that are here.
-os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["TPU_SKIP_MDS_QUERY"] = "1"
-# Without these two the library complains that it finds no TPU; what it compiles is the same.
-os.environ["TPU_ACCELERATOR_TYPE"] = "v3-8"
-os.environ["TPU_WORKER_HOSTNAMES"] = "localhost"
-os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"  # a compiler is not a chip: several may run at once
-
-from absl import app, flags
-
-from vit_jax.config import Config, ConfigError, RunError, command_line
+from vit_jax.config.tool_ending import ending
+from vit_jax.config.tool_flags import ToolFlags
+from vit_jax.experiments import runs
 from vit_jax.process import console
-
-flags.adopt_module_key_flags(command_line)
-_TOPOLOGY = flags.DEFINE_string("topology", "v3:16x16", "The slice, KIND:AxB or KIND:AxBxC chips.")
-_FORMAT = flags.DEFINE_enum("format", "table", ["table", "json"], "How to print.")
-
-# Table 2 of the paper: TPUv3-core-days of pre-training and their epochs, by model and classes. The
-# table does not say the epochs of L/16: we take the longer of the paper's two.
-PAPER_CORE_DAYS = {
-  ("ViT-H/14", 18_291): (2500, 14),
-  ("ViT-L/16", 18_291): (680, 14),
-  ("ViT-L/16", 21_843): (230, 90),
-}
+from vit_jax.tpu import absent
 
 
-def report(config: Config, topology: str) -> dict:
-  """All that is printed, as one object; where the step does not fit, with one that does.
-
-  Raises:
-    ConfigError: the batch or the mesh does not suit the slice, or no slice is called so.
-    RunError: there is no compiler.
-  """
-  from vit_jax.tpu import compilation
-  from vit_jax.training import checks
-
-  checks.check_model(config)
-  checks.check_batch(config)
-  devices = compilation.devices_of(topology)
-  tell(f"Compiling for {len(devices)} x {devices[0].device_kind}; it takes a minute or several.")
-  program = compilation.compile_step(config, devices)
-  return dict(
-    topology=topology,
-    model=config.model.name,
-    image_size=config.data.image_size,
-    global_batch=config.batch_size,
-    **facts(config, program),
-    remedy=None if program.fits else find_remedy(config, program, devices),
-  )
-
-
-def facts(config: Config, program) -> dict:
-  """What is reported of one program."""
-  from vit_jax.tpu import compilation
-
-  return dict(
-    devices=program.devices,
-    device_kind=program.device_kind,
-    accumulation=config.accumulation,
-    argument_bytes=program.argument_bytes,
-    temporary_bytes=program.temporary_bytes,
-    peak_bytes=program.peak_bytes,
-    hbm_bytes=compilation.known(program.device_kind).hbm_bytes,
-    fits=program.fits,
-    flops_per_device=compilation.step_flops(config) / program.devices,
-    compiler_flops_per_device=program.flops,
-    collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
-    step_seconds_estimate=program.step_seconds,
-    optimal_seconds=program.optimal_seconds,
-    **(estimates(config, program) if program.fits else {}),
-  )
-
-
-def find_remedy(config: Config, program, devices) -> dict | None:
-  """The first settings that fit, and the facts of their program; None: of those tried none fits."""
-  from vit_jax.tpu import compilation
-
-  def compiled(overrides):
-    tell(f"It does not fit; trying {flags_of(overrides)}.")
-    return compilation.compile_step(compilation.overridden(config, overrides), devices)
-
-  for overrides, found in compilation.smaller(config, program, compiled):
-    if found.fits:
-      return dict(settings=overrides, **facts(compilation.overridden(config, overrides), found))
-  return None
-
-
-def estimates(config: Config, program) -> dict:
-  """What follows from the compiler's estimate of a step."""
-  from vit_jax import recipes
-  from vit_jax.tpu import compilation
-  from vit_jax.training import steps
-
-  seconds = program.step_seconds
-  peak = compilation.known(program.device_kind).peak_flops
-  result = dict(
-    images_per_second_per_device=config.batch_size / program.devices / seconds,
-    mfu=compilation.step_flops(config) / program.devices / seconds / peak,
-  )
-  examples = recipes.examples_of(config)
-  if examples or not config.duration.epochs:
-    days = steps.of_run(config, examples or compilation.UNKNOWN_LENGTH).total * seconds / 86_400
-    paper_core_days, paper_epochs = PAPER_CORE_DAYS.get(
-      (config.model.name, config.model.num_classes), (None, None)
-    )
-    result |= dict(
-      days=days,
-      core_days=days * program.devices,
-      paper_core_days=paper_core_days,
-      paper_epochs=paper_epochs,
-    )
+def flags() -> ToolFlags:
+  """The command line."""
+  result = ToolFlags("compile_check", __doc__)
+  add = result.add_argument
+  add("--config", required=True, metavar="configs/NAME.py[:ARG]", help="the recipe")
+  add("--topology", default="v3:16x16", help="the slice, KIND:AxB or KIND:AxBxC chips")
+  result.add_settings()
+  result.add_format("table", "json")
   return result
 
 
-def table(row: dict) -> str:
-  """The report in words."""
-  lines = [
-    f"{row['model']} at {row['image_size']} px, batch {row['global_batch']}, on {row['topology']}: "
-    f"{row['devices']} x {row['device_kind']}",
-    *lines_of(row),
-  ]
-  if row["remedy"]:
-    lines.append(f"{flags_of(row['remedy']['settings'])} makes it fit:")
-    lines += lines_of(row["remedy"])
-  elif not row["fits"]:
-    lines.append("no setting of fsdp, remat and accumulation that was tried makes it fit")
-  return "\n".join(lines)
-
-
-def flags_of(overrides: dict) -> str:
-  """Settings as they are given to a command."""
-  return " ".join(f"--config.{key}={value}" for key, value in overrides.items())
-
-
-def tell(words: str):
-  """Shows what is going on, beside what is printed for others to read."""
-  print(words, file=sys.stderr, flush=True)
-
-
-def lines_of(row: dict) -> list[str]:
-  """One program's facts in words."""
-  size = lambda n: f"{n / 2**30:.2f} GiB"
-  over = row["peak_bytes"] - row["hbm_bytes"]
-  # A little of the memory is not for programs: one may be refused that needs less than all of it.
-  short = f", by {size(over)}" if over > 0 else ""
-  verdict = "fits" if row["fits"] else f"does not fit{short}"
-  lines = [
-    f"memory of each device: arguments {size(row['argument_bytes'])}, temporaries "
-    f"{size(row['temporary_bytes'])}, peak {size(row['peak_bytes'])} of {size(row['hbm_bytes'])}: "
-    f"{verdict}"
-  ]
-  if not row["fits"]:
-    return lines
-  lines.append(f"FLOPs of each device, analytic: {row['flops_per_device']:.4g}")
-  for kind, found in row["collectives"].items():
-    lines.append(f"{kind}: {found['count']}, results of {found['bytes'] / 2**20:,.1f} MiB")
-  lines.append(
-    "a step, by the cycles that the compiler counts (no communication): "
-    f"{row['step_seconds_estimate'] * 1e3:.1f} ms, "
-    f"{row['images_per_second_per_device']:.0f} images/s each, MFU {row['mfu']:.0%}"
-  )
-  if row["optimal_seconds"]:
-    lines.append(
-      f"at full rates, each operation by itself (optimistic): {row['optimal_seconds'] * 1e3:.1f} ms"
-    )
-  if "days" in row:
-    days, paper = row["days"], row["paper_core_days"]
-    length = f"{days:.1f} days" if days >= 1 else f"{24 * days:.1f} hours"
-    lines.append(
-      f"the recipe: {length}, {row['core_days']:,.1f} device-days"
-      + (f" (Table 2: {paper:,} TPUv3-core-days, {row['paper_epochs']} epochs)" if paper else "")
-    )
-  return lines
-
-
-def main(_):
-  """Prints the report."""
+def main(arguments: list[str] | None = None):
+  """Prints the report; see the exit status above."""
+  args, overrides = flags().parse_with_settings(arguments)
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
-  try:
-    row = report(command_line.resolve(), _TOPOLOGY.value)
-  except ConfigError as error:
-    command_line.leave(str(error), command_line.WRONG_USAGE)
-  except RunError as error:
-    command_line.leave(str(error), command_line.FAILED)
-  print(json.dumps(row, indent=2) if _FORMAT.value == "json" else table(row))
+  absent.prepare()
+  with ending("compile_check"):
+    config = runs.resolve(args.config, overrides)
+    from vit_jax.tpu import report
+
+    row = report.report(config, args.topology)
+  print(json.dumps(row, indent=2) if args.format == "json" else report.table(row))
   sys.exit(0 if row["fits"] else 1)
 
 
 if __name__ == "__main__":
   console.of_tool()
-  app.run(main, flags_parser=command_line.parse)
+  main()

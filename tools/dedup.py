@@ -19,47 +19,30 @@ Runs on Apache Beam (pip install '.[dedup]'), by default in this process. Furthe
 its runners, whose workers must see the data and DIR, and have this package installed.
 """
 
-import argparse
 import json
-import pathlib
-import sys
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
-
-from tools.bounds import whole
-from tools.ending import ending, folder
 from vit_jax.config import ConfigError, Data, Dataset
-from vit_jax.data import duplicates
+from vit_jax.config.tool_ending import ending
+from vit_jax.config.tool_flags import ToolFlags, path, whole
+from vit_jax.data.duplicates import find
 from vit_jax.process import console
 
 
-def parser() -> argparse.ArgumentParser:
-  """The command line."""
-  result = argparse.ArgumentParser(
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,  # what is not known here is Beam's
-  )
+def flags() -> ToolFlags:
+  """The command line; what it does not know is Beam's."""
+  result = ToolFlags("dedup", __doc__)
   add = result.add_argument
   source = dict(nargs="+", metavar=("SOURCE", "SPLIT"), required=True)
   add("--train", **source, help="where to look for copies: tfds:NAME SPLIT, folder:DIR, ...")
   add("--test", **source, action="append", help="of what; may be given several times")
-  add("--output", type=pathlib.Path, required=True, help="folder for the results")
-  add("--image_key", default=Dataset().image_key, help="TFDS feature of all that holds the image")
-  add("--label_key", default=Dataset().label_key, help="and the label")
-  add(
-    "--max_pixels",
-    type=whole(1, 2**40),
-    default=Data().max_pixels,
-    help="larger images are not compared",
-  )
-  add(
-    "--shown",
-    type=whole(0, 10**6),
-    default=200,
-    help="pairs on the page at most, the least alike first",
-  )
-  add("--format", choices=("text", "json"), default="text", help="of the summary")
+  add("--output", type=path, required=True, help="folder for the results")
+  add("--image-key", default=Dataset().image_key, help="TFDS feature of all that holds the image")
+  add("--label-key", default=Dataset().label_key, help="and the label")
+  pixels = whole(1, 2**40)
+  add("--max-pixels", type=pixels, default=Data().max_pixels, help="larger images are left out")
+  shown = "pairs on the page at most, the least alike first"
+  add("--shown", type=whole(0, 10**6), default=200, help=shown)
+  result.add_format("text", "json")
   return result
 
 
@@ -76,46 +59,15 @@ def dataset(words: list[str], args) -> Dataset:
 
 
 def search(args, options: list[str]) -> dict:
-  """Searches, writes the results, and returns the summary.
-
-  Raises:
-    ConfigError: data that is not there, Beam is not installed, or knows no such flag.
-  """
-  train, tests = dataset(args.train, args), [dataset(words, args) for words in args.test]
-  opened = [duplicates.open_one(one) for one in (train, *tests)]
-  try:
-    from vit_jax.data.duplicates import pipeline, report
-  except ModuleNotFoundError as error:
-    raise ConfigError(
-      f"{error.name} is not installed; install it with pip install '.[dedup]'."
-    ) from error
-  folder(args.output, "--output")
-  report.clear(args.output, pipeline.PAIRS)  # away with what a run that was stopped has left
-  print(
-    f"Looking among {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} ...",
-    file=sys.stderr,
-  )
-  counts = pipeline.find_pairs(
-    train, tests, args.output.absolute(), max_pixels=args.max_pixels, options=options
-  )
-  pairs = report.gather(args.output, pipeline.PAIRS, opened[0], opened[1:])
-  report.write(
-    args.output, pairs, opened[0], opened[1:], shown=args.shown, max_pixels=args.max_pixels
-  )
-  return {
-    "train_images": counts["sought"],
-    "test_images": counts["known"],
-    "broken_images": counts["broken"],
-    "pairs": len(pairs),
-    "excluded": len({pair["train"] for pair in pairs}),
-    "exclude": str(args.output / report.EXCLUDE),
-    "page": str(args.output / report.PAGE),
-  }
+  """Searches, writes the results, and returns the summary; raises as `find.search`."""
+  tests = [dataset(words, args) for words in args.test]
+  sizes = dict(max_pixels=args.max_pixels, shown=args.shown)
+  return find.search(dataset(args.train, args), tests, args.output, **sizes, options=options)
 
 
-def main():
+def main(arguments: list[str] | None = None):
   """Searches; one sentence and exit status 2 for wrong usage, 1 where it fails."""
-  args, options = parser().parse_known_args()
+  args, options = flags().parse_known_args(arguments)
   with ending("dedup"):
     summary = search(args, options)
   if args.format == "json":

@@ -11,19 +11,13 @@ Exit status: 0 done; 2 wrong usage: nothing at --source, no such step or average
 to; 1 weights that are damaged or have no place in the format, or a difference that --verify found.
 """
 
-import argparse
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
 import jax
 import numpy as np
 
-from tools.bounds import whole
-from tools.ending import ending, folder
 from vit_jax import models, weights
 from vit_jax.config import ConfigError
+from vit_jax.config.tool_ending import ending, folder
+from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
 from vit_jax.process import console
@@ -32,19 +26,17 @@ SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors",
 BOUND = 1e-5
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> ToolFlags:
   """The command line."""
-  result = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  result = ToolFlags("export", __doc__)
   add = result.add_argument
   add(
     "--source",
-    type=pathlib.Path,
+    type=path,
     required=True,
     help="workdir, checkpoint, .npz, .msgpack, .safetensors, or a folder of Hugging Face's",
   )
-  add("--output", type=pathlib.Path, required=True, help="file, or folder for huggingface")
+  add("--output", type=path, required=True, help="file, or folder for huggingface")
   add("--format", choices=SUFFIXES, help="default: by the suffix of --output")
   add(
     "--step",

@@ -7,20 +7,17 @@ Exit status: 0; 1 where some images could not be read (they are named, and skipp
 or weights that cannot be used.
 """
 
-import argparse
 import csv
 import json
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
 import tqdm
 
-from tools.bounds import whole
-from tools.ending import ending, folder, leave
 from vit_jax.config import RunError
 from vit_jax.config.command_line import FAILED, WRONG_USAGE
+from vit_jax.config.tool_ending import ending, folder, leave
+from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.inference.model import read
 from vit_jax.inference.predict import Prediction, find_images, predict
 from vit_jax.process import console
@@ -29,15 +26,13 @@ from vit_jax.process.text import one_line
 PROGRESS_FROM = 100  # images
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> ToolFlags:
   """The command line."""
-  result = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
+  result = ToolFlags("predict", __doc__)
   add = result.add_argument
   add(
     "--source",
-    type=pathlib.Path,
+    type=path,
     required=True,
     help="workdir, checkpoint, .npz, .msgpack, .safetensors, or a folder of Hugging Face's",
   )
@@ -49,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     help="files, directories (and all below them), or globs in quotes",
   )
   add("--top", type=whole(1, 10**6), default=5, help="classes for each image (default: 5)")
-  add("--output", type=pathlib.Path, help="*.csv or *.json, instead of the console")
+  add("--output", type=path, help="*.csv or *.json, instead of the console")
   add(
     "--image-size", type=whole(0, 4096), default=0, help="pixels; default: what the weights are for"
   )

@@ -5,29 +5,20 @@ python tools/settings.py --output docs/settings.md
 Exit status: 0 done; 2 wrong usage, or nowhere to write to.
 """
 
-import argparse
-import pathlib
-import sys
-
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1])]
-
-from tools.ending import ending, folder
 from vit_jax.config.page import page
-from vit_jax.config.reading import expanded
+from vit_jax.config.tool_ending import ending, folder
+from vit_jax.config.tool_flags import ToolFlags, path
 from vit_jax.process import console
 
 
-def main():
+def main(arguments: list[str] | None = None):
   """Writes the page; see the exit status above."""
-  parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
-  parser.add_argument("--output", required=True, help="the file, such as docs/settings.md")
-  args = parser.parse_args()
+  flags = ToolFlags("settings", __doc__)
+  flags.add_argument("--output", type=path, required=True, help="the file, docs/settings.md")
+  args = flags.parse_args(arguments)
   with ending("settings"):
-    path = expanded(args.output)
-    folder(path.parent, "--output")
-    path.write_text(page(), encoding="utf-8")
+    folder(args.output.parent, "--output")
+    args.output.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Chooses a learning rate on a development part of the training set, then scores the test set once.
 
-python tools/sweep.py --model ViT-B/16 --task cifar10 --init_from PATH
+python tools/sweep.py --model ViT-B/16 --task cifar10 --source PATH
 python tools/sweep.py --development RECIPE --final RECIPE --learning-rates 0.003,0.01 [--seeds 3]
 
 The paper's protocol (Section 4.1, Appendix B.1.1): each learning rate of the grid is trained on a
@@ -24,17 +24,15 @@ Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal: start it a
 else.
 """
 
-import argparse
 import json
-import os
 import pathlib
-import shlex
 import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from argparse import SUPPRESS, Namespace
 
 from vit_jax.config import ConfigError
-from vit_jax.experiments import runs, sweep
+from vit_jax.config.tool_ending import ending
+from vit_jax.config.tool_flags import ToolFlags, local, path, whole
+from vit_jax.experiments import runs, slurm, sweep
 from vit_jax.experiments.sweep import Sweep
 from vit_jax.main import default_workdir
 from vit_jax.process import console
@@ -42,60 +40,40 @@ from vit_jax.recipes import TASKS
 
 FINE_TUNING = "configs/finetune.py"
 
-SLURM = """\
-#!/bin/bash
-# Submits the runs of a sweep: bash {file} [options of sbatch, such as --gres=gpu:1 --time=4:00:00]
-# Each run of the first array is one learning rate. When all are done, those of the second choose
-# the best one, each by itself and all alike, and train one seed each. The last job reports.
-set -euo pipefail
-cd {root}
-sweep={command}
-grid=$(sbatch --parsable --job-name=sweep-grid --array=0-{last_rate} "$@" \\
-  --wrap="$sweep --only=development:\\$SLURM_ARRAY_TASK_ID")
-final=$(sbatch --parsable --job-name=sweep-final --array=0-{last_seed} "$@" \\
-  --dependency="afterok:${{grid%%;*}}" --wrap="$sweep --only=final:\\$SLURM_ARRAY_TASK_ID")
-sbatch --job-name=sweep-report "$@" --dependency="afterok:${{final%%;*}}" --wrap="$sweep"
-"""
 
-
-def parser() -> argparse.ArgumentParser:
+def flags() -> ToolFlags:
   """The command line."""
-  result = argparse.ArgumentParser(
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  result = ToolFlags("sweep", __doc__)
   add = result.add_argument
   add("--model", metavar="NAME", help="with --task: a model of the paper's")
   add("--task", choices=TASKS, help="with --model: a task of Table 4")
   add("--development", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores a part held back")
   add("--final", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores the test set")
   add("--learning-rates", metavar="A,B,...", help="the grid; default: that of the task")
-  add("--seeds", type=int, default=3, help="final runs (default: 3)")
-  add("--init_from", metavar="PATH", help="parameters to start from: --config.init_from")
-  add("--workdir", type=pathlib.Path, help="default: workdirs/sweep-NAME")
-  add("--format", choices=("table", "json"), default="table", help="default: table")
+  add("--seeds", type=whole(1, 1000), default=3, help="final runs (default: 3)")
+  result.add_source()
+  add("--init-from", dest="source", type=local, help=SUPPRESS)  # its name before release 0.2.0
+  add("--workdir", type=path, help="default: workdirs/sweep-NAME")
+  result.add_settings()
+  result.add_format("table", "json")
   how = result.add_mutually_exclusive_group()
   how.add_argument("--commands", action="store_true", help="print commands in place of running")
-  how.add_argument("--slurm", type=pathlib.Path, metavar="FILE", help="write a script for SLURM")
+  how.add_argument("--slurm", type=path, metavar="FILE", help="write a script for SLURM")
   how.add_argument(
     "--only", metavar="PART:N", help="one run: development:N of the grid or final:N, from 0"
   )
   return result
 
 
-def asked(args: argparse.Namespace, overrides: list[str]) -> Sweep:
+def asked(args: Namespace, overrides: list[str]) -> Sweep:
   """The sweep of a command line.
 
   Raises:
     ConfigError: it names no recipes, or not two, or values that cannot be.
   """
-  runs.check_overrides(overrides)
-  if args.init_from:
-    overrides = [*overrides, f"--config.init_from={args.init_from}"]
+  if args.source:
+    overrides = [*overrides, f"--config.init_from={args.source}"]
   development, final, grid = recipes(args)
-  if args.seeds < 1:
-    raise ConfigError(f"--seeds={args.seeds} is too small; the least is 1.")
   folder = default_workdir(final)
   return Sweep(
     development=development,
@@ -107,7 +85,7 @@ def asked(args: argparse.Namespace, overrides: list[str]) -> Sweep:
   )
 
 
-def recipes(args: argparse.Namespace) -> tuple[str, str, tuple[float, ...]]:
+def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
   """The two recipes, and the grid where the task has one.
 
   Raises:
@@ -127,55 +105,7 @@ def recipes(args: argparse.Namespace) -> tuple[str, str, tuple[float, ...]]:
   return *pair, ()
 
 
-def picked(chosen: Sweep, only: str) -> runs.Run:
-  """The run that --only names.
-
-  Raises:
-    ConfigError: there is no such run, or its learning rate is not chosen yet.
-  """
-  part, _, number = only.partition(":")
-  known = {"development": len(chosen.learning_rates), "final": chosen.seeds}
-  if part not in known or not number.isdecimal() or int(number) >= known[part]:
-    raise ConfigError(
-      f"--only={only} names no run; there are "
-      + " and ".join(f"{name}:0 to {name}:{count - 1}" for name, count in known.items())
-      + "."
-    )
-  if part == "development":
-    return sweep.grid(chosen)[int(number)]
-  return sweep.finals(chosen, sweep.chosen(chosen))[int(number)]
-
-
-def startable(chosen: Sweep) -> list[runs.Run]:
-  """The runs that are not done and wait for no other."""
-  grid = [run for run in sweep.grid(chosen) if not runs.result(run.folder)]
-  if grid:
-    return grid
-  return [run for run in sweep.finals(chosen, sweep.chosen(chosen)) if not runs.result(run.folder)]
-
-
-def slurm(chosen: Sweep, file: pathlib.Path) -> str:
-  """The script that submits a sweep."""
-  command = [
-    sys.executable,
-    str(pathlib.Path(__file__).resolve()),
-    f"--development={chosen.development}",
-    f"--final={chosen.final}",
-    f"--learning-rates={','.join(map(str, chosen.learning_rates))}",
-    f"--seeds={chosen.seeds}",
-    f"--workdir={chosen.folder}",
-    *chosen.overrides,
-  ]
-  return SLURM.format(
-    file=file,
-    root=shlex.quote(os.getcwd()),
-    command=shlex.quote(shlex.join(command)),
-    last_rate=len(chosen.learning_rates) - 1,
-    last_seed=chosen.seeds - 1,
-  )
-
-
-def run(chosen: Sweep, args: argparse.Namespace):
+def run(chosen: Sweep, args: Namespace):
   """Does what the command line asks for.
 
   Raises:
@@ -185,21 +115,30 @@ def run(chosen: Sweep, args: argparse.Namespace):
   sweep.claim(chosen)
   say = lambda line: print(line, file=sys.stderr, flush=True)
   if args.commands:
-    for one in startable(chosen):
+    for one in sweep.startable(chosen):
       print(one.command())
   elif args.slurm:
-    try:
-      args.slurm.write_text(slurm(chosen, args.slurm))
-    except OSError as error:
-      raise ConfigError(f"--slurm={args.slurm} cannot be written: {error.strerror}.") from error
+    write(args.slurm, slurm.script(chosen, args.slurm, pathlib.Path(__file__).resolve()))
     print(f"Written to {args.slurm}; submit it with `bash {args.slurm}`.")
   elif args.only:
-    runs.execute([picked(chosen, args.only)], say=say)
+    runs.execute([sweep.picked(chosen, args.only)], say=say)
   else:
     result = sweep.search(chosen, execute=lambda some: runs.execute(some, say=say))
     sweep.write(chosen, result)
     print(json.dumps(result, indent=2) if args.format == "json" else sweep.table(result))
     say(f"Results: {chosen.folder / sweep.TABLE}, {chosen.folder / sweep.PICTURE}")
+
+
+def write(file: pathlib.Path, text: str):
+  """Writes a script.
+
+  Raises:
+    ConfigError: it cannot be written.
+  """
+  try:
+    file.write_text(text)
+  except OSError as error:
+    raise ConfigError(f"--slurm={file} cannot be written: {error.strerror}.") from error
 
 
 def main(arguments: list[str] | None = None):
@@ -208,8 +147,8 @@ def main(arguments: list[str] | None = None):
   Args:
     arguments: the command line without the program's name; None: this process's own.
   """
-  args, overrides = parser().parse_known_args(arguments)
-  with runs.leaving():
+  args, overrides = flags().parse_with_settings(arguments)
+  with ending("sweep"):
     run(asked(args, overrides), args)
 
 

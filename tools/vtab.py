@@ -16,42 +16,38 @@ Exit status: 0 done; 2 wrong usage, config or data; 75 stopped by a signal: star
 anything else.
 """
 
-import argparse
 import json
 import pathlib
 import sys
+from argparse import Namespace
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-
+from vit_jax.config.tool_ending import ending
+from vit_jax.config.tool_flags import ToolFlags, path
 from vit_jax.experiments import runs, vtab_score
 from vit_jax.experiments.vtab_score import Benchmark
 from vit_jax.process import console
 
 
-def parser() -> argparse.ArgumentParser:
+def flags() -> ToolFlags:
   """The command line."""
-  result = argparse.ArgumentParser(
-    description=__doc__,
-    formatter_class=argparse.RawDescriptionHelpFormatter,
-    allow_abbrev=False,
-  )
+  result = ToolFlags("vtab", __doc__)
+  result.add_source(required=True)
   add = result.add_argument
-  add("--source", required=True, metavar="PATH", help="parameters to start from, a file or workdir")
-  add("--model", default="ViT-B/16", metavar="NAME", help="theirs (default: ViT-B/16)")
+  add("--model", default="ViT-B/16", metavar="NAME", help="the weights' (default: ViT-B/16)")
   add("--tasks", default="", metavar="A,B,...", help="default: all 19")
   add("--fast", action="store_true", help="a smoke run: 4 steps of few small images")
-  add("--workdir", type=pathlib.Path, help="default: workdirs/vtab-NAME, with -fast")
-  add("--format", choices=("table", "json"), default="table", help="default: table")
+  add("--workdir", type=path, help="default: workdirs/vtab-NAME, with -fast")
+  result.add_settings()
+  result.add_format("table", "json")
   return result
 
 
-def asked(args: argparse.Namespace, overrides: list[str]) -> Benchmark:
+def asked(args: Namespace, overrides: list[str]) -> Benchmark:
   """The benchmark of a command line.
 
   Raises:
-    ConfigError: it names a task that there is not, or what is no flag.
+    ConfigError: it names a task that there is not.
   """
-  runs.check_overrides(overrides)
   name = f"vtab-{args.model.replace('/', '_')}{'-fast' if args.fast else ''}"
   return Benchmark(
     model=args.model,
@@ -85,8 +81,8 @@ def main(arguments: list[str] | None = None):
   Args:
     arguments: the command line without the program's name; None: this process's own.
   """
-  args, overrides = parser().parse_known_args(arguments)
-  with runs.leaving():
+  args, overrides = flags().parse_with_settings(arguments)
+  with ending("vtab"):
     run(asked(args, overrides), args.format)
 
 

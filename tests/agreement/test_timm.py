@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tools.benchmark_step import stand_in_for_torchvision
 from vit_jax import models, weights
+from vit_jax.benchmarks.step import stand_in_for_torchvision
 from vit_jax.storage.tree import flatten
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")

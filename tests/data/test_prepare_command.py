@@ -13,9 +13,8 @@ import pytest
 from tests import programs
 from tests.data.made_sets import folder, made, opened, write_images
 from tests.data.tfds_fixture import jpeg_of
-from tools import prepare_data
 from vit_jax.data import sources
-from vit_jax.data.preparation import prepare
+from vit_jax.data.preparation import prepare, splits
 from vit_jax.data.sources import SourceError
 
 pytestmark = pytest.mark.usefixtures("small_files")
@@ -56,15 +55,15 @@ def test_the_command_makes_what_a_run_reads(tmp_path):
 def test_wrong_splits(tmp_path):
   for text in ("train", "train=DIR", "train=zip:x", "=folder:x", "tr ain=folder:x", "train=csv:"):
     with pytest.raises(SourceError, match="is not SPLIT=folder:DIR or SPLIT=csv:FILE"):
-      prepare_data.open_split(text)
+      splits.open_split(text)
 
 
 def test_a_split_that_is_given_twice_is_refused(tmp_path):
   write_images(tmp_path / "in", {"ant": 1})
   texts = [f"train=folder:{tmp_path}/in", f"val=folder:{tmp_path}/in"]
-  assert list(prepare_data.open_splits(texts)) == ["train", "val"]
+  assert list(splits.open_splits(texts)) == ["train", "val"]
   with pytest.raises(SourceError, match="--split train is given 2 times"):
-    prepare_data.open_splits([*texts, texts[0]])
+    splits.open_splits([*texts, texts[0]])
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_a_run_that_failed_is_named_with_its_command(tmp_path, monkeypatch, stat
 
 def test_a_run_that_a_signal_stopped(tmp_path, monkeypatch):
   calling(monkeypatch, first=75)
-  with pytest.raises(runs.Stopped, match="start the same command again"):
+  with pytest.raises(c.Stopped, match="start the same command again"):
     runs.execute([one(tmp_path)], say=lambda _: None)
 
 
@@ -213,17 +213,6 @@ def test_wrong_settings(override, message):
     runs.resolve(str(programs.ROOT / DIGITS), [override])
 
 
-@pytest.mark.parametrize(
-  ("status", "error"),
-  [(75, runs.Stopped("why")), (2, c.ConfigError("why")), (1, c.RunError("why"))],
-)
-def test_exit_status(status, error, capsys):
-  with pytest.raises(SystemExit) as caught, runs.leaving():
-    raise error
-  assert caught.value.code == status
-  assert capsys.readouterr().err == "vit_jax: why\n"
-
-
 @pytest.mark.parametrize("tool", ["sweep", "vtab"])
 def test_jax_is_not_imported(tool):
   code = (
@@ -245,7 +234,7 @@ def tell_and_wait(path):
 def test_what_is_called_apart_ends_with_a_parent_that_is_killed(tmp_path):
   told = tmp_path / "told"
   program = (
-    f"from tests import test_runs; test_runs.runs.apart(test_runs.tell_and_wait, {str(told)!r})"
+    f"from tests.experiments import test_runs as t;t.runs.apart(t.tell_and_wait, {str(told)!r})"
   )
   with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL) as parent:
     ends.wait_for(parent, "call", lambda: told.exists() and told.read_text().endswith("\n"))

@@ -5,7 +5,8 @@ import multiprocessing
 
 import pytest
 
-from tools import benchmark, benchmark_device
+from tools import benchmark
+from vit_jax.benchmarks import accelerator
 
 
 def test_columns_that_there_are_in_line():
@@ -26,7 +27,7 @@ def test_what_could_not_be_measured_says_why():
 
 
 def test_every_model_is_measured_against_torch_and_in_every_way():
-  cases = benchmark_device.cases()
+  cases = accelerator.cases()
   assert len(cases) == len(set(map(str, cases))) == 5 * 6
   assert sum(case.options is None for case in cases) == 5
   assert "ViT-L/16 512 px, timm, torch.compile" in map(str, cases)
@@ -38,8 +39,8 @@ def test_the_batch_is_the_largest_that_fits(monkeypatch):
       return {"error": "XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory"}
     return {"images_per_second": 7.0, "flops": 1}
 
-  monkeypatch.setattr(benchmark_device, "_in_process", run)
-  found = benchmark_device._largest(None, benchmark_device.cases()[0], largest=1024)
+  monkeypatch.setattr(accelerator, "_in_process", run)
+  found = accelerator._largest(None, accelerator.cases()[0], largest=1024)
   assert found == {"batch": 64, "images_per_second": 7.0, "flops": 1}
 
 
@@ -50,8 +51,8 @@ def test_another_error_ends_the_case_at_once(monkeypatch):
     tried.append(batch)
     return {"error": "ImportError: no timm"}
 
-  monkeypatch.setattr(benchmark_device, "_in_process", run)
-  found = benchmark_device._largest(None, benchmark_device.cases()[0], largest=1024)
+  monkeypatch.setattr(accelerator, "_in_process", run)
+  found = accelerator._largest(None, accelerator.cases()[0], largest=1024)
   assert found == {"batch": 1024, "error": "ImportError: no timm"}
   assert tried == [1024]
 
@@ -60,7 +61,7 @@ def test_figures_are_of_the_device_and_beside_torch_on_the_same_model(monkeypatc
   """A device of 1 GFLOP/s, images of 10 MFLOP, torch at 10 images/s and ours at 20."""
 
   def run(_, function, *arguments):
-    if function is benchmark_device._device:
+    if function is accelerator._device:
       return dict(platform="cpu", flops_per_second=1e9)
     case, batch = arguments
     assert batch == 8
@@ -68,12 +69,12 @@ def test_figures_are_of_the_device_and_beside_torch_on_the_same_model(monkeypatc
       return {"error": "no scan today"}
     return dict(images_per_second=20.0 if case.options else 10.0, flops=1e7)
 
-  monkeypatch.setattr(benchmark_device, "_in_process", run)
-  torch, ours, failed, *others = benchmark_device.measure()
+  monkeypatch.setattr(accelerator, "_in_process", run)
+  torch, ours, failed, *others = accelerator.measure()
   assert (torch["ratio"], torch["mfu"]) == (1, 0.1)
   assert (ours["ratio"], ours["mfu"], ours["batch"]) == (2, 0.2, 8)
   assert (failed["ratio"], failed["mfu"], failed["error"]) == (None, None, "no scan today")
-  assert [row["name"] for row in others] == [str(case) for case in benchmark_device.cases()]
+  assert [row["name"] for row in others] == [str(case) for case in accelerator.cases()]
   assert {row["error"] for row in others} == {"not measured: no GPU"}
   assert {row["images_per_second"] for row in others} == {None}
 
@@ -85,21 +86,21 @@ def test_a_case_is_a_training_step_of_the_model_it_names(monkeypatch):
     return 0.5
 
   losses = []
-  monkeypatch.setattr(benchmark_device, "_median", twice_a_second)
-  _, case, _ = benchmark_device.small_cases()
-  found = benchmark_device._time(case, batch=4)
+  monkeypatch.setattr(accelerator, "_median", twice_a_second)
+  _, case, _ = accelerator.small_cases()
+  found = accelerator._time(case, batch=4)
   assert found["images_per_second"] == 8
   # ViT-Ti/16 of two blocks on 32 x 32: 5 tokens of width 192, attention and 1000 classes.
   block = 5 * (4 * 192**2 + 2 * 192 * 768) + 2 * 25 * 192
-  macs = 4 * 768 * 192 + 2 * block + 192 * benchmark_device.benchmark_step.CLASSES
+  macs = 4 * 768 * 192 + 2 * block + 192 * accelerator.training_step.CLASSES
   assert found["flops"] == 3 * 2 * macs
   assert losses[0] == pytest.approx(math.log(1000), rel=0.1)
   assert losses[1] != losses[0]
 
 
 def test_the_rate_of_a_device_is_that_of_a_product(monkeypatch):
-  monkeypatch.setattr(benchmark_device, "_median", lambda product: [product(), 0.25][1])
-  assert benchmark_device._device() == dict(platform="cpu", flops_per_second=2 * 512**3 / 0.25)
+  monkeypatch.setattr(accelerator, "_median", lambda product: [product(), 0.25][1])
+  assert accelerator._device() == dict(platform="cpu", flops_per_second=2 * 512**3 / 0.25)
 
 
 def fail():
@@ -112,5 +113,5 @@ def end():
 
 def test_a_process_that_fails_is_an_answer():
   context = multiprocessing.get_context("spawn")
-  assert benchmark_device._in_process(context, fail) == {"error": "ValueError: two"}
-  assert benchmark_device._in_process(context, end) == {"error": "its process ended"}
+  assert accelerator._in_process(context, fail) == {"error": "ValueError: two"}
+  assert accelerator._in_process(context, end) == {"error": "its process ended"}

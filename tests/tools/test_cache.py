@@ -32,7 +32,7 @@ def test_a_cache_is_made_once(tmp_path):
 def test_wrong_flags(flags, message):
   done = programs.run([*TOOL, *flags])
   assert done.returncode == 2
-  assert done.stderr.startswith(f"vit_jax: {message}")
+  assert done.stderr.startswith(f"cache: {message}")
   assert done.stderr.count("\n") == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests import programs
 from tools import compile_table
 from vit_jax import recipes
-from vit_jax.tpu import compilation
+from vit_jax.tpu import compilation, compiled_recipes, report
 
 GIB = 2**30
 PROGRAM = compilation.Program(
@@ -29,28 +29,15 @@ PROGRAM = compilation.Program(
 )
 
 
-BASE = recipes.load(str(compile_table.ROOT / "configs/vit_b16_jft.py"))
+BASE = recipes.load(str(compiled_recipes.ROOT / "configs/vit_b16_jft.py"))
 
 
-@pytest.fixture(scope="module")
-def check():
-  with pytest.MonkeyPatch.context() as patch:
-    for name in ("TPU_SKIP_MDS_QUERY", "ALLOW_MULTIPLE_LIBTPU_LOAD"):
-      patch.setenv(name, "1")
-    for name in ("TPU_ACCELERATOR_TYPE", "TPU_WORKER_HOSTNAMES"):
-      patch.setenv(name, "")
-    patch.setenv("JAX_PLATFORMS", "cpu")
-    from tools import compile_check
-
-    yield compile_check
-
-
-def test_the_table_has_every_recipe_whose_days_the_paper_tells(check):
+def test_the_table_has_every_recipe_whose_days_the_paper_tells():
   told = {
     (config.model.name, config.model.num_classes, config.duration.epochs)
-    for config in map(recipes.load, compile_table.recipes())
+    for config in map(recipes.load, compiled_recipes.recipes())
   }
-  assert {(*model, epochs) for model, (_, epochs) in check.PAPER_CORE_DAYS.items()} <= told
+  assert {(*model, epochs) for model, (_, epochs) in report.PAPER_CORE_DAYS.items()} <= told
 
 
 # The program started where libtpu cannot be imported, installed or not.
@@ -59,7 +46,7 @@ import runpy
 import sys
 
 sys.modules["libtpu"] = None
-sys.argv = ["tools/compile_check.py", "--config=configs/vit_digits.py"]
+sys.argv = ["tools/compile_report.py", "--config=configs/vit_digits.py"]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
@@ -67,8 +54,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 def test_without_the_compiler_it_says_what_to_install():
   result = programs.run([sys.executable, "-c", WITHOUT_LIBTPU])
   assert result.returncode == 1
-  assert programs.message(result).endswith(
-    "install it: pip install --target=.libtpu libtpu, and give PYTHONPATH=.libtpu."
+  assert result.stderr.endswith(
+    "install it: pip install --target=.libtpu libtpu, and give PYTHONPATH=.libtpu.\n"
   )
   assert not result.stdout
 
@@ -80,23 +67,21 @@ def test_without_the_compiler_it_says_what_to_install():
   [("v3:0x0", 2), ("v9:4x4", 2 if importlib.util.find_spec("libtpu") else 1)],
 )
 def test_a_slice_that_cannot_be_is_wrong_usage(topology, status):
-  command = [sys.executable, "tools/compile_check.py", "--config=configs/vit_digits.py"]
+  command = [sys.executable, "tools/compile_report.py", "--config=configs/vit_digits.py"]
   result = programs.run([*command, f"--topology={topology}"])
   assert result.returncode == status
-  assert (topology if status == 2 else "pip install --target=.libtpu libtpu") in programs.message(
-    result
-  )
+  assert (topology if status == 2 else "pip install --target=.libtpu libtpu") in result.stderr
 
 
 @pytest.mark.parametrize(("task", "steps"), [("imagenet", 20_000), ("cifar100", 10_000)])
-def test_days_of_a_recipe_in_steps_need_no_number_of_images(check, task, steps):
-  found = check.estimates(recipes.load(f"configs/finetune.py:ViT-B/16,{task}"), PROGRAM)
+def test_days_of_a_recipe_in_steps_need_no_number_of_images(task, steps):
+  found = report.estimates(recipes.load(f"configs/finetune.py:ViT-B/16,{task}"), PROGRAM)
   assert found["days"] == pytest.approx(steps * 0.27 / 86_400)
 
 
-def test_what_follows_from_the_time_of_a_step(check):
-  config = recipes.load(str(compile_table.ROOT / "configs/vit_h14_jft.py"))
-  found = check.estimates(config, PROGRAM)
+def test_what_follows_from_the_time_of_a_step():
+  config = recipes.load(str(compiled_recipes.ROOT / "configs/vit_h14_jft.py"))
+  found = report.estimates(config, PROGRAM)
   assert found["images_per_second_per_device"] == pytest.approx(8 / 0.27)
   # 167.4 billion multiply-adds an image: Table 6's 4,262 exaFLOPs over 14 epochs of 303 million.
   steps = 14 * recipes.examples_of(config) / 4096
@@ -108,37 +93,37 @@ def test_what_follows_from_the_time_of_a_step(check):
 
 
 @pytest.mark.parametrize(("epochs", "days"), [(7, 1.6184), (14, 3.2369)])
-def test_days_stand_beside_the_papers_whatever_the_length(check, epochs, days):
-  config = recipes.load(str(compile_table.ROOT / f"configs/vit_l16_jft.py:{epochs}"))
-  row = check.facts(config, PROGRAM)
+def test_days_stand_beside_the_papers_whatever_the_length(epochs, days):
+  config = recipes.load(str(compiled_recipes.ROOT / f"configs/vit_l16_jft.py:{epochs}"))
+  row = report.facts(config, PROGRAM)
   assert row["days"] == pytest.approx(days, rel=1e-3)
-  text = check.lines_of(row)[-1]
+  text = report.lines_of(row)[-1]
   assert text.startswith(f"the recipe: {days:.1f} days, {512 * row['days']:,.1f} device-days")
   assert text.endswith(" (Table 2: 680 TPUv3-core-days, 14 epochs)")
-  assert check.lines_of(row | {"days": 0.25})[-1].startswith("the recipe: 6.0 hours, ")
+  assert report.lines_of(row | {"days": 0.25})[-1].startswith("the recipe: 6.0 hours, ")
 
 
-def test_a_program_that_does_not_fit_is_told_with_one_that_does(check):
-  program = check.facts(BASE, PROGRAM)
+def test_a_program_that_does_not_fit_is_told_with_one_that_does():
+  program = report.facts(BASE, PROGRAM)
   refused = program | {"fits": False, "peak_bytes": 18 * GIB, "step_seconds_estimate": None}
   row = dict(topology="v3:16x16", model="ViT-B/16", image_size=224, global_batch=4096)
   remedy = {"settings": {"accumulation": 4, "mesh.fsdp": 64}} | program
-  text = check.table(row | refused | {"remedy": remedy})
+  text = report.table(row | refused | {"remedy": remedy})
   assert "does not fit, by 2.00 GiB\n--config.accumulation=4 --config.mesh.fsdp=64 makes" in text
   assert "peak 10.00 GiB of 16.00 GiB: fits" in text
   assert "270.0 ms, 30 images/s each" in text
   assert "(optimistic): 210.0 ms" in text
   assert "all-reduce: 2, results of 3.0 MiB" in text
-  text = check.table(row | refused | {"remedy": None})
+  text = report.table(row | refused | {"remedy": None})
   assert text.splitlines()[-1].startswith("no setting")
 
 
-def test_the_report_has_the_keys_that_others_read(check):
+def test_the_report_has_the_keys_that_others_read():
   fixed = "devices peak_bytes hbm_bytes fits flops_per_device step_seconds_estimate"
-  assert set(fixed.split()) <= check.facts(BASE, PROGRAM).keys()
+  assert set(fixed.split()) <= report.facts(BASE, PROGRAM).keys()
 
 
-def test_the_first_settings_that_fit_are_the_remedy(check, monkeypatch, capsys):
+def test_the_first_settings_that_fit_are_the_remedy(monkeypatch, capsys):
   tried = []
 
   def compile_step(config, devices):
@@ -149,7 +134,7 @@ def test_the_first_settings_that_fit_are_the_remedy(check, monkeypatch, capsys):
   monkeypatch.setattr(compilation, "compile_step", compile_step)
   monkeypatch.setattr(compilation, "devices_of", lambda topology: [jax.devices()[0]] * 64)
   config = compilation.overridden(BASE, {"accumulation": 1})
-  row = check.report(config, "v3:4x8")
+  row = report.report(config, "v3:4x8")
   assert "It does not fit; trying --config.accumulation=4.\n" in capsys.readouterr().err
   assert (row["topology"], row["global_batch"]) == ("v3:4x8", 4096)
   assert tried == [1, 4, 8]  # a half of 40 GiB is still more than a core has
@@ -161,8 +146,8 @@ def test_the_first_settings_that_fit_are_the_remedy(check, monkeypatch, capsys):
 
 def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monkeypatch, capsys):
   (tmp_path / "docs").mkdir()
-  monkeypatch.setattr(compile_table, "ROOT", tmp_path)
-  monkeypatch.setattr(compile_table, "recipes", lambda: ["configs/a.py", "configs/b.py"])
+  monkeypatch.setattr(compiled_recipes, "CSV", tmp_path / "docs/compiled.csv")
+  monkeypatch.setattr(compiled_recipes, "recipes", lambda: ["configs/a.py", "configs/b.py"])
   ran = []
 
   def run(command, **_):
@@ -174,12 +159,13 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
     remedy = {"settings": {"accumulation": 2}} | fitting
     return subprocess.CompletedProcess(command, 1, json.dumps(refused | {"remedy": remedy}), "")
 
-  monkeypatch.setattr(compile_table.subprocess, "run", run)
-  monkeypatch.setattr(sys, "argv", ["compile_table.py", "--topologies=v3:4x4"])
-  for _ in range(2):
-    with pytest.raises(SystemExit, match=r"1 of [12] rows are missing"):
-      compile_table.main()
-  assert "configs/b.py on v3:4x4 failed:\nno compiler" in capsys.readouterr().err
+  monkeypatch.setattr(compiled_recipes.subprocess, "run", run)
+  for wanted in (2, 1):
+    with pytest.raises(SystemExit, match="1"):
+      compile_table.main(["--topologies=v3:4x4"])
+    said = capsys.readouterr().err
+    assert "configs/b.py on v3:4x4 failed:\nno compiler" in said
+    assert f"1 of {wanted} rows are missing" in said
   configs = [flags[0] for flags in ran]
   assert sorted(configs) == ["--config=configs/a.py"] + ["--config=configs/b.py"] * 2
   (row,) = csv.DictReader((tmp_path / "docs/compiled.csv").read_text().splitlines())

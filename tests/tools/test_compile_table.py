@@ -3,14 +3,16 @@
 import csv
 import pathlib
 
-from tools import compile_table
 from vit_jax import recipes
+from vit_jax.tpu import compiled_recipes
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
 
 
 def loaded():
-  return [recipes.load(str(compile_table.ROOT / recipe)) for recipe in compile_table.recipes()]
+  return [
+    recipes.load(str(compiled_recipes.ROOT / recipe)) for recipe in compiled_recipes.recipes()
+  ]
 
 
 def test_every_model_of_table_3_and_of_table_6_is_in_it():
@@ -30,13 +32,13 @@ def test_every_model_is_fine_tuned_and_those_of_table_2_at_both_resolutions():
 
 
 def test_the_table_in_the_documents_is_whole_and_says_what_was_compiled():
-  docs = compile_table.ROOT / "docs"
+  docs = compiled_recipes.ROOT / "docs"
   rows = list(csv.DictReader((docs / "compiled.csv").read_text().splitlines()))
-  assert (docs / "compiled.md").read_text() == compile_table.table(rows)
+  assert (docs / "compiled.md").read_text() == compiled_recipes.table(rows)
   assert sorted((row["recipe"], row["topology"]) for row in rows) == sorted(
     (recipe.removeprefix("configs/"), topology)
-    for recipe in compile_table.recipes()
-    for topology in compile_table.TOPOLOGIES
+    for recipe in compiled_recipes.recipes()
+    for topology in compiled_recipes.TOPOLOGIES
   )
   assert {row["fits"] for row in rows} == {"True"}
   assert all(int(row["peak_bytes"]) < int(row["hbm_bytes"]) for row in rows)
@@ -63,7 +65,7 @@ def test_rows_are_in_the_order_of_recipes_and_slices():
     ROW,
     ROW | dict(recipe="vit_b16_jft.py", fits="False", step_seconds_estimate="", mfu=""),
   ]
-  lines = compile_table.table(rows).splitlines()[-3:]
+  lines = compiled_recipes.table(rows).splitlines()[-3:]
   assert lines == [
     "| vit_b16_jft.py | v3:16x16 | 512 |  | 12.0 (does not fit) | 16 |  |  | 1,234.5 | 2,500 |",
     "| vit_h14_jft.py | v3:16x16 | 512 |  | 12.0 | 16 | 234.5 | 46% | 1,234.5 | 2,500 |",

@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from tests import programs
-from tools import cost
+from tools import cost as tool
 from vit_jax import config as c
+from vit_jax.recipes import cost
 
 TABLE6 = pathlib.Path(__file__).parents[1] / "paper" / "table6_scaling.csv"
 CONFIGS = programs.ROOT / "configs"
@@ -28,8 +29,8 @@ MISSING = dict(exaflops=None, paper_exaflops=None, ratio=None)
 
 
 def rows_of(*arguments):
-  args = cost.parser().parse_args(arguments)
-  return [cost.cost(run, args.examples) for run in cost.chosen(args)]
+  args = tool.flags().parse_args(arguments)
+  return [cost.cost(run, args.examples) for run in tool.chosen(args)]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_row_by_hand():
   tokens, width = 197, 768
   block = 12 * tokens * width**2 + 2 * tokens**2 * width
   macs = 196 * 16 * 16 * 3 * width + 12 * block + width**2 + width * 18_291
-  (row,) = rows_of("--models", "ViT-B/16")
+  (row,) = rows_of("--model", "ViT-B/16")
   encoder = 85_798_656  # the published weights without their head
   assert row == dict(
     model="ViT-B/16",
@@ -74,22 +75,22 @@ def test_a_row_by_hand():
 
 
 def test_json_has_every_key_in_its_type(table6):
-  for row in json.loads(cost.as_json(table6)):
+  for row in json.loads(tool.as_json(table6)):
     assert {key: type(value) for key, value in row.items()} == TYPES
 
 
 def test_csv_has_the_values_of_json(table6):
-  rows = table6 + rows_of("--models", "ViT-Ti/16", "--num-classes=10")
+  rows = table6 + rows_of("--model", "ViT-Ti/16", "--num-classes=10")
   read = [
     {key: TYPES[key](value) if value else None for key, value in row.items()}
-    for row in csv.DictReader(cost.as_csv(rows).splitlines())
+    for row in csv.DictReader(tool.as_csv(rows).splitlines())
   ]
-  assert read == json.loads(cost.as_json(rows))
+  assert read == json.loads(tool.as_json(rows))
   assert read[-1].items() >= MISSING.items()
 
 
 def test_the_table_is_aligned_and_leaves_empty_what_is_not_known(table6):
-  text = cost.as_table([*table6, *rows_of("--models", "R50x1", "--epochs=3")])
+  text = tool.as_table([*table6, *rows_of("--model", "R50x1", "--epochs=3")])
   heading, *lines = text.split("\n")
   assert heading.split()[:3] == ["model", "epochs", "parameters"]
   huge = "ViT-H/14 14 655,835,251 630,764,800 167.32 1,003.9 4,258.6 4,262 0.999"
@@ -103,13 +104,13 @@ def test_the_table_is_aligned_and_leaves_empty_what_is_not_known(table6):
   ("option", "size"), [("--image-size=448", 448), ("--num-classes=10", 224), ("--examples=9", 224)]
 )
 def test_the_papers_figure_is_for_the_papers_run_only(option, size):
-  (row,) = rows_of("--models=ViT-B/16", option)
+  (row,) = rows_of("--model=ViT-B/16", option)
   assert (row["paper_exaflops"], row["ratio"]) == (None, None)
   assert (row["params"] > 100_455_027) == (size > 224)
 
 
 def test_epochs_choose_the_row_of_table_6():
-  (row,) = rows_of("--models=ViT-L/16", "--epochs=14")
+  (row,) = rows_of("--model=ViT-L/16", "--epochs=14")
   assert row["paper_exaflops"] == 1567
 
 
@@ -151,19 +152,19 @@ def test_images_of_a_training(duration, images):
 @pytest.mark.parametrize(
   ("arguments", "message"),
   [
-    (["--models", "ViT-B/16", "ViT-X/16"], "name='ViT-X/16' is no model; nearest: ViT-"),
+    (["--model", "ViT-B/16", "ViT-X/16"], "name='ViT-X/16' is no model; nearest: ViT-"),
     (["--image-size=225"], "image_size=225 is not divisible into the patches of ViT-B/32"),
-    (["--models=R50x1", "--image-size=0"], "image_size=0 is too small"),
-    (["--models=R50x1", "--num-classes=0"], "num_classes=0 is too small"),
-    (["--models=R50x1", "--epochs=-1"], "epochs=-1.0 is too small"),
-    (["--models=R50x1", "--epochs=nan"], "epochs=nan is not a finite number"),
+    (["--model=R50x1", "--image-size=0"], "image_size=0 is too small"),
+    (["--model=R50x1", "--num-classes=0"], "num_classes=0 is too small"),
+    (["--model=R50x1", "--epochs=-1"], "epochs=-1.0 is too small"),
+    (["--model=R50x1", "--epochs=nan"], "epochs=nan is not a finite number"),
     (["--config=nope.py"], "There is no recipe nope.py"),
     ([f"--config={CONFIGS / 'vit_l16_jft.py'}:8"], "'8' is none of 7, 14"),
   ],
 )
 def test_wrong_command_lines_are_one_sentence_and_status_2(capsys, arguments, message):
   with pytest.raises(SystemExit) as end:
-    cost.main(arguments)
+    tool.main(arguments)
   out, error = capsys.readouterr()
   assert (end.value.code, out) == (2, "")
   assert error.startswith("cost: ")
@@ -172,17 +173,17 @@ def test_wrong_command_lines_are_one_sentence_and_status_2(capsys, arguments, me
 
 
 @pytest.mark.parametrize(
-  "arguments", [["--examples=0"], ["--examples=x"], ["--models=R50x1", "--config=nope.py"]]
+  "arguments", [["--examples=0"], ["--examples=x"], ["--model=R50x1", "--config=nope.py"]]
 )
 def test_what_the_parser_refuses(capsys, arguments):
   with pytest.raises(SystemExit) as end:
-    cost.main(arguments)
+    tool.main(arguments)
   assert end.value.code == 2
   assert "cost" not in capsys.readouterr().out
 
 
 def test_the_program():
-  command = [sys.executable, "tools/cost.py", "--models", "R50x1", "ViT-Ti/16", "--format=json"]
+  command = [sys.executable, "tools/cost.py", "--model", "R50x1", "ViT-Ti/16", "--format=json"]
   result = programs.run(command)
   assert (result.returncode, result.stderr) == (0, "")
   assert [row["model"] for row in json.loads(result.stdout)] == ["R50x1", "ViT-Ti/16"]

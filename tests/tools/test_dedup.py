@@ -44,7 +44,7 @@ def test_planted_copies_are_listed_shown_and_left_out(tmp_path):
   write(tmp_path / "more", {"same.png": others[3]})
   command = [*TOOL, "--train", f"folder:{tmp_path}/train", "--output", tmp_path / "out"]
   command += ["--test", f"folder:{tmp_path}/test", "--test", f"folder:{tmp_path}/more"]
-  done = programs.run([*command, "--format=json", "--max_pixels=300000"])
+  done = programs.run([*command, "--format=json", "--max-pixels=300000"])
   assert done.returncode == 0, done.stderr
   assert json.loads(done.stdout) == {
     "train_images": 79,
@@ -82,7 +82,7 @@ def test_flags_that_nobody_knows(tmp_path, flag, message):
 
 
 def arguments(words, tmp_path):
-  return dedup.parser().parse_args([*words.split(), "--output", str(tmp_path / "out")])
+  return dedup.flags().parse_args([*words.split(), "--output", str(tmp_path / "out")])
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tools import fashion_transfer
 from vit_jax import config, recipes
 from vit_jax.data.sources import Example, open_source
+from vit_jax.experiments import fashion_halves, fashion_report, fashion_transfer
 from vit_jax.training import checks
 
-SIZE = fashion_transfer.FAST
+SIZE = fashion_halves.FAST
 
 
 class Source:
@@ -26,7 +26,7 @@ class Source:
 
 
 def test_a_half_holds_the_first_images_of_its_classes_exactly(tmp_path):
-  fashion_transfer.write_half(Source(), tmp_path / "half", range(5, 10), 3)
+  fashion_halves.write_half(Source(), tmp_path / "half", range(5, 10), 3)
   written = open_source(f"folder:{tmp_path / 'half'}", split="", num_classes=5)
   assert written.class_names == tuple("56789")
   assert len(written) == 15
@@ -38,7 +38,7 @@ def test_a_half_holds_the_first_images_of_its_classes_exactly(tmp_path):
 
 def test_a_half_that_is_there_is_left(tmp_path):
   (tmp_path / "half").mkdir()
-  fashion_transfer.write_half(Source(), tmp_path / "half", range(5), 3)
+  fashion_halves.write_half(Source(), tmp_path / "half", range(5), 3)
   assert not list((tmp_path / "half").iterdir())
 
 
@@ -110,14 +110,14 @@ def test_means_and_deviations(tmp_path):
     for seed in range(3)
     for (start, side, parameters), values in figures.items()
   ]
-  lines = fashion_transfer.summary(rows)
+  lines = fashion_report.summary(rows)
   assert len(lines) == len(figures)
   for line in lines:
     values = figures[line["start"], line["side"], line["parameters"]]
     np.testing.assert_allclose(line["mean"], values.mean())
     np.testing.assert_allclose(line["deviation"], values.std(ddof=1))
     assert line["seeds"] == 3
-  fashion_transfer.write(rows, tmp_path, SIZE)
+  fashion_report.write(rows, tmp_path, SIZE)
   text = (tmp_path / "results.md").read_text()
   for start in fashion_transfer.STARTS:
     for parameters in fashion_transfer.PARAMETERS:

@@ -12,14 +12,14 @@ import pytest
 from tests import programs
 from tools import sweep as tool
 from vit_jax import config as c
-from vit_jax.experiments import runs, sweep
+from vit_jax.experiments import runs, slurm, sweep
 from vit_jax.recipes import TASKS
 
 PAIR = ["--development=configs/mine.py:part", "--final=configs/mine.py"]
 
 
 def asked(*arguments):
-  return tool.asked(*tool.parser().parse_known_args(arguments))
+  return tool.asked(*tool.flags().parse_with_settings(arguments))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -49,9 +49,6 @@ def test_a_pair_of_recipes():
     (PAIR, "--learning-rates is missing"),
     ([*PAIR, "--learning-rates="], "is empty"),
     ([*PAIR, "--learning-rates=-1"], "no number above 0"),
-    ([*PAIR, "--learning-rates=1", "--seeds=0"], "--seeds=0 is too small"),
-    ([*PAIR, "--learning-rates=1", "more"], "'more' is not a flag"),
-    ([*PAIR, "--learning-rates=1", "--config.seed"], "'--config.seed' is not a flag"),
   ],
 )
 def test_wrong_command_lines(arguments, message):
@@ -73,12 +70,12 @@ def some(tmp_path):
 
 
 def test_only_one_run(some):
-  assert tool.picked(some, "development:1") == sweep.grid(some)[1]
+  assert sweep.picked(some, "development:1") == sweep.grid(some)[1]
   with pytest.raises(c.ConfigError, match=r"rates 0\.1, 0\.3 are not done"):
-    tool.picked(some, "final:0")
+    sweep.picked(some, "final:0")
   for run, top1 in zip(sweep.grid(some), (0.25, 0.5), strict=True):
     done(run, top1)
-  assert tool.picked(some, "final:1") == sweep.finals(some, 0.3)[1]
+  assert sweep.picked(some, "final:1") == sweep.finals(some, 0.3)[1]
 
 
 @pytest.mark.parametrize("only", ["final:2", "development:2", "test:0", "final", "final:-1", ":"])
@@ -86,19 +83,19 @@ def test_only_a_run_that_there_is(some, only):
   with pytest.raises(
     c.ConfigError, match="there are development:0 to development:1 and final:0 to"
   ):
-    tool.picked(some, only)
+    sweep.picked(some, only)
 
 
 def test_commands_of_the_runs_that_can_start(some):
   grid = sweep.grid(some)
-  assert tool.startable(some) == grid
+  assert sweep.startable(some) == grid
   done(grid[0], 0.5)
-  assert tool.startable(some) == grid[1:]
+  assert sweep.startable(some) == grid[1:]
   done(grid[1], 0.25)
   finals = sweep.finals(some, 0.1)
-  assert tool.startable(some) == finals
+  assert sweep.startable(some) == finals
   done(finals[1], 0.5)
-  assert tool.startable(some) == finals[:1]
+  assert sweep.startable(some) == finals[:1]
 
 
 SBATCH = """#!/bin/bash
@@ -112,7 +109,7 @@ def test_a_script_for_slurm(some, tmp_path):
   """Run with a scheduler that only writes down what it is asked for."""
   script, sbatch, log = (tmp_path / name for name in ("it's.sh", "sbatch", "log"))
   some = dataclasses.replace(some, overrides=("--config.init_from=it's here.npz",))
-  script.write_text(tool.slurm(some, script))
+  script.write_text(slurm.script(some, script, programs.ROOT / "tools" / "sweep.py"))
   sbatch.write_text(SBATCH)
   sbatch.chmod(0o755)
   environment = os.environ | dict(PATH=f"{tmp_path}:{os.environ['PATH']}", LOG=str(log))
@@ -128,7 +125,7 @@ def test_a_script_for_slurm(some, tmp_path):
     wrapped = call[-1].removeprefix("--wrap=")
     words = shlex.split(wrapped.replace("$SLURM_ARRAY_TASK_ID", "1"))
     assert words[:2] == [sys.executable, str(programs.ROOT / "tools" / "sweep.py")]
-    args, overrides = tool.parser().parse_known_args(words[2:])
+    args, overrides = tool.flags().parse_with_settings(words[2:])
     assert args.only == only
     assert tool.asked(args, overrides) == some
 
@@ -136,7 +133,7 @@ def test_a_script_for_slurm(some, tmp_path):
 def test_a_script_that_cannot_be_written(some, tmp_path, monkeypatch):
   monkeypatch.setattr(sweep, "check", lambda some: None)
   monkeypatch.setattr(tool.runs, "apart", lambda check, some: check(some))
-  args = tool.parser().parse_args([f"--slurm={tmp_path}/nowhere/x.sh"])
+  args = tool.flags().parse_args([f"--slurm={tmp_path}/nowhere/x.sh"])
   with pytest.raises(c.ConfigError, match=r"--slurm=.*x\.sh cannot be written: No such file"):
     tool.run(some, args)
 

@@ -7,7 +7,7 @@ once into frozen dataclasses again. No other package has defaults of settings.
 
 from vit_jax.config.data import Data, Dataset, FewShot, Nearest
 from vit_jax.config.duration import Duration
-from vit_jax.config.errors import ConfigError, RunError, StorageError
+from vit_jax.config.errors import ConfigError, RunError, Stopped, StorageError
 from vit_jax.config.fields import AUTO, MOST_BATCH, MOST_NUMBER, MOST_PIXELS, MOST_SIDE, MOST_STEPS
 from vit_jax.config.learning import DECAY_RULES, Loss, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
@@ -50,6 +50,7 @@ __all__ = [
   "Profile",
   "RunError",
   "Schedule",
+  "Stopped",
   "StorageError",
   "from_dict",
   "missing_recipe",

@@ -11,3 +11,7 @@ class RunError(RuntimeError):
 
 class StorageError(RunError):
   """The run's folder cannot be written to; no use waiting for what is still being written."""
+
+
+class Stopped(RunError):
+  """A signal stopped the run under way; what is done is kept."""

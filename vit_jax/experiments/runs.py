@@ -1,7 +1,6 @@
 """Runs of the main job, each a process of its own, one after another; JAX is not imported here."""
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -24,10 +23,6 @@ from vit_jax.storage import files, metrics_log
 from vit_jax.storage.workdir import CONFIG
 
 _MAX_BYTES = 2**24  # of a file of JSON
-
-
-class Stopped(cfg.RunError):
-  """A signal stopped the run under way; what is done is kept."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +133,7 @@ def execute(runs: Iterable[Run], *, say: Callable[[str], None]):
 def check(run: Run, status: int, *, stopped: bool):
   """Raises what the exit status of a run's process means, if anything; see `execute`."""
   if stopped or status == command_line.STOPPED:
-    raise Stopped(
+    raise cfg.Stopped(
       f"{run.name[0].upper()}{run.name[1:]} was stopped by a signal; start the same command again "
       "to go on."
     )
@@ -185,32 +180,6 @@ class Children:
       if self.asked:
         self._process.terminate()
       return self._process.wait()
-
-
-def check_overrides(arguments: Iterable[str]):
-  """Makes sure that what is left of a command line are settings for the runs.
-
-  Raises:
-    ConfigError: it names what is none.
-  """
-  for argument in arguments:
-    if not argument.startswith("--config.") or "=" not in argument:
-      raise cfg.ConfigError(
-        f"{argument!r} is not a flag; settings are given as --config.a.b=value."
-      )
-
-
-@contextlib.contextmanager
-def leaving():
-  """Turns what goes wrong inside into one message and the program's exit status."""
-  try:
-    yield
-  except Stopped as error:
-    command_line.leave(str(error), command_line.STOPPED)
-  except cfg.ConfigError as error:
-    command_line.leave(str(error), command_line.WRONG_USAGE)
-  except cfg.RunError as error:
-    command_line.leave(str(error), command_line.FAILED)
 
 
 def apart(function, *arguments):

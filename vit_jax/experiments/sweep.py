@@ -119,6 +119,33 @@ def chosen(sweep: Sweep) -> float:
   return choose(accuracy)
 
 
+def picked(sweep: Sweep, only: str) -> Run:
+  """The run that --only names.
+
+  Raises:
+    ConfigError: there is no such run, or its learning rate is not chosen yet.
+  """
+  part, _, number = only.partition(":")
+  known = {"development": len(sweep.learning_rates), "final": sweep.seeds}
+  if part not in known or not number.isdecimal() or int(number) >= known[part]:
+    raise ConfigError(
+      f"--only={only} names no run; there are "
+      + " and ".join(f"{name}:0 to {name}:{count - 1}" for name, count in known.items())
+      + "."
+    )
+  if part == "development":
+    return grid(sweep)[int(number)]
+  return finals(sweep, chosen(sweep))[int(number)]
+
+
+def startable(sweep: Sweep) -> list[Run]:
+  """The runs that are not done and wait for no other."""
+  tried = [run for run in grid(sweep) if not runs.result(run.folder)]
+  if tried:
+    return tried
+  return [run for run in finals(sweep, chosen(sweep)) if not runs.result(run.folder)]
+
+
 def top1(run: Run) -> float | None:
   """The accuracy of a run, 0 to 1; None where it is not done."""
   figures = runs.result(run.folder)

@@ -1,4 +1,4 @@
-"""How a tool ends where it cannot go on: one line on stderr and a status, never a traceback."""
+"""How a tool ends if it cannot go on: one line on stderr and a status, never a traceback."""
 
 import contextlib
 import os
@@ -6,8 +6,8 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-from vit_jax.config import ConfigError
-from vit_jax.config.command_line import FAILED, WRONG_USAGE
+from vit_jax.config.command_line import FAILED, STOPPED, WRONG_USAGE
+from vit_jax.config.errors import ConfigError, Stopped
 from vit_jax.config.reading import expanded
 from vit_jax.process.text import one_line
 
@@ -18,13 +18,15 @@ INTERRUPTED = 130  # as shells have it for a process that SIGINT ended
 def ending(tool: str) -> Iterator[None]:
   """Turns what goes wrong inside into one line and the exit status.
 
-  A ConfigError is wrong usage, 2; whatever else the data, the disk or the machine cause is a
-  failure, 1; Ctrl-C is 130.
+  A ConfigError is wrong usage, 2; a run that a signal stopped is 75; whatever else the data, the
+  disk or the machine cause is a failure, 1; Ctrl-C is 130.
   """
   try:
     yield
   except ConfigError as error:
     leave(tool, str(error), WRONG_USAGE)
+  except Stopped as error:
+    leave(tool, str(error), STOPPED)
   except MemoryError:
     leave(tool, "The memory of this machine does not suffice.", FAILED)
   except (OSError, RuntimeError, ValueError) as error:

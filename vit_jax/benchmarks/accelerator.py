@@ -12,7 +12,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from tools import benchmark_step
+from vit_jax.benchmarks import step as training_step
 
 WARM_UP, STEPS = 3, 10
 LARGEST_BATCH = 1024
@@ -166,11 +166,11 @@ def _time(case: Case, batch: int) -> dict:
 
   size = dict(side=case.side, batch=batch)
   options = (case.options or {}) | {"depth": case.depth}
-  module = models.configured(Model(name=case.model, num_classes=benchmark_step.CLASSES, **options))
+  module = models.configured(Model(name=case.model, num_classes=training_step.CLASSES, **options))
   if case.options is None:
-    step = benchmark_step.torch_step(case.timm, **size, compiled=True, half=True, depth=case.depth)
+    step = training_step.torch_step(case.timm, **size, compiled=True, half=True, depth=case.depth)
   else:
-    step = benchmark_step.jax_step(case.model, **size, compute_dtype="bfloat16", **options)
+    step = training_step.jax_step(case.model, **size, compute_dtype="bfloat16", **options)
   return dict(
     images_per_second=batch / _median(step),
     flops=flops.training_flops(flops.forward_macs(module, case.side, case.side)),

@@ -1,0 +1,137 @@
+"""The flags of a tool: one spelling in all of them, and one sentence for what is wrong."""
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+
+from vit_jax.config.command_line import WRONG_USAGE
+from vit_jax.config.errors import ConfigError
+from vit_jax.config.reading import expanded
+from vit_jax.config.suggestions import similar
+from vit_jax.config.tool_ending import leave
+
+SETTING = "--config."
+
+
+class ToolFlags(argparse.ArgumentParser):
+  """The flags of `python tools/NAME.py`.
+
+  Wrong usage is one sentence and exit status 2. A flag may still be spelt with underscores, as some
+  were before release 0.2.0.
+  """
+
+  def __init__(self, name: str, description: str | None = None, **options):
+    """Makes a parser without flags.
+
+    Args:
+      name: of the tool.
+      description: what --help shows, the module's docstring.
+      **options: others of argparse, which makes parsers for subcommands itself.
+    """
+    super().__init__(
+      prog=options.pop("prog", f"python tools/{name}.py"),
+      description=description,
+      formatter_class=argparse.RawDescriptionHelpFormatter,
+      allow_abbrev=False,
+      **options,
+    )
+    self._name = name
+
+  def add_commands(self, dest: str):
+    """Where the tool's first word says what to do: `add_parser` of the result adds such a word."""
+    kind = lambda **options: ToolFlags(self._name, **options)
+    return self.add_subparsers(dest=dest, required=True, parser_class=kind)
+
+  def add_source(self, **options):
+    """--source: weights, in whatever holds them, as they were given."""
+    self.add_argument(
+      "--source",
+      type=local,
+      metavar="PATH",
+      help="weights: a workdir, a checkpoint, a file (.npz, .msgpack, .safetensors), or a folder "
+      "as Hugging Face has it",
+      **options,
+    )
+
+  def add_format(self, *choices: str):
+    """--format: how the result is printed; the first of the choices is the default."""
+    self.add_argument(
+      "--format", choices=choices, default=choices[0], help=f"of the output (default: {choices[0]})"
+    )
+
+  def add_settings(self):
+    """--config.KEY=VALUE in --help; `parse_with_settings` gives those that there are."""
+    self.add_argument(
+      "--config.KEY",
+      metavar="VALUE",
+      default=argparse.SUPPRESS,
+      help="another value of a setting, as for a run: --config.batch_size=64",
+    )
+
+  def parse_args(self, args: Sequence[str] | None = None, namespace=None):
+    """As argparse, but an unknown flag is met with the nearest ones."""
+    found, rest = self.parse_known_args(args, namespace)
+    self._refuse(rest)
+    return found
+
+  def parse_known_args(self, args: Sequence[str] | None = None, namespace=None):
+    """As argparse; flags may be spelt with underscores."""
+    words = sys.argv[1:] if args is None else args
+    return super().parse_known_args([self._spelt(word) for word in words], namespace)
+
+  def parse_with_settings(self, args: Sequence[str] | None = None):
+    """The flags, and the settings for runs: (flags, ["--config.KEY=VALUE", ...])."""
+    found, rest = self.parse_known_args(args)
+    settings = [word for word in rest if word.startswith(SETTING) and "=" in word]
+    self._refuse([word for word in rest if word not in settings])
+    return found, settings
+
+  def error(self, message: str):
+    """Says one sentence and ends the program."""
+    words = message.removeprefix("argument ").rstrip(".")
+    leave(self._name, f"{words[0].upper()}{words[1:]}. See --help.", WRONG_USAGE)
+
+  def _refuse(self, words):
+    if not words:
+      return
+    flag = words[0].partition("=")[0]
+    if flag.startswith("--"):
+      near = similar(flag, [name for name in self._option_string_actions if name.startswith("--")])
+      self.error(f"{words[0]!r} is not a flag; nearest: {near}")
+    self.error(f"{words[0]!r} is not a flag; flags begin with --")
+
+  def _spelt(self, word):
+    flag, equals, value = word.partition("=")
+    dashes = flag.replace("_", "-")
+    known = self._option_string_actions
+    return dashes + equals + value if flag not in known and dashes in known else word
+
+
+def local(text: str) -> str:
+  """The name of a file or folder of this machine, as it was given; for `type=`."""
+  path(text)
+  return text
+
+
+def path(text: str) -> pathlib.Path:
+  """A path of this machine; for `type=`."""
+  try:
+    return expanded(text)
+  except ConfigError as error:
+    raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+  """Reads a whole number from `low` to `high`; for `type=`."""
+
+  def read(text: str) -> int:
+    try:
+      number = int(text)
+    except ValueError:
+      number = None
+    if number is None or not low <= number <= high:
+      raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low:,} to {high:,}")
+    return number
+
+  return read

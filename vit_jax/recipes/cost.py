@@ -1,0 +1,111 @@
+"""What models and recipes cost: parameters, multiply-adds and training FLOPs, worked out.
+
+Imports JAX, which the other modules of this package leave to their callers.
+"""
+
+import dataclasses
+
+from vit_jax import config, models
+from vit_jax.models import flops
+from vit_jax.recipes.pretraining import DATASETS, examples_of
+
+# Table 6 of the paper: exaFLOPs by model and epochs.
+PAPER = {
+  ("ViT-B/32", 7): 55,
+  ("ViT-B/16", 7): 224,
+  ("ViT-L/32", 7): 196,
+  ("ViT-L/16", 7): 783,
+  ("ViT-L/16", 14): 1567,
+  ("ViT-H/14", 14): 4262,
+  ("R50x1", 7): 50,
+  ("R50x2", 7): 199,
+  ("R101x1", 7): 96,
+  ("R152x1", 7): 141,
+  ("R152x2", 7): 563,
+  ("R152x2", 14): 1126,
+  ("R200x3", 14): 3306,
+  ("R50x1+ViT-B/32", 7): 106,
+  ("R50x1+ViT-B/16", 7): 274,
+  ("R50x1+ViT-L/32", 7): 246,
+  ("R50x1+ViT-L/16", 7): 859,
+  ("R50x1+ViT-L/16", 14): 1668,
+}
+EPOCHS = 7  # of most rows of Table 6
+
+JFT_CLASSES = DATASETS["jft"]["num_classes"]
+JFT_EXAMPLES = DATASETS["jft"]["examples"]
+
+# Settings that make a model another than its name says.
+SHAPE = ("depth", "width", "mlp_dim", "heads", "stages", "pool", "positions", "position_place")
+
+
+def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
+  """What Table 6 counts: `name` trained on JFT-300M at 224 px.
+
+  Raises:
+    ConfigError: no such model.
+  """
+  model = config.Model(name=name, num_classes=JFT_CLASSES)
+  try:
+    module = models.create(name)
+  except ValueError as error:
+    raise config.ConfigError(str(error)) from error
+  if isinstance(module, models.ViT):
+    model = dataclasses.replace(model, representation_layer=True, scan=True)
+  return config.Config(model=model, duration=config.Duration(epochs=epochs))
+
+
+def cost(run: config.Config, examples: int | None) -> dict:
+  """One row.
+
+  Args:
+    run: its model, image size, duration and batch size count.
+    examples: training images in an epoch; None: those of the dataset with as many classes, if any.
+  """
+  macs, images = forward_macs(run), training_images(run, examples)
+  exaflops = None if images is None else flops.training_flops(macs) * images / 1e18
+  paper = paper_exaflops(run, macs, images)
+  side = run.data.image_size
+  params = flops.parameters(models.configured(run.model), side, side)
+  return dict(
+    model=label(run.model),
+    epochs=run.duration.epochs or None,
+    params=sum(params.values()),
+    body_params=sum(n for part, n in params.items() if part not in ("head", "pre_logits")),
+    gmacs=macs / 1e9,
+    training_gflops=flops.training_flops(macs) / 1e9,
+    exaflops=exaflops,
+    paper_exaflops=paper,
+    ratio=exaflops / paper if paper else None,
+  )
+
+
+def forward_macs(run: config.Config) -> int:
+  """Multiply-adds of one image's forward pass."""
+  side = run.data.image_size
+  return flops.forward_macs(models.configured(run.model), side, side)
+
+
+def training_images(run: config.Config, examples: int | None) -> float | None:
+  """Images of the whole training, each counted as often as it is seen; None: not known."""
+  if not run.duration.epochs:
+    return run.duration.examples + run.duration.steps * run.batch_size
+  examples = examples or examples_of(run)
+  return None if examples is None else run.duration.epochs * examples
+
+
+def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int | None:
+  """Table 6's figure, where this run computes as much as that row's; else None."""
+  row = (run.model.name, run.duration.epochs)
+  if row not in PAPER:
+    return None
+  its = pretraining(*row)
+  same = (macs, images) == (forward_macs(its), training_images(its, JFT_EXAMPLES))
+  return PAPER[row] if same else None
+
+
+def label(model: config.Model) -> str:
+  """The model's name, and after it the settings of its shape that differ from the name's."""
+  default = config.Model()
+  changes = {key: value for key in SHAPE if (value := getattr(model, key)) != getattr(default, key)}
+  return " ".join([model.name, *(f"{key}={value}" for key, value in changes.items())])
