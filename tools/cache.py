@@ -12,10 +12,10 @@ Exit status: 0 done; 2 wrong usage or config; 1 an image or the disk fails.
 
 from tqdm import tqdm
 
+from vit_jax import recipes
 from vit_jax.config import Config, ConfigError
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags
-from vit_jax.experiments import runs
 from vit_jax.process import console
 
 
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None):
   flags.add_settings()
   args, overrides = flags.parse_with_settings(arguments)
   with ending("cache"):
-    prepare(runs.resolve(args.config, overrides))
+    prepare(recipes.resolve(args.config, overrides))
 
 
 if __name__ == "__main__":

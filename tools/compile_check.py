@@ -14,9 +14,9 @@ import json
 import signal
 import sys
 
+from vit_jax import recipes
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
-from vit_jax.experiments import runs
 from vit_jax.process import console
 from vit_jax.tpu import absent
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None):
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
   absent.prepare()
   with ending("compile_check"):
-    config = runs.resolve(args.config, overrides)
+    config = recipes.resolve(args.config, overrides)
     from vit_jax.tpu import report
 
     row = report.report(config, args.topology)

@@ -24,7 +24,6 @@ import json
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.data.duplicates import find
 from vit_jax.process import console
 
 
@@ -60,6 +59,8 @@ def dataset(words: list[str], args) -> Dataset:
 
 def search(args, options: list[str]) -> dict:
   """Searches, writes the results, and returns the summary; raises as `find.search`."""
+  from vit_jax.data.duplicates import find
+
   tests = [dataset(words, args) for words in args.test]
   sizes = dict(max_pixels=args.max_pixels, shown=args.shown)
   return find.search(dataset(args.train, args), tests, args.output, **sizes, options=options)

@@ -195,7 +195,7 @@ def test_what_a_run_prints_goes_to_stderr(capfd):
 def test_settings_are_resolved_as_by_the_main_job():
   plain = recipes.load(str(programs.ROOT / DIGITS))
   overrides = ["--config.seed=7", "--config.duration.steps=3", "--config.duration.steps=4"]
-  found = runs.resolve(str(programs.ROOT / DIGITS), overrides)
+  found = recipes.resolve(str(programs.ROOT / DIGITS), overrides)
   expected = c.to_dict(plain) | dict(seed=7, duration=dict(steps=4, epochs=0.0, examples=0))
   assert c.to_dict(found) == expected
 
@@ -210,7 +210,7 @@ def test_settings_are_resolved_as_by_the_main_job():
 )
 def test_wrong_settings(override, message):
   with pytest.raises(c.ConfigError, match=message):
-    runs.resolve(str(programs.ROOT / DIGITS), [override])
+    recipes.resolve(str(programs.ROOT / DIGITS), [override])
 
 
 @pytest.mark.parametrize("tool", ["sweep", "vtab"])

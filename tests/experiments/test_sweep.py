@@ -12,6 +12,7 @@ import pytest
 
 from tests.data import tfds_fixture
 from vit_jax import config as c
+from vit_jax import recipes
 from vit_jax.data.images import BadImage
 from vit_jax.experiments import runs, sweep
 from vit_jax.experiments.sweep import Sweep
@@ -69,7 +70,7 @@ def here(some):
   """Runs in this process, where JAX is already there."""
   for run in some:
     if not runs.result(run.folder):
-      config = runs.resolve(run.recipe, run.overrides)
+      config = recipes.resolve(run.recipe, run.overrides)
       ready = plan.make(config, opening.open_data(config), jax.devices()[:1])
       stop = StopRequest()
       with workdir.locked(run.folder, first=True):
@@ -94,7 +95,7 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
   rate = sweep.chosen(chosen_by)
   for run in sweep.grid(chosen_by):
     assert "test" not in (run.folder / "config.json").read_text()
-  scored = opening.open_data(runs.resolve(chosen_by.final, ())).evaluations.head().source
+  scored = opening.open_data(recipes.resolve(chosen_by.final, ())).evaluations.head().source
   with pytest.raises(BadImage, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):
@@ -121,7 +122,7 @@ def test_settings_of_the_runs(tmp_path):
   """Whatever else is overridden, also how often is evaluated."""
   (tmp_path / "tiny.py").write_text(RECIPE)
   some = small(tmp_path, overrides=("--config.evaluate_every.epochs=2", "--config.batch_size=4"))
-  resolved = lambda run: runs.resolve(run.recipe, run.overrides)
+  resolved = lambda run: recipes.resolve(run.recipe, run.overrides)
   grid, finals = (list(map(resolved, made)) for made in (sweep.grid(some), sweep.finals(some, 0.3)))
   assert [(x.seed, x.schedule.learning_rate) for x in grid] == [(0, 0.3), (0, 0.01)]
   assert [(x.seed, x.schedule.learning_rate) for x in finals] == [(0, 0.3), (1, 0.3)]

@@ -13,9 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 
-from absl import flags
-from ml_collections import config_flags
-
 from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config import command_line, reading
@@ -209,7 +206,7 @@ def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
   """
   from vit_jax.training import checks
 
-  config = resolve(recipe, overrides)
+  config = recipes.resolve(recipe, overrides)
   checks.check(config)
   if config.early_stopping.patience:
     raise cfg.ConfigError(
@@ -217,21 +214,3 @@ def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
       "but what counts here is the evaluation after the last step; make the patience 0."
     )
   return config
-
-
-def resolve(recipe: str, overrides: Iterable[str]) -> cfg.Config:
-  """The config of a run, as the main job makes it of its command line.
-
-  Raises:
-    ConfigError: there is no such recipe, or a setting is wrong.
-  """
-  config = cfg.to_config_dict(recipes.load(recipe))
-  argv, values = ["vit_jax", *overrides], flags.FlagValues()
-  try:
-    config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=argv)
-    values(argv)
-    overridden = list(config_flags.get_override_values(values["config"]))
-  # The library raises what its parts happen to: AttributeError for an unknown key, among others.
-  except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
-    raise cfg.ConfigError(command_line.wrong_usage(argv, error)) from error
-  return cfg.from_dict(cfg.replace_units(values.config.to_dict(), overridden))

@@ -10,6 +10,7 @@ import math
 import pathlib
 import statistics
 
+from vit_jax import recipes
 from vit_jax.config import ConfigError
 from vit_jax.experiments import holdout, runs
 from vit_jax.experiments.runs import Run
@@ -218,7 +219,7 @@ def check_sampling(sweep: Sweep):
   """
   from vit_jax.training import resumed
 
-  config = runs.resolve(sweep.development, sweep.overrides)
+  config = recipes.resolve(sweep.development, sweep.overrides)
   sampling = resumed.completed(config, *(run.folder for run in grid(sweep))).data.sampling
   if sampling != resumed.completed(config).data.sampling:
     raise ConfigError(

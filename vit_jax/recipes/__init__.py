@@ -2,7 +2,7 @@
 
 from vit_jax.recipes.bit import RESOLUTIONS, TASK_IMAGES, hyperrule
 from vit_jax.recipes.finetuning import TASKS, Task, finetune
-from vit_jax.recipes.loading import choice, load
+from vit_jax.recipes.loading import choice, load, resolve
 from vit_jax.recipes.pretraining import DATASETS, examples_of, pretrain, pretraining
 from vit_jax.recipes.sizes import largest_side
 from vit_jax.recipes.suites import SETS, SUITES, evaluation
@@ -24,4 +24,5 @@ __all__ = [
   "load",
   "pretrain",
   "pretraining",
+  "resolve",
 ]

@@ -6,14 +6,9 @@ import math
 import os
 import pathlib
 import socket
-import struct
 import sys
 import time
 from collections.abc import Iterator
-
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.record_writer import masked_crc32c
-from tensorboardX.summary import Summary
 
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
@@ -40,19 +35,16 @@ class Writer:
       patient: what cannot be written waits, to be tried again with the next line and at the end;
         otherwise it is an error at once.
     """
-    self._workdir, self._patient = workdir, patient
+    from vit_jax.storage import events  # slow, and not needed by those that only read
+
+    self._workdir, self._patient, self._event = workdir, patient, events.figures
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
       damage = keep_until(workdir / METRICS, start_step)
       self._metrics = Appender(workdir / METRICS)
       name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
       self._events = Appender(workdir / name)
-      self._events.add(record(Event(wall_time=time.time(), file_version="brain.Event:2")))
-      if start_step:
-        again = SessionLog(status=SessionLog.START)
-        self._events.add(
-          record(Event(wall_time=time.time(), step=start_step + 1, session_log=again))
-        )
+      self._events.add(events.beginning(start_step))
     if damage:
       self.say(damage)
 
@@ -63,9 +55,7 @@ class Writer:
       RunError: they cannot be written, and the writer is not patient.
     """
     line = json.dumps({"step": step} | {k: as_json(v) for k, v in metrics.items()}) + "\n"
-    values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
-    event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
-    self._add(line.encode(), record(event), patient=self._patient)
+    self._add(line.encode(), self._event(step, metrics), patient=self._patient)
 
   def _add(self, line, event, *, patient):
     try:
@@ -102,14 +92,6 @@ class Writer:
     """Closes the files, whatever became of them."""
     self._metrics.close()
     self._events.close()
-
-
-def record(event: Event) -> bytes:
-  """An event as a record of TensorFlow's: length, its sum, data, its sum."""
-  data = event.SerializeToString()
-  length = struct.pack("<Q", len(data))
-  summed = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]
-  return b"".join(summed)
 
 
 class NoWriter:

@@ -1,0 +1,31 @@
+"""Records of TensorBoard's files of events, by tensorboardX's messages."""
+
+import struct
+import time
+
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.record_writer import masked_crc32c
+from tensorboardX.summary import Summary
+
+
+def beginning(start_step: int) -> bytes:
+  """What a file begins with; where a run goes on, TensorBoard drops what it has of later steps."""
+  version = record(Event(wall_time=time.time(), file_version="brain.Event:2"))
+  if not start_step:
+    return version
+  again = SessionLog(status=SessionLog.START)
+  return version + record(Event(wall_time=time.time(), step=start_step + 1, session_log=again))
+
+
+def figures(step: int, metrics: dict[str, float]) -> bytes:
+  """The metrics of a step."""
+  values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+  return record(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+
+
+def record(event: Event) -> bytes:
+  """An event as a record of TensorFlow's: length, its sum, data, its sum."""
+  data = event.SerializeToString()
+  length = struct.pack("<Q", len(data))
+  summed = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]
+  return b"".join(summed)
