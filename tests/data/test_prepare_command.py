@@ -75,7 +75,7 @@ def test_a_split_that_is_given_twice_is_refused(tmp_path):
   ],
 )
 def test_what_tfds_cannot_make_is_told_without_a_traceback(tmp_path, words, message):
-  there = [f"--data_dir={tmp_path}"] if words[0] == "build" else []
+  there = [f"--data-dir={tmp_path}"] if words[0] == "build" else []
   result = programs.run([sys.executable, "tools/prepare_data.py", *words, *there])
   assert result.returncode == 2
   assert re.search(rf"prepare_data: .*{message}", result.stderr, re.DOTALL)
@@ -103,7 +103,7 @@ def test_imagenet_from_an_archive_that_the_user_has(tmp_path, kind):
   rng = np.random.default_rng(0)
   pictures = {f"ILSVRC2012_val_{n:08d}.JPEG": jpeg_of(rng) for n in range(1, 6)}
   pack(manual / "ILSVRC2012_img_val.tar", pictures)
-  words = ["build", "imagenet2012", f"--data_dir={tmp_path}/tfds"]
+  words = ["build", "imagenet2012", f"--data-dir={tmp_path}/tfds"]
   if kind == "convert":
     builder = "tfds.builder('imagenet2012', data_dir=sys.argv[1], file_format='tfrecord')"
     code = f"import sys, tensorflow_datasets as tfds; {builder}.download_and_prepare()"
