@@ -46,7 +46,7 @@ import runpy
 import sys
 
 sys.modules["libtpu"] = None
-sys.argv = ["tools/compile_report.py", "--config=configs/vit_digits.py"]
+sys.argv = ["tools/compile_check.py", "--config=configs/vit_digits.py"]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
@@ -67,7 +67,7 @@ def test_without_the_compiler_it_says_what_to_install():
   [("v3:0x0", 2), ("v9:4x4", 2 if importlib.util.find_spec("libtpu") else 1)],
 )
 def test_a_slice_that_cannot_be_is_wrong_usage(topology, status):
-  command = [sys.executable, "tools/compile_report.py", "--config=configs/vit_digits.py"]
+  command = [sys.executable, "tools/compile_check.py", "--config=configs/vit_digits.py"]
   result = programs.run([*command, f"--topology={topology}"])
   assert result.returncode == status
   assert (topology if status == 2 else "pip install --target=.libtpu libtpu") in result.stderr
