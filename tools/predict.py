@@ -7,8 +7,6 @@ Exit status: 0; 1 where some images could not be read (they are named, and skipp
 or weights that cannot be used.
 """
 
-import csv
-import json
 import pathlib
 import sys
 
@@ -18,24 +16,17 @@ from vit_jax.config import RunError
 from vit_jax.config.command_line import FAILED, WRONG_USAGE
 from vit_jax.config.tool_ending import ending, folder, leave
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.inference.model import read
-from vit_jax.inference.predict import Prediction, find_images, predict
 from vit_jax.process import console
 from vit_jax.process.text import one_line
 
 PROGRESS_FROM = 100  # images
 
 
-def parser() -> ToolFlags:
+def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("predict", __doc__)
+  result.add_source(required=True)
   add = result.add_argument
-  add(
-    "--source",
-    type=path,
-    required=True,
-    help="workdir, checkpoint, .npz, .msgpack, .safetensors, or a folder of Hugging Face's",
-  )
   add(
     "--images",
     nargs="+",
@@ -52,27 +43,10 @@ def parser() -> ToolFlags:
   return result
 
 
-def write(path: pathlib.Path, predictions: list[Prediction]):
-  """Writes predictions: CSV has a line for each image and class, JSON an object for each image."""
-  good = [p for p in predictions if not p.error]
-  if path.suffix == ".json":
-    rows = [
-      {"path": str(p.path), "classes": [{"name": n, "probability": x} for n, x in p.classes]}
-      for p in good
-    ]
-    path.write_text(json.dumps(rows, indent=2) + "\n")
-  else:
-    with path.open("w", newline="") as file:
-      writer = csv.writer(file)
-      writer.writerow(("path", "rank", "class", "probability"))
-      for p in good:
-        writer.writerows((p.path, rank, n, x) for rank, (n, x) in enumerate(p.classes, start=1))
-
-
-def main():
+def main(arguments: list[str] | None = None):
   """Predicts; see the exit status above."""
-  command = parser()
-  args = command.parse_args()
+  command = flags()
+  args = command.parse_args(arguments)
   if args.output and args.output.suffix not in (".csv", ".json"):
     command.error(f"--output {args.output} must end in .csv or .json")
   with ending("predict"):
@@ -81,8 +55,11 @@ def main():
     show(predicted(args), args.output)
 
 
-def predicted(args) -> list[Prediction]:
+def predicted(args) -> list:
   """The predictions of all images; leaves with status 2 where there can be none."""
+  from vit_jax.inference.model import read
+  from vit_jax.inference.predict import find_images, predict
+
   try:
     paths = find_images(args.images)
     model = read(args.source)
@@ -96,8 +73,10 @@ def predicted(args) -> list[Prediction]:
     leave("predict", str(error), WRONG_USAGE)
 
 
-def show(done: list[Prediction], output: pathlib.Path | None):
+def show(done: list, output: pathlib.Path | None):
   """Writes or prints predictions; names the images that were skipped and leaves with status 1."""
+  from vit_jax.inference.prediction_files import write
+
   if output:
     write(output, done)
     print(f"{sum(not p.error for p in done)} predictions written to {output}")

@@ -10,6 +10,7 @@ from tests import programs
 from tests.weights import families
 from tools import export
 from vit_jax import weights
+from vit_jax.inference import export as exporting
 from vit_jax.inference import model as inference
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
@@ -24,7 +25,7 @@ def source(tmp_path):
 
 
 def run(*arguments):
-  return export.export(export.parser().parse_args([str(a) for a in arguments]))
+  return export.export(export.flags().parse_args([str(a) for a in arguments]))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_verify_finds_a_difference(source):
   changed["head"]["bias"] = changed["head"]["bias"] + np.float32(2e-5)
   again = inference.of_weights(Weights(changed, model.card))
   with pytest.raises(ValueError, match=r"again: 2.*e-05, above 1e-05"):
-    export.verify(model, again)
+    exporting.verify(model, again)
 
 
 def test_what_other_readers_drop_is_told(tmp_path):

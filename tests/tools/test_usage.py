@@ -141,7 +141,7 @@ def test_help_names_every_flag_and_imports_nothing_slow(tool):
   done = programs.run([sys.executable, "-c", code], GLIBC_TUNABLES="")
   assert done.returncode == 0, done.stderr
   assert done.stdout.startswith(f"usage: python tools/{tool}.py")
-  assert done.stdout.endswith("[]\n") or tool in ("export", "predict"), done.stdout
+  assert done.stdout.endswith("[]\n"), done.stdout
   flags = re.findall("--[a-z-]+(?:_[a-z]+)*", done.stdout)
   assert {flag for flag in flags if "_" in flag} <= {
     "--direct_running_mode",

@@ -6,6 +6,7 @@ import jax
 
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Optimizer, Schedule, similar
+from vit_jax.config.reading import expanded
 from vit_jax.data import resizing
 from vit_jax.evaluation import registry
 from vit_jax.learning import objectives
@@ -43,7 +44,8 @@ def check(config: Config):
 
 
 def check_weights(config: Config):
-  """`new_head` and `class_names` require `init_from`."""
+  """`new_head` and `class_names` require `init_from`, which is a path of this machine."""
+  expanded(config.init_from)
   if config.class_names and not config.init_from:
     raise ConfigError(
       f"config.class_names={config.class_names!r} names the classes of weights to start from, and "

@@ -1,0 +1,61 @@
+"""Writing a model's parameters in another format, and seeing that they are the same there."""
+
+import pathlib
+
+import jax
+import numpy as np
+
+from vit_jax import models, weights
+from vit_jax.inference.model import LoadedModel
+
+BOUND = 1e-5
+
+
+def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
+  """Writes a model's parameters and their card, and says what it wrote.
+
+  Args:
+    model: the model.
+    source: where it was read from.
+    output: *.npz, *.msgpack, *.safetensors, or a folder as Hugging Face has it.
+
+  Raises:
+    ValueError: the parameters are no model of this project, or have no place in the format.
+    OSError: a file that cannot be written.
+  """
+  read, card = model.read, model.card
+  if card.image_size:
+    model.at_size()  # names parameters that are missing or too many before anything is written
+  weights.write(output, weights.Weights(read.params, card))
+  size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
+  kind = "moving average of the parameters" if read.average else "parameters"
+  lines = [
+    f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
+  ]
+  if output.suffix == ".npz" and "pre_logits" in read.params:
+    lines.append("Other readers of .npz, timm among them, ignore its representation layer.")
+  return lines
+
+
+def verify(model: LoadedModel, again: LoadedModel) -> str:
+  """The largest difference of two models' logits on two random images, in words.
+
+  Raises:
+    ValueError: it is above the bound.
+  """
+  side = model.card.image_size
+  if not side and isinstance(model.module, models.ResNet) and not model.module.heads:
+    side = 224  # convolutions take any size
+  if not side:
+    raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
+  images = np.random.default_rng(0).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
+
+  def logits(one):
+    run = jax.jit(lambda params: one.module.apply({"params": params}, images, train=False)[0])
+    return run(one.at_size(side).params)
+
+  difference = float(np.abs(logits(model) - logits(again)).max())
+  words = f"largest difference of the logits after reading it again: {difference:.3g}"
+  if not difference <= BOUND:
+    raise ValueError(f"{words}, above {BOUND}.")
+  return words
