@@ -33,7 +33,9 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
     f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
   ]
   if output.suffix == ".npz" and "pre_logits" in read.params:
-    lines.append("Other readers of .npz, timm among them, ignore its representation layer.")
+    lines.append(
+      "Other readers of .npz, timm among them, drop its representation layer in silence."
+    )
   return lines
 
 
