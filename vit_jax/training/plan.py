@@ -7,7 +7,7 @@ import jax
 import optax
 
 from vit_jax import models
-from vit_jax.config import Config, ConfigError
+from vit_jax.config import Config, ConfigError, Schedule
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import objectives, optim, state, train_step
@@ -72,14 +72,6 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
   objective = objectives.configured(config, model)
   steps = durations.of_run(config, len(data.train))
   optimizer = optim.make(config.optimizer)
-  rate = optim.schedule(
-    learning_rate=config.schedule.learning_rate,
-    warmup_steps=steps.warmup,
-    total_steps=steps.total,
-    decay=config.schedule.decay,
-    end_learning_rate=config.schedule.end_learning_rate,
-    drops=config.schedule.drops,
-  )
   init = functools.partial(
     state.init,
     objective,
@@ -98,9 +90,21 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
     model=model,
     objective=objective,
     optimizer=optimizer,
-    rate=rate,
+    rate=learning_rate(config.schedule, steps),
     init=init,
     abstract=state.abstract(init, mesh),
+  )
+
+
+def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
+  """The learning rate of every step, as config.schedule says."""
+  return optim.schedule(
+    learning_rate=settings.learning_rate,
+    warmup_steps=steps.warmup,
+    total_steps=steps.total,
+    decay=settings.decay,
+    end_learning_rate=settings.end_learning_rate,
+    drops=settings.drops,
   )
 
 
