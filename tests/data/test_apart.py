@@ -43,7 +43,7 @@ def test_the_sentence(folder):
     f"config.data.train ({folder}) and config.data.evaluate.test ({folder} [90%:]) have 4 images "
     f"(such as '{folder[7:]}/a/"
   )
-  assert "in common, which would be trained on and scored; give parts that have none" in said
+  assert "in common; evaluate on images that are not trained on" in said
 
 
 def test_parts_that_have_none_in_common_are_taken(folder):

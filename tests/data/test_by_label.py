@@ -56,7 +56,7 @@ def test_every_draw_is_as_likely():
 def test_too_few_images_names_the_class():
   labels = np.repeat([0, 1, 2], [9, 3, 2])
   with pytest.raises(
-    sources.SourceError, match=r"Class 'class 2' has 2 images, fewer than the 4 .*\(2 classes"
+    sources.SourceError, match=r"Class 'class 2' has 2 images, but 4 .*\(2 classes"
   ):
     by_label.first_of_each_class(Labelled(labels, 3), count=4, seed=0, threads=2)
 

@@ -225,7 +225,7 @@ def test_a_cache_of_other_images(tmp_path):
 
 def test_a_folder_of_something_else(tmp_path):
   (tmp_path / "thesis.tex").write_text("")
-  with pytest.raises(SourceError, match="has files but is no cache"):
+  with pytest.raises(SourceError, match="has files but is not a cache"):
     prepare(jpegs(3), tmp_path)
 
 

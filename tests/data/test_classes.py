@@ -82,12 +82,12 @@ def test_a_setting_goes_before_what_the_weights_say(tmp_path):
 @pytest.mark.parametrize(
   ("content", "message"),
   [
-    (b"cat", "names 1 classes, and the head has 2"),
+    (b"cat", "names 1 classes, but the head has 2"),
     (b"cat\n\ndog\n", "names 3 classes"),
     (b"", "names 0 classes"),
-    (b"c\xff\ndog", "no text in UTF-8"),
+    (b"c\xff\ndog", "not text in UTF-8"),
     (b"cat\nowl", "class 1 is 'owl' there and 'dog'"),
-    (None, "neither 'data' nor a file with a name a line: No such file"),
+    (None, "neither 'data' nor a file with a name per line: No such file"),
   ],
 )
 def test_files_that_do_not_name_the_classes(tmp_path, content, message):

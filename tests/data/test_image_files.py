@@ -133,7 +133,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
     found = image_files.find(str(tmp_path))
   assert found.names == ["x.png"]
   assert found.left_out.counts() == {
-    "no regular files": 4,
+    "not regular files": 4,
     "hidden": 3,
     "with the suffix '.gif'": 2,
     "with the suffix '.txt'": 1,
@@ -141,7 +141,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
     "links to nowhere": 1,
   }
   words = found.left_out.in_words()
-  assert words.startswith("4 no regular files (")
+  assert words.startswith("4 not regular files (")
   assert "1 without a suffix ('README')" in words
   assert "\n" not in words
 
@@ -251,7 +251,7 @@ def test_lists_that_are_no_files_are_refused_at_once(tmp_path, reader, kind):
 def test_records_are_read_of_regular_files_alone(tmp_path, kind):
   IRREGULAR[kind](tmp_path / "x")
   shards = records.Records([records.Part(str(tmp_path / "x"), 0, 1)], remedy="restore it")
-  with soon(), pytest.raises(RunError, match="it is no regular file"):
+  with soon(), pytest.raises(RunError, match="it is not a regular file"):
     shards[0]
 
 

@@ -117,8 +117,14 @@ def test_of_several_pages_the_first_is_read():
     (lambda grey: tiff(grey, t257=1000), "lacks some of its strips"),
     (lambda grey: tiff(grey, rows=5, t273=8), "lacks some of its strips"),
     (lambda grey: tiff(grey, rows=5, t273=8, deflate=True), "Not a JPEG"),
-    (lambda grey: tiff(picture().astype(np.uint16) * 257, planar=True), "16-bit channels apart"),
-    (lambda grey: tiff(picture()[..., :2], planar=True, deflate=True), "8-bit channels apart"),
+    (
+      lambda grey: tiff(picture().astype(np.uint16) * 257, planar=True),
+      "16-bit channels in separate planes",
+    ),
+    (
+      lambda grey: tiff(picture()[..., :2], planar=True, deflate=True),
+      "8-bit channels in separate planes",
+    ),
   ],
 )
 def test_a_tiff_that_would_be_read_as_something_else_is_refused(data, message):

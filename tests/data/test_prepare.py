@@ -86,7 +86,7 @@ def test_it_goes_on_where_it_was_stopped(tmp_path):
   with pytest.raises(FileNotFoundError, match=r"050|020"):
     made(tmp_path, {"train": source})
   assert not (tmp_path / "tfds/mine/1.0.0").exists()
-  with pytest.raises(SourceError, match="has no version but"):
+  with pytest.raises(SourceError, match="has no version, only"):
     opened("train")
   paths[50].write_bytes(whole)
   partial = tmp_path / "tfds/mine/1.0.0.incomplete/mine-train.array_record-00000-of-00009.x.partial"
@@ -104,7 +104,7 @@ def test_a_half_made_data_set_of_other_images_is_not_gone_on_with(tmp_path):
   paths[20].unlink()
   with pytest.raises(FileNotFoundError):
     made(tmp_path, {"train": source})
-  with pytest.raises(SourceError, match='incomplete" is a data set of other images, half made'):
+  with pytest.raises(SourceError, match='incomplete" is an unfinished data set of other images'):
     made(tmp_path, {"train": folder(tmp_path / "in")})
 
 
@@ -131,7 +131,7 @@ def test_refusals(tmp_path):
   with pytest.raises(SourceError, match=r'mine/1\.0\.0" is already there; give another name'):
     made(tmp_path, {"train": source})
   for name in ("../up", "Mine", "", "1a"):
-    with pytest.raises(SourceError, match="is no name for a data set"):
+    with pytest.raises(SourceError, match="is not a name for a data set"):
       made(tmp_path, {"train": source}, name=name)
   for path in (tmp_path / "in/ant").iterdir():
     path.write_bytes(b"rubbish")

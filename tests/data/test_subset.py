@@ -107,11 +107,11 @@ def test_remarks_order_and_repetitions_do_not_matter(tmp_path):
 @pytest.mark.parametrize(
   ("text", "message"),
   [
-    ("# source: others\n1\n", r'list\.txt" \(exclude\) is of other examples: of "others".*"numb'),
-    ("1\n2\n", r'is no list of examples: its first line must be "# source: " and.*: numbers"'),
-    ("", "is no list of examples"),
-    (b"\x89PNG\r\n\x1a\n\xff\x00" * 1000, "is no list of examples"),
-    ("# source: numbers\n1\n10\n", r"'10' in line 3; a line begins with .*, 0 to 9\."),
+    ("# source: others\n1\n", r'list\.txt" \(exclude\) is for other examples: for "others".*"numb'),
+    ("1\n2\n", r'is not a list of examples: its first line must be "# source: " and.*: numbers"'),
+    ("", "is not a list of examples"),
+    (b"\x89PNG\r\n\x1a\n\xff\x00" * 1000, "is not a list of examples"),
+    ("# source: numbers\n1\n10\n", r"'10' in line 3; a line must begin with .*, 0 to 9\."),
     ("# source: numbers\n-1\n", r"'-1' in line 2"),
     ("# source: numbers\n\n", r"'' in line 2"),
     ("# source: numbers\n١\n", "in line 2"),
@@ -159,7 +159,7 @@ def test_parts_of_a_source_tell_each_other_apart(tmp_path):
   parts += [dict(exclude=first, subset=9)]
   assert len({opened(**part).identity for part in parts}) == len(parts)
   # A list of the whole is not one of a part: positions differ.
-  with pytest.raises(sources.SourceError, match="is of other examples"):
+  with pytest.raises(sources.SourceError, match="is for other examples"):
     sources.Remaining(opened(subset=9), first)
 
 

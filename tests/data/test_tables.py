@@ -32,7 +32,7 @@ def test_a_header_is_no_image(tmp_path, header, caplog):
     assert table(tmp_path, f"{header}\n{rows}").identity == table(tmp_path, rows).identity
   said = [record.getMessage() for record in caplog.records]
   assert len(said) == (0 if header == "path,label" else 2)
-  assert all("is taken for a header" in line for line in said)
+  assert all("is used as a header" in line for line in said)
 
 
 @pytest.mark.parametrize("first", ["gone.jpg", "in/x/there", "neither"])
@@ -47,7 +47,7 @@ def test_a_first_row_that_may_be_an_image_is_one(tmp_path, first):
   ("text", "message"),
   [
     ("a.jpg,1\nb.jpg\n", r"has \['b\.jpg'\] in row 2"),
-    ("a.jpg,\n", "in row 1; each row is the path"),
+    ("a.jpg,\n", "in row 1; each row must be the path"),
     ("", "names no images"),
     ("path,label\n", "names no images"),
   ],

@@ -102,7 +102,7 @@ def test_tfds_config(tfds_dir, tmp_path, monkeypatch):
   shutil.copytree(tfds_dir / "tiny_single_label", tmp_path / "tiny_single_label" / "small")
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   assert len(open_source("tfds:tiny_single_label/small", "train")) == 40
-  with pytest.raises(sources.SourceError, match=r"no version but small"):
+  with pytest.raises(sources.SourceError, match=r"has no version, only small"):
     open_source("tfds:tiny_single_label", "train")
 
 

@@ -138,7 +138,7 @@ def test_an_error_is_raised_where_the_items_are_asked_for(kind):
 @pytest.mark.parametrize(
   ("number", "text"),
   [
-    (signal.SIGKILL, r"was killed \(SIGKILL\), .* where memory runs out"),
+    (signal.SIGKILL, r"was killed \(SIGKILL\), .* when memory runs out"),
     (signal.SIGRTMIN + 3, "was ended by signal 37 "),
   ],
 )
@@ -158,7 +158,7 @@ def test_a_worker_ended_by_a_signal_is_named(number, text):
 def test_a_worker_that_leaves_by_itself_is_named():
   made = Workers(functools.partial(leaving, status=3), 1)
   assert next(made) == "good"
-  with pytest.raises(WorkerError, match=r"process 1 of 1 .* ended with status 3; what it said"):
+  with pytest.raises(WorkerError, match=r"process 1 of 1 .* ended with status 3; its messages"):
     next(made)
 
 

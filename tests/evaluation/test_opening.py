@@ -55,7 +55,7 @@ def test_what_has_no_source_is_left_out():
   [
     (
       few_shot(shots=(5, 200)),
-      r"few_shot\.probe\.train \(digits\): Class '8' has 139 images, fewer than the 200",
+      r"few_shot\.probe\.train \(digits\): Class '8' has 139 images, but 200 images",
     ),
     (few_shot(shots=()), r"few_shot\.probe\.shots=\(\) must be"),
     (few_shot(shots=(5, 5)), r"shots=\(5, 5\) must be different"),

@@ -1,1 +1,1 @@
-"""Input: sources of examples, decoding and cropping, batches that depend on the step alone."""
+"""Data: sources of examples, decoding and cropping, and batches that depend only on the step."""

@@ -1,4 +1,4 @@
-"""Images that are trained on and scored: refused, unless a setting allows it."""
+"""Refuses a run that evaluates on images of its training data, unless a setting allows it."""
 
 import logging
 from typing import NamedTuple
@@ -14,9 +14,9 @@ class Use(NamedTuple):
   """A dataset of a run.
 
   Attributes:
-    key: the setting that names it.
-    dataset: what the setting is.
-    source: it, opened.
+    key: the name of its setting, such as "config.data.train".
+    dataset: the value of the setting.
+    source: the opened source.
   """
 
   key: str
@@ -28,10 +28,15 @@ class Use(NamedTuple):
 
 
 def check(trained: Use, scored: Use, *, allow: bool):
-  """Refuses images that two uses have in common; `allow` (config.data.allow_overlap) warns only.
+  """Refuses two datasets that have images in common; with `allow`, only logs a warning.
+
+  Args:
+    trained: the training data.
+    scored: the data to evaluate on.
+    allow: config.data.allow_overlap.
 
   Raises:
-    ConfigError: there are some.
+    ConfigError: there are such images, and `allow` is False.
   """
   found = overlap.shared(trained.source, scored.source)
   if not found:
@@ -39,12 +44,12 @@ def check(trained: Use, scored: Use, *, allow: bool):
   said = f"{trained} and {scored} have {found.in_words()} in common"
   if not allow:
     raise ConfigError(
-      f"{said}, which would be trained on and scored; give parts that have none, such as [:90%] "
-      "and [90%:], or set config.data.allow_overlap=True."
+      f"{said}; evaluate on images that are not trained on, such as the parts [:90%] and [90%:], "
+      "or set config.data.allow_overlap=True."
     )
   _log.warning("%s; config.data.allow_overlap=True allows it.", said)
 
 
 def in_words(dataset: Dataset) -> str:
-  """A dataset as source and split."""
+  """The source and the split of a dataset, as text."""
   return " ".join(filter(None, [dataset.source, dataset.split]))

@@ -1,4 +1,4 @@
-"""Batches of opened sources, their images prepared as config.data says."""
+"""Makes batches from opened sources; config.data says how images are prepared."""
 
 import contextlib
 import dataclasses
@@ -21,8 +21,8 @@ class Reader:
   Attributes:
     settings: how images are prepared and read.
     mesh: the devices.
-    batch_size: images a step, over all hosts.
-    accumulation: parts of a step; batches that are evaluated are as large as one.
+    batch_size: images in a training step, over all hosts.
+    accumulation: number of parts of a step; evaluation batches have the size of one part.
   """
 
   settings: Data
@@ -31,7 +31,7 @@ class Reader:
   accumulation: int
 
   def training(self, source: Source, *, seed: int, start_step: int) -> pipeline.Batches:
-    """The training batches from `start_step` on, without end."""
+    """The endless training batches, beginning with `start_step`."""
     return pipeline.train_batches(
       source,
       transform=train_transform(self.settings),
@@ -43,17 +43,20 @@ class Reader:
     )
 
   def evaluation(self, source: Source, *, resize: int) -> pipeline.Batches:
-    """Every image once, its centre cut out after its smaller side got `resize` pixels; 0: whole."""
+    """Every image once: its smaller side is resized to `resize` pixels, and its centre cut out.
+
+    0: the whole image is resized to the square.
+    """
     return self._once(source, functools.partial(images.evaluate_image, resize=resize))
 
   def squares(self, source: Source) -> pipeline.Batches:
-    """Every image once, prepared for those evaluations that need its features alone."""
+    """Every image once, prepared for evaluations of features."""
     side = resizing.square(self.settings.image_size)
     return self._once(source, functools.partial(images.square_image, resize=side))
 
   @contextlib.contextmanager
   def ahead(self, batches: pipeline.Batches) -> Iterator[Iterator[dict]]:
-    """The batches, on their way to the devices; closed at the end, however that comes."""
+    """Puts the batches on the devices ahead of their use; closes them when the context ends."""
     sharding = meshes.batch_sharding(self.mesh)
     with contextlib.closing(batches):
       yield put_ahead(batches, sharding, ahead=self.settings.ahead)
@@ -79,7 +82,7 @@ class Reader:
 
 
 def train_transform(data: Data):
-  """What is done to every training image: (image, rng=generator) -> (S, S, 3) uint8."""
+  """The preparation of a training image: (image, rng=generator) -> (S, S, 3) uint8."""
   common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
   if data.train_resize:
     return functools.partial(images.train_square, resize=data.train_resize, **common)

@@ -1,4 +1,4 @@
-"""Which examples of a source an evaluation is about, told from the labels alone."""
+"""Selects examples of a source by their labels alone."""
 
 import concurrent.futures
 from collections.abc import Iterable, Iterator
@@ -8,15 +8,15 @@ import numpy as np
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Source, SourceError
 
-_STRETCH = 4096  # labels read at a time
+_STRETCH = 4096  # labels to read at a time
 
 
 def first_of_each_class(source: Source, *, count: int, seed: int, threads: int) -> np.ndarray:
   """Rows of the first `count` examples of every class in a seeded permutation of all examples.
 
-  So the first k of them are k examples of each class drawn evenly without replacement, for every k
-  up to `count`. No more labels are read than it takes to find them: of ImageNet's 1.28 million
-  training images some 60,000 for 25 of each class.
+  For every k up to `count`, the first k rows of a class are k of its examples drawn uniformly
+  without replacement. Stops reading labels when the rows are found: after some 60,000 of ImageNet's
+  1.28 million training images for 25 of each class.
 
   Returns:
     (classes, count) int64, in the order of the permutation.
@@ -37,13 +37,13 @@ def first_of_each_class(source: Source, *, count: int, seed: int, threads: int) 
       return np.array(found)
   least = min(lacking, key=lambda label: len(found[label]))
   raise SourceError(
-    f"Class {source.class_names[least]!r} has {len(found[least])} images, fewer than the {count} "
-    f"of each class that are asked for ({len(lacking)} classes have too few)"
+    f"Class {source.class_names[least]!r} has {len(found[least])} images, but {count} images of "
+    f"each class are needed ({len(lacking)} classes have too few)"
   )
 
 
 def occurring_classes(source: Source, *, threads: int) -> tuple[int, ...]:
-  """The classes that are labels of any example, ascending.
+  """The classes that occur as labels in a source, ascending.
 
   Raises:
     SourceError: labels cannot be read.
@@ -57,7 +57,7 @@ def occurring_classes(source: Source, *, threads: int) -> tuple[int, ...]:
 def _labels(
   source: Source, rows: Iterable[int], threads: int
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-  """(row, labels) of each row, read by several threads some stretches at a time."""
+  """Yields (row, labels) of each row; several threads read the labels of a stretch."""
   with concurrent.futures.ThreadPoolExecutor(threads) as pool:
     for begin in range(0, len(rows), _STRETCH):
       stretch = rows[begin : begin + _STRETCH]
@@ -68,7 +68,7 @@ def _labels(
       for row, labels in zip(stretch, read, strict=True):
         if any(not 0 <= label < len(source.class_names) for label in labels):
           raise SourceError(
-            f"{source.name(row)} has the labels {labels}, and there are "
-            f"{len(source.class_names)} classes"
+            f"{source.name(row)} has the labels {labels}, but labels must be in "
+            f"0..{len(source.class_names) - 1}, the classes of the data"
           )
         yield row, labels

@@ -1,7 +1,7 @@
-"""Training images decoded once: a folder of ArrayRecord files of small uint8 images.
+"""A cache of decoded training images: a folder of ArrayRecord files with small uint8 images.
 
-A cache is made by `prepare` (tools/cache.py) before the run and read by `Cached`. The system keeps
-its files in memory where that allows, so that they are read from the disk once.
+`prepare` (tools/cache.py) makes a cache before the run, and `Cached` reads it. If there is enough
+memory, the operating system keeps the files there, and reads the disk only once.
 """
 
 import collections
@@ -22,27 +22,27 @@ from vit_jax.data.records import Part, Records
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.storage.files import write_whole
 
-_FORMAT = 1  # of the records; goes up when they change
-_FILE = 1024  # images in a file: what a preparation that was stopped loses at most, for each thread
+_FORMAT = 1  # version of the record format
+_FILE = 1024  # images in a file; a preparation that is stopped loses at most one file per thread
 _MAX_BYTES = 2**20  # of cache.json
-_SAMPLE = 64  # images that the size is estimated from
-_HEAD = struct.Struct("<4I")  # height, width (both 0: an encoded file), labels, bytes of the name
+_SAMPLE = 64  # images used to estimate the size
+_HEAD = struct.Struct("<4I")  # height, width (0: an encoded file), number of labels, bytes of name
 _LABELS = np.dtype("<i8")
 
 
 class Cached:
-  """The examples of a source, their images from a cache: uint8 RGB pixels, `shrink`-ed.
+  """The examples of a source, with images from a cache: uint8 RGB pixels, reduced by `shrink`.
 
-  An image that cannot be decoded is in the cache as the file that it was, so that it is met, named
-  and left out where it would have been without a cache.
+  The cache holds the original file of an image that cannot be decoded, so that the run reports it
+  and leaves it out exactly as without a cache.
 
   Args:
-    source: what the cache was made of; only its classes are used.
-    directory: the cache.
+    source: the source from which the cache was made; only its classes and identity are used.
+    directory: the folder of the cache.
     side, max_pixels: as for `prepare`.
 
   Raises:
-    SourceError: there is no cache, or not all of it, or it was made of something else.
+    SourceError: the cache does not exist, is incomplete, or was made from other images.
   """
 
   def __init__(self, source: Source, directory: str, *, side: int, max_pixels: int):
@@ -64,7 +64,7 @@ class Cached:
     self.identity = source.identity
     self._records = Records(
       _parts(root, len(source)),
-      remedy="delete it and run tools/cache.py, which makes the files that are not there",
+      remedy="delete it and run tools/cache.py, which makes the missing files",
     )
 
   def __len__(self) -> int:
@@ -74,11 +74,11 @@ class Cached:
     return decode(self._records[index])
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """As the example has them."""
+    """The labels of the example."""
     return self[index].labels
 
   def name(self, index: int) -> str:
-    """As the example has it."""
+    """The name of the example."""
     return self[index].name
 
 
@@ -92,24 +92,24 @@ def prepare(
   started: Callable[[int, int, int], None],
   done: Callable[[int], None],
 ) -> None:
-  """Makes what is not there yet of a cache; several processes, also on several hosts, may help.
+  """Makes the missing files of a cache. Several processes and hosts may work together.
 
-  Each file appears under its name when it is complete. Every process takes the missing files in an
-  order of its own; two that make the same file make the same bytes.
+  Each file gets its name when it is complete. Every process makes the missing files in its own
+  random order; two processes that make the same file write the same bytes.
 
   Args:
     source: the training examples.
-    directory: the cache.
-    side: pixels that the smaller side of an image gets; smaller images are kept as they are.
-    max_pixels: larger images are broken.
+    directory: the folder of the cache.
+    side: pixels of the smaller side of an image; smaller images are kept as they are.
+    max_pixels: larger images count as broken.
     threads: files made at a time.
-    started: started(images, bytes, free): images to be made, estimate of their size, and what is
-      free on the disk; called once, before any file of images is written.
+    started: started(images, bytes, free): the images to be made, an estimate of their size, and the
+      free space on the disk; called once, before any file of images is written.
     done: done(images) after each file.
 
   Raises:
-    SourceError: the folder holds a cache of something else, or the disk is too small.
-    OSError: an image cannot be read, or the disk written.
+    SourceError: the folder holds a cache of other images, or the disk is too small.
+    OSError: an image cannot be read, or the disk cannot be written.
   """
   root = _claimed(directory, _description(source, side=side, max_pixels=max_pixels))
   missing = _missing(root, len(source))
@@ -119,7 +119,7 @@ def prepare(
 
   def make(first: int) -> int:
     part = missing[first]
-    if not os.path.exists(part.path):  # by another process meanwhile
+    if not os.path.exists(part.path):  # another process may have made it
       fill = lambda path: _fill(path, source, first, part.count, side=side, max_pixels=max_pixels)
       write_whole(part.path, fill)
     return part.count
@@ -132,7 +132,7 @@ def prepare(
 
 
 def _claimed(directory: str, description: dict) -> pathlib.Path:
-  """The folder, made and described where it was not."""
+  """The folder; if it is new, makes it and writes the description of the cache."""
   root = _root(directory)
   root.mkdir(parents=True, exist_ok=True)
   names = os.listdir(root)
@@ -140,7 +140,7 @@ def _claimed(directory: str, description: dict) -> pathlib.Path:
     _compare(root, description)
   elif any(not name.endswith(".partial") for name in names):
     raise SourceError(
-      f'"{root}" (config.data.cache) has files but is no cache; give a folder that is empty or new.'
+      f'"{root}" (config.data.cache) has files but is not a cache; give an empty or new folder.'
     )
   else:
     text = json.dumps(description, indent=2)
@@ -149,7 +149,7 @@ def _claimed(directory: str, description: dict) -> pathlib.Path:
 
 
 def _checked_space(root: pathlib.Path, *, count: int, size: int) -> int:
-  """Free bytes on the disk, enough for `size`."""
+  """Free bytes on the disk, after checking that they are enough for `size`."""
   free = shutil.disk_usage(root).free
   if size > free:
     raise SourceError(
@@ -160,7 +160,7 @@ def _checked_space(root: pathlib.Path, *, count: int, size: int) -> int:
 
 
 def encode(example: Example, *, side: int, max_pixels: int) -> bytes:
-  """The record of an example: numbers of `_HEAD`, labels, name, and pixels or the broken file."""
+  """The record of an example: `_HEAD`, the labels, the name, and the pixels or the broken file."""
   try:
     pixels = images.shrink(example.image, side=side, max_pixels=max_pixels)
     height, width, body = *pixels.shape[:2], pixels.tobytes()
@@ -172,7 +172,7 @@ def encode(example: Example, *, side: int, max_pixels: int) -> bytes:
 
 
 def decode(record: bytes) -> Example:
-  """The example of a record; its pixels (H, W, 3) uint8 are a view of it."""
+  """The example of a record; the pixels, (H, W, 3) uint8, are a view of the record."""
   height, width, count, length = _HEAD.unpack_from(record)
   labels = np.frombuffer(record, _LABELS, count, _HEAD.size)
   at = _HEAD.size + labels.nbytes
@@ -185,7 +185,7 @@ def decode(record: bytes) -> Example:
 
 
 def _description(source: Source, *, side: int, max_pixels: int) -> dict:
-  """What a cache is made of; everything that its records depend on."""
+  """The description of a cache: everything on which its records depend."""
   return {
     "format": _FORMAT,
     "source": source.identity,
@@ -227,24 +227,24 @@ def _parts(root: pathlib.Path, count: int) -> list[Part]:
 
 
 def _missing(root: pathlib.Path, count: int) -> dict[int, Part]:
-  """The files that are not there, by the position of their first image."""
+  """The missing files, by the position of their first image."""
   there = set(os.listdir(root))
   parts = enumerate(_parts(root, count))
   return {i * _FILE: part for i, part in parts if os.path.basename(part.path) not in there}
 
 
 def _bytes_each(source: Source, *, side: int, max_pixels: int) -> int:
-  """Mean size of the records of a sample."""
+  """Mean size of a record, from a sample."""
   sample = range(0, len(source), max(1, len(source) // _SAMPLE))
   sizes = [len(encode(source[i], side=side, max_pixels=max_pixels)) for i in sample]
   return round(sum(sizes) / len(sizes))
 
 
 def _fill(path: str, source: Source, first: int, count: int, *, side: int, max_pixels: int) -> None:
-  # Imported late: runs without a cache should not pay for it.
+  # Imported late, because it is slow, and runs without a cache do not need it.
   from array_record.python import array_record_module
 
-  # Pixels hardly become smaller by compression that is fast; riegeli's sums are there without.
+  # Fast compression hardly reduces pixels. Uncompressed files have Riegeli's checksums too.
   writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
   for index in range(first, first + count):
     writer.write(encode(source[index], side=side, max_pixels=max_pixels))

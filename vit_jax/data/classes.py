@@ -1,6 +1,6 @@
-"""The classes of a head and those of data, compared by their names.
+"""Compares the classes of a head with those of data, by their names.
 
-Outputs of a head and labels of data are numbers; only names tell whether they mean the same.
+Outputs of a head and labels of data are numbers. Only names show whether they mean the same.
 """
 
 import dataclasses
@@ -12,26 +12,26 @@ from vit_jax.config.reading import expanded, read_bytes
 from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.process.text import first_difference
 
-DATA = "data"  # as config.class_names
-MAX_BYTES = 2**24  # of a file of names
-# What exports of heads without names put in their place.
+DATA = "data"  # a value of config.class_names
+MAX_BYTES = 2**24  # size of a file of names
+# Placeholders that exports use if a head has no names.
 _NUMBERED = re.compile(r"(?:class |LABEL_)(\d+)")
 _WORDNET = re.compile(r"n\d{8}")
 _IMAGENET_21K = 21_843
 
 
 class OtherClasses(ValueError):
-  """Names that are not those of the data; the message says where they begin to differ."""
+  """The names differ from the data's; the message shows the first difference."""
 
 
 @dataclasses.dataclass(frozen=True)
 class HeadOrder:
-  """How the outputs of a head become those of the data's classes.
+  """How the outputs of a head map to the data's classes.
 
   Attributes:
-    outputs: for each class of the data, the output of the head; None: as they are.
-    said: what was found, in words.
-    known: whether anything but their number tells that the classes are the data's.
+    outputs: for each class of the data, the output of the head; None: the same order.
+    said: the result of the comparison, as text.
+    known: whether more than the number of classes shows that they are the data's.
   """
 
   outputs: tuple[int, ...] | None
@@ -40,14 +40,14 @@ class HeadOrder:
 
 
 def order(theirs: Sequence[str], ours: Sequence[str]) -> HeadOrder:
-  """Compares the names that go with weights with those of the data, of which there are as many.
+  """Compares the class names of weights with those of the data. Their numbers must be equal.
 
   Args:
-    theirs: of the head's outputs; () where nothing names them.
-    ours: of the data's classes.
+    theirs: names of the head's outputs; () if they are unknown.
+    ours: names of the data's classes.
 
   Raises:
-    OtherClasses: they are not the same names.
+    OtherClasses: the names differ.
   """
   theirs, ours = tuple(theirs), tuple(ours)
   if theirs == ours:
@@ -56,11 +56,11 @@ def order(theirs: Sequence[str], ours: Sequence[str]) -> HeadOrder:
     if standard(ours):
       return HeadOrder(
         None,
-        f"not named by the weights; their {len(ours):,} outputs are taken to be ImageNet's classes "
-        "in the ascending order of WordNet ids, as in all published weights",
+        f"not named by the weights; their {len(ours):,} outputs are assumed to be ImageNet's "
+        "classes in the ascending order of WordNet ids, as in all published weights",
       )
     return HeadOrder(
-      None, "not named by the weights: nothing tells that they are the data's", False
+      None, "not named by the weights, and may be other classes than the data's", False
     )
   places = {name: i for i, name in enumerate(theirs)}
   if len(places) == len(theirs) and places.keys() == set(ours):
@@ -68,26 +68,26 @@ def order(theirs: Sequence[str], ours: Sequence[str]) -> HeadOrder:
     return HeadOrder(
       tuple(places[name] for name in ours),
       f"those of the data in another order: {moved} of the head's {len(ours)} outputs were moved "
-      "to the places that their names have there",
+      "to the data's order",
     )
   raise OtherClasses(first_difference(theirs, ours, "the data"))
 
 
 def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrder:
-  """As `order`, where a setting may say what weights do not, or say it better.
+  """Like `order`, but a setting may replace the names of the weights.
 
   Args:
     setting: config.class_names.
-    names: that go with the weights; () where there are none.
-    ours: of the data's classes, as many as the head has outputs.
+    names: class names of the weights; () if there are none.
+    ours: names of the data's classes, as many as the head has outputs.
 
   Raises:
-    OtherClasses: as `order`.
-    ValueError: a file of names that cannot be read, or has another number of them.
+    OtherClasses: the names differ.
+    ValueError: the file of names cannot be read, or has another number of names.
   """
   if setting == DATA:
     return HeadOrder(
-      None, f"taken to be those of the data, in their order (config.class_names={DATA})"
+      None, f"assumed to be the data's, in the same order (config.class_names={DATA})"
     )
   if not setting:
     return order(names, ours)
@@ -96,42 +96,42 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrde
   except (ValueError, OSError) as error:
     reason = getattr(error, "strerror", None) or error
     raise ValueError(
-      f"config.class_names={setting!r} is neither 'data' nor a file with a name a line: {reason}"
+      f"config.class_names={setting!r} is neither 'data' nor a file with a name per line: {reason}"
     ) from error
   if len(found) != len(ours):
     raise ValueError(
-      f"config.class_names={setting!r} names {len(found)} classes, and the head has {len(ours)}; "
-      "give a text file with a name a line"
+      f"config.class_names={setting!r} names {len(found)} classes, but the head has {len(ours)}; "
+      "give a text file with a name per line"
     )
   return order(found, ours)
 
 
 def named(names: Sequence[str]) -> bool:
-  """Whether there are names, and not only such as "class 3" and "LABEL_3" that count the classes.
+  """Whether these are real names, not placeholders such as "class 3" and "LABEL_3".
 
-  Plain numbers are names: data sets of digits have them.
+  Plain numbers count as names, because data sets of digits use them.
   """
   matches = [_NUMBERED.fullmatch(name) for name in names]
   return not all(match and int(match[1]) == i for i, match in enumerate(matches))
 
 
 def standard(names: Sequence[str]) -> bool:
-  """Whether they are ImageNet's 1,000 or ImageNet-21k's classes as published weights have them."""
+  """Whether these are ImageNet's or ImageNet-21k's classes in the order of published weights."""
   if len(names) == _IMAGENET_21K:
     return all(map(_WORDNET.fullmatch, names)) and list(names) == sorted(names)
   return len(names) == 1000 and tuple(names) == imagenet_classes()
 
 
 def read(path: pathlib.Path) -> tuple[str, ...]:
-  """The names in a text file, one a line.
+  """Reads names from a text file, one per line.
 
   Raises:
-    ValueError: it is no text in UTF-8.
-    OSError: it cannot be read, is too large or no regular file.
+    ValueError: the file is not text in UTF-8.
+    OSError: the file cannot be read, is too large, or is not a regular file.
   """
   try:
     text = read_bytes(path, most=MAX_BYTES).decode("utf-8-sig")
   except UnicodeDecodeError as error:
-    raise ValueError(f"it is no text in UTF-8 ({error})") from error
+    raise ValueError(f"it is not text in UTF-8 ({error})") from error
   lines = text.replace("\r\n", "\n").split("\n")
   return tuple(lines if lines[-1] else lines[:-1])

@@ -1,4 +1,4 @@
-"""From host batches to global, sharded arrays, ahead of the step."""
+"""Puts host batches on the devices as global, sharded arrays, ahead of the step."""
 
 import collections
 import itertools
@@ -9,13 +9,13 @@ import jax.numpy as jnp
 
 
 def put_ahead(batches: Iterable[dict], sharding, *, ahead: int) -> Iterator[dict]:
-  """Global arrays for host batches, `ahead` of them already on their way to the devices.
+  """Makes global arrays from host batches, and keeps `ahead` of them in transfer to the devices.
 
-  Each process gives its own rows; the results are the global batch, split over all devices.
+  Each process gives its own rows; the result is the global batch, split over all devices.
   """
 
   def put_one(batch):
-    with jax.transfer_guard("allow"):  # of all that a loop may guard, this one is meant
+    with jax.transfer_guard("allow"):  # this transfer is intended, also inside a guarded loop
       return {
         name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in batch.items()
       }
@@ -28,5 +28,5 @@ def put_ahead(batches: Iterable[dict], sharding, *, ahead: int) -> Iterator[dict
 
 
 def normalize(images: jax.Array, dtype) -> jax.Array:
-  """Pixels 0..255 -> [-1, 1] by (x - 127.5) / 127.5, inside the compiled step."""
+  """Maps pixels 0..255 to [-1, 1] by (x - 127.5) / 127.5, inside the compiled step."""
   return ((images.astype(jnp.float32) - 127.5) / 127.5).astype(dtype)

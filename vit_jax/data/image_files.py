@@ -1,4 +1,4 @@
-"""Which files are images: by suffix and kind of file, in a folder and all folders below it."""
+"""Finds the image files in a folder and all folders below it, by suffix and kind of file."""
 
 import collections
 import dataclasses
@@ -20,35 +20,35 @@ SUFFIXES = {
   ".pbm": "PPM",
 }
 LIST = ", ".join(SUFFIXES)
-MOST_BYTES = 2**30  # of an encoded image: larger files are read by nobody
+MOST_BYTES = 2**30  # of an image file; larger files are not read
 
 _SHOWN = 6  # reasons in a message
 _SUFFIX_SHOWN = 12  # characters
 
 
 class LeftOut:
-  """How many entries of folders are no images, by reason, with the name of one for each."""
+  """Counts folder entries that are not images, by reason, and keeps one name for each reason."""
 
   def __init__(self):
     self._counts, self._examples = collections.Counter(), {}
 
   def add(self, reason: str, path: str) -> None:
-    """Counts one more."""
+    """Counts one entry."""
     self._counts[reason] += 1
     self._examples.setdefault(reason, path)
 
   def update(self, other: "LeftOut", within: str) -> None:
-    """Adds those of the folder `within`."""
+    """Adds the counts of another folder, whose path is `within`."""
     self._counts.update(other._counts)
     for reason, path in other._examples.items():
       self._examples.setdefault(reason, os.path.join(within, path))
 
   def counts(self) -> dict[str, int]:
-    """By reason, most first."""
+    """{reason: number}, the most frequent reason first."""
     return dict(self._counts.most_common())
 
   def in_words(self) -> str:
-    """One line; "" where nothing is left out."""
+    """One line of text; "" if nothing is left out."""
     words = [
       f"{count:,} {reason} ({self._examples[reason]!r})"
       for reason, count in self._counts.most_common(_SHOWN)
@@ -59,11 +59,11 @@ class LeftOut:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-  """What a folder holds.
+  """The content of a folder.
 
   Attributes:
-    names: of the images, with the folders on the way to them ("inner/x.jpg"), sorted.
-    left_out: everything else.
+    names: sorted paths of the images, relative to the folder ("inner/x.jpg").
+    left_out: all other entries.
   """
 
   names: list[str]
@@ -71,16 +71,16 @@ class Found:
 
 
 def find(folder: str) -> Found:
-  """The images in a folder and in all folders below it; no file is opened.
+  """Finds the images in a folder and in all folders below it; opens no file.
 
-  Links are followed. Each folder is read once, under its own path rather than that of a link to it,
-  so that links in a circle come to an end. What begins with a dot is left out.
+  Follows links. Reads each folder once, under its own path rather than under that of a link to it,
+  so that circular links are no problem. Leaves out names that begin with a dot.
 
   Raises:
     OSError: a folder cannot be read.
   """
   names, left_out, known = [], LeftOut(), set()
-  pending = [(False, "")]  # whether a link led there, and the path: links come last
+  pending = [(False, "")]  # (whether it is below a link, path): links are read last
   while pending:
     linked, inner = heapq.heappop(pending)
     path, prefix = os.path.join(folder, inner), inner and f"{inner}/"
@@ -103,7 +103,7 @@ def find(folder: str) -> Found:
 
 
 def kind_of(entry: os.DirEntry) -> str:
-  """Of an entry: "folder", "image", or why it is neither, in words for several."""
+  """The kind of an entry: "folder", "image", or the reason why it is neither, as a plural."""
   try:
     if entry.name.startswith("."):
       return "hidden"
@@ -111,7 +111,7 @@ def kind_of(entry: os.DirEntry) -> str:
       return "folder"
     suffix = os.path.splitext(entry.name)[1]
     if suffix.lower() in SUFFIXES:
-      return "image" if entry.is_file() else "no regular files"
-  except OSError:  # links in a circle, or to where nobody may look
+      return "image" if entry.is_file() else "not regular files"
+  except OSError:  # a circular link, or a link to a folder without permission
     return "links to nowhere"
   return f"with the suffix {suffix[:_SUFFIX_SHOWN]!r}" if suffix else "without a suffix"

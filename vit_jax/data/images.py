@@ -1,8 +1,8 @@
-"""Encoded images to uint8 RGB squares: decode, crop, resize, flip, on the host.
+"""Makes uint8 RGB squares from encoded images on the host: decodes, crops, resizes, flips.
 
-Formats are told apart by content, never by name. Everything becomes 8-bit RGB: grey and palette
-images are expanded, transparency is laid on white, 16 bits are scaled to 8, CMYK is converted, and
-the Exif orientation is applied.
+The content of a file shows its format, never the name. Everything becomes 8-bit RGB: grey and
+palette images are expanded, transparency becomes white, 16 bits are scaled to 8, CMYK is converted,
+and the Exif orientation is applied.
 """
 
 import math
@@ -30,7 +30,7 @@ __all__ = [
 
 _CROP_TRIES = 100
 
-# Each image is decoded in a thread of ours; OpenCV's own would compete with them for the cores.
+# Our own threads decode one image each; OpenCV's threads would compete with them for the cores.
 cv2.setNumThreads(0)
 
 
@@ -50,8 +50,8 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
     (H, W, 3) uint8, RGB, upright.
 
   Raises:
-    BadImage: another format, broken, truncated, more than `max_pixels` pixels, or samples of which
-      it is not known what is white.
+    BadImage: the file has another format, is broken or truncated, or has more than `max_pixels`
+      pixels; or the value of white is unknown.
   """
   if _fast_size(data, max_pixels=max_pixels):
     return upright(jpeg.decode(data), jpeg.orientation(data))
@@ -69,14 +69,14 @@ def train_image(
   max_pixels: int,
   bounded: bool = True,
 ) -> np.ndarray:
-  """A random crop of the image, resized to a square and flipped left-right with p 0.5.
+  """A random crop of the image, resized to a square and flipped left-right with probability 0.5.
 
   Args:
     image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
     rng: draws the crop and the flip.
     size: side of the result in pixels.
-    area: least and greatest share of the image's area in the crop.
-    aspect: least and greatest width / height of the crop.
+    area: smallest and largest fraction of the image's area in the crop.
+    aspect: smallest and largest width / height of the crop.
     flip: whether to flip at all.
     max_pixels: larger images are refused.
     bounded: as for `draw_crop`.
@@ -109,11 +109,11 @@ def train_square(
   flip: bool,
   max_pixels: int,
 ) -> np.ndarray:
-  """A random square of the image after it was resized to a larger one; flipped with p 0.5.
+  """Resizes the image to a square, cuts out a random smaller square, flips with probability 0.5.
 
   Args and returns: as `train_image`, but
-    resize: side in pixels of the square that the whole image is first resized to, its aspect not
-      kept; at least `size`.
+    resize: side in pixels of the square to which the whole image is first resized, without keeping
+      its aspect; at least `size`.
 
   Source: Kolesnikov et al., "Big Transfer (BiT)", 2020, Section 3.3.
   """
@@ -126,13 +126,13 @@ def train_square(
 def evaluate_image(
   image: bytes | np.ndarray, *, size: int, resize: int, max_pixels: int
 ) -> np.ndarray:
-  """The image as evaluation sees it, exactly and without chance.
+  """Prepares an image for evaluation, with exact decoding and no randomness.
 
   Args:
     image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
     size: side of the result in pixels.
-    resize: 0: the whole image is resized to the square, its aspect not kept. Otherwise the smaller
-      side is resized to `resize` pixels and the central square of `size` is cut out.
+    resize: 0: the whole image is resized to the square, without keeping its aspect. Otherwise the
+      smaller side is resized to `resize` pixels, and the central square of `size` is cut out.
     max_pixels: larger images are refused.
 
   Returns:
@@ -158,12 +158,12 @@ def evaluate_image(
 def square_image(
   image: bytes | np.ndarray, *, size: int, resize: int, max_pixels: int
 ) -> np.ndarray:
-  """The centre of the image after it was resized to a square, its aspect not kept.
+  """Resizes the image to a square, without keeping its aspect, and cuts out the centre.
 
   Args:
     image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
     size: side of the result in pixels.
-    resize: side of the square that it is cut out of, pixels; at least `size`.
+    resize: side in pixels of the square before the centre is cut out; at least `size`.
     max_pixels: larger images are refused.
 
   Returns:
@@ -177,15 +177,15 @@ def square_image(
 
 
 def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarray:
-  """The whole image, its smaller side reduced to `side` pixels; smaller images as they are.
+  """Reduces the smaller side of an image to `side` pixels; smaller images stay as they are.
 
   Args:
     image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
-    side: pixels.
+    side: pixels of the smaller side.
     max_pixels: larger images are refused.
 
   Returns:
-    (H, W, 3) uint8 RGB; each pixel is the mean of those that it stands for.
+    (H, W, 3) uint8 RGB; each pixel is the mean of the pixels that it replaces.
 
   Raises:
     BadImage: as `decode`.
@@ -200,17 +200,17 @@ def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarr
 
 
 def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
-  """Decodes bytes; checks pixels and makes grey ones RGB. (H, W, 3) uint8.
+  """Decodes a file, or checks pixels and converts grey to RGB: (H, W, 3) uint8.
 
   Raises:
-    BadImage: as `decode`, or pixels of another type or shape.
+    BadImage: as `decode`, or the pixels have another type or shape.
   """
   if isinstance(image, bytes):
     return decode(image, max_pixels=max_pixels)
   channels = image.shape[2] if image.ndim == 3 else 1
   if image.dtype != np.uint8 or image.ndim not in (2, 3) or channels not in (1, 3):
     raise BadImage(
-      f"Pixels are {image.dtype} {image.shape}; uint8 (H, W), (H, W, 1) or (H, W, 3) are wanted."
+      f"Pixels are {image.dtype} {image.shape}; they must be uint8 (H, W), (H, W, 1) or (H, W, 3)."
     )
   check_size(*image.shape[:2], max_pixels=max_pixels)
   return image if channels == 3 else cv2.cvtColor(image, cv2.COLOR_GRAY2RGB)
@@ -225,18 +225,17 @@ def draw_crop(
   aspect: tuple[float, float],
   bounded: bool = True,
 ) -> Box:
-  """Draws an Inception crop: an aspect, then a height that it and `area` allow, then a place.
+  """Draws an Inception crop: an aspect, then a height that fits it and `area`, then a place.
 
-  The aspect is uniform in its range, and the height uniform over what fits. The width is rounded to
-  pixels, so that the aspect is off by up to half of one; where that takes the crop's area out of
-  its bounds, a height of one pixel more or less brings it back, or else another crop is drawn; not
-  so where `bounded` is False, as before release 0.2.0. The whole image, whatever its area, when no
-  crop fits in 100 tries.
+  The aspect is uniform in its range, and the height is uniform over the heights that fit. Rounding
+  the width to pixels can move the area of the crop out of its bounds. Then the height is changed by
+  one pixel; if the area is still out of bounds, another crop is drawn. With `bounded` False, as
+  before release 0.2.0, such a crop is used. If no crop fits in 100 tries, returns the whole image.
 
-  tf.image.sample_distorted_bounding_box, with which the published models were trained, draws so
-  too, but for two things. All places are drawn with equal probability here; there a crop never
-  touches the lower edge of the image, nor the right one, unless it has its full height or width.
-  And the least and greatest heights for the area are rounded inwards here, to the nearest there.
+  The published models were trained with tf.image.sample_distorted_bounding_box. It differs in two
+  ways. Its crops never touch the lower edge of the image unless they have the full height, nor the
+  right edge unless they have the full width; here all places have equal probability. It rounds the
+  smallest and largest heights for the area to the nearest pixel; here they are rounded inwards.
   """
   least_area, most_area = (share * height * width for share in area)
   for _ in range(_CROP_TRIES):
@@ -259,12 +258,12 @@ def draw_crop(
 
 
 def _crop_width(height: int, ratio: float, width: int) -> int:
-  """Of a crop of this height in an image of this width."""
+  """Width of a crop with this height and aspect, in an image of this width."""
   return min(width, max(1, round(height * ratio)))
 
 
 def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
-  """(height, width) in the file of a JPEG for the fast decoder; None: leave it to Pillow."""
+  """Stored (height, width) of a JPEG that the fast decoder can read; None for all other files."""
   if not jpeg.is_jpeg(data):
     return None
   height, width, decodable = jpeg.read_header(data)
@@ -275,7 +274,11 @@ def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
 def _decode_for(
   data: bytes, *, box: Box, height: int, width: int, size: int
 ) -> tuple[np.ndarray, Box]:
-  """Decodes no more and no finer than the crop needs; the pixels and the box in them."""
+  """Decodes only the rows and the resolution that the crop needs.
+
+  Returns:
+    The pixels, and the box of the crop in them.
+  """
   side = min(box.height, box.width)
   factor = max(factor for factor in (1, 2, 4, 8) if factor == 1 or factor * size <= side)
   end = box.top + box.height
@@ -290,7 +293,7 @@ def _cut(pixels: np.ndarray, box: Box) -> np.ndarray:
 
 
 def _flipped(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  """Left to right, with p 0.5."""
+  """Flips left to right with probability 0.5."""
   return cv2.flip(pixels, 1) if rng.random() < 0.5 else pixels
 
 

@@ -1,10 +1,10 @@
-"""JPEG bytes to RGB pixels; in training no more of them than a crop needs.
+"""Decodes JPEG bytes to RGB pixels; for training, only as much as a crop needs.
 
-In training, four things save work. Of the rows below the crop nothing is decoded: the height in
-the frame header is set to where the crop ends, and the decoder stops there. A crop of twice the
-wanted size or more is decoded at 1/2, 1/4 or 1/8 in the DCT. Chroma is repeated, not smoothed. And
-pixels go to a buffer that each thread keeps. Damage in what is decoded, and a file that ends too
-early, are always found. For evaluation there is `decode`, which is exact.
+Four things save work in training. Rows below the crop are not decoded: the height in the frame
+header is set to the end of the crop, and the decoder stops there. A crop of at least twice the
+wanted size is decoded at 1/2, 1/4 or 1/8 in the DCT. Chroma is repeated, not smoothed. Each thread
+reuses one buffer for the pixels. Damage in the decoded rows, and a file that ends too early, are
+always found. Evaluation uses `decode`, which is exact.
 """
 
 import re
@@ -15,29 +15,29 @@ import numpy as np
 import simplejpeg
 
 _START = b"\xff\xd8\xff"
-_EXIF_REACH = 4096  # bytes: Exif is the first or second segment, and the orientation in its head
+_EXIF_REACH = 4096  # bytes; Exif is the first or second segment, the orientation near its start
 _ORIENTATION = 0x0112
 _COLOURS = ("YCbCr", "RGB", "Gray")  # not CMYK and YCCK
-_SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs whose rows follow one another in the file
+_SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs that store rows from top to bottom
 _OTHER_FRAMES = (*range(0xC2, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
 _SCAN, _RESTARTS = 0xDA, 0xDD
-# What the decoder has to say where rows were left out, and nothing worse came before.
+# The decoder's message if rows were left out and it found no other error before.
 _STOPPED_EARLY = re.compile("extraneous bytes before marker 0xd9")
 
 _scratch = threading.local()
 
 
 class BadImage(ValueError):
-  """The bytes are not an image that can be used; the message says why."""
+  """The image cannot be used; the message says why."""
 
 
 def is_jpeg(data: bytes) -> bool:
-  """Whether the bytes begin as a JPEG's do, whatever the file is called."""
+  """Whether the bytes begin like a JPEG; the name of the file does not matter."""
   return data.startswith(_START)
 
 
 def orientation(data: bytes) -> int:
-  """The Exif orientation, 1 to 8; 1 (upright) where there is none or the Exif is broken."""
+  """The Exif orientation, 1 to 8; 1 (upright) if there is none or the Exif is broken."""
   at = data.find(b"Exif\0\0", 0, _EXIF_REACH)
   if at < 0:
     return 1
@@ -50,13 +50,13 @@ def orientation(data: bytes) -> int:
       tag, _, _, value = struct.unpack_from(f"{order}HHIH", tiff, entry)
       if tag == _ORIENTATION:
         return value if 1 <= value <= 8 else 1
-  except struct.error:  # It points outside of itself.
+  except struct.error:  # an offset points beyond the Exif data
     pass
   return 1
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-  """Undoes an Exif orientation from 1 to 8. (H, W, 3) -> (H, W, 3), from 5 on (W, H, 3)."""
+  """Undoes an Exif orientation: (H, W, 3) -> (H, W, 3), or (W, H, 3) for orientations 5 to 8."""
   if orientation in (5, 6, 7, 8):
     pixels = pixels.transpose(1, 0, 2)
   if orientation in (2, 3, 6, 7):
@@ -67,7 +67,7 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
 
 
 def read_header(data: bytes) -> tuple[int, int, bool]:
-  """(height, width, whether this module decodes its colours rightly).
+  """(height, width, whether this module can decode the file's colours).
 
   Raises:
     BadImage: the header cannot be read.
@@ -80,10 +80,10 @@ def read_header(data: bytes) -> tuple[int, int, bool]:
 
 
 def decode(data: bytes) -> np.ndarray:
-  """Every pixel, exactly: (H, W, 3) uint8 RGB.
+  """Decodes every pixel exactly: (H, W, 3) uint8 RGB.
 
   Raises:
-    BadImage: damaged or truncated.
+    BadImage: the file is damaged or truncated.
   """
   try:
     return simplejpeg.decode_jpeg(data)
@@ -92,7 +92,7 @@ def decode(data: bytes) -> np.ndarray:
 
 
 def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) -> np.ndarray:
-  """At least the rows above `end`, reduced `factor` times.
+  """Decodes at least the rows above `end`, reduced `factor` times.
 
   Args:
     data: a JPEG of `height` x `width` pixels.
@@ -103,10 +103,10 @@ def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) 
 
   Returns:
     (>= end / factor, width / factor, 3) uint8 RGB, sides rounded up, in a buffer that the next
-    call in this thread writes over.
+    call in this thread overwrites.
 
   Raises:
-    BadImage: damaged above `end`, or truncated.
+    BadImage: the file is damaged above `end`, or truncated.
   """
   at = _height_field(data) if end < height else None
   if at is not None:
@@ -125,8 +125,8 @@ def decode_rows(data: bytes, *, height: int, width: int, end: int, factor: int) 
 
 def _decode_reduced(data, *, height: int, width: int, factor: int) -> np.ndarray:
   out = _reduced_view(height=height, width=width, factor=factor)
-  # Chroma is repeated, not smoothed: a crop that is then resized does not show it, and no row
-  # depends on the chroma of the row below, where the decoder stops.
+  # Chroma is repeated, not smoothed. The difference is not visible in a resized crop, and the last
+  # row does not need the chroma of the next row, which is not decoded.
   simplejpeg.decode_jpeg(
     data,
     fastupsample=True,
@@ -141,7 +141,7 @@ def _decode_reduced(data, *, height: int, width: int, factor: int) -> np.ndarray
 def _reduced_view(*, height: int, width: int, factor: int) -> np.ndarray:
   """This thread's buffer, shaped for the reduced image.
 
-  Fresh memory for every image would be half a megabyte of page faults: a fifth of the decoding.
+  New memory for every image would cost half a megabyte of page faults: a fifth of the decoding.
   """
   shape = (-(-height // factor), -(-width // factor), 3)
   size = shape[0] * shape[1] * shape[2]
@@ -152,10 +152,10 @@ def _reduced_view(*, height: int, width: int, factor: int) -> np.ndarray:
 
 
 def _height_field(data: bytes) -> int | None:
-  """Offset of the frame header's height, where rows can be cut off by changing it.
+  """Offset of the height in the frame header, if changing it can cut off rows; else None.
 
-  None for progressive and other frames, whose rows are spread over the file, and where there are
-  restart markers, which would hide where the decoder stopped.
+  None for progressive and other frames, which spread rows over the file, and for files with restart
+  markers, which would hide where the decoder stopped.
   """
   at, found = 2, None
   while at + 4 <= len(data) and data[at] == 0xFF:

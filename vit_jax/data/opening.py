@@ -1,4 +1,4 @@
-"""Sources opened as a run's settings say."""
+"""Opens sources according to a run's settings."""
 
 import dataclasses
 
@@ -9,13 +9,13 @@ from vit_jax.data.apart import Use
 
 @dataclasses.dataclass(frozen=True)
 class Opener:
-  """Opens the datasets of a run; what they have in common was read from its settings.
+  """Opens the datasets of a run, with the settings that they share.
 
   Attributes:
-    num_classes: of the labels that "synthetic" draws.
+    num_classes: number of classes of the "synthetic" source.
     sampling: how subsets and parts of folders are drawn, as config.data.sampling.
-    threads: that read labels.
-    allow_overlap: whether images may be trained on and scored.
+    threads: number of threads that read labels.
+    allow_overlap: whether the same image may be used for training and evaluation.
   """
 
   num_classes: int
@@ -24,10 +24,10 @@ class Opener:
   allow_overlap: bool
 
   def source(self, dataset: Dataset) -> sources.Source:
-    """Opens one source; what is excluded is left out before the subset is taken.
+    """Opens one source; drops its excluded examples first, and then takes the subset.
 
     Raises:
-      SourceError: data that is not there.
+      SourceError: the data does not exist.
     """
     source = sources.open_source(
       dataset.source,
@@ -44,7 +44,7 @@ class Opener:
     return source
 
   def use(self, key: str, dataset: Dataset) -> Use:
-    """As `source`; messages name the setting (`key`) that they are about."""
+    """Opens one source like `source`; messages name its setting, `key`."""
     try:
       return Use(key, dataset, self.source(dataset))
     except sources.SourceError as error:
@@ -67,7 +67,7 @@ class Opener:
 
 
 def of_run(config: Config) -> Opener:
-  """What opens the datasets of a run."""
+  """The opener of a run's datasets."""
   return Opener(
     num_classes=config.model.num_classes,
     sampling=config.data.sampling,

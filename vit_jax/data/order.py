@@ -1,4 +1,4 @@
-"""Random orders of examples: the endless stream of a run, and the fixed one of subsets."""
+"""Random orders of examples: the endless stream of a run, and the fixed order of subsets."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -8,26 +8,26 @@ import numpy as np
 
 from vit_jax.data.permutation import Permutation
 
-GRAIN = "grain"  # the choice of config.data.sampling that is not uniform
+GRAIN = "grain"  # value of config.data.sampling: Grain's shuffle, which is not uniform
 
 
 class Order(Protocol):
-  """The numbers below its length, each at one position."""
+  """A permutation of the numbers below its length."""
 
   def __len__(self) -> int: ...
 
   def __getitem__(self, position: int) -> int: ...
 
   def find(self, numbers: np.ndarray) -> np.ndarray:
-    """The positions of some numbers."""
+    """The position of each number."""
     ...
 
 
 def fixed(length: int, *, seed: int, sampling: str) -> Order:
-  """An order of `length` things that depends on the seed alone.
+  """An order of `length` things that depends only on the seed.
 
   Args:
-    length: of the order.
+    length: number of things.
     seed: in [0, 2**32).
     sampling: "uniform", or "grain" for the order of releases before 0.2.0.
   """
@@ -37,14 +37,14 @@ def fixed(length: int, *, seed: int, sampling: str) -> Order:
 
 
 def epochs(length: int, *, seed: int, sampling: str) -> Callable[[range], Sequence[int]]:
-  """The stream of a run, in which every epoch is an order of its own.
+  """The stream of a run; every epoch has its own order.
 
   Args:
     length: examples in an epoch.
     seed, sampling: as for `fixed`.
 
   Returns:
-    Function from consecutive positions in the stream to the examples that stand there; picklable.
+    Function from consecutive positions in the stream to the examples there; picklable.
   """
   if sampling == GRAIN:
     return functools.partial(_grain_rows, _grain(length).seed(seed).shuffle().repeat())
@@ -52,7 +52,7 @@ def epochs(length: int, *, seed: int, sampling: str) -> Callable[[range], Sequen
 
 
 def unchanged(positions: range) -> Sequence[int]:
-  """The stream of examples as they stand."""
+  """The stream of examples in their own order."""
   return positions
 
 
@@ -64,13 +64,14 @@ def _rows(positions: range, *, length: int, seed: int) -> list[int]:
   return rows
 
 
-@functools.lru_cache(maxsize=8)  # threads that read ahead are in the same epochs
+@functools.lru_cache(maxsize=8)  # the threads that read ahead need few epochs at a time
 def _of_epoch(length: int, seed: int, epoch: int) -> Permutation:
   return Permutation(length, seed=seed, stream=epoch)
 
 
-# Grain's shuffle is not uniform for some lengths: of 12,400,000 the first million holds 8.9% to
-# 11.0% of a tenth, where chance gives 10% with a standard deviation of 0.03%.
+# Grain's shuffle is not uniform for some lengths. For 12,400,000 numbers, the first million of the
+# order holds 8.9% to 11.0% of each tenth of them; chance gives 10% with a standard deviation of
+# 0.03%.
 
 
 class _Grain:
@@ -86,14 +87,14 @@ class _Grain:
     return self._order[position]
 
   def find(self, numbers: np.ndarray) -> np.ndarray:
-    """As of `Order`; the whole order is computed, in 12 us a number."""
+    """As in `Order`; computes the whole order, which takes 12 us for each number."""
     positions = np.empty(len(self), np.int64)
     positions[_grain_rows(self._order, range(len(self)))] = np.arange(len(self))
     return positions[numbers]
 
 
 def _grain(length: int):
-  import grain  # late: it imports JAX, which not all that read sources need
+  import grain  # imported late: it imports JAX, which many users of sources do not need
 
   return grain.MapDataset.range(length)
 

@@ -1,7 +1,7 @@
-"""Images that two sources have in common, told by where they lie; no image is read.
+"""Finds images that two sources have in common, by their place in files; reads no image.
 
-The same file counts as the same image by whatever path it is reached, and so does the same record
-of a TFDS data set. Copies under other names are for tools/dedup.py to find.
+The same file is the same image, whatever path leads to it. So is the same record of a TFDS data
+set. tools/dedup.py finds copies under other names.
 """
 
 import collections
@@ -13,32 +13,32 @@ import numpy as np
 from vit_jax.data.sources import Source
 from vit_jax.data.sources.base import Block
 
-_STRETCH = 2**20  # records looked at a time
-_ENOUGH = 10_000_000  # shared images; more are not counted
+_STRETCH = 2**20  # records compared at a time
+_ENOUGH = 10_000_000  # shared images; counting stops there
 
 
 class Shared(NamedTuple):
-  """What two sources have in common.
+  """The images that two sources have in common.
 
   Attributes:
-    images: how many images.
-    example: the name of one.
+    images: the number of images.
+    example: the name of one of them.
   """
 
   images: int
   example: str
 
   def in_words(self) -> str:
-    """As "5 images (such as ...)"."""
+    """As text: "5 images (such as ...)"."""
     many = f"at least {_ENOUGH:,}" if self.images >= _ENOUGH else f"{self.images:,}"
     return f"{many} image{'s' * (self.images != 1)} (such as {self.example!r})"
 
 
 def shared(one: Source, other: Source) -> Shared | None:
-  """What both sources have; None: nothing.
+  """The images that both sources have; None if there are none.
 
-  The time is that of a look at each folder or file, and at each of the images in which the sources
-  would overlap if nothing was left out of them: not at all images of a large data set.
+  Looks at each folder or file, and at each image in the files that both sources use. Does not look
+  at all images of a large data set.
   """
   places = collections.defaultdict(list)
   for block in other.blocks():
@@ -57,7 +57,7 @@ def shared(one: Source, other: Source) -> Shared | None:
 
 
 def _common(one: Block, other: Block) -> Iterator[tuple[np.ndarray, int]]:
-  """Items that both hold, some at a time, each with the index of one of them."""
+  """Yields items that both blocks hold, a stretch at a time, with the index of one of them."""
   if isinstance(one.items, range) and isinstance(other.items, range):
     first, end = (
       max(one.items.start, other.items.start),
@@ -79,6 +79,6 @@ def _common(one: Block, other: Block) -> Iterator[tuple[np.ndarray, int]]:
 
 
 def _indexed(block: Block) -> tuple[np.ndarray, np.ndarray]:
-  """The items of a block that its source has, and their indices there."""
+  """The items of a block that its source contains, and their indices in the source."""
   indices = block.index(np.asarray(block.rows))
   return np.asarray(block.items)[indices >= 0], indices[indices >= 0]

@@ -1,4 +1,4 @@
-"""Pseudo-random permutations of 0..length - 1 that are computed where they are asked for."""
+"""Pseudo-random permutations of 0..length - 1, computed on demand, one position at a time."""
 
 import math
 
@@ -7,21 +7,21 @@ import numpy as np
 _WORD = 2**64 - 1
 # SplitMix64: the step between its states and the two factors of its finaliser.
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_STRETCH = 2**16  # positions computed at a time: their arrays stay in the processor's cache
+_STRETCH = 2**16  # positions computed at a time; their arrays fit in the processor's cache
 
 
 class Permutation:
-  """The order of `length` things that (seed, stream) draws; no memory, whatever the length.
+  """The order of `length` things that (seed, stream) draws. Needs no memory for any length.
 
-  A Feistel network over pairs of numbers below `_rows` and `_columns`, whose product is `length` or
-  little more; a result that is `length` or more is sent through it again until it is less. The
-  round function is SplitMix64's. One of `_rows` is even: were both factors odd, every round would
-  be an even permutation.
+  A Feistel network over pairs of numbers below `_rows` and `_columns`. The product of these two is
+  `length` or slightly more. A result of `length` or more is sent through the network again until it
+  is smaller. The round function is SplitMix64's. `_rows` is even, because every round would be an
+  even permutation if both factors were odd.
 
   Args:
     length: at least 1, below 2**62.
-    seed, stream: which permutation, both in [0, 2**32). All pairs are independent of one another,
-      and so are all lengths.
+    seed, stream: select the permutation; both in [0, 2**32). The permutations of different pairs,
+      and of different lengths, are independent.
 
   Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002: the generalised Feistel
   cipher and cycle walking; Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014.
@@ -38,7 +38,7 @@ class Permutation:
     return self._length
 
   def __getitem__(self, position: int) -> int:
-    """What stands at a position.
+    """The number at a position.
 
     Raises:
       IndexError: there is no such position.
@@ -51,11 +51,11 @@ class Permutation:
     return found
 
   def at(self, positions) -> np.ndarray:
-    """What stands at each of many positions: an array of int64."""
+    """The numbers at many positions, as an array of int64."""
     return self._walk(self._forth, positions)
 
   def find(self, numbers) -> np.ndarray:
-    """The positions of many numbers: undoes `at`."""
+    """The positions of many numbers; the inverse of `at`."""
     return self._walk(self._back, numbers)
 
   def _walk(self, way, numbers) -> np.ndarray:
@@ -68,7 +68,7 @@ class Permutation:
       found[begin : begin + _STRETCH] = stretch
     return found.astype(np.int64)
 
-  # Both ways take an int or an array of uint64.
+  # `_forth` and `_back` take an int or an array of uint64.
 
   def _forth(self, number):
     row, column = number // self._columns, number % self._columns
@@ -90,18 +90,18 @@ class Permutation:
 
 
 def rounds(length: int) -> int:
-  """Rounds of the network: ten for millions, more for few things.
+  """Rounds of the network: about twelve for millions of things, more for fewer.
 
-  A Feistel network of r rounds over halves of h bits is told from a random permutation by some
-  2**((r - 4) h) evaluations: Patarin, "Security of Random Feistel Schemes with 5 or more Rounds",
-  2004. With these it is more than 2**50 for any length.
+  It takes some 2**((r - 4) h) evaluations to distinguish a Feistel network of r rounds over halves
+  of h bits from a random permutation: Patarin, "Security of Random Feistel Schemes with 5 or more
+  Rounds", 2004. With these rounds it takes more than 2**50 for any length.
   """
   return 8 + 96 // max(length - 1, 2).bit_length()
 
 
 def _mixed(number, key: int):
-  """63 bits that depend on all of `number` and `key`: SplitMix64's, from state `key`."""
+  """63 bits that depend on all bits of `number` and `key`: SplitMix64, from state `key`."""
   word = number * _STEP + key & _WORD
   word = (word ^ word >> 30) * _FIRST & _WORD
   word = (word ^ word >> 27) * _SECOND & _WORD
-  return (word ^ word >> 31) >> 1  # so that adding a row or column does not overflow
+  return (word ^ word >> 31) >> 1  # 63 bits, so that adding a row or column does not overflow

@@ -1,12 +1,12 @@
-"""Image files of every kind to RGB pixels through Pillow: slower than `jpeg`, but for all variants.
+"""Decodes all kinds of image files to RGB pixels with Pillow; slower than `jpeg`.
 
-Of a file with several images, such as a TIFF of many pages or an animation, the first is read.
+If a file holds several images, such as a TIFF of many pages or an animation, reads the first.
 
-Samples of 16 bits are divided by 256, as PNG and TIFF say that 65535 is white. Many files do not
-keep to that: they hold the 8, 10 or 12 bits of a camera as they are, and would silently become
-black. What range was meant cannot be told from one image, and one guess for a bright and another
-for a dark image of the same camera would be as wrong. So an image whose 16-bit samples are all
-below a sixteenth of white is refused with a sentence that says so.
+Samples of 16 bits are divided by 256, because in PNG and TIFF 65535 is white. Many files break this
+rule: they hold the 8, 10 or 12 bits of a camera unchanged, and would silently become black. One
+image does not show which range was meant, and different guesses for a bright and a dark image of
+the same camera would be wrong too. Therefore an image is refused if all of its 16-bit samples are
+below a sixteenth of white.
 """
 
 import io
@@ -19,17 +19,15 @@ from vit_jax.data.jpeg import BadImage, upright
 
 _FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 _NAMES = "JPEG, PNG, WebP, TIFF, BMP or PPM"
-_DARK = 16  # of 256: a brightest sample below that of 16-bit files is a sign of another range
-_TILE_PIXELS = (
-  2**26
-)  # the largest tile of a TIFF, which is decoded whole, whatever the image's size
+_DARK = 16  # of 256: if all samples of a 16-bit file are below it, the file uses another range
+_TILE_PIXELS = 2**26  # largest tile of a TIFF; a tile is decoded whole, even for a small image
 _COLOURED = ("RGB", "RGBA", "CMYK")
 
-# Tags of TIFF, and values of theirs.
+# TIFF tags, and values of the tags.
 _BITS, _PHOTOMETRIC, _PLANAR, _TILE_SIDES, _SAMPLE_FORMAT = 258, 262, 284, (323, 322), 339
 _WHITE_IS_ZERO, _APART, _UNSIGNED = 0, 2, 1
 
-# `check_size` is for this, with the limit that the user gave.
+# `check_size` checks the size instead, against the user's limit.
 Image.MAX_IMAGE_PIXELS = None
 
 
@@ -37,8 +35,8 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
   """(H, W, 3) uint8 RGB, upright.
 
   Raises:
-    BadImage: another format, broken, truncated, more than `max_pixels` pixels, or samples of which
-      it is not known what is white.
+    BadImage: the file has another format, is broken or truncated, or has more than `max_pixels`
+      pixels; or the value of white is unknown.
   """
   try:
     with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
@@ -52,32 +50,32 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
     raise
   except UnidentifiedImageError as error:  # its own message names a Python object
     raise BadImage(f"Not a {_NAMES}.") from error
-  except Exception as error:  # Pillow's decoders raise nearly anything on hostile bytes.
+  except Exception as error:  # Pillow's decoders raise many kinds of errors on damaged bytes
     raise BadImage(f"Not a {_NAMES} that can be decoded: {error}") from error
 
 
 def check_size(height: int, width: int, *, max_pixels: int) -> None:
-  """Raises BadImage where an image has more than `max_pixels` pixels."""
+  """Raises BadImage if an image has more than `max_pixels` pixels."""
   if height * width > max_pixels:
     raise BadImage(
-      f"{width} x {height} pixels are more than the {max_pixels} that are allowed; raise the pixel"
-      " cap if the image is meant."
+      f"{width} x {height} pixels are more than the {max_pixels} that are allowed; raise the limit"
+      " of pixels to use this image."
     )
 
 
 def _check_tags(image: Image.Image, bits: int) -> None:
-  """Refuses a TIFF that Pillow would read as another image, or with much memory."""
+  """Refuses a TIFF that Pillow would read wrongly, or with much memory."""
   tags = image.tag_v2
   if {*tags.get(_SAMPLE_FORMAT, [_UNSIGNED])} != {_UNSIGNED} or image.mode in ("I", "F"):
     raise BadImage(
-      "Its samples are fractions, signed or of 32 bits, and it is not known which one is white;"
-      " save it with 8 or 16 bits."
+      "Its samples are fractions, signed or of 32 bits, so the value of white is unknown; save the"
+      " image with 8 or 16 bits."
     )
   channels = len(image.getbands()) if tags.get(_PLANAR) == _APART else 1
   if channels > 1 and (bits > 8 or image.mode not in _COLOURED):
     raise BadImage(
-      f"It is a TIFF that holds {bits}-bit channels apart, which is not read; save it with the"
-      " channels of each pixel together."
+      f"It is a TIFF with {bits}-bit channels in separate planes, which is not supported; save it"
+      " with the channels of each pixel together."
     )
   height, width = (tags.get(side, 0) for side in _TILE_SIDES)
   if height * width > _TILE_PIXELS:
@@ -85,31 +83,31 @@ def _check_tags(image: Image.Image, bits: int) -> None:
   parts = [part.extents for part in image.tile]
   there = sum((right - left) * (bottom - top) for left, top, right, bottom in parts)
   if there < image.height * image.width * (channels if image.tile[0].codec_name == "raw" else 1):
-    raise BadImage("It is a TIFF that lacks some of its strips or tiles.")
+    raise BadImage("It is a TIFF that lacks some of its strips or tiles; save the image again.")
 
 
 def _bits(image: Image.Image) -> int:
-  """The bits of a sample in a file that was opened and not loaded; 8 also stands for fewer."""
+  """Bits per sample of an opened file that is not loaded yet; 8 or fewer give 8."""
   if image.format == "TIFF":
     return max(8, *image.tag_v2.get(_BITS, ()))
-  args = image.tile[0].args if image.tile else ""  # of Pillow's decoder: how samples are stored
+  args = image.tile[0].args if image.tile else ""  # Pillow's description of the stored samples
   words = args if isinstance(args, tuple) else (args,)
   if image.format == "PNG":
     return 16 if words[0].endswith(";16B") else 8
-  if image.format == "PPM":  # its second word, where it has one, is the value of white
+  if image.format == "PPM":  # the second word, if there is one, is the value of white
     return 16 if image.mode == "I" or (type(words[-1]) is int and words[-1] > 255) else 8
   return 8
 
 
 def _as_rgb8(image: Image.Image, bits: int) -> np.ndarray:
-  """(H, W, 3) uint8, the orientation as stored."""
-  if image.mode.startswith("I"):  # deep grey, which Pillow would clip instead of scale
+  """(H, W, 3) uint8, in the stored orientation."""
+  if image.mode.startswith("I"):  # grey with more than 8 bits, which Pillow would clip, not scale
     return _grey8(image, bits)
   if bits > 8:
     bands = zip(image.getbands(), image.getextrema(), strict=True)
     _check_brightest(max(most for band, (_, most) in bands if band != "A"), bits)
   if image.mode == "CMYK" and image.format != "TIFF" and "adobe" not in image.info:
-    image = ImageChops.invert(image)  # Pillow took it for Adobe's inverted CMYK
+    image = ImageChops.invert(image)  # Pillow treated it as Adobe's inverted CMYK
   if image.has_transparency_data:
     rgba = image.convert("RGBA")
     image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
@@ -117,7 +115,7 @@ def _as_rgb8(image: Image.Image, bits: int) -> np.ndarray:
 
 
 def _grey8(image: Image.Image, bits: int) -> np.ndarray:
-  """(H, W, 3) uint8 of grey samples of 12 or 16 bits."""
+  """Reduces grey samples of 12 or 16 bits to (H, W, 3) uint8."""
   samples = np.asarray(image).astype(np.uint16)
   grey = (samples >> (bits - 8)).astype(np.uint8)
   _check_brightest(int(grey.max()), bits)
@@ -129,16 +127,16 @@ def _grey8(image: Image.Image, bits: int) -> np.ndarray:
 
 
 def _check_brightest(value: int, bits: int) -> None:
-  """`value` is the greatest of all samples after their reduction to 8 bits."""
+  """Refuses an image that would look black; `value` is its largest sample, reduced to 8 bits."""
   if value < _DARK:
     raise BadImage(
       f"Its {bits}-bit samples are all below {2**bits // 256 * _DARK} of {2**bits - 1}, so it would"
-      f" be seen as black; save it with 8 bits, or with samples up to {2**bits - 1}."
+      f" look black; save it with 8 bits, or with samples up to {2**bits - 1}."
     )
 
 
 def _orientation(image: Image.Image) -> int:
   try:
     return image.getexif().get(ExifTags.Base.Orientation, 1)
-  except Exception:  # Broken Exif is no reason to lose a sound image.
+  except Exception:  # an image with broken Exif is still usable
     return 1

@@ -1,11 +1,11 @@
 """Batches of images that are a pure function of (seed, step, host).
 
 A host batch is a dict: image (b, S, S, 3) uint8; labels (b,) int32, or (b, classes) uint8 multi-hot
-where the source is multi-label; mask (b,) float32, 1 for examples that count. A batch that is asked
-for without labels has none.
+if the source is multi-label; mask (b,) float32, 1 for examples that count. With num_classes=0 there
+are no labels.
 
-Grain reads ahead. Its elements are parts of a host batch rather than single images, because what it
-costs to hand over one element is felt beside one decoding.
+Grain reads ahead. Its elements are parts of a host batch, not single images, because the cost of
+passing on one element is not small beside the cost of decoding one image.
 """
 
 import functools
@@ -30,13 +30,13 @@ Rows = Callable[[range], Sequence[int]]  # positions in the stream of examples t
 
 _log = logging.getLogger(__name__)
 _own = threading.local()
-_LARGEST_PART = 64  # images that a thread decodes at a stretch
+_LARGEST_PART = 64  # largest number of images in a part; one thread decodes a part
 _AHEAD = 2  # host batches decoded ahead of the consumer
-_ENDLESS = 2**60  # parts: more than any run reads
+_ENDLESS = 2**60  # number of parts; more than any run reads
 
 
 class LabelError(RunError):
-  """An example's label is no class of the run; the message names the example and the label."""
+  """A label is not a class of the run; the message names the example and the label."""
 
 
 class _Share(NamedTuple):
@@ -53,7 +53,7 @@ class _Share(NamedTuple):
 
   @property
   def part(self) -> int:
-    """Size of the parts in which a host batch is decoded: its largest divisor that will do."""
+    """Images in a part: the largest divisor of the host batch up to `_LARGEST_PART`."""
     candidates = range(min(self.per_host, _LARGEST_PART), 0, -1)
     return next(size for size in candidates if self.per_host % size == 0)
 
@@ -63,7 +63,7 @@ class _Share(NamedTuple):
     return self.per_host // self.part
 
   def positions(self, index: int) -> range:
-    """Positions in the stream of this host's part number `index`."""
+    """Positions in the stream of examples for part number `index` of this host."""
     step, part = divmod(index, self.parts)
     first = (self.start_step + step) * self.batch_size + self.host * self.per_host
     return range(first + part * self.part, first + (part + 1) * self.part)
@@ -83,31 +83,34 @@ def train_batches(
   threads: int,
   workers: int,
 ) -> "Batches":
-  """Endless batches of shuffled, augmented examples, beginning with that of `start_step`.
+  """Endless batches of shuffled, augmented examples, beginning with the batch of `start_step`.
 
-  The examples, shuffled anew every epoch, make one stream. Global batch `step` is its positions
-  [step * batch_size, (step + 1) * batch_size), of which each host gets an equal, contiguous share.
-  What is drawn for an example depends on the seed and its position alone.
+  The examples, shuffled again for every epoch, make one stream. Global batch `step` consists of the
+  positions [step * batch_size, (step + 1) * batch_size). Each host gets an equal, contiguous share.
+  The random draws for an example depend only on the seed and its position.
 
   Args:
     source: the examples.
-    transform: transform(image, rng=rng) -> (S, S, 3) uint8. The next image sets the generator anew.
-      With workers, it and the source must be picklable, and of modules that can be imported.
-    seed, sampling: of the order and of every draw, in [0, 2**32); as config.data.sampling.
-    batch_size: of all hosts together.
+    transform: transform(image, rng=rng) -> (S, S, 3) uint8. It must not keep the generator, which
+      is set again for the next image. With workers, the transform and the source must be picklable,
+      and come from modules that can be imported.
+    seed: determines the order and all draws; in [0, 2**32).
+    sampling: how the order is drawn, as config.data.sampling.
+    batch_size: examples in a batch, over all hosts.
     host, hosts: index of this host, and number of hosts.
     start_step: step of the first batch.
-    num_classes: labels lie in [0, num_classes); 0: batches hold no labels.
-    threads: decoding threads of each process; 0: decode when asked, or one where there are workers.
-    workers: decoding processes; 0: none but this one.
+    num_classes: labels must be in [0, num_classes); 0: batches have no labels.
+    threads: decoding threads of each process; 0: decode when a batch is requested. A worker has at
+      least one.
+    workers: decoding processes; 0: this process decodes.
 
   Returns:
-    Host batches of batch_size / hosts examples; `close()` ends the threads and workers. The name of
-    a broken image is logged; it is all zero and has mask 0.
+    Host batches of batch_size / hosts examples; `close()` ends the threads and workers. A broken
+    image is logged by name, and is replaced by zeros with mask 0.
 
   Raises:
-    ValueError: batch_size not divisible by hosts.
-    LabelError, WorkerError: from the iterator: a label is out of range; a worker is gone.
+    ValueError: batch_size is not divisible by hosts.
+    LabelError, WorkerError: from the iterator: a label is out of range; a worker has ended.
   """
   share = _check(_Share(batch_size, host, hosts, start_step))
   load = functools.partial(
@@ -134,8 +137,8 @@ def evaluate_batches(
 ) -> "Batches":
   """Every example once, in order; the same number of batches on every host.
 
-  Arguments as for `train_batches`, but transform(image). The last batches are filled up with zero
-  images of mask 0.
+  Arguments as for `train_batches`, but transform(image). The last batches are filled up with zeros
+  that have mask 0.
 
   Raises:
     BadImage: from the iterator: an image is broken; the message names it.
@@ -176,11 +179,12 @@ def _train_item(
 
 
 def _generator(seed: int, position: int) -> np.random.Generator:
-  """The draws of one position, from a generator that this thread's next call sets anew.
+  """A generator for the draws of one position; the next call in this thread sets it again.
 
-  The position is the upper half of the counter of a counter-based generator, the seed its key: as
-  independent as separately seeded generators, and no hashing for each image. To make a generator
-  takes ten times as long as to set one.
+  The generator is counter-based: the seed is its key, and the position the upper half of its
+  counter. So the draws of different positions are as independent as those of separately seeded
+  generators, without hashing for each image. Making a generator takes ten times as long as setting
+  one.
   """
   if getattr(_own, "seed", None) != seed:
     bits = np.random.Philox(key=seed)
@@ -202,7 +206,7 @@ def _evaluate_item(_: int, row: int, *, source: Source, transform: Transform) ->
 
 
 def _blank(transform: Transform) -> np.ndarray:
-  """Zeros of the shape that the transform makes, which it alone knows."""
+  """Zeros of the shape that the transform returns."""
   return np.zeros_like(transform(np.zeros((1, 1, 3), np.uint8)))
 
 
@@ -224,7 +228,7 @@ def _load(
       _check_labels(one, num_classes=num_classes)
     if images is None:
       images = np.empty((share.part, *one.image.shape), np.uint8)
-    images[place] = one.image  # At once: the memory of one image then serves for the next.
+    images[place] = one.image  # copied at once, so that the next image can reuse the memory
     labels.append(one.labels)
     mask.append(one.counts)
   batch = {"image": images, "mask": np.array(mask, np.float32)}
@@ -239,7 +243,7 @@ def _check_labels(item: _Item, *, num_classes: int) -> None:
   for label in item.labels:
     if not 0 <= label < num_classes:
       raise LabelError(
-        f"{item.name} has label {label}, but num_classes is {num_classes}, so labels must lie in"
+        f"{item.name} has label {label}, but num_classes is {num_classes}, so labels must be in"
         f" 0..{num_classes - 1}; correct the number of classes or the data."
       )
 
@@ -252,15 +256,15 @@ def _multi_hot(labels: list[tuple[int, ...]], num_classes: int) -> np.ndarray:
 
 
 class Batches:
-  """Iterates over host batches, which are made of parts; `close()` ends threads and workers."""
+  """Iterates over host batches, assembled from parts; `close()` ends threads and workers."""
 
   def __init__(self, read: Callable[..., Iterator[Batch]], *, parts: int, workers: int):
-    """Begins to read, unless there are workers: these start with the first batch.
+    """Begins to read; with workers, reading begins when the first batch is requested.
 
     Args:
       read: read(first, every=) -> every `every`-th part from number `first` on, as `_read`.
       parts: number of parts in a host batch.
-      workers: number of processes that read; 0: this one does.
+      workers: number of processes that read; 0: this process reads.
     """
     self._parts = parts
     self._read = Workers(functools.partial(read, every=workers), workers) if workers else read(0)
@@ -275,14 +279,14 @@ class Batches:
     return _join(parts)
 
   def close(self):
-    """Ends what reads ahead; further batches are not to be had."""
+    """Ends threads and workers; no further batches are available."""
     self._read.close()
 
 
 def _batches(
   load: Callable[[int], Batch], count: int, *, share: _Share, threads: int, workers: int
 ) -> Batches:
-  """Host batches of the parts 0..count - 1; a worker always decodes ahead of what it has sent."""
+  """Host batches of the parts 0..count - 1; a worker always decodes ahead."""
   threads = max(threads, 1) if workers else threads
   read = functools.partial(_read, load=load, count=count, share=share, threads=threads)
   return Batches(read, parts=share.parts, workers=workers)
@@ -299,7 +303,7 @@ def _read(
 ) -> grain.DatasetIterator[Batch]:
   """The parts `first`, `first` + `every`, ... below `count`, read ahead of the consumer.
 
-  Where they are not all, this is one of several workers, and each keeps its share of what is ahead.
+  With `every` workers, each worker reads its share of the parts ahead.
   """
   ahead = max(threads, -(-_AHEAD * share.parts // every)) if threads else 0
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)

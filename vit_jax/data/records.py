@@ -1,4 +1,4 @@
-"""Records of many ArrayRecord files by position, however many files there are."""
+"""Reads records by position from any number of ArrayRecord files."""
 
 import bisect
 import collections
@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from vit_jax.config import RunError
 
-# No reading ahead, which would be wasted on random access, and no threads beside ours.
+# No reading ahead, which would be wasted on random access, and no extra threads.
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 _BUFFER = 2**15  # bytes read at once
-_SHARE = 4  # of the files that a process may open, records take one in so many
+_SHARE = 4  # records use at most a quarter of the files that a process may open
 
 
 class Part(NamedTuple):
@@ -25,17 +25,17 @@ class Part(NamedTuple):
 
 
 class Records:
-  """The records of all parts, one after another, as bytes; for any number of threads.
+  """The records of all parts as one sequence of bytes; safe for any number of threads.
 
-  A file is opened when the first of its records is read. It then holds its index in memory, 8 bytes
-  for each of its records. Where the system allows no more, the file that was not used for the
-  longest time is closed. array_record's own data source never closes one: with more shards than
-  the limit of open files, often 1,024, it fails in the middle of a run.
+  Opens a file when one of its records is first read. The open file keeps its index in memory, 8
+  bytes for each record. When too many files are open, the least recently used file is closed.
+  array_record's own data source never closes a file: with more shards than the limit of open files,
+  often 1,024, it fails in the middle of a run.
 
   Args:
     parts: in the order of their records.
-    remedy: what to do about a file that is missing or damaged, for the message.
-    most_open: files open at a time; 0: a quarter of what the system allows.
+    remedy: for the message about a missing or damaged file: what to do.
+    most_open: largest number of open files; 0: a quarter of what the system allows.
 
   Attributes:
     parts: as given.
@@ -67,7 +67,7 @@ class Records:
       ) from error
 
   def place(self, position: int) -> tuple[str, int]:
-    """The path of the file that holds a record, and its number in there; nothing is read."""
+    """The path of the file that holds a record, and its number in the file; reads nothing."""
     number, row = self._place(position)
     return self.parts[number].path, row
 
@@ -87,7 +87,7 @@ class Records:
     with self._lock:
       self._readers[number] = reader
       while len(self._readers) > self._most_open:
-        self._readers.popitem(last=False)  # closed when the last thread that reads it is done
+        self._readers.popitem(last=False)  # it is closed when no thread reads it any more
     return reader
 
   def _forget(self) -> None:
@@ -103,18 +103,18 @@ class Records:
 
 
 def _open(part: Part):
-  """A reader of the file of a part.
+  """Opens the file of a part.
 
   Raises:
-    RuntimeError: missing or damaged.
-    ValueError: it has too few records, as array_record has it of some files that were cut short;
-      of those it would read empty records.
+    RuntimeError: the file is missing or damaged.
+    ValueError: the file has too few records. array_record reads empty records from some files that
+      are cut short.
   """
-  # Imported late: sources that need no ArrayRecord should not pay for it.
+  # Imported late, because it is slow, and not all sources need it.
   from array_record.python import array_record_module
 
-  if os.path.exists(part.path) and not os.path.isfile(part.path):  # a FIFO would be waited for
-    raise ValueError("it is no regular file")
+  if os.path.exists(part.path) and not os.path.isfile(part.path):  # opening a FIFO would block
+    raise ValueError("it is not a regular file")
   reader = array_record_module.ArrayRecordReader(
     part.path, options=_OPTIONS, file_reader_buffer_size=_BUFFER
   )
@@ -124,7 +124,7 @@ def _open(part: Part):
 
 
 def _files_allowed(wanted: int) -> int:
-  """Files that this process may open, after raising the soft limit to `wanted` or the hard one."""
+  """Raises the soft limit of open files towards `wanted`; returns how many files may be open."""
   soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
   goal = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
   soft = goal if soft == resource.RLIM_INFINITY else soft
@@ -132,6 +132,6 @@ def _files_allowed(wanted: int) -> int:
     return soft
   try:
     resource.setrlimit(resource.RLIMIT_NOFILE, (goal, hard))
-  except (OSError, ValueError):  # Some systems allow less than the hard limit says.
+  except (OSError, ValueError):  # some systems allow less than the hard limit
     return soft
   return goal

@@ -1,29 +1,32 @@
-"""How images that are evaluated are resized before their centre is cut out."""
+"""How evaluation resizes images before it cuts out their centre."""
 
 from collections.abc import Mapping
 
 from vit_jax.config import ConfigError, Data, Dataset
 
-# Few-shot images are cut out of a square of 256 pixels for models that see 224.
+# Few-shot evaluation cuts 224 pixels out of a square of 256.
 SQUARE = 256 / 224
 
 
 def of_set(dataset: Dataset, data: Data) -> int:
-  """Pixels of the smaller side before the centre of a set's images is cut out; 0: none is."""
+  """Pixels to which the smaller side of a set's images is resized before the centre is cut out.
+
+  0: the whole image is resized to the square.
+  """
   own = dataset.resize
   return data.evaluate_resize if own < 0 else round(own * data.image_size)
 
 
 def square(side: int) -> int:
-  """Side of the square that images are resized to where their features alone are wanted."""
+  """Side of the square to which images are resized for evaluations of features."""
   return round(side * SQUARE)
 
 
 def check(data: Data):
-  """The squares of evaluation fit the images that they are cut out of.
+  """Checks that evaluation resizes images to at least the size that it cuts out.
 
   Raises:
-    ConfigError: they do not.
+    ConfigError: the resized image is smaller.
   """
   if 0 != data.evaluate_resize < data.image_size:
     raise ConfigError(
@@ -34,14 +37,14 @@ def check(data: Data):
 
 
 def check_sets(datasets: Mapping[str, Dataset]):
-  """As `check`, of the sets that have a resizing of their own.
+  """Like `check`, for evaluation sets with a `resize` of their own.
 
   Raises:
-    ConfigError: a square does not fit.
+    ConfigError: a resized image is smaller than the square that is cut out of it.
   """
   for name, dataset in datasets.items():
     if dataset.resize != -1 and 0 != dataset.resize < 1:
       raise ConfigError(
         f"config.data.evaluate.{name}.resize={dataset.resize} times the image size is smaller than "
-        "that, which is cut out of it; make it 0, at least 1, or -1 (config.data.evaluate_resize)."
+        "the image size; make it 0, at least 1, or -1 for config.data.evaluate_resize."
       )

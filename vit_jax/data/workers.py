@@ -1,8 +1,8 @@
-"""Items made by processes of their own, in order.
+"""Makes items in several worker processes, and returns them in order.
 
-Parent and worker share one socket, and no lock and no memory: whatever ends either of them closes
-it, so the other one notices at once and nothing is left behind. Signals are the parent's alone.
-Run as a program this is a worker; it is given the number of its end of the socket.
+Parent and worker share only a socket: no lock and no memory. When one of them ends, for any reason,
+the socket closes, so the other notices at once and nothing is left behind. Only the parent receives
+signals. Run as a program, this module is a worker; its argument is the number of its socket.
 """
 
 import contextlib
@@ -31,21 +31,22 @@ _PROGRAM = [sys.executable, "-P", "-m", "vit_jax.data.workers"]
 
 
 class WorkerError(RunError):
-  """A worker is gone; the message says which, how it ended, and what to do."""
+  """A worker has ended; the message says which one, how it ended, and what to do."""
 
 
 class Workers:
-  """Iterates over items that `count` processes make: item i is of process i % count.
+  """Iterates over items that `count` processes make; process i % count makes item i.
 
-  The processes start with the first item that is asked for.
+  The processes start when the first item is requested.
   """
 
   def __init__(self, make: Callable[[int], Iterator], count: int):
-    """Starts nothing yet.
+    """Stores the arguments; starts no process yet.
 
     Args:
-      make: make(worker) -> every count-th item, from number `worker` on; picklable, and of modules
-        that can be imported. It runs ahead by itself: a worker waits until its item is taken.
+      make: make(worker) -> every count-th item, from number `worker` on. It must be picklable, and
+        come from modules that can be imported. It reads ahead by itself: a worker waits until its
+        item is taken.
       count: number of processes.
     """
     self._make, self._count = make, count
@@ -60,9 +61,9 @@ class Workers:
     """The next item.
 
     Raises:
-      StopIteration: the process whose turn it is has no more.
-      WorkerError: it is gone.
-      Exception: what it raised.
+      StopIteration: the process whose turn it is has no more items.
+      WorkerError: this process has ended.
+      Exception: the error that this process raised.
     """
     if self._ended:
       raise StopIteration
@@ -70,14 +71,14 @@ class Workers:
       if not self._workers:
         self._start()
       item = self._workers[self._next % self._count].take()
-    except BaseException:  # also an interrupt: an item half taken cannot be taken again
+    except BaseException:  # also an interrupt: after half an item the socket cannot be used again
       self.close()
       raise
     self._next += 1
     return item
 
   def close(self):
-    """Ends the processes; further items are not to be had."""
+    """Ends the processes; no further items are available."""
     self._ended = True
     for worker in self._workers:
       worker.kill()
@@ -87,10 +88,10 @@ class Workers:
 
   def _start(self):
     job = pickle.dumps(self._make)
-    # One after another into the list, so that those that did start are closed if one does not.
+    # Appended one by one, so that `close` ends the started ones if a later one cannot start.
     for index in range(self._count):
       self._workers.append(_Worker(index, self._count))
-    for worker in self._workers:  # all of them are starting by now
+    for worker in self._workers:  # in a second loop, so that the processes start in parallel
       worker.give(job)
 
 
@@ -123,7 +124,7 @@ class _Worker:
     raise StopIteration if kind == _END else value
 
   def kill(self):
-    """Ends the process at once: it only reads, so nothing can be left half done."""
+    """Ends the process at once. It only reads, so no work is left half done."""
     self._socket.close()
     self._process.kill()
 
@@ -134,22 +135,22 @@ class _Worker:
     status = self._process.wait()
     return WorkerError(
       f"Decoding process {self._index + 1} of {self._count} (process {self._process.pid}) "
-      f"{_ending(status)}. Start the same command again; if that does not help, with a smaller "
+      f"{_ending(status)}. Start the same command again; if that does not help, use a smaller "
       f"config.data.workers, which is {self._count}."
     )
 
 
 def _ending(status: int) -> str:
-  """How a process ended, in words; negative: by a signal."""
+  """How a process ended, as text; a negative status is the number of a signal."""
   if status == -signal.SIGKILL:
-    return "was killed (SIGKILL), which the system does where memory runs out"
+    return "was killed (SIGKILL), which the system does when memory runs out"
   if status < 0:
     return f"was ended by signal {-status} ({signal.strsignal(-status)})"
-  return f"ended with status {status}; what it said stands above"
+  return f"ended with status {status}; its messages are above"
 
 
 def _start_process() -> tuple[socket.socket, subprocess.Popen]:
-  """A new worker, and the parent's end of the socket."""
+  """Starts a worker; returns the parent's end of the socket, and the process."""
   ours, theirs = socket.socketpair()
   with theirs, _signals_held():
     try:
@@ -166,9 +167,10 @@ def _start_process() -> tuple[socket.socket, subprocess.Popen]:
 
 @contextlib.contextmanager
 def _signals_held():
-  """Processes that are started meanwhile never hear what a terminal or a scheduler sends to all.
+  """Blocks signals, so that processes started in this context never receive them.
 
-  They inherit the mask. A signal that comes in the meantime reaches the parent afterwards.
+  A terminal or a scheduler sends signals to all processes. The started processes inherit the mask.
+  A signal that arrives in the meantime reaches the parent afterwards.
   """
   before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
   try:
@@ -178,7 +180,7 @@ def _signals_held():
 
 
 def serve(descriptor: int):
-  """A worker's life: takes its job, sends item after item, and goes when the parent does."""
+  """The main function of a worker: receives its job, sends the items, ends with the parent."""
   parent = socket.socket(fileno=descriptor)
   try:
     job, index = _receive(parent)
@@ -191,11 +193,11 @@ def serve(descriptor: int):
     os._exit(0)  # the parent is gone
   except BaseException:
     traceback.print_exc()
-    os._exit(1)  # at once, because threads may still read
+    os._exit(1)  # at once: a normal exit would wait for threads that still read
 
 
 def _leave_with(parent: socket.socket):
-  """Ends this process, whatever it does, when the parent is gone or wants no more."""
+  """Ends this process at once when the parent has ended or closed the socket."""
   try:
     parent.recv(1)
   finally:
@@ -203,7 +205,7 @@ def _leave_with(parent: socket.socket):
 
 
 def _messages(job: bytes, index: int) -> Iterator[tuple[str, Any]]:
-  """All that a worker has to say."""
+  """Yields all messages of a worker: its items, then its end or its error."""
   try:
     for item in pickle.loads(job)(index):
       yield _ITEM, item
@@ -214,7 +216,7 @@ def _messages(job: bytes, index: int) -> Iterator[tuple[str, Any]]:
 
 
 def _portable(error: Exception) -> Exception:
-  """The error, with where it was raised; its text alone where it cannot be sent."""
+  """The error with its traceback as a note; an error with the text alone if it is not picklable."""
   where = traceback.format_exc()
   try:
     error = pickle.loads(pickle.dumps(error))
@@ -225,7 +227,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _send(to: socket.socket, message):
-  """Sends anything that can be pickled; the bytes of arrays go as they lie in memory."""
+  """Sends any picklable message; sends the bytes of arrays without copying them."""
   buffers: list[pickle.PickleBuffer] = []
   body = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
   parts = [memoryview(body), *(buffer.raw() for buffer in buffers)]
@@ -236,7 +238,7 @@ def _send(to: socket.socket, message):
 
 
 def _receive(by: socket.socket):
-  """The next message; EOFError where the other side is gone."""
+  """The next message; raises EOFError if the other side is gone."""
   count = _SIZE.unpack(_read(by, _SIZE.size))[0]
   sizes = [_SIZE.unpack(_read(by, _SIZE.size))[0] for _ in range(count)]
   body, *buffers = [_read(by, size) for size in sizes]
@@ -244,8 +246,8 @@ def _receive(by: socket.socket):
 
 
 def _read(by: socket.socket, size: int) -> memoryview:
-  """That many bytes."""
-  data = memoryview(np.empty(size, np.uint8))  # not cleared first, as a bytearray would be
+  """Reads `size` bytes."""
+  data = memoryview(np.empty(size, np.uint8))  # a bytearray would be cleared first
   done = 0
   while done < size:
     got = by.recv_into(data[done:], size - done, socket.MSG_WAITALL)

@@ -1,4 +1,4 @@
-"""Images of one source that are copies of images of others; tools/dedup.py is its command line."""
+"""Finds images of one source that are copies of images of others; the command is tools/dedup.py."""
 
 from vit_jax.config import Dataset
 from vit_jax.data import sources

@@ -1,11 +1,11 @@
-"""What is kept of an image to find its copies: a grey thumbnail, and hashes of views of it.
+"""Fingerprints for finding copies of images: a grey thumbnail, and hashes of views of it.
 
-A copy may have been encoded again, resized, or cut by up to 5% at each edge. A perceptual hash
-(signs of the low frequencies of a discrete cosine transform) hardly changes by the first two but
-much by the third: up to 26 of 64 bits, as many as between different images. So an image of a test
-set has hashes of 25 views, each cut differently, and an image that is looked for has two: the
-whole one, in case that it is the cut copy, and one cut on all sides, in case that the test image
-is. Then some pair of views shows nearly the same.
+A copy may be encoded again, resized, or cut by up to 5% at each edge. A perceptual hash (signs of
+the low frequencies of a discrete cosine transform) hardly changes by encoding and resizing. Cutting
+changes up to 26 of 64 bits, as many as differ between different images. Therefore a test image has
+hashes of 25 views, each cut differently. A training image has two: the whole image, in case it is
+the cut copy, and one cut on all sides, in case the test image is. Then one pair of views shows
+nearly the same.
 """
 
 import hashlib
@@ -21,24 +21,24 @@ from vit_jax.data import images
 THUMBNAIL = 48  # pixels a side
 VIEW = 32  # pixels a side
 BITS = 64  # of a hash
-CUT = 0.05  # largest share that is cut off at an edge
+CUT = 0.05  # largest fraction that is cut off at an edge
 
 _EDGES = ((0.0, 0.0), (CUT / 2, CUT / 2), (CUT, CUT), (CUT, 0.0), (0.0, CUT))
 _WHOLE = ((0.0, 0.0), (0.0, 0.0))
 _INNER = ((CUT, CUT), (CUT, CUT))
 
-# Views: shares cut off at (top, bottom), (left, right).
+# Views: fractions cut off at (top, bottom), (left, right).
 KNOWN_VIEWS = tuple((vertical, horizontal) for vertical in _EDGES for horizontal in _EDGES)
 SOUGHT_VIEWS = (_WHOLE, _INNER)
 
 
 class Fingerprint(NamedTuple):
-  """An image, for comparison.
+  """The parts of an image that are compared.
 
   Attributes:
-    thumbnail: (48, 48) uint8, grey, its aspect not kept.
-    side: of the image, the smaller one, pixels.
-    digest: of its size and pixels: equal for the same image in another lossless file.
+    thumbnail: (48, 48) uint8, grey; the aspect is not kept.
+    side: the smaller side of the image in pixels.
+    digest: digest of the size and pixels; equal for the same image in another lossless file.
   """
 
   thumbnail: np.ndarray
@@ -47,7 +47,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(image: bytes | np.ndarray, *, max_pixels: int) -> Fingerprint:
-  """Of an encoded file, or of uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
+  """The fingerprint of an encoded file, or of uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
 
   Raises:
     BadImage: as `images.decode`.
@@ -64,10 +64,10 @@ def fingerprint(image: bytes | np.ndarray, *, max_pixels: int) -> Fingerprint:
 
 
 def view(thumbnail: np.ndarray, cut) -> np.ndarray:
-  """(32, 32) float32: the thumbnail without what `cut` leaves out."""
+  """The view of a thumbnail without the fractions `cut` at its edges: (32, 32) float32."""
   (top, bottom), (left, right) = cut
   down, across = (1 - top - bottom) * THUMBNAIL / VIEW, (1 - left - right) * THUMBNAIL / VIEW
-  # From the centre of each pixel of the view to a place in the thumbnail.
+  # Maps the centre of each pixel of the view to a place in the thumbnail.
   place = np.array(
     [
       [across, 0, left * THUMBNAIL + across / 2 - 0.5],
@@ -84,7 +84,7 @@ def view(thumbnail: np.ndarray, cut) -> np.ndarray:
 
 
 def hashes(thumbnail: np.ndarray, cuts) -> np.ndarray:
-  """(views,) uint64: ImageHash's `phash` of each view."""
+  """ImageHash's `phash` of each view: (views,) uint64."""
   bits = []
   for cut in cuts:
     pixels = np.rint(view(thumbnail, cut)).astype(np.uint8)

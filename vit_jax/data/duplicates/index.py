@@ -1,4 +1,4 @@
-"""Hashes that differ from a given one in few bits, found without comparing with all of them."""
+"""Finds hashes that differ from a given hash in few bits, without comparing all hashes."""
 
 import itertools
 
@@ -10,11 +10,11 @@ RADIUS = 8  # bits
 
 
 class Index:
-  """Many hashes of 64 bits by their bands.
+  """Many hashes of 64 bits, indexed by 5 bands of bits.
 
-  Two hashes that differ in at most 8 bits differ in at most one bit of one of 5 bands: with two in
-  each they would differ in 10. So only those are compared of which a band is equal or one bit off.
-  The memory is 28 bytes a hash.
+  If two hashes differ in at most 8 bits, there is a band in which they differ in at most one bit:
+  two bits in each band would be 10. So only hashes with such a band are compared. Needs 28 bytes of
+  memory for each hash.
   """
 
   def __init__(self, hashes: np.ndarray):
@@ -27,7 +27,7 @@ class Index:
     """Positions of the hashes within the radius of `sought`, ascending, and their distances."""
     rows = np.concatenate([band.candidates(sought) for band in self._bands])
     close = self._distances(rows, sought) <= RADIUS
-    rows = np.unique(rows[close])  # few now: a row may be a candidate of several bands
+    rows = np.unique(rows[close])  # a row may be a candidate of several bands
     return rows, self._distances(rows, sought)
 
   def _distances(self, rows, sought):
@@ -35,7 +35,7 @@ class Index:
 
 
 class _Band:
-  """The bits from `low` to `high` - 1 of all hashes, as a table from their value to positions."""
+  """The bits from `low` to `high` - 1 of all hashes, as a table from value to positions."""
 
   def __init__(self, hashes, low, high):
     self._low, self._width = low, high - low
@@ -47,7 +47,7 @@ class _Band:
     return (hashes >> np.uint64(self._low)) & np.uint64(2**self._width - 1)
 
   def candidates(self, sought: int) -> np.ndarray:
-    """Positions of hashes whose band is that of `sought`, or one bit off."""
+    """Positions of hashes whose band differs from that of `sought` in at most one bit."""
     key = int(self._key(np.uint64(sought)))
     keys = [key, *(key ^ (1 << bit) for bit in range(self._width))]
     return np.concatenate([self._order[self._ends[k] : self._ends[k + 1]] for k in keys])

@@ -1,8 +1,8 @@
-"""The search for copies on Apache Beam: one machine or any of its runners.
+"""Searches for copies with Apache Beam, on one machine or with any of Beam's runners.
 
-The known images (test sets) are few: their fingerprints go to every worker, about 4 KB each. The
-images that are looked through pass once and are never exchanged between workers, only the pairs
-found are: the cost is linear in their number.
+The known images (test sets) are few: every worker gets their fingerprints, about 4 KB each. The
+training images are read once and never exchanged between workers; only the pairs found are. So the
+cost is linear in the number of training images.
 """
 
 import dataclasses
@@ -24,11 +24,11 @@ from vit_jax.data.images import BadImage
 from vit_jax.data.sources import Source
 
 PAIRS = "pairs"
-# Not Beam's DirectRunner, which first tries to download a runner of another language.
+# Not Beam's DirectRunner, which first tries to download a runner in another language.
 RUNNER = "FnApiRunner"
 
 _BLOCK = 64  # images that a worker takes at a time
-_BLOCKS = 1000  # of an element of the pipeline's own description, which must stay small
+_BLOCKS = 1000  # blocks in an element of the pipeline's description, which must stay small
 _COUNTERS = "images"
 _NEWS = 30  # seconds between two messages of a worker
 
@@ -41,17 +41,17 @@ def find_pairs(
   """Writes DIRECTORY/pairs-*.jsonl, a line for each pair: train, test, set, likeness.
 
   Args:
-    train: where to look for copies.
-    tests: of what.
-    directory: exists, and every worker sees it.
+    train: the dataset in which to find copies.
+    tests: the datasets whose copies to find.
+    directory: an existing folder that every worker can access.
     max_pixels: larger images are refused.
-    options: Beam's, as on a command line.
+    options: Beam's flags, as on a command line.
 
   Returns:
-    Counts: "known" and "sought" images compared, and those of them that are "broken".
+    Counts: "known" and "sought" images compared, and "broken" images of both.
 
   Raises:
-    SourceError: data that is not there.
+    SourceError: the data does not exist.
     ConfigError: Beam has no such flag or runner.
   """
   lengths = [len(open_one(dataset)) for dataset in (train, *tests)]
@@ -85,7 +85,7 @@ def find_pairs(
 
 
 class _Fingerprints(beam.PTransform):
-  """Fingerprints of a whole source: `Known` ones of set number `place`, or (index, fingerprint)."""
+  """Fingerprints of a source: `Known` images of set number `place`, or (index, fingerprint)."""
 
   def __init__(self, dataset: Dataset, length: int, counter: str, *, max_pixels: int, place):
     super().__init__()
@@ -109,7 +109,7 @@ def _blocks(ends: tuple[int, int]) -> Iterator[tuple[int, int]]:
 
 @dataclasses.dataclass
 class _Read(beam.DoFn):
-  """(first, end) -> fingerprints of the images in between."""
+  """(first, end) -> fingerprints of the images from `first` to `end` - 1."""
 
   dataset: Dataset
   counter: str
@@ -143,7 +143,7 @@ class _Compare(beam.DoFn):
   """(index, fingerprint), all known images -> a description of each pair."""
 
   def __init__(self):
-    self._shared = Shared()  # one search in a process, however many threads it has
+    self._shared = Shared()  # all threads of a process share one search
 
   def process(self, element, known):
     index, sought = element

@@ -1,4 +1,4 @@
-"""What a search for copies leaves behind: pairs, a list for config.data.train.exclude, a page."""
+"""Writes the results of a search for copies: pairs, an exclusion list, and a page."""
 
 import base64
 import html
@@ -20,7 +20,7 @@ _STYLE = "body{font:14px sans-serif} td{padding:4px;vertical-align:top;max-width
 
 
 def clear(directory: pathlib.Path, prefix: str) -> None:
-  """Removes DIRECTORY/PREFIX-*.jsonl, which a search that was stopped has left."""
+  """Removes DIRECTORY/PREFIX-*.jsonl, which a stopped search left behind."""
   for part in directory.glob(f"{prefix}-*.jsonl"):
     part.unlink()
 
@@ -28,10 +28,10 @@ def clear(directory: pathlib.Path, prefix: str) -> None:
 def gather(
   directory: pathlib.Path, prefix: str, train: Source, tests: Sequence[Source]
 ) -> list[dict]:
-  """Makes pairs.jsonl of DIRECTORY/PREFIX-*.jsonl, which go, and returns the pairs.
+  """Joins DIRECTORY/PREFIX-*.jsonl to pairs.jsonl, removes the parts, and returns the pairs.
 
-  They are sorted by train index, then nearest first, and get the names of their images:
-  "train_name", "test_name".
+  Sorts the pairs by train index, then by likeness, the most alike first, and adds the names of
+  their images: "train_name", "test_name".
   """
   parts = sorted(directory.glob(f"{prefix}-*.jsonl"))
   pairs = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
@@ -56,11 +56,11 @@ def write(
   """Writes exclude.txt with the index and name of every training image of `pairs`, and pairs.html.
 
   Args:
-    directory: for both.
-    pairs: as `gather` gives them.
-    train, tests: the sources that the pairs' numbers refer to.
-    shown: pairs on the page at most: the least alike first, which are the doubtful ones.
-    max_pixels: for the thumbnails' decoding.
+    directory: the folder of both files.
+    pairs: the pairs that `gather` returned.
+    train, tests: the sources to which the numbers in the pairs refer.
+    shown: largest number of pairs on the page; it shows the least alike, which are doubtful.
+    max_pixels: larger images are refused.
   """
   remarks = {}
   for pair in pairs:

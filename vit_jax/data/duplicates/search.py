@@ -1,4 +1,4 @@
-"""Images that are copies of images in a collection of known ones."""
+"""Searches a collection of known images for the originals of copies."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -9,16 +9,16 @@ from vit_jax.data.duplicates.compare import copies
 from vit_jax.data.duplicates.fingerprint import KNOWN_VIEWS, SOUGHT_VIEWS, Fingerprint, hashes
 from vit_jax.data.duplicates.index import Index
 
-_MOST = 10  # copies told of one image: one is enough to leave it out
+_MOST = 10  # originals reported for an image; one is enough to exclude the image
 
 
 class Known(NamedTuple):
-  """An image that others may be copies of.
+  """A known image, of which other images may be copies.
 
   Attributes:
-    place: (number of its source, its index there).
-    fingerprint: of the image.
-    hashes: (25,) uint64, of its views.
+    place: (number of its source, its index in the source).
+    fingerprint: its fingerprint.
+    hashes: (25,) uint64, the hashes of its views.
   """
 
   place: tuple[int, int]
@@ -27,21 +27,21 @@ class Known(NamedTuple):
 
   @classmethod
   def of(cls, place: tuple[int, int], fingerprint: Fingerprint) -> "Known":
-    """With the hashes of all views."""
+    """A known image with the hashes of all views."""
     return cls(place, fingerprint, hashes(fingerprint.thumbnail, KNOWN_VIEWS))
 
 
 class Search:
-  """Finds copies of the known images; about 4 KB of memory each."""
+  """Finds copies of the known images; needs about 4 KB of memory for each of them."""
 
   def __init__(self, known: Iterable[Known]):
-    """Sorts the known images' hashes."""
+    """Builds the index of the known images' hashes."""
     self._known: Sequence[Known] = list(known)
     all_hashes = [one.hashes for one in self._known]
     self._index = Index(np.concatenate(all_hashes) if all_hashes else np.zeros(0, np.uint64))
 
   def copied(self, sought: Fingerprint) -> dict[tuple[int, int], float]:
-    """Places of at most 10 images that `sought` is a copy of, and the concordances with them."""
+    """{place: concordance} of at most 10 known images of which `sought` is a copy."""
     found = {}
     for number, sought_cut, known_cut in self._candidates(sought):
       one = self._known[number]
@@ -54,7 +54,7 @@ class Search:
     return found
 
   def _candidates(self, sought: Fingerprint):
-    """(number of a known image, views that are alike), for each pair of views, nearest first."""
+    """Yields (number of a known image, the two similar views) for pairs of views, nearest first."""
     pairs = []
     for cut, one in zip(SOUGHT_VIEWS, hashes(sought.thumbnail, SOUGHT_VIEWS), strict=True):
       rows, distances = self._index.near(int(one))

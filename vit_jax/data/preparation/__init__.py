@@ -1,1 +1,1 @@
-"""From images in files to a dataset that is read at random quickly."""
+"""Makes a data set with fast random access from image files."""

@@ -1,4 +1,4 @@
-"""Images that a table names: lines of path,label."""
+"""The images in a table with lines of path,label."""
 
 import csv
 import hashlib
@@ -19,8 +19,8 @@ class Listing:
   """The images of a CSV file with two columns, the path of an image and its class.
 
   Paths are relative to the file's folder. The first row may be a header: path,label, or any other
-  whose first cell is neither a file nor named like an image, as that of the second row is; the log
-  then says so. Classes are the sorted labels.
+  row, if its first cell is neither a file nor named like an image, but that of the second row is.
+  The log reports such a header. Classes are the sorted labels.
 
   Raises:
     SourceError: the file cannot be read, or a line does not have two columns.
@@ -47,7 +47,7 @@ class Listing:
     return Example(image, self.labels(index), path)
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """The class that the table gives."""
+    """The class in the table."""
     return (self._labels[index],)
 
   def name(self, index: int) -> str:
@@ -66,16 +66,19 @@ def _rows(file: pathlib.Path) -> list[tuple[str, str]]:
   for number, row in enumerate(rows, 1):
     if len(row) != 2 or not all(row):
       raise SourceError(
-        f'"{file}" has {row!r} in row {number}; each row is the path of an image and its label.'
+        f'"{file}" has {row!r} in row {number}; each row must be the path of an image and its'
+        " label."
       )
   rows = rows[1:] if _has_header(file, rows) else rows
   if not rows:
-    raise SourceError(f'"{file}" names no images; each row is the path of an image and its label.')
+    raise SourceError(
+      f'"{file}" names no images; each row must be the path of an image and its label.'
+    )
   return [(path, label) for path, label in rows]
 
 
 def _has_header(file: pathlib.Path, rows: list[list[str]]) -> bool:
-  """Whether the first row is no image."""
+  """Whether the first row is a header."""
   if rows[:1] == [_HEADER] or len(rows) < 2:
     return rows[:1] == [_HEADER]
   first, second = (
@@ -84,6 +87,6 @@ def _has_header(file: pathlib.Path, rows: list[list[str]]) -> bool:
   )
   if second and not first:
     _log.warning(
-      'The first row of "%s", %r, is taken for a header: no image is named so.', file, rows[0]
+      'The first row of "%s", %r, is used as a header: no image has that name.', file, rows[0]
     )
   return second and not first

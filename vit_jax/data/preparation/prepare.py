@@ -1,8 +1,8 @@
-"""Labelled images from anywhere as a TFDS data set of ArrayRecord files, without TensorFlow.
+"""Writes labelled images as a TFDS data set of ArrayRecord files, without TensorFlow.
 
-The examples lie in the files in a random order that is always the same, so that a part of a split
-such as train[:98%] is a random one. A data set appears under its version when it is complete; until
-then it grows in a folder beside it, where a preparation that was stopped goes on.
+The examples are stored in a fixed random order, so that a part of a split, such as train[:98%], is
+a random part. The data set gets its name when it is complete. Until then it is in a folder beside
+it, where a preparation that was stopped continues.
 """
 
 import collections
@@ -26,9 +26,9 @@ from vit_jax.storage.files import write_whole
 REPORT = "report.json"
 VERSION = "1.0.0"
 
-_FILE_BYTES = 2**28  # about, of each file
-_SAMPLE = 64  # images that the size is estimated from
-_ORDER_SEED = 2**32 - 2  # of no run, whose seeds are below 2**31
+_FILE_BYTES = 2**28  # approximate size of each file
+_SAMPLE = 64  # images used to estimate the size
+_ORDER_SEED = 2**32 - 2  # not the seed of any run: those are below 2**31
 _ORDER = "uniform"
 _PLAN = "plan.json"
 _MAX_BYTES = 2**20  # of the plan
@@ -45,21 +45,22 @@ def prepare(
   started: Callable[[int], None],
   done: Callable[[int], None],
 ) -> dict:
-  """Makes DATA_DIR/NAME/1.0.0, which tfds:NAME then reads; returns its report.
+  """Makes DATA_DIR/NAME/1.0.0, which the source tfds:NAME reads; returns its report.
 
   Args:
-    splits: the examples of each split. Where classes differ the data set has all of them, sorted.
+    splits: the examples of each split. If their classes differ, the data set has all of them,
+      sorted.
     data_dir: TFDS's folder, ~/tensorflow_datasets by default.
-    name: of the data set.
-    max_pixels: larger images are broken.
+    name: name of the data set.
+    max_pixels: larger images count as broken.
     threads: files made at a time.
-    started: called once with the number of images still to be read.
-    done: called with a number of images after each file.
+    started: called once with the number of images that are still to be read.
+    done: called after each file with its number of images.
 
   Raises:
-    SourceError: a wrong name, a data set that is already there, another one half made, or no image
-      that can be decoded.
-    OSError: an image cannot be read, or the disk written.
+    SourceError: the name is invalid, the data set exists, its folder holds another unfinished one,
+      or no image can be decoded.
+    OSError: an image cannot be read, or the disk cannot be written.
   """
   target = expanded(data_dir).absolute() / _checked_name(name) / VERSION
   if target.exists():
@@ -87,10 +88,9 @@ def prepare(
 def _maker(
   splits: dict[str, Source], class_names: tuple[str, ...], max_pixels: int
 ) -> Callable[["_File"], int]:
-  """What makes one file and returns its number of images; for any thread.
+  """A function that makes one file and returns its number of images; safe for any thread.
 
-  TFDS is imported here, before there are threads: two that import it at once may wait for one
-  another for ever.
+  Imports TFDS before there are threads: two threads that import it at once may deadlock.
   """
   features = {split: _features(class_names, source.multi_label) for split, source in splits.items()}
 
@@ -108,9 +108,9 @@ def _completed(
   splits: dict[str, Source],
   class_names: tuple[str, ...],
 ) -> dict:
-  """Writes what TFDS needs beside the files, and the report; returns the report."""
+  """Writes TFDS's metadata and the report; returns the report."""
   checked = {file: quality.Checked(**json.loads(file.checked.read_text())) for file in files}
-  for leftover in folder.glob("*.partial"):  # of a process that was killed
+  for leftover in folder.glob("*.partial"):  # from a process that was killed
     leftover.unlink()
   by_split = {split: [checked[file] for file in files if file.split == split] for split in splits}
   report = quality.report(by_split, {split: _order(splits[split]) for split in splits})
@@ -139,11 +139,11 @@ class _File:
 
   @property
   def checked(self) -> pathlib.Path:
-    """What is written last: where it is, the file is whole."""
+    """The path of the file's findings, which are written last: if they exist, it is complete."""
     return self.path.with_name(f"checked-{self.path.name}.json")
 
   def positions(self, source: Source) -> range:
-    """Places in the random order that this file holds."""
+    """The positions in the random order that this file holds."""
     length = len(source)
     return range(length * self.number // self.count, length * (self.number + 1) // self.count)
 
@@ -151,18 +151,19 @@ class _File:
 def _checked_name(name: str) -> str:
   if not _NAME.fullmatch(name):
     raise SourceError(
-      f'"{name}" is no name for a data set; use lower-case letters, digits and _, a letter first.'
+      f'"{name}" is not a name for a data set; use lower-case letters, digits and _, and begin with'
+      " a letter."
     )
   return name
 
 
 def _union(lists: list[tuple[str, ...]]) -> tuple[str, ...]:
-  """The class names of all splits: as they are where they agree, else sorted."""
+  """The class names of all splits; sorted if the splits differ."""
   return lists[0] if len(set(lists)) == 1 else tuple(sorted(set().union(*lists)))
 
 
 def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> dict[str, int]:
-  """The number of files of each split, from when the folder was begun."""
+  """Makes the folder, or checks that it is for this data set; returns the files of each split."""
   plan = folder / _PLAN
   wanted = {
     "splits": {name: [source.identity, len(source)] for name, source in splits.items()},
@@ -173,8 +174,9 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
     found = json.loads(reading.read_bytes(plan, most=_MAX_BYTES))
     if {key: found.get(key) for key in wanted} != wanted:
       raise SourceError(
-        f'"{folder}" is a data set of other images, half made, or one that an earlier release'
-        " began in another order; delete it, or finish it with what began it."
+        f'"{folder}" is an unfinished data set of other images, or one that an earlier release'
+        " began in another order; delete it, or finish it with the command and release that began"
+        " it."
       )
     return found["files"]
   folder.mkdir(parents=True, exist_ok=True)
@@ -191,12 +193,12 @@ def _number_of_files(source: Source) -> int:
 
 
 def _order(source: Source) -> order.Order:
-  """Position in the files to index in the source."""
+  """The random order: maps positions in the files to indices in the source."""
   return order.fixed(len(source), seed=_ORDER_SEED, sampling=_ORDER)
 
 
 def _encoded(example: Example) -> bytes:
-  """The image's file; pixels become a PNG."""
+  """The bytes of the image's file; pixels are encoded as PNG."""
   if isinstance(example.image, bytes):
     return example.image
   pixels = example.image
@@ -206,7 +208,7 @@ def _encoded(example: Example) -> bytes:
 
 
 def _make(file: _File, source: Source, features, class_names, max_pixels: int) -> None:
-  # Imported late: only this needs it.
+  # Imported late, because it is slow, and only this function needs it.
   from array_record.python import array_record_module
 
   rows = _order(source)
@@ -255,7 +257,7 @@ def _write_metadata(folder, splits, by_split, class_names) -> None:
   infos = []
   for split, parts in by_split.items():
     if not sum(one.examples for one in parts):
-      raise SourceError(f'Split "{split}" has no image that can be decoded.')
+      raise SourceError(f'Split "{split}" has no image that can be decoded; check its files.')
     infos.append(
       tfds.core.SplitInfo(
         name=split,
@@ -268,5 +270,5 @@ def _write_metadata(folder, splits, by_split, class_names) -> None:
     features=_features(class_names, next(iter(splits.values())).multi_label),
     split_infos=infos,
     version=VERSION,
-    check_data=False,  # It would read with TensorFlow.
+    check_data=False,  # the check needs TensorFlow
   )

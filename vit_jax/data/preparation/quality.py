@@ -1,4 +1,4 @@
-"""What is wrong with images: broken, misnamed, there twice, one class after another."""
+"""Finds problems of images: broken, misnamed or duplicate files, and data sorted by class."""
 
 import collections
 import dataclasses
@@ -13,20 +13,20 @@ from vit_jax.data.image_files import SUFFIXES
 from vit_jax.data.sources import Example
 
 _SHOWN = 100  # names of each kind in the report
-# How files begin; what else can be decoded is a TIFF.
+# The first bytes of each format; any other file that can be decoded is a TIFF.
 _BEGINNINGS = {b"\xff\xd8": "JPEG", b"\x89PNG": "PNG", b"RIFF": "WEBP", b"BM": "BMP", b"P": "PPM"}
 
 
 @dataclasses.dataclass
 class Checked:
-  """What was found in one file's images; written beside it, as the report is made of all.
+  """The findings for the images of one output file. They are saved beside it, for the report.
 
   Attributes:
-    examples, bytes: that were written.
-    broken: names of those that cannot be decoded, which are left out.
-    misnamed: names whose suffix is of another format than their content.
-    names, digests: (examples,) of those written, and of their contents as hexadecimal words.
-    labels: of all, broken ones too, in the order of the file.
+    examples, bytes: the number of examples written, and their size.
+    broken: names of images that cannot be decoded; they are left out.
+    misnamed: names of images whose suffix does not match the format of their content.
+    names, digests: (examples,) the names of the images written, and hexadecimal digests of them.
+    labels: the labels of all images, also of broken ones, in the order of the file.
   """
 
   examples: int = 0
@@ -39,7 +39,7 @@ class Checked:
 
 
 def check(example: Example, checked: Checked, *, max_pixels: int) -> bool:
-  """Adds what is found to `checked`; False where the image is to be left out."""
+  """Adds the findings for an example to `checked`; returns False if it must be left out."""
   checked.labels.append(example.labels)
   try:
     images.decode(example.image, max_pixels=max_pixels)
@@ -62,16 +62,16 @@ def format_of(data: bytes) -> str:
 
 
 def report(by_split: dict[str, list[Checked]], orders: dict[str, Sequence[int]]) -> dict:
-  """Counts and names of what is worth a look.
+  """Counts and names of images that the user should look at.
 
   Args:
-    by_split: what was found in the files of each split.
-    orders: of each split, position in its files to index in its source.
+    by_split: the findings for the files of each split.
+    orders: for each split, the order that maps positions in its files to indices in its source.
 
   Returns:
-    "splits": for each the counts examples, broken and misnamed, whether the source has one class
-    after another, and names; "duplicates": by the splits of the two, how many images have the
-    content of an earlier one, and names of pairs.
+    "splits": for each split, the numbers of examples, broken and misnamed images, whether the
+    source is sorted by class, and names; "duplicates": for each pair of splits, the number of
+    images with the content of an earlier image, and names of such pairs.
   """
   first, repeated = {}, collections.defaultdict(lambda: {"images": 0, "names": []})
   for split, parts in by_split.items():
@@ -101,7 +101,7 @@ def _split_report(parts: list[Checked], order: Sequence[int]) -> dict:
 
 
 def in_order(labels: list[Sequence[int]], order: Sequence[int]) -> bool:
-  """Whether labels, the i-th of which is that of example order[i], are in order by example."""
+  """Whether the examples are sorted by label; labels[i] is the label of example order[i]."""
   numbers = np.empty(len(labels), np.int64)
   for position, label in enumerate(labels):
     numbers[order[position]] = label[0] if label else -1

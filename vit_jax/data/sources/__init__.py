@@ -1,4 +1,4 @@
-"""Sources of images, with labels or without, behind one protocol: length and item."""
+"""Sources of images, with or without labels; all follow one protocol, `Source`."""
 
 import difflib
 import logging
@@ -52,16 +52,16 @@ def open_source(
   Args:
     spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "objectnet:DIR", "vtab:TASK", "digits" or
       "synthetic".
-    split: TFDS split such as "train[:90%]"; "train" or "test" for digits; of a folder "" or a part
-      such as "[:90%]"; of VTAB one of vtab.SPLITS; else "".
+    split: for TFDS, a split such as "train[:90%]"; for digits, "train" or "test"; for a folder, ""
+      or a part such as "[:90%]"; for VTAB, one of vtab.SPLITS; for other sources, "".
     image_key: TFDS only: the feature that holds the image.
-    label_key: TFDS: the feature that holds the label, or the sequence of labels. "": no labels; of
-      a folder, all images in it and below it.
-    num_classes: number of classes of the labels that "synthetic" draws.
+    label_key: for TFDS, the feature that holds the label, or the sequence of labels. "": no labels;
+      a folder then gives all images in it and below it.
+    num_classes: number of classes of "synthetic".
     sampling: how parts of folders are drawn, as config.data.sampling.
 
   Raises:
-    SourceError: unknown kind, data that is not there, or a split that does not exist.
+    SourceError: the kind is unknown, or the data or the split does not exist.
   """
   kind, colon, argument = spec.partition(":")
   if kind not in _FORMS or bool(colon) != (":" in _FORMS[kind]) or bool(colon) != bool(argument):
@@ -70,8 +70,8 @@ def open_source(
     source = Tfds(argument, split=split, image_key=image_key, label_key=label_key)
     if source.as_written:
       _log.warning(
-        "The examples of %s were written without shuffling, so %r is no random part: it may lack"
-        " classes or hold few subjects.",
+        "The examples of %s were written without shuffling, so %r is not a random part: it may lack"
+        " classes, or hold few different subjects.",
         spec,
         split,
       )
@@ -96,4 +96,4 @@ def _unknown(spec: str, *, kind: str) -> str:
   closeness = {name: difflib.SequenceMatcher(None, kind, name).ratio() for name in _FORMS}
   nearest = sorted(_FORMS, key=lambda name: -closeness[name])
   forms = ", ".join(_FORMS[name] for name in nearest)
-  return f'"{spec}" does not name a data source; the nearest forms first, it may be: {forms}.'
+  return f'"{spec}" does not name a data source; give one of these, nearest first: {forms}.'

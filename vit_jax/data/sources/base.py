@@ -1,4 +1,4 @@
-"""What every source of examples looks like."""
+"""The protocol of all sources of examples."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
@@ -9,16 +9,16 @@ from vit_jax.config import ConfigError
 
 
 class SourceError(ConfigError):
-  """The data is missing or was asked for wrongly; the message says what to do."""
+  """The data is missing, or its settings are wrong; the message says what to do."""
 
 
 class Example(NamedTuple):
-  """One image, not decoded yet where the source stores files.
+  """One image. If the source stores files, the image is not decoded yet.
 
   Attributes:
     image: an encoded image file, or uint8 pixels (H, W, C) or (H, W).
-    labels: class indices; exactly one where the source is single-label, () where it has none.
-    name: file path, or data set, split and position: for messages.
+    labels: class indices; exactly one if the source is single-label, () if it has no labels.
+    name: the file path, or data set, split and position; used in messages.
   """
 
   image: bytes | np.ndarray
@@ -27,13 +27,13 @@ class Example(NamedTuple):
 
 
 class Block(NamedTuple):
-  """Some examples of a source, and where their images lie: by that the same image is known again.
+  """Some examples of a source, and where their images are stored, to find the same image again.
 
   Attributes:
-    place: what holds the images, such as the real path of a folder or file.
-    items: which of those in there: numbers, or names as bytes.
-    rows: of each item, its row in the source that holds the files.
-    index: function from such rows to indices in the source that was asked, -1 for what it lacks.
+    place: the folder or file that holds the images, such as its real path.
+    items: the images in that place: numbers, or names as bytes.
+    rows: for each item, its row in the source that reads the files.
+    index: function from these rows to indices in this source; -1 for rows that it does not contain.
   """
 
   place: str
@@ -43,12 +43,12 @@ class Block(NamedTuple):
 
 
 class Source(Protocol):
-  """Random access to examples. Sources are pickled into worker processes.
+  """Random access to examples. Sources must be picklable, for worker processes.
 
   Attributes:
-    class_names: of the labels, by index; () where the examples have no labels.
-    multi_label: whether an example has any number of labels, not exactly one.
-    identity: what the examples are, in one line: of sources with equal ones they are the same.
+    class_names: the name of each label, by index; () if the examples have no labels.
+    multi_label: whether an example has any number of labels, rather than exactly one.
+    identity: one line that identifies the examples: sources with equal identities have the same.
   """
 
   class_names: tuple[str, ...]
@@ -60,21 +60,21 @@ class Source(Protocol):
   def __getitem__(self, index: int) -> Example: ...
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """The labels of an example alone, as cheaply as the source can tell them."""
+    """The labels of an example, without its image if possible."""
     ...
 
   def name(self, index: int) -> str:
-    """The name of an example alone; nothing is read. Different examples have different names."""
+    """The name of an example; reads nothing. Different examples have different names."""
     ...
 
   def blocks(self) -> Iterator[Block]:
-    """Where the images lie, for `overlap.shared`; none of what is made up. No image is read."""
+    """Where the images are stored, for `overlap.shared`; nothing for synthetic images. No reads."""
     ...
 
 
 def refuse_split(split: str, *, kind: str) -> None:
-  """Raises SourceError when a split is named for a kind of source that has none."""
+  """Raises SourceError if a split is given for a kind of source without splits."""
   if split:
     raise SourceError(
-      f'A "{kind}" source has no splits, but split "{split}" was asked for; set the split to "".'
+      f'A "{kind}" source has no splits, but split "{split}" was given; set the split to "".'
     )

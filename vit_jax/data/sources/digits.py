@@ -1,4 +1,4 @@
-"""The handwritten digits that ship inside scikit-learn."""
+"""The handwritten digits that scikit-learn contains."""
 
 from collections.abc import Iterator
 
@@ -39,17 +39,17 @@ class Digits:
     return (int(self._labels[index]),)
 
   def name(self, index: int) -> str:
-    """Its place in the split, and in scikit-learn's order."""
+    """A name with the example's position in the split, and its row in scikit-learn's order."""
     return f"digits {self._split} example {index} (row {self._rows[index]} of scikit-learn's)"
 
   def blocks(self) -> Iterator[Block]:
-    """Their rows in scikit-learn's order."""
+    """The images by their rows in scikit-learn's order."""
     yield Block("digits", self._rows, range(len(self)))
 
 
 def _load(split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Images (N, 8, 8) uint8 from 0 to 255, labels (N,), rows in scikit-learn's order (N,)."""
-  # Imported late: scikit-learn costs a second that no other source should pay.
+  # Imported late: importing scikit-learn takes a second, and other sources do not need it.
   from sklearn import datasets, model_selection
 
   data = datasets.load_digits()

@@ -1,4 +1,4 @@
-"""A folder of images: DIR/class/file, or files without classes; all of them or a part."""
+"""A folder of images, DIR/class/file or files without classes; all of them or a part."""
 
 import bisect
 import functools
@@ -23,23 +23,23 @@ _log = logging.getLogger(__name__)
 class Folder:
   """Images in DIR/class and the folders below it; classes are the sorted names of DIR's folders.
 
-  Without labels: images in DIR and the folders below it, whatever these are called.
+  Without labels, the source has all images in DIR and the folders below it.
 
-  What is no image by `image_files` is left out, and a line in the log says how much of what.
+  Entries that are not images by `image_files` are left out; a line in the log counts them.
 
   Args:
     directory: DIR.
     split: "" for all images, or a random part of each class, as in `part`: "[:90%]" is nine tenths
-      of it, to the nearest image, and "[90%:]" what is left.
+      of it, to the nearest image, and "[90%:]" is the rest.
     sampling: how parts are drawn, as config.data.sampling.
-    labelled: whether there are classes. Where there are none, a part is one of all images.
+    labelled: whether the folders in DIR are classes. If not, a part is a part of all images.
 
   Raises:
-    SourceError: DIR is missing, DIR or one of its classes has no images in this part or cannot be
-      read, or the split is no part.
+    SourceError: DIR does not exist or cannot be read, a class has no images in this part or cannot
+      be read, or the split is not a part.
 
   Attributes:
-    left_out: what of DIR and all of its classes is no image, whatever the part.
+    left_out: all entries in DIR and its classes that are not images, for every part.
   """
 
   multi_label = False
@@ -59,14 +59,14 @@ class Folder:
     images = {folder: one.names for folder, one in zip(self._folders, found, strict=True)}
     listings = part.choose(cut, images, by_name=sampling == GRAIN)
     _tell(root, self.left_out.in_words())
-    # Names in one string per class and offsets: 1.3 million str objects in a list would make
-    # every pickle, fork and garbage collection slow.
+    # One array of names for each class: a list of 1.3 million str objects would make every pickle,
+    # fork and garbage collection slow.
     self._names = [np.array([os.fsencode(name) for name in files]) for files in listings]
     self._ends = list(itertools.accumulate(len(files) for files in listings))
 
   @property
   def identity(self) -> str:
-    """By the names of classes and files, wherever the folder is; no file is read."""
+    """A digest of the names of classes and files; the place of the folder does not matter."""
     listing = hashlib.sha256("/".join(self.class_names).encode(errors="surrogateescape"))
     for names in self._names:
       listing.update(b"/" + b"/".join(name.replace(b"/", b"\0") for name in names.tolist()))
@@ -81,7 +81,7 @@ class Folder:
     return Example(image, self.labels(index), path)
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """The class that the file's folder stands for."""
+    """The class of the file's folder."""
     return (self._folder(index),) if self.class_names else ()
 
   def name(self, index: int) -> str:
@@ -91,7 +91,7 @@ class Folder:
     return f"{self._folders[folder]}/{file}"
 
   def blocks(self) -> Iterator[Block]:
-    """The files, by the folders that really hold them."""
+    """The files, grouped by the real folders that hold them."""
     for folder, files, end in zip(self._folders, self._names, self._ends, strict=True):
       rows = range(end - len(files), end)
       yield from placed.blocks(folder, files, rows)
@@ -107,7 +107,7 @@ def _check_there(directory: str, holds: str) -> None:
 
 
 def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
-  """Sorted names of DIR's folders, and what else is in DIR."""
+  """Sorted names of DIR's folders, and the other entries of DIR."""
   names, left_out = [], LeftOut()
   with os.scandir(directory) as entries:
     for entry in entries:
@@ -144,6 +144,6 @@ def _images(directory: str, kind: str) -> Found:
 
 @functools.cache
 def _tell(directory: str, left_out: str) -> None:
-  """Says what is left out, once of a folder that is opened for several parts."""
+  """Logs what is left out, only once for a folder that is opened for several parts."""
   if left_out:
     _log.warning("Left out of %r: %s.", directory, left_out)

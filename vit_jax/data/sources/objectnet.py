@@ -1,4 +1,4 @@
-"""ObjectNet as it is released: images/FOLDER/*.png, and mappings/ to ImageNet's classes.
+"""Reads the release of ObjectNet: images/FOLDER/*.png, and mappings/ to ImageNet's classes.
 
 Source: Barbu et al., "ObjectNet: A large-scale bias-controlled dataset for pushing the limits of
 object recognition models", 2019; https://objectnet.dev.
@@ -17,23 +17,24 @@ from vit_jax.data.sources.folder import Folder
 from vit_jax.data.sources.selected import Listed, Selected
 from vit_jax.data.sources.tfds import imagenet_classes
 
-_BORDER = 1  # pixels of red on every side, in all images
-_MAX_BYTES = 2**20  # of a mapping file; the released ones have 22 kB at most
+_BORDER = 1  # every image has a red border of one pixel
+_MAX_BYTES = 2**20  # of a mapping file; the released files have 22 kB at most
 _MAX_PIXELS = 2**26
 _FOLDERS = "folder_to_objectnet_label.json"  # {folder: ObjectNet's class}
 _SHARED = "objectnet_to_imagenet_1k.json"  # {ObjectNet's class: "ImageNet's name; another; ..."}
 _NAMES = "imagenet_to_label_2012_v2"  # ImageNet's names, one a line
-_LINES = "pytorch_to_imagenet_2012_id.json"  # {"place among the sorted WordNet ids": line, from 0}
+_LINES = "pytorch_to_imagenet_2012_id.json"  # {"index among the sorted WordNet ids": line, from 0}
 
 
 class ObjectNet:
-  """The images of the classes that ImageNet shares, labelled with ImageNet's classes.
+  """The images of the classes that ImageNet has too, labelled with ImageNet's classes.
 
-  An ObjectNet class may be several of ImageNet's, each of which is right. Images of other classes
-  are left out, because no prediction of theirs could be right. The red border is cut off.
+  An ObjectNet class may correspond to several classes of ImageNet, each of which counts as correct.
+  Images of other classes are left out, because no prediction for them could be correct. The red
+  border is cut off.
 
   Raises:
-    SourceError: a split is named; images or mapping files are missing or not what they should be.
+    SourceError: a split is given, or images or mapping files are missing or wrong.
     BadImage: from an item: it cannot be decoded.
   """
 
@@ -47,7 +48,9 @@ class ObjectNet:
     classes = _classes(root / "mappings", images.class_names)
     shared = [row for row in range(len(images)) if classes[images.labels(row)[0]]]
     if not shared:
-      raise SourceError(f'"{root}" has no images of a class that ImageNet shares.')
+      raise SourceError(
+        f'"{root}" has no images of a class that ImageNet shares; give the whole release.'
+      )
     self.identity = f"objectnet {len(shared)} of {images.identity}"
     self._images, self._classes = Selected(images, Listed(shared), self.identity), classes
 
@@ -66,7 +69,7 @@ class ObjectNet:
     return Example(inner, self.labels(index), name)
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """The classes of ImageNet that the file's folder stands for."""
+    """The classes of ImageNet to which the file's folder corresponds."""
     return self._classes[self._images.labels(index)[0]]
 
   def name(self, index: int) -> str:
@@ -79,42 +82,45 @@ class ObjectNet:
 
 
 def _classes(mappings: pathlib.Path, folders: tuple[str, ...]) -> list[tuple[int, ...]]:
-  """ImageNet's classes of each folder, ascending; () where it has none."""
+  """For each folder its classes of ImageNet, ascending; () if it has none."""
   label_of, shared = _json(mappings / _FOLDERS, str), _json(mappings / _SHARED, str)
   index_of = _index_by_name(mappings)
   unknown = [folder for folder in folders if folder not in label_of]
   if unknown:
-    raise SourceError(f'"{mappings / _FOLDERS}" does not name the folder "{unknown[0]}" of images.')
+    raise SourceError(
+      f'"{mappings / _FOLDERS}" does not name the folder "{unknown[0]}" of images; remove the'
+      " folder, or copy the file again from the release."
+    )
   names = [filter(None, shared.get(label_of[folder], "").split("; ")) for folder in folders]
   try:
     return [tuple(sorted(index_of[name] for name in several)) for several in names]
   except KeyError as error:
     raise SourceError(
-      f'"{mappings / _SHARED}" holds the name {error}, which is not that of exactly one class in'
-      f" {_NAMES}."
+      f'"{mappings / _SHARED}" holds the name {error}, which does not name exactly one class in'
+      f" {_NAMES}; copy them again from the release."
     ) from error
 
 
 def _index_by_name(mappings: pathlib.Path) -> dict[str, int]:
-  """{ImageNet's name: its class}; without names that two classes have, such as "crane"."""
+  """{ImageNet's name: its class}, without names that two classes share, such as "crane"."""
   lines = [line.strip() for line in _text(mappings / _NAMES).splitlines()]
   place = _json(mappings / _LINES, int)
   ids = range(len(imagenet_classes()))
   if len(lines) != len(ids) or {str(i) for i in ids} != place.keys() or {*ids} != {*place.values()}:
     raise SourceError(
-      f'"{mappings / _NAMES}" and {_LINES} must hold {len(ids)} lines, and for each class the one'
-      " of its name; copy them again from the release."
+      f'"{mappings / _NAMES}" must hold {len(ids)} lines, and {_LINES} the line of each class; copy'
+      " them again from the release."
     )
   return {lines[line]: int(i) for i, line in place.items() if lines.count(lines[line]) == 1}
 
 
 def _json(path: pathlib.Path, kind: type) -> dict:
-  """A mapping from text to `kind`."""
+  """Reads a mapping from text to `kind`."""
   text = _text(path)
   try:
     values = json.loads(text)
   except (ValueError, RecursionError) as error:
-    raise SourceError(f'"{path}" is not JSON: {error}.') from error
+    raise SourceError(f'"{path}" is not JSON ({error}); copy it again from the release.') from error
   if type(values) is not dict or any(type(value) is not kind for value in values.values()):
     raise SourceError(
       f'"{path}" is not a mapping to {kind.__name__}; copy it again from the release.'

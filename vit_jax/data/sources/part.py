@@ -12,25 +12,25 @@ import numpy as np
 from vit_jax.data.sources.base import SourceError
 
 _PART = re.compile(r"\[(?P<first>-?[0-9]{1,9}%?)?:(?P<end>-?[0-9]{1,9}%?)?\]")
-_KEY = b"vit_jax: parts of folders"  # The seed: another one is another choice.
+_KEY = b"vit_jax: parts of folders"  # the seed of the random order
 
 
 class Part(NamedTuple):
-  """From where to where a part goes; it may count from the end, as in TFDS.
+  """The begin and end of a part; negative numbers count from the end, as in TFDS.
 
-  Percentages cut each class by itself, at the nearest whole image. So images that are added to one
-  class change nothing in the others.
+  Percentages cut each class by itself, at the nearest whole image. So new images in one class do
+  not change the part of another class.
 
-  Whole numbers count the images of all classes. These are in an order in which every beginning
-  holds about the same share of each class: the j-th of n images of a class, from 0, has the place
+  Whole numbers count the images of all classes, in an order in which the first images hold about
+  the same fraction of each class: the j-th of n images of a class, from 0, has the place
   (j + 1/2) / n (Sainte-Lague's method). [:1000] are the first 1,000.
 
-  Either way [:x] lies inside [:y] where x < y, and [x:] is all that [:x] is not.
+  In both cases [:x] is contained in [:y] if x < y, and [x:] is the complement of [:x].
 
   Attributes:
-    split: as it was given.
-    first, end: None: the beginning, or the end, of all.
-    percent: whether they are percentages.
+    split: the text of the part.
+    first, end: None: the beginning, or the end, of all images.
+    percent: whether `first` and `end` are percentages.
   """
 
   split: str
@@ -39,13 +39,13 @@ class Part(NamedTuple):
   percent: bool
 
   def ends(self, counts: Sequence[int]) -> np.ndarray:
-    """How many images of each class, of which there are `counts`, stand before and up to the end.
+    """The begin and end of the part in each class, which has as many images as `counts` says.
 
     Returns:
       (2, classes) int64.
 
     Raises:
-      SourceError: the part begins or ends outside of all images, or not after its beginning.
+      SourceError: the part begins or ends outside of the images, or is empty.
     """
     whole = 100 if self.percent else sum(counts)
     first, end = 0 if self.first is None else self.first, whole if self.end is None else self.end
@@ -63,7 +63,7 @@ def parse(split: str) -> Part | None:
   """The part that a split names; None: all images.
 
   Raises:
-    SourceError: it names none.
+    SourceError: the text is not a part.
   """
   match = _PART.fullmatch(split)
   if not match and split:
@@ -78,15 +78,16 @@ def parse(split: str) -> Part | None:
 
 
 def choose(part: Part | None, names: dict[str, list[str]], *, by_name: bool) -> list[list[str]]:
-  """The names in a part of each class, sorted.
+  """The sorted names in a part of each class.
 
-  A class is put into a random order that depends on the names of its files alone: a name keeps its
-  place among the others whatever is added to them, on every host, wherever the folder is.
+  Puts each class into a random order that depends only on the names of its files. So the order is
+  the same on every host and for every place of the folder, and new files do not change the order of
+  the others.
 
   Args:
-    part: None: all.
-    names: {folder of a class: names in there}.
-    by_name: the order is that of the names, as before release 0.2.0.
+    part: the part; None: all images.
+    names: {folder of a class: names in the folder}.
+    by_name: whether to sort by name instead, as before release 0.2.0.
 
   Raises:
     SourceError: as `Part.ends`, or the part has no image of a class.
@@ -105,7 +106,7 @@ def choose(part: Part | None, names: dict[str, list[str]], *, by_name: bool) -> 
 
 
 def _random(name: str) -> tuple[bytes, str]:
-  """Sorts names at random."""
+  """A sort key that gives a random order of names."""
   return hashlib.blake2b(os.fsencode(name), digest_size=16, key=_KEY).digest(), name
 
 

@@ -1,4 +1,4 @@
-"""Where files really lie, whatever path and whatever links lead to them."""
+"""Finds the real folders of files, whatever paths and links lead to them."""
 
 import collections
 import os
@@ -10,21 +10,21 @@ from vit_jax.data.sources.base import Block
 
 
 def blocks(folder: str, names: np.ndarray, rows: range) -> Iterator[Block]:
-  """The files of a folder by the real folders that hold them; each folder is listed again.
+  """Groups the files of a folder by the real folders that hold them; lists each folder again.
 
   Args:
-    folder: where they are found.
-    names: (n,) bytes, paths relative to it.
-    rows: of the names, in a source.
+    folder: the folder.
+    names: (n,) bytes, paths of the files relative to the folder.
+    rows: the rows of the files in a source.
   """
   if not names.size:
     return
   root = os.fsencode(folder)
-  if (np.char.find(names, b"/") < 0).all() and not _links(root):  # as nearly always
+  if (np.char.find(names, b"/") < 0).all() and not _links(root):  # the usual case
     yield Block(os.fsdecode(os.path.realpath(root)), names, rows)
     return
   found = collections.defaultdict(list)
-  real = {}  # folder below the root: its real path, and which of its files are links
+  real = {}  # {folder below the root: (its real path, its files that are links)}
   for row, name in zip(rows, names.tolist(), strict=True):
     below, file = os.path.split(name)
     if below not in real:

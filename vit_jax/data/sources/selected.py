@@ -1,4 +1,4 @@
-"""Some examples of a source."""
+"""A selection of the examples of a source."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -10,19 +10,19 @@ from vit_jax.data.sources.base import Block, Example, Source
 
 
 class Rows(Protocol):
-  """Some rows of a source, in an order."""
+  """Some rows of a source, in a certain order."""
 
   def __len__(self) -> int: ...
 
   def __getitem__(self, index: int) -> int: ...
 
   def find(self, rows: np.ndarray) -> np.ndarray:
-    """The index of each row, -1 where it is not among them."""
+    """The index of each row; -1 for a row that is not included."""
     ...
 
 
 class Listed:
-  """Rows that are given one by one, each once."""
+  """Rows given as a list without repetitions."""
 
   def __init__(self, rows: Sequence[int]):
     self._rows = np.asarray(rows, np.int64)
@@ -34,7 +34,7 @@ class Listed:
     return int(self._rows[index])
 
   def find(self, rows: np.ndarray) -> np.ndarray:
-    """As of `Rows`."""
+    """As in `Rows`."""
     order = np.argsort(self._rows)
     places = np.searchsorted(self._rows, rows, sorter=order)
     found = order[np.minimum(places, len(order) - 1)]
@@ -42,7 +42,7 @@ class Listed:
 
 
 class Selected:
-  """The examples `rows` of `source`, in this order; `identity` is of these, as in `Source`."""
+  """The examples `rows` of `source`, in this order; `identity` identifies them, as in `Source`."""
 
   def __init__(self, source: Source, rows: Rows, identity: str):
     self._source, self._rows, self.identity = source, rows, identity
@@ -55,15 +55,15 @@ class Selected:
     return self._source[self._row(index)]
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """As the source has them."""
+    """The labels that the source gives."""
     return self._source.labels(self._row(index))
 
   def name(self, index: int) -> str:
-    """As the source has it."""
+    """The name that the source gives."""
     return self._source.name(self._row(index))
 
   def blocks(self) -> Iterator[Block]:
-    """Those of the source, whose indices are of the examples selected."""
+    """The blocks of the source, with indices of the selected examples."""
     for block in self._source.blocks():
       yield block._replace(index=functools.partial(_index, block.index, self._rows))
 

@@ -1,4 +1,4 @@
-"""Parts of another source: without the examples of a list, and a random subset of fixed order."""
+"""Parts of another source: a random subset, or all examples except those on an exclusion list."""
 
 import hashlib
 import os
@@ -10,26 +10,25 @@ from vit_jax.data import order
 from vit_jax.data.sources.base import Source, SourceError
 from vit_jax.data.sources.selected import Selected
 
-# Of no run: all seeds of an experiment see the same subset. Runs' own seeds are below 2**31.
+# A fixed seed, so that all seeds of an experiment see the same subset. Runs have seeds below 2**31.
 _SEED = 2**32 - 1
 _IDENTITY = "# source: "
-_LINE = 4096  # bytes: longer lines are of another kind of file
+_LINE = 4096  # longest line in bytes; an exclusion list has shorter lines
 
 
 class Subset(Selected):
-  """The first `size` examples of a source in an order that is random and always the same.
+  """The first `size` examples of a source in a fixed random order.
 
-  The order is a pseudo-random permutation that is computed where it is asked for, so that no memory
-  is needed, however many the examples are. It depends on the number of examples alone: the smaller
-  of two subsets of one source lies inside the larger.
+  The order is a pseudo-random permutation that is computed on demand, so it needs no memory. It
+  depends only on the number of examples, so a smaller subset of a source is contained in a larger.
 
   Args:
     source: the examples.
-    size: how many of them.
+    size: the number of examples in the subset.
     sampling: how the order is drawn, as config.data.sampling.
 
   Raises:
-    SourceError: there are not so many.
+    SourceError: the source has fewer examples.
   """
 
   def __init__(self, source: Source, size: int, *, sampling: str = "uniform"):
@@ -39,7 +38,7 @@ class Subset(Selected):
         f" {len(source)}, or 0 for all."
       )
     rows = _First(order.fixed(len(source), seed=_SEED, sampling=sampling), size)
-    kind = "random" if sampling == order.GRAIN else "uniform"  # caches tell the two apart
+    kind = "random" if sampling == order.GRAIN else "uniform"  # caches distinguish the two
     super().__init__(source, rows, f"{source.identity}, {kind} {size}")
 
 
@@ -61,21 +60,21 @@ class _First:
 
 
 class Remaining(Selected):
-  """The examples of a source that a list does not name, in their order.
+  """The examples of a source that an exclusion list does not name, in their order.
 
   Args:
     source: the examples.
-    path: the list, as `write_exclusions` writes it.
+    path: the list, written by `write_exclusions`.
 
   Raises:
-    SourceError: the list cannot be read, is of other examples, or names all of them.
+    SourceError: the list cannot be read, is for other examples, or names all examples.
   """
 
   def __init__(self, source: Source, path: str):
     excluded = read_exclusions(path, source)
     if len(excluded) == len(source):
       raise SourceError(
-        f'"{path}" (exclude) leaves none of the {len(source)} examples; shorten it.'
+        f'"{path}" (exclude) leaves none of the {len(source)} examples; shorten the list.'
       )
     digest = hashlib.sha256(excluded.astype("<i8").tobytes()).hexdigest()[:16]
     identity = f"{source.identity}, without {len(excluded)} ({digest})"
@@ -83,11 +82,11 @@ class Remaining(Selected):
 
 
 class _Kept:
-  """The numbers below `length` that `excluded` (ascending) does not hold, in order."""
+  """The numbers below `length` that are not in `excluded` (ascending), in order."""
 
   def __init__(self, excluded: np.ndarray, length: int):
     self._length = length - len(excluded)
-    # The k-th excluded number less k: how many are kept before it.
+    # The k-th excluded number minus k is the number of kept numbers before it.
     self._kept_before = excluded - np.arange(len(excluded))
 
   def __len__(self) -> int:
@@ -103,16 +102,15 @@ class _Kept:
 
 
 def write_exclusions(path: str, source: Source, indices, *, remarks=None) -> None:
-  """Writes a list of examples that `Remaining` leaves out.
+  """Writes an exclusion list, the examples that `Remaining` leaves out.
 
-  The first line is "# source: " and the source's identity; then comes a line for each example: its
-  index and, after a tab, a remark that is for readers only. Further lines that begin with # are
-  remarks too.
+  The first line is "# source: " and the source's identity. Each example has a line with its index
+  and, after a tab, a remark for human readers. Other lines that begin with # are remarks too.
 
   Args:
-    path: the file; it appears when it is complete.
+    path: the file; it gets its name when it is complete.
     source: the examples.
-    indices: of those to leave out.
+    indices: the examples to leave out.
     remarks: {index: text}.
   """
   remarks = remarks or {}
@@ -125,10 +123,10 @@ def write_exclusions(path: str, source: Source, indices, *, remarks=None) -> Non
 
 
 def read_exclusions(path: str, source: Source) -> np.ndarray:
-  """The indices that a list names, int64, ascending, each once.
+  """Reads the indices of an exclusion list: int64, ascending, without repetitions.
 
   Raises:
-    SourceError: it cannot be read, is no such list, or is of other examples than the source's.
+    SourceError: the file cannot be read, is not such a list, or is for another source.
   """
   file = os.path.expanduser(path)
   try:
@@ -144,14 +142,14 @@ def read_exclusions(path: str, source: Source) -> np.ndarray:
 def _check_identity(line: str, path: str, source: Source) -> None:
   if not line.startswith(_IDENTITY):
     raise SourceError(
-      f'"{path}" (exclude) is no list of examples: its first line must be "{_IDENTITY}" and the'
+      f'"{path}" (exclude) is not a list of examples: its first line must be "{_IDENTITY}" and the'
       f' source, here "{_IDENTITY}{source.identity}".'
     )
   found = line.removeprefix(_IDENTITY).rstrip("\n")
   if found != source.identity:
     raise SourceError(
-      f'"{path}" (exclude) is of other examples: of "{found}", and this source is'
-      f' "{source.identity}"; make a list of this one.'
+      f'"{path}" (exclude) is for other examples: for "{found}", but this source is'
+      f' "{source.identity}"; make a list for this source.'
     )
 
 
@@ -160,10 +158,10 @@ def _indices(lines, path: str, length: int):
     if line.startswith("#"):
       continue
     word = line.partition("\t")[0].strip()
-    # Digits alone: int() would also take signs and spaces, and numbers of any length slowly.
+    # Checked first, because int() also accepts signs and spaces, and is slow for long numbers.
     if not (word.isascii() and word.isdigit() and len(word) < 20 and int(word) < length):
       raise SourceError(
-        f'"{path}" (exclude) has {word[:40]!r} in line {number}; a line begins with the index of an'
-        f" example, 0 to {length - 1}."
+        f'"{path}" (exclude) has {word[:40]!r} in line {number}; a line must begin with the index'
+        f" of an example, 0 to {length - 1}."
       )
     yield int(word)

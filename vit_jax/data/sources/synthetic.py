@@ -1,4 +1,4 @@
-"""Random images as fast as memory, to measure everything but the input."""
+"""Random images at the speed of memory, for measurements without the cost of input."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from vit_jax.data.sources.base import Block, Example, refuse_split
 
-_LENGTH = 1_281_167  # ImageNet's, so that epochs take as long as there
+_LENGTH = 1_281_167  # the size of ImageNet, so that an epoch has as many steps
 _SIDE = 256  # pixels
-_POOL = 64  # distinct images: enough to differ, few enough to stay in the cache
+_POOL = 64  # distinct images; few enough to stay in the processor's cache
 
 
 class Synthetic:
@@ -38,9 +38,9 @@ class Synthetic:
     return ((index * 2_654_435_761 % 2**32) % len(self.class_names),)
 
   def name(self, index: int) -> str:
-    """The index in words."""
+    """A name with the index."""
     return f"synthetic example {index}"
 
   def blocks(self) -> Iterator[Block]:
-    """None: nothing can be learned of them, so that they may be trained on and scored."""
+    """None: a run may train and evaluate on the same random images."""
     return iter(())

@@ -1,4 +1,4 @@
-"""Data sets that TensorFlow Datasets prepared as ArrayRecord, read without TensorFlow."""
+"""Reads data sets that TensorFlow Datasets prepared as ArrayRecord, without TensorFlow."""
 
 import functools
 import importlib.util
@@ -17,21 +17,21 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
 class Tfds:
-  """One split of a prepared data set; nothing is ever downloaded or built here.
+  """One split of a prepared data set; never downloads or builds anything.
 
   Args:
-    spec: NAME[/CONFIG][:VERSION]; the newest version there is when none is named.
+    spec: NAME[/CONFIG][:VERSION]; without VERSION, the newest version that is prepared.
     split: any TFDS split, such as "train", "train[:90%]", "train[10000:]" or "train+test".
     image_key: feature that holds the image.
     label_key: feature that holds a class label, or a sequence of them (multi-label); "": no labels.
 
   Raises:
-    SourceError: the data set, split or feature is not there, or cannot be read at random.
+    SourceError: the data set, split or feature does not exist, or does not allow random access.
     BadImage: from an item: its record is damaged.
 
   Attributes:
-    as_written: whether the split is a part of examples that stand as they were written, perhaps one
-      class after another. TFDS shuffles all data sets but those whose builders forbid it.
+    as_written: whether the split is a part of a data set that was not shuffled, and may be sorted
+      by class. TFDS shuffles every data set unless its builder forbids it.
   """
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
@@ -58,11 +58,11 @@ class Tfds:
     return Example(record[self._image_key], self._as_labels(record), self.name(index))
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """The labels in the record, which is read as a whole; the image is not decoded."""
+    """The labels of the record; reads the whole record, but does not decode the image."""
     return self._as_labels(self._features.label(index)) if self._label_key else ()
 
   def name(self, index: int) -> str:
-    """The data set, the split and the position in that."""
+    """A name with the data set, the split and the position in the split."""
     return self._features.name(index)
 
   def blocks(self) -> Iterator[Block]:
@@ -79,23 +79,23 @@ class Tfds:
 def imagenet_classes() -> tuple[str, ...]:
   """ImageNet's 1,000 classes as WordNet ids such as "n01440764", sorted, as TFDS names them.
 
-  They are read from the package; no data set must be prepared.
+  Reads them from the package of TFDS; no data set needs to be prepared.
   """
   package = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent
   return tuple((package / "datasets/imagenet2012/labels.txt").read_text().split())
 
 
 class Features:
-  """Two features of the examples of a split, by position: both or the label alone; their names.
+  """Image and label, or the label alone, of the examples of a split, by position.
 
   Args:
-    builder: of `open_builder`.
+    builder: from `open_builder`.
     split: any TFDS split.
     image_key: feature that holds the image, which stays encoded.
     label_key: any feature; "": none.
 
   Raises:
-    SourceError: the split is not there.
+    SourceError: the split does not exist.
     BadImage: from an item: its record is damaged.
   """
 
@@ -103,7 +103,7 @@ class Features:
     self._title = f"tfds:{builder.info.full_name}"
     self._firsts = _first_examples(builder)
     self._records = _open_split(builder, split)
-    # Of the features only these two: another may need a decoder that is not installed.
+    # Parses only these two features: others may need decoders that are not installed.
     features, label_keys = builder.info.features, [label_key] if label_key else []
     self._parse = _parser(features, image_key, *label_keys)
     self._parse_label = _parser(features, *label_keys)
@@ -115,13 +115,13 @@ class Features:
     return self._parse(self._read(index))
 
   def label(self, index: int) -> dict:
-    """The label alone; the record is read as a whole, the image is not parsed."""
+    """The label alone; reads the whole record, but does not parse the image."""
     return self._parse_label(self._read(index))
 
   def name(self, index: int) -> str:
-    """The data set, the whole split that the example is of, and the position in that.
+    """A name with the data set, the example's whole split, and its position in that split.
 
-    So an example has one name, whichever part of a split it was reached by.
+    So an example has the same name in every part of a split.
     """
     path, row = self._records.place(index)
     split, first = self._firsts[os.path.basename(path)]
@@ -138,7 +138,7 @@ class Features:
   def _read(self, index: int) -> bytes:
     try:
       return self._records[index]
-    except RuntimeError as error:  # What array_record makes of a damaged chunk or file.
+    except RuntimeError as error:  # array_record raises it for a damaged chunk or file
       raise BadImage(f"{self.name(index)}: {error}") from error
 
 
@@ -150,9 +150,9 @@ def open_builder(spec: str):
   """The builder of a prepared data set, NAME[/CONFIG][:VERSION].
 
   Raises:
-    SourceError: it is not there, or cannot be read at random.
+    SourceError: the data set does not exist, or does not allow random access.
   """
-  # Imported late: it costs two seconds that no other source should pay.
+  # Imported late: the import takes two seconds, and other sources do not need it.
   import tensorflow_datasets as tfds
 
   directory = _find(spec)
@@ -160,8 +160,8 @@ def open_builder(spec: str):
   array_record = tfds.core.FileFormat.ARRAY_RECORD
   if array_record not in builder.info.available_file_formats():
     raise SourceError(
-      f'"{directory}" is prepared as {builder.info.file_format.value}, which cannot be read at'
-      f" random; `python tools/prepare_data.py convert {directory}` adds files that can"
+      f'"{directory}" is prepared as {builder.info.file_format.value}, which does not allow random'
+      f" access; `python tools/prepare_data.py convert {directory}` adds files that do"
       " (it needs pip install '.[prepare]')."
     )
   if builder.info.file_format != array_record:
@@ -196,15 +196,15 @@ def _missing(spec: str, *, directory, versions: list[str], children: list[str]) 
   if versions:
     found = f"{directory} has only version {', '.join(versions)}"
   elif children:
-    found = f"{directory} has no version but {', '.join(children)} (configs: name one?)"
+    found = f"{directory} has no version, only {', '.join(children)} (to use a config, name it)"
   return (
     f"tfds:{spec}: {found}; prepare it with `python tools/prepare_data.py build {spec}` (it needs"
-    " pip install '.[prepare]'), or set TFDS_DATA_DIR to where it is."
+    " pip install '.[prepare]'), or set TFDS_DATA_DIR to the folder that has it."
   )
 
 
 def check_features(builder, *keys: str) -> None:
-  """Raises SourceError where the data set lacks one of these features."""
+  """Raises SourceError if the data set lacks one of these features."""
   features = builder.info.features
   missing = [key for key in keys if key not in features]
   if missing:
@@ -215,7 +215,7 @@ def check_features(builder, *keys: str) -> None:
 
 
 def _label_feature(builder, label_key: str):
-  """The label's feature connector, after checking that it is one of class labels."""
+  """The label's feature connector, after checking that it holds class labels."""
   label = builder.info.features[label_key]
   if not hasattr(getattr(label, "feature", label), "names"):
     raise SourceError(
@@ -226,12 +226,12 @@ def _label_feature(builder, label_key: str):
 
 
 def _open_split(builder, split: str) -> Records:
-  """Serialised records of a split, by position."""
+  """The serialised records of a split, by position."""
   splits = builder.info.splits
   known = ", ".join(f"{name} ({info.num_examples} examples)" for name, info in splits.items())
   try:
     files = splits[split].file_instructions
-  except (ValueError, KeyError, AssertionError):  # Unknown or malformed.
+  except (ValueError, KeyError, AssertionError):  # the split is unknown or malformed
     files = []
   if not files:
     raise SourceError(
@@ -240,12 +240,12 @@ def _open_split(builder, split: str) -> Records:
     )
   return Records(
     [Part(file.filename, file.skip, file.take) for file in files],
-    remedy=f"prepare {builder.info.full_name} again, or copy it again from where it is whole",
+    remedy=f"prepare {builder.info.full_name} again, or copy it again from a complete copy",
   )
 
 
 def _first_examples(builder) -> dict[str, tuple[str, int]]:
-  """{name of a file: (its split, position there of its first example)}."""
+  """{name of a file: (its split, position of its first example in the split)}."""
   return {
     name: (split, first)
     for split, info in builder.info.splits.items()
@@ -256,7 +256,7 @@ def _first_examples(builder) -> dict[str, tuple[str, int]]:
 
 
 def _parser(features, *keys: str):
-  """Function from a serialised record to these features; images stay encoded bytes."""
+  """A function from a serialised record to these features; images stay encoded bytes."""
   import tensorflow_datasets as tfds
 
   subset = tfds.features.FeaturesDict({key: features[key] for key in keys})

@@ -26,9 +26,9 @@ class Unlabelled:
     return ()
 
   def name(self, index: int) -> str:
-    """As the source has it."""
+    """The name that the source gives."""
     return self._source.name(index)
 
   def blocks(self) -> Iterator[Block]:
-    """Those of the source."""
+    """The blocks of the source."""
     return self._source.blocks()

@@ -1,4 +1,4 @@
-"""VTAB-1k: 19 tasks with 1,000 training images each, from data sets that TFDS prepared.
+"""VTAB-1k: 19 tasks with 1,000 training images each, from data sets prepared by TFDS.
 
 Source: Zhai et al., "A Large-scale Study of Representation Learning with the Visual Task Adaptation
 Benchmark", 2019; splits and labels as in its published code.
@@ -16,19 +16,19 @@ from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import tfds
 from vit_jax.data.sources.base import Block, Example, SourceError
 
-# Images to train on while choosing settings, and to choose by; both together for the final run.
+# Development trains on 800 images and chooses settings by 200; the final run trains on all 1,000.
 TRAIN, HELD_BACK = 800, 200
 SPLITS = ("train800", "val200", "train800val200", "test")
 
 
 @dataclasses.dataclass(frozen=True)
 class Label:
-  """How the class of an example follows from a feature of its data set.
+  """How to find the class of an example from a feature of its data set.
 
   Attributes:
     key: the feature.
-    class_names: of the classes; empty: those of the feature itself.
-    rule: from the feature's value to the class.
+    class_names: names of the classes; empty: the names of the feature itself.
+    rule: function from the feature's value to the class.
   """
 
   key: str = "label"
@@ -38,15 +38,15 @@ class Label:
 
 @dataclasses.dataclass(frozen=True)
 class VtabTask:
-  """One task of the 19.
+  """One of the 19 tasks.
 
   Attributes:
-    data: the data set, NAME[/CONFIG] as TFDS has it.
-    num_classes: of the labels.
-    held_back: (split, percentage): the images to choose by stand in that split, from there on.
-    test: (split, percentage): the images that are scored, from there to the split's end.
-    label: what is to be predicted.
-    pixels: from an encoded image to what is trained on.
+    data: the data set, TFDS's NAME[/CONFIG].
+    num_classes: number of classes.
+    held_back: (split, percentage): the images for choosing settings begin there in that split.
+    test: (split, percentage): the test images begin there, and end with the split.
+    label: how to find the class.
+    pixels: function from an encoded image to the image for training.
   """
 
   data: str
@@ -58,7 +58,7 @@ class VtabTask:
 
 
 def bin_of(value: float, edges: tuple[float, ...]) -> int:
-  """The bin (edges[i], edges[i + 1]] that holds the value; -1 below all."""
+  """The index i of the bin (edges[i], edges[i + 1]] that holds the value; -1 below all bins."""
   return int(np.searchsorted(edges, value, side="left")) - 1
 
 
@@ -67,17 +67,17 @@ def between(edges: tuple[float, ...]) -> tuple[str, ...]:
   return tuple(f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges))
 
 
-OBJECTS = range(3, 11)  # of CLEVR, in an image
+OBJECTS = range(3, 11)  # numbers of objects in an image of CLEVR
 OBJECT_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 VEHICLE_EDGES = (-100.0, 8.0, 20.0, 999.0)  # metres
 NO_VEHICLE = 1000.0
 VEHICLES = 3  # car, van and truck are the first classes of KITTI
-GROUPS = 16  # that places and orientations of dSprites are put into
+GROUPS = 16  # classes into which the positions and orientations of dSprites are grouped
 SPRITE_PIXELS = 64 * 64
 
 
 def object_count(objects: Mapping[str, np.ndarray]) -> int:
-  """How many objects there are, from 3 on."""
+  """The number of objects, minus 3."""
   return len(objects["size"]) - OBJECTS.start
 
 
@@ -88,31 +88,31 @@ def object_distance(objects: Mapping[str, np.ndarray]) -> int:
 
 
 def vehicle_distance(objects: Mapping[str, np.ndarray]) -> int:
-  """The bin of the nearest vehicle's distance along the camera's axis; the last: there is none."""
+  """The bin of the nearest vehicle's distance along the camera's axis; the last bin: no vehicle."""
   depths = np.reshape(objects["location"], (-1, 3))[:, 2]
   vehicles = depths[np.asarray(objects["type"]) < VEHICLES]
   return bin_of(min(vehicles, default=NO_VEHICLE), (*VEHICLE_EDGES, np.inf))
 
 
 def grouped(value: int, *, values: int) -> int:
-  """The group of a value from 0 to `values` - 1, in `GROUPS` equal ones."""
+  """The group of a value from 0 to `values` - 1, in `GROUPS` groups of about equal size."""
   return int(value) * GROUPS // values
 
 
 def sprite(image: bytes) -> np.ndarray:
-  """The pixels of a black and white image of 0 and 1 as (H, W, 3) uint8 of 0 and 255."""
+  """Decodes an image of pixels 0 and 1 to (H, W, 3) uint8 of 0 and 255."""
   return images.decode(image, max_pixels=SPRITE_PIXELS) * np.uint8(255)
 
 
 def sprites(key: str, *, values: int) -> VtabTask:
-  """A task on dSprites: a feature with so many values, in groups."""
+  """A task on dSprites: predict the group of a feature that has `values` values."""
   names = tuple(str(group) for group in range(GROUPS))
   rule = functools.partial(grouped, values=values)
   label = Label(key, names, rule)
   return VtabTask("dsprites", GROUPS, ("train", 80), ("train", 90), label, sprite)
 
 
-# By the names of Table 9 in small letters, in its order.
+# The names of Table 9 in lower case, in its order.
 TASKS = {
   "caltech101": VtabTask("caltech101", 102, ("train", 90)),
   "cifar-100": VtabTask("cifar100", 100, ("train", 90)),
@@ -156,12 +156,12 @@ class Vtab:
   """The images of a task in one of `SPLITS`, with the task's labels.
 
   Args:
-    name: of `TASKS`.
-    split: of `SPLITS`.
+    name: one of `TASKS`.
+    split: one of `SPLITS`.
 
   Raises:
-    SourceError: no such task or split; a data set that is not there, or not the one of the task.
-    BadImage: from an item: its record is damaged, or its label is none of the task's.
+    SourceError: the task or split is unknown, or the data set does not exist or is another.
+    BadImage: from an item: its record is damaged, or its label is not a class of the task.
   """
 
   multi_label = False
@@ -193,7 +193,7 @@ class Vtab:
     return self._class(self._features.label(index), index)
 
   def name(self, index: int) -> str:
-    """The data set, the split and the position in that."""
+    """A name with the data set, the split and the position in the split."""
     return self._features.name(index)
 
   def blocks(self) -> Iterator[Block]:
@@ -204,7 +204,7 @@ class Vtab:
     label = self._task.label.rule(record[self._task.label.key])
     if not 0 <= label < len(self.class_names):
       raise BadImage(
-        f"{self.name(index)}: its {self._task.label.key} is outside of all "
+        f"{self.name(index)}: its {self._task.label.key} is outside of the task's "
         f"{len(self.class_names)} classes."
       )
     return (label,)
@@ -215,10 +215,10 @@ def _reopen(name: str, split: str) -> Vtab:
 
 
 def task_of(name: str) -> VtabTask:
-  """The task of this name.
+  """The task with this name.
 
   Raises:
-    SourceError: there is none.
+    SourceError: there is no such task.
   """
   if name not in TASKS:
     raise SourceError(f'VTAB has no task "{name}"; it has {", ".join(TASKS)}.')
@@ -226,15 +226,15 @@ def task_of(name: str) -> VtabTask:
 
 
 def tfds_split(name: str, split: str, sizes: Mapping[str, int]) -> str:
-  """A split of a task as TFDS writes it, in whole examples: percentages are rounded down.
+  """A split of a task in TFDS's notation, in whole examples: percentages are rounded down.
 
   Args:
-    name: of `TASKS`.
-    split: of `SPLITS`.
-    sizes: examples in each split of the data set.
+    name: one of `TASKS`.
+    split: one of `SPLITS`.
+    sizes: number of examples in each split of the data set.
 
   Raises:
-    SourceError: no such split, or a data set that is too small for it.
+    SourceError: the split is unknown, or the data set is too small for it.
   """
   if split not in SPLITS:
     raise SourceError(f'VTAB has no split "{split}"; it has {", ".join(SPLITS)}.')
@@ -250,7 +250,7 @@ def tfds_split(name: str, split: str, sizes: Mapping[str, int]) -> str:
     found = ", ".join(f"{part} {count:,}" for part, count in sizes.items())
     raise SourceError(
       f"tfds:{task.data} is too small for the {TRAIN} + {HELD_BACK} training images of VTAB-1k's "
-      f"{name} ({found} examples); prepare all of it."
+      f"{name} ({found} examples); prepare the whole data set."
     )
   train, held_back = f"train[:{TRAIN}]", f"{held}[{first}:{last}]"
   tested = f"{task.test[0]}[{begin[task.test]}:]" if begin[task.test] else task.test[0]
