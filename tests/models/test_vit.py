@@ -12,8 +12,8 @@ import pytest
 
 from tests.golden import weights as golden
 from vit_jax import models
+from vit_jax.models.encoder import in_type
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
-from vit_jax.models.vit import in_type
 from vit_jax.storage.tree import nest
 
 TINY = dict(name="ViT-Ti/4", depth=3, width=32, mlp_dim=64, heads=4, num_classes=5)

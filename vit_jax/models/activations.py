@@ -4,7 +4,7 @@ import jax
 from jax.sharding import PartitionSpec as P
 
 
-def by_example(x: jax.Array) -> jax.Array:
+def split_by_example(x: jax.Array) -> jax.Array:
   """x, its first axis split over all devices of the mesh in whose context it is traced.
 
   Without it, parameters that are split make XLA split activations by features too, and move them

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.activations import by_example
+from vit_jax.models.activations import split_by_example
 from vit_jax.models.attention import Attention
 from vit_jax.models.dropout import Dropout
 from vit_jax.models.gelu import FORMS
@@ -64,7 +64,7 @@ class EncoderBlock(nn.Module):
 
     The pair is what `nn.scan` asks for.
     """
-    x = add_positions(by_example(x), shared, self.position)
+    x = add_positions(split_by_example(x), shared, self.position)
     y = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_0")(x)
     y = Attention(
       self.heads,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from vit_jax import config
 from vit_jax.config import suggestions
-from vit_jax.models import others
+from vit_jax.models import aliases
 from vit_jax.models.resnet import ResNet
 from vit_jax.models.vit import ViT
 from vit_jax.process.text import shown
@@ -149,7 +149,7 @@ def _described(name: str):
 def _nearest(name: str) -> list[str]:
   """First what others call so, then what is spelled alike; the first names where nothing is."""
   try:
-    _described(translated := others.ours(name))
+    _described(translated := aliases.ours(name))
   except (ValueError, RecursionError):
     translated = ""
   close = [translated] * bool(translated) + suggestions.alike(name, sorted(NAMES), 0.5)

@@ -9,7 +9,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.activations import by_example
+from vit_jax.models.activations import split_by_example
 from vit_jax.models.attention import Attention
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_bit
 from vit_jax.models.head import Head
@@ -96,7 +96,7 @@ class Unit(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
-    x, outputs = by_example(x), 4 * self.channels
+    x, outputs = split_by_example(x), 4 * self.channels
     project = x.shape[-1] != outputs or self.stride != 1
     projection = (outputs, self.stride) if project else None
     y, shortcut = PreActivated(self.channels, 1, 1, self.dtype, projection, name="a")(x)

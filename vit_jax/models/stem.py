@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.activations import by_example
+from vit_jax.models.activations import split_by_example
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_stem
 from vit_jax.models.remat import remat
 
@@ -21,7 +21,7 @@ class Unit(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
-    x = by_example(x)
+    x = split_by_example(x)
     residual, outputs = x, 4 * self.channels
     if x.shape[-1] != outputs or self.stride != 1:
       residual = _conv(outputs, 1, self.stride, self.dtype, "conv_proj")(x)

@@ -5,104 +5,17 @@ published file. Blocks are either apart (Transformer/encoderblock_0, ...) or, un
 stacked along a first axis (Transformer/encoderblock); see vit_jax.models.stacking.
 """
 
-import functools
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.activations import by_example
-from vit_jax.models.block import AxialBlock, EncoderBlock
-from vit_jax.models.dropout import Dropout
+from vit_jax.models.activations import split_by_example
+from vit_jax.models.encoder import Encoder
 from vit_jax.models.head import Head
-from vit_jax.models.norm import EPSILON, LayerNorm
+from vit_jax.models.norm import EPSILON
 from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
-from vit_jax.models.positions import PositionEmbedding
-from vit_jax.models.remat import remat
 from vit_jax.models.stem import map_size, stem
-
-
-class Encoder(nn.Module):
-  """Position embeddings, `depth` blocks, final LayerNorm.
-
-  Attributes:
-    grid: rows and columns of patches.
-    class_token: whether a class token precedes the patches.
-    others: as in `ViT`.
-  """
-
-  grid: tuple[int, int]
-  class_token: bool
-  depth: int
-  mlp_dim: int
-  heads: int
-  dropout: float
-  positions: str
-  position_place: str
-  axial: bool
-  dtype: jnp.dtype
-  attention: str
-  scan: bool
-  remat: str
-  activation: str
-  norm_epsilon: float
-
-  @nn.compact
-  def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
-    """(B, N, D) -> (B, N, D)."""
-    position = shared = None
-    if self.positions in ("1d", "2d"):
-      position = dict(
-        kind=self.positions, grid=self.grid, class_token=self.class_token, width=x.shape[-1]
-      )
-      if self.position_place == "stem":
-        x = x + PositionEmbedding(**position, name="posembed_input")().astype(x.dtype)
-      elif self.position_place == "every_layer_shared":
-        # Another name, so that the parameters alone tell the model.
-        shared = PositionEmbedding(**position, name="posembed_shared")()
-    own = position if self.position_place == "every_layer" else None
-    x = Dropout(self.dropout)(x, train=train)
-    options = dict(
-      mlp_dim=self.mlp_dim,
-      heads=self.heads,
-      dropout=self.dropout,
-      dtype=self.dtype,
-      attention=self.attention,
-      activation=self.activation,
-      norm_epsilon=self.norm_epsilon,
-      relative=self.positions == "relative",
-    )
-    block = EncoderBlock
-    if self.axial:
-      block, options = AxialBlock, dict(grid=self.grid, options=options)
-    block = remat(block, self.remat, scan=self.scan, static_argnums=(3,))
-    if self.scan:
-      stacked = nn.scan(
-        block,
-        variable_axes={"params": 0},
-        length=self.depth,
-        split_rngs={"params": True, "dropout": True},
-        in_axes=nn.broadcast,
-      )
-      if not self.is_initializing():
-        # Cast inside, each block's parameters would be kept for the backward pass once more.
-        cast = functools.partial(in_type, dtype=self.dtype)
-        stacked = nn.map_variables(stacked, "params", trans_in_fn=cast)
-      x, _ = stacked(**options, position=own, name="encoderblock")(x, shared, train)
-    else:
-      for i in range(self.depth):
-        x, _ = block(**options, position=own, name=f"encoderblock_{i}")(x, shared, train)
-    return LayerNorm(self.dtype, self.norm_epsilon, name="encoder_norm")(x)
-
-
-def in_type(variables: dict, dtype: jnp.dtype) -> dict:
-  """The variables of blocks in the type of the computation, but those of LayerNorm."""
-
-  def cast(path, leaf):
-    return leaf if "LayerNorm" in jax.tree_util.keystr(path) else leaf.astype(dtype)
-
-  return jax.tree_util.tree_map_with_path(cast, variables)
 
 
 class ViT(nn.Module):
@@ -158,9 +71,12 @@ class ViT(nn.Module):
   activation: str = "gelu_tanh"
   norm_epsilon: float = EPSILON
 
-  @nn.compact
   def __call__(self, images: jax.Array, *, train: bool) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Classifies images.
+    """Classifies images, by the stages below in turn.
+
+    Each stage can be called alone, `model.apply(variables, images, method="embed")`, or in a
+    function of the module, `model.apply(variables, images, method=function)`, with anything
+    between two of them.
 
     Args:
       images: (B, H, W, 3) in [-1, 1]; H and W divisible by `patch`.
@@ -174,14 +90,84 @@ class ViT(nn.Module):
       ValueError: an image size that the patch size does not divide.
     """
     grid = self.grid(*images.shape[1:3])
-    x = self.embed(images.astype(self.dtype))
-    class_token = self.pool == "class_token"
-    if class_token:
+    x = self.add_positions(self.embed(images), grid, train=train)
+    x = self.encode(x, grid, train=train)
+    y = self.represent(x)
+    return self.classify(y), {"patches": self.patches(x), "pre_logits": y}
+
+  @nn.compact
+  def embed(self, images: jax.Array) -> jax.Array:
+    """Patch embedding (equation 1), of a hybrid on its ResNet's map: (B, H, W, 3) -> (B, N, D)."""
+    x = images.astype(self.dtype)
+    if self.stages is not None:
+      x = stem(x, self.stages, self.stem_width, self.dtype, self.remat)
+    return PatchEmbedding(self.patch, self.width, self.dtype, name="embedding")(x)
+
+  @nn.compact
+  def add_positions(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
+    """Class token, position embeddings and dropout: patches (B, N, D) -> tokens (B, N or N + 1, D).
+
+    Args:
+      x: patch embeddings, in raster order.
+      grid: rows and columns of patches, as `grid` tells them.
+      train: as in the call.
+    """
+    if self.pool == "class_token":
       cls = self.param("cls", nn.initializers.zeros, (1, 1, self.width)).astype(x.dtype)
       x = jnp.concatenate([jnp.broadcast_to(cls, (len(x), 1, self.width)), x], axis=1)
-    x = Encoder(
+    return self._encoder(grid).add_positions(x, train=train)
+
+  @nn.compact
+  def encode(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
+    """The blocks and the final LayerNorm: tokens -> tokens of the same shape.
+
+    Args:
+      x: what `add_positions` returns.
+      grid, train: as there.
+    """
+    return self._encoder(grid)(x, train=train)
+
+  @nn.compact
+  def represent(self, x: jax.Array) -> jax.Array:
+    """Pooling, and the representation layer if there is one: encoded tokens -> (B, D)."""
+    y = split_by_example(self._pooled(x))
+    if self.representation_layer:
+      y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
+    return y
+
+  @nn.compact
+  def classify(self, y: jax.Array) -> jax.Array:
+    """The head: (B, D) -> logits (B, num_classes) float32."""
+    return Head(self.num_classes, self.head_bias, self.dtype, name="head")(y)
+
+  @nn.nowrap
+  def patches(self, x: jax.Array) -> jax.Array:
+    """The tokens of the patches: all but the class token."""
+    return x[:, 1:] if self.pool == "class_token" else x
+
+  @nn.nowrap
+  def _pooled(self, x):
+    """Tokens -> (B, D), by `pool`."""
+    if self.pool == "class_token":
+      return x[:, 0]
+    if self.pool == "gap":
+      return x.mean(axis=1)
+    return AttentionPooling(
+      self.mlp_dim,
+      self.heads,
+      self.dtype,
+      self.attention,
+      self.activation,
+      self.norm_epsilon,
+      name="MAPHead_0",
+    )(x)
+
+  @nn.nowrap
+  def _encoder(self, grid):
+    """The encoder for this grid of patches; its parameters are the same in every stage."""
+    return Encoder(
       grid=grid,
-      class_token=class_token,
+      class_token=self.pool == "class_token",
       depth=self.depth,
       mlp_dim=self.mlp_dim,
       heads=self.heads,
@@ -196,34 +182,7 @@ class ViT(nn.Module):
       activation=self.activation,
       norm_epsilon=self.norm_epsilon,
       name="Transformer",
-    )(x, train=train)
-    patches = x[:, 1:] if class_token else x
-    if class_token:
-      y = x[:, 0]
-    elif self.pool == "gap":
-      y = x.mean(axis=1)
-    else:
-      y = AttentionPooling(
-        self.mlp_dim,
-        self.heads,
-        self.dtype,
-        self.attention,
-        self.activation,
-        self.norm_epsilon,
-        name="MAPHead_0",
-      )(x)
-    y = by_example(y)
-    if self.representation_layer:
-      y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
-    logits = Head(self.num_classes, self.head_bias, self.dtype, name="head")(y)
-    return logits, {"patches": patches, "pre_logits": y}
-
-  def embed(self, images: jax.Array) -> jax.Array:
-    """Patch embedding (equation 1), of a hybrid on its ResNet's map: -> (B, N, D)."""
-    x = images
-    if self.stages is not None:
-      x = stem(x, self.stages, self.stem_width, self.dtype, self.remat)
-    return PatchEmbedding(self.patch, self.width, self.dtype, name="embedding")(x)
+    )
 
   def stride(self) -> int:
     """Pixels from one patch to the next."""
