@@ -1,4 +1,4 @@
-"""Fixtures of more than one file."""
+"""Fixtures that several test files use."""
 
 import pytest
 

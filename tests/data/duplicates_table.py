@@ -1,9 +1,10 @@
-"""The table of docs/duplicates.md: copies found and false ones, by size and contrast.
+"""Makes the table of docs/duplicates.md: copies found and false copies, by size and contrast.
 
 python -m tests.data.duplicates_table    (about 3 minutes on one core)
 
-The images are windows of three photographs that come with scikit-learn and matplotlib, which are
-enlarged first, so that many windows are nearly flat. Windows of a size share no pixel.
+The images are windows of three photographs that come with scikit-learn and matplotlib. The
+photographs are enlarged first, so that many windows are nearly flat. Windows of one size do not
+overlap.
 """
 
 import itertools
@@ -18,15 +19,15 @@ from tests.data.natural import COPIES
 from vit_jax.data.duplicates.fingerprint import fingerprint
 from vit_jax.data.duplicates.search import Known, Search
 
-SIZES = {48: 2, 64: 4, 128: 4, 224: 8}  # side of the windows: how many times a photograph's size
+SIZES = {48: 2, 64: 4, 128: 4, 224: 8}  # {side of the windows: factor of enlargement}
 CONTRASTS = (0, 2, 4, 8, 16, 128)  # standard deviation of the grey thumbnail, of 256 levels
 KINDS = ("JPEG of quality 50", "half the size", "5% off all edges", "all together")
 GAP = 8  # pixels between windows
-MOST = 60  # images that are copied, of each size and contrast
+MOST = 60  # images to copy, for each size and contrast
 
 
 def photographs() -> list[np.ndarray]:
-  """(H, W, 3) uint8."""
+  """The photographs, (H, W, 3) uint8."""
   portrait = pathlib.Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg"
   return [*datasets.load_sample_images().images, cv2.imread(str(portrait))]
 
@@ -43,7 +44,7 @@ def windows(side: int, scale: int) -> list[np.ndarray]:
 
 
 def rows(side: int, scale: int):
-  """A row of the table for each range of contrast."""
+  """Yields a row of the table for each range of contrast."""
   images = windows(side, scale)
   prints = [fingerprint(image, max_pixels=10**7) for image in images]
   contrast = np.array([one.thumbnail.std() for one in prints])
@@ -57,7 +58,7 @@ def rows(side: int, scale: int):
 
 
 def share_found(search: Search, images: list, chosen: np.ndarray, kind: str) -> str:
-  """Of the images `chosen`, the share whose copies are found."""
+  """The fraction of the images `chosen` whose copies are found."""
   copies = [(i, fingerprint(COPIES[kind](images[i]), max_pixels=10**7)) for i in chosen]
   return f"{np.mean([(0, i) in search.copied(one) for i, one in copies]):.0%}"
 

@@ -1,4 +1,4 @@
-"""Data sets made of small images, for tests of the preparation."""
+"""Makes data sets of small images, for tests of the preparation."""
 
 import collections
 
@@ -11,7 +11,7 @@ from vit_jax.data.sources.folder import Folder
 
 
 def write_images(root, counts, seed=0):
-  """ROOT/CLASS/i.jpg; the paths in order."""
+  """Writes ROOT/CLASS/i.jpg; returns the paths in order."""
   rng, paths = np.random.default_rng(seed), []
   for name, count in counts.items():
     (root / name).mkdir(parents=True, exist_ok=True)

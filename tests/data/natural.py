@@ -1,4 +1,4 @@
-"""Windows of scikit-learn's two photographs, and what is done to copies of them."""
+"""Windows of scikit-learn's two photographs, and ways to copy them."""
 
 import cv2
 import numpy as np
@@ -7,7 +7,7 @@ from sklearn import datasets
 
 
 def photographs(count: int, *, side: int, seed: int) -> list[np.ndarray]:
-  """Windows (H, W, 3) uint8 whose width is `side` and whose height differs, all distinct."""
+  """Distinct windows (H, W, 3) uint8 of width `side` and different heights."""
   rng, out = np.random.default_rng(seed), []
   both = datasets.load_sample_images().images
   for index in range(count):
@@ -21,7 +21,7 @@ def photographs(count: int, *, side: int, seed: int) -> list[np.ndarray]:
 
 
 def tiles(side: int) -> list[np.ndarray]:
-  """Small windows (side, side, 3) uint8 that share nothing: not even their edges touch."""
+  """Small windows (side, side, 3) uint8 that neither overlap nor touch."""
   return [
     np.ascontiguousarray(photo[top : top + side, left : left + side])
     for photo in datasets.load_sample_images().images
@@ -31,19 +31,19 @@ def tiles(side: int) -> list[np.ndarray]:
 
 
 def cut(image: np.ndarray, *shares: float) -> np.ndarray:
-  """Without these shares at the top, bottom, left and right."""
+  """The image without these fractions at the top, bottom, left and right."""
   height, width = image.shape[:2]
   top, bottom, left, right = np.rint(np.array(shares) * [height, height, width, width]).astype(int)
   return np.ascontiguousarray(image[top : height - bottom, left : width - right])
 
 
 def encoded(image: np.ndarray) -> bytes:
-  """A JPEG of quality 50."""
+  """The image as a JPEG of quality 50."""
   return simplejpeg.encode_jpeg(np.ascontiguousarray(image), quality=50)
 
 
 def resized(image: np.ndarray, factor: float) -> np.ndarray:
-  """The whole image, larger or smaller."""
+  """The whole image, enlarged or reduced."""
   how = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
   return cv2.resize(image, None, fx=factor, fy=factor, interpolation=how)
 

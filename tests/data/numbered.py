@@ -1,4 +1,4 @@
-"""Sources whose images hold their own numbers, and batches of them."""
+"""Sources of images that contain their own numbers, and batches of them."""
 
 import functools
 
@@ -17,7 +17,7 @@ EVALUATE = functools.partial(images.evaluate_image, size=SIZE, resize=0, max_pix
 
 
 class Listed:
-  """Examples from a list; an OSError in it is raised when its place is read."""
+  """Examples from a list; an OSError in the list is raised when its index is read."""
 
   identity = "listed"
 
@@ -98,7 +98,7 @@ def assert_equal(first: list[dict], second: list[dict]) -> None:
 
 
 def joined(per_host: list[list[dict]]) -> list[dict]:
-  """Global batches of the hosts' batches."""
+  """Joins the hosts' batches to global batches."""
   return [
     {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
     for batches in zip(*per_host, strict=True)

@@ -1,4 +1,4 @@
-"""A made-up ObjectNet in the form of its release, with ImageNet names of our own."""
+"""A small ObjectNet in the format of its release, with invented ImageNet names."""
 
 import json
 import pathlib
@@ -12,12 +12,12 @@ CLASSES = {
   "helmet": ("Helmet (any)", ["seat 900", "seat 3"]),
   "spoon": ("Spoon", []),
 }
-# Where each ImageNet class stands among the names: anything but its own number.
+# The line of each ImageNet class among the names; it differs from the number of the class.
 LINES = {i: (i * 7 + 13) % 1000 for i in range(1000)}
 
 
 def write(root: pathlib.Path, images: dict[str, list[np.ndarray]]) -> None:
-  """Writes the release; `images` are RGB without the border, by folder."""
+  """Writes the release; `images` are RGB images without the border, by folder."""
   for folder, several in images.items():
     (root / "images" / folder).mkdir(parents=True)
     for i, image in enumerate(several):
@@ -28,7 +28,7 @@ def write(root: pathlib.Path, images: dict[str, list[np.ndarray]]) -> None:
 
 
 def write_mappings(folder: pathlib.Path, **replaced) -> None:
-  """Writes the four files; `replaced` takes the place of their contents, by stem."""
+  """Writes the four mapping files; `replaced` gives other contents, by stem."""
   place = {line: i for i, line in LINES.items()}
   contents = {
     "folder_to_objectnet_label": {folder: name for folder, (name, _) in CLASSES.items()},

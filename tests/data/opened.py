@@ -1,4 +1,4 @@
-"""Sources opened with the settings' defaults."""
+"""Opens sources with the default settings."""
 
 import numpy as np
 

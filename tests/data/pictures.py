@@ -1,4 +1,4 @@
-"""Images for tests, and what they decode to."""
+"""Images for tests, and their expected pixels."""
 
 import io
 import struct
@@ -15,7 +15,7 @@ AREA, ASPECT = (0.05, 1.0), (3 / 4, 4 / 3)
 
 
 def picture(height=40, width=56, *, seed=0) -> np.ndarray:
-  """A smooth colour image, which JPEG keeps to within a few grey levels."""
+  """A smooth colour image, which JPEG changes by only a few grey levels."""
   rng = np.random.default_rng(seed)
   small = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
   return np.ascontiguousarray(cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC))
@@ -87,6 +87,6 @@ def see(data: bytes, *, training: bool, max_pixels: int = CAP, seed: int = 0) ->
 
 
 def naive_rgb(cmyk: np.ndarray) -> np.ndarray:
-  """RGB of (..., 4) ink amounts, 255 = full ink."""
+  """The RGB colours of (..., 4) ink amounts, 255 = full ink."""
   ink = cmyk.astype(float) / 255
   return np.rint(255 * (1 - ink[..., :3]) * (1 - ink[..., 3:]))

@@ -1,4 +1,4 @@
-"""A run that would score what it trains on is refused in a sentence, whatever kind of set it is."""
+"""A run that would evaluate on its training images is refused, for every kind of set."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_probes_and_neighbours(folder, kind):
     sets = (c.Dataset(folder, split) for split in (probe_train, test))
     return run(c.Dataset(folder, train), **{kind: {"mine": group(*sets, **options)}})
 
-  opening.open_data(config("[:50%]", "[:50%]", "[50%:]"))  # what is trained on may be learned of
+  opening.open_data(config("[:50%]", "[:50%]", "[50%:]"))  # a probe may learn from training images
   key = f"config.{kind}.mine"
   assert f"{key}.train ({folder} [:60%]) and {key}.test" in refused(
     config("[:50%]", "[:60%]", "[50%:]")
@@ -89,7 +89,7 @@ def test_digits_and_made_up_images():
   sets = lambda train, test: run(train, classes=10, data=dict(evaluate={"test": test}))
   opening.open_data(sets(digits("train"), digits("test")))
   assert "have 360 images" in refused(sets(digits("test"), digits("test")))
-  opening.open_data(sets(c.Dataset("synthetic"), c.Dataset("synthetic")))  # nothing to learn of
+  opening.open_data(sets(c.Dataset("synthetic"), c.Dataset("synthetic")))  # random images
 
 
 def test_what_is_excluded_or_not_drawn_is_not_trained_on(folder, tmp_path):

@@ -1,4 +1,4 @@
-"""What batches hold, whatever step they begin with, and how their images are prepared."""
+"""The content of batches from any start step, and the preparation of their images."""
 
 import dataclasses
 import functools

@@ -55,7 +55,7 @@ def test_pixel_cap(kind, training):
 
 
 def test_pixel_cap_is_checked_before_decoding():
-  """A bomb: the header promises 3.6 Gpixel, the file has 30 bytes of them."""
+  """A decompression bomb: the header claims 3.6 Gpixel, but the file has 30 bytes of pixels."""
   bomb = bytearray(png16(np.zeros((2, 2), np.uint16)))
   struct.pack_into(">II", bomb, 16, 60_000, 60_000)
   struct.pack_into(">I", bomb, 29, zlib.crc32(bomb[12:29]))

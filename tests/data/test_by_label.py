@@ -1,4 +1,4 @@
-"""The images of each class that are drawn, and the classes that occur."""
+"""Drawing images of each class, and finding the classes that occur."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from vit_jax.data import by_label, sources
 
 
 class Labelled:
-  """A source of nothing but labels, which counts how many were read."""
+  """A source with labels only, which counts how many labels are read."""
 
   multi_label = False
 
@@ -46,7 +46,7 @@ def test_no_more_labels_are_read_than_needed():
 
 
 def test_every_draw_is_as_likely():
-  """Each of the 5 images of a class is the one of 2 in 5 draws; 400 seeds."""
+  """Each of the 5 images of a class is among the 2 drawn with probability 2/5; 400 seeds."""
   source = Labelled(np.arange(10) % 2, 2)
   drawn = [by_label.first_of_each_class(source, count=2, seed=s, threads=1) for s in range(400)]
   shares = np.bincount(np.concatenate(drawn, axis=None), minlength=10) / 400

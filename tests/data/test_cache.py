@@ -1,4 +1,4 @@
-"""The cache of decoded images: the same batches as without, made once, whole or refused."""
+"""The cache of decoded images: same batches, made once; an incomplete cache is refused."""
 
 import concurrent.futures
 import logging
@@ -25,7 +25,7 @@ def small_files(monkeypatch):
 
 
 def prepare(source, directory, *, side=SIDE, threads=2):
-  """What `started` and `done` were told."""
+  """Prepares a cache; returns the arguments of all calls of `started` and `done`."""
   told = []
   cache.prepare(
     source,
@@ -44,7 +44,7 @@ def cached(source, directory, *, side=SIDE):
 
 
 class Shrunk(Listed):
-  """The images of a source, reduced whenever they are read."""
+  """The images of a source, reduced at each reading."""
 
   def __getitem__(self, index):
     example = super().__getitem__(index)
@@ -79,7 +79,7 @@ def test_a_reduced_pixel_is_the_mean_of_those_it_stands_for():
   )
 
 
-# --- what is in it ---
+# --- content ---
 
 
 def test_it_holds_every_example(tmp_path):
@@ -198,7 +198,7 @@ def test_several_may_make_it_at_once(tmp_path):
   assert contents(tmp_path / "shared") == contents(tmp_path / "alone")
 
 
-# --- what is refused ---
+# --- refusals ---
 
 
 def test_no_cache(tmp_path):

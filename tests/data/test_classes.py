@@ -1,4 +1,4 @@
-"""Class names: what is the same, what is the same in another order, and what nobody can tell."""
+"""Class names: the same, the same in another order, different, and unknown."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_numbers_are_names_in_the_order_of_text_or_of_numbers():
     (("eight", "five"), ("0", "1"), "class 0 is 'eight' there and '0' in the data"),
     (("0", "1"), ("eight", "five"), "class 0 is '0' there and 'eight' in the data"),
     (("a", "b", "c"), ("a", "c", "d"), "class 1 is 'b' there and 'c' in the data"),
-    (("a", "b", "b"), ("b", "a", "b"), "class 0 is 'a' there"),  # which b is which nobody knows
+    (("a", "b", "b"), ("b", "a", "b"), "class 0 is 'a' there"),  # the two b are ambiguous
     (("a", "b", "b"), ("b", "a", "a"), "class 0 is 'a' there"),
     (("Cat", "dog"), ("cat", "dog"), "'Cat' there and 'cat'"),
     (("a", "b"), ("LABEL_0", "LABEL_1"), "class 0 is 'a' there and 'LABEL_0'"),

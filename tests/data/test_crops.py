@@ -32,7 +32,7 @@ def test_crops_keep_to_area_aspect_and_image(height, width, seed, least, room):
     return
   least, most = (share * height * width for share in area)
   assert least <= box.height * box.width <= most
-  # A side is a whole number of pixels: off by up to a half.
+  # A side is rounded to whole pixels, by up to a half.
   assert (box.width - 0.5) / box.height <= ASPECT[1]
   assert (box.width + 0.5) / box.height >= ASPECT[0]
 
@@ -48,7 +48,7 @@ def test_crops_fill_their_ranges():
   lefts = np.array([box.left / (400 - box.width) for box in boxes if box.width < 400])
   assert areas.min() < 0.06
   assert areas.max() > 0.95
-  # Heights uniform between sqrt(0.05) and about 1: the mean square of such a side.
+  # The mean area for heights that are uniform between sqrt(0.05) and about 1.
   assert 0.36 < areas.mean() < 0.44
   assert (aspects.min(), aspects.max()) == pytest.approx(ASPECT, abs=0.01)
   assert abs(aspects.mean() - np.mean(ASPECT)) < 0.01
@@ -58,7 +58,7 @@ def test_crops_fill_their_ranges():
 
 
 def drawn(seed, **options):
-  """2,000 crops of images of many sizes, each drawn anew."""
+  """2,000 crops of images of many sizes, each from its own generator."""
   return [
     images.draw_crop(
       np.random.default_rng([seed, i]),
@@ -92,7 +92,7 @@ def test_crops_are_drawn_as_before_where_a_run_began_so():
 
 
 def test_every_place_has_the_same_probability_the_last_one_too():
-  """TensorFlow's never touches the lower and the right edge."""
+  """TensorFlow's crops never touch the lower and the right edge."""
   rng = np.random.default_rng(0)
   crops = dict(height=8, width=6, area=(1 / 3, 1 / 3), aspect=(1, 1))  # 4 x 4 pixels
   boxes = [images.draw_crop(rng, **crops) for _ in range(3000)]
@@ -151,7 +151,7 @@ def test_flip_with_p_half_and_only_if_asked():
 
 
 def test_training_crop_of_a_jpeg_is_that_of_its_pixels():
-  """The partial decoding picks the same pixels; no reduction at this size."""
+  """Partial decoding gives the same pixels; at this size nothing is reduced."""
   pixels = picture(160, 200)
   data = simplejpeg.encode_jpeg(pixels, quality=95)
   decoded = simplejpeg.decode_jpeg(data)

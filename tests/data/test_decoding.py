@@ -1,4 +1,4 @@
-"""Every kind of image file comes out as the right RGB."""
+"""Every kind of image file is decoded to the right RGB."""
 
 import struct
 
@@ -132,7 +132,7 @@ def test_cmyk_jpeg(kind):
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_applied(file_format, orientation):
-  """The file holds the pixels that a viewer turns upright; written out from the Exif standard."""
+  """`as_stored` has the pixels in the file, for each orientation of the Exif standard."""
   upright = picture(16, 24)
   as_stored = {
     1: upright,
@@ -140,7 +140,7 @@ def test_exif_orientation_is_applied(file_format, orientation):
     3: upright[::-1, ::-1],
     4: upright[::-1],
     5: upright.transpose(1, 0, 2),
-    6: np.rot90(upright, 1),  # to be turned clockwise when shown
+    6: np.rot90(upright, 1),  # a viewer turns it clockwise
     7: upright[::-1, ::-1].transpose(1, 0, 2),
     8: np.rot90(upright, -1),
   }[orientation]

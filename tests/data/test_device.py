@@ -1,4 +1,4 @@
-"""Host batches to global arrays."""
+"""Making global arrays from host batches."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Copies of images: planted ones are found in both directions, different images are not."""
+"""Search for copies: planted copies are found in both directions, different images are not."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ from vit_jax.data.duplicates.index import RADIUS, Index
 from vit_jax.data.duplicates.search import Known, Search
 from vit_jax.data.sources import Example
 
-# --- hashes by their bands ---
+# --- index of hashes ---
 
 
 @settings(max_examples=30, deadline=None)
@@ -147,7 +147,7 @@ def test_images_of_one_colour_are_alike_only_where_they_are_the_same():
 
 
 def painted(*, patches: int, details: int) -> np.ndarray:
-  """Large patches of colour under details, each drawn with a seed of its own."""
+  """An image of large patches and fine details; each has its own seed."""
   draw = lambda seed, sides: np.random.default_rng(seed).normal(0, 1, (sides, sides))
   enlarge = lambda image: cv2.resize(image, (144, 144), interpolation=cv2.INTER_CUBIC)
   image = 128 + 40 * enlarge(draw(patches, 5)) + 18 * enlarge(draw(details, 36))
@@ -168,7 +168,7 @@ def test_a_copy_has_both_patches_and_details():
 
 
 def pair(first, second):
-  """What `copies` asks for, of whole images."""
+  """The arguments of `copies` for two whole images."""
   one, other = fingerprints([first, second])
   return one, KNOWN_VIEWS[0], other, KNOWN_VIEWS[0]
 
@@ -201,7 +201,7 @@ def test_details_that_an_encoder_changes_tell_nothing():
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 99), st.floats(0.2, 5), st.floats(-50, 50))
 def test_concordance_is_lins(seed, gain, shift):
-  """1 less the expected squared difference over that of independent values."""
+  """1 minus the expected squared difference, divided by that of independent values."""
   first = np.random.default_rng(seed).normal(100, 20, (32, 32))
   second = gain * first + shift
   independent = first.var() + second.var() + (first.mean() - second.mean()) ** 2
@@ -229,11 +229,11 @@ def test_a_correlation_of_nothing_is_zero():
   assert compare.correlation(noise, 3 - 2 * noise) == pytest.approx(-1)
 
 
-# --- what is left behind ---
+# --- results ---
 
 
 class Listed:
-  """Images at hand."""
+  """A source of images in memory."""
 
   class_names, multi_label = ("a",), False
 

@@ -1,4 +1,4 @@
-"""Evaluation batches hold every example once, whatever the hosts and workers."""
+"""Evaluation batches hold every example once, for any number of hosts and workers."""
 
 import hypothesis
 import numpy as np

@@ -67,7 +67,7 @@ def test_a_crop_larger_than_the_resized_image_is_refused():
 
 
 def test_evaluation_decodes_exactly():
-  """No reduction in the DCT, however large the file."""
+  """Evaluation never reduces images in the DCT, even large ones."""
   pixels = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
   data = simplejpeg.encode_jpeg(pixels, quality=95)
   out = images.evaluate_image(data, size=32, resize=0, max_pixels=CAP)
@@ -88,7 +88,7 @@ def test_a_random_square_is_cut_out_of_the_whole_resized_image():
   places = [(top, left) for top in range(13) for left in range(13)]
   known = {whole[top : top + 20, left : left + 20].tobytes(): (top, left) for top, left in places}
   drawn = [known[square(pixels, seed=seed).tobytes()] for seed in range(400)]
-  for axis in range(2):  # All 13 places alike: the mean of 400 is within four standard errors of 6.
+  for axis in range(2):  # 13 places of equal probability: mean 6, within four standard errors
     values = [place[axis] for place in drawn]
     assert set(values) == set(range(13))
     assert abs(np.mean(values) - 6) < 4 * np.sqrt((13**2 - 1) / 12 / 400)

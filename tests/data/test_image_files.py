@@ -1,4 +1,4 @@
-"""Which files of a folder are images, what is said of the others, and that nothing waits."""
+"""Finding image files in a folder, reporting all others, and never blocking on special files."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from vit_jax.data.sources.folder import Folder
 
 
 def write(root: pathlib.Path, *names: str) -> pathlib.Path:
-  """Files that hold their own names."""
+  """Writes files that contain their own names."""
   for name in names:
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_bytes(name.encode())
@@ -25,7 +25,7 @@ def write(root: pathlib.Path, *names: str) -> pathlib.Path:
 
 @contextlib.contextmanager
 def soon():
-  """Ends what waits for ever."""
+  """Fails the test if the context takes more than 5 seconds."""
 
   def late(*_):
     raise AssertionError("it waits")
@@ -44,7 +44,7 @@ def fifo(path):
 
 
 def bound(path):
-  """A socket; its path may be longer than an address."""
+  """Makes a socket; its path may be longer than a socket address allows."""
   here = os.getcwd()
   os.chdir(path.parent)
   try:
@@ -158,15 +158,15 @@ def test_links_are_followed_and_circles_come_to_an_end(tmp_path):
   write(tmp_path, "store/1.png", "store/deep/2.png", "class/3.png", "class/z/4.png")
   (tmp_path / "class/5.png").symlink_to("../store/1.png")
   (tmp_path / "class/inner").symlink_to("../store")
-  (tmp_path / "class/up").symlink_to("..")  # its folder class is the one that is read
-  (tmp_path / "class/a").symlink_to("z")  # read under its own name, whatever the order
+  (tmp_path / "class/up").symlink_to("..")  # its folder "class" is already being read
+  (tmp_path / "class/a").symlink_to("z")  # z is read under its own name, in any order
   found = image_files.find(str(tmp_path / "class"))
   assert found.names == ["3.png", "5.png", "inner/1.png", "inner/deep/2.png", "z/4.png"]
   assert found.left_out.counts() == {"folders that are read already": 3}
 
 
 def test_links_that_fan_out_are_read_once(tmp_path):
-  """Every folder has two links to the next: 2^40 ways to the last."""
+  """Every folder has two links to the next: 2^40 paths lead to the last."""
   for i in range(40):
     (tmp_path / f"{i:02}").mkdir()
     for name in "ab":
@@ -217,7 +217,7 @@ def test_a_class_without_images_says_what_it_has(tmp_path):
 
 
 def test_the_identity_tells_subfolders_from_files(tmp_path):
-  """Flat folders keep the identity that they had: a list of exclusions goes on to fit."""
+  """Flat folders keep their identity of earlier releases, so that exclusion lists stay valid."""
   flat = Folder(str(write(tmp_path / "flat", "a/1.png", "a/2.png", "b/3.png")), split="")
   assert flat.identity == "folder 178b08d5e9c47730"
   deep = Folder(str(write(tmp_path / "deep", "a/x.png/y.png", "a/z.png")), split="")
@@ -225,7 +225,7 @@ def test_the_identity_tells_subfolders_from_files(tmp_path):
   assert len({flat.identity, deep.identity, other.identity}) == 3
 
 
-# --- everything else that a user names ---
+# --- all other files that a user names ---
 
 
 def exclusions(path):

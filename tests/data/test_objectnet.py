@@ -1,4 +1,4 @@
-"""ObjectNet from its release's folders: what is cut off, left out, right, and refused."""
+"""ObjectNet from the folders of its release: borders, shared classes, correct labels, refusals."""
 
 import pickle
 

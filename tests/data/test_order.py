@@ -1,4 +1,4 @@
-"""The stream of a run: epoch after epoch, each in an order of its own; the orders of before."""
+"""The stream of a run: each epoch has its own order; orders of earlier releases are unchanged."""
 
 import pickle
 
@@ -40,7 +40,7 @@ def test_numbers_are_found_again(sampling):
 
 
 def test_runs_of_earlier_releases_keep_their_order():
-  """What release 0.1.0 gave, by Grain; and what this one gives, from now on."""
+  """The orders of release 0.1.0, by Grain, and of this release must not change."""
   rows = order.epochs(10, seed=7, sampling="grain")(range(20))
   assert rows == [7, 9, 0, 8, 4, 2, 5, 6, 3, 1, 6, 0, 4, 2, 7, 9, 1, 5, 8, 3]
   rows = order.epochs(10, seed=7, sampling="uniform")(range(20))

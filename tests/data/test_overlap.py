@@ -1,4 +1,4 @@
-"""Which images two sources have in common: by any path, cut or chosen in any way, and quickly."""
+"""Finding images that two sources have in common, by any path, in any part, and quickly."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ def names(source):
 
 
 def by_names(one, other):
-  """What is shared, looked for the long way: the names of files lead to their real paths."""
+  """The expected result, computed slowly from the real paths of all files."""
   real = lambda name: os.path.realpath(name) if name.startswith("/") else name
   both = {real(name) for name in names(one)} & {real(name) for name in names(other)}
   return len(both), {name for name in names(one) if real(name) in both}
@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def bases(folder, tmp_path_factory):
-  """Sources that one another's parts and choices overlap in many ways."""
+  """Sources whose parts and selections overlap in many ways."""
   tfds = tmp_path_factory.mktemp("tfds")
   tfds_fixture.write_single_label_tfds(tfds, num_examples=50, num_classes=5, seed=0)
   with pytest.MonkeyPatch.context() as patch:
@@ -105,7 +105,7 @@ def test_the_same_files_by_other_paths(folder, tmp_path, monkeypatch):
   (tmp_path / "copy").mkdir()
   (tmp_path / "copy" / "a").symlink_to(folder / "a")
   (tmp_path / "copy" / "b").mkdir()
-  for index in range(30):  # 25 of them are there
+  for index in range(30):  # 25 of them exist
     (tmp_path / "copy" / "b" / f"other{index}.png").symlink_to(folder / "b" / f"{index:03}.png")
   (tmp_path / "copy" / "b" / "own.png").touch()
   for path, images in (
@@ -151,7 +151,7 @@ def test_equal_names_elsewhere_are_other_images(folder, tmp_path):
   for path in folder.rglob("*.png"):
     other = tmp_path / path.relative_to(folder)
     other.parent.mkdir(exist_ok=True)
-    other.write_bytes(path.read_bytes())  # a copy: of that tools/dedup.py tells
+    other.write_bytes(path.read_bytes())  # a copy, which only tools/dedup.py finds
   assert overlap.shared(opened(f"folder:{folder}"), opened(f"folder:{tmp_path}")) is None
 
 
@@ -170,7 +170,7 @@ def test_names_that_are_no_text(tmp_path):
 
 
 class Large:
-  """Records as of JFT-300M in 31,744 files; a name for each, if it is asked for."""
+  """As many records as JFT-300M, in 31,744 files; each has a name on request."""
 
   multi_label, class_names, identity = False, ("a",), "large"
 

@@ -1,4 +1,4 @@
-"""Parts of folders: random, of every class alike, and stable whatever is added elsewhere."""
+"""Parts of folders: random, equal for all classes, and stable when other images are added."""
 
 import collections
 import os
@@ -17,7 +17,7 @@ COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 
 
 def numbered(counts):
-  """{folder: names}, named in order as cameras do."""
+  """{folder: names}, with numbered names as cameras give them."""
   return {f"class{i}": [f"img_{j:04}.png" for j in range(n)] for i, n in enumerate(counts)}
 
 
@@ -31,7 +31,7 @@ def pairs(listings):
 
 
 def subjects(root, people=20, images=30):
-  """Each class is one half of the people, whose images' names tell who and when."""
+  """Writes two classes with half of the people each; file names tell the person and the day."""
   for person in range(people):
     folder = root / ("old" if person % 2 else "new")
     folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def subjects(root, people=20, images=30):
 
 
 def test_a_part_of_images_named_by_subject_and_date_has_all_of_them(tmp_path):
-  """In the order of names the last tenth of a class was one subject alone."""
+  """In the order of names, the last tenth of a class has only one person."""
   people = lambda source: collections.Counter(
     os.path.basename(source.name(i))[:9] for i in range(len(source))
   )
@@ -74,7 +74,7 @@ def test_parts_are_nested_and_complements(counts, cuts, data):
       chosen(f"[{a}{unit}:{b}{unit}]", names) for a, b in ((0, low), (low, high), (high, whole))
     ]
   except sources.SourceError:
-    return  # one of them leaves a class empty
+    return  # one of the parts leaves a class empty
   assert sum(len(pairs(one)) for one in parts) == sum(counts)
   assert set().union(*map(pairs, parts)) == pairs(names.values())
   assert pairs(chosen(f"[:{high}{unit}]", names)) == pairs(parts[0]) | pairs(parts[1])
@@ -104,7 +104,7 @@ def test_images_that_are_added_to_one_class_change_nothing_in_another():
   after = before | {"class0": [*before["class0"], *(f"new{i}.png" for i in range(99))]}
   assert chosen("[:80%]", before)[1] == chosen("[:80%]", after)[1]
   kept = {*chosen("[:80%]", before)[0]}
-  # The images of the class itself keep their places among one another.
+  # The images of the class itself keep their relative order.
   order = chosen("[:50%]", after)[0]
   assert {*order} - {*before["class0"]}
   ranks = sorted(after["class0"], key=part._random)
@@ -118,7 +118,7 @@ def test_whole_numbers_take_of_every_class_its_share():
 
 
 def test_a_part_is_even_over_the_names():
-  """Chi-square over tenths of the names in order; and the choice does not follow the class."""
+  """Chi-square over tenths of the sorted names; the choices of the classes are independent."""
   names = numbered([10_000] * 12)
   several = {
     folder: [name.replace("img", folder) for name in some] for folder, some in names.items()
@@ -133,7 +133,7 @@ def test_a_part_is_even_over_the_names():
 
 
 def test_a_part_never_changes():
-  """Else what was held out could be trained on by another version of this program."""
+  """Otherwise another release could train on images that were held out."""
   assert chosen("[:30%]", numbered([10])) == [["img_0005.png", "img_0008.png", "img_0009.png"]]
 
 

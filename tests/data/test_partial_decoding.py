@@ -1,4 +1,4 @@
-"""Of a JPEG only the rows that a crop needs are decoded, and they are those of the whole."""
+"""Only the rows of a JPEG that a crop needs are decoded; they equal those of the whole image."""
 
 import hypothesis
 import numpy as np
@@ -30,7 +30,7 @@ def test_partial_rows_equal_those_of_the_whole(height, width, share, factor, lay
     colorsubsampling=layout,
   )
   end = 1 + int(share * (height - 1))
-  # Reduced are only crops whose result has some pixels.
+  # Training reduces only crops of at least a few pixels.
   hypothesis.assume(factor == 1 or min(width, end) >= 4 * factor)
   part = jpeg.decode_rows(data, height=height, width=width, end=end, factor=factor)
   whole = simplejpeg.decode_jpeg(
@@ -51,7 +51,7 @@ def noisy_jpeg(**options) -> bytes:
 
 
 def count_decodings(monkeypatch) -> list[int]:
-  """Rows of every decoding that is begun from now on."""
+  """A list that records the number of rows of each later decoding."""
   rows, decode_jpeg = [], simplejpeg.decode_jpeg
 
   def counted(data, **options):

@@ -1,4 +1,4 @@
-"""Permutations are bijections, and as random as chance: for all lengths, seeds and streams."""
+"""Permutations are bijections and random, for all lengths, seeds and streams."""
 
 import collections
 import itertools
@@ -46,14 +46,14 @@ def test_one_by_one_many_and_back_agree(length, seed, data):
 def test_positions_that_there_are_not():
   drawn = Permutation(7, seed=0)
   assert len(drawn) == 7
-  assert sorted(drawn) == list(range(7))  # so Python's own loops end
+  assert sorted(drawn) == list(range(7))  # iteration ends
   for position in (-1, 7):
     with pytest.raises(IndexError):
       drawn[position]
 
 
 def test_a_permutation_never_changes():
-  """Else runs could not be resumed on another version of this program."""
+  """Otherwise another release could not resume a run."""
   assert Permutation(1437, seed=5, stream=2).at(range(5)).tolist() == [338, 1395, 223, 510, 1254]
   assert Permutation(303_000_000, seed=0)[0] == 88_090_271
 
@@ -62,7 +62,7 @@ def test_a_permutation_never_changes():
 
 
 def p_value(numbers, length):
-  """Of chi-square over tenths of a sample without replacement, which varies less than with it."""
+  """p-value of chi-square over tenths, for a sample drawn without replacement."""
   edges = np.arange(11) * length // 10
   expected = np.diff(edges) * len(numbers) / length
   statistic = ((np.histogram(numbers, edges)[0] - expected) ** 2 / expected).sum()
@@ -70,7 +70,7 @@ def p_value(numbers, length):
 
 
 def check(values):
-  """p-values of independent tests are uniform: the smallest among them, and all together."""
+  """Checks that p-values of independent tests are uniform: the smallest, and all together."""
   least = min(values)
   assert 1 - (1 - least) ** len(values) > 1e-4, f"a p-value of {least} among {len(values)}"
   assert stats.kstest(values, "uniform").pvalue > 1e-4
@@ -89,14 +89,14 @@ def test_so_does_any_part_and_every_remainder():
       begin = length // 3
       numbers = Permutation(length, seed=seed).at(range(begin, begin + length // 8)[:3000])
       middles.append(p_value(numbers, length))
-      if length > 10**6:  # where a sample of 3,000 is nearly one with replacement
+      if length > 10**6:  # a sample of 3,000 is then nearly one with replacement
         remainders.append(stats.chisquare(np.bincount(numbers % 8, minlength=8)).pvalue)
   check(middles)
   check(remainders)
 
 
 def test_neighbours_seeds_and_streams_are_independent():
-  """Tenths of pairs: at neighbouring positions, of neighbouring seeds, of neighbouring epochs."""
+  """Compares tenths of pairs: neighbouring positions, neighbouring seeds, neighbouring epochs."""
   pairs = collections.defaultdict(list)
   for length in (65_537, 1_281_167, 12_400_000):
     tenth = lambda numbers, n=length: numbers * 10 // n
@@ -128,14 +128,14 @@ def test_all_orders_of_a_few_are_as_frequent(length, by):
 
 @pytest.mark.parametrize("length", [4, 9, 15, 25, 64])
 def test_half_of_all_orders_are_even(length):
-  """Of two odd factors, rounds that turn rows or columns would make even ones alone."""
+  """With two odd factors, rounds that rotate rows or columns would give only even permutations."""
   minus = lambda order: np.linalg.det(np.eye(length)[order.tolist()]) < 0
   odd = sum(minus(Permutation(length, seed=seed).at(range(length))) for seed in range(200))
   assert stats.binomtest(odd, 200).pvalue > 1e-4
 
 
 def test_the_shuffle_of_earlier_releases_is_not_uniform():
-  """So these tests can tell, and there is a reason for config.data.sampling."""
+  """So these tests can fail, and config.data.sampling has a reason."""
   drawn = order.fixed(14_197_122, seed=0, sampling="grain")
   numbers = np.array([drawn[position] for position in range(30_000)])
   assert p_value(numbers, len(drawn)) < 1e-9

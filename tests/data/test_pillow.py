@@ -1,4 +1,4 @@
-"""TIFF, BMP and PPM of any layout come out as the right RGB, and doubtful samples are refused."""
+"""TIFF, BMP and PPM of any layout are decoded to the right RGB; doubtful samples are refused."""
 
 import io
 import struct
@@ -50,7 +50,7 @@ def test_a_tiff_of_any_layout_is_read_exactly_or_refused(
   try:
     out = decode(data)
   except images.BadImage:
-    # What Pillow reads as noise or not at all: channels apart, and deep grey with alpha.
+    # Pillow reads separate planes and 16-bit grey with alpha as noise or not at all.
     assert layout["planar"] or (dtype, channels) == (np.uint16, 2)
     assert dtype == np.uint16 or channels < 3
     return
@@ -141,7 +141,7 @@ def test_bmp(mode):
 
 
 def test_bmp_of_16_bits_a_pixel():
-  """5, 6 and 5 bits: no deep samples, however dark."""
+  """Samples have 5, 6 and 5 bits, so a dark image is not refused."""
   header = struct.pack("<IiiHHIIiiII", 40, 2, 1, 1, 16, 3, 0, 0, 0, 0, 0)
   masks, pixels = struct.pack("<III", 0xF800, 0x7E0, 0x1F), struct.pack("<HH", 0, 1 << 5)
   at = 14 + len(header) + len(masks)
@@ -165,7 +165,7 @@ def test_a_bitmap_of_text():
   assert decode(b"P1\n# no image\n2 1\n0 1\n").tolist() == [[[255] * 3, [0] * 3]]
 
 
-# --- samples of another range than the file says ---
+# --- samples in another range than the format says ---
 
 
 def png16_with_alpha(samples: np.ndarray) -> bytes:
@@ -197,14 +197,14 @@ DEEP = {
 
 
 def ramp(top: int) -> np.ndarray:
-  """(8, 8, 3) uint16 from 0 to `top`."""
+  """Pixels (8, 8, 3) uint16 from 0 to `top`."""
   return np.stack([np.linspace(0, top, 64).reshape(8, 8)] * 3, -1).astype(np.uint16)
 
 
 @pytest.mark.parametrize("kind", DEEP)
 @pytest.mark.parametrize("top", [255, 1023, 3900])
 def test_samples_of_few_bits_in_16_are_refused_not_read_as_black(kind, top):
-  """What many cameras and programs write; one image does not tell which range it has."""
+  """Many cameras and programs write such files; one image does not show its range."""
   refused(DEEP[kind](ramp(top)), "16-bit samples are all below 4096 of 65535")
 
 

@@ -91,7 +91,7 @@ def test_an_example_is_drawn_anew_every_epoch():
 
 
 def test_draws_are_uniform_and_independent():
-  """One draw each for 4,000 neighbouring positions."""
+  """Makes one draw for each of 4,000 neighbouring positions."""
 
   def draw(image, *, rng):
     return np.full((1, 1, 3), int(256 * rng.random()), np.uint8)
@@ -105,14 +105,14 @@ def test_draws_are_uniform_and_independent():
 
 
 def odd_draw(image, *, rng):
-  """Leaves half of a 64-bit word, and most of a block of them, in the generator."""
+  """Leaves half of a 64-bit word, and most of a block of words, unused in the generator."""
   rng.integers(7, dtype=np.uint32)
   return np.full((1, 1, 3), int(256 * rng.random()), np.uint8)
 
 
 @pytest.mark.parametrize("threads", [0, 3])
 def test_draws_are_those_of_a_fresh_generator_at_the_position(threads):
-  for seed in (0, 5):  # in turn: a thread keeps its generator
+  for seed in (0, 5):  # two seeds, because a thread keeps its generator
     batches = train(numbered(9), steps=4, seed=seed, transform=odd_draw, threads=threads)
     for position, pixel in enumerate(np.concatenate([b["image"][:, 0, 0, 0] for b in batches])):
       fresh = np.random.Generator(np.random.Philox(key=seed, counter=position << 64))

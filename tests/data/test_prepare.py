@@ -1,4 +1,4 @@
-"""Images of any source become a data set that TFDS reads: whole, checked, in a random order."""
+"""Images of any source become a data set for TFDS: complete, checked, in a random order."""
 
 import collections
 import json
@@ -72,7 +72,7 @@ def test_what_is_wrong_with_images_is_reported(tmp_path):
   both = opened("test+train")
   assert both.class_names == ("ant", "ape", "bee")
   by_image = {both[i].image: both[i].labels for i in range(18)}
-  assert by_image[(tmp_path / "test/ape/000.jpg").read_bytes()] in ((1,), (2,))  # is there twice
+  assert by_image[(tmp_path / "test/ape/000.jpg").read_bytes()] in ((1,), (2,))  # exists twice
   assert by_image[paths[1].read_bytes()] == (0,)
   assert by_image[paths[16].read_bytes()] == (2,)
 
@@ -82,7 +82,7 @@ def test_it_goes_on_where_it_was_stopped(tmp_path):
   whole = paths[50].read_bytes()
   source = folder(tmp_path / "in")
   made(tmp_path, {"train": source}, name="whole")
-  paths[50].unlink()  # as if the run was stopped there
+  paths[50].unlink()  # stops the preparation there
   with pytest.raises(FileNotFoundError, match=r"050|020"):
     made(tmp_path, {"train": source})
   assert not (tmp_path / "tfds/mine/1.0.0").exists()

@@ -1,4 +1,4 @@
-"""tools/prepare_data.py."""
+"""The command tools/prepare_data.py."""
 
 import importlib.util
 import io
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("small_files")
 
 
 def test_tfds_is_imported_before_there_are_threads(tmp_path, monkeypatch):
-  """Two threads that import it at once wait for one another for ever, one time in forty."""
+  """Two threads that import it at once deadlock, one time in forty."""
   write_images(tmp_path / "in", {"ant": 3, "bee": 3})
   asked, features = set(), prepare._features
 
@@ -97,7 +97,7 @@ def pack(path, files):
 )
 @pytest.mark.parametrize("kind", ["build", "convert"])
 def test_imagenet_from_an_archive_that_the_user_has(tmp_path, kind):
-  """By TFDS's own builder, as ArrayRecord; or as TFRecord, which is then converted."""
+  """TFDS's own builder writes ArrayRecord, or TFRecord that is then converted."""
   manual = tmp_path / "tfds" / "downloads" / "manual"
   manual.mkdir(parents=True)
   rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Batches are decoded ahead of the consumer, and a program ends with batches open."""
+"""Batches are decoded ahead of the consumer, and a program can end with open batches."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def test_decoding_runs_ahead_of_the_consumer():
   ],
 )
 def test_the_program_ends_with_batches_open(threads, workers, end):
-  """Whether the iterator is closed, forgotten, or lost to an exception."""
+  """The program ends if the iterator is closed, forgotten, or left by an exception."""
   program = f"""
     import functools
     from vit_jax.data import images, pipeline, sources

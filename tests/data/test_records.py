@@ -1,4 +1,4 @@
-"""Many ArrayRecord files by position: the right record, few open files, clear errors."""
+"""Reading from many ArrayRecord files: the right record, few open files, clear errors."""
 
 import concurrent.futures
 import os
@@ -68,7 +68,7 @@ def test_files_are_opened_when_they_are_read_and_not_pickled(paths):
 
 
 def test_more_files_than_the_system_allows(paths):
-  """The limit is raised where that is allowed; where not, fewer stay open."""
+  """The limit is raised if the system allows it; otherwise fewer files stay open."""
   code = (
     "import resource, sys; from vit_jax.data.records import Part, Records;"
     "hard = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_NOFILE, (32, hard));"

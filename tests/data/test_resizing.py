@@ -1,4 +1,4 @@
-"""Evaluation sets that are resized in their own way."""
+"""Evaluation sets with their own `resize`."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from vit_jax.data import resizing
   [(-1, 8, 10), (0, 8, 0), (1, 8, 8), (512 / 480, 480, 512), (512 / 480, 384, 410)],
 )
 def test_a_set_may_be_resized_in_its_own_way(own, side, resize):
-  """In pixels, from a ratio: ObjectNet's 512 to 480 holds at every image size."""
+  """`resize` is a ratio: ObjectNet's 512 to 480 holds at every image size."""
   sets = {"set": c.Dataset("digits", "test", resize=own)}
   data = c.Data(evaluate=sets, image_size=side, evaluate_resize=10)
   assert resizing.of_set(sets["set"], data) == resize

@@ -1,4 +1,4 @@
-"""Sources by name, the digits and synthetic images."""
+"""Opening sources by name, the digits, and synthetic images."""
 
 import numpy as np
 import pytest

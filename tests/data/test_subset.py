@@ -1,4 +1,4 @@
-"""Parts of a source: nested, the same for every seed, without what a list names."""
+"""Parts of a source: random subsets are nested and fixed; exclusion lists are left out."""
 
 import os
 import pickle
@@ -52,16 +52,16 @@ def test_the_smaller_lies_inside_the_larger_and_none_comes_twice(length, data):
 def test_a_subset_is_even_over_the_source():
   chosen = every(sources.Subset(Numbers(100_000), 20_000))
   counts = np.histogram(chosen, bins=50, range=(0, 100_000))[0]
-  # Of a random subset each count is 400 with a variance of 320.
+  # In a random subset each count has mean 400 and variance 320.
   assert 20 < ((counts - 400) ** 2 / 320).sum() < 95
 
 
 def test_a_subset_never_changes():
-  """Else results on subsets of different versions of this program could not be compared."""
+  """Otherwise results on subsets could not be compared between releases."""
   assert every(sources.Subset(Numbers(1437), 5)) == [867, 790, 981, 320, 1193]
   earlier = sources.Subset(Numbers(1437), 5, sampling="grain")
   assert every(earlier) == [493, 781, 636, 1414, 1133]
-  assert earlier.identity == "numbers, random 5"  # as caches of it have it
+  assert earlier.identity == "numbers, random 5"  # as recorded in existing caches
 
 
 def test_a_subset_of_jft_needs_no_memory():
@@ -158,7 +158,7 @@ def test_parts_of_a_source_tell_each_other_apart(tmp_path):
   parts = [{}, dict(subset=9), dict(subset=10), dict(exclude=first), dict(exclude=second)]
   parts += [dict(exclude=first, subset=9)]
   assert len({opened(**part).identity for part in parts}) == len(parts)
-  # A list of the whole is not one of a part: positions differ.
+  # A list for the whole source is not valid for a part: positions differ.
   with pytest.raises(sources.SourceError, match="is for other examples"):
     sources.Remaining(opened(subset=9), first)
 

@@ -1,4 +1,4 @@
-"""Data sets that TFDS has prepared."""
+"""Reading data sets that TFDS prepared."""
 
 import json
 import pathlib
@@ -59,7 +59,7 @@ def test_tfds_sub_splits(tfds_dir):
     for split in ("train[:90%]", "train[90%:]")
     for example in every(open_source("tfds:tiny_single_label", split))
   ]
-  assert parts == list(whole)  # with their names: an example has one, whichever part it is in
+  assert parts == list(whole)  # also the names: an example has the same name in every part
   both = open_source("tfds:tiny_single_label", "train[30:]+test")
   assert len(both) == 20
   names = [example.name.removeprefix("tfds:tiny_single_label/1.0.0 ") for example in every(both)]
@@ -130,7 +130,7 @@ def test_tfds_part_of_examples_as_they_were_written_is_told(
   open_source("tfds:tiny_single_label", "train+test")
   assert not caplog.messages
   part = open_source("tfds:tiny_single_label", "train[90%:]")
-  pickle.loads(pickle.dumps(part))  # nor by every worker again
+  pickle.loads(pickle.dumps(part))  # workers do not warn again
   (said,) = caplog.messages
   assert "tfds:tiny_single_label were written without shuffling, so 'train[90%:]' is no" in said
 
@@ -181,7 +181,7 @@ def test_tfds_tfrecord_is_refused_with_the_command(tfds_dir, tmp_path, monkeypat
 
 
 def test_tfds_array_record_beside_another_format(tfds_dir, tmp_path, monkeypatch):
-  """As `tfds convert_format` leaves it: the metadata still name the first format."""
+  """After `tfds convert_format` the metadata still name the first format."""
   shutil.copytree(tfds_dir / "tiny_single_label", tmp_path / "tiny_single_label")
   path = tmp_path / "tiny_single_label" / "1.0.0" / "dataset_info.json"
   info = {**json.loads(path.read_text()), "fileFormat": "tfrecord"}

@@ -1,4 +1,4 @@
-"""VTAB's tasks: their examples and labels on data sets with the features of TFDS's own builders."""
+"""VTAB's tasks: examples and labels, on small data sets with the features of TFDS's builders."""
 
 import dataclasses
 import pickle
@@ -19,7 +19,7 @@ TRAIN, HELD_BACK = 8, 3
 
 
 def protocol(name, split):
-  """(split, index) of every example, by slices as the protocol writes them, of whole lists."""
+  """(split, index) of every example, from slices of lists in the notation of the protocol."""
   lists = {part: [(part, index) for index in range(size)] for part, size in SIZES.items()}
   train, validation, test = lists["train"], lists["validation"], lists["test"]
   from_train = lambda percentage: train[percentage * len(train) // 100 :]
@@ -43,7 +43,7 @@ def protocol(name, split):
 
 
 def marked(part, index, *, on):
-  """An image of 8 x 8 pixels, 0 or `on`, that tells its split and place."""
+  """An image of 8 x 8 pixels, 0 or `on`, that encodes its split and index."""
   number = list(SIZES).index(part) * 256 + index
   bits = [number >> bit & 1 for bit in range(64)]
   return np.array(bits, np.uint8).reshape(8, 8) * np.uint8(on)
@@ -75,7 +75,7 @@ def objects_of_kitti(rng):
 
 
 def example(data, part, index, rng):
-  """What is stored: the image, and of every feature that a task asks for some value."""
+  """An example to store: the image, and a value for every feature that a task uses."""
   grey = marked(part, index, on=1 if data == "dsprites" else 255)
   colour = np.stack([grey] * 3, axis=-1)
   image = vtab_fixture.png(grey if data in ("dsprites", "smallnorb") else colour)
@@ -95,7 +95,7 @@ def example(data, part, index, rng):
 
 
 def expected_label(name, stored):
-  """By other means than the rules: comparison with every edge, and fractions."""
+  """Computes classes in another way than the rules: by comparison with every edge, by fractions."""
   above = lambda value, edges: sum(value > edge for edge in edges) - 1
   if name == "clevr-count":
     return len(stored["objects"]) - 3
@@ -114,7 +114,7 @@ def expected_label(name, stored):
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-  """The folder of all data sets, and what was stored: {data: {split: [example]}}."""
+  """The folder of all data sets, and the stored examples: {data: {split: [example]}}."""
   folder, rng = tmp_path_factory.mktemp("vtab"), np.random.default_rng(0)
   stored = {}
   for data in {task.data: None for task in vtab_tasks.TASKS.values()}:
@@ -174,7 +174,7 @@ def test_tensorflow_is_not_imported(stored):
   assert "tensorflow" not in sys.modules
 
 
-# Sizes of TFDS's data sets, and the parts worked out by hand.
+# Sizes of TFDS's data sets, and the parts computed by hand.
 REAL = {
   "caltech101": (dict(train=3059, test=6085), "train[2753:2953]", "test"),
   "cifar-100": (dict(train=50_000, test=10_000), "train[45000:45200]", "test"),
@@ -202,7 +202,7 @@ def test_parts_of_the_real_data_sets(name):
 
 
 def test_percentages_are_rounded_down():
-  """90% of 2,015 are 1,813.5, and of 2,018 1,816.2; TFDS would round the first up."""
+  """90% of 2,015 is 1,813.5, and 90% of 2,018 is 1,816.2; TFDS would round the first up."""
   sizes = (2015, 1813), (2018, 1816)
   for size, first in sizes:
     found = vtab_tasks.tfds_split("svhn", "val200", dict(train=size, test=9))

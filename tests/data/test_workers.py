@@ -1,4 +1,4 @@
-"""Items of several processes, in order, and what happens when any of these is gone.
+"""Items from several processes come in order; errors and the end of a process are reported.
 
 Whole runs: tests/faults/test_workers.py. Batches: test_pipeline.py.
 """
@@ -24,7 +24,7 @@ from vit_jax.data.workers import WorkerError, Workers
 
 
 def arrays(worker, *, count, every):
-  """Arrays of many sizes, some larger than what a socket holds."""
+  """Arrays of many sizes, some larger than a socket's buffer."""
   for number in range(worker, count, every):
     rng = np.random.default_rng(number)
     yield dict(
@@ -45,7 +45,7 @@ def sleeping(worker):
 
 
 class Awkward(Exception):
-  """Cannot be made again from what is pickled of it."""
+  """An error that cannot be unpickled."""
 
   def __init__(self, one, two):
     super().__init__(f"{one} and {two}")
@@ -74,7 +74,7 @@ def pids(made):
 
 
 def alive(pid):
-  """Whether a process runs: neither gone nor a zombie that nobody has waited for."""
+  """Whether a process runs: it exists and is not a zombie."""
   with contextlib.suppress(FileNotFoundError, ProcessLookupError):
     status = pathlib.Path(f"/proc/{pid}/stat").read_text()
     return status.rpartition(")")[2].split()[0] != "Z"
@@ -164,7 +164,7 @@ def test_a_worker_that_leaves_by_itself_is_named():
 
 @pytest.mark.parametrize("size", [1, 10**6])
 def test_a_worker_that_does_not_begin_is_named(monkeypatch, size):
-  """With more to tell it than a socket holds, and with less."""
+  """The job may be larger or smaller than a socket's buffer."""
   monkeypatch.setattr(workers, "_PROGRAM", [sys.executable, "-c", "raise SystemExit(7)"])
   with pytest.raises(WorkerError, match=r"process 1 of 2 .* ended with status 7"):
     next(Workers(functools.partial(numbers, every=bytes(size)), 2))
@@ -174,7 +174,7 @@ def test_a_worker_that_does_not_begin_is_named(monkeypatch, size):
 
 
 def test_signals_are_left_to_the_parent():
-  """From the moment on that a worker exists; the parent itself hears them as before."""
+  """Workers ignore signals from their start; the parent still receives them."""
   before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
   with contextlib.closing(Workers(functools.partial(numbers, every=2), 2)) as made:
     made._start()
@@ -188,7 +188,7 @@ def test_signals_are_left_to_the_parent():
 
 
 def test_workers_end_with_a_parent_that_is_killed():
-  """Also those that are busy, and so do not notice that nobody takes their items."""
+  """Busy workers end too, although they do not notice that nobody takes their items."""
   program = """
     import time
     from tests.data.test_workers import Workers, sleeping

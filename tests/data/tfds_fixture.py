@@ -1,4 +1,4 @@
-"""Small TFDS data sets of real JPEGs, written as ArrayRecord without TensorFlow."""
+"""Writes small TFDS data sets of real JPEGs as ArrayRecord, without TensorFlow."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ _TEST_SHARE = 5  # every fifth example is a test example
 def write_multilabel_tfds(
   data_dir: str | pathlib.Path, *, num_examples: int, num_classes: int, seed: int
 ) -> str:
-  """Writes splits "train" and "test" with 0 to 3 labels an image; returns the data set's name."""
+  """Writes splits "train" and "test", 0 to 3 labels for each image; returns the data set's name."""
   label = tfds.features.Sequence(tfds.features.ClassLabel(num_classes=num_classes))
 
   def draw(rng: np.random.Generator, index: int) -> list[int]:
@@ -90,7 +90,7 @@ def _write(name, data_dir, *, label, draw, num_examples, seed) -> None:
 
 
 def _builder_class(class_name: str, *, label, examples: list[dict]) -> type:
-  """A builder over examples at hand; TFDS takes its name from the class attribute."""
+  """A builder over examples in memory; TFDS takes its name from the class attribute."""
 
   class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     VERSION = tfds.core.Version("1.0.0")

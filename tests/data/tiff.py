@@ -1,4 +1,4 @@
-"""TIFF files of any layout, which no library at hand can write: by the TIFF 6.0 specification."""
+"""Writes TIFF files of any layout, by the TIFF 6.0 specification; no library here can do it."""
 
 import itertools
 import struct
@@ -64,7 +64,7 @@ def tiff(
 
 
 def cut(layer, rows, tile):
-  """The strips of so many rows, or the tiles, filled up with zeros."""
+  """The strips of `rows` rows, or the tiles, padded with zeros."""
   if not tile:
     return [layer[top : top + rows] for top in range(0, len(layer), rows)]
   height, width = (-(-side // tile) * tile for side in layer.shape[:2])
@@ -75,7 +75,7 @@ def cut(layer, rows, tile):
 
 
 def append_directory(out, tags, order):
-  """Adds a directory of tags to the file; where the offset of the next one belongs."""
+  """Adds a directory of tags to the file; returns the place of the next directory's offset."""
   start = len(out)
   after = start + 2 + 12 * len(tags) + 4
   directory, values = struct.pack(f"{order}H", len(tags)), b""

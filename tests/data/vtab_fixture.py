@@ -1,4 +1,4 @@
-"""Small data sets with the names, versions and features that TFDS's own builders give theirs."""
+"""Writes small data sets with the names, versions and features of TFDS's own builders."""
 
 import pathlib
 
@@ -8,13 +8,13 @@ import tensorflow_datasets as tfds
 
 
 def png(pixels: np.ndarray) -> bytes:
-  """Pixels, grey or RGB, as a PNG."""
+  """Encodes grey or RGB pixels as PNG."""
   swapped = pixels if pixels.ndim == 2 else pixels[..., ::-1]
   return cv2.imencode(".png", swapped)[1].tobytes()
 
 
 def write_like(data: str, data_dir: pathlib.Path, splits: dict[str, list[dict]]):
-  """Writes examples as the data set NAME[/CONFIG], with the features that the real one has.
+  """Writes examples as the data set NAME[/CONFIG], with the features of the real data set.
 
   Features that an example leaves out are filled: 0, empty, no objects.
   """
@@ -36,7 +36,7 @@ def write_like(data: str, data_dir: pathlib.Path, splits: dict[str, list[dict]])
       for index, example in enumerate(splits[split]):
         yield index, {key: filler(kind) for key, kind in kinds.items()} | example
 
-  # A builder without configs writes NAME/VERSION; that of a config is one folder deeper.
+  # A builder without configs writes NAME/VERSION; one with a config writes NAME/CONFIG/VERSION.
   there = pathlib.Path(data_dir) / data
   made = there.with_name(f"{there.name}.made")
   Like(data_dir=str(made), file_format="array_record").download_and_prepare()
