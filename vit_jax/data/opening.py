@@ -51,17 +51,17 @@ class Opener:
       raise sources.SourceError(f"{key}: {error}") from error
 
   def labelled(self, key: str, dataset: Dataset) -> Use:
-    """As `use`, of a dataset whose labels are needed.
+    """Opens one source like `use`, and requires labels.
 
     Raises:
-      ConfigError: it is read without labels.
-      SourceError: data that is not there.
+      ConfigError: the setting says to read the dataset without labels.
+      SourceError: the data does not exist.
     """
     if not dataset.label_key:
       raise ConfigError(
-        f"{key}.label_key is empty, so these images have no labels, which are needed here; leave "
-        "it out for a folder of classes (DIR/class/image.jpg), or name the TFDS feature that holds "
-        "the label."
+        f"{key}.label_key is empty, so these images have no labels, but labels are needed here; "
+        "leave it out for a folder of classes (DIR/class/image.jpg), or name the TFDS feature that "
+        "holds the label."
       )
     return self.use(key, dataset)
 

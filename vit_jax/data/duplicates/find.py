@@ -1,4 +1,4 @@
-"""From two datasets to the list of copies among them, in files."""
+"""Searches a training set for copies of test images, and writes the results to files."""
 
 import pathlib
 import sys
@@ -20,15 +20,15 @@ def search(
   """Searches, writes the results, and returns the summary.
 
   Args:
-    train: where copies are looked for.
-    tests: of what.
+    train: the dataset in which to find copies.
+    tests: the datasets whose copies to find.
     output: folder of the results.
     max_pixels: larger images are not compared.
-    shown: pairs on the page at most.
-    options: flags of Beam.
+    shown: largest number of pairs on the page.
+    options: flags for Beam.
 
   Raises:
-    ConfigError: data that is not there, Beam is not installed, or knows no such flag.
+    ConfigError: the data does not exist, Beam is not installed, or a flag is unknown to Beam.
   """
   opened = [duplicates.open_one(one) for one in (train, *tests)]
   try:
@@ -38,9 +38,9 @@ def search(
       f"{error.name} is not installed; install it with pip install '.[dedup]'."
     ) from error
   folder(output, "--output")
-  report.clear(output, pipeline.PAIRS)  # away with what a run that was stopped has left
+  report.clear(output, pipeline.PAIRS)  # removes the files of a search that was stopped
   print(
-    f"Looking among {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} ...",
+    f"Searching {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} images ...",
     file=sys.stderr,
   )
   counts = pipeline.find_pairs(

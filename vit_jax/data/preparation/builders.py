@@ -1,4 +1,4 @@
-"""Data sets of TensorFlow Datasets' own, which it downloads or converts itself."""
+"""Prepares data sets with TensorFlow Datasets' own builders and converters."""
 
 import pathlib
 
@@ -6,10 +6,10 @@ from vit_jax.config import ConfigError
 
 
 def build(name: str, data_dir: str) -> str:
-  """Lets TensorFlow Datasets download and prepare one of its own.
+  """Downloads and prepares a data set with TensorFlow Datasets.
 
   Raises:
-    ConfigError: it knows no such data set, or it needs files that are to be downloaded by hand.
+    ConfigError: the data set is unknown, or the user must download files by hand first.
   """
   import tensorflow_datasets as tfds
 
@@ -19,16 +19,16 @@ def build(name: str, data_dir: str) -> str:
     raise ConfigError(f"TensorFlow Datasets has no data set {name!r}.") from error
   try:
     builder.download_and_prepare()
-  except AssertionError as error:  # so it asks for files that nobody may download but the user
+  except AssertionError as error:  # asks the user to download files by hand
     raise ConfigError(" ".join(str(error).split())) from error
   return f"Data set: {builder.data_path}"
 
 
 def convert(directory: pathlib.Path) -> str:
-  """Lets TensorFlow Datasets add ArrayRecord files to a data set.
+  """Adds ArrayRecord files to a data set with TensorFlow Datasets.
 
   Raises:
-    ConfigError: there is no data set.
+    ConfigError: the folder is not a data set.
   """
   if not (directory / "dataset_info.json").is_file():
     raise ConfigError(f"{directory} holds no dataset_info.json; name the folder of a version.")

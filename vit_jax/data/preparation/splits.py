@@ -1,14 +1,14 @@
-"""The splits of a data set that is to be made, as the command line names them."""
+"""Opens the sources that the command line names for the splits of a new data set."""
 
 from vit_jax.data import sources
 from vit_jax.data.preparation.listing import Listing
 
 
 def open_split(text: str) -> tuple[str, sources.Source]:
-  """The split and its source that SPLIT=folder:DIR or SPLIT=csv:FILE names.
+  """The split and the source that SPLIT=folder:DIR or SPLIT=csv:FILE names.
 
   Raises:
-    SourceError: it does not, or the data is not there.
+    SourceError: the text has another form, or the data does not exist.
   """
   split, _, spec = text.partition("=")
   kind, _, path = spec.partition(":")

@@ -1,27 +1,27 @@
-"""The report of a data set that was made, for people."""
+"""The report on a new data set, as text."""
 
 from vit_jax.data.preparation.prepare import REPORT, VERSION
 
 
 def in_words(report: dict, data_dir: str, name: str) -> str:
-  """The report in words.
+  """The report as text.
 
   Args:
-    report: of `prepare.prepare`.
+    report: from `prepare.prepare`.
     data_dir: folder of all data sets.
-    name: of this one.
+    name: name of this data set.
   """
   lines = []
   for split, found in report["splits"].items():
     lines.append(
-      f"{split}: {found['examples']:,} images; left out as broken: {found['broken']:,}; with the "
+      f"{split}: {found['examples']:,} images; left out as broken: {found['broken']:,}; with a "
       f"wrong suffix: {found['misnamed']:,}"
     )
     for reason, count in found["not_images"].items():
       lines.append(f"  No images: {count:,} {reason}")
     lines += [f"  {name}" for names in found["names"].values() for name in names[:3]]
     if found["in_order_of_classes"]:
-      lines.append("  One class came after another; the data set has them in a random order.")
+      lines.append("  The images were sorted by class; the data set has them in a random order.")
   for splits, found in report["duplicates"].items():
     lines.append(f"In {splits} {found['images']:,} images are repeated.")
     lines += [f"  {again}: as {first}" for first, again in found["names"][:3]]
