@@ -18,6 +18,7 @@ setuptools.setup(
   install_requires=[
     "absl-py>=2.1",
     "array-record>=0.8",
+    "clu>=0.0.12",
     "flax>=0.12.8",
     "grain>=0.2.18",
     "importlib_resources>=6",

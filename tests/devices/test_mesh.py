@@ -83,7 +83,11 @@ def test_table_of_shardings():
     name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=shardings[name])
     for name, x in arrays.items()
   }
-  lines = [line.split("  ") for line in meshes.table(split).splitlines()]
-  kernel, bias = ([field.strip() for field in line if field] for line in lines[1:])
-  assert kernel == ["kernel", "64 x 1024", "(None, 'fsdp')", "65,536"]
-  assert bias == ["bias", "64", "replicated", "256"]
+  *lines, total, each = meshes.table(split).splitlines()
+  cells = [[field.strip() for field in line.split("|")[1:-1]] for line in lines if "|" in line]
+  assert cells[1:] == [
+    ["bias", "(64,)", "float32", "64", "()"],
+    ["kernel", "(64, 1024)", "float32", "65,536", "(None, 'fsdp')"],
+  ]
+  assert total == "Total: 65,600 -- 262,400 bytes"
+  assert each == "On each device: 65,792 bytes"  # a quarter of the kernel, and the bias

@@ -1,15 +1,13 @@
 """Every recipe against Table 3 of the paper, and its shapes without computing."""
 
-import csv
 import functools
-import pathlib
 import re
-import runpy
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from tests.recipes.paper import CONFIGS, docstring, load, table
 from vit_jax import config as c
 from vit_jax import models, recipes
 from vit_jax.config import Dataset
@@ -18,23 +16,9 @@ from vit_jax.data.sources.base import Block
 from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.recipes.vtab_finetuning import PARTS
 
-CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
-PAPER = pathlib.Path(__file__).parents[1] / "paper"
 DATASETS = {"JFT-300M": "jft", "ImageNet-21k": "i21k", "ImageNet": "i1k"}
 EXAMPLES = {"JFT-300M": 303_000_000, "ImageNet-21k": 12_400_000, "ImageNet": 1_281_167}
 SHAPES = ("depth", "width", "mlp", "patch", "all")  # and base, the default
-
-
-def load(name, argument=""):
-  return recipes.load(f"{CONFIGS / name}.py{argument and ':'}{argument}")
-
-
-def docstring(name):
-  return runpy.run_path(str(CONFIGS / f"{name}.py"))["__doc__"]
-
-
-def table(name):
-  return list(csv.DictReader((PAPER / name).read_text().splitlines()))
 
 
 def file_of(model, dataset):
@@ -104,125 +88,6 @@ def test_no_recipe_is_left_out_of_the_test():
   tested = {file for file, *_ in table3()}
   own = {"vit_digits", "vit_fashion", "vit_shape_jft", "finetune", "hyperrule", "vtab", "evaluate"}
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
-
-
-TASKS = {
-  "ImageNet": ("imagenet", 1000, "validation"),
-  "CIFAR-100": ("cifar100", 100, "test"),
-  "CIFAR-10": ("cifar10", 10, "test"),
-  "Oxford-IIIT Pets": ("pets", 37, "test"),
-  "Oxford Flowers-102": ("flowers", 102, "test"),
-}
-
-
-@pytest.mark.parametrize("model", ["ViT-B/32", "ViT-H/14", "R50x1+ViT-L/16", "R152x2"])
-@pytest.mark.parametrize("row", table("table4_finetuning.csv")[:5], ids=lambda row: row["dataset"])
-def test_fine_tuning_is_the_row_of_table_4(model, row):
-  task, classes, test = TASKS[row["dataset"]]
-  config = load("finetune", f"{model},{task}")
-  assert config.model.name == model
-  assert config.duration == c.Duration(steps=int(row["steps"]))
-  assert config.schedule.learning_rate in recipes.TASKS[task].learning_rates
-  assert recipes.TASKS[task].learning_rates == tuple(map(float, row["base_lr_grid"].split()))
-  assert recipes.TASKS[task].development == int(row["dev_split_percent"])
-  # Section 4.1 and Appendix B.1.1, the same for all rows.
-  assert (config.optimizer.kind, config.optimizer.momentum) == ("sgd", 0.9)
-  assert (config.batch_size, config.optimizer.clip_norm) == (512, 1.0)
-  assert (config.schedule.decay, config.schedule.end_learning_rate) == ("cosine", 0.0)
-  assert config.optimizer.weight_decay == config.model.dropout == 0
-  assert config.new_head
-  assert not config.model.representation_layer
-  assert config.model.num_classes == classes
-  assert config.data.train.split == "train"
-  assert config.data.evaluate["test"].split == test
-  # Table 2.
-  large = model == "ViT-H/14" and task == "imagenet"
-  assert config.data.image_size == (518 if large else 378 if model == "ViT-H/14" else 384)
-  assert config.optimizer.ema == (0.9999 if large else 0.0)
-  assert f"{task} " in docstring("finetune") or f"{task}\n" in docstring("finetune")
-  assert f"{config.duration.steps:,}" in docstring("finetune")
-
-
-def test_vit_l16_on_imagenet_is_fine_tuned_at_512_px():
-  config = load("finetune", "ViT-L/16,imagenet")
-  assert (config.data.image_size, config.optimizer.ema) == (512, 0.9999)
-
-
-@pytest.mark.parametrize("task", recipes.TASKS)
-def test_the_development_part_is_cut_from_the_training_split(task):
-  """The test split is nowhere in the run that chooses."""
-  config = load("finetune", f"ViT-B/16,{task},development")
-  cut = f"{100 - recipes.TASKS[task].development}%"
-  assert config.data.train.split == f"train[:{cut}]"
-  assert list(config.data.evaluate) == ["development"]
-  assert config.data.evaluate["development"].split == f"train[{cut}:]"
-
-
-@pytest.mark.parametrize(
-  ("argument", "message"),
-  [
-    ("ViT-B/16", r"'ViT-B/16' is not MODEL,TASK"),
-    ("ViT-B/16,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
-    ("ViT-B/16,pets,test", r"'test' is none of all, development"),
-    ("ViT-X/16,pets", r"model cannot be used: .*ViT-X/16"),
-  ],
-)
-def test_an_impossible_fine_tuning(argument, message):
-  with pytest.raises(c.ConfigError, match=message):
-    load("finetune", argument)
-
-
-@pytest.mark.parametrize(
-  ("argument", "steps", "warmup", "drops", "sides", "mixup"),
-  [
-    ("R50x1,imagenet", 20_000, 500, (6000, 12_000, 18_000), (512, 480), 0.1),
-    ("R152x2,cifar100", 10_000, 500, (3000, 6000, 9000), (160, 128), 0.1),
-    ("R50x1,cifar10", 10_000, 500, (3000, 6000, 9000), (160, 128), 0.1),
-    ("R50x1,pets", 500, 100, (200, 300, 400), (512, 480), 0),
-    ("ViT-B/16,flowers", 500, 100, (200, 300, 400), (512, 480), 0),
-    ("R50x1,19999,small", 500, 100, (200, 300, 400), (160, 128), 0),
-    ("R50x1,20000,large", 10_000, 500, (3000, 6000, 9000), (512, 480), 0.1),
-    ("R50x1,499999,large", 10_000, 500, (3000, 6000, 9000), (512, 480), 0.1),
-    ("R50x1,500000,small", 20_000, 500, (6000, 12_000, 18_000), (160, 128), 0.1),
-  ],
-)
-def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
-  config = load("hyperrule", argument)
-  assert config.duration == c.Duration(steps=steps)
-  assert config.schedule.warmup == c.Duration(steps=warmup)
-  assert (config.schedule.decay, config.schedule.learning_rate) == ("steps", 0.003)
-  assert tuple(round(share * steps) for share in config.schedule.drops) == drops
-  assert (config.data.train_resize, config.data.image_size) == sides
-  assert (config.data.mixup, config.data.evaluate_resize) == (mixup, 0)
-  assert (config.optimizer.kind, config.optimizer.momentum) == ("sgd", 0.9)
-  assert config.optimizer.weight_decay == config.optimizer.clip_norm == config.model.dropout == 0
-  assert (config.batch_size, config.new_head) == (512, True)
-  model, task = argument.split(",")[:2]
-  assert config.model.name == model
-  if task in recipes.TASKS:
-    row = recipes.TASKS[task]
-    assert config.model.num_classes == row.num_classes
-    assert config.data.train == c.Dataset(row.source, "train")
-    assert config.data.evaluate == {"test": c.Dataset(row.source, row.test)}
-    assert f"{steps:,} steps, {sides[1]} px" in " ".join(docstring("hyperrule").split())
-  else:
-    assert config.data.train == config.data.evaluate["test"] == c.Dataset()
-
-
-@pytest.mark.parametrize(
-  ("argument", "message"),
-  [
-    ("R50x1", r"'R50x1' is neither MODEL,TASK nor MODEL,EXAMPLES,SIZE"),
-    ("R50x1,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
-    ("R50x1,0,small", r"EXAMPLES '0' is not a number of training images"),
-    ("R50x1,1e5,small", r"EXAMPLES '1e5'"),
-    ("R50x1,9,tiny", r"'tiny' is none of small, large"),
-    ("R51x1,pets", r"model cannot be used: .*R51x1"),
-  ],
-)
-def test_an_impossible_hyperrule(argument, message):
-  with pytest.raises(c.ConfigError, match=message):
-    load("hyperrule", argument)
 
 
 @pytest.mark.parametrize(

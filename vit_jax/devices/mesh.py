@@ -112,24 +112,16 @@ def kept_whole(shapes: dict, fsdp: int) -> list[str]:
 
 
 def table(arrays: dict) -> str:
-  """A table of how every array is split: name, shape, mesh axes, bytes on each device.
+  """A table of how every array is split, and the bytes that lie on each device.
 
   Args:
     arrays: {name: anything with a shape, a dtype and a sharding}.
   """
-  rows = [
-    (
-      name,
-      " x ".join(map(str, x.shape)),
-      "replicated" if x.sharding.is_fully_replicated else str(tuple(x.sharding.spec)),
-      f"{math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize:,}",
-    )
-    for name, x in arrays.items()
-  ]
-  rows.insert(0, ("name", "shape", "split over", "bytes on each device"))
-  widths = [max(len(row[column]) for row in rows) for column in range(4)]
-  lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-  return "\n".join(lines) + "\n"
+  from clu import parameter_overview  # needed once a run
+
+  overview = parameter_overview.get_parameter_overview(arrays, include_stats="sharding")
+  each = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays.values())
+  return f"{overview}\nOn each device: {each:,} bytes\n"
 
 
 def host_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
