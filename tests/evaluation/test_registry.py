@@ -14,7 +14,7 @@ from vit_jax.evaluation.kind import Figure, Kind, Opened, Result
 from vit_jax.plots import curves
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, metrics_log
-from vit_jax.training import checks, loop, opening, plan
+from vit_jax.training import checks, opening, plan, train
 
 # --- what the file of a fourth evaluation holds: how far features lie apart ---
 
@@ -94,7 +94,7 @@ def test_a_run_with_a_fourth_evaluation(fourth, tmp_path, capsys, monkeypatch):
   plots = {}
   keep = lambda folder, plot_of: plots.update({key: plot_of(key) for key in lines_of(tmp_path)[-1]})
   monkeypatch.setattr(curves, "curves", keep)
-  assert loop.train(made, tmp_path, StopRequest())
+  assert train.train(made, tmp_path, StopRequest())
   found = {line["step"]: line["digits/spread"] for line in lines_of(tmp_path, "digits/spread")}
   assert len(found) == 3
   assert all("test/top1" in line for line in lines_of(tmp_path, "digits/spread"))

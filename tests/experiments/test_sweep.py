@@ -18,7 +18,7 @@ from vit_jax.experiments import runs, sweep
 from vit_jax.experiments.sweep import Sweep
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log, workdir
-from vit_jax.training import loop, opening, plan
+from vit_jax.training import opening, plan, train
 
 RECIPE = """
 from vit_jax.config import *
@@ -74,7 +74,7 @@ def here(some):
       ready = plan.make(config, opening.open_data(config), jax.devices()[:1])
       stop = StopRequest()
       with workdir.locked(run.folder, first=True):
-        loop.train(ready, run.folder, stop)
+        train.train(ready, run.folder, stop)
 
 
 def last_line(folder):

@@ -44,17 +44,17 @@ FULL_AT = 2500  # bytes a file: less than an array file, and than the metrics of
 
 def before_save(step, act):
   """Does something to the workdir just before a step is saved."""
-  from vit_jax.training import loop
+  from vit_jax.training.saver import Saver
 
-  save = loop.save
+  save = Saver.save
 
-  def late(run, state):
+  def late(saver, state, **options):
     if int(state.step) == step:
-      run.checkpoints.wait()
-      act(run.folder)
-    return save(run, state)
+      saver.checkpoints.wait()
+      act(saver.folder)
+    return save(saver, state, **options)
 
-  loop.save = late
+  Saver.save = late
 
 
 def gone(step):
@@ -77,11 +77,11 @@ def witnessed(step):
   import jax
   import numpy as np
 
-  from vit_jax.training import loop
+  from vit_jax.training.saver import Saver
 
-  save = loop.save
+  save = Saver.save
 
-  def witness(run, state):
+  def witness(saver, state, **options):
     if int(state.step) == int(step):
       parts = {}
       for path, array in jax.tree_util.tree_leaves_with_path(state):
@@ -90,10 +90,10 @@ def witnessed(step):
             axis.indices(size)[:2] for axis, size in zip(shard.index, array.shape, strict=True)
           ]
           parts[f"{jax.tree_util.keystr(path)}@{bounds}"] = np.asarray(shard.data)
-      np.savez(run.folder / f"held-by-{jax.process_index()}.npz", **parts)
-    return save(run, state)
+      np.savez(saver.folder / f"held-by-{jax.process_index()}.npz", **parts)
+    return save(saver, state, **options)
 
-  loop.save = witness
+  Saver.save = witness
 
 
 def signal_in(place):

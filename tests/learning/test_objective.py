@@ -18,7 +18,8 @@ from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.tpu import compilation
-from vit_jax.training import loop, opening, plan
+from vit_jax.training import opening, plan, train
+from vit_jax.training.recorder import Recorder
 
 SIDE, SIZE = 4, 16
 CONFIG = c.Config(batch_size=SIZE, optimizer=c.Optimizer(kind="sgd", ema=0.5))
@@ -161,21 +162,21 @@ class Killed(BaseException):
 def test_a_killed_run_goes_on_to_the_same_bits_and_its_metrics_are_written(
   digits, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(loop, "chip", lambda kind: Chip(1e12))
+  monkeypatch.setattr(train, "chip", lambda kind: Chip(1e12))
   whole, parts = tmp_path / "whole", tmp_path / "parts"
-  assert loop.train(digits, whole, NoStop())
+  assert train.train(digits, whole, NoStop())
 
-  def killed(run, pending, settle=loop.settle):
-    settle(run, pending)
+  def killed(recorder, pending, settle=Recorder.settle):
+    settle(recorder, pending)
     if pending and pending[0] == 5:
       raise Killed
 
   with monkeypatch.context() as once:
-    once.setattr(loop, "settle", killed)
+    once.setattr(Recorder, "settle", killed)
     with pytest.raises(Killed):
-      loop.train(digits, parts, NoStop())
+      train.train(digits, parts, NoStop())
   assert checkpoint.available(parts) == [2, 4]
-  assert loop.train(digits, parts, NoStop())
+  assert train.train(digits, parts, NoStop())
   ends = [checkpoint.find(folder) for folder in (whole, parts)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=True) for end in ends))
   lines = [metrics_log.read(folder) for folder in (whole, parts)]

@@ -1,5 +1,6 @@
 """Which evaluation is the best, when a run stops, and that a resumed run decides the same."""
 
+import dataclasses
 import json
 import math
 import shutil
@@ -15,8 +16,9 @@ from tests import programs
 from tests.ends import assert_equal_ends
 from vit_jax.config import EarlyStopping
 from vit_jax.storage import checkpoint, metrics_log
-from vit_jax.training import early_stopping, loop
+from vit_jax.training import early_stopping
 from vit_jax.training.early_stopping import Best, Watch, best_of
+from vit_jax.training.loop import Loop
 
 
 def watched(values, *, patience, metric="val/top1"):
@@ -132,13 +134,11 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
 
 def test_a_run_that_stopped_does_no_step_when_started_again():
   watch = Watch(EarlyStopping(metric="val/top1", patience=3), Best(4, 0.5, 3))
-  run = types.SimpleNamespace(
-    plan=types.SimpleNamespace(steps=None),
-    monitor=types.SimpleNamespace(start=lambda step: None),
-    start_evaluated=True,
-    watch=watch,
-  )
-  assert loop.loop(run, None, 16)
+  unused = dict.fromkeys(field.name for field in dataclasses.fields(Loop))
+  monitor = types.SimpleNamespace(start=lambda step: None)
+  evaluator = types.SimpleNamespace(watch=watch)
+  loop = Loop(**unused | dict(monitor=monitor, evaluator=evaluator))
+  assert loop.run(None, 16, batches=None, evaluated=True)
 
 
 def test_a_best_without_its_checkpoint_is_said_to_have_none(tmp_path):

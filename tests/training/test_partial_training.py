@@ -20,7 +20,7 @@ from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import init_from, loop, opening, plan
+from vit_jax.training import init_from, opening, plan, train
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
 PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
@@ -186,12 +186,12 @@ class StopAfter:
 def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   tmp_path, capsys, monkeypatch
 ):
-  monkeypatch.setattr(loop, "chip", lambda kind: Chip(1e12))
+  monkeypatch.setattr(train, "chip", lambda kind: Chip(1e12))
   made = plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
-  assert loop.train(made, tmp_path / "whole", StopAfter(0))
+  assert train.train(made, tmp_path / "whole", StopAfter(0))
   assert "(2,394 of them trained)" in capsys.readouterr().out
-  assert not loop.train(made, tmp_path / "parts", StopAfter(3))
-  assert loop.train(made, tmp_path / "parts", StopAfter(0))
+  assert not train.train(made, tmp_path / "parts", StopAfter(3))
+  assert train.train(made, tmp_path / "parts", StopAfter(0))
   ends = [checkpoint.find(tmp_path / name) for name in ("whole", "parts")]
   for ema in (False, True):
     chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=ema) for end in ends))

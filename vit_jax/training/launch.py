@@ -64,7 +64,7 @@ def launch(
   start = None
   if starts_from_weights(config, folder):
     start = init_from.read(config, data.train.class_names)
-  from vit_jax.training.loop import train
+  from vit_jax.training.train import train
 
   with workdir.locked(folder, first=jax.process_index() == 0):
     return train(plan.make(config, data), folder, stop, start, began)

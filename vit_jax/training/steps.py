@@ -52,3 +52,8 @@ def of_run(config: Config, epoch_examples: int) -> Steps:
 def nearest_multiple(number: int, of: int) -> int:
   """The multiple of `of` nearest to `number`, at least `of`; where either is 0, `number`."""
   return max(round(number / of), 1) * of if number and of else number
+
+
+def due(step: int, every: int) -> bool:
+  """Whether something that is done every `every` steps (0: never) is done after `step`."""
+  return every > 0 and step % every == 0

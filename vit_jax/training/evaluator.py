@@ -1,0 +1,60 @@
+"""Evaluations during training."""
+
+import dataclasses
+
+from vit_jax.devices.watchdog import Watchdog
+from vit_jax.evaluation import evaluate, registry
+from vit_jax.evaluation.kind import Bench, GivenUp
+from vit_jax.evaluation.opening import Evaluations
+from vit_jax.learning.state import TrainState, for_evaluation
+from vit_jax.process.signals import StopRequest
+from vit_jax.storage.metrics_log import NoWriter, Writer
+from vit_jax.training.early_stopping import Watch
+from vit_jax.training.speed import Monitor
+from vit_jax.training.steps import Steps, due
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluator:
+  """Evaluates when that is due, and writes the figures down.
+
+  Attributes:
+    evaluations: opened.
+    bench: what they compute with.
+    steps: when they are due.
+    watch: follows the figures, for early stopping.
+    stop: a signal ends an evaluation at once, if the run has one process.
+    writer: writes the figures.
+    monitor: counts the time.
+    watchdog: is told of progress.
+  """
+
+  evaluations: Evaluations
+  bench: Bench
+  steps: Steps
+  watch: Watch
+  stop: StopRequest
+  writer: Writer | NoWriter
+  monitor: Monitor
+  watchdog: Watchdog
+
+  def after(self, step: int, state: TrainState) -> bool:
+    """Evaluates if that is due after `step`; False if a signal cut it short."""
+    if not self.evaluations or not (due(step, self.steps.evaluate) or step == self.steps.total):
+      return True
+
+    def stop():
+      self.watchdog.beat(f"the evaluation after step {step}")
+      return self.stop.alone()
+
+    bench = dataclasses.replace(self.bench, stop=stop)
+    with self.monitor.paused("evaluation"):
+      try:
+        found = evaluate.results(self.evaluations, bench, for_evaluation(state))
+      except GivenUp:
+        return False
+    figures = evaluate.figures_of(found)
+    self.watch.note(step, figures)
+    self.writer.write(step, figures)
+    self.writer.say(f"step {step}/{self.steps.total}  " + registry.in_words(figures))
+    return True

@@ -1,0 +1,252 @@
+"""One training run: taken up where it was, brought to its end, and told about."""
+
+import contextlib
+import pathlib
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from vit_jax.config import to_dict
+from vit_jax.config.changes import changes
+from vit_jax.devices import mesh as meshes
+from vit_jax.devices import watchdog as watchdogs
+from vit_jax.devices.chips import chip
+from vit_jax.evaluation import evaluate, registry
+from vit_jax.evaluation.kind import Bench
+from vit_jax.learning import state as states
+from vit_jax.learning.state import TrainState
+from vit_jax.plots import curves
+from vit_jax.process.signals import StopRequest
+from vit_jax.storage import files, metrics_log, workdir
+from vit_jax.storage.metrics_log import NoWriter, Writer
+from vit_jax.storage.saving import Checkpoints
+from vit_jax.storage.tree import flatten
+from vit_jax.training import early_stopping, init_from, messages
+from vit_jax.training.evaluator import Evaluator
+from vit_jax.training.goodput import Busy
+from vit_jax.training.init_from import Initial
+from vit_jax.training.loop import Loop
+from vit_jax.training.plan import Plan, jit_step, total_count, trained_count
+from vit_jax.training.profiler import Profiler
+from vit_jax.training.recorder import Limits, Recorder
+from vit_jax.training.saver import Saver
+from vit_jax.training.speed import Monitor
+
+
+class Begun(NamedTuple):
+  """Where a run begins, or goes on.
+
+  Attributes:
+    state: of the newest checkpoint, or fresh.
+    step: how many steps it has; 0 if it is fresh.
+    fresh: whether there was no checkpoint.
+    changed: settings that differ from those of the checkpoint.
+  """
+
+  state: TrainState
+  step: int
+  fresh: bool
+  changed: list[str]
+
+
+def train(
+  plan: Plan,
+  folder: pathlib.Path,
+  stop: StopRequest,
+  start_from: Initial | None = None,
+  began: float | None = None,
+) -> bool:
+  """Trains from the newest checkpoint of `folder`, or from the start, to the end.
+
+  Args:
+    plan: the run.
+    folder: its workdir.
+    stop: asked at every step.
+    start_from: parameters that take the place of those drawn at the start.
+    began: when the command began, by time.monotonic(); None: now.
+
+  Returns:
+    True at the end; False if a signal stopped the run, its state saved.
+
+  Raises:
+    TrainingError: losses that are not finite, or too many broken images.
+    WriteError: the workdir cannot be written to.
+    CheckpointError: checkpoints that are all damaged.
+    SaveError: a checkpoint cannot be saved.
+    ConfigError: a checkpoint that does not fit the config.
+  """
+  with (
+    watchdogs.of_run(plan.config.stall_seconds, folder) as watchdog,
+    contextlib.closing(open_checkpoints(plan, folder)) as checkpoints,
+    Busy() as busy,
+  ):
+    begun = begin(plan, checkpoints)
+    with contextlib.closing(open_writer(plan, folder, begun.step)) as writer:
+      monitor = make_monitor(plan, busy, began)
+      saver = Saver(
+        checkpoints,
+        folder,
+        meta_of(plan),
+        plan.config.checkpoint.on_failure,
+        writer,
+        monitor,
+        watchdog,
+      )
+      loop = make_loop(plan, folder, stop, busy, saver)
+      state = introduce(loop, plan, folder, begun, start_from)
+      finished = watchdog.guarded(lambda: go_through(loop, plan, folder, begun.step, state))
+      watchdog.guarded(lambda: conclude(loop, plan, folder, finished))
+  return finished
+
+
+def open_checkpoints(plan: Plan, folder: pathlib.Path) -> Checkpoints:
+  """The checkpoints of the run."""
+  with workdir.writing(folder):
+    return Checkpoints(
+      folder, keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep
+    )
+
+
+def begin(plan: Plan, checkpoints: Checkpoints) -> Begun:
+  """Restores the newest checkpoint, or makes a fresh state."""
+  state = checkpoints.restore(plan.abstract, meta_of(plan))
+  if state is None:
+    return Begun(states.create(plan.init, plan.abstract), 0, True, [])
+  step = int(state.step)
+  return Begun(state, step, False, changes(checkpoints.made_with(step), to_dict(plan.config)))
+
+
+def open_writer(plan: Plan, folder: pathlib.Path, step: int) -> Writer | NoWriter:
+  """What writes metrics: on the first process, without the lines of steps after `step`."""
+  if jax.process_index() != 0:
+    return NoWriter()
+  patient = plan.config.checkpoint.on_failure == "go_on"
+  return Writer(folder, start_step=step, patient=patient)
+
+
+def make_loop(
+  plan: Plan, folder: pathlib.Path, stop: StopRequest, busy: Busy, saver: Saver
+) -> Loop:
+  """The loop of a run; jits the step."""
+  writer, monitor, watchdog = saver.writer, saver.monitor, saver.watchdog
+  evaluator = Evaluator(
+    plan.data.evaluations,
+    Bench(plan.model, plan.config.loss, plan.reader),
+    plan.steps,
+    make_watch(plan, folder),
+    stop,
+    writer,
+    monitor,
+    watchdog,
+  )
+  return Loop(
+    steps=plan.steps,
+    update=jit_step(plan),
+    stop=stop,
+    watchdog=watchdog,
+    monitor=monitor,
+    busy=busy,
+    recorder=Recorder(Limits.of_run(plan.config), plan.steps, writer, monitor, saver),
+    evaluator=evaluator,
+    saver=saver,
+    profiler=Profiler(plan.config.profile, folder / "profile", writer.say),
+  )
+
+
+def introduce(
+  loop: Loop, plan: Plan, folder: pathlib.Path, begun: Begun, start_from: Initial | None
+) -> TrainState:
+  """Writes down and tells what the run is made with; returns the state that it begins with."""
+  say, state = loop.recorder.writer.say, begun.state
+  left = begun.step < plan.steps.total and not loop.evaluator.watch.enough
+  if left:
+    describe(plan, folder)
+  if begun.fresh and start_from is not None:
+    state = init_from.put(start_from, state)
+    say(start_from.report)
+  say(messages.introduction(plan, folder, begun.step, left=left, changed=begun.changed))
+  return state
+
+
+def go_through(loop: Loop, plan: Plan, folder: pathlib.Path, start: int, state: TrainState) -> bool:
+  """All steps after `start`; returns as `train`."""
+
+  def batches():
+    read = plan.reader.training(plan.data.train, seed=plan.config.seed, start_step=start)
+    return plan.reader.ahead(read)
+
+  evaluated = agreed(jax.process_index() == 0 and start in evaluate.steps_in(folder))
+  return loop.run(state, start, batches, evaluated=evaluated)
+
+
+def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
+  """Brings all to the disk after the last step of this command, draws curves, tells the user.
+
+  Raises:
+    SaveError: the last checkpoint could not be saved.
+  """
+  writer, monitor = loop.recorder.writer, loop.monitor
+  with monitor.paused("checkpoint"):
+    loop.saver.check(last=True)
+  writer.complete()
+  if jax.process_index() != 0:
+    return
+  if finished:
+    with monitor.paused("plots"), workdir.writing(folder):
+      curves.curves(folder, registry.curve)
+  said = messages.conclusion(
+    plan.config,
+    folder,
+    finished=finished,
+    last=loop.saver.checkpoints.last_step(),
+    account=monitor.account(),
+    watch=loop.evaluator.watch,
+  )
+  writer.say(said)
+
+
+def describe(plan: Plan, folder: pathlib.Path):
+  """Writes down, on the first process, what the run is made with."""
+  if jax.process_index() == 0:
+    with workdir.writing(folder):
+      workdir.write_config(folder, plan.config)
+      parameters = meshes.table(flatten(plan.abstract.params))
+      files.write_text(folder / workdir.PARAMETERS, parameters)
+
+
+def meta_of(plan: Plan) -> dict:
+  """What a checkpoint says of the run that saved it."""
+  return {"config": to_dict(plan.config), "class_names": list(plan.data.train.class_names)}
+
+
+def make_watch(plan: Plan, folder: pathlib.Path) -> early_stopping.Watch:
+  """What follows the evaluations, from those that metrics.jsonl already holds on."""
+  settings, first = plan.config.early_stopping, jax.process_index() == 0
+  lines = metrics_log.read(folder) if first and settings.metric else []
+  best = early_stopping.best_of(lines, settings.metric)
+  return early_stopping.Watch(settings, early_stopping.agreed(best))
+
+
+def agreed(answer: bool) -> bool:
+  """The first process's answer, on every process."""
+  if jax.process_count() == 1:
+    return answer
+  return bool(multihost_utils.broadcast_one_to_all(np.array(answer)))
+
+
+def make_monitor(plan: Plan, busy: Busy, began: float | None) -> Monitor:
+  """The monitor of a run."""
+  # Frozen parameters have no gradients, whose cost the peak would be compared with.
+  whole = trained_count(plan) == total_count(plan)
+  known = chip(jax.devices()[0].device_kind) if whole else None
+  return Monitor(
+    batch_size=plan.config.batch_size,
+    total_steps=plan.steps.total,
+    epoch_examples=len(plan.data.train),
+    flops_per_image=plan.objective.training_flops(plan.config.data.image_size),
+    peak_flops=known and known.peak_flops * plan.mesh.size,
+    busy=busy.seconds,
+    began=began,
+  )
