@@ -91,17 +91,14 @@ def train_batches(
 
   Args:
     source: the examples.
-    transform: transform(image, rng=rng) -> (S, S, 3) uint8. It must not keep the generator, which
-      is set again for the next image. With workers, the transform and the source must be picklable,
-      and come from modules that can be imported.
-    seed: determines the order and all draws; in [0, 2**32).
-    sampling: how the order is drawn, as config.data.sampling.
+    transform: transform(image, rng=rng) -> (S, S, 3) uint8. It must not keep the generator. With
+      workers, it and the source must be picklable, and come from modules that can be imported.
+    seed, sampling: of the order and all draws, in [0, 2**32); as config.data.sampling.
     batch_size: examples in a batch, over all hosts.
     host, hosts: index of this host, and number of hosts.
     start_step: step of the first batch.
     num_classes: labels must be in [0, num_classes); 0: batches have no labels.
-    threads: decoding threads of each process; 0: decode when a batch is requested. A worker has at
-      least one.
+    threads: decoding threads of each process (at least 1 in workers); 0: decode when requested.
     workers: decoding processes; 0: this process decodes.
 
   Returns:

@@ -36,8 +36,7 @@ def fit(
   """Fits loaded parameters to a model.
 
   Position embeddings of another grid are resized. The head is reused if its shapes match; otherwise
-  the head and the representation layer are left for the caller to initialise. All other parameters
-  must have the model's names and shapes.
+  it and the representation layer are new. All other parameters must match in name and shape.
 
   Args:
     params: the loaded tree, blocks unstacked.
