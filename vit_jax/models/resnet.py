@@ -9,11 +9,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax import config
 from vit_jax.models.activations import split_by_example
 from vit_jax.models.attention import Attention
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_bit
 from vit_jax.models.head import Head
 from vit_jax.models.remat import remat
+
+MODEL = config.Model()  # where no setting says otherwise
 
 EPSILON = 1e-5
 PADDING = {1: 0, 3: 1, 7: 3}  # pixels at each side, by the size of the kernel
@@ -167,11 +170,11 @@ class ResNet(nn.Module):
   stages: tuple[int, ...]
   width: int
   heads: int = 0
-  num_classes: int = 1000
-  head_bias: float = 0.0
+  num_classes: int = MODEL.num_classes
+  head_bias: float = MODEL.head_bias
   dtype: jnp.dtype = jnp.float32
-  attention: str = "xla"
-  remat: str = "none"
+  attention: str = MODEL.attention
+  remat: str = MODEL.remat
 
   @nn.compact
   def __call__(self, images: jax.Array, *, train: bool) -> tuple[jax.Array, dict[str, jax.Array]]:

@@ -9,13 +9,15 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax import config
 from vit_jax.models.activations import split_by_example
 from vit_jax.models.encoder import Encoder
 from vit_jax.models.head import Head
-from vit_jax.models.norm import EPSILON
 from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
 from vit_jax.models.stem import map_size, stem
+
+MODEL = config.Model()  # where no setting says otherwise
 
 
 class ViT(nn.Module):
@@ -54,22 +56,22 @@ class ViT(nn.Module):
   width: int
   mlp_dim: int
   heads: int
-  num_classes: int = 1000
+  num_classes: int = MODEL.num_classes
   stages: tuple[int, ...] | None = None
   stem_width: int = 64
   axial: bool = False
   pool: str = "class_token"
-  representation_layer: bool = False
-  positions: str = "1d"
-  position_place: str = "stem"
-  dropout: float = 0.0
-  head_bias: float = 0.0
+  representation_layer: bool = MODEL.representation_layer
+  positions: str = MODEL.positions
+  position_place: str = MODEL.position_place
+  dropout: float = MODEL.dropout
+  head_bias: float = MODEL.head_bias
   dtype: jnp.dtype = jnp.float32
-  attention: str = "xla"
-  scan: bool = False
-  remat: str = "none"
-  activation: str = "gelu_tanh"
-  norm_epsilon: float = EPSILON
+  attention: str = MODEL.attention
+  scan: bool = MODEL.scan
+  remat: str = MODEL.remat
+  activation: str = MODEL.activation
+  norm_epsilon: float = MODEL.norm_epsilon
 
   def __call__(self, images: jax.Array, *, train: bool) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Classifies images, by the stages below in turn.
