@@ -12,7 +12,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests import programs
-from tests.data import objectnet_fixture, tfds_fixture
+from tests.evaluation.miniatures import SIDE, Miniatures, seen, several_or_none
 from vit_jax import config as c
 from vit_jax import models, recipes, weights
 from vit_jax.data import images, sources
@@ -25,7 +25,6 @@ from vit_jax.evaluation.opening import open_alone
 from vit_jax.training.launch import reader_of
 from vit_jax.weights.card import Card
 
-SIDE = 8
 MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2)
 
 
@@ -39,33 +38,12 @@ def parameters(classes):
   return module, jax.tree.map(draw, shapes)
 
 
-def seen(module, params, pixels):
-  """Logits and features of images (N, S, S, 3) uint8."""
-  scaled = (np.stack(pixels).astype(np.float32) - 127.5) / 127.5
-  logits, features = jax.jit(lambda p, x: module.apply({"params": p}, x, train=False))(
-    params, scaled
-  )
-  return np.asarray(logits, np.float64), np.asarray(features["pre_logits"], np.float64)
-
-
 def evaluated(config, folder):
   """The figures of a config, through all that --mode=evaluate does in one process."""
   opened = open_alone(config, None)
   read = evaluated_model.read(config, opened.head(), folder)
   reader = reader_of(config, read.settings)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
-
-
-def accuracy(logits, right, *, among=None):
-  """Top-1 and top-5 of images whose right classes are not empty, and their number."""
-  among = range(logits.shape[1]) if among is None else sorted(among)
-  ranks = []
-  for row, classes in zip(logits, right, strict=True):
-    if classes:
-      order = sorted(among, key=lambda k: -row[k])
-      ranks.append(min(order.index(k) for k in classes))
-  ranks = np.array(ranks)
-  return np.mean(ranks < 1), np.mean(ranks < 5), len(ranks)
 
 
 def in_turn(logits):
@@ -93,51 +71,17 @@ def variants(tmp_path_factory):
   root = tmp_path_factory.mktemp("variants")
   module, params = parameters(1000)
   weights.write(root / "w.npz", weights.Weights(params, Card(image_size=SIDE)))
-  image, text = tfds.features.Image(encoding_format="jpeg"), tfds.features.Text()
-  label = tfds.features.ClassLabel(names=list(imagenet_classes()))
-  rng, expected, labels = np.random.default_rng(1), {}, {}
-
-  def miniature(name, dataset, split, count, label_of, key="label", among=False, **features):
-    files = [tfds_fixture.jpeg_of(rng) for _ in range(count)]
-    look = functools.partial(images.evaluate_image, size=SIDE, resize=0, max_pixels=10**6)
-    logits, _ = seen(module, params, [look(file) for file in files])
-    right = label_of(logits)
-    sets = right if key == "real_label" else [[one] for one in right]
-    occurring = {k for one in sets for k in one} if among else None
-    expected[name], labels[name] = accuracy(logits, sets, among=occurring), right
-    features = dict(image=image, file_name=text) | ({key: label} | features)
-    examples = [
-      {"image": file, "file_name": f"{i}.JPEG", key: one}
-      | ({"original_label": 0} if "original_label" in features else {})
-      for i, (file, one) in enumerate(zip(files, right, strict=True))
-    ]
-    tfds_fixture.write_examples(root, dataset, split=split, features=features, examples=examples)
-
-  def real(logits):
-    """Nothing, one, or several right classes."""
-    order = np.argsort(-logits, axis=1)
-    return [[int(k) for k in row[[3, 0, 9]][: i % 4]] for i, row in enumerate(order)]
-
-  miniature("imagenet", "imagenet2012", "validation", 11, in_turn)
-  several = dict(real_label=tfds.features.Sequence(label), original_label=label)
-  miniature("real", "imagenet2012_real", "validation", 14, real, key="real_label", **several)
-  miniature("v2", "imagenet_v2/matched-frequency", "test", 9, in_turn)
-  miniature("sketch", "imagenet_sketch", "test", 7, in_turn, image=tfds.features.Image())
+  made = Miniatures(root, module, params)
+  made.add("imagenet", "imagenet2012", "validation", 11, in_turn)
+  several = dict(real_label=tfds.features.Sequence(made.label), original_label=made.label)
+  real = dict(key="real_label", **several)
+  made.add("real", "imagenet2012_real", "validation", 14, several_or_none, **real)
+  made.add("v2", "imagenet_v2/matched-frequency", "test", 9, in_turn)
+  made.add("sketch", "imagenet_sketch", "test", 7, in_turn, image=tfds.features.Image())
   for name in ("a", "r"):
     count = functools.partial(different, count=200)
-    miniature(name, f"imagenet_{name}", "test", 203, count, among=True)
-
-  draw = lambda: rng.integers(0, 256, (*rng.integers(9, 30, 2), 3)).astype(np.uint8)
-  shown = {folder: [draw() for _ in range(3)] for folder in objectnet_fixture.CLASSES}
-  resize = round(SIDE * 512 / 480)
-  cut = functools.partial(images.evaluate_image, size=SIDE, resize=resize, max_pixels=10**6)
-  logits, _ = seen(module, params, [cut(x) for several in shown.values() for x in several])
-  best = int(logits[3].argmax())  # of the first helmet
-  classes = dict(bench=[7], helmet=sorted({best, 900}), spoon=[])
-  expected["objectnet"] = accuracy(logits, [classes[folder] for folder in shown for _ in range(3)])
-  objectnet_fixture.write(root / "objectnet", shown)
-  names = {"Bench": "seat 7", "Helmet (any)": f"seat {best}; seat 900"}
-  objectnet_fixture.write_mappings(root / "objectnet/mappings", objectnet_to_imagenet_1k=names)
+    made.add(name, f"imagenet_{name}", "test", 203, count, among=True)
+  made.add_objectnet(root / "objectnet")
 
   config = recipes.evaluation("variants", "ViT-Ti/16")
   sets = dict(config.data.evaluate)
@@ -152,7 +96,7 @@ def variants(tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     patch.setenv("TFDS_DATA_DIR", str(root))
     patch.setattr(details, "MOST_CLASSES", 999)  # five pictures take seconds
-    return evaluated(config, root / "run"), expected, root / "run", labels
+    return evaluated(config, root / "run"), made.expected, root / "run", made.labels
 
 
 @pytest.mark.parametrize("name", ["imagenet", "real", "v2", "a", "r", "sketch", "objectnet"])
@@ -282,7 +226,7 @@ def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, m
   module = evaluated_model if where == "put" else seen_features
   monkeypatch.setattr(module, where, full)
   with pytest.raises(
-    c.RunError, match=r"memory .* not suffice .*Lower config\.batch_size"
+    c.RunError, match=r"ran out of memory .*Lower config\.batch_size"
   ) as caught:
     evaluated(config, tmp_path)
   for setting in ("accumulation", "remat"):

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.learning.test_train_step import BATCHES, CONFIG, ONE, changed, mesh_of
+from tests.learning.steps import BATCHES, CONFIG, ONE, changed, mesh_of
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes

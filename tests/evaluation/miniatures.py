@@ -1,0 +1,91 @@
+"""Small data sets in the form of published ones."""
+
+import functools
+
+import jax
+import numpy as np
+import tensorflow_datasets as tfds
+
+from tests.data import objectnet_fixture, tfds_fixture
+from vit_jax.data import images
+from vit_jax.data.sources.tfds import imagenet_classes
+
+SIDE = 8
+
+
+def seen(module, params, pixels):
+  """Logits and features of images (N, S, S, 3) uint8."""
+  scaled = (np.stack(pixels).astype(np.float32) - 127.5) / 127.5
+  logits, features = jax.jit(lambda p, x: module.apply({"params": p}, x, train=False))(
+    params, scaled
+  )
+  return np.asarray(logits, np.float64), np.asarray(features["pre_logits"], np.float64)
+
+
+def accuracy(logits, right, *, among=None):
+  """Top-1 and top-5 of images whose right classes are not empty, and their number."""
+  among = range(logits.shape[1]) if among is None else sorted(among)
+  ranks = []
+  for row, classes in zip(logits, right, strict=True):
+    if classes:
+      order = sorted(among, key=lambda k: -row[k])
+      ranks.append(min(order.index(k) for k in classes))
+  ranks = np.array(ranks)
+  return np.mean(ranks < 1), np.mean(ranks < 5), len(ranks)
+
+
+class Miniatures:
+  """Small data sets in the form of published ones, and what a model should score on each.
+
+  Attributes:
+    expected: {name: figures}.
+    labels: {name: the right classes of each image}.
+  """
+
+  def __init__(self, root, module, params):
+    self.root, self.module, self.params = root, module, params
+    self.rng, self.expected, self.labels = np.random.default_rng(1), {}, {}
+    self.label = tfds.features.ClassLabel(names=list(imagenet_classes()))
+
+  def logits(self, pictures, *, resize):
+    look = functools.partial(images.evaluate_image, size=SIDE, resize=resize, max_pixels=10**6)
+    return seen(self.module, self.params, [look(picture) for picture in pictures])[0]
+
+  def add(self, name, dataset, split, count, label_of, key="label", among=False, **features):
+    """Writes a TFDS data set; `label_of` chooses its labels by the logits."""
+    files = [tfds_fixture.jpeg_of(self.rng) for _ in range(count)]
+    logits = self.logits(files, resize=0)
+    right = label_of(logits)
+    sets = right if key == "real_label" else [[one] for one in right]
+    occurring = {k for one in sets for k in one} if among else None
+    self.expected[name], self.labels[name] = accuracy(logits, sets, among=occurring), right
+    image, text = tfds.features.Image(encoding_format="jpeg"), tfds.features.Text()
+    features = dict(image=image, file_name=text) | ({key: self.label} | features)
+    examples = [
+      {"image": file, "file_name": f"{i}.JPEG", key: one}
+      | ({"original_label": 0} if "original_label" in features else {})
+      for i, (file, one) in enumerate(zip(files, right, strict=True))
+    ]
+    tfds_fixture.write_examples(
+      self.root, dataset, split=split, features=features, examples=examples
+    )
+
+  def add_objectnet(self, folder):
+    """Writes a folder of ObjectNet's form, of three classes."""
+    draw = lambda: self.rng.integers(0, 256, (*self.rng.integers(9, 30, 2), 3)).astype(np.uint8)
+    shown = {name: [draw() for _ in range(3)] for name in objectnet_fixture.CLASSES}
+    pictures = [x for several in shown.values() for x in several]
+    logits = self.logits(pictures, resize=round(SIDE * 512 / 480))
+    best = int(logits[3].argmax())  # of the first helmet
+    classes = dict(bench=[7], helmet=sorted({best, 900}), spoon=[])
+    sets = [classes[name] for name in shown for _ in range(3)]
+    self.expected["objectnet"] = accuracy(logits, sets)
+    objectnet_fixture.write(folder, shown)
+    names = {"Bench": "seat 7", "Helmet (any)": f"seat {best}; seat 900"}
+    objectnet_fixture.write_mappings(folder / "mappings", objectnet_to_imagenet_1k=names)
+
+
+def several_or_none(logits):
+  """Nothing, one, or several right classes for each image."""
+  order = np.argsort(-logits, axis=1)
+  return [[int(k) for k in row[[3, 0, 9]][: i % 4]] for i, row in enumerate(order)]

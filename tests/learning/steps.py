@@ -1,0 +1,124 @@
+"""Steps of a small model on simulated devices."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+
+from vit_jax import config as c
+from vit_jax import models
+from vit_jax.devices import mesh as meshes
+from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.learning.classification import Classification
+
+CONFIG = c.Config(
+  batch_size=16,
+  model=c.Model(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=4, num_classes=5),
+  # A large epsilon keeps Adam from blowing up the rounding of gradients near 0.
+  optimizer=c.Optimizer(weight_decay=0.1, clip_norm=1.0, epsilon=1e-3),
+)
+
+
+RATE = optim.schedule(
+  learning_rate=0.01, warmup_steps=0, total_steps=10, decay="constant", end_learning_rate=0
+)
+
+
+def changed(config=CONFIG, **groups):
+  return dataclasses.replace(
+    config,
+    **{
+      name: dataclasses.replace(getattr(config, name), **value)
+      if isinstance(value, dict)
+      else value
+      for name, value in groups.items()
+    },
+  )
+
+
+def batch(seed=0, size=16, masked=3):
+  rng = np.random.default_rng(seed)
+  mask = np.ones(size, np.float32)
+  mask[rng.permutation(size)[:masked]] = 0
+  return dict(
+    image=rng.integers(0, 256, (size, 16, 16, 3), np.uint8),
+    labels=rng.integers(0, 5, size, np.int32),
+    mask=mask,
+  )
+
+
+@functools.cache
+def initial(model, optimizer):
+  """The first state of a run, in the host's memory: to draw it takes long to compile."""
+  init = functools.partial(
+    state.init,
+    Classification(models.configured(model)),
+    optim.make(optimizer),
+    seed=0,
+    image_size=16,
+    with_ema=bool(optimizer.ema),
+  )
+  return jax.device_get(jax.jit(init)())
+
+
+def placed(config, mesh):
+  """The first state of a run on a mesh; what does not change it is left out of the key."""
+  model = dataclasses.replace(config.model, remat="none", dropout=0.0)
+  first = initial(model, config.optimizer)
+  return jax.device_put(first, meshes.state_shardings(mesh, first))
+
+
+def start(config, mesh):
+  """With no kernel or scale at zero, so that every parameter has a gradient from the first step."""
+  first = placed(config, mesh)
+
+  def stirred(path, x):
+    if path[-1].key not in ("kernel", "scale") or np.asarray(x).any():
+      return x
+    return jax.device_put(0.1 * jax.random.normal(jax.random.key(1), x.shape), x.sharding)
+
+  return dataclasses.replace(first, params=jax.tree_util.tree_map_with_path(stirred, first.params))
+
+
+def update(config, mesh):
+  """The step of a configuration, compiled once: (state, batch in the host's memory)."""
+  key = repr(config), mesh
+  if key not in COMPILED:
+    objective = objectives.configured(config, models.configured(config.model))
+    made = train_step.make(objective, optim.make(config.optimizer), RATE, config)
+    shardings = jax.tree.map(lambda x: x.sharding, placed(config, mesh))
+    made = meshes.on(mesh, made)
+    COMPILED[key] = jax.jit(made, out_shardings=(shardings, meshes.replicated(mesh)))
+  return lambda state, one: COMPILED[key](state, jax.device_put(one, meshes.batch_sharding(mesh)))
+
+
+COMPILED = {}
+
+
+def run(config, mesh, batches):
+  current, step = start(config, mesh), update(config, mesh)
+  history = []
+  for one in batches:
+    current, metrics = step(current, one)
+    history.append(jax.device_get(metrics))
+  return jax.device_get(current), history
+
+
+def mesh_of(data, fsdp):
+  devices = jax.devices()[: data * fsdp]
+  return jax.make_mesh(
+    (data, fsdp),
+    ("data", "fsdp"),
+    devices=devices,
+    axis_types=(jax.sharding.AxisType.Auto,) * 2,
+  )
+
+
+ONE = mesh_of(1, 1)
+
+
+MODEL = models.configured(CONFIG.model)
+
+
+BATCHES = [batch(seed) for seed in range(5)]
