@@ -225,9 +225,7 @@ def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, m
 
   module = evaluated_model if where == "put" else seen_features
   monkeypatch.setattr(module, where, full)
-  with pytest.raises(
-    c.RunError, match=r"ran out of memory .*Lower config\.batch_size"
-  ) as caught:
+  with pytest.raises(c.RunError, match=r"ran out of memory .*Lower config\.batch_size") as caught:
     evaluated(config, tmp_path)
   for setting in ("accumulation", "remat"):
     assert setting not in str(caught.value)
