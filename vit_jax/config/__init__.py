@@ -1,8 +1,8 @@
 """Every setting of a run: its meaning, unit, default and bounds; imports no JAX.
 
 A recipe (configs/NAME.py) builds a `Config`. The command line sees it as an
-`ml_collections.ConfigDict`, so that every key can be overridden, and `from_dict` turns the result
-once into frozen dataclasses again. No other package has defaults of settings.
+`ml_collections.ConfigDict`, so that every key can be overridden. `from_dict` then turns the result
+back into frozen dataclasses. No other package defines defaults of settings.
 """
 
 from vit_jax.config.data import Data, Dataset, FewShot, Nearest

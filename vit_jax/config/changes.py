@@ -9,7 +9,7 @@ from vit_jax.config.run import EARLIER, NAMED
 def changes(old: dict, new: dict) -> list[str]:
   """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
 
-  A setting that an earlier release did not have counts as what that release did.
+  A setting that an earlier release lacked takes the value that reproduces that release.
   """
   return _changes(old, new, to_dict(EARLIER), "config")
 

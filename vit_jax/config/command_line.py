@@ -18,26 +18,26 @@ _HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
 
 
 def parse(argv: list[str]) -> list[str]:
-  """Parses the command line; leaves with status 2 and one message where it is wrong."""
+  """Parses the command line; if it is wrong, prints one message and exits with status 2."""
   try:
     rest = flags.FLAGS(with_recorded(argv))
     if len(rest) > 1:
       raise cfg.ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
     if _CONFIG.value is None:
       raise cfg.ConfigError(
-        "--config is missing, such as --config=configs/vit_digits.py; with --mode=evaluate a "
-        "--workdir does instead."
+        "--config is missing; give a recipe, such as --config=configs/vit_digits.py, or, with "
+        "--mode=evaluate, the --workdir of a run."
       )
-    resolve()  # a recipe that is missing or wrong shows itself here
-  except SystemExit as end:  # absl ends with 1 when it has been asked for help and has given it
+    resolve()  # finds out whether the recipe is missing or wrong
+  except SystemExit as end:  # absl exits with 1 after --help
     sys.exit(end.code if _HELP.isdisjoint(argv) else DONE)
-  except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
+  except Exception as error:  # a recipe is the user's own program and can raise anything
     leave(wrong_usage(argv, error), WRONG_USAGE)
   return rest
 
 
 def with_recorded(argv: list[str]) -> list[str]:
-  """The command line; for an evaluation of a workdir without --config, with its own settings."""
+  """The command line; to evaluate a workdir without --config, its own settings are added."""
   workdir = value_of("workdir", argv)
   if value_of("config", argv) is None and value_of("mode", argv) == "evaluate" and workdir:
     return [argv[0], f"--config={recorded.__file__}:{workdir}", *argv[1:]]
@@ -45,7 +45,7 @@ def with_recorded(argv: list[str]) -> list[str]:
 
 
 def value_of(flag: str, argv: list[str]) -> str | None:
-  """The value of a flag on a command line that has not been parsed yet; None: it is not there."""
+  """The value of a flag on a command line that is not parsed yet; None if the flag is absent."""
   for argument, following in zip(argv[1:], [*argv[2:], None], strict=True):
     name, equals, value = argument.partition("=")
     if name in (f"-{flag}", f"--{flag}"):
@@ -71,15 +71,15 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
       group = next((group for group in cfg.NAMED if key.startswith(f"{group}.")), None)
       name = key.removeprefix(f"{group}.").split(".")[0]
       if group and isinstance(error, KeyError) and said.strip("\"'") == name:
-        return f"{group}.{name} is not in the recipe, which alone gives names there; add it to it."
+        return f"{group}.{name} is not in the recipe; new names can only be added in the recipe."
   return said
 
 
 def reason(error: Exception, argv: list[str]) -> str:
-  """The last line of an error's message; the lines above are a library's traceback.
+  """The last line of an error's message; the lines above it are a library's traceback.
 
-  There a ConfigError of a recipe begins with its class. A line break in an argument is none of the
-  message.
+  In a traceback, a recipe's ConfigError begins with the name of its class, which is removed. Line
+  breaks in the arguments are escaped, so that they do not end a line of the message.
   """
   kind, text = cfg.ConfigError, str(error).strip() or type(error).__name__
   for argument in argv:
@@ -90,7 +90,7 @@ def reason(error: Exception, argv: list[str]) -> str:
 
 
 def look_up(dotted: str, known: dict) -> tuple[str, object]:
-  """Which part of a dotted key is not a setting, in words, empty where all are; and its default."""
+  """(message, default) of a dotted key; the message is empty if every part of it is a setting."""
   path = "config"
   for part in dotted.split("."):
     if path in cfg.NAMED:
@@ -114,11 +114,11 @@ def given() -> frozenset[str]:
 
 
 def recipe() -> str:
-  """What was given as --config, configs/NAME.py or configs/NAME.py:ARG."""
+  """The value of --config, configs/NAME.py or configs/NAME.py:ARG."""
   return flags.FLAGS["config"].config_filename
 
 
 def leave(message: str, status: int):
-  """Says one sentence on stderr and ends the program."""
+  """Prints one sentence on stderr and ends the program."""
   print(f"vit_jax: {one_line(message)}", file=sys.stderr, flush=True)
   sys.exit(status)

@@ -7,7 +7,7 @@ from vit_jax.config.fields import MOST_STEPS, setting
 
 @dataclasses.dataclass(frozen=True)
 class Duration:
-  """A length of training in exactly one unit; all three 0 means never."""
+  """A length of training in exactly one unit; if all three are 0, it means never."""
 
   steps: int = setting(0, "optimizer updates", low=0, high=MOST_STEPS)
   epochs: float = setting(0.0, "passes over the training examples", low=0, high=1e9)
@@ -18,7 +18,7 @@ class Duration:
     return {unit: value for unit, value in dataclasses.asdict(self).items() if value}
 
   def in_steps(self, *, batch_size: int, epoch_examples: int) -> int:
-    """The duration in steps, to the nearest; at least 1 unless it is 0."""
+    """The duration rounded to whole steps; at least 1 unless the duration is 0."""
     examples = self.examples + self.epochs * epoch_examples
     steps = self.steps + round(examples / batch_size)
     return max(steps, 1) if self.given() else 0

@@ -1,4 +1,4 @@
-"""What a command leaves with: one sentence on what was wrong, its value, and what to do."""
+"""Errors that end a command; each message says what was wrong, the value, and what to do."""
 
 
 class ConfigError(ValueError):
@@ -6,12 +6,12 @@ class ConfigError(ValueError):
 
 
 class RunError(RuntimeError):
-  """A run that cannot go on, for a reason outside its config; the message says what to do."""
+  """The run cannot go on, for a reason outside its config; the message says what to do."""
 
 
 class StorageError(RunError):
-  """The run's folder cannot be written to; no use waiting for what is still being written."""
+  """The run's folder cannot be written to; waiting for unfinished writes would be useless."""
 
 
 class Stopped(RunError):
-  """A signal stopped the run under way; what is done is kept."""
+  """A signal stopped the run; the work done so far is kept."""

@@ -2,33 +2,33 @@
 
 import dataclasses
 
-# What no machine or experiment wants more of; the rest of the bounds stand with their settings.
-MOST_STEPS = 2**31 - 1  # as the optimizers count them
+# Upper bounds that several settings share; other bounds are given with their settings.
+MOST_STEPS = 2**31 - 1  # optimizers count steps in int32
 
-MOST_SIDE = 4096  # pixels, of what a model sees
+MOST_SIDE = 4096  # pixels, side of a model's input
 
-MOST_PIXELS = 2 * MOST_SIDE  # of a side before something is cut out
+MOST_PIXELS = 2 * MOST_SIDE  # side of an image before it is cropped
 
 MOST_BATCH = 2**20  # images
 
-MOST_NUMBER = 1e38  # which float32 still holds
+MOST_NUMBER = 1e38  # float32 can hold it
 
-AUTO = "auto"  # as config.model.compute_dtype
+AUTO = "auto"  # a value of config.model.compute_dtype
 
-MOST_TEXT = 4096  # characters, as in a path
+MOST_TEXT = 4096  # characters, the longest path
 
-MOST_ITEMS = 1000  # of a setting that holds several values
+MOST_ITEMS = 1000  # values in one setting
 
 
 def setting(default, meaning, *, choices=(), low=None, high=None, off=None):
-  """A dataclass field with its meaning and the values that it may take.
+  """A dataclass field with its meaning and its allowed values.
 
   Args:
-    default: its value where none is given.
-    meaning: what it is, with its unit.
-    choices: all values, where they can be listed.
+    default: value if none is given.
+    meaning: description, with the unit.
+    choices: all allowed values, if they can be listed.
     low, high: bounds of a number, inclusive; every number has both.
-    off: the one value outside of the bounds, which switches something off.
+    off: the only value allowed outside the bounds; it switches something off.
   """
   check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off)
   return dataclasses.field(default=default, metadata=check)

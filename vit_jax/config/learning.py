@@ -14,7 +14,7 @@ class Loss:
     "softmax", "cross-entropy over classes, or per class", choices=("softmax", "sigmoid")
   )
   label_smoothing: float = setting(
-    0.0, "share of the target spread over all classes", low=0.0, high=1.0
+    0.0, "fraction of the target spread over all classes", low=0.0, high=1.0
   )
 
 
@@ -44,20 +44,20 @@ class Optimizer:
   )
   decay_rules: tuple = setting(
     DECAY_RULES,
-    "(regex of the whole parameter name, factor on the weight decay); the first "
-    "match counts and every parameter must match one",
+    "pairs (regex of the whole parameter name, factor on the weight decay); the first matching "
+    "pair is used, and every parameter must match one",
   )
   trainable: str = setting(
     ".*",
-    "regex of the whole names of the parameters that are trained, such as head/.* for a linear "
-    "probe; the others stay as they are and have neither moments nor an average. Blocks can be "
-    "told apart with config.model.scan=False alone",
+    "regex of the whole names of the parameters to train, such as head/.* for a linear probe; the "
+    "others do not change and have neither moments nor an average. Single blocks have names of "
+    "their own only with config.model.scan=False",
   )
   clip_norm: float = setting(
-    0.0, "largest global norm of the gradients; 0: no clipping", low=1e-6, high=1e6, off=0.0
+    0.0, "gradients are clipped to this global norm; 0: no clipping", low=1e-6, high=1e6, off=0.0
   )
   ema: float = setting(
-    0.0, "factor of the parameters' moving average; 0: none", low=0.0, high=0.999999999
+    0.0, "decay of the parameters' moving average; 0: no average", low=0.0, high=0.999999999
   )
 
 
@@ -74,8 +74,8 @@ class Schedule:
   )
   drops: tuple = setting(
     (),
-    "with decay=steps: the shares of the run, ascending, after which the learning rate is divided "
-    "by ten; end_learning_rate then has no say",
+    "ascending fractions of the run, allowed only with decay=steps; at each one the learning rate "
+    "is divided by ten, and end_learning_rate is not used",
   )
   end_learning_rate: float = setting(
     0.0, "learning rate at the last step", low=0.0, high=MOST_NUMBER
@@ -84,11 +84,11 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True)
 class NonFinite:
-  """What a loss or gradient that is not finite does; the update is never applied."""
+  """What happens if the loss or a gradient is not finite; the update is never applied."""
 
   action: str = setting(
-    "stop", "end the run, or leave the update out and go on", choices=("stop", "skip")
+    "stop", "end the run, or skip the update and go on", choices=("stop", "skip")
   )
   limit: int = setting(
-    10, "with skip: updates left out in a row before the run stops", low=1, high=10**9
+    10, "with skip: the run stops after this many skipped updates in a row", low=1, high=10**9
   )

@@ -7,21 +7,25 @@ from vit_jax.config.fields import AUTO, setting
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """The architecture. What is 0 or empty is taken from the name."""
+  """The architecture. A setting that is 0 or empty takes its value from the name."""
 
   name: str = setting(
     "ViT-B/16",
-    "a name of vit_jax.models.names(), or one of their kind; empty, for --mode=evaluate alone: the "
-    "weights' own",
+    "a name from vit_jax.models.names(), or a variant such as ViT-B/20; empty, only with "
+    "--mode=evaluate: the model of the weights",
   )
   num_classes: int = setting(1000, "outputs of the head", low=1, high=10**7)
   depth: int = setting(0, "number of blocks", low=0, high=256)
-  width: int = setting(0, "hidden size D; of a ResNet, channels of its root", low=0, high=2**15)
+  width: int = setting(0, "hidden size D; for a ResNet, channels of its root", low=0, high=2**15)
   mlp_dim: int = setting(0, "hidden size of the MLP", low=0, high=2**17)
   heads: int = setting(0, "attention heads", low=0, high=2**10)
-  stages: tuple = setting((), "residual units in each stage of a ResNet or of a hybrid's")
-  pool: str = setting("", "what the head sees", choices=("", "class_token", "gap", "map"))
-  representation_layer: bool = setting(False, "dense + tanh of size D before the head")
+  stages: tuple = setting((), "residual units in each stage of a ResNet or of a hybrid's ResNet")
+  pool: str = setting(
+    "",
+    "input of the head: the class token, the mean of the patches, or attention pooling",
+    choices=("", "class_token", "gap", "map"),
+  )
+  representation_layer: bool = setting(False, "dense layer of size D and tanh before the head")
   positions: str = setting(
     "1d", "kind of position embedding", choices=("1d", "2d", "relative", "none")
   )
@@ -34,14 +38,15 @@ class Model:
   head_bias: float = setting(0.0, "initial value of the head's bias", low=-100.0, high=100.0)
   compute_dtype: str = setting(
     "float32",
-    "type of activations; parameters stay float32; auto: float32 on a CPU, where bfloat16 is "
-    "slower, and bfloat16 elsewhere; a run goes on with the type that it was begun with",
+    "type of activations; parameters stay float32. auto: float32 on a CPU, where bfloat16 is "
+    "slower, and bfloat16 elsewhere; a resumed run keeps the type that it began with",
     choices=("float32", "bfloat16", AUTO),
   )
   scan: bool = setting(False, "blocks stacked under one scan: compiles in seconds, but runs slower")
   remat: str = setting(
     "none",
-    "what the backward pass computes again: nothing, all but the outputs of dense layers, or all",
+    "what the backward pass recomputes to save memory: nothing, all but the outputs of dense "
+    "layers, or everything",
     choices=("none", "dots", "everything"),
   )
   attention: str = setting(
@@ -49,7 +54,7 @@ class Model:
   )
   activation: str = setting(
     "gelu_tanh",
-    "GELU of the MLPs: its tanh form, as in the published weights, or exact, as in many others",
+    "GELU of the MLPs: the tanh form of the published weights, or the exact form of many others",
     choices=("gelu_tanh", "gelu"),
   )
   norm_epsilon: float = setting(

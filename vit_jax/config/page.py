@@ -9,11 +9,11 @@ from vit_jax.config.run import Config
 
 _BEGIN = """# Settings
 
-Made by `python tools/settings.py --output docs/settings.md` from the descriptions in the code; do
-not edit it here.
+This page is made by `python tools/settings.py --output docs/settings.md` from the descriptions in
+the code; do not edit it here.
 
-Give any of these on the command line, such as `--config.batch_size=512` or
-`--config.model.depth=6`. A recipe of `configs/` sets its own; what it does not set has the default
+Give any setting on the command line, such as `--config.batch_size=512` or
+`--config.model.depth=6`. Each recipe in `configs/` sets some of them; the others have the defaults
 below. A value out of range ends the command with one sentence, before any device is used.
 """
 
@@ -24,7 +24,7 @@ def page() -> str:
 
 
 def groups() -> dict[type, list[str]]:
-  """Every kind of group, in the order of `Config`, with the keys that hold one of it."""
+  """Every kind of group, in the order of `Config`, with the keys of its groups."""
   found = {}
   _collect(Config, "config", found)
   return found
@@ -39,7 +39,7 @@ def section(kind: type, paths: list[str]) -> str:
 
 
 def heading(kind: type, paths: list[str]) -> str:
-  """The one key that holds such a group, or the name of its kind."""
+  """The key of the group if it is the only one of its kind, else the name of the kind."""
   return paths[0] if len(paths) == 1 else kind.__name__
 
 
@@ -67,7 +67,7 @@ def _is_named(field) -> bool:
 
 
 def _inner(field) -> type | None:
-  """The kind of group that a field holds; None where it is one setting."""
+  """The kind of group that a field holds; None if the field is one setting."""
   kind = get_args(field.type)[1] if _is_named(field) else field.type
   return kind if dataclasses.is_dataclass(kind) else None
 
@@ -78,7 +78,7 @@ def _link(kind) -> str:
 
 
 def _changed(field) -> str:
-  """The defaults of a group that are not those of its kind."""
+  """The defaults of a group that differ from those of its kind."""
   if _is_named(field):
     return "none"
   group, usual = field.default_factory(), _inner(field)()
@@ -106,7 +106,7 @@ def _codes(values) -> str:
 
 
 def _code(value) -> str:
-  """A value as code; in a table a bar can only be written as HTML has it."""
+  """A value as code; a vertical bar in a table must be written as an HTML entity."""
   text = str(value)
   if "|" in text:
     return f"<code>{_cell(text)}</code>"
@@ -114,7 +114,7 @@ def _code(value) -> str:
 
 
 def _cell(text: str) -> str:
-  """Text in a cell of a table, in which no sign is Markdown's or HTML's."""
+  """Text for a cell of a table, with the special characters of Markdown and HTML escaped."""
   text = html.escape(text, quote=False)
   for sign in "*[|":
     text = text.replace(sign, f"&#{ord(sign)};")

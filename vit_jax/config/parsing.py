@@ -1,4 +1,4 @@
-"""Between dataclasses, plain dictionaries and the ConfigDict of the command line."""
+"""Converts between dataclasses, plain dictionaries and the ConfigDict of the command line."""
 
 import dataclasses
 import math
@@ -22,9 +22,9 @@ def to_dict(config) -> dict[str, Any]:
 
 
 def to_config_dict(config) -> ml_collections.ConfigDict:
-  """The settings as the command line sees them: `config_flags` overrides any key of it.
+  """The settings for the command line, where `config_flags` can override any key.
 
-  A whole number for what may be a fraction becomes one, since an override must have its type.
+  Whole numbers given for float settings become floats, because an override must have the same type.
   """
   return ml_collections.ConfigDict(to_dict(from_dict(to_dict(config))))
 
@@ -33,16 +33,16 @@ def from_dict(values: Mapping[str, Any]) -> Config:
   """Builds a `Config`; every key must be given.
 
   Raises:
-    ConfigError: a key that is unknown or missing, a wrong type, a value out of bounds.
+    ConfigError: a key is unknown or missing, or a value has a wrong type or is out of bounds.
   """
   return _build(Config, values, "config")
 
 
 def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, Any]:
-  """Lets a duration's unit given on the command line replace the unit of the recipe.
+  """Makes a unit of a duration from the command line replace the unit of the recipe.
 
-  `overridden` holds dotted keys, such as `duration.steps`. Two units given for one duration
-  are left as they are, for the check to refuse.
+  `overridden` holds dotted keys, such as `duration.steps`. If the command line gives two units for
+  one duration, both are kept, and `from_dict` refuses them.
   """
   units = [field.name for field in dataclasses.fields(Duration)]
   for key in overridden:

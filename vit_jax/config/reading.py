@@ -1,7 +1,7 @@
-"""Paths and files named by users: only regular files are opened, so that nothing waits for ever.
+"""Paths and files named by users. Only regular files are opened, so that no read waits for ever.
 
-Opening a FIFO for reading waits until somebody writes to it, a device may never end, and neither
-tells the user what is wrong.
+Opening a FIFO for reading waits until somebody writes to it, and reading a device may never end.
+The user would not learn what is wrong.
 """
 
 import errno
@@ -12,7 +12,7 @@ import stat
 
 from vit_jax.config import ConfigError
 
-_URL = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")  # a path has lost one of the two slashes
+_URL = re.compile("[A-Za-z][A-Za-z0-9+.-]+:/")  # one slash, because pathlib merges the two
 
 _KINDS = (
   (stat.S_ISDIR, "a folder"),
@@ -24,33 +24,33 @@ _KINDS = (
 
 
 def expanded(path: str | pathlib.Path) -> pathlib.Path:
-  """The path with the home folder in place of ~ or ~USER.
+  """The path with ~ or ~USER replaced by the home folder.
 
   Raises:
-    ConfigError: there is no such user, or it is a URL.
+    ConfigError: there is no such user, or the path is a URL.
   """
   if _URL.match(str(path)):
     raise ConfigError(
       f"{path} is a URL, and only files and folders of this machine can be used: mount the storage "
-      "as a folder, and give its path."
+      "as a folder and give its path."
     )
   try:
     return pathlib.Path(path).expanduser()
   except RuntimeError as error:
     user = pathlib.Path(path).parts[0]
-    raise ConfigError(f"{path}: {user} is the home of no user here; give another path.") from error
+    raise ConfigError(f"{path}: there is no user {user} here; give another path.") from error
 
 
 def regular(path: str, flags: int) -> int:
-  """An opener, `open(path, opener=regular)`, that waits for nobody.
+  """An opener that never waits: `open(path, opener=regular)`.
 
   Raises:
-    OSError: as `os.open`, or what the path leads to is no regular file.
+    OSError: as `os.open`, or the path does not lead to a regular file.
   """
   try:
     descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
   except OSError as error:
-    if error.errno == errno.ENXIO:  # a socket, or a FIFO that is to be written to
+    if error.errno == errno.ENXIO:  # a socket, or a FIFO opened for writing
       raise _irregular(os.stat(path).st_mode, path) from error
     raise
   mode = os.fstat(descriptor).st_mode
@@ -65,7 +65,7 @@ def read_bytes(path: str | pathlib.Path, *, most: int) -> bytes:
 
   Args:
     path: the file.
-    most: bytes that it may have.
+    most: largest allowed size, bytes.
 
   Raises:
     OSError: as `regular`, or the file is larger.

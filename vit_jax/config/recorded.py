@@ -1,4 +1,4 @@
-"""The settings that a run has written down; with --config=THIS_FILE:WORKDIR, a recipe of them."""
+"""The settings in a run's config.json; --config=THIS_FILE:WORKDIR uses them as a recipe."""
 
 import json
 import pathlib
@@ -14,12 +14,12 @@ MAX_BYTES = 2**24
 
 
 def settings(values: Mapping[str, Any]) -> cfg.Config:
-  """The settings of a run as they were written down, perhaps by an earlier release.
+  """The settings that a run recorded, perhaps with an earlier release.
 
-  A setting that there was not yet has its default.
+  Settings that did not exist in that release get their defaults.
 
   Raises:
-    ConfigError: one that there is no longer, or a value that is no longer allowed.
+    ConfigError: a setting no longer exists, or a value is no longer allowed.
   """
   return cfg.from_dict(_completed(values, cfg.to_dict(cfg.Config()), "config"))
 
@@ -28,7 +28,7 @@ def read(workdir: pathlib.Path) -> cfg.Config:
   """The settings in WORKDIR/config.json.
 
   Raises:
-    ConfigError: there are none, or they cannot be read.
+    ConfigError: the file does not exist or cannot be read.
   """
   path = workdir / "config.json"
   if not path.exists():

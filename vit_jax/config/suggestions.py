@@ -1,4 +1,4 @@
-"""Sentences that name what the user may have meant."""
+"""Messages that suggest what the user may have meant."""
 
 import dataclasses
 import difflib
@@ -11,15 +11,15 @@ from vit_jax.config.run import Config
 
 
 def similar(word: str, known) -> str:
-  """`known` in words, the ones most like `word` first; upper and lower case are alike."""
+  """The names of `known` most similar to `word`, best first, joined by commas; ignores case."""
   return ", ".join((alike(word, sorted(known), 0.5) or sorted(known))[:5])
 
 
 def unknown(path: str, key: str, known) -> str:
-  """One sentence on a key that is no setting of the group `path`, which has those of `known`.
+  """One sentence about a key that the group `path`, with the settings `known`, does not have.
 
-  It names what is called so elsewhere, then the settings whose own names are most like the key; of
-  equals, those of this group first.
+  It suggests first the setting that other libraries call by this name, then the settings with the
+  most similar names. Among equally similar names, those of this group come first.
   """
   here = [f"{path}.{name}" for name in sorted(known)] or [path]
   names = dict.fromkeys([*here, *_dotted(dataclasses.asdict(Config()), "config")])
@@ -30,9 +30,9 @@ def unknown(path: str, key: str, known) -> str:
 
 
 def alike(word: str, names, cutoff: float, own=str) -> list[str]:
-  """Those of `names` whose `own` part is like the word in any case, the most like first.
+  """The `names` whose `own` part is similar to the word, best first; ignores case.
 
-  The cutoff is difflib's: 1 is the same, 0 anything.
+  The cutoff is that of difflib: 1 accepts only equal words, 0 any word.
   """
   keys = {own(name).lower() for name in names}
   close = difflib.get_close_matches(word.lower(), keys, cutoff=cutoff)
@@ -40,7 +40,7 @@ def alike(word: str, names, cutoff: float, own=str) -> list[str]:
 
 
 def missing_recipe(path: str) -> str:
-  """One sentence on a recipe that is not there, with those of its folder and of configs/."""
+  """One sentence about a missing recipe; suggests recipes from its folder and from configs/."""
   folders = pathlib.Path(path).parent, pathlib.Path("configs")
   others = {str(other) for folder in folders for other in folder.glob("*.py")}
   if others:

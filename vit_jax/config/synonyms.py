@@ -1,6 +1,6 @@
-"""What settings are called elsewhere, for a message that names ours."""
+"""Names of settings in other libraries, so that a message can suggest ours."""
 
-# By the last part of the key, in small letters and without hyphens and underscores.
+# Each name is the last part of a key, in lower case and without hyphens and underscores.
 SETTINGS = {
   "config.schedule.learning_rate": "lr baselr learningrate initlr maxlr peaklr stepsize",
   "config.schedule.warmup": "warmup warmupsteps warmupepochs numwarmupsteps",
@@ -33,5 +33,5 @@ _OURS = {word: setting for setting, words in SETTINGS.items() for word in words.
 
 
 def ours(key: str) -> str:
-  """The setting that is called `key` elsewhere; "" where it is not known to be."""
+  """Our setting that other libraries call `key`; "" if none is known."""
   return _OURS.get(key.lower().replace("_", "").replace("-", ""), "")

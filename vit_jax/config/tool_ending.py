@@ -1,4 +1,4 @@
-"""How a tool ends if it cannot go on: one line on stderr and a status, never a traceback."""
+"""How a tool ends after an error: one line on stderr and an exit status, never a traceback."""
 
 import contextlib
 import os
@@ -11,15 +11,15 @@ from vit_jax.config.errors import ConfigError, Stopped
 from vit_jax.config.reading import expanded
 from vit_jax.process.text import one_line
 
-INTERRUPTED = 130  # as shells have it for a process that SIGINT ended
+INTERRUPTED = 130  # the status that shells report after SIGINT
 
 
 @contextlib.contextmanager
 def ending(tool: str) -> Iterator[None]:
-  """Turns what goes wrong inside into one line and the exit status.
+  """Turns an error inside into one line on stderr and an exit status.
 
-  A ConfigError is wrong usage, 2; a run that a signal stopped is 75; whatever else the data, the
-  disk or the machine cause is a failure, 1; Ctrl-C is 130.
+  The status is 2 for a ConfigError (wrong usage), 75 for a run that a signal stopped, 130 for
+  Ctrl-C, and 1 for any other error of the data, the disk or the machine.
   """
   try:
     yield
@@ -28,7 +28,7 @@ def ending(tool: str) -> Iterator[None]:
   except Stopped as error:
     leave(tool, str(error), STOPPED)
   except MemoryError:
-    leave(tool, "The memory of this machine does not suffice.", FAILED)
+    leave(tool, "This machine does not have enough memory.", FAILED)
   except (OSError, RuntimeError, ValueError) as error:
     leave(tool, str(error), FAILED)
   except KeyboardInterrupt:
@@ -36,20 +36,20 @@ def ending(tool: str) -> Iterator[None]:
 
 
 def leave(tool: str, message: str, status: int):
-  """Says one line on stderr and ends the program."""
+  """Prints one line on stderr and ends the program."""
   print(f"{tool}: {one_line(message)}", file=sys.stderr)
   sys.exit(status)
 
 
 def folder(path: str | pathlib.Path, setting: str) -> pathlib.Path:
-  """Makes a folder to write to, where it is not there.
+  """Makes a folder to write to, if it does not exist.
 
   Args:
     path: the folder.
-    setting: what names it, such as --output, for the message.
+    setting: flag that gave the path, such as --output, for the message.
 
   Raises:
-    ConfigError: it cannot be made, or not be written to.
+    ConfigError: the folder cannot be made or cannot be written to.
   """
   path = expanded(path)
   try:

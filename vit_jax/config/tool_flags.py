@@ -1,4 +1,4 @@
-"""The flags of a tool: one spelling in all of them, and one sentence for what is wrong."""
+"""The flags of the tools: the same spelling in every tool, and one sentence for each mistake."""
 
 import argparse
 import pathlib
@@ -17,8 +17,8 @@ SETTING = "--config."
 class ToolFlags(argparse.ArgumentParser):
   """The flags of `python tools/NAME.py`.
 
-  Wrong usage is one sentence and exit status 2. A flag may still be spelt with underscores, as some
-  were before release 0.2.0.
+  Wrong usage prints one sentence and exits with status 2. Flags may also be spelt with underscores,
+  because some were before release 0.2.0.
   """
 
   def __init__(self, name: str, description: str | None = None, **options):
@@ -26,8 +26,8 @@ class ToolFlags(argparse.ArgumentParser):
 
     Args:
       name: of the tool.
-      description: what --help shows, the module's docstring.
-      **options: others of argparse, which makes parsers for subcommands itself.
+      description: text for --help, the module's docstring.
+      **options: for argparse, which makes the parsers of subcommands itself.
     """
     super().__init__(
       prog=options.pop("prog", f"python tools/{name}.py"),
@@ -39,38 +39,38 @@ class ToolFlags(argparse.ArgumentParser):
     self._name = name
 
   def add_commands(self, dest: str):
-    """Where the tool's first word says what to do: `add_parser` of the result adds such a word."""
+    """Adds subcommands; `add_parser` of the result adds each one."""
     kind = lambda **options: ToolFlags(self._name, **options)
     return self.add_subparsers(dest=dest, required=True, parser_class=kind)
 
   def add_source(self, **options):
-    """--source: weights, in whatever holds them, as they were given."""
+    """Adds --source: the weights, in any supported form."""
     self.add_argument(
       "--source",
       type=local,
       metavar="PATH",
       help="weights: a workdir, a checkpoint, a file (.npz, .msgpack, .safetensors), or a folder "
-      "as Hugging Face has it",
+      "in Hugging Face's format",
       **options,
     )
 
   def add_format(self, *choices: str):
-    """--format: how the result is printed; the first of the choices is the default."""
+    """Adds --format: how the result is printed; the first of the choices is the default."""
     self.add_argument(
       "--format", choices=choices, default=choices[0], help=f"of the output (default: {choices[0]})"
     )
 
   def add_settings(self):
-    """--config.KEY=VALUE in --help; `parse_with_settings` gives those that there are."""
+    """Adds --config.KEY=VALUE to --help; `parse_with_settings` returns the given ones."""
     self.add_argument(
       "--config.KEY",
       metavar="VALUE",
       default=argparse.SUPPRESS,
-      help="another value of a setting, as for a run: --config.batch_size=64",
+      help="value of a setting, as for a run: --config.batch_size=64",
     )
 
   def parse_args(self, args: Sequence[str] | None = None, namespace=None):
-    """As argparse, but an unknown flag is met with the nearest ones."""
+    """As argparse, but the message about an unknown flag suggests similar ones."""
     found, rest = self.parse_known_args(args, namespace)
     self._refuse(rest)
     return found
@@ -81,14 +81,14 @@ class ToolFlags(argparse.ArgumentParser):
     return super().parse_known_args([self._spelt(word) for word in words], namespace)
 
   def parse_with_settings(self, args: Sequence[str] | None = None):
-    """The flags, and the settings for runs: (flags, ["--config.KEY=VALUE", ...])."""
+    """Parses flags and settings for runs: (flags, ["--config.KEY=VALUE", ...])."""
     found, rest = self.parse_known_args(args)
     settings = [word for word in rest if word.startswith(SETTING) and "=" in word]
     self._refuse([word for word in rest if word not in settings])
     return found, settings
 
   def error(self, message: str):
-    """Says one sentence and ends the program."""
+    """Prints one sentence and ends the program."""
     words = message.removeprefix("argument ").rstrip(".")
     leave(self._name, f"{words[0].upper()}{words[1:]}. See --help.", WRONG_USAGE)
 
@@ -109,7 +109,7 @@ class ToolFlags(argparse.ArgumentParser):
 
 
 def local(text: str) -> str:
-  """The name of a file or folder of this machine, as it was given; for `type=`."""
+  """A path of this machine, checked and returned as it was given; for `type=`."""
   path(text)
   return text
 
@@ -131,7 +131,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     except ValueError:
       number = None
     if number is None or not low <= number <= high:
-      raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {low:,} to {high:,}")
+      raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low:,} to {high:,}")
     return number
 
   return read
