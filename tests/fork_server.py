@@ -33,12 +33,14 @@ class Run:
     pid: its process.
     stdout: what it writes, where that is read while it runs.
     returncode: its exit status, once that has been waited for.
+    cpu_seconds: time that it computed for, known with its exit status. On a machine that does other
+      work too, this says more of the run than a clock.
   """
 
   def __init__(self, told: socket.socket, stdout: TextIO | None):
     self._told = told
     self.stdout = stdout
-    self.returncode = None
+    self.returncode = self.cpu_seconds = None
     self.pid = self._number()
 
   def __enter__(self):
@@ -53,7 +55,8 @@ class Run:
     if self.returncode is None:
       if not select.select([self._told], [], [], timeout)[0]:
         raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-      self.returncode = self._number()
+      self.returncode, microseconds = self._number(), self._number()
+      self.cpu_seconds = microseconds / 1e6
       self._told.close()
     return self.returncode
 
@@ -161,7 +164,10 @@ def serve(descriptor: int):
 
 
 def keep(outputs, tells):
-  """Forks once more; returns in the new process, while this one tells its number and its status."""
+  """Forks once more; returns in the new process, while this one tells how that comes along.
+
+  It tells its number and, at its end, its exit status and the microseconds that it computed for.
+  """
   child = os.fork()
   if not child:
     os.close(tells)
@@ -170,7 +176,9 @@ def keep(outputs, tells):
     os.close(number)
   with socket.socket(fileno=tells) as told:
     told.send(array.array("q", [child]))
-    told.send(array.array("q", [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])]))
+    _, status, used = os.wait4(child, 0)
+    told.send(array.array("q", [os.waitstatus_to_exitcode(status)]))
+    told.send(array.array("q", [round((used.ru_utime + used.ru_stime) * 1e6)]))
   os._exit(0)
 
 

@@ -83,7 +83,7 @@ def written(workdir):
 
 
 def wait_for(condition):
-  deadline = time.monotonic() + 60
+  deadline = time.monotonic() + 300
   while not condition():
     assert time.monotonic() < deadline
     time.sleep(0.001)

@@ -11,7 +11,8 @@ from tests.faults import faulty
 CASES = (2, 200)
 LONGEST = (3.0, 0.5)  # seconds after the start, and after the first line of metrics
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-ENDS_IN = 30  # seconds; a program may have to be compiled first
+ENDS_IN = 30  # seconds of computing in all; a program may have to be compiled first
+STUCK = 300  # seconds
 INTERRUPTED = 130
 
 
@@ -34,9 +35,8 @@ def test_ends_and_goes_on(case, uninterrupted, tmp_path):
       wait_for(process, "a step", lambda: metric_lines(workdir))
     time.sleep(after)
     process.send_signal(which)
-    began = time.monotonic()
-    output = process.finish(60)
-  assert time.monotonic() - began < ENDS_IN
+    output = process.finish(STUCK)
+  assert process.cpu_seconds < ENDS_IN
   assert "Traceback" not in output, output
   if process.returncode == 75:
     assert "start the same command again" in output.lower(), output

@@ -72,7 +72,7 @@ def test_goes_on_or_says_why_not(case, half, uninterrupted, tmp_path):
   files = sorted(path for path in workdir.rglob("*") if path.is_file())
   harmed = rng.choice(files)
   harm(harmed, rng)
-  result = programs.run(programs.digits(workdir, *faulty.COMMON), timeout=60)
+  result = programs.run(programs.digits(workdir, *faulty.COMMON), timeout=300)
   output = f"{harmed.relative_to(workdir)}: {result.stdout}{result.stderr}"
   assert "Traceback" not in output, output
   assert result.returncode == 0, output

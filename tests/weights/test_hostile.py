@@ -163,11 +163,11 @@ def test_refused_quickly_and_in_little_memory(tmp_path, make, suffix, message):
   path = tmp_path / f"w.{suffix}"
   make(path)
   tracemalloc.start()
-  begin = time.monotonic()
+  begin = time.process_time()
   try:
     with pytest.raises(ValueError, match=rf"w\.{suffix} .*{message}"):
       weights.load(path)
-    seconds, (_, peak) = time.monotonic() - begin, tracemalloc.get_traced_memory()
+    seconds, (_, peak) = time.process_time() - begin, tracemalloc.get_traced_memory()
   finally:
     tracemalloc.stop()
   assert seconds < 2
