@@ -1,18 +1,18 @@
 """Trains or evaluates: python -m vit_jax.main --config=configs/NAME.py[:ARG] [--workdir=DIR].
 
-A run is evaluated with its own settings by --mode=evaluate --workdir=DIR alone.
-Every setting of vit_jax/config can be replaced: --config.batch_size=512
---config.schedule.learning_rate=1e-3. Started again with the same workdir, a run resumes by itself.
+--mode=evaluate --workdir=DIR alone evaluates a run with the run's own settings.
+The command line can replace every setting of vit_jax/config: --config.batch_size=512
+--config.schedule.learning_rate=1e-3. A run that is started again with the same workdir resumes.
 
-Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal with its state saved, or before
-there was any, start it again; 130 interrupted by a second Ctrl-C, or before there was anything to
-save; 1 anything else.
+Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal, with its state saved or
+nothing to save yet: start it again; 130 interrupted by a second Ctrl-C, or by the first one before
+there was anything to save; 1 anything else.
 """
 
 from vit_jax.process import console, huge_pages, signals
 
 _STOP = signals.StopRequest()
-if __name__ == "__main__":  # before the imports below, which take their time
+if __name__ == "__main__":  # before the imports below, which are slow
   huge_pages.ask_for_huge_pages()
   console.of_run()
   _STOP.listen()
@@ -28,11 +28,11 @@ from vit_jax.config.reading import expanded
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
-  "workdir", None, "Folder of the run; the default is workdirs/NAME, with -ARG where there is one."
+  "workdir", None, "Folder of the run; the default is workdirs/NAME, or workdirs/NAME-ARG."
 )
 _MODE = flags.DEFINE_enum("mode", "train", ["train", "evaluate"], "What to do.")
 _COORDINATOR = flags.DEFINE_string(
-  "coordinator", "", "HOST:PORT of process 0; only off Cloud TPU and SLURM, which tell it."
+  "coordinator", "", "HOST:PORT of process 0; not needed on Cloud TPU and SLURM."
 )
 _PROCESSES = flags.DEFINE_integer("processes", 0, "With --coordinator: how many processes.")
 _PROCESS = flags.DEFINE_integer("process", -1, "With --coordinator: which one this is, from 0.")
@@ -41,7 +41,7 @@ _PROCESS = flags.DEFINE_integer("process", -1, "With --coordinator: which one th
 def default_workdir(config_flag: str) -> pathlib.Path:
   """workdirs/NAME, or workdirs/NAME-ARG, for --config=configs/NAME.py[:ARG].
 
-  A slash of ARG becomes an underscore, so that it is one folder.
+  Each slash in ARG becomes an underscore, so that the name is that of one folder.
   """
   path, _, argument = config_flag.partition(":")
   name = "-".join(filter(None, [pathlib.Path(path).stem, argument.replace("/", "_")]))
@@ -54,7 +54,7 @@ def main(_):
   from vit_jax.devices.hosts import Hosts
   from vit_jax.training import launch
 
-  logging.set_verbosity(logging.WARNING)  # orbax tells of each of its steps otherwise
+  logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
   for line in filter(None, [huge_pages.in_words()]):
     print(line, flush=True)
   try:
@@ -72,7 +72,7 @@ def main(_):
   except ConfigError as error:
     command_line.leave(str(error), command_line.WRONG_USAGE)
   except StorageError as error:
-    # Threads of a save that failed may hang, or spill tracebacks.
+    # The threads of a failed save may hang, or print tracebacks.
     console.leave_at_once(str(error), command_line.FAILED)
   except RunError as error:
     command_line.leave(str(error), command_line.FAILED)

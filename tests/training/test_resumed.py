@@ -151,5 +151,5 @@ def test_parts_of_a_run_are_drawn_as_they_were(tmp_path):
 def test_training_data_that_is_not_here_is_told(tmp_path, caplog, train):
   assert scored_by(tmp_path, train, c.Dataset("digits", "test"))
   (said,) = caplog.messages
-  assert "Whether images are scored that were trained on cannot be told: " in said
+  assert "Cannot check whether training images are scored: " in said
   assert resumed.trained_on(c.Config(), tmp_path / "none") is None

@@ -1,1 +1,1 @@
-"""One run from its settings to its end: checks, the loop, and what surrounds it."""
+"""One training run, from its settings to its end: checks, the loop, logging, saving."""

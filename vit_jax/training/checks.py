@@ -15,8 +15,8 @@ from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.storage.tree import flatten
 
-MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the deepest of the paper has 4 with 66
-MOST_FACTOR = 1e4  # on the weight decay
+MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
+MOST_FACTOR = 1e4  # of a rule of weight decay
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
@@ -48,19 +48,19 @@ def check_weights(config: Config):
   expanded(config.init_from)
   if config.class_names and not config.init_from:
     raise ConfigError(
-      f"config.class_names={config.class_names!r} names the classes of weights to start from, and "
-      "config.init_from names none; give it, or leave class_names empty."
+      f"config.class_names={config.class_names!r} requires config.init_from, which is empty; give "
+      "--config.init_from=PATH, or leave class_names empty."
     )
   if config.new_head and not config.init_from:
     raise ConfigError(
-      "config.new_head=True, as in every recipe of fine-tuning, is a new head on weights, and "
-      "config.init_from names none; give --config.init_from=PATH (ViT-B_16.npz, a folder of "
-      "Hugging Face's, or the workdir of a run), or --config.new_head=False to train from scratch."
+      "config.new_head=True, the default of fine-tuning recipes, requires config.init_from, which "
+      "is empty; give --config.init_from=PATH (ViT-B_16.npz, a Hugging Face folder, or the workdir "
+      "of a run), or --config.new_head=False to train from scratch."
     )
 
 
 def check_model(config: Config):
-  """The architecture can be built, and its patches tile the images."""
+  """Checks that the architecture can be built, and that its patches tile the images."""
   model = config.model
   stages = [units for units in model.stages if type(units) is int and units > 0]
   if len(stages) != len(model.stages) or len(stages) > MOST_STAGES or sum(stages) > MOST_UNITS:
@@ -81,7 +81,7 @@ def check_model(config: Config):
 
 
 def check_batch(config: Config):
-  """The batch can be cut into the parts of accumulation."""
+  """Checks that the batch can be divided into the parts of accumulation."""
   if config.batch_size % config.accumulation:
     parts = config.accumulation
     below = config.batch_size - config.batch_size % parts
@@ -93,9 +93,10 @@ def check_batch(config: Config):
 
 
 def check_evaluation(config: Config):
-  """As `check`, of what --mode=evaluate uses: neither training data nor a length is needed.
+  """As `check`, for --mode=evaluate: training data and the length of training are not needed.
 
-  A recipe for evaluation alone need name no model either; that of another is the run's to know.
+  The model is checked only in a recipe for evaluation alone, and only if the recipe names one. In
+  all other cases the model comes from the run.
   """
   if config.model.name and not config.duration.given():
     check_model(config)
@@ -104,12 +105,12 @@ def check_evaluation(config: Config):
 
 
 def check_data(config: Config):
-  """There is training data, a length of training, and crops that can be drawn."""
+  """Checks that there is training data and a length of training, and that crops can be drawn."""
   data = config.data
   if not data.train.source and not config.duration.given():
     raise ConfigError(
-      "config.data.train.source is empty and config.duration is 0, as in recipes that are for "
-      "--mode=evaluate alone; give that, or both settings to train."
+      "config.data.train.source is empty and config.duration is 0, as in recipes for evaluation "
+      "alone; add --mode=evaluate, or give both settings to train."
     )
   if not data.train.source:
     raise ConfigError(NO_DATA.format(label_key=data.train.label_key))
@@ -126,16 +127,16 @@ def check_data(config: Config):
       )
   if not data.image_size:
     raise ConfigError(
-      "config.data.image_size=0, the size of the weights that are evaluated, is for "
-      "--mode=evaluate; give it, such as --config.data.image_size=224."
+      "config.data.image_size=0 means the size that the weights are for, and is allowed only with "
+      "--mode=evaluate; give a size, such as --config.data.image_size=224."
     )
   resizing.check(data)
   resizing.check_sets(data.evaluate)
   if 0 != data.train_resize < data.image_size:
     raise ConfigError(
       f"config.data.train_resize={data.train_resize} is smaller than "
-      f"config.data.image_size={data.image_size}, which is cut out of it; make it 0 or at least "
-      f"{data.image_size}."
+      f"config.data.image_size={data.image_size}, the size of the crop; make train_resize 0 or at "
+      f"least {data.image_size}."
     )
   key = "train_resize" if data.train_resize else "image_size"
   least = getattr(data, key)
@@ -147,34 +148,34 @@ def check_data(config: Config):
 
 
 def check_schedule(schedule: Schedule):
-  """The drops are shares of the run, and there where they are used alone."""
+  """Checks that `drops` are ascending fractions of the run, given only with decay="steps"."""
   drops, staircase = schedule.drops, schedule.decay == "steps"
   numbers = [x for x in drops if isinstance(x, (int, float)) and 0 < x < 1]
   if len(numbers) < len(drops) or list(drops) != sorted(set(numbers)):
     raise ConfigError(
-      f"config.schedule.drops={shown(drops)} must be ascending shares of the run between 0 and 1, "
-      "such as (0.3, 0.6, 0.9)."
+      f"config.schedule.drops={shown(drops)} must be ascending fractions of the run between 0 and "
+      "1, such as (0.3, 0.6, 0.9)."
     )
   if staircase != bool(drops):
     raise ConfigError(
       f"config.schedule.drops={drops} does not go with config.schedule.decay={schedule.decay!r}; "
-      "decay=steps needs drops such as (0.3, 0.6, 0.9), and the others take none, ()."
+      "decay=steps requires drops such as (0.3, 0.6, 0.9); every other decay requires drops=()."
     )
 
 
 def check_early_stopping(config: Config):
-  """The figure that decides is one that the evaluations will give, and they are made."""
+  """Checks that the run's evaluations give the metric that early stopping watches."""
   metric, patience = config.early_stopping.metric, config.early_stopping.patience
   if patience and not metric:
     raise ConfigError(
-      f"config.early_stopping.patience={patience} needs a figure to go by; name one, such as "
+      f"config.early_stopping.patience={patience} requires a metric to watch; name one, such as "
       "--config.early_stopping.metric=val/top1, or make patience 0."
     )
   figures = registry.names(config)
   if metric and metric not in figures:
     raise ConfigError(
-      f"config.early_stopping.metric={metric!r} is no figure of this run's evaluation sets, which "
-      f"will give {', '.join(figures) or 'none: no set of config.data.evaluate has a source'}."
+      f"config.early_stopping.metric={metric!r} is not a metric of this run's evaluation sets; "
+      f"they give {', '.join(figures) or 'none: no set of config.data.evaluate has a source'}."
     )
   if patience and not config.evaluate_every.given():
     raise ConfigError(
@@ -184,7 +185,7 @@ def check_early_stopping(config: Config):
 
 
 def check_decay_rules(rules):
-  """The rules are pairs of a regex and a factor."""
+  """Checks that each rule is a pair of a regex and a factor."""
   for rule in rules:
     try:
       pattern, factor = rule
@@ -199,7 +200,7 @@ def check_decay_rules(rules):
 
 
 def check_trainable(config: Config):
-  """There are parameters to train, and none of a block that is stacked with others."""
+  """Checks that the regex matches parameters, and no single block of a stacked array."""
   pattern = config.optimizer.trainable
   if pattern == Optimizer().trainable:
     return
@@ -207,7 +208,7 @@ def check_trainable(config: Config):
     match = re.compile(pattern).fullmatch
   except (OverflowError, RecursionError, re.error) as error:
     raise ConfigError(
-      f"config.optimizer.trainable={shown(pattern)} is no regex: {error}."
+      f"config.optimizer.trainable={shown(pattern)} is not a regex: {error}."
     ) from error
   objective = objectives.configured(config, models.configured(config.model))
   init = lambda: objective.init(jax.random.key(0), config.data.image_size)
@@ -216,8 +217,8 @@ def check_trainable(config: Config):
     blocks = range(shape[0]) if f"{STACKED}/" in name else ()
     if not match(name) and any(match(name.replace(STACKED, f"{STACKED}_{i}")) for i in blocks):
       raise ConfigError(
-        f"config.optimizer.trainable={pattern!r} names single blocks, which config.model.scan=True "
-        f"stacks in one array ({name}); use --config.model.scan=False."
+        f"config.optimizer.trainable={pattern!r} names single blocks, but config.model.scan=True "
+        f"stacks all blocks in one array ({name}); use --config.model.scan=False."
       )
   if not any(map(match, shapes)):
     raise ConfigError(

@@ -1,4 +1,4 @@
-"""The best evaluation of a run so far, and whether it is time to stop (Section 4.3, Figure 4)."""
+"""Early stopping: the best evaluation so far, and when to end the run (Section 4.3, Figure 4)."""
 
 import dataclasses
 import pathlib
@@ -17,9 +17,9 @@ class Best:
   """The best evaluation so far.
 
   Attributes:
-    step: after which it was made; 0: there is none yet.
-    value: its figure.
-    since: evaluations after it, none of which was better.
+    step: the step after which it was made; 0: there is none yet.
+    value: the value of the metric.
+    since: the number of evaluations after it; none of them was better.
   """
 
   step: int = 0
@@ -27,7 +27,7 @@ class Best:
   since: int = 0
 
   def after(self, step: int, value: float, *, metric: str) -> "Best":
-    """The best once the evaluation after `step` has given `value`; NaN is never better."""
+    """The best, including the evaluation after `step`, which gave `value`; NaN is never better."""
     figure = registry.figure(metric)
     smaller = figure is not None and figure.smaller_is_better
     better = value < self.value if smaller else value > self.value
@@ -37,7 +37,7 @@ class Best:
 
 
 def best_of(lines: list[dict], metric: str) -> Best:
-  """The best of the lines of metrics.jsonl, in order; what JSON has no number for is a word."""
+  """The best evaluation in lines of metrics.jsonl; the lines hold NaN and infinity as words."""
   best = Best()
   for line in lines:
     if metric in line:
@@ -46,10 +46,10 @@ def best_of(lines: list[dict], metric: str) -> Best:
 
 
 def agreed(best: Best) -> Best:
-  """The first process's, on every process, to the last bit."""
+  """The best of the first process, bit for bit, on every process."""
   if jax.process_count() == 1:
     return best
-  # As words of 32 bits: the exchange would make float32 of float64.
+  # Sent as 32-bit words: the exchange would turn float64 into float32.
   words = np.array(dataclasses.astuple(best), np.float64).view(np.uint32)
   words = np.ascontiguousarray(multihost_utils.broadcast_one_to_all(words), np.uint32)
   step, value, since = words.view(np.float64).tolist()
@@ -57,25 +57,25 @@ def agreed(best: Best) -> Best:
 
 
 class Watch:
-  """Follows the evaluations of a run; all processes see the same figures and so decide alike."""
+  """Follows the evaluations of a run. All processes see the same figures, so all decide alike."""
 
   def __init__(self, settings: EarlyStopping, best: Best):
-    """Goes on from the best so far."""
+    """Makes a watch that continues from the best evaluation so far."""
     self._settings, self.best = settings, best
 
   def note(self, step: int, figures: dict[str, float]):
-    """Takes the figures of the evaluation after `step` into account."""
+    """Updates the best with the figures of the evaluation after `step`."""
     metric = self._settings.metric
     if metric:
       self.best = self.best.after(step, figures[metric], metric=metric)
 
   @property
   def enough(self) -> bool:
-    """Whether so many evaluations were no better that the run is to end."""
+    """Whether the run should end: `patience` evaluations in a row were not better."""
     return bool(self._settings.patience) and self.best.since >= self._settings.patience
 
   def in_words(self, folder: pathlib.Path) -> list[str]:
-    """Whether the run ended for this, and where the best lies; nothing where it is off."""
+    """Says whether the run stopped early, and where the best state is; [] without a metric."""
     metric, best = self._settings.metric, self.best
     if not metric:
       return []
@@ -95,6 +95,6 @@ class Watch:
     )
 
   def flag(self, folder: pathlib.Path) -> str:
-    """What makes tools/export.py take the best checkpoint; empty where there is none."""
+    """The flag that makes tools/export.py take the best checkpoint; "" if there is none."""
     kept = self.best.step in checkpoint.available(folder)
     return f" --step {self.best.step}" if kept else ""

@@ -16,14 +16,14 @@ from vit_jax.training.steps import Steps, due
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator:
-  """Evaluates when that is due, and writes the figures down.
+  """Evaluates at the steps that are due, and logs the figures.
 
   Attributes:
-    evaluations: opened.
-    bench: what they compute with.
-    steps: when they are due.
+    evaluations: the opened evaluations.
+    bench: the model, loss and reader that they use.
+    steps: tells when they are due.
     watch: follows the figures, for early stopping.
-    stop: a signal ends an evaluation at once, if the run has one process.
+    stop: tells whether a signal came; in a run of one process it ends an evaluation at once.
     writer: writes the figures.
     monitor: counts the time.
     watchdog: is told of progress.
@@ -39,7 +39,7 @@ class Evaluator:
   watchdog: Watchdog
 
   def after(self, step: int, state: TrainState) -> bool:
-    """Evaluates if that is due after `step`; False if a signal cut it short."""
+    """Evaluates if an evaluation is due after `step`; returns False if a signal cut it short."""
     if not self.evaluations or not (due(step, self.steps.evaluate) or step == self.steps.total):
       return True
 

@@ -1,4 +1,4 @@
-"""How long the devices have been at work, known without holding up the loop that feeds them."""
+"""Measures how long the devices have worked, without delaying the loop that feeds them."""
 
 import contextlib
 import queue
@@ -9,9 +9,9 @@ import jax
 
 
 class Busy:
-  """A thread that waits for each computation; a context manager around the loop that starts them.
+  """Waits for each computation in a thread of its own; a context manager around the loop.
 
-  The devices count as working while any computation dispatched to them is not done.
+  The devices count as working while any dispatched computation is not done.
   """
 
   def __init__(self, clock=time.monotonic):
@@ -29,10 +29,10 @@ class Busy:
 
   def __exit__(self, *_):
     self._queue.put(None)
-    self._thread.join()  # A thread inside JAX when Python ends would end it with a crash.
+    self._thread.join()  # Python crashes at its exit if a thread is still inside JAX.
 
   def dispatched(self, outputs):
-    """To be called right after a computation was dispatched, with arrays that it makes."""
+    """Notes a computation by its output arrays; call it right after dispatching."""
     with self._lock:
       if not self._pending:
         self._since = self._clock()
@@ -40,13 +40,13 @@ class Busy:
     self._queue.put(outputs)
 
   def seconds(self, now: float) -> float:
-    """How long the devices have worked up to `now`, what is not yet done included."""
+    """Seconds that the devices have worked up to `now`, with the work that is still under way."""
     with self._lock:
       return self._before + (now - self._since if self._pending else 0.0)
 
   def _follow(self):
     while (outputs := self._queue.get()) is not None:
-      with contextlib.suppress(Exception):  # The loop reads the same arrays, and so hears of it.
+      with contextlib.suppress(Exception):  # The loop reads the same arrays, and raises it there.
         jax.block_until_ready(outputs)
       with self._lock:
         self._pending -= 1

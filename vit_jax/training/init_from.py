@@ -23,11 +23,11 @@ AS_IT_IS = classes.HeadOrder(None, "")
 
 @dataclasses.dataclass(frozen=True)
 class Initial:
-  """What was read.
+  """The parameters that a run starts from.
 
   Attributes:
-    params: NumPy arrays in the tree of the run's model, without those that are to be new.
-    report: what was taken, resized, dropped and new, as a table.
+    params: NumPy arrays in the tree of the run's model, without those to be initialised anew.
+    report: a table of which parameters were taken, resized, dropped and new.
   """
 
   params: dict
@@ -42,7 +42,8 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
     class_names: of the training data.
 
   Raises:
-    ConfigError: nothing is there, it is not what its name says, or it does not fit.
+    ConfigError: the path does not exist, its content is not of the kind that its name says, or the
+      weights do not fit the model.
   """
   path, settings = expanded(config.init_from), config.model
   untold = dict(activation=settings.activation, norm_epsilon=settings.norm_epsilon)
@@ -63,7 +64,7 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
 def head_order(
   setting: str, found: weights.Weights, class_names: Sequence[str]
 ) -> classes.HeadOrder:
-  """How the head of weights becomes that of the data; nothing is said of a head that is not kept.
+  """The order in which the head's outputs become the data's classes; silent if it is not kept.
 
   Args:
     setting: config.class_names.
@@ -71,7 +72,7 @@ def head_order(
     class_names: of the training data.
 
   Raises:
-    ValueError: the head is of other classes.
+    ValueError: the head has other classes than the data.
   """
   bias = found.params.get("head", {}).get("bias")
   if bias is None or len(bias) != len(class_names):
@@ -91,14 +92,14 @@ def head_order(
 def fitted(
   params: dict, settings: ModelSettings, side: int, *, new_head: bool, order: classes.HeadOrder
 ) -> tuple[dict, list]:
-  """Parameters as the run's model has them, and what became of each.
+  """Parameters in the shapes of the run's model, and a row for each that says what was done.
 
   Args:
-    params: our tree, blocks apart.
+    params: a tree in this project's names, with blocks unstacked.
     settings: config.model.
     side: of the images, pixels.
     new_head: whether the head is left out.
-    order: how its outputs become those of the data's classes.
+    order: how the head's outputs become the data's classes.
 
   Raises:
     ValueError: they do not fit.
@@ -111,9 +112,9 @@ def fitted(
 
 
 def put(initial: Initial, state: TrainState) -> TrainState:
-  """A fresh state with its parameters, and their moving average, replaced by those that were read.
+  """Replaces parameters of a fresh state, and their moving average, by the initial ones.
 
-  Every process puts its own share of each array on its devices.
+  Every process puts its own part of each array on its devices.
   """
   read_arrays, own = flatten(initial.params), flatten(state.params)
 
@@ -123,7 +124,7 @@ def put(initial: Initial, state: TrainState) -> TrainState:
     return meshes.place(read_arrays[name], fresh.sharding)
 
   params = nest({name: replaced(name, fresh) for name, fresh in own.items()})
-  # Copies, because donated buffers must not be shared.
+  # The average gets copies, because donated buffers must not be shared.
   copied = lambda old, new: None if old is None else jnp.copy(new)
   ema = jax.tree.map(copied, state.ema, params, is_leaf=lambda x: x is None)
   return dataclasses.replace(state, params=params, ema=ema)

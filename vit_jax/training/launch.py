@@ -1,4 +1,4 @@
-"""From a resolved config to a run: checks in order of their cost, then the chosen mode."""
+"""Starts a run from a resolved config: checks first, the cheapest before the others."""
 
 import os
 import pathlib
@@ -31,21 +31,21 @@ def launch(
   began: float | None = None,
   given: frozenset[str] = frozenset(),
 ) -> bool:
-  """Trains ("train") or evaluates ("evaluate"); False where a signal stopped the training.
+  """Trains or evaluates; returns False if a signal stopped the training.
 
   Args:
     config: the settings.
     folder: the workdir.
     stop: asked at every step of training.
     mode: "train" or "evaluate".
-    hosts: how this process finds the others, where it must be told.
+    hosts: how this process finds the others, from the command line.
     began: when the command began, by time.monotonic(); None: now.
-    given: the settings that the command line names; in an evaluation they go before those of what
-      is evaluated.
+    given: the settings that the command line names; an evaluation takes them instead of the
+      settings recorded with the weights.
 
   Raises:
-    ConfigError: a setting or the data is wrong; found before any device is touched, except for
-      what depends on the number of devices.
+    ConfigError: a setting or the data is wrong. It is raised before any device is touched, unless
+      the check depends on the number of devices.
     RunError: the run cannot go on.
   """
   if mode == "evaluate":
@@ -71,14 +71,15 @@ def launch(
 
 
 def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str]):
-  """Evaluates; neither training data nor a length of training is needed."""
+  """Evaluates; training data and a length of training are not needed."""
   checks.check_evaluation(config)
   joining.check(hosts)
   places = [folder, *filter(None, [config.init_from])]
   config = resumed.completed(config, *places)
   evaluations = evaluation.open_alone(config, resumed.trained_on(config, *places))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
-  signal.signal(signal.SIGTERM, signal.SIG_DFL)  # JAX, once connected, waits for a step to stop at
+  # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
+  signal.signal(signal.SIGTERM, signal.SIG_DFL)
   prepare_jax()
   config = resumed.typed(config, jax.default_backend(), *places)
   from vit_jax.evaluation import evaluated_model
@@ -90,10 +91,10 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
 
 
 def reader_of(config: Config, settings: Settings) -> Reader:
-  """What reads the batches of an evaluation that is made with `settings`, for all devices.
+  """The reader that feeds an evaluation with `settings` on all devices.
 
   Raises:
-    ConfigError: the batch, the mesh or the attention does not suit them.
+    ConfigError: the batch, the mesh or the attention does not suit the devices.
   """
   split = dict(batch_size=config.batch_size, accumulation=config.accumulation)
   mesh = meshes.make(config.mesh, **split)
@@ -102,14 +103,15 @@ def reader_of(config: Config, settings: Settings) -> Reader:
 
 
 def starts_from_weights(config: Config, folder: pathlib.Path) -> bool:
-  """Whether config.init_from will be used: a run that resumes does not need it any more."""
+  """Whether the run starts from config.init_from; a run that resumes does not need it."""
   return bool(config.init_from) and not checkpoint.available(folder)
 
 
 def prepare_jax():
   """Keeps compiled programs on disk, so that the next start is quick.
 
-  Not in the workdir, which may be a stranger's: JAX runs what it finds there.
+  They are not in the workdir: JAX runs the programs that it finds, and a workdir may come from a
+  stranger.
   """
   if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
     jax.config.update("jax_compilation_cache_dir", str(CACHE.expanduser()))

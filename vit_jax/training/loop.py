@@ -23,24 +23,24 @@ Batches = Callable[[], contextlib.AbstractContextManager[Iterator[dict]]]
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-  """What the loop calls.
+  """The training loop, with all that it calls.
 
   The order of one step:
     1. take the batch, which is already on the devices, and dispatch the step;
     2. while the devices work, read the metrics of the step before: log them, stop on trouble;
     3. agree with all hosts whether to stop;
-    4. when due, once the metrics of this very step are read: evaluate, then save. A state that was
-       just found to be the best so far is saved too.
-  In 1 and 2 nothing moves between host and devices unless the code says so.
+    4. when due: read the metrics of this step, evaluate, then save. A state is also saved if its
+       evaluation is the best so far.
+  In 1 and 2 arrays move between host and devices only by explicit calls.
 
   Attributes:
-    steps: when what is due.
+    steps: tells when to log, evaluate and save.
     update: (state, batch) -> (state, metrics), compiled; the old state is donated.
-    stop: whether the run was asked to stop.
+    stop: tells whether the run was asked to stop.
     watchdog: is told of progress.
-    monitor: counts the time.
+    monitor: measures speed and time.
     busy: knows when the devices have work.
-    recorder, evaluator, saver, profiler: do what their names say.
+    recorder, evaluator, saver, profiler: log metrics, evaluate, save checkpoints, write traces.
   """
 
   steps: Steps
@@ -55,11 +55,11 @@ class Loop:
   profiler: Profiler
 
   def run(self, state: TrainState, start: int, batches: Batches, *, evaluated: bool) -> bool:
-    """All steps after `start`.
+    """Runs all steps after `start`.
 
     Args:
-      state: after `start` steps.
-      start: see above.
+      state: the state after `start` steps.
+      start: number of steps that are done.
       batches: opens the training batches of the steps after `start`, on the devices.
       evaluated: whether the evaluation after `start` has been made.
 
@@ -97,7 +97,7 @@ class Loop:
     with jax.transfer_guard("disallow"):
       with self.monitor.waiting():
         batch = next(batches)
-      # Only now: a host that waits for a batch is behind those that have theirs.
+      # Not before the batch is there: a host that waits for its batch must count as behind.
       self.watchdog.beat(f"step {step}")
       with self.monitor.dispatching():
         result = self.update(state, batch)

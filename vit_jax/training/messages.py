@@ -1,4 +1,4 @@
-"""What a user reads when a run begins and when it ends."""
+"""Messages to the user when a run begins and when it ends."""
 
 import pathlib
 
@@ -18,14 +18,14 @@ from vit_jax.training.plan import Plan, total_count, trained_count
 def introduction(
   plan: Plan, folder: pathlib.Path, start: int, *, left: bool, changed: list[str]
 ) -> str:
-  """What is about to run, in a few lines.
+  """Describes the run that is about to begin, in a few lines.
 
   Args:
     plan: the run.
     folder: its workdir.
-    start: steps that it has already.
-    left: whether any are left to train.
-    changed: settings that differ from those it was made with so far.
+    start: number of steps that are done already.
+    left: whether any steps are left to train.
+    changed: settings that differ from those of the steps so far.
   """
   config, device = plan.config, jax.devices()[0]
   parameters, trained = total_count(plan), trained_count(plan)
@@ -47,12 +47,12 @@ def introduction(
 
 
 def other_settings(start: int, changed: list[str]) -> str:
-  """Says which settings differ from those of the steps up to `start`; "" where none does."""
+  """Says which settings differ from those of the steps up to `start`; "" if none differs."""
   return f"Other settings than up to step {start}: {'; '.join(changed)}\n" if changed else ""
 
 
 def slow_type(config: Config, platform: str) -> str:
-  """Says that the type of activations is slow on these devices; "" where it is not."""
+  """Says that the type of the activations is slow on this platform; "" if it is not."""
   if platform != "cpu" or config.model.compute_dtype != "bfloat16":
     return ""
   return (
@@ -62,7 +62,7 @@ def slow_type(config: Config, platform: str) -> str:
 
 
 def earlier_sampling(config: Config) -> str:
-  """Says that examples are drawn as before release 0.2.0; "" where they are not."""
+  """Says that examples are drawn as before release 0.2.0; "" if they are not."""
   if config.data.sampling != GRAIN:
     return ""
   return (
@@ -72,20 +72,20 @@ def earlier_sampling(config: Config) -> str:
 
 
 def stopping(step: int) -> str:
-  """What is said when a signal asked the run to stop, before its state is saved."""
+  """The message after a signal asked the run to stop, before the state is saved."""
   return f"Stopping after step {step}; saving ... (a second Ctrl-C ends it at once, unsaved)"
 
 
 def advice_on_fsdp(plan: Plan) -> str:
-  """Says which parameters config.mesh.fsdp was meant to split and does not; "" where it does."""
+  """Says which large parameters config.mesh.fsdp does not split; "" if it splits all of them."""
   fsdp = plan.mesh.shape["fsdp"]
   whole = meshes.kept_whole(flatten(plan.abstract.params), fsdp)
   if not whole:
     return ""
   return (
     f"\nconfig.mesh.fsdp={fsdp} divides no axis of {len(whole)} large parameter(s), such as "
-    f"{whole[0]}: every device holds them whole. Choose a divisor of their axes "
-    f"({workdir.PARAMETERS} has their shapes) to split them."
+    f"{whole[0]}: every device holds a whole copy. To split them, choose a divisor of their axes "
+    f"({workdir.PARAMETERS} has their shapes)."
   )
 
 
@@ -98,15 +98,15 @@ def conclusion(
   account: dict[str, float],
   watch: early_stopping.Watch,
 ) -> str:
-  """What was reached and where it lies, in a few lines.
+  """Gives the figures of a run that ended, and the paths of its files, in a few lines.
 
   Args:
     config: the run's settings.
     folder: its workdir.
-    finished: whether it came to its end; else a signal stopped it.
+    finished: whether the run reached its end; if not, a signal stopped it.
     last: step of the last checkpoint.
-    account: seconds since the command began, by what they went to.
-    watch: what followed the evaluations.
+    account: seconds since the command began, by cause.
+    watch: the early stopping of the run.
   """
   spent = time_spent(account)
   if not finished:
@@ -132,7 +132,7 @@ def conclusion(
 
 
 def time_spent(account: dict[str, float]) -> str:
-  """The time since the command began, and what it went to."""
+  """The time since the command began, and the share of each cause."""
   total = sum(account.values())
   shares = [f"{seconds / total:.0%} {cause}" for cause, seconds in account.items()]
   return f"Time:       {metrics_log.clock(total)}: {', '.join(shares)}"

@@ -13,7 +13,7 @@ from vit_jax.learning import objectives
 
 @dataclasses.dataclass(frozen=True)
 class OpenedData:
-  """What a run trains on, without labels if it needs none, and what it is evaluated on."""
+  """The training data of a run, without labels if it needs none, and its evaluations."""
 
   train: sources.Source
   evaluations: Evaluations
@@ -23,9 +23,9 @@ def open_data(config: Config) -> OpenedData:
   """Opens all sources of a training run; no device is touched.
 
   Raises:
-    ConfigError: classes that do not agree with the config or with one another; no labels where
-      they are needed; images that are trained on and scored.
-    SourceError: data that is not there.
+    ConfigError: the classes do not agree with the config or with one another; labels are needed
+      and missing; or images are both trained on and scored.
+    SourceError: data is missing.
   """
   opener = opening.of_run(config)
   labelled = objectives.configured(config, models.configured(config.model)).needs_labels
@@ -49,10 +49,10 @@ def open_data(config: Config) -> OpenedData:
 
 
 def cached(train: sources.Source, data: DataSettings) -> sources.Source:
-  """The training examples from the cache, where there is to be one.
+  """The training examples, read from the cache if config.data.cache names one.
 
   Raises:
-    SourceError: it is not there, not complete or not of these images.
+    SourceError: the cache is missing, not complete, or of other images.
   """
   if not data.cache:
     return train

@@ -1,4 +1,4 @@
-"""A training run worked out from its config and its opened data; nothing is computed yet."""
+"""The plan of a training run, made from its config and its opened data; computes nothing."""
 
 import dataclasses
 import functools
@@ -20,14 +20,14 @@ from vit_jax.training.steps import Steps
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """A run, ready to start; nothing has been computed yet.
+  """A run that is ready to start; nothing has been computed yet.
 
   Attributes:
     config: the settings.
     data: opened sources.
     steps: durations.
     mesh: devices.
-    reader: reads batches for them.
+    reader: reads batches for the devices.
     model: Flax module.
     objective: what the model learns.
     optimizer: optax chain, without the learning rate.
@@ -55,7 +55,7 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
   Args:
     config: the settings.
     data: opened sources.
-    devices: to compute on; None: all.
+    devices: the devices to compute on; None: all.
 
   Raises:
     ConfigError: the batch or the mesh does not suit the devices.
@@ -109,14 +109,14 @@ def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
 
 
 def check_failed_saves(on_failure: str):
-  """What follows a failed save suits the number of processes.
+  """Checks that a run of several processes stops after a failed save.
 
   Raises:
-    ConfigError: it does not.
+    ConfigError: it would go on.
   """
   if on_failure == "go_on" and jax.process_count() > 1:
     raise ConfigError(
-      "config.checkpoint.on_failure='go_on' is for a run of one process, and this one has "
+      "config.checkpoint.on_failure='go_on' is for a run of one process, but this run has "
       f"{jax.process_count()}; use --config.checkpoint.on_failure=stop."
     )
 
@@ -129,11 +129,11 @@ def jit_step(plan: Plan):
 
 
 def total_count(plan: Plan) -> int:
-  """Number of parameters, as scalars."""
+  """Number of parameters; every scalar of an array counts."""
   return sum(x.size for x in jax.tree.leaves(plan.abstract.params))
 
 
 def trained_count(plan: Plan) -> int:
-  """Number of those that config.optimizer.trainable matches."""
+  """Number of the parameters that config.optimizer.trainable matches."""
   trained = optim.trained(plan.abstract.params, plan.config.optimizer.trainable)
   return sum(x.size for x in jax.tree.leaves(trained))

@@ -11,7 +11,7 @@ from vit_jax.config import Profile
 
 @dataclasses.dataclass(frozen=True)
 class Profiler:
-  """Starts and ends the trace; steps are counted from this process's first.
+  """Starts and ends the trace; steps are counted from the first step of this process.
 
   Attributes:
     settings: the window.
@@ -24,7 +24,7 @@ class Profiler:
   say: Callable[[str], None]
 
   def before(self, step: int):
-    """Starts the trace if `step` is the first of the window, and ends it if `step` is behind it."""
+    """Starts the trace if the window begins with `step`; ends it if `step` comes after it."""
     first, count = self.settings.first_step, self.settings.steps
     if count and step == first:
       jax.profiler.start_trace(self.folder)

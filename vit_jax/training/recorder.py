@@ -1,4 +1,4 @@
-"""The metrics of steps: read, checked, and logged when that is due."""
+"""Reads the metrics of steps, checks them, and logs them when that is due."""
 
 import dataclasses
 
@@ -22,8 +22,8 @@ class Limits:
   """How much may go wrong before a run ends.
 
   Attributes:
-    non_finite: what follows updates that are not finite.
-    bad_share: largest share of training images that cannot be decoded.
+    non_finite: what to do about updates that are not finite.
+    bad_share: largest allowed share of training images that cannot be decoded.
     batch_size: images a step.
   """
 
@@ -33,19 +33,19 @@ class Limits:
 
   @classmethod
   def of_run(cls, config: Config) -> "Limits":
-    """Those of a run."""
+    """The limits of a run."""
     return cls(config.non_finite, config.data.bad_limit, config.batch_size)
 
 
 @dataclasses.dataclass(frozen=True)
 class Recorder:
-  """Reads the metrics of steps, ends the run on trouble, and writes them down.
+  """Reads the metrics of steps, ends the run if a limit is passed, and logs the metrics.
 
   Attributes:
     limits: how much may go wrong.
-    steps: when metrics are logged.
+    steps: tells when metrics are logged.
     writer: writes them.
-    monitor: adds speed.
+    monitor: adds the speed.
     saver: knows the last good checkpoint.
   """
 
@@ -56,7 +56,7 @@ class Recorder:
   saver: Saver
 
   def settle(self, pending: tuple[int, dict] | None):
-    """Reads the metrics of a step, waiting for its end; None: there is nothing to read.
+    """Reads the metrics of a step, and waits for its end; None: there is nothing to read.
 
     Raises:
       TrainingError: losses that are not finite, or too many broken images.
@@ -78,7 +78,7 @@ class Recorder:
     self.writer.progress(metrics_log.progress_line(step, self.steps.total, line))
 
   def _check_finite(self, step, metrics):
-    """Checks that an update was applied and finite, or that leaving it out is allowed."""
+    """Ends the run if an update is not finite, unless the settings allow to leave it out."""
     left_out, action = int(metrics["skipped"]), self.limits.non_finite
     applied = np.isfinite(metrics["update_norm"])
     if not left_out and applied:
@@ -102,11 +102,11 @@ class Recorder:
     )
 
   def _check_examples(self, step, bad):
-    """Checks the share of broken images: of at least 1,000, so that one early one stops nothing."""
+    """Checks the share of broken images, of at least 1,000: one early broken image is harmless."""
     seen, share = step * self.limits.batch_size, self.limits.bad_share
     if bad > share * max(seen, 1000):
       raise TrainingError(
         f"{bad} of {seen} training images up to step {step} could not be decoded, more than "
-        f"config.data.bad_limit={share}; their names are in the log above. Mend or remove "
-        "them, or raise the limit."
+        f"config.data.bad_limit={share}; the log above names them. Repair or remove them, or "
+        "raise the limit."
       )

@@ -1,4 +1,4 @@
-"""What a run that is taken up, or scored, was begun with, though the command does not say so."""
+"""Settings that a resumed or evaluated run takes from its checkpoint, not from the command."""
 
 import dataclasses
 import json
@@ -16,11 +16,11 @@ _log = logging.getLogger(__name__)
 
 
 def completed(config: Config, *workdirs: pathlib.Path | str) -> Config:
-  """The settings with config.data.sampling, where that is empty, as the first of these runs has it.
+  """Fills in an empty config.data.sampling from the first of the workdirs with a checkpoint.
 
   Args:
     config: the settings.
-    workdirs: places without a checkpoint do not count. Where none counts, sampling is uniform.
+    workdirs: runs to take it from; if none has a checkpoint, sampling is uniform.
   """
   if config.data.sampling:
     return config
@@ -30,12 +30,12 @@ def completed(config: Config, *workdirs: pathlib.Path | str) -> Config:
 
 
 def typed(config: Config, platform: str, *workdirs: pathlib.Path | str) -> Config:
-  """The settings with config.model.compute_dtype, where that is "auto", as in the first of these.
+  """Replaces config.model.compute_dtype="auto" by the type of the first workdir with a checkpoint.
 
   Args:
     config: the settings.
-    platform: of the devices, as JAX names it; it decides where no run does.
-    workdirs: places without a checkpoint do not count.
+    platform: JAX's name for the kind of devices; it decides if no workdir has a checkpoint.
+    workdirs: runs to take the type from.
   """
   if config.model.compute_dtype != AUTO:
     return config
@@ -46,11 +46,11 @@ def typed(config: Config, platform: str, *workdirs: pathlib.Path | str) -> Confi
 
 
 def trained_on(config: Config, *workdirs: pathlib.Path | str) -> Use | None:
-  """The training data of the first of these runs; None where there is none, or it cannot be opened.
+  """The training data of the first workdir with a checkpoint; None if it cannot be opened.
 
   Args:
-    config: settings that are not of the data.
-    workdirs: places without a checkpoint do not count.
+    config: all settings other than those of the training data.
+    workdirs: runs to look at; if none has a checkpoint, the result is None.
   """
   found = group_of("data", *workdirs)
   if not found:
@@ -62,18 +62,18 @@ def trained_on(config: Config, *workdirs: pathlib.Path | str) -> Use | None:
     run = from_dict(values)
     source = opening.of_run(run).source(run.data.train)
   except ConfigError as error:
-    _log.warning("Whether images are scored that were trained on cannot be told: %s", error)
+    _log.warning("Cannot check whether training images are scored: %s", error)
     return None
   return Use("The run's config.data.train", run.data.train, source)
 
 
 def group_of(group: str, *workdirs: pathlib.Path | str) -> dict:
-  """A group of settings, in the newest checkpoint that can be read of the first workdir with one.
+  """A group of settings, from the newest readable checkpoint of the first workdir that has one.
 
-  Orbax, which would touch a device before the processes have found one another, is not asked.
+  Reads the file without Orbax, which would touch a device before the processes are connected.
 
   Returns:
-    {} where there is none.
+    The settings by name; {} if no checkpoint can be read.
   """
   for workdir in workdirs:
     folder = expanded(workdir)
@@ -81,7 +81,7 @@ def group_of(group: str, *workdirs: pathlib.Path | str) -> dict:
       path = folder / checkpoint.FOLDER / str(step) / "meta" / "metadata"
       try:
         found = json.loads(path.read_bytes())["config"][group]
-      except (OSError, ValueError, LookupError, TypeError):  # damaged; restoring will name it
+      except (OSError, ValueError, LookupError, TypeError):  # damaged; the restore will report it
         continue
       if isinstance(found, dict):
         return found

@@ -1,4 +1,4 @@
-"""When a state is saved, and what follows if a save fails."""
+"""Saves states, and handles saves that fail."""
 
 import dataclasses
 import pathlib
@@ -17,7 +17,7 @@ class Saver:
   Attributes:
     checkpoints: of the run.
     folder: its workdir.
-    meta: what is saved beside each state.
+    meta: description of the run, saved beside each state.
     on_failure: config.checkpoint.on_failure.
     writer: tells the user.
     monitor: counts the time.
@@ -33,21 +33,21 @@ class Saver:
   watchdog: Watchdog
 
   def save(self, state: TrainState, *, best: int):
-    """Starts to save the state; `best` is a step whose checkpoint is kept, 0: none."""
+    """Starts to save the state; the checkpoint of step `best` is kept as well (0: none)."""
     self.watchdog.beat("a checkpoint")
     with self.monitor.paused("checkpoint"):
       self.check(wait=True)
       self.checkpoints.save(state, self.meta, best=best)
 
   def check(self, *, wait: bool = False, last: bool = False):
-    """Tells of a save that failed.
+    """Reports a save that failed.
 
     Args:
-      wait: for the save that is under way.
-      last: as `wait`, and it must succeed.
+      wait: whether to wait for a save that is under way.
+      last: waits too; a failure of this save always ends the run.
 
     Raises:
-      SaveError: it failed, and it was the last or config.checkpoint.on_failure is "stop".
+      SaveError: a save failed, and it was the last one or config.checkpoint.on_failure is "stop".
     """
     failure = self.checkpoints.failure(wait=wait or last)
     if not failure:

@@ -1,20 +1,20 @@
-"""How fast the run goes, and where its time goes."""
+"""Measures the speed of a run, and accounts for its time."""
 
 import contextlib
 import time
 from collections.abc import Callable
 
-# What the loop does while no step is under way, in the order of first appearance; else it is idle.
+# Causes of time without a step under way, in the order in which they first appear.
 CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
 
 
 class Monitor:
-  """Measures between two reports; evaluation and other breaks are left out of the figures.
+  """Measures the speed between two reports, without evaluations and other pauses.
 
-  Beside the speed it keeps account of the whole time since the command began: steps get the time
-  in which the devices work on them, and the rest goes to what the loop did then: one of `CAUSES`,
-  or "idle". Input that is made while the devices work costs nothing. Where there are many hosts,
-  it is as this one sees it: waiting for another in the middle of a step counts as work.
+  The monitor also accounts for the whole time since the command began. Time in which the devices
+  work counts as "steps". The rest counts for whatever the loop did then: one of `CAUSES`, or
+  "idle". Input that is prepared while the devices work costs nothing. With several hosts this is
+  the view of one host: waiting for another host in the middle of a step counts as work.
   """
 
   def __init__(
@@ -35,7 +35,7 @@ class Monitor:
       batch_size: images a step, over all hosts.
       total_steps: the run's length.
       epoch_examples: training examples an epoch.
-      flops_per_image: of one training step, forward and backward.
+      flops_per_image: FLOPs of one image in a training step, forward and backward.
       peak_flops: FLOP/s of all devices together; None leaves MFU out.
       busy: tells how many seconds the devices have worked on steps up to a time by `clock`.
       began: when the command began, by `clock`; None: now.
@@ -54,7 +54,7 @@ class Monitor:
     self._open_window(0)
 
   def start(self, step: int):
-    """All is ready for the first step of this command, the one after `step`."""
+    """Ends the start-up: the step after `step` is the first of this command."""
     self._spent["start-up"] = self._clock() - self._began
     self._open_window(step)
 
@@ -63,7 +63,7 @@ class Monitor:
 
   @contextlib.contextmanager
   def _without_work(self, cause):
-    """What passes inside while the devices have no work goes to `cause`."""
+    """Counts the time inside for `cause`, as long as the devices have no work."""
     begin = self._clock()
     worked = self._busy(begin)
     yield
@@ -72,7 +72,7 @@ class Monitor:
 
   @contextlib.contextmanager
   def waiting(self):
-    """Time inside goes to waiting for input, as far as the devices have no work."""
+    """Counts the time inside as waiting for input, as long as the devices have no work."""
     before = self._spent["input"]
     with self._without_work("input"):
       yield
@@ -80,7 +80,7 @@ class Monitor:
 
   @contextlib.contextmanager
   def dispatching(self):
-    """Around the call of a compiled function: the first call compiles."""
+    """Encloses the call of a compiled function; the first call compiles."""
     if self._compiled:
       yield
       return
@@ -90,7 +90,7 @@ class Monitor:
 
   @contextlib.contextmanager
   def paused(self, cause: str):
-    """Time inside goes to `cause` and is not part of any figure of speed."""
+    """Counts the time inside for `cause`, and leaves it out of the speed."""
     begin = self._clock()
     with self._without_work(cause):
       yield
@@ -100,10 +100,10 @@ class Monitor:
     """The figures of the steps since the last report (or the start) up to `step`.
 
     Returns:
-      step_seconds, images_per_second, eta_seconds, data/input_wait (share of the time in which the
-      devices waited for input, 0 to 1), data/epoch, mfu (0 to 1) where the chip's peak is known;
-      and since the command began: goodput (share of steps, 0 to 1), and time/CAUSE in seconds as
-      `account` has them.
+      Since the last report: step_seconds, images_per_second, eta_seconds, data/input_wait (share of
+      the time in which the devices waited for input, 0 to 1), data/epoch, and mfu (0 to 1) if the
+      chip's peak is known. Since the command began: goodput (share of the steps, 0 to 1), and
+      time/CAUSE (seconds) for every entry of `account`.
     """
     elapsed = max(self._clock() - self._since - self._paused, 1e-9)
     step_seconds = elapsed / max(step - self._step, 1)

@@ -21,7 +21,7 @@ def of_run(config: Config, epoch_examples: int) -> Steps:
   """All durations of a run in steps.
 
   Raises:
-    ConfigError: the run is too long, or its warm-up longer than it.
+    ConfigError: the run is too long, or its warm-up is longer than the run.
   """
 
   def steps(duration: Duration) -> int:
@@ -50,10 +50,10 @@ def of_run(config: Config, epoch_examples: int) -> Steps:
 
 
 def nearest_multiple(number: int, of: int) -> int:
-  """The multiple of `of` nearest to `number`, at least `of`; where either is 0, `number`."""
+  """The multiple of `of` nearest to `number`, at least `of`; `number` itself if either is 0."""
   return max(round(number / of), 1) * of if number and of else number
 
 
 def due(step: int, every: int) -> bool:
-  """Whether something that is done every `every` steps (0: never) is done after `step`."""
+  """Whether an action that is repeated every `every` steps (0: never) is due after `step`."""
   return every > 0 and step % every == 0

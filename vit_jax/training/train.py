@@ -1,4 +1,4 @@
-"""One training run: taken up where it was, brought to its end, and told about."""
+"""One training run: restores or creates its state, trains to the end, and reports."""
 
 import contextlib
 import pathlib
@@ -36,11 +36,11 @@ from vit_jax.training.speed import Monitor
 
 
 class Begun(NamedTuple):
-  """Where a run begins, or goes on.
+  """The state from which a run starts or resumes.
 
   Attributes:
-    state: of the newest checkpoint, or fresh.
-    step: how many steps it has; 0 if it is fresh.
+    state: from the newest checkpoint, or freshly initialised.
+    step: number of steps that are done; 0 if the state is fresh.
     fresh: whether there was no checkpoint.
     changed: settings that differ from those of the checkpoint.
   """
@@ -64,7 +64,7 @@ def train(
     plan: the run.
     folder: its workdir.
     stop: asked at every step.
-    start_from: parameters that take the place of those drawn at the start.
+    start_from: parameters that replace the initial ones in a fresh run; None: keep those.
     began: when the command began, by time.monotonic(); None: now.
 
   Returns:
@@ -73,9 +73,9 @@ def train(
   Raises:
     TrainingError: losses that are not finite, or too many broken images.
     WriteError: the workdir cannot be written to.
-    CheckpointError: checkpoints that are all damaged.
+    CheckpointError: all checkpoints are damaged.
     SaveError: a checkpoint cannot be saved.
-    ConfigError: a checkpoint that does not fit the config.
+    ConfigError: the checkpoint does not fit the config.
   """
   with (
     watchdogs.of_run(plan.config.stall_seconds, folder) as watchdog,
@@ -119,7 +119,7 @@ def begin(plan: Plan, checkpoints: Checkpoints) -> Begun:
 
 
 def open_writer(plan: Plan, folder: pathlib.Path, step: int) -> Writer | NoWriter:
-  """What writes metrics: on the first process, without the lines of steps after `step`."""
+  """The writer of metrics, on the first process only; removes lines of steps after `step`."""
   if jax.process_index() != 0:
     return NoWriter()
   patient = plan.config.checkpoint.on_failure == "go_on"
@@ -158,7 +158,7 @@ def make_loop(
 def introduce(
   loop: Loop, plan: Plan, folder: pathlib.Path, begun: Begun, start_from: Initial | None
 ) -> TrainState:
-  """Writes down and tells what the run is made with; returns the state that it begins with."""
+  """Records the settings, tells the user, and returns the state that training starts from."""
   say, state = loop.recorder.writer.say, begun.state
   left = begun.step < plan.steps.total and not loop.evaluator.watch.enough
   if left:
@@ -171,7 +171,7 @@ def introduce(
 
 
 def go_through(loop: Loop, plan: Plan, folder: pathlib.Path, start: int, state: TrainState) -> bool:
-  """All steps after `start`; returns as `train`."""
+  """Trains all steps after `start`; returns as `train`."""
 
   def batches():
     read = plan.reader.training(plan.data.train, seed=plan.config.seed, start_step=start)
@@ -182,7 +182,7 @@ def go_through(loop: Loop, plan: Plan, folder: pathlib.Path, start: int, state: 
 
 
 def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
-  """Brings all to the disk after the last step of this command, draws curves, tells the user.
+  """Finishes all writing after the last step of this command, draws curves, tells the user.
 
   Raises:
     SaveError: the last checkpoint could not be saved.
@@ -208,7 +208,7 @@ def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
 
 
 def describe(plan: Plan, folder: pathlib.Path):
-  """Writes down, on the first process, what the run is made with."""
+  """Writes config.json and the table of parameters, on the first process."""
   if jax.process_index() == 0:
     with workdir.writing(folder):
       workdir.write_config(folder, plan.config)
@@ -217,12 +217,12 @@ def describe(plan: Plan, folder: pathlib.Path):
 
 
 def meta_of(plan: Plan) -> dict:
-  """What a checkpoint says of the run that saved it."""
+  """The description of the run that is saved in each checkpoint."""
   return {"config": to_dict(plan.config), "class_names": list(plan.data.train.class_names)}
 
 
 def make_watch(plan: Plan, folder: pathlib.Path) -> early_stopping.Watch:
-  """What follows the evaluations, from those that metrics.jsonl already holds on."""
+  """The early stopping of the run, with the evaluations that metrics.jsonl already holds."""
   settings, first = plan.config.early_stopping, jax.process_index() == 0
   lines = metrics_log.read(folder) if first and settings.metric else []
   best = early_stopping.best_of(lines, settings.metric)
@@ -238,7 +238,7 @@ def agreed(answer: bool) -> bool:
 
 def make_monitor(plan: Plan, busy: Busy, began: float | None) -> Monitor:
   """The monitor of a run."""
-  # Frozen parameters have no gradients, whose cost the peak would be compared with.
+  # With frozen parameters MFU would be wrong: its count of FLOPs includes all gradients.
   whole = trained_count(plan) == total_count(plan)
   known = chip(jax.devices()[0].device_kind) if whole else None
   return Monitor(
