@@ -180,8 +180,8 @@ def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
     evaluated_model.read(recipe, data(5), NOWHERE, given)
   recipe = dataclasses.replace(recipe, model=c.Model(depth=7, pool="gap"))
   for setting, message in (
-    ("depth", "config.model.depth is 2 in these weights, and 7 was asked for"),
-    ("pool", "config.model.pool is class_token in these weights, and gap"),
+    ("depth", "config.model.depth is 2 in these weights, but 7 was asked for"),
+    ("pool", "config.model.pool is class_token in these weights, but gap"),
     ("representation_layer", ""),
   ):
     given = frozenset([f"model.{setting}"])

@@ -158,7 +158,7 @@ def test_a_flag_changes_what_an_evaluation_takes_from_the_run(digits):
     assert figures["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
   _, said = scored(workdir, "--config.data.image_size=24")
   assert "smaller side to 30 px, centre of 24 px" in said
-  assert "Scored as trained: --config.data.image_size=16." in said
+  assert "score them at their own size: --config.data.image_size=16." in said
 
 
 def test_probes_are_followed_in_training(tmp_path):

@@ -1,1 +1,1 @@
-"""What is measured of a model, and on which images."""
+"""Evaluations: which figures of a model are computed, and on which images."""

@@ -27,18 +27,18 @@ PROBABILITIES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 @dataclasses.dataclass(frozen=True)
 class LabelledSet(Opened):
-  """A set that the head is scored on.
+  """A set of labelled images that the head is scored on.
 
   Attributes:
-    head: it.
-    classes: those that are predicted among, ascending, where these are not all.
+    head: the set.
+    classes: the classes that a prediction may be, ascending; None: all.
   """
 
-  head: Use = dataclasses.field()  # without the default that it has in `Opened`
+  head: Use = dataclasses.field()  # required here; `Opened` has a default
   classes: tuple[int, ...] | None
 
   def score(self, bench: Bench, params) -> Result:
-    """As `evaluate`; the details are tables and a picture, where images have one label each."""
+    """As `evaluate`; adds tables and a picture if each image has one label."""
     source = self.head.source
     resize = resizing.of_set(self.head.dataset, bench.reader.settings)
     step = bench.compiled(make_step, bench.loss, static=("classes",))
@@ -68,8 +68,8 @@ def open_sets(
   """Opens sets; arguments as in `Kind.open`.
 
   Raises:
-    ConfigError: classes that do not agree, or images that are trained on.
-    SourceError: data that is not there.
+    ConfigError: the classes do not agree, or images are trained on.
+    SourceError: data is missing.
   """
   sets = {
     name: opener.labelled(f"config.data.evaluate.{name}", dataset)
@@ -85,10 +85,10 @@ def open_sets(
 
 
 def check_classes(sets: Sequence[Use], classes: Sequence[str] | None):
-  """Refuses sets whose classes are not those of training; None: of the first set.
+  """Refuses sets whose classes differ from `classes`; None: from those of the first set.
 
   Raises:
-    ConfigError: names the set and where the classes begin to differ.
+    ConfigError: names the set and the first class that differs.
   """
   whose = "training"
   for scored in sets:
@@ -103,13 +103,13 @@ def check_classes(sets: Sequence[Use], classes: Sequence[str] | None):
 
 
 def counted_classes(scored: Use, threads: int) -> tuple[int, ...] | None:
-  """The classes that a set is scored among; None: all.
+  """The classes that a prediction of this set may be; None: all.
 
-  They are those that occur in the set: a set of 200 of ImageNet's classes, such as ImageNet-A, has
-  the names of all 1,000.
+  They are the classes that occur in the set. ImageNet-A, for example, has images of 200 of
+  ImageNet's classes, but the names of all 1,000.
 
   Raises:
-    ConfigError: they are not as many as the setting says.
+    ConfigError: their number is not the one in the setting.
     SourceError: labels cannot be read.
   """
   key, dataset, source = scored
@@ -127,13 +127,14 @@ def counted_classes(scored: Use, threads: int) -> tuple[int, ...] | None:
 def make_step(model, loss: Loss):
   """The function (params, batch, classes) -> (sums, rows).
 
-  `classes` (static, ascending) are those that are predicted among, all others being left out; None:
-  all. An image counts where its mask is 1 and it has a label. With several true labels it is right
-  when any of them is the first prediction (top-1) or among the first five (top-5).
+  `classes` (static, ascending) are the classes that a prediction may be; None: all. An image counts
+  if its mask is 1 and it has a label. An image with several true labels is right if any of them is
+  the first prediction (top-1) or among the first five (top-5).
 
-  Sums over the images that count: loss, top1, top5 and examples, scalars; "binned" (3, BINS) where
-  images have one label: number, probability and hits of those whose probability lies in each bin.
-  Rows, one for each image: labels as in the batch, prediction (B,), probability of it, and counts.
+  Sums over the images that count: loss, top1, top5 and examples, scalars. If images have one label
+  each, also "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of
+  probability. Rows, one for each image: labels as in the batch, prediction (B,), its probability
+  (B,), and counts (B,).
   """
   per_example, probabilities = losses.LOSSES[loss.kind], PROBABILITIES[loss.kind]
 
@@ -163,26 +164,26 @@ def make_step(model, loss: Loss):
 
 
 def binned(probability: jax.Array, hits: jax.Array, counts: jax.Array) -> jax.Array:
-  """Number, probabilities and hits, summed over the images of each bin ((m - 1) / M, m / M]."""
+  """Sums over the images in each bin ((m - 1) / M, m / M]: number, probabilities and hits."""
   bins = jnp.clip(jnp.ceil(probability * BINS).astype(jnp.int32) - 1, 0, BINS - 1)
   member = (bins == jnp.arange(BINS)[:, None]) * counts
   return jnp.stack([member.sum(-1), (member * probability).sum(-1), (member * hits).sum(-1)])
 
 
 def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, float]:
-  """Means over all images that count: loss, top1, top5; their number; "ece" where there are bins.
+  """The means over all images that count: loss, top1, top5; "ece" if there are bins; "examples".
 
-  The expected calibration error is the mean over images of |accuracy - probability| in their bin;
-  source: Guo et al., "On Calibration of Modern Neural Networks", 2017, Section 2.
+  The expected calibration error is the mean over images of |accuracy - probability| in their bin.
+  Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, Section 2.
 
-  Each batch's counts are exact in float32; they are added up in float64 on the host, one batch
-  behind, so that the devices always have the next batch.
+  The counts of a batch are exact in float32. The host adds them up in float64, one batch behind,
+  so that the devices always have the next batch.
 
   Args:
     step: jitted `make_step(...)`.
     params: parameters.
     batches: batches on the devices.
-    keep: given the rows of each batch, in order.
+    keep: called with the rows of each batch, in order.
 
   Raises:
     NothingCounts: no image counts.
@@ -204,7 +205,7 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
 
 
 def settle(totals, results, keep):
-  """Adds up and keeps what a batch's step gave; None: there was no batch."""
+  """Adds up the sums of a batch and keeps its rows; None: there was no batch."""
   if results is not None:
     add(totals, results[0])
     keep(results[1])
@@ -217,7 +218,7 @@ def add(totals: dict[str, np.ndarray], sums: dict[str, jax.Array]):
 
 
 def write_details(folder: pathlib.Path, *, source, kept: details.Kept):
-  """Writes what the figures are made of as tables, and the confusion matrix as a picture."""
+  """Writes predictions, accuracies by class and the confusion matrix, also as a picture."""
   known = details.Details(source.class_names, *kept.joined(), source.name)
   matrix = details.write(folder, known)
   if matrix is not None:

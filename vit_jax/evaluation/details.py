@@ -1,4 +1,4 @@
-"""What the figures of a set are made of: each prediction, each class, which are taken for which."""
+"""The details of a set's figures: every prediction, accuracy by class, confusion of classes."""
 
 import dataclasses
 import pathlib
@@ -9,7 +9,7 @@ import numpy as np
 
 from vit_jax.storage import files
 
-MOST_CLASSES = 2000  # beyond, a table of classes by classes is too large to be of use
+MOST_CLASSES = 2000  # above this, a table of classes by classes is too large to be useful
 
 
 class Kept:
@@ -35,10 +35,10 @@ class Details:
   """Predictions of all images of a set with one label each.
 
   Attributes:
-    class_names: of labels and predictions.
-    labels, predictions: (N,) classes.
-    probabilities: (N,) of the predictions.
-    name: the name of an image, by its row.
+    class_names: names of the classes, by number.
+    labels, predictions: (N,) numbers of classes.
+    probabilities: (N,) probabilities of the predictions.
+    name: (row) -> name of the image.
   """
 
   class_names: Sequence[str]
@@ -49,10 +49,10 @@ class Details:
 
 
 def write(folder: pathlib.Path, details: Details) -> np.ndarray | None:
-  """Writes predictions.csv, classes.csv and confusion.csv; the last for up to 2,000 classes.
+  """Writes predictions.csv, classes.csv and, for up to 2,000 classes, confusion.csv.
 
   Returns:
-    The confusion matrix, or None where it was not written.
+    The confusion matrix, or None if it was not written.
 
   Raises:
     OSError: the files cannot be written.

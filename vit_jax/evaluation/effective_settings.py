@@ -1,7 +1,7 @@
-"""What an evaluation takes from the weights that it scores: model, loss, preparation of images.
+"""The settings of an evaluation: model, loss and preparation of images come from the weights.
 
-The command line goes before them. A recipe for evaluation alone (without a length of training) goes
-before them too, where it names a model or an image size, as for sets with a published protocol.
+The command line overrides them. A recipe for evaluation alone (without a length of training) also
+overrides them, if it names a model or an image size, as recipes of published protocols do.
 """
 
 import dataclasses
@@ -17,19 +17,19 @@ from vit_jax.inference.model import LoadedModel
 from vit_jax.models import requirements
 from vit_jax.models.differences import FIELDS
 
-# Settings of the model that parameters tell by themselves.
+# Settings of the model that follow from the parameters.
 TOLD = (*FIELDS, "representation_layer")
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-  """What the recipe and the command line ask for.
+  """The settings that the recipe and the command line ask for.
 
   Attributes:
     model, loss, data: groups of settings.
     given: the settings that the command line names, such as "data.image_size".
-    protocol: whether the recipe is for evaluation alone, so that what it names goes before the
-      weights.
+    protocol: whether the recipe is for evaluation alone, so that its settings override those of
+      the weights.
   """
 
   model: cfg.Model
@@ -41,7 +41,7 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What an evaluation is made with: groups of settings."""
+  """The settings that an evaluation uses."""
 
   model: cfg.Model
   loss: Loss
@@ -52,7 +52,7 @@ def settings(asked: Asked, found: LoadedModel) -> Settings:
   """The settings of an evaluation of a model.
 
   Raises:
-    ValueError: what is named contradicts the weights, or no image size is known.
+    ValueError: a named setting contradicts the weights, or no image size is known.
   """
   check_named(asked, found)
   told, (model, loss) = found.module, overlaid_on_run(asked, found.read)
@@ -64,7 +64,7 @@ def settings(asked: Asked, found: LoadedModel) -> Settings:
 
 
 def overlaid_on_run(asked: Asked, read: weights.Weights) -> tuple[cfg.Model, Loss]:
-  """The model and the loss of the weights' run or card, but for what the command line names."""
+  """The model and the loss of the weights' run or card, overridden by the command line."""
   model, loss, given = asked.model, asked.loss, asked.given
   if read.settings is not None:
     run = recorded.settings({key: read.settings[key] for key in ("model", "loss")})
@@ -78,7 +78,7 @@ def overlaid_on_run(asked: Asked, read: weights.Weights) -> tuple[cfg.Model, Los
 
 
 def check_named(asked: Asked, found: LoadedModel):
-  """The weights are of the model that is named, if any is.
+  """Checks that the weights are of the model that the user named, if any.
 
   Raises:
     ValueError: names every setting that differs.
@@ -90,18 +90,18 @@ def check_named(asked: Asked, found: LoadedModel):
     wanted, there = getattr(model, field, None), getattr(told, field, None)
     if f"model.{field}" in asked.given and wanted != there and (wanted or isinstance(wanted, bool)):
       raise ValueError(
-        f"config.model.{field} is {there} in these weights, and {wanted} was asked for; leave it "
-        "out."
+        f"config.model.{field} is {there} in these weights, but {wanted} was asked for; leave "
+        "this setting out."
       )
 
 
 def function_of(told, model) -> dict[str, str | float]:
-  """What parameters do not tell of the function that they are for, as the module has it."""
+  """The module's settings that do not follow from parameters: activation and norm epsilon."""
   return {key: getattr(told, key, getattr(model, key)) for key in ("activation", "norm_epsilon")}
 
 
 def overlaid(own, named, group: str, given: frozenset[str]):
-  """The settings `own` of a group, but for those that the command line names."""
+  """The settings `own` of a group, with those that the command line names taken from `named`."""
   named = {
     field.name: getattr(named, field.name)
     for field in dataclasses.fields(own)
@@ -111,7 +111,7 @@ def overlaid(own, named, group: str, given: frozenset[str]):
 
 
 def preparation(asked: Asked, found: LoadedModel) -> Data:
-  """The settings of the data, with the size of images and their resizing.
+  """The settings of the data, with the image size and the resizing of the evaluation.
 
   Raises:
     ValueError: no size is known.
@@ -126,7 +126,7 @@ def preparation(asked: Asked, found: LoadedModel) -> Data:
     resize = card.resize if found.read.card else data.evaluate_resize
   if not side:
     raise ValueError(
-      "the weights do not tell the size of their images; give it, such as "
+      "the weights do not tell the size of their images; give a size, such as "
       "--config.data.image_size=224."
     )
   if "data.evaluate_resize" in given:
@@ -135,7 +135,7 @@ def preparation(asked: Asked, found: LoadedModel) -> Data:
 
 
 def preparation_in_words(data: Data, *, known: bool) -> str:
-  """How images are prepared; `known`: whether the weights or the user have said so."""
+  """Says how images are prepared; `known`: whether the weights or the user tell the resizing."""
   side, resize = data.image_size, data.evaluate_resize
   said = f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
   guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
@@ -149,12 +149,12 @@ def largest_side(module, most: int) -> int:
 
 
 def attention_here() -> str:
-  """The attention of a run on GPUs, on the devices that there are."""
+  """The attention to use here for a run that was trained with cuDNN's attention."""
   return "cudnn" if jax.default_backend() == "gpu" else "xla"
 
 
 def computing(module, model) -> models.ViT | models.ResNet:
-  """The module, computing as config.model says."""
+  """The module with the type, attention and scan of config.model."""
   options = dict(dtype=jnp.dtype(model.compute_dtype), attention=model.attention, scan=model.scan)
   known = {field.name for field in dataclasses.fields(module)}
   return module.clone(**{key: value for key, value in options.items() if key in known})

@@ -21,11 +21,11 @@ TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.
 
 
 def results(evaluations: Evaluations, bench: Bench, params) -> list[tuple[str, Result]]:
-  """What each evaluation, by name, finds of parameters that are on the devices.
+  """The name and the result of each evaluation, for parameters that are on the devices.
 
   Raises:
     GivenUp: the bench was asked to stop.
-    RunError: a set cannot be read, or nothing in it counts.
+    RunError: a set cannot be read, or none of its images counts.
   """
   found = []
   for name, opened in evaluations.opened:
@@ -52,11 +52,11 @@ def evaluate(
 ) -> dict[str, float]:
   """Evaluates parameters, prints the figures and writes WORKDIR/evaluation.json.
 
-  WORKDIR/evaluation/NAME holds the details of those evaluations that have any: of every set whose
-  images have one label each all predictions, the accuracy of each class and the confusion matrix.
+  Sets whose images have one label each also get a folder WORKDIR/evaluation/NAME with all
+  predictions, the accuracy of each class and the confusion matrix.
 
   Raises:
-    RunError: a set cannot be read, or the folder written.
+    RunError: a set cannot be read, or the folder cannot be written.
   """
   if jax.process_index() == 0:
     with workdir.writing(folder):
@@ -77,7 +77,7 @@ def evaluate(
 
 
 def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder: pathlib.Path):
-  """Writes and prints what was found.
+  """Writes and prints the results.
 
   Raises:
     WriteError: the folder cannot be written.
@@ -93,32 +93,34 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
 
 
 def origin_in_words(read: evaluated_model.Scored) -> str:
-  """Where the parameters come from."""
+  """Says where the parameters come from."""
   return " ".join(f"{key} {value}" for key, value in read.origin.items())
 
 
 def scored_in_words(read: evaluated_model.Scored) -> str:
-  """What is scored, and how its images are prepared."""
+  """Says which weights are scored, and how images are prepared for them."""
   said = f"{origin_in_words(read)}: {type(read.model).__name__}, images {read.prepared}"
   return f"{said}; classes: {read.classes}" if read.classes else said
 
 
 def other_size_in_words(read: evaluated_model.Scored) -> str:
-  """That the weights are of images of another size than those that they are scored on."""
+  """Says that the weights were trained on images of another size than they are scored on."""
   side = read.settings.data.image_size
-  said = f"These weights are of images of another size than config.data.image_size={side}"
+  said = f"These weights were trained at another image size than config.data.image_size={side}"
   said += f"; their position embeddings were interpolated: {read.resized}." if read.resized else "."
-  return f"{said} Scored as trained: --config.data.image_size={read.side}." if read.side else said
+  if not read.side:
+    return said
+  return f"{said} To score them at their own size: --config.data.image_size={read.side}."
 
 
 def went_on(watching: watchdog.Watchdog) -> bool:
-  """Tells the watchdog that another batch is done; an evaluation by itself is never given up."""
+  """Tells the watchdog that a batch is done; False: --mode=evaluate never stops half-way."""
   watching.beat("the evaluation")
   return False
 
 
 def steps_in(folder: pathlib.Path) -> frozenset[int]:
-  """The steps that metrics.jsonl already holds an evaluation of."""
+  """The steps whose evaluation is already in metrics.jsonl."""
   return frozenset(line["step"] for line in evaluations_in(folder))
 
 

@@ -20,17 +20,17 @@ from vit_jax.storage import checkpoint
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-  """What was read.
+  """A model to evaluate, with its settings.
 
   Attributes:
-    settings: what the weights have a say in, taken from them (`effective_settings.settings`).
+    settings: the settings of the evaluation (`effective_settings.settings`).
     model: Flax module of the parameters.
     params: NumPy arrays in the module's tree; the head's outputs in the order of the sets' classes.
-    side: of the images that they were trained on, pixels; 0 where it is not known.
-    resized: what had to be resized for config.data.image_size, in words; "" where nothing had.
+    side: size of the images that they were trained on, pixels; 0: it is not known.
+    resized: which parameters were resized for config.data.image_size, in words; "": none.
     prepared: how images are prepared, in words.
-    classes: what was found of the head's classes, in words; "" where no set is scored with it.
-    origin: where they come from, as the first entry of evaluation.json.
+    classes: where the names of the head's classes come from, in words; "": no set uses the head.
+    origin: where the parameters come from; the first entry of evaluation.json.
   """
 
   settings: Settings
@@ -46,7 +46,7 @@ class Scored:
 def read(
   config: Config, head: Use | None, folder: pathlib.Path, given: frozenset[str] = frozenset()
 ) -> Scored:
-  """Reads the parameters, whose head has the classes of the evaluation sets.
+  """Reads the parameters, and puts the head's outputs into the order of the sets' classes.
 
   Args:
     config: the settings.
@@ -55,7 +55,7 @@ def read(
     given: the settings that the command line names, such as "data.image_size".
 
   Raises:
-    ConfigError: there are none, or they do not fit the settings or the sets.
+    ConfigError: there are no parameters, or they do not fit the settings or the sets.
     CheckpointError: the checkpoint is damaged.
   """
   if checkpoint.available(folder):
@@ -67,8 +67,8 @@ def read(
     reading = lambda path, ema: weights.read(path, ema=ema)
   else:
     raise ConfigError(
-      f"{folder} has no checkpoint to evaluate: name a --workdir that has, or weights with "
-      "--config.init_from=PATH."
+      f"{folder} has no checkpoint to evaluate: name a --workdir that has one, or give weights "
+      "with --config.init_from=PATH."
     )
   untold = dict(activation=config.model.activation, norm_epsilon=config.model.norm_epsilon)
   protocol = not config.duration.given()
@@ -83,11 +83,11 @@ def read(
 def fitted(
   model: LoadedModel, asked: Asked, head: Use | None, class_names: str, origin: dict[str, int | str]
 ) -> Scored:
-  """The model as it is scored.
+  """The model, prepared for the evaluation.
 
   Raises:
-    ValueError: it is another than was asked for or knows other classes, or has no head where sets
-      are scored.
+    ValueError: it is not the model that was asked for, it has other classes, or it has no head and
+      a set needs one.
   """
   if head and not model.has_head:
     raise ValueError(
@@ -114,10 +114,10 @@ def fitted(
 def head_order(
   class_names: str, scored: Use | None, read: weights.Weights, outputs: int
 ) -> classes.HeadOrder:
-  """How the head's outputs become the classes of the evaluation sets, which all have the same.
+  """How the head's outputs become the classes of the evaluation sets (the same in all sets).
 
   Raises:
-    ValueError: it is of other classes, or nothing tells which they are.
+    ValueError: the head has other classes, or nothing tells which classes it has.
   """
   if not scored:
     return classes.HeadOrder(None, "")
@@ -148,5 +148,5 @@ def head_order(
 
 
 def put(params: dict, mesh: jax.sharding.Mesh) -> dict:
-  """The parameters on the devices; every process puts its own share of each array there."""
+  """Puts parameters on the devices; every process puts its own part of each array."""
   return jax.tree.map(meshes.place, params, meshes.state_shardings(mesh, params))

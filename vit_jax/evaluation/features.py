@@ -1,4 +1,4 @@
-"""What a model sees in images, before its head: the basis of evaluations without the head."""
+"""Features: a model's output before its head, used by evaluations without the head."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def make_step(model):
 
 
 def of_source(bench: Bench, params, source: Source) -> tuple[np.ndarray, np.ndarray]:
-  """As `collect`, of all images of a source, each prepared as a square.
+  """As `collect`, for all images of a source, each resized to a square.
 
   Raises:
     GivenUp: the run was asked to stop.
@@ -55,7 +55,7 @@ def collect(step, params, batches) -> tuple[np.ndarray, np.ndarray]:
 
 
 def counted(rows) -> list[tuple[np.ndarray, np.ndarray]]:
-  """The features and labels of a batch's images whose mask is 1; none where there is no batch."""
+  """The features and labels of a batch's images whose mask is 1; [] if there is no batch."""
   if rows is None:
     return []
   rows = jax.device_get(rows)

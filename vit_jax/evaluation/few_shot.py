@@ -33,12 +33,12 @@ EPSILON = 1e-5
 
 @dataclasses.dataclass(frozen=True)
 class Shots(Opened):
-  """What linear probes are fitted to and scored on.
+  """The images that linear probes are fitted to and scored on.
 
   Attributes:
     settings: config.few_shot.NAME.
-    train: all training images of any draw, each once.
-    draws: (seeds, classes, most shots) places in `train`; the first k of a class are its k shots.
+    train: the training images of all draws, each once.
+    draws: (seeds, classes, most shots) indices into `train`; the first k of a class are its shots.
     test: the test images.
   """
 
@@ -48,7 +48,7 @@ class Shots(Opened):
   test: Source
 
   def score(self, bench: Bench, params) -> Result:
-    """As `figures`, of a probe for each number of shots and each draw."""
+    """As `figures`, from a probe for each number of shots and each draw."""
     seen, labels = features.of_source(bench, params, self.train)
     probes = []
     for k in self.settings.shots:
@@ -71,8 +71,8 @@ def open_all(
   """Draws the training images of each probe; arguments as in `Kind.open`.
 
   Raises:
-    ConfigError: shots that are not numbers of images, or as `pairs.open_pair`.
-    SourceError: data that is not there, or fewer images of a class than shots.
+    ConfigError: shots are not numbers of images, or as `pairs.open_pair`.
+    SourceError: data is missing, or a class has fewer images than shots.
   """
   return {
     name: drawn(f"config.few_shot.{name}", one, opener, trained) for name, one in settings.items()
@@ -113,9 +113,9 @@ class Probe:
   """A linear classifier on features, in float64.
 
   Attributes:
-    mean: (D,), taken off the features.
-    deviation: (D,), what they are then divided by.
-    weights: (D + 1, K), the last row for the constant.
+    mean: (D,), subtracted from the features.
+    deviation: (D,), divides them afterwards.
+    weights: (D + 1, K); the last row belongs to the constant.
   """
 
   mean: np.ndarray
@@ -124,9 +124,10 @@ class Probe:
 
 
 def fit(features: np.ndarray, labels: np.ndarray, num_classes: int) -> Probe:
-  """The ridge regression, through the eigen-decomposition of the smaller of X^T X and X X^T.
+  """Solves the ridge regression by an eigendecomposition of the smaller of X^T X and X X^T.
 
-  In float64 on the host: TPUs have none, and their memory may be full of a training run.
+  It is solved in float64 on the host: TPUs have no float64, and a training run may fill their
+  memory.
 
   Args:
     features: (N, D).
@@ -141,7 +142,7 @@ def fit(features: np.ndarray, labels: np.ndarray, num_classes: int) -> Probe:
 
 
 def ridge(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-  """(X^T X + lambda I)^-1 X^T Y, which is X^T (X X^T + lambda I)^-1 Y. (N, D), (N, K) -> (D, K)."""
+  """(X^T X + lambda I)^-1 X^T Y = X^T (X X^T + lambda I)^-1 Y; (N, D), (N, K) -> (D, K)."""
   if len(x) >= x.shape[1]:
     return regularized_inverse(x.T @ x, x.T @ y)
   return x.T @ regularized_inverse(x @ x.T, y)
@@ -154,7 +155,7 @@ def regularized_inverse(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def stack(probes: list[Probe]) -> dict[str, np.ndarray]:
-  """What the compiled step needs of several probes, float32, one a row."""
+  """The arrays of several probes for the compiled step: float32, one row for each probe."""
   return {
     "mean": np.stack([p.mean for p in probes]).astype(np.float32),
     "deviation": np.stack([p.deviation for p in probes]).astype(np.float32),
@@ -166,7 +167,7 @@ def stack(probes: list[Probe]) -> dict[str, np.ndarray]:
 def make_step(model):
   """The function (params, probes, batch) -> sums over the batch's images whose mask is 1.
 
-  The probes are those of `stack`; the sums are "right", one for each probe, and "examples".
+  The probes come from `stack`. The sums are "right", one for each probe, and "examples".
   """
 
   def step(params, probes, batch):
@@ -184,7 +185,7 @@ def make_step(model):
 
 
 def accuracies(step, params, probes, batches) -> np.ndarray:
-  """The share of images that each probe is right about."""
+  """The share of images that each probe classifies correctly."""
   totals, before = {}, {}
   for batch in batches:
     current = step(params, probes, batch)

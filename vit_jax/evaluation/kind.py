@@ -1,4 +1,4 @@
-"""What every evaluation is made of; `registry.KINDS` lists those that there are."""
+"""The parts that every kind of evaluation has; `registry.KINDS` lists all kinds."""
 
 import abc
 import contextlib
@@ -17,7 +17,7 @@ from vit_jax.devices import mesh as meshes
 
 
 class GivenUp(Exception):
-  """An evaluation was given up on the way, because the run was asked to stop."""
+  """An evaluation was given up half-way, because the run was asked to stop."""
 
 
 class NothingCounts(ValueError):
@@ -30,9 +30,9 @@ class Figure:
 
   Attributes:
     pattern: regex of its whole name, such as "top1".
-    curve: "loss" or "accuracy", the plot that its curve is drawn in; "": it is not drawn.
-    smaller_is_better: for early stopping; else it is better when it is larger.
-    headline: whether it stands for the evaluation, so that `Kind.in_words` begins with it.
+    curve: "loss" or "accuracy", the plot that shows it; "": none.
+    smaller_is_better: for early stopping; if False, larger is better.
+    headline: whether it represents the evaluation, so that `Kind.in_words` begins with it.
   """
 
   pattern: str
@@ -47,11 +47,11 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """What an evaluation found.
+  """The result of an evaluation.
 
   Attributes:
-    figures: by name; the name of the evaluation is put before them later.
-    write: writes tables and pictures into a folder of the evaluation's own; None: there are none.
+    figures: values by name, without the name of the evaluation.
+    write: writes tables and pictures into the evaluation's own folder; None: there are none.
   """
 
   figures: dict[str, float]
@@ -60,13 +60,13 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-  """What evaluations compute with.
+  """The model and all else that evaluations need to compute.
 
   Attributes:
     model: Flax module.
-    loss: the run's.
+    loss: the run's settings of the loss.
     reader: reads batches, and knows the devices.
-    stop: asked between batches; once True, the evaluation is given up.
+    stop: asked between batches; if it returns True, the evaluation is given up.
     detailed: whether tables and pictures are wanted.
   """
 
@@ -78,14 +78,14 @@ class Bench:
   _programs: dict = dataclasses.field(default_factory=dict)
 
   def compiled(self, make_step: Callable, *settings, static: tuple[str, ...] = ()) -> Callable:
-    """The function `make_step(model, *settings)` for the devices, its results on every host.
+    """The jitted function `make_step(model, *settings)`; every host gets its whole result.
 
-    It is made once for the same arguments, whoever asks, and compiled at its first use.
+    Equal arguments give the same function, so that it is compiled only once.
 
     Args:
-      make_step: a function of a module, so that it is always the same one.
-      *settings: hashable.
-      static: names of its arguments that it is compiled for.
+      make_step: a function at the top of a module, so that its identity stays the same.
+      *settings: further arguments, hashable.
+      static: names of static arguments of the function.
     """
     key = make_step, settings
     if key not in self._programs:
@@ -97,7 +97,7 @@ class Bench:
 
   @contextlib.contextmanager
   def batches(self, read) -> Iterator[Iterator[dict]]:
-    """Batches of the reader on the devices; closed at the end, however that comes."""
+    """Batches of the reader, on the devices; always closed at the end, also after an error."""
     with self.reader.ahead(read) as ahead:
       yield self._until_stopped(ahead)
 
@@ -107,7 +107,7 @@ class Bench:
       yield batch
 
   def go_on(self):
-    """Called wherever an evaluation may be given up.
+    """Call this wherever an evaluation may be given up.
 
     Raises:
       GivenUp: the run was asked to stop.
@@ -120,7 +120,7 @@ class Opened(abc.ABC):
   """An evaluation whose data is opened.
 
   Attributes:
-    head: the dataset whose classes the head's outputs must be; None: the head is not scored.
+    head: the dataset whose classes must be those of the head; None: the head is not scored.
   """
 
   head: Use | None = None
@@ -138,15 +138,15 @@ class Opened(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-  """A kind of evaluation; a run may have several of a kind, by name.
+  """A kind of evaluation; a run may have several evaluations of a kind, each with a name.
 
   Attributes:
-    group: the settings that it is made of, such as "config.few_shot", for messages.
-    settings: (config) -> {name: settings} of those that have all their sources.
+    group: the group of its settings, such as "config.few_shot", for messages.
+    settings: (config) -> {name: settings} of the evaluations that have all their sources.
     open: (settings, opener, trained, classes) -> {name: Opened}; touches no device. `trained` is
-      the training data, if it is known; `classes` are those that it has, in a run that trains.
-    figures: all that it may give.
-    names: (settings of one) -> names of the figures that it always gives.
+      the training data, if it is known; `classes` are its class names, in a run that trains.
+    figures: all figures that it may give.
+    names: (settings of one evaluation) -> names of the figures that it always gives.
     in_words: (name of a headline figure, all figures of the evaluation) -> words.
   """
 

@@ -1,9 +1,9 @@
-"""Accuracy by the nearest training images: quick, and nothing is fitted.
+"""Accuracy of k nearest neighbours on features: quick, and nothing is fitted.
 
-Each of the k training images whose features have the greatest cosine similarity s votes for its
+The k training images whose features have the greatest cosine similarity s each vote for their
 class with the weight exp(s / T). Source: Wu et al., "Unsupervised Feature Learning via
-Non-Parametric Instance Discrimination", 2018, Section 3.4, which has T = 0.07; k = 20 as in Caron
-et al., "Emerging Properties in Self-Supervised Vision Transformers", 2021.
+Non-Parametric Instance Discrimination", 2018, Section 3.4, with T = 0.07; k = 20 as in Caron et
+al., "Emerging Properties in Self-Supervised Vision Transformers", 2021.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from vit_jax.data.sources import Source
 from vit_jax.evaluation import features, pairs
 from vit_jax.evaluation.kind import Bench, Figure, Kind, Opened, Result
 
-TRAIN_ROWS = 65_536  # of the training features on the device at a time
+TRAIN_ROWS = 65_536  # rows of training features on the device at a time
 TEST_ROWS = 1024
 
 
@@ -35,7 +35,7 @@ class Voters(Opened):
   test: Source
 
   def score(self, bench: Bench, params) -> Result:
-    """The accuracy, as "20nn" where 20 neighbours vote."""
+    """The accuracy, named "20nn" if 20 neighbours vote."""
     train, test = (features.of_source(bench, params, part) for part in (self.train, self.test))
     found = accuracy(
       train,
@@ -57,8 +57,8 @@ def open_all(
   """Opens both sets of each; arguments as in `Kind.open`.
 
   Raises:
-    ConfigError: fewer images than neighbours, or as `pairs.open_pair`.
-    SourceError: data that is not there.
+    ConfigError: there are fewer images than neighbours, or as `pairs.open_pair`.
+    SourceError: data is missing.
   """
   result = {}
   for name, one in settings.items():
@@ -89,15 +89,15 @@ def accuracy(
   Args:
     train: features (N, D) and labels (N,).
     test: features (M, D) and labels (M,).
-    num_classes: labels lie below.
+    num_classes: number of classes; labels are smaller.
     neighbours: k, at most N.
     temperature: T.
-    go_on: called before each comparison; what it raises ends the work.
-    train_rows, test_rows: features compared at a time, which bounds the memory.
+    go_on: called before each comparison; it may raise to end the work.
+    train_rows, test_rows: rows of features compared at a time; they bound the memory.
   """
   chunks = dict(train_rows=train_rows, test_rows=test_rows)
   similarities, rows = nearest(unit(train[0]), unit(test[0]), neighbours, go_on=go_on, **chunks)
-  # Off the exponent goes what all votes of an image share, so that none overflows.
+  # Subtracting the largest exponent scales all votes of an image alike, and none overflows.
   weights = np.exp((similarities - similarities[:, :1]) / temperature)
   votes = np.zeros((len(rows), num_classes))
   np.add.at(votes, (np.arange(len(rows))[:, None], train[1][rows]), weights)
@@ -112,9 +112,10 @@ def unit(features: np.ndarray) -> np.ndarray:
 def nearest(
   train: np.ndarray, test: np.ndarray, neighbours: int, *, go_on, train_rows: int, test_rows: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Similarities (M, k), greatest first, of the nearest training features, and their rows (M, k).
+  """Similarities (M, k) of the nearest training features, greatest first, and their rows (M, k).
 
-  Of equal ones the first row comes first. Each process does all of it on one of its devices.
+  Among equal similarities the smaller row comes first. Each process computes everything on one of
+  its own devices.
   """
   values = np.full((len(test), neighbours), -np.inf, np.float32)
   rows = np.zeros((len(test), neighbours), np.int64)
@@ -131,12 +132,12 @@ def nearest(
 
 @functools.partial(jax.jit, static_argnums=2)
 def best(train: jax.Array, test: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-  """The greatest products of each test row with training rows, and which rows: both (M, count)."""
+  """The greatest products of each test row with training rows, and these rows: both (M, count)."""
   return jax.lax.top_k(jnp.matmul(test, train.T, precision="highest"), count)
 
 
 def merge(values, rows, more, other) -> tuple[np.ndarray, np.ndarray]:
-  """The greatest of two lists for each test row, as many as the first holds."""
+  """Merges two lists of candidates for each test row; keeps as many as the first list holds."""
   values, rows = np.concatenate([values, more], axis=1), np.concatenate([rows, other], axis=1)
   order = np.argsort(-values, axis=1, kind="stable")[:, : rows.shape[1] - other.shape[1]]
   return np.take_along_axis(values, order, axis=1), np.take_along_axis(rows, order, axis=1)

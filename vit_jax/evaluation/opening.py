@@ -13,7 +13,7 @@ from vit_jax.evaluation.kind import Opened
 
 @dataclasses.dataclass(frozen=True)
 class Evaluations:
-  """All that a model is evaluated on, as (name, opened) in the order of their figures."""
+  """All evaluations of a run, as (name, opened evaluation), in the order of their figures."""
 
   opened: tuple[tuple[str, Opened], ...] = ()
 
@@ -21,7 +21,7 @@ class Evaluations:
     return bool(self.opened)
 
   def head(self) -> Use | None:
-    """A dataset that the head is scored on, all of which have the same classes; None: none is."""
+    """A dataset that the head is scored on (all such sets have the same classes), or None."""
     return next((one.head for _, one in self.opened if one.head), None)
 
 
@@ -33,13 +33,13 @@ def open_all(
   Args:
     config: the settings.
     opener: opens sources.
-    trained: what the parameters are trained on, if it is known.
-    classes: those of training, which every set that the head is scored on must have; None: they
-      have the same, whichever.
+    trained: the data that the parameters are trained on, if it is known.
+    classes: class names of the training data; every set that the head is scored on must have them.
+      None: these sets only need the same classes as one another.
 
   Raises:
-    ConfigError: classes that do not agree, or images that are trained on.
-    SourceError: data that is not there.
+    ConfigError: the classes do not agree, or images are trained on.
+    SourceError: data is missing.
   """
   opened = []
   for kind in registry.KINDS:
@@ -48,10 +48,10 @@ def open_all(
 
 
 def open_alone(config: Config, trained: Use | None) -> Evaluations:
-  """As `open_all`, of what --mode=evaluate needs.
+  """As `open_all`, for --mode=evaluate.
 
   Raises:
-    ConfigError: also where there is nothing to evaluate on.
+    ConfigError: as `open_all`, or there is nothing to evaluate on.
   """
   found = open_all(config, opening.of_run(config), trained)
   if not found:

@@ -1,4 +1,4 @@
-"""Evaluations that learn of training images and are scored on test images: what they share."""
+"""Opens the data of evaluations that have both training images and test images."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from vit_jax.process.text import first_difference
 
 
 def with_sources(settings: Mapping) -> dict:
-  """Those whose training and test set have a source."""
+  """The settings whose training set and test set both have a source."""
   return {name: one for name, one in settings.items() if one.train.source and one.test.source}
 
 
@@ -22,12 +22,12 @@ def open_pair(key: str, settings, opener: Opener, trained: Use | None) -> tuple[
     key: the setting, for messages.
     settings: with the datasets `train` and `test`.
     opener: opens sources.
-    trained: what the run trains on, if it is known.
+    trained: the data that the run trains on, if it is known.
 
   Raises:
-    ConfigError: the classes do not agree, or an image may have several labels; or the test has
-      images in common with the training source, or with what the run trains on.
-    SourceError: data that is not there.
+    ConfigError: the classes do not agree; an image may have several labels; or the test set shares
+      images with the training source or with the data that the run trains on.
+    SourceError: data is missing.
   """
   train = opener.labelled(f"{key}.train", settings.train)
   test = opener.labelled(f"{key}.test", settings.test)
@@ -38,8 +38,8 @@ def open_pair(key: str, settings, opener: Opener, trained: Use | None) -> tuple[
   for use in (train, test):
     if use.source.multi_label:
       raise ConfigError(
-        f"{use.key} has any number of labels an image, and exactly one is needed; name another "
-        "label_key or data set."
+        f"{use.key} has images with any number of labels, but each image must have exactly one; "
+        "name another label_key or data set."
       )
   for use in filter(None, [train, trained]):
     apart.check(use, test, allow=opener.allow_overlap)

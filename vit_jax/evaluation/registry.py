@@ -1,4 +1,4 @@
-"""All kinds of evaluations, and what a figure's name tells of it."""
+"""All kinds of evaluations, and the properties of a figure by its name."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,23 +20,23 @@ def names(config: Config) -> list[str]:
 
 
 def figure(key: str) -> Figure | None:
-  """What is called `key` ("val/top1"); None: no figure of an evaluation."""
+  """The figure with the name `key`, such as "val/top1"; None: no evaluation gives it."""
   return found[1] if (found := _find(key)) else None
 
 
 def curve(key: str) -> str:
-  """The plot, "loss" or "accuracy", that a figure's curve is drawn in; "": it is not drawn."""
+  """The plot that shows a figure's curve, "loss" or "accuracy"; "": none."""
   found = figure(key)
   return found.curve if found else ""
 
 
 def headlines(keys: Iterable[str]) -> list[str]:
-  """Those that stand for their evaluations, in order."""
+  """The keys of headline figures, in order."""
   return [key for key in keys if (found := figure(key)) and found.headline]
 
 
 def in_words(figures: Mapping[str, float]) -> str:
-  """Figures of evaluations on one line; other keys are passed over."""
+  """Figures of evaluations on one line; other keys are ignored."""
   said = []
   for key in headlines(figures):
     name, _, own = key.rpartition("/")
