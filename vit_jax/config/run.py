@@ -25,7 +25,7 @@ class Checkpoint:
   """When to save checkpoints, and which to keep.
 
   The newest `keep_last` are kept, and one for each `keep_every` is kept for ever. `keep_every` is
-  rounded to a multiple of `every`.
+  rounded to the nearest multiple of `every`.
   """
 
   every: Duration = group(Duration, steps=1000)

@@ -1,4 +1,4 @@
-"""The last word where a library aborts this process, as JAX does when another host is gone."""
+"""A last message if a library aborts this process, as JAX does when another host is gone."""
 
 import ctypes
 import os
@@ -6,16 +6,15 @@ import signal
 from collections.abc import Callable
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
-_kept = []  # the C library knows the handlers by address alone: none may ever be freed
+_kept = []  # the C library holds only the addresses of the handlers: they must never be freed
 
 
 def before(speak: Callable[[], None]):
-  """Has `speak` called where the process is aborted, which then ends with status 1.
+  """Calls `speak` if the process is aborted, and then ends the process with status 1.
 
-  JAX has no working hook for this, and aborts from a thread of its own; Python's handlers only run
-  once the main thread comes to them, when it is too late. A signal that a thread raises itself is
-  handled in the middle of its call of abort, where other threads run on: `speak` may take its time.
-  The last one given counts.
+  JAX has no working hook for this, and aborts from a thread of its own. Python's signal handlers
+  run only in the main thread, which is too late. A C handler runs inside the call of abort, and
+  the other threads keep running, so `speak` may take its time. Only the last `speak` is called.
   """
 
   def aborted(_):

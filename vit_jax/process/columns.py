@@ -7,8 +7,8 @@ def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> s
   """The rows as lines whose columns are two spaces apart.
 
   Args:
-    rows: their cells; a row may have fewer than others.
-    left: the columns that are aligned to the left, from 0; the others are to the right.
+    rows: the cells of each row; a row may have fewer cells than others.
+    left: indices of the columns to align to the left; the others are aligned to the right.
   """
   count = max(map(len, rows), default=0)
   filled = [[*row, *[""] * (count - len(row))] for row in rows]

@@ -1,4 +1,4 @@
-"""stdout and stderr: of a run they are its least important output, of many tools the only one."""
+"""stdout and stderr: the least important output of a run, but the only output of many tools."""
 
 import contextlib
 import io
@@ -14,28 +14,28 @@ INPUT, OUTPUT, ERRORS = 0, 1, 2
 
 
 def of_run():
-  """What cannot be shown is dropped: a full disk, a closed or broken pipe end no run."""
+  """Drops output that cannot be written: a full disk or a closed pipe must not end a run."""
   _open_all(os.O_RDWR)
   sys.stdout, sys.stderr = (_stream(number, lambda _: None) for number in (OUTPUT, ERRORS))
 
 
 def of_tool():
-  """What cannot be written to stdout ends the tool: with status 1, or in silence by SIGPIPE.
+  """Ends the tool if stdout cannot be written to: with status 1, or silently by SIGPIPE.
 
-  Ctrl-C ends it at once and without a traceback, as kill -9 would.
+  Ctrl-C ends the tool at once, without a traceback.
   """
   signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   signal.signal(signal.SIGINT, signal.SIG_DFL)
-  _open_all(os.O_RDONLY)  # to write to what was closed is an error
+  _open_all(os.O_RDONLY)  # read-only, so that writing to a stream that was closed is an error
   sys.stdout, sys.stderr = _stream(OUTPUT, _leave), _stream(ERRORS, lambda _: None)
 
 
 def _open_all(flags):
-  """Opens those of the three that are closed: else the next file would be taken for the console."""
+  """Opens those of the three streams that are closed; else the next file would get their number."""
   for number in (INPUT, OUTPUT, ERRORS):
     try:
       os.fstat(number)
-    except OSError:  # the lowest number that is free is taken
+    except OSError:  # a new descriptor gets the lowest free number
       os.set_inheritable(os.open(os.devnull, flags), True)
 
 
@@ -48,7 +48,7 @@ def _stream(number, failed):
 
 
 class _Console(io.FileIO):
-  """One of the two; an error of writing goes to a function, and what was to be written is gone."""
+  """stdout or stderr; after a write error it calls a function and drops the data."""
 
   def __init__(self, number: int, failed: Callable[[OSError], None]):
     super().__init__(number, "w", closefd=False)
@@ -56,7 +56,7 @@ class _Console(io.FileIO):
 
   def write(self, data) -> int:
     try:
-      return super().write(data) or len(data)  # None: a pipe that is full and does not wait
+      return super().write(data) or len(data)  # None: a full pipe in non-blocking mode
     except OSError as error:
       self._failed(error)
       return len(data)
@@ -68,9 +68,9 @@ def _leave(error):
 
 
 def leave_at_once(message: str, status: int, name: str = "vit_jax"):
-  """Says one sentence on stderr and ends the process, without waiting for any thread."""
+  """Prints one sentence on stderr and ends the process, without waiting for any thread."""
   print(f"{name}: {one_line(message)}", file=sys.stderr)
   for stream in (sys.stdout, sys.stderr):
-    with contextlib.suppress(OSError, RuntimeError):  # it may be what failed
+    with contextlib.suppress(OSError, RuntimeError):  # the stream itself may have failed
       stream.flush()
   os._exit(status)

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 
 VARIABLE, VALUE = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
 
-# Files of accelerators: TPUs, NVIDIA's GPUs (dxg: under Windows), AMD's GPUs.
+# Device files of accelerators: TPUs, NVIDIA's GPUs (dxg: under Windows), AMD's GPUs.
 DEVICES = ("accel*", "vfio/[0-9]*", "nvidia[0-9]*", "dxg", "kfd")
 
 
 def ask_for_huge_pages(devices: pathlib.Path = pathlib.Path("/dev")):
-  """Starts this process again with glibc told to ask the kernel for huge pages.
+  """Restarts this process with glibc set to ask the kernel for huge pages.
 
   XLA on the CPU allocates and frees the same large buffers every step. The kernel maps and clears
-  each of them anew, page by page: with pages of 2 MiB instead of 4 KiB a step takes about two
+  each buffer anew, page by page. With pages of 2 MiB instead of 4 KiB, a step takes about two
   thirds of the time (docs/decisions/huge-pages.md). glibc reads the setting only when a process
-  starts. Another C library ignores it.
+  starts. Other C libraries ignore it.
 
-  Nothing happens where there is an accelerator, or where the user has set GLIBC_TUNABLES.
+  Nothing happens if there is an accelerator, or if the user has set GLIBC_TUNABLES.
   """
   if VARIABLE not in os.environ and computes_on_cpu(os.environ, devices):
     os.environ[VARIABLE] = VALUE
@@ -27,11 +27,11 @@ def ask_for_huge_pages(devices: pathlib.Path = pathlib.Path("/dev")):
 
 
 def computes_on_cpu(environment: Mapping[str, str], devices: pathlib.Path) -> bool:
-  """Whether JAX will use the CPU, as far as that shows without importing it.
+  """Whether JAX will use the CPU, as far as this can be known without importing JAX.
 
   Args:
-    environment: if it has JAX_PLATFORMS, that decides.
-    devices: /dev, which otherwise tells by its files whether there is an accelerator.
+    environment: environment variables; JAX_PLATFORMS, if set, decides.
+    devices: /dev, which is otherwise searched for device files of accelerators.
   """
   platforms = environment.get("JAX_PLATFORMS")
   if platforms:
@@ -40,10 +40,10 @@ def computes_on_cpu(environment: Mapping[str, str], devices: pathlib.Path) -> bo
 
 
 def in_words() -> str:
-  """A line for the log of a run that has huge pages; empty for any other."""
+  """A line for the log of a run with huge pages; empty for any other run."""
   if os.environ.get(VARIABLE) != VALUE:
     return ""
   return (
-    f"Memory in huge pages, for speed on the CPU: {VARIABLE}={VALUE}. Set {VARIABLE} yourself, "
-    "such as to nothing, to have another."
+    f"Memory in huge pages, for speed on the CPU: {VARIABLE}={VALUE}. To turn this off, set "
+    f"{VARIABLE} yourself, for example to an empty string."
   )

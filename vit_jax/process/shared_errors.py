@@ -1,12 +1,12 @@
-"""Errors of computations that the processes of a run share."""
+"""Errors of computations shared by the processes of a run."""
 
-# JAX begins the message of a failed computation between hosts with one of these codes. The class of
+# If a computation between hosts fails, JAX's message begins with one of these codes. The class of
 # the error varies.
 FAILED = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 
 
 def is_of_others(error: Exception) -> bool:
-  """Whether a computation failed, which in a run of several processes may be another's fault.
+  """Whether a computation failed; in a run of several processes, another process may be the cause.
 
   JAX raises such errors as ValueError too. tensorstore raises ValueError for files; its messages
   contain the error code of the operating system.

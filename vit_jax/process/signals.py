@@ -1,6 +1,6 @@
-"""Being asked to stop: SIGTERM, SIGINT, and the decision that all hosts share.
+"""Requests to stop: SIGTERM, SIGINT, and the step at which all hosts stop.
 
-JAX is imported where it is needed: signals are heard before it is loaded, which takes seconds.
+JAX is imported inside functions: loading it takes seconds, and signals must be heard before that.
 """
 
 import os
@@ -10,17 +10,19 @@ import threading
 from vit_jax.process import console
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-STOPPED, INTERRUPTED = 75, 130  # exit status; the second as shells have it after SIGINT
+STOPPED, INTERRUPTED = 75, 130  # exit status; 130 is what shells report after SIGINT
 
 
 class StopRequest:
-  """Hears the signals that ask this process to stop; none of them is raised as an exception.
+  """Receives the signals that ask this process to stop; it raises no exceptions.
 
-  A thread hears them, because Python's own handlers wait for the main thread, which a compilation
-  or a save may keep for minutes, and what they raise can be lost in a callback of JAX.
+  The signals are received in a thread. Python's own handlers wait for the main thread, which a
+  compilation or a save can block for minutes, and exceptions that they raise can be lost in a
+  callback of JAX.
 
-  A signal ends the process at once as long as there is nothing to save, and is then remembered: the
-  loop ends after the step under way and saves. A second SIGINT always ends it at once.
+  As long as there is nothing to save, a signal ends the process at once. Later, a signal is
+  remembered: the loop ends after the current step and saves. A second SIGINT always ends the
+  process at once.
   """
 
   def __init__(self):
@@ -29,7 +31,7 @@ class StopRequest:
     self._pipe = ()
 
   def listen(self):
-    """Begins to hear; to be called in the main thread. Calling it again changes nothing."""
+    """Starts to receive signals; call it in the main thread. Further calls change nothing."""
     if not self._pipe:
       self._pipe = read, write = os.pipe()
       os.set_blocking(write, False)
@@ -39,14 +41,14 @@ class StopRequest:
       signal.signal(number, lambda *_: None)
 
   def hold(self):
-    """From now on there is something to save: a signal is remembered and ends nothing at once."""
+    """From now on there is something to save: a signal is remembered, and the process goes on."""
     self._held = True
 
   def join(self):
     """Makes this process one of several, which stop together.
 
-    JAX's preemption service has listened for SIGTERM since they were connected; SIGINT is passed on
-    to it.
+    JAX's preemption service listens for SIGTERM from the moment the processes are connected.
+    SIGINT is passed on to it.
     """
     self._held = self._several = True
 
@@ -57,7 +59,7 @@ class StopRequest:
           self.hear(number)
 
   def hear(self, number: int):
-    """Does what a signal asks for; see the class."""
+    """Handles a signal as the class describes."""
     if number == signal.SIGINT and (self._interrupted or not self._held):
       console.leave_at_once("Interrupted.", INTERRUPTED)
     if not self._held:
@@ -71,11 +73,11 @@ class StopRequest:
     self._received.set()
 
   def alone(self) -> bool:
-    """Whether a run of one process was signalled: it may then drop what it does at once."""
+    """Whether a run of one process received a signal; it may then stop its work at once."""
     return not self._several and self._received.is_set()
 
   def agreed(self, step: int) -> bool:
-    """Whether all hosts stop after `step`; every host must ask at every step.
+    """Whether all hosts stop after `step`; every host must call this at every step.
 
     One host's signal is enough: JAX's preemption service picks a step that no host has passed.
     """

@@ -1,16 +1,16 @@
-"""Text for one line of a terminal, whatever a stranger's value in it holds."""
+"""Text that fits on one line of a terminal, whatever characters its values contain."""
 
 from collections.abc import Sequence
 
 MOST_SHOWN = 200  # characters of a value
 MOST_DIGITS = 40
-BEGINNING, ENDING = 2_000, 1_000  # characters that are kept of a longer message
+BEGINNING, ENDING = 2_000, 1_000  # characters kept of a longer message
 
 
 def one_line(text: str) -> str:
-  """The text with line breaks and all else that is not printable written as escapes.
+  """The text with line breaks and other unprintable characters written as escapes.
 
-  The middle of a text of more than 3,000 characters is left out.
+  If the text has more than 3,000 characters, its middle is left out.
   """
   if len(text) > BEGINNING + ENDING:
     text = f"{text[:BEGINNING]} ... {text[-ENDING:]}"
@@ -18,7 +18,7 @@ def one_line(text: str) -> str:
 
 
 def shown(value) -> str:
-  """A value in a message: not long, nor refused by Python as ints of thousands of digits are."""
+  """A value for a message, shortened; Python refuses to print ints of thousands of digits."""
   if type(value) is int and abs(value) >= 10**MOST_DIGITS:
     return f"a number of more than {MOST_DIGITS} digits"
   if isinstance(value, tuple):
@@ -29,7 +29,7 @@ def shown(value) -> str:
 
 
 def first_difference(some: Sequence[str], others: Sequence[str], whose: str) -> str:
-  """Where two lists of class names begin to differ, in words."""
+  """Describes the first difference between two lists of class names."""
   for i, (a, b) in enumerate(zip(some, others, strict=False)):
     if a != b:
       return f"class {i} is {a!r} there and {b!r} in {whose}"

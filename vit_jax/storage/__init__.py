@@ -1,1 +1,1 @@
-"""All that is written of a run: checkpoints with their sums, metrics, the folder and its lock."""
+"""The files of a run: checkpoints with their checksums, metrics, the folder and its lock."""

@@ -1,8 +1,8 @@
-"""Checkpoints of a workdir, found, verified and read.
+"""Finds, verifies and reads the checkpoints of a workdir.
 
 WORKDIR/checkpoints/STEP/ holds the state (orbax's own files), meta (JSON: config, class names,
-shape and type of every array) and manifest.json, the SHA-256 sum of every other file. All appear
-together, by one rename.
+shape and type of every array) and manifest.json, the SHA-256 sum of every other file. One rename
+makes all of them appear together.
 """
 
 import contextlib
@@ -29,19 +29,19 @@ class CheckpointError(RunError):
 
 
 def available(workdir: pathlib.Path) -> list[int]:
-  """The steps of a workdir's complete checkpoints, ascending; damaged ones included."""
+  """The steps of a workdir's complete checkpoints, ascending; damaged checkpoints are included."""
   folder = workdir / FOLDER
   return [step for step in steps_in(folder) if (folder / str(step)).is_dir()]
 
 
 def steps_in(folder: pathlib.Path) -> list[int]:
-  """What is named as a step is, ascending; "007" and digits of other scripts are no such names."""
+  """Steps by the names in a folder, ascending; "007" and digits of other scripts do not count."""
   names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
   return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
 
 
 def damage_of(folder: pathlib.Path) -> str:
-  """What is wrong with a checkpoint, in words; empty where it is whole."""
+  """Describes the damage of a checkpoint; empty if there is none."""
   damage = manifest.agreed_damage(folder)
   if damage:
     return damage
@@ -50,10 +50,10 @@ def damage_of(folder: pathlib.Path) -> str:
 
 
 def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
-  """The folder of checkpoint `step`, or of the newest that is undamaged where `step` is 0.
+  """The folder of checkpoint `step`, or of the newest undamaged checkpoint if `step` is 0.
 
   Raises:
-    CheckpointError: there is none, or the one asked for is damaged.
+    CheckpointError: there is no such checkpoint, or it is damaged.
   """
   steps = available(workdir)
   if not steps or (step and step not in steps):
@@ -85,19 +85,18 @@ def load(folder: pathlib.Path, abstract, config: dict):
 
 
 def check_classes(folder: pathlib.Path, class_names: Iterable[str]):
-  """Refuses to go on from a checkpoint of other classes than `class_names`, or in another order.
+  """Checks that a checkpoint has exactly the classes `class_names`, in the same order.
 
   Raises:
-    ConfigError: names the first class that differs.
+    ConfigError: they differ; the message names the first class that differs.
   """
   found, wanted = read_meta(folder)["class_names"], list(class_names)
   if found != wanted:
     difference = first_difference(found, wanted, "config.data.train")
     raise ConfigError(
       f"Checkpoint {folder} was trained on other classes, or on these in another order: "
-      f"{difference}. Give it back the data that it was trained on; or begin a run with another "
-      f"--workdir and --config.init_from={folder.parents[1]}, which orders the head by the names "
-      "of classes."
+      f"{difference}. Use the data that it was trained on, or begin a run with another "
+      f"--workdir and --config.init_from={folder.parents[1]}, which orders the head by class name."
     )
 
 
@@ -110,8 +109,8 @@ def check_fits(folder: pathlib.Path, wanted, config: dict):
     config: the run's settings.
 
   Raises:
-    ConfigError: they differ; the message names the first ones and the settings that differ
-      between the two configs.
+    ConfigError: they differ; the message names the first differing arrays and the settings that
+      differ between the two configs.
   """
   meta, wanted = read_meta(folder), describe(wanted)
   found = meta["arrays"]
@@ -125,10 +124,10 @@ def check_fits(folder: pathlib.Path, wanted, config: dict):
 def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
   """The parameters alone, or their moving average, as NumPy arrays.
 
-  A parameter that was not trained has no average, and stands for itself.
+  Parameters that were not trained have no average; they are returned as they are.
 
   Raises:
-    CheckpointError: a moving average is asked for and there is none.
+    CheckpointError: `ema` is set, but the checkpoint has no moving average.
   """
   arrays = read_meta(folder)["arrays"]
   if ema and not any(name.startswith("ema/") for name in arrays):
@@ -144,7 +143,7 @@ def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
 
 
 def read_arrays(folder: pathlib.Path, names: Iterable[str]) -> dict[str, np.ndarray]:
-  """Some of a checkpoint's arrays, by their names in its description ("params/head/kernel")."""
+  """Some of a checkpoint's arrays, by name, such as "params/head/kernel"."""
   arrays = read_meta(folder)["arrays"]
   described = {
     name: jax.ShapeDtypeStruct(tuple(shape), np.dtype(dtype))
@@ -199,7 +198,7 @@ def from_tree(tree: dict, abstract):
 
 
 def mismatch(folder, differing, wanted, found, saved_config, config) -> str:
-  """Says why a checkpoint does not fit the config."""
+  """One message about why a checkpoint does not fit the config."""
   show = lambda spec: f"{spec[1]}{tuple(spec[0])}" if spec else "absent"
   arrays = "; ".join(
     f"{name} is {show(found.get(name))}, the config wants {show(wanted.get(name))}"

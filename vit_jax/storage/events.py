@@ -1,4 +1,4 @@
-"""Records of TensorBoard's files of events, by tensorboardX's messages."""
+"""Records of TensorBoard's event files, made with tensorboardX's messages."""
 
 import struct
 import time
@@ -9,7 +9,7 @@ from tensorboardX.summary import Summary
 
 
 def beginning(start_step: int) -> bytes:
-  """What a file begins with; where a run goes on, TensorBoard drops what it has of later steps."""
+  """The beginning of a file; in a resumed run it makes TensorBoard drop the later steps."""
   version = record(Event(wall_time=time.time(), file_version="brain.Event:2"))
   if not start_step:
     return version
@@ -24,7 +24,7 @@ def figures(step: int, metrics: dict[str, float]) -> bytes:
 
 
 def record(event: Event) -> bytes:
-  """An event as a record of TensorFlow's: length, its sum, data, its sum."""
+  """An event in TensorFlow's record format: length, its checksum, data, its checksum."""
   data = event.SerializeToString()
   length = struct.pack("<Q", len(data))
   summed = [piece + struct.pack("<I", masked_crc32c(piece)) for piece in (length, data)]

@@ -1,8 +1,8 @@
-"""All writing of a run goes through here: folders, whole files, files that grow, moves, the lock.
+"""All functions that write the files of a run: folders, whole files, growing files, moves, locks.
 
-Another kind of storage is a second implementation of these functions. For now every path is one
-of this machine: `config.reading.expanded` refuses URLs. Two libraries write files by themselves:
-orbax those of a checkpoint, which gets its manifest and its name here, and JAX's profiler.
+Another kind of storage would be a second implementation of these functions. For now every path is
+on this machine: `config.reading.expanded` refuses URLs. Two libraries write files themselves:
+JAX's profiler, and orbax for checkpoints, whose manifest and final name are written here.
 """
 
 import contextlib
@@ -18,27 +18,28 @@ Path = str | pathlib.Path
 
 
 def make_folder(path: Path):
-  """Makes a folder and those that it lies in, where they are not there.
+  """Makes a folder and its parents, if they do not exist.
 
   Raises:
-    OSError: it cannot be made, or a file is in its place.
+    OSError: the folder cannot be made, or a file is in its place.
   """
   pathlib.Path(path).mkdir(parents=True, exist_ok=True)
 
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[str]:
-  """The path of a file to be written inside, which gets its name when it is complete and on disk.
+  """A temporary path to write a file to; the file is renamed to `path` when it is safe on disk.
 
-  After an error, or if nothing was written, there is no file, or the one from before.
+  After an error, or if nothing was written, `path` stays as it was: missing, or the old file.
 
   Raises:
-    OSError: it cannot be written; names `path`. Or something cannot be read inside: names that.
+    OSError: the file cannot be written; the error names `path`. If the code inside cannot read
+      another file, the error names that file.
   """
   partial = f"{path}.{secrets.token_hex(8)}.partial"
   try:
     yield partial
-    with contextlib.suppress(FileNotFoundError):  # Another process made it all, and tidied up.
+    with contextlib.suppress(FileNotFoundError):  # Another process wrote `path` and cleaned up.
       with open(partial, "rb") as stream:
         os.fsync(stream.fileno())
       os.replace(partial, path)
@@ -68,7 +69,7 @@ def write_text(path: Path, text: str):
 
 
 def write_csv(path: Path, rows: Iterable[Iterable]):
-  """Writes rows as CSV, quoted where a cell needs it; bytes that are no text are escaped."""
+  """Writes rows as CSV; quotes cells that need it, and escapes bytes that are not text."""
   with (
     whole(path) as partial,
     open(partial, "w", newline="", encoding="utf-8", errors="backslashreplace") as file,
@@ -77,19 +78,19 @@ def write_csv(path: Path, rows: Iterable[Iterable]):
 
 
 class Appender:
-  """A file that grows by whole pieces only; a piece that cannot be written waits for the next."""
+  """A file that grows by whole pieces; if a piece cannot be written, the next `add` retries it."""
 
   def __init__(self, path: pathlib.Path):
-    """Opens the file, or makes it."""
+    """Opens the file, or creates it."""
     self._path = path
     self._file = path.open("ab", buffering=0)
     self._waiting = b""
 
   def add(self, piece: bytes):
-    """Writes what waits and then the piece, or nothing.
+    """Writes the waiting pieces and then this piece, or nothing at all.
 
     Raises:
-      OSError: it cannot be written, or the file is no longer where it was.
+      OSError: the file cannot be written, or is no longer at its path.
     """
     self._waiting += piece
     self._check_place()
@@ -104,7 +105,7 @@ class Appender:
     self._waiting = b""
 
   def _check_place(self):
-    # An open file outlives its name: a run whose folder was removed would write to nowhere.
+    # An open file survives its removal: a run whose folder was removed would lose what it writes.
     if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path)):
       raise FileNotFoundError(f"{self._path} was replaced by another file")
 
@@ -112,23 +113,23 @@ class Appender:
     """Returns once the file is on the disk.
 
     Raises:
-      OSError: it cannot be brought there; shared file systems may say only now that they are full.
+      OSError: it cannot be written to disk; a full shared file system may report it only now.
     """
     os.fsync(self._file.fileno())
 
   def close(self):
-    """Closes the file; what goes wrong then hides no error that may be under way."""
+    """Closes the file; ignores errors, so that they do not hide an earlier one."""
     with contextlib.suppress(OSError):
       self._file.close()
 
 
 def rename(path: Path, target: Path):
-  """Gives a file or folder another name, at once."""
+  """Renames a file or folder, atomically."""
   os.rename(path, target)
 
 
 def set_aside(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-  """Renames what is damaged to `target`, or to TARGET-again where that is taken; returns which."""
+  """Renames a damaged file to `target`, or to TARGET-again if that exists; returns the new path."""
   while os.path.lexists(target):
     target = target.with_name(f"{target.name}-again")
   rename(path, target)
@@ -136,7 +137,7 @@ def set_aside(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
 
 
 def remove(path: pathlib.Path):
-  """Removes a file, or a folder as far as possible; what is not there is no error."""
+  """Removes a file, or a folder as far as possible; a missing path is no error."""
   if path.is_dir():
     shutil.rmtree(path, ignore_errors=True)
   else:
@@ -145,17 +146,17 @@ def remove(path: pathlib.Path):
 
 @contextlib.contextmanager
 def locked(path: pathlib.Path, *, alone: bool):
-  """Holds the lock of a file, which is made; the system frees it however the process ends.
+  """Creates a file and locks it; the system frees the lock however the process ends.
 
   Args:
     path: the file.
-    alone: whether to hold it; otherwise the file is only opened, to see that it can be written.
+    alone: whether to lock it; otherwise it is only opened, to check that it can be written.
 
   Raises:
     BlockingIOError: another process holds it.
     OSError: the file cannot be written.
   """
-  # Without waiting: a pipe in its place would wait for a reader.
+  # Non-blocking, because opening a pipe at this path would wait for a reader.
   descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
   with os.fdopen(descriptor, "w"):
     if alone:

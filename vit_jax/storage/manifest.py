@@ -1,4 +1,4 @@
-"""The SHA-256 sums of a checkpoint's files: no format of array files protects its own bits."""
+"""The SHA-256 sums of a checkpoint's files, because array formats do not detect damaged bits."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ from vit_jax.storage import files
 
 MANIFEST = "manifest.json"
 ITEMS = ("state", "meta")
-LARGEST = 100 * 2**20  # bytes of a manifest, which has less than 200 for each file
-NAMED = 3  # files of one kind of damage that are named
+LARGEST = 100 * 2**20  # bytes of a manifest; each file needs less than 200
+NAMED = 3  # files named for each kind of damage
 
 
 def write(folder: pathlib.Path):
-  """Writes the sums of every file of a checkpoint that is complete."""
+  """Writes the sums of all files of a complete checkpoint."""
   sums = {name: _sum(folder / name) for name in _files(folder)}
   files.write_bytes(folder / MANIFEST, _as_bytes(sums))
 
@@ -38,11 +38,11 @@ def _sum(path):
 
 
 def read(folder: pathlib.Path) -> dict[str, str]:
-  """The sums that a checkpoint was written with, by path within `folder`.
+  """The recorded sums of a checkpoint, by path within `folder`.
 
   Raises:
     OSError: the manifest cannot be read.
-    ValueError: it is not as `write` wrote it, to the last byte.
+    ValueError: it differs, in any byte, from what `write` writes.
   """
   path = folder / MANIFEST
   if not path.is_file() and path.exists():
@@ -60,10 +60,10 @@ def read(folder: pathlib.Path) -> dict[str, str]:
 
 
 def damage_of(folder: pathlib.Path) -> str:
-  """What is wrong with a checkpoint, in words; empty where every sum agrees.
+  """Describes the damage of a checkpoint; empty if every sum agrees.
 
-  A file beside the items that the manifest does not name is nobody's: release 0.1.0 left two of
-  orbax's own there, which are not read.
+  Unknown files beside the items are ignored: release 0.1.0 left two files of orbax there, which are
+  never read.
   """
   if not folder.is_dir():
     return "it is not a folder"
@@ -82,14 +82,14 @@ def damage_of(folder: pathlib.Path) -> str:
 
 
 def _in_words(names: Iterable[str]) -> str:
-  """The first names; what in them is no plain character, which may be damage, is escaped."""
+  """The first names; unusual characters, which may come from damage, are escaped."""
   names = sorted(names)
   more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
   return ", ".join(json.dumps(str(name))[1:-1] for name in names[:NAMED]) + more
 
 
 def agreed_damage(folder: pathlib.Path) -> str:
-  """`damage_of` as the first process sees it, on every process; read once for all of them."""
+  """The result of `damage_of` on the first process, sent to all; the files are read only once."""
   if jax.process_count() == 1:
     return damage_of(folder)
   words = damage_of(folder) if jax.process_index() == 0 else ""

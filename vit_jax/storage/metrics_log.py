@@ -1,4 +1,4 @@
-"""Where metrics go: metrics.jsonl, TensorBoard events, the console. First process only."""
+"""Writes metrics to metrics.jsonl, TensorBoard events and the console; first process only."""
 
 import contextlib
 import json
@@ -18,24 +18,25 @@ METRICS = "metrics.jsonl"
 
 
 class Writer:
-  """Writes one line of metrics to all three places.
+  """Writes metrics to metrics.jsonl and TensorBoard, and lines to the console.
 
-  TensorBoard's events are written here and now: tensorboardX would use a thread, which dies of a
-  full disk and leaves the run waiting for it for ever.
+  TensorBoard's events are written directly. tensorboardX would use a thread; on a full disk the
+  thread dies, and the run would wait for it for ever.
   """
 
   def __init__(self, workdir: pathlib.Path, *, start_step: int, patient: bool = False):
-    """Opens the files of `workdir`; what they hold of steps after `start_step` is dropped.
+    """Opens the files of `workdir` and drops metrics of steps after `start_step`.
 
-    A run that was killed has written metrics of steps after its last checkpoint; they come again.
+    A killed run has already written metrics of steps after its last checkpoint. The resumed run
+    writes those steps again.
 
     Args:
       workdir: the folder of the run.
       start_step: step after which this process goes on.
-      patient: what cannot be written waits, to be tried again with the next line and at the end;
-        otherwise it is an error at once.
+      patient: keep a line that cannot be written, and try again with the next line and at the end;
+        otherwise raise an error at once.
     """
-    from vit_jax.storage import events  # slow, and not needed by those that only read
+    from vit_jax.storage import events  # slow, and readers of metrics do not need it
 
     self._workdir, self._patient, self._event = workdir, patient, events.figures
     self._live = sys.stdout.isatty()
@@ -70,10 +71,10 @@ class Writer:
       self.say(f"{error} The metrics wait in memory.")
 
   def complete(self):
-    """Writes what has waited, and sees all of it onto the disk.
+    """Writes the waiting lines and makes sure that everything is on the disk.
 
     Raises:
-      RunError: it still cannot be written.
+      RunError: they still cannot be written.
     """
     self._add(b"", b"", patient=False)
     with workdirs.writing(self._workdir):
@@ -81,7 +82,7 @@ class Writer:
       self._events.flush()
 
   def progress(self, line: str):
-    """Shows the line of the moment: on a terminal it replaces the one before."""
+    """Shows a progress line; on a terminal it replaces the previous one."""
     print(f"\r{line}\x1b[K" if self._live else line, end="" if self._live else "\n", flush=True)
 
   def say(self, line: str):
@@ -89,7 +90,7 @@ class Writer:
     print(f"\r\x1b[K{line}" if self._live else line, flush=True)
 
   def close(self):
-    """Closes the files, whatever became of them."""
+    """Closes the files; errors are ignored."""
     self._metrics.close()
     self._events.close()
 
@@ -114,18 +115,17 @@ class NoWriter:
 
 
 def as_json(value: float) -> float | int | str:
-  """A number as JSON can hold it: NaN and infinities, which JSON lacks, as words."""
+  """A number for JSON; NaN and infinities, which JSON lacks, become strings."""
   return value if math.isfinite(value) else str(value)
 
 
 def keep_until(path: pathlib.Path, step: int) -> str:
   """Drops the lines of steps after `step`, and a last line that a crash cut short.
 
-  Damaged lines are moved to PATH.damaged, as is a file that cannot be read: none of this keeps a
-  run from going on.
+  Damaged lines are moved to PATH.damaged, and so is a file that cannot be read; the run goes on.
 
   Returns:
-    What was damaged, in a sentence; empty where nothing was.
+    A sentence that describes the damage; empty if there was none.
   """
   aside, count, first = path.with_name(f"{path.name}.damaged"), 0, 0
   try:
@@ -139,7 +139,7 @@ def keep_until(path: pathlib.Path, step: int) -> str:
           count, first = count + 1, first or number
   except UnreadableError as error:
     place = files.set_aside(path, aside)
-    return f"{path} cannot be read ({error}); it is now {place}, and the metrics begin anew."
+    return f"{path} cannot be read ({error}); it was moved to {place}, and a new file is started."
   if not count:
     return ""
   return f"{path} had {count} damaged line(s), the first in line {first}; they are now in {aside}."
@@ -153,13 +153,13 @@ LONGEST_LINE = 2**20  # bytes; a line has about a thousand
 
 
 def lines_of(path: pathlib.Path) -> Iterator[tuple[bytes, dict | None]]:
-  """Each line of a file of metrics as bytes, and what it says; None where it is damaged.
+  """Yields each line of a metrics file as bytes with its parsed contents, None if it is damaged.
 
-  A file that is not there has no lines, and a last one that a crash cut short is none. A line that
-  is far too long comes in pieces.
+  A missing file has no lines. A last line that a crash cut short is left out. A line that is far
+  too long is returned in pieces.
 
   Raises:
-    UnreadableError: it cannot be read.
+    UnreadableError: the file cannot be read.
   """
   if not os.path.lexists(path):
     return
@@ -174,7 +174,7 @@ def lines_of(path: pathlib.Path) -> Iterator[tuple[bytes, dict | None]]:
 
 
 def figures_of(line: bytes) -> dict | None:
-  """What a line of metrics says, where it is one: a step and figures by name."""
+  """The contents of a line, a step and figures by name; None if it is not a line of metrics."""
   try:
     figures = json.loads(line.decode())
   except (ValueError, RecursionError):
@@ -186,16 +186,16 @@ def figures_of(line: bytes) -> dict | None:
 
 
 def is_figure(value) -> bool:
-  """Whether `as_json` can have given this."""
+  """Whether `as_json` can have returned this value."""
   if isinstance(value, str):
     return value in ("nan", "inf", "-inf")
   return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
 def read(workdir: pathlib.Path) -> list[dict]:
-  """The lines of a workdir's metrics.jsonl, in order, without those that are damaged.
+  """The lines of a workdir's metrics.jsonl, in order, without damaged ones.
 
-  Empty where there are none; whether a file can be read is for the run that goes on with it to say.
+  Empty if the file is missing or cannot be read; the run that resumes reports such a file.
   """
   with contextlib.suppress(UnreadableError):
     return [figures for _, figures in lines_of(workdir / METRICS) if figures is not None]

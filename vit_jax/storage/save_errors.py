@@ -1,4 +1,4 @@
-"""What orbax tells of saves that failed, of which some reaches its log alone."""
+"""Errors of orbax's saves, some of which appear only in its log."""
 
 import logging
 import os
@@ -9,14 +9,14 @@ import traceback
 
 
 class SaveErrors(logging.Filter):
-  """Hears from orbax's log that a save has failed, and keeps the tracebacks out of the user's.
+  """Finds failed saves in orbax's log, and hides their tracebacks from the user.
 
-  After a failure it listens to the end of the process: threads of the save may write on till then,
-  and each of their arrays would tell that the event loop it belongs to is closed.
+  After a failure it stays active until the process ends: threads of the save may go on writing,
+  and each array would otherwise report that its event loop is closed.
 
   Attributes:
-    heard: what was the matter, in a few words; empty as long as nothing is.
-    error: the same, as it was raised.
+    heard: the reason of the last failure, in a few words; empty if there is none.
+    error: the exception of that failure.
     needed: whether any save has failed.
   """
 
@@ -34,21 +34,21 @@ class SaveErrors(logging.Filter):
       self._hook(event)
 
   def filter(self, record: logging.LogRecord) -> bool:
-    """Whether a line of the log is shown: none is that tells of a failed save."""
+    """Whether to show a line of the log; lines about a failed save are hidden."""
     if not (record.exc_info and _of_orbax(record)):
       return True
     self.heard, self.error = reason_of(record.exc_info[1]), record.exc_info[1]
     return False
 
   def close(self):
-    """Ends the listening."""
+    """Removes the filters."""
     sys.unraisablehook = self._hook
     for name in self._LOGGERS:
       logging.getLogger(name).removeFilter(self)
 
 
 def _of_orbax(record: logging.LogRecord) -> bool:
-  """Whether a logged error is orbax's, which asyncio may tell of without naming it."""
+  """Whether a logged error comes from orbax; asyncio may log it without naming orbax."""
   frames = traceback.extract_tb(record.exc_info[2])
   said = [record.pathname, record.getMessage(), *(frame.filename for frame in frames)]
   return any("orbax" in text for text in said)
@@ -60,8 +60,8 @@ def is_writing() -> bool:
 
 
 def reason_of(error: Exception) -> str:
-  """Why a save failed, in a few words: that of the operating system where there is one."""
-  inside = re.search(r"os_error_code='(\d+)'", str(error))  # as tensorstore gives it
+  """Why a save failed, in a few words; if possible, the operating system's reason."""
+  inside = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's format
   code = int(inside[1]) if inside else getattr(error, "errno", None)
   if code:
     return os.strerror(code)

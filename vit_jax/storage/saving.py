@@ -1,4 +1,4 @@
-"""Checkpoints as they are saved and taken up: asynchronous, atomic, verified."""
+"""Saves and restores checkpoints: asynchronous, atomic, verified."""
 
 import contextlib
 import logging
@@ -32,14 +32,14 @@ HALF_WRITTEN = ".orbax-checkpoint-tmp"
 
 
 class SaveError(StorageError):
-  """A checkpoint could not be saved; the message says which, why, and what there is instead."""
+  """A checkpoint could not be saved; the message says which, why, and which one is the last."""
 
 
 class Checkpoints:
-  """The checkpoints of one workdir; every process of a run makes one, with the same arguments."""
+  """The checkpoints of one workdir; every process creates one object, with the same arguments."""
 
   def __init__(self, workdir: pathlib.Path, *, keep_last: int, keep_every: int):
-    """Opens WORKDIR/checkpoints, keeping the newest `keep_last` and each `keep_every`th step."""
+    """Opens WORKDIR/checkpoints; keeps the newest `keep_last` and each `keep_every`th step."""
     self._directory = workdir.absolute() / FOLDER
     every = [keeping.EveryNSteps(keep_every)] if keep_every else []
     self._best = _Best()
@@ -52,32 +52,33 @@ class Checkpoints:
     self._manager = self._open()
 
   def _open(self):
-    # Orbax takes the time of a save by the clock of the day: one that is put forward by more than
-    # this would fail it. Several processes need the limit, to notice when another's save failed.
+    # Orbax measures the time of a save by the wall clock. If the clock is set forward by more than
+    # the limit, the save fails, so a single process has almost no limit. Several processes need
+    # one, to notice that the save of another process failed.
     alone = jax.process_count() == 1
     background = ocp.AsyncOptions(
       timeout_secs=10**9 if alone else 600,
-      # Otherwise threads wait ten minutes for a folder that cannot be made, and the program's end
-      # for them.
+      # Otherwise threads wait ten minutes for a folder that cannot be made, and the program waits
+      # for the threads before it ends.
       create_directories_asynchronously=False,
     )
     options = ocp.CheckpointManagerOptions(
       preservation_policy=self._keep,
       async_options=background,
       temporary_path_class=_Unpublished,
-      lightweight_initialize=True,  # reads nothing of checkpoints whose sums were not yet compared
+      lightweight_initialize=True,  # must not read checkpoints before their sums are compared
     )
     return ocp.CheckpointManager(self._directory, options=options)
 
   def save(self, state, meta: dict, *, best: int = 0) -> int:
-    """Starts saving; the arrays may be donated as soon as it returns. Returns the step.
+    """Starts saving and returns the step; the arrays may be donated as soon as it returns.
 
-    Whether it succeeds is for `failure` to tell, before the next save.
+    Call `failure` before the next save, to learn whether this one succeeded.
 
     Args:
       state: the state.
-      meta: what is kept beside it, for JSON: "config", the settings, and "class_names".
-      best: step that is kept even where it is not among the newest; 0: none.
+      meta: stored beside the state, as JSON: "config", the settings, and "class_names".
+      best: step to keep even if it is not among the newest; 0: none.
     """
     self.wait()
     self._best.step = best
@@ -89,17 +90,17 @@ class Checkpoints:
     with self._noting_failure():
       if not self._directory.is_dir():
         raise FileNotFoundError(f"the folder {self._directory} is gone")
-      if self._failed:  # a manager whose save failed is not to be relied on
+      if self._failed:  # after a failed save, the old manager is not reliable
         self._remove_half_written()
         self._manager, self._failed = self._open(), False
       self._manager.save(self._saving, args=args, force=True)
     return self._saving
 
   def wait(self):
-    """Returns once the save under way, if any, is complete on disk or has failed."""
+    """Waits until the current save, if any, is complete on disk or has failed."""
     several = jax.process_count() > 1
     if several and self._failed:
-      return  # orbax would wait for the others, which wait for this process
+      return  # orbax would wait for the other processes, which wait for this one
     with self._noting_failure():
       while several and is_writing():
         if self._errors.heard:
@@ -108,10 +109,10 @@ class Checkpoints:
       self._manager.wait_until_finished()
 
   def failure(self, *, wait: bool) -> str:
-    """What kept a save from completing, in one sentence, told once; empty where there is nothing.
+    """One sentence on why a save failed, returned only once; empty if none failed.
 
     Args:
-      wait: for the save under way. Without it the answer may be empty now and not later.
+      wait: for the current save. Otherwise a failure may only be returned by a later call.
     """
     if wait or self._errors.heard:
       self.wait()
@@ -119,7 +120,7 @@ class Checkpoints:
     return told
 
   def close(self):
-    """Completes the save under way; a failure that nobody has asked for is logged."""
+    """Completes the current save; logs a failure that `failure` has not yet returned."""
     failure = self.failure(wait=True)
     if failure:
       logging.warning(failure)
@@ -145,19 +146,19 @@ class Checkpoints:
   def _noting_failure(self):
     try:
       yield
-    except Exception as error:  # orbax passes on whatever its parts raise: OSError, ValueError, ...
-      # Where a computation fails that hosts share, one of them is gone; the watchdog says which.
+    except Exception as error:  # orbax passes on any exception of its parts: OSError, ValueError...
+      # If a computation shared by the hosts fails, one host is gone; the watchdog says which.
       if jax.process_count() > 1 and shared_errors.is_of_others(error):
         raise
       reason = reason_of(error)
     else:
       return
-    if (self._directory / str(self._saving)).is_dir():  # saved; an older one could not be removed
+    if (self._directory / str(self._saving)).is_dir():  # saved, but an old one was not removed
       logging.warning("After checkpoint %s was saved: %s.", self._saving, reason)
       return
     self._failure, self._failed = self._describe_failure(reason), True
     self._errors.needed = True
-    if jax.process_count() == 1:  # of several, others may still be writing
+    if jax.process_count() == 1:  # other processes may still be writing
       self._remove_half_written()
 
   def _describe_failure(self, reason):
@@ -171,16 +172,17 @@ class Checkpoints:
         files.remove(folder)
 
   def restore(self, abstract, meta: dict):
-    """The newest undamaged checkpoint, or None where there is none at all.
+    """The state in the newest undamaged checkpoint, or None if there are no checkpoints.
 
-    Damaged ones are moved to WORKDIR/checkpoints-damaged, so that the run can save there again.
+    Damaged checkpoints are moved to WORKDIR/checkpoints-damaged, so that the run can save those
+    steps again.
 
     Args:
-      abstract: shapes, types and shardings of the state, as the config wants it.
-      meta: what `save` would be given now.
+      abstract: shapes, types and shardings of the state, by the current config.
+      meta: as for `save`.
 
     Raises:
-      CheckpointError: all are damaged.
+      CheckpointError: all checkpoints are damaged.
       ConfigError: the arrays or the classes do not fit.
     """
     steps = sorted(steps_in(self._directory), reverse=True)
@@ -215,11 +217,11 @@ class Checkpoints:
 
 
 class _Unpublished(ocp.path.atomicity.AtomicRenameTemporaryPath):
-  """The folder of a checkpoint, or of an item in it, until it gets its final name.
+  """The temporary folder of a checkpoint, or of an item in it, until it gets its final name.
 
-  A checkpoint gets its manifest right before, when orbax has written the last of its files: one
-  without a manifest, or with a file that is not in it, never exists. To orbax the final name is
-  still a temporary one.
+  The manifest is written just before the final rename, when orbax has written all its files. So a
+  checkpoint never exists without a manifest, or with a file that the manifest lacks. For orbax,
+  the final name is another temporary name, and this class does the last rename.
   """
 
   @classmethod
@@ -241,7 +243,7 @@ class _Unpublished(ocp.path.atomicity.AtomicRenameTemporaryPath):
 
 
 class _Best(keeping.PreservationPolicy):
-  """Keeps the one checkpoint of `step`."""
+  """Keeps the checkpoint of `step`."""
 
   step = 0
 

@@ -1,4 +1,4 @@
-"""Between nested dictionaries and flat ones with names such as "Transformer/encoder_norm/scale"."""
+"""Converts nested dictionaries to flat ones, with names such as "head/kernel", and back."""
 
 import jax
 
@@ -7,7 +7,7 @@ def nest(flat: dict) -> dict:
   """{"a/b": x} -> {"a": {"b": x}}.
 
   Raises:
-    ValueError: a name that is both an array and the beginning of another's.
+    ValueError: the name of an array is also the beginning of another array's name.
   """
   tree = {}
   for name, value in flat.items():
@@ -16,9 +16,9 @@ def nest(flat: dict) -> dict:
     for parent in parents:
       node = node.setdefault(parent, {})
       if not isinstance(node, dict):
-        raise ValueError(f"{name} lies inside of another array's name")
+        raise ValueError(f"the name of another array is the beginning of {name}")
     if last in node:
-      raise ValueError(f"{name} is the beginning of other arrays' names")
+      raise ValueError(f"{name} is also the beginning of another array's name")
     node[last] = value
   return tree
 
@@ -27,7 +27,7 @@ def flatten(tree: dict) -> dict:
   """{"a": {"b": x}} -> {"a/b": x}.
 
   Raises:
-    ValueError: two leaves of the same name, as there may be where a key itself holds a slash.
+    ValueError: two leaves have the same name, which can happen if a key contains a slash.
   """
   leaves = list(_leaves(tree))
   flat = dict(leaves)

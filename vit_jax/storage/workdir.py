@@ -1,4 +1,4 @@
-"""The folder of a run: made, locked against a second run, and described by config.json."""
+"""The folder of a run: creates it, locks it against a second run, and writes config.json."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ from vit_jax.storage import files
 
 LOCK = "lock"
 CONFIG = "config.json"
-PARAMETERS = "parameters.txt"  # how each is split over devices
+PARAMETERS = "parameters.txt"  # lists how each parameter is split over devices
 
 
 class WriteError(StorageError):
@@ -18,14 +18,14 @@ class WriteError(StorageError):
 
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path, *, first: bool):
-  """Makes the folder and holds its lock; the operating system frees it however the run ends.
+  """Makes and locks the folder; the operating system frees the lock however the run ends.
 
   Args:
     workdir: the folder.
     first: whether this is the first process of the run; the others rely on its lock.
 
   Raises:
-    ConfigError: the folder cannot be made or written to, or another run holds it.
+    ConfigError: the folder cannot be made or written to, or another run has locked it.
   """
   with contextlib.ExitStack() as held:
     try:
@@ -43,7 +43,7 @@ def locked(workdir: pathlib.Path, *, first: bool):
 
 @contextlib.contextmanager
 def writing(workdir: pathlib.Path):
-  """Turns an error of the file system inside into one that names the folder.
+  """Turns a file-system error inside into an error that names the folder.
 
   Raises:
     WriteError: the folder is gone, read-only or full.
