@@ -112,7 +112,7 @@ def test_a_class_that_only_the_whole_has_is_named(monkeypatch):
     checked(monkeypatch, [0, 2, 0], [0, 2, 0, 1, 3])
   assert str(caught.value) == (
     "The development part leaves class 'dog' (and 1 more) without an image to train on: "
-    "tfds:zoo train[:50%] has 3 images and none of it; hold fewer back."
+    "tfds:zoo train[:50%] has 3 images and none of this class; hold fewer images back."
   )
 
 

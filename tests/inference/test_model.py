@@ -91,7 +91,7 @@ def test_whose_model_it_is():
   model = of_weights(Weights(families.params("vit"), CARD))
   model.check_is(settings)  # whatever the head
   for changed, message in (
-    (dict(depth=3), r"not of a ViT-B/4 .*: depth is 2 there and 3 here; name their model"),
+    (dict(depth=3), r"not of a ViT-B/4 .*: depth is 2 there and 3 here; set config\.model\.name"),
     (dict(depth=3, pool="gap"), r"depth is 2 .*; pool is class_token there and gap here;"),
   ):
     with pytest.raises(ValueError, match=message):

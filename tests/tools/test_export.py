@@ -57,7 +57,7 @@ def test_verify_finds_a_difference(source):
 def test_what_other_readers_drop_is_told(tmp_path):
   weights.save(tmp_path / "source.npz", families.params("representation"))
   words = run("--source", tmp_path / "source.npz", "--output", tmp_path / "out.npz")
-  assert "drop its representation layer in silence" in words
+  assert "drop its representation layer without a warning" in words
   assert "Other readers" not in run(
     "--source", tmp_path / "source.npz", "--output", tmp_path / "o.msgpack"
   )

@@ -79,7 +79,10 @@ def test_a_new_head_starts_as_any_head_does(source):
   ("change", "message"),
   [
     (dict(depth=1), r"w\.npz: these weights are not of a ViT-B/4 .*: depth is 2 there and 1 here;"),
-    (dict(width=64), r"width is 32 there and 64 here; name their model \(config\.model\.name\)"),
+    (
+      dict(width=64),
+      r"width is 32 there and 64 here; set config\.model\.name to their",
+    ),
     (dict(name="ViT-B/8"), r"not of a ViT-B/8 .*: patch is 4 there and 8 here;"),
     (dict(pool="gap"), r"pool is class_token there and gap here;"),
     (dict(representation_layer=True), r"pre_logits/kernel \(32, 32\) is missing"),

@@ -1,1 +1,1 @@
-"""Many runs, each a process of its own: sweeps and benchmarks."""
+"""Sweeps and benchmarks of many runs, each in its own process."""

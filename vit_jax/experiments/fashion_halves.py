@@ -13,15 +13,15 @@ HALVES = {"first": range(5), "second": range(5, 10)}
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-  """How much is done.
+  """The size of the experiment.
 
   Attributes:
-    seeds: of runs.
-    pretraining: images a class of the first half, all that there are at most.
-    epochs: of pre-training.
-    images: a class of the second half to fine-tune on.
-    steps: of fine-tuning and from scratch, 64 images each.
-    test: test images a class.
+    seeds: seeds of the runs.
+    pretraining: training images for each class of the first half (at most 6,000).
+    epochs: epochs of pre-training.
+    images: training images for each class of the second half.
+    steps: steps of fine-tuning and of training from scratch, 64 images each.
+    test: test images for each class.
   """
 
   seeds: tuple[int, ...] = (0, 1, 2)
@@ -40,8 +40,8 @@ def write_half(source, folder: pathlib.Path, classes, per_class: int):
 
   Args:
     source: examples with pixels or encoded images, and one label each.
-    folder: appears as a whole or not at all.
-    classes: labels that are taken.
+    folder: the result; it appears only when it is complete.
+    classes: labels to write.
     per_class: most images of a class.
   """
   if folder.is_dir():
@@ -63,13 +63,13 @@ def write_half(source, folder: pathlib.Path, classes, per_class: int):
 
 
 def images_of(folder: pathlib.Path, half: str, split: str, size: Size) -> pathlib.Path:
-  """Where the images of a half lie; another number of them lies elsewhere."""
+  """The folder of the images of a half; its name holds their number in each class."""
   train = {"first": size.pretraining, "second": size.images}[half]
   return folder / "images" / f"{half}_{split}_{train if split == 'train' else size.test}"
 
 
 def prepare(folder: pathlib.Path, size: Size):
-  """Writes both halves of both splits.
+  """Writes both halves of the classes, for both splits.
 
   Raises:
     SourceError: Fashion-MNIST is not prepared.

@@ -1,4 +1,4 @@
-"""What the runs of `fashion_transfer` give: means over seeds, as a table and as a page."""
+"""Reports the runs of `fashion_transfer`: means over seeds, as a table and as a page."""
 
 import pathlib
 import statistics
@@ -10,7 +10,7 @@ from vit_jax.storage import files
 
 
 def summary(rows: list[dict]) -> list[dict]:
-  """Mean and standard deviation (n - 1) over the seeds, one row for each way to start and score."""
+  """Mean and standard deviation (n - 1) over seeds, for each start, image size and parameters."""
   groups = {}
   for row in rows:
     key = (row["start"], row["side"], row["parameters"])
@@ -29,7 +29,7 @@ def summary(rows: list[dict]) -> list[dict]:
 
 
 def document(lines: list[dict], size: Size) -> str:
-  """OUTPUT/results.md."""
+  """The text of OUTPUT/results.md."""
   found = {(line["start"], line["side"], line["parameters"]): line for line in lines}
   show = lambda *key: f"{found[key]['mean']:.2%} ± {found[key]['deviation']:.2%}"
   table = "\n".join(
@@ -82,7 +82,7 @@ def as_table(lines: list[dict]) -> str:
 
 
 def write(rows: list[dict], output: pathlib.Path, size: Size):
-  """OUTPUT/results.csv and OUTPUT/results.md."""
+  """Writes OUTPUT/results.csv and OUTPUT/results.md."""
   files.make_folder(output)
   files.write_csv(output / "results.csv", [rows[0].keys(), *(row.values() for row in rows)])
   files.write_text(output / "results.md", document(summary(rows), size))

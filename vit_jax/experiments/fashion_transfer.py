@@ -22,12 +22,12 @@ MODEL = [
   "--config.model.heads=3",
   "--config.model.num_classes=5",
 ]
-# As configs/vit_fashion.py: crops cost accuracy on images so small.
+# As in configs/vit_fashion.py: crops cost accuracy on such small images.
 WHOLE = ["--config.data.crop_area=(1.0, 1.0)", "--config.data.crop_aspect=(1.0, 1.0)"]
 
 
 def settings(folder: pathlib.Path, half: str, seed: int, size: Size) -> list[str]:
-  """What all runs share."""
+  """The flags that all runs share."""
   return [
     f"--config.seed={seed}",
     "--config.batch_size=64",
@@ -60,7 +60,7 @@ def transfer(folder: pathlib.Path, start: str, side: int, seed: int, size: Size)
       "--config.schedule.learning_rate=0.03",
       "--config.model.compute_dtype=float32",
     ],
-    # From scratch with what pre-training uses: SGD without warm-up is for parameters that are good.
+    # The recipe of pre-training: fine-tuning's SGD without warm-up needs good initial parameters.
     "scratch": [
       f"--config={ROOT}/configs/vit_fashion.py",
       f"--config.schedule.warmup.steps={size.steps // 10}",
@@ -88,7 +88,7 @@ def run(flags: list[str]):
 
   Raises:
     Stopped: a signal stopped it.
-    SystemExit: it failed, with its exit status.
+    SystemExit: the run failed; the exit status is that of the run.
   """
   with runs.Children() as children:
     status = children.call([sys.executable, "-m", "vit_jax.main", *flags])
@@ -99,10 +99,10 @@ def run(flags: list[str]):
 
 
 def measured(flags: list[str]) -> dict[str, float]:
-  """{"average": ..., "last": ...}, the top-1 of a run, which is done first unless it has been.
+  """The top-1 of a run, {"average": ..., "last": ...}; trains the run if that is not done yet.
 
   Raises:
-    ConfigError: it has been done with other flags.
+    ConfigError: the run was done with other flags.
   """
   (folder,) = (pathlib.Path(f.partition("=")[2]) for f in flags if f.startswith("--workdir="))
   done = folder / "figures.json"
@@ -120,7 +120,7 @@ def measured(flags: list[str]) -> dict[str, float]:
 
 
 def measure(folder: pathlib.Path, size: Size) -> list[dict]:
-  """Every figure, as rows of the CSV; runs what has not been run yet."""
+  """All figures, as rows of the CSV; trains the runs that are not done yet."""
   began, rows = time.monotonic(), []
 
   def add(start, side, seed, flags):

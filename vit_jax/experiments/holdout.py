@@ -1,4 +1,4 @@
-"""What a part of the training set must be that is held back for choosing settings."""
+"""Checks a development split: disjoint from training and test, no class missing."""
 
 import dataclasses
 
@@ -9,13 +9,13 @@ from vit_jax.data import opening, overlap, sources
 from vit_jax.data.apart import in_words
 from vit_jax.experiments import runs
 
-# In larger training sets classes are not looked for: it would take long.
+# Larger training sets are not searched for missing classes: it would take long.
 LOOKED_AT = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Role:
-  """What a recipe does with a dataset: "trains on" or "scores" it."""
+  """The use of a dataset by a recipe, which "trains on" it or "scores" it."""
 
   recipe: str
   does: str
@@ -28,7 +28,7 @@ class Role:
 
 
 def check(development: str, final: str, overrides: tuple[str, ...]):
-  """Refuses a pair of recipes where the first holds nothing back that one could choose by.
+  """Checks that a pair of recipes has a development split that settings can be chosen on.
 
   Args:
     development: recipe that trains on a part of the training set and scores the rest.
@@ -36,10 +36,10 @@ def check(development: str, final: str, overrides: tuple[str, ...]):
     overrides: --config.KEY=VALUE of both.
 
   Raises:
-    ConfigError: a recipe that is wrong or does not score just one set; a set that is trained on or
-      chosen by and has images in common with one that is scored later; a development part that
-      leaves a class without training images.
-    SourceError: data that is not there.
+    ConfigError: a recipe is wrong or does not score exactly one set; a training or development set
+      shares images with a set that is scored later; or the development split leaves a class without
+      training images.
+    SourceError: data is missing.
   """
   part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
   held_back = Role(development, "scores", scored(development, part), part)
@@ -55,7 +55,7 @@ def scored(recipe: str, config: Config) -> Dataset:
   """The one set that a recipe scores.
 
   Raises:
-    ConfigError: there is none, or more.
+    ConfigError: there is none, or more than one.
   """
   sets = [dataset for dataset in config.data.evaluate.values() if dataset.source]
   if len(sets) != 1:
@@ -66,7 +66,7 @@ def scored(recipe: str, config: Config) -> Dataset:
 
 
 def check_apart(use: Role, kept: Role):
-  """A set that is trained on or chosen by has no image of one that is scored.
+  """Checks that a set used for training or for choosing shares no image with a scored set.
 
   Raises:
     ConfigError: names an image that both sets have.
@@ -75,7 +75,7 @@ def check_apart(use: Role, kept: Role):
   if found:
     raise ConfigError(
       f"{use.in_words()}, and {kept.in_words()}, but both have {found.in_words()}; give parts that "
-      "have none in common."
+      "share no image."
     )
 
 
@@ -85,28 +85,29 @@ def opened(dataset: Dataset, config: Config) -> sources.Source:
 
 
 def check_classes(part: Config, whole: Config):
-  """Every class that the whole training set has is also in the part that is trained on.
+  """Checks that the training part has every class that the whole training set has.
 
   Raises:
-    ConfigError: names one that is not.
+    ConfigError: names a class that is missing.
   """
   images = opened(part.data.train, part)
   lost = missing_classes(images)
-  if lost:  # perhaps the whole has none of them either, and the cut is not to blame
+  if lost:  # a class that the whole set lacks too is not lost by the split
     never = set(missing_classes(opened(whole.data.train, whole)))
     lost = [name for name in lost if name not in never]
   if lost:
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     raise ConfigError(
       f"The development part leaves class {lost[0]!r}{more} without an image to train on: "
-      f"{in_words(part.data.train)} has {len(images):,} images and none of it; hold fewer back."
+      f"{in_words(part.data.train)} has {len(images):,} images and none of this class; hold fewer "
+      "images back."
     )
 
 
 def missing_classes(source: sources.Source) -> list[str]:
-  """Names of the classes that no image has, found by reading until all were met.
+  """Names of the classes without images; reads labels until every class has appeared.
 
-  Empty where there are more than `LOOKED_AT` images.
+  Returns [] for more than `LOOKED_AT` images.
   """
   missing = set(range(len(source.class_names)))
   if len(source) > LOOKED_AT:

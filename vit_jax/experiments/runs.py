@@ -1,4 +1,4 @@
-"""Runs of the main job, each a process of its own, one after another; JAX is not imported here."""
+"""Runs the main program several times, one process after another; does not import JAX."""
 
 import concurrent.futures
 import dataclasses
@@ -19,7 +19,7 @@ from vit_jax.config import command_line, reading
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.workdir import CONFIG
 
-_MAX_BYTES = 2**24  # of a file of JSON
+_MAX_BYTES = 2**24  # of a JSON file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Run:
   """One run of vit_jax.main.
 
   Attributes:
-    name: what it is, for messages.
-    recipe: what --config is given.
+    name: describes the run in messages.
+    recipe: the value of --config.
     folder: its workdir.
-    overrides: --config.KEY=VALUE, of which the last for a key counts.
+    overrides: --config.KEY=VALUE; the last value of a key counts.
   """
 
   name: str
@@ -39,7 +39,7 @@ class Run:
   overrides: tuple[str, ...] = ()
 
   def arguments(self) -> list[str]:
-    """Those of python."""
+    """The arguments for python."""
     return [
       "-m",
       "vit_jax.main",
@@ -49,14 +49,14 @@ class Run:
     ]
 
   def command(self) -> str:
-    """The command as one would type it."""
+    """The command, as a user would type it."""
     return shlex.join(["python", *self.arguments()])
 
 
 def result(folder: pathlib.Path) -> dict[str, float] | None:
-  """The figures of the evaluation after a run's last step; None where it is not done.
+  """The figures of the evaluation after a run's last step; None if the run is not done.
 
-  The length of a run in epochs follows from its config.json and the epoch of its last metrics.
+  A length in epochs becomes steps by its config.json and the epoch of its last metrics.
 
   Raises:
     RunError: its config.json is damaged.
@@ -87,10 +87,10 @@ def accuracies(figures: dict[str, float]) -> list[float]:
 
 
 def claim(path: pathlib.Path, description: dict):
-  """Makes the folder of some runs, with a file that says what they are of.
+  """Makes the folder of a group of runs, with a file that describes the group.
 
   Raises:
-    ConfigError: there are runs already, of something else; or it cannot be written.
+    ConfigError: the folder holds runs of another group, or it cannot be written to.
   """
   folder = path.parent
   try:
@@ -110,12 +110,12 @@ def claim(path: pathlib.Path, description: dict):
 
 
 def execute(runs: Iterable[Run], *, say: Callable[[str], None]):
-  """Runs those that are not done, each to its end; what they print goes to stderr.
+  """Starts the runs that are not done, one after another; their output goes to stderr.
 
   Raises:
     ConfigError: a run was refused.
     RunError: a run failed.
-    Stopped: SIGTERM or SIGINT, which the run under way was told of and waited for.
+    Stopped: SIGTERM or SIGINT came; the current run got the signal too and has ended.
   """
   runs = list(runs)
   with Children() as children:
@@ -128,7 +128,7 @@ def execute(runs: Iterable[Run], *, say: Callable[[str], None]):
 
 
 def check(run: Run, status: int, *, stopped: bool):
-  """Raises what the exit status of a run's process means, if anything; see `execute`."""
+  """Raises the error that the exit status of a run means, if any; see `execute`."""
   if stopped or status == command_line.STOPPED:
     raise cfg.Stopped(
       f"{run.name[0].upper()}{run.name[1:]} was stopped by a signal; start the same command again "
@@ -145,10 +145,9 @@ def check(run: Run, status: int, *, stopped: bool):
 
 
 class Children:
-  """Calls processes, and passes on to them what this process is asked by a signal.
+  """A context manager that runs commands as processes and passes SIGTERM on to them.
 
-  A context manager. Inside, SIGTERM goes to the process under way; SIGINT, which a terminal sends
-  to both, is left to it.
+  SIGINT is not passed on, because a terminal sends it to both processes.
   """
 
   def __init__(self):
@@ -156,7 +155,7 @@ class Children:
     self._process = None
 
   def __enter__(self):
-    # Handlers, not SIG_IGN: that the processes would inherit.
+    # Handlers, not SIG_IGN: the processes would inherit SIG_IGN.
     self._previous = {
       number: signal.signal(number, self._handle) for number in (signal.SIGTERM, signal.SIGINT)
     }
@@ -180,14 +179,14 @@ class Children:
 
 
 def apart(function, *arguments):
-  """Calls a function in a fresh process, with which goes all that it imports."""
+  """Calls a function in a fresh process, so that its imports do not stay in this one."""
   spawn = multiprocessing.get_context("spawn")
   with concurrent.futures.ProcessPoolExecutor(1, spawn, initializer=end_with_parent) as pool:
     return pool.submit(function, *arguments).result()
 
 
 def end_with_parent():
-  """Ends this process when its parent is gone; after kill -9 of that it would wait for ever."""
+  """Ends this process when its parent is gone; otherwise it would wait for ever after kill -9."""
 
   def wait():
     multiprocessing.parent_process().join()
@@ -197,7 +196,7 @@ def end_with_parent():
 
 
 def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
-  """The config of a run, if the main job would begin it; data and devices are not looked at.
+  """The config of a run, checked as the main program checks it; data and devices are not used.
 
   Imports JAX, but touches no device.
 

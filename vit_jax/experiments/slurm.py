@@ -10,8 +10,8 @@ from vit_jax.experiments.sweep import Sweep
 SCRIPT = """\
 #!/bin/bash
 # Submits the runs of a sweep: bash {file} [options of sbatch, such as --gres=gpu:1 --time=4:00:00]
-# Each run of the first array is one learning rate. When all are done, those of the second choose
-# the best one, each by itself and all alike, and train one seed each. The last job reports.
+# Each job of the first array trains with one learning rate. When all are done, each job of the
+# second array picks the best rate (the same in all) and trains one seed. The last job reports.
 set -euo pipefail
 cd {root}
 sweep={command}

@@ -1,8 +1,8 @@
-"""The choice of a learning rate and what it gives on the test set (Section 4.1, Appendix B.1.1).
+"""Chooses a learning rate, then measures the test accuracy (Section 4.1, Appendix B.1.1).
 
-A grid of learning rates is trained on a part of the training set and scored on the rest of it, the
-development part. The one with the best development accuracy is trained on the whole training set,
-with several seeds, and only these runs are scored on the test set.
+Each learning rate of a grid is used to train on a part of the training set; the run is scored on
+the rest, the development part. The rate with the best development accuracy is then used to train
+on the whole training set with several seeds, and only these runs are scored on the test set.
 """
 
 import dataclasses
@@ -19,20 +19,20 @@ from vit_jax.process.columns import aligned
 from vit_jax.storage import files
 
 DESCRIPTION, TABLE, PICTURE = "sweep.json", "sweep.csv", "sweep.png"
-OWN = ("seed", "schedule.learning_rate")  # settings that the sweep itself makes
+OWN = ("seed", "schedule.learning_rate")  # settings that the sweep itself sets
 # The test set is scored once, after the last step.
 ONCE = tuple(f"--config.evaluate_every.{unit}=0" for unit in ("steps", "epochs", "examples"))
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-  """What is to be found out.
+  """The description of a sweep.
 
   Attributes:
     development: recipe that trains on a part of the training set and scores the rest of it.
     final: recipe that trains on all of it and scores the test set.
     learning_rates: the grid.
-    seeds: how many final runs.
+    seeds: number of final runs.
     folder: holds the workdirs of all runs, and the results.
     overrides: --config.KEY=VALUE for every run.
   """
@@ -46,14 +46,16 @@ class Sweep:
 
 
 def rates(text: str) -> tuple[float, ...]:
-  """A grid of learning rates, as numbers apart by commas.
+  """Parses a grid of learning rates: numbers separated by commas.
 
   Raises:
-    ConfigError: it is empty, or holds what is no positive number, or one twice.
+    ConfigError: the grid is empty, an entry is not a positive number, or a number is repeated.
   """
   words = [word.strip() for word in text.split(",") if word.strip()]
   if not words:
-    raise ConfigError(f"The grid of learning rates, {text!r}, is empty; give such as 0.003,0.01.")
+    raise ConfigError(
+      f"The grid of learning rates, {text!r}, is empty; give one, such as 0.003,0.01."
+    )
   for word in words:
     try:
       good = 0 < float(word) < math.inf
@@ -100,7 +102,7 @@ def finals(sweep: Sweep, rate: float) -> list[Run]:
 
 
 def choose(accuracy: dict[float, float]) -> float:
-  """The learning rate of the best development accuracy; of equal ones the smallest."""
+  """The learning rate with the best development accuracy; the smallest of equally good ones."""
   return min(accuracy, key=lambda rate: (-accuracy[rate], rate))
 
 
@@ -108,14 +110,14 @@ def chosen(sweep: Sweep) -> float:
   """The learning rate that the development runs choose.
 
   Raises:
-    ConfigError: not all of them are done.
+    ConfigError: not all development runs are done.
   """
   accuracy = {rate: top1(run) for rate, run in zip(sweep.learning_rates, grid(sweep), strict=True)}
   missing = [f"{rate}" for rate, value in accuracy.items() if value is None]
   if missing:
     raise ConfigError(
-      f"The development runs with the learning rates {', '.join(missing)} are not done, so none "
-      "can be chosen yet; run them first."
+      f"The development runs with the learning rates {', '.join(missing)} are not done, so no "
+      "learning rate can be chosen yet; run them first."
     )
   return choose(accuracy)
 
@@ -140,7 +142,7 @@ def picked(sweep: Sweep, only: str) -> Run:
 
 
 def startable(sweep: Sweep) -> list[Run]:
-  """The runs that are not done and wait for no other."""
+  """The runs that are not done and can start now."""
   tried = [run for run in grid(sweep) if not runs.result(run.folder)]
   if tried:
     return tried
@@ -148,17 +150,17 @@ def startable(sweep: Sweep) -> list[Run]:
 
 
 def top1(run: Run) -> float | None:
-  """The accuracy of a run, 0 to 1; None where it is not done."""
+  """The accuracy of a run, 0 to 1; None if the run is not done."""
   figures = runs.result(run.folder)
   return runs.accuracies(figures)[0] if figures else None
 
 
 def search(sweep: Sweep, *, execute) -> dict:
-  """Does all that is not done yet, and returns `report`.
+  """Does all runs that are not done yet, and returns `report`.
 
   Args:
-    sweep: what is to be found out.
-    execute: does a list of runs, as `runs.execute`.
+    sweep: the sweep.
+    execute: runs a list of runs, as `runs.execute`.
 
   Raises:
     ConfigError, RunError: as `execute`.
@@ -171,8 +173,8 @@ def search(sweep: Sweep, *, execute) -> dict:
 def report(sweep: Sweep) -> dict:
   """The result of a sweep whose runs are all done, ready for JSON.
 
-  Accuracies are 0 to 1. The standard deviation is that of a sample (division by n - 1); None of
-  one seed.
+  Accuracies are 0 to 1. The standard deviation is that of a sample (division by n - 1), and None
+  for a single seed.
   """
   rate = chosen(sweep)
   tested = [
@@ -193,10 +195,11 @@ def report(sweep: Sweep) -> dict:
 
 
 def check(sweep: Sweep):
-  """Refuses what cannot be swept over, before anything is run.
+  """Checks a sweep before anything is run.
 
   Raises:
-    ConfigError: overrides of what a sweep sets itself; or as `holdout.check`, `check_sampling`.
+    ConfigError: an override sets what the sweep itself sets; or as `holdout.check` and
+      `check_sampling`.
   """
   for override in sweep.overrides:
     key = override.partition("=")[0].removeprefix("--config.")
@@ -210,12 +213,12 @@ def check(sweep: Sweep):
 
 
 def check_sampling(sweep: Sweep):
-  """Refuses runs that drew parts of folders otherwise than those that are still to come would.
+  """Checks that runs that are done drew parts of folders in the same way as the next runs will.
 
   Imports JAX, but touches no device.
 
   Raises:
-    ConfigError: there are some, of a release before 0.2.0.
+    ConfigError: the runs that are done are of a release before 0.2.0.
   """
   from vit_jax.training import resumed
 
@@ -224,17 +227,17 @@ def check_sampling(sweep: Sweep):
   if sampling != resumed.completed(config).data.sampling:
     raise ConfigError(
       f"{sweep.folder} holds runs with config.data.sampling={sampling}, as before release 0.2.0, "
-      "and the others would draw otherwise; give another --workdir."
+      "but new runs would draw their images differently; give another --workdir."
     )
 
 
 def claim(sweep: Sweep):
-  """Makes the folder, and makes sure that what it holds are runs of this very sweep.
+  """Makes the folder, and checks that it holds only runs of this sweep.
 
-  Learning rates and seeds may be added to a sweep; recipes and overrides stay.
+  Learning rates and seeds may be added to a sweep; recipes and overrides must stay the same.
 
   Raises:
-    ConfigError: it holds another one, or cannot be written to.
+    ConfigError: the folder holds another sweep, or cannot be written to.
   """
   runs.claim(
     sweep.folder / DESCRIPTION,
@@ -254,7 +257,7 @@ def write(sweep: Sweep, result: dict):
 
 
 def draw(path: pathlib.Path, result: dict):
-  """Draws development accuracy against learning rate, and the test accuracy where it was chosen."""
+  """Draws development accuracy against learning rate, and test accuracy at the chosen rate."""
   from matplotlib.figure import Figure  # slow to import, and only needed at the end
 
   figure = Figure(figsize=(6, 4), layout="constrained")
@@ -276,7 +279,7 @@ def draw(path: pathlib.Path, result: dict):
 
 
 def table(result: dict) -> str:
-  """The results in words."""
+  """The results as a table for the console."""
   rows = [["learning rate", "development top-1"]]
   for row in result["development"]:
     mark = "chosen" if row["learning_rate"] == result["learning_rate"] else ""

@@ -1,4 +1,4 @@
-"""The score on VTAB-1k: fine-tuning on each of 19 tasks with one setting for all (Table 9)."""
+"""The VTAB-1k score: fine-tunes on each of 19 tasks, with the same settings (Table 9)."""
 
 import dataclasses
 import pathlib
@@ -15,7 +15,7 @@ from vit_jax.storage import files
 
 DESCRIPTION, TABLE = "vtab.json", "vtab.csv"
 
-# Table 9 of the paper: top-1 accuracy in per cent of these models, pre-trained on these data.
+# Table 9 of the paper: top-1 accuracy in per cent, by model and pre-training data.
 PAPER_MODELS = ("ViT-H/14 JFT", "ViT-L/16 JFT", "ViT-L/16 I21k")
 PAPER = {
   "natural": {
@@ -48,13 +48,13 @@ PAPER = {
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-  """What is to be scored.
+  """The description of a VTAB benchmark.
 
   Attributes:
-    model: a name of the paper's.
-    source: parameters to start from.
-    tasks: of `TASKS`, in their order.
-    smoke: whether all is only tried, in a few steps.
+    model: one of the paper's names.
+    source: weights to start from.
+    tasks: names from `TASKS`, in their order.
+    smoke: whether this is a smoke run of a few steps.
     folder: holds the workdirs of all runs, and the results.
     overrides: --config.KEY=VALUE for every run.
   """
@@ -68,7 +68,7 @@ class Benchmark:
 
 
 def tasks(text: str) -> tuple[str, ...]:
-  """Names of tasks apart by commas, in the order of Table 9; all where there are none.
+  """Parses names of tasks, separated by commas, into the order of Table 9; none: all tasks.
 
   Raises:
     ConfigError: VTAB has no such task.
@@ -95,10 +95,10 @@ def runs_of(benchmark: Benchmark) -> list[Run]:
 
 
 def check(benchmark: Benchmark):
-  """Makes sure that every run can begin, before any does.
+  """Checks that every run can begin, before any run begins.
 
   Raises:
-    ConfigError: a setting is wrong; or data are missing: all of them are named, with the commands
+    ConfigError: a setting is wrong, or data are missing; names all missing data, with the commands
       that prepare them.
   """
   for run in runs_of(benchmark):
@@ -119,10 +119,10 @@ def check(benchmark: Benchmark):
 
 
 def claim(benchmark: Benchmark):
-  """Makes the folder, and makes sure that what it holds are runs of this benchmark; see runs.claim.
+  """Makes the folder, and checks that it holds only runs of this benchmark; see runs.claim.
 
   Raises:
-    ConfigError: it holds others, or cannot be written to.
+    ConfigError: the folder holds other runs, or cannot be written to.
   """
   fields = ("model", "source", "smoke")
   description = {key: getattr(benchmark, key) for key in fields}
@@ -134,8 +134,8 @@ def claim(benchmark: Benchmark):
 def report(benchmark: Benchmark) -> dict:
   """The result of a benchmark whose runs are all done, ready for JSON; accuracies in per cent.
 
-  The mean of a group, and the score, the mean of all 19, are None where a task of theirs is left
-  out. Beside each stand the figures of Table 9.
+  Each group has the mean of its tasks; the score is the mean of all 19. A mean is None if one of
+  its tasks is left out. The figures of Table 9 are given beside ours.
   """
   figures = {run.folder.name: runs.result(run.folder) for run in runs_of(benchmark)}
   top1 = {task: 100 * runs.accuracies(found)[0] for task, found in figures.items()}
@@ -159,12 +159,12 @@ def report(benchmark: Benchmark) -> dict:
 
 
 def zip_models(scores: tuple[float, ...]):
-  """(model, score) of the paper's models."""
+  """Pairs (model, score) of the paper's models."""
   return zip(PAPER_MODELS, scores, strict=True)
 
 
 def mean_row(name: str, paper: dict[str, tuple[float, ...]], top1: dict[str, float]) -> dict:
-  """Means over the tasks of `paper`: ours, where there are all, and the paper's."""
+  """Means over the tasks of `paper`: ours, if no task is missing, and the paper's."""
   ours = [top1.get(title.lower()) for title in paper]
   columns = zip(*paper.values(), strict=True)
   return dict(
@@ -175,7 +175,7 @@ def mean_row(name: str, paper: dict[str, tuple[float, ...]], top1: dict[str, flo
 
 
 def lines_of(result: dict) -> list[list]:
-  """The report in rows: name, group, ours, the paper's."""
+  """The report as rows: name, group, our figure, the paper's figures."""
   return [
     [row.get("task", "mean"), row["group"], row["top1"], *row["paper"].values()]
     for row in [*result["tasks"], *result["groups"], result["score"]]
@@ -189,11 +189,11 @@ def write(benchmark: Benchmark, result: dict):
 
 
 def table(result: dict) -> str:
-  """The results in words, in per cent."""
+  """The results as a table for the console, in per cent."""
   heading = ["task", "group", "top-1", *PAPER_MODELS]
   cells = [heading] + [
     [name, group, *("" if value is None else f"{value:.1f}" for value in values)]
     for name, group, *values in lines_of(result)
   ]
-  note = "A smoke run: a few steps, scored on 200 images held back; no result.\n"
+  note = "A smoke run: a few steps, scored on 200 held-back images; not a result.\n"
   return (note if result["smoke"] else "") + aligned(cells, left=(0, 1))

@@ -1,4 +1,4 @@
-"""A model from anything that holds one, and its predictions."""
+"""Loads a model from a workdir, a checkpoint or a file of weights, and predicts with it."""
 
 from vit_jax.inference.model import LoadedModel, load
 

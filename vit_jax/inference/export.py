@@ -1,4 +1,4 @@
-"""Writing a model's parameters in another format, and seeing that they are the same there."""
+"""Writes a model's parameters in another format, and verifies the result."""
 
 import pathlib
 
@@ -12,20 +12,20 @@ BOUND = 1e-5
 
 
 def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
-  """Writes a model's parameters and their card, and says what it wrote.
+  """Writes a model's parameters and their card; returns lines that describe the files.
 
   Args:
     model: the model.
     source: where it was read from.
-    output: *.npz, *.msgpack, *.safetensors, or a folder as Hugging Face has it.
+    output: *.npz, *.msgpack, *.safetensors, or a folder in Hugging Face's format.
 
   Raises:
-    ValueError: the parameters are no model of this project, or have no place in the format.
-    OSError: a file that cannot be written.
+    ValueError: the parameters are not of a model of this project, or have no place in the format.
+    OSError: a file cannot be written.
   """
   read, card = model.read, model.card
   if card.image_size:
-    model.at_size()  # names parameters that are missing or too many before anything is written
+    model.at_size()  # finds missing and surplus parameters before anything is written
   weights.write(output, weights.Weights(read.params, card))
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
   kind = "moving average of the parameters" if read.average else "parameters"
@@ -34,16 +34,16 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
   ]
   if output.suffix == ".npz" and "pre_logits" in read.params:
     lines.append(
-      "Other readers of .npz, timm among them, drop its representation layer in silence."
+      "Other readers of .npz, such as timm, drop its representation layer without a warning."
     )
   return lines
 
 
 def verify(model: LoadedModel, again: LoadedModel) -> str:
-  """The largest difference of two models' logits on two random images, in words.
+  """States the largest difference between the logits of two models, on two random images.
 
   Raises:
-    ValueError: it is above the bound.
+    ValueError: the difference is above the bound.
   """
   side = model.card.image_size
   if not side and isinstance(model.module, models.ResNet) and not model.module.heads:

@@ -1,4 +1,4 @@
-"""A model from anything that holds one: module, parameters and how images are prepared."""
+"""Loads a model from any source: its module, its parameters and how images are prepared."""
 
 import dataclasses
 import pathlib
@@ -19,11 +19,11 @@ class LoadedModel:
   """A model with its parameters.
 
   Attributes:
-    read: the weights as they were found.
-    module: unrolled, in float32.
-    params: NumPy arrays in the module's tree, blocks apart; where the weights have no head, with
-      one of zeros for one class, as features need.
-    card: how images are prepared, and the classes; its image_size is 0 where that is not known.
+    read: the weights as they were read.
+    module: Flax module with unrolled blocks, in float32.
+    params: NumPy arrays in the module's tree, with unstacked blocks. If the weights have no head,
+      a head of zeros for one class is added, so that features can be computed.
+    card: how images are prepared, and the names of the classes; image_size is 0 if not known.
     rows: what `at_size` did to each parameter.
   """
 
@@ -39,17 +39,18 @@ class LoadedModel:
     return "head" in self.read.params
 
   def at_size(self, side: int = 0, outputs: tuple[int, ...] | None = None) -> "LoadedModel":
-    """The model for square images of `side` pixels; 0: of the size that the weights are for.
+    """The model for square images of `side` pixels; 0: the size that the weights are for.
 
-    Position embeddings are resized for another size, and as large a share of each image is cut out.
+    For another size, position embeddings are resized; the share of each image that is cropped stays
+    the same.
 
     Args:
       side: pixels.
       outputs: as in `weights.fit`.
 
     Raises:
-      ValueError: no size is known, the model cannot see images of it, or a parameter is missing or
-        too many.
+      ValueError: no size is known, the model cannot take images of this size, or a parameter is
+        missing or surplus.
     """
     card = self.card.at_size(side) if side else self.card
     if not card.image_size:
@@ -61,7 +62,7 @@ class LoadedModel:
     return dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
 
   def check_is(self, settings: cfg.Model):
-    """The model is that of config.model, whatever their heads.
+    """Checks that the model is the one of config.model, apart from the head.
 
     Raises:
       ValueError: names every setting that differs.
@@ -70,26 +71,27 @@ class LoadedModel:
     if differing:
       raise ValueError(
         f"these weights are not of a {settings.name} as config.model describes it: "
-        f"{'; '.join(differing)}; name their model (config.model.name) and what it differs in, by "
-        "settings such as --config.model.depth=12 or --config.model.activation=gelu."
+        f"{'; '.join(differing)}; set config.model.name to their model, and settings such as "
+        "--config.model.depth=12 or --config.model.activation=gelu where they differ from it."
       )
 
 
 def load(
   source: pathlib.Path | str, image_size: int = 0, *, step: int = 0, ema: bool | None = None
 ) -> LoadedModel:
-  """The model that is at `source`, for images of one size.
+  """Loads the model at `source`, for images of one size.
 
   Args:
-    source: a workdir, a checkpoint, *.npz, *.msgpack, *.safetensors, or a folder of Hugging Face's.
+    source: a workdir, a checkpoint, *.npz, *.msgpack, *.safetensors, or a Hugging Face folder.
     image_size: side of square images, pixels; 0: the size that the weights are for.
-    step: of a workdir, the checkpoint; 0: the newest.
-    ema: of a checkpoint, the moving average of the parameters, or the parameters; None: the average
-      where there is one.
+    step: the step of a workdir's checkpoint; 0: the newest.
+    ema: for checkpoints: True: the moving average of the parameters; False: the parameters; None:
+      the average if there is one, else the parameters.
 
   Raises:
     ConfigError, OSError, CheckpointError: as `weights.read`.
-    ValueError: damaged weights, weights of no model of this project, or as `LoadedModel.at_size`.
+    ValueError: the weights are damaged or not of a model of this project, or as
+      `LoadedModel.at_size`.
   """
   return read(source, step=step, ema=ema).at_size(image_size)
 
@@ -97,7 +99,7 @@ def load(
 def read(
   source: pathlib.Path | str, *, step: int = 0, ema: bool | None = None, **untold
 ) -> LoadedModel:
-  """As `load`, with the parameters as they are there: they fit images of no certain size.
+  """As `load`, but the parameters stay as they are stored, not fitted to an image size.
 
   Args:
     source, step, ema: as in `load`.
@@ -110,14 +112,15 @@ def read(
 
 
 def of_weights(found: Weights, **untold) -> LoadedModel:
-  """The model of weights.
+  """The model that weights belong to.
 
   Args:
     found: the weights.
-    **untold: activation and norm_epsilon where no card tells them; else the published weights'.
+    **untold: activation and norm_epsilon to use if no card tells them; the defaults are those of
+      the published weights.
 
   Raises:
-    ValueError: parameters of no model of this project.
+    ValueError: the parameters are not of a model of this project.
   """
   whole = dataclasses.replace(found, params=with_head(found.params))
   module = weights.module(whole, **untold)
@@ -125,7 +128,7 @@ def of_weights(found: Weights, **untold) -> LoadedModel:
 
 
 def with_head(params: dict) -> dict:
-  """The parameters; where they have no head, with one of zeros for one class."""
+  """The parameters; if they have no head, a head of zeros for one class is added."""
   norm = params.get("resnet", {}).get("group_norm") or params.get("Transformer", {}).get(
     "encoder_norm"
   )

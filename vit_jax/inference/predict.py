@@ -26,12 +26,12 @@ THREADS = 16
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-  """One image's most probable classes, or why it could not be read.
+  """The most probable classes of an image, or the reason why it could not be read.
 
   Attributes:
     path: the file.
-    classes: (name, probability) of the most probable, in falling order.
-    error: empty, or the reason.
+    classes: (name, probability) of the most probable classes, most probable first.
+    error: the reason; empty if the image was read.
   """
 
   path: pathlib.Path
@@ -40,13 +40,13 @@ class Prediction:
 
 
 def find_images(patterns: Sequence[str]) -> list[pathlib.Path]:
-  """The files that are named, the images below the directories, and what the globs match.
+  """The files that patterns name: single files, all images below directories, matches of globs.
 
-  In the order of the patterns, those of one sorted, each file once. What of a directory is no image
-  is counted in the log.
+  The files come in the order of the patterns, sorted within each pattern, each file once. The log
+  counts the files of directories that are not images.
 
   Raises:
-    ValueError: a pattern stands for nothing.
+    ValueError: a pattern matches nothing.
   """
   return list(dict.fromkeys(path for pattern in patterns for path in _images_of(pattern)))
 
@@ -83,9 +83,9 @@ def predict(
   """Predictions of `paths`, in their order.
 
   Args:
-    model: for images of the size that it is to see (`LoadedModel.at_size`).
-    paths: files of images.
-    top: number of classes.
+    model: a model for a known image size (`LoadedModel.at_size`).
+    paths: image files.
+    top: number of classes for each image.
     batch_size: images at a time.
   """
   module, card, params = model.module, model.card, jax.device_put(model.params)
@@ -113,7 +113,7 @@ def predict(
 
 
 def read_image(path: pathlib.Path, *, size: int, resize: int) -> np.ndarray | str:
-  """The image as evaluation sees it, or why it cannot be read."""
+  """The image, prepared as in an evaluation; or the reason why it cannot be read."""
   try:
     data = reading.read_bytes(path, most=image_files.MOST_BYTES)
     return evaluate_image(data, size=size, resize=resize, max_pixels=MAX_PIXELS)
@@ -122,7 +122,7 @@ def read_image(path: pathlib.Path, *, size: int, resize: int) -> np.ndarray | st
 
 
 def decoded(paths: Iterable[pathlib.Path], read, batch_size: int):
-  """Batches of (paths, what `read` makes of them); the next is read while one is in use."""
+  """Batches of (paths, results of `read`); the next batch is read while one is in use."""
   paths = iter(paths)
   with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
 

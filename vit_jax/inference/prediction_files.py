@@ -1,4 +1,4 @@
-"""Files of predictions."""
+"""Writes predictions to files."""
 
 import json
 import pathlib
