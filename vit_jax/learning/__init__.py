@@ -1,1 +1,1 @@
-"""What a step of training computes: objective, gradients, optimizer, moving average."""
+"""The training step: objective, gradients, optimizer, moving average."""

@@ -16,7 +16,7 @@ from vit_jax.models import flops
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-  """The loss of the head's logits against labels; see `vit_jax.learning.objective`.
+  """The loss of the head's logits for given labels; see `vit_jax.learning.objective`.
 
   Attributes:
     model: Flax module with a head.
@@ -40,7 +40,7 @@ class Classification:
     return mixup.paired(batch, key, self.mixup)
 
   def loss(self, params: dict, batch: dict, key: jax.Array) -> Sums:
-    """The sums over a part of a batch; there are no metrics."""
+    """The sums over a part of a batch; this objective has no metrics."""
     images = normalize(mixup.images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
     per_example = functools.partial(
@@ -51,5 +51,5 @@ class Classification:
     return Sums(total, batch["mask"].sum(), {})
 
   def training_flops(self, image_size: int) -> int:
-    """Those of the whole model."""
+    """The training FLOPs of the whole model."""
     return flops.training_flops(flops.forward_macs(self.model, image_size, image_size))

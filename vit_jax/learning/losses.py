@@ -15,8 +15,8 @@ def targets(labels: jax.Array, num_classes: int) -> jax.Array:
 def softmax(logits: jax.Array, target: jax.Array, *, label_smoothing: float) -> jax.Array:
   """Cross-entropy of a softmax over classes: -sum_k t_k log p_k.
 
-  Several true classes share the probability evenly. Label smoothing moves the given share of
-  the target to all K classes evenly: t' = (1 - s) t + s / K.
+  Several true classes share the probability equally. Label smoothing spreads a fraction s of the
+  target equally over all K classes: t' = (1 - s) t + s / K.
 
   Args:
     logits: (B, K).

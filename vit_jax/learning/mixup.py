@@ -1,7 +1,7 @@
-"""MixUp: every image and its target blended with another of the batch, inside the compiled step.
+"""MixUp, inside the compiled step: blends every image and its target with another of the batch.
 
-Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018, equation 1; one share for a
-whole batch as in Kolesnikov et al., "Big Transfer (BiT)", 2020.
+Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018, equation 1. One share is
+drawn for a whole batch, as in Kolesnikov et al., "Big Transfer (BiT)", 2020.
 """
 
 from collections.abc import Callable
@@ -9,22 +9,22 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-# Folded into the key of a step. Dropout has the key itself, or the number of a part folded in.
+# Folded into the key of a step. Dropout uses the key itself, or folds in the number of a part.
 _STREAM = 2**32 - 1
 
 
 def paired(batch: dict, key: jax.Array, alpha: float) -> dict:
-  """The batch with a partner for every example: that of the batch in reverse order.
+  """The batch with a partner for every example: the example at the same place in reverse order.
 
-  The partners are chosen before the batch is divided, for accumulation or over devices, and the
-  share depends on the key alone; so both are the same however it is divided. An example whose
-  partner is broken (mask 0) keeps a share of 1: nothing of a broken image is seen by any other.
+  The partners are chosen before accumulation or devices divide the batch, and the share depends
+  only on the key, so neither depends on the division. If the partner of an example is broken
+  (mask 0), the share is 1, so that a broken image never affects another example.
 
   Args:
     batch: image (B, S, S, 3) uint8, labels (B,) or (B, K), mask (B,).
     key: of the step.
-    alpha: the share of each example itself is drawn from Beta(alpha, alpha), once for all; 0: none
-      is blended, and the batch is returned as it is.
+    alpha: the weight of an example itself is drawn from Beta(alpha, alpha), once for the whole
+      batch; 0: no blending, the batch is returned unchanged.
 
   Returns:
     The batch with partner_image and partner_labels, of the same shapes, and share (B,).
@@ -41,7 +41,7 @@ def paired(batch: dict, key: jax.Array, alpha: float) -> dict:
 
 
 def images(batch: dict) -> jax.Array:
-  """The images (B, S, S, 3), from 0 to 255: float32 where they are blended, else uint8."""
+  """The images (B, S, S, 3), from 0 to 255: float32 if they are blended, else uint8."""
   if "share" not in batch:
     return batch["image"]
   share = batch["share"][:, None, None, None]
@@ -51,9 +51,9 @@ def images(batch: dict) -> jax.Array:
 def loss(of_labels: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array:
   """The loss (B,) with blended targets.
 
-  The losses of this package are affine in the target, so the loss with a blended target is the
-  blend of the losses with each; with several labels an image, that gives each of the two images
-  its share, whatever their numbers of labels.
+  The losses of this package are affine in the target, so the loss for a blended target equals the
+  blend of the two losses. With several labels per image, each of the two images still gets its
+  share, however many labels it has.
 
   Args:
     of_labels: labels (B,) or (B, K) -> losses (B,).

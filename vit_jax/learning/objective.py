@@ -1,26 +1,26 @@
-"""What a run learns, as the training step sees it.
+"""The interface between the training step and what a run learns.
 
-The step knows an objective and nothing of labels, losses or models. `vit_jax.learning.objectives`
-has those that there are.
+The step only uses an objective; it does not know labels, losses or models. The objectives are
+listed in `vit_jax.learning.objectives`.
 """
 
 from typing import NamedTuple, Protocol
 
 import jax
 
-PREFIX = "train/"  # of an objective's metrics in metrics.jsonl
+PREFIX = "train/"  # of the names of an objective's metrics in metrics.jsonl
 
 
 class Sums(NamedTuple):
-  """What is added up over the examples of a batch, or of a part of it.
+  """Sums over the examples of a batch, or of a part of it.
 
-  The sums of all parts, on all devices, add up to those of the whole batch.
+  The sums of all parts, on all devices, add up to the sums of the whole batch.
 
   Attributes:
     loss: scalar, sum of the losses of the examples that count.
-    count: scalar, how many examples count.
-    metrics: {name: (sum, count)}, two scalars each. A metric is its sum by its own count over the
-      whole batch, and is not a number where that count is 0. It is logged as train/NAME.
+    count: scalar, number of examples that count.
+    metrics: {name: (sum, count)}, two scalars each. A metric is its sum over the whole batch,
+      divided by its count, and NaN if that count is 0. It is logged as train/NAME.
   """
 
   loss: jax.Array
@@ -29,7 +29,7 @@ class Sums(NamedTuple):
 
 
 class Objective(Protocol):
-  """What a run learns.
+  """The training objective of a run.
 
   Attributes:
     needs_labels: whether a batch holds labels.
@@ -42,7 +42,7 @@ class Objective(Protocol):
     ...
 
   def prepare(self, batch: dict, key: jax.Array) -> dict:
-    """The whole batch, before accumulation divides it, with what its examples share or draw.
+    """Adds shared values and random draws to the whole batch, before accumulation divides it.
 
     Args:
       batch: image (B, S, S, 3) uint8; mask (B,) float32, 0 for broken images; and, if
@@ -50,8 +50,8 @@ class Objective(Protocol):
       key: of the step.
 
     Returns:
-      A dict of arrays whose first axis is the batch's. A draw for each example is made here: what
-      `loss` draws depends on how the batch is divided.
+      A dict of arrays whose first axis is the batch's. Make random draws for single examples here,
+      because the draws in `loss` depend on how the batch is divided.
     """
     ...
 
@@ -59,12 +59,12 @@ class Objective(Protocol):
     """The sums over a part of a prepared batch, differentiable in `params`.
 
     Args:
-      params: as `init` made them.
-      batch: some rows of what `prepare` returned. Rows with mask 0 count for nothing.
-      key: of the part: that of the step, or with the number of the part folded in.
+      params: parameters in the form that `init` returns.
+      batch: some rows of the result of `prepare`. Rows with mask 0 do not count.
+      key: of the part: the key of the step, perhaps with the number of the part folded in.
     """
     ...
 
   def training_flops(self, image_size: int) -> int:
-    """FLOPs of one image's share of an update, forward and backward, where all is trained."""
+    """FLOPs of an update per image, forward and backward, if all parameters are trained."""
     ...

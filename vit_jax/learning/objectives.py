@@ -1,4 +1,4 @@
-"""The objectives that there are."""
+"""All objectives."""
 
 from vit_jax.config import Config
 from vit_jax.learning.classification import Classification
@@ -6,5 +6,5 @@ from vit_jax.learning.objective import Objective
 
 
 def configured(config: Config, model) -> Objective:
-  """What a run with this config learns, with `model`, a Flax module, as its network."""
+  """The objective of a run with this config; `model`, a Flax module, is its network."""
   return Classification(model, config.loss, config.data.mixup)

@@ -21,13 +21,13 @@ def schedule(
 ) -> optax.Schedule:
   """Learning rate of the update that follows `step` updates.
 
-  Linear from 0 to `learning_rate` over the warm-up; then, with t from 0 at the end of the warm-up
-  to 1 after `total_steps` updates:
+  The rate rises linearly from 0 to `learning_rate` during the warm-up. After it, with t from 0 at
+  the end of the warm-up to 1 after `total_steps` updates:
     linear:   base + (end - base) t
     cosine:   end + (base - end) (1 + cos(pi t)) / 2
     constant: base
-    steps:    base / 10^n, with n the number of `drops`, shares of `total_steps` to the nearest
-              step, that at least so many updates have reached
+    steps:    base / 10^n, with n the number of `drops` reached so far; each is a fraction of
+              `total_steps`, rounded to a whole step
 
   Returns:
     A function from a step (scalar, integer) to a float32 scalar.
@@ -53,10 +53,10 @@ def schedule(
 
 
 def trained(params, pattern: str):
-  """The tree of the parameters whose whole name the regex `pattern` matches.
+  """The tree of the parameters whose whole names match the regex `pattern`.
 
-  The others are None, which JAX takes for a tree without leaves: what is made of the result,
-  gradients, moments or averages, has nothing in their place.
+  The other parameters are None, which JAX treats as a tree without leaves. So gradients, moments
+  and averages made from the result contain nothing for them.
   """
   return jax.tree_util.tree_map_with_path(
     lambda path, p: p if re.fullmatch(pattern, name_of(path)) else None, params
@@ -64,13 +64,13 @@ def trained(params, pattern: str):
 
 
 def merged(part, params):
-  """`params` with those that `part` has (as `trained` leaves them) in place of their own."""
+  """`params`, with the parameters in `part`, a result of `trained`, replacing their own values."""
   own = lambda new, old: old if new is None else new
   return jax.tree.map(own, part, params, is_leaf=lambda x: x is None)
 
 
 def decay_factors(params, rules: tuple[tuple[str, float], ...]):
-  """The factor on the weight decay of every parameter: that of the first rule that matches.
+  """The factor on the weight decay of every parameter, from the first rule that matches.
 
   Args:
     params: tree of arrays or shapes.

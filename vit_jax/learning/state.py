@@ -1,4 +1,4 @@
-"""All that training carries from one step to the next."""
+"""The state that training carries from one step to the next."""
 
 import dataclasses
 
@@ -19,10 +19,10 @@ class TrainState:
   Attributes:
     step: int32 scalar.
     params: parameters, float32.
-    optimizer: state of the optax chain; has moments of the trained parameters alone.
+    optimizer: state of the optax chain; it has moments only for the trained parameters.
     ema: moving average of the trained parameters, with None for the others; or None.
-    bad_examples: int32 scalar, training images so far that could not be decoded.
-    skipped: int32 scalar, updates left out in a row up to now because they were not finite.
+    bad_examples: int32 scalar, number of training images so far that could not be decoded.
+    skipped: int32 scalar, number of latest updates in a row skipped because they were not finite.
   """
 
   step: jax.Array
@@ -42,7 +42,7 @@ def init(
   with_ema: bool,
   trainable: str = ".*",
 ) -> TrainState:
-  """A fresh state; meant to be traced (`create`, `jax.eval_shape`)."""
+  """A new state; meant to be traced by `create` or `jax.eval_shape`."""
   params = objective.init(jax.random.key(seed), image_size)
   trained = optim.trained(params, trainable)
   zero = jnp.zeros((), jnp.int32)
@@ -59,7 +59,7 @@ def init(
 
 
 def abstract(init_fn, mesh) -> TrainState:
-  """The state's shapes, types and shardings, without any array."""
+  """The shapes, types and shardings of the state; creates no arrays."""
   shapes = jax.eval_shape(init_fn)
   shardings = meshes.state_shardings(mesh, shapes)
   return jax.tree.map(
@@ -68,11 +68,11 @@ def abstract(init_fn, mesh) -> TrainState:
 
 
 def create(init_fn, abstract_state: TrainState) -> TrainState:
-  """The state, made in place on its devices: no device ever holds more than its share."""
+  """The state, created directly on its devices; no device ever holds more than its share."""
   shardings = jax.tree.map(lambda x: x.sharding, abstract_state)
   return jax.jit(init_fn, out_shardings=shardings)()
 
 
 def for_evaluation(state: TrainState) -> dict:
-  """The parameters that evaluation uses: the moving average of those that have one."""
+  """The parameters for evaluation: the moving average for those that have one."""
   return state.params if state.ema is None else optim.merged(state.ema, state.params)

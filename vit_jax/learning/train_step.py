@@ -21,21 +21,22 @@ def make(
 ):
   """The function (state, batch) -> (state, metrics) of a run; pure.
 
-  The batch is that of `Objective.prepare`. Metrics are scalars: loss (mean over the examples that
-  count), learning_rate, grad_norm (before clipping), param_norm, update_norm (of what was added to
-  the parameters), bad_examples and skipped (see TrainState), and those of the objective.
+  The batch has the form that `Objective.prepare` takes. Metrics are scalars: loss (mean over the
+  examples that count), learning_rate, grad_norm (before clipping), param_norm, update_norm (norm
+  of the change of the parameters), bad_examples and skipped (see TrainState), and the metrics of
+  the objective.
 
-  An update is left out where the loss or the gradient's norm is not finite: the state stays as it
-  was but for the counters. All is known before the update begins, so that parameters and moments
-  are read and written once.
+  If the loss or the norm of the gradient is not finite, the update is skipped: only the counters
+  of the state change. This is known before the update begins, so parameters and moments are read
+  and written once.
 
-  Where config.optimizer.trainable leaves parameters out, the gradient is with respect to the others
-  alone, and so are its norm, clipping, decay and the norm of the update.
+  If config.optimizer.trainable excludes parameters, gradient, norms of gradient and update,
+  clipping and decay cover the trained parameters only.
   """
   trained = functools.partial(optim.trained, pattern=config.optimizer.trainable)
 
   def step(state: TrainState, batch) -> tuple[TrainState, dict[str, jax.Array]]:
-    # The key depends on nothing but the seed and the step: resumed runs draw the same numbers.
+    # The key depends only on the seed and the step, so resumed runs draw the same numbers.
     key = jax.random.fold_in(jax.random.key(config.seed), state.step)
     before = trained(state.params)
     of_part = functools.partial(loss_and_grads, objective, state.params)
@@ -70,7 +71,7 @@ def jit_step(
 
 
 def loss_and_grads(objective: Objective, params, trained, part, key):
-  """((loss, (count, metrics)), gradient by `trained`) of a part of a batch, all of them sums."""
+  """((loss, (count, metrics)), gradient for `trained`) of a part of a batch; all are sums."""
 
   def loss(trained):
     sums = objective.loss(optim.merged(trained, params), part, key)
@@ -82,8 +83,8 @@ def loss_and_grads(objective: Objective, params, trained, part, key):
 def means(of_part, trained, batch, key, config: Config):
   """Loss, gradient and metrics of a prepared batch.
 
-  Sums are divided by the count of the whole batch, so parts with fewer good examples weigh less and
-  accumulation gives the gradient of the undivided batch.
+  Sums are divided by the count of the whole batch. So parts with fewer good examples weigh less,
+  and accumulation gives the gradient of the undivided batch.
   """
   (loss, (count, metrics)), grads = accumulate(of_part, trained, batch, key, config.accumulation)
   count = jnp.maximum(count, 1.0)
@@ -99,7 +100,7 @@ def updated(optimizer, state: TrainState, before, grads, learning_rate, factor: 
 
 
 def advanced(state: TrainState, before, proposed, finite, mask) -> TrainState:
-  """The state after a step: with what is `proposed`, as `updated` has it, if that is finite."""
+  """The state after a step; uses `proposed`, the result of `updated`, only if it is finite."""
   held = before, state.optimizer, state.ema
   chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), proposed, held)
   params, optimizer_state, ema = chosen
@@ -114,7 +115,7 @@ def advanced(state: TrainState, before, proposed, finite, mask) -> TrainState:
 
 
 def norms_of(state: TrainState, after, before) -> dict[str, jax.Array]:
-  """The norms of all parameters, and of what the step added to the trained ones."""
+  """The norms of all parameters, and of the change of the trained ones in this step."""
   return dict(
     param_norm=optax.tree.norm(state.params),
     update_norm=optax.tree.norm(jax.tree.map(jnp.subtract, after, before)),
@@ -148,6 +149,6 @@ def accumulate(function, params, batch, key, parts: int):
 def divide(x: jax.Array, parts: int) -> jax.Array:
   """(B, ...) -> (parts, B / parts, ...); part p holds the rows p, p + parts, p + 2 parts, ...
 
-  Every device then divides the rows that it has, and none are moved between devices.
+  Every device then divides its own rows, and no rows move between devices.
   """
   return x.reshape(len(x) // parts, parts, *x.shape[1:]).swapaxes(0, 1)

@@ -1,1 +1,1 @@
-"""The step as it is compiled for TPUs that are not there."""
+"""Compiles the training step for TPUs without having any."""

@@ -1,7 +1,7 @@
-"""The program of a run on TPUs that are not there, compiled by the real compiler.
+"""Compiles the program of a run for TPUs with the real compiler, on a machine without TPUs.
 
-The package libtpu compiles for any topology on a machine without TPUs. What is compiled is the main
-job's own step, with its mesh and shardings.
+The package libtpu compiles for any topology. The program is the training step of the main job
+itself, with its mesh and shardings.
 """
 
 import dataclasses
@@ -24,12 +24,12 @@ from vit_jax.training import plan
 from vit_jax.training.opening import OpenedData
 
 TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
-UNKNOWN_LENGTH = 10**9  # examples; the length of the schedule does not change the program
+UNKNOWN_LENGTH = 10**9  # examples; the program does not depend on the length of the schedule
 
 
 @dataclasses.dataclass(frozen=True)
 class Imagined:
-  """Stands for training data that nobody reads: its length, its classes, its kind of labels."""
+  """Replaces training data, which is never read: its length, its classes, its kind of labels."""
 
   length: int
   class_names: tuple[str, ...]
@@ -41,20 +41,20 @@ class Imagined:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """What the compiler says of one step; bytes and FLOPs are of one device.
+  """The compiler's figures for one step; bytes and FLOPs are for one device.
 
   Attributes:
-    devices: how many.
-    device_kind: of each, as JAX calls it.
+    devices: number of devices.
+    device_kind: JAX's name for the kind of device.
     argument_bytes: state and batch.
-    temporary_bytes: activations, gradients and the like.
-    peak_bytes: all together.
-    fits: whether the compiler made a program; a little of the memory is not for programs.
-    flops: counted by the compiler, to which the body of a loop is run once.
+    temporary_bytes: activations, gradients and other temporaries.
+    peak_bytes: total memory.
+    fits: whether the compiler made a program; some of the memory is reserved.
+    flops: as the compiler counts them; it counts the body of a loop once.
     step_seconds: from the cycles that the compiler counts for each operation; None without a TPU.
-    optimal_seconds: the compiler's sum of what each operation takes at the full rate of the matrix
-      units or of the memory; None under scan and accumulation, and where it gives none.
-    collectives: {kind: (count, bytes)}, in loops as often as they run.
+    optimal_seconds: the compiler's sum over the operations, each at the full rate of the matrix
+      units or of the memory; None under scan and accumulation, or if the compiler gives none.
+    collectives: {kind: (count, bytes)}; those in a loop count once for each iteration.
   """
 
   devices: int
@@ -73,21 +73,21 @@ def devices_of(topology: str):
   """The devices of a topology, such as "v3:16x16".
 
   Raises:
-    ConfigError: no topology is called so.
+    ConfigError: there is no topology with this name.
     RunError: libtpu is not installed.
   """
   examples = "examples: v3:16x16 (Cloud's v3-512), v4:4x4x4 (v4-128), v5e:16x16, v6e:16x16."
-  if not TOPOLOGY.fullmatch(topology):  # at some of these libtpu aborts the process
+  if not TOPOLOGY.fullmatch(topology):  # libtpu aborts the process for some malformed names
     raise ConfigError(f"A topology is named KIND:AxB or KIND:AxBxC, not {topology!r}; {examples}")
-  # On v4 JAX sees both cores of a chip as one device, of which the library must be told.
+  # On v4, JAX treats both cores of a chip as one device, and libtpu must be told so.
   cores = {"chip_config_name": "megacore"} if topology.startswith("v4:") else {}
   try:
     return topologies.get_topology_desc(platform="tpu", topology_name=topology, **cores).devices
-  except Exception as error:  # whatever the library says
+  except Exception as error:  # the library may raise anything
     if importlib.util.find_spec("libtpu") is None:
       raise RunError(
-        "The TPU compiler is not here; install it: pip install --target=.libtpu libtpu, and give "
-        "PYTHONPATH=.libtpu."
+        "The TPU compiler is not installed; install it: pip install --target=.libtpu libtpu, and "
+        "set PYTHONPATH=.libtpu."
       ) from error
     reason = str(error).partition("\n")[0]
     raise ConfigError(
@@ -99,7 +99,7 @@ def compile_step(config: Config, devices) -> Program:
   """Compiles the training step of `config` for `devices`.
 
   Raises:
-    ConfigError: the batch or the mesh does not suit the devices.
+    ConfigError: the batch or the mesh does not fit the devices.
   """
   imagined = Imagined(
     length=recipes.examples_of(config) or UNKNOWN_LENGTH,
@@ -148,9 +148,10 @@ def compile_step(config: Config, devices) -> Program:
 
 
 def optimal_seconds(cost: dict) -> float | None:
-  """The compiler's optimistic estimate of an unrolled step; None where it gives none.
+  """The compiler's optimistic estimate of an unrolled step; None if it gives none.
 
-  Each custom call counts as minus a second, so it is sound where there are none, as on TPU v3.
+  Each custom call counts as -1 second, so the estimate is valid only without custom calls, as on
+  TPU v3.
   """
   seconds = cost.get("optimal_seconds", 0.0)
   return seconds if seconds > 0 else None
@@ -174,7 +175,7 @@ def known(device_kind: str) -> Chip:
   """The chip of a kind of TPU.
 
   Raises:
-    RunError: its memory and clock are not known.
+    RunError: the memory and clock of this kind are not known.
   """
   found = chip(device_kind)
   if found is None or not found.hbm_bytes:
@@ -190,25 +191,25 @@ def bytes_per_device(x: jax.ShapeDtypeStruct) -> int:
 
 
 def refused_bytes(message: str) -> int | None:
-  """Temporaries of a program that the compiler refuses for its memory; None: another complaint."""
+  """Bytes of temporaries if a program needs too much memory; None for any other error message."""
   match = re.search(r"temporaries \(([\d.]+)([KMGT])\) exceeds available HBM", message)
   return match and int(float(match[1]) * 2 ** {"K": 10, "M": 20, "G": 30, "T": 40}[match[2]])
 
 
 def step_flops(config: Config) -> int:
-  """FLOPs of one whole update on all devices, analytic."""
+  """FLOPs of one update on all devices, from the formulas of the model."""
   objective = objectives.configured(config, models.configured(config.model))
   return config.batch_size * objective.training_flops(config.data.image_size)
 
 
 def smaller(config: Config, program: Program, compiled):
-  """Settings that need less memory than `config`, the cheapest in time first: (overrides, program).
+  """Yields settings that need less memory than `config`, the fastest first: (overrides, program).
 
-  Accumulation, then fsdp, then both, then remat with the most of both.
+  They are accumulation, then fsdp, then both, then remat with the largest values of both.
 
   Args:
-    config: of `program`, which the compiler refused.
-    compiled: makes the program of overrides; called for each pair when it is asked for.
+    config: config of `program`, which the compiler refused.
+    compiled: function from overrides to their program; called only when a pair is requested.
   """
 
   def accumulated(split: dict, refused: Program):
@@ -231,9 +232,9 @@ def smaller(config: Config, program: Program, compiled):
 
 
 def enough_parts(config: Config, refused: Program) -> list[int]:
-  """More parts to accumulate in; as many as would do if they divided all temporaries.
+  """Larger numbers of parts for accumulation, enough if accumulation divided all temporaries.
 
-  None where the state and the batch alone are more than a device holds.
+  Empty if the state and the batch alone are larger than the memory of a device.
   """
   hbm = known(refused.device_kind).hbm_bytes
   if refused.argument_bytes > hbm:

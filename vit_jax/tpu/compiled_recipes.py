@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CSV = ROOT / "docs" / "compiled.csv"
 
 TOPOLOGIES = ("v3:16x16", "v3:4x4", "v4:4x4x4", "v5e:16x16", "v6e:16x16")
-# Of Table 4 the program with the largest head and images of each model: ImageNet. The other tasks
-# are at 384 px (ViT-H/14: 378) with smaller heads; Table 2's models are therefore here so too.
+# For each model of Table 4, ImageNet, which has the largest head and images. The other tasks have
+# 384 px (ViT-H/14: 378) and smaller heads, so Table 2's models are listed with CIFAR-100 too.
 FINE_TUNED = (
   *(f"ViT-{name},imagenet" for name in ("B/32", "B/16", "L/32", "L/16", "H/14")),
   "ViT-L/16,cifar100",
@@ -38,7 +38,7 @@ FIELDS = (
 )
 
 
-# Of two lengths, which differ in days alone, the one whose days Table 2 has.
+# For recipes with two lengths, which differ only in days, the length whose days are in Table 2.
 LENGTHS = {"vit_l16_jft.py": ":14", "vit_l16_i21k.py": ":90"}
 
 
@@ -52,7 +52,7 @@ def recipes() -> list[str]:
 
 
 def compiled(recipe: str, topology: str) -> dict | None:
-  """One row: of the recipe as it is, else with the settings that make it fit; None: it failed."""
+  """One row: the recipe as it is, or with settings that make it fit; None if compiling failed."""
   command = [sys.executable, "tools/compile_check.py", f"--config={recipe}", "--format=json"]
   command += [f"--topology={topology}"]
   result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -110,12 +110,12 @@ def table(rows: list[dict]) -> str:
 
 
 def read() -> list[dict]:
-  """The rows that there are."""
+  """The rows already in the table."""
   return list(csv.DictReader(CSV.read_text().splitlines())) if CSV.exists() else []
 
 
 def missing(rows: list[dict], topologies: list[str], part: str) -> list[tuple[str, str]]:
-  """(recipe, topology) that `rows` has not, of the recipes whose names hold `part`."""
+  """Pairs (recipe, topology) that `rows` lacks, for the recipes whose names contain `part`."""
   done = {(row["recipe"], row["topology"]) for row in rows}
   return [
     (recipe, topology)
@@ -126,12 +126,12 @@ def missing(rows: list[dict], topologies: list[str], part: str) -> list[tuple[st
 
 
 def complete(rows: list[dict], wanted: list[tuple[str, str]], *, jobs: int) -> Iterator[str]:
-  """Compiles rows, adds each to `rows` and to the documents, and yields which one it was.
+  """Compiles pairs, adds their rows to `rows` and to the documents, and yields the name of each.
 
   Args:
-    rows: those that there are.
-    wanted: what is to be compiled; what cannot be is named on stderr.
-    jobs: compilations at a time.
+    rows: existing rows.
+    wanted: pairs (recipe, topology) to compile; failures are reported on stderr.
+    jobs: number of compilations at a time.
   """
   with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
     futures = [pool.submit(compiled, *one) for one in wanted]

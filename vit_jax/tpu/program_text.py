@@ -1,4 +1,4 @@
-"""What the text of a compiled program tells: collectives, and cycles as the compiler counts."""
+"""Reads the text of a compiled program: collectives, and the compiler's counts of cycles."""
 
 import collections
 import math
@@ -12,11 +12,12 @@ BITS = {"pred": 8, "bf16": 16, "f16": 16, "f32": 32, "f64": 64} | {
 
 
 def collectives(text: str) -> dict[str, tuple[int, int]]:
-  """{kind: (count, bytes of the results)} of the collectives; those in a loop as often as it runs.
+  """{kind: (count, bytes of the results)} of the collectives; in a loop, once per iteration.
 
-  Of one that is begun and ended apart the end counts. Instructions that share a channel, such as
-  those of fusions that run beside it, are one, which runs as often as the rarest of them. An
-  all-reduce that is fused with the slice that is kept of it is a reduce-scatter.
+  If a collective has separate start and done instructions, only the done one counts. Instructions
+  with the same channel, such as those in concurrent fusions, count as one collective, which runs as
+  often as the least frequent of them. An all-reduce that is fused with a slice of its result is a
+  reduce-scatter.
   """
   found = collections.defaultdict(dict)
   blocks = _blocks(text)
@@ -43,7 +44,7 @@ def shape_bytes(shapes: str) -> int:
   """Bytes of a shape, or of a tuple of shapes, as XLA prints them.
 
   Raises:
-    ValueError: a type of numbers that is not known.
+    ValueError: the type of the numbers is not known.
   """
   total = 0
   for kind, sizes in re.findall(r"\b([a-z]+\d\w*|pred)\[([\d,]*)\]", shapes):
@@ -54,10 +55,10 @@ def shape_bytes(shapes: str) -> int:
 
 
 def cycles(text: str) -> int | None:
-  """Cycles of a TPU program by the compiler's count for each operation, one after another.
+  """Cycles of a TPU program: the sum of the compiler's counts for the operations.
 
-  What is inside a loop counts as often as the loop runs. Communication has no count. None: the
-  compiler counted nothing, as that of CPUs and GPUs.
+  Operations in a loop count once per iteration. Communication is not counted. None if the compiler
+  counts no cycles, as on CPUs and GPUs.
   """
   if '"estimated_cycles"' not in text:
     return None
@@ -66,7 +67,7 @@ def cycles(text: str) -> int | None:
   return sum(
     times * sum(int(n) for n in re.findall(r'"estimated_cycles":"(\d+)"', blocks[name]))
     for name, times in _times(blocks).items()
-    if name in counted  # what is called has its count where it is called
+    if name in counted  # a called computation is counted at the instruction that calls it
   )
 
 
@@ -81,7 +82,7 @@ def _loops(block: str) -> list[tuple[str, str]]:
 
 
 def _times(blocks: dict[str, str]) -> dict[str, int]:
-  """{name: how often it runs} of each block that is reached from the program's entry."""
+  """{name: number of runs} of each block that the program's entry reaches."""
   times = collections.Counter()
 
   def visit(name, count):
@@ -96,14 +97,14 @@ def _times(blocks: dict[str, str]) -> dict[str, int]:
 
 
 def _rounds(condition: str, body: str) -> int:
-  """How often a loop runs that counts from 0 up to a constant.
+  """The number of iterations of a loop that counts from 0 up to a constant.
 
-  So do those of lax.scan, by one, and those in which XLA overlaps a product with the gathering of a
-  factor, by as many as its body adds to the counter. One whose condition computes with fractions,
-  such as that which draws MixUp's share again until a draw is accepted, is taken to run once.
+  The loops of lax.scan count by one. Loops in which XLA overlaps a product with the gathering of a
+  factor count by the number that the body adds. A loop whose condition computes with fractions,
+  such as the rejection sampling of MixUp's share, is assumed to run once.
 
   Raises:
-    ValueError: a loop of another kind.
+    ValueError: the loop is of another kind.
   """
   if re.search(r" = f32\[", condition):
     return 1
@@ -119,12 +120,12 @@ def _rounds(condition: str, body: str) -> int:
 
 
 def _index(block: str, name: str) -> int | None:
-  """Which element of a tuple an instruction is; None: it is something else."""
+  """The index of the tuple element that an instruction reads; None for other instructions."""
   match = re.search(rf"{re.escape(name)} = \S+ get-tuple-element\(.*?\), index=(\d+)", block)
   return match and int(match[1])
 
 
 def _constant(block: str, name: str) -> int | None:
-  """The whole number that an instruction is; None: it is something else."""
+  """The value of an integer constant; None for other instructions."""
   match = re.search(rf"{re.escape(name)} = [su]32\[\]\S* constant\((\d+)\)", block)
   return match and int(match[1])

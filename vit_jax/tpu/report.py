@@ -1,4 +1,4 @@
-"""What the TPU compiler says of a recipe's training step: memory, speed, and what makes it fit."""
+"""The TPU compiler's report on a recipe's training step: memory, speed, settings that fit."""
 
 import sys
 
@@ -8,7 +8,7 @@ from vit_jax.tpu import compilation
 from vit_jax.training import checks
 
 # Table 2 of the paper: TPUv3-core-days of pre-training and their epochs, by model and classes. The
-# table does not say the epochs of L/16: we take the longer of the paper's two.
+# table does not state the epochs of L/16: we assume the longer of the paper's two.
 PAPER_CORE_DAYS = {
   ("ViT-H/14", 18_291): (2500, 14),
   ("ViT-L/16", 18_291): (680, 14),
@@ -17,11 +17,11 @@ PAPER_CORE_DAYS = {
 
 
 def report(config: Config, topology: str) -> dict:
-  """All that is printed, as one object; where the step does not fit, with one that does.
+  """The whole report as one object; if the step does not fit, it includes settings that do.
 
   Raises:
-    ConfigError: the batch or the mesh does not suit the slice, or no slice is called so.
-    RunError: there is no compiler.
+    ConfigError: the batch or the mesh does not fit the slice, or there is no such slice.
+    RunError: the compiler is not installed.
   """
   from vit_jax.tpu import compilation
 
@@ -41,7 +41,7 @@ def report(config: Config, topology: str) -> dict:
 
 
 def facts(config: Config, program) -> dict:
-  """What is reported of one program."""
+  """The reported facts of one program."""
   return dict(
     devices=program.devices,
     device_kind=program.device_kind,
@@ -61,7 +61,7 @@ def facts(config: Config, program) -> dict:
 
 
 def find_remedy(config: Config, program, devices) -> dict | None:
-  """The first settings that fit, and the facts of their program; None: of those tried none fits."""
+  """The first settings that fit, and the facts of their program; None if none of them fits."""
 
   def compiled(overrides):
     tell(f"It does not fit; trying {flags_of(overrides)}.")
@@ -74,7 +74,7 @@ def find_remedy(config: Config, program, devices) -> dict | None:
 
 
 def estimates(config: Config, program) -> dict:
-  """What follows from the compiler's estimate of a step."""
+  """Speed, MFU and days, from the compiler's estimate of a step."""
   from vit_jax.tpu import compilation
   from vit_jax.training import steps
 
@@ -115,12 +115,12 @@ def table(row: dict) -> str:
 
 
 def flags_of(overrides: dict) -> str:
-  """Settings as they are given to a command."""
+  """Settings as flags of a command."""
   return " ".join(f"--config.{key}={value}" for key, value in overrides.items())
 
 
 def tell(words: str):
-  """Shows what is going on, beside what is printed for others to read."""
+  """Prints progress on stderr, apart from the report on stdout."""
   print(words, file=sys.stderr, flush=True)
 
 
@@ -128,7 +128,7 @@ def lines_of(row: dict) -> list[str]:
   """One program's facts in words."""
   size = lambda n: f"{n / 2**30:.2f} GiB"
   over = row["peak_bytes"] - row["hbm_bytes"]
-  # A little of the memory is not for programs: one may be refused that needs less than all of it.
+  # Some memory is reserved, so a program that needs a little less than all of it may not fit.
   short = f", by {size(over)}" if over > 0 else ""
   verdict = "fits" if row["fits"] else f"does not fit{short}"
   lines = [
