@@ -55,7 +55,7 @@ def test_without_the_compiler_it_says_what_to_install():
   result = programs.run([sys.executable, "-c", WITHOUT_LIBTPU])
   assert result.returncode == 1
   assert result.stderr.endswith(
-    "install it: pip install --target=.libtpu libtpu, and give PYTHONPATH=.libtpu.\n"
+    "install it: pip install --target=.libtpu libtpu, and set PYTHONPATH=.libtpu.\n"
   )
   assert not result.stdout
 

@@ -55,7 +55,7 @@ def test_parameters_tell_their_model(family):
 
 
 def test_parameters_of_no_model():
-  with pytest.raises(ValueError, match=r"no model known here.*they hold something"):
+  with pytest.raises(ValueError, match=r"do not belong to a known model.*they hold something"):
     module_of({"something": np.zeros(3)})
 
 

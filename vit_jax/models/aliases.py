@@ -1,8 +1,8 @@
-"""What other libraries call the models of the paper.
+"""Translates names of the paper's models in other libraries.
 
-Names of timm ("vit_base_patch16_224", "resnetv2_50x1_bit.goog_in21k"), of Hugging Face
-("google/vit-large-patch32-384"), of torchvision ("vit_b_16"), of OpenCLIP ("ViT-B-16") and of the
-published files ("B_16-i21k-300ep.npz", "R26_S_32", "BiT-M-R50x1").
+It knows names of timm ("vit_base_patch16_224", "resnetv2_50x1_bit.goog_in21k"), Hugging Face
+("google/vit-large-patch32-384"), torchvision ("vit_b_16"), OpenCLIP ("ViT-B-16") and the published
+files ("B_16-i21k-300ep.npz", "R26_S_32", "BiT-M-R50x1").
 """
 
 import re
@@ -15,7 +15,7 @@ _FORMS = (
   (r"(?:resnetv2_|.*bit-?(?:[sm]-)?)r?(?P<depth>\d+)x(?P<factor>\d)(?!\d).*", "R{depth}x{factor}"),
   (r".*\bbit-(?P<depth>50|101|152)\b.*", "R{depth}x1"),
   (r"resnet-?(?P<depth>50|101|152)(?!\d).*", "R{depth}x1"),
-  # A hybrid of the root alone, and others: size, depth, pixels between tokens.
+  # A hybrid with only the root of a ResNet, and other hybrids: size, depth, pixels between tokens.
   (rf"(?:vit_)?(?P<size>{_WORDS})_r_s(?P<patch>16)(?!\d).*", "R+ViT-{size}/{patch}"),
   (r"r_(?P<size>ti|s|b|l)_(?P<patch>16)(?!\d).*", "R+ViT-{size}/{patch}"),
   (rf"(?:vit_)?(?P<size>{_WORDS})_r(?P<depth>26|50)_s(?P<patch>16|32)(?!\d).*", "{hybrid}"),
@@ -35,7 +35,7 @@ _FORMS = (
 
 
 def ours(name: str) -> str:
-  """Our name of the model that others call `name`; "" where it is like none of their names."""
+  """Our name of the model that other libraries call `name`; "" if the name is not recognised."""
   for form, template in _FORMS:
     match = re.fullmatch(form, name.lower())
     if match:

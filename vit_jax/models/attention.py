@@ -1,8 +1,8 @@
 """Multi-head attention (Appendix A), with relative position embeddings (Appendix D.4) if asked.
 
-The gradient of `jax.nn.dot_product_attention` is written out for XLA. Differentiated by JAX, the
-logits are kept in float32 and the softmax is computed from them again by each of the four products
-of the backward pass; here the probabilities are kept, in the type of the computation.
+For XLA, the gradient of `jax.nn.dot_product_attention` is written by hand. JAX's own gradient keeps
+the logits in float32, and each of the four products of the backward pass computes the softmax from
+them again. The gradient here keeps the probabilities, in the type of the computation.
 """
 
 import flax.linen as nn
@@ -20,9 +20,9 @@ class Attention(nn.Module):
     heads: number of heads; D_h = D / heads.
     dtype: type of the computation.
     implementation: of `jax.nn.dot_product_attention`.
-    relative: one more learned key for each offset between two tokens, (2 N - 1, heads, D_h): with
-      it a query's logit for a key is q (k + r) / sqrt(D_h). Offsets are counted along the token
-      axis, so over an image in raster order, the class token first.
+    relative: adds a learned key r for each offset between two tokens, (2 N - 1, heads, D_h). The
+      logit of a query for a key is then q (k + r) / sqrt(D_h). Offsets are counted along the token
+      axis: the class token first, then the patches in raster order.
   """
 
   heads: int
@@ -82,20 +82,21 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array |
 
 def _forward(query, key, value, bias):
   top = _logits(query, key, bias).max(axis=-1, keepdims=True)
-  # Computed once more: on a TPU that takes less time than to write logits down and read them again.
+  # The logits are computed twice: on a TPU, this is faster than writing and reading them.
   weights = jnp.exp(_logits(*jax.lax.optimization_barrier((query, key)), bias) - top)
-  # Divided by only at the end: one pass over the logits gives the weights and their sum.
+  # The division comes last: so one pass over the logits gives the weights and their sum.
   total = weights.sum(axis=-1, keepdims=True)
   weights = weights.astype(query.dtype)
   y = jnp.einsum("bhqk,bkhd->bqhd", weights, value, preferred_element_type=jnp.float32)
   y = (y / total.swapaxes(1, 2)).astype(query.dtype)
-  y = jax.lax.optimization_barrier(y)  # or XLA keeps it as it was before the division, in float32
+  y = jax.lax.optimization_barrier(y)  # or XLA keeps y before the division, in float32
   return y, (query, key, value, bias, weights, total, y)
 
 
 def _backward(saved, grad):
   query, key, value, bias, weights, total, y = saved
-  # Of softmax, p = weights / total: dlogits = p (dp - sum over keys of p dp), the sum being y dy.
+  # Gradient of softmax, p = weights / total: dlogits = p (dp - sum over keys of p dp); the sum is
+  # y dy.
   mean = jnp.einsum("bqhd,bqhd->bhq", grad, y, preferred_element_type=jnp.float32)
   dlogits = weights / total * (_products(grad, value) - mean[..., None])
   scaled = (dlogits / query.shape[-1] ** 0.5).astype(query.dtype)
@@ -120,7 +121,7 @@ attend.defvjp(_forward, _backward)
 
 
 def relative_logits(query: jax.Array, table: jax.Array) -> jax.Array:
-  """Products of queries and relative embeddings, by sqrt(D_h).
+  """Products of queries and relative embeddings, divided by sqrt(D_h).
 
   Args:
     query: (B, N, heads, D_h).
@@ -131,7 +132,7 @@ def relative_logits(query: jax.Array, table: jax.Array) -> jax.Array:
   """
   tokens, dim = query.shape[1], query.shape[-1]
   logits = jnp.einsum("bqhd,rhd->bhqr", query, table) / dim**0.5
-  # Entry (q, k) is wanted from column N - 1 + k - q. In rows padded to 2 N it lies at
+  # Entry (q, k) is in column N - 1 + k - q. If rows are padded to 2 N, its flat position is
   # q 2 N + N - 1 + k - q = (N - 1) + q (2 N - 1) + k: rows of 2 N - 1 after the first N - 1.
   logits = jnp.pad(logits, ((0, 0), (0, 0), (0, 0), (0, 1)))
   logits = logits.reshape(*logits.shape[:2], -1)[..., tokens - 1 :]

@@ -1,4 +1,4 @@
-"""Blocks of the Transformer encoder: of the paper, and with axial attention."""
+"""Blocks of the Transformer encoder: the standard block, and the block with axial attention."""
 
 import flax.linen as nn
 import jax
@@ -45,7 +45,7 @@ class EncoderBlock(nn.Module):
     mlp_dim, heads, dropout, dtype, attention, activation, norm_epsilon: as in
       vit_jax.models.vit.ViT.
     relative: relative position embeddings.
-    position: fields of a `PositionEmbedding` of this block's own, or None.
+    position: fields of this block's own `PositionEmbedding`, or None.
   """
 
   mlp_dim: int
@@ -60,9 +60,9 @@ class EncoderBlock(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool):
-    """(B, N, D) and position embeddings shared by all blocks -> (B, N, D) and nothing.
+    """(B, N, D) and position embeddings shared by all blocks -> (B, N, D) and None.
 
-    The pair is what `nn.scan` asks for.
+    `nn.scan` requires a pair.
     """
     x = add_positions(split_by_example(x), shared, self.position)
     y = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_0")(x)
@@ -85,7 +85,7 @@ class AxialBlock(nn.Module):
 
   Attributes:
     grid: rows and columns of tokens; there is no class token.
-    options: fields of `EncoderBlock` for both.
+    options: fields of both `EncoderBlock`s.
     position: as in `EncoderBlock`.
   """
 
@@ -95,7 +95,7 @@ class AxialBlock(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool):
-    """As `EncoderBlock`; the tokens are the grid's in raster order."""
+    """As `EncoderBlock`; the tokens are those of the grid in raster order."""
     batch, _, width = x.shape
     rows, columns = self.grid
     x = add_positions(x, shared, self.position)
@@ -108,7 +108,7 @@ class AxialBlock(nn.Module):
 
 
 def add_positions(x: jax.Array, shared: jax.Array | None, own: dict | None) -> jax.Array:
-  """Tokens plus the shared position embeddings and the calling block's own, where there are any."""
+  """Adds the shared position embeddings and the calling block's own to the tokens, if given."""
   if shared is not None:
     x = x + shared.astype(x.dtype)
   if own is not None:

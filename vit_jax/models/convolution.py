@@ -1,7 +1,7 @@
-"""Convolutions with standardised weights (Section 4.1), and the normalisation that goes with them.
+"""Convolutions with standardised weights (Section 4.1), and their GroupNorm.
 
-The two published families of ResNets divide by the standard deviation in two ways that differ by
-up to 5e-4: they are two functions.
+The two published families of ResNets compute the standard deviation in two ways, which differ by up
+to 5e-4. So there are two functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,19 +12,19 @@ import jax.numpy as jnp
 
 
 def standardize_stem(kernel: jax.Array) -> jax.Array:
-  """(w - mean) / (std + 1e-5), each output channel of (h, w, in, out) by itself: hybrids."""
+  """(w - mean) / (std + 1e-5) for each output channel of (h, w, in, out); used by hybrids."""
   centred = kernel - kernel.mean(axis=(0, 1, 2))
   return centred / (jnp.sqrt(jnp.square(centred).mean(axis=(0, 1, 2))) + 1e-5)
 
 
 def standardize_bit(kernel: jax.Array) -> jax.Array:
-  """(w - mean) / sqrt(var + 1e-10), each output channel of (h, w, in, out) by itself: BiT."""
+  """(w - mean) / sqrt(var + 1e-10) for each output channel of (h, w, in, out); used by BiT."""
   centred = kernel - kernel.mean(axis=(0, 1, 2))
   return centred * jax.lax.rsqrt(jnp.square(centred).mean(axis=(0, 1, 2)) + 1e-10)
 
 
 class StandardizedConv(nn.Module):
-  """A convolution without bias, of standardised weights."""
+  """A convolution with standardised weights and no bias."""
 
   features: int
   size: int
@@ -48,7 +48,7 @@ class StandardizedConv(nn.Module):
 
 
 def group_norm(epsilon: float, dtype: jnp.dtype, name: str, scale_init=nn.initializers.ones):
-  """GroupNorm over 32 groups; its statistics are float32 and lose nothing when means are large."""
+  """GroupNorm over 32 groups; its statistics are float32 and stay exact if means are large."""
   return nn.GroupNorm(
     num_groups=32,
     epsilon=epsilon,

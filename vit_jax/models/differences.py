@@ -1,6 +1,6 @@
-"""How two models differ, apart from their heads."""
+"""Differences between two models, apart from their heads."""
 
-# What tells one model from another.
+# Fields that are compared.
 FIELDS = (
   *("patch", "depth", "width", "mlp_dim", "heads", "stages", "stem_width", "axial", "pool"),
   *("positions", "position_place", "activation", "norm_epsilon"),
@@ -8,7 +8,7 @@ FIELDS = (
 
 
 def differences(there, here) -> list[str]:
-  """Each difference of two modules in words; [] where they are the same but for their heads."""
+  """Describes each difference between two modules; [] if they differ at most in their heads."""
   kinds = type(there).__name__, type(here).__name__
   if kinds[0] != kinds[1]:
     return ["they are a {} there and a {} here".format(*kinds)]

@@ -14,7 +14,7 @@ from vit_jax.models.remat import remat
 
 
 class Encoder(nn.Module):
-  """Two stages with parameters of their own: `add_positions`, and the call, which is the blocks.
+  """Two stages, each with its own parameters: `add_positions`, and the call, which runs the blocks.
 
   Attributes:
     grid: rows and columns of patches.
@@ -40,7 +40,7 @@ class Encoder(nn.Module):
 
   @nn.compact
   def add_positions(self, x: jax.Array, *, train: bool) -> jax.Array:
-    """Position embeddings of the stem, if there are any, and dropout: (B, N, D) -> (B, N, D)."""
+    """Adds the stem's position embeddings, if any, and dropout: (B, N, D) -> (B, N, D)."""
     if position := self._position("stem", x.shape[-1]):
       x = x + PositionEmbedding(**position, name="posembed_input")().astype(x.dtype)
     return Dropout(self.dropout)(x, train=train)
@@ -50,7 +50,7 @@ class Encoder(nn.Module):
     """The blocks and the final LayerNorm: (B, N, D) -> (B, N, D)."""
     shared = None
     if position := self._position("every_layer_shared", x.shape[-1]):
-      # Another name, so that the parameters alone tell the model.
+      # This name differs, so that the parameters alone identify the model.
       shared = PositionEmbedding(**position, name="posembed_shared")()
     options = self._block_options() | dict(position=self._position("every_layer", x.shape[-1]))
     block = AxialBlock if self.axial else EncoderBlock
@@ -64,14 +64,14 @@ class Encoder(nn.Module):
 
   @nn.nowrap
   def _position(self, place: str, width: int) -> dict | None:
-    """Fields of the `PositionEmbedding` at this place; None: there is none."""
+    """Fields of the `PositionEmbedding` at this place; None if there is none."""
     if self.positions not in ("1d", "2d") or self.position_place != place:
       return None
     return dict(kind=self.positions, grid=self.grid, class_token=self.class_token, width=width)
 
   @nn.nowrap
   def _block_options(self) -> dict:
-    """Fields of every block but its position embedding."""
+    """Fields of every block, without its position embedding."""
     options = dict(
       mlp_dim=self.mlp_dim,
       heads=self.heads,
@@ -96,13 +96,13 @@ class Encoder(nn.Module):
     )
     if self.is_initializing():
       return stacked
-    # Cast inside, each block's parameters would be kept for the backward pass once more.
+    # If each block cast its parameters itself, the backward pass would keep a second copy of them.
     cast = functools.partial(in_type, dtype=self.dtype)
     return nn.map_variables(stacked, "params", trans_in_fn=cast)
 
 
 def in_type(variables: dict, dtype: jnp.dtype) -> dict:
-  """The variables of blocks in the type of the computation, but those of LayerNorm."""
+  """The variables of blocks in the type of the computation, except those of LayerNorm."""
 
   def cast(path, leaf):
     return leaf if "LayerNorm" in jax.tree_util.keystr(path) else leaf.astype(dtype)

@@ -1,4 +1,4 @@
-"""Analytic cost of the models."""
+"""Cost of the models, from formulas."""
 
 import math
 
@@ -9,17 +9,17 @@ from vit_jax import models
 
 
 def parameters(model: models.ViT | models.ResNet, height: int, width: int) -> dict[str, int]:
-  """Numbers in the parameters of each part of a model; none is made and no device is touched.
+  """Counts the parameters of each part of a model, without creating arrays or using a device.
 
   Args:
     model: any module of vit_jax.models.
     height, width: of the images, pixels; position embeddings grow with them.
 
   Returns:
-    {part: count}; "head" and "pre_logits", the representation layer, are parts of their own.
+    {part: count}; "head" and "pre_logits", the representation layer, are separate parts.
 
   Raises:
-    ValueError: an image size that the patch size does not divide.
+    ValueError: the patch size does not divide the image size.
   """
   init = lambda: model.init(jax.random.key(0), jnp.zeros((1, height, width, 3)), train=False)
   parts = jax.eval_shape(init)["params"].items()
@@ -27,7 +27,7 @@ def parameters(model: models.ViT | models.ResNet, height: int, width: int) -> di
 
 
 def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> int:
-  """Multiply-adds of one image's forward pass; only products of matrices count.
+  """Multiply-adds of one image's forward pass; only matrix products count.
 
   Args:
     model: any module of vit_jax.models.
@@ -42,8 +42,8 @@ def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> 
 def vit_macs(model: models.ViT, height: int, width: int) -> int:
   """Multiply-adds of a ViT, hybrid or axial ViT.
 
-  Patch embedding N P^2 C D, with C the 3 channels of the image or those of the stem's map; blocks;
-  attention pooling; representation layer and head.
+  They are the sum of the patch embedding, N P^2 C D with C the channels of the image (3) or of the
+  stem's map, the blocks, attention pooling, the representation layer and the head.
   """
   stem, channels = 0, 3
   if model.stages is not None:
@@ -59,7 +59,7 @@ def vit_macs(model: models.ViT, height: int, width: int) -> int:
     block = block_macs(tokens, model.width, model.mlp_dim, relative=relative)
   pooling = 0
   if model.pool == "map":
-    # One query: its projection and the output's, keys and values, their products, and the MLP.
+    # One query: the projections of query and output, of keys and values, products, and the MLP.
     pooling = 2 * model.width**2 + 2 * patches * model.width**2 + 2 * patches * model.width
     pooling += 2 * model.width * model.mlp_dim
   embedding = patches * model.patch**2 * channels * model.width
@@ -68,12 +68,12 @@ def vit_macs(model: models.ViT, height: int, width: int) -> int:
 
 
 def block_macs(tokens: int, width: int, mlp_dim: int, *, relative: bool) -> int:
-  """Multiply-adds of an encoder block: attention, and the MLP 2 T D M."""
+  """Multiply-adds of an encoder block: attention, plus 2 T D M for the MLP."""
   return attention_macs(tokens, width, relative=relative) + 2 * tokens * width * mlp_dim
 
 
 def attention_macs(tokens: int, width: int, *, relative: bool) -> int:
-  """Four projections 4 T D^2; q k^T and the product with v 2 T^2 D; relative keys T (2 T - 1) D."""
+  """4 T D^2 for projections, 2 T^2 D for q k^T and the values, T (2 T - 1) D for relative keys."""
   offsets = (2 * tokens - 1) * relative
   return 4 * tokens * width**2 + 2 * tokens**2 * width + tokens * offsets * width
 
@@ -81,12 +81,12 @@ def attention_macs(tokens: int, width: int, *, relative: bool) -> int:
 def resnet_macs(
   stages: tuple[int, ...], width: int, heads: int, height: int, columns: int
 ) -> tuple[int, int]:
-  """Multiply-adds of root and stages, and the channels of the map that comes out.
+  """Multiply-adds of root and stages, and the channels of their output.
 
   Args:
     stages: residual units of each stage.
     width: channels of the root.
-    heads: not 0 where axial attention replaces the 3 x 3 convolutions.
+    heads: not 0 if axial attention replaces the 3 x 3 convolutions.
     height, columns: of the image, pixels.
   """
   halve = lambda size: -(-size // 2)
@@ -113,5 +113,5 @@ def resnet_macs(
 
 
 def training_flops(macs: int) -> int:
-  """FLOPs of one image's training step: two a multiply-add, the backward pass twice the forward."""
+  """FLOPs of a training step for one image: 2 per multiply-add; backward costs twice forward."""
   return 6 * macs

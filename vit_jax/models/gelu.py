@@ -1,6 +1,7 @@
-"""The two forms of GELU; the paper's with its gradient written out, which needs its input alone.
+"""The two forms of GELU. The gradient of the paper's form is written by hand.
 
-Differentiated by JAX, it keeps several arrays as large as its input, the largest of a block.
+This gradient needs only the input of GELU, the largest array of a block. JAX's own gradient keeps
+several arrays of this size.
 """
 
 import functools
@@ -32,6 +33,6 @@ def _backward(x, grad):
 
 gelu.defvjp(_forward, _backward)
 
-# By timm's names: the tanh form, of the published weights, and x times the normal distribution
-# function, which many other models were trained with.
+# By timm's names: the tanh form, used by the published weights, and the exact form, x times the
+# normal distribution function, used by many other models.
 FORMS = {"gelu_tanh": gelu, "gelu": functools.partial(jax.nn.gelu, approximate=False)}

@@ -6,11 +6,11 @@ from flax import linen as nn
 
 
 class Head(nn.Module):
-  """y W + b, multiplied in the type of the computation, added up in float32.
+  """y W + b; products in the type of the computation, sums in float32.
 
   Attributes:
     num_classes: number of logits.
-    bias: initial value of b; W begins as zero (Section 3.2).
+    bias: initial value of b; W starts at zero (Section 3.2).
     dtype: type of the computation; parameters are float32.
   """
 
@@ -31,7 +31,7 @@ class Head(nn.Module):
 def product(y: jax.Array, kernel: jax.Array) -> jax.Array:
   """(B, D) times (D, K) in float32; both gradients are products in the arguments' type.
 
-  Differentiated by JAX, they are products with a float32 factor, and reduced over devices as such.
+  JAX's own gradients are products with a float32 factor, and are summed over devices in float32.
   """
   return jnp.matmul(y, kernel, preferred_element_type=jnp.float32)
 

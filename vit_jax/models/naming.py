@@ -1,4 +1,4 @@
-"""From the paper's names ("ViT-L/16", "R152x2", "R50x1+ViT-B/16") to modules."""
+"""Makes modules from the paper's names ("ViT-L/16", "R152x2", "R50x1+ViT-B/16")."""
 
 import dataclasses
 import re
@@ -12,7 +12,7 @@ from vit_jax.models.resnet import ResNet
 from vit_jax.models.vit import ViT
 from vit_jax.process.text import shown
 
-# Shapes of the Transformer encoder (Table 1 of the paper; b is Fig. 4's, B with every size halved).
+# Shapes of the Transformer encoder (Table 1 of the paper; b, of Figure 4, is B with sizes halved).
 SIZES = {
   "Ti": dict(depth=12, width=192, mlp_dim=768, heads=3),
   "S": dict(depth=12, width=384, mlp_dim=1536, heads=6),
@@ -31,7 +31,7 @@ STAGES = {
   "200": (3, 24, 36, 3),
 }
 
-# Heads of axial attention inside a ResNet; the paper does not say.
+# Heads of axial attention inside a ResNet; the paper does not state the number.
 AXIAL_RESNET_HEADS = 8
 
 NAMES = (
@@ -84,18 +84,17 @@ def create(name: str, **options) -> ViT | ResNet:
   """The Flax module called `name`.
 
   Args:
-    name: one of `names()`, or another of their kind: any patch size ("ViT-B/20"), any width factor
-      below 100 ("R101x2"), any of the known ResNets under any of the known Transformers.
+    name: one of `names()`, or a variant: any patch size ("ViT-B/20"), any width factor below 100
+      ("R101x2"), any of the known ResNets under any of the known Transformers.
     **options: fields of `vit_jax.models.vit.ViT` or `vit_jax.models.resnet.ResNet`, which replace
-      what the name says.
+      the fields that the name implies.
 
   Returns:
     A module for which `model.apply({"params": params}, images, train=False)` gives
     (logits, features); images are (B, H, W, 3) floats in [-1, 1].
 
   Raises:
-    ValueError: no such model; an option that this model does not have; options that do not go
-      together.
+    ValueError: there is no such model, it lacks an option, or options contradict each other.
   """
   kind, fields = _described(name)
   known = {field.name for field in dataclasses.fields(kind)} - {"parent", "name"}
@@ -108,12 +107,12 @@ def create(name: str, **options) -> ViT | ResNet:
 
 
 def configured(settings: config.Model) -> ViT | ResNet:
-  """The module that a config describes; a setting at its default leaves the name's own.
+  """The module that a config describes; settings at their defaults keep the value of the name.
 
-  Where no run has settled config.model.compute_dtype="auto", it is that of accelerators.
+  If config.model.compute_dtype is still "auto", the module computes in bfloat16.
 
   Raises:
-    ValueError: as `create`; the message begins with the setting at fault.
+    ValueError: as `create`; the message begins with the wrong setting.
   """
   given = {
     field.name: value
@@ -127,10 +126,10 @@ def configured(settings: config.Model) -> ViT | ResNet:
 
 
 def _described(name: str):
-  """The module class and its fields, as the name alone says."""
+  """The module class and its fields, by the name alone."""
   if (match := _VIT.fullmatch(name)) and match["size"] in SIZES:
     fields = SIZES[match["size"]] | dict(patch=int(match["patch"]))
-    # Attention along rows and columns leaves no place for a class token.
+    # Attention along rows and columns has no place for a class token.
     return ViT, fields | (dict(axial=True, pool="gap") if match["axial"] else {})
   if (match := _RESNET.fullmatch(name)) and match["depth"] in STAGES:
     return ResNet, dict(stages=STAGES[match["depth"]], width=64 * int(match["factor"]))
@@ -147,7 +146,7 @@ def _described(name: str):
 
 
 def _nearest(name: str) -> list[str]:
-  """First what others call so, then what is spelled alike; the first names where nothing is."""
+  """The model that others call so, then names spelled alike; the first names if there are none."""
   try:
     _described(translated := aliases.ours(name))
   except (ValueError, RecursionError):
@@ -157,10 +156,10 @@ def _nearest(name: str) -> list[str]:
 
 
 def _stem(depth: str | None, stride: int) -> dict | None:
-  """Stages and patch size of a hybrid whose tokens are `stride` pixels apart; None: not built.
+  """Stages and patch size of a hybrid whose tokens are `stride` pixels apart; None if unknown.
 
-  With /32 the tokens are the output of stage 4. With /16 the units of stage 4 join stage 3
-  (Section 3.1). "R+" is the root alone, under patches of 8 x 8; its published name says 16 although
+  With /32 the tokens are the output of stage 4. With /16 the units of stage 4 are added to stage 3
+  (Section 3.1). "R+" has only the root, with patches of 8 x 8. Its published name says 16, although
   its tokens are 32 pixels apart.
   """
   if depth is None:
@@ -173,7 +172,7 @@ def _stem(depth: str | None, stride: int) -> dict | None:
 
 
 def _check(name: str, module: ViT | ResNet):
-  """Refuses fields that do not go together."""
+  """Raises an error if fields contradict each other."""
   if module.heads and module.width % module.heads:
     heads = [h for h in range(1, module.width + 1) if module.width % h == 0]
     near = min(heads, key=lambda h: abs(h - module.heads))
@@ -183,7 +182,7 @@ def _check(name: str, module: ViT | ResNet):
   if isinstance(module, ResNet):
     if module.width % 32:
       raise ValueError(
-        f"width={module.width} of {name} does not fall into the 32 groups of GroupNorm; "
+        f"width={module.width} of {name} is not divisible by the 32 groups of GroupNorm; "
         "make it a multiple of 32."
       )
     return

@@ -1,8 +1,7 @@
-"""LayerNorm with its gradient written out.
+"""LayerNorm with a gradient written by hand.
 
-Differentiated by JAX, an unrolled stack of LayerNorms makes XLA on the CPU recompute the residual
-chain in every consumer; the closed form halves the training step there
-(docs/decisions/layer-norm.md).
+With JAX's own gradient, XLA on the CPU recomputes the residual chain of unrolled blocks for every
+use. The closed form halves the time of a training step there (docs/decisions/layer-norm.md).
 """
 
 import functools
@@ -17,8 +16,8 @@ EPSILON = 1e-6
 class LayerNorm(nn.Module):
   """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis.
 
-  Statistics are float32 whatever `dtype`, the type of the result, is. The variance is the mean
-  of the squared deviations, which loses nothing when the mean is large.
+  Statistics are always float32; `dtype` is the type of the result. The variance is the mean of the
+  squared deviations, which stays exact if the mean is large.
   """
 
   dtype: jnp.dtype

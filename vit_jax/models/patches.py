@@ -8,9 +8,9 @@ import jax.numpy as jnp
 class PatchEmbedding(nn.Module):
   """x_p E + b for each P x P patch x_p of an image or of a map.
 
-  The same numbers as a P x P convolution with stride P, whose kernel E is, (P, P, C, D) as in the
-  published weights. As a product it needs no layout with the batch innermost, for which the TPU's
-  compiler pads 8 images to 128.
+  This equals a P x P convolution with stride P. E is its kernel, (P, P, C, D) as in the published
+  weights. For a convolution the TPU compiler puts the batch innermost and pads 8 images to 128; a
+  matrix product avoids this.
 
   Attributes:
     patch: P.

@@ -1,4 +1,4 @@
-"""Attention pooling: a learned query gathers the tokens, as in big_vision's published weights."""
+"""Attention pooling: a learned query attends to the tokens, as in weights of big_vision."""
 
 import flax.linen as nn
 import jax

@@ -1,6 +1,6 @@
-"""Position embeddings of the stem and of the layers' inputs (Appendix D.4, Table 8).
+"""Position embeddings for the stem and for the inputs of layers (Appendix D.4, Table 8).
 
-Relative embeddings act on the attention weights instead; they are in attention.py.
+Relative embeddings change the attention weights instead; they are in attention.py.
 """
 
 import flax.linen as nn
@@ -12,9 +12,9 @@ class PositionEmbedding(nn.Module):
   """A learned table with one vector for each token.
 
   Attributes:
-    kind: "1d", one vector for each token in raster order, the class token first; or "2d", one of
-      size D/2 for each row of the grid and one for each column, joined: the class token, which is
-      at no place, has zeros.
+    kind: "1d", one vector for each token in raster order, the class token first; or "2d", a vector
+      of size D/2 for each row of the grid and one for each column, concatenated. In "2d" the class
+      token, which has no position, gets zeros.
     grid: rows and columns of patches.
     class_token: whether a class token precedes the patches.
     width: D.

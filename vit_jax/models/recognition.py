@@ -1,4 +1,4 @@
-"""Which model a tree of parameters belongs to, told from its names and shapes alone."""
+"""Finds the model of a parameter tree from the names and shapes of its parameters."""
 
 import re
 
@@ -10,17 +10,17 @@ def module_of(params: dict, **options) -> ViT | ResNet:
   """The module, unrolled, in float32.
 
   Args:
-    params: our tree, blocks apart.
-    **options: fields that parameters do not tell: dropout, dtype, attention, ...
+    params: parameter tree of this project, with unstacked blocks.
+    **options: fields that the parameters do not determine: dropout, dtype, attention, ...
 
   Raises:
-    ValueError: names or shapes of no model of this project.
+    ValueError: the names or shapes belong to no model of this project.
   """
   try:
     fields = _resnet(params) if "resnet" in params else _vit(params)
   except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
     raise ValueError(
-      f"These parameters are those of no model known here (looked for: {error}); they hold "
+      f"These parameters do not belong to a known model (looked for: {error}); they hold "
       f"{', '.join(list(params)[:5])}, ..."
     ) from error
   kind = ResNet if "resnet" in params else ViT
@@ -28,12 +28,12 @@ def module_of(params: dict, **options) -> ViT | ResNet:
 
 
 def patch_grid(params: dict, class_token: bool) -> tuple[int, int] | None:
-  """Rows and columns of patches that the position embeddings are for; None where none tell.
+  """Rows and columns of patches of the position embeddings; None if there are no embeddings.
 
-  A table of one vector a token does not tell its rows: the grid is taken to be square.
+  A table with one vector per token does not determine its rows: the grid is assumed to be square.
 
   Raises:
-    ValueError: a number of patches that is no square.
+    ValueError: the number of patches is not a square.
   """
   tables = position_tables(params)
   if not tables:
@@ -52,7 +52,7 @@ def patch_grid(params: dict, class_token: bool) -> tuple[int, int] | None:
 
 
 def position_tables(params: dict) -> list[dict]:
-  """All nodes of the tree that hold 1-D or 2-D position embeddings."""
+  """All nodes of the tree with 1-D or 2-D position embeddings."""
   found = []
   for name, node in params.items():
     if name in ("posembed_input", "posembed_shared"):
@@ -118,7 +118,7 @@ def _resnet(params) -> dict:
 
 
 def _count(node, pattern, *, first=0) -> int:
-  """How many children are numbered; the numbers have no gaps."""
+  """Number of children whose names match the pattern; their numbers must have no gaps."""
   numbers = sorted(int(match[1]) for name in node if (match := re.fullmatch(pattern, name)))
   if numbers != list(range(first, first + len(numbers))):
     raise ValueError(f"{pattern} numbered {numbers}, with gaps")

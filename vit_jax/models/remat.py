@@ -1,4 +1,4 @@
-"""What the backward pass computes again instead of keeping it."""
+"""Rematerialisation: activations that the backward pass recomputes instead of keeping them."""
 
 import flax.linen as nn
 import jax

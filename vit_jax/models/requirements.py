@@ -1,11 +1,11 @@
-"""What a model requires of images and of devices."""
+"""Requirements of a model on images and devices."""
 
 from vit_jax.config import MOST_SIDE, ConfigError
 from vit_jax.models.resnet import ResNet
 
 
 def check_tiles(module, side: int, whose: str):
-  """The patches of the module, of `whose` in the message, tile the images.
+  """Checks that the module's patches tile the images; `whose` names the model in the message.
 
   Raises:
     ConfigError: they do not.
@@ -20,7 +20,7 @@ def check_tiles(module, side: int, whose: str):
 
 
 def tiles(module, side: int) -> bool:
-  """Whether the module's patches cover a square image of this side; a ResNet has none."""
+  """Whether the module's patches tile a square image of this side; a ResNet has no patches."""
   if isinstance(module, ResNet):
     return True
   try:
@@ -31,7 +31,7 @@ def tiles(module, side: int) -> bool:
 
 
 def check_attention(attention: str, platform: str):
-  """The chosen attention runs on this platform.
+  """Checks that the chosen attention runs on this platform.
 
   Raises:
     ConfigError: it does not.

@@ -1,7 +1,7 @@
 """The paper's baseline, "ResNet (BiT)" (Section 4.1), and the axial ResNet (Appendix D.6).
 
-ResNet-v2: normalisation and activation come before each convolution. Parameters carry the names
-of BiT's published weights, but for GroupNorm's (scale and bias here) and the head's
+It is a ResNet-v2: normalisation and activation come before each convolution. Parameters have the
+names of BiT's published weights, except in GroupNorm (scale and bias here) and in the head
 (head/{kernel (D, K), bias} here, as in every model of this project).
 """
 
@@ -16,14 +16,14 @@ from vit_jax.models.convolution import StandardizedConv, group_norm, standardize
 from vit_jax.models.head import Head
 from vit_jax.models.remat import remat
 
-MODEL = config.Model()  # where no setting says otherwise
+MODEL = config.Model()  # default settings
 
 EPSILON = 1e-5
-PADDING = {1: 0, 3: 1, 7: 3}  # pixels at each side, by the size of the kernel
+PADDING = {1: 0, 3: 1, 7: 3}  # pixels on each side, by the size of the kernel
 
 
 class Convolution(nn.Module):
-  """A standardised convolution under the two names that the published weights give it."""
+  """A standardised convolution inside a module, for the two-part names of the published weights."""
 
   features: int
   size: int
@@ -37,7 +37,7 @@ class Convolution(nn.Module):
 
 
 class PreActivated(nn.Module):
-  """GroupNorm, ReLU, then a convolution, and beside it a projection for the unit's shortcut."""
+  """GroupNorm, ReLU, then a convolution, and if needed a projection for the unit's shortcut."""
 
   features: int
   size: int
@@ -57,9 +57,9 @@ class PreActivated(nn.Module):
 
 
 class AxialAttention(nn.Module):
-  """GroupNorm, ReLU, attention along each row, then along each column, then the mean by stride.
+  """GroupNorm, ReLU, attention along rows, then along columns, then a mean over stride x stride.
 
-  Both have relative position embeddings; it takes the place of a 3 x 3 convolution.
+  Both attentions have relative position embeddings. The module replaces a 3 x 3 convolution.
   """
 
   heads: int
@@ -74,14 +74,14 @@ class AxialAttention(nn.Module):
     for name in ("row_attention", "column_attention"):
       lines = x.reshape(-1, *x.shape[2:])
       lines = Attention(self.heads, self.dtype, self.attention, relative=True, name=name)(lines)
-      # The other axis is next; after both, rows are rows again.
+      # Swaps the axes for the next attention; after both, the order is the original one.
       x = lines.reshape(x.shape).swapaxes(1, 2)
     window = (self.stride, self.stride)
     return nn.avg_pool(x, window, strides=window, padding="SAME", count_include_pad=False)
 
 
 class Unit(nn.Module):
-  """A bottleneck: 1 x 1, 3 x 3 with the stride, 1 x 1 to four times the channels, plus the input.
+  """A bottleneck plus its input: 1 x 1, 3 x 3 with the stride, 1 x 1 to 4 times the channels.
 
   Attributes:
     channels: of the 3 x 3 convolution.
@@ -131,7 +131,7 @@ class Stage(nn.Module):
 
 
 class Backbone(nn.Module):
-  """All but the mean over the map and the head; its fields are those of `ResNet`."""
+  """The ResNet without the mean over the map and the head; the fields are those of `ResNet`."""
 
   stages: tuple[int, ...]
   width: int
@@ -144,7 +144,7 @@ class Backbone(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, 3) -> (B, h, w, C), normalised and activated."""
     x = Convolution(self.width, 7, 2, self.dtype, name="root_block")(x)
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))  # with zeros, which can be the largest
+    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))  # zeros, which can win in max pooling
     x = nn.max_pool(x, (3, 3), strides=(2, 2))
     options = dict(heads=self.heads, dtype=self.dtype, attention=self.attention)
     for i, units in enumerate(self.stages):
@@ -164,7 +164,7 @@ class ResNet(nn.Module):
     head_bias: initial value of the head's bias.
     dtype: type of the computation; parameters are float32.
     attention: implementation of `jax.nn.dot_product_attention`, "xla" or "cudnn".
-    remat: what the backward pass computes again of each unit: "none", "dots" or "everything".
+    remat: what the backward pass recomputes in each unit: "none", "dots" or "everything".
   """
 
   stages: tuple[int, ...]

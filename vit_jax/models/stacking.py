@@ -1,6 +1,6 @@
-"""Between blocks apart (encoderblock_0, encoderblock_1, ...) and blocks stacked for scan.
+"""Converts single blocks (encoderblock_0, ...) to blocks stacked for scan, and back.
 
-Files and users see blocks apart; a model with scan=True computes with them stacked.
+Files and users see single blocks; a model with scan=True computes with stacked blocks.
 """
 
 import re
@@ -14,7 +14,7 @@ STACKED = "encoderblock"
 
 
 def stack_blocks(params: dict) -> dict:
-  """The tree of a model with scan=True, from one with scan=False; any nesting."""
+  """Turns the tree of a model with scan=False into that of scan=True, at any depth."""
   blocks = {int(match[1]): params[key] for key in params if (match := APART.fullmatch(key))}
   rest = {
     key: stack_blocks(value) if isinstance(value, dict) else value
@@ -32,7 +32,7 @@ def stack_blocks(params: dict) -> dict:
 
 
 def unstack_blocks(params: dict) -> dict:
-  """The tree of a model with scan=False, from one with scan=True; any nesting."""
+  """Turns the tree of a model with scan=True into that of scan=False, at any depth."""
   rest = {
     key: unstack_blocks(value) if isinstance(value, dict) else value
     for key, value in params.items()
@@ -47,5 +47,5 @@ def unstack_blocks(params: dict) -> dict:
 
 
 def _stack(*leaves):
-  """NumPy arrays stay on the host."""
+  """Stacks arrays; NumPy arrays stay on the host."""
   return np.stack(leaves) if isinstance(leaves[0], np.ndarray) else jnp.stack(leaves)

@@ -1,4 +1,4 @@
-"""The ResNet that hybrids put under the Transformer (Section 3.1): activations after the norms."""
+"""The ResNet below the Transformer in hybrids (Section 3.1); each norm precedes its activation."""
 
 import flax.linen as nn
 import jax
@@ -55,17 +55,17 @@ class Stage(nn.Module):
 
 
 def stem(x: jax.Array, stages: tuple[int, ...], width: int, dtype, policy: str) -> jax.Array:
-  """Root and stages, as parts of the module that calls this, under their published names.
+  """Root and stages, as submodules of the calling module, with their published names.
 
   Args:
     x: images (B, H, W, 3).
-    stages: units of each stage; () for the root alone.
+    stages: units of each stage; () for only the root.
     width: channels of the root.
     dtype: type of the computation.
-    policy: what the backward pass computes again; see vit_jax.models.remat.
+    policy: what the backward pass recomputes; see vit_jax.models.remat.
 
   Returns:
-    (B, h, w, C), of the size that `map_size` tells.
+    (B, h, w, C), with h and w by `map_size`.
   """
   x = _conv(width, 7, 2, dtype, "conv_root")(x)
   x = nn.relu(group_norm(EPSILON, dtype, "gn_root")(x))
@@ -77,8 +77,9 @@ def stem(x: jax.Array, stages: tuple[int, ...], width: int, dtype, policy: str) 
 
 
 def map_size(pixels: int, stages: tuple[int, ...]) -> int:
-  """Positions along a side of the stem's map: the root divides by 4, each stage after the first
-  by 2, and each division rounds up.
+  """Positions along a side of the stem's map.
+
+  The root divides by 4, each stage after the first by 2, and each division by 2 rounds up.
   """
   for _ in range(2 + max(len(stages) - 1, 0)):
     pixels = -(-pixels // 2)

@@ -1,8 +1,8 @@
 """The Vision Transformer (Section 3.1, equations 1 to 4), its hybrids and its axial form.
 
-Parameters carry the names of the published weights, so a tree, flattened with "/", is the
-published file. Blocks are either apart (Transformer/encoderblock_0, ...) or, under scan,
-stacked along a first axis (Transformer/encoderblock); see vit_jax.models.stacking.
+Parameters have the names of the published weights: a tree, flattened with "/", is the published
+file. Blocks are either single (Transformer/encoderblock_0, ...) or, with scan, stacked along a
+first axis (Transformer/encoderblock); see vit_jax.models.stacking.
 """
 
 import flax.linen as nn
@@ -17,7 +17,7 @@ from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
 from vit_jax.models.stem import map_size, stem
 
-MODEL = config.Model()  # where no setting says otherwise
+MODEL = config.Model()  # default settings
 
 
 class ViT(nn.Module):
@@ -30,25 +30,25 @@ class ViT(nn.Module):
     mlp_dim: hidden size of the MLPs.
     heads: attention heads.
     num_classes: outputs of the head.
-    stages: for a hybrid, the residual units in each stage of its ResNet (Section 3.1); () is the
-      root alone. None: no ResNet.
+    stages: for a hybrid, the residual units in each stage of its ResNet (Section 3.1); () is only
+      the root. None: no ResNet.
     stem_width: channels of that ResNet's root.
     axial: attention along rows, then along columns, each with an MLP (Appendix D.6).
     pool: "class_token" (the paper's); "gap", the mean over the patch outputs (Appendix D.3); or
       "map", attention pooling, as some published weights have. Axial models have no class token.
     representation_layer: a dense layer of size D and tanh before the head, as in pre-training.
     positions: "1d", "2d", "relative" or "none" (Appendix D.4, Table 8).
-    position_place: where "1d" and "2d" are added: at the "stem", or at the input of "every_layer",
-      learned for each apart, or "every_layer_shared".
-    dropout: rate, after each dense layer but the q/k/v projections and the two of the head, and
-      after the position embeddings (Appendix B.1).
+    position_place: where "1d" and "2d" are added: at the "stem"; at the input of "every_layer",
+      with separate embeddings for each; or "every_layer_shared", with the same embeddings.
+    dropout: rate, after the position embeddings and after each dense layer, except the q/k/v
+      projections and the two layers of the head (Appendix B.1).
     head_bias: initial value of the head's bias.
     dtype: type of the computation; parameters are float32.
     attention: implementation of `jax.nn.dot_product_attention`, "xla" or "cudnn".
     scan: stack the blocks under one `nn.scan`.
     remat: "none", "dots" (recompute all but the outputs of dense layers) or "everything".
     activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).
-    norm_epsilon: what every LayerNorm adds to the variance.
+    norm_epsilon: added to the variance in every LayerNorm.
   """
 
   patch: int
@@ -74,22 +74,22 @@ class ViT(nn.Module):
   norm_epsilon: float = MODEL.norm_epsilon
 
   def __call__(self, images: jax.Array, *, train: bool) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Classifies images, by the stages below in turn.
+    """Classifies images with the stages below, one after another.
 
-    Each stage can be called alone, `model.apply(variables, images, method="embed")`, or in a
-    function of the module, `model.apply(variables, images, method=function)`, with anything
-    between two of them.
+    You can call one stage, `model.apply(variables, images, method="embed")`, or write a function
+    of the module that calls several stages and does other things between them,
+    `model.apply(variables, images, method=function)`.
 
     Args:
       images: (B, H, W, 3) in [-1, 1]; H and W divisible by `patch`.
-      train: whether dropout is on; it then needs an rng named "dropout".
+      train: whether to use dropout, which needs an rng named "dropout".
 
     Returns:
       logits (B, num_classes) float32, and the features: "patches" (B, N, D), the encoder's
-      output at the patches, and "pre_logits" (B, D), what the head sees.
+      output at the patches, and "pre_logits" (B, D), the input of the head.
 
     Raises:
-      ValueError: an image size that the patch size does not divide.
+      ValueError: the patch size does not divide the image size.
     """
     grid = self.grid(*images.shape[1:3])
     x = self.add_positions(self.embed(images), grid, train=train)
@@ -99,7 +99,7 @@ class ViT(nn.Module):
 
   @nn.compact
   def embed(self, images: jax.Array) -> jax.Array:
-    """Patch embedding (equation 1), of a hybrid on its ResNet's map: (B, H, W, 3) -> (B, N, D)."""
+    """Patch embedding (equation 1) of the images or a hybrid's map: (B, H, W, 3) -> (B, N, D)."""
     x = images.astype(self.dtype)
     if self.stages is not None:
       x = stem(x, self.stages, self.stem_width, self.dtype, self.remat)
@@ -111,7 +111,7 @@ class ViT(nn.Module):
 
     Args:
       x: patch embeddings, in raster order.
-      grid: rows and columns of patches, as `grid` tells them.
+      grid: rows and columns of patches, from `grid`.
       train: as in the call.
     """
     if self.pool == "class_token":
@@ -124,14 +124,14 @@ class ViT(nn.Module):
     """The blocks and the final LayerNorm: tokens -> tokens of the same shape.
 
     Args:
-      x: what `add_positions` returns.
-      grid, train: as there.
+      x: the result of `add_positions`.
+      grid, train: as for `add_positions`.
     """
     return self._encoder(grid)(x, train=train)
 
   @nn.compact
   def represent(self, x: jax.Array) -> jax.Array:
-    """Pooling, and the representation layer if there is one: encoded tokens -> (B, D)."""
+    """Pooling, and the representation layer if the model has one: encoded tokens -> (B, D)."""
     y = split_by_example(self._pooled(x))
     if self.representation_layer:
       y = jnp.tanh(nn.Dense(self.width, dtype=self.dtype, name="pre_logits")(y))
@@ -149,7 +149,7 @@ class ViT(nn.Module):
 
   @nn.nowrap
   def _pooled(self, x):
-    """Tokens -> (B, D), by `pool`."""
+    """Tokens -> (B, D), pooled according to `pool`."""
     if self.pool == "class_token":
       return x[:, 0]
     if self.pool == "gap":
@@ -166,7 +166,7 @@ class ViT(nn.Module):
 
   @nn.nowrap
   def _encoder(self, grid):
-    """The encoder for this grid of patches; its parameters are the same in every stage."""
+    """The encoder for this grid of patches; every stage uses the same parameters."""
     return Encoder(
       grid=grid,
       class_token=self.pool == "class_token",

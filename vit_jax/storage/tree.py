@@ -16,7 +16,7 @@ def nest(flat: dict) -> dict:
     for parent in parents:
       node = node.setdefault(parent, {})
       if not isinstance(node, dict):
-        raise ValueError(f"the name of another array is the beginning of {name}")
+        raise ValueError(f"{name} lies inside the name of another array")
     if last in node:
       raise ValueError(f"{name} is also the beginning of another array's name")
     node[last] = value
