@@ -1,12 +1,12 @@
-"""Measures speed here: python tools/benchmark.py step|data|device [--format=json].
+"""Measures speed on this machine: python tools/benchmark.py step|data|device [--format=json].
 
-step: images/s of the training step of ViT-S/16 on this CPU, against timm in torch.
-data: images/s of the training input, 500 x 375 JPEG files to 224 px, by threads, by workers and
-from a cache, against tf.data.
-device: images/s and MFU of training steps in bfloat16 on a GPU, ViT-S/16 to H/14, L/16 at 512 px,
-attention by XLA and cuDNN, scan, remat, against timm with torch.compile; on a CPU tiny models, and
-these as not measured.
-All need `pip install .[benchmark]` and take minutes; nothing else should run meanwhile.
+step: images/s of the training step of ViT-S/16 on this CPU, compared with timm in torch.
+data: images/s of the training input, from 500 x 375 JPEG files to 224 px, with threads, with
+workers and from a cache, compared with tf.data.
+device: images/s and MFU of training steps in bfloat16 on a GPU, compared with timm and
+torch.compile: ViT-S/16 to H/14, L/16 at 512 px, attention by XLA and cuDNN, scan, remat. On a CPU
+it measures tiny models, and lists the others as not measured.
+All need `pip install .[benchmark]` and take minutes. Run nothing else at the same time.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from vit_jax.process import console, huge_pages
 from vit_jax.process.columns import aligned
 
 MEASURES = {"step": "step", "data": "input", "device": "accelerator"}  # of vit_jax.benchmarks
-COLUMNS = {  # field of a row: title and format
+COLUMNS = {  # field of a row: (title, format)
   "batch": ("batch", "d"),
   "images_per_second": ("images/s", ".1f"),
   "ratio": ("ratio", ".2f"),
@@ -28,7 +28,7 @@ COLUMNS = {  # field of a row: title and format
 
 
 def table(rows: list[dict]) -> str:
-  """The rows as aligned text; only the columns that there are, and why a row has no figures."""
+  """The rows as aligned text: the columns that rows have, and errors of rows without figures."""
   fields = [field for field in COLUMNS if field in rows[0]]
   cells = [["", *(COLUMNS[field][0] for field in fields)]]
   for row in rows:

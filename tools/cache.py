@@ -3,11 +3,12 @@
 python tools/cache.py --config=configs/NAME.py[:ARG] --config.data.cache=DIR \
   [--config.data.cache_side=256] ... and the other flags of the run
 
-Every training image is decoded, its smaller side reduced to config.data.cache_side pixels, and kept
-as uint8 pixels in DIR. Runs with the same flags then read it. Stopped or killed, the same command
-goes on where it was; several hosts that share DIR may run it at the same time and share the work.
+It decodes every training image, reduces its smaller side to config.data.cache_side pixels, and
+keeps it as uint8 pixels in DIR. Runs with the same flags then read the cache. If the command was
+stopped or killed, start it again: it continues. Several hosts that share DIR may run it at the same
+time and divide the work.
 
-Exit status: 0 done; 2 wrong usage or config; 1 an image or the disk fails.
+Exit status: 0 done; 2 wrong usage or config; 1 an image cannot be read or the disk fails.
 """
 
 from tqdm import tqdm
@@ -20,10 +21,10 @@ from vit_jax.process import console
 
 
 def prepare(config: Config) -> None:
-  """Makes the cache and tells how far it is.
+  """Makes the cache and shows the progress.
 
   Raises:
-    ConfigError: config.data.cache is empty, or what `cache.prepare` and the sources raise.
+    ConfigError: config.data.cache is empty, or as `cache.prepare` and the sources.
   """
   from vit_jax.data import cache, opening
   from vit_jax.training import checks
@@ -39,8 +40,8 @@ def prepare(config: Config) -> None:
     def started(count: int, size: int, free: int) -> None:
       bar.reset(count)
       bar.write(
-        f"{count:,} of {len(source):,} images to be made: about {size / 1e6:,.0f} MB, of "
-        f"{free / 1e6:,.0f} MB that are free in {data.cache}"
+        f"{count:,} of {len(source):,} images are still to be cached: about {size / 1e6:,.0f} MB; "
+        f"{free / 1e6:,.0f} MB are free in {data.cache}"
       )
 
     cache.prepare(
@@ -55,7 +56,7 @@ def prepare(config: Config) -> None:
 
 
 def main(arguments: list[str] | None = None):
-  """Prepares, or says in one sentence why not."""
+  """Makes the cache; see the exit status above."""
   flags = ToolFlags("cache", __doc__)
   flags.add_argument("--config", required=True, metavar="configs/NAME.py[:ARG]", help="the recipe")
   flags.add_settings()

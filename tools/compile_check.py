@@ -1,11 +1,11 @@
-"""Compiles a recipe's training step for a TPU slice that is not there: memory, speed.
+"""Compiles a recipe's training step for a TPU slice, without a TPU, and estimates memory and speed.
 
 python tools/compile_check.py --config=configs/vit_l16_jft.py --topology=v3:16x16
 
-Topologies are named by the chips along each side, such as v3:4x4 (32 cores; v3-32 of Google's
-Cloud), v4:4x4x4, v5e:16x16, v6e:16x16. The program is the main job's own, compiled by the real
-TPU compiler; a TPU is not needed, the package libtpu is. Where the step does not fit, settings that
-need less memory are tried until one does.
+The name of a topology gives the chips along each side, such as v3:4x4 (32 cores; v3-32 on Google
+Cloud), v4:4x4x4, v5e:16x16, v6e:16x16. The program is the main program's own, compiled by the real
+TPU compiler. This needs the package libtpu, but no TPU. If the step does not fit into memory, the
+tool tries settings that need less memory until the step fits.
 
 Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or config.
 """

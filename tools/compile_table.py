@@ -2,10 +2,10 @@
 
 python tools/compile_table.py [--recipes=vit_h14] [--topologies=v3:16x16,v5e:16x16] [--jobs=2]
 
-Each row is what tools/compile_check.py says; what docs/compiled.csv holds already is not compiled
-again: remove its line, or the file, to have it made anew. Hours for all rows on two cores. With
-LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=thp:always,dirty_decay_ms:60000 (Debian: libjemalloc2) one
-row, ViT-B/32 for v4:4x4x4, took 93 s of CPU time in place of 144 s, and came out the same.
+Each row is the result of tools/compile_check.py. Rows that docs/compiled.csv already holds are not
+compiled again; to compile a row again, remove its line. All rows take hours on two cores. With
+LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=thp:always,dirty_decay_ms:60000 (Debian: libjemalloc2) the
+row of ViT-B/32 for v4:4x4x4 took 93 s of CPU time instead of 144 s, with the same result.
 """
 
 from vit_jax.config import ConfigError
@@ -20,17 +20,19 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("compile_table", __doc__)
   add = result.add_argument
-  add("--recipes", "--only", default="", metavar="TEXT", help="those whose name holds this text")
+  add(
+    "--recipes", "--only", default="", metavar="TEXT", help="recipes with this text in their name"
+  )
   add("--topologies", default=",".join(TOPOLOGIES), metavar="A,B,...", help="default: all of them")
   add("--jobs", type=whole(1, 1024), default=1, help="compilations at a time")
   return result
 
 
 def wanted(args, rows: list[dict]) -> list[tuple[str, str]]:
-  """The recipes and topologies that are to be compiled.
+  """The pairs of recipe and topology to compile.
 
   Raises:
-    ConfigError: there are no such ones.
+    ConfigError: an unknown topology, or no recipe has this name.
   """
   topologies = args.topologies.split(",")
   unknown = set(topologies) - set(TOPOLOGIES)
@@ -47,7 +49,7 @@ def wanted(args, rows: list[dict]) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None):
-  """Compiles what is missing and writes both files after each row."""
+  """Compiles the missing rows and writes both files after each row."""
   args = flags().parse_args(arguments)
   with ending("compile_table"):
     rows = compiled_recipes.read()

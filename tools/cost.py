@@ -1,22 +1,23 @@
-"""Parameters, multiply-adds and training FLOPs of models and recipes: worked out, not measured.
+"""Computes parameters, multiply-adds and training FLOPs of models and recipes, without measuring.
 
   python tools/cost.py                               every row of Table 6, beside the paper's figure
   python tools/cost.py --model ViT-B/16 R50x1 --image-size 384
   python tools/cost.py --config=configs/vit_l16_jft.py:14
 
-The rows of Table 6 and of --model stand for pre-training on JFT-300M: 224 px, 303 million images
-an epoch, a head of 18,291 classes and, in ViTs and hybrids, a representation layer before it. The
-options replace what a row or a recipe says. A recipe's model that differs from its name in shape is
-followed by the settings that make it so.
+The rows of Table 6 and of --model are for pre-training on JFT-300M: 224 px, 303 million images an
+epoch, a head of 18,291 classes and, in ViTs and hybrids, a representation layer before it. The
+options override the values of a row or a recipe. If the shape of a recipe's model differs from its
+name, the settings that differ follow the name.
 
-Parameters are those of the whole model as it is trained, so with the head for its classes, which
-JFT-300M makes large: 100 million of ViT-B/16. "Without head" leaves the head and the representation
-layer out: 86 million, as in Table 1. JSON and CSV call the two params and body_params.
+"Parameters" counts the whole model as it is trained, with its head. The head for JFT-300M is large:
+ViT-B/16 then has 100 million. "Without head" leaves out the head and the representation layer: 86
+million, as in Table 1. In JSON and CSV the two are params and body_params.
 
-GMACs are 1e9 multiply-adds of one image's forward pass; only convolutions and products of matrices
-count. Training costs 6 FLOPs for each, the backward pass being twice the forward. exaFLOPs are 1e18
-FLOPs of the whole training, and missing where it is not known how many images that is: give
---examples. The paper's figure stands beside the runs of its Table 6 only; the ratio is ours to it.
+GMACs are 1e9 multiply-adds of one image's forward pass; only convolutions and matrix products
+count. Training costs 6 FLOPs for each multiply-add, because the backward pass costs twice as much
+as the forward pass. exaFLOPs are 1e18 FLOPs of the whole training. They are missing if the number
+of images is not known: give --examples. The paper's figure is shown for the runs of its Table 6
+only; the ratio is our figure divided by the paper's.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from vit_jax.config.tool_flags import ToolFlags, whole
 from vit_jax.process import console
 from vit_jax.process.columns import aligned
 
-# Key of a row: its heading in the table and its format there.
+# Key of a row: (heading in the table, format).
 COLUMNS = {
   "model": ("model", ""),
   "epochs": ("epochs", "g"),
@@ -48,7 +49,7 @@ def chosen(args: argparse.Namespace) -> list[config.Config]:
   """The runs that the command line asks for.
 
   Raises:
-    ConfigError: no such model or recipe.
+    ConfigError: there is no such model or recipe.
   """
   from vit_jax.recipes import cost
 
@@ -62,10 +63,10 @@ def chosen(args: argparse.Namespace) -> list[config.Config]:
 
 
 def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
-  """The run with what the command line says instead.
+  """The run, with the values of the command line in place of its own.
 
   Raises:
-    ConfigError: a value out of its bounds, or an image size that the patches do not tile.
+    ConfigError: a value is out of its bounds, or the patches do not tile the image size.
   """
   from vit_jax.training import checks
 
@@ -84,7 +85,7 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
 
 
 def as_table(rows: list[dict]) -> str:
-  """Aligned columns; what is not known is empty."""
+  """Aligned columns; unknown values are empty."""
   return aligned(
     [[heading for heading, _ in COLUMNS.values()]]
     + [
@@ -95,12 +96,12 @@ def as_table(rows: list[dict]) -> str:
 
 
 def as_json(rows: list[dict]) -> str:
-  """A list of objects; what is not known is null."""
+  """A list of objects; unknown values are null."""
   return json.dumps(rows, indent=2)
 
 
 def as_csv(rows: list[dict]) -> str:
-  """A line of keys, then a line for each row; what is not known is empty."""
+  """A line of keys, then a line for each row; unknown values are empty."""
   text = io.StringIO()
   writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
   writer.writeheader()
@@ -116,7 +117,7 @@ def flags() -> ToolFlags:
   result = ToolFlags("cost", __doc__)
   what = result.add_mutually_exclusive_group()
   what.add_argument(
-    "--model", "--models", nargs="+", metavar="NAME", help="as in the paper, 7 epochs each"
+    "--model", "--models", nargs="+", metavar="NAME", help="names of the paper, 7 epochs each"
   )
   what.add_argument("--config", metavar="configs/NAME.py[:ARG]", help="a recipe")
   add = result.add_argument
@@ -127,15 +128,15 @@ def flags() -> ToolFlags:
     "--examples",
     type=whole(1, 10**15),
     metavar="N",
-    help="training images in an epoch; known where the head has the classes of JFT-300M (18,291), "
-    "ImageNet-21k (21,843) or ImageNet (1,000)",
+    help="training images in an epoch; not needed if the head has the classes of JFT-300M "
+    "(18,291), ImageNet-21k (21,843) or ImageNet (1,000)",
   )
   result.add_format(*FORMATS)
   return result
 
 
 def main(arguments: list[str] | None = None):
-  """Prints the costs; exit status 2 and one sentence where the command line is wrong.
+  """Prints the costs; a wrong command line ends with one sentence and exit status 2.
 
   Args:
     arguments: the command line without the program's name; None: this process's own.

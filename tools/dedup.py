@@ -3,20 +3,22 @@
 python tools/dedup.py --train tfds:NAME train --test tfds:OTHER test --test folder:DIR --output DIR
 python -m vit_jax.main --config=... --config.data.train.exclude=DIR/exclude.txt
 
-A copy may have been encoded again, resized, or cut by up to 5% at each edge; below 32 pixels a side
-only the very same pixels count. It is made for photographs: different drawings of few strokes, such
-as enlarged digits, pass for copies, which DIR/pairs.html shows. Copies of nearly flat images are
-missed: docs/duplicates.md tells how often. Writes DIR/exclude.txt, the index and the name of each
-image to leave out; DIR/pairs.jsonl, each pair found, by index and name; and DIR/pairs.html, which
-shows them. The list is for the very source and split that --train names.
+A copy may have been encoded again, resized, or cut by up to 5% at each edge. Images below 32 pixels
+a side must have equal pixels. The tool is made for photographs: it takes different drawings of few
+strokes, such as enlarged digits, for copies (look at DIR/pairs.html). It misses copies of nearly
+flat images; docs/duplicates.md tells how often.
 
-The time is linear in the training images: some 1.7 ms of one core for a JPEG of 500 x 375 pixels
-(2,000, 4,000 and 8,000 of them against 1,000 test images took 9, 11 and 18 s). A test image costs
-25 hashes more, and 4 KB of each worker's memory.
+It writes DIR/exclude.txt, the index and the name of each image to leave out; DIR/pairs.jsonl, every
+pair by index and name; and DIR/pairs.html, which shows the pairs. The list is valid only for the
+source and the split that --train names.
 
-Runs on Apache Beam (pip install '.[dedup]'), by default in this process. Further flags are Beam's:
---direct_running_mode=multi_processing --direct_num_workers=0 uses every core; --runner=... any of
-its runners, whose workers must see the data and DIR, and have this package installed.
+The time is linear in the number of training images: about 1.7 ms of one core for a JPEG of 500 x
+375 pixels (2,000, 4,000 and 8,000 of them against 1,000 test images took 9, 11 and 18 s). Each test
+image costs 25 hashes, and 4 KB of memory in every worker.
+
+The tool runs on Apache Beam (pip install '.[dedup]'), by default in this process. It passes other
+flags to Beam: --direct_running_mode=multi_processing --direct_num_workers=0 uses every core;
+--runner=... chooses a runner, whose workers must see the data and DIR and need this package.
 """
 
 import json
@@ -28,18 +30,24 @@ from vit_jax.process import console
 
 
 def flags() -> ToolFlags:
-  """The command line; what it does not know is Beam's."""
+  """The command line; unknown flags are passed to Beam."""
   result = ToolFlags("dedup", __doc__)
   add = result.add_argument
   source = dict(nargs="+", metavar=("SOURCE", "SPLIT"), required=True)
   add("--train", **source, help="where to look for copies: tfds:NAME SPLIT, folder:DIR, ...")
-  add("--test", **source, action="append", help="of what; may be given several times")
+  add(
+    "--test", **source, action="append", help="test images to look for; may be given several times"
+  )
   add("--output", type=path, required=True, help="folder for the results")
-  add("--image-key", default=Dataset().image_key, help="TFDS feature of all that holds the image")
-  add("--label-key", default=Dataset().label_key, help="and the label")
+  add(
+    "--image-key",
+    default=Dataset().image_key,
+    help="TFDS feature that holds the image, in all sources",
+  )
+  add("--label-key", default=Dataset().label_key, help="TFDS feature that holds the label")
   pixels = whole(1, 2**40)
   add("--max-pixels", type=pixels, default=Data().max_pixels, help="larger images are left out")
-  shown = "pairs on the page at most, the least alike first"
+  shown = "most pairs on the page, the least alike first"
   add("--shown", type=whole(0, 10**6), default=200, help=shown)
   result.add_format("text", "json")
   return result
@@ -49,7 +57,7 @@ def dataset(words: list[str], args) -> Dataset:
   """A source and its split as the command line gives them.
 
   Raises:
-    ConfigError: more than that is given.
+    ConfigError: more than a source and a split is given.
   """
   if len(words) > 2:
     raise ConfigError(f"{' '.join(words)!r} is more than a source and a split.")
@@ -67,7 +75,7 @@ def search(args, options: list[str]) -> dict:
 
 
 def main(arguments: list[str] | None = None):
-  """Searches; one sentence and exit status 2 for wrong usage, 1 where it fails."""
+  """Searches; ends with one sentence and exit status 2 after wrong usage, 1 after a failure."""
   args, options = flags().parse_known_args(arguments)
   with ending("dedup"):
     summary = search(args, options)

@@ -3,12 +3,12 @@
 python tools/export.py --source WORKDIR --output params.npz
 python tools/export.py --source ViT-B_16.npz --format huggingface --output vit_b16 --verify
 
-The folder that --output lies in is made where it is not there. NAME.json beside the file is the
-card: image size, resizing, class names. The names inside .npz and .safetensors files are those of
-the published weights, which other libraries read.
+The folder of --output is made if it does not exist. The card is NAME.json beside the file: image
+size, resizing, class names. Arrays in .npz and .safetensors files have the names of the published
+weights, which other libraries read.
 
-Exit status: 0 done; 2 wrong usage: nothing at --source, no such step or average, nowhere to write
-to; 1 weights that are damaged or have no place in the format, or a difference that --verify found.
+Exit status: 0 done; 2 wrong usage: nothing at --source, no such step or average, or --output cannot
+be written; 1 the weights are damaged or do not fit the format, or --verify found a difference.
 """
 
 import pathlib
@@ -33,27 +33,27 @@ def flags() -> ToolFlags:
     "--step",
     type=whole(0, 2**63 - 1),
     default=0,
-    help="of a workdir, the checkpoint; default: the newest",
+    help="step of the checkpoint, if --source is a workdir; default: the newest",
   )
   add(
     "--ema",
     action=BooleanOptionalAction,
-    help="of a checkpoint, the moving average of the parameters, or the parameters themselves; "
-    "default: the average where there is one",
+    help="for checkpoints: export the moving average of the parameters, or the parameters "
+    "themselves; default: the average if there is one",
   )
   add(
     "--verify",
     action="store_true",
-    help="read it again, run both, and exit with 1 where logits differ by more than 1e-5",
+    help="read the result, run both models, and exit with 1 if logits differ by more than 1e-5",
   )
   return result
 
 
 def check(args):
-  """Refuses a command line that does not make sense, and makes the folder of the output.
+  """Checks the command line, and makes the folder of the output.
 
   Raises:
-    ConfigError: what is wrong.
+    ConfigError: the flags contradict one another, or the output cannot be written there.
   """
   from vit_jax import weights
 
@@ -73,11 +73,11 @@ def check(args):
 
 
 def export(args) -> str:
-  """Does what the command line asks for; what it did, in words.
+  """Exports as the command line asks; returns a report.
 
   Raises:
-    ConfigError: the command line does not make sense.
-    ValueError, OSError, RunError: it cannot be done, or `--verify` found a difference.
+    ConfigError: as `check`.
+    ValueError, OSError, RunError: the export failed, or `--verify` found a difference.
   """
   check(args)
   from vit_jax.inference import export as exporting

@@ -2,15 +2,15 @@
 
 python tools/fashion_transfer.py [--workdir=DIR] [--output=DIR] [--fast] [--format=json]
 
-Pre-trains a small ViT on the classes 0 to 4 and fine-tunes it on a few images of the classes 5 to
-9, at 28 and at 56 pixels, each scored with the parameters of the last step and with their moving
-average; beside it the same model from scratch with as many steps. Three seeds. OUTPUT/results.md
-gets the means and standard deviations, OUTPUT/results.csv every figure.
+It pre-trains a small ViT on the classes 0 to 4 and fine-tunes it on a few images of the classes 5
+to 9, at 28 and at 56 pixels. For comparison it trains the same model from scratch for as many
+steps. Each run is scored with the parameters of the last step and with their moving average, for
+three seeds. OUTPUT/results.md gets means and standard deviations, OUTPUT/results.csv every figure.
 
-It needs Fashion-MNIST prepared: python tools/prepare_data.py build fashion_mnist. Stopped at any
-moment, the same command goes on where it was; what has been measured is not measured again.
+Prepare Fashion-MNIST first: python tools/prepare_data.py build fashion_mnist. If the command was
+stopped, start it again: it continues, and measures nothing twice.
 
-Exit status: 0 done; 2 wrong usage, or Fashion-MNIST is not there; otherwise that of the run that
+Exit status: 0 done; 2 wrong usage, or Fashion-MNIST is not prepared; otherwise that of the run that
 failed or was stopped (75: start it again).
 """
 
@@ -28,14 +28,14 @@ def flags() -> ToolFlags:
   add = result.add_argument
   add("--workdir", type=path, help="images and runs; default: workdirs/fashion_transfer")
   add("--output", type=path, help="folder of results.md and results.csv; default: docs")
-  small = "a few images and steps, to try it: into the workdir alone"
+  small = "a trial with a few images and steps; writes only into the workdir"
   add("--fast", action="store_true", help=small)
   result.add_format("table", "json")
   return result
 
 
 def main(arguments: list[str] | None = None):
-  """Measures what is missing and writes the results.
+  """Does the runs that are missing and writes the results.
 
   Args:
     arguments: the command line without the program's name; None: this process's own.

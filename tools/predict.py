@@ -1,10 +1,10 @@
-"""Most probable classes of images.
+"""Predicts the most probable classes of images.
 
 python tools/predict.py --source workdirs/vit_digits --images photo.png
 python tools/predict.py --source ViT-B_16.npz --images photos 'more/*.jpg' --top 3 --output out.csv
 
-Exit status: 0; 1 where some images could not be read (they are named, and skipped); 2 wrong usage,
-or weights that cannot be used.
+Exit status: 0 done; 1 some images could not be read (they are named and skipped); 2 wrong usage, or
+weights that cannot be used.
 """
 
 import pathlib
@@ -32,13 +32,11 @@ def flags() -> ToolFlags:
     nargs="+",
     action="extend",
     required=True,
-    help="files, directories (and all below them), or globs in quotes",
+    help="files, directories (with all folders below them), or globs in quotes",
   )
   add("--top", type=whole(1, 10**6), default=5, help="classes for each image (default: 5)")
   add("--output", type=path, help="*.csv or *.json, instead of the console")
-  add(
-    "--image-size", type=whole(0, 4096), default=0, help="pixels; default: what the weights are for"
-  )
+  add("--image-size", type=whole(0, 4096), default=0, help="pixels; default: the weights' own size")
   add("--batch-size", type=whole(1, 4096), default=32, help="images at a time (default: 32)")
   return result
 
@@ -56,7 +54,7 @@ def main(arguments: list[str] | None = None):
 
 
 def predicted(args) -> list:
-  """The predictions of all images; leaves with status 2 where there can be none."""
+  """The predictions of all images; leaves with status 2 if the images or weights are unusable."""
   from vit_jax.inference.model import read
   from vit_jax.inference.predict import find_images, predict
 

@@ -1,17 +1,17 @@
-"""Makes data sets that tfds:NAME reads: ArrayRecord files, which need no TensorFlow.
+"""Makes data sets for tfds:NAME: ArrayRecord files, which are read without TensorFlow.
 
 python tools/prepare_data.py images NAME --split train=folder:DIR --split val=csv:FILE
-  From DIR/class/image files, or a CSV file with lines of path,label. Every image is decoded once:
-  broken ones are left out; those whose suffix is wrong and those that are there twice are reported.
-  The examples are put in a random order, so that train[:98%] is a random part.
+  Takes DIR/class/image files, or a CSV file with lines of path,label. It decodes every image once,
+  leaves broken images out, and reports images with a wrong suffix and images that occur twice.
+  It writes the examples in a random order, so that train[:98%] is a random part.
 python tools/prepare_data.py build NAME[/CONFIG][:VERSION]
-  A data set of TensorFlow Datasets' own, which downloads it (pip install '.[prepare]').
+  Lets TensorFlow Datasets download and build one of its data sets (pip install '.[prepare]').
 python tools/prepare_data.py convert DIR/NAME/VERSION
-  Adds ArrayRecord files to one that is there as TFRecord (pip install '.[prepare]').
+  Adds ArrayRecord files to a data set in TFRecord files (pip install '.[prepare]').
 
-A data set appears when it is complete. Stopped or killed, the same command goes on after the last
-whole file of images or convert; build keeps what was downloaded.
-Exit status: 0 done; 2 wrong usage; 1 an image or the disk fails.
+A data set appears only when it is complete. If the command was stopped or killed, start it again:
+images and convert continue after the last complete file, and build keeps its downloads.
+Exit status: 0 done; 2 wrong usage; 1 an image cannot be read or the disk fails.
 """
 
 import json
@@ -33,21 +33,23 @@ def flags() -> ToolFlags:
   kinds = result.add_commands("kind")
   images, build, convert = (kinds.add_parser(name) for name in ("images", "build", "convert"))
   add = images.add_argument
-  add("name", help="of the data set: lower-case letters, digits, _")
+  add("name", help="name of the data set: lower-case letters, digits, _")
   add("--split", action="append", required=True, metavar="SPLIT=folder:DIR|csv:FILE")
-  add("--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help="of an image")
-  add("--threads", type=whole(1, 1024), default=Data().threads, help="files made at a time")
+  add(
+    "--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help="most pixels of an image"
+  )
+  add("--threads", type=whole(1, 1024), default=Data().threads, help="files written at a time")
   images.add_format("text", "json")
   build.add_argument("name", help="NAME[/CONFIG][:VERSION]")
   for one in (images, build):
     there = "default: TFDS_DATA_DIR, or TFDS's own"
     one.add_argument("--data-dir", type=local, default=DATA_DIR, help=there)
-  convert.add_argument("directory", type=path, help="of the version to convert")
+  convert.add_argument("directory", type=path, help="folder of the version to convert")
   return result
 
 
 def images(args) -> str:
-  """Makes a data set of images and tells about it."""
+  """Makes a data set of images; returns a report."""
   from vit_jax.data.preparation import prepare, splits, summary
 
   opened = splits.open_splits(args.split)
@@ -67,10 +69,10 @@ def images(args) -> str:
 
 
 def of_tfds(args) -> str:
-  """Has TensorFlow Datasets build or convert one of its own.
+  """Lets TensorFlow Datasets build or convert a data set; returns a report.
 
   Raises:
-    RuntimeError: what it needs for that is not installed.
+    RuntimeError: a package that this needs is not installed.
   """
   from vit_jax.data.preparation import builders
 
@@ -83,7 +85,7 @@ def of_tfds(args) -> str:
 
 
 def main(arguments: list[str] | None = None):
-  """Prepares; one sentence and a status where that is not possible."""
+  """Prepares a data set; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("prepare_data"):
     if args.kind != "convert":

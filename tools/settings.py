@@ -2,7 +2,7 @@
 
 python tools/settings.py --output docs/settings.md
 
-Exit status: 0 done; 2 wrong usage, or nowhere to write to.
+Exit status: 0 done; 2 wrong usage, or the folder cannot be written to.
 """
 
 from vit_jax.config.page import page

@@ -3,22 +3,22 @@
 python tools/sweep.py --model ViT-B/16 --task cifar10 --source PATH
 python tools/sweep.py --development RECIPE --final RECIPE --learning-rates 0.003,0.01 [--seeds 3]
 
-The paper's protocol (Section 4.1, Appendix B.1.1): each learning rate of the grid is trained on a
-part of the training set; the one with the best development accuracy (of equal ones the smallest) is
-trained on the whole training set with three seeds, and these are scored on the test set, after
-their last step. --model and --task take configs/finetune.py and the task's grid of Table 4. For
-other data write two recipes: --development trains on a part and scores the rest
+The protocol is the paper's (Section 4.1, Appendix B.1.1). Each learning rate of the grid trains on
+a part of the training set. The rate with the best development accuracy (the smallest of equally
+good ones) then trains on the whole training set with three seeds, and these runs are scored on the
+test set after their last step. --model and --task take configs/finetune.py and the task's grid of
+Table 4. For other data write two recipes: --development trains on a part and scores the rest
 (data.train.split="train[:90%]", data.evaluate={"development": ... "train[90%:]"}, or [:90%] and
 [90%:] of a folder), --final trains on all and scores the test set.
 --config.KEY=VALUE goes to every run.
 
-The runs are workdirs below --workdir. The same command goes on where it was stopped, and what is
-done is not done again; learning rates and seeds may be added. The results are printed, and are in
-sweep.csv and sweep.png there; what the runs themselves print goes to stderr.
+Each run has a workdir below --workdir. If the command was stopped, start it again: it continues,
+and does nothing twice. Learning rates and seeds may be added. The tool prints the results and
+writes them to sweep.csv and sweep.png in --workdir; the output of the runs goes to stderr.
 
-On a cluster: --commands prints the commands of the runs that can be started now, one a line: first
-those of the grid; when they are done, the final ones. --slurm FILE writes a script that submits
-all of it: bash FILE [options of sbatch, such as --gres=gpu:1 --time=4:00:00].
+On a cluster: --commands prints the commands of the runs that can start now, one a line: first the
+grid; when that is done, the final runs. --slurm FILE writes a script that submits all runs: bash
+FILE [options of sbatch, such as --gres=gpu:1 --time=4:00:00].
 
 Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal: start it again; 1 anything
 else.
@@ -45,11 +45,11 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("sweep", __doc__)
   add = result.add_argument
-  add("--model", metavar="NAME", help="with --task: a model of the paper's")
+  add("--model", metavar="NAME", help="with --task: a model of the paper")
   add("--task", choices=TASKS, help="with --model: a task of Table 4")
-  add("--development", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores a part held back")
+  add("--development", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores a held-back part")
   add("--final", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores the test set")
-  add("--learning-rates", metavar="A,B,...", help="the grid; default: that of the task")
+  add("--learning-rates", metavar="A,B,...", help="the grid; default: the task's")
   add("--seeds", type=whole(1, 1000), default=3, help="final runs (default: 3)")
   result.add_source()
   add("--init-from", dest="source", type=local, help=SUPPRESS)  # its name before release 0.2.0
@@ -57,7 +57,9 @@ def flags() -> ToolFlags:
   result.add_settings()
   result.add_format("table", "json")
   how = result.add_mutually_exclusive_group()
-  how.add_argument("--commands", action="store_true", help="print commands in place of running")
+  how.add_argument(
+    "--commands", action="store_true", help="print the commands instead of running them"
+  )
   how.add_argument("--slurm", type=path, metavar="FILE", help="write a script for SLURM")
   how.add_argument(
     "--only", metavar="PART:N", help="one run: development:N of the grid or final:N, from 0"
@@ -69,7 +71,7 @@ def asked(args: Namespace, overrides: list[str]) -> Sweep:
   """The sweep of a command line.
 
   Raises:
-    ConfigError: it names no recipes, or not two, or values that cannot be.
+    ConfigError: it does not name two recipes, or a value is wrong.
   """
   if args.source:
     overrides = [*overrides, f"--config.init_from={args.source}"]
@@ -86,10 +88,10 @@ def asked(args: Namespace, overrides: list[str]) -> Sweep:
 
 
 def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
-  """The two recipes, and the grid where the task has one.
+  """The two recipes, and the task's grid of learning rates; () without a task.
 
   Raises:
-    ConfigError: they are not given, or given twice.
+    ConfigError: the recipes are not given, or given twice.
   """
   named, pair = (args.model, args.task), (args.development, args.final)
   if all(named) and not any(pair):
@@ -97,8 +99,8 @@ def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
     return f"{recipe},development", recipe, TASKS[args.task].learning_rates
   if any(named) or not all(pair):
     raise ConfigError(
-      "Give either --model and --task, or --development and --final: a recipe that holds a part of "
-      "the training set back and scores that, and one that trains on all of it."
+      "Give either --model and --task, or --development and --final: a recipe that holds back a "
+      "part of the training set and scores it, and a recipe that trains on the whole set."
     )
   if args.learning_rates is None:
     raise ConfigError("--learning-rates is missing; give the grid, such as 0.003,0.01,0.03.")

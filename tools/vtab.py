@@ -3,14 +3,14 @@
 python tools/vtab.py --source ViT-L_16.npz --model ViT-L/16
 python tools/vtab.py --source ViT-L_16.npz --model ViT-L/16 --tasks pets,svhn --fast
 
-Every task is one run of configs/vtab.py, a workdir below --workdir, with the same settings: 1,000
-training images, 2,500 steps at 384 px, the test set scored after the last. The score is the mean of
-the 19 test accuracies. The same command goes on where it was stopped, and tasks may be added.
---config.KEY=VALUE goes to every run. What the runs themselves print goes to stderr; the table is
-also in vtab.csv.
+Every task is one run of configs/vtab.py, with a workdir below --workdir and the same settings:
+1,000 training images, 2,500 steps at 384 px, the test set scored after the last step. The score is
+the mean of the 19 test accuracies. If the command was stopped, start it again: it continues. Tasks
+may be added. --config.KEY=VALUE goes to every run. The output of the runs goes to stderr; the table
+is also in vtab.csv.
 
-The data are prepared before, by TFDS: nothing is downloaded here. Where some are missing, all of
-them are listed with their commands, and nothing is begun.
+The tool downloads nothing: prepare the data with TFDS first. If data sets are missing, it lists all
+of them with the commands that prepare them, and begins nothing.
 
 Exit status: 0 done; 2 wrong usage, config or data; 75 stopped by a signal: start it again; 1
 anything else.
@@ -33,10 +33,12 @@ def flags() -> ToolFlags:
   result = ToolFlags("vtab", __doc__)
   result.add_source(required=True)
   add = result.add_argument
-  add("--model", default="ViT-B/16", metavar="NAME", help="the weights' (default: ViT-B/16)")
+  add(
+    "--model", default="ViT-B/16", metavar="NAME", help="model of the weights (default: ViT-B/16)"
+  )
   add("--tasks", default="", metavar="A,B,...", help="default: all 19")
-  add("--fast", action="store_true", help="a smoke run: 4 steps of few small images")
-  add("--workdir", type=path, help="default: workdirs/vtab-NAME, with -fast")
+  add("--fast", action="store_true", help="a smoke run: 4 steps on a few small images")
+  add("--workdir", type=path, help="default: workdirs/vtab-NAME, or vtab-NAME-fast")
   result.add_settings()
   result.add_format("table", "json")
   return result
@@ -46,7 +48,7 @@ def asked(args: Namespace, overrides: list[str]) -> Benchmark:
   """The benchmark of a command line.
 
   Raises:
-    ConfigError: it names a task that there is not.
+    ConfigError: it names a task that does not exist.
   """
   name = f"vtab-{args.model.replace('/', '_')}{'-fast' if args.fast else ''}"
   return Benchmark(
@@ -60,7 +62,7 @@ def asked(args: Namespace, overrides: list[str]) -> Benchmark:
 
 
 def run(benchmark: Benchmark, form: str):
-  """Does what is not done yet, and prints the table.
+  """Does the runs that are not done yet, and prints the table.
 
   Raises:
     ConfigError, RunError: as `vtab_score.check`, `vtab_score.claim` and `runs.execute`.

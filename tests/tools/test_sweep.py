@@ -45,7 +45,7 @@ def test_a_pair_of_recipes():
     ([], "Give either --model and --task, or --development and --final"),
     (["--model=ViT-B/16"], "Give either"),
     (["--model=ViT-B/16", "--task=pets", *PAIR], "Give either"),
-    (PAIR[1:], "Give either .* a recipe that holds a part of the training set back"),
+    (PAIR[1:], "Give either .* a recipe that holds back a part of the training set"),
     (PAIR, "--learning-rates is missing"),
     ([*PAIR, "--learning-rates="], "is empty"),
     ([*PAIR, "--learning-rates=-1"], "no number above 0"),
