@@ -214,7 +214,7 @@ def test_an_unknown_shape_lists_the_known_ones():
   [
     ("vtap", "", r"no recipe .*/vtap\.py; nearest: .*/vtab\.py, "),
     ("none/vtab", "", r"no recipe .*/none/vtab\.py; nearest: configs/.*\.py, "),
-    ("vit_digits", "3", r"vit_digits\.py:3 is no recipe: .*takes 0 positional arguments"),
+    ("vit_digits", "3", r"vit_digits\.py:3 cannot be run: .*takes 0 positional arguments"),
   ],
 )
 def test_what_is_no_recipe(name, argument, message):

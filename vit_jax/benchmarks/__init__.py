@@ -1,1 +1,1 @@
-"""Speed here, beside other libraries: the training step, the input, an accelerator."""
+"""Speed compared with other libraries: the training step, the input, an accelerator."""

@@ -1,9 +1,9 @@
-"""Speed of training steps in bfloat16 on the accelerator at hand, against timm with torch.compile.
+"""Speed of training steps in bfloat16 on an accelerator, compared with timm and torch.compile.
 
-Each case has a process to itself, so that one that does not fit its memory harms no other. The
-batch is the largest power of two that fits. MFU is of the rate that a product of large bfloat16
-matrices reaches on the same device. Without an accelerator the same program runs with models of
-two blocks on tiny images, which says nothing about speed, and the cases are marked as not measured.
+Each case runs in its own process, so that running out of memory affects no other case. The batch is
+the largest power of two that fits. MFU is relative to the rate of a product of large bfloat16
+matrices on the same device. Without an accelerator, the program runs models of two blocks on tiny
+images, which says nothing about speed, and marks the real cases as not measured.
 """
 
 import multiprocessing
@@ -19,11 +19,11 @@ LARGEST_BATCH = 1024
 
 
 class Case(NamedTuple):
-  """A training step to be timed.
+  """A training step to measure.
 
   Attributes:
     model: our name.
-    timm: timm's name of the same.
+    timm: timm's name for the same model.
     side: of the images, pixels.
     options: fields of vit_jax.config.Model; None: timm's model in torch.
     depth: number of blocks; 0: the model's own.
@@ -61,23 +61,23 @@ WAYS = (
 
 
 def cases() -> list[Case]:
-  """Every model in torch and in each of our ways."""
+  """Every model with torch and with each of our settings."""
   return [Case(*model, options) for model in MODELS for options in (None, *WAYS)]
 
 
 def small_cases() -> list[Case]:
-  """What a CPU can run: one small model, without cuDNN."""
+  """Cases for a CPU: one small model, without cuDNN."""
   model = ("ViT-Ti/16", "vit_tiny_patch16_224", 32)
   ways = (None, dict(attention="xla"), dict(attention="xla", scan=True, remat="dots"))
   return [Case(*model, options, depth=2) for options in ways]
 
 
 def measure() -> list[dict]:
-  """Times every case.
+  """Measures every case.
 
   Returns:
-    One row each: name, batch, images_per_second, mfu, and ratio: its speed by that of torch on the
-    same model; None where something could not be measured, with the reason in `error`.
+    One row for each case: name, batch, images_per_second, mfu, and ratio, its speed divided by that
+    of torch for the same model. Figures that could not be measured are None; `error` says why.
   """
   context = multiprocessing.get_context("spawn")
   device = _in_process(context, _device)
@@ -104,13 +104,13 @@ def measure() -> list[dict]:
 
 
 def not_measured() -> list[dict]:
-  """The rows of an accelerator where there is none."""
+  """The rows of the real cases if there is no accelerator."""
   nothing = dict.fromkeys(("batch", "images_per_second", "mfu", "ratio"))
   return [dict(name=str(case), **nothing, error="not measured: no GPU") for case in cases()]
 
 
 def _largest(context, case: Case, *, largest: int) -> dict:
-  """The case with the largest batch that fits."""
+  """Measures the case with the largest batch that fits."""
   batch = largest
   while True:
     found = _in_process(context, _time, case, batch) | {"batch": batch}
@@ -124,11 +124,11 @@ def _out_of_memory(error: str) -> bool:
 
 
 def _in_process(context, function, *arguments) -> dict:
-  """What the function returns in a process of its own, or {"error": its words}."""
+  """Calls the function in a new process; returns its result, or {"error": message}."""
   ours, theirs = context.Pipe()
   process = context.Process(target=_answer, args=(theirs, function, arguments), daemon=True)
   process.start()
-  theirs.close()  # so that the end of the process is the end of the pipe
+  theirs.close()  # so that the pipe ends when the process ends
   try:
     return ours.recv()
   except EOFError:
@@ -140,13 +140,13 @@ def _in_process(context, function, *arguments) -> dict:
 def _answer(pipe, function, arguments):
   try:
     pipe.send(function(*arguments))
-  except Exception as error:  # whatever the libraries raise: the other cases go on
+  except Exception as error:  # the libraries may raise anything, and the other cases must go on
     words = str(error).partition("\n")[0]
     pipe.send({"error": f"{type(error).__name__}: {words}"})
 
 
 def _device() -> dict:
-  """Platform, and FLOP/s of a product of large bfloat16 matrices."""
+  """The platform, and the FLOP/s of a product of large bfloat16 matrices."""
   import jax
   import jax.numpy as jnp
 
@@ -159,7 +159,7 @@ def _device() -> dict:
 
 
 def _time(case: Case, batch: int) -> dict:
-  """Images/s of a case, and the FLOPs of training on one image."""
+  """Images per second of a case, and the FLOPs of training on one image."""
   from vit_jax import models
   from vit_jax.config import Model
   from vit_jax.models import flops
@@ -178,7 +178,7 @@ def _time(case: Case, batch: int) -> dict:
 
 
 def _median(function) -> float:
-  """Seconds of a call."""
+  """Median seconds of a call."""
   for _ in range(WARM_UP):
     function()
   times = []

@@ -1,11 +1,11 @@
-"""Speed of the input pipeline beside tf.data's on the same files and cores.
+"""Speed of the input pipeline, compared with tf.data on the same files and cores.
 
-`measure` makes realistic JPEGs in a temporary folder and lets both pipelines read, crop, resize,
-flip and batch them in turn: tf.data on all cores, ours with every number of threads and of worker
-processes, and from a cache. TensorFlow is needed for this comparison alone.
+`measure` writes realistic JPEGs into a temporary folder. Both pipelines in turn read, crop, resize,
+flip and batch them: tf.data on all cores, ours with several numbers of threads and of worker
+processes, and from a cache. TensorFlow is needed only for this comparison.
 
-Images a second need an idle machine: beside other programs a pipeline of many threads, such as
-tf.data's, gets more of the cores. The processor's time for an image hardly depends on them.
+Measure images per second on an idle machine: beside other programs, a pipeline with many threads,
+such as tf.data's, gets a larger share of the cores. The CPU time per image hardly changes.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ import simplejpeg
 
 from vit_jax.data import cache, images, pipeline, sources
 
-_HEIGHT, _WIDTH = 375, 500  # pixels: the most frequent size in ImageNet
+_HEIGHT, _WIDTH = 375, 500  # pixels, the most frequent size in ImageNet
 _SIZE = 224
 _AREA = (0.05, 1.0)
 _ASPECT = (3 / 4, 4 / 3)
@@ -42,19 +42,19 @@ def measure(
   files: int = 512,
   counts: tuple[int, ...] | None = None,
 ) -> list[dict]:
-  """Times every pipeline in turn, `rounds` times over, and reports medians.
+  """Measures every pipeline in turn, `rounds` times, and reports medians.
 
   Args:
-    rounds: how often each pipeline gets its turn.
-    seconds: length of a turn, warm-up not counted.
+    rounds: number of turns of each pipeline.
+    seconds: length of a turn without warm-up.
     batch_size: images in a batch.
     files: number of JPEGs of about 100 KB to make.
-    counts: of threads, and of worker processes with one thread each, for our pipeline; default: 1,
-      2, 4 and so on, and the number of cores.
+    counts: numbers of threads, and of worker processes with one thread each, for our pipeline;
+      default: 1, 2, 4 and so on, and the number of cores.
 
   Returns:
-    [{name, images_per_second, ratio, cpu_microseconds}]; ratio is the median over rounds to
-    tf.data's of the round, cpu_microseconds the processor's time for an image, workers included.
+    [{name, images_per_second, ratio, cpu_microseconds}]; ratio is the median over the rounds of the
+    speed divided by tf.data's, cpu_microseconds the CPU time per image, including workers.
 
   Raises:
     SystemExit: TensorFlow is not installed.
@@ -95,7 +95,7 @@ def write_jpegs(folder: str, *, count: int, seed: int = 0) -> None:
 
 
 def natural_image(rng: np.random.Generator) -> np.ndarray:
-  """Colour noise with the 1 / f amplitudes of photographs, and a dozen objects with edges."""
+  """Colour noise with the 1 / f amplitudes of photographs, and twelve objects with edges."""
   luma = 120 + 45 * _noise(rng, power=1.0)
   blue, red = (12 * _noise(rng, power=1.6) for _ in range(2))
   image = np.stack([luma + 1.4 * red, luma - 0.34 * blue - 0.71 * red, luma + 1.77 * blue], -1)
@@ -108,7 +108,7 @@ def natural_image(rng: np.random.Generator) -> np.ndarray:
 
 
 def _noise(rng: np.random.Generator, *, power: float) -> np.ndarray:
-  """(H, W) noise of unit variance whose amplitudes fall with frequency ** power."""
+  """(H, W) noise of unit variance; its amplitudes are proportional to 1 / frequency ** power."""
   vertical, horizontal = np.fft.fftfreq(_HEIGHT)[:, None], np.fft.rfftfreq(_WIDTH)[None]
   frequency = np.hypot(vertical, horizontal)
   frequency[0, 0] = 1
@@ -118,7 +118,7 @@ def _noise(rng: np.random.Generator, *, power: float) -> np.ndarray:
 
 
 class _Long:
-  """A small source that seems as long as ImageNet: shuffling a short one takes longer."""
+  """A small source that pretends to be as long as ImageNet; shuffling a short one takes longer."""
 
   def __init__(self, source: sources.Source):
     self._source = source
@@ -132,7 +132,7 @@ class _Long:
 
 
 def _cached(source: sources.Source, folder: str, *, threads: int) -> cache.Cached:
-  """The source's cache, made in `folder`; so small that it is in memory."""
+  """The source's cache, made in `folder`; it is small enough to stay in memory."""
   options = dict(side=_CACHE_SIDE, max_pixels=_MAX_PIXELS)
   nothing = lambda *_: None
   cache.prepare(source, folder, threads=threads, started=nothing, done=nothing, **options)
@@ -175,7 +175,7 @@ def _tf_batches(folder: str, *, batch_size: int) -> Iterator:
 
 
 def _tf_example(tf, path, label):
-  """What the published training pipeline does with one file, left at 8 bits as ours is."""
+  """Processes one file like the published training pipeline, but keeps 8 bits, as ours does."""
   data = tf.io.read_file(path)
   begin, extent, _ = tf.image.sample_distorted_bounding_box(
     tf.io.extract_jpeg_shape(data),
@@ -201,13 +201,13 @@ def _listing(folder: str) -> tuple[list[str], list[int]]:
 
 class _Speed(NamedTuple):
   images_per_second: float
-  cpu_microseconds: float  # for an image
+  cpu_microseconds: float  # per image
 
 
 def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> _Speed:
-  """Speed of a pipeline made for this turn: one that waits would still take time.
+  """Speed of a pipeline, created for this turn because even a waiting pipeline takes CPU time.
 
-  Half of the turn's time again goes before, so that threads, workers and buffers have settled.
+  A warm-up of half the turn comes first, so that threads, workers and buffers settle.
   """
   batches = make()
   next(batches)
@@ -219,16 +219,16 @@ def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> _
     next(batches)
     count += batch_size
   speed = _Speed(count / (time.perf_counter() - start), (_cpu_seconds() - cpu) / count * 1e6)
-  if hasattr(batches, "close"):  # tf.data's iterators end when they are forgotten
+  if hasattr(batches, "close"):  # tf.data's iterators end when they are garbage-collected
     batches.close()
     for thread in threading.enumerate():
       if thread.name.startswith("grain-prefetch"):
-        thread.join()  # Until then it reads files, in the turn of another or where none are left.
+        thread.join()  # It still reads files, which would disturb the next turn or fail.
   return speed
 
 
 def _cpu_seconds() -> float:
-  """The processor's time in this process and in those that it has started and that still run."""
+  """CPU time of this process and of its child processes that still run."""
   ticks = 0
   for children in glob.glob("/proc/self/task/*/children"):
     with open(children) as stream:

@@ -1,10 +1,9 @@
-"""Speed of the training step of ViT-S/16 against timm's model in torch, on the machine at hand.
+"""Speed of the training step of ViT-S/16 on this machine, compared with timm's model in torch.
 
-Batch 16, 224 px, float32, AdamW, softmax cross-entropy; the step is the main job's own. Every
-measurement has a process and the machine to itself: a second process, even a waiting one, takes
-the memory from which huge pages are made, which all contestants have, as the main job has
-(vit_jax/process/huge_pages.py). The contestants take turns, so that a machine whose speed drifts
-favours none.
+Batch 16, 224 px, float32, AdamW, softmax cross-entropy; ours is the step of the main job. Every
+measurement runs alone in its own process. All use huge pages, as the main job does
+(vit_jax/process/huge_pages.py), and even a waiting process would take the memory for them. The
+contestants take turns, so that a change in the machine's speed favours none of them.
 """
 
 import enum
@@ -23,11 +22,11 @@ OURS, EAGER, COMPILED = "vit_jax", "timm, torch eager", "timm, torch.compile"
 
 
 def measure(*, rounds: int = 3) -> list[dict]:
-  """Times every contestant once in each of `rounds` rounds.
+  """Measures every contestant once in each of `rounds` rounds.
 
   Returns:
     One row each: name, images_per_second (median over the rounds), ratio (median over the rounds
-    of its speed by that of torch eager in the same round).
+    of its speed divided by that of torch eager in the same round).
   """
   context = multiprocessing.get_context("spawn")
   seconds = {name: [] for name in (OURS, EAGER, COMPILED)}
@@ -45,11 +44,11 @@ def measure(*, rounds: int = 3) -> list[dict]:
 
 
 def _seconds(context, name):
-  """A step of `name`, measured in a process of its own."""
+  """Seconds of a step of `name`, measured in a new process."""
   ours, theirs = context.Pipe()
   process = context.Process(target=_work, args=(name, theirs), daemon=True)
   process.start()
-  theirs.close()  # so that the end of the process is the end of the pipe
+  theirs.close()  # so that the pipe ends when the process ends
   try:
     median = ours.recv()
   except EOFError:
@@ -59,7 +58,7 @@ def _seconds(context, name):
 
 
 def _work(name, pipe):
-  """One contestant's process: prepares, warms up, and sends the median of its steps' seconds."""
+  """The process of a contestant: prepares, warms up, and sends the median seconds of a step."""
   size = dict(side=SIDE, batch=BATCH)
   if name == OURS:
     step = jax_step("ViT-S/16", **size, compute_dtype="float32")
@@ -76,7 +75,7 @@ def _work(name, pipe):
 
 
 def jax_step(model: str, *, side: int, batch: int, **options):
-  """A function that makes one training step of ours, waits for its end and returns its metrics.
+  """Returns a function that runs one of our training steps to its end and returns the metrics.
 
   Args:
     model: name.
@@ -125,7 +124,7 @@ def jax_step(model: str, *, side: int, batch: int, **options):
 
 
 def torch_step(name: str, *, side: int, batch: int, compiled: bool, half: bool, depth: int = 0):
-  """The same with timm's model `name` in torch, on a GPU where there is one.
+  """As `jax_step`, for timm's model `name` in torch, on a GPU if there is one; returns the loss.
 
   Args:
     name: of timm's model.
@@ -160,7 +159,7 @@ def torch_step(name: str, *, side: int, batch: int, compiled: bool, half: bool, 
 
 
 def stand_in_for_torchvision():
-  """timm's data and layer modules name a few things of torchvision that its ViT never uses."""
+  """Replaces the parts of torchvision that timm imports but its ViT never uses."""
   import torch
 
   def module(name, **attributes):

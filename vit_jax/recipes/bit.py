@@ -18,12 +18,12 @@ from vit_jax.recipes.finetuning import Task
 
 @dataclasses.dataclass(frozen=True)
 class Length:
-  """How long the BiT-HyperRule trains on datasets of some size; all but `examples` in steps.
+  """The length of training by the BiT-HyperRule for datasets of one size; all times in steps.
 
   Attributes:
-    examples: the rule is for fewer training images.
+    examples: the row is for datasets with fewer training images than this.
     warmup: end of the warm-up.
-    drops: where the learning rate is divided by ten.
+    drops: steps at which the learning rate is divided by ten.
     total: end of the run.
   """
 
@@ -41,11 +41,11 @@ LENGTHS = (
 
 MIXUP_FROM = 20_000  # training images
 
-# Pixels that training images are resized to, and side of the crop, by the size of the images: an
-# area below 96 x 96 pixels, and any other.
+# (side after resizing, side of the crop) of training images, in pixels. "small" images have an area
+# below 96 x 96 pixels, and all others are "large".
 RESOLUTIONS = {"small": (160, 128), "large": (512, 480)}
 
-# Training images of the tasks of Table 4, and their size.
+# Number of training images of each task of Table 4, and their size.
 TASK_IMAGES = {
   "imagenet": (1_281_167, "large"),
   "cifar100": (50_000, "small"),
@@ -56,18 +56,18 @@ TASK_IMAGES = {
 
 
 def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> Config:
-  """Fine-tuning by the BiT-HyperRule, in which nothing is searched for.
+  """Fine-tuning by the BiT-HyperRule, which needs no search for settings.
 
-  SGD with momentum 0.9, batch 512, learning rate 0.003 after a linear warm-up, divided by ten at
-  three times of the run; length and MixUp (alpha 0.1) by the number of training images, resolution
-  by their size; no weight decay; a linear head that starts at zero. Evaluation resizes straight to
-  the size of the crops.
+  SGD with momentum 0.9, batch 512, no weight decay; a linear warm-up to a learning rate of 0.003,
+  which is divided by ten three times; a linear head that starts at zero. The number of training
+  images decides the length and whether MixUp (alpha 0.1) is used; their size decides the
+  resolution. Evaluation resizes straight to the size of the crops.
 
   Args:
-    model: a name of the paper's.
+    model: a model name from the paper.
     examples: number of training images.
     images: "small" (an area below 96 x 96 pixels) or "large".
-    task: where the images come from; None: the user's own.
+    task: source of the images; None for the user's own images.
 
   Source: Kolesnikov et al., "Big Transfer (BiT): General Visual Representation Learning", 2020,
   Section 3.3; the ResNets of Dosovitskiy et al. are BiT's.

@@ -1,6 +1,6 @@
-"""What models and recipes cost: parameters, multiply-adds and training FLOPs, worked out.
+"""The cost of models and recipes, from formulas: parameters, multiply-adds and training FLOPs.
 
-Imports JAX, which the other modules of this package leave to their callers.
+This module imports JAX; the other modules of this package do not.
 """
 
 import dataclasses
@@ -30,20 +30,20 @@ PAPER = {
   ("R50x1+ViT-L/16", 7): 859,
   ("R50x1+ViT-L/16", 14): 1668,
 }
-EPOCHS = 7  # of most rows of Table 6
+EPOCHS = 7  # in most rows of Table 6
 
 JFT_CLASSES = DATASETS["jft"]["num_classes"]
 JFT_EXAMPLES = DATASETS["jft"]["examples"]
 
-# Settings that make a model another than its name says.
+# Settings that change a model from the one that its name describes.
 SHAPE = ("depth", "width", "mlp_dim", "heads", "stages", "pool", "positions", "position_place")
 
 
 def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
-  """What Table 6 counts: `name` trained on JFT-300M at 224 px.
+  """The pre-training that Table 6 lists: `name` on JFT-300M at 224 px.
 
   Raises:
-    ConfigError: no such model.
+    ConfigError: there is no such model.
   """
   model = config.Model(name=name, num_classes=JFT_CLASSES)
   try:
@@ -56,11 +56,12 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
 
 
 def cost(run: config.Config, examples: int | None) -> dict:
-  """One row.
+  """One row of the table of costs.
 
   Args:
-    run: its model, image size, duration and batch size count.
-    examples: training images in an epoch; None: those of the dataset with as many classes, if any.
+    run: the cost depends on its model, image size, duration and batch size.
+    examples: training images in an epoch; None: the size of the paper's dataset with as many
+      classes, if there is one.
   """
   macs, images = forward_macs(run), training_images(run, examples)
   exaflops = None if images is None else flops.training_flops(macs) * images / 1e18
@@ -87,7 +88,7 @@ def forward_macs(run: config.Config) -> int:
 
 
 def training_images(run: config.Config, examples: int | None) -> float | None:
-  """Images of the whole training, each counted as often as it is seen; None: not known."""
+  """Images seen in the whole training, counted with repetitions; None if not known."""
   if not run.duration.epochs:
     return run.duration.examples + run.duration.steps * run.batch_size
   examples = examples or examples_of(run)
@@ -95,7 +96,7 @@ def training_images(run: config.Config, examples: int | None) -> float | None:
 
 
 def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int | None:
-  """Table 6's figure, where this run computes as much as that row's; else None."""
+  """Table 6's figure if this run computes as much as that row; else None."""
   row = (run.model.name, run.duration.epochs)
   if row not in PAPER:
     return None
@@ -105,7 +106,7 @@ def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int |
 
 
 def label(model: config.Model) -> str:
-  """The model's name, and after it the settings of its shape that differ from the name's."""
+  """The model's name, followed by the settings that change its shape."""
   default = config.Model()
   changes = {key: value for key in SHAPE if (value := getattr(model, key)) != getattr(default, key)}
   return " ".join([model.name, *(f"{key}={value}" for key, value in changes.items())])

@@ -21,12 +21,12 @@ class Task:
   """One row of Table 4.
 
   Attributes:
-    source: of all splits.
-    test: the split that is scored.
-    num_classes: of the head.
-    steps: of the whole run.
+    source: data source of all splits.
+    test: split used for the final score.
+    num_classes: outputs of the head.
+    steps: length of the run.
     learning_rates: the paper's grid.
-    development: per cent of the training split that is held out while choosing.
+    development: percentage of the training split that is held out for choosing settings.
   """
 
   source: str
@@ -55,20 +55,20 @@ def finetune(model: str, task: str, *, part: str) -> Config:
   """One row of Table 4 for one model (Section 3.2, Appendix B.1.1).
 
   SGD with momentum 0.9, batch 512, cosine decay without warm-up, no weight decay, global-norm
-  clipping at 1, 384 px (378 where patches are of 14 pixels); a linear head, which starts at zero,
-  in place of the whole head of pre-training. ViT-L/16 and ViT-H/14 on ImageNet as in Table 2. The
-  learning rate is the one of the grid that all tasks share, 0.01: the paper chooses it for each
-  task and model.
+  clipping at 1, 384 px (378 if patches have 14 pixels). A linear head, which starts at zero,
+  replaces the whole head of pre-training. ViT-L/16 and ViT-H/14 on ImageNet are trained as in
+  Table 2. The learning rate is 0.01, which is in the grids of all tasks; the paper chooses it for
+  each task and model.
 
   Args:
-    model: a name of the paper's.
-    task: of `TASKS`.
-    part: "all" trains on the whole training split and scores the test split; "development" keeps
-      the paper's percentage of the training split back and scores that.
+    model: a model name from the paper.
+    task: a key of `TASKS`.
+    part: "all" trains on the whole training split and scores the test split; "development" holds
+      out the paper's percentage of the training split and scores that part.
   """
   row = TASKS[task]
   large = TABLE_2.get(model) if task == "imagenet" else None
-  # TFDS rounds to whole examples alike at the end of one part and the beginning of the other.
+  # TFDS rounds both percentages to the same example, so the two parts do not overlap.
   cut = f"{100 - row.development}%"
   train, scored = {
     "all": ("train", row.test),

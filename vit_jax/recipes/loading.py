@@ -1,4 +1,4 @@
-"""Recipes by name, as the command line gives them: configs/NAME.py[:ARG]."""
+"""Loads recipes by the names used on the command line: configs/NAME.py[:ARG]."""
 
 import os
 import runpy
@@ -19,10 +19,10 @@ from vit_jax.config import (
 
 
 def choice(argument: str, *known: int | str) -> int | str:
-  """What stands after the colon of --config=configs/NAME.py:ARG, as the one of `known` it names.
+  """The value of `known` that ARG names in --config=configs/NAME.py:ARG.
 
   Raises:
-    ConfigError: it is none of `known`.
+    ConfigError: the argument names none of them.
   """
   named = {str(value): value for value in known}
   if argument not in named:
@@ -31,10 +31,10 @@ def choice(argument: str, *known: int | str) -> int | str:
 
 
 def load(recipe: str) -> Config:
-  """The config of a recipe as the command line names it, configs/NAME.py or configs/NAME.py:ARG.
+  """The config of a recipe, given as configs/NAME.py or configs/NAME.py:ARG.
 
   Raises:
-    ConfigError: there is no such recipe, or it cannot be run with this argument.
+    ConfigError: there is no such recipe, or it fails with this argument.
   """
   path, _, argument = recipe.partition(":")
   if not os.path.exists(path):
@@ -44,12 +44,12 @@ def load(recipe: str) -> Config:
     return from_dict(get_config(*filter(None, [argument])).to_dict())
   except ConfigError:
     raise
-  except Exception as error:  # a recipe is a program of the user's: anything can go wrong in it
-    raise ConfigError(f"{recipe} is no recipe: {type(error).__name__}: {error}.") from error
+  except Exception as error:  # a recipe is the user's own program and can raise anything
+    raise ConfigError(f"{recipe} cannot be run: {type(error).__name__}: {error}.") from error
 
 
 def resolve(recipe: str, overrides: Iterable[str]) -> Config:
-  """The config of a run, as the main job makes it of its command line.
+  """The config of a run, built as the main job builds it from its command line.
 
   Raises:
     ConfigError: there is no such recipe, or a setting is wrong.
@@ -60,7 +60,7 @@ def resolve(recipe: str, overrides: Iterable[str]) -> Config:
     config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=argv)
     values(argv)
     overridden = list(config_flags.get_override_values(values["config"]))
-  # The library raises what its parts happen to: AttributeError for an unknown key, among others.
+  # The library passes on many kinds of exceptions, such as AttributeError for an unknown key.
   except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
     raise ConfigError(command_line.wrong_usage(argv, error)) from error
   return from_dict(replace_units(values.config.to_dict(), overridden))

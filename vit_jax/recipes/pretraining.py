@@ -19,8 +19,8 @@ from vit_jax.config import (
 )
 from vit_jax.recipes.loading import choice
 
-# The columns of Table 3 that all models of a dataset have in common, and where its images are.
-# JFT-300M is not public and ImageNet-21k is not in TFDS: their sources are for the user to give.
+# The columns of Table 3 that do not depend on the model, and the source of the images.
+# JFT-300M is not public and ImageNet-21k is not in TFDS: the user must give their sources.
 DATASETS = {
   "jft": dict(
     num_classes=18_291,
@@ -57,7 +57,7 @@ DATASETS = {
   ),
 }
 
-# The paper's on-the-fly measure; it has no sources until they are given, since it needs ImageNet.
+# The paper's few-shot measure during training. The user must give its sources: it needs ImageNet.
 IN_LOOP_PROBE = FewShot(
   train=Dataset(split="train"), test=Dataset(split="validation"), shots=(5,), seeds=1
 )
@@ -69,10 +69,10 @@ def pretraining(
   """`get_config` of a recipe for one model on one dataset: rows of Table 3 that differ in length.
 
   Args:
-    model: a name of the paper's.
-    dataset: of `DATASETS`.
-    epochs: the lengths, of which the recipe's argument chooses one; without it the first counts.
-    learning_rate: after the warm-up.
+    model: a model name from the paper.
+    dataset: a key of `DATASETS`.
+    epochs: allowed lengths; the recipe's argument chooses one, by default the first.
+    learning_rate: base learning rate, reached after the warm-up.
   """
 
   def get_config(length=f"{epochs[0]}"):
@@ -86,11 +86,11 @@ def pretraining(
 def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -> Config:
   """One row of Table 3; the arguments are its columns, and the dataset decides the others.
 
-  Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px; where there is a Transformer, a
-  representation layer before the head (a ResNet has none); global-norm
-  clipping at 1 on ImageNet only. Not in the paper, but stated by its authors: the sigmoid loss on
-  the two large datasets with the head's bias starting at -10, and 1e-5 as the end of the linear
-  schedule.
+  Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px. Models with a Transformer have a
+  representation layer before the head; ResNets have none. Gradients are clipped to a global norm
+  of 1, on ImageNet only. Three settings are not in the paper, but its authors have stated them: the
+  sigmoid loss on the two large datasets, the initial bias of -10 in the head, and 1e-5 as the end
+  of the linear schedule.
   """
   data = DATASETS[dataset]
   multi_label = data["multi_label"]
@@ -121,6 +121,6 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
 
 
 def examples_of(config: Config) -> int | None:
-  """Training images of the dataset with as many classes as the head; None: none of the three."""
+  """Training images of the dataset with as many classes as the head; None if there is none."""
   known = {data["num_classes"]: data["examples"] for data in DATASETS.values()}
   return known.get(config.model.num_classes)

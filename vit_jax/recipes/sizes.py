@@ -1,4 +1,4 @@
-"""Image sizes that the patches of a model tile."""
+"""Image sizes that fit the patches of a model."""
 
 from vit_jax.config import ConfigError
 
@@ -9,7 +9,7 @@ def largest_side(model: str, most: int) -> int:
   Raises:
     ConfigError: there is no such model.
   """
-  from vit_jax import models  # slow: what only looks at the tables goes without
+  from vit_jax import models  # slow, and users of the tables alone do not need it
 
   try:
     module = models.create(model)

@@ -7,7 +7,7 @@ from vit_jax.recipes.sizes import largest_side
 
 IMAGENET = Dataset("tfds:imagenet2012", "validation")
 
-# ObjectNet's smaller side is resized to 512 pixels for models that see 480.
+# For models with 480 x 480 pixels, ObjectNet's images are resized to a smaller side of 512.
 WIDER = 512 / 480
 
 SETS = {
@@ -20,10 +20,10 @@ SETS = {
   "objectnet": Dataset(resize=WIDER),
 }
 
-# Suites of which not the weights say the size of images, pixels.
+# Suites with a fixed image size, pixels; the others use the size of the weights.
 PUBLISHED_SIDES = {"objectnet": 480, "few_shot": 224, "knn": 224}
 
-# Suite -> the sets that the head is scored on.
+# Suite -> evaluation sets of the head.
 SUITES = {name: (name,) for name in SETS} | {
   "variants": tuple(SETS),
   "few_shot": (),
@@ -35,9 +35,9 @@ SUITES = {name: (name,) for name in SETS} | {
 def evaluation(suite: str, model: str = "") -> Config:
   """A suite of configs/evaluate.py, for one model or for any.
 
-  Images are prepared as for the weights' own evaluation, but for suites with a published size: the
-  nearest below that the model's patches tile. Of ObjectNet's images the smaller side is resized, to
-  as many times the image size as is published, and the centre cut out.
+  Images are prepared as the weights expect. Suites with a published size use the largest size up to
+  it that fits the model's patches. For ObjectNet, the smaller side is resized to 512/480 of the
+  image size, as published, and the centre is cropped.
 
   Raises:
     ConfigError: there is no such model.

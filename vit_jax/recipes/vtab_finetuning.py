@@ -20,19 +20,19 @@ def finetune_on_vtab(model: str, task: str, *, part: str) -> Config:
   """Fine-tuning on one task: VTAB's row of Table 4 (Section 4.1, Appendix B.1.1).
 
   2,500 steps at a learning rate of 0.01 for every task; the rest as in all fine-tuning. Images are
-  resized to the square and neither cropped nor flipped: the paper does not say, and the labels of
-  many tasks (places, distances, orientations) are lost with that.
+  resized to the square and neither cropped nor flipped. The paper does not mention either, and both
+  would make the labels of many tasks (places, distances, orientations) wrong.
 
   Args:
-    model: a name of the paper's.
-    task: of `TASKS`.
+    model: a model name from the paper.
+    task: a key of `TASKS`.
     part: "all" trains on all 1,000 images and scores the test set; "development" trains on 800 and
       scores the other 200; "smoke" does the same in a few steps with few images.
 
   Raises:
     ConfigError: there is no such model.
   """
-  base = finetune(model, "cifar100", part="all")  # of a row with the settings shared by all
+  base = finetune(model, "cifar100", part="all")  # a row with the settings that all tasks share
   smoke = part == "smoke"
   steps = SMOKE_STEPS if smoke else STEPS
   train, scored = PARTS[part]
@@ -41,7 +41,7 @@ def finetune_on_vtab(model: str, task: str, *, part: str) -> Config:
     base,
     batch_size=SMOKE_BATCH if smoke else base.batch_size,
     duration=Duration(steps=steps),
-    evaluate_every=Duration(),  # after the last step alone: some of the test sets are large
+    evaluate_every=Duration(),  # only after the last step, because some test sets are large
     model=dataclasses.replace(base.model, num_classes=TASKS[task].num_classes),
     schedule=dataclasses.replace(base.schedule, learning_rate=LEARNING_RATE),
     data=Data(
