@@ -1,17 +1,18 @@
-r"""Evaluations of weights or of a run, without training: no training steps are run.
+r"""Evaluates weights or a run; there are no training steps.
 
   python -m vit_jax.main --mode=evaluate --config=configs/evaluate.py:SUITE \
     --config.init_from=PATH
 
-PATH: .npz, .msgpack, .safetensors, a folder of Hugging Face's, or the workdir of a run. The model,
-its classes and how images are prepared come from there; `SUITE,MODEL` refuses weights of any other
-model. --config.data.image_size and --config.data.evaluate_resize prepare images in another way;
-weights that do not tell their size, such as a ResNet's .npz, need the first. A run is computed in
-the type that it was trained in, weights from files in float32 (config.model.compute_dtype). SUITE:
+PATH: .npz, .msgpack, .safetensors, a folder in Hugging Face's format, or the workdir of a run. The
+weights decide the model, its classes and how images are prepared; with `SUITE,MODEL`, weights of
+any other model are refused. --config.data.image_size and --config.data.evaluate_resize change how
+images are prepared; weights without an image size, such as a ResNet's .npz, need the first. A run
+is evaluated in the type that it was trained in, and weights from files in float32
+(config.model.compute_dtype). SUITE:
 
   imagenet   ImageNet's validation set
              :imagenet --config.init_from=L_16.npz
-  real       the same images with the ReaL labels; 3,163 without any are left out
+  real       the same images with the ReaL labels; 3,163 images without labels are skipped
              :real --config.init_from=B_16.npz
   v2         ImageNet-V2, matched frequency
              :v2 --config.init_from=B_16.npz
@@ -19,31 +20,32 @@ the type that it was trained in, weights from files in float32 (config.model.com
              :a --config.init_from=B_16.npz
   sketch     ImageNet-Sketch
              :sketch --config.init_from=B_16.npz
-  objectnet  the 113 classes that ImageNet shares; smaller side to 512, centre of 480 px, whatever
-             the weights' size
+  objectnet  the 113 classes shared with ImageNet; the smaller side is resized to 512 px and the
+             centre of 480 px is cropped, whatever the size of the weights
              :objectnet --config.init_from=B_16.npz
              --config.data.evaluate.objectnet.source=objectnet:DIR
-  variants   all of these at the weights' size, ObjectNet (the smaller side to 512/480 of it) where
-             its source is given
+  variants   all of these at the size of the weights; ObjectNet (smaller side 512/480 of this size)
+             only if its source is given
              :variants --config.init_from=B_16.npz
-  few_shot   1, 5, 10 and 25 training images of each class of ImageNet, three draws, 224 px
+  few_shot   linear probes with 1, 5, 10 and 25 training images of each class of ImageNet, three
+             draws, 224 px
              :few_shot --config.init_from=B_16.npz
-  knn        the 20 nearest of a tenth of ImageNet's training images, 224 px
+  knn        the 20 nearest neighbours in a tenth of ImageNet's training images, 224 px
              :knn --config.init_from=B_16.npz
   own        your images: --config.data.evaluate.own.source=folder:DIR (DIR/class/*.jpg)
              :own --config.init_from=workdirs/mine --config.data.evaluate.own.source=folder:DIR
 
-The classes of weights are compared with the data's by name. Weights that do not name theirs need
---config.class_names=FILE (a name a line, in the order of the head), or =data for the order of the
-data (sorted folder names, or TFDS's); but for ImageNet's 1,000, whose order all published weights
-share.
-Few-shot of other data: --config.few_shot.imagenet.train.source=... and .test.source; knn:
---config.nearest.imagenet.train.source=... and .test.source. The figures are printed and lie in
-WORKDIR/evaluation.json; of sets with one label an image, every prediction, the accuracy of each
-class and the confusion matrix lie in WORKDIR/evaluation. All sets but ObjectNet and folders must
-have been prepared by TFDS, such as with
-`python tools/prepare_data.py build imagenet_v2/matched-frequency`; what is missing is said with
-its command. Not run here on the real sets: they are large.
+The classes of the weights are compared with the classes of the data by name. Weights without class
+names need --config.class_names=FILE (one name per line, in the order of the head), or =data for the
+order of the data (sorted folder names, or the order of TFDS). The 1,000 classes of ImageNet need no
+names, because all published weights have them in the same order.
+For few-shot probes on other data, give --config.few_shot.imagenet.train.source=... and
+.test.source; for knn, --config.nearest.imagenet.train.source=... and .test.source.
+The figures are printed and written to WORKDIR/evaluation.json. For sets with one label per image,
+WORKDIR/evaluation has every prediction, the accuracy of each class and the confusion matrix.
+All sets except ObjectNet and folders must be prepared with TFDS first, for example with
+`python tools/prepare_data.py build imagenet_v2/matched-frequency`; if one is missing, the message
+gives the command. Not run here on the real sets, because they are large.
 """
 
 from vit_jax.config import to_config_dict

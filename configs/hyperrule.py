@@ -1,8 +1,8 @@
-r"""Fine-tuning by the BiT-HyperRule, which chooses everything by the number and size of the images.
+r"""Fine-tuning by the BiT-HyperRule: the number and size of the images decide all settings.
 
   python -m vit_jax.main --config=configs/hyperrule.py:MODEL,TASK --config.init_from=PATH
 
-MODEL: a name such as R50x1 or R152x2, the one that the weights belong to; ViTs can be had too.
+MODEL: the model of the weights, such as R50x1 or R152x2; ViTs are possible too.
 TASK: imagenet (20,000 steps, 480 px), cifar100 or cifar10 (10,000 steps, 128 px), pets or flowers
 (500 steps, 480 px). MixUp on all but pets and flowers.
 Your own images: --config=configs/hyperrule.py:MODEL,EXAMPLES,SIZE with the number of training

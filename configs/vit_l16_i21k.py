@@ -6,7 +6,7 @@ r"""ViT-L/16 on ImageNet-21k, 30 epochs (90 with :90) (Table 3).
 
 At 12.4 M images: 90,820 steps for 30 epochs and 272,461 steps for 90 epochs.
 The paper's results after fine-tuning: ImageNet 85.15, ReaL 88.40, CIFAR-100 93.44 (Table 5);
-ImageNet 85.30 at 512 px (Table 2). It does not say which of the two lengths each is.
+ImageNet 85.30 at 512 px (Table 2). The paper does not say which length each is.
 ImageNet-21k is not in TFDS: give any folder or TFDS dataset of your own. Not run here: it needs
 a pod.
 """

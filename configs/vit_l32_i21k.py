@@ -6,7 +6,7 @@ r"""ViT-L/32 on ImageNet-21k, 30 epochs (90 with :90) (Table 3).
 
 At 12.4 M images: 90,820 steps for 30 epochs and 272,461 steps for 90 epochs.
 The paper's results after fine-tuning: ImageNet 80.99, ReaL 85.65, CIFAR-100 93.04 (Table 5).
-It does not say for which of the two lengths.
+The paper does not say for which of the two lengths.
 ImageNet-21k is not in TFDS: give any folder or TFDS dataset of your own. Not run here: it needs
 a pod.
 """

@@ -3,13 +3,13 @@ r"""Fine-tuning on one task of VTAB-1k with 1,000 images (Table 9; Table 4; Appe
   python -m vit_jax.main --config=configs/vtab.py:MODEL,TASK --config.init_from=PATH
   python tools/vtab.py --model MODEL --source PATH
 
-The second command does all 19 tasks and prints their table. MODEL: the one that the weights belong
-to, such as ViT-L/16. TASK: caltech101, cifar-100, dtd, flowers102, pets, sun397, svhn, camelyon,
-eurosat, resisc45, retinopathy, clevr-count, clevr-dist, dmlab, dspr-loc, dspr-ori, kitti-dist,
-snorb-azim or snorb-elev. Data as TFDS prepares them (python tools/prepare_data.py build NAME).
-2,500 steps at 384 px (378 where patches are of 14 pixels), the same settings for every task; no
-crops and no flips. MODEL,TASK,development trains on 800 of the images and scores the other 200;
-MODEL,TASK,smoke does so in 4 steps at 64 px, to see that all is there.
+The second command runs all 19 tasks and prints their table. MODEL: the model of the weights, such
+as ViT-L/16. TASK: caltech101, cifar-100, dtd, flowers102, pets, sun397, svhn, camelyon, eurosat,
+resisc45, retinopathy, clevr-count, clevr-dist, dmlab, dspr-loc, dspr-ori, kitti-dist, snorb-azim or
+snorb-elev. TFDS must prepare the data (python tools/prepare_data.py build NAME).
+2,500 steps at 384 px (378 if patches have 14 px), the same settings for every task; no crops and no
+flips. MODEL,TASK,development trains on 800 of the images and scores the other 200;
+MODEL,TASK,smoke does the same in 4 steps at 64 px, to check that weights and data are complete.
 Not run here at full size: the weights and data are large.
 """
 
