@@ -57,7 +57,7 @@ def settings(node=None, path=()):
 
 
 def accepted(path, value):
-  """Whether a command with this setting would go on to the devices; asserts how it is refused."""
+  """Whether the setting is accepted; if not, asserts that it is refused in the right way."""
   values = c.to_dict(WITHOUT_A_HEAD if path[0] in ("few_shot", "nearest") else GOOD)
   node = values
   for part in path[:-1]:

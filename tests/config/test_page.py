@@ -1,4 +1,4 @@
-"""The page of all settings is that of the settings as they are."""
+"""The page of all settings is current."""
 
 import dataclasses
 import pathlib

@@ -1,4 +1,4 @@
-"""Settings that a run has written down, also by an earlier release, as those of another command."""
+"""Settings recorded by a run, also of an earlier release, and used by another command."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""A second objective, small and without labels, for the tests of what holds for every objective."""
+"""A second objective, small and without labels, to test properties of all objectives."""
 
 import dataclasses
 from typing import ClassVar
@@ -11,7 +11,7 @@ from vit_jax.learning.objective import Sums
 
 @dataclasses.dataclass(frozen=True)
 class HiddenChannel:
-  """One colour channel of each image is hidden; its mean is told from the other two."""
+  """Hides one colour channel of each image; the model predicts its mean from the other two."""
 
   needs_labels: ClassVar[bool] = False
 

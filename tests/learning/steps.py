@@ -50,7 +50,7 @@ def batch(seed=0, size=16, masked=3):
 
 @functools.cache
 def initial(model, optimizer):
-  """The first state of a run, in the host's memory: to draw it takes long to compile."""
+  """The first state of a run, kept in the host's memory because its compilation takes long."""
   init = functools.partial(
     state.init,
     Classification(models.configured(model)),
@@ -63,14 +63,14 @@ def initial(model, optimizer):
 
 
 def placed(config, mesh):
-  """The first state of a run on a mesh; what does not change it is left out of the key."""
+  """The first state of a run on a mesh; the key only has settings that change it."""
   model = dataclasses.replace(config.model, remat="none", dropout=0.0)
   first = initial(model, config.optimizer)
   return jax.device_put(first, meshes.state_shardings(mesh, first))
 
 
 def start(config, mesh):
-  """With no kernel or scale at zero, so that every parameter has a gradient from the first step."""
+  """Changes all zero kernels and scales, so that every parameter has a gradient at once."""
   first = placed(config, mesh)
 
   def stirred(path, x):

@@ -1,4 +1,4 @@
-"""MixUp against NumPy, however the batch is divided; nothing of a broken one gets out."""
+"""MixUp against NumPy, for any division of the batch; broken images affect no others."""
 
 import dataclasses
 
@@ -44,7 +44,7 @@ def batch(seed=0, broken=(2, 3, 9)):
 
 
 def step(config, one, *, at=7, devices=1):
-  """Loss and kernel after one update, the number `at` of its run."""
+  """Loss and kernel after update number `at` of a run."""
   optimizer, zero = optim.make(config.optimizer), jnp.zeros((), jnp.int32)
   mesh = meshes.make(
     c.Mesh(), batch_size=SIZE, accumulation=config.accumulation, devices=jax.devices()[:devices]
@@ -65,13 +65,13 @@ def step(config, one, *, at=7, devices=1):
 
 
 def share_of(config, at):
-  """The share that the step `at` draws."""
+  """The share drawn in step `at`."""
   key = jax.random.fold_in(jax.random.key(config.seed), at)
   return np.float64(mixup.paired(batch(broken=()), key, config.data.mixup)["share"])
 
 
 def in_numpy(config, one, at):
-  """The same by hand in float64, with targets that are blended before the loss."""
+  """The same in NumPy with float64; the targets are blended before the loss."""
   (share,) = set(share_of(config, at))
   shares = np.where(one["mask"][::-1] > 0, share, 1.0)[:, None]
   x = ((np.float64(one["image"]) - 127.5) / 127.5).reshape(SIZE, -1)

@@ -1,4 +1,4 @@
-"""What holds for every objective, with one that has no labels and metrics of its own."""
+"""Properties of all objectives, tested with one that has no labels but its own metrics."""
 
 import dataclasses
 import functools
@@ -33,7 +33,7 @@ def batch(seed=0, broken=(2, 3, 9)):
 
 
 def run(batches, *, devices=1, accumulation=1, dtype=jnp.float32, params=None):
-  """The states after each batch, the first one too, and the metrics of each."""
+  """The first state, the state after each batch, and the metrics of each batch."""
   config = dataclasses.replace(CONFIG, accumulation=accumulation)
   objective, optimizer = HiddenChannel(None, dtype), optim.make(config.optimizer)
   mesh = meshes.make(
@@ -96,7 +96,7 @@ def test_broken_images_count_for_nothing():
 
 
 def test_a_metric_of_nothing_is_not_a_number_and_leaves_the_run_alone():
-  """All images are broken: the loss of none is 0, and nothing has an error."""
+  """If all images are broken, the loss is 0 and there is no error."""
   (before, after), (metrics,) = run([batch(broken=range(SIZE))])
   assert metrics["loss"] == 0
   assert np.isnan(metrics["train/error"])
@@ -145,12 +145,12 @@ class NoStop:
     return False
 
   def hold(self):
-    """A signal is remembered from here on; none comes."""
+    """Does nothing, because no signal comes."""
 
 
 @pytest.fixture
 def digits(monkeypatch):
-  """The plan of a run on the digits that learns something else than their labels."""
+  """The plan of a run on the digits with an objective that does not use their labels."""
   monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
   return plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
 

@@ -66,7 +66,7 @@ def family_alone(family):
 
 
 def run_family(config, mesh):
-  """Five steps of SGD, which does not blow up the rounding of gradients near 0."""
+  """Five steps of SGD, which does not amplify rounding errors of gradients near 0."""
   config = changed(config, optimizer=dict(kind="sgd"))
   last, history = run(config, mesh, BATCHES)
   first = jax.device_get(start(config, mesh).params)

@@ -1,4 +1,4 @@
-"""Encoder blocks against NumPy in float64, and what an axial block is on a grid of one line."""
+"""Encoder blocks against NumPy in float64, and axial blocks on a grid of one line."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Dropout against the binomial distribution, NumPy in float64 and its draws on other devices."""
+"""Dropout against the binomial distribution and NumPy in float64, and on several devices."""
 
 import jax
 import jax.numpy as jnp

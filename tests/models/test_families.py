@@ -1,4 +1,4 @@
-"""Every family of models learns the digits, alike on one device, on eight and under scan."""
+"""Every family of models learns the digits, equally on one device, on eight and with scan."""
 
 import dataclasses
 import functools
@@ -59,7 +59,7 @@ def digits():
 
 @functools.cache
 def losses(family, *, steps=STEPS, data=1, fsdp=1, scan=False):
-  """The loss of each step; from the same parameters, whatever the other arguments."""
+  """The loss of each step; the first parameters do not depend on the other arguments."""
   model, optimizer = models.create(**OPTIONS[family], num_classes=10), optim.make(CONFIG.optimizer)
   params = modules.parameters(model, digits()["image"], train=False)
   if scan:

@@ -41,7 +41,7 @@ def test_gradients_are_those_of_a_linear_map():
 
 
 def test_gradients_are_products_in_bfloat16_where_the_computation_is():
-  """So devices exchange half of the bytes: no float32 array as large as the kernel is computed."""
+  """No float32 array as large as the kernel is computed, so devices exchange half the bytes."""
   params, y = parameters(), jnp.ones((5, 64), jnp.bfloat16)
   head = Head(10, 0.0, jnp.bfloat16)
   text = str(jax.make_jaxpr(jax.grad(lambda p: head.apply({"params": p}, y).sum()))(params))

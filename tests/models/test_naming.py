@@ -1,4 +1,4 @@
-"""Names, what they stand for, and options that do not go together."""
+"""Names of models, their modules, and options that contradict each other."""
 
 import dataclasses
 import re
@@ -84,7 +84,7 @@ def test_heads_that_do_not_divide_the_width():
 
 
 def test_a_config_at_its_defaults_is_the_module_at_its_defaults():
-  """`configured` passes on only what differs from the config's defaults."""
+  """`configured` only passes on settings that differ from the config's defaults."""
   settings = c.Model()
   for kind in (models.ViT, models.ResNet):
     for field in dataclasses.fields(kind):

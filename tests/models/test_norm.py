@@ -1,4 +1,4 @@
-"""LayerNorm and its written-out gradient against NumPy and against automatic differentiation."""
+"""LayerNorm and its gradient against NumPy and against automatic differentiation."""
 
 import jax
 import jax.numpy as jnp

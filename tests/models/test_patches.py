@@ -1,4 +1,4 @@
-"""Patch embedding against loops over the patches and the convolution that it stands for."""
+"""Patch embedding against loops over the patches and against a convolution."""
 
 import flax.linen as nn
 import jax
@@ -28,7 +28,7 @@ def test_every_patch_in_raster_order(patch, height, width, channels):
 
 
 def test_initial_values_of_the_convolution():
-  """So that a seed gives the parameters that it always gave."""
+  """A seed still gives the same parameters as in earlier releases."""
   x = jnp.zeros((1, 8, 8, 3))
   draw = lambda module: module.init(jax.random.key(3), x)["params"]
   ours = draw(PatchEmbedding(4, 6, jnp.float32))

@@ -53,7 +53,7 @@ def as_images(patches):
 
 
 def embeddings(params):
-  """What the module's own position embeddings add to the tokens; 0 where it has none."""
+  """The sum added to the tokens by the module's own position embeddings; 0 if it has none."""
   tables = params.get("posembed_input") or params.get("posembed_shared")
   if not tables:
     return 0

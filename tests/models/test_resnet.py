@@ -49,7 +49,7 @@ def test_features():
 
 
 def test_the_root_pads_with_zeros_before_the_maximum():
-  """Where all that a window sees is negative, the padding is the maximum."""
+  """If all values in a window are negative, the padding is the maximum."""
   images = golden.images(9)
   params = start(stages=())
   root, norm = params["resnet"]["root_block"], params["resnet"]["group_norm"]
@@ -84,7 +84,7 @@ def test_scale_and_shift_of_every_convolution_are_standardised_away():
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_axial_attention(stride):
-  """Rows, then columns, then the mean over stride x stride; at odd edges over what is there."""
+  """Rows, then columns, then a mean over stride x stride; at odd edges over fewer values."""
   module = AxialAttention(heads=2, stride=stride, dtype=jnp.float32, attention="xla")
   x = np.random.default_rng(0).standard_normal((2, 3, 5, 32)).astype(np.float32)
   params = modules.parameters(module, x)

@@ -1,4 +1,4 @@
-"""Stages of a model, one by one, are the whole; what is done between two of them counts."""
+"""The stages of a model, called one by one, equal the whole, and can be changed between."""
 
 import functools
 
@@ -22,7 +22,7 @@ IMAGES = np.random.default_rng(0).uniform(-1, 1, (2, 32, 16, 3)).astype(np.float
 
 
 def start(kind):
-  """The model, and its variables as the whole model makes them."""
+  """The model, and its variables as initialised for the whole model."""
   model = models.create(**ENCODER | MODELS[kind])
   return model, {"params": modules.parameters(model, IMAGES, train=False)}
 

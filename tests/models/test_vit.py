@@ -31,7 +31,7 @@ def run(model, params, images=IMAGES):
 
 
 def noisy(params, seed=1):
-  """Parameters with every leaf changed, so that zeros at the start hide nothing."""
+  """Parameters with every leaf changed, because initial zeros could hide errors."""
   rng = np.random.default_rng(seed)
   return jax.tree.map(lambda x: np.float32(x + 0.1 * rng.standard_normal(x.shape)), params)
 

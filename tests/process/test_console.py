@@ -1,4 +1,4 @@
-"""stdout and stderr that are closed, full or broken: what a run and what a tool makes of them."""
+"""Runs and tools whose stdout or stderr is closed, full or broken."""
 
 import os
 import subprocess

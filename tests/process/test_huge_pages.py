@@ -1,4 +1,4 @@
-"""A run on a CPU starts itself again with huge pages, and says so; no other run does."""
+"""A run on a CPU restarts itself with huge pages and says so; no other run does."""
 
 import os
 import re

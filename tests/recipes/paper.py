@@ -1,4 +1,4 @@
-"""The recipes, and the tables of the paper that they are compared with."""
+"""The recipes, and the tables of the paper for comparison."""
 
 import csv
 import pathlib

@@ -50,7 +50,7 @@ def test_vit_l16_on_imagenet_is_fine_tuned_at_512_px():
 
 @pytest.mark.parametrize("task", recipes.TASKS)
 def test_the_development_part_is_cut_from_the_training_split(task):
-  """The test split is nowhere in the run that chooses."""
+  """The run that chooses settings does not use the test split."""
   config = load("finetune", f"ViT-B/16,{task},development")
   cut = f"{100 - recipes.TASKS[task].development}%"
   assert config.data.train.split == f"train[:{cut}]"

@@ -154,7 +154,7 @@ def test_docstring_gives_command_and_step_count(path):
 
 
 class Records:
-  """A dataset of 1,000 records in each split, as far as `overlap` asks."""
+  """The part of a dataset of 1,000 records per split that `overlap` uses."""
 
   def __init__(self, dataset):
     self._dataset = dataset

@@ -1,4 +1,4 @@
-"""Checkpoints: the same bits back, any sharding, damage found, misfits named."""
+"""Checkpoints: restored bits, other shardings, damage, and checkpoints that do not fit."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What a run writes: whole files, files that grow, moves, the lock."""
+"""The functions that write files: whole files, growing files, moves, the lock."""
 
 import csv
 import io
@@ -104,7 +104,7 @@ class TestAppender:
 
 
 class Full:
-  """A file on a disk with room for so many more bytes."""
+  """A file on a disk with a limited number of free bytes."""
 
   def __init__(self, file, room):
     self._file, self._room = file, room

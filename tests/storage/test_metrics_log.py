@@ -157,7 +157,7 @@ def test_a_writer_says_what_it_cannot_write_or_waits(tmp_path, capsys):
 def test_a_disk_that_is_full_only_when_asked_to_keep_is_named_before_the_run_is_done(
   tmp_path, monkeypatch
 ):
-  """NFS may tell of a full quota no sooner."""
+  """NFS may report a full quota only now."""
 
   def full(_):
     raise OSError(errno.EDQUOT, "Disk quota exceeded")
@@ -171,7 +171,7 @@ def test_a_disk_that_is_full_only_when_asked_to_keep_is_named_before_the_run_is_
 
 
 def test_a_million_steps_of_metrics_cost_a_start_seconds_and_a_line_nothing(tmp_path):
-  """20,000 lines are a million steps, logged each 50."""
+  """20,000 lines are a million steps, logged every 50."""
   line = {f"metric/{i}": i / 7 for i in range(22)}
   path = tmp_path / "metrics.jsonl"
   path.write_text("".join(json.dumps({"step": 50 * i} | line) + "\n" for i in range(20_000)))

@@ -1,4 +1,4 @@
-"""Programs for TPU slices: what is read from the compiler, and two recipes really compiled."""
+"""Programs for TPU slices: figures from the compiler, and two recipes that are compiled."""
 
 import dataclasses
 import importlib.util
@@ -88,7 +88,7 @@ REFUSED = compilation.Program(
 
 
 def tried(config, program, split=REFUSED):
-  """The settings that are tried for a refused program; `split`: what fsdp makes of it."""
+  """The settings tried for a program that does not fit; `split` is the program with fsdp."""
   made = lambda overrides: program if "accumulation" in overrides else split
   return [overrides for overrides, _ in compilation.smaller(config, program, made)]
 
@@ -153,7 +153,7 @@ SMALL = c.Config(
 
 @pytest.mark.parametrize("name", ["ViT-Ti/4", "R50x1+ViT-B/16"])
 def test_every_gradient_is_reduced_once_and_no_activation_moves(name):
-  """Data-parallel: what is reduced is as large as the parameters, and a few scalars."""
+  """Data-parallel: the reduced arrays are as large as the parameters, plus a few scalars."""
   stages = (1, 1) if name.startswith("R") else ()
   config = compilation.overridden(SMALL, {"model.name": name, "model.stages": stages})
   program = compilation.compile_step(config, jax.devices())
@@ -170,7 +170,7 @@ def test_every_gradient_is_reduced_once_and_no_activation_moves(name):
 
 
 def test_a_recipe_with_mixup_is_compiled_too():
-  """It draws its share in loops that end by chance."""
+  """MixUp draws its share in loops with a random number of iterations."""
   config = dataclasses.replace(SMALL, loss=c.Loss(kind="softmax"))
   program = compilation.compile_step(
     compilation.overridden(config, {"data.mixup": 0.1}), jax.devices()
@@ -262,7 +262,7 @@ for function in (ours, plain):
 
 @needs_libtpu
 def test_attention_writes_no_logits_down():
-  """XLA's attention as JAX differentiates it keeps (B, heads, N, N) in float32; ours never does."""
+  """JAX's gradient of attention keeps (B, heads, N, N) in float32; ours never does."""
   settings = dict(TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", XLA_FLAGS="")
   result = programs.run([sys.executable, "-c", ATTENTION], **settings)
   assert result.stdout.split() == ["False", "True"], result.stderr
@@ -282,7 +282,7 @@ def test_gradients_of_parts_are_reduced_over_devices_once():
 
 
 def report_of(recipe, topology, *overrides):
-  """What tools/compile_check.py says of a recipe, and its exit status."""
+  """The report of tools/compile_check.py on a recipe, and its exit status."""
   command = [sys.executable, "tools/compile_check.py", "--format=json", f"--topology={topology}"]
   command += [f"--config=configs/{recipe}", *overrides]
   result = programs.run(command, XLA_FLAGS="")  # those of the CPU's compiler are none of libtpu's
@@ -310,7 +310,7 @@ def test_a_recipe_compiled_for_a_slice_as_it_is():
 
 @needs_libtpu
 def test_a_recipe_that_does_not_fit_a_slice_and_what_makes_it_fit():
-  """Its blocks are stacked here, which is compiled sooner."""
+  """Compiles with stacked blocks, which is faster."""
   report, status = report_of("vit_h14_jft.py", "v3:4x4", "--config.model.scan=True")
   assert status == 1
   assert report["devices"] == 32

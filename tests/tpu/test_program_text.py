@@ -1,4 +1,4 @@
-"""What is read from a compiled program, from texts as XLA writes them."""
+"""Figures read from the text of compiled programs, with texts written by XLA."""
 
 import jax
 import jax.numpy as jnp
