@@ -91,7 +91,7 @@ def test_calibration_error(kind):
 
 
 def test_images_without_a_right_class_do_not_count():
-  """As of ReaL's 3,163; any of several right classes is a hit."""
+  """Like the 3,163 images of ReaL without a label; any of several right classes is a hit."""
   logits = np.eye(6)[[0, 1, 2, 3]]
   target = np.array([[1, 1, 0, 0, 0, 0], [0] * 6, [0, 1, 0, 0, 0, 0], [0] * 6], np.uint8)
   result = evaluate(logits, target, 3)

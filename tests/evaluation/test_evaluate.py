@@ -39,7 +39,7 @@ def parameters(classes):
 
 
 def evaluated(config, folder):
-  """The figures of a config, through all that --mode=evaluate does in one process."""
+  """The figures of a config, computed as --mode=evaluate does it, in this process."""
   opened = open_alone(config, None)
   read = evaluated_model.read(config, opened.head(), folder)
   reader = reader_of(config, read.settings)
@@ -53,7 +53,7 @@ def in_turn(logits):
 
 
 def different(logits, count):
-  """A label for each image, `count` classes in all, each the highest in its ranking of those left.
+  """A label for each image, out of `count` classes: the best-ranked class that is still left.
 
   The first prediction among all classes is mostly none of them.
   """
@@ -194,7 +194,7 @@ def test_few_shot_and_nearest_neighbours(features, tmp_path, monkeypatch):
   beats = []
   monkeypatch.setattr(watchdog.Watchdog, "beat", lambda self, doing: beats.append(doing))
   figures = evaluated(config, tmp_path)
-  assert beats.count("the evaluation") > 360 // 64  # at every batch: a host that stalls is noticed
+  assert beats.count("the evaluation") > 360 // 64  # every batch: a stalled host is noticed
   assert figures == pytest.approx(expected_of(known), abs=1 / 360 + 1e-9)  # one image at a tie
   named = {name for name in figures if not name.endswith("_std")}
   assert set(registry.names(config)) == named  # any of which may stop a run early
@@ -217,7 +217,7 @@ def test_weights_of_another_image_size_are_spoken_of(features, tmp_path, capsys,
 
 @pytest.mark.parametrize("where", ["put", "collect"])
 def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, monkeypatch, where):
-  """Settings of training, such as accumulation, say nothing to who evaluates."""
+  """An evaluation ignores settings of training, such as accumulation."""
   config, _ = features
 
   def full(*_, **__):
@@ -232,7 +232,7 @@ def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, m
 
 
 def test_an_evaluation_that_is_stopped(features, tmp_path):
-  """As by a signal in the training loop, at any place."""
+  """Stops at any place, as after a signal in the training loop."""
   config, _ = features
   opened = open_alone(config, None)
   read = evaluated_model.read(config, opened.head(), tmp_path)

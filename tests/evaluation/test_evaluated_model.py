@@ -30,7 +30,7 @@ def saved(tmp_path, params, name="w.npz", **card):
 
 
 def data(classes=0):
-  """A set of images with as many classes that the head is scored on; 0: no set."""
+  """A set of images with this number of classes, to score the head on; 0: no set."""
   if not classes:
     return None
   source = sources.open_source("synthetic", split="", num_classes=classes)
@@ -44,7 +44,7 @@ def configured(path, **changes):
 
 
 def unnamed(path, resize=0, **changes):
-  """Settings that leave model and images to the weights."""
+  """Settings that take the model and the preparation of images from the weights."""
   images = c.Data(image_size=0, evaluate_resize=resize, evaluate={"set": c.Dataset("synthetic")})
   return configured(path, **(dict(model=c.Model(name=""), data=images) | changes))
 
@@ -57,7 +57,7 @@ def read(path, classes=0, **model):
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("family", ["vit", "representation"])
 def test_parameters_are_those_of_the_file(tmp_path, family, scan):
-  """The head and the representation layer are told by the weights, not by the config."""
+  """The head and the representation layer come from the weights, not from the config."""
   path = saved(tmp_path, families.params(family))
   for classes in (0, 5):
     result = read(path, classes, scan=scan)

@@ -1,4 +1,4 @@
-"""What evaluations are opened on: chosen images, classes that agree, and clear refusals."""
+"""Opening of evaluations: chosen images, classes that agree, and clear refusals."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""A fourth kind of evaluation is one file and one line: all that follows asks the registry."""
+"""A fourth kind of evaluation needs one file and one line: all other code asks the registry."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import checks, opening, plan, train
 
-# --- what the file of a fourth evaluation holds: how far features lie apart ---
+# --- the file of a fourth kind of evaluation: the distance between features ---
 
 
 @dataclasses.dataclass(frozen=True)

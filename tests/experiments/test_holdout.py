@@ -1,4 +1,4 @@
-"""Which pairs of recipes hold something back that one can choose by."""
+"""Which pairs of recipes have a valid development split."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Runs as processes: which are done, what their exit means, signals, and settings."""
+"""Runs as processes: which are done, what their exit status means, signals, and settings."""
 
 import json
 import os
@@ -21,7 +21,7 @@ DIGITS = "configs/vit_digits.py"
 
 
 def write(folder, duration, *lines, cut=""):
-  """What a run with a batch of 10 leaves of itself; `cut` is a line that was being written."""
+  """Writes the files of a run with a batch of 10; `cut` is a line that was only partly written."""
   folder.mkdir(parents=True, exist_ok=True)
   config = c.to_dict(c.Config(batch_size=10, duration=duration))
   (folder / "config.json").write_text(json.dumps(config))
@@ -95,7 +95,7 @@ def one(tmp_path, name="first"):
 
 
 def calling(monkeypatch, **statuses):
-  """Processes that end with these statuses, and write what a run that is done leaves where 0."""
+  """Processes with these exit statuses; with status 0 they write the files of a finished run."""
   called = []
 
   def call(_, command):
@@ -226,7 +226,7 @@ def test_jax_is_not_imported(tool):
 
 
 def tell_and_wait(path):
-  """Writes down the number of this process, and stays."""
+  """Writes the number of this process into a file, and never ends."""
   pathlib.Path(path).write_text(f"{os.getpid()}\n")
   time.sleep(1000)
 

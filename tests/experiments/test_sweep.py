@@ -1,4 +1,4 @@
-"""The choice of a learning rate: grid, ties, what is not done twice, and a test set nobody saw."""
+"""The choice of a learning rate: grid, ties, no run done twice, and a test set nobody saw."""
 
 import csv
 import json
@@ -119,7 +119,7 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
 
 
 def test_settings_of_the_runs(tmp_path):
-  """Whatever else is overridden, also how often is evaluated."""
+  """Holds with any other overrides, also of the evaluation's frequency."""
   (tmp_path / "tiny.py").write_text(RECIPE)
   some = small(tmp_path, overrides=("--config.evaluate_every.epochs=2", "--config.batch_size=4"))
   resolved = lambda run: recipes.resolve(run.recipe, run.overrides)
@@ -132,7 +132,7 @@ def test_settings_of_the_runs(tmp_path):
 
 
 def finished(run, top1, name="set"):
-  """What a finished run leaves of itself, for the logic around it."""
+  """Writes the files of a finished run, for the logic around it."""
   run.folder.mkdir(parents=True)
   config = c.to_dict(c.Config(batch_size=10, duration=c.Duration(steps=5)))
   (run.folder / "config.json").write_text(json.dumps(config))

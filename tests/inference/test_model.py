@@ -1,4 +1,4 @@
-"""A model from anything that holds one."""
+"""Loads models from every source of weights."""
 
 import dataclasses
 import pathlib

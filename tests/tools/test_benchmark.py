@@ -1,4 +1,4 @@
-"""The tables that the benchmarks print, and how a case that fails is met."""
+"""The tables that the benchmarks print, also if a case fails."""
 
 import math
 import multiprocessing

@@ -1,4 +1,4 @@
-"""What compile_check says of a program, and how compile_table makes rows of it."""
+"""The report of compile_check about a program, and the rows that compile_table makes of it."""
 
 import csv
 import importlib.util
@@ -60,8 +60,8 @@ def test_without_the_compiler_it_says_what_to_install():
   assert not result.stdout
 
 
-# libtpu itself would end by SIGFPE at the first, and refuses the second where it is installed. In a
-# process of their own: what a refusal leaves behind in the library shall not meet other tests.
+# The first would make libtpu crash with SIGFPE; libtpu itself refuses the second, if present. They
+# run in their own process, because a refusal leaves state in the library that affects other tests.
 @pytest.mark.parametrize(
   ("topology", "status"),
   [("v3:0x0", 2), ("v9:4x4", 2 if importlib.util.find_spec("libtpu") else 1)],

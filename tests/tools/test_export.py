@@ -1,4 +1,4 @@
-"""tools/export.py: every format, verified, and what cannot be done."""
+"""tools/export.py: every format is verified, and impossible exports are refused."""
 
 import json
 import sys

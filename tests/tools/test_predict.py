@@ -23,7 +23,7 @@ NAMES = tuple("abcde")
 
 @pytest.fixture
 def images(tmp_path):
-  """Seven images of the model's size, one of them broken, and a file that is none."""
+  """Seven images of the model's size, one of them broken, and a file that is not an image."""
   folder = tmp_path / "images"
   (folder / "inner").mkdir(parents=True)
   rng = np.random.default_rng(0)

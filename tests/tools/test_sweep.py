@@ -106,7 +106,7 @@ echo "$(grep -zcx end "$LOG")00;cluster"
 
 
 def test_a_script_for_slurm(some, tmp_path):
-  """Run with a scheduler that only writes down what it is asked for."""
+  """Runs the script with a scheduler that only records its arguments."""
   script, sbatch, log = (tmp_path / name for name in ("it's.sh", "sbatch", "log"))
   some = dataclasses.replace(some, overrides=("--config.init_from=it's here.npz",))
   script.write_text(slurm.script(some, script, programs.ROOT / "tools" / "sweep.py"))

@@ -135,7 +135,7 @@ def test_every_tool_is_tried():
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_help_names_every_flag_and_imports_nothing_slow(tool):
-  """In a process of its own, which nothing has been imported in."""
+  """Runs in a new process, in which nothing has been imported."""
   code = (
     "import runpy, sys, atexit\n"
     f"sys.argv = ['tools/{tool}.py', '--help']\n"

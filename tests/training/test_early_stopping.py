@@ -22,7 +22,7 @@ from vit_jax.training.loop import Loop
 
 
 def watched(values, *, patience, metric="val/top1"):
-  """The watch after the first values, up to where it has enough; and after which step that is."""
+  """The watch when it stops the run (else after all values), and the step of the stop or None."""
   watch = Watch(EarlyStopping(metric=metric, patience=patience), Best())
   for step, value in enumerate(values, 1):
     watch.note(step, {metric: value, "val/examples": 9})
@@ -86,7 +86,7 @@ def test_a_resumed_run_decides_as_one_that_was_not_stopped(values, split, patien
 
 
 def test_hosts_agree_to_the_last_bit(monkeypatch):
-  """Each host must hold the first one's figure exactly, or equal ones would be told apart."""
+  """Each host must hold exactly the first host's figure: a rounded one would not equal it."""
   monkeypatch.setattr(early_stopping.jax, "process_count", lambda: 2)
   as_jax = lambda words: np.asarray(words).astype(np.uint32)  # as JAX has it without 64 bits
   monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", as_jax)
@@ -101,8 +101,8 @@ def settled(workdir):
     "--config.early_stopping.patience=3",
     "--config.evaluate_every.steps=4",
     "--config.optimizer.ema=0.9",
-    # So that no figure changes, whatever the order of the images: the head begins with zeros, and
-    # the least update would decide between the classes.
+    # The head begins with zeros, so the smallest update decides between the classes. With this
+    # setting no figure changes, whatever the order of the images.
     "--config.schedule.learning_rate=0.0",
   )
 

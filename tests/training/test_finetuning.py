@@ -1,4 +1,4 @@
-"""Fine-tuning at twice the resolution, of a checkpoint pre-trained just before (Section 3.2)."""
+"""Fine-tunes a checkpoint, pre-trained just before, at twice the resolution (Section 3.2)."""
 
 import pytest
 

@@ -42,7 +42,7 @@ def after(busy, seconds):
 
 
 def finish(busy, computation):
-  """Lets one end, and waits until the thread has seen it."""
+  """Lets a computation end, and waits until the thread has seen it."""
   before = busy._pending
   computation.done.set()
   deadline = time.monotonic() + 60

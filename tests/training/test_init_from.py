@@ -39,7 +39,7 @@ def config(source, side=16, **model):
 
 
 def started(config, *, fsdp=1):
-  """A fresh state, and the same after the weights were put into it."""
+  """A fresh state, and the same state with the weights put into it."""
   objective = Classification(models.configured(config.model))
   optimizer = optim.make(config.optimizer)
   devices = mesh.make(c.Mesh(fsdp=fsdp), batch_size=8, accumulation=1)
@@ -159,7 +159,7 @@ def test_the_main_job_starts_from_another_run_and_says_what_it_took(tmp_path):
     if "pos_embedding" not in name:
       np.testing.assert_allclose(x, had[name], rtol=1e-5, atol=1e-8, err_msg=name)
 
-  # A run that goes on does not need the weights any more, and does not take them again.
+  # A run that resumes does not need the weights any more, and does not read them again.
   (first / "checkpoints").rename(first / "gone")
   result = programs.run(command)
   assert result.returncode == 0, result.stderr

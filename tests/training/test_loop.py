@@ -102,7 +102,7 @@ def last_evaluation(workdir):
 
 
 def scored(folder, *arguments):
-  """The figures of an evaluation, and what it said."""
+  """The figures of an evaluation, and its output."""
   command = [*programs.MAIN, "--mode=evaluate", f"--workdir={folder}", *arguments]
   result = programs.run(command)
   assert result.returncode == 0, result.stderr
@@ -127,7 +127,7 @@ OWN = (
 
 
 def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digits, tmp_path):
-  """Nothing is spelled out: model, classes, loss, average, size and resizing are the run's."""
+  """The command names no setting: model, classes, loss, average and sizes are those of the run."""
   workdir, _ = digits
   inside = last_evaluation(workdir)
   own = {key.replace("test/", "own/"): value for key, value in inside.items()}
@@ -162,7 +162,7 @@ def test_a_flag_changes_what_an_evaluation_takes_from_the_run(digits):
 
 
 def test_probes_are_followed_in_training(tmp_path):
-  """Few-shot figures of the last step are those of the suite on the run's workdir."""
+  """The few-shot figures after the last step equal those of --mode=evaluate on the workdir."""
   shape = dict(name="ViT-Ti/4", depth=1, width=16, mlp_dim=32, heads=2)
   settings = {f"model.{key}": value for key, value in shape.items()}
   settings |= {f"few_shot.imagenet.{part}.source": "digits" for part in ("train", "test")}

@@ -31,7 +31,7 @@ RATE = optim.schedule(
 
 
 def start(config, mesh=ONE):
-  """A state whose arrays are all different from 0, so that all of them could move; and the step."""
+  """A state without arrays of zeros, so that every array could change; and the step."""
   objective = Classification(models.configured(config.model))
   optimizer = optim.make(config.optimizer)
   init = functools.partial(
@@ -139,7 +139,7 @@ def test_a_linear_probe_is_logistic_regression_on_fixed_features():
 
 
 def test_no_gradient_is_computed_for_what_is_frozen():
-  """A whole step costs about three forward passes, one of a linear probe little more than one."""
+  """A whole step costs about three forward passes; a linear probe's costs little more than one."""
   first, step = start(CONFIG)
   whole = step.lower(first, BATCHES[0]).compile()
   flops = [program.cost_analysis()["flops"] for program in (probe()[1], whole)]
@@ -180,7 +180,7 @@ class StopAfter:
     return False
 
   def hold(self):
-    """A signal is remembered from here on; none comes."""
+    """Does nothing: no signal comes."""
 
 
 def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(

@@ -1,4 +1,4 @@
-"""What a config amounts to: classes that agree, a cache for training, a learning rate."""
+"""The plan of a config: classes that agree, a cache for training, a learning rate."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Stopped at any moment, started again: the same bits at the end. Real processes."""
+"""Runs that are stopped at any moment and started again end with the same bits. Real processes."""
 
 import json
 import re

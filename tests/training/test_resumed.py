@@ -1,4 +1,4 @@
-"""A run that is taken up draws examples as it began, without a word on its command line."""
+"""A run that resumes draws examples as it began, without a setting on its command line."""
 
 import json
 
@@ -19,7 +19,7 @@ def drawn(sampling):
 
 
 def saved(workdir, step, settings):
-  """A checkpoint, as far as this is concerned."""
+  """The parts of a checkpoint that these functions read."""
   meta = workdir / "checkpoints" / str(step) / "meta" / "metadata"
   meta.parent.mkdir(parents=True)
   meta.write_text(settings if isinstance(settings, str) else json.dumps({"config": settings}))
@@ -94,12 +94,12 @@ def test_a_new_run_takes_the_type_that_is_quick_on_its_devices(tmp_path):
 def test_a_run_goes_on_in_its_type_on_any_device(tmp_path, kind, platform):
   workdir = saved(tmp_path, 9, {"model": {"compute_dtype": kind}})
   assert compute_type(platform, workdir) == kind
-  for asked in ("float32", "bfloat16"):  # what is asked for is taken
+  for asked in ("float32", "bfloat16"):  # a type that is named is used
     assert compute_type(platform, workdir, asked=asked) == asked
 
 
 def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
-  """Compiled for a pod without any run, they are in bfloat16."""
+  """Activations are in bfloat16 in a program that is compiled for a pod, without a run."""
   for recipe in ("finetune.py:ViT-Ti/16,cifar10", "vtab.py:ViT-Ti/16,cifar-100"):
     config = recipes.load(f"configs/{recipe}")
     assert config.model.compute_dtype == "auto"
@@ -116,7 +116,7 @@ def test_a_slow_type_is_told():
   assert not told("float32", "cpu") + told("bfloat16", "tpu")
 
 
-# --- what a run that is scored was trained on ---
+# --- the training data of a run that is scored ---
 
 
 def scored_by(tmp_path, train, test, **more):

@@ -13,7 +13,7 @@ class Clock:
 
 
 class Hasty(Clock):
-  """A clock that goes on with each look at it."""
+  """A clock that advances each time it is read."""
 
   def __call__(self):
     self.now += 1e-3
@@ -21,7 +21,7 @@ class Hasty(Clock):
 
 
 class Devices:
-  """Tells how long devices have worked; the test says when they begin and end."""
+  """Tells how long the devices have worked; the test says when they begin and end."""
 
   def __init__(self, clock):
     self.clock, self.before, self.since = clock, 0.0, None
