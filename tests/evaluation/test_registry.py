@@ -114,7 +114,7 @@ def test_what_is_known_of_its_figures(fourth):
   assert registry.names(CONFIG)[-2:] == ["digits/spread", "digits/widest"]
   assert registry.headlines(["digits/spread", "digits/widest"]) == ["digits/spread"]
   with pytest.raises(
-    c.ConfigError, match=r"will give test/loss, .*, digits/spread, digits/widest\."
+    c.ConfigError, match=r"they give test/loss, .*, digits/spread, digits/widest\."
   ):
     checks.check(
       dataclasses.replace(CONFIG, early_stopping=c.EarlyStopping(metric="digits/narrow"))
