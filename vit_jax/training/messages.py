@@ -90,7 +90,6 @@ def advice_on_fsdp(plan: Plan) -> str:
 
 
 def conclusion(
-  config: Config,
   folder: pathlib.Path,
   *,
   finished: bool,
@@ -101,8 +100,7 @@ def conclusion(
   """Gives the figures of a run that ended, and the paths of its files, in a few lines.
 
   Args:
-    config: the run's settings.
-    folder: its workdir.
+    folder: the run's workdir.
     finished: whether the run reached its end; if not, a signal stopped it.
     last: step of the last checkpoint.
     account: seconds since the command began, by cause.

@@ -197,7 +197,6 @@ def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
     with monitor.paused("plots"), workdir.writing(folder):
       curves.curves(folder, registry.curve)
   said = messages.conclusion(
-    plan.config,
     folder,
     finished=finished,
     last=loop.saver.checkpoints.last_step(),
