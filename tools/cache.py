@@ -29,8 +29,8 @@ def prepare(config: Config) -> None:
   from vit_jax.data import cache, opening
   from vit_jax.training import checks
 
-  checks.check_data(config)
   data = config.data
+  checks.check_data(data, config.duration)
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")

@@ -80,7 +80,7 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
   run = config.from_dict(values)
   if not run.data.image_size:
     raise config.ConfigError("config.data.image_size=0 is too small; give --image-size=224, say.")
-  checks.check_model(run)
+  checks.check_model(run.model, run.data.image_size)
   return run
 
 

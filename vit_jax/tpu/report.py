@@ -25,8 +25,8 @@ def report(config: Config, topology: str) -> dict:
   """
   from vit_jax.tpu import compilation
 
-  checks.check_model(config)
-  checks.check_batch(config)
+  checks.check_model(config.model, config.data.image_size)
+  checks.check_batch(config.batch_size, parts=config.accumulation)
   devices = compilation.devices_of(topology)
   tell(f"Compiling for {len(devices)} x {devices[0].device_kind}; it takes a minute or several.")
   program = compilation.compile_step(config, devices)

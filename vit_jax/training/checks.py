@@ -5,7 +5,17 @@ import re
 import jax
 
 from vit_jax import models
-from vit_jax.config import Config, ConfigError, Optimizer, Schedule, similar
+from vit_jax.config import (
+  Config,
+  ConfigError,
+  Data,
+  Duration,
+  EarlyStopping,
+  Model,
+  Optimizer,
+  Schedule,
+  similar,
+)
 from vit_jax.config.reading import expanded
 from vit_jax.data import resizing
 from vit_jax.evaluation import registry
@@ -33,25 +43,25 @@ def check(config: Config):
   Raises:
     ConfigError: names the key, the value and the nearest valid choice.
   """
-  check_model(config)
-  check_batch(config)
-  check_data(config)
+  check_model(config.model, config.data.image_size)
+  check_batch(config.batch_size, parts=config.accumulation)
+  check_data(config.data, config.duration)
   check_schedule(config.schedule)
   check_decay_rules(config.optimizer.decay_rules)
   check_trainable(config)
-  check_early_stopping(config)
-  check_weights(config)
+  check_early_stopping(config.early_stopping, config.evaluate_every, registry.names(config))
+  check_weights(config.init_from, config.class_names, new_head=config.new_head)
 
 
-def check_weights(config: Config):
+def check_weights(init_from: str, class_names: str, *, new_head: bool):
   """`new_head` and `class_names` require `init_from`, which is a path of this machine."""
-  expanded(config.init_from)
-  if config.class_names and not config.init_from:
+  expanded(init_from)
+  if class_names and not init_from:
     raise ConfigError(
-      f"config.class_names={config.class_names!r} requires config.init_from, which is empty; give "
+      f"config.class_names={class_names!r} requires config.init_from, which is empty; give "
       "--config.init_from=PATH, or leave class_names empty."
     )
-  if config.new_head and not config.init_from:
+  if new_head and not init_from:
     raise ConfigError(
       "config.new_head=True, the default of fine-tuning recipes, requires config.init_from, which "
       "is empty; give --config.init_from=PATH (ViT-B_16.npz, a Hugging Face folder, or the workdir "
@@ -59,9 +69,8 @@ def check_weights(config: Config):
     )
 
 
-def check_model(config: Config):
+def check_model(model: Model, image_size: int):
   """Checks that the architecture can be built, and that its patches tile the images."""
-  model = config.model
   stages = [units for units in model.stages if type(units) is int and units > 0]
   if len(stages) != len(model.stages) or len(stages) > MOST_STAGES or sum(stages) > MOST_UNITS:
     raise ConfigError(
@@ -72,7 +81,7 @@ def check_model(config: Config):
     module = models.configured(model)
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
-  requirements.check_tiles(module, config.data.image_size, model.name)
+  requirements.check_tiles(module, image_size, model.name)
   if model.attention == "cudnn" and model.compute_dtype == "float32":
     raise ConfigError(
       "config.model.attention='cudnn' computes in bfloat16 only; set "
@@ -80,13 +89,12 @@ def check_model(config: Config):
     )
 
 
-def check_batch(config: Config):
+def check_batch(batch_size: int, *, parts: int):
   """Checks that the batch can be divided into the parts of accumulation."""
-  if config.batch_size % config.accumulation:
-    parts = config.accumulation
-    below = config.batch_size - config.batch_size % parts
+  if batch_size % parts:
+    below = batch_size - batch_size % parts
     raise ConfigError(
-      f"config.batch_size={config.batch_size} is not divisible by "
+      f"config.batch_size={batch_size} is not divisible by "
       f"config.accumulation={parts}; nearest: "
       f"{', '.join(str(b) for b in (below, below + parts) if b)}."
     )
@@ -99,22 +107,21 @@ def check_evaluation(config: Config):
   all other cases the model comes from the run.
   """
   if config.model.name and not config.duration.given():
-    check_model(config)
-  check_batch(config)
+    check_model(config.model, config.data.image_size)
+  check_batch(config.batch_size, parts=config.accumulation)
   resizing.check_sets(config.data.evaluate)
 
 
-def check_data(config: Config):
+def check_data(data: Data, duration: Duration):
   """Checks that there is training data and a length of training, and that crops can be drawn."""
-  data = config.data
-  if not data.train.source and not config.duration.given():
+  if not data.train.source and not duration.given():
     raise ConfigError(
       "config.data.train.source is empty and config.duration is 0, as in recipes for evaluation "
       "alone; add --mode=evaluate, or give both settings to train."
     )
   if not data.train.source:
     raise ConfigError(NO_DATA.format(label_key=data.train.label_key))
-  if not config.duration.given():
+  if not duration.given():
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
   for key, low, high in (("crop_area", 1e-4, 1.0), ("crop_aspect", 0.01, 100.0)):
     pair = getattr(data, key)
@@ -163,21 +170,20 @@ def check_schedule(schedule: Schedule):
     )
 
 
-def check_early_stopping(config: Config):
-  """Checks that the run's evaluations give the metric that early stopping watches."""
-  metric, patience = config.early_stopping.metric, config.early_stopping.patience
+def check_early_stopping(settings: EarlyStopping, evaluate_every: Duration, figures: list[str]):
+  """Checks that `figures`, which the evaluations give, hold the one that early stopping watches."""
+  metric, patience = settings.metric, settings.patience
   if patience and not metric:
     raise ConfigError(
       f"config.early_stopping.patience={patience} requires a metric to watch; name one, such as "
       "--config.early_stopping.metric=val/top1, or make patience 0."
     )
-  figures = registry.names(config)
   if metric and metric not in figures:
     raise ConfigError(
       f"config.early_stopping.metric={metric!r} is not a metric of this run's evaluation sets; "
       f"they give {', '.join(figures) or 'none: no set of config.data.evaluate has a source'}."
     )
-  if patience and not config.evaluate_every.given():
+  if patience and not evaluate_every.given():
     raise ConfigError(
       f"config.early_stopping.patience={patience} counts evaluations, but config.evaluate_every is "
       "0; give it, such as --config.evaluate_every.epochs=1."
