@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import numpy as np
 
-from vit_jax.config import Config, NonFinite, RunError
+from vit_jax.config import NonFinite, RunError
 from vit_jax.storage import metrics_log
 from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.training.saver import Saver
@@ -30,11 +30,6 @@ class Limits:
   non_finite: NonFinite
   bad_share: float
   batch_size: int
-
-  @classmethod
-  def of_run(cls, config: Config) -> "Limits":
-    """The limits of a run."""
-    return cls(config.non_finite, config.data.bad_limit, config.batch_size)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -130,10 +130,12 @@ def make_loop(
   plan: Plan, folder: pathlib.Path, stop: StopRequest, busy: Busy, saver: Saver
 ) -> Loop:
   """The loop of a run; jits the step."""
+  config = plan.config
   writer, monitor, watchdog = saver.writer, saver.monitor, saver.watchdog
+  limits = Limits(config.non_finite, config.data.bad_limit, config.batch_size)
   evaluator = Evaluator(
     plan.data.evaluations,
-    Bench(plan.model, plan.config.loss, plan.reader),
+    Bench(plan.model, config.loss, plan.reader),
     plan.steps,
     make_watch(plan, folder),
     stop,
@@ -148,10 +150,10 @@ def make_loop(
     watchdog=watchdog,
     monitor=monitor,
     busy=busy,
-    recorder=Recorder(Limits.of_run(plan.config), plan.steps, writer, monitor, saver),
+    recorder=Recorder(limits, plan.steps, writer, monitor, saver),
     evaluator=evaluator,
     saver=saver,
-    profiler=Profiler(plan.config.profile, folder / "profile", writer.say),
+    profiler=Profiler(config.profile, folder / "profile", writer.say),
   )
 
 
