@@ -34,7 +34,8 @@ def prepare(config: Config) -> None:
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
-  source = opening.of_run(config).use("config.data.train", data.train).source
+  opener = opening.of_run(data, config.model.num_classes)
+  source = opener.use("config.data.train", data.train).source
   with tqdm(unit=" images", unit_scale=True) as bar:
 
     def started(count: int, size: int, free: int) -> None:

@@ -134,7 +134,7 @@ def test_a_list_that_is_not_there(tmp_path):
 
 def opened(**changes):
   dataset = c.Dataset(source="digits", split="train", **changes)
-  return opening.of_run(c.Config(model=c.Model(num_classes=10))).source(dataset)
+  return opening.of_run(c.Data(), 10).source(dataset)
 
 
 def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):

@@ -23,7 +23,7 @@ def config(**groups):
 
 
 def opened_of(settings):
-  return opening.open_all(settings, of_run(settings), None)
+  return opening.open_all(settings, of_run(settings.data, settings.model.num_classes), None)
 
 
 def few_shot(**changes):
@@ -95,7 +95,7 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
     given = config(data=c.Data(evaluate={"set": dataset, "all": several}))
     return {name: one.classes for name, one in opened_of(given).opened}
 
-  source = of_run(config()).source(several)
+  source = of_run(c.Data(), 10).source(several)
   occurring = sorted({label for i in range(len(source)) for label in source[i].labels})
   assert all(source.labels(i) == source[i].labels for i in range(len(source)))
   assert opened(len(occurring)) == {"set": tuple(occurring), "all": None}

@@ -27,7 +27,7 @@ def saved(workdir, step, settings):
 
 
 def sampling(*workdirs, asked=""):
-  return resumed.completed(c.Config(data=c.Data(sampling=asked)), *workdirs).data.sampling
+  return resumed.completed(c.Data(sampling=asked), *workdirs).sampling
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,8 @@ def test_an_evaluation_draws_as_the_run_that_it_scores(tmp_path):
 
 
 def test_it_is_told_and_a_change_is_named():
-  config = c.Config(data=c.Data(sampling="grain"))
-  assert "as before release 0.2.0" in messages.earlier_sampling(config)
-  assert not messages.earlier_sampling(c.Config(data=c.Data(sampling="uniform")))
+  assert "as before release 0.2.0" in messages.earlier_sampling("grain")
+  assert not messages.earlier_sampling("uniform")
   old = c.to_dict(c.Config())
   del old["data"]["sampling"]
   changes = lambda now: settings_changes(old, c.to_dict(c.Config(data=c.Data(sampling=now))))
@@ -80,8 +79,7 @@ def test_it_is_told_and_a_change_is_named():
 
 
 def compute_type(platform, *workdirs, asked="auto"):
-  config = c.Config(model=c.Model(compute_dtype=asked))
-  return resumed.typed(config, platform, *workdirs).model.compute_dtype
+  return resumed.typed(c.Model(compute_dtype=asked), platform, *workdirs).compute_dtype
 
 
 def test_a_new_run_takes_the_type_that_is_quick_on_its_devices(tmp_path):
@@ -104,16 +102,12 @@ def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
     config = recipes.load(f"configs/{recipe}")
     assert config.model.compute_dtype == "auto"
     assert models.configured(config.model).dtype == jnp.bfloat16
-    settled = resumed.typed(config, "cpu")
-    assert models.configured(settled.model).dtype == jnp.float32
+    assert models.configured(resumed.typed(config.model, "cpu")).dtype == jnp.float32
 
 
 def test_a_slow_type_is_told():
-  told = lambda kind, platform: messages.slow_type(
-    c.Config(model=c.Model(compute_dtype=kind)), platform
-  )
-  assert "slower than float32" in told("bfloat16", "cpu")
-  assert not told("float32", "cpu") + told("bfloat16", "tpu")
+  assert "slower than float32" in messages.slow_type("bfloat16", "cpu")
+  assert not messages.slow_type("float32", "cpu") + messages.slow_type("bfloat16", "tpu")
 
 
 # --- the training data of a run that is scored ---
@@ -124,7 +118,7 @@ def scored_by(tmp_path, train, test, **more):
   settings = {"data": {"image_size": 8, "train": train, **more}}
   workdir = saved(tmp_path / "run", 9, settings)
   config = c.Config(data=c.Data(evaluate={"test": test}, sampling="uniform"))
-  return open_alone(config, resumed.trained_on(config, tmp_path / "none", workdir))
+  return open_alone(config, resumed.trained_on(config.data, 1000, tmp_path / "none", workdir))
 
 
 def test_what_a_run_was_trained_on_is_not_scored(tmp_path):
@@ -152,4 +146,4 @@ def test_training_data_that_is_not_here_is_told(tmp_path, caplog, train):
   assert scored_by(tmp_path, train, c.Dataset("digits", "test"))
   (said,) = caplog.messages
   assert "Cannot check whether training images are scored: " in said
-  assert resumed.trained_on(c.Config(), tmp_path / "none") is None
+  assert resumed.trained_on(c.Data(), 1000, tmp_path / "none") is None

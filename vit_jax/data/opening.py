@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from vit_jax.config import Config, ConfigError, Dataset
+from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import sources
 from vit_jax.data.apart import Use
 
@@ -66,11 +66,11 @@ class Opener:
     return self.use(key, dataset)
 
 
-def of_run(config: Config) -> Opener:
-  """The opener of a run's datasets."""
+def of_run(data: Data, num_classes: int) -> Opener:
+  """The opener of a run's datasets; the "synthetic" source gets `num_classes`."""
   return Opener(
-    num_classes=config.model.num_classes,
-    sampling=config.data.sampling,
-    threads=config.data.threads,
-    allow_overlap=config.data.allow_overlap,
+    num_classes=num_classes,
+    sampling=data.sampling,
+    threads=data.threads,
+    allow_overlap=data.allow_overlap,
   )

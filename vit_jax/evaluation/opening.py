@@ -53,7 +53,8 @@ def open_alone(config: Config, trained: Use | None) -> Evaluations:
   Raises:
     ConfigError: as `open_all`, or there is nothing to evaluate on.
   """
-  found = open_all(config, opening.of_run(config), trained)
+  opener = opening.of_run(config.data, config.model.num_classes)
+  found = open_all(config, opener, trained)
   if not found:
     name = next(iter(config.data.evaluate), "NAME")
     *groups, last = (kind.group for kind in registry.KINDS)

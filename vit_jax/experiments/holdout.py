@@ -81,7 +81,7 @@ def check_apart(use: Role, kept: Role):
 
 def opened(dataset: Dataset, config: Config) -> sources.Source:
   """A dataset as a recipe's run opens it."""
-  return opening.of_run(config).source(dataset)
+  return opening.of_run(config.data, config.model.num_classes).source(dataset)
 
 
 def check_classes(part: Config, whole: Config):

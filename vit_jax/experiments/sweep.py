@@ -223,8 +223,8 @@ def check_sampling(sweep: Sweep):
   from vit_jax.training import resumed
 
   config = recipes.resolve(sweep.development, sweep.overrides)
-  sampling = resumed.completed(config, *(run.folder for run in grid(sweep))).data.sampling
-  if sampling != resumed.completed(config).data.sampling:
+  sampling = resumed.completed(config.data, *(run.folder for run in grid(sweep))).sampling
+  if sampling != resumed.completed(config.data).sampling:
     raise ConfigError(
       f"{sweep.folder} holds runs with config.data.sampling={sampling}, as before release 0.2.0, "
       "but new runs would draw their images differently; give another --workdir."

@@ -1,5 +1,6 @@
 """Starts a run from a resolved config: checks first, the cheapest before the others."""
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -53,16 +54,17 @@ def launch(
     return True
   checks.check(config)
   joining.check(hosts)
-  config = resumed.completed(config, folder)
+  config = dataclasses.replace(config, data=resumed.completed(config.data, folder))
   data = opening.open_data(config)
   steps.of_run(config, len(data.train))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   if jax.process_count() > 1:
     stop.join()
   prepare_jax()
-  config = resumed.typed(config, jax.default_backend(), folder)
+  model = resumed.typed(config.model, jax.default_backend(), folder)
+  config = dataclasses.replace(config, model=model)
   start = None
-  if starts_from_weights(config, folder):
+  if starts_from_weights(config.init_from, folder):
     start = init_from.read(config, data.train.class_names)
   from vit_jax.training.train import train
 
@@ -75,13 +77,15 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   checks.check_evaluation(config)
   joining.check(hosts)
   places = [folder, *filter(None, [config.init_from])]
-  config = resumed.completed(config, *places)
-  evaluations = evaluation.open_alone(config, resumed.trained_on(config, *places))
+  config = dataclasses.replace(config, data=resumed.completed(config.data, *places))
+  trained = resumed.trained_on(config.data, config.model.num_classes, *places)
+  evaluations = evaluation.open_alone(config, trained)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   prepare_jax()
-  config = resumed.typed(config, jax.default_backend(), *places)
+  model = resumed.typed(config.model, jax.default_backend(), *places)
+  config = dataclasses.replace(config, model=model)
   from vit_jax.evaluation import evaluated_model
   from vit_jax.evaluation.evaluate import evaluate
 
@@ -102,9 +106,9 @@ def reader_of(config: Config, settings: Settings) -> Reader:
   return Reader(settings.data, mesh, **split)
 
 
-def starts_from_weights(config: Config, folder: pathlib.Path) -> bool:
+def starts_from_weights(init_from: str, folder: pathlib.Path) -> bool:
   """Whether the run starts from config.init_from; a run that resumes does not need it."""
-  return bool(config.init_from) and not checkpoint.available(folder)
+  return bool(init_from) and not checkpoint.available(folder)
 
 
 def prepare_jax():

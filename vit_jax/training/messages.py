@@ -4,7 +4,6 @@ import pathlib
 
 import jax
 
-from vit_jax.config import Config
 from vit_jax.data.order import GRAIN
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluate, registry
@@ -38,9 +37,9 @@ def introduction(
     f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
     f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
-    + slow_type(config, jax.default_backend())
+    + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, changed)
-    + earlier_sampling(config)
+    + earlier_sampling(config.data.sampling)
     + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
     f"{plan.steps.total:,} steps; {then}" + advice_on_fsdp(plan)
   )
@@ -51,9 +50,9 @@ def other_settings(start: int, changed: list[str]) -> str:
   return f"Other settings than up to step {start}: {'; '.join(changed)}\n" if changed else ""
 
 
-def slow_type(config: Config, platform: str) -> str:
+def slow_type(compute_dtype: str, platform: str) -> str:
   """Says that the type of the activations is slow on this platform; "" if it is not."""
-  if platform != "cpu" or config.model.compute_dtype != "bfloat16":
+  if platform != "cpu" or compute_dtype != "bfloat16":
     return ""
   return (
     "Activations are in bfloat16, which is slower than float32 on a CPU; a new run is faster with "
@@ -61,9 +60,9 @@ def slow_type(config: Config, platform: str) -> str:
   )
 
 
-def earlier_sampling(config: Config) -> str:
+def earlier_sampling(sampling: str) -> str:
   """Says that examples are drawn as before release 0.2.0; "" if they are not."""
-  if config.data.sampling != GRAIN:
+  if sampling != GRAIN:
     return ""
   return (
     "The order of epochs, subsets, parts of folders and crops are drawn as before release 0.2.0 "

@@ -27,7 +27,7 @@ def open_data(config: Config) -> OpenedData:
       and missing; or images are both trained on and scored.
     SourceError: data is missing.
   """
-  opener = opening.of_run(config)
+  opener = opening.of_run(config.data, config.model.num_classes)
   labelled = objectives.configured(config, models.configured(config.model)).needs_labels
   use = opener.labelled if labelled else opener.use
   trained = use("config.data.train", config.data.train)

@@ -5,7 +5,7 @@ import json
 import logging
 import pathlib
 
-from vit_jax.config import AUTO, EARLIER, Config, ConfigError, from_dict, to_dict
+from vit_jax.config import AUTO, EARLIER, ConfigError, Data, Model, recorded, to_dict
 from vit_jax.config.reading import expanded
 from vit_jax.data import opening
 from vit_jax.data.apart import Use
@@ -15,56 +15,57 @@ UNIFORM = "uniform"
 _log = logging.getLogger(__name__)
 
 
-def completed(config: Config, *workdirs: pathlib.Path | str) -> Config:
+def completed(data: Data, *workdirs: pathlib.Path | str) -> Data:
   """Fills in an empty config.data.sampling from the first of the workdirs with a checkpoint.
 
   Args:
-    config: the settings.
+    data: config.data.
     workdirs: runs to take it from; if none has a checkpoint, sampling is uniform.
   """
-  if config.data.sampling:
-    return config
+  if data.sampling:
+    return data
   found = group_of("data", *workdirs)
   sampling = (found.get("sampling", EARLIER.data.sampling) if found else "") or UNIFORM
-  return dataclasses.replace(config, data=dataclasses.replace(config.data, sampling=sampling))
+  return dataclasses.replace(data, sampling=sampling)
 
 
-def typed(config: Config, platform: str, *workdirs: pathlib.Path | str) -> Config:
+def typed(model: Model, platform: str, *workdirs: pathlib.Path | str) -> Model:
   """Replaces config.model.compute_dtype="auto" by the type of the first workdir with a checkpoint.
 
   Args:
-    config: the settings.
+    model: config.model.
     platform: JAX's name for the kind of devices; it decides if no workdir has a checkpoint.
     workdirs: runs to take the type from.
   """
-  if config.model.compute_dtype != AUTO:
-    return config
+  if model.compute_dtype != AUTO:
+    return model
   kind = group_of("model", *workdirs).get("compute_dtype")
   if kind not in ("float32", "bfloat16"):
     kind = "float32" if platform == "cpu" else "bfloat16"
-  return dataclasses.replace(config, model=dataclasses.replace(config.model, compute_dtype=kind))
+  return dataclasses.replace(model, compute_dtype=kind)
 
 
-def trained_on(config: Config, *workdirs: pathlib.Path | str) -> Use | None:
+def trained_on(data: Data, num_classes: int, *workdirs: pathlib.Path | str) -> Use | None:
   """The training data of the first workdir with a checkpoint; None if it cannot be opened.
 
   Args:
-    config: all settings other than those of the training data.
+    data: config.data; its training data is replaced by that of the run.
+    num_classes: config.model.num_classes.
     workdirs: runs to look at; if none has a checkpoint, the result is None.
   """
   found = group_of("data", *workdirs)
   if not found:
     return None
-  values = to_dict(config)
-  values["data"]["sampling"] = found.get("sampling", EARLIER.data.sampling)
-  values["data"]["train"] |= found.get("train") or {}
+  values = to_dict(data)
+  values["sampling"] = found.get("sampling", EARLIER.data.sampling)
+  values["train"] |= found.get("train") or {}
   try:
-    run = from_dict(values)
-    source = opening.of_run(run).source(run.data.train)
+    run = recorded.settings({"data": values}).data
+    source = opening.of_run(run, num_classes).source(run.train)
   except ConfigError as error:
     _log.warning("Cannot check whether training images are scored: %s", error)
     return None
-  return Use("The run's config.data.train", run.data.train, source)
+  return Use("The run's config.data.train", run.train, source)
 
 
 def group_of(group: str, *workdirs: pathlib.Path | str) -> dict:
