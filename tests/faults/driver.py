@@ -123,8 +123,8 @@ def not_finite(step):
 
   make = train_step.make
 
-  def poisoned(*args):
-    update = make(*args)
+  def poisoned(*args, **settings):
+    update = make(*args, **settings)
 
     def one_step(state, batch):
       poison = jnp.where(state.step == int(step) - 1, jnp.nan, 1.0)

@@ -86,7 +86,14 @@ def update(config, mesh):
   key = repr(config), mesh
   if key not in COMPILED:
     objective = objectives.configured(config, models.configured(config.model))
-    made = train_step.make(objective, optim.make(config.optimizer), RATE, config)
+    made = train_step.make(
+      objective,
+      optim.make(config.optimizer),
+      RATE,
+      config.optimizer,
+      seed=config.seed,
+      accumulation=config.accumulation,
+    )
     shardings = jax.tree.map(lambda x: x.sharding, placed(config, mesh))
     made = meshes.on(mesh, made)
     COMPILED[key] = jax.jit(made, out_shardings=(shardings, meshes.replicated(mesh)))

@@ -59,7 +59,15 @@ def step(config, one, *, at=7, devices=1):
     skipped=zero,
   )
   objective = objectives.configured(config, Linear())
-  update = jax.jit(train_step.make(objective, optimizer, lambda _: RATE, config))
+  made = train_step.make(
+    objective,
+    optimizer,
+    lambda _: RATE,
+    config.optimizer,
+    seed=config.seed,
+    accumulation=config.accumulation,
+  )
+  update = jax.jit(made)
   after, metrics = update(first, jax.device_put(one, meshes.batch_sharding(mesh)))
   return np.array(metrics["loss"]), np.array(after.params["kernel"])
 

@@ -34,8 +34,7 @@ def batch(seed=0, broken=(2, 3, 9)):
 
 def run(batches, *, devices=1, accumulation=1, dtype=jnp.float32, params=None):
   """The first state, the state after each batch, and the metrics of each batch."""
-  config = dataclasses.replace(CONFIG, accumulation=accumulation)
-  objective, optimizer = HiddenChannel(None, dtype), optim.make(config.optimizer)
+  objective, optimizer = HiddenChannel(None, dtype), optim.make(CONFIG.optimizer)
   mesh = meshes.make(
     c.Mesh(), batch_size=SIZE, accumulation=accumulation, devices=jax.devices()[:devices]
   )
@@ -43,7 +42,15 @@ def run(batches, *, devices=1, accumulation=1, dtype=jnp.float32, params=None):
   states, history = [state.create(init, state.abstract(init, mesh))], []
   if params is not None:
     states = [dataclasses.replace(states[0], params=params)]
-  step = jax.jit(train_step.make(objective, optimizer, lambda _: 0.1, config))
+  made = train_step.make(
+    objective,
+    optimizer,
+    lambda _: 0.1,
+    CONFIG.optimizer,
+    seed=CONFIG.seed,
+    accumulation=accumulation,
+  )
+  step = jax.jit(made)
   for one in batches:
     after, metrics = step(states[-1], jax.device_put(one, meshes.batch_sharding(mesh)))
     states.append(after)

@@ -207,7 +207,10 @@ def test_an_update_that_was_left_out_has_no_norm():
 def test_an_update_too_large_for_float32_shows_in_its_norm():
   first = start(CONFIG, ONE)
   huge = lambda step: jnp.float32(1e38)
-  step = train_step.make(Classification(MODEL), optim.make(CONFIG.optimizer), huge, CONFIG)
+  optimizer = optim.make(CONFIG.optimizer)
+  step = train_step.make(
+    Classification(MODEL), optimizer, huge, CONFIG.optimizer, seed=0, accumulation=1
+  )
   _, metrics = jax.jit(step)(first, BATCHES[0])
   assert np.isfinite(metrics["loss"])
   assert np.isfinite(metrics["grad_norm"])

@@ -81,7 +81,10 @@ def losses(family, *, steps=STEPS, data=1, fsdp=1, scan=False):
   )
   current = jax.device_put(current, meshes.state_shardings(mesh, current))
   batch = jax.device_put(digits(), meshes.batch_sharding(mesh))
-  step = jax.jit(train_step.make(Classification(model), optimizer, RATE, CONFIG))
+  made = train_step.make(
+    Classification(model), optimizer, RATE, CONFIG.optimizer, seed=CONFIG.seed, accumulation=1
+  )
+  step = jax.jit(made)
   history = []
   for _ in range(steps):
     current, metrics = step(current, batch)

@@ -48,7 +48,10 @@ def start(config, mesh=ONE):
   moved = jax.device_put(moved, jax.tree.map(lambda x: x.sharding, fresh.params))
   ema = jax.tree.map(jnp.copy, optim.trained(moved, config.optimizer.trainable))
   fresh = dataclasses.replace(fresh, params=moved, ema=ema if config.optimizer.ema else None)
-  return fresh, jax.jit(train_step.make(objective, optimizer, RATE, config))
+  made = train_step.make(
+    objective, optimizer, RATE, config.optimizer, seed=0, accumulation=config.accumulation
+  )
+  return fresh, jax.jit(made)
 
 
 def run(config, mesh=ONE):

@@ -92,7 +92,6 @@ def jax_step(model: str, *, side: int, batch: int, **options):
   from vit_jax.learning import objectives, optim, state, train_step
 
   config = c.Config(
-    batch_size=batch,
     model=c.Model(name=model, num_classes=CLASSES, **options),
     optimizer=c.Optimizer(weight_decay=0.1),
   )
@@ -105,7 +104,8 @@ def jax_step(model: str, *, side: int, batch: int, **options):
     state.init, objective, optimizer, seed=0, image_size=side, with_ema=False
   )
   current = jax.jit(init)()
-  update = jax.jit(train_step.make(objective, optimizer, rate, config), donate_argnums=0)
+  made = train_step.make(objective, optimizer, rate, config.optimizer, seed=0, accumulation=1)
+  update = jax.jit(made, donate_argnums=0)
   rng = np.random.default_rng(0)
   inputs = jax.device_put(
     dict(

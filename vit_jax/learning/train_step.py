@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from vit_jax.config import Config
+from vit_jax.config import Optimizer
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim
 from vit_jax.learning.objective import PREFIX, Objective
@@ -17,7 +17,10 @@ def make(
   objective: Objective,
   optimizer: optax.GradientTransformation,
   rate: optax.Schedule,
-  config: Config,
+  settings: Optimizer,
+  *,
+  seed: int,
+  accumulation: int,
 ):
   """The function (state, batch) -> (state, metrics) of a run; pure.
 
@@ -32,18 +35,26 @@ def make(
 
   If config.optimizer.trainable excludes parameters, gradient, norms of gradient and update,
   clipping and decay cover the trained parameters only.
+
+  Args:
+    objective: what is learnt.
+    optimizer: optax chain of `settings`, without the learning rate.
+    rate: step -> learning rate.
+    settings: config.optimizer.
+    seed: root of all randomness.
+    accumulation: parts of the batch that are computed one after another.
   """
-  trained = functools.partial(optim.trained, pattern=config.optimizer.trainable)
+  trained = functools.partial(optim.trained, pattern=settings.trainable)
 
   def step(state: TrainState, batch) -> tuple[TrainState, dict[str, jax.Array]]:
     # The key depends only on the seed and the step, so resumed runs draw the same numbers.
-    key = jax.random.fold_in(jax.random.key(config.seed), state.step)
+    key = jax.random.fold_in(jax.random.key(seed), state.step)
     before = trained(state.params)
     of_part = functools.partial(loss_and_grads, objective, state.params)
-    loss, grads, metrics = means(of_part, before, objective.prepare(batch, key), key, config)
+    loss, grads, metrics = means(of_part, before, objective.prepare(batch, key), key, accumulation)
     grad_norm, learning_rate = optax.tree.norm(grads), rate(state.step)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-    proposed = updated(optimizer, state, before, grads, learning_rate, config.optimizer.ema)
+    proposed = updated(optimizer, state, before, grads, learning_rate, settings.ema)
     after = advanced(state, before, proposed, finite, batch["mask"])
     norms = dict(grad_norm=grad_norm, **norms_of(after, trained(after.params), before))
     counters = dict(bad_examples=after.bad_examples, skipped=after.skipped)
@@ -52,19 +63,17 @@ def make(
   return step
 
 
-def jit_step(
-  objective: Objective, optimizer, rate, config: Config, *, mesh: jax.sharding.Mesh, abstract
-):
+def jit_step(step, *, mesh: jax.sharding.Mesh, abstract):
   """The function of `make`, compiled for a mesh; the old state is donated.
 
   Args:
-    objective, optimizer, rate, config: as for `make`.
+    step: from `make`.
     mesh: the devices.
     abstract: shapes and shardings of the TrainState.
   """
   shardings = jax.tree.map(lambda x: x.sharding, abstract)
   return jax.jit(
-    meshes.on(mesh, make(objective, optimizer, rate, config)),
+    meshes.on(mesh, step),
     donate_argnums=0,
     out_shardings=(shardings, meshes.replicated(mesh)),
   )
@@ -80,13 +89,13 @@ def loss_and_grads(objective: Objective, params, trained, part, key):
   return jax.value_and_grad(loss, has_aux=True)(trained)
 
 
-def means(of_part, trained, batch, key, config: Config):
+def means(of_part, trained, batch, key, accumulation: int):
   """Loss, gradient and metrics of a prepared batch.
 
   Sums are divided by the count of the whole batch. So parts with fewer good examples weigh less,
   and accumulation gives the gradient of the undivided batch.
   """
-  (loss, (count, metrics)), grads = accumulate(of_part, trained, batch, key, config.accumulation)
+  (loss, (count, metrics)), grads = accumulate(of_part, trained, batch, key, accumulation)
   count = jnp.maximum(count, 1.0)
   loss, grads = jax.tree.map(lambda x: x / count, (loss, grads))
   return loss, grads, {PREFIX + name: total / n for name, (total, n) in metrics.items()}

@@ -123,9 +123,16 @@ def check_failed_saves(on_failure: str):
 
 def jit_step(plan: Plan):
   """The compiled update of a plan: (state, batch) -> (state, metrics); the old state is donated."""
-  return train_step.jit_step(
-    plan.objective, plan.optimizer, plan.rate, plan.config, mesh=plan.mesh, abstract=plan.abstract
+  config = plan.config
+  step = train_step.make(
+    plan.objective,
+    plan.optimizer,
+    plan.rate,
+    config.optimizer,
+    seed=config.seed,
+    accumulation=config.accumulation,
   )
+  return train_step.jit_step(step, mesh=plan.mesh, abstract=plan.abstract)
 
 
 def total_count(plan: Plan) -> int:
