@@ -129,3 +129,54 @@ def test_every_package_has_its_place_in_the_map():
   packages = {name.split(".")[1] for name, path in MODULES.items() if name.count(".") > 1}
   for name in packages:
     assert f"`{name}/`" in text, name
+
+
+# The functions of a run that take the whole config, for the reasons in
+# docs/decisions/settings-in-groups.md.
+WHOLE_CONFIG = {
+  "evaluation.classification.settings",
+  "evaluation.evaluated_model.read",
+  "evaluation.few_shot.settings_of",
+  "evaluation.nearest_neighbours.settings_of",
+  "evaluation.opening.open_all",
+  "evaluation.opening.open_alone",
+  "evaluation.registry.names",
+  "learning.objectives.configured",
+  "storage.workdir.write_config",
+  "training.checks.check",
+  "training.checks.check_evaluation",
+  "training.checks.check_trainable",
+  "training.init_from.read",
+  "training.launch.launch",
+  "training.launch.launch_evaluation",
+  "training.launch.reader_of",
+  "training.opening.open_data",
+  "training.plan.make",
+  "training.steps.of_run",
+}
+# Packages that make, read or vary whole configs.
+OF_CONFIGS = ("config", "recipes", "experiments", "tpu", "benchmarks", "main")
+
+
+def taking_the_config(path):
+  """Names of a file's functions with a parameter that is a whole `Config`."""
+  for node in ast.walk(ast.parse(path.read_text())):
+    if isinstance(node, ast.FunctionDef):
+      kinds = [ast.unparse(a.annotation) for a in ast.walk(node.args) if is_annotated(a)]
+      if any(kind.split(".")[-1] == "Config" for kind in kinds):
+        yield node.name
+
+
+def is_annotated(node):
+  return isinstance(node, ast.arg) and node.annotation is not None
+
+
+def test_a_function_takes_the_groups_of_settings_that_it_reads():
+  below = {name.removeprefix("vit_jax."): path for name, path in MODULES.items()}
+  found = {
+    f"{name}.{function}"
+    for name, path in below.items()
+    if name.split(".")[0] not in OF_CONFIGS
+    for function in taking_the_config(path)
+  }
+  assert found == WHOLE_CONFIG
