@@ -35,7 +35,7 @@ def prepare(config: Config) -> None:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
   opener = opening.of_run(data, config.model.num_classes)
-  source = opener.use("config.data.train", data.train).source
+  source = opener.training(data, labelled=False).source
   with tqdm(unit=" images", unit_scale=True) as bar:
 
     def started(count: int, size: int, free: int) -> None:

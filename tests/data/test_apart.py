@@ -81,7 +81,7 @@ def test_probes_and_neighbours(folder, kind):
     config("[:60%]", "[:50%]", "[50%:]")
   )
   with pytest.raises(c.ConfigError, match=f"{key}.train .* and {key}.test"):
-    open_alone(config("", "[:60%]", "[50%:]"), None)
+    open_alone(config("", "[:60%]", "[50%:]"), ())
 
 
 def test_digits_and_made_up_images():

@@ -161,7 +161,7 @@ def test_evaluations_refuse_images_without_labels(key):
     "nearest.x.test": dataclasses.replace(CONFIG, nearest={"x": c.Nearest(test, bare)}),
   }
   with pytest.raises(c.ConfigError, match=rf"^config\.{key}\.label_key is empty, so these images"):
-    evaluation.open_alone(changes[key], None)
+    evaluation.open_alone(changes[key], ())
 
 
 def test_an_objective_without_labels_takes_them_with_any_number_of_classes(monkeypatch):

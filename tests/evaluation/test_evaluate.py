@@ -40,7 +40,7 @@ def parameters(classes):
 
 def evaluated(config, folder):
   """The figures of a config, computed as --mode=evaluate does it, in this process."""
-  opened = open_alone(config, None)
+  opened = open_alone(config, ())
   read = evaluated_model.read(config, opened.head(), folder)
   reader = reader_of(config, read.settings)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
@@ -234,7 +234,7 @@ def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, m
 def test_an_evaluation_that_is_stopped(features, tmp_path):
   """Stops at any place, as after a signal in the training loop."""
   config, _ = features
-  opened = open_alone(config, None)
+  opened = open_alone(config, ())
   read = evaluated_model.read(config, opened.head(), tmp_path)
   reader = reader_of(config, read.settings)
   params = evaluated_model.put(read.params, reader.mesh)

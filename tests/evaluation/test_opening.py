@@ -23,7 +23,7 @@ def config(**groups):
 
 
 def opened_of(settings):
-  return opening.open_all(settings, of_run(settings.data, settings.model.num_classes), None)
+  return opening.open_all(settings, of_run(settings.data, settings.model.num_classes), ())
 
 
 def few_shot(**changes):
@@ -122,4 +122,4 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
 def test_what_is_not_there(config, message, tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(c.ConfigError, match=message):
-    opening.open_alone(config, None)
+    opening.open_alone(config, ())

@@ -3,6 +3,7 @@
 import pytest
 
 from vit_jax import config as c
+from vit_jax.data.opening import Opener
 from vit_jax.experiments import holdout
 
 RECIPE = """
@@ -102,7 +103,7 @@ def config(split):
 
 def checked(monkeypatch, part, whole):
   sources = {"train[:50%]": Labelled(part), "train": Labelled(whole)}
-  monkeypatch.setattr(holdout, "opened", lambda dataset, _: sources[dataset.split])
+  monkeypatch.setattr(Opener, "source", lambda _, dataset: sources[dataset.split])
   holdout.check_classes(config("train[:50%]"), config("train"))
   return sources
 

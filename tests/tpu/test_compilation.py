@@ -202,7 +202,7 @@ BIT = dataclasses.replace(
 def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config, fsdp):
   config = compilation.overridden(config, {"mesh.fsdp": fsdp})
   source = compilation.Imagined(length=9, class_names=tuple("abcde"), multi_label=True)
-  made = plan.make(config, OpenedData(source, Evaluations()))
+  made = plan.make(config, OpenedData(source, Evaluations(), ()))
   text = (
     plan.jit_step(made).lower(made.abstract, compilation.abstract_batch(made)).compile().as_text()
   )

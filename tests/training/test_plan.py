@@ -64,7 +64,8 @@ def test_a_cache_is_read_for_training_alone(tmp_path):
   assert type(scored) is type(plain.evaluations.head().source)
   made = plan.make(config, data)
   first, second = (  # digits are no larger than the cache's side
-    next(made.reader.training(source, seed=0, start_step=2)) for source in (plain.train, data.train)
+    next(made.reader.training(source, parts=data.parts, seed=0, start_step=2))
+    for source in (plain.train, data.train)
   )
   for key in first:
     np.testing.assert_array_equal(first[key], second[key])

@@ -146,4 +146,4 @@ def test_training_data_that_is_not_here_is_told(tmp_path, caplog, train):
   assert scored_by(tmp_path, train, c.Dataset("digits", "test"))
   (said,) = caplog.messages
   assert "Cannot check whether training images are scored: " in said
-  assert resumed.trained_on(c.Data(), 1000, tmp_path / "none") is None
+  assert resumed.trained_on(c.Data(), 1000, tmp_path / "none") == ()

@@ -5,7 +5,7 @@ A recipe (configs/NAME.py) builds a `Config`. The command line sees it as an
 back into frozen dataclasses. No other package defines defaults of settings.
 """
 
-from vit_jax.config.data import Data, Dataset, FewShot, Nearest
+from vit_jax.config.data import Data, Dataset, FewShot, Nearest, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError, RunError, Stopped, StorageError
 from vit_jax.config.fields import AUTO, MOST_BATCH, MOST_NUMBER, MOST_PIXELS, MOST_SIDE, MOST_STEPS
@@ -52,6 +52,7 @@ __all__ = [
   "Schedule",
   "Stopped",
   "StorageError",
+  "Weighted",
   "from_dict",
   "missing_recipe",
   "replace_units",

@@ -57,6 +57,21 @@ class Dataset:
 
 
 @dataclasses.dataclass(frozen=True)
+class Weighted(Dataset):
+  """A source of the training mix, with its weight; see vit_jax/data/mixing.py.
+
+  A source that is empty is left out of the mix.
+  """
+
+  weight: float = setting(
+    1.0,
+    "the source's share of the training images is its weight divided by the sum of all weights",
+    low=1e-6,
+    high=1e12,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
 class FewShot:
   """A linear probe with few training images per class; see vit_jax/evaluation/few_shot.py.
 
@@ -91,6 +106,10 @@ class Data:
   """Training data, evaluation sets, and how images are prepared and loaded."""
 
   train: Dataset = group(Dataset)
+  mix: Mapping[str, Weighted] = named(
+    "training data from several sources, each with a weight, in place of `train`; an epoch is as "
+    "many images as all of them have together"
+  )
   evaluate: Mapping[str, Dataset] = named("evaluation sets of the head")
   sampling: str = setting(
     "",
@@ -160,3 +179,12 @@ class Data:
   threads: int = setting(16, "decoding threads per process", low=1, high=1024)
   workers: int = setting(0, "decoding processes per host; 0: threads only", low=0, high=256)
   ahead: int = setting(2, "batches copied to the devices in advance", low=1, high=64)
+
+  def mixed(self) -> dict[str, Weighted]:
+    """The sources of the mix by name, in the order of their names; {} if there is no mix."""
+    return {name: one for name, one in sorted(self.mix.items()) if one.source}
+
+  def training(self) -> dict[str, Dataset]:
+    """All datasets to train on, by the name of their setting."""
+    mix = {f"config.data.mix.{name}": one for name, one in self.mixed().items()}
+    return mix or {"config.data.train": self.train}

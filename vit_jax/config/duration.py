@@ -10,7 +10,12 @@ class Duration:
   """A length of training in exactly one unit; if all three are 0, it means never."""
 
   steps: int = setting(0, "optimizer updates", low=0, high=MOST_STEPS)
-  epochs: float = setting(0.0, "passes over the training examples", low=0, high=1e9)
+  epochs: float = setting(
+    0.0,
+    "passes over the training examples; for a mix, over as many as all its sources have together",
+    low=0,
+    high=1e9,
+  )
   examples: int = setting(0, "training examples", low=0, high=10**15)
 
   def given(self) -> dict[str, float]:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from vit_jax.config.data import Data, Dataset, FewShot, Nearest
+from vit_jax.config.data import Data, Dataset, FewShot, Nearest, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import MOST_BATCH, MOST_STEPS, group, named, setting
 from vit_jax.config.learning import Loss, NonFinite, Optimizer, Schedule
@@ -124,6 +124,7 @@ EARLIER = Config(data=Data(sampling="grain"))
 
 # Groups whose names the recipe chooses, with the default settings of each name.
 NAMED = {
+  "config.data.mix": dataclasses.asdict(Weighted()),
   "config.data.evaluate": dataclasses.asdict(Dataset()),
   "config.few_shot": dataclasses.asdict(FewShot()),
   "config.nearest": dataclasses.asdict(Nearest()),

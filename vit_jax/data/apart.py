@@ -1,6 +1,7 @@
 """Refuses a run that evaluates on images of its training data, unless a setting allows it."""
 
 import logging
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError, Dataset
@@ -27,27 +28,28 @@ class Use(NamedTuple):
     return f"{self.key} ({in_words(self.dataset)})"
 
 
-def check(trained: Use, scored: Use, *, allow: bool):
-  """Refuses two datasets that have images in common; with `allow`, only logs a warning.
+def check(trained: Iterable[Use], scored: Use, *, allow: bool):
+  """Refuses data that is both trained on and scored; with `allow`, only logs a warning.
 
   Args:
-    trained: the training data.
+    trained: the datasets that are trained on.
     scored: the data to evaluate on.
     allow: config.data.allow_overlap.
 
   Raises:
     ConfigError: there are such images, and `allow` is False.
   """
-  found = overlap.shared(trained.source, scored.source)
-  if not found:
-    return
-  said = f"{trained} and {scored} have {found.in_words()} in common"
-  if not allow:
-    raise ConfigError(
-      f"{said}; evaluate on images that are not trained on, such as the parts [:90%] and [90%:], "
-      "or set config.data.allow_overlap=True."
-    )
-  _log.warning("%s; config.data.allow_overlap=True allows it.", said)
+  for use in trained:
+    found = overlap.shared(use.source, scored.source)
+    if not found:
+      continue
+    said = f"{use} and {scored} have {found.in_words()} in common"
+    if not allow:
+      raise ConfigError(
+        f"{said}; evaluate on images that are not trained on, such as the parts [:90%] and "
+        "[90%:], or set config.data.allow_overlap=True."
+      )
+    _log.warning("%s; config.data.allow_overlap=True allows it.", said)
 
 
 def in_words(dataset: Dataset) -> str:

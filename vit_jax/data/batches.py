@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jax.sharding import Mesh
 
 from vit_jax.config import Data
 from vit_jax.data import images, order, pipeline, resizing
 from vit_jax.data.device import put_ahead
+from vit_jax.data.mixing import Part
 from vit_jax.data.sources import Source
 from vit_jax.devices import mesh as meshes
 
@@ -30,8 +31,10 @@ class Reader:
   batch_size: int
   accumulation: int
 
-  def training(self, source: Source, *, seed: int, start_step: int) -> pipeline.Batches:
-    """The endless training batches, beginning with `start_step`."""
+  def training(
+    self, source: Source, *, parts: Sequence[Part], seed: int, start_step: int
+  ) -> pipeline.Batches:
+    """The endless training batches, beginning with `start_step`; `parts` as for the pipeline."""
     return pipeline.train_batches(
       source,
       transform=train_transform(self.settings),
@@ -39,6 +42,7 @@ class Reader:
       sampling=self.settings.sampling,
       start_step=start_step,
       batch_size=self.batch_size,
+      parts=parts,
       **self._reading(source),
     )
 

@@ -1,10 +1,31 @@
 """Opens sources according to a run's settings."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import sources
 from vit_jax.data.apart import Use
+from vit_jax.data.mixing import Part
+from vit_jax.process.text import first_difference
+
+
+class Training(NamedTuple):
+  """The training data of a run.
+
+  Attributes:
+    uses: its datasets; more than one in a mix.
+    source: their examples, one dataset after the other.
+    parts: the number of examples and the weight of each dataset.
+  """
+
+  uses: tuple[Use, ...]
+  source: sources.Source
+  parts: tuple[Part, ...]
+
+  def __str__(self) -> str:
+    return " and ".join(use.dataset.source for use in self.uses)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +85,50 @@ class Opener:
         "holds the label."
       )
     return self.use(key, dataset)
+
+  def training(self, data: Data, *, labelled: bool) -> Training:
+    """Opens all training data.
+
+    Args:
+      data: the run's settings.
+      labelled: whether labels are needed; if so, all sources must have the same classes.
+
+    Raises:
+      ConfigError: labels are missing, or sources of a mix have different classes.
+      SourceError: the data does not exist.
+    """
+    open_one = self.labelled if labelled else self.use
+    uses = tuple(open_one(key, dataset) for key, dataset in data.training().items())
+    if labelled:
+      check_same_classes(uses)
+    opened = [use.source for use in uses]
+    weights = [one.weight for one in data.mixed().values()] or [1.0]
+    parts = tuple(Part(len(one), weight) for one, weight in zip(opened, weights, strict=True))
+    return Training(uses, opened[0] if len(opened) == 1 else sources.Mixed(opened), parts)
+
+
+def check_same_classes(uses: Sequence[Use]):
+  """Checks that all datasets have the classes and the kind of labels of the first.
+
+  Raises:
+    ConfigError: names the dataset and the first class that differs.
+  """
+  first, *others = uses
+  names = first.source.class_names
+  for use in others:
+    if tuple(use.source.class_names) != tuple(names):
+      raise ConfigError(
+        f"{use} has {len(use.source.class_names)} classes that are not the {len(names)} of "
+        f"{first}: {first_difference(use.source.class_names, names, first.key)}; classification "
+        "needs sources with the same classes."
+      )
+    if use.source.multi_label != first.source.multi_label:
+      several = use if use.source.multi_label else first
+      raise ConfigError(
+        f"Images of {several} have any number of labels, and those of "
+        f"{first if several is use else use} exactly one; classification needs sources with the "
+        "same kind of labels."
+      )
 
 
 def of_run(data: Data, num_classes: int) -> Opener:

@@ -64,7 +64,7 @@ def _rows(positions: range, *, length: int, seed: int) -> list[int]:
   return rows
 
 
-@functools.lru_cache(maxsize=8)  # the threads that read ahead need few epochs at a time
+@functools.lru_cache(maxsize=64)  # the threads that read ahead need few epochs of each source
 def _of_epoch(length: int, seed: int, epoch: int) -> Permutation:
   return Permutation(length, seed=seed, stream=epoch)
 

@@ -19,8 +19,9 @@ import grain
 import numpy as np
 
 from vit_jax.config import RunError
-from vit_jax.data import order
+from vit_jax.data import mixing, order
 from vit_jax.data.images import BadImage
+from vit_jax.data.mixing import Part
 from vit_jax.data.sources import Example, Source
 from vit_jax.data.workers import Workers
 
@@ -82,12 +83,13 @@ def train_batches(
   num_classes: int,
   threads: int,
   workers: int,
+  parts: Sequence[Part] = (),
 ) -> "Batches":
   """Endless batches of shuffled, augmented examples, beginning with the batch of `start_step`.
 
-  The examples, shuffled again for every epoch, make one stream. Global batch `step` consists of the
-  positions [step * batch_size, (step + 1) * batch_size). Each host gets an equal, contiguous share.
-  The random draws for an example depend only on the seed and its position.
+  The examples, in the order of `mixing.epochs`, make one stream. Global batch `step` consists of
+  the positions [step * batch_size, (step + 1) * batch_size). Each host gets an equal, contiguous
+  share. The random draws for an example depend only on the seed and its position.
 
   Args:
     source: the examples.
@@ -100,6 +102,7 @@ def train_batches(
     num_classes: labels must be in [0, num_classes); 0: batches have no labels.
     threads: decoding threads of each process (at least 1 in workers); 0: decode when requested.
     workers: decoding processes; 0: this process decodes.
+    parts: the sources that `source` holds one after the other, if they are mixed by weight.
 
   Returns:
     Host batches of batch_size / hosts examples; `close()` ends the threads and workers. A broken
@@ -113,7 +116,7 @@ def train_batches(
   load = functools.partial(
     _load,
     share=share,
-    rows=order.epochs(len(source), seed=seed, sampling=sampling),
+    rows=mixing.epochs(parts or [Part(len(source), 1.0)], seed=seed, sampling=sampling),
     item=functools.partial(_train_item, source=source, transform=transform, seed=seed),
     num_classes=num_classes,
     multi_label=source.multi_label,

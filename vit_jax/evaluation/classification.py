@@ -62,7 +62,7 @@ def settings(config: Config) -> dict[str, Dataset]:
 def open_sets(
   datasets: Mapping[str, Dataset],
   opener: Opener,
-  trained: Use | None,
+  trained: Sequence[Use],
   classes: Sequence[str] | None,
 ) -> dict[str, LabelledSet]:
   """Opens sets; arguments as in `Kind.open`.
@@ -76,7 +76,7 @@ def open_sets(
     for name, dataset in datasets.items()
   }
   check_classes(sets.values(), classes)
-  for scored in sets.values() if trained else ():
+  for scored in sets.values():
     apart.check(trained, scored, allow=opener.allow_overlap)
   return {
     name: LabelledSet(scored, counted_classes(scored, opener.threads))

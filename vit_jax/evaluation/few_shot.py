@@ -65,7 +65,7 @@ class Shots(Opened):
 def open_all(
   settings: Mapping[str, cfg.FewShot],
   opener: Opener,
-  trained: Use | None,
+  trained: Sequence[Use],
   classes: Sequence[str] | None,
 ) -> dict[str, Shots]:
   """Draws the training images of each probe; arguments as in `Kind.open`.
@@ -79,7 +79,7 @@ def open_all(
   }
 
 
-def drawn(key: str, settings: cfg.FewShot, opener: Opener, trained: Use | None) -> Shots:
+def drawn(key: str, settings: cfg.FewShot, opener: Opener, trained: Sequence[Use]) -> Shots:
   """Draws the training images of the setting `key`; raises as `open_all`."""
   most = most_shots(settings.shots, key)
   train, test = pairs.open_pair(key, settings, opener, trained)

@@ -143,8 +143,8 @@ class Kind:
   Attributes:
     group: the group of its settings, such as "config.few_shot", for messages.
     settings: (config) -> {name: settings} of the evaluations that have all their sources.
-    open: (settings, opener, trained, classes) -> {name: Opened}; touches no device. `trained` is
-      the training data, if it is known; `classes` are its class names, in a run that trains.
+    open: (settings, opener, trained, classes) -> {name: Opened}; touches no device. `trained` are
+      the training datasets that are known; `classes` are their class names, in a run that trains.
     figures: all figures that it may give.
     names: (settings of one evaluation) -> names of the figures that it always gives.
     in_words: (name of a headline figure, all figures of the evaluation) -> words.
@@ -152,7 +152,7 @@ class Kind:
 
   group: str
   settings: Callable[[Config], Mapping[str, object]]
-  open: Callable[[Mapping, Opener, Use | None, Sequence[str] | None], Mapping[str, Opened]]
+  open: Callable[[Mapping, Opener, Sequence[Use], Sequence[str] | None], Mapping[str, Opened]]
   figures: tuple[Figure, ...]
   names: Callable[[object], Sequence[str]]
   in_words: Callable[[str, Mapping[str, float]], str]

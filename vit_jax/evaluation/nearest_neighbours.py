@@ -51,7 +51,7 @@ class Voters(Opened):
 def open_all(
   settings: Mapping[str, cfg.Nearest],
   opener: Opener,
-  trained: Use | None,
+  trained: Sequence[Use],
   classes: Sequence[str] | None,
 ) -> dict[str, Voters]:
   """Opens both sets of each; arguments as in `Kind.open`.

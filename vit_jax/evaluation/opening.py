@@ -26,14 +26,14 @@ class Evaluations:
 
 
 def open_all(
-  config: Config, opener: Opener, trained: Use | None, classes: Sequence[str] | None = None
+  config: Config, opener: Opener, trained: Sequence[Use], classes: Sequence[str] | None = None
 ) -> Evaluations:
   """Opens all evaluations of a run that have their sources; no device is touched.
 
   Args:
     config: the settings.
     opener: opens sources.
-    trained: the data that the parameters are trained on, if it is known.
+    trained: the datasets that the parameters are trained on, as far as they are known.
     classes: class names of the training data; every set that the head is scored on must have them.
       None: these sets only need the same classes as one another.
 
@@ -47,7 +47,7 @@ def open_all(
   return Evaluations(tuple(opened))
 
 
-def open_alone(config: Config, trained: Use | None) -> Evaluations:
+def open_alone(config: Config, trained: Sequence[Use]) -> Evaluations:
   """As `open_all`, for --mode=evaluate.
 
   Raises:

@@ -1,6 +1,6 @@
 """Opens the data of evaluations that have both training images and test images."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from vit_jax.config import ConfigError
 from vit_jax.data import apart
@@ -15,14 +15,14 @@ def with_sources(settings: Mapping) -> dict:
   return {name: one for name, one in settings.items() if one.train.source and one.test.source}
 
 
-def open_pair(key: str, settings, opener: Opener, trained: Use | None) -> tuple[Source, Source]:
+def open_pair(key: str, settings, opener: Opener, trained: Sequence[Use]) -> tuple[Source, Source]:
   """The training and the test source of a setting, whose classes agree.
 
   Args:
     key: the setting, for messages.
     settings: with the datasets `train` and `test`.
     opener: opens sources.
-    trained: the data that the run trains on, if it is known.
+    trained: the datasets that the run trains on, as far as they are known.
 
   Raises:
     ConfigError: the classes do not agree; an image may have several labels; or the test set shares
@@ -41,6 +41,5 @@ def open_pair(key: str, settings, opener: Opener, trained: Use | None) -> tuple[
         f"{use.key} has images with any number of labels, but each image must have exactly one; "
         "name another label_key or data set."
       )
-  for use in filter(None, [train, trained]):
-    apart.check(use, test, allow=opener.allow_overlap)
+  apart.check([train, *trained], test, allow=opener.allow_overlap)
   return train.source, test.source

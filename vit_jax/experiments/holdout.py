@@ -44,10 +44,12 @@ def check(development: str, final: str, overrides: tuple[str, ...]):
   part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
   held_back = Role(development, "scores", scored(development, part), part)
   test = Role(final, "scores", scored(final, whole), whole)
-  first = Role(development, "trains on", part.data.train, part)
-  then = Role(final, "trains on", whole.data.train, whole)
-  for use, kept in ((first, held_back), (first, test), (held_back, test), (then, test)):
-    check_apart(use, kept)
+  for dataset in part.data.training().values():
+    for kept in (held_back, test):
+      check_apart(Role(development, "trains on", dataset, part), kept)
+  check_apart(held_back, test)
+  for dataset in whole.data.training().values():
+    check_apart(Role(final, "trains on", dataset, whole), test)
   check_classes(part, whole)
 
 
@@ -90,18 +92,24 @@ def check_classes(part: Config, whole: Config):
   Raises:
     ConfigError: names a class that is missing.
   """
-  images = opened(part.data.train, part)
+  images = trained(part)
   lost = missing_classes(images)
   if lost:  # a class that the whole set lacks too is not lost by the split
-    never = set(missing_classes(opened(whole.data.train, whole)))
+    never = set(missing_classes(trained(whole)))
     lost = [name for name in lost if name not in never]
   if lost:
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     raise ConfigError(
       f"The development part leaves class {lost[0]!r}{more} without an image to train on: "
-      f"{in_words(part.data.train)} has {len(images):,} images and none of this class; hold fewer "
-      "images back."
+      f"{' and '.join(map(in_words, part.data.training().values()))} has {len(images):,} images "
+      "and none of this class; hold fewer images back."
     )
+
+
+def trained(config: Config) -> sources.Source:
+  """The training data of a recipe."""
+  opener = opening.of_run(config.data, config.model.num_classes)
+  return opener.training(config.data, labelled=False).source
 
 
 def missing_classes(source: sources.Source) -> list[str]:

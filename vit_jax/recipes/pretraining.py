@@ -121,6 +121,11 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
 
 
 def examples_of(config: Config) -> int | None:
-  """Training images of the dataset with as many classes as the head; None if there is none."""
+  """Training images of the dataset with as many classes as the head.
+
+  None if there is none, or the run trains on a mix.
+  """
+  if config.data.mixed():
+    return None
   known = {data["num_classes"]: data["examples"] for data in DATASETS.values()}
   return known.get(config.model.num_classes)

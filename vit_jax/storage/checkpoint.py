@@ -92,7 +92,7 @@ def check_classes(folder: pathlib.Path, class_names: Iterable[str]):
   """
   found, wanted = read_meta(folder)["class_names"], list(class_names)
   if found != wanted:
-    difference = first_difference(found, wanted, "config.data.train")
+    difference = first_difference(found, wanted, "the training data")
     raise ConfigError(
       f"Checkpoint {folder} was trained on other classes, or on these in another order: "
       f"{difference}. Use the data that it was trained on, or begin a run with another "

@@ -106,7 +106,7 @@ def compile_step(config: Config, devices) -> Program:
     class_names=tuple(str(i) for i in range(config.model.num_classes)),
     multi_label=config.loss.kind == "sigmoid",
   )
-  made = plan.make(config, OpenedData(imagined, Evaluations()), devices)
+  made = plan.make(config, OpenedData(imagined, Evaluations(), ()), devices)
   arguments = (made.abstract, abstract_batch(made))
   common = dict(devices=len(devices), device_kind=devices[0].device_kind)
   try:

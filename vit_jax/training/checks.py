@@ -9,6 +9,7 @@ from vit_jax.config import (
   Config,
   ConfigError,
   Data,
+  Dataset,
   Duration,
   EarlyStopping,
   Model,
@@ -33,7 +34,8 @@ NO_DATA = (
   "your own with --config.data.train.source=folder:DIR (DIR/class/*.jpg), or with "
   "--config.data.train.source=tfds:NAME --config.data.train.split=train "
   "(--config.data.train.label_key=... where the labels are not called {label_key!r}), and give "
-  "its number of classes with --config.model.num_classes=N."
+  "its number of classes with --config.model.num_classes=N. A recipe can also mix several sources "
+  "by weight, with config.data.mix."
 )
 
 
@@ -114,12 +116,14 @@ def check_evaluation(config: Config):
 
 def check_data(data: Data, duration: Duration):
   """Checks that there is training data and a length of training, and that crops can be drawn."""
-  if not data.train.source and not duration.given():
+  check_mix(data)
+  given = data.mixed() or data.train.source
+  if not given and not duration.given():
     raise ConfigError(
       "config.data.train.source is empty and config.duration is 0, as in recipes for evaluation "
       "alone; add --mode=evaluate, or give both settings to train."
     )
-  if not data.train.source:
+  if not given:
     raise ConfigError(NO_DATA.format(label_key=data.train.label_key))
   if not duration.given():
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
@@ -151,6 +155,19 @@ def check_data(data: Data, duration: Duration):
     raise ConfigError(
       f"config.data.cache_side={data.cache_side} is smaller than config.data.{key}={least}, so "
       f"every crop would be enlarged; make it at least {least}, or config.data.cache empty."
+    )
+
+
+def check_mix(data: Data):
+  """Checks that a mix is given in place of config.data.train, not beside it."""
+  usual, key = Dataset(), "config.data.train"
+  changed = [name for name, value in vars(data.train).items() if value != getattr(usual, name)]
+  if data.mixed() and changed:
+    given = ", ".join(f"{key}.{name}={shown(getattr(data.train, name))}" for name in changed)
+    flags = " ".join(f"--{key}.{name}={getattr(usual, name)}" for name in changed)
+    raise ConfigError(
+      f"{given} cannot be given beside config.data.mix ({', '.join(data.mixed())}); leave it out "
+      f"with {flags}, and give each source of the mix its own, or leave the mix out."
     )
 
 

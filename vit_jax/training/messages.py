@@ -40,6 +40,7 @@ def introduction(
     + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, changed)
     + earlier_sampling(config.data.sampling)
+    + mix(plan)
     + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
     f"{plan.steps.total:,} steps; {then}" + advice_on_fsdp(plan)
   )
@@ -68,6 +69,20 @@ def earlier_sampling(sampling: str) -> str:
     "The order of epochs, subsets, parts of folders and crops are drawn as before release 0.2.0 "
     "(config.data.sampling=grain), as in a run that began so.\n"
   )
+
+
+def mix(plan: Plan) -> str:
+  """Says which share each source of a mix has, and how often it is seen; "" without a mix."""
+  names, parts = plan.config.data.mixed(), plan.data.parts
+  if not names:
+    return ""
+  weights, seen = sum(part.weight for part in parts), plan.steps.total * plan.config.batch_size
+  told = [
+    f"{name} {part.weight / weights:.2%} ({part.examples:,} images, each seen "
+    f"{seen * part.weight / weights / part.examples:.2f} times)"
+    for name, part in zip(names, parts, strict=True)
+  ]
+  return f"The training images are a mix: {', '.join(told)}\n"
 
 
 def stopping(step: int) -> str:

@@ -1,11 +1,14 @@
 """The data of a training run, opened and checked before any device is touched."""
 
 import dataclasses
+import math
 
 from vit_jax import models
 from vit_jax.config import Config, ConfigError
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, opening, sources
+from vit_jax.data.mixing import Part
+from vit_jax.data.opening import Training
 from vit_jax.evaluation import opening as evaluation
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.learning import objectives
@@ -13,10 +16,17 @@ from vit_jax.learning import objectives
 
 @dataclasses.dataclass(frozen=True)
 class OpenedData:
-  """The training data of a run, without labels if it needs none, and its evaluations."""
+  """The opened data of a run.
+
+  Attributes:
+    train: the training data, without labels if the run needs none.
+    evaluations: what the run evaluates on.
+    parts: the number of examples and the weight of each source of the training data.
+  """
 
   train: sources.Source
   evaluations: Evaluations
+  parts: tuple[Part, ...]
 
 
 def open_data(config: Config) -> OpenedData:
@@ -29,23 +39,39 @@ def open_data(config: Config) -> OpenedData:
   """
   opener = opening.of_run(config.data, config.model.num_classes)
   labelled = objectives.configured(config, models.configured(config.model)).needs_labels
-  use = opener.labelled if labelled else opener.use
-  trained = use("config.data.train", config.data.train)
-  train = trained.source
+  training = opener.training(config.data, labelled=labelled)
+  train = training.source
   if labelled and len(train.class_names) != config.model.num_classes:
     raise ConfigError(
-      f"config.model.num_classes={config.model.num_classes}, but {config.data.train.source} has "
+      f"config.model.num_classes={config.model.num_classes}, but {training} has "
       f"{len(train.class_names)} classes; use --config.model.num_classes={len(train.class_names)}."
     )
-  if config.batch_size > len(train):
-    raise ConfigError(
-      f"config.batch_size={config.batch_size} is more than the {len(train)} training images of "
-      f"{config.data.train.source}; the most is {len(train)}."
-    )
+  check_batch(config.batch_size, training)
   classes = train.class_names if labelled else None
-  evaluations = evaluation.open_all(config, opener, trained, classes)
+  evaluations = evaluation.open_all(config, opener, training.uses, classes)
   train = cached(train, config.data)
-  return OpenedData(train if labelled else sources.Unlabelled(train), evaluations)
+  return OpenedData(train if labelled else sources.Unlabelled(train), evaluations, training.parts)
+
+
+def check_batch(size: int, training: Training):
+  """Checks that no source has fewer images than a batch takes of it: it would hold them twice.
+
+  Raises:
+    ConfigError: a source is too small.
+  """
+  if size > len(training.source):
+    raise ConfigError(
+      f"config.batch_size={size} is more than the {len(training.source)} training images of "
+      f"{training}; the most is {len(training.source)}."
+    )
+  weights = sum(part.weight for part in training.parts)
+  for use, part in zip(training.uses, training.parts, strict=True):
+    if size * part.weight > part.examples * weights:
+      raise ConfigError(
+        f"{use} has {part.examples} images, and a batch takes {size * part.weight / weights:.1f} "
+        f"of them at {use.key}.weight={part.weight:g}; lower this weight, or make "
+        f"config.batch_size at most {math.floor(part.examples * weights / part.weight)}."
+      )
 
 
 def cached(train: sources.Source, data: DataSettings) -> sources.Source:

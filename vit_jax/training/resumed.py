@@ -5,10 +5,11 @@ import json
 import logging
 import pathlib
 
-from vit_jax.config import AUTO, EARLIER, ConfigError, Data, Model, recorded, to_dict
+from vit_jax.config import AUTO, EARLIER, ConfigError, Data, Dataset, Model, recorded, to_dict
 from vit_jax.config.reading import expanded
 from vit_jax.data import opening
 from vit_jax.data.apart import Use
+from vit_jax.data.opening import Opener
 from vit_jax.storage import checkpoint
 
 UNIFORM = "uniform"
@@ -45,27 +46,39 @@ def typed(model: Model, platform: str, *workdirs: pathlib.Path | str) -> Model:
   return dataclasses.replace(model, compute_dtype=kind)
 
 
-def trained_on(data: Data, num_classes: int, *workdirs: pathlib.Path | str) -> Use | None:
-  """The training data of the first workdir with a checkpoint; None if it cannot be opened.
+def trained_on(data: Data, num_classes: int, *workdirs: pathlib.Path | str) -> tuple[Use, ...]:
+  """The training data of the first workdir with a checkpoint, without what cannot be opened.
 
   Args:
     data: config.data; its training data is replaced by that of the run.
     num_classes: config.model.num_classes.
-    workdirs: runs to look at; if none has a checkpoint, the result is None.
+    workdirs: runs to look at; if none has a checkpoint, the result is empty.
   """
   found = group_of("data", *workdirs)
   if not found:
-    return None
+    return ()
   values = to_dict(data)
   values["sampling"] = found.get("sampling", EARLIER.data.sampling)
   values["train"] |= found.get("train") or {}
+  values["mix"] = found.get("mix") or {}
   try:
     run = recorded.settings({"data": values}).data
-    source = opening.of_run(run, num_classes).source(run.train)
   except ConfigError as error:
-    _log.warning("Cannot check whether training images are scored: %s", error)
-    return None
-  return Use("The run's config.data.train", run.train, source)
+    return _not_checked(error)
+  opener = opening.of_run(run, num_classes)
+  return sum((_if_there(opener, *item) for item in run.training().items()), ())
+
+
+def _if_there(opener: Opener, key: str, dataset: Dataset) -> tuple[Use, ...]:
+  try:
+    return (Use(f"The run's {key}", dataset, opener.source(dataset)),)
+  except ConfigError as error:
+    return _not_checked(error)
+
+
+def _not_checked(error: ConfigError) -> tuple[Use, ...]:
+  _log.warning("Cannot check whether training images are scored: %s", error)
+  return ()
 
 
 def group_of(group: str, *workdirs: pathlib.Path | str) -> dict:

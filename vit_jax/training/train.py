@@ -176,7 +176,10 @@ def go_through(loop: Loop, plan: Plan, folder: pathlib.Path, start: int, state: 
   """Trains all steps after `start`; returns as `train`."""
 
   def batches():
-    read = plan.reader.training(plan.data.train, seed=plan.config.seed, start_step=start)
+    data = plan.data
+    read = plan.reader.training(
+      data.train, parts=data.parts, seed=plan.config.seed, start_step=start
+    )
     return plan.reader.ahead(read)
 
   evaluated = agreed(jax.process_index() == 0 and start in evaluate.steps_in(folder))

@@ -7,6 +7,7 @@ import os
 from vit_jax.data.sources.base import Example, Source, SourceError
 from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
+from vit_jax.data.sources.mixed import Mixed
 from vit_jax.data.sources.objectnet import ObjectNet
 from vit_jax.data.sources.selected import Listed, Selected
 from vit_jax.data.sources.subset import Remaining, Subset
@@ -18,6 +19,7 @@ from vit_jax.data.sources.vtab_tasks import Vtab
 __all__ = [
   "Example",
   "Listed",
+  "Mixed",
   "Remaining",
   "Selected",
   "Source",
