@@ -1,0 +1,59 @@
+"""Several sources as one: labels, names and places."""
+
+import pickle
+
+import pytest
+
+from tests.data.opened import assert_same, every, open_source
+from vit_jax.data import overlap
+from vit_jax.data.sources import Listed, Mixed, Selected
+
+
+@pytest.fixture
+def folders(tmp_path):
+  """Two folders of the classes a and b, and one of the classes a and c."""
+  found = []
+  for name, classes in (("one", "ab"), ("two", "ab"), ("other", "ac")):
+    for label in classes:
+      (tmp_path / name / label).mkdir(parents=True)
+      for index in range(3):
+        (tmp_path / name / label / f"{index}.png").write_bytes(f"{name}{label}{index}".encode())
+    found.append(f"folder:{tmp_path / name}")
+  return found
+
+
+def test_examples_follow_one_another(folders):
+  sources = [open_source(folders[0]), open_source(folders[1], "[:2]")]
+  mixed = pickle.loads(pickle.dumps(Mixed(sources)))
+  assert (len(mixed), mixed.class_names, mixed.multi_label) == (8, ("a", "b"), False)
+  for found, wanted in zip(every(mixed), [*every(sources[0]), *every(sources[1])], strict=True):
+    assert_same(found, wanted)
+  assert [mixed.name(i) for i in range(8)] == [one.name for one in every(mixed)]
+  assert [mixed.labels(i) for i in range(8)] == [one.labels for one in every(mixed)]
+  for index in (-1, 8):
+    with pytest.raises(IndexError):
+      mixed[index]
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_sources_with_other_classes_or_none_have_no_labels(folders, bare):
+  other = open_source(folders[0], label_key="") if bare else open_source(folders[2])
+  mixed = Mixed([open_source(folders[1]), other])
+  assert (mixed.class_names, mixed.multi_label) == ((), False)
+  assert {mixed.labels(i) for i in range(12)} == {one.labels for one in every(mixed)} == {()}
+
+
+def test_identities_tell_what_is_mixed(folders):
+  one, _, other = map(open_source, folders)
+  assert len({Mixed(pair).identity for pair in ([one, other], [other, one], [one, one])}) == 3
+
+
+def test_images_are_found_in_every_source(folders):
+  one, two, other = map(open_source, folders)
+  mixed = Mixed([one, Selected(two, Listed([5, 0]), "some")])
+  assert overlap.shared(mixed, other) is None
+  assert overlap.shared(mixed, one).images == 6
+  found = overlap.shared(mixed, two)
+  assert found.images == 2
+  assert found.example in (two.name(0), two.name(5))
+  assert overlap.shared(two, mixed).images == 2

@@ -1,0 +1,269 @@
+"""Runs on a mix of sources: settings, classes, overlap, the cache, and a resumed run's bits."""
+
+import dataclasses
+import json
+
+import chex
+import cv2
+import jax
+import numpy as np
+import pytest
+
+from tests.learning.hidden_channel import HiddenChannel
+from tools import cache as tools_cache
+from vit_jax import config as c
+from vit_jax import recipes
+from vit_jax.config import recorded
+from vit_jax.config.changes import changes
+from vit_jax.data.batches import Reader
+from vit_jax.data.opening import check_same_classes, of_run
+from vit_jax.evaluation.opening import open_alone
+from vit_jax.experiments import holdout
+from vit_jax.learning import objectives
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.training import checks, messages, opening, plan, resumed, steps, train
+
+MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=2)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+  """Folders of 20 and 10 images of the classes a and b."""
+  root = tmp_path_factory.mktemp("mix")
+  for name, each in (("large", 10), ("small", 5)):
+    for label in "ab":
+      (root / name / label).mkdir(parents=True)
+      for index in range(each):
+        pixels = np.random.default_rng((each, index)).integers(0, 256, (8, 8, 3), np.uint8)
+        cv2.imwrite(str(root / name / label / f"{index}.png"), pixels)
+  return f"folder:{root / 'large'}", f"folder:{root / 'small'}"
+
+
+def weighted(source, weight, **more):
+  return c.Weighted(source, weight=weight, **more)
+
+
+def run(mix, *, data=None, **more):
+  data = c.Data(mix=mix, image_size=8, threads=1, sampling="uniform", **(data or {}))
+  settings = dict(batch_size=8, duration=c.Duration(epochs=2), model=MODEL) | more
+  return c.Config(data=data, **settings)
+
+
+@pytest.fixture
+def two(folders):
+  large, small = folders
+  return {"small": weighted(small, 3), "large": weighted(large, 2)}
+
+
+def refused(config, act=opening.open_data):
+  with pytest.raises(c.ConfigError) as caught:
+    act(config)
+  assert "\n" not in str(caught.value)
+  return str(caught.value)
+
+
+def test_an_epoch_is_as_long_as_all_sources_together(two):
+  config = run(two)
+  checks.check(config)
+  data = opening.open_data(config)
+  assert (len(data.train), data.train.class_names) == (30, ("a", "b"))
+  assert steps.of_run(config, len(data.train)).total == round(2 * 30 / 8)
+  made = plan.make(config, data, jax.devices()[:1])
+  assert messages.mix(made) == (
+    "The training images are a mix: large 40.00% (20 images, each seen 1.28 times), "
+    "small 60.00% (10 images, each seen 3.84 times)\n"
+  )
+
+
+def test_batches_have_the_shares_of_the_weights(two):
+  made = plan.make(run(two), opening.open_data(run(two)), jax.devices()[:1])
+  reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start_step=0)
+  assert [(part.examples, part.weight) for part in made.data.parts] == [(20, 2), (10, 3)]
+  batch = next(reader)
+  reader.close()
+  assert batch["labels"].shape == (8,)
+  assert set(batch["labels"].tolist()) <= {0, 1}
+
+
+def test_a_source_that_is_empty_is_left_out(two, folders):
+  mix = two | {"none": c.Weighted(weight=9.0)}
+  assert len(opening.open_data(run(mix)).parts) == 2
+  alone = opening.open_data(run({"none": c.Weighted(), "only": weighted(folders[0], 7)}))
+  plain = opening.open_data(run({}, data=dict(train=c.Dataset(folders[0]))))
+  assert alone.train.identity == plain.train.identity
+  assert not messages.mix(plan.make(run({}), plain, jax.devices()[:1]))
+
+
+@pytest.mark.parametrize(
+  ("train", "given", "flags"),
+  [
+    (c.Dataset("digits"), "source='digits'", "source="),
+    (c.Dataset(split="train"), "split='train'", "split="),
+    (c.Dataset(subset=5, label_key=""), "label_key='', config.data.train.subset=5", "subset=0"),
+  ],
+)
+def test_a_mix_stands_alone(two, train, given, flags):
+  said = refused(run(two, data=dict(train=train)), checks.check)
+  assert said.startswith(f"config.data.train.{given} cannot be given beside config.data.mix (lar")
+  assert f"--config.data.train.{flags}" in said
+
+
+def test_neither_source_nor_mix():
+  assert "config.data.mix" in refused(run({"none": c.Weighted()}), checks.check)
+
+
+@pytest.mark.parametrize("weight", [0, -1.0, float("nan"), float("inf"), "3"])
+def test_weights_are_numbers_above_0(weight):
+  values = c.to_dict(run({"mine": c.Weighted("digits")}))
+  values["data"]["mix"]["mine"]["weight"] = weight
+  assert refused(values, c.from_dict).startswith("config.data.mix.mine.weight=")
+
+
+def test_sources_of_other_classes_are_named(two, tmp_path):
+  for label in "ac":
+    (tmp_path / label).mkdir()
+    (tmp_path / label / "1.png").touch()
+  other = {"other": weighted(f"folder:{tmp_path}", 1)}
+  said = refused(run(two | other))
+  assert said.startswith(f"config.data.mix.other (folder:{tmp_path}) has 2 classes that are not")
+  assert "class 1 is 'c' there and 'b' in config.data.mix.large" in said
+  bare = {"small": dataclasses.replace(two["small"], label_key="")}
+  assert refused(run(two | bare)).startswith("config.data.mix.small.label_key is empty")
+  assert "config.data.mix.gone: There is no folder" in refused(
+    run(two | {"gone": weighted("folder:/nowhere", 1)})
+  )
+
+
+def test_sources_with_another_kind_of_labels_are_named(two):
+  uses = of_run(run(two)).training(run(two).data, labelled=True).uses
+  uses[1].source.multi_label = True
+  with pytest.raises(c.ConfigError, match=r"^Images of config\.data\.mix\.small .* any number of"):
+    check_same_classes(uses)
+
+
+def test_a_batch_takes_no_more_of_a_source_than_it_has(two):
+  assert "more than the 30 training images of" in refused(run(two, batch_size=31))
+  said = refused(run(two, batch_size=20))
+  assert "has 10 images, and a batch takes 12.0 of them at config.data.mix.small.weight=3" in said
+  assert said.endswith("config.batch_size at most 16.")
+  opening.open_data(run(two, batch_size=16))
+
+
+def test_no_source_of_a_mix_is_scored(two, folders):
+  large, small = folders
+  for name, source in (("large", large), ("small", small)):
+    test = c.Dataset(source, "[80%:]")
+    said = refused(run(two, data=dict(evaluate={"test": test})))
+    assert said.startswith(f"config.data.mix.{name} ({source}) and config.data.evaluate.test (")
+  part = two | {"large": weighted(large, 2, split="[:80%]")}
+  opening.open_data(run(part, data=dict(evaluate={"test": c.Dataset(large, "[80%:]")})))
+  nearest = {"x": c.Nearest(c.Dataset(large), c.Dataset(small))}
+  said = refused(run(two, nearest=nearest))
+  assert said.startswith(f"config.data.mix.small ({small}) and config.nearest.x.test (")
+
+
+def test_a_scored_run_knows_its_mix(two, folders, tmp_path, caplog):
+  trained = c.to_dict(run(two | {"gone": weighted("folder:/nowhere", 1)}))
+  del trained["data"]["mix"]["small"]["image_key"]  # as if a later release had added it
+  meta = tmp_path / "checkpoints" / "9" / "meta" / "metadata"
+  meta.parent.mkdir(parents=True)
+  meta.write_text(json.dumps({"config": trained}))
+  config = run({}, data=dict(evaluate={"test": c.Dataset(folders[1], "[80%:]")}))
+  said = refused(config, lambda it: open_alone(it, resumed.trained_on(it, tmp_path)))
+  assert said.startswith(f"The run's config.data.mix.small ({folders[1]}) and config.data.evalu")
+  assert "Cannot check whether training images are scored" in caplog.text
+
+
+def test_earlier_runs_have_no_mix(two):
+  values = c.to_dict(run({}))
+  del values["data"]["mix"]
+  assert recorded.settings(values).data.mix == {}
+  assert changes(values, c.to_dict(run({}))) == []
+  assert recorded.settings(json.loads(json.dumps(c.to_dict(run(two))))) == run(two)
+
+
+def test_a_mix_can_be_cached(two, tmp_path):
+  config = run(two, data=dict(cache=str(tmp_path / "cache"), cache_side=8))
+  assert "There is no cache" in refused(config)
+  tools_cache.prepare(config)
+  plain, cached = (opening.open_data(one) for one in (run(two), config))
+  for index in range(30):
+    assert cached.train[index].name == plain.train[index].name
+    assert cached.train[index].labels == plain.train[index].labels
+  changed = two | {"small": dataclasses.replace(two["small"], weight=5.0)}
+  opening.open_data(dataclasses.replace(config, data=dataclasses.replace(config.data, mix=changed)))
+  assert "is of other images" in refused(
+    dataclasses.replace(config, data=dataclasses.replace(config.data, mix={"large": two["large"]}))
+  )
+
+
+def test_no_source_of_a_mix_is_chosen_by(two, folders, tmp_path):
+  (tmp_path / "mixed.py").write_text(RECIPE.format(*folders))
+  recipe = f"{tmp_path / 'mixed.py'}:{{}}".format
+  holdout.check(recipe("[:60%]|[60%:80%]"), recipe("[:80%]|[80%:]"), ())
+  with pytest.raises(c.ConfigError, match=r"trains on folder:.*small \[:90%\], and .* but both"):
+    holdout.check(recipe("[:90%]|[60%:80%]"), recipe("[:80%]|[80%:]"), ())
+
+
+RECIPE = """
+from vit_jax.config import Config, Data, Dataset, Duration, Weighted, to_config_dict
+
+def get_config(parts):
+  train, scored = parts.split("|")
+  mix = {{"a": Weighted("{0}", weight=2.0), "b": Weighted("{1}", train)}}
+  data = Data(mix=mix, evaluate={{"test": Dataset("{1}", scored)}})
+  return to_config_dict(Config(duration=Duration(steps=1), data=data))
+"""
+
+
+def test_weights_are_changed_on_the_command_line(tmp_path, folders):
+  (tmp_path / "mixed.py").write_text(RECIPE.format(*folders))
+  config = recipes.resolve(f"{tmp_path / 'mixed.py'}:|", ("--config.data.mix.a.weight=0.5",))
+  assert [one.weight for one in config.data.mixed().values()] == [0.5, 1.0]
+  assert recipes.examples_of(config) is None  # not the paper's ImageNet-1k
+
+
+# --- through the loop ---
+
+
+class StopAfter:
+  """A stop request that comes after a step."""
+
+  def __init__(self, step):
+    self._step = step
+
+  def agreed(self, step):
+    return step == self._step
+
+  def alone(self):
+    return False
+
+  def hold(self):
+    """Does nothing, because no signal comes."""
+
+
+def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path, monkeypatch):
+  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
+  bare = {name: dataclasses.replace(one, label_key="") for name, one in two.items()}
+  every = dict(log_every=c.Duration(steps=1), evaluate_every=c.Duration())
+  config = run(bare, duration=c.Duration(steps=6), **every)
+  checks.check(config)
+  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  whole, parts, read = tmp_path / "whole", tmp_path / "parts", []
+  reading = Reader.training
+  monkeypatch.setattr(
+    Reader, "training", lambda *a, **k: read.append(k["parts"]) or reading(*a, **k)
+  )
+  assert train.train(made, whole, StopAfter(None))
+  assert read == [made.data.parts]
+  assert not train.train(made, parts, StopAfter(3))
+  turned = dataclasses.replace(  # the order in which a recipe names the sources does not matter
+    config, data=dataclasses.replace(config.data, mix=dict(reversed(bare.items())))
+  )
+  made = plan.make(turned, opening.open_data(turned), jax.devices()[:1])
+  assert train.train(made, parts, StopAfter(None))
+  ends = [checkpoint.find(folder, 6) for folder in (whole, parts)]
+  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
+  losses = [[line["loss"] for line in metrics_log.read(folder)] for folder in (whole, parts)]
+  assert losses[0] == losses[1]
+  assert len(set(losses[0])) == 6
