@@ -135,7 +135,7 @@ def test_sources_of_other_classes_are_named(two, tmp_path):
 
 
 def test_sources_with_another_kind_of_labels_are_named(two):
-  uses = of_run(run(two)).training(run(two).data, labelled=True).uses
+  uses = of_run(run(two).data, 2).training(run(two).data, labelled=True).uses
   uses[1].source.multi_label = True
   with pytest.raises(c.ConfigError, match=r"^Images of config\.data\.mix\.small .* any number of"):
     check_same_classes(uses)
@@ -169,7 +169,7 @@ def test_a_scored_run_knows_its_mix(two, folders, tmp_path, caplog):
   meta.parent.mkdir(parents=True)
   meta.write_text(json.dumps({"config": trained}))
   config = run({}, data=dict(evaluate={"test": c.Dataset(folders[1], "[80%:]")}))
-  said = refused(config, lambda it: open_alone(it, resumed.trained_on(it, tmp_path)))
+  said = refused(config, lambda it: open_alone(it, resumed.trained_on(it.data, 2, tmp_path)))
   assert said.startswith(f"The run's config.data.mix.small ({folders[1]}) and config.data.evalu")
   assert "Cannot check whether training images are scored" in caplog.text
 
