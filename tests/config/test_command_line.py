@@ -12,6 +12,11 @@ from vit_jax.config import command_line
     ("few_shot.mine.seeds=1", KeyError("'mine'"), "config.few_shot.mine is not in the recipe"),
     ("data.evaluate.val.split=x", KeyError("'val'"), "config.data.evaluate.val is not in the rec"),
     (
+      "data.mix.al.weight=2",
+      KeyError('\'al\'\nDid you mean "all" instead of "al"?'),
+      "config.data.mix.al is not in the recipe; new names can only be added in the recipe.",
+    ),
+    (
       "few_shot.mine.seed=1",
       KeyError(),
       "config.few_shot.mine.seed is not a setting; nearest: config.seed, config.few_shot.mine.",

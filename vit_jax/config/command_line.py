@@ -70,7 +70,7 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
         return f"{key}={shown(value)} cannot be read as {type(default).__name__}; try {default!r}."
       group = next((group for group in cfg.NAMED if key.startswith(f"{group}.")), None)
       name = key.removeprefix(f"{group}.").split(".")[0]
-      if group and isinstance(error, KeyError) and said.strip("\"'") == name:
+      if group and isinstance(error, KeyError) and repr(name) in "".join(map(str, error.args)):
         return f"{group}.{name} is not in the recipe; new names can only be added in the recipe."
   return said
 
