@@ -14,6 +14,8 @@ class HiddenChannel:
   """Hides one colour channel of each image; the model predicts its mean from the other two."""
 
   needs_labels: ClassVar[bool] = False
+  trains_head: ClassVar[bool] = False
+  representation: ClassVar[str] = "pre_logits"
 
   model: object  # of the config; not used
   dtype: jnp.dtype = jnp.float32

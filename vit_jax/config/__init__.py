@@ -9,7 +9,7 @@ from vit_jax.config.data import Data, Dataset, FewShot, Nearest, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError, RunError, Stopped, StorageError
 from vit_jax.config.fields import AUTO, MOST_BATCH, MOST_NUMBER, MOST_PIXELS, MOST_SIDE, MOST_STEPS
-from vit_jax.config.learning import DECAY_RULES, Loss, NonFinite, Optimizer, Schedule
+from vit_jax.config.learning import DECAY_RULES, Loss, Masked, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
 from vit_jax.config.parsing import from_dict, replace_units, to_config_dict, to_dict
 from vit_jax.config.run import (
@@ -42,6 +42,7 @@ __all__ = [
   "EarlyStopping",
   "FewShot",
   "Loss",
+  "Masked",
   "Mesh",
   "Model",
   "Nearest",

@@ -56,6 +56,13 @@ class Dataset:
   )
 
 
+REPRESENTATION = (
+  "what is evaluated: the input of the head (pre_logits) or the mean of the encoder's outputs at "
+  "the patches (patches). Empty: what the weights were trained for, patches after "
+  "config.objective=masked_patches, and pre_logits otherwise"
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class Weighted(Dataset):
   """A source of the training mix, with its weight; see vit_jax/data/mixing.py.
@@ -84,6 +91,7 @@ class FewShot:
   seeds: int = setting(
     3, "draws of the training images, with the seeds 0, 1, ...", low=1, high=1000
   )
+  representation: str = setting("", REPRESENTATION, choices=("", "pre_logits", "patches"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +107,7 @@ class Nearest:
   temperature: float = setting(
     0.07, "a vote weighs exp(cosine similarity / temperature)", low=0.001, high=1000.0
   )
+  representation: str = setting("", REPRESENTATION, choices=("", "pre_logits", "patches"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,10 +18,25 @@ class Loss:
   )
 
 
+@dataclasses.dataclass(frozen=True)
+class Masked:
+  """Masked patch prediction, with config.objective=masked_patches."""
+
+  rate: float = setting(
+    0.5, "fraction of each image's patches that is corrupted", low=0.0, high=1.0
+  )
+  target: str = setting(
+    "mean_color",
+    "what is predicted of a corrupted patch: the class of its mean colour, the classes of a patch "
+    "reduced to 4 x 4 pixels, or all its pixels",
+    choices=("mean_color", "down4", "pixels"),
+  )
+
+
 DECAY_RULES = (
   (r".*/kernel", 1.0),
   (r".*/(bias|scale)", 0.0),
-  (r"cls|.*/probe|.*/pos_embedding\w*", 0.0),
+  (r"cls|.*/(probe|mask_embedding)|.*/pos_embedding\w*", 0.0),
 )
 
 

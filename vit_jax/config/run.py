@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from vit_jax.config.data import Data, Dataset, FewShot, Nearest, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import MOST_BATCH, MOST_STEPS, group, named, setting
-from vit_jax.config.learning import Loss, NonFinite, Optimizer, Schedule
+from vit_jax.config.learning import Loss, Masked, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
 
 
@@ -98,12 +98,23 @@ class Config:
     "with --mode=evaluate: use the moving average of the parameters if the checkpoint has one",
   )
   model: Model = group(Model)
+  objective: str = setting(
+    "classification",
+    "what is learned: the classes of labelled images, or, without labels, what corrupted patches "
+    "look like (Section 4.6)",
+    choices=("classification", "masked_patches"),
+  )
   loss: Loss = group(Loss)
+  masked: Masked = group(Masked)
   optimizer: Optimizer = group(Optimizer)
   schedule: Schedule = group(Schedule)
   data: Data = group(Data)
   few_shot: Mapping[str, FewShot] = named("linear probes, run at every evaluation")
   nearest: Mapping[str, Nearest] = named("nearest-neighbour evaluations, run at every evaluation")
+  reconstruct: Mapping[str, Dataset] = named(
+    "held-out images whose corrupted patches are predicted and drawn at every evaluation, with "
+    "config.objective=masked_patches"
+  )
   mesh: Mesh = group(Mesh)
   checkpoint: Checkpoint = group(Checkpoint)
   early_stopping: EarlyStopping = group(EarlyStopping)
@@ -128,4 +139,5 @@ NAMED = {
   "config.data.evaluate": dataclasses.asdict(Dataset()),
   "config.few_shot": dataclasses.asdict(FewShot()),
   "config.nearest": dataclasses.asdict(Nearest()),
+  "config.reconstruct": dataclasses.asdict(Dataset()),
 }

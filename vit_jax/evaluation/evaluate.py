@@ -13,6 +13,7 @@ from vit_jax.devices import watchdog
 from vit_jax.evaluation import evaluated_model, registry
 from vit_jax.evaluation.kind import Bench, NothingCounts, Result
 from vit_jax.evaluation.opening import Evaluations
+from vit_jax.plots import tiles
 from vit_jax.storage import files, metrics_log, workdir
 
 RESULT = "evaluation.json"
@@ -66,7 +67,7 @@ def evaluate(
       print(other_size_in_words(read))
   with watchdog.of_run(stall_seconds, folder) as watching:
     stop = functools.partial(went_on, watching)
-    bench = Bench(read.model, read.settings.loss, reader, stop, detailed=True)
+    bench = Bench(read.model, read.settings.loss, reader, read.representation, stop, detailed=True)
     found = watching.guarded(
       lambda: results(evaluations, bench, evaluated_model.put(read.params, reader.mesh)),
       too_little=TOO_LITTLE_MEMORY,
@@ -83,13 +84,22 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
     WriteError: the folder cannot be written.
   """
   figures, result = figures_of(found), folder / RESULT
-  detailed = [(name, one.write) for name, one in found if one.write]
+  detailed = [(name, one) for name, one in found if one.write or one.pictures]
   with workdir.writing(folder):
     files.write_text(result, json.dumps(read.origin | figures, indent=2) + "\n")
-    for name, write in detailed:
-      write(folder / DETAILS / name)
+    for name, one in detailed:
+      write_details(folder / DETAILS / name, one)
   also = f", details to {folder / DETAILS}" if detailed else ""
   print(f"{origin_in_words(read)}  {registry.in_words(figures)}\nWritten to {result}{also}")
+
+
+def write_details(folder: pathlib.Path, result: Result):
+  """Writes tables, plots and pictures of an evaluation."""
+  if result.write:
+    result.write(folder)
+  for name, picture in result.pictures.items():
+    files.make_folder(folder)
+    files.write_bytes(folder / f"{name}.png", tiles.png(picture))
 
 
 def origin_in_words(read: evaluated_model.Scored) -> str:

@@ -14,6 +14,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import effective_settings
 from vit_jax.evaluation.effective_settings import Asked, Settings
 from vit_jax.inference.model import LoadedModel, of_weights
+from vit_jax.learning.objective import OWN
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage import checkpoint
 
@@ -25,10 +26,12 @@ class Scored:
   Attributes:
     settings: the settings of the evaluation (`effective_settings.settings`).
     model: Flax module of the parameters.
-    params: NumPy arrays in the module's tree; the head's outputs in the order of the sets' classes.
+    params: NumPy arrays in the module's tree, the head's outputs in the order of the sets' classes;
+      and what the training objective added, if anything.
     side: size of the images that they were trained on, pixels; 0: it is not known.
     resized: which parameters were resized for config.data.image_size, in words; "": none.
     prepared: how images are prepared, in words.
+    representation: what evaluations without a head use, if their settings do not say.
     classes: where the names of the head's classes come from, in words; "": no set uses the head.
     origin: where the parameters come from; the first entry of evaluation.json.
   """
@@ -39,6 +42,7 @@ class Scored:
   side: int
   resized: str
   prepared: str
+  representation: str
   classes: str
   origin: dict[str, int | str]
 
@@ -99,13 +103,16 @@ def fitted(
   sized = model.at_size(settings.data.image_size, order.outputs)
   module = effective_settings.computing(sized.module, settings.model)
   known = "data.evaluate_resize" in asked.given or bool(model.read.card)
+  params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
+  own = {OWN: model.read.params[OWN]} if OWN in model.read.params else {}
   return Scored(
     settings=settings,
     model=module,
-    params=stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params,
+    params=params | own,
     side=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
     prepared=effective_settings.preparation_in_words(settings.data, known=known),
+    representation=model.card.representation,
     classes=order.said,
     origin=origin,
   )

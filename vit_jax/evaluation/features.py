@@ -9,31 +9,46 @@ from vit_jax.data.sources import Source
 from vit_jax.evaluation.kind import Bench
 
 
-def features_of(model, params, images: jax.Array) -> jax.Array:
-  """The representation before the head, (B, D) float32, of uint8 images (B, S, S, 3)."""
-  _, seen = model.apply({"params": params}, normalize(images, model.dtype), train=False)
-  return seen["pre_logits"].astype(jnp.float32)
+def features_of(model, params, images: jax.Array, representation: str) -> jax.Array:
+  """The features (B, D), float32, of uint8 images (B, S, S, 3).
+
+  Args:
+    model, params: the network; its head is not needed.
+    images: the images.
+    representation: "pre_logits", the input of the head; or "patches", the mean of the encoder's
+      outputs at the patches.
+  """
+  images = normalize(images, model.dtype)
+  seen = model.apply({"params": params}, images, train=False, method="features")
+  found = seen[representation].astype(jnp.float32)
+  return found.mean(axis=1) if representation == "patches" else found
 
 
-def make_step(model):
+def make_step(model, representation: str):
   """The function (params, batch) -> features (B, D), labels (B,) and mask (B,) of a batch."""
 
   def step(params, batch):
-    features = features_of(model, params, batch["image"])
+    features = features_of(model, params, batch["image"], representation)
     return dict(features=features, labels=batch["labels"], mask=batch["mask"])
 
   return step
 
 
-def of_source(bench: Bench, params, source: Source) -> tuple[np.ndarray, np.ndarray]:
+def of_source(
+  bench: Bench, params, source: Source, representation: str
+) -> tuple[np.ndarray, np.ndarray]:
   """As `collect`, for all images of a source, each resized to a square.
+
+  Args:
+    bench, params, source: the model and the images.
+    representation: as in `features_of`.
 
   Raises:
     GivenUp: the run was asked to stop.
     BadImage, OSError: an image cannot be read.
   """
   with bench.batches(bench.reader.squares(source)) as batches:
-    return collect(bench.compiled(make_step), params, batches)
+    return collect(bench.compiled(make_step, representation), params, batches)
 
 
 def collect(step, params, batches) -> tuple[np.ndarray, np.ndarray]:

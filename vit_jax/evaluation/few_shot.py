@@ -49,7 +49,8 @@ class Shots(Opened):
 
   def score(self, bench: Bench, params) -> Result:
     """As `figures`, from a probe for each number of shots and each draw."""
-    seen, labels = features.of_source(bench, params, self.train)
+    representation = self.settings.representation or bench.representation
+    seen, labels = features.of_source(bench, params, self.train, representation)
     probes = []
     for k in self.settings.shots:
       for draw in self.draws:
@@ -58,7 +59,7 @@ class Shots(Opened):
         probes.append(fit(seen[rows], labels[rows], len(self.test.class_names)))
     probes = meshes.replicate(bench.reader.mesh, stack(probes))
     with bench.batches(bench.reader.squares(self.test)) as batches:
-      accuracy = accuracies(bench.compiled(make_step), params, probes, batches)
+      accuracy = accuracies(bench.compiled(make_step, representation), params, probes, batches)
     return Result(figures(self.settings.shots, accuracy.reshape(-1, self.settings.seeds)))
 
 
@@ -164,14 +165,14 @@ def stack(probes: list[Probe]) -> dict[str, np.ndarray]:
   }
 
 
-def make_step(model):
+def make_step(model, representation: str):
   """The function (params, probes, batch) -> sums over the batch's images whose mask is 1.
 
   The probes come from `stack`. The sums are "right", one for each probe, and "examples".
   """
 
   def step(params, probes, batch):
-    seen = features_of(model, params, batch["image"])
+    seen = features_of(model, params, batch["image"], representation)
 
     def predict(probe):
       white = (seen - probe["mean"]) / probe["deviation"]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
+import numpy as np
 
 from vit_jax.config import Config, Loss
 from vit_jax.data.apart import Use
@@ -51,11 +52,13 @@ class Result:
 
   Attributes:
     figures: values by name, without the name of the evaluation.
-    write: writes tables and pictures into the evaluation's own folder; None: there are none.
+    write: writes tables and plots into the evaluation's own folder; None: there are none.
+    pictures: (H, W, 3) uint8 by name; a run keeps those of every evaluation.
   """
 
   figures: dict[str, float]
   write: Callable[[pathlib.Path], None] | None = None
+  pictures: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Bench:
     model: Flax module.
     loss: the run's settings of the loss.
     reader: reads batches, and knows the devices.
+    representation: what evaluations without a head use if their settings do not say:
+      "pre_logits" or "patches", as in `features.features_of`.
     stop: asked between batches; if it returns True, the evaluation is given up.
     detailed: whether tables and pictures are wanted.
   """
@@ -73,6 +78,7 @@ class Bench:
   model: object
   loss: Loss
   reader: Reader
+  representation: str = "pre_logits"
   stop: Callable[[], bool] = lambda: False
   detailed: bool = False
   _programs: dict = dataclasses.field(default_factory=dict)

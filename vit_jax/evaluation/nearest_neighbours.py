@@ -36,7 +36,10 @@ class Voters(Opened):
 
   def score(self, bench: Bench, params) -> Result:
     """The accuracy, named "20nn" if 20 neighbours vote."""
-    train, test = (features.of_source(bench, params, part) for part in (self.train, self.test))
+    representation = self.settings.representation or bench.representation
+    train, test = (
+      features.of_source(bench, params, part, representation) for part in (self.train, self.test)
+    )
     found = accuracy(
       train,
       test,

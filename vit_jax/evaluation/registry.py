@@ -3,10 +3,15 @@
 from collections.abc import Iterable, Mapping
 
 from vit_jax.config import Config
-from vit_jax.evaluation import classification, few_shot, nearest_neighbours
+from vit_jax.evaluation import classification, few_shot, nearest_neighbours, reconstruction
 from vit_jax.evaluation.kind import Figure, Kind
 
-KINDS: tuple[Kind, ...] = (classification.KIND, few_shot.KIND, nearest_neighbours.KIND)
+KINDS: tuple[Kind, ...] = (
+  classification.KIND,
+  few_shot.KIND,
+  nearest_neighbours.KIND,
+  reconstruction.KIND,
+)
 
 
 def names(config: Config) -> list[str]:

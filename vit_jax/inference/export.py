@@ -7,6 +7,8 @@ import numpy as np
 
 from vit_jax import models, weights
 from vit_jax.inference.model import LoadedModel
+from vit_jax.learning.objective import OWN
+from vit_jax.storage.tree import flatten
 
 BOUND = 1e-5
 
@@ -26,12 +28,18 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
   read, card = model.read, model.card
   if card.image_size:
     model.at_size()  # finds missing and surplus parameters before anything is written
-  weights.write(output, weights.Weights(read.params, card))
+  own = read.params.get(OWN, {})
+  weights.write(output, weights.Weights({k: v for k, v in read.params.items() if k != OWN}, card))
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
   kind = "moving average of the parameters" if read.average else "parameters"
   lines = [
     f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
   ]
+  if own:
+    names = ", ".join(flatten({OWN: own}))
+    lines.append(f"Left out, because only the training objective needs them: {names}.")
+  if "head" not in read.params:
+    lines.append("These weights have no head: they give features, or a start for fine-tuning.")
   if output.suffix == ".npz" and "pre_logits" in read.params:
     lines.append(
       "Other readers of .npz, such as timm, drop its representation layer without a warning."

@@ -7,6 +7,7 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
+from vit_jax.learning.objective import OWN
 from vit_jax.models.differences import differences
 from vit_jax.models.shapes import parameter_shapes
 from vit_jax.weights import Weights
@@ -22,7 +23,8 @@ class LoadedModel:
     read: the weights as they were read.
     module: Flax module with unrolled blocks, in float32.
     params: NumPy arrays in the module's tree, with unstacked blocks. If the weights have no head,
-      a head of zeros for one class is added, so that features can be computed.
+      a head of zeros for one class is added, so that features can be computed. What only the
+      training objective needs is left out.
     card: how images are prepared, and the names of the classes; image_size is 0 if not known.
     rows: what `at_size` did to each parameter.
   """
@@ -124,7 +126,8 @@ def of_weights(found: Weights, **untold) -> LoadedModel:
   """
   whole = dataclasses.replace(found, params=with_head(found.params))
   module = weights.module(whole, **untold)
-  return LoadedModel(found, module, whole.params, found.card or weights.told_by(whole.params))
+  params = {name: part for name, part in whole.params.items() if name != OWN}
+  return LoadedModel(found, module, params, found.card or weights.told_by(whole.params))
 
 
 def with_head(params: dict) -> dict:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import Loss
+from vit_jax.config import Config, Loss
 from vit_jax.data.device import normalize
 from vit_jax.learning import losses, mixup
 from vit_jax.learning.objective import Sums
@@ -25,10 +25,17 @@ class Classification:
   """
 
   needs_labels: ClassVar[bool] = True
+  trains_head: ClassVar[bool] = True
+  representation: ClassVar[str] = "pre_logits"
 
   model: object
   settings: Loss = Loss()
   mixup: float = 0.0
+
+  @classmethod
+  def of_run(cls, config: Config, model) -> "Classification":
+    """The objective of a run with config.objective="classification"."""
+    return cls(model, config.loss, config.data.mixup)
 
   def init(self, key: jax.Array, image_size: int) -> dict:
     """The model's parameters."""

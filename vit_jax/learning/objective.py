@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import jax
 
 PREFIX = "train/"  # of the names of an objective's metrics in metrics.jsonl
+OWN = "objective"  # subtree of the parameters that an objective adds to those of the model
 
 
 class Sums(NamedTuple):
@@ -32,13 +33,23 @@ class Objective(Protocol):
   """The training objective of a run.
 
   Attributes:
+    model: the network, a Flax module.
     needs_labels: whether a batch holds labels.
+    trains_head: whether it trains the model's head; otherwise its parameters may lack a head.
+    representation: the features that evaluations without a head use, if their settings do not say:
+      "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
   """
 
+  model: object
   needs_labels: bool
+  trains_head: bool
+  representation: str
 
   def init(self, key: jax.Array, image_size: int) -> dict:
-    """Fresh parameters, float32, for square images of `image_size` pixels; traceable."""
+    """Fresh parameters, float32, for square images of `image_size` pixels; traceable.
+
+    They are the model's, and perhaps some of the objective itself under `OWN`.
+    """
     ...
 
   def prepare(self, batch: dict, key: jax.Array) -> dict:

@@ -42,8 +42,24 @@ def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> 
 def vit_macs(model: models.ViT, height: int, width: int) -> int:
   """Multiply-adds of a ViT, hybrid or axial ViT.
 
-  They are the sum of the patch embedding, N P^2 C D with C the channels of the image (3) or of the
-  stem's map, the blocks, attention pooling, the representation layer and the head.
+  They are the sum of `encoder_macs`, attention pooling, the representation layer and the head.
+  """
+  rows, columns = model.grid(height, width)
+  patches = rows * columns
+  pooling = 0
+  if model.pool == "map":
+    # One query: the projections of query and output, of keys and values, products, and the MLP.
+    pooling = 2 * model.width**2 + 2 * patches * model.width**2 + 2 * patches * model.width
+    pooling += 2 * model.width * model.mlp_dim
+  head = model.width**2 * model.representation_layer + model.width * model.num_classes
+  return encoder_macs(model, height, width) + pooling + head
+
+
+def encoder_macs(model: models.ViT, height: int, width: int) -> int:
+  """Multiply-adds up to the output of the encoder.
+
+  They are the sum of the stem, the patch embedding, N P^2 C D with C the channels of the image (3)
+  or of the stem's map, and the blocks.
   """
   stem, channels = 0, 3
   if model.stages is not None:
@@ -57,14 +73,8 @@ def vit_macs(model: models.ViT, height: int, width: int) -> int:
   else:
     tokens = patches + (model.pool == "class_token")
     block = block_macs(tokens, model.width, model.mlp_dim, relative=relative)
-  pooling = 0
-  if model.pool == "map":
-    # One query: the projections of query and output, of keys and values, products, and the MLP.
-    pooling = 2 * model.width**2 + 2 * patches * model.width**2 + 2 * patches * model.width
-    pooling += 2 * model.width * model.mlp_dim
   embedding = patches * model.patch**2 * channels * model.width
-  head = model.width**2 * model.representation_layer + model.width * model.num_classes
-  return stem + embedding + model.depth * block + pooling + head
+  return stem + embedding + model.depth * block
 
 
 def block_macs(tokens: int, width: int, mlp_dim: int, *, relative: bool) -> int:

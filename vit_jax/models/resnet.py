@@ -186,9 +186,20 @@ class ResNet(nn.Module):
       train: changes nothing: there is no dropout.
 
     Returns:
-      logits (B, num_classes) float32, and the features: "patches" (B, N, D), the last map in
-      raster order, and "pre_logits" (B, D), its mean.
+      logits (B, num_classes) float32, and the result of `features`.
     """
+    features = self.features(images, train=train)
+    head = Head(self.num_classes, self.head_bias, self.dtype, name="head")
+    return head(features["pre_logits"]), features
+
+  @nn.compact
+  def features(self, images: jax.Array, *, train: bool) -> dict[str, jax.Array]:
+    """All but the head; arguments as in the call.
+
+    Returns:
+      "patches" (B, N, D), the last map in raster order, and "pre_logits" (B, D), its mean.
+    """
+    del train
     x = Backbone(
       stages=self.stages,
       width=self.width,
@@ -199,9 +210,7 @@ class ResNet(nn.Module):
       name="resnet",
     )(images.astype(self.dtype))
     patches = x.reshape(len(x), -1, x.shape[-1])
-    y = patches.mean(axis=1)
-    logits = Head(self.num_classes, self.head_bias, self.dtype, name="head")(y)
-    return logits, {"patches": patches, "pre_logits": y}
+    return {"patches": patches, "pre_logits": patches.mean(axis=1)}
 
 
 def _conv(features, size, stride, dtype):

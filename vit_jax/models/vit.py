@@ -85,17 +85,25 @@ class ViT(nn.Module):
       train: whether to use dropout, which needs an rng named "dropout".
 
     Returns:
-      logits (B, num_classes) float32, and the features: "patches" (B, N, D), the encoder's
-      output at the patches, and "pre_logits" (B, D), the input of the head.
+      logits (B, num_classes) float32, and the result of `features`.
 
     Raises:
       ValueError: the patch size does not divide the image size.
     """
+    features = self.features(images, train=train)
+    return self.classify(features["pre_logits"]), features
+
+  def features(self, images: jax.Array, *, train: bool) -> dict[str, jax.Array]:
+    """All stages but the head; arguments as in the call.
+
+    Returns:
+      "patches" (B, N, D), the encoder's output at the patches, and "pre_logits" (B, D), the input
+      of the head.
+    """
     grid = self.grid(*images.shape[1:3])
     x = self.add_positions(self.embed(images), grid, train=train)
     x = self.encode(x, grid, train=train)
-    y = self.represent(x)
-    return self.classify(y), {"patches": self.patches(x), "pre_logits": y}
+    return {"patches": self.patches(x), "pre_logits": self.represent(x)}
 
   @nn.compact
   def embed(self, images: jax.Array) -> jax.Array:

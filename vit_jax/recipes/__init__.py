@@ -3,6 +3,7 @@
 from vit_jax.recipes.bit import RESOLUTIONS, TASK_IMAGES, hyperrule
 from vit_jax.recipes.finetuning import TASKS, Task, finetune
 from vit_jax.recipes.loading import choice, load, resolve
+from vit_jax.recipes.masked import masked
 from vit_jax.recipes.pretraining import DATASETS, examples_of, pretrain, pretraining
 from vit_jax.recipes.sizes import largest_side
 from vit_jax.recipes.suites import SETS, SUITES, evaluation
@@ -22,6 +23,7 @@ __all__ = [
   "hyperrule",
   "largest_side",
   "load",
+  "masked",
   "pretrain",
   "pretraining",
   "resolve",

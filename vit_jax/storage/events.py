@@ -23,6 +23,12 @@ def figures(step: int, metrics: dict[str, float]) -> bytes:
   return record(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
 
 
+def picture(step: int, name: str, png: bytes) -> bytes:
+  """A picture, as a PNG file."""
+  value = Summary.Value(tag=name, image=Summary.Image(encoded_image_string=png))
+  return record(Event(wall_time=time.time(), step=step, summary=Summary(value=[value])))
+
+
 def record(event: Event) -> bytes:
   """An event in TensorFlow's record format: length, its checksum, data, its checksum."""
   data = event.SerializeToString()

@@ -15,6 +15,7 @@ from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.files import Appender
 
 METRICS = "metrics.jsonl"
+PICTURES = "pictures"
 
 
 class Writer:
@@ -38,7 +39,8 @@ class Writer:
     """
     from vit_jax.storage import events  # slow, and readers of metrics do not need it
 
-    self._workdir, self._patient, self._event = workdir, patient, events.figures
+    self._workdir, self._patient = workdir, patient
+    self._event, self._image = events.figures, events.picture
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
       damage = keep_until(workdir / METRICS, start_step)
@@ -70,6 +72,28 @@ class Writer:
         raise
       self.say(f"{error} The metrics wait in memory.")
 
+  def picture(self, step: int, name: str, png: bytes):
+    """Writes a picture to WORKDIR/pictures/NAME/STEP.png and to TensorBoard.
+
+    Args:
+      step: of the evaluation that made it.
+      name: such as "val/patches"; the slash makes a folder.
+      png: the file.
+
+    Raises:
+      RunError: it cannot be written, and the writer is not patient.
+    """
+    path = self._workdir / PICTURES / name / f"{step:08d}.png"
+    try:
+      with workdirs.writing(self._workdir):
+        files.make_folder(path.parent)
+        files.write_bytes(path, png)
+        self._events.add(self._image(step, name, png))
+    except workdirs.WriteError as error:
+      if not self._patient:
+        raise
+      self.say(f"{error} A picture is missing.")
+
   def complete(self):
     """Writes the waiting lines and makes sure that everything is on the disk.
 
@@ -100,6 +124,9 @@ class NoWriter:
 
   def write(self, step, metrics):
     """Ignores the metrics."""
+
+  def picture(self, step, name, png):
+    """Ignores the picture."""
 
   def complete(self):
     """Has nothing to complete."""

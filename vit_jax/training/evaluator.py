@@ -7,6 +7,7 @@ from vit_jax.evaluation import evaluate, registry
 from vit_jax.evaluation.kind import Bench, GivenUp
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.learning.state import TrainState, for_evaluation
+from vit_jax.plots import tiles
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.training.early_stopping import Watch
@@ -56,5 +57,8 @@ class Evaluator:
     figures = evaluate.figures_of(found)
     self.watch.note(step, figures)
     self.writer.write(step, figures)
+    for name, one in found:
+      for key, picture in one.pictures.items():
+        self.writer.picture(step, f"{name}/{key}", tiles.png(picture))
     self.writer.say(f"step {step}/{self.steps.total}  " + registry.in_words(figures))
     return True

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
-from vit_jax.config import Model as ModelSettings
 from vit_jax.config.reading import expanded
 from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
+from vit_jax.learning import objectives
+from vit_jax.learning.objective import OWN, Objective
 from vit_jax.learning.state import TrainState
-from vit_jax.models.shapes import parameter_shapes
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage.tree import flatten, nest
 
@@ -42,19 +42,22 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
     class_names: of the training data.
 
   Raises:
-    ConfigError: the path does not exist, its content is not of the kind that its name says, or the
-      weights do not fit the model.
+    ConfigError: the path does not exist, its content is not of the kind that its name says, the
+      weights do not fit the model, or they were trained without a head and no new one is asked for.
   """
   path, settings = expanded(config.init_from), config.model
   untold = dict(activation=settings.activation, norm_epsilon=settings.norm_epsilon)
   try:
     model = inference.read(path, **untold)
     model.check_is(settings)
+    objective = unrolled(config)
     order = AS_IT_IS
-    if not config.new_head:
+    if objective.trains_head and not config.new_head:
+      check_head(model.read.params)
       order = head_order(config.class_names, model.read, class_names)
     side, new_head = config.data.image_size, config.new_head
-    params, rows = fitted(model.read.params, settings, side, new_head=new_head, order=order)
+    params, rows = fitted(model.read.params, objective, side, new_head=new_head, order=order)
+    params = stack_blocks(params) if settings.scan else params
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
   said = f"\n  classes  {order.said}" if order.said else ""
@@ -89,14 +92,33 @@ def head_order(
   return dataclasses.replace(order, said=order.said + advice)
 
 
+def unrolled(config: Config) -> Objective:
+  """The objective of the run, with a model whose blocks are not stacked."""
+  model = dataclasses.replace(config.model, scan=False)
+  return objectives.configured(config, models.configured(model))
+
+
+def check_head(params: dict):
+  """Checks that weights of self-supervision, which have no head, are not taken as a classifier.
+
+  Raises:
+    ValueError: they are.
+  """
+  if OWN in params and "head" not in params:
+    raise ValueError(
+      "these weights were trained without labels and have no head; take a new one with "
+      "--config.new_head=True."
+    )
+
+
 def fitted(
-  params: dict, settings: ModelSettings, side: int, *, new_head: bool, order: classes.HeadOrder
+  params: dict, objective: Objective, side: int, *, new_head: bool, order: classes.HeadOrder
 ) -> tuple[dict, list]:
-  """Parameters in the shapes of the run's model, and a row for each that says what was done.
+  """Parameters in the shapes of the run's, and a row for each that says what was done.
 
   Args:
     params: a tree in this project's names, with blocks unstacked.
-    settings: config.model.
+    objective: of the run, with blocks unstacked.
     side: of the images, pixels.
     new_head: whether the head is left out.
     order: how the head's outputs become the data's classes.
@@ -104,11 +126,10 @@ def fitted(
   Raises:
     ValueError: they do not fit.
   """
-  module = models.configured(dataclasses.replace(settings, scan=False))
+  module = objective.model
   grid = module.grid(side, side) if isinstance(module, models.ViT) else None
-  wanted = parameter_shapes(module, side)
-  params, rows = weights.fit(params, wanted, grid, new_head=new_head, outputs=order.outputs)
-  return stack_blocks(params) if settings.scan else params, rows
+  wanted = jax.eval_shape(lambda: objective.init(jax.random.key(0), side))
+  return weights.fit(params, wanted, grid, new_head=new_head, outputs=order.outputs)
 
 
 def put(initial: Initial, state: TrainState) -> TrainState:

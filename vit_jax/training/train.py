@@ -135,7 +135,7 @@ def make_loop(
   limits = Limits(config.non_finite, config.data.bad_limit, config.batch_size)
   evaluator = Evaluator(
     plan.data.evaluations,
-    Bench(plan.model, config.loss, plan.reader),
+    Bench(plan.model, config.loss, plan.reader, plan.objective.representation),
     plan.steps,
     make_watch(plan, folder),
     stop,
@@ -222,7 +222,11 @@ def describe(plan: Plan, folder: pathlib.Path):
 
 def meta_of(plan: Plan) -> dict:
   """The description of the run that is saved in each checkpoint."""
-  return {"config": to_dict(plan.config), "class_names": list(plan.data.train.class_names)}
+  return {
+    "config": to_dict(plan.config),
+    "class_names": list(plan.data.train.class_names),
+    "representation": plan.objective.representation,
+  }
 
 
 def make_watch(plan: Plan, folder: pathlib.Path) -> early_stopping.Watch:

@@ -11,6 +11,7 @@ from vit_jax.storage.files import write_whole
 MAX_BYTES = 64 * 2**20
 ACTIVATIONS = tuple(FORMS)
 MOST_EPSILON = 1e-2
+REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
 DEEP = (
   "Grey images of 16 bits: this project divides their samples by 256. Pillow's convert('RGB'), "
@@ -30,6 +31,8 @@ class Card:
     class_names: names of the classes, in the order of the logits; (): unknown.
     loss: "softmax", or "sigmoid" if each class has a probability of its own.
     activation, norm_epsilon: as in config.model; the parameters do not show them.
+    representation: what the weights were trained to represent images by: "pre_logits", the input
+      of the head, or "patches", the mean of the encoder's outputs at the patches.
   """
 
   image_size: int
@@ -38,6 +41,7 @@ class Card:
   loss: str = "softmax"
   activation: str = ACTIVATIONS[0]
   norm_epsilon: float = EPSILON
+  representation: str = REPRESENTATIONS[0]
 
   def at_size(self, side: int) -> "Card":
     """The card for images of another size; the part of an image that is cut out stays the same."""
@@ -79,6 +83,10 @@ def read(path: pathlib.Path) -> Card | None:
       raise ValueError(f"its activation is {activation!r} and must be {' or '.join(ACTIVATIONS)}")
     if not (isinstance(epsilon, float) and 0 < epsilon <= MOST_EPSILON):
       raise ValueError(f"its norm_epsilon is {epsilon!r} and must be above 0, up to {MOST_EPSILON}")
+    representation = values.get("representation", REPRESENTATIONS[0])
+    if representation not in REPRESENTATIONS:
+      wanted = " or ".join(REPRESENTATIONS)
+      raise ValueError(f"its representation is {representation!r} and must be {wanted}")
     return Card(
       image_size=int(values["image_size"]),
       resize=int(values["resize"]),
@@ -86,6 +94,7 @@ def read(path: pathlib.Path) -> Card | None:
       loss=values["loss"],
       activation=activation,
       norm_epsilon=epsilon,
+      representation=representation,
     )
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error

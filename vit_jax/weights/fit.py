@@ -2,9 +2,11 @@
 
 import dataclasses
 import re
+from collections.abc import Callable
 
 import numpy as np
 
+from vit_jax.learning.objective import OWN
 from vit_jax.models.recognition import patch_grid
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import resize
@@ -36,7 +38,9 @@ def fit(
   """Fits loaded parameters to a model.
 
   Position embeddings of another grid are resized. The head is reused if its shapes match; otherwise
-  it and the representation layer are new. All other parameters must match in name and shape.
+  it and the representation layer are new. So is what only the training objective needs, under
+  "objective"; it is dropped if the model is trained for another one. All other parameters must
+  match in name and shape.
 
   Args:
     params: the loaded tree, blocks unstacked.
@@ -52,11 +56,11 @@ def fit(
     ValueError: parameters are missing or extra, or shapes differ; names the first of them.
   """
   given, wanted = flatten(params), flatten(wanted)
-  kept_head = not new_head and _has_head(given, wanted)
+  renewed = _renewed(given, wanted, new_head=new_head)
   fitted, rows, wrong = {}, [], []
   for name, target in wanted.items():
     array = given.pop(name, None)
-    if not kept_head and HEAD.fullmatch(name):
+    if renewed(name):
       rows.append(Row(name, "new", "" if array is None else f"in the file {array.shape}"))
     elif array is None:
       wrong.append(f"{name} {target.shape} is missing")
@@ -69,7 +73,7 @@ def fit(
     else:
       wrong.append(f"{name} is {array.shape} and must be {target.shape}")
   for name, array in given.items():
-    if not kept_head and HEAD.fullmatch(name):
+    if renewed(name):
       rows.append(Row(name, "dropped", f"{array.shape}"))
     else:
       wrong.append(f"{name} {array.shape} is not part of the model")
@@ -77,10 +81,22 @@ def fit(
   return nest(fitted), rows
 
 
-def _has_head(given: dict, wanted: dict) -> bool:
-  """Whether `given` has every array of the wanted head, with the same shape."""
-  head = {name: x for name, x in wanted.items() if name.startswith("head/")}
-  return all(name in given and given[name].shape == x.shape for name, x in head.items())
+def _renewed(given: dict, wanted: dict, *, new_head: bool) -> Callable[[str], bool]:
+  """Tells of a parameter's name whether it is new in the model, and dropped from the weights."""
+  parts = []
+  if new_head or not _has_all(given, wanted, "head/"):
+    parts.append(HEAD)
+  if not _has_all(given, wanted, f"{OWN}/"):
+    parts.append(re.compile(f"{OWN}/.*"))
+  return lambda name: any(part.fullmatch(name) for part in parts)
+
+
+def _has_all(given: dict, wanted: dict, prefix: str) -> bool:
+  """Whether the model has such arrays, and `given` has each of them with the same shape."""
+  own = {name: x for name, x in wanted.items() if name.startswith(prefix)}
+  return bool(own) and all(
+    name in given and given[name].shape == x.shape for name, x in own.items()
+  )
 
 
 def _taken(name: str, array, outputs: tuple[int, ...] | None) -> tuple[np.ndarray, Row]:

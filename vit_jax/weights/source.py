@@ -172,6 +172,7 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       resize=data["evaluate_resize"],
       class_names=tuple(meta["class_names"]),
       loss=meta["config"]["loss"]["kind"],
+      representation=meta.get("representation", card.REPRESENTATIONS[0]),
       # Earlier releases lack these settings, and computed with what is now their default.
       **{key: model[key] for key in ("activation", "norm_epsilon") if key in model},
     ),

@@ -1,0 +1,44 @@
+r"""A small ViT on Fashion-MNIST without labels, by masked patch prediction (Section 4.6).
+
+  python tools/prepare_data.py build fashion_mnist
+  python -m vit_jax.main --config=configs/masked_fashion.py
+  python -m vit_jax.main --config=configs/vit_fashion.py --config.init_from=WORKDIR \
+    --config.new_head=True
+
+The last command fine-tunes from it.
+"""
+
+from vit_jax.config import (
+  Checkpoint,
+  Config,
+  Data,
+  Dataset,
+  Duration,
+  Model,
+  Nearest,
+  Optimizer,
+  Schedule,
+  to_config_dict,
+)
+
+
+def get_config():
+  """The recipe."""
+  train = Dataset(source="tfds:fashion_mnist", split="train[:59000]")
+  held_out = Dataset(source="tfds:fashion_mnist", split="train[59000:]")
+  return to_config_dict(
+    Config(
+      batch_size=64,
+      duration=Duration(epochs=10),
+      log_every=Duration(steps=125),
+      evaluate_every=Duration(epochs=2),
+      objective="masked_patches",
+      model=Model(name="ViT-Ti/4", depth=4, width=96, mlp_dim=192, heads=3, num_classes=10),
+      optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0),
+      schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
+      data=Data(train=train, image_size=28, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)),
+      nearest={"neighbours": Nearest(train=train, test=held_out)},
+      reconstruct={"held_out": held_out},
+      checkpoint=Checkpoint(every=Duration(epochs=2)),
+    )
+  )

@@ -1,0 +1,194 @@
+"""How well masked patch prediction predicts held-out images, with pictures (Section 4.6)."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import config as cfg
+from vit_jax.config import Config, ConfigError
+from vit_jax.data import apart
+from vit_jax.data.apart import Use
+from vit_jax.data.opening import Opener
+from vit_jax.data.sources import Source, Unlabelled
+from vit_jax.devices import mesh as meshes
+from vit_jax.evaluation.classification import add
+from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
+from vit_jax.learning import patch_targets
+from vit_jax.learning.corruption import KINDS
+from vit_jax.learning.masked_patches import MaskedPatches
+from vit_jax.learning.objective import OWN
+from vit_jax.learning.patch_targets import TARGETS
+from vit_jax.plots import tiles
+
+SHOWN = 8  # images in the picture
+GREY = 128  # of masked patches
+PREFIX = "patch_"  # of the names of all figures
+COLUMNS = ("original", "corrupted", "predicted")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """config.reconstruct.NAME, and config.masked."""
+
+  dataset: cfg.Dataset
+  masked: cfg.Masked
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOut(Opened):
+  """Held-out images, each corrupted in the same way at every evaluation."""
+
+  settings: Settings
+  source: Source
+
+  def score(self, bench: Bench, params) -> Result:
+    """Loss and measure over all images, and a picture of the first of them."""
+    masked = self.settings.masked
+    check_layer(params, bench.model, masked.target)
+    step = bench.compiled(make_step, masked.rate, masked.target)
+    totals, shown, first = {}, None, 0
+    with bench.batches(bench.reader.squares(self.source)) as batches:
+      for batch in batches:
+        sums, examples = step(params, batch, meshes.replicate(bench.reader.mesh, np.int32(first)))
+        add(totals, sums)
+        shown = shown or jax.device_get(examples)
+        first += len(batch["mask"])
+    if not totals["count"]:
+      raise NothingCounts("no image counts")
+    count = min(SHOWN, len(self.source))
+    picture = tiles.table(*(shown[column][:count] for column in COLUMNS))
+    return Result(figures(totals, TARGETS[masked.target]), pictures={"patches": picture})
+
+
+def check_layer(params, model, target: str):
+  """Checks that the parameters hold a prediction layer for this target.
+
+  Raises:
+    NothingCounts: they do not.
+  """
+  wanted = TARGETS[target].outputs(model.stride())
+  if OWN not in params or params[OWN]["prediction"]["bias"].shape != (wanted,):
+    raise NothingCounts(
+      f"these weights hold no layer that predicts {target}; evaluate a checkpoint of masked patch "
+      "prediction with its own config.masked.target."
+    )
+
+
+def make_step(model, rate: float, target: str):
+  """The function (params, batch, first) -> sums over a batch, and its first images as pictures.
+
+  `first` is the place of the batch's first image in the set: the corruption of an image depends on
+  its place alone, so it is the same for every size of batch.
+  """
+  objective = MaskedPatches(model, rate, TARGETS[target])
+
+  def step(params, batch, first):
+    images, mask = batch["image"], batch["mask"]
+    drawn = objective.corruption(jax.random.key(0), images, first)
+    targets = objective.targets(images, drawn)
+    predictions = objective.predict(params, images, drawn, train=False)
+    found = objective.sums(predictions, targets, drawn.kinds, mask)
+    sums = dict(loss=found.loss, count=found.count)
+    for name, (total, count) in found.metrics.items():
+      sums |= {f"{name}/sum": total, f"{name}/count": count}
+    statistics = objective.target.statistics(targets, mask)
+    sums |= {f"statistics/{name}": value for name, value in statistics.items()}
+    few = jax.tree.map(lambda x: x[:SHOWN], (images, drawn, predictions))
+    return sums, examples(objective, *few)
+
+  return step
+
+
+def examples(objective: MaskedPatches, images, drawn, predictions) -> dict[str, jax.Array]:
+  """Images (B, S, S, 3) uint8 as they are, corrupted, and with predictions in corrupted places."""
+  side = objective.model.stride()
+  patches = patch_targets.in_patches(images, side)
+  moved = jnp.take_along_axis(patches, drawn.sources[..., None, None, None], axis=1)
+  corrupted = jnp.where(drawn.masked[..., None, None, None], GREY, moved).astype(jnp.uint8)
+  predicted = objective.target.pictures(predictions, side)
+  rows = jnp.arange(len(images))[:, None]
+  filled = patches.at[rows, drawn.patches].set(predicted)
+  whole = lambda x: patch_targets.joined(x, images.shape[1:3])
+  return dict(original=images, corrupted=whole(corrupted), predicted=whole(filled))
+
+
+def figures(totals: dict, target: patch_targets.Target) -> dict[str, float]:
+  """The figures from sums over all images."""
+  statistics = {
+    name.removeprefix("statistics/"): x for name, x in totals.items() if "statistics/" in name
+  }
+  with jax.transfer_guard("allow"):  # of a few numbers, once
+    constant = target.constant_loss(statistics)
+  found = {"loss": totals["loss"] / totals["count"], "constant_loss": constant}
+  for kind in ("", *(f"_{name}" for name in KINDS)):
+    name = target.measure + kind
+    if totals[f"{name}/count"]:
+      found[name] = totals[f"{name}/sum"] / totals[f"{name}/count"]
+  return {PREFIX + name: float(value) for name, value in found.items()}
+
+
+def settings_of(config: Config) -> dict[str, Settings]:
+  """The sets of config.reconstruct that have a source.
+
+  Raises:
+    ConfigError: the run does not predict patches.
+  """
+  found = {name: one for name, one in config.reconstruct.items() if one.source}
+  if found and config.objective != "masked_patches":
+    raise ConfigError(
+      f"config.reconstruct.{next(iter(found))} predicts corrupted patches, which "
+      f"config.objective={config.objective!r} does not learn; leave its source empty, or use "
+      "--config.objective=masked_patches."
+    )
+  return {name: Settings(one, config.masked) for name, one in found.items()}
+
+
+def open_all(
+  settings: Mapping[str, Settings],
+  opener: Opener,
+  trained: Use | None,
+  classes: Sequence[str] | None,
+) -> dict[str, HeldOut]:
+  """Opens each set without its labels; arguments as in `Kind.open`.
+
+  Raises:
+    ConfigError: the set has images of the training data.
+    SourceError: data is missing.
+  """
+  del classes
+  result = {}
+  for name, one in settings.items():
+    use = opener.use(f"config.reconstruct.{name}", one.dataset)
+    if trained:
+      apart.check(trained, use, allow=opener.allow_overlap)
+    result[name] = HeldOut(one, Unlabelled(use.source))
+  return result
+
+
+def names(settings: Settings) -> list[str]:
+  """The loss, the best constant's, and the measure of the target."""
+  measure = TARGETS[settings.masked.target].measure
+  return [PREFIX + name for name in ("loss", "constant_loss", measure)]
+
+
+def in_words(figure: str, figures: Mapping[str, float]) -> str:
+  """The loss beside that of the best constant."""
+  return f"patch loss {figures[figure]:.4f} (constant {figures[PREFIX + 'constant_loss']:.4f})"
+
+
+KIND = Kind(
+  group="config.reconstruct",
+  settings=settings_of,
+  open=open_all,
+  figures=(
+    Figure("patch_loss", curve="loss", smaller_is_better=True, headline=True),
+    Figure("patch_constant_loss", curve="", smaller_is_better=True),
+    Figure(r"patch_accuracy\w*"),
+    Figure(r"patch_squared_error\w*", curve="", smaller_is_better=True),
+  ),
+  names=names,
+  in_words=in_words,
+)

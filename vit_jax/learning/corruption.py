@@ -1,0 +1,67 @@
+"""Which patch embeddings masked patch prediction corrupts, and how (Appendix B.1.2)."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+MASKED, REPLACED, KEPT = 0, 1, 2  # kinds of corruption
+KINDS = ("masked", "replaced", "kept")
+REPLACE_FROM, KEEP_FROM = 0.8, 0.9  # 80% are masked, 10% replaced, 10% kept
+
+# Folded into the key of a step, beside the streams of dropout and MixUp.
+_STREAM = 2**32 - 2
+
+
+class Corruption(NamedTuple):
+  """The corruption of images with N patches each, M of which are corrupted.
+
+  Attributes:
+    patches: (B, M) int32, the corrupted patches, all different, in random order.
+    kinds: (B, M) int8, the kind of corruption of each of them.
+    sources: (B, N) int32, the patch whose embedding each patch gets: mostly its own.
+    masked: (B, N) bool, whether the mask embedding replaces the embedding.
+  """
+
+  patches: jax.Array
+  kinds: jax.Array
+  sources: jax.Array
+  masked: jax.Array
+
+
+def count(rate: float, patches: int) -> int:
+  """Corrupted patches of an image: `rate` of its patches, rounded to the nearest, half to even."""
+  return round(rate * patches)
+
+
+def draw(key: jax.Array, *, places: jax.Array, patches: int, corrupted: int) -> Corruption:
+  """Draws the corruption of images.
+
+  The draws for an image depend only on the key and on the image's place.
+
+  Args:
+    key: of the step.
+    places: (B,) whole numbers, the places of the images in the batch over all devices.
+    patches: N, at least 2.
+    corrupted: M.
+  """
+  stream = jax.random.fold_in(key, _STREAM)
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(stream, places)
+  return jax.vmap(lambda key: _of_image(key, patches, corrupted))(keys)
+
+
+def _of_image(key, patches: int, corrupted: int) -> Corruption:
+  which, how, shift = jax.random.split(key, 3)
+  chosen = jax.random.permutation(which, patches)[:corrupted]
+  share = jax.random.uniform(how, (corrupted,))
+  kinds = (share >= REPLACE_FROM).astype(jnp.int8) + (share >= KEEP_FROM).astype(jnp.int8)
+  others = (chosen + jax.random.randint(shift, (corrupted,), 1, patches)) % patches
+  sources = jnp.arange(patches).at[chosen].set(jnp.where(kinds == REPLACED, others, chosen))
+  masked = jnp.zeros(patches, bool).at[chosen].set(kinds == MASKED)
+  return Corruption(chosen, kinds, sources, masked)
+
+
+def corrupt(x: jax.Array, corruption: Corruption, mask_embedding: jax.Array) -> jax.Array:
+  """Corrupts patch embeddings: (B, N, D), with a mask embedding (D,) -> (B, N, D)."""
+  x = jnp.take_along_axis(x, corruption.sources[..., None], axis=1)
+  return jnp.where(corruption.masked[..., None], mask_embedding.astype(x.dtype), x)

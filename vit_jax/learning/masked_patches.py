@@ -1,0 +1,251 @@
+"""Masked patch prediction: the paper's self-supervision (Section 4.6, Appendix B.1.2)."""
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.config import Config, ConfigError
+from vit_jax.data.device import normalize
+from vit_jax.learning import corruption
+from vit_jax.learning.corruption import Corruption
+from vit_jax.learning.objective import OWN, Sums
+from vit_jax.learning.patch_targets import TARGETS, Target
+from vit_jax.models import ViT, flops
+from vit_jax.models.activations import split_by_example
+from vit_jax.models.head import Head
+
+_OWN_STREAM = 2**32 - 1  # folded into the key of the parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedPatches:
+  """Predicts what corrupted patches look like; see `vit_jax.learning.objective`.
+
+  Some patch embeddings of every image are corrupted before positions are added. One linear layer
+  predicts a target of each corrupted patch from the encoder's output there. The loss is the mean
+  over the corrupted patches of an image, whatever their corruption, and then over images.
+
+  Attributes:
+    model: a ViT or hybrid; its head, pooling and representation layer are neither used nor made.
+    rate: share of the patches that is corrupted.
+    target: what is predicted.
+  """
+
+  needs_labels: ClassVar[bool] = False
+  trains_head: ClassVar[bool] = False
+  representation: ClassVar[str] = "patches"
+
+  model: ViT
+  rate: float
+  target: Target
+
+  @classmethod
+  def of_run(cls, config: Config, model) -> "MaskedPatches":
+    """The objective of a run with config.objective="masked_patches".
+
+    Raises:
+      ConfigError: the model has no patches to predict, the settings leave none to corrupt, or a
+        setting has no meaning for this objective.
+    """
+    check_model(config, model)
+    made = cls(model, config.masked.rate, TARGETS[config.masked.target])
+    check_patches(config, made)
+    check_unused(config)
+    return made
+
+  def init(self, key: jax.Array, image_size: int) -> dict:
+    """The model's parameters without head, the mask embedding and the prediction layer."""
+    images = jnp.zeros((1, image_size, image_size, 3))
+    params = self.model.init(key, images, method=encoded)["params"]
+    own_key = jax.random.fold_in(key, _OWN_STREAM)
+    width = self.model.width
+    mask = 0.02 * jax.random.normal(own_key, (width,))
+    layer = self._layer().init(own_key, jnp.zeros((1, width)))["params"]
+    return params | {OWN: {"mask_embedding": mask, "prediction": layer}}
+
+  def prepare(self, batch: dict, key: jax.Array) -> dict:
+    """Adds the corruption of every image, the targets, and the loss of the best constant."""
+    images, mask = batch["image"], batch["mask"]
+    drawn = self.corruption(key, images)
+    targets = self.targets(images, drawn)
+    constant = self.target.constant_loss(self.target.statistics(targets, mask))
+    own = dict(targets=targets, constant=jnp.broadcast_to(constant, mask.shape))
+    return batch | drawn._asdict() | own
+
+  def loss(self, params: dict, batch: dict, key: jax.Array) -> Sums:
+    """The sums over a part of a batch.
+
+    Metrics: accuracy (for pixels, squared_error) over all corrupted patches and over each kind of
+    corruption, and constant_loss, the loss of the best prediction that is the same for all patches
+    of the batch; a model that has learned something has a smaller loss.
+    """
+    drawn = Corruption(*(batch[name] for name in Corruption._fields))
+    predictions = self.predict(params, batch["image"], drawn, train=True, key=key)
+    sums = self.sums(predictions, batch["targets"], drawn.kinds, batch["mask"])
+    constant = jnp.sum(jnp.where(batch["mask"] > 0, batch["constant"], 0))
+    return sums._replace(metrics=sums.metrics | {"constant_loss": (constant, sums.count)})
+
+  def sums(self, predictions, targets, kinds: jax.Array, mask: jax.Array) -> Sums:
+    """The loss, and the measure over all corrupted patches and over each kind of corruption.
+
+    Args:
+      predictions, targets: (B, M, outputs) float32 and (B, M, T), as for `Target`.
+      kinds: (B, M), the kinds of corruption.
+      mask: (B,), 1 for images that count.
+    """
+    errors = self.target.errors(predictions, targets).mean(axis=1)
+    scores = self.target.scores(predictions, targets)
+    counted = {"": mask[:, None] * jnp.ones_like(scores)}
+    for kind, name in enumerate(corruption.KINDS):
+      counted[f"_{name}"] = mask[:, None] * (kinds == kind)
+    metrics = {
+      self.target.measure + name: (jnp.sum(scores * counts), jnp.sum(counts))
+      for name, counts in counted.items()
+    }
+    return Sums(jnp.sum(errors * mask), mask.sum(), metrics)
+
+  def corruption(self, key: jax.Array, images: jax.Array, first: int | jax.Array = 0) -> Corruption:
+    """Draws the corruption of images (B, S, S, 3), at the places `first`, first + 1, ..."""
+    rows, columns = self.model.grid(*images.shape[1:3])
+    patches = rows * columns
+    number = corruption.count(self.rate, patches)
+    places = first + jnp.arange(len(images))
+    drawn = corruption.draw(key, places=places, patches=patches, corrupted=number)
+    return Corruption(*map(split_by_example, drawn))
+
+  def targets(self, images: jax.Array, drawn: Corruption) -> jax.Array:
+    """The targets of the corrupted patches, (B, M, T)."""
+    return chosen(self.target.of(images, self.model.stride()), drawn.patches)
+
+  def predict(
+    self, params: dict, images: jax.Array, drawn: Corruption, *, train: bool, key=None
+  ) -> jax.Array:
+    """The predictions for the corrupted patches, (B, M, outputs) float32.
+
+    Args:
+      params: as from `init`.
+      images: (B, S, S, 3) uint8.
+      drawn: which patches are corrupted, and how.
+      train: whether to use dropout, with `key`.
+    """
+    own = params[OWN]
+    outputs = self.model.apply(
+      {"params": {name: value for name, value in params.items() if name != OWN}},
+      normalize(images, self.model.dtype),
+      drawn,
+      own["mask_embedding"],
+      train=train,
+      rngs={"dropout": key} if train else None,
+      method=encoded,
+    )
+    seen = chosen(outputs, drawn.patches)
+    predictions = self._layer().apply(
+      {"params": own["prediction"]}, seen.reshape(-1, seen.shape[-1])
+    )
+    return predictions.reshape(*seen.shape[:2], -1)
+
+  def training_flops(self, image_size: int) -> int:
+    """The training FLOPs of embedding, encoder and predictions."""
+    model = self.model
+    rows, columns = model.grid(image_size, image_size)
+    predictions = corruption.count(self.rate, rows * columns) * model.width * self._outputs()
+    return flops.training_flops(flops.encoder_macs(model, image_size, image_size) + predictions)
+
+  def _layer(self) -> Head:
+    return Head(self._outputs(), 0.0, self.model.dtype)
+
+  def _outputs(self) -> int:
+    return self.target.outputs(self.model.stride())
+
+
+def encoded(
+  model: ViT,
+  images: jax.Array,
+  drawn: Corruption | None = None,
+  mask_embedding: jax.Array | None = None,
+  *,
+  train: bool = False,
+) -> jax.Array:
+  """The encoder's output at the patches, (B, N, D), with some patch embeddings corrupted."""
+  grid = model.grid(*images.shape[1:3])
+  x = model.embed(images)
+  if drawn is not None:
+    x = corruption.corrupt(x, drawn, mask_embedding)
+  x = model.encode(model.add_positions(x, grid, train=train), grid, train=train)
+  return model.patches(x)
+
+
+def chosen(x: jax.Array, patches: jax.Array) -> jax.Array:
+  """The rows (B, M, ...) of x (B, N, T) for patches (B, M)."""
+  return jnp.take_along_axis(x, patches[..., None], axis=1)
+
+
+def check_model(config: Config, model):
+  """Checks that the model has patches, and nothing that would stay untrained."""
+  name = config.model.name
+  if not isinstance(model, ViT):
+    raise ConfigError(
+      f"config.objective='masked_patches' corrupts patch embeddings, and {name} has none; use a "
+      "ViT or a hybrid, such as --config.model.name=ViT-B/16."
+    )
+  if model.pool == "map":
+    raise ConfigError(
+      f"config.model.pool='map': masked patch prediction would not train the attention pooling of "
+      f"{name}; use class_token or gap."
+    )
+  if model.representation_layer:
+    raise ConfigError(
+      "config.model.representation_layer=True: masked patch prediction would not train this layer; "
+      "use --config.model.representation_layer=False."
+    )
+
+
+def check_patches(config: Config, made: MaskedPatches):
+  """Checks that there are patches to corrupt, and that they have the target."""
+  model, side, rate = made.model, config.data.image_size, config.masked.rate
+  try:
+    rows, columns = model.grid(side, side)
+  except ValueError as error:
+    raise ConfigError(f"config.data.image_size={side}: {error}") from error
+  stride, patches = model.stride(), rows * columns
+  if patches < 2 or not corruption.count(rate, patches):
+    raise ConfigError(
+      f"config.masked.rate={rate:g} of {patches} patches of an image leaves none to corrupt; raise "
+      "the rate, such as --config.masked.rate=0.5, or take more patches."
+    )
+  if rows * stride != side:
+    raise ConfigError(
+      f"config.data.image_size={side} is not {rows} patches of {stride} pixels, so the pixels "
+      f"under the patches of {config.model.name} are not known; nearest: {rows * stride}."
+    )
+  if stride < made.target.least_side:
+    raise ConfigError(
+      f"config.masked.target={config.masked.target!r} needs patches of at least "
+      f"{made.target.least_side} pixels, and those of {config.model.name} have {stride}; use "
+      "mean_color or pixels."
+    )
+
+
+def check_unused(config: Config):
+  """Refuses settings of labels and heads, which this objective does not have."""
+  given = {
+    "config.data.mixup": config.data.mixup,
+    "config.loss.label_smoothing": config.loss.label_smoothing,
+    "config.new_head": config.new_head,
+    "config.class_names": config.class_names,
+  }
+  for key, value in given.items():
+    if value:
+      raise ConfigError(
+        f"{key}={value!r} is for labels or a head, and config.objective='masked_patches' has "
+        "neither; leave it out."
+      )
+  for name, dataset in config.data.evaluate.items():
+    if dataset.source:
+      raise ConfigError(
+        f"config.data.evaluate.{name} scores the head, which config.objective='masked_patches' "
+        "does not train; leave its source empty, and use config.few_shot, config.nearest or "
+        "config.reconstruct."
+      )
