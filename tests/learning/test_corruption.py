@@ -1,0 +1,100 @@
+"""Which patches are corrupted, and how."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax.learning import corruption
+from vit_jax.learning.corruption import KEPT, MASKED, REPLACED
+
+IMAGES, PATCHES, CORRUPTED = 4000, 20, 10
+
+
+@functools.cache
+def drawn(seed=0):
+  found = corruption.draw(
+    jax.random.key(seed), places=jnp.arange(IMAGES), patches=PATCHES, corrupted=CORRUPTED
+  )
+  return jax.device_get(found)
+
+
+def test_the_number_is_exact_and_no_patch_comes_twice():
+  assert all(len({*image}) == CORRUPTED for image in drawn().patches)
+
+
+@pytest.mark.parametrize(
+  ("rate", "patches", "number"), [(0.5, 196, 98), (0.15, 196, 29), (0.5, 49, 24), (1, 9, 9)]
+)
+def test_the_number_is_the_rounded_share(rate, patches, number):
+  assert corruption.count(rate, patches) == number
+
+
+def test_all_patches_are_drawn_equally_often():
+  counts = np.bincount(drawn().patches.ravel(), minlength=PATCHES)
+  expected = IMAGES * CORRUPTED / PATCHES
+  variance = IMAGES * (CORRUPTED / PATCHES) * (1 - CORRUPTED / PATCHES)
+  assert abs(counts - expected).max() < 4 * variance**0.5
+
+
+def test_of_the_corrupted_eight_tenths_are_masked_one_replaced_and_one_kept():
+  total = IMAGES * CORRUPTED
+  for kind, share in ((MASKED, 0.8), (REPLACED, 0.1), (KEPT, 0.1)):
+    deviation = (total * share * (1 - share)) ** 0.5
+    assert abs((drawn().kinds == kind).sum() - share * total) < 4 * deviation
+
+
+def test_a_replaced_patch_gets_another_patch_of_the_image_and_all_others_are_as_probable():
+  found = drawn()
+  sources = np.take_along_axis(found.sources, found.patches, axis=1)
+  moved = (sources - found.patches) % PATCHES
+  assert ((moved != 0) == (found.kinds == REPLACED)).all()
+  counts = np.bincount(moved[moved != 0], minlength=PATCHES)[1:]
+  expected = counts.sum() / (PATCHES - 1)
+  assert np.sum((counts - expected) ** 2 / expected) < 45  # chi-square with 18 degrees: p 0.0004
+
+
+def test_masks_and_sources_are_those_of_the_corrupted_patches():
+  found = drawn()
+  rows = np.arange(IMAGES)[:, None]
+  wanted = np.zeros((IMAGES, PATCHES), bool)
+  wanted[rows, found.patches] = found.kinds == MASKED
+  np.testing.assert_array_equal(found.masked, wanted)
+  untouched = np.ones((IMAGES, PATCHES), bool)
+  untouched[rows, found.patches] = False
+  own = np.broadcast_to(np.arange(PATCHES), untouched.shape)
+  np.testing.assert_array_equal(found.sources[untouched], own[untouched])
+
+
+def test_the_draws_depend_on_the_key_and_the_place_alone():
+  some = corruption.draw(
+    jax.random.key(0), places=jnp.arange(7, 12), patches=PATCHES, corrupted=CORRUPTED
+  )
+  for part, whole in zip(some, drawn(), strict=True):
+    np.testing.assert_array_equal(part, whole[7:12])
+  assert (drawn(1).patches != drawn().patches).any()
+
+
+def test_embeddings_are_masked_replaced_or_kept():
+  x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
+  found = jax.device_get(
+    corruption.draw(jax.random.key(3), places=jnp.arange(3), patches=6, corrupted=6)
+  )
+  mask = np.full(4, 9.0, np.float32)
+  wanted = x.copy()
+  for image in range(3):
+    for patch, kind in zip(found.patches[image], found.kinds[image], strict=True):
+      if kind == MASKED:
+        wanted[image, patch] = mask
+      elif kind == REPLACED:
+        wanted[image, patch] = x[image, found.sources[image, patch]]
+  np.testing.assert_array_equal(corruption.corrupt(x, found, mask), wanted)
+  assert (wanted != x).any()
+
+
+def test_without_corrupted_patches_nothing_changes():
+  x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
+  none = corruption.draw(jax.random.key(0), places=jnp.arange(3), patches=6, corrupted=0)
+  np.testing.assert_array_equal(corruption.corrupt(x, none, np.ones(4)), x)

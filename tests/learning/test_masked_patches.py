@@ -1,0 +1,296 @@
+"""Masked patch prediction: its loss, gradient and metrics, and what it refuses."""
+
+import dataclasses
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from vit_jax import config as c
+from vit_jax import models
+from vit_jax.config import ConfigError
+from vit_jax.devices import mesh as meshes
+from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.learning.corruption import KINDS, MASKED, REPLACED, Corruption
+from vit_jax.learning.masked_patches import MaskedPatches, encoded
+from vit_jax.learning.objective import OWN
+from vit_jax.learning.patch_targets import TARGETS
+from vit_jax.models import flops
+
+SIDE, SIZE = 24, 16
+SMALL = dict(depth=2, width=32, mlp_dim=48, heads=2)
+MODEL = models.create("ViT-B/8", **SMALL)
+KEY = jax.random.key(5)
+
+
+def of(target="mean_color", model=MODEL, rate=0.5):
+  return MaskedPatches(model, rate, TARGETS[target])
+
+
+def batch(seed=0, broken=(3,)):
+  """Images with large even areas, so that some colours are frequent."""
+  rng = np.random.default_rng(seed)
+  images = rng.integers(0, 256, (SIZE, 3, 3, 3)).repeat(8, axis=1).repeat(8, axis=2)
+  images = np.clip(images + rng.integers(-40, 41, images.shape), 0, 255).astype(np.uint8)
+  mask = np.ones(SIZE, np.float32)
+  mask[list(broken)] = 0
+  return dict(image=images, mask=mask)
+
+
+def params_of(objective, side=SIDE):
+  """Parameters without the zeros of a fresh model."""
+  shapes = jax.eval_shape(lambda: objective.init(KEY, side))
+  leaves, tree = jax.tree.flatten(shapes)
+  rng = np.random.default_rng(1)
+  return tree.unflatten([np.float32(rng.normal(size=x.shape) * 0.1) for x in leaves])
+
+
+def encoder(params, images, drawn):
+  """The outputs at the patches in NumPy, float64, with embeddings corrupted."""
+  p = jax.tree.map(np.float64, params)
+  x = (np.float64(images) - 127.5) / 127.5
+  x = x.reshape(len(x), 3, 8, 3, 8, 3).swapaxes(2, 3).reshape(len(x), 9, -1)
+  x = x @ p["embedding"]["kernel"].reshape(8 * 8 * 3, -1) + p["embedding"]["bias"]
+  mixed = np.take_along_axis(x, np.asarray(drawn.sources)[..., None], axis=1)
+  x = np.where(np.asarray(drawn.masked)[..., None], p[OWN]["mask_embedding"], mixed)
+  x = np.concatenate([np.broadcast_to(p["cls"], (len(x), 1, x.shape[-1])), x], axis=1)
+  blocks = p["Transformer"]
+  x = x + blocks["posembed_input"]["pos_embedding"]
+  for i in range(2):
+    x = reference.encoder_block(blocks[f"encoderblock_{i}"], x)
+  return reference.layer_norm(blocks["encoder_norm"], x)[:, 1:]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_loss_and_metrics_against_numpy(target):
+  objective, one = of(target), batch()
+  params = params_of(objective)
+  prepared = jax.device_get(objective.prepare(one, KEY))
+  sums = objective.loss(params, prepared, KEY)
+  drawn = Corruption(*(prepared[name] for name in Corruption._fields))
+  seen = np.take_along_axis(encoder(params, one["image"], drawn), drawn.patches[..., None], axis=1)
+  layer = jax.tree.map(np.float64, params[OWN]["prediction"])
+  predictions = reference.dense(layer, seen)
+  every = np.asarray(TARGETS[target].of(one["image"], 8))
+  targets = np.take_along_axis(every, drawn.patches[..., None], axis=1)
+  if target == "pixels":
+    scores = errors = np.mean((predictions - targets) ** 2, axis=-1)
+  else:
+    logits = predictions.reshape(*targets.shape, 512)
+    shares = reference.softmax(logits)
+    own = np.take_along_axis(shares, targets[..., None], axis=-1)[..., 0]
+    errors = -np.log(own).mean(axis=-1)
+    scores = (logits.argmax(axis=-1) == targets).mean(axis=-1)
+  kept = one["mask"] > 0
+  assert sums.count == kept.sum()
+  np.testing.assert_allclose(sums.loss, errors[kept].mean(axis=1).sum(), rtol=1e-5)
+  measure = TARGETS[target].measure
+  counts = {"": drawn.kinds >= 0} | {f"_{name}": drawn.kinds == i for i, name in enumerate(KINDS)}
+  for name, counted in counts.items():
+    counted = counted & kept[:, None]
+    total, count = sums.metrics[measure + name]
+    assert count == counted.sum() > 0
+    np.testing.assert_allclose(total, scores[counted].sum(), rtol=1e-4, atol=1e-6)
+  total, count = sums.metrics["constant_loss"]
+  assert 0 < total / count < np.log(512)
+
+
+def test_a_masked_patch_is_predicted_without_its_pixels_but_with_its_neighbours():
+  objective, one = of("mean_color"), batch()
+  params = params_of(objective)
+  drawn = jax.device_get(objective.corruption(KEY, one["image"]))
+  sources = np.where(drawn.masked, -1, drawn.sources)  # the patch whose pixels enter each place
+  image, place = next(
+    (i, m)
+    for i in range(SIZE)
+    for m, patch in enumerate(drawn.patches[i])
+    if drawn.masked[i, patch] and patch not in sources[i]
+  )
+  patch = drawn.patches[image, place]
+
+  def prediction(pixels):
+    out = MODEL.apply(
+      {"params": {k: v for k, v in params.items() if k != OWN}},
+      pixels,
+      drawn,
+      params[OWN]["mask_embedding"],
+      method=encoded,
+    )
+    return jnp.sum(out[image, patch] ** 2)
+
+  slope = jax.grad(prediction)(jnp.asarray(one["image"] / 127.5 - 1, jnp.float32))
+  row, column = divmod(int(patch), 3)
+  own = np.zeros((SIDE, SIDE), bool)
+  own[8 * row : 8 * row + 8, 8 * column : 8 * column + 8] = True
+  assert not np.any(slope[image][own])
+  assert np.any(slope[image][~own])
+  assert not np.any(np.delete(slope, image, axis=0))
+
+
+def test_replaced_and_kept_patches_are_predicted_too():
+  """Their own predictions have a gradient in the loss."""
+  objective, one = of("pixels"), batch()
+  params = params_of(objective)
+  prepared = objective.prepare(one, KEY)
+
+  def loss(predictions):
+    return objective.sums(predictions, prepared["targets"], prepared["kinds"], one["mask"]).loss
+
+  drawn = Corruption(*(prepared[name] for name in Corruption._fields))
+  slope = jax.grad(loss)(objective.predict(params, one["image"], drawn, train=False))
+  moved = np.asarray(abs(slope).max(axis=-1) > 0)
+  assert (moved == (one["mask"][:, None] > 0)).all()
+  assert {*np.unique(prepared["kinds"][moved])} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+  "options",
+  [
+    dict(positions="2d"),
+    dict(positions="relative"),
+    dict(positions="none"),
+    dict(position_place="every_layer"),
+    dict(position_place="every_layer_shared"),
+    dict(pool="gap"),
+    dict(scan=True, remat="dots"),
+  ],
+)
+def test_every_vit_has_gradients_everywhere(options):
+  check_gradients(models.create("ViT-B/8", **SMALL, **options), SIDE)
+
+
+@pytest.mark.parametrize(
+  ("name", "options", "side"),
+  [("Axial-ViT-B/8", {}, 24), ("R26+ViT-B/32", dict(stages=(1, 1)), 24), ("R+ViT-Ti/16", {}, 64)],
+)
+def test_hybrids_and_axial_models_learn(name, options, side):
+  check_gradients(models.create(name, **SMALL, **options), side)
+
+
+def check_gradients(model, side):
+  objective = of("down4", model)
+  images = np.random.default_rng(0).integers(0, 256, (4, side, side, 3), np.uint8)
+  one = objective.prepare(dict(image=images, mask=np.ones(4, np.float32)), KEY)
+  slope = jax.jit(jax.grad(lambda p: objective.loss(p, one, KEY).loss))(params_of(objective, side))
+  for path, leaf in jax.tree_util.tree_leaves_with_path(slope):
+    name = jax.tree_util.keystr(path)
+    # A bias of keys moves all logits of a query alike, which the softmax ignores.
+    assert ("key" in name and "bias" in name) or np.any(leaf), name
+
+
+CONFIG = c.Config(batch_size=SIZE, optimizer=c.Optimizer(ema=0.5))
+BATCHES = [batch(seed) for seed in range(2)]
+
+
+def trained(*, devices=1, accumulation=1, fsdp=1, model=MODEL):
+  """The last state, and the metrics of each batch."""
+  config = dataclasses.replace(CONFIG, accumulation=accumulation)
+  objective, optimizer = of("mean_color", model), optim.make(config.optimizer)
+  mesh = meshes.make(
+    c.Mesh(fsdp=fsdp),
+    batch_size=SIZE,
+    accumulation=accumulation,
+    devices=jax.devices()[:devices],
+  )
+  init = functools.partial(state.init, objective, optimizer, seed=0, image_size=SIDE, with_ema=True)
+  abstract = state.abstract(init, mesh)
+  now, history = state.create(init, abstract), []
+  step = train_step.jit_step(
+    objective, optimizer, lambda _: 1e-3, config, mesh=mesh, abstract=abstract
+  )
+  for one in BATCHES:
+    now, metrics = step(now, jax.device_put(one, meshes.batch_sharding(mesh)))
+    history.append(jax.device_get(metrics))
+  return jax.device_get(now.params), history
+
+
+@functools.cache
+def alone():
+  return trained()
+
+
+@pytest.mark.parametrize(
+  "division", [dict(devices=8), dict(accumulation=4), dict(devices=8, accumulation=2, fsdp=4)]
+)
+def test_sums_are_the_same_however_the_batch_is_divided(division):
+  (params, history), (wanted, expected) = trained(**division), alone()
+  chex.assert_trees_all_close(history, expected, rtol=1e-4, atol=1e-6)
+  chex.assert_trees_all_close(params, wanted, atol=1e-4)
+
+
+def test_bfloat16_is_close_and_keeps_float32_parameters():
+  params, history = trained(model=models.create("ViT-B/8", **SMALL, dtype=jnp.bfloat16))
+  assert {x.dtype for x in jax.tree.leaves(params)} == {np.dtype("float32")}
+  for half, full in zip(history, alone()[1], strict=True):
+    assert half["loss"] == pytest.approx(full["loss"], rel=0.02)
+
+
+def test_the_model_alone_has_the_same_initial_parameters():
+  own = of().init(KEY, SIDE)
+  whole = MODEL.init(KEY, jnp.zeros((1, SIDE, SIDE, 3)), train=False)["params"]
+  chex.assert_trees_all_equal(
+    {name: own[name] for name in own if name != OWN},
+    {name: whole[name] for name in whole if name != "head"},
+  )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_flops_against_the_compiler(target):
+  model = models.create("ViT-S/16", depth=4)
+  objective = of(target, model)
+  images = jax.ShapeDtypeStruct((1, 224, 224, 3), jnp.uint8)
+  params = jax.eval_shape(lambda: objective.init(KEY, 224))
+
+  def forward(params, images):
+    return objective.predict(params, images, objective.corruption(KEY, images), train=False)
+
+  counted = jax.jit(forward).lower(params, images).compile().cost_analysis()["flops"]
+  formula = objective.training_flops(224) / flops.training_flops(1)
+  assert 2 * formula == pytest.approx(counted, rel=0.03)
+
+
+def changed(**settings):
+  model = c.Model(name="ViT-B/8", **SMALL)
+  base = c.Config(objective="masked_patches", model=model, data=c.Data(image_size=SIDE))
+  return dataclasses.replace(base, **settings)
+
+
+SET = {"val": c.Dataset("digits", "test")}
+
+
+@pytest.mark.parametrize(
+  ("settings", "words"),
+  [
+    (dict(model=c.Model(name="R50x1")), "R50x1 has none; use a ViT"),
+    (dict(model=c.Model(name="ViT-B/8", pool="map")), "pool='map'"),
+    (dict(model=c.Model(name="ViT-B/8", representation_layer=True)), "representation_layer=False"),
+    (dict(masked=c.Masked(rate=0.05)), "rate=0.05 of 9 patches of an image leaves none"),
+    (dict(masked=c.Masked(rate=0.0)), "raise the rate"),
+    (dict(model=c.Model(name="ViT-B/24")), "of 1 patches"),
+    (dict(model=c.Model(name="ViT-B/3"), masked=c.Masked(target="down4")), "at least 4 pixels"),
+    (
+      dict(model=c.Model(name="R26+ViT-B/32"), data=c.Data(image_size=240)),
+      "image_size=240 is not 8 patches of 32 pixels",
+    ),
+    (dict(data=c.Data(image_size=SIDE, mixup=0.2)), "config.data.mixup=0.2"),
+    (dict(loss=c.Loss(label_smoothing=0.1)), "config.loss.label_smoothing=0.1"),
+    (dict(new_head=True), "config.new_head=True"),
+    (dict(data=c.Data(image_size=SIDE, evaluate=SET)), "config.data.evaluate.val scores the head"),
+  ],
+)
+def test_settings_without_sense_are_refused(settings, words):
+  config = changed(**settings)
+  with pytest.raises(ConfigError) as found:
+    objectives.configured(config, models.configured(config.model))
+  assert words in str(found.value)
+
+
+def test_the_objective_is_what_the_config_names():
+  made = objectives.configured(changed(), models.configured(changed().model))
+  assert isinstance(made, MaskedPatches)
+  assert not made.needs_labels
+  assert MASKED != REPLACED
