@@ -77,7 +77,11 @@ def test_every_setting_says_what_it_means():
     ("model", 3, r"config\.model=3 is one value"),
     ("data.train", {"source": "digits"}, r"config\.data\.train lacks .*image_key"),
     ("few_shot", 3, r"config\.few_shot=3 is one value; it must be groups of settings by name"),
-    ("few_shot", {"x": {"shots": (1,)}}, r"config\.few_shot\.x lacks seeds, test, train"),
+    (
+      "few_shot",
+      {"x": {"shots": (1,)}},
+      r"config\.few_shot\.x lacks representation, seeds, test, train",
+    ),
     (
       "data.evaluate",
       {"x": {"sauce": ""}},

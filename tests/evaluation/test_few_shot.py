@@ -53,9 +53,9 @@ class Pixels:
 
   dtype = jnp.float32
 
-  def apply(self, _, images, *, train):
-    assert not train
-    return None, {"pre_logits": images.reshape(len(images), -1)}
+  def apply(self, _, images, *, train, method):
+    assert (train, method) == (False, "features")
+    return {"pre_logits": images.reshape(len(images), -1)}
 
 
 def test_accuracy_on_several_devices_with_padding():
@@ -83,7 +83,7 @@ def test_accuracy_on_several_devices_with_padding():
     )
     batch["image"][:count], batch["labels"][:count] = test_images[part], test_labels[part]
     batches.append(batch)
-  step = jax.jit(few_shot.make_step(Pixels()), out_shardings=mesh.replicated(devices))
+  step = jax.jit(few_shot.make_step(Pixels(), "pre_logits"), out_shardings=mesh.replicated(devices))
   on_devices = mesh.replicate(devices, few_shot.stack(probes))
   placed = list(put_ahead(batches, mesh.batch_sharding(devices), ahead=1))
   result = few_shot.accuracies(step, {}, on_devices, placed)

@@ -35,20 +35,21 @@ def make_step(model, representation: str):
 
 
 def of_source(
-  bench: Bench, params, source: Source, representation: str
+  bench: Bench, params, source: Source, representation: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
   """As `collect`, for all images of a source, each resized to a square.
 
   Args:
     bench, params, source: the model and the images.
-    representation: as in `features_of`.
+    representation: as in `features_of`; "": the bench's.
 
   Raises:
     GivenUp: the run was asked to stop.
     BadImage, OSError: an image cannot be read.
   """
+  step = bench.compiled(make_step, representation or bench.representation)
   with bench.batches(bench.reader.squares(source)) as batches:
-    return collect(bench.compiled(make_step, representation), params, batches)
+    return collect(step, params, batches)
 
 
 def collect(step, params, batches) -> tuple[np.ndarray, np.ndarray]:

@@ -36,7 +36,7 @@ class Voters(Opened):
 
   def score(self, bench: Bench, params) -> Result:
     """The accuracy, named "20nn" if 20 neighbours vote."""
-    representation = self.settings.representation or bench.representation
+    representation = self.settings.representation
     train, test = (
       features.of_source(bench, params, part, representation) for part in (self.train, self.test)
     )

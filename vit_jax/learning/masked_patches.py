@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import Config, ConfigError
+from vit_jax.config import Config, ConfigError, Masked
 from vit_jax.data.device import normalize
 from vit_jax.learning import corruption
 from vit_jax.learning.corruption import Corruption
@@ -49,9 +49,10 @@ class MaskedPatches:
       ConfigError: the model has no patches to predict, the settings leave none to corrupt, or a
         setting has no meaning for this objective.
     """
-    check_model(config, model)
-    made = cls(model, config.masked.rate, TARGETS[config.masked.target])
-    check_patches(config, made)
+    name, side, settings = config.model.name, config.data.image_size, config.masked
+    check_model(model, name)
+    made = cls(model, settings.rate, TARGETS[settings.target])
+    check_patches(made, settings, name, side)
     check_unused(config)
     return made
 
@@ -182,9 +183,8 @@ def chosen(x: jax.Array, patches: jax.Array) -> jax.Array:
   return jnp.take_along_axis(x, patches[..., None], axis=1)
 
 
-def check_model(config: Config, model):
-  """Checks that the model has patches, and nothing that would stay untrained."""
-  name = config.model.name
+def check_model(model, name: str):
+  """Checks that the model called `name` has patches, and nothing that would stay untrained."""
   if not isinstance(model, ViT):
     raise ConfigError(
       f"config.objective='masked_patches' corrupts patch embeddings, and {name} has none; use a "
@@ -202,14 +202,20 @@ def check_model(config: Config, model):
     )
 
 
-def check_patches(config: Config, made: MaskedPatches):
-  """Checks that there are patches to corrupt, and that they have the target."""
-  model, side, rate = made.model, config.data.image_size, config.masked.rate
+def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):
+  """Checks that there are patches to corrupt, and that they have the target.
+
+  Args:
+    made: the objective.
+    settings: config.masked.
+    name: of the model.
+    side: of the images, pixels.
+  """
   try:
-    rows, columns = model.grid(side, side)
+    rows, columns = made.model.grid(side, side)
   except ValueError as error:
     raise ConfigError(f"config.data.image_size={side}: {error}") from error
-  stride, patches = model.stride(), rows * columns
+  stride, patches, rate = made.model.stride(), rows * columns, settings.rate
   if patches < 2 or not corruption.count(rate, patches):
     raise ConfigError(
       f"config.masked.rate={rate:g} of {patches} patches of an image leaves none to corrupt; raise "
@@ -218,12 +224,12 @@ def check_patches(config: Config, made: MaskedPatches):
   if rows * stride != side:
     raise ConfigError(
       f"config.data.image_size={side} is not {rows} patches of {stride} pixels, so the pixels "
-      f"under the patches of {config.model.name} are not known; nearest: {rows * stride}."
+      f"under the patches of {name} are not known; nearest: {rows * stride}."
     )
   if stride < made.target.least_side:
     raise ConfigError(
-      f"config.masked.target={config.masked.target!r} needs patches of at least "
-      f"{made.target.least_side} pixels, and those of {config.model.name} have {stride}; use "
+      f"config.masked.target={settings.target!r} needs patches of at least "
+      f"{made.target.least_side} pixels, and those of {name} have {stride}; use "
       "mean_color or pixels."
     )
 

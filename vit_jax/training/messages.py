@@ -110,6 +110,7 @@ def conclusion(
   last: int,
   account: dict[str, float],
   watch: early_stopping.Watch,
+  head: bool,
 ) -> str:
   """Gives the figures of a run that ended, and the paths of its files, in a few lines.
 
@@ -119,6 +120,7 @@ def conclusion(
     last: step of the last checkpoint.
     account: seconds since the command began, by cause.
     watch: the early stopping of the run.
+    head: whether the run trained a head.
   """
   spent = time_spent(account)
   if not finished:
@@ -137,9 +139,27 @@ def conclusion(
       f"Checkpoint: {folder}/checkpoints/{last}",
       f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: tensorboard --logdir {folder})",
       f"Curves:     {folder}/{curves.CURVES}",
-      f"Next:       python tools/export.py --source {folder} --output {folder}/params.npz"
-      f"{watch.flag(folder)}",
+      *pictures_in_words(folder),
+      f"Next:       {next_command(folder, watch, head=head)}",
     ]
+  )
+
+
+def pictures_in_words(folder: pathlib.Path) -> list[str]:
+  """The line about the pictures of the evaluations, if there are any."""
+  there = (folder / metrics_log.PICTURES).is_dir()
+  return [f"Pictures:   {folder}/{metrics_log.PICTURES}"] if there else []
+
+
+def next_command(folder: pathlib.Path, watch: early_stopping.Watch, *, head: bool) -> str:
+  """What to do with the run: export the classifier, or fine-tune what has no head."""
+  if head:
+    command = f"python tools/export.py --source {folder} --output {folder}/params.npz"
+    return command + watch.flag(folder)
+  best = f"{folder}/checkpoints/{watch.best.step}" if watch.flag(folder) else folder
+  return (
+    "python -m vit_jax.main --config=configs/finetune.py:MODEL,TASK --config.new_head=True "
+    f"--config.init_from={best}"
   )
 
 

@@ -207,6 +207,7 @@ def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
     last=loop.saver.checkpoints.last_step(),
     account=monitor.account(),
     watch=loop.evaluator.watch,
+    head=plan.objective.trains_head,
   )
   writer.say(said)
 

@@ -1,0 +1,159 @@
+"""Masked patch prediction from the first step to a fine-tuned, exported model."""
+
+import dataclasses
+import json
+
+import chex
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import programs
+from vit_jax import config as c
+from vit_jax.inference import export
+from vit_jax.inference import model as inference
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage.tree import flatten
+from vit_jax.training import init_from, opening, plan, train
+
+VIT = c.Model(name="ViT-Ti/2", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10)
+PAIR = dict(train=c.Dataset("digits", "train"), test=c.Dataset("digits", "test"))
+MASKED = c.Config(
+  batch_size=32,
+  duration=c.Duration(steps=6),
+  log_every=c.Duration(steps=1),
+  evaluate_every=c.Duration(steps=3),
+  checkpoint=c.Checkpoint(every=c.Duration(steps=3)),
+  objective="masked_patches",
+  model=VIT,
+  optimizer=c.Optimizer(weight_decay=0.1, ema=0.75),
+  data=c.Data(train=c.Dataset("digits", "train", label_key=""), image_size=8, sampling="uniform"),
+  few_shot={"probe": c.FewShot(**PAIR, shots=(5,), seeds=1)},
+  nearest={"near": c.Nearest(**PAIR), "token": c.Nearest(**PAIR, representation="pre_logits")},
+  reconstruct={"held": c.Dataset("digits", "test")},
+)
+
+
+class StopAt:
+  """A signal that comes at a step; 0: never."""
+
+  def __init__(self, step=0):
+    self.step = step
+
+  def agreed(self, step):
+    return step == self.step
+
+  def alone(self):
+    return False
+
+  def hold(self):
+    """Does nothing."""
+
+
+def run(folder, stop=0, **settings):
+  config = dataclasses.replace(MASKED, **settings)
+  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  return train.train(made, folder, StopAt(stop))
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("masked") / "run"
+  assert run(folder)
+  return folder
+
+
+def test_a_stopped_run_goes_on_to_the_same_bits(pretrained, tmp_path):
+  assert not run(tmp_path, stop=2)
+  assert run(tmp_path)
+  ends = [checkpoint.find(folder) for folder in (pretrained, tmp_path)]
+  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=True) for end in ends))
+  figures = ("step", "loss", "train/accuracy", "train/constant_loss", "held/patch_loss")
+  kept = [
+    [{key: line.get(key) for key in figures} for line in metrics_log.read(folder)]
+    for folder in (pretrained, tmp_path)
+  ]
+  assert kept[0] == kept[1]
+
+
+def test_what_a_user_sees(pretrained):
+  lines = {}
+  for line in metrics_log.read(pretrained):
+    lines |= line
+  for name in ("train/accuracy", "train/accuracy_kept", "held/patch_constant_loss"):
+    assert 0 <= lines[name] < np.log(512)
+  assert lines["near/20nn"] > 0.2
+  assert lines["near/20nn"] != lines["token/20nn"]  # mean of the patches, class token
+  pictures = sorted((pretrained / "pictures").rglob("*.png"))
+  assert [path.name for path in pictures] == ["00000003.png", "00000006.png"]
+  assert Image.open(pictures[0]).size == (3 * (96 + 8), 8 * (96 + 8))
+  events = b"".join(path.read_bytes() for path in pretrained.glob("events.out.tfevents.*"))
+  assert events.count(b"held/patches") == 2
+  assert events.count(pictures[0].read_bytes()) == 1
+
+
+def finetuning(folder, **settings):
+  return c.Config(init_from=str(folder), model=VIT, data=c.Data(image_size=8), **settings)
+
+
+def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
+  names = tuple("0123456789")
+  start = init_from.read(finetuning(pretrained, new_head=True), names)
+  own = flatten(checkpoint.load_params(checkpoint.find(pretrained), ema=True))
+  taken = flatten(start.params)
+  assert own.keys() - taken.keys() == {
+    "objective/mask_embedding",
+    "objective/prediction/bias",
+    "objective/prediction/kernel",
+  }
+  for name, array in taken.items():
+    np.testing.assert_array_equal(array, own[name])
+  assert "dropped  objective/mask_embedding" in start.report
+  assert "new      head/kernel" in start.report
+  with pytest.raises(c.ConfigError, match="have no head; take a new one with --config.new_head"):
+    init_from.read(finetuning(pretrained), names)
+
+
+def test_another_masked_run_goes_on_with_all_of_them(pretrained):
+  again = init_from.read(dataclasses.replace(MASKED, init_from=str(pretrained)), ())
+  assert flatten(again.params).keys() >= {"objective/mask_embedding", "objective/prediction/kernel"}
+  other = dataclasses.replace(MASKED, init_from=str(pretrained), masked=c.Masked(target="pixels"))
+  report = init_from.read(other, ()).report
+  assert "new      objective/prediction/kernel" in report
+
+
+@pytest.mark.parametrize("output", ["w.npz", "w.safetensors", "folder"])
+def test_export_leaves_them_out_and_says_so(pretrained, tmp_path, output):
+  model = inference.read(pretrained)
+  lines = export.write(model, str(pretrained), tmp_path / output)
+  assert any("objective/mask_embedding" in line for line in lines)
+  again = inference.read(tmp_path / output)
+  assert not again.has_head
+  own = {k: v for k, v in flatten(model.read.params).items() if not k.startswith("objective/")}
+  chex.assert_trees_all_equal(flatten(again.read.params), own)
+  if output != "folder":
+    assert again.card.representation == "patches"
+
+
+def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained, tmp_path):
+  recipe = programs.recipe(tmp_path, MASKED)
+  done = programs.run_main(recipe, pretrained, "--mode=evaluate")
+  assert done.returncode == 0, done.stderr
+  found = json.loads((pretrained / "evaluation.json").read_text())
+  last = [line for line in metrics_log.read(pretrained) if "near/20nn" in line][-1]
+  for name in ("near/20nn", "token/20nn", "probe/5shot"):
+    assert found[name] == last[name]
+  assert found["held/patch_loss"] == pytest.approx(last["held/patch_loss"])
+  assert (pretrained / "evaluation" / "held" / "patches.png").is_file()
+  suite = dataclasses.replace(
+    c.Config(), data=c.Data(evaluate={"test": c.Dataset("digits", "test")}, image_size=8)
+  )
+  done = programs.run_main(programs.recipe(tmp_path, suite), pretrained, "--mode=evaluate")
+  assert (done.returncode, "these weights have no head" in done.stderr) == (2, True)
+
+
+def test_reconstruction_without_the_objective_is_refused():
+  config = dataclasses.replace(MASKED, objective="classification")
+  with pytest.raises(c.ConfigError, match="config.reconstruct.held predicts corrupted patches"):
+    opening.open_data(config)
