@@ -87,7 +87,8 @@ def test_what_a_user_sees(pretrained):
   assert lines["near/20nn"] != lines["token/20nn"]  # mean of the patches, class token
   pictures = sorted((pretrained / "pictures").rglob("*.png"))
   assert [path.name for path in pictures] == ["00000003.png", "00000006.png"]
-  assert Image.open(pictures[0]).size == (3 * (96 + 8), 8 * (96 + 8))
+  with Image.open(pictures[0]) as picture:
+    assert picture.size == (3 * (96 + 8), 8 * (96 + 8))
   events = b"".join(path.read_bytes() for path in pretrained.glob("events.out.tfevents.*"))
   assert events.count(b"held/patches") == 2
   assert events.count(pictures[0].read_bytes()) == 1
@@ -111,7 +112,7 @@ def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
     np.testing.assert_array_equal(array, own[name])
   assert "dropped  objective/mask_embedding" in start.report
   assert "new      head/kernel" in start.report
-  with pytest.raises(c.ConfigError, match="have no head; take a new one with --config.new_head"):
+  with pytest.raises(c.ConfigError, match="have no head; take a new one with"):
     init_from.read(finetuning(pretrained), names)
 
 
@@ -132,13 +133,12 @@ def test_export_leaves_them_out_and_says_so(pretrained, tmp_path, output):
   assert not again.has_head
   own = {k: v for k, v in flatten(model.read.params).items() if not k.startswith("objective/")}
   chex.assert_trees_all_equal(flatten(again.read.params), own)
-  if output != "folder":
-    assert again.card.representation == "patches"
+  assert again.card.representation == "patches"
 
 
-def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained, tmp_path):
-  recipe = programs.recipe(tmp_path, MASKED)
-  done = programs.run_main(recipe, pretrained, "--mode=evaluate")
+def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained):
+  own = f"--config=vit_jax/config/recorded.py:{pretrained}"
+  done = programs.run([*programs.MAIN, own, f"--workdir={pretrained}", "--mode=evaluate"])
   assert done.returncode == 0, done.stderr
   found = json.loads((pretrained / "evaluation.json").read_text())
   last = [line for line in metrics_log.read(pretrained) if "near/20nn" in line][-1]
@@ -146,14 +146,19 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained,
     assert found[name] == last[name]
   assert found["held/patch_loss"] == pytest.approx(last["held/patch_loss"])
   assert (pretrained / "evaluation" / "held" / "patches.png").is_file()
-  suite = dataclasses.replace(
-    c.Config(), data=c.Data(evaluate={"test": c.Dataset("digits", "test")}, image_size=8)
-  )
-  done = programs.run_main(programs.recipe(tmp_path, suite), pretrained, "--mode=evaluate")
-  assert (done.returncode, "these weights have no head" in done.stderr) == (2, True)
+
+
+def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path):
+  suite = ["--config=configs/evaluate.py:own", f"--config.init_from={pretrained}"]
+  data = ["--config.data.evaluate.own.source=digits", "--config.data.evaluate.own.split=test"]
+  place = f"--workdir={tmp_path}"
+  done = programs.run([*programs.MAIN, "--mode=evaluate", *suite, *data, place])
+  assert done.returncode == 2
+  assert "these weights have no head" in programs.message(done)
 
 
 def test_reconstruction_without_the_objective_is_refused():
-  config = dataclasses.replace(MASKED, objective="classification")
-  with pytest.raises(c.ConfigError, match="config.reconstruct.held predicts corrupted patches"):
+  data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
+  config = dataclasses.replace(MASKED, objective="classification", data=data)
+  with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
     opening.open_data(config)

@@ -149,7 +149,7 @@ def settings_of(config: Config) -> dict[str, Settings]:
 def open_all(
   settings: Mapping[str, Settings],
   opener: Opener,
-  trained: Use | None,
+  trained: Sequence[Use],
   classes: Sequence[str] | None,
 ) -> dict[str, HeldOut]:
   """Opens each set without its labels; arguments as in `Kind.open`.
@@ -162,8 +162,7 @@ def open_all(
   result = {}
   for name, one in settings.items():
     use = opener.use(f"config.reconstruct.{name}", one.dataset)
-    if trained:
-      apart.check(trained, use, allow=opener.allow_overlap)
+    apart.check(trained, use, allow=opener.allow_overlap)
     result[name] = HeldOut(one, Unlabelled(use.source))
   return result
 

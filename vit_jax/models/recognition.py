@@ -10,7 +10,7 @@ def module_of(params: dict, **options) -> ViT | ResNet:
   """The module, unrolled, in float32.
 
   Args:
-    params: parameter tree of this project, with unstacked blocks.
+    params: parameter tree of this project, with unstacked blocks; the head may be missing.
     **options: fields that the parameters do not determine: dropout, dtype, attention, ...
 
   Raises:
@@ -76,7 +76,7 @@ def _vit(params) -> dict:
     width=kernel.shape[-1],
     mlp_dim=block["MlpBlock_3"]["Dense_0"]["kernel"].shape[-1],
     heads=attention["query"]["kernel"].shape[1],
-    num_classes=params["head"]["kernel"].shape[-1],
+    num_classes=_classes(params),
     axial=axial,
     representation_layer="pre_logits" in params,
   )
@@ -110,11 +110,16 @@ def _resnet(params) -> dict:
   fields = dict(
     stages=tuple(_count(backbone[f"block{i}"], r"unit(\d+)", first=1) for i in blocks),
     width=backbone["root_block"]["standardized_conv2d"]["kernel"].shape[-1],
-    num_classes=params["head"]["kernel"].shape[-1],
+    num_classes=_classes(params),
   )
   if "row_attention" in middle:
     fields["heads"] = middle["row_attention"]["query"]["kernel"].shape[1]
   return fields
+
+
+def _classes(params) -> int:
+  """Outputs of the head; 1 without a head."""
+  return params["head"]["kernel"].shape[-1] if "head" in params else 1
 
 
 def _count(node, pattern, *, first=0) -> int:

@@ -1,4 +1,7 @@
-"""Reads and writes weights as a folder for Hugging Face's ViTForImageClassification."""
+"""Reads and writes weights as a folder for Hugging Face's ViTForImageClassification.
+
+Weights without a head are a ViTModel, whose pooler is left out.
+"""
 
 import json
 import pathlib
@@ -10,8 +13,14 @@ from vit_jax.models.recognition import module_of
 from vit_jax.storage.files import write_whole
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import arrays, huggingface_settings, safetensors
-from vit_jax.weights.card import DEEP, Card
-from vit_jax.weights.huggingface_settings import ARCHITECTURE, CONFIG, PREPROCESSOR, PROBLEM_TYPES
+from vit_jax.weights.card import DEEP, REPRESENTATIONS, Card
+from vit_jax.weights.huggingface_settings import (
+  ARCHITECTURE,
+  CONFIG,
+  PREPROCESSOR,
+  PROBLEM_TYPES,
+  WITHOUT_HEAD,
+)
 
 WEIGHTS = "model.safetensors"
 TOP = {
@@ -43,6 +52,7 @@ BLOCK = {
   "MlpBlock_3/Dense_1/bias": "output.dense.bias",
 }
 NOTES = "README.md"
+REPRESENTATION = "representation"  # our own key of config.json
 _NOTES = f"""# Images for this model
 
 preprocessor_config.json says how images are prepared. vit_jax trained this model. In two cases
@@ -84,8 +94,8 @@ def load(folder: pathlib.Path) -> dict:
   """Reads a tree of NumPy arrays.
 
   Raises:
-    ValueError: the folder does not describe a ViTForImageClassification, or its arrays do not
-      match the description.
+    ValueError: the folder describes neither a ViTForImageClassification nor a ViTModel, or its
+      arrays do not match the description.
   """
   settings = huggingface_settings.read(folder)
   if not (folder / WEIGHTS).is_file():
@@ -116,10 +126,15 @@ def read_card(folder: pathlib.Path) -> Card:
   if (folder / PREPROCESSOR).is_file():
     huggingface_settings.check_preprocessor(folder / PREPROCESSOR, settings["image_size"])
   loss = "sigmoid" if settings.get("problem_type") == PROBLEM_TYPES["sigmoid"] else "softmax"
+  representation = settings.get(REPRESENTATION, REPRESENTATIONS[0])
+  if representation not in REPRESENTATIONS:
+    wanted = " or ".join(REPRESENTATIONS)
+    raise ValueError(f"{folder / CONFIG}: {REPRESENTATION} must be {wanted}.")
   return Card(
     image_size=settings["image_size"],
     class_names=names,
     loss=loss,
+    representation=representation,
     **huggingface_settings.function(settings),
   )
 
@@ -143,7 +158,7 @@ def check_expressible(params: dict, card: Card):
   }
   for what, here in reasons.items():
     if here:
-      raise ValueError(f"Hugging Face's ViTForImageClassification has no place for {what}.")
+      raise ValueError(f"Hugging Face's {ARCHITECTURE} has no place for {what}.")
 
 
 def _theirs(name):
@@ -193,9 +208,10 @@ def _back(name, array, heads):
 
 def _config(params, card) -> dict:
   module = module_of(params)
-  names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
+  classes = module.num_classes if "head" in params else 0
+  names = card.class_names or tuple(f"class {i}" for i in range(classes))
   return {
-    "architectures": [ARCHITECTURE],
+    "architectures": [ARCHITECTURE if "head" in params else WITHOUT_HEAD],
     "model_type": "vit",
     "hidden_size": module.width,
     "num_hidden_layers": module.depth,
@@ -213,6 +229,7 @@ def _config(params, card) -> dict:
     "label2id": {name: i for i, name in enumerate(names)},
     # Tells transformers' pipelines whether to use softmax or sigmoid.
     "problem_type": PROBLEM_TYPES[card.loss],
+    REPRESENTATION: card.representation,
     "torch_dtype": "float32",
   }
 

@@ -5,7 +5,7 @@ import pathlib
 from vit_jax.weights.card import MOST_EPSILON, read_json
 
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
-ARCHITECTURE = "ViTForImageClassification"
+ARCHITECTURE, WITHOUT_HEAD = "ViTForImageClassification", "ViTModel"
 # For each of our activations, transformers' names; exports use the first.
 ACTIVATIONS = {
   "gelu_tanh": (
@@ -51,8 +51,8 @@ def read(folder: pathlib.Path) -> dict:
   path = folder / CONFIG
   settings = read_json(path)
   architectures = settings.get("architectures") if isinstance(settings, dict) else None
-  if architectures != [ARCHITECTURE]:
-    raise ValueError(f"{path} does not describe a {ARCHITECTURE}.")
+  if architectures not in ([ARCHITECTURE], [WITHOUT_HEAD]):
+    raise ValueError(f"{path} does not describe a {ARCHITECTURE} or a {WITHOUT_HEAD}.")
   good = lambda value: type(value) is int and 1 <= value <= LARGEST
   wrong = [key for key in SIZES if not good(settings.get(key))]
   if wrong:
@@ -117,11 +117,12 @@ def check_shapes(settings: dict, shapes: dict[str, tuple[int, ...]]):
       raise ValueError(f"{name} {found}; by {CONFIG} it must be {shape}")
   extra = shapes.keys() - described(settings, labels).keys()
   if extra:
-    raise ValueError(f"{min(extra)} is not part of the {ARCHITECTURE} that {CONFIG} describes")
+    kind = settings["architectures"][0]
+    raise ValueError(f"{min(extra)} is not part of the {kind} that {CONFIG} describes")
 
 
 def described(settings: dict, labels: int) -> dict[str, tuple[int, ...]]:
-  """The arrays of transformers' model with a head of `labels` classes: {name: shape}."""
+  """The arrays of transformers' model, its head, if any, with `labels` classes: {name: shape}."""
   width, hidden, patch = (settings[k] for k in ("hidden_size", "intermediate_size", "patch_size"))
   tokens = (settings["image_size"] // patch) ** 2 + 1
   shapes = {
@@ -129,8 +130,9 @@ def described(settings: dict, labels: int) -> dict[str, tuple[int, ...]]:
     "vit.embeddings.position_embeddings": (1, tokens, width),
     **_dense("vit.embeddings.patch_embeddings.projection", (width, 3, patch, patch)),
     **_dense("vit.layernorm", (width,)),
-    **_dense("classifier", (labels, width)),
   }
+  if settings["architectures"] == [ARCHITECTURE]:
+    shapes |= _dense("classifier", (labels, width))
   for i in range(settings["num_hidden_layers"]):
     block = f"vit.encoder.layer.{i}"
     for name in ("attention.query", "attention.key", "attention.value", "output.dense"):
