@@ -5,7 +5,7 @@ r"""A small ViT on Fashion-MNIST without labels, by masked patch prediction (Sec
   python -m vit_jax.main --config=configs/vit_fashion.py --config.init_from=WORKDIR \
     --config.new_head=True
 
-The last command fine-tunes from it.
+9,188 steps on 58,800 images; 1,200 others are held out. The last command fine-tunes from it.
 """
 
 from vit_jax.config import (
@@ -24,8 +24,8 @@ from vit_jax.config import (
 
 def get_config():
   """The recipe."""
-  train = Dataset(source="tfds:fashion_mnist", split="train[:59000]")
-  held_out = Dataset(source="tfds:fashion_mnist", split="train[59000:]")
+  train = Dataset(source="tfds:fashion_mnist", split="train[:98%]")
+  held_out = Dataset(source="tfds:fashion_mnist", split="train[98%:]")
   return to_config_dict(
     Config(
       batch_size=64,

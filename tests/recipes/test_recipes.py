@@ -190,7 +190,7 @@ class Records:
 )
 def test_no_recipe_scores_what_it_trains_on(name, argument):
   config = load(name, argument)
-  train, tests = config.data.train, [*config.data.evaluate.values()]
+  train, tests = config.data.train, [*config.data.evaluate.values(), *config.reconstruct.values()]
   probes = [*config.few_shot.values(), *config.nearest.values()]
   pairs = [(train, test) for test in (*tests, *(probe.test for probe in probes))]
   pairs += [(probe.train, probe.test) for probe in probes]

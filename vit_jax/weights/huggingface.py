@@ -158,7 +158,7 @@ def check_expressible(params: dict, card: Card):
   }
   for what, here in reasons.items():
     if here:
-      raise ValueError(f"Hugging Face's {ARCHITECTURE} has no place for {what}.")
+      raise ValueError(f"Hugging Face's ViTForImageClassification has no place for {what}.")
 
 
 def _theirs(name):
