@@ -84,6 +84,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("prepare_data", "images x --split t=folder:{} --threads 0", 2, "not a whole number"),
     ("prepare_data", "convert {}/none", 2, "holds no dataset_info.json"),
     ("prepare_data", "build nonsense", 2, "has no data set 'nonsense'"),
+    ("masked_study", "--workdir /dev/null/o", 2, "cannot be made: Not a directory"),
     ("fashion_transfer", "--workdir /dev/null/o", 2, "cannot be made: Not a directory"),
     ("fashion_transfer", "--workdir {}/new --output /dev/null/o", 2, "cannot be made"),
     ("cost", "--model nonsense", 2, "'nonsense' is no model"),

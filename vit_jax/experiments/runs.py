@@ -77,7 +77,7 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
       f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
       "that run again."
     ) from error
-  figures = [line for line in lines if line["step"] == total and accuracies(line)]
+  figures = [line for line in lines if line["step"] == total and "loss" not in line]
   return figures[-1] if figures else None
 
 

@@ -1,0 +1,50 @@
+"""The recipes of masked patch prediction against Appendix B.1.2 and their arguments."""
+
+import dataclasses
+
+import pytest
+
+from tests.recipes.paper import docstring, load
+from vit_jax import config as c
+
+NAMES = ("masked_vit_b16_jft", "masked_vit_b16_i1k")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_are_the_paper_s(name):
+  config = load(name, "1m")
+  assert (config.objective, config.model.name) == ("masked_patches", "ViT-B/16")
+  assert config.masked == c.Masked(rate=0.5, target="mean_color")
+  optimizer = config.optimizer
+  assert (optimizer.kind, optimizer.beta1, optimizer.beta2) == ("adam", 0.9, 0.999)
+  assert (optimizer.weight_decay, optimizer.clip_norm) == (0.1, 0.0)
+  wanted = c.Schedule(learning_rate=2e-4, warmup=c.Duration(steps=10_000), decay="cosine")
+  assert config.schedule == wanted
+  assert (config.batch_size, config.data.image_size) == (4096, 224)
+  assert config.duration == c.Duration(steps=1_000_000)
+  assert "79.9%" in docstring(name)
+
+
+def test_lengths_targets_and_rates_by_argument():
+  assert load("masked_vit_b16_jft") == load("masked_vit_b16_jft", "1m")
+  assert load("masked_vit_b16_i1k") == load("masked_vit_b16_i1k", "100k")
+  short = load("masked_vit_b16_jft", "100k,down4,0.15")
+  assert short.duration == c.Duration(steps=100_000)
+  assert short.masked == c.Masked(rate=0.15, target="down4")
+  whole = load("masked_vit_b16_jft")
+  assert dataclasses.replace(whole, duration=short.duration, masked=short.masked) == short
+  assert load("masked_vit_b16_jft", "1m,pixels").masked == c.Masked(target="pixels")
+
+
+@pytest.mark.parametrize(
+  ("argument", "message"),
+  [
+    ("2m", "'2m' is none of 1m, 100k"),
+    ("1m,colour", "'colour' is none of mean_color, down4, pixels"),
+    ("1m,pixels,0.3", r"'0.3' is none of 0.5, 0.15"),
+    ("1m,pixels,0.5,9", r"is not LENGTH\[,TARGET\[,RATE\]\]"),
+  ],
+)
+def test_other_arguments_are_refused(argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load("masked_vit_b16_jft", argument)

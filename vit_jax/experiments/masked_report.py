@@ -1,0 +1,135 @@
+"""Reports the runs of `masked_study`: means over seeds, as a table and as a figure."""
+
+import pathlib
+import statistics
+
+from vit_jax.experiments.masked_study import STARTS, Size
+from vit_jax.process.columns import aligned
+from vit_jax.storage import files
+
+PAGE, FIGURES, PLOT = "masked.md", "masked.csv", "masked.png"
+KEYS = ("start", "target", "rate", "labels")
+
+
+def summary(rows: list[dict]) -> list[dict]:
+  """Mean and standard deviation (n - 1) of the accuracy of every cell over its seeds."""
+  groups = {}
+  for row in rows:
+    groups.setdefault(tuple(row[key] for key in KEYS), []).append(row)
+  return [
+    dict(zip(KEYS, key, strict=True))
+    | dict(
+      learning_rate=found[0]["learning_rate"],
+      mean=statistics.mean(row["top1"] for row in found),
+      deviation=statistics.stdev(row["top1"] for row in found),
+      seeds=len(found),
+    )
+    for key, found in groups.items()
+  ]
+
+
+def shown(line: dict) -> str:
+  """Mean and deviation in per cent."""
+  return f"{line['mean']:.2%} ± {line['deviation']:.2%}"
+
+
+def by_start(lines: list[dict]) -> dict[tuple[str, int], dict]:
+  """The lines of the default target and rate, by start and number of labels."""
+  default = lines[0]["target"], lines[0]["rate"]
+  return {
+    (line["start"], line["labels"]): line
+    for line in lines
+    if (line["target"], line["rate"]) == default
+  }
+
+
+def document(lines: list[dict], size: Size) -> str:
+  """The text of OUTPUT/masked.md."""
+  found = by_start(lines)
+  rows = "\n".join(
+    f"| {words} | " + " | ".join(shown(found[start, n]) for n in size.labels) + " |"
+    for start, words in STARTS.items()
+  )
+  kinds = [line for line in lines if (line["start"], line["labels"]) == ("masked", size.compared)]
+  compared = "\n".join(
+    f"| `{line['target']}` | {line['rate']:.0%} | {shown(line)} | {line['learning_rate']:g} |"
+    for line in sorted(kinds, key=lambda line: -line["mean"])
+  )
+  head = " | ".join(f"{n:,} labels" for n in size.labels)
+  steps = ", ".join(f"{steps:,} for {n:,} labels" for n, steps in size.labels.items())
+  rates = ", ".join(f"{rate:g}" for rate in size.learning_rates)
+  return f"""# Masked patch prediction on Fashion-MNIST
+
+```
+python tools/masked_study.py
+```
+
+pre-trains a small ViT on the 60,000 training images without their labels
+(`configs/masked_fashion.py`, {size.pretraining:,} steps of 64 images), then trains it on a few
+labelled images (`configs/vit_fashion.py`). The same model from scratch stands beside it: with as
+many labelled steps, and with as many steps in all. Top-1 on the 10,000 test images, mean and
+standard deviation over {len(size.seeds)} seeds:
+
+| start | {head} |
+|---|{"---|" * len(size.labels)}
+{rows}
+
+![Accuracy against the number of labels]({PLOT})
+
+Targets and rates of corruption, with {size.compared:,} labels:
+
+| target | corrupted | top-1 | learning rate |
+|---|---|---|---|
+{compared}
+
+- Labelled steps: {steps}.
+- The labelled images are random, the same for all runs, from the first nine tenths of the training
+  images. The last tenth chooses the learning rate of each row and column among {rates}, with the
+  first seed. The test images are scored with the chosen one alone.
+- Seeds change initial values, the order of images and the corruption. Every figure is in
+  [{FIGURES}]({FIGURES}).
+"""
+
+
+def plot(lines: list[dict], path: pathlib.Path):
+  """Draws accuracy against the number of labels, with a curve for each start."""
+  from matplotlib.figure import Figure
+
+  from vit_jax.plots import curves
+
+  figure = Figure(figsize=(6, 4), layout="constrained")
+  axes = figure.subplots()
+  found = by_start(lines)
+  for start, words in STARTS.items():
+    points = [(n, line) for (own, n), line in found.items() if own == start]
+    axes.errorbar(
+      [n for n, _ in points],
+      [line["mean"] for _, line in points],
+      [line["deviation"] for _, line in points],
+      marker="o",
+      capsize=3,
+      label=words,
+    )
+  axes.set(xscale="log", xlabel="labelled images", ylabel="top-1 on the test images")
+  axes.grid(alpha=0.3)
+  axes.legend()
+  curves.save(figure, path)
+
+
+def as_table(lines: list[dict]) -> str:
+  """The summary for the terminal."""
+  rows = [["start", "target", "corrupted", "labels", "learning rate", "top-1", "seeds"]]
+  for line in lines:
+    kind = [line["target"], f"{line['rate']:.0%}"] if line["start"] == "masked" else ["", ""]
+    figures = [f"{line['labels']:,}", f"{line['learning_rate']:g}", shown(line), f"{line['seeds']}"]
+    rows.append([line["start"], *kind, *figures])
+  return aligned(rows)
+
+
+def write(rows: list[dict], output: pathlib.Path, size: Size):
+  """Writes the page, its plot and all figures."""
+  lines = summary(rows)
+  files.make_folder(output)
+  files.write_csv(output / FIGURES, [rows[0].keys(), *(row.values() for row in rows)])
+  plot(lines, output / PLOT)
+  files.write_text(output / PAGE, document(lines, size))
