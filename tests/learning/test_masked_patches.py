@@ -182,14 +182,13 @@ def check_gradients(model, side):
     assert ("key" in name and "bias" in name) or np.any(leaf), name
 
 
-CONFIG = c.Config(batch_size=SIZE, optimizer=c.Optimizer(ema=0.5))
+OPTIMIZER = c.Optimizer(ema=0.5)
 BATCHES = [batch(seed) for seed in range(2)]
 
 
 def trained(*, devices=1, accumulation=1, fsdp=1, model=MODEL):
   """The last state, and the metrics of each batch."""
-  config = dataclasses.replace(CONFIG, accumulation=accumulation)
-  objective, optimizer = of("mean_color", model), optim.make(config.optimizer)
+  objective, optimizer = of("mean_color", model), optim.make(OPTIMIZER)
   mesh = meshes.make(
     c.Mesh(fsdp=fsdp),
     batch_size=SIZE,
@@ -199,9 +198,10 @@ def trained(*, devices=1, accumulation=1, fsdp=1, model=MODEL):
   init = functools.partial(state.init, objective, optimizer, seed=0, image_size=SIDE, with_ema=True)
   abstract = state.abstract(init, mesh)
   now, history = state.create(init, abstract), []
-  step = train_step.jit_step(
-    objective, optimizer, lambda _: 1e-3, config, mesh=mesh, abstract=abstract
+  update = train_step.make(
+    objective, optimizer, lambda _: 1e-3, OPTIMIZER, seed=0, accumulation=accumulation
   )
+  step = train_step.jit_step(update, mesh=mesh, abstract=abstract)
   for one in BATCHES:
     now, metrics = step(now, jax.device_put(one, meshes.batch_sharding(mesh)))
     history.append(jax.device_get(metrics))

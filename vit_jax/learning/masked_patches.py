@@ -118,7 +118,8 @@ class MaskedPatches:
 
   def targets(self, images: jax.Array, drawn: Corruption) -> jax.Array:
     """The targets of the corrupted patches, (B, M, T)."""
-    return chosen(self.target.of(images, self.model.stride()), drawn.patches)
+    every = self.target.of(images, self.model.stride())
+    return jnp.take_along_axis(every, drawn.patches[..., None], axis=1)
 
   def predict(
     self, params: dict, images: jax.Array, drawn: Corruption, *, train: bool, key=None
@@ -141,7 +142,7 @@ class MaskedPatches:
       rngs={"dropout": key} if train else None,
       method=encoded,
     )
-    seen = chosen(outputs, drawn.patches)
+    seen = corruption.rows(outputs, drawn.patches)
     predictions = self._layer().apply(
       {"params": own["prediction"]}, seen.reshape(-1, seen.shape[-1])
     )
@@ -176,11 +177,6 @@ def encoded(
     x = corruption.corrupt(x, drawn, mask_embedding)
   x = model.encode(model.add_positions(x, grid, train=train), grid, train=train)
   return model.patches(x)
-
-
-def chosen(x: jax.Array, patches: jax.Array) -> jax.Array:
-  """The rows (B, M, ...) of x (B, N, T) for patches (B, M)."""
-  return jnp.take_along_axis(x, patches[..., None], axis=1)
 
 
 def check_model(model, name: str):
