@@ -74,8 +74,7 @@ def rows(x: jax.Array, places: jax.Array) -> jax.Array:
   """Rows of x: (B, N, D), at places (B, M) -> (B, M, D).
 
   It is a product with a matrix of zeros and ones, which is exact and takes a thousandth of a
-  model's time. The gradient of a gather would be a scatter, which is slow on TPUs, and which the
-  compiler for v6e refuses.
+  model's time. The gradient of a gather would be a scatter, which is slow on TPUs.
   """
   select = jax.nn.one_hot(places, x.shape[1], dtype=x.dtype)
   return jnp.einsum("bmn,bnd->bmd", select, x, precision="highest")
