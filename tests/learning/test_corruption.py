@@ -98,3 +98,19 @@ def test_without_corrupted_patches_nothing_changes():
   x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
   none = corruption.draw(jax.random.key(0), places=jnp.arange(3), patches=6, corrupted=0)
   np.testing.assert_array_equal(corruption.corrupt(x, none, np.ones(4)), x)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int32", "float32", "bfloat16"])
+def test_rows_are_taken_and_filled_exactly(kind):
+  rng = np.random.default_rng(0)
+  x = jnp.asarray(rng.integers(0, 256, (3, 6, 4)), kind)
+  if kind == "float32":
+    x = jnp.asarray(rng.normal(size=(3, 6, 4)), kind)
+  places = np.stack([rng.permutation(6)[:4] for _ in range(3)])
+  wanted = np.take_along_axis(np.asarray(x), places[..., None], axis=1)
+  found = corruption.rows(x, places)
+  assert found.dtype == x.dtype
+  np.testing.assert_array_equal(np.asarray(found), wanted)
+  changed = np.asarray(x).copy()
+  np.put_along_axis(changed, places[..., None], wanted[:, ::-1], axis=1)
+  np.testing.assert_array_equal(corruption.filled(x, places, found[:, ::-1]), changed)

@@ -16,7 +16,7 @@ from vit_jax.data.sources import Source, Unlabelled
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.classification import add
 from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
-from vit_jax.learning import patch_targets
+from vit_jax.learning import corruption, patch_targets
 from vit_jax.learning.corruption import KINDS
 from vit_jax.learning.masked_patches import MaskedPatches
 from vit_jax.learning.objective import OWN
@@ -106,12 +106,11 @@ def examples(objective: MaskedPatches, images, drawn, predictions) -> dict[str, 
   """Images (B, S, S, 3) uint8 as they are, corrupted, and with predictions in corrupted places."""
   side = objective.model.stride()
   patches = patch_targets.in_patches(images, side)
-  moved = jnp.take_along_axis(patches, drawn.sources[..., None, None, None], axis=1)
-  corrupted = jnp.where(drawn.masked[..., None, None, None], GREY, moved).astype(jnp.uint8)
+  flat = patches.reshape(*patches.shape[:2], -1)
   predicted = objective.target.pictures(predictions, side)
-  rows = jnp.arange(len(images))[:, None]
-  filled = patches.at[rows, drawn.patches].set(predicted)
-  whole = lambda x: patch_targets.joined(x, images.shape[1:3])
+  filled = corruption.filled(flat, drawn.patches, predicted.reshape(*predicted.shape[:2], -1))
+  corrupted = corruption.corrupt(flat, drawn, jnp.full(flat.shape[-1], GREY))
+  whole = lambda x: patch_targets.joined(x.reshape(patches.shape), images.shape[1:3])
   return dict(original=images, corrupted=whole(corrupted), predicted=whole(filled))
 
 

@@ -71,10 +71,19 @@ def corrupt(x: jax.Array, corruption: Corruption, mask_embedding: jax.Array) -> 
 
 
 def rows(x: jax.Array, places: jax.Array) -> jax.Array:
-  """Rows of x: (B, N, D), at places (B, M) -> (B, M, D).
+  """Rows of x: (B, N, D), at places (B, M) -> (B, M, D); whole numbers must be below 2^24.
 
   It is a product with a matrix of zeros and ones, which is exact and takes a thousandth of a
-  model's time. The gradient of a gather would be a scatter, which is slow on TPUs.
+  model's time. A gather is slow on TPUs, and so is its gradient, a scatter; the compiler for v6e
+  fails at a gather of whole numbers.
   """
-  select = jax.nn.one_hot(places, x.shape[1], dtype=x.dtype)
-  return jnp.einsum("bmn,bnd->bmd", select, x, precision="highest")
+  kind = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.float32
+  select = jax.nn.one_hot(places, x.shape[1], dtype=kind)
+  taken = jnp.einsum("bmn,bnd->bmd", select, x.astype(kind), precision="highest")
+  return taken.astype(x.dtype)
+
+
+def filled(x: jax.Array, places: jax.Array, new: jax.Array) -> jax.Array:
+  """x (B, N, D) with the rows at different places (B, M) replaced by `new` (B, M, D)."""
+  here = places[:, :, None] == jnp.arange(x.shape[1])  # (B, M, N)
+  return jnp.where(here.any(axis=1)[..., None], rows(new, here.argmax(axis=1)), x)

@@ -118,8 +118,7 @@ class MaskedPatches:
 
   def targets(self, images: jax.Array, drawn: Corruption) -> jax.Array:
     """The targets of the corrupted patches, (B, M, T)."""
-    every = self.target.of(images, self.model.stride())
-    return jnp.take_along_axis(every, drawn.patches[..., None], axis=1)
+    return corruption.rows(self.target.of(images, self.model.stride()), drawn.patches)
 
   def predict(
     self, params: dict, images: jax.Array, drawn: Corruption, *, train: bool, key=None
