@@ -15,7 +15,7 @@ from vit_jax import models
 from vit_jax.config import ConfigError
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import objectives, optim, state, train_step
-from vit_jax.learning.corruption import KINDS, MASKED, REPLACED, Corruption
+from vit_jax.learning.corruption import KINDS, Corruption
 from vit_jax.learning.masked_patches import MaskedPatches, encoded
 from vit_jax.learning.objective import OWN
 from vit_jax.learning.patch_targets import TARGETS
@@ -293,4 +293,3 @@ def test_the_objective_is_what_the_config_names():
   made = objectives.configured(changed(), models.configured(changed().model))
   assert isinstance(made, MaskedPatches)
   assert not made.needs_labels
-  assert MASKED != REPLACED

@@ -87,21 +87,19 @@ def train_batches(
 ) -> "Batches":
   """Endless batches of shuffled, augmented examples, beginning with the batch of `start_step`.
 
-  The examples, in the order of `mixing.epochs`, make one stream. Global batch `step` consists of
-  the positions [step * batch_size, (step + 1) * batch_size). Each host gets an equal, contiguous
-  share. The random draws for an example depend only on the seed and its position.
+  The examples, in the order of `mixing.epochs`, make one stream. Global batch `step` is positions
+  [step * batch_size, (step + 1) * batch_size); each host gets an equal, contiguous share. The
+  random draws for an example depend only on the seed and its position.
 
   Args:
     source: the examples.
-    transform: transform(image, rng=rng) -> (S, S, 3) uint8. It must not keep the generator. With
-      workers, it and the source must be picklable, and come from modules that can be imported.
+    transform: (image, rng=generator) -> (S, S, 3) uint8; it must not keep the generator.
     seed, sampling: of the order and all draws, in [0, 2**32); as config.data.sampling.
     batch_size: examples in a batch, over all hosts.
-    host, hosts: index of this host, and number of hosts.
-    start_step: step of the first batch.
+    host, hosts, start_step: index of this host, number of hosts, step of the first batch.
     num_classes: labels must be in [0, num_classes); 0: batches have no labels.
     threads: decoding threads of each process (at least 1 in workers); 0: decode when requested.
-    workers: decoding processes; 0: this process decodes.
+    workers: decoding processes, which need a picklable source and transform; 0: none.
     parts: the sources that `source` holds one after the other, if they are mixed by weight.
 
   Returns:
@@ -109,7 +107,7 @@ def train_batches(
     image is logged by name, and is replaced by zeros with mask 0.
 
   Raises:
-    ValueError: batch_size is not divisible by hosts.
+    ValueError: hosts does not divide batch_size.
     LabelError, WorkerError: from the iterator: a label is out of range; a worker has ended.
   """
   share = _check(_Share(batch_size, host, hosts, start_step))

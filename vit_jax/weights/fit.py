@@ -38,14 +38,13 @@ def fit(
   """Fits loaded parameters to a model.
 
   Position embeddings of another grid are resized. The head is reused if its shapes match; otherwise
-  it and the representation layer are new. So is what only the training objective needs, under
-  "objective"; it is dropped if the model is trained for another one. All other parameters must
-  match in name and shape.
+  it and the representation layer are new. The same holds for what only the training objective
+  needs, under "objective". All other parameters must match in name and shape.
 
   Args:
     params: the loaded tree, blocks unstacked.
     wanted: the model's tree, blocks unstacked; its leaves need only a shape.
-    grid: rows and columns of patches that the model sees; None for a model without patches.
+    grid: rows and columns of patches that the model sees; None: it has no patches.
     new_head: whether to make a new head even if the old one fits.
     outputs: for each output of the model, its index in the head that is kept; None: the same.
 
@@ -53,7 +52,7 @@ def fit(
     The tree in float32, without the parameters that are new, and a row for each name.
 
   Raises:
-    ValueError: parameters are missing or extra, or shapes differ; names the first of them.
+    ValueError: parameters are missing or extra, or shapes differ.
   """
   given, wanted = flatten(params), flatten(wanted)
   renewed = _renewed(given, wanted, new_head=new_head)
@@ -72,12 +71,10 @@ def fit(
       rows.append(Row(name, "resized", detail))
     else:
       wrong.append(f"{name} is {array.shape} and must be {target.shape}")
-  for name, array in given.items():
-    if renewed(name):
-      rows.append(Row(name, "dropped", f"{array.shape}"))
-    else:
-      wrong.append(f"{name} {array.shape} is not part of the model")
+  surplus = {name: x for name, x in given.items() if not renewed(name)}
+  wrong += [f"{name} {x.shape} is not part of the model" for name, x in surplus.items()]
   _check(wrong)
+  rows += [Row(n, "dropped", f"{x.shape}") for n, x in given.items() if n not in surplus]
   return nest(fitted), rows
 
 
