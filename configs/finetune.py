@@ -7,6 +7,9 @@ TASK: imagenet (20,000 steps), cifar100 or cifar10 (10,000 steps), pets or flowe
 Images have 384 px (378 if patches have 14 px). On imagenet, ViT-L/16 has 512 px and ViT-H/14 has
 518 px, with a moving average of the parameters, as in Table 2. Table 6 also has these two at 384
 and 378 px without the average: --config.data.image_size=384 --config.optimizer.ema=0.0.
+Training images are resized to 448 px and cropped to 384 at random (in that proportion for other
+sizes), as in the paper. MODEL,TASK,inception takes crops of 5 to 100% of the area instead, as in
+the code that the authors released: use it to compare with the figures of that code.
 MODEL,TASK,development holds out the paper's part of the training split (1, 2 or 10 per cent) and
 scores it instead of the test split. Use it to choose the learning rate; the paper's grids are in
 vit_jax/recipes/finetuning.py.
@@ -20,10 +23,17 @@ from vit_jax.recipes import TASKS, choice, finetune
 
 def get_config(argument="ViT-B/16,cifar10"):
   """A row of Table 4 for one model."""
-  fields = argument.split(",")
-  if len(fields) not in (2, 3):
-    raise ConfigError(f"The recipe's argument {argument!r} is not MODEL,TASK[,development].")
-  model, task, part = [*fields, "all"][:3]
+  model, *words = argument.split(",")
+  extra = [choice(word, "all", "development", "inception") for word in words[1:]]
+  if not words or len(set(extra)) < len(extra) or {"all", "development"} <= set(extra):
+    raise ConfigError(
+      f"The recipe's argument {argument!r} is not MODEL,TASK[,development][,inception]."
+    )
   return to_config_dict(
-    finetune(model, choice(task, *TASKS), part=choice(part, "all", "development"))
+    finetune(
+      model,
+      choice(words[0], *TASKS),
+      part="development" if "development" in extra else "all",
+      crops="inception" if "inception" in extra else "paper",
+    )
   )

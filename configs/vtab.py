@@ -7,8 +7,9 @@ The second command runs all 19 tasks and prints their table. MODEL: the model of
 as ViT-L/16. TASK: caltech101, cifar-100, dtd, flowers102, pets, sun397, svhn, camelyon, eurosat,
 resisc45, retinopathy, clevr-count, clevr-dist, dmlab, dspr-loc, dspr-ori, kitti-dist, snorb-azim or
 snorb-elev. TFDS must prepare the data (python tools/prepare_data.py build NAME).
-2,500 steps at 384 px (378 if patches have 14 px), the same settings for every task; no crops and no
-flips. MODEL,TASK,development trains on 800 of the images and scores the other 200;
+2,500 steps at 384 px (378 if patches have 14 px), the same settings for every task. Training images
+are cropped and flipped unless that would change the label: docs/decisions/vtab-images.md lists the
+tasks. MODEL,TASK,development trains on 800 of the images and scores the other 200;
 MODEL,TASK,smoke does the same in 4 steps at 64 px, to check that weights and data are complete.
 Not run here at full size: the weights and data are large.
 """

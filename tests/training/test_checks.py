@@ -38,7 +38,19 @@ def test_a_good_config_passes():
     (replaced("data", train_resize=200), r"train_resize=200 is smaller.*at least 224"),
     (
       replaced("data", train_resize=300, cache="x"),
-      r"cache_side=256 is smaller than config\.data\.train_resize=300.*at least 300, or",
+      r"cache_side=256 is smaller .*config\.data\.train_resize=300.*at least 300, or",
+    ),
+    (
+      replaced("data", train_resize_ratio=1.5, cache="x"),
+      r"cache_side=256 is smaller than the 336 pixels .*train_resize_ratio=1\.5.*at least 336, or",
+    ),
+    (
+      replaced("data", train_resize_ratio=1.5, train_resize=300),
+      r"train_resize=300 and config\.data\.train_resize_ratio=1\.5.*give one of them",
+    ),
+    (
+      replaced("data", train_resize_ratio=1.5, crop_area=(0.5, 1.0)),
+      r"crop_area=\(0\.5, 1\.0\) has no effect .*train_resize_ratio=1\.5.*train_resize_ratio=0",
     ),
     (replaced("schedule", drops=(0.5,)), r"drops=\(0\.5,\) does not go with .*decay='cosine'"),
     (replaced("schedule", decay="steps"), r"drops=\(\) does not go with .*decay='steps'"),

@@ -148,6 +148,14 @@ class Data:
     low=0,
     high=MOST_PIXELS,
   )
+  train_resize_ratio: float = setting(
+    0.0,
+    "as train_resize, but as a multiple of image_size, so that it follows a change of it; 0: not "
+    "used",
+    low=1.0,
+    high=MOST_PIXELS / MOST_SIDE,
+    off=0.0,
+  )
   flip: bool = setting(True, "flip half of the training images left to right")
   mixup: float = setting(
     0.0,
@@ -188,6 +196,13 @@ class Data:
   threads: int = setting(16, "decoding threads per process", low=1, high=1024)
   workers: int = setting(0, "decoding processes per host; 0: threads only", low=0, high=256)
   ahead: int = setting(2, "batches copied to the devices in advance", low=1, high=64)
+
+  def resized_side(self) -> int:
+    """Side of the square to which training images are resized before a random crop, pixels.
+
+    0: the crops are of `crop_area`.
+    """
+    return self.train_resize or round(self.train_resize_ratio * self.image_size)
 
   def mixed(self) -> dict[str, Weighted]:
     """The sources of the mix by name, in the order of their names; {} if there is no mix."""

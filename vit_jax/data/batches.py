@@ -88,8 +88,8 @@ class Reader:
 def train_transform(data: Data):
   """The preparation of a training image: (image, rng=generator) -> (S, S, 3) uint8."""
   common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
-  if data.train_resize:
-    return functools.partial(images.train_square, resize=data.train_resize, **common)
+  if side := data.resized_side():
+    return functools.partial(images.train_square, resize=side, **common)
   bounded = data.sampling != order.GRAIN
   return functools.partial(
     images.train_image, area=data.crop_area, aspect=data.crop_aspect, bounded=bounded, **common

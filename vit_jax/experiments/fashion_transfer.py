@@ -55,9 +55,10 @@ def transfer(folder: pathlib.Path, start: str, side: int, seed: int, size: Size)
   """The flags of a run on the second half, fine-tuned or from scratch."""
   recipe = {
     "fine-tuned": [
-      f"--config={ROOT}/configs/finetune.py:ViT-Ti/4,cifar10",
+      f"--config={ROOT}/configs/finetune.py:ViT-Ti/4,cifar10,inception",
       f"--config.init_from={run_folder(folder, 'pretraining', seed)}",
       "--config.schedule.learning_rate=0.03",
+      "--config.schedule.warmup.steps=0",
       "--config.model.compute_dtype=float32",
     ],
     # The recipe of pre-training: fine-tuning's SGD without warm-up needs good initial parameters.

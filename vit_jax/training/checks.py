@@ -143,18 +143,37 @@ def check_data(data: Data, duration: Duration):
     )
   resizing.check(data)
   resizing.check_sets(data.evaluate)
-  if 0 != data.train_resize < data.image_size:
+  check_crops(data)
+
+
+def check_crops(data: Data):
+  """Checks the settings that resize training images and cut crops out of them."""
+  resize, ratio, usual = data.train_resize, data.train_resize_ratio, Data()
+  if resize and ratio:
     raise ConfigError(
-      f"config.data.train_resize={data.train_resize} is smaller than "
+      f"config.data.train_resize={resize} and config.data.train_resize_ratio={ratio:g} say the "
+      "same in two ways; give one of them, and make the other 0."
+    )
+  if 0 != resize < data.image_size:
+    raise ConfigError(
+      f"config.data.train_resize={resize} is smaller than "
       f"config.data.image_size={data.image_size}, the size of the crop; make train_resize 0 or at "
       f"least {data.image_size}."
     )
-  key = "train_resize" if data.train_resize else "image_size"
-  least = getattr(data, key)
+  kind = f"train_resize={resize}" if resize else f"train_resize_ratio={ratio:g}"
+  for key in ("crop_area", "crop_aspect"):
+    if data.resized_side() and getattr(data, key) != getattr(usual, key):
+      raise ConfigError(
+        f"config.data.{key}={getattr(data, key)} has no effect with config.data.{kind}, which "
+        f"resizes the whole image; leave it out, or give --config.data.{kind.split('=')[0]}=0."
+      )
+  least = data.resized_side() or data.image_size
   if data.cache and data.cache_side < least:
+    cause = kind if data.resized_side() else f"image_size={least}"
     raise ConfigError(
-      f"config.data.cache_side={data.cache_side} is smaller than config.data.{key}={least}, so "
-      f"every crop would be enlarged; make it at least {least}, or config.data.cache empty."
+      f"config.data.cache_side={data.cache_side} is smaller than the {least} pixels of "
+      f"config.data.{cause}, so every crop would be enlarged; make it at least {least}, or "
+      "config.data.cache empty."
     )
 
 
