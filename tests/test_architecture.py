@@ -51,6 +51,7 @@ LAYERS = [
   {"main"},
   {"experiments", "tpu", "benchmarks"},
   {"training"},
+  {"inspection"},
   {"evaluation"},
   {"inference"},
   {"plots", "recipes", "weights"},
@@ -98,7 +99,16 @@ def test_each_library_has_its_place(library, allowed):
 
 # What changes files. `replace` may be of texts: then it has two values.
 CHANGES = {"write_text", "write_bytes", "mkdir", "rename", "touch", "unlink", "rmtree", "savefig"}
-OF_A_RUN = ("storage", "devices", "training", "evaluation", "experiments", "plots", "learning")
+OF_A_RUN = (
+  "storage",
+  "devices",
+  "training",
+  "evaluation",
+  "experiments",
+  "plots",
+  "learning",
+  "inspection",
+)
 
 
 def writes(path):

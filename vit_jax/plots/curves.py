@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vit_jax.plots.labels import label
 from vit_jax.storage import files, metrics_log
 
 CURVES = "curves.png"
 CONFUSION = "confusion.png"
 _MOST_NAMES = 60  # class names along an axis; more would not be readable
-_LONGEST = 24  # characters of a class name
 
 
 def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
@@ -63,13 +63,13 @@ def confusion(folder: pathlib.Path, matrix, class_names):
   figure.colorbar(image, label="share of the class's images")
   axes.set(xlabel="prediction", ylabel="label")
   if named:
-    # Matplotlib would set text between dollar signs as a formula.
-    names = [name[:_LONGEST].replace("$", r"\$") for name in class_names]
+    names = [label(name) for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)
     axes.set_yticks(range(count), names)
   save(figure, folder / CONFUSION)
 
 
 def save(figure, path: pathlib.Path):
-  """Writes a figure of Matplotlib as PNG."""
-  files.write_whole(path, lambda partial: figure.savefig(partial, format="png", dpi=120))
+  """Writes a figure of Matplotlib as PNG, or as SVG if the path ends so."""
+  form = path.suffix.removeprefix(".")
+  files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=120))

@@ -25,6 +25,21 @@ def table(*columns: np.ndarray) -> np.ndarray:
   return framed.swapaxes(1, 2).reshape(rows * height, count * width, channels)
 
 
+def grid(images: np.ndarray, columns: int) -> np.ndarray:
+  """A picture with the images in raster order.
+
+  Args:
+    images: (N, S, S, 3) uint8.
+    columns: images in a row; the last row is filled up with white.
+
+  Returns:
+    (H, W, 3) uint8.
+  """
+  white = np.full((-len(images) % columns, *images.shape[1:]), 255, np.uint8)
+  rows = np.concatenate([images, white]).reshape(-1, columns, *images.shape[1:])
+  return table(*rows.swapaxes(0, 1))
+
+
 def png(picture: np.ndarray) -> bytes:
   """A picture (H, W, 3) uint8 as the bytes of a PNG file."""
   stream = io.BytesIO()

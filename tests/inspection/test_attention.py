@@ -1,0 +1,152 @@
+"""Attention weights against golden values, NumPy in float64, and the properties of a softmax."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.golden import weights as golden
+from tests.inspection.miniatures import IMAGES, model
+from vit_jax import inspection, models
+from vit_jax.inspection import attention
+from vit_jax.models.stacking import stack_blocks
+from vit_jax.storage.tree import nest
+
+
+@functools.cache
+def weights_of(family):
+  return list(inspection.attention_weights(*model(family), IMAGES))
+
+
+def tokens_of(module, params, images=IMAGES):
+  """The tokens before the first block, float64."""
+  grid = module.grid(*images.shape[1:3])
+
+  def embedded(module):
+    return module.add_positions(module.embed(images), grid, train=False)
+
+  run = lambda: module.apply({"params": params}, method=embedded)
+  with jax.default_matmul_precision("highest"):
+    return np.asarray(jax.jit(run)(), np.float64)
+
+
+def expected(params, x):
+  """Attention weights of a block in NumPy: (B, heads, N, N)."""
+  own = params["MultiHeadDotProductAttention_1"]
+  x = reference.layer_norm(params["LayerNorm_0"], x)
+  query, key = (
+    np.einsum("bnd,dhe->bhne", x, own[name]["kernel"]) + own[name]["bias"][:, None]
+    for name in ("query", "key")
+  )
+  tokens = x.shape[1]
+  keys = np.repeat(key[:, :, None], tokens, axis=2)
+  if "pos_embedding_relative" in own:
+    offsets = tokens - 1 + np.arange(tokens) - np.arange(tokens)[:, None]
+    keys = keys + np.moveaxis(own["pos_embedding_relative"][offsets], 2, 0)
+  logits = np.einsum("bhqe,bhqke->bhqk", query, keys) / np.sqrt(query.shape[-1])
+  return reference.softmax(logits)
+
+
+def test_golden():
+  record, wanted = golden.golden("vit"), golden.golden("inspection")["attention"]
+  params = nest(golden.make(record["shapes"]))
+  found = inspection.attention_weights(models.module_of(params), params, golden.images(32))
+  np.testing.assert_allclose([layer[0] for layer in found], wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("family", ["gap", "hybrid", "relative", "map", "2d"])
+def test_every_layer_in_numpy(family):
+  """Every kind of token and of logit, block after block."""
+  module, single = model(family)
+  params = jax.tree.map(np.float64, single)
+  x = tokens_of(module, single)
+  for i, found in enumerate(weights_of(family)):
+    block = params["Transformer"][f"encoderblock_{i}"]
+    np.testing.assert_allclose(found, expected(block, x), atol=2e-6)
+    x = reference.encoder_block(block, x)
+
+
+def test_an_axial_model_in_numpy():
+  params = jax.tree.map(np.float64, model("axial")[1])
+  x = tokens_of(*model("axial"))
+  rows, columns = weights_of("axial")[:2]
+  assert rows.shape == columns.shape == (2, 4, 2, 4, 4)
+  block = params["Transformer"]["encoderblock_0"]
+  lines = x.reshape(2, 4, 4, -1)
+  np.testing.assert_allclose(rows[:, 1], expected(block["row"], lines[:, 1]), atol=2e-6)
+  lines = np.stack([reference.encoder_block(block["row"], lines[:, i]) for i in range(4)], axis=1)
+  np.testing.assert_allclose(columns[:, 3], expected(block["column"], lines[:, :, 3]), atol=2e-6)
+
+
+def test_the_pooling_of_map_in_numpy():
+  module, params = model("map")
+  seen = attention.look(module, attention.on_device(module, params), IMAGES)
+  found = np.asarray(attention.weights(seen.pooling))
+  x = tokens_of(module, params)
+  params = jax.tree.map(np.float64, params)
+  for i in range(module.depth):
+    x = reference.encoder_block(params["Transformer"][f"encoderblock_{i}"], x)
+  x = reference.layer_norm(params["Transformer"]["encoder_norm"], x)
+  own = params["MAPHead_0"]["MultiHeadDotProductAttention_0"]
+  project = lambda x, name: np.einsum("...d,dhe->...he", x, own[name]["kernel"]) + own[name]["bias"]
+  query, key = project(params["MAPHead_0"]["probe"][0, 0], "query"), project(x, "key")
+  logits = np.einsum("he,bnhe->bhn", query, key) / np.sqrt(query.shape[-1])
+  np.testing.assert_allclose(found[:, :, 0], reference.softmax(logits), atol=2e-6)
+
+
+@pytest.mark.parametrize("family", ["gap", "relative", "map", "hybrid", "axial"])
+def test_rows_sum_to_1(family):
+  for layer in weights_of(family):
+    np.testing.assert_allclose(layer.sum(axis=-1), 1, atol=1e-5)
+
+
+def test_stacked_blocks_are_the_same_model():
+  module, params = model("gap")
+  stacked = module.clone(scan=True), stack_blocks(params)
+  found = list(inspection.attention_weights(*stacked, IMAGES))
+  np.testing.assert_array_equal(found, weights_of("gap"))
+
+
+def test_another_order_of_the_heads_changes_nothing_else():
+  module, params = model("gap")
+  params = jax.tree.map(np.copy, params)
+  own = params["Transformer"]["encoderblock_0"]["MultiHeadDotProductAttention_1"]
+  for name in ("query", "key", "value"):
+    own[name] = {key: np.flip(x, axis=-2) for key, x in own[name].items()}
+  own["out"]["kernel"] = np.flip(own["out"]["kernel"], axis=0)
+  found = list(inspection.attention_weights(module, params, IMAGES))
+  np.testing.assert_allclose(found[0], weights_of("gap")[0][:, ::-1], atol=1e-6)
+  np.testing.assert_allclose(found[1], weights_of("gap")[1], atol=2e-6)
+
+
+def test_pixels_and_floats_are_the_same_images():
+  module, params = model("gap")
+  pixels = np.random.default_rng(0).integers(0, 256, IMAGES.shape, np.uint8)
+  floats = (pixels.astype(np.float32) - 127.5) / 127.5
+  found = [list(inspection.attention_weights(module, params, x)) for x in (pixels, floats)]
+  np.testing.assert_allclose(*found, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ("images", "said"),
+  [
+    (np.zeros((2, 16, 16, 1), np.float32), r"\(2, 16, 16, 1\).*must be"),
+    (np.zeros((0, 16, 16, 3), np.float32), "B at least 1"),
+    (np.full((1, 16, 16, 3), 255.0), "from 255.0 to 255.0"),
+    (np.full((1, 16, 16, 3), np.nan), "from nan"),
+    (np.zeros((1, 16, 16, 3), np.int64), "int64"),
+    (np.zeros((1, 18, 16, 3), np.float32), "cannot be cut into patches"),
+  ],
+)
+def test_wrong_images(images, said):
+  with pytest.raises(ValueError, match=said):
+    list(inspection.attention_weights(*model("gap"), images))
+
+
+def test_models_without_attention():
+  with pytest.raises(ValueError, match="of a ResNet"):
+    inspection.mean_distances(*model("bit"), IMAGES)
+  with pytest.raises(ValueError, match="no blocks"):
+    inspection.mean_distances(model("gap")[0].clone(depth=0), {}, IMAGES)

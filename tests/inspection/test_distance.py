@@ -1,0 +1,92 @@
+"""Mean attention distance: golden values, and weights whose distance is known."""
+
+import numpy as np
+import pytest
+
+from tests.golden import weights as golden
+from tests.inspection.miniatures import IMAGES, model
+from vit_jax import inspection, models
+from vit_jax.inspection import attention
+from vit_jax.inspection.distance import centres, mean_distance
+from vit_jax.storage.tree import nest
+
+
+def of(weights, grid=(3, 5), stride=4):
+  return np.asarray(mean_distance(np.float32(weights), centres(grid, stride)))
+
+
+def drawn(shape=(2, 4, 16, 16)):
+  weights = np.random.default_rng(0).random(shape)
+  return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def test_golden():
+  """To 1e-6 of the values, which are about 16 pixels: nearer to them than float32 reaches."""
+  record, wanted = golden.golden("vit"), golden.golden("inspection")["mean_distance"]
+  params = nest(golden.make(record["shapes"]))
+  found = inspection.mean_distances(models.module_of(params), params, golden.images(32))
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_uniform_attention_has_the_mean_distance_of_the_grid():
+  places = [(4 * y, 4 * x) for y in range(3) for x in range(5)]
+  apart = [np.hypot(a - c, b - d) for a, b in places for c, d in places]
+  np.testing.assert_allclose(of(np.full((1, 1, 15, 15), 1 / 15)), np.mean(apart), rtol=1e-6)
+
+
+def test_attention_to_itself_has_no_distance():
+  assert of(np.eye(15)[None, None]) == 0
+
+
+def test_the_class_token_does_not_count():
+  """Whatever it gets, and whatever it attends to."""
+  weights = drawn()
+  patches = weights[..., 1:, 1:]
+  alone = patches / patches.sum(axis=-1, keepdims=True)
+  np.testing.assert_allclose(of(weights), of(alone), rtol=1e-5)
+
+
+def test_distances_grow_with_the_side_of_the_image():
+  np.testing.assert_allclose(of(drawn(), stride=12), 3 * of(drawn(), stride=4), rtol=1e-6)
+
+
+def test_the_order_of_the_heads_changes_nothing_else():
+  np.testing.assert_array_equal(of(drawn()[:, ::-1]), of(drawn())[:, ::-1])
+
+
+def test_a_hybrid_counts_the_stride_of_its_map():
+  """Two tokens in a row of 16 pixels are 8 pixels apart."""
+  module, params = model("hybrid")
+  assert (module.grid(16, 16), module.stride()) == ((2, 2), 8)
+  found = inspection.mean_distances(module, params, IMAGES)
+  layers = inspection.attention_weights(module, params, IMAGES)
+  wanted = [of(layer, (2, 2), 8).mean(axis=0) for layer in layers]
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_an_axial_model_has_a_distance_along_each_axis():
+  module, params = model("axial")
+  found = inspection.mean_distances(module, params, IMAGES)
+  assert found.shape == (2, 2, 2)
+  layers = list(inspection.attention_weights(module, params, IMAGES))
+  apart = 4 * np.abs(np.arange(4)[:, None] - np.arange(4))
+  wanted = (layers[3] * apart).sum(axis=-1).mean(axis=(0, 1, 3))
+  np.testing.assert_allclose(found[1, 1], wanted, rtol=1e-5)
+
+
+def test_many_images_are_read_a_few_at_a_time(monkeypatch):
+  module, params = model("gap")
+  images, done = golden.images(16, batch=5), []
+  whole = inspection.mean_distances(module, params, images)
+  monkeypatch.setattr(attention, "MOST_IMAGES", 2)
+  parts = inspection.mean_distances(module, params, images, on_batch=done.append)
+  assert done == [2, 2, 1]
+  np.testing.assert_allclose(parts, whole, rtol=1e-6)
+
+
+def test_memory_is_bounded():
+  """Keys and queries of ViT-L/16 at 384 pixels take 113 MB an image."""
+  assert attention.at_a_time(models.create("ViT-L/16"), (384, 384)) == 3
+  assert attention.at_a_time(models.create("ViT-H/14"), (1008, 1008)) == 1
+  with pytest.raises(ValueError, match="no blocks"):
+    attention.at_a_time(models.create("ViT-L/16", depth=0), (384, 384))

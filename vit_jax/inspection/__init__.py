@@ -1,0 +1,16 @@
+"""Looks inside a trained model: filters, position embeddings, attention, features, mistakes."""
+
+from vit_jax.inspection.attention import attention_weights
+from vit_jax.inspection.distance import mean_distances
+from vit_jax.inspection.filters import filter_components
+from vit_jax.inspection.rollout import raw, rollout
+from vit_jax.inspection.similarity import position_similarity
+
+__all__ = [
+  "attention_weights",
+  "filter_components",
+  "mean_distances",
+  "position_similarity",
+  "raw",
+  "rollout",
+]

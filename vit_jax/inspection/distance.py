@@ -1,0 +1,75 @@
+"""Mean attention distance (Section 4.5, Figure 7 right; Appendix D.7, Figure 11)."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.inspection import attention
+from vit_jax.models import ViT
+
+
+def mean_distances(
+  module: ViT, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
+) -> np.ndarray:
+  """How far each head looks: the mean distance, in pixels, between queries and what they attend to.
+
+  d = mean over images and patches q of sum_k a_qk |p_q - p_k| / sum_k a_qk, over patches k, where p
+  are the centres of the patches. The class token is left out and the weights are renormalised. For
+  hybrids, neighbouring tokens are as far apart as the stride of the ResNet's map.
+
+  Args:
+    module, params: the model.
+    images: (B, H, W, 3), uint8 pixels or floats in [-1, 1]; the paper takes 128.
+    on_batch: called with the number of images that were just done.
+
+  Returns:
+    (depth, heads) float64. For axial models (2, depth, heads): along rows, then along columns. NaN
+    for a head whose class token takes the whole weight of a query, to the last bit of float32.
+
+  Raises:
+    ValueError: as `attention.attention_weights`.
+  """
+  images, total = attention.pixels(images), 0.0
+  axes = 1 + module.axial if isinstance(module, ViT) else 1
+  for seen, count in attention.stream(module, params, images):
+    grid = module.grid(*images.shape[1:3])
+    places = [centres(grid, module.stride())]
+    if module.axial:
+      places = [centres((n, 1), module.stride()) for n in reversed(grid)]
+    found = [_of_layer(seen.layers[i], places[i % axes]) for i in range(len(seen.layers))]
+    total += np.stack([each[:count].sum(axis=0) for each in found])
+    on_batch(count)
+  depths = (total / len(images)).reshape(-1, axes, module.heads).swapaxes(0, 1)
+  return depths if module.axial else depths[0]
+
+
+def mean_distance(weights: jax.Array, places: jax.Array) -> jax.Array:
+  """The mean distance of each head, for given attention weights.
+
+  Args:
+    weights: (..., heads, T, T): query, key.
+    places: (N, 2), where the last N tokens are, in pixels; further tokens come before them.
+
+  Returns:
+    (..., heads).
+  """
+  first = weights.shape[-1] - len(places)
+  weights = weights[..., first:, first:]
+  apart = jnp.linalg.norm(places[:, None] - places[None], axis=-1)
+  return ((weights * apart).sum(axis=-1) / weights.sum(axis=-1)).mean(axis=-1)
+
+
+def centres(grid: tuple[int, int], stride: int) -> np.ndarray:
+  """The centres of all patches in raster order, (rows * columns, 2) float32, in pixels."""
+  return (np.indices(grid).reshape(2, -1).T + 0.5).astype(np.float32) * stride
+
+
+def _of_layer(read: attention.Projections, places: np.ndarray) -> np.ndarray:
+  """(B, heads) float64."""
+  found = np.asarray(_mean_distance(attention.weights(read), places), np.float64)
+  return found.mean(axis=1) if read.lines else found
+
+
+_mean_distance = jax.jit(mean_distance)

@@ -1,0 +1,136 @@
+"""Attention Rollout: where in the image the output comes from (Appendix D.8; Figures 6 and 14).
+
+Source: Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020.
+"""
+
+from collections.abc import Callable, Iterable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.inspection import attention
+from vit_jax.inspection.attention import Seen
+from vit_jax.models import ViT
+
+Found = tuple[np.ndarray, np.ndarray]
+
+
+def rollout(
+  module: ViT, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
+) -> Found:
+  """Attention Rollout from the output to the patches.
+
+  With A_l the attention of layer l averaged over its heads, the map is the output's row of
+  M_L ... M_2 M_1, M_l = (I + A_l) / 2 with rows scaled to the sum 1. The output's row is that of
+  the class token; with pool="gap" the mean over all rows; with pool="map" the pooling's own weights
+  times the product.
+
+  Args:
+    module, params: the model.
+    images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
+    on_batch: called with the number of images that were just done.
+
+  Returns:
+    Maps (B, rows, columns) and logits (B, num_classes), float32. A map sums to at most 1: the rest
+    stays at the class token.
+
+  Raises:
+    ValueError: the model is axial, or as `attention.attention_weights`.
+  """
+  attention.check(module)
+  if module.axial:
+    raise ValueError(
+      "Attention Rollout multiplies attention between all tokens, and an axial model has only that "
+      "within rows and within columns; the attention distance can be shown for it."
+    )
+  return _maps(module, params, images, lambda seen: _rolled(seen, module), on_batch)
+
+
+def raw(
+  module: ViT,
+  params: dict,
+  images,
+  *,
+  layer: int,
+  head: int,
+  on_batch: Callable[[int], None] = lambda count: None,
+) -> Found:
+  """The attention of one head: from the class token to the patches, else the mean over all queries.
+
+  Args:
+    module, params, images, on_batch: as in `rollout`.
+    layer, head: counted from 0.
+
+  Returns:
+    As `rollout`.
+
+  Raises:
+    ValueError: there is no such layer or head, or as `rollout`.
+  """
+  attention.check(module)
+  if module.axial:
+    raise ValueError(
+      "a head of an axial model attends within single rows and columns: it has no map."
+    )
+  if not (0 <= layer < module.depth and 0 <= head < module.heads):
+    raise ValueError(
+      f"there is no layer {layer} with a head {head}: layers are 0 to {module.depth - 1}, heads 0 "
+      f"to {module.heads - 1}."
+    )
+
+  def of_head(seen: Seen) -> jax.Array:
+    weights = attention.weights(seen.layers[layer])[:, head]
+    return weights[:, 0] if module.pool == "class_token" else weights.mean(axis=1)
+
+  return _maps(module, params, images, of_head, on_batch)
+
+
+def mixed(weights: jax.Array) -> jax.Array:
+  """M = (I + mean over heads of A) / 2, rows scaled to the sum 1: (B, heads, N, N) -> (B, N, N)."""
+  both = 0.5 * jnp.eye(weights.shape[-1]) + 0.5 * weights.mean(axis=1)
+  return both / both.sum(axis=-1, keepdims=True)
+
+
+def rolled(row: jax.Array, layers: Iterable[jax.Array]) -> jax.Array:
+  """The product row M_L ... M_1.
+
+  Args:
+    row: (B, N), what the output takes of each token of the last layer.
+    layers: attention weights (B, heads, N, N), the last layer first.
+  """
+  for weights in layers:
+    row = _times(row, weights)
+  return row
+
+
+def _rolled(seen: Seen, module: ViT) -> jax.Array:
+  last_first = (attention.weights(layer) for layer in reversed(seen.layers))
+  return rolled(_output(seen, module), last_first)
+
+
+def _output(seen: Seen, module: ViT) -> jax.Array:
+  """(B, N): what the output takes of each token of the last layer."""
+  batch, tokens = seen.layers[0].query.shape[:2]
+  if module.pool == "class_token":
+    return jnp.zeros((batch, tokens)).at[:, 0].set(1)
+  if module.pool == "gap":
+    return jnp.full((batch, tokens), 1 / tokens)
+  return attention.weights(seen.pooling).mean(axis=1)[:, 0]
+
+
+def _maps(module, params, images, of_seen, on_batch) -> Found:
+  """What `of_seen` finds at the patches of all images, and their logits."""
+  images = attention.pixels(images)
+  grid, maps, logits = module.grid(*images.shape[1:3]), [], []
+  for seen, count in attention.stream(module, params, images):
+    row = jax.device_get(of_seen(seen))[:count]
+    maps.append(row[:, -grid[0] * grid[1] :].reshape(-1, *grid))
+    logits.append(jax.device_get(seen.logits)[:count])
+    on_batch(count)
+  return np.concatenate(maps), np.concatenate(logits).astype(np.float32)
+
+
+@jax.jit
+def _times(row, weights):
+  return jnp.einsum("bq,bqk->bk", row, mixed(weights), precision="highest")

@@ -1,0 +1,103 @@
+"""Similarity of position embeddings (Section 4.5, Figure 7 centre; Appendix D.4, Figure 10)."""
+
+import numpy as np
+
+from vit_jax.inspection import attention
+from vit_jax.models import ViT
+from vit_jax.models.positions import PositionEmbedding
+
+MOST_PATCHES = 4096  # a table of similarities between them takes 64 MB
+
+
+def position_similarity(module: ViT, params: dict, grid: tuple[int, int]) -> dict[str, np.ndarray]:
+  """Cosine similarity of each patch's position embedding with all others, in a grid of grids.
+
+  Args:
+    module: a model with "1d" or "2d" embeddings, or one with "relative" ones.
+    params: its parameters, blocks not stacked.
+    grid: rows and columns of patches that the parameters are for.
+
+  Returns:
+    {place: similarities}. For "1d" and "2d" the places are "stem", "shared", or "layer 0" and so
+    on, and similarities are (rows, columns, rows, columns) float32. For "relative" see
+    `offset_similarity`.
+
+  Raises:
+    ValueError: the model has no position embeddings, or there are more than 4,096 patches.
+  """
+  attention.check(module)
+  if grid[0] * grid[1] > MOST_PATCHES:
+    raise ValueError(
+      f"the grid has {grid[0]} x {grid[1]} patches, and similarities are shown for at most "
+      f"{MOST_PATCHES:,} patches; choose smaller images (--image-size)."
+    )
+  if module.positions == "none":
+    raise ValueError("these weights have no position embeddings, so there is nothing to compare.")
+  if module.positions == "relative":
+    return offset_similarity(module, params, grid)
+  fields = dict(
+    kind=module.positions,
+    grid=grid,
+    class_token=module.pool == "class_token",
+    width=module.width,
+  )
+  tables = {
+    place: PositionEmbedding(**fields).apply({"params": own})
+    for place, own in _embeddings(module, params).items()
+  }
+  return {
+    place: cosines(np.asarray(module.patches(table))[0]).reshape(*grid, *grid)
+    for place, table in tables.items()
+  }
+
+
+def offset_similarity(module: ViT, params: dict, grid: tuple[int, int]) -> dict[str, np.ndarray]:
+  """For relative embeddings: the cosine similarity of each offset's embedding with offset zero's.
+
+  Offsets are counted along the tokens in raster order: r rows and c columns are r * columns + c
+  tokens, so that (r, c) and (r + 1, c - columns) are the same offset. Axial models have offsets
+  along rows and along columns alone.
+
+  Returns:
+    {place: (heads, 2 rows - 1, 2 columns - 1) float32}, offset zero in the middle. Places are
+    "layer 0" and so on; in axial models "layer 0 rows" (heads, 1, 2 columns - 1) and
+    "layer 0 columns" (heads, 2 rows - 1, 1).
+  """
+  rows, columns = grid
+  found = {}
+  for i in range(module.depth):
+    block = params["Transformer"][f"encoderblock_{i}"]
+    if module.axial:
+      found[f"layer {i} rows"] = _offsets(block["row"], (1, columns))
+      found[f"layer {i} columns"] = _offsets(block["column"], (rows, 1))
+    else:
+      found[f"layer {i}"] = _offsets(block, grid)
+  return found
+
+
+def cosines(vectors: np.ndarray) -> np.ndarray:
+  """Cosine similarity of all pairs: (N, D) -> (N, N) float32."""
+  vectors = vectors.astype(np.float64)
+  unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+  return (unit @ unit.T).astype(np.float32)
+
+
+def _embeddings(module: ViT, params: dict) -> dict[str, dict]:
+  """{place: parameters of its `PositionEmbedding`}."""
+  encoder = params["Transformer"]
+  if module.position_place == "stem":
+    return {"stem": encoder["posembed_input"]}
+  if module.position_place == "every_layer_shared":
+    return {"shared": encoder["posembed_shared"]}
+  blocks = range(module.depth)
+  return {f"layer {i}": encoder[f"encoderblock_{i}"]["posembed_input"] for i in blocks}
+
+
+def _offsets(block: dict, grid: tuple[int, int]) -> np.ndarray:
+  table = block["MultiHeadDotProductAttention_1"]["pos_embedding_relative"]
+  rows, columns = grid
+  middle = len(table) // 2
+  down, right = np.arange(1 - rows, rows), np.arange(1 - columns, columns)
+  offsets = middle + down[:, None] * columns + right
+  heads = [cosines(table[:, head])[middle] for head in range(table.shape[1])]
+  return np.stack(heads)[:, offsets]
