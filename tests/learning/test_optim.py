@@ -121,6 +121,23 @@ def test_sgd_with_momentum_and_clipping():
     np.testing.assert_allclose(actual["a"][name], params[name], rtol=1e-5)
 
 
+def test_coupled_decay_goes_through_the_momentum_after_clipping():
+  params, trace = dict(PARAMS["a"]), {"kernel": 0, "bias": 0}
+  for step in range(5):
+    grads = gradients(step)["a"]
+    norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
+    for name, g in grads.items():
+      decay = 0.3 * params[name] if name == "kernel" else 0
+      trace[name] = 0.9 * trace[name] + g / max(norm, 1.0) + decay
+      params[name] = params[name] - 0.1 * trace[name]
+  coupled = Optimizer(
+    kind="sgd", clip_norm=1.0, weight_decay=0.3, decay_kind="coupled", decay_rules=RULES
+  )
+  actual, _ = run(coupled)
+  for name in params:
+    np.testing.assert_allclose(actual["a"][name], params[name], rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["adam", "sgd"])
 def test_only_the_first_moment_may_be_bfloat16(kind):
   config = Optimizer(kind=kind, moment_dtype="bfloat16", decay_rules=RULES)

@@ -24,6 +24,7 @@ from tests.learning.steps import (
   start,
   update,
 )
+from vit_jax.config import Optimizer
 from vit_jax.learning import losses, optim, state, train_step
 from vit_jax.learning.classification import Classification
 
@@ -171,6 +172,33 @@ def test_moving_average():
   chex.assert_trees_all_close(jax.device_get(current.ema), average, atol=1e-6)
   assert state.for_evaluation(current) == current.ema
   assert state.for_evaluation(start(CONFIG, ONE)).keys() == current.params.keys()
+
+
+def test_the_corrected_average_weighs_the_parameters_after_each_update_alone():
+  """As Adam's moments: a sum of decay^age times the parameters, divided by the sum of weights."""
+  config = changed(optimizer=dict(ema=0.75, ema_corrected=True))
+  first, step = start(config, ONE), update(config, ONE)
+  current, seen = first, []
+  for one in BATCHES[:3]:
+    current, _ = step(current, one)
+    seen.append(jax.device_get(current.params))
+    weights = 0.75 ** np.arange(len(seen))[::-1]
+    mean = lambda *ps, w=weights: np.average(np.float64(ps), axis=0, weights=w)
+    chex.assert_trees_all_close(
+      jax.device_get(current.ema), jax.tree.map(mean, *seen), atol=1e-6, rtol=0
+    )
+
+
+@pytest.mark.parametrize("step", [1, 2, 20, 20_000])
+def test_what_is_left_of_the_initial_parameters(step):
+  settings = Optimizer(ema=0.9999)
+  kept = lambda s: np.prod([np.float64(train_step.average_factor(s, i)) for i in range(step)])
+  np.testing.assert_allclose(kept(settings), 0.9999**step)
+  if step == 20_000:
+    np.testing.assert_allclose(kept(settings), 0.135, atol=1e-3)
+  assert train_step.average_factor(dataclasses.replace(settings, ema_corrected=True), 0) == 0.0
+  late = train_step.average_factor(dataclasses.replace(settings, ema_corrected=True), 10**6)
+  np.testing.assert_allclose(late, 0.9999, rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

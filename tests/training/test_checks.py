@@ -52,6 +52,18 @@ def test_a_good_config_passes():
       replaced("data", train_resize_ratio=1.5, crop_area=(0.5, 1.0)),
       r"crop_area=\(0\.5, 1\.0\) has no effect .*train_resize_ratio=1\.5.*train_resize_ratio=0",
     ),
+    (
+      replaced("optimizer", ema_corrected=True),
+      r"optimizer\.ema_corrected=True has no effect .*ema=0.*such as .*ema=0\.9999",
+    ),
+    (
+      dataclasses.replace(GOOD, keep_representation=True),
+      r"keep_representation=True requires config\.init_from, which is empty",
+    ),
+    (
+      dataclasses.replace(GOOD, keep_representation=True, init_from="w.npz"),
+      r"keep_representation=True requires config\.model\.representation_layer=True",
+    ),
     (replaced("schedule", drops=(0.5,)), r"drops=\(0\.5,\) does not go with .*decay='cosine'"),
     (replaced("schedule", decay="steps"), r"drops=\(\) does not go with .*decay='steps'"),
     (replaced("schedule", decay="steps", drops=(0.5, 0.4)), r"drops=\(0\.5, 0\.4\) must be asc"),

@@ -53,6 +53,28 @@ def test_the_representation_layer_goes_with_the_old_head():
   }
 
 
+@pytest.mark.parametrize(("classes", "new_head"), [(7, False), (5, True)])
+def test_the_last_layer_alone_is_new_where_the_representation_layer_is_kept(classes, new_head):
+  """What Appendix B.1.1 compares with: only the last layer is initialised again."""
+  wanted = shapes(families.module("representation", num_classes=classes))
+  fitted, rows = weights.fit(
+    families.params("representation"),
+    wanted,
+    (4, 4),
+    new_head=new_head,
+    keep_representation=True,
+  )
+  assert whats(rows) == {"head/kernel": "new", "head/bias": "new"}
+  expected = {k: v for k, v in families.params("representation").items() if k != "head"}
+  families.assert_same_bits(fitted, expected)
+
+
+def test_a_representation_layer_that_is_to_be_kept_must_be_there():
+  wanted = shapes(families.module("representation"))
+  with pytest.raises(ValueError, match=r"pre_logits/kernel \(32, 32\) is missing"):
+    weights.fit(families.params("vit"), wanted, (4, 4), new_head=True, keep_representation=True)
+
+
 @pytest.mark.parametrize("family", ["vit", "representation", "bit"])
 def test_a_new_head_may_be_asked_for(family):
   """Section 3.2: for a task with as many classes as pre-training had."""

@@ -55,7 +55,13 @@ class Optimizer:
     "float32", "type of Adam's first moment or of SGD's momentum", choices=("float32", "bfloat16")
   )
   weight_decay: float = setting(
-    0.0, "decoupled decay; multiplied by the learning rate", low=0.0, high=1e4
+    0.0, "factor of the weight decay; multiplied by the learning rate", low=0.0, high=1e4
+  )
+  decay_kind: str = setting(
+    "decoupled",
+    "where the weight decay is added: decoupled, to the update after the moments, as in AdamW; "
+    "coupled, to the clipped gradient before the moments, the usual L2 of SGD",
+    choices=("decoupled", "coupled"),
   )
   decay_rules: tuple = setting(
     DECAY_RULES,
@@ -72,7 +78,16 @@ class Optimizer:
     0.0, "gradients are clipped to this global norm; 0: no clipping", low=1e-6, high=1e6, off=0.0
   )
   ema: float = setting(
-    0.0, "decay of the parameters' moving average; 0: no average", low=0.0, high=0.999999999
+    0.0,
+    "decay of the parameters' moving average; 0: no average. It starts at the initial parameters, "
+    "whose weight after n steps is ema^n: 13.5% after 20,000 steps at 0.9999",
+    low=0.0,
+    high=0.999999999,
+  )
+  ema_corrected: bool = setting(
+    False,
+    "correct the bias of the moving average, as Adam does for its moments: the initial parameters "
+    "have no weight, and the others share all of it",
   )
 
 

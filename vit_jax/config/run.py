@@ -84,6 +84,12 @@ class Config:
   new_head: bool = setting(
     False, "start with a new head even if the weights have one that fits; requires init_from"
   )
+  keep_representation: bool = setting(
+    False,
+    "where the head is new, keep the representation layer of the weights, so that only the last "
+    "layer is initialised again (the comparison of Appendix B.1.1); requires init_from and "
+    "config.model.representation_layer",
+  )
   class_names: str = setting(
     "",
     "class names of the head in init_from (with --mode=evaluate, of the evaluated head), in the "

@@ -94,7 +94,7 @@ def decay_factors(params, rules: tuple[tuple[str, float], ...]):
 
 
 def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
-  """Adds weight_decay * factor * parameter to the update (decoupled decay, as in AdamW)."""
+  """Adds weight_decay * factor * parameter to the update."""
 
   def update(updates, params):
     factors = decay_factors(params, rules)
@@ -106,7 +106,10 @@ def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
 
 
 def make(config: Optimizer) -> optax.GradientTransformation:
-  """The chain clip, precondition, decay; the caller multiplies by minus the learning rate.
+  """The chain of an update; the caller multiplies by minus the learning rate.
+
+  With decoupled decay (AdamW): clip, precondition, decay. With coupled decay (L2): clip, decay,
+  precondition.
 
   Adam's first moment or SGD's momentum is kept in `config.moment_dtype`; the second moment is
   always float32.
@@ -117,4 +120,7 @@ def make(config: Optimizer) -> optax.GradientTransformation:
     precondition = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon, mu_dtype=dtype)
   else:
     precondition = optax.trace(config.momentum, accumulator_dtype=dtype)
-  return optax.chain(clip, precondition, decay_weights(config.weight_decay, config.decay_rules))
+  decay = decay_weights(config.weight_decay, config.decay_rules)
+  if config.decay_kind == "coupled":
+    return optax.chain(clip, decay, precondition)
+  return optax.chain(clip, precondition, decay)

@@ -1,6 +1,7 @@
 """One update: loss, gradients, accumulation, clipping, moving average."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,8 @@ def make(
     loss, grads, metrics = means(of_part, before, objective.prepare(batch, key), key, accumulation)
     grad_norm, learning_rate = optax.tree.norm(grads), rate(state.step)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-    proposed = updated(optimizer, state, before, grads, learning_rate, settings.ema)
+    factor = average_factor(settings, state.step)
+    proposed = updated(optimizer, state, before, grads, learning_rate, factor)
     after = advanced(state, before, proposed, finite, batch["mask"])
     norms = dict(grad_norm=grad_norm, **norms_of(after, trained(after.params), before))
     counters = dict(bad_examples=after.bad_examples, skipped=after.skipped)
@@ -101,7 +103,7 @@ def means(of_part, trained, batch, key, accumulation: int):
   return loss, grads, {PREFIX + name: total / n for name, (total, n) in metrics.items()}
 
 
-def updated(optimizer, state: TrainState, before, grads, learning_rate, factor: float):
+def updated(optimizer, state: TrainState, before, grads, learning_rate, factor):
   """Trained parameters, optimizer state and moving average after the update."""
   directions, optimizer_state = optimizer.update(grads, state.optimizer, before)
   after = jax.tree.map(lambda p, d: p - learning_rate * d, before, directions)
@@ -131,7 +133,20 @@ def norms_of(state: TrainState, after, before) -> dict[str, jax.Array]:
   )
 
 
-def average(ema, params, factor: float):
+def average_factor(settings: Optimizer, step):
+  """The weight of the old moving average in the update that follows `step` updates.
+
+  With `ema_corrected` the average after n updates is sum_i d^(n-i) p_i / sum_i d^(n-i), with p_i
+  the parameters after update i and d the decay. So it is computed from itself: the weight is
+  d (1 - d^(n-1)) / (1 - d^n), which is 0 for the first update.
+  """
+  if not settings.ema_corrected:
+    return settings.ema
+  log = math.log(settings.ema)
+  return settings.ema * jnp.expm1(log * step) / jnp.expm1(log * (step + 1))
+
+
+def average(ema, params, factor):
   """Polyak averaging: factor * ema + (1 - factor) * params; None stays None."""
   if ema is None:
     return None

@@ -52,7 +52,10 @@ def check(config: Config):
   check_decay_rules(config.optimizer.decay_rules)
   check_trainable(config)
   check_early_stopping(config.early_stopping, config.evaluate_every, registry.names(config))
+  check_average(config.optimizer)
   check_weights(config.init_from, config.class_names, new_head=config.new_head)
+  if config.keep_representation:
+    check_representation(config.init_from, config.model)
 
 
 def check_weights(init_from: str, class_names: str, *, new_head: bool):
@@ -68,6 +71,29 @@ def check_weights(init_from: str, class_names: str, *, new_head: bool):
       "config.new_head=True, the default of fine-tuning recipes, requires config.init_from, which "
       "is empty; give --config.init_from=PATH (ViT-B_16.npz, a Hugging Face folder, or the workdir "
       "of a run), or --config.new_head=False to train from scratch."
+    )
+
+
+def check_representation(init_from: str, model: Model):
+  """Checks that weights may have a representation layer to keep, and that the model has one."""
+  if not init_from:
+    raise ConfigError(
+      "config.keep_representation=True requires config.init_from, which is empty; give "
+      "--config.init_from=PATH, or leave keep_representation out."
+    )
+  if not model.representation_layer:
+    raise ConfigError(
+      "config.keep_representation=True requires config.model.representation_layer=True, so that "
+      "the model has that layer; set both, or neither."
+    )
+
+
+def check_average(settings: Optimizer):
+  """Checks that there is a moving average to correct."""
+  if settings.ema_corrected and not settings.ema:
+    raise ConfigError(
+      "config.optimizer.ema_corrected=True has no effect with config.optimizer.ema=0, no moving "
+      "average; give its decay, such as --config.optimizer.ema=0.9999, or leave ema_corrected out."
     )
 
 

@@ -55,8 +55,10 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
     if objective.trains_head and not config.new_head:
       check_head(model.read.params)
       order = head_order(config.class_names, model.read, class_names)
-    side, new_head = config.data.image_size, config.new_head
-    params, rows = fitted(model.read.params, objective, side, new_head=new_head, order=order)
+    kept = dict(new_head=config.new_head, keep_representation=config.keep_representation)
+    params, rows = fitted(
+      model.read.params, objective, config.data.image_size, outputs=order.outputs, **kept
+    )
     params = stack_blocks(params) if settings.scan else params
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
@@ -111,17 +113,14 @@ def check_head(params: dict):
     )
 
 
-def fitted(
-  params: dict, objective: Objective, side: int, *, new_head: bool, order: classes.HeadOrder
-) -> tuple[dict, list]:
+def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[dict, list]:
   """Parameters in the shapes of the run's, and a row for each that says what was done.
 
   Args:
     params: a tree in this project's names, with blocks unstacked.
     objective: of the run, with blocks unstacked.
     side: of the images, pixels.
-    new_head: whether the head is left out.
-    order: how the head's outputs become the data's classes.
+    **options: of `weights.fit`: what becomes of the head.
 
   Raises:
     ValueError: they do not fit.
@@ -129,7 +128,7 @@ def fitted(
   module = objective.model
   grid = module.grid(side, side) if isinstance(module, models.ViT) else None
   wanted = jax.eval_shape(lambda: objective.init(jax.random.key(0), side))
-  return weights.fit(params, wanted, grid, new_head=new_head, outputs=order.outputs)
+  return weights.fit(params, wanted, grid, **options)
 
 
 def put(initial: Initial, state: TrainState) -> TrainState:

@@ -12,6 +12,7 @@ from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import resize
 
 HEAD = re.compile(r"(head|pre_logits)/.*")
+LAST = re.compile(r"head/.*")
 NAMED = 5  # parameters that the message names
 TABLE = re.compile(
   r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"
@@ -33,6 +34,7 @@ def fit(
   grid: tuple[int, int] | None,
   *,
   new_head: bool = False,
+  keep_representation: bool = False,
   outputs: tuple[int, ...] | None = None,
 ) -> tuple[dict, list[Row]]:
   """Fits loaded parameters to a model.
@@ -46,6 +48,7 @@ def fit(
     wanted: the model's tree, blocks unstacked; its leaves need only a shape.
     grid: rows and columns of patches that the model sees; None: it has no patches.
     new_head: whether to make a new head even if the old one fits.
+    keep_representation: whether the representation layer stays under a new head.
     outputs: for each output of the model, its index in the head that is kept; None: the same.
 
   Returns:
@@ -55,7 +58,8 @@ def fit(
     ValueError: parameters are missing or extra, or shapes differ.
   """
   given, wanted = flatten(params), flatten(wanted)
-  renewed = _renewed(given, wanted, new_head=new_head)
+  head = LAST if keep_representation else HEAD
+  renewed = _renewed(given, wanted, head, new_head=new_head)
   fitted, rows, wrong = {}, [], []
   for name, target in wanted.items():
     array = given.pop(name, None)
@@ -78,11 +82,13 @@ def fit(
   return nest(fitted), rows
 
 
-def _renewed(given: dict, wanted: dict, *, new_head: bool) -> Callable[[str], bool]:
+def _renewed(
+  given: dict, wanted: dict, head: re.Pattern, *, new_head: bool
+) -> Callable[[str], bool]:
   """Tells of a parameter's name whether it is new in the model, and dropped from the weights."""
   parts = []
   if new_head or not _has_all(given, wanted, "head/"):
-    parts.append(HEAD)
+    parts.append(head)
   if not _has_all(given, wanted, f"{OWN}/"):
     parts.append(re.compile(f"{OWN}/.*"))
   return lambda name: any(part.fullmatch(name) for part in parts)
