@@ -28,6 +28,8 @@ def test_all_names_can_be_created():
     ("R50x1+ViT-B/16", dict(patch=1, stages=(3, 4, 9), stem_width=64)),
     ("R50+ViT-B/16", dict(patch=1, stages=(3, 4, 9), stem_width=64)),
     ("R101x2+ViT-L/16", dict(patch=1, stages=(3, 4, 26), stem_width=128, depth=24)),
+    ("R50x1+ViT-B/16p2", dict(patch=2, stages=(3, 4, 9), stem_width=64)),
+    ("R101x2+ViT-L/32p7", dict(patch=7, stages=(3, 4, 23, 3), stem_width=128)),
     ("R26+ViT-S/32", dict(patch=1, stages=(2, 2, 2, 2))),
     ("R+ViT-Ti/16", dict(patch=8, stages=())),
   ],
@@ -52,6 +54,9 @@ def test_what_a_name_says(name, fields):
     "R50x1+ViT-B/8",
     "R+ViT-B/32",
     "R50x1+ViT-X/16",
+    "R50x1+ViT-B/16p0",
+    "R+ViT-Ti/16p2",
+    "ViT-B/16p2",
     "R51x1+ViT-B/16",
     "Axial-ViT-B",
     "",
@@ -71,6 +76,27 @@ def test_the_nearest_name_comes_first(name):
 def test_the_nearest_names_are_of_every_size():
   with pytest.raises(ValueError, match=r"nearest: .*ViT-B/16"):
     models.create("ViT-X/16")
+
+
+def test_the_config_sets_the_patches():
+  """Section 3.1: patches of a hybrid are cut out of the map, and 1 x 1 is the special case."""
+  named = models.create("R50x1+ViT-B/16p2", num_classes=1000)
+  assert models.configured(c.Model(name="R50x1+ViT-B/16", patch=2)) == named
+  assert models.configured(c.Model(name="ViT-B/32", patch=16)) == models.create("ViT-B/16")
+  assert (named.stride(), named.grid(224, 96)) == (32, (7, 3))
+  with pytest.raises(ValueError, match="Maps of 15 x 14 positions cannot be cut into patches of 2"):
+    named.grid(240, 224)
+
+
+def test_settings_of_another_kind_of_model_say_how_to_leave_them_out():
+  transformer = c.Model(name="R50x1", representation_layer=True, dropout=0.1, positions="2d")
+  expected = (
+    r"^representation_layer is no option of R50x1; give "
+    r"--config.model.representation_layer=False --config.model.positions=1d "
+    r"--config.model.dropout=0.0 to leave out what it lacks\.$"
+  )
+  with pytest.raises(ValueError, match=expected):
+    models.configured(transformer)
 
 
 def test_an_option_of_another_kind_of_model():

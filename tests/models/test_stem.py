@@ -51,6 +51,7 @@ def test_map_size_is_one_division_rounded_up(pixels, stages):
     ("R50x1+ViT-B/16", (65, 49), 5 * 4),
     ("R50x1+ViT-B/32", (65, 49), 3 * 2),
     ("R+ViT-Ti/16", (224, 160), 7 * 5),
+    ("R50x1+ViT-B/16p2", (224, 160), 7 * 5),
   ],
 )
 def test_tokens_of_a_hybrid(name, size, tokens):

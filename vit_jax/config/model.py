@@ -15,6 +15,9 @@ class Model:
     "--mode=evaluate: the model of the weights",
   )
   num_classes: int = setting(1000, "outputs of the head", low=1, high=10**7)
+  patch: int = setting(
+    0, "side of a patch: pixels, or positions of a hybrid's map (1 in the names)", low=0, high=9999
+  )
   depth: int = setting(0, "number of blocks", low=0, high=256)
   width: int = setting(0, "hidden size D; for a ResNet, channels of its root", low=0, high=2**15)
   mlp_dim: int = setting(0, "hidden size of the MLP", low=0, high=2**17)

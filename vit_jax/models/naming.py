@@ -71,7 +71,9 @@ _VIT = re.compile(r"(?P<axial>Axial-)?ViT-(?P<size>\w+)/(?P<patch>[1-9]\d{0,3})"
 _RESNET = re.compile(r"R(?P<depth>\d+)x(?P<factor>[1-9]\d?)", re.ASCII)
 _AXIAL_RESNET = re.compile(r"Axial-R(?P<depth>\d+)")
 _HYBRID = re.compile(
-  r"R(?:(?P<depth>\d+)(?:x(?P<factor>[1-9]\d?))?)?\+ViT-(?P<size>\w+)/(?P<stride>\d\d?)", re.ASCII
+  r"R(?:(?P<depth>\d+)(?:x(?P<factor>[1-9]\d?))?)?\+ViT-(?P<size>\w+)/(?P<stride>\d\d?)"
+  r"(?:p(?P<patch>[1-9]\d?))?",
+  re.ASCII,
 )
 
 
@@ -85,7 +87,8 @@ def create(name: str, **options) -> ViT | ResNet:
 
   Args:
     name: one of `names()`, or a variant: any patch size ("ViT-B/20"), any width factor below 100
-      ("R101x2"), any of the known ResNets under any of the known Transformers.
+      ("R101x2"), any of the known ResNets under any of the known Transformers, with larger patches
+      on the map ("R50x1+ViT-B/16p2": 2 x 2 positions of the /16 ResNet's map, 32 pixels).
     **options: fields of `vit_jax.models.vit.ViT` or `vit_jax.models.resnet.ResNet`, which replace
       the fields that the name implies.
 
@@ -97,7 +100,7 @@ def create(name: str, **options) -> ViT | ResNet:
     ValueError: there is no such model, it lacks an option, or options contradict each other.
   """
   kind, fields = _described(name)
-  known = {field.name for field in dataclasses.fields(kind)} - {"parent", "name"}
+  known = _options(kind)
   for key in options:
     if key not in known:
       raise ValueError(f"{key} is no option of {name}, which has {', '.join(sorted(known))}.")
@@ -122,7 +125,19 @@ def configured(settings: config.Model) -> ViT | ResNet:
   if "compute_dtype" in given:
     kind = given.pop("compute_dtype")
     given["dtype"] = jnp.dtype("bfloat16" if kind == config.AUTO else kind)
-  return create(given.pop("name", settings.name), **given)
+  name = given.pop("name", settings.name)
+  lacking = [key for key in given if key not in _options(_described(name)[0])]
+  if lacking:
+    flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
+    raise ValueError(
+      f"{lacking[0]} is no option of {name}; give {flags} to leave out what it lacks."
+    )
+  return create(name, **given)
+
+
+def _options(kind) -> set[str]:
+  """The fields of a module class that are options."""
+  return {field.name for field in dataclasses.fields(kind)} - {"parent", "name"}
 
 
 def _described(name: str):
@@ -136,7 +151,7 @@ def _described(name: str):
   if (match := _AXIAL_RESNET.fullmatch(name)) and match["depth"] in STAGES:
     return ResNet, dict(stages=STAGES[match["depth"]], width=64, heads=AXIAL_RESNET_HEADS)
   if (match := _HYBRID.fullmatch(name)) and match["size"] in SIZES:
-    stem = _stem(match["depth"], int(match["stride"]))
+    stem = _stem(match["depth"], int(match["stride"]), match["patch"])
     if stem:
       return ViT, SIZES[match["size"]] | stem | dict(stem_width=64 * int(match["factor"] or 1))
   raise ValueError(
@@ -155,20 +170,22 @@ def _nearest(name: str) -> list[str]:
   return list(dict.fromkeys(close or NAMES))[:5]
 
 
-def _stem(depth: str | None, stride: int) -> dict | None:
-  """Stages and patch size of a hybrid whose tokens are `stride` pixels apart; None if unknown.
+def _stem(depth: str | None, stride: int, patch: str | None) -> dict | None:
+  """Stages and patch size of a hybrid whose map divides by `stride`; None if unknown.
+
+  Patches are 1 x 1 on the map unless the name says `patch`.
 
   With /32 the tokens are the output of stage 4. With /16 the units of stage 4 are added to stage 3
   (Section 3.1). "R+" has only the root, with patches of 8 x 8. Its published name says 16, although
   its tokens are 32 pixels apart.
   """
   if depth is None:
-    return dict(stages=(), patch=8) if stride == 16 else None
+    return dict(stages=(), patch=8) if stride == 16 and not patch else None
   if depth not in STAGES or stride not in (16, 32):
     return None
   one, two, three, four = STAGES[depth]
   stages = (one, two, three, four) if stride == 32 else (one, two, three + four)
-  return dict(stages=stages, patch=1)
+  return dict(stages=stages, patch=int(patch or 1))
 
 
 def _check(name: str, module: ViT | ResNet):
