@@ -12,6 +12,7 @@ the server's, because JAX reads the others while it is imported. Another one is 
 import array
 import contextlib
 import functools
+import gc
 import json
 import os
 import select
@@ -139,10 +140,7 @@ def of_jax(env: dict[str, str]) -> dict[str, str]:
 
 def serve(descriptor: int):
   """Forks for every request; returns, in the new process alone, what it has to do."""
-  import matplotlib.figure  # noqa: F401
-  import sklearn.datasets
-  import sklearn.model_selection  # noqa: F401
-
+  import_slow_ones()
   from tests.faults import driver
   from vit_jax import main
 
@@ -161,6 +159,21 @@ def serve(descriptor: int):
       for number in handed:
         os.close(number)
       bury()
+
+
+def import_slow_ones():
+  """Imports what a run imports on its way; most of a short run's time would go there."""
+  import clu.parameter_overview
+  import matplotlib.backends.backend_agg
+  import matplotlib.figure
+  import sklearn.datasets
+  import sklearn.model_selection  # noqa: F401
+
+  import vit_jax.evaluation.evaluate
+  import vit_jax.storage.events
+  import vit_jax.training.train  # noqa: F401
+
+  gc.freeze()  # so that no fork goes through all of these objects again
 
 
 def keep(outputs, tells):
