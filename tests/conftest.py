@@ -1,5 +1,6 @@
 """Eight simulated devices on the CPU for every test, exact float32 products, quick compilation."""
 
+import gc
 import os
 
 from tests.compiler import QUICK
@@ -40,3 +41,4 @@ def pytest_collection_modifyitems(items):
   """Puts the tests of the longest files first; those of a file stay together."""
   place = {name: i for i, name in enumerate(LONGEST)}
   items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
+  gc.freeze()  # so that no collection goes through all that was imported

@@ -80,6 +80,7 @@ def test_what_depends_on_the_devices_is_wrong_usage_too(tmp_path):
   result = programs.run(command(tmp_path, DIGITS, "--config.batch_size=30"), devices=4)
   assert result.returncode == 2
   assert "batch_size=30 cannot be split over 4 devices" in result.stderr
+  assert not (tmp_path / "run").exists()
 
 
 def test_help_is_quick_and_names_the_flags():

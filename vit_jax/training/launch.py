@@ -66,10 +66,11 @@ def launch(
   start = None
   if starts_from_weights(config.init_from, folder):
     start = init_from.read(config, data.train.class_names)
+  run = plan.make(config, data)  # before the lock: a run that is refused leaves no folder
   from vit_jax.training.train import train
 
   with workdir.locked(folder, first=jax.process_index() == 0):
-    return train(plan.make(config, data), folder, stop, start, began)
+    return train(run, folder, stop, start, began)
 
 
 def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str]):
