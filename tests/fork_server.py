@@ -13,6 +13,7 @@ import array
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import select
@@ -163,16 +164,17 @@ def serve(descriptor: int):
 
 def import_slow_ones():
   """Imports what a run imports on its way; most of a short run's time would go there."""
-  import clu.parameter_overview
-  import matplotlib.backends.backend_agg
-  import matplotlib.figure
-  import sklearn.datasets
-  import sklearn.model_selection  # noqa: F401
-
-  import vit_jax.evaluation.evaluate
-  import vit_jax.storage.events
-  import vit_jax.training.train  # noqa: F401
-
+  for name in (
+    "clu.parameter_overview",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
+    "sklearn.datasets",
+    "sklearn.model_selection",
+    "vit_jax.evaluation.evaluate",
+    "vit_jax.storage.events",
+    "vit_jax.training.train",
+  ):
+    importlib.import_module(name)
   gc.freeze()  # so that no fork goes through all of these objects again
 
 

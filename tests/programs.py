@@ -16,7 +16,11 @@ MAIN = [sys.executable, "-m", "vit_jax.main"]
 
 # Compiled programs are kept between the processes of one test session; nothing else is shared.
 CACHE = ROOT / ".pytest_cache" / "compiled"
-USUAL = dict(JAX_PLATFORMS="cpu", JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_COMPILATION_CACHE_DIR=str(CACHE))
+USUAL = dict(
+  JAX_PLATFORMS="cpu",
+  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+  JAX_COMPILATION_CACHE_DIR=str(CACHE),
+)
 FORKED = ("vit_jax.main", "tests.faults.driver")
 
 
