@@ -128,6 +128,29 @@ def test_what_many_processes_saved_comes_back_bit_by_bit_on_other_devices(togeth
   assert seen == restored.keys()
 
 
+def test_without_labels_many_processes_are_one_run_too(tmp_path):
+  """The corrupted patches of an image depend on its place in the global batch alone."""
+  masked = (
+    "--config.objective=masked_patches",
+    "--config.data.train.label_key=",
+    "--config.data.evaluate.test.source=",
+    "--config.duration.steps=12",
+    "--config.evaluate_every.steps=12",
+    "--config.checkpoint.every.steps=12",
+  )
+  one, two = tmp_path / "one", tmp_path / "two"
+  result = programs.run(programs.digits(one, *masked), devices=2)
+  assert result.returncode == 0, result.stderr
+  results = outputs(group(two, *masked, processes=2, devices=1))
+  assert [status for _, status in results] == [0, 0], results[0][0][-3000:]
+  lines = metrics_log.read(one), metrics_log.read(two)
+  assert "train/accuracy_masked" in lines[0][0]
+  for a, b in zip(*lines, strict=True):
+    assert a.keys() == b.keys()
+    for key in a.keys() - TIMING:
+      assert b[key] == pytest.approx(a[key], rel=1e-5, abs=1e-9), (key, a["step"])
+
+
 def test_a_signal_to_one_process_stops_all_and_the_run_goes_on_anywhere(alone, tmp_path):
   """The checkpoint of 2 processes x 1 device is continued by one process with 4 devices."""
   long = *SETTINGS, "--config.duration.steps=40", "--config.checkpoint.every.steps=40"
