@@ -100,6 +100,18 @@ def test_logits(tmp_path, case):
   np.testing.assert_allclose(got, expected, atol=CASES[case][-1], rtol=0)
 
 
+def test_outputs_at_the_patches_of_weights_without_a_head(tmp_path):
+  """As masked patch prediction leaves them."""
+  module, params, images, _ = ours("vit")
+  weights.save(tmp_path / "w.npz", {k: v for k, v in params.items() if k != "head"})
+  features = jax.jit(lambda p: module.apply({"params": p}, images, train=False, method="features"))
+  model = timm.create_model("vit_tiny_patch16_224", num_classes=0, **VIT).eval()
+  model.load_pretrained(str(tmp_path / "w.npz"))
+  with torch.no_grad():
+    got = model.forward_features(torch_images(images)).numpy()[:, 1:]
+  np.testing.assert_allclose(got, features(params)["patches"], atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("case", ["vit", "small_bit"])
 def test_gradients(tmp_path, case):
   """Our gradients, read by timm as if they were weights, beside its own."""
