@@ -5,7 +5,7 @@ python tools/fashion_transfer.py [--workdir=DIR] [--output=DIR] [--fast] [--form
 It pre-trains a small ViT on the classes 0 to 4 and fine-tunes it on a few images of the classes 5
 to 9, at 28 and at 56 pixels. For comparison it trains the same model from scratch for as many
 steps. Each run is scored with the parameters of the last step and with their moving average, for
-three seeds. OUTPUT/results.md gets means and standard deviations, OUTPUT/results.csv every figure.
+three seeds. OUTPUT/transfer.md gets means and standard deviations, OUTPUT/transfer.csv every figure.
 
 Prepare Fashion-MNIST first: python tools/prepare_data.py build fashion_mnist. If the command was
 stopped, start it again: it continues, and measures nothing twice.
@@ -27,7 +27,7 @@ def flags() -> ToolFlags:
   result = ToolFlags("fashion_transfer", __doc__)
   add = result.add_argument
   add("--workdir", type=path, help="images and runs; default: workdirs/fashion_transfer")
-  add("--output", type=path, help="folder of results.md and results.csv; default: docs")
+  add("--output", type=path, help="folder of transfer.md and transfer.csv; default: docs")
   small = "a trial with a few images and steps; writes only into the workdir"
   add("--fast", action="store_true", help=small)
   result.add_format("table", "json")
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None):
     fashion_report.write(rows, output, size)
   lines = fashion_report.summary(rows)
   print(json.dumps(lines, indent=2) if args.format == "json" else fashion_report.as_table(lines))
-  print(f"Written: {output / 'results.md'}, {output / 'results.csv'}", file=sys.stderr)
+  print(f"Written: {output / 'transfer.md'}, {output / 'transfer.csv'}", file=sys.stderr)
 
 
 if __name__ == "__main__":

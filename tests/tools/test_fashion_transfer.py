@@ -118,11 +118,11 @@ def test_means_and_deviations(tmp_path):
     np.testing.assert_allclose(line["deviation"], values.std(ddof=1))
     assert line["seeds"] == 3
   fashion_report.write(rows, tmp_path, SIZE)
-  text = (tmp_path / "results.md").read_text()
+  text = (tmp_path / "transfer.md").read_text()
   for start in fashion_transfer.STARTS:
     for parameters in fashion_transfer.PARAMETERS:
       cells = [figures[start, side, parameters] for side in fashion_transfer.SIDES]
       shown = " | ".join(f"{x.mean():.2%} ± {x.std(ddof=1):.2%}" for x in cells)
       assert shown in text
-  assert len((tmp_path / "results.csv").read_text().splitlines()) == 1 + len(rows)
+  assert len((tmp_path / "transfer.csv").read_text().splitlines()) == 1 + len(rows)
   assert json.loads(json.dumps(lines)) == lines

@@ -29,7 +29,7 @@ def summary(rows: list[dict]) -> list[dict]:
 
 
 def document(lines: list[dict], size: Size) -> str:
-  """The text of OUTPUT/results.md."""
+  """The text of OUTPUT/transfer.md."""
   found = {(line["start"], line["side"], line["parameters"]): line for line in lines}
   show = lambda *key: f"{found[key]['mean']:.2%} ± {found[key]['deviation']:.2%}"
   table = "\n".join(
@@ -52,7 +52,7 @@ pre-trains a small ViT on the classes 0 to 4 of Fashion-MNIST and fine-tunes it 
 classes 5 to 9 (sandal, shirt, sneaker, bag, ankle boot), after {size.steps} steps of 64 images,
 drawn from {5 * size.images:,} training images of these classes: mean and standard deviation over
 {len(size.seeds)} seeds, which change the initial values and the order of the images. Every figure
-is in [results.csv](results.csv).
+is in [transfer.csv](transfer.csv).
 
 | start | parameters | {sides} |
 |---|---|---|---|
@@ -83,7 +83,7 @@ def as_table(lines: list[dict]) -> str:
 
 
 def write(rows: list[dict], output: pathlib.Path, size: Size):
-  """Writes OUTPUT/results.csv and OUTPUT/results.md."""
+  """Writes OUTPUT/transfer.csv and OUTPUT/transfer.md."""
   files.make_folder(output)
-  files.write_csv(output / "results.csv", [rows[0].keys(), *(row.values() for row in rows)])
-  files.write_text(output / "results.md", document(summary(rows), size))
+  files.write_csv(output / "transfer.csv", [rows[0].keys(), *(row.values() for row in rows)])
+  files.write_text(output / "transfer.md", document(summary(rows), size))
