@@ -36,6 +36,8 @@ def table3():
       # In Table 6 alone; our choice are the settings of this row.
       for model in ("R152x2", "R200x3"):
         yield file_of(model, row["dataset"]), model, "14", row
+    if row["dataset"] == "ImageNet-21k" and "ViT-L/16" in names:
+      names.append("ViT-H/14")  # in Table 5 alone; our choice are the settings of this row
     for model in names:
       for epochs in row["epochs"].split(" or "):
         yield file_of(model, row["dataset"]), model, epochs, row
@@ -87,6 +89,7 @@ def test_every_run_of_table_6_has_a_recipe_that_quotes_its_result(row):
 def test_no_recipe_is_left_out_of_the_test():
   tested = {file for file, *_ in table3()}
   own = {"vit_digits", "vit_fashion", "masked_fashion", "vit_shape_jft"}
+  own |= {"resnet", "resnet_sgd", "jft_subsets"}  # by test_resnets.py and test_jft_subsets.py
   own |= {"finetune", "hyperrule", "vtab", "evaluate"}
   tested |= {"masked_vit_b16_jft", "masked_vit_b16_i1k"}  # by test_masked.py
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own

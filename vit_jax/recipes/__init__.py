@@ -1,6 +1,7 @@
 """The rows of the paper's tables as configs: pre-training, fine-tuning, evaluation."""
 
 from vit_jax.recipes.bit import RESOLUTIONS, TASK_IMAGES, hyperrule
+from vit_jax.recipes.bit_pretraining import LENGTHS_OF_BIT, pretrain_as_bit, resnet
 from vit_jax.recipes.finetuning import TASKS, Task, finetune
 from vit_jax.recipes.loading import choice, load, resolve
 from vit_jax.recipes.masked import masked
@@ -10,6 +11,7 @@ from vit_jax.recipes.suites import SETS, SUITES, evaluation
 
 __all__ = [
   "DATASETS",
+  "LENGTHS_OF_BIT",
   "RESOLUTIONS",
   "SETS",
   "SUITES",
@@ -25,6 +27,8 @@ __all__ = [
   "load",
   "masked",
   "pretrain",
+  "pretrain_as_bit",
   "pretraining",
+  "resnet",
   "resolve",
 ]

@@ -87,12 +87,12 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
   """One row of Table 3; the arguments are its columns, and the dataset decides the others.
 
   Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px. Models with a Transformer have a
-  representation layer before the head; ResNets have none. Gradients are clipped to a global norm
-  of 1, on ImageNet only. Three settings are not in the paper, but its authors have stated them: the
-  sigmoid loss on the two large datasets, the initial bias of -10 in the head, and 1e-5 as the end
-  of the linear schedule.
+  representation layer before the head and dropout; ResNets have neither. Gradients are clipped to a
+  global norm of 1, on ImageNet only. Three settings are not in the paper, but its authors have
+  stated them: the sigmoid loss on the two large datasets, the initial bias of -10 in the head, and
+  1e-5 as the end of the linear schedule.
   """
-  data = DATASETS[dataset]
+  data, transformer = DATASETS[dataset], "ViT-" in model
   multi_label = data["multi_label"]
   return Config(
     batch_size=4096,
@@ -101,8 +101,8 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
     model=Model(
       name=model,
       num_classes=data["num_classes"],
-      representation_layer="ViT-" in model,
-      dropout=data["dropout"],
+      representation_layer=transformer,
+      dropout=data["dropout"] if transformer else 0.0,
       head_bias=-10.0 if multi_label else 0.0,
       compute_dtype="bfloat16",
     ),

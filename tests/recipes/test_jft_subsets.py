@@ -1,0 +1,50 @@
+"""The recipe of Figure 4: subsets of JFT-300M, with the steps and settings of the whole."""
+
+import dataclasses
+
+import pytest
+
+from tests.recipes.paper import docstring, load
+from vit_jax import config as c
+from vit_jax.evaluation import registry
+from vit_jax.training import steps
+
+WHOLE = {"ViT-B/32": "vit_b32", "ViT-L/32": "vit_l32", "ViT-L/16": "vit_l16"}
+WHOLE |= {"R50x1": "r50x1", "R152x2": "r152x2"}
+
+
+@pytest.mark.parametrize("subset", ["9M", "30M", "90M", "all"])
+@pytest.mark.parametrize("model", WHOLE)
+def test_every_subset_has_the_settings_and_the_steps_of_the_whole(model, subset):
+  config, whole = load("jft_subsets", f"{model},{subset}"), load(f"{WHOLE[model]}_jft", "7")
+  for group in ("batch_size", "model", "loss", "optimizer", "schedule"):
+    assert getattr(config, group) == getattr(whole, group)
+  images = dict(zip(("9M", "30M", "90M", "all"), (9e6, 30e6, 90e6, 0), strict=True))[subset]
+  assert config.data == dataclasses.replace(whole.data, train=c.Dataset(subset=int(images)))
+  planned = steps.of_run(config, int(images) or 303_000_000)
+  assert planned.total == steps.of_run(whole, 303_000_000).total == 517_822
+  assert planned.warmup == 10_000
+  # So dense that the best is seen: several evaluations in each epoch, or one an epoch of 9 M.
+  assert planned.evaluate <= 1.2 * 9e6 / 4096
+  assert f"{planned.total:,} steps" in docstring("jft_subsets")
+
+
+def test_the_best_checkpoint_by_the_5_shot_figure_is_kept_and_no_run_ends_before():
+  config = load("jft_subsets")
+  assert config.early_stopping == c.EarlyStopping(metric="imagenet/5shot", patience=0)
+  assert config.early_stopping.metric in registry.names(config)
+  smaller = load("jft_subsets", "ViT-b/32,9M")
+  assert smaller.schedule == load("vit_b32_jft").schedule
+
+
+@pytest.mark.parametrize(
+  ("argument", "message"),
+  [
+    ("ViT-B/32", "'ViT-B/32' is not MODEL,SUBSET"),
+    ("ViT-B/32,9", "'9' is none of 9M, 30M, 90M, all"),
+    ("ViT-H/14,9M", "'ViT-H/14' is none of ViT-b/32"),
+  ],
+)
+def test_an_impossible_subset(argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load("jft_subsets", argument)
