@@ -78,6 +78,16 @@ def test_representation_layer_adds_a_square_dense_layer():
   assert count(representation_layer=True) - count() == 32 * 32 + 32
 
 
+def test_the_representation_layer_of_an_independent_implementation():
+  record = golden.golden("vit_representation")
+  params = nest(golden.make(record["shapes"]))
+  shape = dict(depth=2, width=32, mlp_dim=128, heads=2, num_classes=10)
+  model = models.create("ViT-Ti/8", representation_layer=True, **shape)
+  logits, features = run(model, params, golden.images(record["image_size"]))
+  np.testing.assert_allclose(features["pre_logits"], record["pre_logits"], atol=1e-5, rtol=0)
+  np.testing.assert_allclose(logits, record["logits"], atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize(("file", "pool"), [("vit", "class_token"), ("vit_gap", "gap")])
 def test_logits_of_an_independent_implementation(file, pool, scan):
