@@ -13,27 +13,30 @@ the code that the authors released: use it to compare with the figures of that c
 MODEL,TASK,development holds out the paper's part of the training split (1, 2 or 10 per cent) and
 scores it instead of the test split. Use it to choose the learning rate; the paper's grids are in
 vit_jax/recipes/finetuning.py.
+MODEL,imagenet,real scores ReaL's labels too (tfds:imagenet2012_real).
 Your own images: --config.data.train.source=folder:DIR --config.data.train.split= and the same for
 --config.data.evaluate.test, with --config.model.num_classes=K. Not run here: the weights are large.
 """
 
 from vit_jax.config import ConfigError, to_config_dict
-from vit_jax.recipes import TASKS, choice, finetune
+from vit_jax.recipes import TASKS, choice, finetune, options
 
 
 def get_config(argument="ViT-B/16,cifar10"):
   """A row of Table 4 for one model."""
-  model, *words = argument.split(",")
-  extra = [choice(word, "all", "development", "inception") for word in words[1:]]
-  if not words or len(set(extra)) < len(extra) or {"all", "development"} <= set(extra):
+  model, comma, rest = argument.partition(",")
+  if not comma:
     raise ConfigError(
-      f"The recipe's argument {argument!r} is not MODEL,TASK[,development][,inception]."
+      f"The recipe's argument {argument!r} is not MODEL,TASK[,development][,inception][,real]."
     )
+  task, *words = rest.split(",")
+  task, extra = choice(task, *TASKS), options(words, "development", "inception", "real")
   return to_config_dict(
     finetune(
       model,
-      choice(words[0], *TASKS),
+      task,
       part="development" if "development" in extra else "all",
       crops="inception" if "inception" in extra else "paper",
+      real="real" in extra,
     )
   )

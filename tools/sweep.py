@@ -12,6 +12,10 @@ Table 4. For other data write two recipes: --development trains on a part and sc
 [90%:] of a folder), --final trains on all and scores the test set.
 --config.KEY=VALUE goes to every run.
 
+--real scores ImageNet's ReaL labels too, and gives their mean and deviation. --hyperrule tries
+configs/hyperrule.py beside the grid, as the paper does for ResNets: if it is the best on the
+development part, the final runs use it.
+
 Each run has a workdir below --workdir. If the command was stopped, start it again: it continues,
 and does nothing twice. Learning rates and seeds may be added. The tool prints the results and
 writes them to sweep.csv and sweep.png in --workdir; the output of the runs goes to stderr.
@@ -38,7 +42,7 @@ from vit_jax.main import default_workdir
 from vit_jax.process import console
 from vit_jax.recipes import TASKS
 
-FINE_TUNING = "configs/finetune.py"
+FINE_TUNING, REAL = "configs/finetune.py", ",real"
 
 
 def flags() -> ToolFlags:
@@ -49,6 +53,8 @@ def flags() -> ToolFlags:
   add("--task", choices=TASKS, help="with --model: a task of Table 4")
   add("--development", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores a held-back part")
   add("--final", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores the test set")
+  add("--real", action="store_true", help="with --task=imagenet: score ReaL's labels too")
+  add("--hyperrule", action="store_true", help="with --task: try the BiT-HyperRule too")
   add("--learning-rates", metavar="A,B,...", help="the grid; default: the task's")
   add("--seeds", type=whole(1, 1000), default=3, help="final runs (default: 3)")
   result.add_source()
@@ -84,7 +90,25 @@ def asked(args: Namespace, overrides: list[str]) -> Sweep:
     seeds=args.seeds,
     folder=args.workdir or folder.with_name(f"sweep-{folder.name}"),
     overrides=tuple(overrides),
+    rule=rule(args),
   )
+
+
+def rule(args: Namespace) -> tuple[str, ...]:
+  """The two recipes of --hyperrule; () without it.
+
+  Raises:
+    ConfigError: it is given with other recipes, or with --slurm, whose script cannot name it.
+  """
+  if not args.hyperrule:
+    return ()
+  if not args.task or args.slurm:
+    raise ConfigError(
+      "--hyperrule goes with --model and --task, and not with --slurm; on a cluster submit what "
+      "--commands prints."
+    )
+  recipe = f"configs/hyperrule.py:{args.model},{args.task}"
+  return f"{recipe},development", f"{recipe}{REAL * args.real}"
 
 
 def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
@@ -96,7 +120,10 @@ def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
   named, pair = (args.model, args.task), (args.development, args.final)
   if all(named) and not any(pair):
     recipe = f"{FINE_TUNING}:{args.model},{args.task}"
-    return f"{recipe},development", recipe, TASKS[args.task].learning_rates
+    final = f"{recipe}{REAL * args.real}"
+    return f"{recipe},development", final, TASKS[args.task].learning_rates
+  if args.real:
+    raise ConfigError("--real goes with --model and --task=imagenet; leave it out.")
   if any(named) or not all(pair):
     raise ConfigError(
       "Give either --model and --task, or --development and --final: a recipe that holds back a "

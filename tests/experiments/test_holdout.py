@@ -67,8 +67,19 @@ def test_the_same_folder_by_another_path_is_the_same_images(recipe, tmp_path):
 def test_a_recipe_scores_one_set(recipe, parts, count):
   with pytest.raises(c.ConfigError, match=f"scores {count} sets"):
     holdout.check(recipe(parts), recipe("[:80%]|[80%:]"), ())
-  with pytest.raises(c.ConfigError, match=f"scores {count} sets"):
-    holdout.check(recipe("[:70%]|[70%:]"), recipe(parts), ())
+  if not count:
+    with pytest.raises(
+      c.ConfigError, match=r"scores 0 sets .*; give a recipe that scores the test"
+    ):
+      holdout.check(recipe("[:70%]|[70%:]"), recipe(parts), ())
+
+
+def test_every_set_of_the_final_recipe_is_kept_apart(recipe):
+  final = recipe("[:80%]|[90%:]|[80%:90%]")
+  holdout.check(recipe("[:60%]|[60%:80%]"), final, ())
+  for development in ("[:60%]|[60%:90%]", "[:90%]|[60%:80%]"):
+    with pytest.raises(c.ConfigError, match="but both have"):
+      holdout.check(recipe(development), final, ())
 
 
 def test_wrong_settings_and_data_are_found(recipe):

@@ -52,7 +52,7 @@ def test_a_run_is_done_when_its_last_step_was_scored(tmp_path, duration):
   assert runs.result(tmp_path) is None
   write(tmp_path, duration, *lines, scored(12, 0.75))
   assert runs.result(tmp_path) == scored(12, 0.75)
-  assert runs.accuracies(runs.result(tmp_path)) == [0.75]
+  assert list(runs.accuracies(runs.result(tmp_path)).values()) == [0.75]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"batch_size": 10}', "[" * 10**5])

@@ -275,6 +275,7 @@ def test_results_as_table_and_picture(tmp_path):
     test=[dict(seed=0, top1=0.5, workdir="c"), dict(seed=1, top1=0.75, workdir="d")],
     mean=0.625,
     std=0.1768,
+    others={},
   )
   assert sweep.table(result).splitlines() == [
     "learning rate  development top-1",

@@ -82,13 +82,32 @@ def test_the_development_part_is_cut_from_the_training_split(task):
   assert config.data.evaluate["development"].split == f"train[{cut}:]"
 
 
+@pytest.mark.parametrize("recipe", ["finetune", "hyperrule"])
+def test_real_is_scored_beside_the_test_set(recipe):
+  plain, both = load(recipe, "R50x1,imagenet"), load(recipe, "R50x1,imagenet,real")
+  assert both.data.evaluate == plain.data.evaluate | {"real": recipes.SETS["real"]}
+  sets = dataclasses.replace(both.data, evaluate=plain.data.evaluate)
+  assert dataclasses.replace(both, data=sets) == plain
+
+
+@pytest.mark.parametrize("task", recipes.TASKS)
+def test_the_hyperrule_can_be_scored_on_the_development_part(task):
+  """The same part as the sweep's, so that the better of the two can be chosen."""
+  part, whole = load("hyperrule", f"R50x1,{task},development"), load("hyperrule", f"R50x1,{task}")
+  sweep = load("finetune", f"R50x1,{task},development").data
+  wanted = dataclasses.replace(whole.data, train=sweep.train, evaluate=sweep.evaluate)
+  assert part == dataclasses.replace(whole, data=wanted)
+
+
 @pytest.mark.parametrize(
   ("argument", "message"),
   [
     ("ViT-B/16", r"'ViT-B/16' is not MODEL,TASK"),
     ("ViT-B/16,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
-    ("ViT-B/16,pets,test", r"'test' is none of all, development, inception"),
-    ("ViT-B/16,pets,inception,inception", r"inception,inception' is not MODEL,TASK"),
+    ("ViT-B/16,pets,test", r"'test' is none of development, inception, real"),
+    ("ViT-B/16,pets,inception,inception", r"words inception, inception hold one twice"),
+    ("ViT-B/16,pets,real", r"ReaL has new labels for the validation split of imagenet"),
+    ("ViT-B/16,imagenet,real,development", r"leave real out for .* development"),
     ("ViT-X/16,pets", r"model cannot be used: .*ViT-X/16"),
   ],
 )
@@ -137,10 +156,11 @@ def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
 @pytest.mark.parametrize(
   ("argument", "message"),
   [
-    ("R50x1", r"'R50x1' is neither MODEL,TASK nor MODEL,EXAMPLES,SIZE"),
+    ("R50x1", r"'R50x1' is neither MODEL,TASK.* nor MODEL,EXAMPLES,SIZE"),
     ("R50x1,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
     ("R50x1,0,small", r"EXAMPLES '0' is not a number of training images"),
     ("R50x1,1e5,small", r"EXAMPLES '1e5'"),
+    ("R50x1,pets,test", r"'test' is none of development, real"),
     ("R50x1,9,tiny", r"'tiny' is none of small, large"),
     ("R51x1,pets", r"model cannot be used: .*R51x1"),
   ],

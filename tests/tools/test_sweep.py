@@ -12,6 +12,7 @@ import pytest
 from tests import programs
 from tools import sweep as tool
 from vit_jax import config as c
+from vit_jax import recipes
 from vit_jax.experiments import runs, slurm, sweep
 from vit_jax.recipes import TASKS
 
@@ -33,6 +34,18 @@ def test_a_task_of_the_paper(task):
   assert found.overrides == ("--config.a=b", "--config.init_from=B 16.npz")
 
 
+def test_real_and_the_hyperrule():
+  found = asked("--model=R50x1", "--task=imagenet", "--real", "--hyperrule")
+  assert found.development == "configs/finetune.py:R50x1,imagenet,development"
+  assert found.final == "configs/finetune.py:R50x1,imagenet,real"
+  hyperrule = "configs/hyperrule.py:R50x1,imagenet"
+  assert found.rule == (f"{hyperrule},development", f"{hyperrule},real")
+  plain = asked("--model=R50x1", "--task=pets", "--hyperrule")
+  assert plain.rule[1] == "configs/hyperrule.py:R50x1,pets"
+  for recipe in (found.final, *found.rule):
+    recipes.load(recipe)
+
+
 def test_a_pair_of_recipes():
   found = asked(*PAIR, "--learning-rates=0.1, 0.3", "--seeds=5", "--workdir=there")
   assert (found.development, found.final) == ("configs/mine.py:part", "configs/mine.py")
@@ -47,6 +60,9 @@ def test_a_pair_of_recipes():
     (["--model=ViT-B/16", "--task=pets", *PAIR], "Give either"),
     (PAIR[1:], "Give either .* a recipe that holds back a part of the training set"),
     (PAIR, "--learning-rates is missing"),
+    ([*PAIR, "--real"], "--real goes with --model and --task=imagenet"),
+    ([*PAIR, "--learning-rates=1", "--hyperrule"], "--hyperrule goes with --model and --task"),
+    (["--model=R50x1", "--task=pets", "--hyperrule", "--slurm=x"], "and not with --slurm"),
     ([*PAIR, "--learning-rates="], "is empty"),
     ([*PAIR, "--learning-rates=-1"], "no number above 0"),
   ],

@@ -36,35 +36,53 @@ def check(development: str, final: str, overrides: tuple[str, ...]):
     overrides: --config.KEY=VALUE of both.
 
   Raises:
-    ConfigError: a recipe is wrong or does not score exactly one set; a training or development set
-      shares images with a set that is scored later; or the development split leaves a class without
-      training images.
+    ConfigError: a recipe is wrong or scores no set; the first scores more than one; a training or
+      development set shares images with a set that is scored later; or the development split leaves
+      a class without training images.
     SourceError: data is missing.
   """
   part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
-  held_back = Role(development, "scores", scored(development, part), part)
-  test = Role(final, "scores", scored(final, whole), whole)
+  held_back = Role(development, "scores", only(development, scored(part)), part)
+  tests = [Role(final, "scores", dataset, whole) for dataset in some(final, scored(whole))]
   for dataset in part.data.training().values():
-    for kept in (held_back, test):
+    for kept in (held_back, *tests):
       check_apart(Role(development, "trains on", dataset, part), kept)
-  check_apart(held_back, test)
-  for dataset in whole.data.training().values():
-    check_apart(Role(final, "trains on", dataset, whole), test)
+  for test in tests:
+    check_apart(held_back, test)
+    for dataset in whole.data.training().values():
+      check_apart(Role(final, "trains on", dataset, whole), test)
   check_classes(part, whole)
 
 
-def scored(recipe: str, config: Config) -> Dataset:
-  """The one set that a recipe scores.
+def scored(config: Config) -> list[Dataset]:
+  """The sets that a recipe scores."""
+  return [dataset for dataset in config.data.evaluate.values() if dataset.source]
+
+
+def only(recipe: str, sets: list[Dataset]) -> Dataset:
+  """The one set that a recipe scores, which settings are chosen by.
 
   Raises:
     ConfigError: there is none, or more than one.
   """
-  sets = [dataset for dataset in config.data.evaluate.values() if dataset.source]
   if len(sets) != 1:
     raise ConfigError(
       f"{recipe} scores {len(sets)} sets (config.data.evaluate); give a recipe that scores one."
     )
   return sets[0]
+
+
+def some(recipe: str, sets: list[Dataset]) -> list[Dataset]:
+  """The sets that a recipe scores.
+
+  Raises:
+    ConfigError: there is none.
+  """
+  if not sets:
+    raise ConfigError(
+      f"{recipe} scores 0 sets (config.data.evaluate); give a recipe that scores the test set."
+    )
+  return sets
 
 
 def check_apart(use: Role, kept: Role):

@@ -158,5 +158,5 @@ def execute(wanted):
 
 def top1(done: Run) -> float:
   """The accuracy of a run on its evaluation set."""
-  (value,) = runs.accuracies(runs.result(done.folder))
+  (value,) = runs.accuracies(runs.result(done.folder)).values()
   return value

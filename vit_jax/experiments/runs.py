@@ -81,9 +81,17 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
   return figures[-1] if figures else None
 
 
-def accuracies(figures: dict[str, float]) -> list[float]:
-  """The top-1 accuracy of each evaluation set among the figures, 0 to 1."""
-  return [value for key, value in figures.items() if key.endswith("/top1")]
+def accuracies(figures: dict[str, float]) -> dict[str, float]:
+  """The top-1 accuracy of each evaluation set by its name, 0 to 1; a set named test comes first."""
+  end = "/top1"
+  found = {key.removesuffix(end): value for key, value in figures.items() if key.endswith(end)}
+  return {name: found[name] for name in sorted(found, key=lambda name: name != "test")}
+
+
+def top1(run: Run) -> float | None:
+  """The accuracy of a run on its set, or the first of them, 0 to 1; None if it is not done."""
+  figures = result(run.folder)
+  return next(iter(accuracies(figures).values())) if figures else None
 
 
 def claim(path: pathlib.Path, description: dict):

@@ -2,7 +2,8 @@
 
 Each learning rate of a grid is used to train on a part of the training set; the run is scored on
 the rest, the development part. The rate with the best development accuracy is then used to train
-on the whole training set with several seeds, and only these runs are scored on the test set.
+on the whole training set with several seeds, and only these runs are scored on the test set. A rule
+that needs no search, such as BiT's, can be tried beside the rates.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from vit_jax.process.columns import aligned
 from vit_jax.storage import files
 
 DESCRIPTION, TABLE, PICTURE = "sweep.json", "sweep.csv", "sweep.png"
+RULE = "hyperrule"  # stands in the place of a learning rate
 OWN = ("seed", "schedule.learning_rate")  # settings that the sweep itself sets
 # The test set is scored once, after the last step.
 ONCE = tuple(f"--config.evaluate_every.{unit}=0" for unit in ("steps", "epochs", "examples"))
@@ -35,6 +37,8 @@ class Sweep:
     seeds: number of final runs.
     folder: holds the workdirs of all runs, and the results.
     overrides: --config.KEY=VALUE for every run.
+    rule: two more recipes like `development` and `final`, tried with their own learning rate; ():
+      none.
   """
 
   development: str
@@ -43,6 +47,7 @@ class Sweep:
   seeds: int
   folder: pathlib.Path
   overrides: tuple[str, ...] = ()
+  rule: tuple[str, ...] = ()
 
 
 def rates(text: str) -> tuple[float, ...]:
@@ -70,49 +75,61 @@ def rates(text: str) -> tuple[float, ...]:
   return found
 
 
+def choices(sweep: Sweep) -> list[float | str]:
+  """What is chosen from: the learning rates, and `RULE` if there is one."""
+  return [*sweep.learning_rates, *([RULE] if sweep.rule else [])]
+
+
+def named(rate: float | str) -> str:
+  """A choice in words."""
+  return "BiT-HyperRule" if rate == RULE else f"learning rate {rate}"
+
+
+def of_rate(sweep: Sweep, rate: float | str) -> tuple[str, ...]:
+  """The overrides of the runs with this choice."""
+  own = () if rate == RULE else (f"--config.schedule.learning_rate={rate}",)
+  return (*sweep.overrides, *own)
+
+
 def grid(sweep: Sweep) -> list[Run]:
-  """The development runs, in the order of the learning rates; their seed is 0."""
+  """The development runs, in the order of `choices`; their seed is 0."""
   return [
     Run(
-      name=f"development, learning rate {rate}",
-      recipe=sweep.development,
+      name=f"development, {named(rate)}",
+      recipe=sweep.rule[0] if rate == RULE else sweep.development,
       folder=sweep.folder / "development" / f"{rate}",
-      overrides=(*sweep.overrides, f"--config.schedule.learning_rate={rate}", "--config.seed=0"),
+      overrides=(*of_rate(sweep, rate), "--config.seed=0"),
     )
-    for rate in sweep.learning_rates
+    for rate in choices(sweep)
   ]
 
 
-def finals(sweep: Sweep, rate: float) -> list[Run]:
-  """The runs on the whole training set with the chosen learning rate, by seed."""
+def finals(sweep: Sweep, rate: float | str) -> list[Run]:
+  """The runs on the whole training set with what was chosen, by seed."""
   return [
     Run(
-      name=f"test, learning rate {rate}, seed {seed}",
-      recipe=sweep.final,
+      name=f"test, {named(rate)}, seed {seed}",
+      recipe=sweep.rule[1] if rate == RULE else sweep.final,
       folder=sweep.folder / "final" / f"{rate}-seed{seed}",
-      overrides=(
-        *sweep.overrides,
-        f"--config.schedule.learning_rate={rate}",
-        f"--config.seed={seed}",
-        *ONCE,
-      ),
+      overrides=(*of_rate(sweep, rate), f"--config.seed={seed}", *ONCE),
     )
     for seed in range(sweep.seeds)
   ]
 
 
-def choose(accuracy: dict[float, float]) -> float:
-  """The learning rate with the best development accuracy; the smallest of equally good ones."""
-  return min(accuracy, key=lambda rate: (-accuracy[rate], rate))
+def choose(accuracy: dict[float | str, float]) -> float | str:
+  """The best on the development part; of equally good ones the smallest rate, the rule last."""
+  order = lambda rate: math.inf if rate == RULE else rate
+  return min(accuracy, key=lambda rate: (-accuracy[rate], order(rate)))
 
 
-def chosen(sweep: Sweep) -> float:
-  """The learning rate that the development runs choose.
+def chosen(sweep: Sweep) -> float | str:
+  """The choice of `choices` that the development runs make.
 
   Raises:
     ConfigError: not all development runs are done.
   """
-  accuracy = {rate: top1(run) for rate, run in zip(sweep.learning_rates, grid(sweep), strict=True)}
+  accuracy = {rate: runs.top1(run) for rate, run in zip(choices(sweep), grid(sweep), strict=True)}
   missing = [f"{rate}" for rate, value in accuracy.items() if value is None]
   if missing:
     raise ConfigError(
@@ -129,7 +146,7 @@ def picked(sweep: Sweep, only: str) -> Run:
     ConfigError: there is no such run, or its learning rate is not chosen yet.
   """
   part, _, number = only.partition(":")
-  known = {"development": len(sweep.learning_rates), "final": sweep.seeds}
+  known = {"development": len(choices(sweep)), "final": sweep.seeds}
   if part not in known or not number.isdecimal() or int(number) >= known[part]:
     raise ConfigError(
       f"--only={only} names no run; there are "
@@ -147,12 +164,6 @@ def startable(sweep: Sweep) -> list[Run]:
   if tried:
     return tried
   return [run for run in finals(sweep, chosen(sweep)) if not runs.result(run.folder)]
-
-
-def top1(run: Run) -> float | None:
-  """The accuracy of a run, 0 to 1; None if the run is not done."""
-  figures = runs.result(run.folder)
-  return runs.accuracies(figures)[0] if figures else None
 
 
 def search(sweep: Sweep, *, execute) -> dict:
@@ -174,24 +185,31 @@ def report(sweep: Sweep) -> dict:
   """The result of a sweep whose runs are all done, ready for JSON.
 
   Accuracies are 0 to 1. The standard deviation is that of a sample (division by n - 1), and None
-  for a single seed.
+  for a single seed. "others" has mean and deviation of each further set that the final runs score.
   """
   rate = chosen(sweep)
-  tested = [
-    dict(seed=seed, top1=top1(run), workdir=str(run.folder))
-    for seed, run in enumerate(finals(sweep, rate))
-  ]
-  scores = [row["top1"] for row in tested]
+  tested = finals(sweep, rate)
+  by_set = [runs.accuracies(runs.result(run.folder)) for run in tested]
+  first, *others = by_set[0]
   return dict(
     development=[
-      dict(learning_rate=rate, top1=top1(run), workdir=str(run.folder))
-      for rate, run in zip(sweep.learning_rates, grid(sweep), strict=True)
+      dict(learning_rate=rate, top1=runs.top1(run), workdir=str(run.folder))
+      for rate, run in zip(choices(sweep), grid(sweep), strict=True)
     ],
     learning_rate=rate,
-    test=tested,
-    mean=statistics.fmean(scores),
-    std=statistics.stdev(scores) if len(scores) > 1 else None,
+    test=[
+      dict(seed=seed, top1=scores[first], workdir=str(run.folder))
+      for seed, (run, scores) in enumerate(zip(tested, by_set, strict=True))
+    ],
+    **summary([scores[first] for scores in by_set]),
+    others={name: summary([scores[name] for scores in by_set]) for name in others},
   )
+
+
+def summary(scores: list[float]) -> dict:
+  """Mean and standard deviation over the seeds."""
+  std = statistics.stdev(scores) if len(scores) > 1 else None
+  return dict(mean=statistics.fmean(scores), std=std)
 
 
 def check(sweep: Sweep):
@@ -209,6 +227,8 @@ def check(sweep: Sweep):
         "--seeds."
       )
   holdout.check(sweep.development, sweep.final, sweep.overrides)
+  if sweep.rule:
+    holdout.check(*sweep.rule, sweep.overrides)
   check_sampling(sweep)
 
 
@@ -252,6 +272,9 @@ def write(sweep: Sweep, result: dict):
     rows.append(["development", row["learning_rate"], 0, row["top1"], row["workdir"]])
   for row in result["test"]:
     rows.append(["test", result["learning_rate"], row["seed"], row["top1"], row["workdir"]])
+  for name, one in result["others"].items():
+    rows.append([f"{name}, mean", result["learning_rate"], "", one["mean"], ""])
+    rows.append([f"{name}, standard deviation", result["learning_rate"], "", one["std"], ""])
   files.write_csv(sweep.folder / TABLE, rows)
   draw(sweep.folder / PICTURE, result)
 
@@ -262,15 +285,19 @@ def draw(path: pathlib.Path, result: dict):
 
   figure = Figure(figsize=(6, 4), layout="constrained")
   axes = figure.subplots()
-  points = sorted((row["learning_rate"], row["top1"]) for row in result["development"])
-  axes.plot(*zip(*points, strict=True), marker="o", label="development")
+  development = {row["learning_rate"]: row["top1"] for row in result["development"]}
+  rule = development.pop(RULE, None)
+  axes.plot(*zip(*sorted(development.items()), strict=True), marker="o", label="development")
+  if rule is not None:
+    axes.axhline(rule, linestyle="--", label="development, BiT-HyperRule")
+  rate = result["learning_rate"]
   axes.errorbar(
-    result["learning_rate"],
+    min(development) if rate == RULE else rate,
     result["mean"],
     yerr=result["std"],
     fmt="s",
     capsize=4,
-    label=f"test, {len(result['test'])} seeds: mean ± standard deviation",
+    label=f"test, {named(rate)}, {len(result['test'])} seeds: mean ± standard deviation",
   )
   axes.set(xscale="log", xlabel="learning rate", ylabel="top-1 accuracy")
   axes.grid(alpha=0.3)
@@ -283,9 +310,12 @@ def table(result: dict) -> str:
   rows = [["learning rate", "development top-1"]]
   for row in result["development"]:
     mark = "chosen" if row["learning_rate"] == result["learning_rate"] else ""
-    rows.append([f"{row['learning_rate']:g}", f"{row['top1']:.2%}", mark])
+    rate = row["learning_rate"]
+    rows.append([named(rate) if rate == RULE else f"{rate:g}", f"{row['top1']:.2%}", mark])
   rows += [[], ["seed", "test top-1"]]
   rows += [[f"{row['seed']}", f"{row['top1']:.2%}"] for row in result["test"]]
-  spread = "" if result["std"] is None else f"± {result['std']:.2%}"
-  rows.append(["mean", f"{result['mean']:.2%}", spread])
+  means = {"mean": result} | {f"mean, {name}": one for name, one in result["others"].items()}
+  for name, one in means.items():
+    spread = "" if one["std"] is None else f"± {one['std']:.2%}"
+    rows.append([name, f"{one['mean']:.2%}", spread])
   return aligned(rows, left=(0, 2))

@@ -1,9 +1,9 @@
 """The rows of the paper's tables as configs: pre-training, fine-tuning, evaluation."""
 
-from vit_jax.recipes.bit import RESOLUTIONS, TASK_IMAGES, hyperrule
+from vit_jax.recipes.bit import RESOLUTIONS, hyperrule, of_task
 from vit_jax.recipes.bit_pretraining import LENGTHS_OF_BIT, pretrain_as_bit, resnet
 from vit_jax.recipes.finetuning import TASKS, Task, finetune
-from vit_jax.recipes.loading import choice, load, resolve
+from vit_jax.recipes.loading import choice, load, options, resolve
 from vit_jax.recipes.masked import masked
 from vit_jax.recipes.pretraining import DATASETS, examples_of, pretrain, pretraining
 from vit_jax.recipes.sizes import largest_side
@@ -16,7 +16,6 @@ __all__ = [
   "SETS",
   "SUITES",
   "TASKS",
-  "TASK_IMAGES",
   "Task",
   "choice",
   "evaluation",
@@ -26,6 +25,8 @@ __all__ = [
   "largest_side",
   "load",
   "masked",
+  "of_task",
+  "options",
   "pretrain",
   "pretrain_as_bit",
   "pretraining",

@@ -13,7 +13,7 @@ from vit_jax.config import (
   Optimizer,
   Schedule,
 )
-from vit_jax.recipes.finetuning import Task
+from vit_jax.recipes.finetuning import TASKS, sets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,22 @@ TASK_IMAGES = {
 }
 
 
-def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> Config:
+def of_task(model: str, task: str, *, part: str, real: bool) -> Config:
+  """The BiT-HyperRule on a task of Table 4; `part` and `real` as for `finetune`.
+
+  The rule goes by the whole training set, also where a part of it is held back.
+  """
+  examples, images = TASK_IMAGES[task]
+  train, scored = sets(task, part=part, real=real)
+  base = hyperrule(model, examples=examples, images=images)
+  return dataclasses.replace(
+    base,
+    model=dataclasses.replace(base.model, num_classes=TASKS[task].num_classes),
+    data=dataclasses.replace(base.data, train=train, evaluate=scored),
+  )
+
+
+def hyperrule(model: str, *, examples: int, images: str) -> Config:
   """Fine-tuning by the BiT-HyperRule, which needs no search for settings.
 
   SGD with momentum 0.9, batch 512, no weight decay; a linear warm-up to a learning rate of 0.003,
@@ -67,7 +82,6 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
     model: a model name from the paper.
     examples: number of training images.
     images: "small" (an area below 96 x 96 pixels) or "large".
-    task: source of the images; None for the user's own images.
 
   Source: Kolesnikov et al., "Big Transfer (BiT): General Visual Representation Learning", 2020,
   Section 3.3; the ResNets of Dosovitskiy et al. are BiT's.
@@ -82,7 +96,6 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
     new_head=True,
     model=Model(
       name=model,
-      num_classes=task.num_classes if task else Model().num_classes,
       compute_dtype=AUTO,
     ),
     optimizer=Optimizer(kind="sgd", momentum=0.9),
@@ -93,8 +106,8 @@ def hyperrule(model: str, *, examples: int, images: str, task: Task | None) -> C
       drops=tuple(step / length.total for step in length.drops),
     ),
     data=Data(
-      train=Dataset(task.source, "train") if task else Dataset(),
-      evaluate={"test": Dataset(task.source, task.test) if task else Dataset()},
+      train=Dataset(),
+      evaluate={"test": Dataset()},
       image_size=size,
       train_resize=resize,
       mixup=0.1 if examples >= MIXUP_FROM else 0.0,

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from vit_jax import models
 from vit_jax.config import Config, ConfigError, Duration, Optimizer, Schedule
 from vit_jax.recipes.pretraining import pretrain
 
@@ -60,6 +59,8 @@ def resnet(name: str) -> str:
   Raises:
     ConfigError: there is no such model, or it is none.
   """
+  from vit_jax import models  # slow, and users of the tables alone do not need it
+
   try:
     module = models.create(name)
   except ValueError as error:

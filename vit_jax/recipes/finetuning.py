@@ -6,6 +6,7 @@ from vit_jax.config import (
   AUTO,
   Checkpoint,
   Config,
+  ConfigError,
   Data,
   Dataset,
   Duration,
@@ -14,6 +15,7 @@ from vit_jax.config import (
   Schedule,
 )
 from vit_jax.recipes.sizes import largest_side
+from vit_jax.recipes.suites import SETS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +69,30 @@ def warmup(steps: int) -> Duration:
   return Duration(steps=max(1, min(500, steps // 5)))
 
 
-def finetune(model: str, task: str, *, part: str, crops: str = "paper") -> Config:
+def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Dataset]]:
+  """Training data of a task, and the sets to score; the arguments are those of `finetune`.
+
+  Raises:
+    ConfigError: ReaL's labels are asked for of other images than ImageNet's.
+  """
+  row = TASKS[task]
+  if real and (task != "imagenet" or part != "all"):
+    raise ConfigError(
+      "ReaL has new labels for the validation split of imagenet; leave real out for other tasks "
+      "and for development."
+    )
+  if part == "all":
+    scored = {"test": Dataset(row.source, row.test)} | ({"real": SETS["real"]} if real else {})
+    return Dataset(row.source, "train"), scored
+  # TFDS rounds both percentages to the same example, so the two parts do not overlap.
+  cut = f"{100 - row.development}%"
+  held_back = {"development": Dataset(row.source, f"train[{cut}:]")}
+  return Dataset(row.source, f"train[:{cut}]"), held_back
+
+
+def finetune(
+  model: str, task: str, *, part: str, crops: str = "paper", real: bool = False
+) -> Config:
   """One row of Table 4 for one model (Section 3.2, Appendix B.1.1).
 
   SGD with momentum 0.9, batch 512, warm-up, cosine decay, no weight decay, global-norm clipping at
@@ -82,15 +107,11 @@ def finetune(model: str, task: str, *, part: str, crops: str = "paper") -> Confi
     part: "all" trains on the whole training split and scores the test split; "development" holds
       out the paper's percentage of the training split and scores that part.
     crops: a key of `CROPS`.
+    real: whether to score ImageNet's ReaL labels too.
   """
   row = TASKS[task]
   large = TABLE_2.get(model) if task == "imagenet" else None
-  # TFDS rounds both percentages to the same example, so the two parts do not overlap.
-  cut = f"{100 - row.development}%"
-  train, scored = {
-    "all": ("train", row.test),
-    "development": (f"train[:{cut}]", f"train[{cut}:]"),
-  }[part]
+  train, scored = sets(task, part=part, real=real)
   every = Duration(steps=row.steps // 10)
   return Config(
     batch_size=512,
@@ -105,8 +126,8 @@ def finetune(model: str, task: str, *, part: str, crops: str = "paper") -> Confi
     optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0, ema=0.9999 if large else 0.0),
     schedule=Schedule(learning_rate=0.01, decay="cosine", warmup=warmup(row.steps)),
     data=Data(
-      train=Dataset(source=row.source, split=train),
-      evaluate={"test" if part == "all" else "development": Dataset(row.source, scored)},
+      train=train,
+      evaluate=scored,
       image_size=large or largest_side(model, 384),
       train_resize_ratio=CROPS[crops],
     ),

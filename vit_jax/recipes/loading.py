@@ -30,6 +30,19 @@ def choice(argument: str, *known: int | str) -> int | str:
   return named[argument]
 
 
+def options(words: Iterable[str], *known: str) -> frozenset[str]:
+  """The words after the fixed fields of a recipe's argument, in any order.
+
+  Raises:
+    ConfigError: one is not known, or is given twice.
+  """
+  words = list(words)
+  found = frozenset(choice(word, *known) for word in words)
+  if len(found) < len(words):
+    raise ConfigError(f"The recipe's words {', '.join(words)} hold one twice; give each once.")
+  return found
+
+
 def load(recipe: str) -> Config:
   """The config of a recipe, given as configs/NAME.py or configs/NAME.py:ARG.
 
