@@ -51,6 +51,7 @@ LAYERS = [
   {"main"},
   {"experiments", "tpu", "benchmarks"},
   {"training"},
+  {"report"},
   {"inspection"},
   {"evaluation"},
   {"inference"},
@@ -103,11 +104,14 @@ OF_A_RUN = (
   "storage",
   "devices",
   "training",
+  "report",
   "evaluation",
   "experiments",
   "plots",
   "learning",
+<<<<<<< HEAD
   "inspection",
+=======
 )
 
 

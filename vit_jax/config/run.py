@@ -134,6 +134,7 @@ class Config:
   )
   non_finite: NonFinite = group(NonFinite)
   profile: Profile = group(Profile)
+  report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
 
 
 # Values of settings for runs of earlier releases that lacked them: the defaults but for sampling.

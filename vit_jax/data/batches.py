@@ -46,6 +46,19 @@ class Reader:
       **self._reading(source),
     )
 
+  def first_training(
+    self, source: Source, *, parts: Sequence[Part], seed: int, count: int
+  ) -> list[pipeline.Item]:
+    """The first `count` examples of the first batch, read at once and without broken ones."""
+    return pipeline.first_training(
+      source,
+      transform=train_transform(self.settings),
+      seed=seed,
+      sampling=self.settings.sampling,
+      parts=parts,
+      count=count,
+    )
+
   def evaluation(self, source: Source, *, resize: int) -> pipeline.Batches:
     """Every image once: its smaller side is resized to `resize` pixels, and its centre cut out.
 

@@ -122,6 +122,24 @@ def train_batches(
   return _batches(load, _ENDLESS, share=share, threads=threads, workers=workers)
 
 
+def first_training(
+  source: Source,
+  *,
+  transform: Transform,
+  seed: int,
+  sampling: str,
+  parts: Sequence[Part],
+  count: int,
+) -> "list[Item]":
+  """The first examples of a run as `train_batches` prepares them, without broken images.
+
+  Arguments as for `train_batches`; `count` is at most the batch size.
+  """
+  rows = mixing.epochs(parts, seed=seed, sampling=sampling)(range(count))
+  item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
+  return [one for position, row in enumerate(rows) if (one := item(position, row)).counts]
+
+
 def evaluate_batches(
   source: Source,
   *,
@@ -156,7 +174,9 @@ def evaluate_batches(
   return _batches(load, steps * share.parts, share=share, threads=threads, workers=workers)
 
 
-class _Item(NamedTuple):
+class Item(NamedTuple):
+  """An example that is prepared; `counts` is False for one that is broken or only fills up."""
+
   image: np.ndarray
   labels: tuple[int, ...]
   name: str
@@ -165,15 +185,15 @@ class _Item(NamedTuple):
 
 def _train_item(
   position: int, row: int, *, source: Source, transform: Transform, seed: int
-) -> _Item:
+) -> Item:
   draw = functools.partial(transform, rng=_generator(seed, position))
   example = Example(b"", () if source.multi_label else (0,), f"position {position}")
   try:
     example = source[row]
-    return _Item(draw(example.image), example.labels, example.name, True)
+    return Item(draw(example.image), example.labels, example.name, True)
   except (BadImage, OSError) as error:
     _log.warning("Left out of training: %s: %s", example.name, error)
-    return _Item(_blank(draw), example.labels, example.name, False)
+    return Item(_blank(draw), example.labels, example.name, False)
 
 
 def _generator(seed: int, position: int) -> np.random.Generator:
@@ -193,12 +213,12 @@ def _generator(seed: int, position: int) -> np.random.Generator:
   return _own.generator
 
 
-def _evaluate_item(_: int, row: int, *, source: Source, transform: Transform) -> _Item:
+def _evaluate_item(_: int, row: int, *, source: Source, transform: Transform) -> Item:
   if row >= len(source):
-    return _Item(_blank(transform), () if source.multi_label else (0,), "padding", False)
+    return Item(_blank(transform), () if source.multi_label else (0,), "padding", False)
   example = source[row]
   try:
-    return _Item(transform(example.image), example.labels, example.name, True)
+    return Item(transform(example.image), example.labels, example.name, True)
   except BadImage as error:
     raise BadImage(f"{example.name}: {error}") from error
 
@@ -213,7 +233,7 @@ def _load(
   *,
   share: _Share,
   rows: Rows,
-  item: Callable[[int, int], _Item],
+  item: Callable[[int, int], Item],
   num_classes: int,
   multi_label: bool,
 ) -> Batch:
@@ -237,7 +257,7 @@ def _load(
   return batch
 
 
-def _check_labels(item: _Item, *, num_classes: int) -> None:
+def _check_labels(item: Item, *, num_classes: int) -> None:
   for label in item.labels:
     if not 0 <= label < num_classes:
       raise LabelError(

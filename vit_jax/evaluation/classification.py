@@ -3,25 +3,27 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax.config import Config, ConfigError, Dataset, Loss
-from vit_jax.data import apart, resizing
+from vit_jax.config import Config, ConfigError, Data, Dataset, Loss
+from vit_jax.data import apart, images, resizing
 from vit_jax.data.apart import Use
 from vit_jax.data.by_label import occurring_classes
 from vit_jax.data.device import normalize
 from vit_jax.data.opening import Opener
-from vit_jax.evaluation import details
+from vit_jax.data.sources import Source
+from vit_jax.evaluation import details, examples
 from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
 from vit_jax.learning import losses
 from vit_jax.plots import curves
 from vit_jax.process.text import first_difference
 
 BINS = 15
+IMAGES = "images"  # folder of the images of a set that are kept
 PROBABILITIES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 
@@ -50,8 +52,9 @@ class LabelledSet(Opened):
         batches,
         keep=kept.add if kept else lambda rows: None,
       )
-    write = functools.partial(write_details, source=source, kept=kept) if kept else None
-    return Result(figures, write)
+    image = functools.partial(prepared, source, bench.reader.settings, resize)
+    write = functools.partial(write_details, source=source, kept=kept, image=image)
+    return Result(figures, write if kept else None)
 
 
 def settings(config: Config) -> dict[str, Dataset]:
@@ -217,12 +220,30 @@ def add(totals: dict[str, np.ndarray], sums: dict[str, jax.Array]):
     totals[name] = totals.get(name, 0.0) + np.asarray(value, np.float64)
 
 
-def write_details(folder: pathlib.Path, *, source, kept: details.Kept):
-  """Writes predictions, accuracies by class and the confusion matrix, also as a picture."""
+def prepared(source: Source, data: Data, resize: int, row: int) -> np.ndarray:
+  """An image of a set as the model sees it, (S, S, 3) uint8.
+
+  Raises:
+    BadImage, OSError: it cannot be read.
+  """
+  bounds = dict(size=data.image_size, max_pixels=data.max_pixels)
+  return images.evaluate_image(source[row].image, resize=resize, **bounds)
+
+
+def write_details(
+  folder: pathlib.Path,
+  *,
+  source: Source,
+  kept: details.Kept,
+  image: Callable[[int], np.ndarray],
+):
+  """Writes predictions, accuracies by class, the confusion matrix and some images."""
   known = details.Details(source.class_names, *kept.joined(), source.name)
   matrix = details.write(folder, known)
   if matrix is not None:
     curves.confusion(folder, matrix, source.class_names)
+  rows = examples.chosen(known.labels, known.predictions, known.probabilities)
+  examples.write(folder / IMAGES, examples.read(rows, image))
 
 
 def in_words(_: str, figures: Mapping[str, float]) -> str:

@@ -18,6 +18,7 @@ from vit_jax.storage import files, metrics_log, workdir
 
 RESULT = "evaluation.json"
 DETAILS = "evaluation"
+FIGURES = "figures.json"
 TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
 
 
@@ -88,17 +89,27 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
   with workdir.writing(folder):
     files.write_text(result, json.dumps(read.origin | figures, indent=2) + "\n")
     for name, one in detailed:
-      write_details(folder / DETAILS / name, one)
+      write_details(folder / DETAILS / name, one, read.origin)
   also = f", details to {folder / DETAILS}" if detailed else ""
   print(f"{origin_in_words(read)}  {registry.in_words(figures)}\nWritten to {result}{also}")
 
 
-def write_details(folder: pathlib.Path, result: Result):
-  """Writes tables, plots and pictures of an evaluation."""
+def write_details(folder: pathlib.Path, result: Result, origin: dict[str, int | str]):
+  """Writes figures, tables, plots and pictures of an evaluation.
+
+  Args:
+    folder: of this evaluation.
+    result: its result.
+    origin: where the parameters come from, the first entry of figures.json.
+
+  Raises:
+    OSError: the folder cannot be written to.
+  """
+  files.make_folder(folder)
+  files.write_text(folder / FIGURES, json.dumps(origin | result.figures, indent=2) + "\n")
   if result.write:
     result.write(folder)
   for name, picture in result.pictures.items():
-    files.make_folder(folder)
     files.write_bytes(folder / f"{name}.png", tiles.png(picture))
 
 

@@ -1,14 +1,18 @@
 """Evaluations during training."""
 
 import dataclasses
+import pathlib
+
+import jax
 
 from vit_jax.devices.watchdog import Watchdog
 from vit_jax.evaluation import evaluate, registry
-from vit_jax.evaluation.kind import Bench, GivenUp
+from vit_jax.evaluation.kind import Bench, GivenUp, Result
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.learning.state import TrainState, for_evaluation
 from vit_jax.plots import tiles
 from vit_jax.process.signals import StopRequest
+from vit_jax.process.text import one_line
 from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.training.early_stopping import Watch
 from vit_jax.training.speed import Monitor
@@ -28,6 +32,7 @@ class Evaluator:
     writer: writes the figures.
     monitor: counts the time.
     watchdog: is told of progress.
+    folder: the workdir.
   """
 
   evaluations: Evaluations
@@ -38,6 +43,7 @@ class Evaluator:
   writer: Writer | NoWriter
   monitor: Monitor
   watchdog: Watchdog
+  folder: pathlib.Path
 
   def after(self, step: int, state: TrainState) -> bool:
     """Evaluates if an evaluation is due after `step`; returns False if a signal cut it short."""
@@ -48,7 +54,7 @@ class Evaluator:
       self.watchdog.beat(f"the evaluation after step {step}")
       return self.stop.alone()
 
-    bench = dataclasses.replace(self.bench, stop=stop)
+    bench = dataclasses.replace(self.bench, stop=stop, detailed=True)
     with self.monitor.paused("evaluation"):
       try:
         found = evaluate.results(self.evaluations, bench, for_evaluation(state))
@@ -61,4 +67,21 @@ class Evaluator:
       for key, picture in one.pictures.items():
         self.writer.picture(step, f"{name}/{key}", tiles.png(picture))
     self.writer.say(f"step {step}/{self.steps.total}  " + registry.in_words(figures))
+    if step == self.steps.total or self.watch.enough:
+      with self.monitor.paused("plots"):
+        self._write_details(step, found)
     return True
+
+  def _write_details(self, step: int, found: list[tuple[str, Result]]):
+    """Writes the details of the last evaluation, on the first process; a failure is a warning."""
+    if jax.process_index() != 0:
+      return
+    for name, one in found:
+      if one.write or one.pictures:
+        try:
+          evaluate.write_details(self.folder / evaluate.DETAILS / name, one, {"step": step})
+        except (
+          Exception
+        ) as error:  # the last checkpoint is not saved yet: nothing here may end the run
+          said = one_line(f"{type(error).__name__}: {error}")
+          self.writer.say(f"The details of {name} cannot be written ({said}). The run goes on.")

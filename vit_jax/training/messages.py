@@ -8,6 +8,7 @@ from vit_jax.data.order import GRAIN
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.plots import curves
+from vit_jax.report import report
 from vit_jax.storage import metrics_log, workdir
 from vit_jax.storage.tree import flatten
 from vit_jax.training import early_stopping
@@ -140,9 +141,16 @@ def conclusion(
       f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: tensorboard --logdir {folder})",
       f"Curves:     {folder}/{curves.CURVES}",
       *pictures_in_words(folder),
+      *report_in_words(folder),
       f"Next:       {next_command(folder, watch, head=head)}",
     ]
   )
+
+
+def report_in_words(folder: pathlib.Path) -> list[str]:
+  """The line about the report, if there is one."""
+  path = folder / report.REPORT
+  return [f"Report:     {path} (open it in a browser)"] if path.is_file() else []
 
 
 def pictures_in_words(folder: pathlib.Path) -> list[str]:

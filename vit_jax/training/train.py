@@ -2,6 +2,7 @@
 
 import contextlib
 import pathlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,11 +20,13 @@ from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.plots import curves
 from vit_jax.process.signals import StopRequest
+from vit_jax.process.text import one_line
+from vit_jax.report import report
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
-from vit_jax.training import early_stopping, init_from, messages
+from vit_jax.training import early_stopping, init_from, messages, provenance
 from vit_jax.training.evaluator import Evaluator
 from vit_jax.training.goodput import Busy
 from vit_jax.training.init_from import Initial
@@ -142,6 +145,7 @@ def make_loop(
     writer,
     monitor,
     watchdog,
+    folder,
   )
   return Loop(
     steps=plan.steps,
@@ -164,7 +168,7 @@ def introduce(
   say, state = loop.recorder.writer.say, begun.state
   left = begun.step < plan.steps.total and not loop.evaluator.watch.enough
   if left:
-    describe(plan, folder)
+    describe(plan, folder, begun.step)
   if begun.fresh and start_from is not None:
     state = init_from.put(start_from, state)
     say(start_from.report)
@@ -201,6 +205,9 @@ def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
   if finished:
     with monitor.paused("plots"), workdir.writing(folder):
       curves.curves(folder, registry.curve)
+    if plan.config.report:
+      with monitor.paused("plots"):
+        write_report(folder, writer.say)
   said = messages.conclusion(
     folder,
     finished=finished,
@@ -212,13 +219,23 @@ def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
   writer.say(said)
 
 
-def describe(plan: Plan, folder: pathlib.Path):
-  """Writes config.json and the table of parameters, on the first process."""
+def write_report(folder: pathlib.Path, say: Callable[[str], None]):
+  """Writes WORKDIR/report.html; a failure is a warning."""
+  try:
+    report.write([folder], folder / report.REPORT)
+  except Exception as error:  # the run is done and saved: nothing here may make it fail
+    reason = one_line(f"{type(error).__name__}: {error}")
+    say(f"{folder / report.REPORT} cannot be written ({reason}). The run itself is complete.")
+
+
+def describe(plan: Plan, folder: pathlib.Path, step: int):
+  """Writes config.json, the table of parameters and facts of this start, on the first process."""
   if jax.process_index() == 0:
     with workdir.writing(folder):
       workdir.write_config(folder, plan.config)
       parameters = meshes.table(flatten(plan.abstract.params))
       files.write_text(folder / workdir.PARAMETERS, parameters)
+      provenance.record(plan, folder, step)
 
 
 def meta_of(plan: Plan) -> dict:

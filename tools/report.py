@@ -1,0 +1,43 @@
+"""Writes what a run was, gave and cost as one page of HTML; compares several runs.
+
+python tools/report.py workdirs/vit_digits --output report.html
+python tools/report.py workdirs/a workdirs/b workdirs/c --output comparison.html
+
+The page needs no network and holds its pictures. What a run does not have is left out: a run that
+was stopped has no accuracies of classes, for example. Curves of several runs are laid over one
+another, and the settings that differ are a table.
+
+Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or --output cannot be written.
+"""
+
+from vit_jax.config import ConfigError
+from vit_jax.config.tool_ending import ending, folder
+from vit_jax.config.tool_flags import ToolFlags, path
+from vit_jax.process import console
+
+
+def flags() -> ToolFlags:
+  """The command line."""
+  result = ToolFlags("report", __doc__)
+  add = result.add_argument
+  add("workdirs", nargs="+", type=path, metavar="WORKDIR", help="folders of runs")
+  add("--output", type=path, required=True, help="*.html")
+  return result
+
+
+def main(arguments: list[str] | None = None):
+  """Writes the report; see the exit status above."""
+  args = flags().parse_args(arguments)
+  with ending("report"):
+    if args.output.is_dir():
+      raise ConfigError(f"--output {args.output} is a folder; give the name of a file.")
+    folder(args.output.parent, "--output")
+    from vit_jax.report import report
+
+    report.write(args.workdirs, args.output)
+    print(f"Written to {args.output}; open it in a browser.")
+
+
+if __name__ == "__main__":
+  console.of_tool()
+  main()

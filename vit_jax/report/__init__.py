@@ -1,0 +1,1 @@
+"""What runs did, as one page of HTML that needs no network: what they were, gave and cost."""

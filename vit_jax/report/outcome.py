@@ -1,0 +1,123 @@
+"""What came out of runs: final and best figures, and curves."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from vit_jax.evaluation import registry
+from vit_jax.plots import charts
+from vit_jax.plots.charts import Series
+from vit_jax.process.text import one_line
+from vit_jax.report.document import Cell, Picture, Section, Table
+from vit_jax.report.run import Run
+
+# (key of metrics.jsonl, label, whether the axis is logarithmic) of the figures of steps.
+OF_STEPS = (
+  ("learning_rate", "learning rate", False),
+  ("grad_norm", "norm of the gradient", True),
+  ("update_norm", "norm of the update", True),
+  ("param_norm", "norm of the parameters", False),
+  ("images_per_second", "images per second", False),
+)
+MOST_SETS = 8  # evaluations with a chart of their own
+
+
+def section(runs: Sequence[Run], details: Sequence[Section]) -> Section:
+  """The section of runs; `details` come after the figures and the curves."""
+  return Section(
+    "What came out",
+    tables=[figures(runs)],
+    sections=[Section("Curves", pictures=curves(runs)), *details],
+  )
+
+
+def figures(runs: Sequence[Run]) -> Table:
+  """The last and the best value of each figure, with their steps."""
+  keys = dict.fromkeys(key for run in runs for key in keys_of(run))
+  several = len(runs) > 1
+  rows = []
+  for key in keys:
+    for run in runs:
+      points = points_of(run, key)
+      if points:
+        name = f"{key}, {run.name}" if several else key
+        rows.append((name, [*at(key, points[-1]), *at(key, best(key, points))]))
+  return Table("Figures", ["figure", "last", "at step", "best", "at step"], rows)
+
+
+def keys_of(run: Run) -> list[str]:
+  """The training loss and the figures of evaluations that a run has."""
+  keys = sorted({key for line in run.lines for key in line})
+  return [key for key in keys if key == "loss" or registry.figure(key)]
+
+
+def points_of(run: Run, key: str) -> list[tuple[int, float]]:
+  """(step, value) of a figure, without values that are not finite."""
+  found = [(line["step"], float(line[key])) for line in run.lines if key in line]
+  return [point for point in found if math.isfinite(point[1])]
+
+
+def best(key: str, points: list[tuple[int, float]]) -> tuple[int, float]:
+  """The best point, the first of equals."""
+  figure = registry.figure(key)
+  smaller = key == "loss" or (figure is not None and figure.smaller_is_better)
+  return min(points, key=lambda point: point[1] if smaller else -point[1])
+
+
+def at(key: str, point: tuple[int, float]) -> list[Cell]:
+  """The cells of a value and its step."""
+  step, value = point
+  return [Cell(said(key, value), value), Cell(f"{step:,}", step)]
+
+
+def said(key: str, value: float) -> str:
+  """A value as it is read: accuracies in percent."""
+  return f"{value:.2%}" if registry.curve(key) == "accuracy" else f"{value:.4g}"
+
+
+def curves(runs: Sequence[Run]) -> list[Picture]:
+  """The charts of all figures that change with the steps; runs are laid over one another."""
+  keys = list(dict.fromkeys(key for run in runs for key in keys_of(run)))
+  losses = [key for key in keys if key == "loss" or registry.curve(key) == "loss"]
+  accuracies = [key for key in keys if registry.curve(key) == "accuracy"]
+  sets = list(dict.fromkeys(key.rpartition("/")[0] for key in accuracies))
+  drawn = [chart(runs, losses, "loss", log=True)]
+  for name in sets[:MOST_SETS]:
+    of_set = [key for key in accuracies if key.rpartition("/")[0] == name]
+    drawn.append(chart(runs, of_set, f"accuracy, {one_line(name)}"))
+  drawn += [chart(runs, [key], label, log=log) for key, label, log in OF_STEPS]
+  return [picture for picture in drawn if picture]
+
+
+def chart(
+  runs: Sequence[Run], keys: Sequence[str], label: str, *, log: bool = False
+) -> Picture | None:
+  """A chart of figures; None if no run has them at two steps."""
+  lines = [
+    series(run, place, key, points, several=len(runs) > 1, alone=len(keys) == 1)
+    for place, run in enumerate(runs)
+    for key in keys
+    if (points := points_of(run, key))
+  ]
+  if not any(len(line.steps) > 1 for line in lines):
+    return None
+  title = label[0].upper() + label[1:]
+  alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MOST_LEGEND]))}."
+  return Picture(charts.lines(lines, label, log=log), "svg+xml", alt, title)
+
+
+def series(run: Run, place: int, key: str, points, *, several: bool, alone: bool) -> Series:
+  """A figure of a run as a line; its name tells what the other lines of the chart are not."""
+  figure = "training" if key == "loss" else key
+  name = one_line(run.name if several and alone else f"{run.name} {figure}" if several else figure)
+  steps, values = np.array(points, float).T
+  return Series(name, steps, values, group=place, dots=bool(registry.figure(key)))
+
+
+def in_words(line: Series) -> str:
+  """Where a line begins and ends, for those who do not see it."""
+  return (
+    f"{line.name}: from {line.values[0]:.4g} at step {line.steps[0]:,.0f} to "
+    f"{line.values[-1]:.4g} at step {line.steps[-1]:,.0f}"
+  )

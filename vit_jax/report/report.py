@@ -1,0 +1,92 @@
+"""The report of a run, or of several side by side."""
+
+import pathlib
+from collections.abc import Sequence
+
+from vit_jax.config import ConfigError
+from vit_jax.evaluation import registry
+from vit_jax.report import cost, description, document, outcome, page, run, set_section
+from vit_jax.report.document import Section
+from vit_jax.report.run import Run
+from vit_jax.storage import files
+from vit_jax.storage.metrics_log import clock
+
+REPORT = "report.html"
+MOST_RUNS = 40
+MOST_DETAILED = 4  # runs whose evaluations are shown in detail
+MOST_SETS = 12  # evaluations of a run that are shown in detail
+MOST_PICTURES = 4 * 2**20  # bytes of all pictures, as they stand in the page
+
+
+def write(folders: Sequence[pathlib.Path], output: pathlib.Path):
+  """Writes the report of workdirs as a file.
+
+  Raises:
+    ConfigError: a folder is not a workdir, or there are too many.
+    OSError: the file cannot be written.
+  """
+  files.write_text(output, html(folders))
+
+
+def html(folders: Sequence[pathlib.Path]) -> str:
+  """The report of workdirs as a page.
+
+  Raises:
+    ConfigError: a folder is not a workdir, or there are too many.
+  """
+  if len(folders) > MOST_RUNS:
+    raise ConfigError(f"{len(folders)} workdirs are too many for a report; give up to {MOST_RUNS}.")
+  runs = run.read_all(folders)
+  title = f"Run {runs[0].name}" if len(runs) == 1 else f"{len(runs)} runs compared"
+  return page.html(title, sections(runs))
+
+
+def sections(runs: Sequence[Run]) -> list[Section]:
+  """All sections that hold something, with as many pictures as the page may hold."""
+  made = [
+    description.section(runs),
+    outcome.section(runs, details(runs)),
+    cost.section(runs),
+  ]
+  kept, left_out = document.bounded(document.filled(made), MOST_PICTURES)
+  return [summary(runs, left_out), *document.filled(kept)]
+
+
+def summary(runs: Sequence[Run], left_out: int) -> Section:
+  """Each run in a sentence, and what could not be read or shown."""
+  several = len(runs) > 1
+  words = [f"{one.name}: {in_words(one)}" if several else in_words(one) for one in runs]
+  words += [f"{one.name}: {note}" if several else note for one in runs for note in one.notes]
+  if left_out:
+    words.append(
+      f"{left_out:,} pictures are left out to keep this file small; fewer runs leave more room."
+    )
+  if len(runs) > MOST_DETAILED:
+    words.append(f"Evaluations are shown in detail for up to {MOST_DETAILED} runs.")
+  return Section("In short", words=words)
+
+
+def in_words(one: Run) -> str:
+  """The model, how far it was trained, what it reached and how long it took."""
+  said = [] if one.config is None else [one.config.model.name]
+  planned = one.fact("steps", int)
+  said.append(f"{one.step:,}" + (f" of {planned:,}" if planned else "") + " steps")
+  figures = {}
+  for line in one.lines:
+    figures |= line if registry.headlines(line) else {}
+  said += [registry.in_words(figures)] if figures else []
+  seconds = sum(cost.account(one).values())
+  said += [f"time {clock(seconds)}"] if seconds else []
+  return "; ".join(said) + "."
+
+
+def details(runs: Sequence[Run]) -> list[Section]:
+  """The evaluations of few runs in detail."""
+  if len(runs) > MOST_DETAILED:
+    return []
+  several = len(runs) > 1
+  return [
+    set_section.section(one, f"{each.name}: {one.name}" if several else f"Evaluation {one.name}")
+    for each in runs
+    for one in each.sets[:MOST_SETS]
+  ]

@@ -1,0 +1,109 @@
+"""A run as its workdir tells it; what is missing or damaged is left out."""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+
+from vit_jax.config import Config, ConfigError, recorded
+from vit_jax.evaluation import evaluate
+from vit_jax.report import scored_set
+from vit_jax.report.scored_set import ScoredSet
+from vit_jax.storage import metrics_log, starts, workdir
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A run.
+
+  Attributes:
+    folder: the workdir.
+    name: of the run in the report; no other run there has it.
+    config: the settings; None: they are not known.
+    starts: the facts of every start, in order.
+    lines: of metrics.jsonl, in order.
+    sets: the evaluations with details.
+    notes: what could not be read, in sentences.
+  """
+
+  folder: pathlib.Path
+  name: str
+  config: Config | None
+  starts: Sequence[dict]
+  lines: Sequence[dict]
+  sets: Sequence[ScoredSet]
+  notes: Sequence[str]
+
+  @property
+  def step(self) -> int:
+    """The last step that metrics.jsonl knows; 0: none."""
+    return max((line["step"] for line in self.lines), default=0)
+
+  def fact(self, key: str, kind: type):
+    """A fact of the newest start; None if it is not recorded as a value of this kind."""
+    value = self.starts[-1].get(key) if self.starts else None
+    return value if isinstance(value, kind) else None
+
+
+def read_all(folders: Sequence[pathlib.Path]) -> list[Run]:
+  """The runs of workdirs.
+
+  Raises:
+    ConfigError: a folder is not a workdir, or is given twice.
+  """
+  for folder in folders:
+    check(folder)
+  if len({folder.resolve() for folder in folders}) < len(folders):
+    raise ConfigError("a workdir is given twice; give each once.")
+  return [read(folder, name) for folder, name in zip(folders, names(folders), strict=True)]
+
+
+def check(folder: pathlib.Path):
+  """Checks that a folder is a workdir.
+
+  Raises:
+    ConfigError: it is not.
+  """
+  if not folder.is_dir():
+    raise ConfigError(f"{folder} is no folder; give the workdir of a run.")
+  if not any((folder / file).exists() for file in (workdir.CONFIG, metrics_log.METRICS)):
+    raise ConfigError(
+      f"{folder} is not the workdir of a run: it has neither {workdir.CONFIG} nor "
+      f"{metrics_log.METRICS}."
+    )
+
+
+def names(folders: Sequence[pathlib.Path]) -> list[str]:
+  """The last part of each path, or the whole path if two end alike."""
+  last = [folder.resolve().name for folder in folders]
+  return last if len({*last}) == len(last) else [str(folder) for folder in folders]
+
+
+def read(folder: pathlib.Path, name: str) -> Run:
+  """The run of a workdir."""
+  lines, damage = metrics(folder)
+  config, wrong = settings(folder)
+  sets, unreadable = scored_set.read_all(folder / evaluate.DETAILS)
+  notes = [note for note in (wrong, damage, *unreadable) if note]
+  return Run(folder, name, config, starts.read(folder), lines, sets, notes)
+
+
+def metrics(folder: pathlib.Path) -> tuple[list[dict], str]:
+  """The lines of metrics.jsonl that are not damaged, and a sentence about the others."""
+  try:
+    parsed = [figures for _, figures in metrics_log.lines_of(folder / metrics_log.METRICS)]
+  except metrics_log.UnreadableError as error:
+    return [], f"{metrics_log.METRICS} cannot be read: {error}."
+  lines = [figures for figures in parsed if figures is not None]
+  damaged = len(parsed) - len(lines)
+  note = f"{damaged:,} damaged line(s) of {metrics_log.METRICS} are left out." if damaged else ""
+  return lines, note
+
+
+def settings(folder: pathlib.Path) -> tuple[Config | None, str]:
+  """The settings, and a sentence if they cannot be read."""
+  if not (folder / workdir.CONFIG).exists():
+    return None, ""
+  try:
+    return recorded.read(folder), ""
+  except ConfigError as error:
+    return None, f"The settings are left out: {error}"

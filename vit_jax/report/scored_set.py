@@ -1,0 +1,115 @@
+"""The details of one evaluation, as --mode=evaluate or the end of a run wrote them."""
+
+import csv
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vit_jax.evaluation import classification, evaluate
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoredSet:
+  """An evaluation with details.
+
+  Attributes:
+    name: such as "val".
+    figures: of figures.json: where the parameters came from ("step" or "weights"), then figures.
+    classes: (name, images, right) each.
+    names, labels, predictions: (N,) texts of each image.
+    probabilities: (N,) of the predictions.
+    confusion: (classes, classes) numbers of images by label and prediction; None: not known.
+    images: PNG files by row of the predictions.
+    pictures: other PNG files by name, such as "patches".
+  """
+
+  name: str
+  figures: Mapping[str, float | str]
+  classes: Sequence[tuple[str, int, int]]
+  names: np.ndarray
+  labels: np.ndarray
+  predictions: np.ndarray
+  probabilities: np.ndarray
+  confusion: np.ndarray | None
+  images: Mapping[int, pathlib.Path]
+  pictures: Mapping[str, pathlib.Path]
+
+
+def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
+  """The sets below a folder by name, and a sentence about each that cannot be read."""
+  found, wrong = [], []
+  for path in sorted(folder.glob("*/")):
+    try:
+      found.append(read(path))
+    except (OSError, ValueError, csv.Error, RecursionError) as error:
+      wrong.append(f"The details in {path} cannot be read and are left out: {error}.")
+  return found, wrong
+
+
+def read(folder: pathlib.Path) -> ScoredSet:
+  """The set in a folder; files that are not there are left out.
+
+  Raises:
+    OSError, ValueError, csv.Error: a file is damaged.
+  """
+  predictions = rows_of(folder / "predictions.csv", 4)
+  names, labels, predicted, probability = (
+    zip(*predictions, strict=True) if predictions else [()] * 4
+  )
+  own = {path.stem: path for path in sorted(folder.glob("*.png"))}
+  return ScoredSet(
+    name=folder.name,
+    figures=figures_of(folder / evaluate.FIGURES),
+    classes=[(name, int(n), int(r)) for name, n, r, _ in rows_of(folder / "classes.csv", 4)],
+    names=np.array(names, object),
+    labels=np.array(labels, object),
+    predictions=np.array(predicted, object),
+    probabilities=np.array(probability, float),
+    confusion=matrix_of(folder / "confusion.csv"),
+    images=numbered(folder / classification.IMAGES),
+    pictures={name: path for name, path in own.items() if name != "confusion"},
+  )
+
+
+def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
+  """The rows of a CSV file below its header, [] if it is not there.
+
+  Raises:
+    OSError, ValueError, csv.Error: it cannot be read, or a row has not as many columns.
+  """
+  if not path.is_file():
+    return []
+  with path.open(newline="", encoding="utf-8") as file:
+    rows = list(csv.reader(file))[1:]
+  if any(len(row) != (columns or len(rows) + 1) for row in rows):
+    raise ValueError(f"{path.name} has rows of different lengths")
+  return rows
+
+
+def matrix_of(path: pathlib.Path) -> np.ndarray | None:
+  """The confusion matrix; None if it is not there; raises as `rows_of`."""
+  rows = rows_of(path)
+  return np.array([row[1:] for row in rows], int) if rows else None
+
+
+def figures_of(path: pathlib.Path) -> dict:
+  """The figures, {} if they are not there.
+
+  Raises:
+    OSError, ValueError: they cannot be read.
+  """
+  if not path.is_file():
+    return {}
+  figures = json.loads(path.read_text())
+  if not isinstance(figures, dict):
+    raise ValueError(f"{path.name} holds no figures")
+  return figures
+
+
+def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:
+  """The files FOLDER/NUMBER.png by number."""
+  found = {path.stem: path for path in folder.glob("*.png") if path.stem.isdecimal()}
+  return {int(stem): found[stem] for stem in sorted(found, key=int)}

@@ -1,0 +1,159 @@
+"""The details of an evaluation: classes, confusions, calibration, worst mistakes."""
+
+from collections import Counter
+
+import numpy as np
+
+from vit_jax.evaluation import examples
+from vit_jax.evaluation.classification import BINS
+from vit_jax.plots import charts
+from vit_jax.report.document import Cell, Picture, Section, Table
+from vit_jax.report.scored_set import ScoredSet
+from vit_jax.report.thumbnails import png, thumbnails
+
+MOST_ROWS = 40  # classes in the table of classes
+MOST_CELLS = 20  # classes in the table of confusions; of more there is a picture
+SHOWN = 10  # confusions
+
+
+def section(scored: ScoredSet, title: str) -> Section:
+  """The section of a set."""
+  return Section(
+    title,
+    words=[origin(scored)],
+    sections=[
+      Section("Accuracy of each class", tables=[classes(scored)]),
+      confusion(scored),
+      calibration(scored),
+      mistakes(scored),
+      Section("Pictures", pictures=own_pictures(scored)),
+    ],
+  )
+
+
+def origin(scored: ScoredSet) -> str:
+  """Says which parameters were evaluated."""
+  step, weights = scored.figures.get("step"), scored.figures.get("weights")
+  where = f" after step {step:,}" if isinstance(step, int) else f" of {weights}" if weights else ""
+  count = f", on {len(scored.labels):,} images" if len(scored.labels) else ""
+  return f"With the parameters{where or ' of the last evaluation'}{count}."
+
+
+def classes(scored: ScoredSet) -> Table:
+  """The accuracy of each class, the lowest first; of many classes, the lowest and the highest."""
+  found = [one for one in scored.classes if one[1]]
+  found.sort(key=lambda one: one[2] / one[1])
+  caption = f"Accuracy of {len(found):,} classes, the lowest first"
+  if len(found) > MOST_ROWS:
+    found = [*found[: MOST_ROWS // 2], *found[-MOST_ROWS // 2 :]]
+    caption = f"{caption}: the {MOST_ROWS // 2} lowest and the {MOST_ROWS // 2} highest"
+  rows = [(name, [share(right, n), Cell(f"{n:,}", n)]) for name, n, right in found]
+  return Table(caption, ["class", "accuracy", "images"], rows)
+
+
+def share(part: int, whole: int) -> Cell:
+  """A share as a cell that its value colours."""
+  return Cell(f"{part / whole:.1%}", part / whole, part / whole)
+
+
+def confusion(scored: ScoredSet) -> Section:
+  """The confusion matrix, as a table or a picture, and the most frequent confusions."""
+  wrong = scored.labels != scored.predictions
+  pairs = Counter(zip(scored.labels[wrong], scored.predictions[wrong], strict=True))
+  rows = [
+    (label, [prediction, Cell(f"{n:,}", n)]) for (label, prediction), n in pairs.most_common(SHOWN)
+  ]
+  often = Table(
+    f"The most frequent confusions, up to {SHOWN}", ["label", "prediction", "images"], rows
+  )
+  matrix = scored.confusion
+  if matrix is None or len(matrix) != len(scored.classes):
+    return Section("Confusions", tables=[often])
+  if len(matrix) <= MOST_CELLS:
+    return Section("Confusions", tables=[matrix_table(scored), often])
+  picture = Picture(
+    charts.matrix(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)),
+    "svg+xml",
+    "The confusion matrix: the lighter the diagonal, the more images of a class are right. The "
+    "table below names the most frequent confusions.",
+    "Share of each class's images (rows) that got each prediction (columns); classes in the order "
+    "of classes.csv",
+  )
+  return Section("Confusions", tables=[often], pictures=[picture])
+
+
+def matrix_table(scored: ScoredSet) -> Table:
+  """The confusion matrix as a table: a row for each label, a column for each prediction."""
+  names = [name for name, _, _ in scored.classes]
+  sums = np.maximum(scored.confusion.sum(axis=1), 1).tolist()
+  rows = [
+    (name, [Cell(f"{n:,}", n, n / total) for n in row])
+    for name, row, total in zip(names, scored.confusion.tolist(), sums, strict=True)
+  ]
+  return Table("Images of each label (rows) by prediction (columns)", ["label", *names], rows)
+
+
+def calibration(scored: ScoredSet) -> Section:
+  """Whether probabilities are as high as accuracies, in bins of equal width."""
+  if not len(scored.labels):
+    return Section("Calibration")
+  hits = (scored.labels == scored.predictions).astype(float)
+  bins = np.clip(np.ceil(scored.probabilities * BINS).astype(int) - 1, 0, BINS - 1)
+  count = np.bincount(bins, minlength=BINS)
+  used = np.flatnonzero(count)
+  mean = lambda values: np.bincount(bins, values, BINS)[used] / count[used]
+  probability, accuracy = mean(scored.probabilities), mean(hits)
+  rows = [
+    (f"{k / BINS:.0%} to {(k + 1) / BINS:.0%}", [share_of(p), share_of(a), Cell(f"{n:,}", int(n))])
+    for k, p, a, n in zip(used, probability, accuracy, count[used], strict=True)
+  ]
+  table = Table(
+    "Calibration in bins of probability",
+    ["probability", "mean probability", "accuracy", "images"],
+    rows,
+    folded=True,
+  )
+  error = scored.figures.get("ece")
+  said = f" Expected calibration error: {error:.2%}." if isinstance(error, float) else ""
+  picture = Picture(
+    charts.calibration(probability, accuracy, count[used]),
+    "svg+xml",
+    "Accuracy by probability; the table below has the figures.",
+    "Accuracy by probability of the prediction. Dots on the dotted line are well calibrated; "
+    f"larger dots stand for more images.{said}",
+  )
+  return Section("Calibration", tables=[table], pictures=[picture])
+
+
+def share_of(value: float) -> Cell:
+  """A share as a cell without a colour."""
+  return Cell(f"{value:.1%}", float(value))
+
+
+def mistakes(scored: ScoredSet) -> Section:
+  """The wrong predictions with the highest probability, as pictures where the run kept them."""
+  worst = examples.worst(scored.labels, scored.predictions, scored.probabilities)
+  label, said, name = scored.labels, scored.predictions, scored.names
+  captions = {
+    row: f"{label[row]}, taken for {said[row]} ({scored.probabilities[row]:.1%})" for row in worst
+  }
+  rows = [
+    (name[row], [label[row], said[row], share_of(scored.probabilities[row])]) for row in worst
+  ]
+  table = Table(
+    "Wrong predictions with the highest probability",
+    ["image", "label", "prediction", "probability"],
+    rows,
+    folded=True,
+  )
+  alt = lambda caption: f"A test image of {caption}."
+  return Section(
+    "Worst mistakes", tables=[table], pictures=thumbnails(scored.images, captions, alt)
+  )
+
+
+def own_pictures(scored: ScoredSet) -> list[Picture]:
+  """The pictures that the evaluation itself drew."""
+  files = [(name, path.read_bytes()) for name, path in scored.pictures.items() if png(path)]
+  alt = lambda name: f"{name} of {scored.name}, drawn by the evaluation."
+  return [Picture(data, "png", alt(name), f"{scored.name}: {name}") for name, data in files]

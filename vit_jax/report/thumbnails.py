@@ -1,0 +1,53 @@
+"""Small pictures of images that a run kept."""
+
+import io
+import pathlib
+from collections.abc import Callable, Mapping
+
+from PIL import Image
+
+from vit_jax.report.document import Picture
+
+SIDE = 160  # pixels, of the longer side; larger images are reduced, smaller ones enlarged
+MOST_PIXELS = 2**26  # larger files are not decoded
+
+
+def thumbnails(
+  images: Mapping[int, pathlib.Path],
+  captions: Mapping[int, str],
+  alt: Callable[[str], str],
+) -> list[Picture]:
+  """A picture for each row of `captions`, without files that cannot be read.
+
+  Args:
+    images: files by row.
+    captions: texts by row, in the order in which they are shown.
+    alt: (caption) -> the text for those who do not see the picture.
+  """
+  found = [(caption, png(images[row])) for row, caption in captions.items() if row in images]
+  return [
+    Picture(data, "png", alt(caption), caption, small=True) for caption, data in found if data
+  ]
+
+
+def png(path: pathlib.Path) -> bytes:
+  """An image file at about SIDE pixels, as PNG; b"" if it cannot be read."""
+  try:
+    with Image.open(path, formats=["PNG"]) as image:
+      if image.width * image.height > MOST_PIXELS:
+        return b""
+      return resized(image.convert("RGB"))
+  except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    return b""
+
+
+def resized(image: Image.Image) -> bytes:
+  """An image at about SIDE pixels, as PNG; small ones keep their pixels as squares."""
+  scale = SIDE / max(image.size)
+  filtered = Image.Resampling.LANCZOS
+  if scale >= 2:
+    scale, filtered = int(scale), Image.Resampling.NEAREST
+  size = [max(round(side * scale), 1) for side in image.size]
+  stream = io.BytesIO()
+  image.resize(size, filtered).save(stream, "PNG", optimize=True)
+  return stream.getvalue()

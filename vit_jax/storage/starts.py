@@ -1,0 +1,40 @@
+"""starts.jsonl: one line for each time that a run was started, with the command and the machine."""
+
+import contextlib
+import json
+import pathlib
+
+from vit_jax.storage.files import Appender
+
+STARTS = "starts.jsonl"
+IMAGES = "training_images"  # folder of some images, kept at the first start
+CLASSES = "classes.csv"  # their classes, in that folder
+LONGEST = 2**24  # bytes that are read
+
+
+def add(workdir: pathlib.Path, facts: dict):
+  """Adds a line.
+
+  Raises:
+    OSError: it cannot be written.
+  """
+  with contextlib.closing(Appender(workdir / STARTS)) as lines:
+    lines.add(json.dumps(facts).encode() + b"\n")
+
+
+def read(workdir: pathlib.Path) -> list[dict]:
+  """The facts of every start, in order; without lines that are damaged, [] without the file."""
+  path = workdir / STARTS
+  if not path.is_file():
+    return []
+  with path.open("rb") as file:
+    found = map(_facts, file.read(LONGEST).splitlines())
+    return [facts for facts in found if facts]
+
+
+def _facts(line: bytes) -> dict:
+  with contextlib.suppress(ValueError, RecursionError):
+    facts = json.loads(line)
+    if isinstance(facts, dict):
+      return facts
+  return {}
