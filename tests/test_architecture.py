@@ -109,9 +109,7 @@ OF_A_RUN = (
   "experiments",
   "plots",
   "learning",
-<<<<<<< HEAD
   "inspection",
-=======
 )
 
 

@@ -78,10 +78,8 @@ def of_data(run: Run) -> Iterator[tuple[str, Cell | str]]:
     data = run.config.data
     told = [f"{one.source} {one.split}".strip() for one in data.training().values()]
     yield "Training data", "; ".join(told)
-    scored = [
-      f"{name} ({one.source} {one.split})" for name, one in data.evaluate.items() if one.source
-    ]
-    yield "Evaluated on", "; ".join(scored)
+    sets = {name: one for name, one in data.evaluate.items() if one.source}
+    yield "Evaluated on", "; ".join(f"{n} ({one.source} {one.split})" for n, one in sets.items())
   for key, title in (("training_images", "Training images"), ("classes", "Classes")):
     if count := run.fact(key, int):
       yield title, Cell(f"{count:,}", count)

@@ -55,10 +55,8 @@ def read(folder: pathlib.Path) -> ScoredSet:
   Raises:
     OSError, ValueError, csv.Error: a file is damaged.
   """
-  predictions = rows_of(folder / "predictions.csv", 4)
-  names, labels, predicted, probability = (
-    zip(*predictions, strict=True) if predictions else [()] * 4
-  )
+  rows = rows_of(folder / "predictions.csv", 4)
+  names, labels, predicted, probability = zip(*rows, strict=True) if rows else [()] * 4
   own = {path.stem: path for path in sorted(folder.glob("*.png"))}
   return ScoredSet(
     name=folder.name,

@@ -63,9 +63,8 @@ def confusion(scored: ScoredSet) -> Section:
   rows = [
     (label, [prediction, Cell(f"{n:,}", n)]) for (label, prediction), n in pairs.most_common(SHOWN)
   ]
-  often = Table(
-    f"The most frequent confusions, up to {SHOWN}", ["label", "prediction", "images"], rows
-  )
+  caption = f"The most frequent confusions, up to {SHOWN}"
+  often = Table(caption, ["label", "prediction", "images"], rows)
   matrix = scored.confusion
   if matrix is None or len(matrix) != len(scored.classes):
     return Section("Confusions", tables=[often])
