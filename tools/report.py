@@ -5,7 +5,8 @@ python tools/report.py workdirs/a workdirs/b workdirs/c --output comparison.html
 
 The page needs no network and holds its pictures. What a run does not have is left out: a run that
 was stopped has no accuracies of classes, for example. Curves of several runs are laid over one
-another, and the settings that differ are a table.
+another, and the settings that differ are a table. The newest checkpoint of each run is looked into,
+which a run's own report.html leaves out.
 
 Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or --output cannot be written.
 """
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None):
     folder(args.output.parent, "--output")
     from vit_jax.report import report
 
-    report.write(args.workdirs, args.output)
+    report.write(args.workdirs, args.output, inside=True)
     print(f"Written to {args.output}; open it in a browser.")
 
 

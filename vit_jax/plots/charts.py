@@ -11,6 +11,7 @@ import numpy as np
 WIDTH, HEIGHT = 4.8, 2.7  # inches; small enough for the text to be readable on a phone
 MOST_LEGEND = 12  # entries
 MOST_POINTS = 4000  # in a chart
+DPI = 144  # of images inside of a figure
 LONGEST = 40  # characters of a name
 NARROW = 300  # ratio of the ends of a logarithmic axis below which 2 and 5 are marked too
 INK = "#010203"  # becomes the colour of text, light or dark
@@ -155,7 +156,7 @@ def svg(figure) -> bytes:
   stream = io.StringIO()
   with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-    figure.savefig(stream, format="svg", metadata=WITHOUT_METADATA)
+    figure.savefig(stream, format="svg", metadata=WITHOUT_METADATA, dpi=DPI)
   text = stream.getvalue()
   begin = text.index("<svg")
   end = text.index(">", begin) + 1

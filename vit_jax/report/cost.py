@@ -1,5 +1,6 @@
 """What runs cost: time by cause, speed, and FLOPs beside those of the paper."""
 
+import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -32,8 +33,8 @@ def account(run: Run) -> dict[str, float]:
     for line in run.lines
   ]
   spent = [one for one in spent if one]
-  following = [*spent[1:], {}]
-  last = [a for a, b in zip(spent, following, strict=True) if sum(b.values()) < sum(a.values())]
+  resets = (sum(b.values()) < sum(a.values()) for a, b in itertools.pairwise(spent))
+  last = [one for one, reset in zip(spent, [*resets, True], strict=False) if reset]
   return {key: sum(one.get(key, 0) for one in last) for key in (spent[-1] if spent else ())}
 
 

@@ -18,18 +18,23 @@ MOST_SETS = 12  # evaluations of a run that are shown in detail
 MOST_PICTURES = 4 * 2**20  # bytes of all pictures, as they stand in the page
 
 
-def write(folders: Sequence[pathlib.Path], output: pathlib.Path):
+def write(folders: Sequence[pathlib.Path], output: pathlib.Path, *, inside: bool):
   """Writes the report of workdirs as a file.
+
+  Args:
+    folders: the workdirs.
+    output: the file.
+    inside: whether checkpoints are read, to show what the models look like inside.
 
   Raises:
     ConfigError: a folder is not a workdir, or there are too many.
     OSError: the file cannot be written.
   """
-  files.write_text(output, html(folders))
+  files.write_text(output, html(folders, inside=inside))
 
 
-def html(folders: Sequence[pathlib.Path]) -> str:
-  """The report of workdirs as a page.
+def html(folders: Sequence[pathlib.Path], *, inside: bool) -> str:
+  """The report of workdirs as a page; arguments as for `write`.
 
   Raises:
     ConfigError: a folder is not a workdir, or there are too many.
@@ -38,18 +43,29 @@ def html(folders: Sequence[pathlib.Path]) -> str:
     raise ConfigError(f"{len(folders)} workdirs are too many for a report; give up to {MOST_RUNS}.")
   runs = run.read_all(folders)
   title = f"Run {runs[0].name}" if len(runs) == 1 else f"{len(runs)} runs compared"
-  return page.html(title, sections(runs))
+  return page.html(title, sections(runs, inside=inside))
 
 
-def sections(runs: Sequence[Run]) -> list[Section]:
+def sections(runs: Sequence[Run], *, inside: bool) -> list[Section]:
   """All sections that hold something, with as many pictures as the page may hold."""
   made = [
     description.section(runs),
     outcome.section(runs, details(runs)),
     cost.section(runs),
+    *(looks(runs) if inside else []),
   ]
   kept, left_out = document.bounded(document.filled(made), MOST_PICTURES)
   return [summary(runs, left_out), *document.filled(kept)]
+
+
+def looks(runs: Sequence[Run]) -> list[Section]:
+  """What the models of few runs look like inside."""
+  from vit_jax.report import inside  # slow to import
+
+  title, few = "What it looks like inside", runs[:MOST_DETAILED]
+  if len(runs) == 1:
+    return [inside.section(runs[0], title)]
+  return [Section(title, sections=[inside.section(one, one.name) for one in few])]
 
 
 def summary(runs: Sequence[Run], left_out: int) -> Section:
@@ -62,7 +78,7 @@ def summary(runs: Sequence[Run], left_out: int) -> Section:
       f"{left_out:,} pictures are left out to keep this file small; fewer runs leave more room."
     )
   if len(runs) > MOST_DETAILED:
-    words.append(f"Evaluations are shown in detail for up to {MOST_DETAILED} runs.")
+    words.append(f"Pictures and single evaluations are shown for up to {MOST_DETAILED} runs.")
   return Section("In short", words=words)
 
 
@@ -71,10 +87,9 @@ def in_words(one: Run) -> str:
   said = [] if one.config is None else [one.config.model.name]
   planned = one.fact("steps", int)
   said.append(f"{one.step:,}" + (f" of {planned:,}" if planned else "") + " steps")
-  figures = {}
-  for line in one.lines:
-    figures |= line if registry.headlines(line) else {}
-  said += [registry.in_words(figures)] if figures else []
+  for key in registry.headlines(outcome.keys_of(one)):
+    if points := outcome.points_of(one, key):
+      said.append(f"{key} {outcome.said(key, points[-1][1])} at the end")
   seconds = sum(cost.account(one).values())
   said += [f"time {clock(seconds)}"] if seconds else []
   return "; ".join(said) + "."

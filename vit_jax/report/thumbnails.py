@@ -41,13 +41,13 @@ def png(path: pathlib.Path) -> bytes:
     return b""
 
 
-def resized(image: Image.Image) -> bytes:
-  """An image at about SIDE pixels, as PNG; small ones keep their pixels as squares."""
-  scale = SIDE / max(image.size)
+def resized(image: Image.Image, side: int = SIDE) -> bytes:
+  """An image at about `side` pixels, as PNG; small ones keep their pixels as squares."""
+  scale = side / max(image.size)
   filtered = Image.Resampling.LANCZOS
   if scale >= 2:
     scale, filtered = int(scale), Image.Resampling.NEAREST
-  size = [max(round(side * scale), 1) for side in image.size]
+  size = [max(round(length * scale), 1) for length in image.size]
   stream = io.BytesIO()
   image.resize(size, filtered).save(stream, "PNG", optimize=True)
   return stream.getvalue()

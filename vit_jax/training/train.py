@@ -222,7 +222,7 @@ def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
 def write_report(folder: pathlib.Path, say: Callable[[str], None]):
   """Writes WORKDIR/report.html; a failure is a warning."""
   try:
-    report.write([folder], folder / report.REPORT)
+    report.write([folder], folder / report.REPORT, inside=False)
   except Exception as error:  # the run is done and saved: nothing here may make it fail
     reason = one_line(f"{type(error).__name__}: {error}")
     say(f"{folder / report.REPORT} cannot be written ({reason}). The run itself is complete.")

@@ -1,0 +1,138 @@
+"""What a run's newest checkpoint looks like inside: filters, positions, attention."""
+
+import pathlib
+from collections.abc import Iterator
+
+import matplotlib
+import numpy as np
+from PIL import Image
+from scipy.special import expit, softmax
+
+from vit_jax.config import RunError
+from vit_jax.evaluation import examples
+from vit_jax.inference import model as inference
+from vit_jax.inference.model import LoadedModel
+from vit_jax.inspection import filter_components, mean_distances, position_similarity, rollout
+from vit_jax.models import ViT
+from vit_jax.plots import charts, distance, filters, overlay, similarity, tiles
+from vit_jax.report.document import Picture, Section
+from vit_jax.report.run import Run
+from vit_jax.report.scored_set import ScoredSet
+from vit_jax.report.thumbnails import resized
+from vit_jax.storage import checkpoint
+
+PAIR = 400  # pixels, of an image and its overlay side by side
+TO_PROBABILITY = {"softmax": lambda logits: softmax(logits, axis=-1), "sigmoid": expit}
+
+
+def section(run: Run, title: str) -> Section:
+  """The section of a run; empty without a checkpoint, and of a ResNet."""
+  if not checkpoint.available(run.folder):
+    return Section(title)
+  try:
+    model = inference.read(run.folder).at_size()
+    if not isinstance(model.module, ViT):
+      return Section(title)
+    return looked_into(run, model, title)
+  except (ValueError, OSError, RunError) as error:
+    return Section(title, [f"The newest checkpoint cannot be looked into: {error}"])
+
+
+def looked_into(run: Run, model: LoadedModel, title: str) -> Section:
+  """The section of a run with its model.
+
+  Raises:
+    ValueError: the parameters are not finite, or images cannot be used.
+  """
+  step = checkpoint.available(run.folder)[-1]
+  shown = [(scored, rows) for scored in run.sets if (rows := usable(scored, model))]
+  parts = [*of_parameters(model)]
+  rolled = Section("")
+  if shown:
+    scored, rows = shown[0]
+    images = np.stack([pixels(scored.images[row]) for row in rows])
+    parts.append(distances(model, images))
+    rolled = rollouts(model, images, [str(scored.labels[row]) for row in rows], scored.name)
+  return Section(title, [f"The checkpoint after step {step:,}."], pictures=parts, sections=[rolled])
+
+
+def of_parameters(model: LoadedModel) -> Iterator[Picture]:
+  """What the parameters alone show."""
+  found = filter_components(model.module, model.params)
+  yield Picture(
+    tiles.png(filters.picture(found.tiles)),
+    "png",
+    "The principal components of the filters as coloured tiles.",
+    f"The first {len(found.tiles)} principal components of the patch-embedding filters, which "
+    f"hold {found.variance.sum():.0%} of their variance (Figure 7, left)",
+  )
+  side = model.card.image_size
+  if model.module.positions == "none":
+    return
+  values = position_similarity(model.module, model.params, model.module.grid(side, side))
+  yield Picture(
+    inked(similarity.figure, values),
+    "svg+xml",
+    "A grid of grids: how similar each position embedding is to all others.",
+    "Cosine similarity of position embeddings (Figure 7, centre)",
+  )
+
+
+def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
+  """The rows of a set's kept images at equal distances, if they have the size of the model's."""
+  rows = [row for row in examples.evenly(len(scored.labels)) if row in scored.images]
+  side = model.card.image_size
+  sizes = {size(scored.images[row]) for row in rows}
+  return rows if sizes == {(side, side)} else []
+
+
+def size(path: pathlib.Path) -> tuple[int, int]:
+  """Width and height of an image file; raises OSError if it is damaged."""
+  with Image.open(path, formats=["PNG"]) as image:
+    return image.size
+
+
+def pixels(path: pathlib.Path) -> np.ndarray:
+  """(H, W, 3) uint8; raises OSError if the file is damaged."""
+  with Image.open(path, formats=["PNG"]) as image:
+    return np.asarray(image.convert("RGB"))
+
+
+def distances(model: LoadedModel, images: np.ndarray) -> Picture:
+  """The mean attention distance of every head."""
+  values = mean_distances(model.module, model.params, images)
+  last = values.reshape(-1, *values.shape[-2:])[0]
+  return Picture(
+    inked(distance.figure, values),
+    "svg+xml",
+    f"Mean attention distance by layer: from {last[0].mean():.1f} pixels in the first to "
+    f"{last[-1].mean():.1f} in the last, averaged over heads.",
+    f"Mean attention distance of every head, over {len(images)} test images (Figure 7, right)",
+  )
+
+
+def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], name: str) -> Section:
+  """Where in the images the output comes from; empty for axial models, which have no rollout."""
+  title = f"Attention Rollout of images of {name}"
+  if model.module.axial:
+    return Section(title)
+  maps, logits = rollout(model.module, model.params, images)
+  probabilities = TO_PROBABILITY[model.card.loss](logits)
+  pictures = []
+  for image, one, label, row in zip(images, maps, labels, probabilities, strict=True):
+    caption = label
+    if model.has_head:
+      best = int(row.argmax())
+      names = model.card.class_names
+      said = names[best] if names else f"class {best}"
+      caption = f"{label}, predicted {said} ({row[best]:.1%})"
+    data = resized(Image.fromarray(overlay.pair(image, one)), PAIR)
+    pictures.append(Picture(data, "png", f"An image of {caption}, and its rollout.", caption))
+  said = "Each image, and how much of the output comes from each part of it (Figures 6 and 14)."
+  return Section(title, [said], pictures=pictures)
+
+
+def inked(draw, values) -> bytes:
+  """A figure of Matplotlib that `draw` makes of `values`, as SVG for light and dark screens."""
+  with matplotlib.rc_context(charts.RC):
+    return charts.svg(draw(values))
