@@ -13,6 +13,7 @@ setuptools.setup(
   long_description=README.read_text(encoding="utf-8"),
   long_description_content_type="text/markdown",
   license="Apache-2.0",
+  package_data={"vit_jax.report": ["*.jinja"]},
   python_requires=">=3.11",
   packages=setuptools.find_packages(include=["vit_jax", "vit_jax.*"]),
   install_requires=[
@@ -23,6 +24,7 @@ setuptools.setup(
     "grain>=0.2.18",
     "importlib_resources>=6",
     "jax>=0.10",
+    "jinja2>=3.1",
     "matplotlib>=3.9",
     "ml_collections>=1.1",
     "msgpack>=1.1",

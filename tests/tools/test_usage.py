@@ -58,6 +58,12 @@ def run(tool, arguments, monkeypatch, capfd):
     ("export", "--source {}/w.npz --output {}/o.npz --step -1", 2, "'-1' is not a whole number"),
     ("export", "--source {}/bad.npz --output {}/o.npz", 1, "bad.npz cannot be read as .npz"),
     ("export", "--source {}/w.onnx --output {}/o.npz", 2, "w.onnx does not exist"),
+    ("report", "{}/none --output {}/r.html", 2, "none is no folder"),
+    ("report", "{} --output {}/r.html", 2, "it has neither config.json nor metrics.jsonl"),
+    ("report", "{}/run {}/run --output {}/r.html", 2, "given twice"),
+    ("report", "{}/run --output {}/d.npz", 2, "d.npz is a folder"),
+    ("report", "{}/run --output /dev/null/r.html", 2, "cannot be made"),
+    ("report", "{}/run", 2, "required: --output"),
     ("predict", "--source {}/none.npz --images {}/i.png", 2, "none.npz does not exist"),
     ("predict", "--source {}/w.npz --images {}/none", 2, "none"),
     (

@@ -153,10 +153,13 @@ def matrix(shares: np.ndarray) -> bytes:
 
 def svg(figure) -> bytes:
   """A figure of Matplotlib as SVG without metadata, its ink light on dark screens."""
+  from matplotlib.backends.backend_svg import FigureCanvasSVG
+
   stream = io.StringIO()
+  figure.set_dpi(DPI)
   with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-    figure.savefig(stream, format="svg", metadata=WITHOUT_METADATA, dpi=DPI)
+    FigureCanvasSVG(figure).print_svg(stream, metadata=WITHOUT_METADATA)
   text = stream.getvalue()
   begin = text.index("<svg")
   end = text.index(">", begin) + 1

@@ -1,0 +1,133 @@
+"""The report that a run writes at its end, and what the tool adds: one small run on the digits."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import programs
+from tests.report.read_page import Page
+from tools import report as tool
+from vit_jax.config import recorded
+from vit_jax.data import opening
+from vit_jax.evaluation import examples
+from vit_jax.report import inside, report, run
+from vit_jax.storage import metrics_log, starts
+from vit_jax.training import train
+
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+  """A finished run: its workdir and what it printed."""
+  workdir = tmp_path_factory.mktemp("digits")
+  lengths = {"duration": STEPS, "evaluate_every": STEPS, "checkpoint.every": STEPS}
+  steps = [f"--config.{key}.steps={value}" for key, value in lengths.items()]
+  done = programs.run(programs.digits(workdir, *steps, "--config.report=True"))
+  assert done.returncode == 0, done.stderr
+  return workdir, done.stdout
+
+
+def test_a_run_writes_its_report(digits):
+  workdir, output = digits
+  assert f"Report:     {workdir}/report.html (open it in a browser)" in output
+  found = Page((workdir / report.REPORT).read_text())
+  last = {key: x for line in metrics_log.read(workdir) for key, x in line.items()}
+  assert found.values["Figures", "test/top1"] == [last["test/top1"], STEPS] * 2
+  assert f"{STEPS} of {STEPS} steps" in found.text
+  assert [title for level, title in found.headings if level == 2] == [
+    "In short",
+    "What it was",
+    "What came out",
+    "What it cost",
+  ]
+
+
+def test_the_start_is_recorded(digits):
+  (start,) = starts.read(digits[0])
+  assert start["step"] == 0
+  assert start["steps"] == STEPS
+  assert "--config=configs/vit_digits.py" in start["command"]
+  assert start["training_images"] == 1437
+  assert start["classes"] == 10
+  assert start["versions"]["jax"]
+  assert start["parameters"] == start["trained_parameters"] > 1000
+
+
+def test_training_images_are_those_of_the_first_step(digits):
+  workdir = digits[0]
+  with (workdir / starts.IMAGES / starts.CLASSES).open(newline="") as file:
+    rows = list(csv.DictReader(file))
+  assert len(rows) == 8
+  images = [np.asarray(Image.open(workdir / starts.IMAGES / f"{i}.png")) for i in range(8)]
+  assert {image.shape for image in images} == {(16, 16, 3)}
+  assert len({image.tobytes() for image in images}) == 8
+  assert {row["classes"] for row in rows} <= {str(digit) for digit in range(10)}
+
+
+def test_details_are_those_of_the_last_evaluation(digits):
+  workdir = digits[0]
+  folder = workdir / "evaluation/test"
+  figures = json.loads((folder / "figures.json").read_text())
+  line = metrics_log.read(workdir)[-1]
+  assert {f"test/{k}": x for k, x in figures.items() if k != "step"} == {
+    k: x for k, x in line.items() if k != "step"
+  }
+  with (folder / "predictions.csv").open(newline="") as file:
+    rows = list(csv.DictReader(file))
+  right = np.mean([row["label"] == row["prediction"] for row in rows])
+  assert right == pytest.approx(line["test/top1"])
+  config = recorded.read(workdir)
+  source = opening.of_run(config.data, 10).labelled("x", config.data.evaluate["test"]).source
+  columns = [np.array([row[key] for row in rows]) for key in ("label", "prediction")]
+  kept = examples.chosen(*columns, np.array([float(row["probability"]) for row in rows]))
+  assert {int(path.stem) for path in (folder / "images").iterdir()} == set(kept)
+  shown = np.asarray(Image.open(folder / f"images/{kept[-1]}.png"))
+  assert np.abs(shown[::2, ::2].astype(int) - source[kept[-1]].image[..., None]).mean() < 40
+
+
+def test_the_tool_looks_inside(digits, tmp_path, capsys):
+  tool.main([str(digits[0]), "--output", str(tmp_path / "new/r.html")])
+  assert "open it in a browser" in capsys.readouterr().out
+  found = Page((tmp_path / "new/r.html").read_text())
+  inner = [title for _, title in found.headings][-2:]
+  assert inner == ["What it looks like inside", "Attention Rollout of images of test"]
+  assert f"The checkpoint after step {STEPS}." in found.text
+  assert "Mean attention distance of every head, over 8 test images" in found.text
+  assert sum("rollout" in picture["alt"] for picture in found.pictures) == 8
+
+
+def test_predictions_beside_rollouts_are_those_of_the_evaluation(digits):
+  (one,) = run.read_all([digits[0]])
+  scored = one.sets[0]
+  section = inside.section(one, "")
+  captions = [picture.caption for picture in section.sections[0].pictures]
+  for row, caption in zip(examples.evenly(360), captions, strict=True):
+    share = f"{scored.probabilities[row]:.0%}"
+    assert caption.startswith(f"{scored.labels[row]}, predicted {scored.predictions[row]} (")
+    assert float(caption.split("(")[1].rstrip("%)")) == pytest.approx(float(share[:-1]), abs=1.1)
+
+
+def test_a_report_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
+  said = []
+  train.write_report(tmp_path, said.append)
+  monkeypatch.setattr(report, "write", lambda *args, **options: 1 / 0)
+  train.write_report(tmp_path, said.append)
+  assert "cannot be written (ConfigError: " in said[0]
+  assert "(ZeroDivisionError: division by zero). The run itself is complete." in said[1]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_checkpoints_of_an_earlier_release(tmp_path, damaged):
+  folder = shutil.copytree(programs.ROOT / "tests/fixtures/release_0_1_0", tmp_path / "run")
+  if damaged:
+    (folder / "checkpoints/5/state/manifest.ocdbt").write_bytes(b"x")
+  section = inside.section(run.read_all([folder])[0], "")
+  assert len(section.pictures) == (0 if damaged else 2)
+  assert section.words[0].startswith(
+    "The newest checkpoint cannot be looked into: " if damaged else "The checkpoint after step 5."
+  )
