@@ -78,7 +78,7 @@ def summary(runs: Sequence[Run], left_out: int) -> Section:
       f"{left_out:,} pictures are left out to keep this file small; fewer runs leave more room."
     )
   if len(runs) > MOST_DETAILED:
-    words.append(f"Pictures and single evaluations are shown for up to {MOST_DETAILED} runs.")
+    words.append(f"Pictures and single evaluations are shown of the first {MOST_DETAILED} runs.")
   return Section("In short", words=words)
 
 
@@ -96,12 +96,10 @@ def in_words(one: Run) -> str:
 
 
 def details(runs: Sequence[Run]) -> list[Section]:
-  """The evaluations of few runs in detail."""
-  if len(runs) > MOST_DETAILED:
-    return []
+  """The evaluations of the first runs in detail."""
   several = len(runs) > 1
   return [
     set_section.section(one, f"{each.name}: {one.name}" if several else f"Evaluation {one.name}")
-    for each in runs
+    for each in runs[:MOST_DETAILED]
     for one in each.sets[:MOST_SETS]
   ]
