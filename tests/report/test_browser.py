@@ -23,7 +23,7 @@ ASK = """<script>addEventListener("load", () => { document.title = JSON.stringif
   width: document.documentElement.scrollWidth,
   requests: performance.getEntriesByType("resource").map(each => each.name)})})</script>"""
 BAD = (
-  '<!DOCTYPE html><img src="http://127.0.0.1:9/seen.png"><p style="width: 9000px">'
+  '<!DOCTYPE html><img src="http://127.0.0.1:9/seen.png"><p style="width: 9000px">wide'
   '<script>console.error("seen")</script>'
 )
 
