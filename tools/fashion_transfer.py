@@ -5,7 +5,7 @@ python tools/fashion_transfer.py [--workdir=DIR] [--output=DIR] [--fast] [--form
 It pre-trains a small ViT on the classes 0 to 4 and fine-tunes it on a few images of the classes 5
 to 9, at 28 and at 56 pixels. For comparison it trains the same model from scratch for as many
 steps. Each run is scored with the parameters of the last step and with their moving average, for
-three seeds. OUTPUT/transfer.md gets means and standard deviations, OUTPUT/transfer.csv every figure.
+three seeds. OUTPUT/transfer.md gets means and standard deviations, OUTPUT/transfer.csv all figures.
 
 Prepare Fashion-MNIST first: python tools/prepare_data.py build fashion_mnist. If the command was
 stopped, start it again: it continues, and measures nothing twice.
