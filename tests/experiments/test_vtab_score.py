@@ -55,7 +55,8 @@ def finished(run, top1):
 def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(tmp_path):
   everything = benchmark(tmp_path)
   top1 = {}
-  for index, run in enumerate(vtab_score.runs_of(everything)):
+  (only,) = vtab_score.finals(everything, None)
+  for index, run in enumerate(only):
     top1[run.folder.name] = (index + 1) / 32
     finished(run, top1[run.folder.name])
   found = vtab_score.report(everything)
@@ -69,16 +70,16 @@ def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(tm
   assert ours == pytest.approx(means, rel=1e-12)
   vtab_score.write(everything, found)
   table = list(csv.reader((everything.folder / "vtab.csv").read_text().splitlines()))
-  assert table[0] == ["task", "group", "top1", *vtab_score.PAPER_MODELS]
+  assert table[0] == ["task", "group", "top1", "std", *vtab_score.PAPER_MODELS]
   assert len(table) == 1 + 19 + 3 + 1
-  assert table[1] == ["Caltech101", "natural", "3.125", "95.3", "95.4", "90.8"]
+  assert table[1] == ["Caltech101", "natural", "3.125", "", "95.3", "95.4", "90.8"]
 
 
 def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path):
   some = benchmark(
     tmp_path, tasks=vtab_score.tasks("sNORB-Elev,resisc45, camelyon,eurosat,retinopathy")
   )
-  for run in vtab_score.runs_of(some):
+  for run in vtab_score.finals(some, None)[0]:
     finished(run, 0.5)
   found = vtab_score.report(some)
   assert [row["task"] for row in found["tasks"]] == [
@@ -231,13 +232,19 @@ def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):
 
 
 def test_a_run_for_each_task(tmp_path):
-  some = benchmark(tmp_path, tasks=("dtd", "svhn"), overrides=("--config.seed=1",))
-  first, second = vtab_score.runs_of(some)
+  some = benchmark(tmp_path, tasks=("dtd", "svhn"), overrides=("--config.batch_size=8",))
+  (first, second), (_, other) = vtab_score.finals(dataclasses.replace(some, seeds=2), None)
   assert first.recipe == "configs/vtab.py:ViT-B/16,dtd"
-  assert second.folder == some.folder / "svhn"
-  assert first.overrides == ("--config.init_from=B.npz", "--config.seed=1")
+  assert second.folder == some.folder / "final" / "seed0" / "svhn"
+  assert other.folder == some.folder / "final" / "seed1" / "svhn"
+  assert other.overrides[-1] == "--config.seed=1"
+  assert first.overrides == (
+    "--config.init_from=B.npz",
+    "--config.batch_size=8",
+    "--config.seed=0",
+  )
   smoke = benchmark(tmp_path, tasks=("dtd",), smoke=True)
-  assert vtab_score.runs_of(smoke)[0].recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
+  assert vtab_score.finals(smoke, None)[0][0].recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +259,7 @@ def test_a_run_for_each_task(tmp_path):
 def test_a_folder_belongs_to_one_benchmark_of_any_tasks(tmp_path, changes):
   vtab_score.claim(benchmark(tmp_path, **changes))  # there are no runs yet
   vtab_score.claim(benchmark(tmp_path))
-  finished(vtab_score.runs_of(benchmark(tmp_path))[0], 0.5)
+  finished(vtab_score.finals(benchmark(tmp_path), None)[0][0], 0.5)
   vtab_score.claim(benchmark(tmp_path, tasks=("dtd",)))
   with pytest.raises(c.ConfigError, match=f"holds runs with {next(iter(changes))} "):
     vtab_score.claim(benchmark(tmp_path, **changes))
@@ -272,7 +279,7 @@ def test_the_program(tmp_path, monkeypatch, capsys):
 
   monkeypatch.setattr(runs, "execute", execute)
   monkeypatch.setattr(runs, "apart", lambda function, *_: None)
-  arguments = ["--source=B.npz", "--tasks=svhn,dtd", f"--workdir={tmp_path}", "--config.seed=2"]
+  arguments = ["--source=B.npz", "--tasks=svhn,dtd", f"--workdir={tmp_path}", "--seeds=1"]
   tool.main(arguments)
   assert executed == ["dtd", "svhn"]
   assert "DTD   natural       25.0          75.2" in capsys.readouterr().out
