@@ -82,7 +82,7 @@ def test_an_axial_model_in_numpy():
 
 def test_the_pooling_of_map_in_numpy():
   module, params = model("map")
-  seen = attention.look(module, attention.on_device(module, params), IMAGES)
+  seen = attention.look(module, attention.on_device(params), IMAGES)
   found = np.asarray(attention.weights(seen.pooling))
   x = tokens_of(module, params)
   params = jax.tree.map(np.float64, params)
@@ -143,6 +143,12 @@ def test_pixels_and_floats_are_the_same_images():
 def test_wrong_images(images, said):
   with pytest.raises(ValueError, match=said):
     list(inspection.attention_weights(*model("gap"), images))
+
+
+def test_too_many_patches():
+  images = np.zeros((1, 1024, 1024, 3), np.uint8)
+  with pytest.raises(ValueError, match=r"256 x 256 patches.*32\.0 GiB; the most is 1 GiB"):
+    inspection.mean_distances(*model("gap", positions="none"), images)
 
 
 def test_models_without_attention():

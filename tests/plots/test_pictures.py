@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax.data.images import Box
-from vit_jax.plots import distance, filters, overlay, similarity, tiles
+from vit_jax.plots import captions, distance, filters, overlay, similarity, tiles
 from vit_jax.plots.labels import label
 
 
@@ -58,8 +58,8 @@ def test_a_map_of_zeros_and_an_image_of_one_pixel():
     lambda: distance.figure(np.ones((2, 3, 4))),
     lambda: similarity.figure({"stem": np.ones((2, 2, 2, 2))}),
     lambda: similarity.figure({f"layer {i}": np.ones((3, 1, 7)) for i in range(5)}),
-    lambda: overlay.figure([np.zeros((9, 9, 3), np.uint8)] * 5, ["$x", "a\nb", "", "d", "e"]),
-    lambda: overlay.figure([np.zeros((900, 9, 3), np.uint8)], [label("$\\nothing{$")]),
+    lambda: captions.figure([np.zeros((9, 9, 3), np.uint8)] * 5, ["$x", "a\nb", "", "d", "e"]),
+    lambda: captions.figure([np.zeros((900, 9, 3), np.uint8)], [label("$\\nothing{$")]),
   ],
 )
 def test_figures_are_drawn_without_a_warning(figure):

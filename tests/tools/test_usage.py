@@ -123,6 +123,9 @@ def run(tool, arguments, monkeypatch, capfd):
     ("sweep", "--model x --task pets more", 2, "'more' is not a flag"),
     ("sweep", "--model x --task pets --config.seed", 2, "'--config.seed' is not a flag"),
     ("vtab", "--source {}/none.npz --tasks nonsense", 2, "nonsense"),
+    ("visualize", "filters --source {}/none.npz --output {}/o", 2, "none.npz does not exist"),
+    ("visualize", "filters --source {}/w.npz --output /dev/null/o", 2, "cannot be made"),
+    ("visualize", "nonsense --source {}/w.npz --output {}/o", 2, "invalid choice: 'nonsense'"),
   ],
 )
 def test_usage_and_failures(data, tool, arguments, status, message, monkeypatch, capfd):

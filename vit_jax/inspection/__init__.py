@@ -3,13 +3,19 @@
 from vit_jax.inspection.attention import attention_weights
 from vit_jax.inspection.distance import mean_distances
 from vit_jax.inspection.filters import filter_components
-from vit_jax.inspection.rollout import raw, rollout
+from vit_jax.inspection.maps import raw, rollout
+from vit_jax.inspection.records import mistakes
+from vit_jax.inspection.representation import features, neighbours, plane
 from vit_jax.inspection.similarity import position_similarity
 
 __all__ = [
   "attention_weights",
+  "features",
   "filter_components",
   "mean_distances",
+  "mistakes",
+  "neighbours",
+  "plane",
   "position_similarity",
   "raw",
   "rollout",

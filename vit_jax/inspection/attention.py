@@ -13,12 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.data.device import normalize
+from vit_jax.inspection.batches import batches
 from vit_jax.models import ResNet, ViT
 from vit_jax.models.attention import relative_logits
 from vit_jax.models.stacking import unstack_blocks
 
 MOST_BYTES = 2**29  # of queries, keys and weights that are kept at a time
 MOST_IMAGES = 32
+MOST_OF_LAYER = 2**30  # bytes of the weights of one layer and one image
 
 
 class Projections(NamedTuple):
@@ -69,9 +71,12 @@ def attention_weights(module: ViT, params: dict, images) -> Iterator[np.ndarray]
     (B, columns, heads, rows, rows).
 
   Raises:
-    ValueError: the model has no blocks, or the images do not suit it.
+    ValueError: the model has no blocks, the images do not suit it, or they have so many patches
+      that the weights of a layer take more than 1 GiB.
   """
-  seen = look(module, on_device(module, params), pixels(images))
+  images = pixels(images)
+  check(module, images.shape[1:3])
+  seen = look(module, on_device(params), images)
   for layer in seen.layers:
     yield jax.device_get(weights(layer))
 
@@ -89,12 +94,11 @@ def stream(module: ViT, params: dict, images) -> Iterator[tuple[Seen, int]]:
     ValueError: as `attention_weights`.
   """
   images = pixels(images)
+  check(module, images.shape[1:3])
   count = min(at_a_time(module, images.shape[1:3]), len(images))
-  params = on_device(module, params)
-  for begin in range(0, len(images), count):
-    some = images[begin : begin + count]
-    blank = np.zeros((count - len(some), *images.shape[1:]), images.dtype)
-    yield look(module, params, np.concatenate([some, blank])), len(some)
+  params = on_device(params)
+  for some, counted in batches(images, count):
+    yield look(module, params, some), counted
 
 
 def look(module: ViT, params: dict, images: np.ndarray) -> Seen:
@@ -121,7 +125,7 @@ def weights(read: Projections) -> jax.Array:
   return found.reshape(-1, read.lines, *found.shape[1:]) if read.lines else found
 
 
-def check(module):
+def check_blocks(module):
   """Checks that a model has attention that can be read.
 
   Raises:
@@ -134,6 +138,25 @@ def check(module):
     )
   if not module.depth:
     raise ValueError("these weights have no blocks, so there is no attention to look at.")
+
+
+def check(module: ViT, size: tuple[int, int]):
+  """Checks that a model has attention that can be held, for images of this height and width.
+
+  Raises:
+    ValueError: as `check_blocks`, or the weights of a layer take too much memory.
+  """
+  check_blocks(module)
+  rows, columns = module.grid(*size)
+  lengths = (rows, columns) if module.axial else (rows * columns + 1,)
+  lines = rows + columns if module.axial else 1
+  needed = 4 * module.heads * lines * max(lengths) ** 2
+  if needed > MOST_OF_LAYER:
+    raise ValueError(
+      f"images of {size[0]} x {size[1]} pixels have {rows} x {columns} patches, and the attention "
+      f"of one layer would take {needed / 2**30:.1f} GiB; the most is "
+      f"{MOST_OF_LAYER / 2**30:.0f} GiB: choose smaller images."
+    )
 
 
 def pixels(images) -> np.ndarray:
@@ -157,13 +180,8 @@ def pixels(images) -> np.ndarray:
   return images.astype(np.float32)
 
 
-def on_device(module: ViT, params: dict) -> dict:
-  """The parameters with single blocks, on the device.
-
-  Raises:
-    ValueError: as `check`.
-  """
-  check(module)
+def on_device(params: dict) -> dict:
+  """The parameters with single blocks, on the device."""
   return jax.device_put(unstack_blocks(params))
 
 
@@ -174,7 +192,6 @@ def single(module: ViT) -> ViT:
 
 def at_a_time(module: ViT, size: tuple[int, int]) -> int:
   """The number of images of this size, height and width, that are looked at together."""
-  check(module)
   rows, columns = module.grid(*size)
   tokens = rows * columns + 1
   each = 4 * (2 * module.depth * tokens * module.width + 3 * module.heads * tokens**2)

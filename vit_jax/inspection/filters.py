@@ -40,7 +40,7 @@ def filter_components(module: ViT, params: dict) -> Components:
   Raises:
     ValueError: the model is a ResNet, or a filter is not finite.
   """
-  attention.check(module)
+  attention.check_blocks(module)
   if module.stages is None:
     kernel = np.asarray(params["embedding"]["kernel"], np.float64)
   else:

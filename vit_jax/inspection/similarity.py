@@ -25,7 +25,7 @@ def position_similarity(module: ViT, params: dict, grid: tuple[int, int]) -> dic
   Raises:
     ValueError: the model has no position embeddings, or there are more than 4,096 patches.
   """
-  attention.check(module)
+  attention.check_blocks(module)
   if grid[0] * grid[1] > MOST_PATCHES:
     raise ValueError(
       f"the grid has {grid[0]} x {grid[1]} patches, and similarities are shown for at most "
@@ -80,6 +80,21 @@ def cosines(vectors: np.ndarray) -> np.ndarray:
   vectors = vectors.astype(np.float64)
   unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
   return (unit @ unit.T).astype(np.float32)
+
+
+def means(table: np.ndarray) -> dict[str, float]:
+  """Mean similarity of different patches: in one row, in one column, and in neither.
+
+  Args:
+    table: (rows, columns, rows, columns).
+
+  Returns:
+    Some of "row", "column" and "elsewhere": those for which there are such patches.
+  """
+  rows, columns = table.shape[:2]
+  row, column = np.eye(rows, dtype=bool)[:, None, :, None], np.eye(columns, dtype=bool)[:, None, :]
+  kinds = dict(row=row & ~column, column=column & ~row, elsewhere=~row & ~column)
+  return {name: float(table[kind].mean()) for name, kind in kinds.items() if kind.any()}
 
 
 def _embeddings(module: ViT, params: dict) -> dict[str, dict]:

@@ -1,7 +1,5 @@
 """Maps of attention over images (Figures 6 and 14)."""
 
-from collections.abc import Sequence
-
 import cv2
 import numpy as np
 
@@ -10,7 +8,7 @@ from vit_jax.data.images import Box
 SHARE = 0.55  # of the colours of the map in the overlay; the rest is the image
 UNSEEN = 0.3  # brightness of what the model does not see
 GAP = 4  # white pixels between the image and its overlay
-LEAST, MOST = 160, 400  # height of an image in a figure, pixels
+LEAST = 160  # height of the result, pixels
 
 
 def overlay(image: np.ndarray, attention: np.ndarray, box: Box | None = None) -> np.ndarray:
@@ -48,28 +46,3 @@ def pair(image: np.ndarray, attention: np.ndarray, box: Box | None = None) -> np
   box = box and Box(*(factor * side for side in box))
   gap = np.full((len(large), GAP, 3), 255, np.uint8)
   return np.concatenate([large, gap, overlay(large, attention, box)], axis=1)
-
-
-def figure(pairs: Sequence[np.ndarray], captions: Sequence[str]):
-  """A figure of Matplotlib: pictures (H, W, 3) uint8 of any size, with captions beneath."""
-  from matplotlib.figure import Figure  # slow to import
-
-  columns = min(4, len(pairs))
-  rows = -(-len(pairs) // columns)
-  drawn = Figure(figsize=(3.4 * columns, 2.2 * rows), layout="constrained")
-  axes = drawn.subplots(rows, columns, squeeze=False).flatten()
-  for each in axes:
-    each.axis("off")
-  for each, picture, caption in zip(axes, pairs, captions, strict=False):
-    each.imshow(sized(picture), interpolation="nearest")
-    each.set_title(caption, fontsize=8, y=-0.02, verticalalignment="top")
-  return drawn
-
-
-def sized(picture: np.ndarray) -> np.ndarray:
-  """A picture for a figure: a large one is reduced."""
-  height, width = picture.shape[:2]
-  if height <= MOST:
-    return picture
-  size = max(round(width * MOST / height), 1), MOST
-  return cv2.resize(picture, size, interpolation=cv2.INTER_AREA)

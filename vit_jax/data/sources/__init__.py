@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
-_FORMS = {
+FORMS = {
   "tfds": "tfds:NAME[/CONFIG][:VERSION]",
   "folder": "folder:DIR",
   "objectnet": "objectnet:DIR",
@@ -66,7 +66,7 @@ def open_source(
     SourceError: the kind is unknown, or the data or the split does not exist.
   """
   kind, colon, argument = spec.partition(":")
-  if kind not in _FORMS or bool(colon) != (":" in _FORMS[kind]) or bool(colon) != bool(argument):
+  if kind not in FORMS or bool(colon) != (":" in FORMS[kind]) or bool(colon) != bool(argument):
     raise SourceError(_unknown(spec, kind=kind))
   if kind == "tfds":
     source = Tfds(argument, split=split, image_key=image_key, label_key=label_key)
@@ -95,7 +95,7 @@ _LABELLED = {
 def _unknown(spec: str, *, kind: str) -> str:
   if os.path.isdir(os.path.expanduser(spec)):
     return f'"{spec}" does not name a data source; did you mean folder:{spec}?'
-  closeness = {name: difflib.SequenceMatcher(None, kind, name).ratio() for name in _FORMS}
-  nearest = sorted(_FORMS, key=lambda name: -closeness[name])
-  forms = ", ".join(_FORMS[name] for name in nearest)
+  closeness = {name: difflib.SequenceMatcher(None, kind, name).ratio() for name in FORMS}
+  nearest = sorted(FORMS, key=lambda name: -closeness[name])
+  forms = ", ".join(FORMS[name] for name in nearest)
   return f'"{spec}" does not name a data source; give one of these, nearest first: {forms}.'

@@ -9,7 +9,7 @@ from tests.golden import weights as golden
 from tests.inspection.miniatures import IMAGES, model
 from vit_jax import inspection, models
 from vit_jax.inspection import attention
-from vit_jax.inspection.rollout import mixed, rolled
+from vit_jax.inspection.maps import mixed, rolled
 from vit_jax.storage.tree import nest
 
 
@@ -51,7 +51,7 @@ def test_the_mean_over_rows_of_a_model_that_pools_by_the_mean():
 def test_the_weights_of_the_pooling_of_a_model_that_pools_by_attention():
   (maps, _), layers = of("map")
   module, params = model("map")
-  seen = attention.look(module, attention.on_device(module, params), IMAGES)
+  seen = attention.look(module, attention.on_device(params), IMAGES)
   probe = np.asarray(attention.weights(seen.pooling)).mean(axis=1)
   np.testing.assert_allclose(maps.reshape(2, 1, 16), probe @ product(layers), atol=1e-6)
 

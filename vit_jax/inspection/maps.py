@@ -1,4 +1,4 @@
-"""Attention Rollout: where in the image the output comes from (Appendix D.8; Figures 6 and 14).
+"""Maps of attention over the image: Attention Rollout and single heads (Figures 6 and 14).
 
 Source: Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020.
 """
@@ -19,7 +19,7 @@ Found = tuple[np.ndarray, np.ndarray]
 def rollout(
   module: ViT, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
 ) -> Found:
-  """Attention Rollout from the output to the patches.
+  """Attention Rollout from the output to the patches (Appendix D.8, Figures 6 and 14).
 
   With A_l the attention of layer l averaged over its heads, the map is the output's row of
   M_L ... M_2 M_1, M_l = (I + A_l) / 2 with rows scaled to the sum 1. The output's row is that of
@@ -38,7 +38,7 @@ def rollout(
   Raises:
     ValueError: the model is axial, or as `attention.attention_weights`.
   """
-  attention.check(module)
+  attention.check_blocks(module)
   if module.axial:
     raise ValueError(
       "Attention Rollout multiplies attention between all tokens, and an axial model has only that "
@@ -68,7 +68,7 @@ def raw(
   Raises:
     ValueError: there is no such layer or head, or as `rollout`.
   """
-  attention.check(module)
+  attention.check_blocks(module)
   if module.axial:
     raise ValueError(
       "a head of an axial model attends within single rows and columns: it has no map."

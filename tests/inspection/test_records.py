@@ -1,0 +1,46 @@
+"""The worst mistakes, from the files that an evaluation writes."""
+
+import numpy as np
+import pytest
+
+from vit_jax.config import ConfigError
+from vit_jax.evaluation import details
+from vit_jax.inspection.records import evaluated, mistakes
+
+HOSTILE = 'a,"b\n$x'
+
+
+@pytest.fixture
+def workdir(tmp_path):
+  known = details.Details(
+    ("cat", HOSTILE, "dog"),
+    labels=np.array([0, 1, 2, 0]),
+    predictions=np.array([0, 2, 1, 1]),
+    probabilities=np.array([0.9, 0.4, 0.8, 0.6]),
+    name=lambda row: f"image {row}",
+  )
+  details.write(tmp_path / "evaluation" / "test", known)
+  return tmp_path
+
+
+def test_the_most_confident_comes_first(workdir):
+  (path,) = evaluated(workdir)
+  found, total = mistakes(path)
+  assert total == 4
+  assert [one.name for one in found] == ["image 2", "image 3", "image 1"]
+  assert found[0] == ("image 2", "dog", HOSTILE, 0.8)
+
+
+def test_a_workdir_without_evaluation(tmp_path):
+  with pytest.raises(ConfigError, match=r"holds no evaluation.*--mode=evaluate --workdir="):
+    evaluated(tmp_path)
+
+
+@pytest.mark.parametrize(
+  "text", ["", "name,label\n", "a,b,c,d\n", "name,label,prediction,probability\nx,a,b\n", "\0\n"]
+)
+def test_another_file(workdir, text):
+  (path,) = evaluated(workdir)
+  path.write_text(text)
+  with pytest.raises(ConfigError, match="does not hold predictions"):
+    mistakes(path)

@@ -1,0 +1,63 @@
+"""Maps of features and nearest neighbours, for features whose places are known."""
+
+import numpy as np
+import pytest
+
+from tests.inspection.miniatures import IMAGES, model
+from vit_jax.inspection import features
+from vit_jax.inspection.representation import METHODS, neighbours, plane
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (11, 16, 16, 3), np.uint8)
+
+
+def groups(count=6):
+  """Two groups of directions that are far apart."""
+  rng = np.random.default_rng(0)
+  centres = np.repeat([[1.0, 0, 0, 0], [0, 1.0, 0, 0]], count, axis=0)
+  return (centres + 0.05 * rng.standard_normal(centres.shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_groups_stay_groups_in_the_plane(method):
+  places = plane(groups(), method)
+  apart = np.linalg.norm(places[:, None] - places, axis=-1)
+  assert apart[:6, :6].max() < apart[:6, 6:].min()
+  np.testing.assert_array_equal(plane(groups(), method), places)
+
+
+def test_neighbours_are_those_of_the_greatest_cosine():
+  features = groups() * np.arange(1, 13, dtype=np.float32)[:, None]  # lengths do not count
+  rows, alike = neighbours(features, 3)
+  unit = features / np.linalg.norm(features, axis=1, keepdims=True)
+  cosine = unit @ unit.T - 9 * np.eye(12)
+  np.testing.assert_array_equal(rows[:, 0], cosine.argmax(axis=1))
+  np.testing.assert_allclose(alike[:, 0], cosine.max(axis=1), rtol=1e-5)
+  assert (np.diff(alike, axis=1) <= 0).all()
+  assert neighbours(features[:2], 3)[0].tolist() == [[1], [0]]
+
+
+def test_features_of_many_images_are_those_of_each(monkeypatch):
+  module, params = model("bit")
+  done = []
+  found = features(module, params, PIXELS, on_batch=done.append)
+  assert (found.shape[0], found.dtype, done) == (11, np.float32, [8, 3])
+  again = features(module, params, PIXELS[3:], representation="patches")
+  np.testing.assert_allclose(again, found[3:], atol=1e-5)  # a ResNet's are the mean of its map
+
+
+@pytest.mark.parametrize(
+  ("features", "said"),
+  [
+    (groups()[:3], "at least 4 images; there are 3"),
+    (np.ones((5, 4), np.float32), "the same features"),
+    (np.full((5, 4), np.nan, np.float32), "not finite"),
+  ],
+)
+def test_what_cannot_be_mapped(features, said):
+  with pytest.raises(ValueError, match=said):
+    plane(features, "tsne")
+
+
+def test_floats_are_no_pixels():
+  with pytest.raises(ValueError, match="uint8"):
+    features(*model("bit"), IMAGES)

@@ -1,0 +1,167 @@
+"""tools/visualize.py: pictures and numbers of every kind, and a sentence where there are none."""
+
+import csv
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.weights import families
+from tools import visualize
+from vit_jax import config, weights
+from vit_jax.data.sources import open_source
+from vit_jax.evaluation import details
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+
+NAMES = ("cat", "dog $", "<b>", "", "\x1b")
+CARD = Card(image_size=16, resize=20, class_names=NAMES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  """Weights of several kinds, and photos of several sizes."""
+  folder = tmp_path_factory.mktemp("visualize")
+  for family in ("vit", "bit", "axial", "none"):
+    weights.write(folder / f"{family}.npz", Weights(families.params(family), CARD))
+  weights.save(folder / "head.npz", {"head": families.params("vit")["head"]})
+  weights.save(folder / "uncarded.npz", families.params("none"))
+  (folder / "photos").mkdir()
+  rng = np.random.default_rng(0)
+  for i, shape in enumerate([(30, 40, 3), (8, 8), (50, 20, 3), (16, 16, 3), (9, 30, 3)]):
+    Image.fromarray(rng.integers(0, 256, shape, np.uint8)).save(folder / "photos" / f"{i}.png")
+  (folder / "bad").mkdir()
+  (folder / "bad" / "x.png").write_bytes(b"no image")
+  (folder / "run").mkdir()
+  return folder
+
+
+def run(folder, words, capsys):
+  """What the tool prints as JSON."""
+  words = words.replace("{}", str(folder)).split()
+  visualize.main([*words, "--output", str(folder / "out"), "--format", "json"])
+  return json.loads(capsys.readouterr().out)
+
+
+def refusal(folder, words, capsys):
+  with pytest.raises(SystemExit) as left:
+    run(folder, words, capsys)
+  said = capsys.readouterr().err
+  assert said.count("\n") == 1
+  return left.value.code, said
+
+
+@pytest.mark.parametrize(
+  ("words", "pictures", "numbers"),
+  [
+    ("filters --source {}/vit.npz", ["filters.png"], ["filters.npz"]),
+    ("positions --source {}/vit.npz --image-size 24", ["positions.png"], ["positions.npz"]),
+    (
+      "distance --source {}/vit.npz --images {}/photos",
+      ["distance.png", "distance.svg"],
+      ["distance.csv"],
+    ),
+    ("distance --source {}/axial.npz --images {}/photos/0.png", ["distance.png"], []),
+    ("attention --source {}/vit.npz --images {}/photos/0.png --raw 1 0", ["attention.png"], []),
+    (
+      "features --source {}/bit.npz --images digits --split test --count 12 --method pca",
+      ["features.png", "features.svg", "neighbours.png"],
+      ["features.csv", "features.npz"],
+    ),
+  ],
+)
+def test_every_kind(folder, words, pictures, numbers, capsys):
+  found = run(folder, words, capsys)
+  for kind, names in (("pictures", pictures), ("numbers", numbers)):
+    assert {str(folder / "out" / name) for name in names} <= set(found[kind])
+    for path in map(pathlib.Path, found[kind]):
+      assert path.stat().st_size > 0
+      if path.suffix == ".png":
+        with Image.open(path) as image:
+          image.load()
+      if path.suffix == ".npz":
+        with np.load(path) as arrays:
+          assert all(np.isfinite(x).all() for x in arrays.values())
+  assert found["said"].endswith(".")
+  assert "\n" not in found["said"]
+
+
+def test_numbers_are_those_of_the_pictures(folder, capsys):
+  """Every image has its map, at its own aspect in the picture, and its classes."""
+  found = run(folder, "attention --source {}/vit.npz --images {}/photos", capsys)
+  assert [pathlib.Path(path).name for path in found["pictures"]] == [
+    *(f"{i:03d}.png" for i in range(5)),
+    "attention.png",
+  ]
+  with np.load(folder / "out" / "attention.npz") as numbers:
+    maps, logits = numbers["maps"], numbers["logits"]
+  assert maps.shape == (5, 4, 4)
+  rows = list(csv.DictReader((folder / "out" / "attention.csv").read_text().splitlines()))
+  assert [row["name"][-5:] for row in rows] == [f"{i}.png" for i in range(5)]
+  for row, one in zip(rows, logits, strict=True):
+    assert row["class 1"] == NAMES[one.argmax()]
+    assert float(row["probability 1"]) >= float(row["probability 2"])
+  with Image.open(folder / "out" / "attention" / "002.png") as image:
+    assert image.size == (2 * 80 + 4, 200)  # 20 x 50 pixels, four times, twice
+
+
+def test_mistakes_of_a_run(folder, capsys):
+  source = open_source("digits", split="test", num_classes=10)
+  names = tuple(map(str, range(10)))
+  labels = np.array([source.labels(i)[0] for i in range(4)])
+  predictions = (labels + np.array([0, 1, 1, 0])) % 10
+  known = details.Details(names, labels, predictions, np.array([1, 0.5, 0.75, 1]), source.name)
+  details.write(folder / "run" / "evaluation" / "test", known)
+  sets = {"test": config.Dataset("digits", "test")}
+  recorded = config.Config(data=config.Data(evaluate=sets))
+  (folder / "run" / "config.json").write_text(json.dumps(config.to_dict(recorded)))
+  found = run(folder, "mistakes --source {}/run", capsys)
+  assert found["summary"] == {"test": {"mistakes": 2, "images": 4}}
+  assert source.name(2) in found["said"]
+  assert [pathlib.Path(path).name for path in found["pictures"]] == ["mistakes_test.png"]
+  status, said = refusal(folder, "mistakes --source {}/run --images {}/photos", capsys)
+  assert status == 2
+  assert "is not among the 5 images" in said
+
+
+@pytest.mark.parametrize(
+  ("words", "message"),
+  [
+    ("filters --source {}/none", "none does not exist"),
+    ("filters --source {}/head.npz", "do not belong to a known model"),
+    ("filters --source {}/bit.npz", "of a ResNet"),
+    ("filters --source {}/vit.npz --images x", "'--images' is not a flag"),
+    ("positions --source {}/none.npz", "no position embeddings"),
+    ("positions --source {}/vit.npz --image-size 18", "cannot be cut into patches"),
+    ("positions --source {}/vit.npz --image-size 260", "65 x 65 patches"),
+    ("positions --source {}/bit.npz", "of a ResNet"),
+    ("distance --source {}/uncarded.npz --images {}/photos", "give it (--image-size)"),
+    ("distance --source {}/none.npz --image-size 1024 --images {}/photos", "choose smaller"),
+    ("distance --source {}/vit.npz --images {}/bad/x.png", "x.png cannot be shown"),
+    ("distance --source {}/vit.npz --images {}/none", "does not exist"),
+    ("distance --source {}/vit.npz --images {}/run", "holds no"),
+    ("distance --source {}/vit.npz --images digits --split dev", "dev"),
+    ("distance --source {}/vit.npz --images {}/photos --count 0", "not a whole number"),
+    ("attention --source {}/axial.npz --images {}/photos", "an axial model"),
+    ("attention --source {}/vit.npz --images {}/photos --raw 2 0", "layers are 0 to 1"),
+    ("features --source {}/vit.npz --images {}/photos/0.png", "at least 4 images; there are 1"),
+    ("mistakes --source {}/photos", "evaluate it first"),
+  ],
+)
+def test_a_sentence_where_nothing_can_be_shown(folder, words, message, capsys):
+  status, said = refusal(folder, words, capsys)
+  assert status == 2
+  assert message in said
+
+
+def test_weights_without_a_head_or_in_half_precision(folder, capsys):
+  params = {name: part for name, part in families.params("vit").items() if name != "head"}
+  half = {"embedding": {name: np.float16(x) for name, x in params["embedding"].items()}}
+  headless = dataclasses.replace(CARD, class_names=())
+  weights.write(folder / "half.npz", Weights(params | half, headless))
+  found = run(folder, "attention --source {}/half.npz --images {}/photos --count 2", capsys)
+  assert found["summary"]["images"] == 2
+  assert (folder / "out" / "attention.csv").read_text().startswith("number,name\n")

@@ -1,0 +1,140 @@
+"""Shows what a model has learned: pictures, and the numbers behind them.
+
+  python tools/visualize.py filters --source ViT-B_16.npz --output pictures
+  python tools/visualize.py positions --source ViT-B_16.npz --image-size 384 --output pictures
+  python tools/visualize.py distance --source ViT-B_16.npz --images photos --output pictures
+  python tools/visualize.py attention --source ViT-B_16.npz --images '*.jpg' --output pictures
+  python tools/visualize.py features --source workdirs/mine --images digits --split test --output o
+  python tools/visualize.py mistakes --source workdirs/mine --output pictures
+
+filters    principal components of the patch-embedding filters, and their share of the variance
+positions  similarity of each patch's position embedding with all others
+distance   mean attention distance of every head and layer, in pixels
+attention  Attention Rollout over images, and the predicted classes; --raw for one head
+features   a map of images by their features, coloured by class, and the nearest neighbours
+mistakes   the most confident mistakes of a run that --mode=evaluate has scored
+
+docs/inspection.md shows examples. Each has its own flags: python tools/visualize.py WHAT --help.
+
+Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 the pictures cannot
+be written.
+"""
+
+import json
+import pathlib
+import sys
+
+import tqdm
+
+from vit_jax.config import RunError
+from vit_jax.config.command_line import WRONG_USAGE
+from vit_jax.config.tool_ending import ending, folder, leave
+from vit_jax.config.tool_flags import ToolFlags, path, whole
+from vit_jax.process import console
+
+COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24}
+MOST = {"distance": 10**6, "attention": 256, "features": 10**4, "mistakes": 256}
+WHAT = ("filters", "positions", *COUNTS)
+SIZED = ("positions", "distance", "attention", "features")
+
+
+def flags() -> ToolFlags:
+  """The command line."""
+  result = ToolFlags("visualize", __doc__)
+  kinds = result.add_commands("what")
+  commands = {what: kinds.add_parser(what) for what in WHAT}
+  for what, command in commands.items():
+    command.add_source(required=True)
+    command.add_argument("--output", type=path, required=True, help="folder for the pictures")
+    command.add_format("text", "json")
+    if what in COUNTS:
+      add_images(command, what)
+    if what in SIZED:
+      own = "side of the images, pixels; default: the weights' own size"
+      command.add_argument("--image-size", type=whole(0, 4096), default=0, help=own)
+  head = "attention of one layer and head, both from 0, in place of the rollout"
+  commands["attention"].add_argument(
+    "--raw", nargs=2, type=whole(0, 10**4), metavar=("LAYER", "HEAD"), help=head
+  )
+  commands["features"].add_argument(
+    "--method", choices=("tsne", "pca"), default="tsne", help="of the map (default: tsne)"
+  )
+  return result
+
+
+def add_images(command: ToolFlags, what: str):
+  """Adds the flags that say which images are shown."""
+  default = " (default: the sets of the run's settings)" if what == "mistakes" else ""
+  command.add_argument(
+    "--images",
+    nargs="+",
+    action="extend",
+    required=what != "mistakes",
+    help="files, directories, globs in quotes, or one source such as digits, folder:DIR or "
+    f"tfds:NAME{default}",
+  )
+  command.add_argument("--split", default="", help="of a source, such as test")
+  most = f"most images (default: {COUNTS[what]}); of more, some at even distances are taken"
+  command.add_argument("--count", type=whole(1, MOST[what]), default=COUNTS[what], help=most)
+
+
+def shown(args):
+  """What there is to see; leaves with status 2 if the weights or the images are unusable."""
+  from vit_jax.inspection import views
+
+  try:
+    if args.what == "mistakes":
+      found = images_of(args, 2**40) if args.images else None
+      return views.mistakes(pathlib.Path(args.source), args.count, found)
+    model = model_of(args)
+    if args.what not in COUNTS:
+      return getattr(views, args.what)(model)
+    found = images_of(args, args.count)
+    with tqdm.tqdm(total=len(found), unit="image", disable=not sys.stderr.isatty()) as bar:
+      return getattr(views, args.what)(model, found, bar.update, **own_options(args))
+  except (RunError, ValueError, OSError) as error:
+    leave("visualize", str(error), WRONG_USAGE)
+
+
+def model_of(args):
+  """The model, for images of the given size where the size matters."""
+  from vit_jax.inference.model import read
+
+  model = read(args.source)
+  if args.what not in SIZED:
+    return model
+  if not (args.image_size or model.card.image_size):
+    raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
+  return model.at_size(args.image_size)
+
+
+def images_of(args, count: int):
+  """The images that the command line names, at most `count`."""
+  from vit_jax.inspection.gallery import gallery
+
+  return gallery(args.images, args.split, count, labelled=args.what == "features")
+
+
+def own_options(args) -> dict:
+  """The flags that only this kind of picture has."""
+  return {key: value for key, value in vars(args).items() if key in ("raw", "method")}
+
+
+def main(arguments: list[str] | None = None):
+  """Draws and writes; see the exit status above."""
+  args = flags().parse_args(arguments)
+  with ending("visualize"):
+    folder(args.output, "--output")
+    from vit_jax.inspection.shown import write
+
+    written = write(shown(args), args.output)
+  if args.format == "json":
+    print(json.dumps(written))
+    return
+  print(written["said"])
+  print(f"Written: {', '.join(written['pictures'][-3:] + written['numbers'])}")
+
+
+if __name__ == "__main__":
+  console.of_tool()
+  main()

@@ -1,0 +1,132 @@
+"""The images that a user shows to a model: files, or examples of a source."""
+
+import concurrent.futures
+import dataclasses
+import pathlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from vit_jax.config import ConfigError, reading
+from vit_jax.data import image_files, sources
+from vit_jax.data.images import BadImage, Box, as_rgb, evaluate_image
+from vit_jax.inference.predict import MAX_PIXELS, THREADS, find_images
+from vit_jax.weights.card import Card
+
+
+@dataclasses.dataclass(frozen=True)
+class Gallery:
+  """Some images; they are read when they are needed.
+
+  Attributes:
+    names: of the images.
+    read: (place) -> an encoded file, or uint8 pixels.
+    labels: the class of each image, or its classes, by name; () if they are not known.
+    among: how many images there were to choose from.
+  """
+
+  names: Sequence[str]
+  read: Callable[[int], bytes | np.ndarray]
+  labels: Sequence[str] = ()
+  among: int = 0
+
+  def __len__(self) -> int:
+    return len(self.names)
+
+  def original(self, place: int) -> np.ndarray:
+    """An image as it is, (H, W, 3) uint8.
+
+    Raises:
+      ConfigError: it cannot be read.
+    """
+    return self._decoded(place, lambda data: as_rgb(data, max_pixels=MAX_PIXELS))
+
+  def squares(self, card: Card) -> np.ndarray:
+    """All images as an evaluation prepares them, (N, S, S, 3) uint8.
+
+    Raises:
+      ConfigError: one cannot be read.
+    """
+    prepared = lambda data: evaluate_image(
+      data, size=card.image_size, resize=card.resize, max_pixels=MAX_PIXELS
+    )
+    with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
+      return np.stack(list(pool.map(lambda i: self._decoded(i, prepared), range(len(self)))))
+
+  def in_words(self) -> str:
+    """The number of images."""
+    if len(self) == self.among:
+      return f"{len(self):,} image{'s' * (len(self) != 1)}"
+    return f"{len(self):,} of {self.among:,} images"
+
+  def _decoded(self, place, decode):
+    try:
+      return decode(self.read(place))
+    except (BadImage, OSError) as error:
+      said = str(error).rstrip(".")
+      raise ConfigError(f"{self.names[place]} cannot be shown: {said}; leave it out.") from error
+
+
+def gallery(words: Sequence[str], split: str, count: int, *, labelled: bool = False) -> Gallery:
+  """The images that the command line names.
+
+  Args:
+    words: files, folders and globs; or one source, such as "digits" or "tfds:NAME".
+    split: of the source.
+    count: the most images; of more images, this number at even distances is taken.
+    labelled: whether the labels of a source are wanted.
+
+  Raises:
+    ConfigError: nothing is there, or the source or its split does not exist.
+  """
+  if len(words) == 1 and is_source(words[0]):
+    return of_source(words[0], split, count, labelled=labelled)
+  if split:
+    raise ConfigError(
+      f"--split={split} is for sources such as tfds:NAME, and files have no splits."
+    )
+  try:
+    paths = find_images(words)
+  except (ValueError, OSError) as error:
+    raise ConfigError(f"--images: {error}") from error
+  paths, among = spaced(paths, count), len(paths)
+  read = lambda i: reading.read_bytes(paths[i], most=image_files.MOST_BYTES)
+  return Gallery([str(path) for path in paths], read, among=among)
+
+
+def of_source(spec: str, split: str, count: int, *, labelled: bool) -> Gallery:
+  """Examples of a source; arguments as in `gallery`."""
+  label_key = "label" if labelled else ""
+  source = sources.open_source(spec, split=split, label_key=label_key, num_classes=10)
+  if not len(source):
+    raise ConfigError(f"{spec} has no images in the split {split!r}.")
+  places = spaced(range(len(source)), count)
+  labels = [source.labels(i) for i in places] if source.class_names else []
+  return Gallery(
+    [source.name(i) for i in places],
+    lambda i: source[places[i]].image,
+    [" and ".join(source.class_names[label] for label in each) for each in labels],
+    len(source),
+  )
+
+
+def is_source(word: str) -> bool:
+  """Whether a word of the command line is a source, and not a file or folder of that name."""
+  kind, colon, _ = word.partition(":")
+  known = sources.FORMS.get(kind)
+  return known is not None and bool(colon) == (":" in known) and not pathlib.Path(word).exists()
+
+
+def spaced(items: Sequence, count: int) -> list:
+  """All items, or `count` of them at even distances."""
+  if len(items) <= count:
+    return list(items)
+  return [items[i * len(items) // count] for i in range(count)]
+
+
+def seen_box(height: int, width: int, card: Card) -> Box:
+  """The part of an image that `evaluate_image` cuts out for the model."""
+  if not card.resize:
+    return Box(0, 0, height, width)
+  side = max(1, round(min(height, width) * card.image_size / card.resize))
+  return Box((height - side) // 2, (width - side) // 2, side, side)

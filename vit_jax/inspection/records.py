@@ -1,0 +1,55 @@
+"""The worst mistakes of an evaluation, from the predictions that it wrote."""
+
+import csv
+import pathlib
+from typing import NamedTuple
+
+from vit_jax.config import ConfigError
+from vit_jax.config.reading import regular
+from vit_jax.evaluation.evaluate import DETAILS
+
+PREDICTIONS = "predictions.csv"
+COLUMNS = ("name", "label", "prediction", "probability")
+
+
+class Mistake(NamedTuple):
+  """An image with a wrong prediction: its name, its class, the prediction and its probability."""
+
+  name: str
+  label: str
+  prediction: str
+  probability: float
+
+
+def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
+  """WORKDIR/evaluation/SET/predictions.csv of each set.
+
+  Raises:
+    ConfigError: there is none.
+  """
+  found = sorted((workdir / DETAILS).glob(f"*/{PREDICTIONS}"))
+  if not found:
+    raise ConfigError(
+      f"{workdir} holds no {DETAILS}/SET/{PREDICTIONS}, so its mistakes are not known; evaluate it "
+      f"first: python -m vit_jax.main --mode=evaluate --workdir={workdir}"
+    )
+  return found
+
+
+def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
+  """The mistakes in a predictions.csv, the most confident first, and the number of all images.
+
+  Raises:
+    ConfigError: the file is not one that an evaluation writes.
+    OSError: it cannot be read.
+  """
+  with open(path, newline="", encoding="utf-8", errors="replace", opener=regular) as stream:
+    try:
+      rows = list(csv.reader(stream))
+      found = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]
+      if tuple(rows[0]) != COLUMNS:
+        raise ValueError(f"its columns are {rows[0]}")
+    except (ValueError, IndexError, TypeError, csv.Error) as error:
+      raise ConfigError(f"{path} does not hold predictions of an evaluation ({error}).") from error
+  wrong = [one for one in found if one.label != one.prediction]
+  return sorted(wrong, key=lambda one: -one.probability), len(found)

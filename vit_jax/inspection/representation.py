@@ -1,0 +1,96 @@
+"""Features of a set of images: a map of them in the plane, and the nearest neighbours."""
+
+import functools
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from vit_jax.evaluation.features import features_of
+from vit_jax.evaluation.nearest_neighbours import unit
+from vit_jax.inspection.attention import pixels
+from vit_jax.inspection.batches import batches
+from vit_jax.models import ResNet, ViT
+
+AT_A_TIME = 8
+LEAST = 4  # images in a map
+METHODS = ("tsne", "pca")
+
+
+def features(
+  module: ViT | ResNet,
+  params: dict,
+  images,
+  *,
+  representation: str = "pre_logits",
+  on_batch: Callable[[int], None] = lambda count: None,
+) -> np.ndarray:
+  """The features of images.
+
+  Args:
+    module, params: the model; it may also be a ResNet.
+    images: (B, H, W, 3) uint8 pixels.
+    representation: "pre_logits", the input of the head; or "patches", the mean of the encoder's
+      outputs at the patches.
+    on_batch: called with the number of images that were just done.
+
+  Returns:
+    (B, D) float32.
+
+  Raises:
+    ValueError: the images are not uint8 pixels.
+  """
+  images, params, found = pixels(images), jax.device_put(params), []
+  if images.dtype != np.uint8:
+    raise ValueError(f"images are {images.dtype}; features are taken of uint8 pixels.")
+  for some, count in batches(images, min(AT_A_TIME, len(images))):
+    found.append(np.asarray(_features(module, params, some, representation))[:count])
+    on_batch(count)
+  return np.concatenate(found)
+
+
+def plane(features: np.ndarray, method: str) -> np.ndarray:
+  """Places of features (B, D) in the plane, (B, 2) float64; the features get length 1 first.
+
+  Args:
+    features: of at least 4 images.
+    method: "tsne", van der Maaten and Hinton's t-SNE, which keeps neighbours together; or "pca",
+      the first two principal components.
+
+  Raises:
+    ValueError: there are too few images, or all features are equal or not finite.
+  """
+  from sklearn.decomposition import PCA  # slow to import
+  from sklearn.manifold import TSNE
+
+  if len(features) < LEAST:
+    raise ValueError(f"a map of features needs at least {LEAST} images; there are {len(features)}.")
+  if not np.isfinite(features).all():
+    raise ValueError("the features of some images are not finite numbers.")
+  if not np.ptp(features, axis=0).any():
+    raise ValueError("all images have the same features, so there is nothing to map.")
+  features = unit(features)
+  if method == "pca":
+    return PCA(2, random_state=0).fit_transform(features).astype(np.float64)
+  perplexity = min(30, (len(features) - 1) / 3)
+  made = TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
+  return made.astype(np.float64)
+
+
+def neighbours(features: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+  """The images most alike to each image, by the cosine of their features.
+
+  Returns:
+    Rows (B, k) int64 and similarities (B, k) float32, greatest first, without the image itself; k
+    is `count`, or B - 1 if that is less.
+  """
+  own = unit(features)
+  alike = own @ own.T
+  np.fill_diagonal(alike, -np.inf)
+  rows = np.argsort(-alike, axis=1, kind="stable")[:, : min(count, len(own) - 1)]
+  return rows, np.take_along_axis(alike, rows, axis=1)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def _features(module, params, images, representation):
+  return features_of(module, params, images, representation)

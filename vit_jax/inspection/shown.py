@@ -1,0 +1,55 @@
+"""What there is to see: pictures, the numbers behind them, and one line of text."""
+
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vit_jax.plots import curves, tiles
+from vit_jax.storage import files
+
+
+class Shown(NamedTuple):
+  """The result of looking at a model.
+
+  Attributes:
+    said: one line of what is to be seen.
+    summary: the figures in that line.
+    pictures: names of files, *.png or *.svg, and a figure of Matplotlib or an array (H, W, 3)
+      uint8 for each; they may be drawn one by one, while they are written.
+    numbers: names of files, and for *.npz arrays by name, for *.csv rows.
+  """
+
+  said: str
+  summary: Mapping[str, Any]
+  pictures: Iterable[tuple[str, Any]]
+  numbers: Mapping[str, Mapping[str, np.ndarray] | Sequence[Sequence]]
+
+
+def write(shown: Shown, folder: pathlib.Path) -> dict:
+  """Writes pictures and numbers.
+
+  Returns:
+    {"said", "summary", "pictures", "numbers"}: the line, its figures, and the paths as text.
+
+  Raises:
+    OSError: a file cannot be written.
+  """
+  numbers = [_write(folder / name, content) for name, content in shown.numbers.items()]
+  pictures = [_write(folder / name, content) for name, content in shown.pictures]
+  return dict(said=shown.said, summary=dict(shown.summary), pictures=pictures, numbers=numbers)
+
+
+def _write(path: pathlib.Path, content) -> str:
+  files.make_folder(path.parent)
+  if path.suffix == ".csv":
+    files.write_csv(path, content)
+  elif path.suffix == ".npz":
+    with files.whole(path) as partial, open(partial, "wb") as stream:
+      np.savez_compressed(stream, **content)
+  elif isinstance(content, np.ndarray):
+    files.write_bytes(path, tiles.png(content))
+  else:
+    curves.save(content, path)
+  return str(path)

@@ -1,0 +1,258 @@
+"""What `tools/visualize.py` shows of a model: a function for each kind of picture."""
+
+import pathlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from vit_jax.config import ConfigError, recorded
+from vit_jax.data import opening
+from vit_jax.inference import LoadedModel
+from vit_jax.inspection import attention as attention_weights
+from vit_jax.inspection import distance as distances
+from vit_jax.inspection import filters as components
+from vit_jax.inspection import maps as attention_maps
+from vit_jax.inspection import records, representation, similarity
+from vit_jax.inspection.gallery import Gallery, seen_box
+from vit_jax.inspection.shown import Shown
+from vit_jax.plots import captions, overlay, scatter, tiles
+from vit_jax.plots import distance as distance_plot
+from vit_jax.plots import filters as filter_plot
+from vit_jax.plots import similarity as similarity_plot
+from vit_jax.plots.labels import label
+
+NEIGHBOURS = 5
+BEST = 2  # classes in a caption
+ROWS = 24  # images with their neighbours
+MAP_SHARE = 0.2  # of a map, its brightest part
+PROBABILITIES = {"softmax": lambda x: softmax(x, axis=-1), "sigmoid": expit}
+Progress = Callable[[int], None]
+
+
+def filters(model: LoadedModel) -> Shown:
+  """Principal components of the filters; raises as `components.filter_components`."""
+  found = components.filter_components(model.module, model.params)
+  count, side = found.tiles.shape[:2]
+  first, together = float(found.variance[0]), float(found.variance.sum())
+  of = "the patch embedding" if model.module.stages is None else "the ResNet's root"
+  return Shown(
+    f"{count} principal components of the filters of {of} ({side} x {side} pixels) hold "
+    f"{together:.1%} of their variance; the first, top left, holds {first:.1%}.",
+    dict(components=count, first=first, together=together),
+    [("filters.png", filter_plot.picture(found.tiles))],
+    {"filters.npz": found._asdict()},
+  )
+
+
+def positions(model: LoadedModel) -> Shown:
+  """Similarities of position embeddings; raises as `similarity.position_similarity`."""
+  attention_weights.check_blocks(model.module)
+  side = model.card.image_size
+  found = similarity.position_similarity(model.module, model.params, model.module.grid(side, side))
+  relative = model.module.positions == "relative"
+  means = {} if relative else {place: similarity.means(table) for place, table in found.items()}
+  places = {"row": "within a row", "column": "within a column", "elsewhere": "elsewhere"}
+  said = "; ".join(
+    f"{place}: mean cosine " + ", ".join(f"{x:.2f} {places[kind]}" for kind, x in each.items())
+    for place, each in means.items()
+  )
+  return Shown(
+    f"Position embeddings of {side} px images. "
+    + (f"{said}." if said else "For each head, how alike each offset is to offset zero."),
+    means,
+    [("positions.png", similarity_plot.figure(found))],
+    {"positions.npz": found},
+  )
+
+
+def distance(model: LoadedModel, gallery: Gallery, on_batch: Progress) -> Shown:
+  """Mean attention distance of every head; raises as `distances.mean_distances`."""
+  images = gallery.squares(model.card)
+  found = distances.mean_distances(model.module, model.params, images, on_batch=on_batch)
+  axes = found if found.ndim == 3 else found[None]
+  means = axes.mean(axis=(0, 2)).tolist()
+  rows = [
+    [*([distance_plot.AXES[axis]] if found.ndim == 3 else []), layer, head, f"{value:.6f}"]
+    for (axis, layer, head), value in np.ndenumerate(axes)
+  ]
+  header = [*(["axis"] if found.ndim == 3 else []), "layer", "head", "pixels"]
+  figure = distance_plot.figure(found)
+  return Shown(
+    f"Mean attention distance over {gallery.in_words()} of {model.card.image_size} px: "
+    f"{means[0]:.1f} px in the first layer (heads {axes[:, 0].min():.1f} to "
+    f"{axes[:, 0].max():.1f}), {means[-1]:.1f} px in the last (heads {axes[:, -1].min():.1f} to "
+    f"{axes[:, -1].max():.1f}).",
+    dict(image_size=model.card.image_size, images=len(gallery), mean_by_layer=means),
+    [("distance.png", figure), ("distance.svg", figure)],
+    {"distance.csv": [header, *rows]},
+  )
+
+
+def attention(
+  model: LoadedModel, gallery: Gallery, on_batch: Progress, raw: tuple[int, int] | None = None
+) -> Shown:
+  """Attention Rollout over images, or one head's attention; raises as `maps`' functions.
+
+  Args:
+    model, gallery, on_batch: the model, the images, and what is told of each batch.
+    raw: the layer and the head, both from 0; None: the rollout.
+  """
+  images, options = gallery.squares(model.card), dict(on_batch=on_batch)
+  if raw:
+    look, options = attention_maps.raw, options | dict(layer=raw[0], head=raw[1])
+  else:
+    look = attention_maps.rollout
+  maps, logits = look(model.module, model.params, images, **options)
+  best = best_classes(model, logits) if model.has_head else [()] * len(gallery)
+  rows = [
+    [i, name, *(cell for pair in classes for cell in pair)]
+    for i, (name, classes) in enumerate(zip(gallery.names, best, strict=True))
+  ]
+  share = float(np.mean([brightest(one) for one in maps]))
+  what = f"Attention of layer {raw[0]}, head {raw[1]}" if raw else "Attention Rollout"
+  return Shown(
+    f"{what} over {gallery.in_words()}: the brightest fifth of the patches gets {share:.0%} of "
+    "the map.",
+    dict(images=len(gallery), brightest_fifth=share),
+    _attention_pictures(model, gallery, maps, best),
+    {"attention.npz": dict(maps=maps, logits=logits), "attention.csv": [_header(best), *rows]},
+  )
+
+
+def features(model: LoadedModel, gallery: Gallery, on_batch: Progress, method: str) -> Shown:
+  """A map of the representations of images, and their nearest neighbours.
+
+  Args:
+    model, gallery, on_batch: as in `attention`.
+    method: of `representation.plane`.
+
+  Raises:
+    ValueError: as `representation.plane`.
+  """
+  images, kind = gallery.squares(model.card), model.card.representation
+  found = representation.features(
+    model.module, model.params, images, representation=kind, on_batch=on_batch
+  )
+  places = representation.plane(found, method)
+  rows, alike = representation.neighbours(found, NEIGHBOURS)
+  labels = gallery.labels or [""] * len(gallery)
+  table = [
+    [name, labels[i], *(f"{x:.6f}" for x in places[i]), *(gallery.names[j] for j in rows[i])]
+    for i, name in enumerate(gallery.names)
+  ]
+  header = ["name", "class", "x", "y", *(f"neighbour {k + 1}" for k in range(rows.shape[1]))]
+  same = np.mean([labels[i] == labels[j] for i, j in enumerate(rows[:, 0])]).item()
+  said = f"; the nearest neighbour of {same:.1%} has the same class" if gallery.labels else ""
+  title = {"tsne": "t-SNE", "pca": "Principal components"}[method] + f" of {gallery.in_words()}"
+  figure = scatter.figure(places, gallery.labels, title)
+  few = images[:ROWS], *(images[column] for column in rows[:ROWS].T)
+  return Shown(
+    f"{title}{said}.",
+    dict(images=len(gallery), same_class=same if gallery.labels else None),
+    [("features.png", figure), ("features.svg", figure), ("neighbours.png", tiles.table(*few))],
+    {
+      "features.csv": [header, *table],
+      "features.npz": dict(features=found, places=places, neighbours=rows, similarities=alike),
+    },
+  )
+
+
+def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) -> Shown:
+  """The most confident mistakes of each evaluation set of a workdir.
+
+  Args:
+    workdir: the run.
+    count: the most images of each set.
+    gallery: where the images are; None: in the sets of the run's settings.
+
+  Raises:
+    ConfigError: there is no evaluation, or an image of it cannot be found or read.
+    OSError: the predictions cannot be read.
+  """
+  said, summary, pictures, numbers = [], {}, [], {}
+  for path in records.evaluated(workdir):
+    name = path.parent.name
+    found, total = records.mistakes(path)
+    said.append(_worst(name, found, total))
+    summary[name] = dict(mistakes=len(found), images=total)
+    numbers[f"mistakes_{name}.csv"] = [records.COLUMNS, *found[:count]]
+    if found:
+      images = _found(found[:count], gallery or set_of(workdir, name), name)
+      lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in found]
+      pictures.append((f"mistakes_{name}.png", captions.figure(images, lines[:count])))
+  return Shown(" ".join(said), summary, pictures, numbers)
+
+
+def set_of(workdir: pathlib.Path, name: str) -> Gallery:
+  """The images of an evaluation set in a run's settings.
+
+  Raises:
+    ConfigError: the settings have no such set, or its data is missing.
+  """
+  config = recorded.read(workdir)
+  dataset = config.data.evaluate.get(name)
+  if dataset is None or not dataset.source:
+    raise ConfigError(
+      f"{workdir}/config.json does not tell where the images of the set {name!r} are; give them "
+      "with --images."
+    )
+  source = opening.of_run(config.data, config.model.num_classes).source(dataset)
+  names = [source.name(i) for i in range(len(source))]
+  return Gallery(names, lambda i: source[i].image, among=len(source))
+
+
+def best_classes(model: LoadedModel, logits: np.ndarray) -> list[list[tuple[str, float]]]:
+  """The two most probable classes of each image, with their probabilities."""
+  probabilities = PROBABILITIES[model.card.loss](logits.astype(np.float64))
+  names = model.card.class_names or [f"class {i}" for i in range(logits.shape[1])]
+  order = np.argsort(-probabilities, axis=1, kind="stable")[:, :BEST]
+  return [
+    [(names[k], float(row[k])) for k in best]
+    for row, best in zip(probabilities, order, strict=True)
+  ]
+
+
+def brightest(one: np.ndarray) -> float:
+  """The share of a map that is in its brightest fifth of patches."""
+  values = np.sort(one.flatten().astype(np.float64))[::-1]
+  return float(values[: max(1, round(MAP_SHARE * len(values)))].sum() / max(values.sum(), 1e-30))
+
+
+def _attention_pictures(model, gallery, maps, best):
+  """Each image beside its overlay, at its own size; then all of them in one figure."""
+  small = []
+  for i, one in enumerate(maps):
+    image = gallery.original(i)
+    pair = overlay.pair(image, one, seen_box(*image.shape[:2], model.card))
+    small.append(captions.sized(pair))
+    yield f"attention/{i:03d}.png", pair
+  lines = ["\n".join(f"{label(name)} {x:.1%}" for name, x in classes) for classes in best]
+  yield "attention.png", captions.figure(small, lines)
+
+
+def _header(best: Sequence) -> list[str]:
+  columns = [f"{what} {k + 1}" for k in range(len(best[0])) for what in ("class", "probability")]
+  return ["number", "name", *columns]
+
+
+def _worst(name: str, found: list[records.Mistake], total: int) -> str:
+  if not found:
+    return f"{name}: no mistakes among {total:,} images."
+  first = found[0]
+  return (
+    f"{name}: {len(found):,} of {total:,} images are wrong; the most confident, {first.name}, is "
+    f"{first.label} and was taken for {first.prediction} with {first.probability:.1%}."
+  )
+
+
+def _found(wrong: list[records.Mistake], gallery: Gallery, name: str) -> list[np.ndarray]:
+  """The images of mistakes, small enough for a figure."""
+  places = {known: i for i, known in enumerate(gallery.names)}
+  for one in wrong:
+    if one.name not in places:
+      raise ConfigError(
+        f"{one.name} of the evaluation set {name!r} is not among the {len(places):,} images; give "
+        "those that were evaluated with --images."
+      )
+  return [captions.sized(gallery.original(places[one.name])) for one in wrong]
