@@ -22,6 +22,7 @@ TEST = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)?(?:::(test_\w+))?`")
 SETTING = re.compile(r"\bconfig\.([a-z_]+(?:\.[a-z_0-9]+)*)(?![\w/])(?!\()")
 COMMAND = re.compile(r"python (?:tools/\w+\.py|-m vit_jax\.main)[^\n`|]*")
 FLAG = re.compile(r"(?<=\s)--(?!config\.)([a-z][\w-]*)")
+VERSION = re.compile(r"\b(libtpu|timm|torch|transformers) (\d+(?:\.\d+)+)")
 NO_SETTINGS = {"json", "py", "a.b", "x.y"}  # config.json and config.py; any setting at all
 
 
@@ -109,3 +110,12 @@ def test_messages_of_the_troubleshooting_page_are_those_of_the_code():
   texts = "\n".join(texts_of_the_code())
   assert len(messages) > 50
   assert sorted(part for part in parts if part not in texts) == []
+
+
+def test_versions_that_pages_name_are_those_that_the_checks_install():
+  lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()
+  pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+  named = {pair for text in OF_TODAY.values() for pair in VERSION.findall(text)}
+  assert {name for name, _ in named} == set(pins)
+  wrong = [(n, v) for n, v in named if not f"{pins[n]}.".startswith(f"{v}.")]
+  assert wrong == []

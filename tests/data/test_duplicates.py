@@ -122,14 +122,6 @@ def test_windows_that_share_nothing_are_not_copies(side):
     assert search.copied(one) == {(3, index): 1.0}
 
 
-def test_no_two_digits_are_copies():
-  both = [sources.open_source("digits", split=s, num_classes=10) for s in ("train", "test")]
-  digits = [source[index].image for source in both for index in range(0, len(source), 2)]
-  search = searched(digits)
-  for index, one in enumerate(fingerprints(digits)):
-    assert search.copied(one) == {(3, index): 1.0}
-
-
 def test_of_small_images_only_the_same_pixels_count():
   (image,) = photographs(1, side=31, seed=0)
   (larger,) = photographs(1, side=40, seed=0)

