@@ -194,8 +194,11 @@ def test_several_runs_side_by_side(tmp_path):
   second = made_run.write(tmp_path / "_b", lines=made_run.LINES[:2], settings=other, start=None)
   found = page(first, second)
   assert found.tables["Settings that differ"] == [["setting", "a", "_b"], ["seed", "0", "7"]]
-  assert found.values[FIGURES, "test/top1, a"] == [0.75, 100, 0.875, 50]
-  assert found.values[FIGURES, "test/top1, _b"] == [0.875, 50, 0.875, 50]
+  assert found.values["Last figures, with their steps", "test/top1"] == [0.75, 0.875]
+  assert found.values["Best figures, with their steps", "test/top1"] == [0.875, 0.875]
+  assert ["test/top1", "87.50% (50)", "87.50% (50)"] in found.tables[
+    "Best figures, with their steps"
+  ]
   assert found.values[SPEED, "Images seen"] == [3200, 1600]
   rows = {row[0]: row[1:] for row in found.tables["The runs"][1:]}
   assert rows["Parameters"][0] == "12,345"

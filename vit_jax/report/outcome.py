@@ -1,7 +1,7 @@
 """What came out of runs: final and best figures, and curves."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from vit_jax.plots.charts import Series
 from vit_jax.process.text import one_line
 from vit_jax.report.document import Cell, Picture, Section, Table
 from vit_jax.report.run import Run
+from vit_jax.report.tables import side_by_side
+
+Point = tuple[int, float]  # a step and a value
+Points = list[Point]
 
 # (key of metrics.jsonl, label, whether the axis is logarithmic) of the figures of steps.
 OF_STEPS = (
@@ -27,23 +31,36 @@ def section(runs: Sequence[Run], details: Sequence[Section]) -> Section:
   """The section of runs; `details` come after the figures and the curves."""
   return Section(
     "What came out",
-    tables=[figures(runs)],
+    tables=figures(runs),
     sections=[Section("Curves", pictures=curves(runs)), *details],
   )
 
 
-def figures(runs: Sequence[Run]) -> Table:
-  """The last and the best value of each figure, with their steps."""
-  keys = dict.fromkeys(key for run in runs for key in keys_of(run))
-  several = len(runs) > 1
-  rows = []
-  for key in keys:
-    for run in runs:
-      points = points_of(run, key)
-      if points:
-        name = f"{key}, {run.name}" if several else key
-        rows.append((name, [*at(key, points[-1]), *at(key, best(key, points))]))
-  return Table("Figures", ["figure", "last", "at step", "best", "at step"], rows)
+def figures(runs: Sequence[Run]) -> list[Table]:
+  """The last and the best value of each figure, with their steps; of several runs side by side."""
+  if len(runs) > 1:
+    return [
+      side_by_side(
+        "Last figures, with their steps",
+        runs,
+        lambda run: chosen(run, lambda key, points: points[-1]),
+      ),
+      side_by_side("Best figures, with their steps", runs, lambda run: chosen(run, best)),
+    ]
+  rows = [
+    (key, [*at(key, points[-1]), *at(key, best(key, points))])
+    for key in keys_of(runs[0])
+    if (points := points_of(runs[0], key))
+  ]
+  return [Table("Figures", ["figure", "last", "at step", "best", "at step"], rows)]
+
+
+def chosen(run: Run, choose: Callable[[str, Points], Point]) -> Iterator[tuple[str, Cell]]:
+  """(key, value at a step) of each figure of a run, at the point that `choose` takes."""
+  for key in keys_of(run):
+    if points := points_of(run, key):
+      step, value = choose(key, points)
+      yield key, Cell(f"{said(key, value)} ({step:,})", value)
 
 
 def keys_of(run: Run) -> list[str]:
@@ -52,20 +69,20 @@ def keys_of(run: Run) -> list[str]:
   return [key for key in keys if key == "loss" or registry.figure(key)]
 
 
-def points_of(run: Run, key: str) -> list[tuple[int, float]]:
+def points_of(run: Run, key: str) -> Points:
   """(step, value) of a figure, without values that are not finite."""
   found = [(line["step"], float(line[key])) for line in run.lines if key in line]
   return [point for point in found if math.isfinite(point[1])]
 
 
-def best(key: str, points: list[tuple[int, float]]) -> tuple[int, float]:
+def best(key: str, points: Points) -> Point:
   """The best point, the first of equals."""
   figure = registry.figure(key)
   smaller = key == "loss" or (figure is not None and figure.smaller_is_better)
   return min(points, key=lambda point: point[1] if smaller else -point[1])
 
 
-def at(key: str, point: tuple[int, float]) -> list[Cell]:
+def at(key: str, point: Point) -> list[Cell]:
   """The cells of a value and its step."""
   step, value = point
   return [Cell(said(key, value), value), Cell(f"{step:,}", step)]
