@@ -1,4 +1,4 @@
-"""Our exports in timm: the same logits and, for the same loss, the same gradients.
+"""Our exports in timm: the same logits, attention and, for the same loss, the same gradients.
 
 Needs torch and timm (the extra `agreement`); skipped, with this reason, where they are not there.
 """
@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import models, weights
+from tests import modules
+from tests.golden import weights as golden
+from vit_jax import inspection, models, weights
 from vit_jax.benchmarks.step import stand_in_for_torchvision
 from vit_jax.storage.tree import flatten
 
@@ -169,3 +171,24 @@ def test_gradients(tmp_path, case):
     else:
       assert b.norm() <= 1e-5 * parameter.norm(), name
   assert compared == sum(x.size for x in flatten(params).values())
+
+
+def test_attention_at_full_size(tmp_path):
+  """That of every layer of ViT-B/16, from the queries and keys of timm's own modules."""
+  module, images = models.create("ViT-B/16", num_classes=CLASSES), golden.images(224, batch=1)
+  params = modules.parameters(module, images, train=False)
+  weights.save(tmp_path / "w.npz", params)
+  model = timm.create_model("vit_base_patch16_224", num_classes=CLASSES, act_layer="gelu_tanh")
+  model.eval().load_pretrained(str(tmp_path / "w.npz"))
+  kept = []
+  for block in model.blocks:
+    block.attn.qkv.register_forward_hook(lambda module, inputs, output: kept.append(output))
+  with torch.no_grad():
+    model(torch_images(images))
+  found = list(inspection.attention_weights(module, params, images))
+  assert len(found) == len(kept) == 12
+  for ours, qkv in zip(found, kept, strict=True):
+    query, key, _ = qkv.reshape(1, 197, 3, 12, 64).permute(2, 0, 3, 1, 4)
+    theirs = (query @ key.transpose(-1, -2) / 8).softmax(dim=-1).numpy()
+    np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=0)
+  assert np.std(found[-1]) > 1e-3  # it is not uniform, which any model could have
