@@ -33,7 +33,7 @@ from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console
 
 COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24}
-MOST = {"distance": 10**6, "attention": 256, "features": 10**4, "mistakes": 256}
+MOST = {"distance": 4096, "attention": 256, "features": 10**4, "mistakes": 256}
 WHAT = ("filters", "positions", *COUNTS)
 SIZED = ("positions", "distance", "attention", "features")
 
@@ -99,8 +99,11 @@ def shown(args):
 def model_of(args):
   """The model, for images of the given size where the size matters."""
   from vit_jax.inference.model import read
+  from vit_jax.inspection.attention import check_blocks
 
   model = read(args.source)
+  if args.what != "features":
+    check_blocks(model.module)
   if args.what not in SIZED:
     return model
   if not (args.image_size or model.card.image_size):

@@ -17,7 +17,7 @@ from vit_jax.evaluation import details
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
-NAMES = ("cat", "dog $", "<b>", "", "\x1b")
+NAMES = ("\u732b", "dog $", "<b>", "", "\x1b")
 CARD = Card(image_size=16, resize=20, class_names=NAMES)
 
 
@@ -29,6 +29,7 @@ def folder(tmp_path_factory):
     weights.write(folder / f"{family}.npz", Weights(families.params(family), CARD))
   weights.save(folder / "head.npz", {"head": families.params("vit")["head"]})
   weights.save(folder / "uncarded.npz", families.params("none"))
+  weights.save(folder / "uncarded_bit.npz", families.params("bit"))
   (folder / "photos").mkdir()
   rng = np.random.default_rng(0)
   for i, shape in enumerate([(30, 40, 3), (8, 8), (50, 20, 3), (16, 16, 3), (9, 30, 3)]):
@@ -137,7 +138,7 @@ def test_mistakes_of_a_run(folder, capsys):
     ("positions --source {}/none.npz", "no position embeddings"),
     ("positions --source {}/vit.npz --image-size 18", "cannot be cut into patches"),
     ("positions --source {}/vit.npz --image-size 260", "65 x 65 patches"),
-    ("positions --source {}/bit.npz", "of a ResNet"),
+    ("positions --source {}/uncarded_bit.npz", "of a ResNet"),
     ("distance --source {}/uncarded.npz --images {}/photos", "give it (--image-size)"),
     ("distance --source {}/none.npz --image-size 1024 --images {}/photos", "choose smaller"),
     ("distance --source {}/vit.npz --images {}/bad/x.png", "x.png cannot be shown"),

@@ -9,7 +9,6 @@ from scipy.special import expit, softmax
 from vit_jax.config import ConfigError, recorded
 from vit_jax.data import opening
 from vit_jax.inference import LoadedModel
-from vit_jax.inspection import attention as attention_weights
 from vit_jax.inspection import distance as distances
 from vit_jax.inspection import filters as components
 from vit_jax.inspection import maps as attention_maps
@@ -47,7 +46,6 @@ def filters(model: LoadedModel) -> Shown:
 
 def positions(model: LoadedModel) -> Shown:
   """Similarities of position embeddings; raises as `similarity.position_similarity`."""
-  attention_weights.check_blocks(model.module)
   side = model.card.image_size
   found = similarity.position_similarity(model.module, model.params, model.module.grid(side, side))
   relative = model.module.positions == "relative"

@@ -1,6 +1,7 @@
 """Draws the curves and the confusion matrix of a run."""
 
 import pathlib
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -72,4 +73,6 @@ def confusion(folder: pathlib.Path, matrix, class_names):
 def save(figure, path: pathlib.Path):
   """Writes a figure of Matplotlib as PNG, or as SVG if the path ends so."""
   form = path.suffix.removeprefix(".")
-  files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=120))
+  with warnings.catch_warnings():  # letters that the font lacks are drawn as boxes
+    warnings.filterwarnings("ignore", "Glyph .* missing from")
+    files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=120))

@@ -25,7 +25,7 @@ def figure(distances: np.ndarray):
     axes.scatter(layers, values.flatten(), s=16, alpha=0.8, label=name if both else "a head")
     axes.plot(values.mean(axis=1), alpha=0.5, label="mean of heads")
   axes.set(xlabel="layer", ylabel="mean attention distance (pixels)")
-  axes.set_ylim(bottom=0)
+  axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
   axes.xaxis.get_major_locator().set_params(integer=True)
   axes.grid(alpha=0.3)
   axes.legend()
