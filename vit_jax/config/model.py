@@ -11,8 +11,9 @@ class Model:
 
   name: str = setting(
     "ViT-B/16",
-    "a name from vit_jax.models.names(), or a variant such as ViT-B/20; empty, only with "
-    "--mode=evaluate: the model of the weights",
+    "a name from vit_jax.models.names(), or a variant such as ViT-B/20 or R50x1+ViT-B/16p2 "
+    "(patches of 2 x 2 positions on a hybrid's map); empty, only with --mode=evaluate: the model "
+    "of the weights",
   )
   num_classes: int = setting(1000, "outputs of the head", low=1, high=10**7)
   patch: int = setting(
