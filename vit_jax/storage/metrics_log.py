@@ -146,6 +146,11 @@ def as_json(value: float) -> float | int | str:
   return value if math.isfinite(value) else str(value)
 
 
+def as_numbers(line: dict) -> dict[str, float | int]:
+  """The figures of a line, NaN and infinities as numbers again."""
+  return {key: float(value) if isinstance(value, str) else value for key, value in line.items()}
+
+
 def keep_until(path: pathlib.Path, step: int) -> str:
   """Drops the lines of steps after `step`, and a last line that a crash cut short.
 

@@ -130,7 +130,7 @@ def conclusion(
       f"Start the same command again to go on.\n{spent}"
     )
   figures = evaluate.evaluations_in(folder)[-1:]
-  reached = [f"Reached: {registry.in_words(line)}" for line in figures]
+  reached = [f"Reached: {registry.in_words(metrics_log.as_numbers(line))}" for line in figures]
   return "\n".join(
     [
       f"Done: {last} steps.",

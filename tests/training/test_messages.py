@@ -1,0 +1,17 @@
+"""What a run says at its end."""
+
+import json
+
+from vit_jax.config import EarlyStopping
+from vit_jax.training import early_stopping, messages
+
+
+def test_an_evaluation_that_was_not_finite(tmp_path):
+  line = {"step": 3, "val/top1": 0.5, "val/top5": 0.75, "val/loss": "nan", "val/examples": 8}
+  (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+  watch = early_stopping.Watch(EarlyStopping(), early_stopping.Best())
+  account = {"steps": 1.0}
+  said = messages.conclusion(
+    tmp_path, finished=True, last=3, account=account, watch=watch, head=True
+  )
+  assert "Reached: val: top-1 50.00%, top-5 75.00%, loss nan on 8 images" in said
