@@ -64,13 +64,16 @@ def test_a_hybrid_counts_the_stride_of_its_map():
 
 
 def test_an_axial_model_has_a_distance_along_each_axis():
-  module, params = model("axial")
-  found = inspection.mean_distances(module, params, IMAGES)
+  """Of images of 2 x 4 patches: heads look along rows of 4 and along columns of 2."""
+  module, params = model("axial", positions="none")
+  images = IMAGES[:, :8]
+  found = inspection.mean_distances(module, params, images)
   assert found.shape == (2, 2, 2)
-  layers = list(inspection.attention_weights(module, params, IMAGES))
-  apart = 4 * np.abs(np.arange(4)[:, None] - np.arange(4))
-  wanted = (layers[3] * apart).sum(axis=-1).mean(axis=(0, 1, 3))
-  np.testing.assert_allclose(found[1, 1], wanted, rtol=1e-5)
+  layers = list(inspection.attention_weights(module, params, images))
+  for axis, length in ((0, 4), (1, 2)):
+    apart = 4 * np.abs(np.arange(length)[:, None] - np.arange(length))
+    wanted = (layers[2 + axis] * apart).sum(axis=-1).mean(axis=(0, 1, 3))
+    np.testing.assert_allclose(found[axis, 1], wanted, rtol=1e-5)
 
 
 def test_many_images_are_read_a_few_at_a_time(monkeypatch):

@@ -45,7 +45,7 @@ def test_a_hybrid_shows_its_root_as_the_model_applies_it():
   module, params = model("hybrid")
   found = inspection.filter_components(module, params)
   assert found.tiles.shape == (28, 7, 7, 3)
-  scaled = params | {"conv_root": {"kernel": 3 * params["conv_root"]["kernel"] + 1}}
+  scaled = params | {"conv_root": {"kernel": params["conv_root"]["kernel"] * np.arange(1, 33) + 1}}
   again = inspection.filter_components(module, scaled)
   np.testing.assert_allclose(again.variance, found.variance, rtol=1e-3)
 
