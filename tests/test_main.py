@@ -71,7 +71,7 @@ def test_wrong_usage(tmp_path, arguments, message):
   assert not (tmp_path / "run").exists()
 
 
-def test_what_depends_on_the_devices_is_wrong_usage_too(tmp_path):
+def test_what_depends_on_devices_or_parameters_is_wrong_usage_too(tmp_path):
   arguments = [DIGITS, "--config.mesh.fsdp=3", "--config.batch_size=64"]
   result = programs.run(command(tmp_path, *arguments), devices=4)
   assert result.returncode == 2
@@ -80,6 +80,9 @@ def test_what_depends_on_the_devices_is_wrong_usage_too(tmp_path):
   result = programs.run(command(tmp_path, DIGITS, "--config.batch_size=30"), devices=4)
   assert result.returncode == 2
   assert "batch_size=30 cannot be split over 4 devices" in result.stderr
+  result = programs.run(command(tmp_path, DIGITS, "--config.optimizer.decay_rules=()"))
+  assert result.returncode == 2
+  assert "No rule of config.optimizer.decay_rules matches" in result.stderr
   assert not (tmp_path / "run").exists()
 
 

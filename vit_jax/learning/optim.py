@@ -94,15 +94,23 @@ def decay_factors(params, rules: tuple[tuple[str, float], ...]):
 
 
 def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
-  """Adds weight_decay * factor * parameter to the update."""
+  """Adds weight_decay * factor * parameter to the update.
 
-  def update(updates, params):
+  Its `init` raises ConfigError if no rule matches a parameter, so that such a run does not begin.
+  """
+
+  def init(params):
+    decay_factors(params, rules)
+    return optax.EmptyState()
+
+  def update(updates, state, params):
     factors = decay_factors(params, rules)
-    return jax.tree.map(
+    decayed = jax.tree.map(
       lambda u, p, f: u + weight_decay * f * p if f else u, updates, params, factors
     )
+    return decayed, state
 
-  return optax.stateless(update)
+  return optax.GradientTransformation(init, update)
 
 
 def make(config: Optimizer) -> optax.GradientTransformation:
