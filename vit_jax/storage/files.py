@@ -45,7 +45,8 @@ def whole(path: Path) -> Iterator[str]:
       os.replace(partial, path)
   except OSError as error:
     if error.filename in (None, partial):
-      error.filename, error.filename2 = str(path), None
+      error.filename = str(path)
+      del error.filename2  # of a rename; None would be shown as a name
     raise
   finally:
     pathlib.Path(partial).unlink(missing_ok=True)

@@ -37,7 +37,9 @@ def locked(workdir: pathlib.Path, *, first: bool):
         "it, or choose another --workdir."
       ) from error
     except OSError as error:
-      raise ConfigError(f"--workdir={workdir} cannot be written to: {error.strerror}.") from error
+      raise ConfigError(
+        f"--workdir={workdir} cannot be written to: {error.strerror} ({error.filename})."
+      ) from error
     yield
 
 
