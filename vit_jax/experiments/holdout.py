@@ -42,6 +42,12 @@ def check(development: str, final: str, overrides: tuple[str, ...]):
     SourceError: data is missing.
   """
   part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
+  check_configs((development, part), (final, whole))
+
+
+def check_configs(trial: tuple[str, Config], tested: tuple[str, Config]):
+  """As `check`, for two recipes with their configs."""
+  (development, part), (final, whole) = trial, tested
   held_back = Role(development, "scores", only(development, scored(part)), part)
   tests = [Role(final, "scores", dataset, whole) for dataset in some(final, scored(whole))]
   for dataset in part.data.training().values():

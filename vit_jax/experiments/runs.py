@@ -155,12 +155,13 @@ def check(run: Run, status: int, *, stopped: bool):
 class Children:
   """A context manager that runs commands as processes and passes SIGTERM on to them.
 
-  SIGINT is not passed on, because a terminal sends it to both processes.
+  SIGINT is not passed on, because a terminal sends it to all processes. Commands may be called from
+  several threads; the context manager belongs to the main one.
   """
 
   def __init__(self):
     self.asked = False
-    self._process = None
+    self._processes = set()
 
   def __enter__(self):
     # Handlers, not SIG_IGN: the processes would inherit SIG_IGN.
@@ -175,15 +176,26 @@ class Children:
 
   def _handle(self, number, _):
     self.asked = True
-    if number == signal.SIGTERM and self._process:
-      self._process.terminate()
+    if number == signal.SIGTERM:
+      for process in tuple(self._processes):
+        process.terminate()
 
-  def call(self, command: list[str]) -> int:
-    """Runs a command to its end and returns its exit status; its output goes to stderr."""
-    with subprocess.Popen(command, stdout=sys.stderr) as self._process:
-      if self.asked:
-        self._process.terminate()
-      return self._process.wait()
+  def call(self, command: list[str], output=None) -> int:
+    """Runs a command to its end and returns its exit status.
+
+    Args:
+      command: the command.
+      output: an open file that gets all that it prints; None: stdout and stderr go to stderr.
+    """
+    out, error = (output, subprocess.STDOUT) if output else (sys.stderr, None)
+    with subprocess.Popen(command, stdout=out, stderr=error) as process:
+      self._processes.add(process)
+      try:
+        if self.asked:
+          process.terminate()
+        return process.wait()
+      finally:
+        self._processes.discard(process)
 
 
 def apart(function, *arguments):

@@ -20,8 +20,9 @@ from vit_jax.config.changes import changes
 from vit_jax.process.text import first_difference
 from vit_jax.storage import manifest
 from vit_jax.storage.tree import flatten, name_of, nest
+from vit_jax.storage.workdir import CHECKPOINTS
 
-FOLDER = "checkpoints"
+FOLDER = CHECKPOINTS
 
 
 class CheckpointError(RunError):

@@ -13,6 +13,7 @@ import pathlib
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
 
 Path = str | pathlib.Path
 
@@ -76,6 +77,15 @@ def write_csv(path: Path, rows: Iterable[Iterable]):
     open(partial, "w", newline="", encoding="utf-8", errors="backslashreplace") as file,
   ):
     csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+def log(path: Path) -> BinaryIO:
+  """Opens a file for what a process prints; it grows, and no line of it is changed.
+
+  Raises:
+    OSError: it cannot be written.
+  """
+  return open(path, "ab", buffering=0)
 
 
 class Appender:

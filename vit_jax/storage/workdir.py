@@ -9,6 +9,7 @@ from vit_jax.storage import files
 
 LOCK = "lock"
 CONFIG = "config.json"
+CHECKPOINTS = "checkpoints"
 PARAMETERS = "parameters.txt"  # lists how each parameter is split over devices
 
 

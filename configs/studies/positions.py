@@ -1,0 +1,76 @@
+"""Position embeddings: none, 1-D, 2-D or relative, and where they are added (Table 8).
+
+  python tools/study.py --study=configs/studies/positions.py
+  python tools/study.py --study=configs/studies/positions.py --scale=paper --plan
+
+small: a ViT of 4 blocks on Fashion-MNIST, 8 cells x 3 seeds of 800 steps; top-1 of the test images.
+paper: ViT-B/16 on JFT-300M, 7 epochs; 5-shot ImageNet. Give the data, which is not public:
+--config.data.train.source=..., as for configs/vit_b16_jft.py.
+
+Nothing is chosen: every cell has the settings of the recipe. The paper finds that some position
+embedding is better than none, and little difference between kinds and places.
+"""
+
+from vit_jax.experiments.studies import Cell, Drawing, Paper, Score, Stage, Study
+
+CELLS = [
+  ("none", "stem"),
+  *((kind, place) for kind in ("1d", "2d") for place in ("stem", "every_layer")),
+  *((kind, "every_layer_shared") for kind in ("1d", "2d")),
+  ("relative", "stem"),
+]
+TABLE = Paper(
+  "configs/studies/paper/table8.csv",
+  "accuracy",
+  "Table 8, ViT-B/16 pre-trained on JFT-300M, 5-shot ImageNet",
+)
+SMALL = {
+  "model.name": "ViT-Ti/4",
+  "model.width": 64,
+  "model.mlp_dim": 128,
+  "model.heads": 2,
+  "duration.steps": 800,
+  "schedule.warmup.steps": 80,
+  "evaluate_every.steps": 800,
+  "checkpoint.every.steps": 800,
+}
+PROBE = {
+  "few_shot.imagenet.train.source": "tfds:imagenet2012",
+  "few_shot.imagenet.test.source": "tfds:imagenet2012",
+}
+
+
+def cells(recipe: str, settings: dict) -> tuple[Cell, ...]:
+  """A cell for each kind and place, which differ in nothing else."""
+  return tuple(
+    Cell(
+      label=f"{kind} {place}",
+      stage=Stage(
+        recipe,
+        {**settings, "model.positions": kind, "model.position_place": place},
+        name=f"{kind}_{place}",
+      ),
+      factors={"positions": kind, "position_place": place},
+    )
+    for kind, place in CELLS
+  )
+
+
+def small() -> Study:
+  """On two CPU cores."""
+  return Study(
+    cells=cells("configs/vit_fashion.py", SMALL),
+    drawing=Drawing(x="positions", by="position_place", label="top-1, Fashion-MNIST"),
+    paper=TABLE,
+  )
+
+
+def paper() -> Study:
+  """On a pod."""
+  return Study(
+    cells=cells("configs/vit_b16_jft.py", PROBE),
+    drawing=Drawing(x="positions", by="position_place", label="5-shot ImageNet"),
+    score=Score("imagenet/5shot"),
+    seeds=1,
+    paper=TABLE,
+  )

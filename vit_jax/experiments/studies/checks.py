@@ -1,0 +1,148 @@
+"""Checks the runs of a study before one of them starts, and what each costs. Imports JAX."""
+
+import dataclasses
+
+from vit_jax import recipes
+from vit_jax.config import Config, ConfigError, Dataset, similar
+from vit_jax.data.sources import SourceError
+from vit_jax.evaluation import registry
+from vit_jax.experiments import holdout, runs
+from vit_jax.experiments.holdout import Role
+from vit_jax.experiments.runs import Run
+from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.study import Score
+from vit_jax.models import flops
+from vit_jax.recipes import cost
+from vit_jax.training import checks
+from vit_jax.training.opening import open_data
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """A run to check.
+
+  Attributes:
+    cell: label of its cell.
+    run: the run.
+    score: how it is scored; None if other runs start from it.
+  """
+
+  cell: str
+  run: Run
+  score: Score | None
+
+
+def costs(requests: list[Request]) -> list[Cost]:
+  """Checks settings and scores, and returns the cost of each run. Data may be missing.
+
+  Raises:
+    ConfigError: names the cell and what is wrong.
+  """
+  return [of_cell(one.cell, lambda one=one: checked_cost(one)) for one in requests]
+
+
+def of_cell(cell: str, function):
+  """Calls a function; names the cell in its errors."""
+  try:
+    return function()
+  except ConfigError as error:
+    raise ConfigError(f"The cell {cell!r}: {error}") from error
+
+
+def checked_cost(request: Request) -> Cost:
+  """The cost of a run whose settings and score are right."""
+  config = accepted(request.run)
+  check_score(config, request)
+  macs = cost.forward_macs(config)
+  return Cost(steps_of(config), config.batch_size, flops.training_flops(macs))
+
+
+def accepted(run: Run) -> Config:
+  """The config of a run, checked; made-up images take the place of data that is not given."""
+  config = recipes.resolve(run.recipe, run.overrides)
+  given = all(dataset.source for dataset in config.data.training().values())
+  if given:
+    return runs.accept(run.recipe, run.overrides)
+  data = dataclasses.replace(config.data, train=Dataset(source="synthetic"))
+  checks.check(dataclasses.replace(config, data=data))
+  return config
+
+
+def check_score(config: Config, request: Request):
+  """Checks that the evaluations of a run give its score.
+
+  Raises:
+    ConfigError: they give none, others, or one that is better in the other direction.
+  """
+  names, score = registry.names(config), request.score
+  if not names:
+    raise ConfigError(
+      f"{request.run.recipe} evaluates nothing, so nothing tells whether it is done; give it an "
+      "evaluation, such as config.data.evaluate."
+    )
+  if score is None:
+    return
+  if score.metric not in names:
+    raise ConfigError(
+      f"No evaluation of {request.run.recipe} writes {score.metric!r}; nearest: "
+      f"{similar(score.metric, names)}."
+    )
+  smaller = registry.figure(score.metric).smaller_is_better
+  if smaller != (score.better == "smaller"):
+    right = "smaller" if smaller else "larger"
+    raise ConfigError(f"Of {score.metric}, {right} is better; give Score(better={right!r}).")
+
+
+def steps_of(config: Config) -> int | None:
+  """The length of a run; None if it depends on data that is not there and not in the tables."""
+  units = config.duration.given()
+  examples = epoch_of(config) if "epochs" in units else 1
+  if examples is None:
+    return None
+  return config.duration.in_steps(batch_size=config.batch_size, epoch_examples=examples)
+
+
+def epoch_of(config: Config) -> int | None:
+  """Training images: those that are there, else those of the paper's dataset; None: not known."""
+  try:
+    return len(holdout.trained(config))
+  except SourceError:
+    return config.data.train.subset or recipes.examples_of(config)
+
+
+def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request]]):
+  """Checks that all data is there, and that nothing is trained or chosen on what is scored.
+
+  Args:
+    chains: the runs of each cell, the first one first.
+    choices: a trial and the run that its choice is for.
+
+  Raises:
+    ConfigError: names the cell.
+  """
+  seen = set()
+  for chain in chains:
+    configs = [accepted(one.run) for one in chain]
+    key = repr([(config.data, config.objective) for config in configs])
+    if key not in seen:
+      of_cell(chain[-1].cell, lambda chain=chain, configs=configs: check_chain(chain, configs))
+    seen.add(key)
+  for trial, final in choices:
+    part, whole = accepted(trial.run), accepted(final.run)
+    key = repr((part.data, whole.data))
+    if key not in seen:
+      pair = (f"{trial.run.recipe} (trial)", part), (final.run.recipe, whole)
+      of_cell(trial.cell, lambda pair=pair: holdout.check_configs(*pair))
+    seen.add(key)
+
+
+def check_chain(chain: list[Request], configs: list[Config]):
+  """Opens the data of the runs of a cell; no run may train on what the last one scores."""
+  for one in chain:
+    open_data(runs.accept(one.run.recipe, one.run.overrides))
+  last, config = chain[-1], configs[-1]
+  tests = [Role(last.run.recipe, "scores", dataset, config) for dataset in holdout.scored(config)]
+  for one, earlier in zip(chain[:-1], configs[:-1], strict=True):
+    for dataset in earlier.data.training().values():
+      for test in tests:
+        holdout.check_apart(Role(one.run.recipe, "trains on", dataset, earlier), test)

@@ -1,0 +1,197 @@
+"""Conducts a study: checks it, does what is missing, and writes the results."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vit_jax.config import ConfigError, RunError, similar
+from vit_jax.experiments import runs
+from vit_jax.experiments.studies import execution, memory, paper, report, rows, tasks
+from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.progress import Progress
+from vit_jax.experiments.studies.study import OF_THE_STUDY, Cell, Stage, Study
+from vit_jax.experiments.studies.summary import Line
+from vit_jax.experiments.studies.tasks import Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Conduct:
+  """A study in a folder.
+
+  Attributes:
+    study: what is compared.
+    ledger: its runs.
+    command: what starts it, for the page of results.
+  """
+
+  study: Study
+  ledger: Ledger
+  command: str
+
+  def check(self):
+    """Checks all that needs no JAX.
+
+    Raises:
+      ConfigError: a setting is set twice, or the paper's figures cannot be read.
+    """
+    check_overrides(self.study, self.ledger.overrides)
+    paper.figures(self.study)
+
+  def costs(self) -> dict[str, Cost]:
+    """Checks every run, and returns the costs of the tasks by their repr.
+
+    Raises:
+      ConfigError: a cell is wrong.
+    """
+    from vit_jax.experiments.studies import checks
+
+    asked = {}
+    for cell in self.study.cells:
+      for task in tasks.of_cell(cell, 1):
+        asked.setdefault((repr(task), self._score(cell, task)), (cell, task))
+    found = checks.costs([self._request(*pair) for pair in asked.values()])
+    by_task = {key: one for (key, _), one in zip(asked, found, strict=True)}
+    return {repr(task): by_task[alike(task)] for task in tasks.of_study(self.study)}
+
+  def check_data(self):
+    """Opens all data, and checks that what chooses or trains is not what is scored.
+
+    Raises:
+      ConfigError: data is missing or used twice.
+    """
+    from vit_jax.experiments.studies import checks
+
+    chains, choices = [], []
+    for cell in self.study.cells:
+      stages = cell.stage.chain()
+      chains.append([self._request(cell, Task(stage, tasks.FIRST)) for stage in stages])
+      for stage in stages:
+        final = self._request(cell, Task(stage, tasks.FIRST))
+        choices += [(self._request(cell, one), final) for one in tasks.trials(stage)[:1]]
+    checks.check_data(chains, choices)
+
+  def _request(self, cell, task):
+    from vit_jax.experiments.studies import checks
+
+    run = self.ledger.run_with(task, first_option)
+    return checks.Request(cell.label, run, self._score(cell, task))
+
+  def _score(self, cell, task):
+    if task.trial is not None:
+      return task.stage.choice.score
+    return self.study.score if task.stage == cell.stage else None
+
+  def run(self, some: list[Task], costs: dict[str, Cost], *, jobs: int) -> list[str]:
+    """Does tasks; returns a sentence for each run that failed."""
+    said = memory.note(self.study, self.ledger)
+    progress = Progress(self.ledger, some, costs)
+    if said:
+      progress.say(said)
+    return execution.execute(self.ledger, some, jobs=jobs, progress=progress)
+
+  def results(self, costs: dict[str, Cost]) -> list[Line]:
+    """Writes the results of all that is done."""
+    cost_of = lambda task: costs[repr(task)]
+    found = rows.rows(self.study, self.ledger, cost_of)
+    return report.write(self.study, self.ledger.folder, found, self.command)
+
+  def one(self, only: str) -> list[Task]:
+    """The tasks of --only: of a cell by its label, or one run as WAVE:NUMBER.
+
+    Raises:
+      ConfigError: there is no such cell or run, or what it needs is not done.
+    """
+    cell = next((cell for cell in self.study.cells if cell.label == only), None)
+    if cell:
+      return tasks.of_cell(cell, self.study.seeds)
+    waves = tasks.waves(tasks.of_study(self.study))
+    wave, number = map(int, only.split(":")) if is_one_run(only) else (len(waves), 0)
+    if wave >= len(waves) or number >= len(waves[wave]):
+      labels = [cell.label for cell in self.study.cells]
+      raise ConfigError(f"--only={only} is no cell; nearest: {similar(only, labels)}.")
+    task = waves[wave][number]
+    if not self.ledger.ready(task):
+      raise ConfigError(
+        f"--only={only} ({task.in_words()}) cannot start yet: runs of an earlier wave are not "
+        "done. Do them first."
+      )
+    return [task]
+
+
+def alike(task: Task) -> str:
+  """The repr of the task with the first seed; seeds cost the same."""
+  return repr(dataclasses.replace(task, seed=tasks.FIRST))
+
+
+def check_overrides(study: Study, overrides: tuple[str, ...]):
+  """The command line may not set what the cells set to compare it.
+
+  Raises:
+    ConfigError: names the setting.
+  """
+  varied = varied_settings(study.cells)
+  for override in overrides:
+    key = override.partition("=")[0].removeprefix("--config.")
+    if key in varied or key in OF_THE_STUDY:
+      raise ConfigError(
+        f"--config.{key} is set by the study itself, for its cells to differ in it; leave it out."
+      )
+
+
+def varied_settings(cells: tuple[Cell, ...]) -> set[str]:
+  """Settings that candidates, trials or not all stages have with one value."""
+  stages = [stage for cell in cells for stage in cell.stage.chain()]
+  choices = [option for s in stages if s.has_trials() for option in s.choice.options]
+  varied = {key for one in [*choices, *(s.choice.held_out for s in stages)] for key in one}
+  values = {}
+  for cell in cells:
+    for depth, stage in enumerate(cell.stage.chain()):
+      for key, value in stage.settings.items():
+        values.setdefault((depth, stage.recipe, key), []).append(value)
+  return varied | {key for (*_, key), some in values.items() if any(v != some[0] for v in some)}
+
+
+def is_one_run(only: str | None) -> bool:
+  """Whether --only names a run, WAVE:NUMBER; labels of cells are never like that."""
+  return re.fullmatch(r"[0-9]+:[0-9]+", only or "") is not None
+
+
+def raise_failures(failed: list[str]):
+  """Ends the command if runs failed.
+
+  Raises:
+    RunError: says what the first one said.
+  """
+  if failed:
+    more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
+    raise RunError(
+      f"{failed[0]}{more} All other runs are kept: mend what failed, then start the same command "
+      "again."
+    )
+
+
+def first_option(stage: Stage) -> Mapping[str, Any]:
+  """The candidate that stands for the chosen one before there is one."""
+  return stage.choice.options[0]
+
+
+def apart(conduct: Conduct, *, data: bool) -> dict[str, Cost]:
+  """Checks a study, and returns its costs; with `data`, all data is opened and checked too.
+
+  It runs in a process that ends, so that JAX does not stay in this one.
+
+  Raises:
+    ConfigError: the study is wrong, or data is missing.
+  """
+  return runs.apart(checked, conduct, data)
+
+
+def checked(conduct: Conduct, data: bool) -> dict[str, Cost]:
+  """As `apart`, in this process."""
+  conduct.check()
+  found = conduct.costs()
+  if data:
+    conduct.check_data()
+  return found

@@ -1,0 +1,155 @@
+"""What is known of the runs of a study: which are done, what they scored, and what they chose.
+
+The workdirs are the only memory. The name of a workdir has a sum of all settings of its run, so
+equal runs share one, and a changed run gets a new one.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vit_jax import config as cfg
+from vit_jax import recipes
+from vit_jax.config.changes import changes
+from vit_jax.experiments import runs
+from vit_jax.experiments.runs import Run
+from vit_jax.experiments.studies import tasks
+from vit_jax.experiments.studies.study import Cell, Score, Stage
+from vit_jax.experiments.studies.tasks import Task
+from vit_jax.storage import metrics_log
+from vit_jax.storage.workdir import CHECKPOINTS
+
+Options = Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+  """The runs of a study in a folder.
+
+  Attributes:
+    folder: holds the workdirs, in `runs`.
+    overrides: --config.KEY=VALUE of every run.
+  """
+
+  folder: pathlib.Path
+  overrides: tuple[str, ...] = ()
+
+  def run(self, task: Task) -> Run | None:
+    """The run of a task; None if its settings are not chosen yet."""
+    return self.run_with(task, self.chosen)
+
+  def run_with(self, task: Task, choose: Callable[[Stage], Options | None]) -> Run | None:
+    """The run of a task with the settings that `choose` gives for each stage.
+
+    Raises:
+      ConfigError: there is no such recipe, or a setting is wrong.
+    """
+    stage, before = task.stage, task.before()
+    start = self.run_with(before, choose) if before else None
+    option = choose(stage) if task.trial is None else stage.choice.options[task.trial]
+    if option is None or (before and not start):
+      return None
+    held_out = {} if task.trial is None else stage.choice.held_out
+    settings = {**stage.settings, **option, **held_out, "seed": task.seed}
+    flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
+    name = f"{stage.name}-seed{task.seed}-{fingerprint(stage.recipe, flags, name_of(start))}"
+    if start:
+      flags += (f"--config.init_from={start.folder}",)
+    return Run(task.in_words(), stage.recipe, self.folder / "runs" / name, flags)
+
+  def chosen(self, stage: Stage) -> Options | None:
+    """The candidate with the best score; None if not all trials are done."""
+    if not stage.has_trials():
+      return stage.choice.options[0]
+    score, sign = stage.choice.score, 1 if stage.choice.score.better == "larger" else -1
+    found = [self.score(task, score) for task in tasks.trials(stage)]
+    if None in found:
+      return None
+    values = [-math.inf if math.isnan(value) else sign * value for value in found]
+    return stage.choice.options[values.index(max(values))]
+
+  def done(self, task: Task) -> dict[str, float] | None:
+    """The figures after the last step of a task's run; None if it is not done."""
+    run = self.run(task)
+    return runs.result(run.folder) if run else None
+
+  def score(self, task: Task, score: Score) -> float | None:
+    """The score of a task; None if its run is not done.
+
+    Raises:
+      RunError: the run did not write the metric.
+    """
+    figures = self.done(task)
+    if figures is None:
+      return None
+    folder = self.run(task).folder
+    lines = metrics_log.read(folder) if score.take == "best" else [figures]
+    values = [float(line[score.metric]) for line in lines if score.metric in line]
+    if not values:
+      raise cfg.RunError(
+        f"{folder} has no {score.metric}; its evaluation wrote {', '.join(figures)}. Score one of "
+        "these, or remove that folder to run it again."
+      )
+    numbers = [value for value in values if not math.isnan(value)]
+    best = max if score.better == "larger" else min
+    return best(numbers) if numbers else math.nan
+
+  def saved(self, task: Task) -> bool:
+    """Whether a task is done and the checkpoint of its last step is there, to start from.
+
+    A run that was killed between its last evaluation and its last save has no such checkpoint.
+    """
+    figures = self.done(task)
+    if figures is None:
+      return False
+    return (self.run(task).folder / CHECKPOINTS / str(figures["step"])).is_dir()
+
+  def ready(self, task: Task) -> bool:
+    """Whether a task can start: its settings are chosen, and the run before it is saved."""
+    before = task.before()
+    return self.run(task) is not None and (before is None or self.saved(before))
+
+
+def name_of(run: Run | None) -> str:
+  """The name of the folder that a run starts from; "" without one."""
+  return run.folder.name if run else ""
+
+
+@functools.cache
+def fingerprint(recipe: str, flags: tuple[str, ...], start: str) -> str:
+  """A sum of what a run computes.
+
+  It is of the settings that differ from the defaults, so that a later release with more settings
+  finds the runs of an earlier one. Where the weights lie does not count.
+  """
+  values = cfg.to_dict(recipes.resolve(recipe, flags))
+  differing = changes(cfg.to_dict(cfg.Config()), values)
+  return hashlib.sha256(json.dumps([differing, start]).encode()).hexdigest()[:10]
+
+
+def signature(ledger: Ledger, cell: Cell) -> str:
+  """A sum of all that a cell computes with the first seed, for every candidate.
+
+  It does not depend on the results of runs.
+
+  Raises:
+    ConfigError: names the cell whose recipe or settings are wrong.
+  """
+  names = []
+  try:
+    for stage in cell.stage.chain():
+      for option in stage.choice.options:
+        pick = lambda some, own=stage, option=option: (
+          option if some is own else some.choice.options[0]
+        )
+        names.append(ledger.run_with(Task(stage, tasks.FIRST), pick).folder.name)
+      for trial in tasks.trials(stage):
+        names.append(ledger.run_with(trial, lambda some: some.choice.options[0]).folder.name)
+  except cfg.ConfigError as error:
+    raise cfg.ConfigError(f"The cell {cell.label!r}: {error}") from error
+  return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:10]

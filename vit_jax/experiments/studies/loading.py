@@ -1,0 +1,54 @@
+"""Loads the file of a study: a function for each scale, which returns the study."""
+
+import os
+import runpy
+from collections.abc import Callable
+
+from vit_jax.config import ConfigError, similar
+from vit_jax.experiments.studies.study import Study, check
+
+SCALES = ("small", "paper")
+
+
+def load(path: str, scale: str) -> Study:
+  """The study that the function `scale` of a file returns.
+
+  Raises:
+    ConfigError: there is no such file or scale, it fails, or the study is wrong.
+  """
+  made = functions(path)
+  if scale not in made:
+    known = " and ".join(made) or f"neither {' nor '.join(SCALES)}"
+    raise ConfigError(f"{path} has no scale {scale!r}; it has {known}.")
+  try:
+    study = made[scale]()
+  except ConfigError:
+    raise
+  except Exception as error:  # the file is the user's own program and can raise anything
+    raise cannot_be_run(path, error) from error
+  if not isinstance(study, Study):
+    raise ConfigError(f"{path}: {scale}() returned {type(study).__name__}; it must return a Study.")
+  check(study, path)
+  return study
+
+
+def functions(path: str) -> dict[str, Callable[[], Study]]:
+  """The scales of a file, each with its function."""
+  if not os.path.isfile(path):
+    folder = os.path.dirname(path) or "."
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    others = [os.path.join(folder, name) for name in names if name.endswith(".py")]
+    nearest = f"; nearest: {similar(path, others)}" if others else ""
+    raise ConfigError(f"There is no study {path}{nearest}.")
+  try:
+    found = runpy.run_path(path)
+  except ConfigError:
+    raise
+  except Exception as error:
+    raise cannot_be_run(path, error) from error
+  return {scale: found[scale] for scale in SCALES if callable(found.get(scale))}
+
+
+def cannot_be_run(path: str, error: Exception) -> ConfigError:
+  """The error of a file that fails."""
+  return ConfigError(f"{path} cannot be run: {type(error).__name__}: {error}.")

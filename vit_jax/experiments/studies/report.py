@@ -1,0 +1,48 @@
+"""Writes the results of a study: a table of all runs, a page, and the figure."""
+
+import pathlib
+
+from vit_jax.experiments.studies import figure, memory, rows, summary
+from vit_jax.experiments.studies.study import Study
+from vit_jax.experiments.studies.summary import Line
+from vit_jax.storage import files, workdir
+
+PAGE, FIGURE = "results.md", "figure"
+
+
+def write(study: Study, folder: pathlib.Path, found: list[dict], command: str) -> list[Line]:
+  """Writes results.csv, results.md, figure.svg and figure.png; returns the lines of the table.
+
+  All but results.csv come from what results.csv says.
+
+  Raises:
+    RunError: the folder cannot be written to; files that were there stay as they were.
+  """
+  with workdir.writing(folder):
+    rows.write(folder / memory.RESULTS, found)
+    read = rows.read(folder / memory.RESULTS)
+    lines = summary.lines(read)
+    files.write_text(folder / PAGE, page(study, lines, command))
+    if read:
+      paths = [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")]
+      figure.draw(read, study.drawing, paths)
+  return lines
+
+
+def page(study: Study, lines: list[Line], command: str) -> str:
+  """The text of results.md."""
+  take = {"last": "after the last step", "best": "the best of all evaluations"}[study.score.take]
+  said = [
+    f"```\n{command}\n```",
+    f"`{study.score.metric}`, {take}: mean ± standard deviation over seeds (n - 1).",
+    summary.markdown(lines),
+  ]
+  missing = sum(study.seeds - line.seeds for line in lines)
+  missing += study.seeds * (len(study.cells) - len(lines))
+  if missing:
+    said.append(f"{missing} of {study.seeds * len(study.cells)} results are missing.")
+  if lines:
+    said.append(f"![The results]({FIGURE}.svg)")
+  if study.paper:
+    said.append(f"The paper: {study.paper.caption}.")
+  return "\n\n".join([*said, f"All runs: [{memory.RESULTS}]({memory.RESULTS}).\n"])

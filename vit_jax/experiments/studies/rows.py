@@ -1,0 +1,98 @@
+"""The rows of results.csv: one for each cell and seed that is done."""
+
+import csv
+import io
+import json
+import pathlib
+from collections.abc import Callable
+
+from vit_jax.config import RunError
+from vit_jax.config.reading import read_bytes
+from vit_jax.experiments.studies import paper
+from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.study import Cell, Study
+from vit_jax.experiments.studies.tasks import Task
+from vit_jax.storage import files, metrics_log
+
+MOST_BYTES = 2**28
+
+
+def rows(study: Study, ledger: Ledger, cost_of: Callable[[Task], Cost]) -> list[dict]:
+  """All rows, in the order of the cells and seeds.
+
+  Raises:
+    RunError: a run did not write the metric.
+  """
+  published = paper.figures(study)
+  found = (
+    row(study, cell, seed, ledger, cost_of) for cell in study.cells for seed in range(study.seeds)
+  )
+  return [one | dict(paper=published.get(one["cell"], "")) for one in found if one]
+
+
+def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | None:
+  """One row; None if the cell is not done with this seed.
+
+  Steps, exaFLOPs and seconds are sums over the runs of the cell, without trials. The seconds are
+  those of training steps: start-up, compilation, evaluations and saves are left out.
+  """
+  last = Task(cell.stage, seed)
+  score = ledger.score(last, study.score)
+  if score is None:
+    return None
+  chain = [Task(stage, seed) for stage in cell.stage.chain()]
+  steps = [ledger.done(task)["step"] for task in chain]
+  folders = [ledger.run(task).folder for task in chain]
+  chosen = {key: value for task in chain for key, value in ledger.chosen(task.stage).items()}
+  settings = {t.stage.name: {**t.stage.settings, **ledger.chosen(t.stage)} for t in chain}
+  figures = {key: value for key, value in ledger.done(last).items() if "/" in key}
+  return dict(
+    cell=cell.label,
+    **cell.factors,
+    seed=seed,
+    score=score,
+    paper="",
+    chosen=json.dumps(chosen),
+    steps=sum(steps),
+    exaflops=sum(cost_of(task).exaflops(n) for task, n in zip(chain, steps, strict=True)),
+    seconds=round(sum(map(seconds, folders)), 1),
+    settings=json.dumps(settings | ({"all": ledger.overrides} if ledger.overrides else {})),
+    run=folders[-1].name,
+    **figures,
+  )
+
+
+def seconds(folder: pathlib.Path) -> float:
+  """Time spent in the training steps of a run, over all times that it was started."""
+  spent, before = 0.0, 0
+  for line in metrics_log.read(folder):
+    if "step_seconds" in line:
+      spent += (line["step"] - before) * float(line["step_seconds"])
+      before = line["step"]
+  return spent
+
+
+def write(path: pathlib.Path, some: list[dict]):
+  """Writes rows as CSV. A row without a column leaves it empty.
+
+  Raises:
+    OSError: the file cannot be written; an earlier one stays as it was.
+  """
+  columns = list(dict.fromkeys(key for one in some for key in one))
+  files.write_csv(path, [columns, *([one.get(key, "") for key in columns] for one in some)])
+
+
+def read(path: pathlib.Path) -> list[dict[str, str]]:
+  """The rows of a CSV file, [] if it does not exist.
+
+  Raises:
+    RunError: it is damaged.
+  """
+  if not path.exists():
+    return []
+  try:
+    text = read_bytes(path, most=MOST_BYTES).decode()
+    return list(csv.DictReader(io.StringIO(text), strict=True))
+  except (OSError, ValueError, csv.Error) as error:
+    raise RunError(f"{path} cannot be read ({error}); move it away, and start again.") from error

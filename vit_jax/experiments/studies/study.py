@@ -1,0 +1,218 @@
+"""The parts of a study; configs/studies/NAME.py builds one from them. Imports no JAX."""
+
+import collections
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vit_jax.config import ConfigError
+from vit_jax.process.text import shown
+
+# Columns of results.csv that are not factors of cells.
+OWN_COLUMNS = (
+  *("cell", "seed", "score", "paper", "chosen", "steps", "exaflops", "seconds"),
+  *("settings", "run"),
+)
+OF_THE_STUDY = ("seed", "init_from")  # settings that the study itself sets
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+  """How a run is scored.
+
+  Attributes:
+    metric: a figure of any evaluation, such as "test/top1" or "imagenet/5shot".
+    take: "last", the figure after the last step, or "best", the best figure of all evaluations.
+    better: "larger" or "smaller"; checked against the figure's own rule.
+  """
+
+  metric: str = "test/top1"
+  take: str = "last"
+  better: str = "larger"
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+  """Settings that are chosen on held-out data, with the first seed.
+
+  Attributes:
+    options: the candidates, each {setting: value}. The first of equally good ones is chosen. One
+      candidate is taken without a trial.
+    held_out: settings of the trials that hold back a part of the training data and score it, such
+      as {"data.train.split": "train[:90%]", "data.evaluate.test.split": "train[90%:]"}.
+    score: how a trial is scored.
+  """
+
+  options: tuple[Mapping[str, Any], ...] = ({},)
+  held_out: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  score: Score = Score()
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+  """One run of a cell, for every seed. Cells that have an equal stage share its runs.
+
+  Attributes:
+    recipe: configs/NAME.py or configs/NAME.py:ARG.
+    settings: {setting: value}, such as {"model.depth": 4}.
+    name: begins the names of its folders.
+    after: the stage whose weights it starts from, those of the same seed; None: it starts anew.
+    choice: settings that are chosen on held-out data.
+  """
+
+  recipe: str
+  settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  name: str = "training"
+  after: "Stage | None" = None
+  choice: Choice = Choice()
+
+  def chain(self) -> list["Stage"]:
+    """This stage and all before it, the first one first."""
+    return [*(self.after.chain() if self.after else []), self]
+
+  def has_trials(self) -> bool:
+    """Whether settings are chosen."""
+    return len(self.choice.options) > 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+  """One thing that is compared.
+
+  Attributes:
+    label: its name in tables and in --only.
+    stage: its last run, which is scored.
+    factors: what varies, {"head": "mean", "learning_rate": 1e-3}: columns of the results.
+  """
+
+  label: str
+  stage: Stage
+  factors: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing:
+  """How the results are drawn: the score against `x`, one curve for each value of `by`.
+
+  Attributes:
+    x: a factor, or another column of results.csv such as "exaflops". Values that are not all
+      numbers are placed side by side.
+    by: a factor; empty: one curve.
+    log: whether the axis of `x` is logarithmic.
+    label: of the axis of the score.
+  """
+
+  x: str
+  by: str = ""
+  log: bool = False
+  label: str = "score"
+
+
+@dataclasses.dataclass(frozen=True)
+class Paper:
+  """The paper's own figures.
+
+  Attributes:
+    file: a CSV file. A row belongs to the cell whose factors it has.
+    column: holds the score.
+    caption: what was measured.
+  """
+
+  file: str
+  column: str
+  caption: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+  """Cells that are scored in the same way, with several seeds.
+
+  Attributes:
+    cells: what is compared.
+    drawing: how the results are drawn.
+    score: how the last stage of a cell is scored.
+    seeds: the seeds are 0, 1, ...
+    paper: the paper's figures; None: it has none.
+  """
+
+  cells: tuple[Cell, ...]
+  drawing: Drawing
+  score: Score = Score()
+  seeds: int = 3
+  paper: Paper | None = None
+
+
+def check(study: Study, name: str):
+  """Checks what can be checked without the recipes; messages begin with `name`.
+
+  Raises:
+    ConfigError: labels, factors or stages are wrong.
+  """
+  if not study.cells:
+    raise ConfigError(f"{name} has no cells; give Study(cells=(Cell(...), ...)).")
+  labels = collections.Counter(cell.label for cell in study.cells)
+  for label, count in labels.items():
+    if count > 1:
+      raise ConfigError(f"{name} has {count} cells with the label {label!r}; give each its own.")
+  for cell in study.cells:
+    check_factors(cell, study.cells[0], name)
+    check_stages(cell, name)
+  check_score(study.score, name)
+  columns = {*study.cells[0].factors, *OWN_COLUMNS}
+  for column in filter(None, [study.drawing.x, study.drawing.by]):
+    if column not in columns:
+      raise ConfigError(
+        f"{name} draws {column!r}, which is no factor of its cells; choose one of "
+        f"{', '.join(study.cells[0].factors)}."
+      )
+
+
+def check_factors(cell: Cell, first: Cell, name: str):
+  """All cells must have the same factors, which have names of their own."""
+  if list(cell.factors) != list(first.factors):
+    raise ConfigError(
+      f"{name}: the cell {cell.label!r} has the factors {', '.join(cell.factors)}, and "
+      f"{first.label!r} has {', '.join(first.factors)}; give all cells the same, in one order."
+    )
+  for factor in cell.factors:
+    if factor in OWN_COLUMNS or "/" in factor:
+      raise ConfigError(f"{name}: {factor!r} is a column of the results; rename this factor.")
+
+
+def check_stages(cell: Cell, name: str):
+  """Names of stages become folders, and the study alone sets what `OF_THE_STUDY` lists."""
+  if re.fullmatch(r"\d+:\d+", cell.label) or not cell.label:
+    raise ConfigError(f"{name}: {cell.label!r} cannot be a label; --only=0:0 names a single run.")
+  for stage in cell.stage.chain():
+    if not re.fullmatch(r"[\w+-][\w.+-]{0,79}", stage.name):
+      raise ConfigError(
+        f"{name}: the stage {shown(stage.name)} of the cell {cell.label!r} needs a name of up to "
+        "80 letters, digits, dots, dashes and underscores."
+      )
+    if not stage.choice.options:
+      raise ConfigError(f"{name}: the stage {stage.name!r} chooses among no options; give some.")
+    if stage.has_trials() and not stage.choice.held_out:
+      raise ConfigError(
+        f"{name}: the stage {stage.name!r} of the cell {cell.label!r} chooses settings without "
+        "held-out data; give Choice(held_out={...}) with settings that score a part of the "
+        "training set."
+      )
+    check_score(stage.choice.score, name)
+    for settings in (stage.settings, stage.choice.held_out, *stage.choice.options):
+      for key in OF_THE_STUDY:
+        if key in settings:
+          raise ConfigError(
+            f"{name}: the stage {stage.name!r} sets {key}, which the study itself sets; leave it "
+            "out."
+          )
+
+
+def check_score(score: Score, name: str):
+  """A score has two ways to be taken, and two directions."""
+  known = {"take": ("last", "best"), "better": ("larger", "smaller")}
+  for field, values in known.items():
+    if getattr(score, field) not in values:
+      raise ConfigError(
+        f"{name}: Score({field}={getattr(score, field)!r}) is none of {', '.join(values)}."
+      )

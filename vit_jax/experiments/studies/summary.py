@@ -1,0 +1,85 @@
+"""Means and deviations over seeds, as a table in Markdown and for the terminal."""
+
+import dataclasses
+import statistics
+
+from vit_jax.process.columns import aligned
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """The result of a cell.
+
+  Attributes:
+    cell: its label.
+    factors: what varies, as text.
+    mean: of the scores.
+    deviation: standard deviation of a sample (division by n - 1); None for one seed.
+    seeds: the number of scores.
+    chosen: the chosen settings, as JSON; "{}" if nothing is chosen.
+    paper: the paper's figure; None: it has none.
+  """
+
+  cell: str
+  factors: dict[str, str]
+  mean: float
+  deviation: float | None
+  seeds: int
+  chosen: str
+  paper: float | None
+
+
+def lines(rows: list[dict[str, str]]) -> list[Line]:
+  """A line for each cell, in the order of the rows."""
+  groups = {}
+  for row in rows:
+    groups.setdefault(row["cell"], []).append(row)
+  return [line(cell, found) for cell, found in groups.items()]
+
+
+def line(cell: str, found: list[dict[str, str]]) -> Line:
+  """The result of one cell."""
+  scores = [float(row["score"]) for row in found]
+  first, names = found[0], list(found[0])
+  paper = float(first["paper"]) if first["paper"] else None
+  return Line(
+    cell=cell,
+    factors={name: first[name] for name in names[1 : names.index("seed")]},
+    mean=statistics.fmean(scores),
+    deviation=statistics.stdev(scores) if len(scores) > 1 else None,
+    seeds=len(scores),
+    chosen=first["chosen"],
+    paper=paper,
+  )
+
+
+def cells(found: list[Line]) -> list[list[str]]:
+  """The cells of the table, the head first; columns that would be empty are left out."""
+  if not found:
+    return [["cell", "score", "seeds"]]
+  chosen, paper = any(one.chosen != "{}" for one in found), any(one.paper for one in found)
+  head = [*found[0].factors, "score", "seeds"] + ["chosen"] * chosen + ["paper"] * paper
+  return [head] + [
+    [*one.factors.values(), score(one), f"{one.seeds}"]
+    + [one.chosen] * chosen
+    + ["" if one.paper is None else f"{one.paper:.4f}"] * paper
+    for one in found
+  ]
+
+
+def score(one: Line) -> str:
+  """Mean and deviation."""
+  return f"{one.mean:.4f}" + ("" if one.deviation is None else f" ± {one.deviation:.4f}")
+
+
+def table(found: list[Line]) -> str:
+  """The table for the terminal."""
+  texts = range(len(found[0].factors) if found else 1)
+  return aligned(cells(found), left=texts)
+
+
+def markdown(found: list[Line]) -> str:
+  """The table in Markdown."""
+  head, *rest = [[cell.replace("|", "\\|") for cell in row] for row in cells(found)]
+  rows = [head, ["---"] * len(head), *rest]
+  return "\n".join(f"| {' | '.join(row)} |" for row in rows)
