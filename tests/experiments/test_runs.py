@@ -213,7 +213,7 @@ def test_wrong_settings(override, message):
     recipes.resolve(str(programs.ROOT / DIGITS), [override])
 
 
-@pytest.mark.parametrize("tool", ["sweep", "vtab"])
+@pytest.mark.parametrize("tool", ["sweep", "vtab", "study"])
 def test_jax_is_not_imported(tool):
   code = (
     f"import sys; import tools.{tool};"

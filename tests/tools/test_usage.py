@@ -126,6 +126,11 @@ def run(tool, arguments, monkeypatch, capfd):
     ("visualize", "filters --source {}/none.npz --output {}/o", 2, "none.npz does not exist"),
     ("visualize", "filters --source {}/w.npz --output /dev/null/o", 2, "cannot be made"),
     ("visualize", "nonsense --source {}/w.npz --output {}/o", 2, "invalid choice: 'nonsense'"),
+    ("study", "", 2, "required: --study"),
+    ("study", "--study {}/none.py", 2, "There is no study .*none.py"),
+    ("study", "--study {}/file", 2, "file has no scale 'small'"),
+    ("study", "--study {}/file --scale large", 2, "invalid choice: 'large'"),
+    ("study", "--study {}/file --seeds 0", 2, "'0' is not a whole number"),
   ],
 )
 def test_usage_and_failures(data, tool, arguments, status, message, monkeypatch, capfd):

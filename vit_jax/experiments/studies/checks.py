@@ -10,7 +10,7 @@ from vit_jax.experiments import holdout, runs
 from vit_jax.experiments.holdout import Role
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.cost import Cost
-from vit_jax.experiments.studies.study import Score
+from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.models import flops
 from vit_jax.recipes import cost
 from vit_jax.training import checks
@@ -38,15 +38,11 @@ def costs(requests: list[Request]) -> list[Cost]:
   Raises:
     ConfigError: names the cell and what is wrong.
   """
-  return [of_cell(one.cell, lambda one=one: checked_cost(one)) for one in requests]
-
-
-def of_cell(cell: str, function):
-  """Calls a function; names the cell in its errors."""
-  try:
-    return function()
-  except ConfigError as error:
-    raise ConfigError(f"The cell {cell!r}: {error}") from error
+  found = []
+  for one in requests:
+    with naming(one.cell):
+      found.append(checked_cost(one))
+  return found
 
 
 def checked_cost(request: Request) -> Cost:
@@ -125,14 +121,15 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
     configs = [accepted(one.run) for one in chain]
     key = repr([(config.data, config.objective) for config in configs])
     if key not in seen:
-      of_cell(chain[-1].cell, lambda chain=chain, configs=configs: check_chain(chain, configs))
+      with naming(chain[-1].cell):
+        check_chain(chain, configs)
     seen.add(key)
   for trial, final in choices:
     part, whole = accepted(trial.run), accepted(final.run)
     key = repr((part.data, whole.data))
     if key not in seen:
-      pair = (f"{trial.run.recipe} (trial)", part), (final.run.recipe, whole)
-      of_cell(trial.cell, lambda pair=pair: holdout.check_configs(*pair))
+      with naming(trial.cell):
+        holdout.check_configs((f"{trial.run.recipe} (trial)", part), (final.run.recipe, whole))
     seen.add(key)
 
 

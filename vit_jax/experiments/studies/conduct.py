@@ -11,7 +11,7 @@ from vit_jax.experiments.studies import execution, memory, paper, report, rows, 
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.progress import Progress
-from vit_jax.experiments.studies.study import OF_THE_STUDY, Cell, Stage, Study
+from vit_jax.experiments.studies.study import OF_THE_STUDY, Cell, Stage, Study, naming
 from vit_jax.experiments.studies.summary import Line
 from vit_jax.experiments.studies.tasks import Task
 
@@ -75,7 +75,8 @@ class Conduct:
   def _request(self, cell, task):
     from vit_jax.experiments.studies import checks
 
-    run = self.ledger.run_with(task, first_option)
+    with naming(cell.label):
+      run = self.ledger.run_with(task, first_option)
     return checks.Request(cell.label, run, self._score(cell, task))
 
   def _score(self, cell, task):

@@ -65,21 +65,24 @@ def execute(ledger: Ledger, some: list[Task], *, jobs: int, progress: Progress) 
 
 def startable(ledger: Ledger, some: list[Task], left_out: set[pathlib.Path]) -> list[Run]:
   """The runs that are not done and can start now, without those in the folders `left_out`."""
-  wanted, found = [task for task in some if ledger.done(task) is None], {}
-  # A run that others start from is done again if its last checkpoint is missing.
-  wanted = [one for task in wanted for one in (task.before(), task) if one]
-  for task in wanted:
-    if ledger.ready(task) and not finished(ledger, task, wanted):
-      run = ledger.run(task)
-      found.setdefault(run.folder, run)
+  found = {}
+  for task in some:
+    for one in first_missing(ledger, task, start=False):
+      run = ledger.run(one)
+      if run:
+        found.setdefault(run.folder, run)
   return [run for folder, run in found.items() if folder not in left_out]
 
 
-def finished(ledger: Ledger, task: Task, wanted: list[Task]) -> bool:
-  """Whether nothing is left to do of a task; one that others start from must also be saved."""
-  if task in [one.before() for one in wanted]:
-    return ledger.saved(task)
-  return ledger.done(task) is not None
+def first_missing(ledger: Ledger, task: Task, *, start: bool) -> list[Task]:
+  """The task that must be done first for this one; [] if this one is done.
+
+  With `start`, another run starts from this one, so its last checkpoint must be there too.
+  """
+  if ledger.saved(task) if start else ledger.done(task) is not None:
+    return []
+  before = task.before()
+  return (first_missing(ledger, before, start=True) if before else []) or [task]
 
 
 def call(run: Run, children: Children) -> str:

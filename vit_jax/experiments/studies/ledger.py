@@ -19,7 +19,7 @@ from vit_jax.config.changes import changes
 from vit_jax.experiments import runs
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies import tasks
-from vit_jax.experiments.studies.study import Cell, Score, Stage
+from vit_jax.experiments.studies.study import Cell, Score, Stage, naming
 from vit_jax.experiments.studies.tasks import Task
 from vit_jax.storage import metrics_log
 from vit_jax.storage.workdir import CHECKPOINTS
@@ -140,16 +140,11 @@ def signature(ledger: Ledger, cell: Cell) -> str:
   Raises:
     ConfigError: names the cell whose recipe or settings are wrong.
   """
-  names = []
-  try:
+  names, first = [], lambda stage: stage.choice.options[0]
+  with naming(cell.label):
     for stage in cell.stage.chain():
       for option in stage.choice.options:
-        pick = lambda some, own=stage, option=option: (
-          option if some is own else some.choice.options[0]
-        )
-        names.append(ledger.run_with(Task(stage, tasks.FIRST), pick).folder.name)
-      for trial in tasks.trials(stage):
-        names.append(ledger.run_with(trial, lambda some: some.choice.options[0]).folder.name)
-  except cfg.ConfigError as error:
-    raise cfg.ConfigError(f"The cell {cell.label!r}: {error}") from error
+        pick = lambda some, own=stage, option=option: option if some is own else first(some)
+        names.append(name_of(ledger.run_with(Task(stage, tasks.FIRST), pick)))
+      names += [name_of(ledger.run_with(trial, first)) for trial in tasks.trials(stage)]
   return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:10]

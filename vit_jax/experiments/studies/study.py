@@ -1,9 +1,10 @@
 """The parts of a study; configs/studies/NAME.py builds one from them. Imports no JAX."""
 
 import collections
+import contextlib
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vit_jax.config import ConfigError
@@ -141,6 +142,15 @@ class Study:
   score: Score = Score()
   seeds: int = 3
   paper: Paper | None = None
+
+
+@contextlib.contextmanager
+def naming(cell: str) -> Iterator[None]:
+  """Names the cell in an error about its settings or data."""
+  try:
+    yield
+  except ConfigError as error:
+    raise ConfigError(f"The cell {cell!r}: {error}") from error
 
 
 def check(study: Study, name: str):

@@ -1,0 +1,109 @@
+"""Studies whose runs train nothing: they write the files of a finished run, with any score."""
+
+import json
+import pathlib
+
+from vit_jax import config as c
+from vit_jax import recipes
+from vit_jax.experiments import runs
+from vit_jax.experiments.studies import Cell, Choice, Drawing, Stage, Study, tasks
+from vit_jax.experiments.studies.conduct import Conduct
+from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.ledger import Ledger
+
+DIGITS = "configs/vit_digits.py"
+STEPS = {"duration.steps": 10}
+RATES = tuple({"schedule.learning_rate": rate} for rate in (1e-3, 3e-3, 1e-2))
+HELD_OUT = {"data.evaluate.test.split": "train"}  # a stand-in for a part of it
+CHOSEN = Choice(RATES, HELD_OUT)
+PRETRAINING = Stage(DIGITS, STEPS, name="pretraining")
+
+
+def cell(dropout, choice):
+  """A fine-tuning after the shared pre-training."""
+  settings = STEPS | {"model.dropout": dropout}
+  stage = Stage(DIGITS, settings, name="tuning", after=PRETRAINING, choice=choice)
+  return Cell(f"dropout {dropout}", stage, {"dropout": dropout})
+
+
+def study(*dropouts, choice=CHOSEN, seeds=2, **parts):
+  """A study of some dropout rates."""
+  cells = tuple(cell(dropout, choice) for dropout in dropouts)
+  return Study(cells, Drawing(x="dropout"), seeds=seeds, **parts)
+
+
+class Runs:
+  """Takes the place of processes.
+
+  Attributes:
+    called: the configs of the runs, in order.
+    fails: tells whether a run with this config fails.
+  """
+
+  def __init__(self, monkeypatch, fails=lambda config: False, score=None):
+    self.called, self.fails, self.score = [], fails, score or score_of
+    monkeypatch.setattr(runs.Children, "call", lambda children, *args: self._call(*args))
+
+  def _call(self, command, output):
+    config, folder = config_of(command), folder_of(command)
+    self.called.append(config)
+    output.write(b"It said something.\n")
+    if self.fails(config):
+      output.write(b"vit_jax: It failed.\n")
+      return 1
+    finish(folder, config, self.score(config))
+    return 0
+
+
+def config_of(command):
+  """The config of a command for a run."""
+  recipe, flags = command[3].removeprefix("--config="), command[5:]
+  return recipes.resolve(recipe, flags)
+
+
+def folder_of(command):
+  return pathlib.Path(command[4].removeprefix("--workdir="))
+
+
+def score_of(config):
+  """Best at a learning rate of 0.003; differs by seed and dropout."""
+  distance = abs(config.schedule.learning_rate - 3e-3)
+  return 0.5 + config.seed / 100 + config.model.dropout / 10 - distance
+
+
+def finish(folder, config, top1):
+  """Writes what a finished run leaves behind."""
+  step = config.duration.steps
+  (folder / "checkpoints" / str(step)).mkdir(parents=True, exist_ok=True)
+  (folder / "config.json").write_text(json.dumps(c.to_dict(config)))
+  lines = [
+    {"step": step, "loss": 1.0, "data/epoch": 1.0, "step_seconds": 0.5},
+    {"step": step, "test/top1": top1, "test/loss": 1.0},
+  ]
+  (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def conducted(folder, some, overrides=()):
+  """A study in a folder."""
+  return Conduct(some, Ledger(folder, tuple(overrides)), "python tools/study.py")
+
+
+def costs(some):
+  """Costs of all tasks, made up."""
+  return {repr(task): Cost(10, 64, 1e15) for task in tasks.of_study(some)}
+
+
+def done(folder, some, *, jobs=1, only=None, overrides=()):
+  """Does a study; returns (what failed, lines of the table)."""
+  found = conducted(folder, some, overrides)
+  chosen = found.one(only) if only else tasks.of_study(some)
+  failed = found.run(chosen, costs(some), jobs=jobs)
+  return failed, found.results(costs(some))
+
+
+def named(configs):
+  """What tells the runs of these studies apart."""
+  return [
+    (one.model.dropout, one.schedule.learning_rate, one.seed, one.data.evaluate["test"].split)
+    for one in configs
+  ]

@@ -1,0 +1,142 @@
+"""What a study's file may say, and the sentence for each mistake."""
+
+import dataclasses
+
+import pytest
+
+from tests.experiments.studies import stub
+from vit_jax.config import ConfigError
+from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Stage, Study, conduct
+from vit_jax.experiments.studies.loading import load
+from vit_jax.experiments.studies.paper import figures
+
+GOOD = """
+from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
+
+def small():
+  stage = Stage("configs/vit_digits.py", {"seed": 1} if SEED else {})
+  return Study(cells=(Cell("a", stage, {"x": 1}),), drawing=Drawing(x="x"))
+"""
+
+
+def written(path, text):
+  path.write_text(text)
+  return str(path)
+
+
+def test_a_file_and_what_is_wrong_with_it(tmp_path):
+  path = tmp_path / "s.py"
+  assert load(written(path, GOOD.replace("SEED", "False")), "small").cells[0].label == "a"
+  for text, scale, message in [
+    (GOOD.replace("SEED", "False"), "paper", "has no scale 'paper'; it has small"),
+    (GOOD.replace("SEED", "True"), "small", "sets seed, which the study itself sets"),
+    (GOOD, "small", "cannot be run: NameError: name 'SEED'"),
+    ("1 / 0", "small", "cannot be run: ZeroDivisionError"),
+    ("small = 3", "small", "it has neither small nor paper"),
+    ("def small(): return 3", "small", r"small\(\) returned int; it must return a Study"),
+  ]:
+    with pytest.raises(ConfigError, match=message):
+      load(written(path, text), scale)
+  with pytest.raises(ConfigError, match=r"no study .*/z.py; nearest: .*/s.py"):
+    load(str(tmp_path / "z.py"), "small")
+
+
+def wrong(tmp_path, monkeypatch, study, message):
+  """Loads a study from a file; it is refused."""
+  path = tmp_path / "s.py"
+  path.write_text("from tests.experiments.studies.test_definition import small")
+  monkeypatch.setitem(globals(), "small", lambda: study)
+  with pytest.raises(ConfigError, match=message):
+    load(str(path), "small")
+
+
+STAGE = Stage(stub.DIGITS)
+CELL = Cell("a", STAGE, {"x": 1})
+DRAWING = Drawing(x="x")
+
+
+@pytest.mark.parametrize(
+  ("parts", "message"),
+  [
+    (dict(cells=()), "has no cells"),
+    (dict(cells=(CELL, CELL)), "has 2 cells with the label 'a'; give each its own"),
+    (dict(cells=(CELL, Cell("b", STAGE, {"y": 1}))), "'b' has the factors y, and 'a' has x"),
+    (dict(cells=(Cell("a", STAGE, {"score": 1}),)), "'score' is a column of the results"),
+    (dict(cells=(Cell("1:2", STAGE, {"x": 1}),)), "'1:2' cannot be a label"),
+    (dict(cells=(Cell("a", Stage("r", name="a/b"), {"x": 1}),)), "'a/b' of the cell 'a' needs"),
+    (dict(drawing=Drawing(x="z")), "draws 'z', which is no factor of its cells; choose one of x"),
+    (dict(score=Score(take="first")), r"Score\(take='first'\) is none of last, best"),
+    (
+      dict(cells=(Cell("a", Stage("r", choice=Choice(stub.RATES)), {"x": 1}),)),
+      "chooses settings without held-out data",
+    ),
+    (dict(cells=(Cell("a", Stage("r", choice=Choice(())), {"x": 1}),)), "chooses among no options"),
+  ],
+)
+def test_wrong_studies(tmp_path, monkeypatch, parts, message):
+  study = Study(**(dict(cells=(CELL,), drawing=DRAWING) | parts))
+  wrong(tmp_path, monkeypatch, study, message)
+
+
+def checked(tmp_path, study, *overrides, data=False):
+  return conduct.checked(stub.conducted(tmp_path, study, overrides), data)
+
+
+def tuned(**settings):
+  """The study of the stubs with other settings of its first cell."""
+  study = stub.study(0.0, 0.1)
+  first = study.cells[0]
+  stage = dataclasses.replace(first.stage, settings={**first.stage.settings, **settings})
+  return dataclasses.replace(study, cells=(dataclasses.replace(first, stage=stage), study.cells[1]))
+
+
+@pytest.mark.parametrize(
+  ("settings", "parts", "message"),
+  [
+    ({"modle.depth": 3}, {}, r"cell 'dropout 0.0': config.modle is not a setting; nearest"),
+    ({"batch_size": "x"}, {}, r"cell 'dropout 0.0': config.batch_size='x' cannot be read as int"),
+    ({"data.image_size": 15}, {}, "cell 'dropout 0.0': "),
+    ({}, dict(score=Score("test/top2")), "No evaluation of .* writes 'test/top2'; nearest: test"),
+    ({}, dict(score=Score("test/loss")), r"test/loss, smaller is better.*Score\(better='smaller'"),
+    ({"data.evaluate.test.source": ""}, {}, "evaluates nothing"),
+  ],
+)
+def test_wrong_cells_are_named_before_anything_starts(tmp_path, settings, parts, message):
+  with pytest.raises(ConfigError, match=message):
+    checked(tmp_path, dataclasses.replace(tuned(**settings), **parts))
+
+
+@pytest.mark.parametrize("key", ["seed", "init_from", "model.dropout", "schedule.learning_rate"])
+def test_the_command_line_cannot_set_what_is_compared(tmp_path, key):
+  with pytest.raises(ConfigError, match=f"--config.{key} is set by the study itself"):
+    checked(tmp_path, stub.study(0.0, 0.1), f"--config.{key}=1")
+
+
+def test_data_that_is_missing_or_used_twice(tmp_path):
+  gone = f"--config.data.train.source=folder:{tmp_path}/gone"
+  assert checked(tmp_path, stub.study(0.0), gone)  # a plan needs no data
+  with pytest.raises(ConfigError, match=r"cell 'dropout 0.0': .*gone"):
+    checked(tmp_path, stub.study(0.0), gone, data=True)
+  with pytest.raises(ConfigError, match=r"cell 'dropout 0.0': .*digits train.*have"):
+    checked(tmp_path, stub.study(0.0), data=True)  # the trials score what they train on
+
+
+def paper_of(tmp_path, text):
+  path = tmp_path / "paper.csv"
+  path.write_text(text)
+  return stub.study(0.0, 0.1, paper=Paper(str(path), "accuracy", "a table"))
+
+
+def test_the_figures_of_the_paper(tmp_path):
+  study = paper_of(tmp_path, "dropout,accuracy\n0.0,0.5\n0.2,0.7\n")
+  assert figures(study) == {"dropout 0.0": 0.5}
+  for text, message in [
+    ("dropout,score\n0.0,1\n", "has no column 'accuracy'"),
+    ("dropout,accuracy\n0.0,1\n0.0,2\n", "has 2 rows for the cell 'dropout 0.0'"),
+    ("dropout,accuracy\n0.0,x\n", "holds 'x', which is no number"),
+  ]:
+    with pytest.raises(ConfigError, match=message):
+      figures(paper_of(tmp_path, text))
+  (tmp_path / "paper.csv").unlink()
+  with pytest.raises(ConfigError, match="cannot be read"):
+    figures(study)

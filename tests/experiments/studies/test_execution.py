@@ -1,0 +1,249 @@
+"""Runs of a study: order, sharing, choice on held-out data, stops, failures, extension."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests import programs
+from tests.experiments.studies import stub
+from vit_jax.config import ConfigError, RunError, Stopped
+from vit_jax.experiments import runs
+from vit_jax.experiments.studies import Choice, conduct, execution, report, rows, tasks
+from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.tasks import Task
+from vit_jax.storage import files
+
+
+def of(configs, split):
+  return [one for one in stub.named(configs) if one[3] == split]
+
+
+def test_order_sharing_and_choice(tmp_path, monkeypatch):
+  ran, some = stub.Runs(monkeypatch), stub.study(0.0, 0.1)
+  failed, lines = stub.done(tmp_path, some)
+  assert failed == []
+  found = stub.named(ran.called)
+  assert len(found) == len(set(map(repr, ran.called))) == 2 + 2 * 3 + 2 * 2
+  trials = of(ran.called, "train")
+  assert [one[1:3] for one in trials] == [(1e-3, 0), (3e-3, 0), (1e-2, 0)] * 2
+  tuned = [one for one, config in zip(found, ran.called, strict=True) if config.init_from]
+  assert {one[1] for one in tuned if one[3] == "test"} == {3e-3}
+  for config in ran.called:
+    if config.init_from:  # the pre-training of its own seed, done before
+      before = pathlib.Path(config.init_from).name
+      assert before.startswith(f"pretraining-seed{config.seed}-")
+  means = {line.cell: line.mean for line in lines}
+  assert means == pytest.approx({"dropout 0.0": 0.505, "dropout 0.1": 0.515})
+  assert lines[0].deviation == pytest.approx(0.01 / 2**0.5)  # n - 1
+  assert [line.seeds for line in lines] == [2, 2]
+
+
+def test_test_images_are_not_there_while_settings_are_chosen(tmp_path, monkeypatch):
+  """A trial that read the test set would find no file; what is chosen is scored on it later."""
+  test = tmp_path / "test.npz"
+
+  def score(config):
+    kind = config.data.evaluate["test"].split
+    if config.init_from:
+      test.unlink(missing_ok=True) if kind == "train" else test.touch()
+    assert kind == "train" or not config.init_from or test.exists()
+    return stub.score_of(config)
+
+  ran = stub.Runs(monkeypatch, score=score)
+  stub.done(tmp_path / "study", stub.study(0.0))
+  splits = [one.data.evaluate["test"].split for one in ran.called if one.init_from]
+  assert splits == ["train"] * 3 + ["test"] * 2
+
+
+def test_the_first_of_equally_good_candidates_is_chosen_and_nan_never(tmp_path, monkeypatch):
+  worth = {1e-3: float("nan"), 3e-3: 0.5, 1e-2: 0.5}
+  stub.Runs(monkeypatch, score=lambda config: worth[config.schedule.learning_rate])
+  _, (line,) = stub.done(tmp_path, stub.study(0.0))
+  assert line.chosen == '{"schedule.learning_rate": 0.003}'
+
+
+def test_a_finished_study_does_nothing_and_an_extension_its_own_cell_alone(tmp_path, monkeypatch):
+  ran = stub.Runs(monkeypatch)
+  stub.done(tmp_path, stub.study(0.0))
+  before = (tmp_path / "results.csv").read_bytes()
+  count = len(ran.called)
+  stub.done(tmp_path, stub.study(0.0))
+  assert len(ran.called) == count
+  assert (tmp_path / "results.csv").read_bytes() == before
+  stub.done(tmp_path, stub.study(0.0, 0.1))
+  assert [one.model.dropout for one in ran.called[count:]] == [0.1] * (3 + 2)
+  count = len(ran.called)
+  stub.done(tmp_path, stub.study(0.0, 0.1, seeds=3))
+  assert {one.seed for one in ran.called[count:]} == {2}
+
+
+def test_only_one_cell(tmp_path, monkeypatch):
+  ran, some = stub.Runs(monkeypatch), stub.study(0.0, 0.1)
+  _, lines = stub.done(tmp_path, some, only="dropout 0.1")
+  assert [line.cell for line in lines] == ["dropout 0.1"]
+  assert "2 of 4 results are missing" in (tmp_path / report.PAGE).read_text()
+  with pytest.raises(ConfigError, match="--only=dropout is no cell; nearest: dropout 0"):
+    stub.done(tmp_path, some, only="dropout")
+  assert len(ran.called) == 2 + 3 + 2
+
+
+def test_waves_need_nothing_of_themselves(tmp_path, monkeypatch):
+  """As the jobs of a cluster do them: each run by its number."""
+  ran, some = stub.Runs(monkeypatch), stub.study(0.0, 0.1)
+  with pytest.raises(ConfigError, match=r"--only=2:0 .* cannot start yet"):
+    stub.conducted(tmp_path, some).one("2:0")
+  for number, wave in enumerate(tasks.waves(tasks.of_study(some))):
+    chosen = [stub.conducted(tmp_path, some).one(f"{number}:{i}") for i in range(len(wave))]
+    for (task,) in reversed(chosen):
+      stub.conducted(tmp_path, some).run([task], stub.costs(some), jobs=1)
+  assert len(ran.called) == len(tasks.of_study(some)) == 12
+  stub.done(tmp_path, some)
+  assert len(ran.called) == 12
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_failed_run_costs_no_other_and_is_done_later(tmp_path, monkeypatch, jobs):
+  ran = stub.Runs(monkeypatch, fails=lambda one: one.model.dropout == 0.1)
+  some = stub.study(0.0, 0.1)
+  failed, lines = stub.done(tmp_path, some, jobs=jobs)
+  assert len(failed) == 3  # its trials; what needs their choice was not tried
+  assert all("failed with exit status 1: vit_jax: It failed." in said for said in failed)
+  assert [line.cell for line in lines] == ["dropout 0.0"]
+  with pytest.raises(RunError, match=r"It failed.*\.log\. 2 more failed. All other runs are kept"):
+    conduct.raise_failures(failed)
+  count, ran.fails = len(ran.called), lambda one: False
+  assert stub.done(tmp_path, some, jobs=jobs)[0] == []
+  assert {one.model.dropout for one in ran.called[count:]} == {0.1}
+
+
+class Killed(BaseException):
+  """Ends the study, wherever it is."""
+
+
+def test_a_study_that_is_stopped_between_any_two_runs_does_nothing_twice(tmp_path, monkeypatch):
+  ran, some, allowed = stub.Runs(monkeypatch), stub.study(0.0, 0.1), []
+  plain = ran._call
+
+  def call(*args):
+    if not allowed.pop():
+      raise Killed
+    return plain(*args)
+
+  ran._call = call
+  for _ in range(11):
+    allowed[:] = [False, True]  # one run, and then the end
+    with pytest.raises(Killed):
+      stub.done(tmp_path, some)
+  ran._call = plain
+  failed, lines = stub.done(tmp_path, some)
+  assert failed == []
+  assert len(ran.called) == len({repr(one) for one in ran.called}) == 12
+  assert [line.seeds for line in lines] == [2, 2]
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from tests.experiments.studies import stub
+from vit_jax.experiments import runs
+folder, moment = pathlib.Path(sys.argv[1]), sys.argv[2]
+
+def call(children, command, output=None):
+  with (folder / "calls").open("a") as calls:
+    calls.write(stub.folder_of(command).name + " " + moment + "\\n")
+  if moment == "before":
+    os.kill(os.getpid(), signal.SIGKILL)
+  config = stub.config_of(command)
+  stub.finish(stub.folder_of(command), config, stub.score_of(config))
+  if moment == "after":
+    os.kill(os.getpid(), signal.SIGKILL)
+  return 0
+
+runs.Children.call = call
+stub.done(folder, stub.study(0.0, seeds=1))
+"""
+
+
+def test_kill_9_loses_nothing(tmp_path):
+  def status(moment):
+    command = [sys.executable, "-c", KILLED, str(tmp_path), moment]
+    return subprocess.run(command, cwd=programs.ROOT, capture_output=True, timeout=300).returncode
+
+  for moment in ("before", "after", "after", "before"):
+    assert status(moment) == -signal.SIGKILL
+  assert status("never") == 0
+  calls = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
+  finished = [name for name, moment in calls if moment != "before"]
+  assert len(finished) == len(set(finished)) == 1 + 3 + 1
+  assert len(rows.read(tmp_path / "results.csv")) == 1
+
+
+def test_a_run_that_was_killed_before_its_last_save_is_not_started_from(tmp_path, monkeypatch):
+  ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice(), seeds=1)
+  ledger, first = Ledger(tmp_path), Task(stub.PRETRAINING, 0)
+  run = ledger.run(first)
+  stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
+  (run.folder / "checkpoints" / "10").rmdir()
+  assert ledger.done(first)
+  stub.done(tmp_path, some)
+  assert [bool(one.init_from) for one in ran.called] == [False, True]
+
+
+def test_a_run_of_another_command_is_waited_for(tmp_path, monkeypatch):
+  """One that outlived a study that was killed."""
+  ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice(), seeds=1)
+  run = Ledger(tmp_path).run(Task(stub.PRETRAINING, 0))
+  run.folder.mkdir(parents=True)
+  with files.locked(run.folder / "lock", alone=True):
+    assert execution.in_use(run.folder)
+
+    def ended(seconds):
+      config = stub.recipes.resolve(run.recipe, run.overrides)
+      stub.finish(run.folder, config, 0.5)
+      monkeypatch.setattr(execution, "in_use", lambda folder: False)
+
+    monkeypatch.setattr(execution.time, "sleep", ended)
+    assert execution.call(run, runs.Children()) == ""
+  assert ran.called == []
+  stub.done(tmp_path, some)
+  assert len(ran.called) == 1
+
+
+def test_a_signal_stops_the_study_and_the_next_start_goes_on(tmp_path, monkeypatch):
+  ran, some = stub.Runs(monkeypatch), stub.study(0.0)
+  plain = ran._call
+
+  def call(*args):
+    if len(ran.called) == 2:
+      os.kill(os.getpid(), signal.SIGTERM)
+    return plain(*args)
+
+  ran._call = call
+  before = signal.getsignal(signal.SIGTERM)
+  with pytest.raises(Stopped, match="start the same command again"):
+    stub.done(tmp_path, some)
+  assert signal.getsignal(signal.SIGTERM) == before
+  assert len(ran.called) < 7
+  ran._call = plain
+  assert stub.done(tmp_path, some)[0] == []
+  assert len(ran.called) == 7
+
+
+def test_a_disk_that_is_full_is_one_sentence(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  stub.done(tmp_path, stub.study(0.0))
+  before = (tmp_path / "results.csv").read_bytes()
+
+  def full(*args):
+    raise OSError(28, "No space left on device")
+
+  monkeypatch.setattr(files.os, "fsync", full)
+  with pytest.raises(RunError, match=r"cannot be written to .*No space left.*Make room there"):
+    stub.done(tmp_path, stub.study(0.0))
+  assert (tmp_path / "results.csv").read_bytes() == before
+  monkeypatch.setattr(execution.files, "log", full)
+  with pytest.raises(RunError, match="cannot be written to"):
+    execution.call(Ledger(tmp_path).run(Task(stub.PRETRAINING, 7)), runs.Children())

@@ -1,0 +1,154 @@
+"""Results: rows, means, deviations, the figure, a study that has changed."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from tests.experiments.studies import stub
+from vit_jax.config import RunError
+from vit_jax.experiments.studies import Drawing, Paper, Score, memory, report, rows, summary
+
+WORTH = {0: 0.5, 1: 0.6, 2: 0.9}
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+  """The folder of a study with the paper's figures, three seeds."""
+  (tmp_path / "paper.csv").write_text("dropout,accuracy\n0.0,0.75\n")
+  published = Paper(str(tmp_path / "paper.csv"), "accuracy", "a table of the paper")
+  stub.Runs(monkeypatch, score=lambda one: WORTH[one.seed] - one.model.dropout)
+  some = stub.study(0.0, 0.1, seeds=3, paper=published)
+  stub.done(tmp_path / "study", some)
+  return tmp_path / "study", some
+
+
+def test_rows_are_tidy(results):
+  folder, _ = results
+  found = rows.read(folder / "results.csv")
+  assert [(row["cell"], row["dropout"], row["seed"]) for row in found] == [
+    (f"dropout {dropout}", dropout, f"{seed}") for dropout in ("0.0", "0.1") for seed in range(3)
+  ]
+  first = found[0]
+  assert float(first["score"]) == float(first["test/top1"]) == 0.5
+  assert (first["steps"], first["paper"]) == ("20", "0.75")  # of both stages
+  assert float(first["exaflops"]) == pytest.approx(20 * 64 * 1e15 / 1e18)
+  assert float(first["seconds"]) == 2 * 10 * 0.5
+  assert '"model.dropout": 0.0' in first["settings"]
+  assert (folder / "runs" / first["run"] / "metrics.jsonl").exists()
+
+
+def test_means_and_deviations(results):
+  folder, _ = results
+  first, second = summary.lines(rows.read(folder / "results.csv"))
+  assert first.mean == pytest.approx(np.mean([0.5, 0.6, 0.9]))
+  assert first.deviation == pytest.approx(np.std([0.5, 0.6, 0.9], ddof=1))
+  assert (second.seeds, second.paper, first.paper) == (3, None, 0.75)
+  page = (folder / report.PAGE).read_text()
+  assert "| 0.0 | 0.6667 ± 0.2082 | 3 |" in page
+  assert "| 0.7500 |" in page
+  assert "a table of the paper" in page
+  assert "missing" not in page
+
+
+def drawn(monkeypatch, folder, some, found):
+  """What the panels of the figure show: [[(x, y, deviation), ...] for each panel]."""
+  panels, plain = [], Axes.errorbar
+
+  def errorbar(axes, x, y, spread, **options):
+    panels.append(list(zip(x, y, spread, strict=True)))
+    return plain(axes, x, y, spread, **options)
+
+  monkeypatch.setattr(Axes, "errorbar", errorbar)
+  report.write(some, folder, found, "")
+  return panels
+
+
+def test_the_figure_shows_what_results_csv_says_and_nothing_else(results, monkeypatch, tmp_path):
+  folder, some = results
+  kinds = {kind: (folder / f"figure.{kind}").read_bytes() for kind in ("svg", "png")}
+  assert kinds["png"].startswith(b"\x89PNG")
+  assert b"<svg" in kinds["svg"]
+  found = rows.read(folder / "results.csv")
+  for row in found:
+    row["score"] = f"{float(row['score']) / 2}"
+  new = tmp_path / "new"  # no run is here
+  new.mkdir()
+  ours, theirs = drawn(monkeypatch, new, some, found)
+  assert [x for x, *_ in ours] == [0.0, 0.1]
+  assert ours[0][1:] == pytest.approx((2 / 6, np.std([0.25, 0.3, 0.45], ddof=1)))
+  assert theirs == [(0.0, 0.75, 0.0)]
+
+
+def test_values_without_order_are_placed_side_by_side(tmp_path, monkeypatch):
+  common = dict(paper="", chosen="{}", seed="0")
+  found = [
+    dict(cell=f"{x} {by}", x=x, by=by, score="0.5", **common) for x in "ba" for by in ("s", "t")
+  ]
+  some = dataclasses.replace(stub.study(0.0), drawing=Drawing(x="x", by="by"))
+  first, second = drawn(monkeypatch, tmp_path, some, found)
+  assert [point[0] for point in first] == [-0.05, 0.95]
+  assert [point[0] for point in second] == [0.05, 1.05]
+
+
+def test_one_seed_has_no_deviation(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  _, (line,) = stub.done(tmp_path, stub.study(0.0, seeds=1))
+  assert line.deviation is None
+  assert "±" not in summary.table([line])
+
+
+def test_the_best_of_all_evaluations(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  some = stub.study(0.0, seeds=1, score=Score("test/loss", "best", "smaller"))
+  finish = stub.finish
+
+  def longer(folder, config, top1):
+    finish(folder, config, top1)
+    path = folder / "metrics.jsonl"
+    path.write_text('{"step": 4, "test/loss": 0.25, "test/top1": 0.5}\n' + path.read_text())
+
+  monkeypatch.setattr(stub, "finish", longer)
+  _, (line,) = stub.done(tmp_path, some)
+  assert line.mean == 0.25
+
+
+def test_a_metric_that_a_run_did_not_write(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  with pytest.raises(RunError, match=r"tuning-seed0-\w+ has no imagenet/5shot; its evaluation wro"):
+    stub.done(tmp_path, stub.study(0.0, score=Score("imagenet/5shot")))
+
+
+def test_a_changed_study_names_its_cells_and_keeps_both(tmp_path, monkeypatch, capfd):
+  ran = stub.Runs(monkeypatch)
+  stub.done(tmp_path, stub.study(0.0, 0.1))
+  assert "no longer match" not in capfd.readouterr().err
+  before, count = rows.read(tmp_path / "results.csv"), len(ran.called)
+  changed = stub.study(0.0, 0.1)
+  cell = changed.cells[1]
+  stage = dataclasses.replace(cell.stage, settings={**cell.stage.settings, "batch_size": 32})
+  cells = (changed.cells[0], dataclasses.replace(cell, stage=stage))
+  stub.done(tmp_path, dataclasses.replace(changed, cells=cells))
+  said = capfd.readouterr().err
+  assert re.search(r"the cells 'dropout 0.1' no longer match their earlier runs", said)
+  assert {config.batch_size for config in ran.called[count:]} == {32}
+  assert [row["run"] for row in rows.read(tmp_path / memory.EARLIER)] == [
+    row["run"] for row in before if row["cell"] == "dropout 0.1"
+  ]
+  assert all((tmp_path / "runs" / row["run"] / "metrics.jsonl").exists() for row in before)
+  count = len(ran.called)
+  stub.done(tmp_path, stub.study(0.0, 0.1))  # back again: its runs are still there
+  assert len(ran.called) == count
+  assert rows.read(tmp_path / "results.csv") == before
+
+
+def test_damaged_files_of_a_study(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  stub.done(tmp_path, stub.study(0.0, seeds=1))
+  (tmp_path / "study.json").write_text("[")
+  with pytest.raises(RunError, match=r"study.json is damaged .*remove it to go on"):
+    stub.done(tmp_path, stub.study(0.0, seeds=1))
+  (tmp_path / "study.json").unlink()
+  stub.done(tmp_path, stub.study(0.0, seeds=1))

@@ -1,0 +1,149 @@
+"""The program around a study: its studies, the plan, SLURM, exit status, one real study."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from tests import programs
+from tools import study as tool
+from vit_jax.config import ConfigError
+from vit_jax.experiments import runs
+from vit_jax.experiments.studies import conduct, loading, paper, plan, tasks
+
+STUDIES = sorted((programs.ROOT / "configs" / "studies").glob("*.py"))
+
+
+@pytest.fixture
+def here(monkeypatch):
+  """Runs in the repository's root, and checks in this process, which has JAX already."""
+  monkeypatch.chdir(programs.ROOT)
+  monkeypatch.setattr(conduct, "apart", lambda found, *, data: conduct.checked(found, data))
+
+
+def asked(*arguments):
+  return tool.asked(*tool.flags().parse_with_settings(arguments))
+
+
+@pytest.mark.parametrize("scale", loading.SCALES)
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_study_has_a_plan(path, scale, here):
+  found = asked(f"--study={path}", f"--scale={scale}")
+  lines = plan.lines(found.study, conduct.checked(found, False))
+  assert lines[-1].runs == len(tasks.of_study(found.study))
+  assert all(line.exaflops for line in lines)
+  assert "device-days" in plan.table(lines)
+  if found.study.paper:
+    assert len(paper.figures(found.study)) == len(found.study.cells)
+
+
+def test_the_paper_studies_are_those_of_table_3(here):
+  """A cell differs from the recipe of the paper in what it compares alone."""
+  found = asked("--study=configs/studies/positions.py", "--scale=paper")
+  lines = plan.lines(found.study, conduct.checked(found, False))
+  assert lines[1].exaflops == pytest.approx(224, rel=0.01)  # Table 6
+  assert lines[1].device_days == pytest.approx(224e18 / (61.5e12 * 0.4 * 86_400), rel=0.01)
+  assert lines[1].steps == 517_822
+
+
+def test_runs_that_are_shared_count_once(here, tmp_path):
+  path = written(tmp_path)
+  found = asked(f"--study={path}", "--seeds=2")
+  lines = plan.lines(found.study, conduct.checked(found, False))
+  assert [line.runs for line in lines] == [2 * 2, 2 * 2, 2 + 2 * 2]
+  assert [line.steps for line in lines] == [16, 16, 24]
+
+
+def test_steps_that_depend_on_missing_data(here):
+  arguments = ["--study=configs/studies/positions.py", "--config.duration.steps=0"]
+  found = asked(*arguments, "--config.duration.epochs=1", "--config.data.train.source=folder:gone")
+  lines = plan.lines(found.study, conduct.checked(found, False))
+  assert {line.exaflops for line in lines} == {None}
+  assert "give the data" in plan.table(lines)
+
+
+def test_the_example_of_the_documents(here, tmp_path):
+  page = (programs.ROOT / "docs" / "studies.md").read_text()
+  (example,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+  path = tmp_path / "example.py"
+  path.write_text(example)
+  found = asked(f"--study={path}", f"--workdir={tmp_path}/w")
+  lines = plan.lines(found.study, conduct.checked(found, False))
+  assert lines[-1].runs == 3 * (2 + 3)
+  with pytest.raises(ConfigError, match=r"The cell 'dropout 0.0': .*digits/train"):
+    conduct.checked(found, True)
+
+
+@pytest.mark.parametrize("path", sorted((programs.ROOT / "configs/studies/paper").glob("*.csv")))
+def test_figures_of_the_paper_are_fractions(path):
+  for row in paper.read(str(path)):
+    assert 0.2 < float(row.get("accuracy", 1)) <= 1
+
+
+def test_the_script_for_slurm_submits_every_run(here, tmp_path):
+  """sbatch is a stand-in that notes its arguments."""
+  script, path = tmp_path / "study.sh", written(tmp_path)
+  tool.main([f"--study={path}", f"--workdir={tmp_path}/w", f"--slurm={script}"])
+  binary = tmp_path / "bin" / "sbatch"
+  binary.parent.mkdir()
+  binary.write_text(f'#!/bin/bash\nprintf "%s\\n" "$*" >> {tmp_path}/asked\necho 7\n')
+  binary.chmod(0o755)
+  env = os.environ | {"PATH": f"{binary.parent}:{os.environ['PATH']}"}
+  subprocess.run(["bash", script, "--gres=gpu:1"], env=env, check=True, stdout=subprocess.DEVNULL)
+  first, second, last = (tmp_path / "asked").read_text().splitlines()
+  assert "--array=0-1 " in first
+  assert "--array=0-3 " in second
+  assert "--dependency=afterany:7" in second
+  assert all("--gres=gpu:1" in line for line in (first, second, last))
+  words = shlex.split(second.partition("--wrap=")[2])
+  assert words[1:3] == [str(programs.ROOT / "tools/study.py"), f"--study={path}"]
+  assert words[-1] == "--only=1:$SLURM_ARRAY_TASK_ID"
+  assert "--only" not in last
+
+
+MINE = """
+from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
+
+TINY = {
+  "batch_size": 32, "model.depth": 1, "model.width": 16, "model.mlp_dim": 32, "model.heads": 2,
+  "duration.steps": 4, "schedule.warmup.steps": 2, "log_every.steps": 2,
+  "evaluate_every.steps": 4, "checkpoint.every.steps": 4,
+}
+BEFORE = Stage("configs/vit_digits.py", TINY, name="pretraining")
+
+def cell(rate):
+  stage = Stage("configs/vit_digits.py", TINY | {"schedule.learning_rate": rate}, after=BEFORE)
+  return Cell(f"rate {rate}", stage, {"rate": rate})
+
+def small():
+  return Study(cells=(cell(1e-3), cell(1e-2)), drawing=Drawing(x="rate", log=True), seeds=2)
+"""
+
+
+def written(folder):
+  path = folder / "mine.py"
+  path.write_text(MINE)
+  return path
+
+
+def test_a_real_study(here, tmp_path, monkeypatch, capsys):
+  """Two cells of a few steps after one pre-training; the runs are forks."""
+
+  def call(children, command, output=None):
+    done = programs.run(command)
+    output.write((done.stdout + done.stderr).encode())
+    return done.returncode
+
+  monkeypatch.setattr(runs.Children, "call", call)
+  arguments = [f"--study={written(tmp_path)}", f"--workdir={tmp_path}/w", "--format=json"]
+  tool.main([*arguments, "--seeds=1", "--jobs=2"])
+  first, second = json.loads(capsys.readouterr().out)
+  assert (first["cell"], second["cell"]) == ("rate 0.001", "rate 0.01")
+  assert 0 < first["mean"] < 1
+  assert len(list((tmp_path / "w" / "runs").glob("*/metrics.jsonl"))) == 3
+  assert {path.name for path in (tmp_path / "w").iterdir()} == {
+    *("runs", "study.json", "results.csv", "results.md", "figure.svg", "figure.png"),
+  }
