@@ -6,16 +6,30 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests import programs
 from tests.experiments.studies import stub
 from vit_jax.config import ConfigError, RunError, Stopped
 from vit_jax.experiments import runs
-from vit_jax.experiments.studies import Choice, conduct, execution, report, rows, tasks
+from vit_jax.experiments.studies import (
+  Cell,
+  Choice,
+  Drawing,
+  Stage,
+  Study,
+  conduct,
+  execution,
+  report,
+  rows,
+  tasks,
+)
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.tasks import Task
 from vit_jax.storage import files
+from vit_jax.training.opening import open_data
 
 
 def of(configs, split):
@@ -43,20 +57,32 @@ def test_order_sharing_and_choice(tmp_path, monkeypatch):
 
 
 def test_test_images_are_not_there_while_settings_are_chosen(tmp_path, monkeypatch):
-  """A trial that read the test set would find no file; what is chosen is scored on it later."""
-  test = tmp_path / "test.npz"
+  """Every run opens its data; the folder of test images is moved away while a trial does."""
+  for kind in ("train", "test"):
+    for number in range(40):
+      path = tmp_path / kind / f"{number % 10}" / f"{number}.png"
+      path.parent.mkdir(parents=True, exist_ok=True)
+      Image.fromarray(np.full((8, 8, 3), number, np.uint8)).save(path)
+  train, test, away = (tmp_path / name for name in ("train", "test", "away"))
+  settings = {"batch_size": 4, "data.train.source": f"folder:{train}", "data.train.split": ""}
+  settings |= {"data.evaluate.test.source": f"folder:{test}", "data.evaluate.test.split": ""}
+  held_out = {"data.train.split": "[:50%]", "data.evaluate.test.split": "[50%:]"}
+  choice = Choice(stub.RATES, held_out | {"data.evaluate.test.source": f"folder:{train}"})
+  trials = []
 
   def score(config):
-    kind = config.data.evaluate["test"].split
-    if config.init_from:
-      test.unlink(missing_ok=True) if kind == "train" else test.touch()
-    assert kind == "train" or not config.init_from or test.exists()
-    return stub.score_of(config)
+    trials.append(config.data.evaluate["test"].split == "[50%:]")
+    test.rename(away) if trials[-1] else None
+    open_data(config)
+    away.rename(test) if trials[-1] else None
+    return 0.5
 
-  ran = stub.Runs(monkeypatch, score=score)
-  stub.done(tmp_path / "study", stub.study(0.0))
-  splits = [one.data.evaluate["test"].split for one in ran.called if one.init_from]
-  assert splits == ["train"] * 3 + ["test"] * 2
+  stub.Runs(monkeypatch, score=score)
+  stage = Stage(stub.DIGITS, stub.STEPS | settings, choice=choice)
+  some = Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=2)
+  assert conduct.checked(stub.conducted(tmp_path / "study", some), True)
+  assert stub.done(tmp_path / "study", some)[0] == []
+  assert trials == [True] * 3 + [False] * 2
 
 
 def test_the_first_of_equally_good_candidates_is_chosen_and_nan_never(tmp_path, monkeypatch):
