@@ -146,6 +146,12 @@ def test_a_failed_run_costs_no_other_and_is_done_later(tmp_path, monkeypatch, jo
   assert {one.model.dropout for one in ran.called[count:]} == {0.1}
 
 
+def test_a_run_that_was_killed_is_said_to_be(tmp_path):
+  run = Ledger(tmp_path).run(Task(stub.PRETRAINING, 0))
+  said = execution.ending(run, -signal.SIGKILL, tmp_path / "x.log", stopped=False)
+  assert said.startswith("Pretraining, seed 0 was killed by SIGKILL; look whether memory ran out.")
+
+
 class Killed(BaseException):
   """Ends the study, wherever it is."""
 

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import pathlib
+import signal
 import sys
 import time
 
@@ -136,10 +137,12 @@ def ending(run: Run, status: int, log: pathlib.Path, *, stopped: bool) -> str:
     return ""
   if status == command_line.DONE and runs.result(run.folder):
     return ""
-  what = f"failed with exit status {status}" if status else "ended without an evaluation"
-  return (
-    f"{run.name[0].upper()}{run.name[1:]} {what}: {last_line(log)} All that it printed is in {log}."
-  )
+  what = f"failed with exit status {status}: {last_line(log)}"
+  if not status:
+    what = "ended without an evaluation."
+  elif status < 0:  # what it printed last does not say why
+    what = f"was killed by {signal.Signals(-status).name}; look whether memory ran out."
+  return f"{run.name[0].upper()}{run.name[1:]} {what} All that it printed is in {log}."
 
 
 def last_line(log: pathlib.Path) -> str:
