@@ -1,11 +1,13 @@
 """Errors of orbax's saves, some of which appear only in its log."""
 
+import gc
 import logging
 import os
 import re
 import sys
 import threading
 import traceback
+import warnings
 
 
 class SaveErrors(logging.Filter):
@@ -30,8 +32,16 @@ class SaveErrors(logging.Filter):
     self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
 
   def _unraisable(self, event):
-    if str(event.exc_value) != "Event loop is closed":
+    code = getattr(event.object, "cr_code", None)
+    of_save = code is not None and "orbax" in code.co_filename
+    if not of_save and str(event.exc_value) != "Event loop is closed":
       self._hook(event)
+
+  def end_what_was_given_up(self):
+    """Ends the coroutines of failed saves; while Python shuts down, each prints a traceback."""
+    with warnings.catch_warnings():
+      warnings.simplefilter("ignore", RuntimeWarning)  # one that was never awaited
+      gc.collect()
 
   def filter(self, record: logging.LogRecord) -> bool:
     """Whether to show a line of the log; lines about a failed save are hidden."""

@@ -130,7 +130,9 @@ class Checkpoints:
       self._manager.close()
     if self._failed:
       self._remove_half_written()  # again: threads may have written on after the failure
-    elif not self._errors.needed:
+    if self._errors.needed:
+      self._errors.end_what_was_given_up()
+    else:
       self._errors.close()
 
   def made_with(self, step: int) -> dict:
