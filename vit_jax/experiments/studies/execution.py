@@ -137,11 +137,12 @@ def ending(run: Run, status: int, log: pathlib.Path, *, stopped: bool) -> str:
     return ""
   if status == command_line.DONE and runs.result(run.folder):
     return ""
-  what = f"failed with exit status {status}: {last_line(log)}"
-  if not status:
-    what = "ended without an evaluation."
-  elif status < 0:  # what it printed last does not say why
+  if status < 0:  # what it printed last does not say why
     what = f"was killed by {signal.Signals(-status).name}; look whether memory ran out."
+  elif status:
+    what = f"failed with exit status {status}: {last_line(log)}"
+  else:
+    what = "ended without an evaluation."
   return f"{run.name[0].upper()}{run.name[1:]} {what} All that it printed is in {log}."
 
 
