@@ -186,9 +186,9 @@ class Records:
   [(path.stem, "") for path in sorted(CONFIGS.glob("*.py"))]
   + [("evaluate", suite) for suite in recipes.SUITES]
   + [
-    ("finetune", f"ViT-B/16,{task},{part}")
+    ("finetune", f"ViT-B/16,{task}{part}")
     for task in recipes.TASKS
-    for part in ("all", "development")
+    for part in ("", ",development")
   ]
   + [("hyperrule", f"R50x1,{task}") for task in recipes.TASKS]
   + [("vtab", f"ViT-B/16,svhn,{part}") for part in PARTS],

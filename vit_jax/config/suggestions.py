@@ -23,7 +23,7 @@ def unknown(path: str, key: str, known) -> str:
   """
   here = [f"{path}.{name}" for name in sorted(known)] or [path]
   names = dict.fromkeys([*here, *_dotted(dataclasses.asdict(Config()), "config")])
-  found = alike(key, names, 0.6, own=lambda name: name.rpartition(".")[2])
+  found = alike(key, names, 0.62, own=lambda name: name.rpartition(".")[2])
   called = [setting for setting in [synonyms.ours(key)] if setting]
   near = dict.fromkeys([*called, *(found or ([] if called else here))])
   return f"{path}.{key} is not a setting; nearest: {', '.join([*near][:5])}."
