@@ -11,8 +11,9 @@ BIN := $(VENV)/bin
 demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
 
+# Three processes keep two cores busy while tests of several hosts wait for one another.
 test: $(VENV)/installed lint
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --durations=25
+	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=25
 
 torture: $(VENV)/installed
 	$(BIN)/python -m pytest tests/torture --torture --numprocesses=2 --dist=worksteal
