@@ -85,6 +85,18 @@ def test_a_resumed_run_decides_as_one_that_was_not_stopped(values, split, patien
   assert resumed.enough == watch.enough
 
 
+@given(values=st.lists(st.floats(0, 1) | st.just(math.nan)), patience=st.integers(0, 4))
+def test_only_an_evaluation_that_may_end_the_run_ends_it(values, patience):
+  watch = Watch(EarlyStopping(metric="val/top1", patience=patience), Best())
+  for i, value in enumerate(values, 1):
+    might, best = watch.may_end, str(watch.best)
+    watch.note(i, {"val/top1": value})
+    worse = watch.best.since > 0 and str(watch.best) != best
+    assert watch.enough == (might and worse)
+    if watch.enough:
+      break
+
+
 def test_hosts_agree_to_the_last_bit(monkeypatch):
   """Each host must hold exactly the first host's figure: a rounded one would not equal it."""
   monkeypatch.setattr(early_stopping.jax, "process_count", lambda: 2)
@@ -121,6 +133,9 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   assert f"Best:       test/top1 {figures[best]:.4f} after step {best}, {whole}" in result.stdout
   assert f"--config.evaluate_step={best})" in result.stdout
   assert f"params.npz --step {best}\n" in result.stdout
+  details = whole / "evaluation/test"
+  assert json.loads((details / "figures.json").read_text())["step"] == end
+  assert (details / "predictions.csv").is_file()
 
   shutil.copytree(whole, cut)  # as if it had been killed before it saved for the last time
   shutil.rmtree(cut / f"checkpoints/{end}")

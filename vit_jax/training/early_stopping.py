@@ -74,6 +74,11 @@ class Watch:
     """Whether the run should end: `patience` evaluations in a row were not better."""
     return bool(self._settings.patience) and self.best.since >= self._settings.patience
 
+  @property
+  def may_end(self) -> bool:
+    """Whether the run ends if the next evaluation is not better."""
+    return bool(self._settings.patience) and self.best.since + 1 >= self._settings.patience
+
   def in_words(self, folder: pathlib.Path) -> list[str]:
     """Says whether the run stopped early, and where the best state is; [] without a metric."""
     metric, best = self._settings.metric, self.best

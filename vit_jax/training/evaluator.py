@@ -54,7 +54,8 @@ class Evaluator:
       self.watchdog.beat(f"the evaluation after step {step}")
       return self.stop.alone()
 
-    bench = dataclasses.replace(self.bench, stop=stop, detailed=True)
+    perhaps_last = step == self.steps.total or self.watch.may_end  # others keep no predictions
+    bench = dataclasses.replace(self.bench, stop=stop, detailed=perhaps_last)
     with self.monitor.paused("evaluation"):
       try:
         found = evaluate.results(self.evaluations, bench, for_evaluation(state))
@@ -80,8 +81,6 @@ class Evaluator:
       if one.write or one.pictures:
         try:
           evaluate.write_details(self.folder / evaluate.DETAILS / name, one, {"step": step})
-        except (
-          Exception
-        ) as error:  # the last checkpoint is not saved yet: nothing here may end the run
+        except Exception as error:  # the last checkpoint is not saved yet: the run must go on
           said = one_line(f"{type(error).__name__}: {error}")
           self.writer.say(f"The details of {name} cannot be written ({said}). The run goes on.")

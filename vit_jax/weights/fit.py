@@ -40,12 +40,12 @@ def fit(
   """Fits loaded parameters to a model.
 
   Position embeddings of another grid are resized. The head is reused if its shapes match; otherwise
-  it and the representation layer are new. The same holds for what only the training objective
-  needs, under "objective". All other parameters must match in name and shape.
+  it and the representation layer are new. The same holds for parameters under "objective". All
+  other parameters must match in name and shape.
 
   Args:
     params: the loaded tree, blocks unstacked.
-    wanted: the model's tree, blocks unstacked; its leaves need only a shape.
+    wanted: the model's tree, blocks unstacked, of arrays or shapes.
     grid: rows and columns of patches that the model sees; None: it has no patches.
     new_head: whether to make a new head even if the old one fits.
     keep_representation: whether the representation layer stays under a new head.
@@ -58,8 +58,7 @@ def fit(
     ValueError: parameters are missing or extra, or shapes differ.
   """
   given, wanted = flatten(params), flatten(wanted)
-  head = LAST if keep_representation else HEAD
-  renewed = _renewed(given, wanted, head, new_head=new_head)
+  renewed = _renewed(given, wanted, LAST if keep_representation else HEAD, new_head=new_head)
   fitted, rows, wrong = {}, [], []
   for name, target in wanted.items():
     array = given.pop(name, None)
@@ -76,8 +75,7 @@ def fit(
     else:
       wrong.append(f"{name} is {array.shape} and must be {target.shape}")
   surplus = {name: x for name, x in given.items() if not renewed(name)}
-  wrong += [f"{name} {x.shape} is not part of the model" for name, x in surplus.items()]
-  _check(wrong)
+  _check(wrong + [f"{name} {x.shape} is not part of the model" for name, x in surplus.items()])
   rows += [Row(n, "dropped", f"{x.shape}") for n, x in given.items() if n not in surplus]
   return nest(fitted), rows
 
