@@ -4,6 +4,8 @@ python tools/prepare_data.py images NAME --split train=folder:DIR --split val=cs
   Takes DIR/class/image files, or a CSV file with lines of path,label. It decodes every image once,
   leaves broken images out, and reports images with a wrong suffix and images that occur twice.
   It writes the examples in a random order, so that train[:98%] is a random part.
+  SPLIT=tfds:OTHER takes the split of that name of another data set, and --classes NAME NAME ...
+  keeps only the images of these classes.
 python tools/prepare_data.py build NAME[/CONFIG][:VERSION]
   Lets TensorFlow Datasets download and build one of its data sets (pip install '.[prepare]').
 python tools/prepare_data.py convert DIR/NAME/VERSION
@@ -34,7 +36,8 @@ def flags() -> ToolFlags:
   images, build, convert = (kinds.add_parser(name) for name in ("images", "build", "convert"))
   add = images.add_argument
   add("name", help="name of the data set: lower-case letters, digits, _")
-  add("--split", action="append", required=True, metavar="SPLIT=folder:DIR|csv:FILE")
+  add("--split", action="append", required=True, metavar="SPLIT=folder:DIR|csv:FILE|tfds:NAME")
+  add("--classes", nargs="+", default=(), metavar="NAME", help="classes to keep (default: all)")
   add(
     "--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help="most pixels of an image"
   )
@@ -52,7 +55,7 @@ def images(args) -> str:
   """Makes a data set of images; returns a report."""
   from vit_jax.data.preparation import prepare, splits, summary
 
-  opened = splits.open_splits(args.split)
+  opened = splits.open_splits(args.split, args.classes)
   with tqdm(unit=" images", unit_scale=True) as bar:
     report = prepare.prepare(
       opened,

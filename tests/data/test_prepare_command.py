@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests import programs
-from tests.data.made_sets import folder, made, opened, write_images
+from tests.data.made_sets import contents, folder, made, opened, write_images
 from tests.data.tfds_fixture import jpeg_of
 from vit_jax.data import sources
 from vit_jax.data.preparation import prepare, splits
@@ -54,8 +54,23 @@ def test_the_command_makes_what_a_run_reads(tmp_path):
 
 def test_wrong_splits(tmp_path):
   for text in ("train", "train=DIR", "train=zip:x", "=folder:x", "tr ain=folder:x", "train=csv:"):
-    with pytest.raises(SourceError, match="is not SPLIT=folder:DIR or SPLIT=csv:FILE"):
+    with pytest.raises(SourceError, match="is not SPLIT=folder:DIR, SPLIT=csv:FILE or"):
       splits.open_split(text)
+
+
+def test_some_classes_of_another_data_set(tmp_path):
+  write_images(tmp_path / "in", {"ant": 3, "bee": 4, "cat": 5})
+  made(tmp_path, {"train": folder(tmp_path / "in")})
+  found = splits.open_splits(["train=tfds:mine"], ["cat", "ant"])["train"]
+  assert found.class_names == ("ant", "cat")
+  every = contents(opened("train"))
+  expected = {(image, (label // 2,)): 1 for image, (label,) in every if label != 1}
+  assert len(expected) == 8
+  assert contents(found) == expected
+  assert [found.labels(row) for row in range(8)] == [found[row].labels for row in range(8)]
+  for names, message in [(["bat"], "has no class 'bat'; nearest: "), (["cat", "x"], "class 'x'")]:
+    with pytest.raises(SourceError, match=message):
+      splits.open_splits(["train=tfds:mine"], names)
 
 
 def test_a_split_that_is_given_twice_is_refused(tmp_path):

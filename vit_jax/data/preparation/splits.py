@@ -1,29 +1,39 @@
 """Opens the sources that the command line names for the splits of a new data set."""
 
+from collections.abc import Sequence
+
 from vit_jax.data import sources
 from vit_jax.data.preparation.listing import Listing
+from vit_jax.data.preparation.of_classes import OfClasses
 
 
 def open_split(text: str) -> tuple[str, sources.Source]:
-  """The split and the source that SPLIT=folder:DIR or SPLIT=csv:FILE names.
+  """The split and the source that SPLIT=folder:DIR, SPLIT=csv:FILE or SPLIT=tfds:NAME names.
 
   Raises:
     SourceError: the text has another form, or the data does not exist.
   """
   split, _, spec = text.partition("=")
   kind, _, path = spec.partition(":")
-  if not split.isidentifier() or kind not in ("folder", "csv") or not path:
-    raise sources.SourceError(f"--split {text!r} is not SPLIT=folder:DIR or SPLIT=csv:FILE.")
+  if not split.isidentifier() or kind not in ("folder", "csv", "tfds") or not path:
+    raise sources.SourceError(
+      f"--split {text!r} is not SPLIT=folder:DIR, SPLIT=csv:FILE or SPLIT=tfds:NAME."
+    )
   if kind == "csv":
     return split, Listing(path)
-  return split, sources.open_source(spec, split="", num_classes=1)
+  of_tfds = split if kind == "tfds" else ""
+  return split, sources.open_source(spec, split=of_tfds, num_classes=1)
 
 
-def open_splits(texts: list[str]) -> dict[str, sources.Source]:
+def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, sources.Source]:
   """The sources of all splits.
 
+  Args:
+    texts: as for `open_split`.
+    classes: the classes to keep; (): all.
+
   Raises:
-    SourceError: as `open_split`, or a split is given twice.
+    SourceError: as `open_split` and `OfClasses`, or a split is given twice.
   """
   opened = [open_split(text) for text in texts]
   names = [name for name, _ in opened]
@@ -33,4 +43,4 @@ def open_splits(texts: list[str]) -> dict[str, sources.Source]:
         f"--split {name} is given {names.count(name)} times; put its images into one folder or "
         "table, or name the splits differently."
       )
-  return dict(opened)
+  return {name: OfClasses(one, classes) if classes else one for name, one in opened}

@@ -1,0 +1,47 @@
+"""The examples of some classes of a source."""
+
+from collections.abc import Sequence
+
+from vit_jax.config import similar
+from vit_jax.data.sources import Example, Listed, Selected, Source, SourceError
+
+
+class OfClasses(Selected):
+  """The examples of a source whose labels are all among some classes, in the source's order.
+
+  Args:
+    source: the examples.
+    names: the classes. They keep the source's order, and their numbers begin at 0.
+
+  Raises:
+    SourceError: the source has no such class, or no example of these classes.
+  """
+
+  def __init__(self, source: Source, names: Sequence[str]):
+    for name in names:
+      if name not in source.class_names:
+        raise SourceError(
+          f"--classes: {source.identity} has no class {name!r}; nearest: "
+          f"{similar(name, source.class_names)}."
+        )
+    kept = [name for name in source.class_names if name in names]
+    self._numbers = {source.class_names.index(name): new for new, name in enumerate(kept)}
+    rows = [row for row in range(len(source)) if self._has(source.labels(row))]
+    if not rows:
+      raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
+    super().__init__(source, Listed(rows), f"{source.identity}, classes {kept!r}")
+    self.class_names = tuple(kept)
+
+  def __getitem__(self, index: int) -> Example:
+    example = super().__getitem__(index)
+    return example._replace(labels=self._renumbered(example.labels))
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The labels, numbered among the kept classes."""
+    return self._renumbered(super().labels(index))
+
+  def _has(self, labels):
+    return bool(labels) and self._numbers.keys() >= set(labels)
+
+  def _renumbered(self, labels):
+    return tuple(self._numbers[label] for label in labels)
