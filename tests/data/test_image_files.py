@@ -250,7 +250,7 @@ def test_lists_that_are_no_files_are_refused_at_once(tmp_path, reader, kind):
 @pytest.mark.parametrize("kind", ["a FIFO", "a folder", "a device"])
 def test_records_are_read_of_regular_files_alone(tmp_path, kind):
   IRREGULAR[kind](tmp_path / "x")
-  shards = records.Records([records.Part(str(tmp_path / "x"), 0, 1)], remedy="restore it")
+  shards = records.Records([records.Span(str(tmp_path / "x"), 0, 1)], remedy="restore it")
   with soon(), pytest.raises(RunError, match="it is not a regular file"):
     shards[0]
 

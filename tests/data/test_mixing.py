@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.data.numbered import CLASSES, Listed, assert_equal, joined, train
 from vit_jax.data import mixing, order
-from vit_jax.data.mixing import Part
+from vit_jax.data.mixing import MixedSource
 from vit_jax.data.sources import Example, Mixed
 
 WEIGHTS = st.lists(
@@ -63,7 +63,7 @@ def test_a_block_holds_whole_shares_if_it_can(weights, whole, size):
   weights=st.lists(st.sampled_from([1, 2, 7, 0.1, 1 / 3]), min_size=4, max_size=4),
 )
 def test_no_image_comes_again_before_all_others_of_its_source_came(sizes, weights):
-  parts = [Part(size, weight) for size, weight in zip(sizes, weights, strict=False)]
+  parts = [MixedSource(size, weight) for size, weight in zip(sizes, weights, strict=False)]
   rows = rows_of(parts, range(1100))
   first = 0
   for size in sizes:
@@ -79,7 +79,7 @@ def test_no_image_comes_again_before_all_others_of_its_source_came(sizes, weight
 @settings(max_examples=20, deadline=None)
 @given(begin=st.integers(0, 5000), size=st.integers(1, 2500))
 def test_the_stream_is_the_same_however_it_is_cut(begin, size):
-  parts = [Part(30, 2), Part(7, 1 / 3), Part(500, 0.001)]
+  parts = [MixedSource(30, 2), MixedSource(7, 1 / 3), MixedSource(500, 0.001)]
   rows = pickle.loads(pickle.dumps(mixing.epochs(parts, seed=3, sampling="uniform")))
   whole = rows(range(begin, begin + size))
   cut = [row for at in range(begin, begin + size, 64) for row in rows(range(at, at + 64))]
@@ -88,13 +88,13 @@ def test_the_stream_is_the_same_however_it_is_cut(begin, size):
 
 
 def test_a_late_position_is_reached_at_once():
-  rows = rows_of([Part(300_000_000, 3), Part(1_000, 1 / 3)], range(2**50, 2**50 + 64))
+  rows = rows_of([MixedSource(300_000_000, 3), MixedSource(1_000, 1 / 3)], range(2**50, 2**50 + 64))
   assert (rows < 300_001_000).all()
   assert len(set(rows)) == 64
 
 
 def test_places_of_a_source_are_drawn_anew_and_evenly():
-  rows = rows_of([Part(10**6, 1), Part(10**6, 3)], range(400 * 1000))
+  rows = rows_of([MixedSource(10**6, 1), MixedSource(10**6, 3)], range(400 * 1000))
   blocks = (rows < 10**6).reshape(400, 1000)
   assert (blocks.sum(axis=1) == 250).all()
   assert len(np.unique(blocks, axis=0)) == 400
@@ -104,21 +104,23 @@ def test_places_of_a_source_are_drawn_anew_and_evenly():
 
 
 def test_equal_sources_have_orders_of_their_own_and_so_have_seeds():
-  rows = rows_of([Part(100, 1), Part(100, 1)], range(200))
+  rows = rows_of([MixedSource(100, 1), MixedSource(100, 1)], range(200))
   first, second = rows[rows < 100], rows[rows >= 100] - 100
   assert (first[:50] == second[:50]).mean() < 0.2
-  assert (rows == rows_of([Part(100, 1), Part(100, 1)], range(200), seed=4)).mean() < 0.2
+  assert (
+    rows == rows_of([MixedSource(100, 1), MixedSource(100, 1)], range(200), seed=4)
+  ).mean() < 0.2
 
 
 @pytest.mark.parametrize("sampling", ["uniform", "grain"])
 def test_one_source_has_the_order_that_it_has_without_a_mix(sampling):
   plain = order.epochs(30, seed=3, sampling=sampling)(range(100))
-  assert rows_of([Part(30, 0.2)], range(100), sampling=sampling).tolist() == list(plain)
+  assert rows_of([MixedSource(30, 0.2)], range(100), sampling=sampling).tolist() == list(plain)
 
 
 def test_mixes_keep_their_order():
   """A run that resumes with a later release must see the same images."""
-  parts = [Part(5, 2), Part(3, 1)]
+  parts = [MixedSource(5, 2), MixedSource(3, 1)]
   first, later = (rows_of(parts, at, seed=7).tolist() for at in (range(15), range(996, 1006)))
   assert first == [1, 2, 0, 3, 4, 5, 1, 0, 3, 2, 4, 4, 7, 6, 5]
   assert later == [3, 5, 1, 3, 0, 2, 7, 6, 5, 7]
@@ -135,7 +137,7 @@ def listed(first, count):
 
 
 SOURCE = Mixed([listed(0, 40), listed(40, 10)])
-PARTS = [Part(40, 1), Part(10, 3)]
+PARTS = [MixedSource(40, 1), MixedSource(10, 3)]
 
 
 @pytest.mark.parametrize("hosts", [2, 4])

@@ -10,7 +10,7 @@ import pytest
 from array_record.python import array_record_module
 
 from vit_jax.config import RunError
-from vit_jax.data.records import Part, Records
+from vit_jax.data.records import Records, Span
 
 FILES, EACH = 7, 10
 REMEDY = "make it again"
@@ -39,7 +39,7 @@ def open_files(paths) -> int:
 
 def test_parts_follow_one_another(paths):
   records = Records(
-    [Part(paths[3], 2, 5), Part(paths[0], 0, 10), Part(paths[3], 9, 1)], remedy=REMEDY
+    [Span(paths[3], 2, 5), Span(paths[0], 0, 10), Span(paths[3], 9, 1)], remedy=REMEDY
   )
   expected = [(3, row) for row in range(2, 7)] + [(0, row) for row in range(10)] + [(3, 9)]
   assert [records[i] for i in range(len(records))] == [content(*one) for one in expected]
@@ -49,7 +49,7 @@ def test_parts_follow_one_another(paths):
 
 
 def test_few_files_are_open_and_threads_get_their_records(paths):
-  records = Records([Part(path, 0, EACH) for path in paths], remedy=REMEDY, most_open=2)
+  records = Records([Span(path, 0, EACH) for path in paths], remedy=REMEDY, most_open=2)
   positions = [(17 * i) % (FILES * EACH) for i in range(2000)]
   with concurrent.futures.ThreadPoolExecutor(8) as pool:
     got = list(pool.map(records.__getitem__, positions))
@@ -58,7 +58,7 @@ def test_few_files_are_open_and_threads_get_their_records(paths):
 
 
 def test_files_are_opened_when_they_are_read_and_not_pickled(paths):
-  records = Records([Part(path, 0, EACH) for path in paths], remedy=REMEDY)
+  records = Records([Span(path, 0, EACH) for path in paths], remedy=REMEDY)
   assert open_files(paths) == 0
   assert records[25] == content(2, 5)
   assert open_files(paths) == 1
@@ -70,9 +70,9 @@ def test_files_are_opened_when_they_are_read_and_not_pickled(paths):
 def test_more_files_than_the_system_allows(paths):
   """The limit is raised if the system allows it; otherwise fewer files stay open."""
   code = (
-    "import resource, sys; from vit_jax.data.records import Part, Records;"
+    "import resource, sys; from vit_jax.data.records import Span, Records;"
     "hard = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_NOFILE, (32, hard));"
-    "records = Records([Part(path, 0, 10) for path in sys.argv[2:] * 10], remedy='');"
+    "records = Records([Span(path, 0, 10) for path in sys.argv[2:] * 10], remedy='');"
     "print(*(records[i] for i in range(0, 700, 10)), sep='\\n');"
     "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
   )
@@ -93,8 +93,8 @@ def test_missing_damaged_and_short_files_are_named(paths):
   with open(paths[2], "r+b") as stream:
     stream.seek(150)
     stream.write(b"\xff" * 64)
-  longer = [Part(paths[0], 0, EACH), Part(paths[1], 0, EACH), Part(paths[3], 1, EACH)]
-  records = Records([*longer, Part(paths[2], 0, EACH)], remedy=REMEDY)
+  longer = [Span(paths[0], 0, EACH), Span(paths[1], 0, EACH), Span(paths[3], 1, EACH)]
+  records = Records([*longer, Span(paths[2], 0, EACH)], remedy=REMEDY)
   for position, row, path in ((0, 0, 0), (17, 7, 1), (20, 1, 3), (31, 1, 2)):
     with pytest.raises(
       RunError, match=rf'Record {row} of "{paths[path]}" cannot be read \(.+\); .*: {REMEDY}\.$'

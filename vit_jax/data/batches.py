@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from vit_jax.config import Data
 from vit_jax.data import images, order, pipeline, resizing
 from vit_jax.data.device import put_ahead
-from vit_jax.data.mixing import Part
+from vit_jax.data.mixing import MixedSource
 from vit_jax.data.sources import Source
 from vit_jax.devices import mesh as meshes
 
@@ -32,7 +32,7 @@ class Reader:
   accumulation: int
 
   def training(
-    self, source: Source, *, parts: Sequence[Part], seed: int, start_step: int
+    self, source: Source, *, parts: Sequence[MixedSource], seed: int, start_step: int
   ) -> pipeline.Batches:
     """The endless training batches, beginning with `start_step`; `parts` as for the pipeline."""
     return pipeline.train_batches(
@@ -47,7 +47,7 @@ class Reader:
     )
 
   def first_training(
-    self, source: Source, *, parts: Sequence[Part], seed: int, count: int
+    self, source: Source, *, parts: Sequence[MixedSource], seed: int, count: int
   ) -> list[pipeline.Item]:
     """The first `count` examples of the first batch, read at once and without broken ones."""
     return pipeline.first_training(

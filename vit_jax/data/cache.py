@@ -18,7 +18,7 @@ import numpy as np
 
 from vit_jax.config import reading
 from vit_jax.data import images
-from vit_jax.data.records import Part, Records
+from vit_jax.data.records import Records, Span
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.storage.files import write_whole
 
@@ -217,16 +217,16 @@ def _root(directory: str) -> pathlib.Path:
   return reading.expanded(directory).absolute()
 
 
-def _parts(root: pathlib.Path, count: int) -> list[Part]:
+def _parts(root: pathlib.Path, count: int) -> list[Span]:
   """The files of a cache of `count` images."""
   files = -(-count // _FILE)
   return [
-    Part(str(root / f"images-{i:06}-of-{files:06}.array_record"), 0, min(_FILE, count - i * _FILE))
+    Span(str(root / f"images-{i:06}-of-{files:06}.array_record"), 0, min(_FILE, count - i * _FILE))
     for i in range(files)
   ]
 
 
-def _missing(root: pathlib.Path, count: int) -> dict[int, Part]:
+def _missing(root: pathlib.Path, count: int) -> dict[int, Span]:
   """The missing files, by the position of their first image."""
   there = set(os.listdir(root))
   parts = enumerate(_parts(root, count))

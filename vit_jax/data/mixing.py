@@ -19,14 +19,16 @@ from vit_jax.data.permutation import Permutation
 _LEAST, _MOST = 1_000, 10_000  # positions in a block
 
 
-class Part(NamedTuple):
+class MixedSource(NamedTuple):
   """A source of a mix: its number of examples, and its weight."""
 
   examples: int
   weight: float
 
 
-def epochs(parts: Sequence[Part], *, seed: int, sampling: str) -> Callable[[range], Sequence[int]]:
+def epochs(
+  parts: Sequence[MixedSource], *, seed: int, sampling: str
+) -> Callable[[range], Sequence[int]]:
   """The stream of a run on one source or on several, a function of the seed and the position.
 
   Args:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import sources
 from vit_jax.data.apart import Use
-from vit_jax.data.mixing import Part
+from vit_jax.data.mixing import MixedSource
 from vit_jax.process.text import first_difference
 
 
@@ -22,7 +22,7 @@ class Training(NamedTuple):
 
   uses: tuple[Use, ...]
   source: sources.Source
-  parts: tuple[Part, ...]
+  parts: tuple[MixedSource, ...]
 
   def __str__(self) -> str:
     return " and ".join(use.dataset.source for use in self.uses)
@@ -103,7 +103,9 @@ class Opener:
       check_same_classes(uses)
     opened = [use.source for use in uses]
     weights = [one.weight for one in data.mixed().values()] or [1.0]
-    parts = tuple(Part(len(one), weight) for one, weight in zip(opened, weights, strict=True))
+    parts = tuple(
+      MixedSource(len(one), weight) for one, weight in zip(opened, weights, strict=True)
+    )
     return Training(uses, opened[0] if len(opened) == 1 else sources.Mixed(opened), parts)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from vit_jax.config import RunError
 from vit_jax.data import mixing, order
 from vit_jax.data.images import BadImage
-from vit_jax.data.mixing import Part
+from vit_jax.data.mixing import MixedSource
 from vit_jax.data.sources import Example, Source
 from vit_jax.data.workers import Workers
 
@@ -83,7 +83,7 @@ def train_batches(
   num_classes: int,
   threads: int,
   workers: int,
-  parts: Sequence[Part] = (),
+  parts: Sequence[MixedSource] = (),
 ) -> "Batches":
   """Endless batches of shuffled, augmented examples, beginning with the batch of `start_step`.
 
@@ -114,7 +114,7 @@ def train_batches(
   load = functools.partial(
     _load,
     share=share,
-    rows=mixing.epochs(parts or [Part(len(source), 1.0)], seed=seed, sampling=sampling),
+    rows=mixing.epochs(parts or [MixedSource(len(source), 1.0)], seed=seed, sampling=sampling),
     item=functools.partial(_train_item, source=source, transform=transform, seed=seed),
     num_classes=num_classes,
     multi_label=source.multi_label,
@@ -128,7 +128,7 @@ def first_training(
   transform: Transform,
   seed: int,
   sampling: str,
-  parts: Sequence[Part],
+  parts: Sequence[MixedSource],
   count: int,
 ) -> "list[Item]":
   """The first examples of a run as `train_batches` prepares them, without broken images.

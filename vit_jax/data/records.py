@@ -16,7 +16,7 @@ _BUFFER = 2**15  # bytes read at once
 _SHARE = 4  # records use at most a quarter of the files that a process may open
 
 
-class Part(NamedTuple):
+class Span(NamedTuple):
   """Records `first` to `first + count - 1` of the file at `path`."""
 
   path: str
@@ -41,7 +41,7 @@ class Records:
     parts: as given.
   """
 
-  def __init__(self, parts: list[Part], *, remedy: str, most_open: int = 0):
+  def __init__(self, parts: list[Span], *, remedy: str, most_open: int = 0):
     self.parts, self._remedy = parts, remedy
     self._ends = list(itertools.accumulate(part.count for part in parts))
     self._most_open = most_open or _files_allowed(_SHARE * len(parts)) // _SHARE
@@ -102,7 +102,7 @@ class Records:
     self._forget()
 
 
-def _open(part: Part):
+def _open(part: Span):
   """Opens the file of a part.
 
   Raises:

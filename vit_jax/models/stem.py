@@ -11,7 +11,7 @@ from vit_jax.models.remat import remat
 EPSILON = 1e-6
 
 
-class Unit(nn.Module):
+class StemUnit(nn.Module):
   """A bottleneck (1 x 1, 3 x 3 with the stride, 1 x 1 to 4 times the channels) plus its input."""
 
   channels: int
@@ -35,7 +35,7 @@ class Unit(nn.Module):
     return nn.relu(residual + y)
 
 
-class Stage(nn.Module):
+class StemStage(nn.Module):
   """Units of one resolution; the first has the stride."""
 
   units: int
@@ -47,7 +47,7 @@ class Stage(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
-    unit = remat(Unit, self.remat)
+    unit = remat(StemUnit, self.remat)
     for i in range(self.units):
       stride = self.stride if i == 0 else 1
       x = unit(self.channels, stride, self.dtype, name=f"unit{i + 1}")(x)
@@ -72,7 +72,7 @@ def stem(x: jax.Array, stages: tuple[int, ...], width: int, dtype, policy: str) 
   x = nn.max_pool(x, (3, 3), strides=(2, 2), padding="SAME")
   for i, units in enumerate(stages):
     stride = 1 if i == 0 else 2
-    x = Stage(units, width * 2**i, stride, dtype, policy, name=f"block{i + 1}")(x)
+    x = StemStage(units, width * 2**i, stride, dtype, policy, name=f"block{i + 1}")(x)
   return x
 
 

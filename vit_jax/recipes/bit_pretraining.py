@@ -7,7 +7,7 @@ from vit_jax.recipes.pretraining import pretrain
 
 
 @dataclasses.dataclass(frozen=True)
-class Length:
+class PretrainingLength:
   """The length of pre-training on a dataset.
 
   Attributes:
@@ -19,11 +19,11 @@ class Length:
   drops: tuple[float, ...]
 
 
-NINETY = Length(90, (30 / 90, 60 / 90, 80 / 90))
+NINETY = PretrainingLength(90, (30 / 90, 60 / 90, 80 / 90))
 
 # BiT trains 40 epochs on JFT. The ResNets of Table 7 are trained for 7 with Adam, and so here.
 LENGTHS_OF_BIT = {
-  "jft": Length(7, (10 / 40, 23 / 40, 30 / 40, 37 / 40)),
+  "jft": PretrainingLength(7, (10 / 40, 23 / 40, 30 / 40, 37 / 40)),
   "imagenet21k": NINETY,
   "imagenet": NINETY,
 }

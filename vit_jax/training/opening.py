@@ -7,7 +7,7 @@ from vit_jax import models
 from vit_jax.config import Config, ConfigError
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, opening, sources
-from vit_jax.data.mixing import Part
+from vit_jax.data.mixing import MixedSource
 from vit_jax.data.opening import Training
 from vit_jax.evaluation import opening as evaluation
 from vit_jax.evaluation.opening import Evaluations
@@ -26,7 +26,7 @@ class OpenedData:
 
   train: sources.Source
   evaluations: Evaluations
-  parts: tuple[Part, ...]
+  parts: tuple[MixedSource, ...]
 
 
 def open_data(config: Config) -> OpenedData:

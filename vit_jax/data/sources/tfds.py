@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from vit_jax.data.jpeg import BadImage
-from vit_jax.data.records import Part, Records
+from vit_jax.data.records import Records, Span
 from vit_jax.data.sources.base import Block, Example, SourceError
 
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
@@ -239,7 +239,7 @@ def _open_split(builder, split: str) -> Records:
       ' and parts of them such as "train[:90%]".'
     )
   return Records(
-    [Part(file.filename, file.skip, file.take) for file in files],
+    [Span(file.filename, file.skip, file.take) for file in files],
     remedy=f"prepare {builder.info.full_name} again, or copy it again from a complete copy",
   )
 
