@@ -5,8 +5,8 @@ python tools/masked_study.py [--workdir=DIR] [--output=DIR] [--fast] [--format=j
 It pre-trains a small ViT on all training images without their labels, and fine-tunes it on 100,
 1,000 and 10,000 labelled ones. For comparison it trains the same model from scratch, for as many
 labelled steps and for as many steps in all. It also compares the three targets and two rates of
-corruption. OUTPUT/masked.md gets means and standard deviations over three seeds and a plot,
-OUTPUT/masked.csv every figure.
+corruption. OUTPUT/masked.md gets means and standard deviations over three seeds, plots and
+pictures, OUTPUT/masked.csv every figure.
 
 Prepare Fashion-MNIST first: python tools/prepare_data.py build fashion_mnist. If the command was
 stopped, start it again: it continues, and measures nothing twice.
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None):
     folder(workdir, "--workdir")
     folder(output, "--output")
     rows = list(masked_study.measure(workdir, size))
-    masked_report.write(rows, output, size)
+    masked_report.write(rows, workdir, output, size)
   lines = masked_report.summary(rows)
   print(json.dumps(lines, indent=2) if args.format == "json" else masked_report.as_table(lines))
   print(f"Written: {output / masked_report.PAGE}", file=sys.stderr)

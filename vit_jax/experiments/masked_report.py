@@ -3,7 +3,8 @@
 import pathlib
 import statistics
 
-from vit_jax.experiments.masked_study import STARTS, Size
+from vit_jax.experiments import masked_learned
+from vit_jax.experiments.masked_study import STARTS, TARGETS, Size
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files
 
@@ -43,8 +44,8 @@ def by_start(lines: list[dict]) -> dict[tuple[str, int], dict]:
   }
 
 
-def document(lines: list[dict], size: Size) -> str:
-  """The text of OUTPUT/masked.md."""
+def document(lines: list[dict], learned: list[dict], size: Size) -> str:
+  """The text of OUTPUT/masked.md; `learned` as `masked_learned.measured`."""
   found = by_start(lines)
   rows = "\n".join(
     f"| {words} | " + " | ".join(shown(found[start, n]) for n in size.labels) + " |"
@@ -58,6 +59,9 @@ def document(lines: list[dict], size: Size) -> str:
   head = " | ".join(f"{n:,} labels" for n in size.labels)
   steps = ", ".join(f"{steps:,} for {n:,} labels" for n, steps in size.labels.items())
   rates = ", ".join(f"{rate:g}" for rate in size.learning_rates)
+  pictures = "\n\n".join(
+    f"![Test images, `{target}`]({masked_learned.picture_name(target)})" for target in TARGETS
+  )
   return f"""# Masked patch prediction on Fashion-MNIST
 
 ```
@@ -81,6 +85,24 @@ Targets and rates of corruption, with {size.compared:,} labels:
 | target | corrupted | top-1 | learning rate |
 |---|---|---|---|
 {compared}
+
+## What is learned without labels
+
+The loss on the test images at the end, beside that of the best prediction that is the same for all
+patches:
+
+| target | corrupted | loss | constant | share |
+|---|---|---|---|---|
+{masked_learned.table(learned)}
+
+![Training loss, as a share of the best constant prediction's]({masked_learned.CURVES})
+
+Eight test images at the end, for each target: original, corrupted (hidden patches are grey), and
+with the prediction in the corrupted places.
+
+{pictures}
+
+## How it was measured
 
 - Labelled steps: {steps}.
 - The labelled images are random, the same for all runs, from the first nine tenths of the training
@@ -126,10 +148,10 @@ def as_table(lines: list[dict]) -> str:
   return aligned(rows)
 
 
-def write(rows: list[dict], output: pathlib.Path, size: Size):
-  """Writes the page, its plot and all figures."""
+def write(rows: list[dict], workdir: pathlib.Path, output: pathlib.Path, size: Size):
+  """Writes the page, its plots and pictures, and all figures; `workdir` holds the runs."""
   lines = summary(rows)
-  files.make_folder(output)
+  learned = masked_learned.write(workdir, output, size)
   files.write_csv(output / FIGURES, [rows[0].keys(), *(row.values() for row in rows)])
   plot(lines, output / PLOT)
-  files.write_text(output / PAGE, document(lines, size))
+  files.write_text(output / PAGE, document(lines, learned, size))
