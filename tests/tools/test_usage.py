@@ -91,8 +91,6 @@ def run(tool, arguments, monkeypatch, capfd):
     ("prepare_data", "convert {}/none", 2, "holds no dataset_info.json"),
     ("prepare_data", "build nonsense", 2, "has no data set 'nonsense'"),
     ("masked_study", "--workdir /dev/null/o", 2, "cannot be made: Not a directory"),
-    ("fashion_transfer", "--workdir /dev/null/o", 2, "cannot be made: Not a directory"),
-    ("fashion_transfer", "--workdir {}/new --output /dev/null/o", 2, "cannot be made"),
     ("cost", "--model nonsense", 2, "'nonsense' is no model"),
     ("cost", "--modle R50x1", 2, "'--modle' is not a flag; nearest: --model,"),
     ("cost", "R50x1", 2, "'R50x1' is not a flag"),

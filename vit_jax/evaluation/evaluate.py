@@ -16,7 +16,6 @@ from vit_jax.evaluation.opening import Evaluations
 from vit_jax.plots import tiles
 from vit_jax.storage import files, metrics_log, workdir
 
-RESULT = "evaluation.json"
 DETAILS = "evaluation"
 FIGURES = "figures.json"
 TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
@@ -84,7 +83,7 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
   Raises:
     WriteError: the folder cannot be written.
   """
-  figures, result = figures_of(found), folder / RESULT
+  figures, result = figures_of(found), folder / workdir.EVALUATION
   detailed = [(name, one) for name, one in found if one.write or one.pictures]
   with workdir.writing(folder):
     files.write_text(result, json.dumps(read.origin | figures, indent=2) + "\n")

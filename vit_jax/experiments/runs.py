@@ -17,7 +17,7 @@ from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config import command_line, reading
 from vit_jax.storage import files, metrics_log
-from vit_jax.storage.workdir import CONFIG
+from vit_jax.storage.workdir import CONFIG, EVALUATION
 
 _MAX_BYTES = 2**24  # of a JSON file
 
@@ -31,12 +31,14 @@ class Run:
     recipe: the value of --config.
     folder: its workdir.
     overrides: --config.KEY=VALUE; the last value of a key counts.
+    mode: "train", or "evaluate" for a run that only evaluates the weights config.init_from.
   """
 
   name: str
   recipe: str
   folder: pathlib.Path
   overrides: tuple[str, ...] = ()
+  mode: str = "train"
 
   def arguments(self) -> list[str]:
     """The arguments for python."""
@@ -45,12 +47,39 @@ class Run:
       "vit_jax.main",
       f"--config={self.recipe}",
       f"--workdir={self.folder}",
+      *[f"--mode={self.mode}"] * (self.mode != "train"),
       *self.overrides,
     ]
 
   def command(self) -> str:
     """The command, as a user would type it."""
     return shlex.join(["python", *self.arguments()])
+
+  def result(self) -> dict[str, float] | None:
+    """Its figures; None if it is not done.
+
+    Raises:
+      RunError: its config.json or evaluation.json is damaged.
+    """
+    return result(self.folder) if self.mode == "train" else evaluated(self.folder)
+
+
+def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
+  """The figures of an evaluation, at step 0, since it trains nothing; None if it is not done.
+
+  Raises:
+    RunError: its evaluation.json is damaged.
+  """
+  path = folder / EVALUATION
+  if not path.exists():
+    return None
+  try:
+    found = dict(json.loads(reading.read_bytes(path, most=_MAX_BYTES)))
+  except (OSError, ValueError, TypeError, RecursionError) as error:
+    raise cfg.RunError(
+      f"{path} is damaged ({error}): remove it to evaluate those weights again."
+    ) from error
+  return {"step": 0} | {key: value for key, value in found.items() if "/" in key}
 
 
 def result(folder: pathlib.Path) -> dict[str, float] | None:

@@ -71,6 +71,17 @@ DRAWING = Drawing(x="x")
       "chooses settings without held-out data",
     ),
     (dict(cells=(Cell("a", Stage("r", choice=Choice(())), {"x": 1}),)), "chooses among no options"),
+    (dict(cells=(Cell("a", Stage("r", mode="test"), {"x": 1}),)), "is none of train, evaluate"),
+    (
+      dict(cells=(Cell("a", Stage("r", mode="evaluate"), {"x": 1}),)),
+      "evaluates the weights of an",
+    ),
+    (
+      dict(
+        cells=(Cell("a", Stage("r", after=Stage("r", after=STAGE, mode="evaluate")), {"x": 1}),)
+      ),
+      "is after 'training', which trains nothing",
+    ),
   ],
 )
 def test_wrong_studies(tmp_path, monkeypatch, parts, message):

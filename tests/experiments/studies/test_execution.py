@@ -1,5 +1,6 @@
 """Runs of a study: order, sharing, choice on held-out data, stops, failures, extension."""
 
+import dataclasses
 import os
 import pathlib
 import signal
@@ -30,6 +31,8 @@ from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.tasks import Task
 from vit_jax.storage import files
 from vit_jax.training.opening import open_data
+
+LAST = {"evaluate_average": False}
 
 
 def of(configs, split):
@@ -105,6 +108,30 @@ def test_a_finished_study_does_nothing_and_an_extension_its_own_cell_alone(tmp_p
   count = len(ran.called)
   stub.done(tmp_path, stub.study(0.0, 0.1, seeds=3))
   assert {one.seed for one in ran.called[count:]} == {2}
+
+
+def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
+  """Nothing is trained again; a damaged result is named."""
+  ran = stub.Runs(monkeypatch, score=lambda one: 0.75 if one.evaluate_average else 0.5)
+  (cell,) = stub.study(0.0, choice=Choice()).cells
+  again = dataclasses.replace(
+    cell.stage, settings=LAST, name="last", after=cell.stage, mode="evaluate"
+  )
+  cells = (cell, Cell("again", again, cell.factors))
+  some = Study(cells, Drawing(x="dropout"), seeds=2)
+  failed, lines = stub.done(tmp_path, some)
+  assert failed == []
+  assert [line.mean for line in lines] == [0.75, 0.5]
+  assert len(ran.called) == 2 * 3
+  assert [row["steps"] for row in rows.read(tmp_path / "results.csv")] == ["20"] * 4
+  tuned = {config.init_from for config in ran.called if not config.evaluate_average}
+  assert {pathlib.Path(path).name.split("-")[0] for path in tuned} == {"tuning"}
+  stub.done(tmp_path, some)
+  assert len(ran.called) == 2 * 3
+  (path, _) = (tmp_path / "runs").glob("last-*/evaluation.json")
+  path.write_text("[")
+  with pytest.raises(RunError, match=r"evaluation.json is damaged .*: remove it to evaluate"):
+    stub.done(tmp_path, some)
 
 
 def test_only_one_cell(tmp_path, monkeypatch):

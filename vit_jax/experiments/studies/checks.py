@@ -6,6 +6,7 @@ from vit_jax import recipes
 from vit_jax.config import Config, ConfigError, Dataset, similar
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import registry
+from vit_jax.evaluation.opening import open_alone
 from vit_jax.experiments import holdout, runs
 from vit_jax.experiments.holdout import Role
 from vit_jax.experiments.runs import Run
@@ -49,6 +50,8 @@ def checked_cost(request: Request) -> Cost:
   """The cost of a run whose settings and score are right."""
   config = accepted(request.run)
   check_score(config, request)
+  if request.run.mode == "evaluate":
+    return Cost(0, config.batch_size, 0.0)
   macs = cost.forward_macs(config)
   return Cost(steps_of(config), config.batch_size, flops.training_flops(macs))
 
@@ -56,6 +59,9 @@ def checked_cost(request: Request) -> Cost:
 def accepted(run: Run) -> Config:
   """The config of a run, checked; made-up images take the place of data that is not given."""
   config = recipes.resolve(run.recipe, run.overrides)
+  if run.mode == "evaluate":
+    checks.check_evaluation(config)
+    return config
   given = all(dataset.source for dataset in config.data.training().values())
   if given:
     return runs.accept(run.recipe, run.overrides)
@@ -135,8 +141,11 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
 
 def check_chain(chain: list[Request], configs: list[Config]):
   """Opens the data of the runs of a cell; no run may train on what the last one scores."""
-  for one in chain:
-    open_data(runs.accept(one.run.recipe, one.run.overrides))
+  for one, config in zip(chain, configs, strict=True):
+    if one.run.mode == "evaluate":
+      open_alone(config, ())
+    else:
+      open_data(runs.accept(one.run.recipe, one.run.overrides))
   last, config = chain[-1], configs[-1]
   tests = [Role(last.run.recipe, "scores", dataset, config) for dataset in holdout.scored(config)]
   for one, earlier in zip(chain[:-1], configs[:-1], strict=True):

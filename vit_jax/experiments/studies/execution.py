@@ -8,7 +8,6 @@ import time
 
 from vit_jax.config import RunError, Stopped, command_line
 from vit_jax.config.reading import read_bytes
-from vit_jax.experiments import runs
 from vit_jax.experiments.runs import Children, Run
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.progress import Progress
@@ -98,7 +97,7 @@ def call(run: Run, children: Children) -> str:
   log = run.folder.with_name(f"{run.folder.name}.log")
   while True:
     waited = wait_until_free(run.folder, children)
-    if children.asked or (waited and runs.result(run.folder)):
+    if children.asked or (waited and run.result()):
       return ""
     with workdir.writing(run.folder.parent):
       files.make_folder(run.folder.parent)
@@ -135,7 +134,7 @@ def ending(run: Run, status: int, log: pathlib.Path, *, stopped: bool) -> str:
   """A sentence if a run that ended with `status` has failed, else ""."""
   if stopped or status == command_line.STOPPED:
     return ""
-  if status == command_line.DONE and runs.result(run.folder):
+  if status == command_line.DONE and run.result():
     return ""
   if status < 0:  # what it printed last does not say why
     what = f"was killed by {signal.Signals(-status).name}; look whether memory ran out."

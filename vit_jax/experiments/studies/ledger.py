@@ -16,7 +16,6 @@ from typing import Any
 from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config.changes import changes
-from vit_jax.experiments import runs
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies import tasks
 from vit_jax.experiments.studies.study import Cell, Score, Stage, naming
@@ -57,10 +56,11 @@ class Ledger:
     held_out = {} if task.trial is None else stage.choice.held_out
     settings = {**stage.settings, **option, **held_out, "seed": task.seed}
     flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
-    name = f"{stage.name}-seed{task.seed}-{fingerprint(stage.recipe, flags, name_of(start))}"
+    sum_ = fingerprint(stage.recipe, flags, name_of(start), stage.mode)
     if start:
       flags += (f"--config.init_from={start.folder}",)
-    return Run(task.in_words(), stage.recipe, self.folder / "runs" / name, flags)
+    folder = self.folder / "runs" / f"{stage.name}-seed{task.seed}-{sum_}"
+    return Run(task.in_words(), stage.recipe, folder, flags, stage.mode)
 
   def chosen(self, stage: Stage) -> Options | None:
     """The candidate with the best score; None if not all trials are done."""
@@ -76,7 +76,7 @@ class Ledger:
   def done(self, task: Task) -> dict[str, float] | None:
     """The figures after the last step of a task's run; None if it is not done."""
     run = self.run(task)
-    return runs.result(run.folder) if run else None
+    return run.result() if run else None
 
   def score(self, task: Task, score: Score) -> float | None:
     """The score of a task; None if its run is not done.
@@ -88,7 +88,8 @@ class Ledger:
     if figures is None:
       return None
     folder = self.run(task).folder
-    lines = metrics_log.read(folder) if score.take == "best" else [figures]
+    best_of_all = score.take == "best" and task.stage.mode == "train"
+    lines = metrics_log.read(folder) if best_of_all else [figures]
     values = [float(line[score.metric]) for line in lines if score.metric in line]
     if not values:
       raise cfg.RunError(
@@ -121,7 +122,7 @@ def name_of(run: Run | None) -> str:
 
 
 @functools.cache
-def fingerprint(recipe: str, flags: tuple[str, ...], start: str) -> str:
+def fingerprint(recipe: str, flags: tuple[str, ...], start: str, mode: str) -> str:
   """A sum of what a run computes.
 
   It is of the settings that differ from the defaults, so that a later release with more settings
@@ -129,7 +130,8 @@ def fingerprint(recipe: str, flags: tuple[str, ...], start: str) -> str:
   """
   values = cfg.to_dict(recipes.resolve(recipe, flags))
   differing = changes(cfg.to_dict(cfg.Config()), values)
-  return hashlib.sha256(json.dumps([differing, start]).encode()).hexdigest()[:10]
+  parts = [differing, start] + [mode] * (mode != "train")
+  return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:10]
 
 
 def signature(ledger: Ledger, cell: Cell) -> str:

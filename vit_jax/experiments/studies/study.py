@@ -60,6 +60,8 @@ class Stage:
     name: begins the names of its folders.
     after: the stage whose weights it starts from, those of the same seed; None: it starts anew.
     choice: settings that are chosen on held-out data.
+    mode: "train", or "evaluate": nothing is trained, and the weights of `after` are scored again
+      with these settings, such as {"evaluate_average": False}.
   """
 
   recipe: str
@@ -67,6 +69,7 @@ class Stage:
   name: str = "training"
   after: "Stage | None" = None
   choice: Choice = Choice()
+  mode: str = "train"
 
   def chain(self) -> list["Stage"]:
     """This stage and all before it, the first one first."""
@@ -200,6 +203,7 @@ def check_stages(cell: Cell, name: str):
         f"{name}: the stage {shown(stage.name)} of the cell {cell.label!r} needs a name of up to "
         "80 letters, digits, dots, dashes and underscores."
       )
+    check_mode(stage, name)
     if not stage.choice.options:
       raise ConfigError(f"{name}: the stage {stage.name!r} chooses among no options; give some.")
     if stage.has_trials() and not stage.choice.held_out:
@@ -216,6 +220,22 @@ def check_stages(cell: Cell, name: str):
             f"{name}: the stage {stage.name!r} sets {key}, which the study itself sets; leave it "
             "out."
           )
+
+
+def check_mode(stage: Stage, name: str):
+  """A stage that evaluates needs weights, and leaves none; what it is for is not chosen."""
+  if stage.mode not in ("train", "evaluate"):
+    raise ConfigError(f"{name}: Stage(mode={stage.mode!r}) is none of train, evaluate.")
+  if stage.mode == "evaluate" and (stage.after is None or stage.has_trials()):
+    raise ConfigError(
+      f"{name}: the stage {stage.name!r} evaluates the weights of another one; give that one as "
+      "`after`, and no choice."
+    )
+  if stage.after and stage.after.mode == "evaluate":
+    raise ConfigError(
+      f"{name}: the stage {stage.name!r} is after {stage.after.name!r}, which trains nothing; "
+      "let it be after a stage that trains."
+    )
 
 
 def check_score(score: Score, name: str):
