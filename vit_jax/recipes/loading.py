@@ -5,7 +5,7 @@ import runpy
 from collections.abc import Iterable
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from vit_jax.config import (
   Config,
@@ -67,7 +67,7 @@ def resolve(recipe: str, overrides: Iterable[str]) -> Config:
   Raises:
     ConfigError: there is no such recipe, or a setting is wrong.
   """
-  config = to_config_dict(load(recipe))
+  config = _Silent(to_config_dict(load(recipe)))
   argv, values = ["vit_jax", *overrides], flags.FlagValues()
   try:
     config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=argv)
@@ -77,3 +77,10 @@ def resolve(recipe: str, overrides: Iterable[str]) -> Config:
   except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
     raise ConfigError(command_line.wrong_usage(argv, error)) from error
   return from_dict(replace_units(values.config.to_dict(), overridden))
+
+
+class _Silent(ConfigDict):
+  """A config that the library of flags cannot print for its help, which took most of the time."""
+
+  def __str__(self) -> str:
+    return "config"

@@ -117,10 +117,12 @@ def test_wrong_cells_are_named_before_anything_starts(tmp_path, settings, parts,
     checked(tmp_path, dataclasses.replace(tuned(**settings), **parts))
 
 
-@pytest.mark.parametrize("key", ["seed", "init_from", "model.dropout", "schedule.learning_rate"])
+@pytest.mark.parametrize(
+  "key", ["seed", "init_from", "model.dropout", "schedule.learning_rate", "data.image_size"]
+)
 def test_the_command_line_cannot_set_what_is_compared(tmp_path, key):
   with pytest.raises(ConfigError, match=f"--config.{key} is set by the study itself"):
-    checked(tmp_path, stub.study(0.0, 0.1), f"--config.{key}=1")
+    checked(tmp_path, tuned(**{"data.image_size": 8}), f"--config.{key}=1")
 
 
 def test_data_that_is_missing_or_used_twice(tmp_path):

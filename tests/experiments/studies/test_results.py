@@ -35,6 +35,7 @@ def test_rows_are_tidy(results):
   assert float(first["score"]) == float(first["test/top1"]) == 0.5
   assert (first["steps"], first["paper"]) == ("20", "0.75")  # of both stages
   assert float(first["exaflops"]) == pytest.approx(20 * 64 * 1e15 / 1e18)
+  assert float(first["pretraining_exaflops"]) == pytest.approx(10 * 64 * 1e15 / 1e18)
   assert float(first["seconds"]) == 2 * 10 * 0.5
   assert '"model.dropout": 0.0' in first["settings"]
   assert (folder / "runs" / first["run"] / "metrics.jsonl").exists()
@@ -91,6 +92,17 @@ def test_values_without_order_are_placed_side_by_side(tmp_path, monkeypatch):
   first, second = drawn(monkeypatch, tmp_path, some, found)
   assert [point[0] for point in first] == [-0.05, 0.95]
   assert [point[0] for point in second] == [0.05, 1.05]
+
+
+def test_each_value_of_the_panel_has_its_own_rows(tmp_path, monkeypatch):
+  """The paper has a figure for one of them."""
+  found = [
+    dict(cell=task, task=task, x="1", seed="0", score=score, paper=paper, chosen="{}")
+    for task, score, paper in [("b", "0.5", ""), ("a", "0.7", "0.75")]
+  ]
+  some = dataclasses.replace(stub.study(0.0), drawing=Drawing(x="x", panel="task"))
+  panels = drawn(monkeypatch, tmp_path, some, found)
+  assert panels == [[(1.0, 0.5, 0.0)], [(1.0, 0.7, 0.0)], [(1.0, 0.75, 0.0)]]
 
 
 def test_one_seed_has_no_deviation(tmp_path, monkeypatch):

@@ -127,7 +127,7 @@ def alike(task: Task) -> str:
 
 
 def check_overrides(study: Study, overrides: tuple[str, ...]):
-  """The command line may not set what the cells set to compare it.
+  """The command line may not set what the cells or their stages differ in.
 
   Raises:
     ConfigError: names the setting.
@@ -137,17 +137,20 @@ def check_overrides(study: Study, overrides: tuple[str, ...]):
     key = override.partition("=")[0].removeprefix("--config.")
     if key in varied or key in OF_THE_STUDY:
       raise ConfigError(
-        f"--config.{key} is set by the study itself, for its cells to differ in it; leave it out."
+        f"--config.{key} is set by the study itself, since its runs differ in it; leave it out, or "
+        "change it in the file of the study."
       )
 
 
 def varied_settings(cells: tuple[Cell, ...]) -> set[str]:
-  """Settings that candidates, trials or not all stages have with one value."""
+  """Settings of candidates, of trials, of some stages of a cell, or with more than one value."""
   stages = [stage for cell in cells for stage in cell.stage.chain()]
   choices = [option for s in stages if s.has_trials() for option in s.choice.options]
   varied = {key for one in [*choices, *(s.choice.held_out for s in stages)] for key in one}
   values = {}
   for cell in cells:
+    chain = [set(stage.settings) for stage in cell.stage.chain()]
+    varied |= set.union(*chain) - set.intersection(*chain)
     for depth, stage in enumerate(cell.stage.chain()):
       for key, value in stage.settings.items():
         values.setdefault((depth, stage.recipe, key), []).append(value)

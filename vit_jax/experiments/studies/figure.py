@@ -8,7 +8,7 @@ from vit_jax.plots import curves
 
 
 def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]):
-  """Draws means with deviations as error bars; the paper's figures get a second panel.
+  """Draws means with deviations as error bars; the paper's figures are beside them.
 
   Args:
     rows: of results.csv, as text.
@@ -17,10 +17,15 @@ def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]
   """
   from matplotlib.figure import Figure  # slow to import, and only needed at the end
 
-  panels = ["score"] + ["paper"] * any(row["paper"] for row in rows)
-  figure = Figure(figsize=(1 + 5 * len(panels), 4), layout="constrained")
-  for axes, column in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-    panel(axes, [row for row in rows if row[column]], drawing, column)
+  columns = ["score"] + ["paper"] * any(row["paper"] for row in rows)
+  parts = groups(rows, drawing.panel) if drawing.panel else {"": rows}
+  size = (1 + 5 * len(columns), 4 * len(parts))
+  figure = Figure(figsize=size, layout="constrained")
+  grid = figure.subplots(len(parts), len(columns), squeeze=False)
+  for line, (name, part) in zip(grid, parts.items(), strict=True):
+    for axes, column in zip(line, columns, strict=True):
+      panel(axes, [row for row in part if row[column]], drawing, column)
+      axes.set_title(", ".join(filter(None, [name, "here" if column == "score" else "paper"])))
   for path in paths:
     curves.save(figure, path)
 
@@ -44,11 +49,11 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, column: str):
     )
   if not along:
     axes.set_xticks(list(places.values()), list(places))
-  axes.set(xlabel=drawing.x, ylabel=drawing.label, title="here" if column == "score" else "paper")
+  axes.set(xlabel=drawing.x, ylabel=drawing.label)
   if drawing.log:
     axes.set_xscale("log")
   axes.grid(alpha=0.3)
-  if drawing.by:
+  if drawing.by and rows:
     axes.legend(title=drawing.by)
 
 

@@ -34,8 +34,9 @@ def rows(study: Study, ledger: Ledger, cost_of: Callable[[Task], Cost]) -> list[
 def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | None:
   """One row; None if the cell is not done with this seed.
 
-  Steps, exaFLOPs and seconds are sums over the runs of the cell, without trials. The seconds are
-  those of training steps: start-up, compilation, evaluations and saves are left out.
+  Steps, exaFLOPs and seconds are sums over the runs of the cell, without trials. The exaFLOPs of
+  pre-training are those of the first run. The seconds are those of training steps: start-up,
+  compilation, evaluations and saves are left out.
   """
   last = Task(cell.stage, seed)
   score = ledger.score(last, study.score)
@@ -46,6 +47,7 @@ def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | 
   folders = [ledger.run(task).folder for task in chain]
   chosen = {key: value for task in chain for key, value in ledger.chosen(task.stage).items()}
   settings = {t.stage.name: {**t.stage.settings, **ledger.chosen(t.stage)} for t in chain}
+  exaflops = [cost_of(task).exaflops(n) for task, n in zip(chain, steps, strict=True)]
   figures = {key: value for key, value in ledger.done(last).items() if "/" in key}
   return dict(
     cell=cell.label,
@@ -55,7 +57,8 @@ def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | 
     paper="",
     chosen=json.dumps(chosen),
     steps=sum(steps),
-    exaflops=sum(cost_of(task).exaflops(n) for task, n in zip(chain, steps, strict=True)),
+    exaflops=sum(exaflops),
+    pretraining_exaflops=exaflops[0],
     seconds=round(sum(map(seconds, folders)), 1),
     settings=json.dumps(settings | ({"all": ledger.overrides} if ledger.overrides else {})),
     run=folders[-1].name,

@@ -13,7 +13,7 @@ from vit_jax.process.text import shown
 # Columns of results.csv that are not factors of cells.
 OWN_COLUMNS = (
   *("cell", "seed", "score", "paper", "chosen", "steps", "exaflops", "seconds"),
-  *("settings", "run"),
+  *("pretraining_exaflops", "settings", "run"),
 )
 OF_THE_STUDY = ("seed", "init_from")  # settings that the study itself sets
 
@@ -100,15 +100,17 @@ class Drawing:
   """How the results are drawn: the score against `x`, one curve for each value of `by`.
 
   Attributes:
-    x: a factor, or another column of results.csv such as "exaflops". Values that are not all
-      numbers are placed side by side.
+    x: a factor, or another column of results.csv such as "pretraining_exaflops". Values that are
+      not all numbers are placed side by side.
     by: a factor; empty: one curve.
+    panel: a factor; each of its values has a panel of its own. Empty: one panel.
     log: whether the axis of `x` is logarithmic.
     label: of the axis of the score.
   """
 
   x: str
   by: str = ""
+  panel: str = ""
   log: bool = False
   label: str = "score"
 
@@ -173,7 +175,7 @@ def check(study: Study, name: str):
     check_stages(cell, name)
   check_score(study.score, name)
   columns = {*study.cells[0].factors, *OWN_COLUMNS}
-  for column in filter(None, [study.drawing.x, study.drawing.by]):
+  for column in filter(None, [study.drawing.x, study.drawing.by, study.drawing.panel]):
     if column not in columns:
       raise ConfigError(
         f"{name} draws {column!r}, which is no factor of its cells; choose one of "
