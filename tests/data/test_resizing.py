@@ -1,4 +1,4 @@
-"""Evaluation sets with their own `resize`."""
+"""Sizes to which evaluation resizes images, and those that are refused."""
 
 import pytest
 
@@ -15,3 +15,8 @@ def test_a_set_may_be_resized_in_its_own_way(own, side, resize):
   sets = {"set": c.Dataset("digits", "test", resize=own)}
   data = c.Data(evaluate=sets, image_size=side, evaluate_resize=10)
   assert resizing.of_set(sets["set"], data) == resize
+
+
+@pytest.mark.parametrize(("side", "square"), [(224, 256), (384, 439), (8, 9)])
+def test_features_are_of_the_centre_of_a_square(side, square):
+  assert resizing.square(side) == square

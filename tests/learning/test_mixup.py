@@ -141,6 +141,12 @@ def test_one_share_a_batch_that_seed_and_step_alone_decide():
   assert share_of(dataclasses.replace(CONFIG, seed=4), 1)[0] != drawn[1][0]
 
 
+def test_shares_never_change():
+  """Otherwise a run would not go on with a later release as it began."""
+  drawn = [share_of(CONFIG, at)[0] for at in range(3)]
+  np.testing.assert_allclose(drawn, [0.699672, 0.508881, 0.999992], rtol=1e-5)
+
+
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
 def test_shares_have_the_moments_of_a_beta_distribution(alpha):
   one = batch(broken=())

@@ -69,7 +69,7 @@ def test_the_end_value_holds_after_the_end(decay):
 
 def test_a_run_that_is_all_warmup():
   all_warmup = rate(warmup_steps=20)
-  np.testing.assert_allclose([all_warmup(0), all_warmup(10), all_warmup(19)], [0, 1, 1.9])
+  np.testing.assert_allclose([all_warmup(s) for s in (0, 10, 19, 21)], [0, 1, 1.9, 0.5])
 
 
 PARAMS = {"a": {"kernel": np.array([1.0, -2.0, 3.0]), "bias": np.array([0.5])}}
@@ -182,3 +182,5 @@ def test_the_first_rule_that_matches_counts():
 def test_a_parameter_without_a_rule_is_named():
   with pytest.raises(ConfigError, match="'a/bias'"):
     optim.decay_factors(PARAMS, RULES[:1])
+  with pytest.raises(ConfigError, match="'a/bias'"):  # before the first step
+    optim.make(Optimizer(decay_rules=RULES[:1])).init(PARAMS)

@@ -1,0 +1,72 @@
+"""Steps that train a single number, for cases that models seldom reach."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax.config import Optimizer
+from vit_jax.learning import optim, state, train_step
+from vit_jax.learning.objective import Sums
+
+SETTINGS = Optimizer(kind="sgd", momentum=0.0, decay_rules=((".*", 0.0),))
+ONE = jax.make_mesh((1, 1), ("data", "fsdp"), devices=jax.devices()[:1])
+
+
+class OneNumber:
+  """The loss of every image is the same function of the number, which begins with 0."""
+
+  def __init__(self, function):
+    self.function = function
+
+  def init(self, key, image_size):
+    return {"number": jnp.zeros(())}
+
+  def prepare(self, batch, key):
+    return batch
+
+  def loss(self, params, batch, key):
+    count = batch["mask"].sum()
+    return Sums(self.function(params["number"]) * count, count, {})
+
+
+def made(function):
+  """The step at a rate of 0.5, and the first state."""
+  objective, optimizer = OneNumber(function), optim.make(SETTINGS)
+  step = train_step.make(objective, optimizer, lambda _: 0.5, SETTINGS, seed=0, accumulation=1)
+  init = lambda: state.init(objective, optimizer, seed=0, image_size=1, with_ema=False)
+  return step, init
+
+
+def moved(function, mask):
+  """The state after a step, and its metrics."""
+  step, init = made(function)
+  return jax.jit(step)(init(), {"mask": np.float32(mask)})
+
+
+@pytest.mark.parametrize(
+  "function",
+  [lambda x: x + jnp.inf, jnp.sqrt],
+  ids=["infinite loss, finite gradient", "finite loss, infinite gradient"],
+)
+def test_loss_and_gradient_must_both_be_finite(function):
+  after, metrics = moved(function, [1, 1])
+  assert np.isfinite(metrics["loss"]) != np.isfinite(metrics["grad_norm"])
+  assert (after.params["number"], after.skipped) == (0, 1)
+
+
+@pytest.mark.parametrize("mask", [[1, 1, 1], [0, 1, 0]])
+def test_the_loss_is_the_mean_over_the_images_that_count(mask):
+  after, metrics = moved(lambda x: 3 + 2 * x, mask)
+  assert (metrics["loss"], metrics["grad_norm"], after.params["number"]) == (3, 2, -1)
+
+
+def test_the_compiled_step_reuses_the_memory_of_the_old_state():
+  step, init = made(lambda x: x)
+  abstract = state.abstract(init, ONE)
+  first, batch = state.create(init, abstract), jax.device_put({"mask": np.ones(2, np.float32)})
+  after, _ = train_step.jit_step(step, mesh=ONE, abstract=abstract)(first, batch)
+  assert all(leaf.is_deleted() for leaf in jax.tree.leaves(first))
+  assert not batch["mask"].is_deleted()
+  places = lambda tree: jax.tree.map(lambda x: x.sharding, tree)
+  assert places(after) == places(abstract)
