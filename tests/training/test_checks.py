@@ -57,6 +57,10 @@ def test_a_good_config_passes():
       r"optimizer\.ema_corrected=True has no effect .*ema=0.*such as .*ema=0\.9999",
     ),
     (
+      dataclasses.replace(GOOD, new_positions=True),
+      r"new_positions=True requires config\.init_from, which is empty.*leave new_positions out",
+    ),
+    (
       dataclasses.replace(GOOD, keep_representation=True),
       r"keep_representation=True requires config\.init_from, which is empty",
     ),

@@ -98,6 +98,27 @@ def test_a_missing_representation_layer_is_not_made_up_under_a_head_that_stays()
     fit("vit", families.module("representation"))
 
 
+POSITIONED = ["vit", "2d_every_layer", "1d_shared", "relative", "axial", "axial_resnet"]
+
+
+@pytest.mark.parametrize("family", POSITIONED)
+def test_new_positions_may_be_asked_for(family):
+  """All else is taken, at another resolution too."""
+  params, module = families.params(family), families.module(family)
+  for side in (families.SIDE, 28):
+    fitted, rows = weights.fit(params, shapes(module, side), (side // 4,) * 2, new_positions=True)
+    positions = {name for name in flatten(params) if "pos_embedding" in name}
+    assert positions
+    assert whats(rows) == dict.fromkeys(positions, "new")
+    kept = {name: x for name, x in flatten(params).items() if name not in positions}
+    families.assert_same_bits(fitted, nest(kept))
+
+
+def test_a_model_without_positions_gets_no_new_ones():
+  with pytest.raises(ValueError, match="has no position embeddings; leave config.new_positions"):
+    weights.fit(families.params("bit"), shapes(families.module("bit")), None, new_positions=True)
+
+
 @pytest.mark.parametrize("family", ["vit", "gap", "hybrid"])
 def test_another_resolution_resizes_the_position_embeddings(family):
   side = 80 if family == "hybrid" else 28

@@ -84,6 +84,11 @@ class Config:
   new_head: bool = setting(
     False, "start with a new head even if the weights have one that fits; requires init_from"
   )
+  new_positions: bool = setting(
+    False,
+    "start with new position embeddings instead of resizing those of the weights to another "
+    "resolution (a comparison with Section 3.2); requires init_from",
+  )
   keep_representation: bool = setting(
     False,
     "where the head is new, keep the representation layer of the weights, so that only the last "

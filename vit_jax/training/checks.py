@@ -53,35 +53,26 @@ def check(config: Config):
   check_trainable(config)
   check_early_stopping(config.early_stopping, config.evaluate_every, registry.names(config))
   check_average(config.optimizer)
-  check_weights(config.init_from, config.class_names, new_head=config.new_head)
-  if config.keep_representation:
-    check_representation(config.init_from, config.model)
+  check_weights(config)
 
 
-def check_weights(init_from: str, class_names: str, *, new_head: bool):
-  """`new_head` and `class_names` require `init_from`, which is a path of this machine."""
-  expanded(init_from)
-  if class_names and not init_from:
-    raise ConfigError(
-      f"config.class_names={class_names!r} requires config.init_from, which is empty; give "
-      "--config.init_from=PATH, or leave class_names empty."
-    )
-  if new_head and not init_from:
+def check_weights(config: Config):
+  """Checks that there are weights where settings say what to take of them."""
+  expanded(config.init_from)
+  if config.new_head and not config.init_from:
     raise ConfigError(
       "config.new_head=True, the default of fine-tuning recipes, requires config.init_from, which "
       "is empty; give --config.init_from=PATH (ViT-B_16.npz, a Hugging Face folder, or the workdir "
       "of a run), or --config.new_head=False to train from scratch."
     )
-
-
-def check_representation(init_from: str, model: Model):
-  """Checks that weights may have a representation layer to keep, and that the model has one."""
-  if not init_from:
-    raise ConfigError(
-      "config.keep_representation=True requires config.init_from, which is empty; give "
-      "--config.init_from=PATH, or leave keep_representation out."
-    )
-  if not model.representation_layer:
+  for key in ("class_names", "new_positions", "keep_representation"):
+    value = getattr(config, key)
+    if value and not config.init_from:
+      raise ConfigError(
+        f"config.{key}={value!r} requires config.init_from, which is empty; give "
+        f"--config.init_from=PATH, or leave {key} out."
+      )
+  if config.keep_representation and not config.model.representation_layer:
     raise ConfigError(
       "config.keep_representation=True requires config.model.representation_layer=True, so that "
       "the model has that layer; set both, or neither."

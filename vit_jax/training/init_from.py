@@ -18,6 +18,7 @@ from vit_jax.learning.state import TrainState
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage.tree import flatten, nest
 
+RENEWED = ("new_head", "new_positions", "keep_representation")  # settings: what is not taken
 AS_IT_IS = classes.HeadOrder(None, "")
 
 
@@ -55,9 +56,12 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
     if objective.trains_head and not config.new_head:
       check_head(model.read.params)
       order = head_order(config.class_names, model.read, class_names)
-    kept = dict(new_head=config.new_head, keep_representation=config.keep_representation)
     params, rows = fitted(
-      model.read.params, objective, config.data.image_size, outputs=order.outputs, **kept
+      model.read.params,
+      objective,
+      config.data.image_size,
+      outputs=order.outputs,
+      **{name: getattr(config, name) for name in RENEWED},
     )
     params = stack_blocks(params) if settings.scan else params
   except (ValueError, OSError, RunError) as error:
@@ -120,7 +124,7 @@ def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[di
     params: a tree in this project's names, with blocks unstacked.
     objective: of the run, with blocks unstacked.
     side: of the images, pixels.
-    **options: of `weights.fit`: what becomes of the head.
+    **options: of `weights.fit`: what becomes of the head and of the positions.
 
   Raises:
     ValueError: they do not fit.

@@ -13,6 +13,7 @@ from vit_jax.weights import resize
 
 HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
+POSITIONS = re.compile(r".*\bpos_embedding(_row|_column|_relative)?")
 NAMED = 5  # parameters that the message names
 TABLE = re.compile(
   r"(.*posembed_(?:input|shared)/)(pos_embedding|pos_embedding_row|pos_embedding_column)"
@@ -34,20 +35,21 @@ def fit(
   grid: tuple[int, int] | None,
   *,
   new_head: bool = False,
+  new_positions: bool = False,
   keep_representation: bool = False,
   outputs: tuple[int, ...] | None = None,
 ) -> tuple[dict, list[Row]]:
   """Fits loaded parameters to a model.
 
-  Position embeddings of another grid are resized. The head is reused if its shapes match; otherwise
-  it and the representation layer are new. The same holds for parameters under "objective". All
-  other parameters must match in name and shape.
+  Position embeddings of another grid are resized. The head, with its representation layer, and the
+  parameters under "objective" are new if their shapes do not match. All others must match.
 
   Args:
     params: the loaded tree, blocks unstacked.
     wanted: the model's tree, blocks unstacked, of arrays or shapes.
     grid: rows and columns of patches that the model sees; None: it has no patches.
     new_head: whether to make a new head even if the old one fits.
+    new_positions: whether to make new position embeddings even if the old ones can be resized.
     keep_representation: whether the representation layer stays under a new head.
     outputs: for each output of the model, its index in the head that is kept; None: the same.
 
@@ -55,25 +57,24 @@ def fit(
     The tree in float32, without the parameters that are new, and a row for each name.
 
   Raises:
-    ValueError: parameters are missing or extra, or shapes differ.
+    ValueError: parameters are missing, extra or of other shapes, or no positions can be new.
   """
   given, wanted = flatten(params), flatten(wanted)
-  renewed = _renewed(given, wanted, LAST if keep_representation else HEAD, new_head=new_head)
+  head = LAST if keep_representation else HEAD
+  renewed = _renewed(given, wanted, head, new_head=new_head, new_positions=new_positions)
   fitted, rows, wrong = {}, [], []
   for name, target in wanted.items():
     array = given.pop(name, None)
     if renewed(name):
       rows.append(Row(name, "new", "" if array is None else f"in the file {array.shape}"))
-    elif array is None:
-      wrong.append(f"{name} {target.shape} is missing")
+    elif misfit := _misfit(name, array, target):
+      wrong.append(misfit)
     elif array.shape == target.shape:
       fitted[name], row = _taken(name, array, outputs)
       rows.append(row)
-    elif TABLE.fullmatch(name) and array.shape[-1] == target.shape[-1]:
+    else:
       fitted[name], detail = _resized(params, name, np.asarray(array, np.float32), grid)
       rows.append(Row(name, "resized", detail))
-    else:
-      wrong.append(f"{name} is {array.shape} and must be {target.shape}")
   surplus = {name: x for name, x in given.items() if not renewed(name)}
   _check(wrong + [f"{name} {x.shape} is not part of the model" for name, x in surplus.items()])
   rows += [Row(n, "dropped", f"{x.shape}") for n, x in given.items() if n not in surplus]
@@ -81,15 +82,33 @@ def fit(
 
 
 def _renewed(
-  given: dict, wanted: dict, head: re.Pattern, *, new_head: bool
+  given: dict, wanted: dict, head: re.Pattern, *, new_head: bool, new_positions: bool
 ) -> Callable[[str], bool]:
-  """Tells of a parameter's name whether it is new in the model, and dropped from the weights."""
+  """Tells of a parameter's name whether it is new in the model, and dropped from the weights.
+
+  Raises:
+    ValueError: new position embeddings are asked for, and the model has none.
+  """
   parts = []
   if new_head or not _has_all(given, wanted, "head/"):
     parts.append(head)
   if not _has_all(given, wanted, f"{OWN}/"):
     parts.append(re.compile(f"{OWN}/.*"))
+  if new_positions:
+    parts.append(POSITIONS)
+    if not any(map(POSITIONS.fullmatch, wanted)):
+      raise ValueError("the model has no position embeddings; leave config.new_positions out")
   return lambda name: any(part.fullmatch(name) for part in parts)
+
+
+def _misfit(name: str, array, target) -> str:
+  """What is wrong with an array of the weights, or with none; "" if it fits or can be resized."""
+  if array is None:
+    return f"{name} {target.shape} is missing"
+  resizable = TABLE.fullmatch(name) and array.shape[-1] == target.shape[-1]
+  if array.shape == target.shape or resizable:
+    return ""
+  return f"{name} is {array.shape} and must be {target.shape}"
 
 
 def _has_all(given: dict, wanted: dict, prefix: str) -> bool:
