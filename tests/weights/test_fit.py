@@ -115,7 +115,7 @@ def test_new_positions_may_be_asked_for(family):
 
 
 def test_a_model_without_positions_gets_no_new_ones():
-  with pytest.raises(ValueError, match="has no position embeddings; leave config.new_positions"):
+  with pytest.raises(ValueError, match="has no position embeddings; leave"):
     weights.fit(families.params("bit"), shapes(families.module("bit")), None, new_positions=True)
 
 

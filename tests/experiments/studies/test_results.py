@@ -105,6 +105,20 @@ def test_each_value_of_the_panel_has_its_own_rows(tmp_path, monkeypatch):
   assert panels == [[(1.0, 0.5, 0.0)], [(1.0, 0.7, 0.0)], [(1.0, 0.75, 0.0)]]
 
 
+def test_a_measured_column_has_a_panel_of_its_own_and_its_mean_for_each_cell(tmp_path, monkeypatch):
+  common = dict(paper="", chosen="{}", exaflops="1")
+  found = [
+    dict(cell=cell, seed=f"{seed}", seconds=f"{seconds + seed}", score=f"{seed}", **common)
+    for cell, seconds in [("slow", 20), ("fast", 10)]
+    for seed in (0, 1)
+  ]
+  some = dataclasses.replace(stub.study(0.0), drawing=Drawing(x=("exaflops", "seconds")))
+  flops, seconds = drawn(monkeypatch, tmp_path, some, found)
+  spread = (0.5, pytest.approx(0.5**0.5))
+  assert flops == [(1.0, *spread)] * 2
+  assert seconds == [(10.5, *spread), (20.5, *spread)]
+
+
 def test_one_seed_has_no_deviation(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
   _, (line,) = stub.done(tmp_path, stub.study(0.0, seeds=1))

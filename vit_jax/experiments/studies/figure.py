@@ -17,39 +17,41 @@ def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]
   """
   from matplotlib.figure import Figure  # slow to import, and only needed at the end
 
-  columns = ["score"] + ["paper"] * any(row["paper"] for row in rows)
+  values = ["score"] + ["paper"] * any(row["paper"] for row in rows)
+  columns = [(x, value) for value in values for x in drawing.along()]
   parts = groups(rows, drawing.panel) if drawing.panel else {"": rows}
   size = (1 + 5 * len(columns), 4 * len(parts))
   figure = Figure(figsize=size, layout="constrained")
   grid = figure.subplots(len(parts), len(columns), squeeze=False)
   for line, (name, part) in zip(grid, parts.items(), strict=True):
-    for axes, column in zip(line, columns, strict=True):
-      panel(axes, [row for row in part if row[column]], drawing, column)
-      axes.set_title(", ".join(filter(None, [name, "here" if column == "score" else "paper"])))
+    for axes, (x, value) in zip(line, columns, strict=True):
+      panel(axes, [row for row in part if row[value]], drawing, x, value)
+      axes.set_title(", ".join(filter(None, [name, "here" if value == "score" else "paper"])))
   for path in paths:
     curves.save(figure, path)
 
 
-def panel(axes, rows: list[dict[str, str]], drawing: Drawing, column: str):
-  """One panel: a curve for each value of `drawing.by`."""
-  places = numbers([row[drawing.x] for row in rows])
+def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str):
+  """One panel: the column `value` against the column `x`, a curve for each of `drawing.by`."""
+  places = numbers([row[x] for row in rows])
   names = list(dict.fromkeys(row[drawing.by] if drawing.by else "" for row in rows))
-  along = all(map(is_number, places))  # a line has no meaning between values that have no order
+  ordered = all(map(is_number, places))  # else a line has no meaning
   for number, name in enumerate(names):
-    shift = 0.0 if along else 0.1 * (number - (len(names) - 1) / 2)
-    points = groups([row for row in rows if not drawing.by or row[drawing.by] == name], drawing.x)
+    shift = 0.0 if ordered else 0.1 * (number - (len(names) - 1) / 2)
+    some = [row for row in rows if not drawing.by or row[drawing.by] == name]
+    across, means, deviations = zip(*points(some, x, value, places), strict=True)
     axes.errorbar(
-      [places[x] + shift for x in points],
-      [statistics.fmean(map(float, column_of(points[x], column))) for x in points],
-      [deviation(column_of(points[x], column)) for x in points],
+      [place + shift for place in across],
+      means,
+      deviations,
       marker="o",
-      linestyle="-" if along else "none",
+      linestyle="-" if ordered else "none",
       capsize=3,
       label=name,
     )
-  if not along:
+  if not ordered:
     axes.set_xticks(list(places.values()), list(places))
-  axes.set(xlabel=drawing.x, ylabel=drawing.label)
+  axes.set(xlabel=x, ylabel=drawing.label)
   if drawing.log:
     axes.set_xscale("log")
   axes.grid(alpha=0.3)
@@ -57,10 +59,20 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, column: str):
     axes.legend(title=drawing.by)
 
 
-def column_of(rows: list[dict[str, str]], column: str) -> list[str]:
-  """The different values of the paper, or all scores."""
-  values = [row[column] for row in rows]
-  return values if column == "score" else sorted(set(values))
+def points(
+  rows: list[dict[str, str]], x: str, value: str, places: dict[str, float]
+) -> list[tuple[float, float, float]]:
+  """(place, mean, deviation) of each cell, in the order of the places.
+
+  A column that is measured, such as the seconds, differs between seeds: its mean is the place.
+  """
+  found = []
+  for some in groups(rows, "cell").values():
+    texts = [row[value] for row in some]
+    known = texts if value == "score" else texts[:1]  # the paper's is the same for all seeds
+    mean = statistics.fmean(map(float, known))
+    found.append((statistics.mean(places[row[x]] for row in some), mean, deviation(known)))
+  return sorted(found)
 
 
 def groups(rows: list[dict[str, str]], column: str) -> dict[str, list[dict[str, str]]]:

@@ -101,18 +101,22 @@ class Drawing:
 
   Attributes:
     x: a factor, or another column of results.csv such as "pretraining_exaflops". Values that are
-      not all numbers are placed side by side.
+      not all numbers are placed side by side. Several columns have a panel each.
     by: a factor; empty: one curve.
     panel: a factor; each of its values has a panel of its own. Empty: one panel.
     log: whether the axis of `x` is logarithmic.
     label: of the axis of the score.
   """
 
-  x: str
+  x: str | tuple[str, ...]
   by: str = ""
   panel: str = ""
   log: bool = False
   label: str = "score"
+
+  def along(self) -> tuple[str, ...]:
+    """The columns of `x`."""
+    return (self.x,) if isinstance(self.x, str) else self.x
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +179,7 @@ def check(study: Study, name: str):
     check_stages(cell, name)
   check_score(study.score, name)
   columns = {*study.cells[0].factors, *OWN_COLUMNS}
-  for column in filter(None, [study.drawing.x, study.drawing.by, study.drawing.panel]):
+  for column in filter(None, [*study.drawing.along(), study.drawing.by, study.drawing.panel]):
     if column not in columns:
       raise ConfigError(
         f"{name} draws {column!r}, which is no factor of its cells; choose one of "
