@@ -7,6 +7,10 @@ Cloud), v4:4x4x4, v5e:16x16, v6e:16x16. The program is the main program's own, c
 TPU compiler. This needs the package libtpu, but no TPU. If the step does not fit into memory, the
 tool tries settings that need less memory until the step fits.
 
+--breakdown adds where the time of a step goes, by category: the time by the compiler's cycles, the
+least time (products at the peak rate, or bytes at the memory's rate if that takes longer), and the
+ratio of the two.
+
 Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or config.
 """
 
@@ -27,6 +31,8 @@ def flags() -> ToolFlags:
   add = result.add_argument
   add("--config", required=True, metavar="configs/NAME.py[:ARG]", help="the recipe")
   add("--topology", default="v3:16x16", help="the slice, KIND:AxB or KIND:AxBxC chips")
+  parts = "where the time of a step goes, by category: cycles, bound and their ratio"
+  add("--breakdown", action="store_true", help=parts)
   result.add_settings()
   result.add_format("table", "json")
   return result
@@ -41,7 +47,7 @@ def main(arguments: list[str] | None = None):
     config = recipes.resolve(args.config, overrides)
     from vit_jax.tpu import report
 
-    row = report.report(config, args.topology)
+    row = report.report(config, args.topology, parts=args.breakdown)
   print(json.dumps(row, indent=2) if args.format == "json" else report.table(row))
   sys.exit(0 if row["fits"] else 1)
 

@@ -1,6 +1,8 @@
 """The report of compile_check about a program, and the rows that compile_table makes of it."""
 
 import csv
+import dataclasses
+import gzip
 import importlib.util
 import json
 import subprocess
@@ -12,9 +14,10 @@ import pytest
 from tests import programs
 from tools import compile_table
 from vit_jax import recipes
-from vit_jax.tpu import compilation, compiled_recipes, report
+from vit_jax.tpu import compilation, compiled_recipes, program_text, report
 
 GIB = 2**30
+ROOT = compiled_recipes.ROOT
 PROGRAM = compilation.Program(
   devices=512,
   device_kind="TPU v3",
@@ -29,7 +32,7 @@ PROGRAM = compilation.Program(
 )
 
 
-BASE = recipes.load(str(compiled_recipes.ROOT / "configs/vit_b16_jft.py"))
+BASE = recipes.load(str(ROOT / "configs/vit_b16_jft.py"))
 
 
 def test_the_table_has_every_recipe_whose_days_the_paper_tells():
@@ -80,7 +83,7 @@ def test_days_of_a_recipe_in_steps_need_no_number_of_images(task, steps):
 
 
 def test_what_follows_from_the_time_of_a_step():
-  config = recipes.load(str(compiled_recipes.ROOT / "configs/vit_h14_jft.py"))
+  config = recipes.load(str(ROOT / "configs/vit_h14_jft.py"))
   found = report.estimates(config, PROGRAM)
   assert found["images_per_second_per_device"] == pytest.approx(8 / 0.27)
   # 167.4 billion multiply-adds an image: Table 6's 4,262 exaFLOPs over 14 epochs of 303 million.
@@ -94,7 +97,7 @@ def test_what_follows_from_the_time_of_a_step():
 
 @pytest.mark.parametrize(("epochs", "days"), [(7, 1.6184), (14, 3.2369)])
 def test_days_stand_beside_the_papers_whatever_the_length(epochs, days):
-  config = recipes.load(str(compiled_recipes.ROOT / f"configs/vit_l16_jft.py:{epochs}"))
+  config = recipes.load(str(ROOT / f"configs/vit_l16_jft.py:{epochs}"))
   row = report.facts(config, PROGRAM)
   assert row["days"] == pytest.approx(days, rel=1e-3)
   text = report.lines_of(row)[-1]
@@ -116,6 +119,18 @@ def test_a_program_that_does_not_fit_is_told_with_one_that_does():
   assert "all-reduce: 2, results of 3.0 MiB" in text
   text = report.table(row | refused | {"remedy": None})
   assert text.splitlines()[-1].startswith("no setting")
+
+
+def test_where_the_time_goes_adds_up_to_the_step():
+  text = gzip.decompress((ROOT / "tests/fixtures/programs/vit.txt.gz").read_bytes()).decode()
+  seconds = program_text.cycles(text) / compilation.known("TPU v3").clock_hz
+  program = dataclasses.replace(PROGRAM, step_seconds=seconds, text=text)
+  row = report.facts(BASE, program, parts=True)
+  assert sum(part["seconds"] for part in row["breakdown"]) == pytest.approx(seconds, rel=1e-12)
+  assert all(part["ratio"] >= 1 for part in row["breakdown"])
+  lines = report.lines_of(row)
+  assert lines[-1].split()[:2] == ["all", f"{seconds * 1e3:.2f}"]
+  assert len(lines) == len(report.lines_of(report.facts(BASE, program))) + 2 + len(row["breakdown"])
 
 
 def test_the_report_has_the_keys_that_others_read():

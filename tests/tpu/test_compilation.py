@@ -271,14 +271,26 @@ def test_attention_writes_no_logits_down():
 @needs_libtpu
 def test_gradients_of_parts_are_reduced_over_devices_once():
   command = [sys.executable, "tools/compile_check.py", "--format=json", "--topology=v3:2x2"]
-  command += ["--config=configs/vit_digits.py", "--config.model.depth=1"]
+  command += ["--config=configs/vit_digits.py", "--config.model.depth=1", "--breakdown"]
   moved = []
   for parts in (1, 4):
     result = programs.run([*command, f"--config.accumulation={parts}"], XLA_FLAGS="")
     assert result.returncode == 0, result.stderr
-    moved.append(json.loads(result.stdout)["collectives"])
+    row = json.loads(result.stdout)
+    moved.append(row["collectives"])
+    check_breakdown(row, accumulation=parts > 1)
   assert moved[0].keys() == {"all-reduce"}
   assert moved[0] == moved[1]
+
+
+def check_breakdown(row, *, accumulation):
+  """The compiler that is installed names instructions as those of tests/tpu/test_breakdown.py."""
+  seconds = {part["category"]: part["seconds"] for part in row["breakdown"]}
+  whole = row["step_seconds_estimate"]
+  assert sum(seconds.values()) == pytest.approx(whole, rel=1e-9)
+  assert seconds.get("other", 0) < 0.005 * whole
+  assert ("accumulation" in seconds) == accumulation
+  assert {"weight gradients", "attention, backward", "gradient norm"} <= seconds.keys()
 
 
 def report_of(recipe, topology, *overrides):

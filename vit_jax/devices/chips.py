@@ -13,23 +13,25 @@ class Chip(NamedTuple):
     hbm_bytes: size of the high-bandwidth memory; None for GPUs, where nothing needs it.
     clock_hz: cycles a second: the peak divided by the operations of the matrix units in a cycle;
       None for GPUs.
+    hbm_bandwidth: bytes a second; None for GPUs.
   """
 
   peak_flops: float
   hbm_bytes: int | None = None
   clock_hz: float | None = None
+  hbm_bandwidth: float | None = None
 
 
 # The keys are prefixes of `jax.Device.device_kind`; the longest matching prefix counts.
 CHIPS = {
-  "TPU v2": Chip(22.5e12, 8 * GIB, 0.7e9),
-  "TPU v3": Chip(61.5e12, 16 * GIB, 0.94e9),
-  "TPU v4": Chip(275e12, 32 * GIB, 1.05e9),
-  "TPU v5 lite": Chip(197e12, 16 * GIB, 1.5e9),
-  "TPU v5e": Chip(197e12, 16 * GIB, 1.5e9),
-  "TPU v5": Chip(459e12, 95 * GIB, 1.75e9),
-  "TPU v6 lite": Chip(918e12, 32 * GIB, 1.75e9),
-  "TPU v6e": Chip(918e12, 32 * GIB, 1.75e9),
+  "TPU v2": Chip(22.5e12, 8 * GIB, 0.7e9, 350e9),
+  "TPU v3": Chip(61.5e12, 16 * GIB, 0.94e9, 450e9),
+  "TPU v4": Chip(275e12, 32 * GIB, 1.05e9, 1200e9),
+  "TPU v5 lite": Chip(197e12, 16 * GIB, 1.5e9, 819e9),
+  "TPU v5e": Chip(197e12, 16 * GIB, 1.5e9, 819e9),
+  "TPU v5": Chip(459e12, 95 * GIB, 1.75e9, 2765e9),
+  "TPU v6 lite": Chip(918e12, 32 * GIB, 1.75e9, 1640e9),
+  "TPU v6e": Chip(918e12, 32 * GIB, 1.75e9, 1640e9),
   "NVIDIA A100": Chip(312e12),
   "NVIDIA H100": Chip(989e12),
   "NVIDIA H200": Chip(989e12),

@@ -55,6 +55,7 @@ class Program:
     optimal_seconds: the compiler's sum over the operations, each at the full rate of the matrix
       units or of the memory; None under scan and accumulation, or if the compiler gives none.
     collectives: {kind: (count, bytes)}; those in a loop count once for each iteration.
+    text: the instructions; empty if the program does not fit.
   """
 
   devices: int
@@ -67,6 +68,7 @@ class Program:
   step_seconds: float | None
   optimal_seconds: float | None
   collectives: dict[str, tuple[int, int]]
+  text: str = dataclasses.field(default="", repr=False)
 
 
 def devices_of(topology: str):
@@ -144,6 +146,7 @@ def compile_step(config: Config, devices) -> Program:
     step_seconds=cycles and cycles / known(devices[0].device_kind).clock_hz,
     optimal_seconds=optimal_seconds(cost) if unrolled else None,
     collectives=program_text.collectives(text),
+    text=text,
   )
 
 

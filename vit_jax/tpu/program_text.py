@@ -5,6 +5,7 @@ import math
 import re
 
 ENTRY = "ENTRY"  # the computation that a program begins with
+CYCLES = r'"estimated_cycles":"(\d+)"'
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 BITS = {"pred": 8, "bf16": 16, "f16": 16, "f32": 32, "f64": 64} | {
   f"{sign}{bits}": bits for sign in "su" for bits in (4, 8, 16, 32, 64)
@@ -20,8 +21,8 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
   reduce-scatter.
   """
   found = collections.defaultdict(dict)
-  blocks = _blocks(text)
-  for name, times in _times(blocks).items():
+  blocks = computations(text)
+  for name, times in runs(blocks).items():
     for line in blocks[name].splitlines():
       match = re.search(rf"= (\S.*?) ({'|'.join(COLLECTIVES)})(-done)?\(", line)
       if not match:
@@ -62,16 +63,23 @@ def cycles(text: str) -> int | None:
   """
   if '"estimated_cycles"' not in text:
     return None
-  blocks = _blocks(text)
-  counted = {ENTRY, *(body for block in blocks.values() for _, body in _loops(block))}
+  blocks = computations(text)
   return sum(
-    times * sum(int(n) for n in re.findall(r'"estimated_cycles":"(\d+)"', blocks[name]))
-    for name, times in _times(blocks).items()
-    if name in counted  # a called computation is counted at the instruction that calls it
+    times * sum(int(n) for n in re.findall(CYCLES, blocks[name]))
+    for name, times in counted(blocks).items()
   )
 
 
-def _blocks(text: str) -> dict[str, str]:
+def counted(blocks: dict[str, str]) -> dict[str, int]:
+  """{name: number of runs} of the blocks whose instructions count: the entry, bodies of loops.
+
+  A called computation is counted at the instruction that calls it.
+  """
+  own = {ENTRY, *(body for block in blocks.values() for _, body in _loops(block))}
+  return {name: times for name, times in runs(blocks).items() if name in own}
+
+
+def computations(text: str) -> dict[str, str]:
   """{name: instructions} of every computation of a program."""
   return dict(re.findall(r"^(ENTRY|%\S+) [^\n]*\{\n(.*?)^\}", text, re.M | re.S))
 
@@ -81,7 +89,7 @@ def _loops(block: str) -> list[tuple[str, str]]:
   return re.findall(r" while\(.*?condition=(%[^\s,]+), body=(%[^\s,]+)", block)
 
 
-def _times(blocks: dict[str, str]) -> dict[str, int]:
+def runs(blocks: dict[str, str]) -> dict[str, int]:
   """{name: number of runs} of each block that the program's entry reaches."""
   times = collections.Counter()
 

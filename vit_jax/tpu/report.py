@@ -5,6 +5,7 @@ import sys
 from vit_jax import recipes
 from vit_jax.config import Config
 from vit_jax.tpu import compilation
+from vit_jax.tpu.breakdown import breakdown
 from vit_jax.training import checks
 
 # Table 2 of the paper: TPUv3-core-days of pre-training and their epochs, by model and classes. The
@@ -16,8 +17,13 @@ PAPER_CORE_DAYS = {
 }
 
 
-def report(config: Config, topology: str) -> dict:
+def report(config: Config, topology: str, *, parts: bool = False) -> dict:
   """The whole report as one object; if the step does not fit, it includes settings that do.
+
+  Args:
+    config: the recipe.
+    topology: such as "v3:16x16".
+    parts: whether to say where the time goes, for the program that fits.
 
   Raises:
     ConfigError: the batch or the mesh does not fit the slice, or there is no such slice.
@@ -35,13 +41,13 @@ def report(config: Config, topology: str) -> dict:
     model=config.model.name,
     image_size=config.data.image_size,
     global_batch=config.batch_size,
-    **facts(config, program),
-    remedy=None if program.fits else find_remedy(config, program, devices),
+    **facts(config, program, parts=parts),
+    remedy=None if program.fits else find_remedy(config, program, devices, parts=parts),
   )
 
 
-def facts(config: Config, program) -> dict:
-  """The reported facts of one program."""
+def facts(config: Config, program, *, parts: bool = False) -> dict:
+  """The reported facts of one program; if asked, with the parts of its time."""
   return dict(
     devices=program.devices,
     device_kind=program.device_kind,
@@ -57,10 +63,26 @@ def facts(config: Config, program) -> dict:
     step_seconds_estimate=program.step_seconds,
     optimal_seconds=program.optimal_seconds,
     **(estimates(config, program) if program.fits else {}),
+    **(dict(breakdown=breakdown_of(program)) if parts and program.fits else {}),
   )
 
 
-def find_remedy(config: Config, program, devices) -> dict | None:
+def breakdown_of(program) -> list[dict]:
+  """Where the time of a step goes: cycles, seconds, the least seconds and their ratio."""
+  chip = compilation.known(program.device_kind)
+  return [
+    dict(
+      category=part.category,
+      cycles=part.cycles,
+      seconds=part.cycles / chip.clock_hz,
+      bound_seconds=part.bound_seconds,
+      ratio=part.cycles / chip.clock_hz / part.bound_seconds if part.bound_seconds else None,
+    )
+    for part in breakdown(program.text, chip)
+  ]
+
+
+def find_remedy(config: Config, program, devices, *, parts: bool = False) -> dict | None:
   """The first settings that fit, and the facts of their program; None if none of them fits."""
 
   def compiled(overrides):
@@ -69,7 +91,8 @@ def find_remedy(config: Config, program, devices) -> dict | None:
 
   for overrides, found in compilation.smaller(config, program, compiled):
     if found.fits:
-      return dict(settings=overrides, **facts(compilation.overridden(config, overrides), found))
+      changed = compilation.overridden(config, overrides)
+      return dict(settings=overrides, **facts(changed, found, parts=parts))
   return None
 
 
@@ -157,4 +180,18 @@ def lines_of(row: dict) -> list[str]:
       f"the recipe: {length}, {row['core_days']:,.1f} device-days"
       + (f" (Table 2: {paper:,} TPUv3-core-days, {row['paper_epochs']} epochs)" if paper else "")
     )
+  return lines + lines_of_parts(row.get("breakdown", []))
+
+
+def lines_of_parts(parts: list[dict]) -> list[str]:
+  """Where the time goes, in words; empty without parts."""
+  if not parts:
+    return []
+  total = {key: sum(part[key] for part in parts) for key in ("seconds", "bound_seconds")}
+  total |= dict(category="all", ratio=total["seconds"] / total["bound_seconds"])
+  lines = [f"{'where the time goes, ms':24s}{'cycles':>10s}{'bound':>10s}{'ratio':>8s}"]
+  for part in (*parts, total):
+    ratio = "" if part["ratio"] is None or part["bound_seconds"] < 5e-6 else f"{part['ratio']:.2f}"
+    times = (f"{part[key] * 1e3:10.2f}" for key in ("seconds", "bound_seconds"))
+    lines.append(f"{part['category']:24s}{''.join(times)}{ratio:>8s}")
   return lines

@@ -1,0 +1,105 @@
+"""What the instructions of a compiled training step are for: each is in one category."""
+
+import re
+
+from vit_jax.tpu import dependence
+from vit_jax.tpu.instructions import Instruction, Program
+
+CATEGORIES = (
+  "forward products",  # also those that remat computes again
+  "input gradients",
+  "weight gradients",
+  "attention, forward",
+  "attention, backward",
+  "norms",  # LayerNorm, GroupNorm, standardized kernels, and their gradients
+  "dropout",
+  "biases, activations",  # also residuals, position embeddings, pooling
+  "head and loss",
+  "input",  # what needs no parameters: pixels, MixUp, targets
+  "copies and casts",
+  "accumulation",
+  "gradient norm",
+  "optimizer update",  # also the norms of the parameters and of the update
+  "other",
+)
+MOVES = (
+  *("copy", "transpose", "reshape", "broadcast", "pad", "slice", "concatenate", "convert"),
+  *("dynamic-slice", "dynamic-update-slice", "bitcast", "tuple", "fusion", "iota"),
+  *("parameter", "constant"),
+)
+# What Flax and JAX call the parts of a model.
+ATTENTION = (
+  r"/(MultiHeadDotProductAttention_\d+|row_attention|column_attention)/(?!(query|key|value|out)/)"
+)
+HEAD = r"/head/|jvp\(Head\)|ViT\.classify"
+ADDS_PARTS = r"jit\(step\)/while/body/(closed_call/)?add"
+OF_MODEL = (  # in the order in which they are tried
+  ("dropout", r"jvp\(.*(/Dropout_\d+/|_threefry)"),
+  ("norms", r"/(LayerNorm_\d+|encoder_norm|gn_?\w*|group_norm|conv\w*|standardized_conv2d)/"),
+  ("head and loss", HEAD + r"|jvp\(\)|jvp\(jit\("),
+  ("biases, activations", r"jvp\("),
+)
+
+
+class Categories:
+  """Tells the category of each instruction of one step."""
+
+  def __init__(self, program: Program):
+    """Finds out what depends on what."""
+    self._program = program
+    self._on_batch = dependence.of(program, "batch")
+    self._on_params = dependence.of(program, "state.params")
+
+  def of(self, one: Instruction) -> str:
+    """The category of an instruction that has cycles of its own.
+
+    A fusion with a product belongs to the product, whatever else is fused with it. Other fusions go
+    by the name of their result.
+    """
+    inside = self._program.inside(one)
+    products = [each for each in inside if each.kind == "convolution"]
+    if products:
+      return self._of_product(products[0])
+    if _only_moves(inside):
+      return "copies and casts"
+    if self._on_batch[one.name] and not self._on_params[one.name]:
+      return "input"
+    if re.search(ATTENTION, one.op_name):
+      return "attention, " + _direction(one.op_name)
+    for category, pattern in OF_MODEL:
+      if re.search(pattern, one.op_name):
+        return category
+    return _after_the_model(one.op_name, {each.op_name.rpartition("/")[2] for each in inside})
+
+  def _of_product(self, product: Instruction) -> str:
+    """The category of a product of matrices, or a convolution."""
+    name = product.op_name
+    if re.search(ATTENTION, name):
+      return "attention, " + _direction(name)
+    if re.search(HEAD, name):
+      return "head and loss"
+    if _direction(name) == "forward":
+      return "forward products"
+    # Activations and their gradients depend on the batch, and kernels do not.
+    of_kernel = all(self._on_batch[operand] for operand in product.operands)
+    return "weight gradients" if of_kernel else "input gradients"
+
+
+def _only_moves(inside: list[Instruction]) -> bool:
+  """Whether instructions only move or convert their operands."""
+  return all(each.kind in MOVES for each in inside)
+
+
+def _direction(name: str) -> str:
+  """Where a name belongs; what remat computes again in the backward pass is forward."""
+  backward = "transpose(" in name and "rematted_computation" not in name
+  return "backward" if backward else "forward"
+
+
+def _after_the_model(name: str, inside: set[str]) -> str:
+  """The category of what is done with the gradients; `inside` are the operations' own names."""
+  if "select_n" in inside:  # the old state is kept if the gradient is not finite
+    return "optimizer update"
+  if "square" in inside:
+    return "gradient norm"
+  return "accumulation" if re.fullmatch(ADDS_PARTS, name) else "other"

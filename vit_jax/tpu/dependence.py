@@ -1,0 +1,56 @@
+"""Which values of a compiled step depend on one of its arguments."""
+
+from vit_jax.tpu import program_text
+from vit_jax.tpu.instructions import Instruction, Program
+
+Flags = tuple[bool, ...]  # of each element of a tuple; of anything else, one flag
+
+
+def of(program: Program, argument: str) -> dict[str, bool]:
+  """{name of an instruction: whether its value, or a part of it, depends on an argument}.
+
+  A value depends on the argument if anything that it is computed from does. What goes around in a
+  loop is followed until nothing changes.
+
+  Args:
+    program: the step.
+    argument: how the names of its parameters begin, such as "batch".
+  """
+  known: dict[str, Flags] = {}
+
+  def visit(block: str, arguments: list[Flags]) -> Flags:
+    for one in program.blocks[block]:
+      known[one.name] = _merged(known.get(one.name, (False,)), flags(one, arguments))
+    return known[program.result(block).name]
+
+  def flags(one: Instruction, arguments: list[Flags]) -> Flags:
+    if one.kind == "parameter":
+      return arguments[one.number] if arguments else (one.op_name.startswith(argument),)
+    given = [known[name] for name in one.operands]
+    if one.kind == "get-tuple-element":
+      return (_element(given[0], int(one.attribute(r"index=(\d+)"))),)
+    if one.kind == "tuple":
+      return tuple(any(each) for each in given)
+    if one.kind == "while":
+      return around(one.attribute(r"body=(%[^\s,]+)"), given[0])
+    if one.called:
+      return visit(one.called, given)
+    return given[0] if len(given) == 1 else (any(any(each) for each in given),)
+
+  def around(body: str, carried: Flags) -> Flags:
+    after = _merged(carried, visit(body, [carried]))
+    return after if after == carried else around(body, after)
+
+  visit(program_text.ENTRY, [])
+  return {name: any(each) for name, each in known.items()}
+
+
+def _element(flags: Flags, index: int) -> bool:
+  return flags[index] if len(flags) > 1 else flags[0]
+
+
+def _merged(one: Flags, other: Flags) -> Flags:
+  if len(one) == len(other):
+    return tuple(a or b for a, b in zip(one, other, strict=True))
+  longer, (first, *_) = (one, other) if len(one) > len(other) else (other, one)
+  return tuple(each or first for each in longer)

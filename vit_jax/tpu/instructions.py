@@ -1,0 +1,89 @@
+"""The instructions of a compiled program, read from its text."""
+
+import re
+from typing import NamedTuple
+
+from vit_jax.tpu import program_text
+
+LINE = re.compile(r"\s*(ROOT )?(%\S+) = (.*?) ([a-z][\w-]*)\((.*)")
+
+
+class Instruction(NamedTuple):
+  """One line of a program.
+
+  Attributes:
+    root: whether it is the result of its block.
+    name: unique in the program.
+    shape: of the result, with its layout; of several results, all of them.
+    kind: such as "fusion" or "convolution".
+    rest: the rest of the line: operands, then attributes.
+  """
+
+  root: bool
+  name: str
+  shape: str
+  kind: str
+  rest: str
+
+  @property
+  def operands(self) -> list[str]:
+    """The names of the instructions that it reads."""
+    return re.findall(r"%[^\s,()]+", re.split(r"\)(?:, |$)", self.rest)[0])
+
+  @property
+  def number(self) -> int:
+    """Which parameter of its block it is, from 0; only of parameters."""
+    return int(self.rest.partition(")")[0])
+
+  @property
+  def op_name(self) -> str:
+    """What JAX computes here, such as "jit(step)/jvp(ViT)/.../Dense_0/dot_general"; may be ""."""
+    return self.attribute(r'op_name="([^"]*)"') or ""
+
+  @property
+  def called(self) -> str | None:
+    """The block that a fusion computes."""
+    return self.attribute(r" calls=(%[^\s,]+)")
+
+  @property
+  def cycles(self) -> int:
+    """The compiler's count of cycles for one run; 0 if it gives none."""
+    return int(self.attribute(program_text.CYCLES) or 0)
+
+  def attribute(self, pattern: str) -> str | None:
+    """The first group of a pattern in the rest of the line; None if it is not there."""
+    found = re.search(pattern, self.rest)
+    return found and found[1]
+
+
+class Program:
+  """The instructions of a compiled program.
+
+  Attributes:
+    blocks: {name: instructions} of every block.
+    named: {name: instruction}.
+    counted: {name: number of runs} of the blocks whose instructions have cycles of their own.
+  """
+
+  def __init__(self, text: str):
+    """Reads the text of a program."""
+    blocks = program_text.computations(text)
+    self.counted = program_text.counted(blocks)
+    self.blocks = {name: list(_instructions(block)) for name, block in blocks.items()}
+    self.named = {one.name: one for block in self.blocks.values() for one in block}
+
+  def inside(self, one: Instruction) -> list[Instruction]:
+    """What a fusion computes, with the fusions in it; of another instruction, itself."""
+    if not one.called:
+      return [one]
+    return [each for inner in self.blocks[one.called] for each in self.inside(inner)]
+
+  def result(self, block: str) -> Instruction:
+    """The instruction whose value is that of its block."""
+    return next(one for one in self.blocks[block] if one.root)
+
+
+def _instructions(block: str):
+  for line in block.splitlines():
+    if found := LINE.match(line):
+      yield Instruction(bool(found[1]), *found.groups()[1:])
