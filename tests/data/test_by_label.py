@@ -62,7 +62,12 @@ def test_too_few_images_names_the_class():
 
 
 @pytest.mark.parametrize(
-  ("label", "message"), [(-1, r"example \d has the labels \(-1,\)"), (None, "cannot be read: gone")]
+  ("label", "message"),
+  [
+    (-1, r"example \d has the labels \(-1,\)"),
+    (2, r"example \d has the labels \(2,\)"),
+    (None, "cannot be read: gone"),
+  ],
 )
 def test_labels_that_are_none(label, message):
   source = Labelled([0, 1, label], 2)

@@ -45,3 +45,6 @@ def test_runs_of_earlier_releases_keep_their_order():
   assert rows == [7, 9, 0, 8, 4, 2, 5, 6, 3, 1, 6, 0, 4, 2, 7, 9, 1, 5, 8, 3]
   rows = order.epochs(10, seed=7, sampling="uniform")(range(20))
   assert rows == [6, 0, 2, 3, 4, 7, 9, 5, 8, 1, 2, 6, 9, 8, 1, 7, 4, 5, 3, 0]
+  grain, uniform = (order.fixed(10, seed=7, sampling=sampling) for sampling in ("grain", "uniform"))
+  assert [grain[i] for i in range(10)] == [4, 0, 3, 7, 2, 9, 6, 8, 1, 5]
+  assert [uniform[i] for i in range(10)] == [6, 0, 2, 3, 4, 7, 9, 5, 8, 1]

@@ -176,6 +176,15 @@ def test_missing_extra_and_misshapen_parameters_are_all_named():
     assert words in str(error.value)
 
 
+def test_five_of_many_are_named_and_the_others_counted():
+  flat = {f"more_{i}": np.zeros(3, np.float32) for i in range(7)}
+  for count, rest in ((5, "model$"), (6, "model; and 1 more$"), (7, "model; and 2 more$")):
+    surplus = flatten(families.params("gap")) | dict([*flat.items()][:count])
+    with pytest.raises(ValueError, match=f"^{count} parameters.*{rest}") as error:
+      weights.fit(nest(surplus), families.params("gap"), (4, 4))
+    assert str(error.value).count("is not part of") == 5
+
+
 def test_half_precision_becomes_float32():
   params = jax.tree.map(np.float16, families.params("vit"))
   fitted, _ = weights.fit(params, shapes(families.module("vit")), (4, 4))
