@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from vit_jax.config import Optimizer
 from vit_jax.learning import optim, state, train_step
@@ -14,13 +16,16 @@ ONE = jax.make_mesh((1, 1), ("data", "fsdp"), devices=jax.devices()[:1])
 
 
 class OneNumber:
-  """The loss of every image is the same function of the number, which begins with 0."""
+  """The loss of every image is the same function of the number, which begins with 0.
+
+  A pair of other numbers, of which nothing depends, can be split over two devices.
+  """
 
   def __init__(self, function):
     self.function = function
 
   def init(self, key, image_size):
-    return {"number": jnp.zeros(())}
+    return {"number": jnp.zeros(()), "pair": jnp.zeros(2)}
 
   def prepare(self, batch, key):
     return batch
@@ -65,8 +70,21 @@ def test_the_compiled_step_reuses_the_memory_of_the_old_state():
   step, init = made(lambda x: x)
   abstract = state.abstract(init, ONE)
   first, batch = state.create(init, abstract), jax.device_put({"mask": np.ones(2, np.float32)})
-  after, _ = train_step.jit_step(step, mesh=ONE, abstract=abstract)(first, batch)
+  train_step.jit_step(step, mesh=ONE, abstract=abstract)(first, batch)
   assert all(leaf.is_deleted() for leaf in jax.tree.leaves(first))
   assert not batch["mask"].is_deleted()
-  places = lambda tree: jax.tree.map(lambda x: x.sharding, tree)
-  assert places(after) == places(abstract)
+
+
+def test_the_new_state_lies_where_the_old_one_should_have_lain():
+  step, init = made(lambda x: x)
+  mesh = jax.make_mesh((1, 2), ("data", "fsdp"), devices=jax.devices()[:2])
+  whole, split = NamedSharding(mesh, P()), NamedSharding(mesh, P("fsdp"))
+  place = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=split if x.ndim else whole)
+  compiled = train_step.jit_step(
+    step, mesh=mesh, abstract=jax.tree.map(place, jax.eval_shape(init))
+  )
+  old = jax.device_put((init(), {"mask": np.ones(2, np.float32)}), whole)
+  with pytest.warns(UserWarning, match="donated buffers were not usable"):  # they were whole
+    after, metrics = compiled(*old)
+  assert after.params["pair"].sharding == split
+  assert {x.sharding for x in (*metrics.values(), after.params["number"])} == {whole}
