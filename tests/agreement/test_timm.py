@@ -4,8 +4,7 @@ Needs torch and timm (the extra `agreement`); skipped, with this reason, where t
 """
 
 import functools
-import importlib.util
-import sys
+import importlib
 
 import jax
 import jax.numpy as jnp
@@ -15,60 +14,9 @@ import pytest
 from tests import modules
 from tests.golden import weights as golden
 from vit_jax import inspection, models, weights
-from vit_jax.benchmarks.step import stand_in_for_torchvision
 from vit_jax.storage.tree import flatten
 
-torch = pytest.importorskip("torch", reason="torch is not installed (extra `agreement`)")
-if importlib.util.find_spec("torchvision") is None:
-  stand_in_for_torchvision()
-timm = pytest.importorskip("timm", reason="timm is not installed (extra `agreement`)")
-for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-  if sys.modules[name].__spec__.loader is None:  # the stand-in, which others must not find
-    del sys.modules[name]
-
 CLASSES, SIDE = 7, 64
-
-
-def small_bit(num_classes):
-  """timm's BiT with one unit a stage, whose names have no such model."""
-  convolution = functools.partial(timm.layers.StdConv2d, eps=1e-8)
-  return timm.models.resnetv2.ResNetV2(
-    (1, 1, 1, 1), num_classes=num_classes, stem_type="fixed", conv_layer=convolution
-  )
-
-
-def small_hybrid(**options):
-  """timm's hybrid with stage 4, whose ResNet standardises and normalises as the published code."""
-  return PublishedStem(timm.create_model("vit_small_r26_s32_224", **options))
-
-
-class PublishedStem(torch.nn.Module):
-  """A hybrid of timm with the arithmetic of the published code in its ResNet.
-
-  That code divides weights by their standard deviation plus 1e-5, and adds 1e-6 to the variance in
-  GroupNorm; timm adds 1e-8 to the variance of weights, and 1e-5 in GroupNorm.
-  """
-
-  def __init__(self, model):
-    super().__init__()
-    self.model = model
-
-  def load_pretrained(self, path):
-    self.model.load_pretrained(path)
-    for module in self.model.patch_embed.backbone.modules():
-      if isinstance(module, timm.layers.StdConv2dSame):
-        deviation, mean = torch.std_mean(
-          module.weight.detach(), dim=(1, 2, 3), keepdim=True, correction=0
-        )
-        module.weight.data = (module.weight.detach() - mean) / (deviation + 1e-5)
-        module.__class__ = timm.layers.Conv2dSame
-      elif isinstance(module, torch.nn.GroupNorm):
-        module.eps = 1e-6
-
-  def forward(self, images):
-    return self.model(images)
-
-
 VIT = dict(act_layer="gelu_tanh", img_size=SIDE)
 # Our name and options; timm's; the bound.
 CASES = {
@@ -83,12 +31,12 @@ CASES = {
   "hybrid": (
     "R26+ViT-S/32",
     {},
-    small_hybrid,
+    "small_hybrid",
     dict(VIT),
     1e-5,
   ),
   "bit": ("R50x1", {}, "resnetv2_50x1_bit", {}, 2e-5),
-  "small_bit": ("R50x1", dict(stages=(1, 1, 1, 1)), small_bit, {}, 2e-5),
+  "small_bit": ("R50x1", dict(stages=(1, 1, 1, 1)), "small_bit", {}, 2e-5),
 }
 
 
@@ -111,43 +59,50 @@ def ours(case):
   return module, jax.tree_util.tree_map_with_path(changed, params), images, np.array([1, 4])
 
 
-def theirs(case, path):
+@pytest.fixture(scope="module")
+def peer():
+  """torch, timm and the models of tests/agreement/timm_models.py."""
+  return importlib.import_module("tests.agreement.timm_models")
+
+
+def theirs(peer, case, path):
   name, options = CASES[case][2:4]
-  make = functools.partial(timm.create_model, name) if isinstance(name, str) else name
+  own = getattr(peer, name, None)
+  make = own or functools.partial(peer.timm.create_model, name)
   model = make(num_classes=CLASSES, **options).eval()
   model.load_pretrained(str(path))
   return model
 
 
-def torch_images(images):
-  return torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
+def torch_images(peer, images):
+  return peer.torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
 
 
 @pytest.mark.parametrize("case", ["vit", "gap", "hybrid", "bit"])
-def test_logits(tmp_path, case):
+def test_logits(peer, tmp_path, case):
   module, params, images, _ = ours(case)
   weights.save(tmp_path / "w.npz", params)
   expected = jax.jit(lambda p: module.apply({"params": p}, images, train=False)[0])(params)
-  with torch.no_grad():
-    got = theirs(case, tmp_path / "w.npz")(torch_images(images)).numpy()
+  with peer.torch.no_grad():
+    got = theirs(peer, case, tmp_path / "w.npz")(torch_images(peer, images)).numpy()
   assert np.std(expected) > 0.1
   np.testing.assert_allclose(got, expected, atol=CASES[case][-1], rtol=0)
 
 
-def test_outputs_at_the_patches_of_weights_without_a_head(tmp_path):
+def test_outputs_at_the_patches_of_weights_without_a_head(peer, tmp_path):
   """As masked patch prediction leaves them."""
   module, params, images, _ = ours("vit")
   weights.save(tmp_path / "w.npz", {k: v for k, v in params.items() if k != "head"})
   features = jax.jit(lambda p: module.apply({"params": p}, images, train=False, method="features"))
-  model = timm.create_model("vit_tiny_patch16_224", num_classes=0, **VIT).eval()
+  model = peer.timm.create_model("vit_tiny_patch16_224", num_classes=0, **VIT).eval()
   model.load_pretrained(str(tmp_path / "w.npz"))
-  with torch.no_grad():
-    got = model.forward_features(torch_images(images)).numpy()[:, 1:]
+  with peer.torch.no_grad():
+    got = model.forward_features(torch_images(peer, images)).numpy()[:, 1:]
   np.testing.assert_allclose(got, features(params)["patches"], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("case", ["vit", "small_bit"])
-def test_gradients(tmp_path, case):
+def test_gradients(peer, tmp_path, case):
   """Our gradients, read by timm as if they were weights, beside its own."""
   module, params, images, labels = ours(case)
 
@@ -157,34 +112,34 @@ def test_gradients(tmp_path, case):
 
   weights.save(tmp_path / "weights.npz", params)
   weights.save(tmp_path / "gradients.npz", jax.device_get(jax.jit(jax.grad(loss))(params)))
-  model = theirs(case, tmp_path / "weights.npz")
-  our_gradients = dict(theirs(case, tmp_path / "gradients.npz").named_parameters())
-  logits = model(torch_images(images))
-  torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels)).backward()
+  model = theirs(peer, case, tmp_path / "weights.npz")
+  our_gradients = dict(theirs(peer, case, tmp_path / "gradients.npz").named_parameters())
+  logits = model(torch_images(peer, images))
+  peer.torch.nn.functional.cross_entropy(logits, peer.torch.from_numpy(labels)).backward()
   compared = 0
   for name, parameter in model.named_parameters():
     a, b = parameter.grad.double().flatten(), our_gradients[name].detach().double().flatten()
     compared += a.numel()
     if a.norm() > 1e-6 * parameter.norm():  # below, both are rounding: softmax ignores key biases
-      assert torch.nn.functional.cosine_similarity(a, b, dim=0) > 0.99999, name
+      assert peer.torch.nn.functional.cosine_similarity(a, b, dim=0) > 0.99999, name
       assert abs(a.norm() / b.norm() - 1) < 1e-3, name
     else:
       assert b.norm() <= 1e-5 * parameter.norm(), name
   assert compared == sum(x.size for x in flatten(params).values())
 
 
-def test_attention_at_full_size(tmp_path):
+def test_attention_at_full_size(peer, tmp_path):
   """That of every layer of ViT-B/16, from the queries and keys of timm's own modules."""
   module, images = models.create("ViT-B/16", num_classes=CLASSES), golden.images(224, batch=1)
   params = modules.parameters(module, images, train=False)
   weights.save(tmp_path / "w.npz", params)
-  model = timm.create_model("vit_base_patch16_224", num_classes=CLASSES, act_layer="gelu_tanh")
+  model = peer.timm.create_model("vit_base_patch16_224", num_classes=CLASSES, act_layer="gelu_tanh")
   model.eval().load_pretrained(str(tmp_path / "w.npz"))
   kept = []
   for block in model.blocks:
     block.attn.qkv.register_forward_hook(lambda module, inputs, output: kept.append(output))
-  with torch.no_grad():
-    model(torch_images(images))
+  with peer.torch.no_grad():
+    model(torch_images(peer, images))
   found = list(inspection.attention_weights(module, params, images))
   assert len(found) == len(kept) == 12
   for ours, qkv in zip(found, kept, strict=True):

@@ -56,7 +56,7 @@ def test_parts_one_after_another_equal_the_whole_batch(accumulation):
 FAMILIES = {
   "vit": dict(depth=1),
   "bit": dict(name="R50x1", depth=0, width=64, mlp_dim=0, heads=0, stages=(1,)),
-  "hybrid": dict(name="R50x1+ViT-B/16", depth=1, stages=(1, 1)),
+  "hybrid": dict(name="R50x1+ViT-B/16", depth=1, width=64, stages=(1,)),
 }
 
 

@@ -24,7 +24,8 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
   from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
 
   lines = metrics_log.read(folder)
-  figure = Figure(figsize=(8, 9), layout="constrained")
+  figure = Figure(figsize=(8, 9))
+  figure.subplots_adjust(left=0.12, right=0.97, bottom=0.06, top=0.98, hspace=0.08)
   loss, accuracy, rate = figure.subplots(3, sharex=True)
   series = {
     key: [(line["step"], line[key]) for line in lines if isinstance(line.get(key), float)]
