@@ -32,7 +32,6 @@ from vit_jax.experiments.studies import conduct, loading, plan, report, slurm, s
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.process import console
-from vit_jax.storage import files, workdir
 
 
 def flags() -> ToolFlags:
@@ -73,15 +72,6 @@ def command(args: Namespace, overrides: list[str]) -> list[str]:
   return [*words, *([f"--workdir={args.workdir}"] if args.workdir else []), *overrides]
 
 
-def write_script(args: Namespace, overrides: list[str], found: Conduct):
-  """Writes the script for SLURM."""
-  own = [sys.executable, str(pathlib.Path(__file__).resolve()), *command(args, overrides)[2:]]
-  waves = tasks.waves(tasks.of_study(found.study))
-  with workdir.writing(args.slurm.parent):
-    files.write_text(args.slurm, slurm.script(own, args.slurm, waves))
-  print(f"Written to {args.slurm}; submit it with `bash {args.slurm}`.")
-
-
 def do(found: Conduct, args: Namespace):
   """Does what is missing, and prints and writes the results.
 
@@ -114,7 +104,9 @@ def main(arguments: list[str] | None = None):
       print(json.dumps(show, indent=2) if args.format == "json" else plan.table(lines))
     elif args.slurm:
       conduct.apart(found, data=False)
-      write_script(args, overrides, found)
+      program = [sys.executable, str(pathlib.Path(__file__).resolve())]
+      program += command(args, overrides)[2:]
+      slurm.write(args.slurm, program, tasks.waves(tasks.of_study(found.study)))
     else:
       do(found, args)
 

@@ -16,31 +16,36 @@ Table 4. For other data write two recipes: --development trains on a part and sc
 configs/hyperrule.py beside the grid, as the paper does for ResNets: if it is the best on the
 development part, the final runs use it.
 
-Each run has a workdir below --workdir. If the command was stopped, start it again: it continues,
-and does nothing twice. Learning rates and seeds may be added. The tool prints the results and
-writes them to sweep.csv and sweep.png in --workdir; the output of the runs goes to stderr.
+If the command was stopped, start it again: it continues, and does nothing twice. Learning rates and
+seeds may be added. A run that fails costs no other. The tool prints the results and writes them to
+sweep.csv and sweep.png in --workdir; what a run prints is in WORKDIR/runs/NAME.log.
 
 On a cluster: --commands prints the commands of the runs that can start now, one a line: first the
 grid; when that is done, the final runs. --slurm FILE writes a script that submits all runs: bash
 FILE [options of sbatch, such as --gres=gpu:1 --time=4:00:00].
 
-Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal: start it again; 1 anything
-else.
+Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal: start it again; 1 a run
+failed, or anything else.
 """
 
 import json
 import pathlib
+import shlex
 import sys
 from argparse import SUPPRESS, Namespace
 
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, local, path, whole
-from vit_jax.experiments import runs, slurm, sweep
+from vit_jax.experiments import sweep
+from vit_jax.experiments.studies import conduct, execution, slurm, tasks
+from vit_jax.experiments.studies.conduct import Conduct
+from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.sweep import Sweep
 from vit_jax.main import default_workdir
 from vit_jax.process import console
 from vit_jax.recipes import TASKS
+from vit_jax.storage import workdir
 
 FINE_TUNING, REAL = "configs/finetune.py", ",real"
 
@@ -59,6 +64,7 @@ def flags() -> ToolFlags:
   add("--seeds", type=whole(1, 1000), default=3, help="final runs (default: 3)")
   result.add_source()
   add("--init-from", dest="source", type=local, help=SUPPRESS)  # its name before release 0.2.0
+  add("--jobs", type=whole(1, 1000), default=1, help="runs at the same time (default: 1)")
   add("--workdir", type=path, help="default: workdirs/sweep-NAME")
   result.add_settings()
   result.add_format("table", "json")
@@ -67,9 +73,7 @@ def flags() -> ToolFlags:
     "--commands", action="store_true", help="print the commands instead of running them"
   )
   how.add_argument("--slurm", type=path, metavar="FILE", help="write a script for SLURM")
-  how.add_argument(
-    "--only", metavar="PART:N", help="one run: development:N of the grid or final:N, from 0"
-  )
+  how.add_argument("--only", metavar="WAVE:N", help="one run: 0:N of the grid, or 1:N of the seeds")
   return result
 
 
@@ -94,21 +98,17 @@ def asked(args: Namespace, overrides: list[str]) -> Sweep:
   )
 
 
-def rule(args: Namespace) -> tuple[str, ...]:
-  """The two recipes of --hyperrule; () without it.
+def rule(args: Namespace) -> str:
+  """The recipe of --hyperrule; "" without it.
 
   Raises:
-    ConfigError: it is given with other recipes, or with --slurm, whose script cannot name it.
+    ConfigError: it is given with other recipes.
   """
   if not args.hyperrule:
-    return ()
-  if not args.task or args.slurm:
-    raise ConfigError(
-      "--hyperrule goes with --model and --task, and not with --slurm; on a cluster submit what "
-      "--commands prints."
-    )
-  recipe = f"configs/hyperrule.py:{args.model},{args.task}"
-  return f"{recipe},development", f"{recipe}{REAL * args.real}"
+    return ""
+  if not args.task:
+    raise ConfigError("--hyperrule goes with --model and --task; leave it out.")
+  return f"configs/hyperrule.py:{args.model},{args.task},development"
 
 
 def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
@@ -134,40 +134,50 @@ def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
   return *pair, ()
 
 
-def run(chosen: Sweep, args: Namespace):
+def command(args: Namespace, overrides: list[str]) -> list[str]:
+  """The command that does the whole sweep."""
+  of_one_start = ("commands", "slurm", "only", "jobs", "format")
+  given = {key: value for key, value in vars(args).items() if value and key not in of_one_start}
+  flag = lambda key, value: f"--{key}" if value is True else f"--{key}={value}"
+  own = [flag(key.replace("_", "-"), value) for key, value in given.items()]
+  return ["python", "tools/sweep.py", *own, *overrides]
+
+
+def run(chosen: Sweep, args: Namespace, command: list[str]):
   """Does what the command line asks for.
 
   Raises:
-    ConfigError, RunError: as `sweep.search` and `sweep.check`.
+    ConfigError: the sweep is wrong, or data is missing.
+    RunError, Stopped: as `execution.execute`.
   """
-  runs.apart(sweep.check, chosen)
-  sweep.claim(chosen)
-  say = lambda line: print(line, file=sys.stderr, flush=True)
+  found = Conduct(sweep.study(chosen), Ledger(chosen.folder), shlex.join(command))
+  costs = conduct.apart(found, data=True)
+  every = tasks.of_study(found.study)
   if args.commands:
-    for one in sweep.startable(chosen):
+    for one in execution.startable(found.ledger, every, set()):
       print(one.command())
   elif args.slurm:
-    write(args.slurm, slurm.script(chosen, args.slurm, pathlib.Path(__file__).resolve()))
-    print(f"Written to {args.slurm}; submit it with `bash {args.slurm}`.")
-  elif args.only:
-    runs.execute([sweep.picked(chosen, args.only)], say=say)
+    program = [sys.executable, str(pathlib.Path(__file__).resolve()), *command[2:]]
+    slurm.write(args.slurm, program, tasks.waves(every))
   else:
-    result = sweep.search(chosen, execute=lambda some: runs.execute(some, say=say))
-    sweep.write(chosen, result)
-    print(json.dumps(result, indent=2) if args.format == "json" else sweep.table(result))
-    say(f"Results: {chosen.folder / sweep.TABLE}, {chosen.folder / sweep.PICTURE}")
+    some = found.one(args.only) if args.only else every
+    conduct.raise_failures(found.run(some, costs, jobs=args.jobs))
+    if not args.only:
+      report(chosen, found, args.format)
 
 
-def write(file: pathlib.Path, text: str):
-  """Writes a script.
+def report(chosen: Sweep, found: Conduct, form: str):
+  """Writes and prints the results.
 
   Raises:
-    ConfigError: it cannot be written.
+    RunError: the folder cannot be written to.
   """
-  try:
-    file.write_text(text)
-  except OSError as error:
-    raise ConfigError(f"--slurm={file} cannot be written: {error.strerror}.") from error
+  result = sweep.report(chosen, found.study)
+  with workdir.writing(chosen.folder):
+    sweep.write(chosen, result)
+  print(json.dumps(result, indent=2) if form == "json" else sweep.table(result))
+  written = f"{chosen.folder / sweep.TABLE}, {chosen.folder / sweep.PICTURE}"
+  print(f"Results: {written}", file=sys.stderr)
 
 
 def main(arguments: list[str] | None = None):
@@ -178,7 +188,7 @@ def main(arguments: list[str] | None = None):
   """
   args, overrides = flags().parse_with_settings(arguments)
   with ending("sweep"):
-    run(asked(args, overrides), args)
+    run(asked(args, overrides), args, command(args, overrides))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax.data.opening import Opener
-from vit_jax.experiments import holdout
+from vit_jax.experiments import holdout, runs
 
 RECIPE = """
 from vit_jax.config import Config, Data, Dataset, Duration, to_config_dict
@@ -28,8 +28,14 @@ def recipe(tmp_path):
   return f"{tmp_path / 'parts.py'}:{{}}".format
 
 
+def check(development, final, overrides):
+  """Checks a pair of recipes as a study checks a trial and the run that it chooses for."""
+  part, whole = (runs.accept(name, overrides) for name in (development, final))
+  holdout.check_configs((development, part), (final, whole))
+
+
 def test_a_part_held_back_is_good(recipe):
-  holdout.check(recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]"), ("--config.seed=1",))
+  check(recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]"), ("--config.seed=1",))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,7 @@ def test_no_image_is_chosen_or_trained_by_that_is_scored_later(
   with pytest.raises(
     c.ConfigError, match=r"but both have \d+ images? .such as .*a/\d\.png'\); give"
   ) as caught:
-    holdout.check(recipe(development), recipe(final), ())
+    check(recipe(development), recipe(final), ())
   said = str(caught.value).replace(f"{folder} ", "").replace(folder, "")
   said = said.replace(recipe(development), "development").replace(recipe(final), "final")
   assert all(use in said for use in uses)
@@ -60,36 +66,36 @@ def test_the_same_folder_by_another_path_is_the_same_images(recipe, tmp_path):
   detour = tmp_path / "detour.py"
   detour.write_text(RECIPE.format(folder=tmp_path / "other" / ".." / "images/"))
   with pytest.raises(c.ConfigError, match="but both have 4 images "):
-    holdout.check(f"{detour}:[:70%]|[80%:]", recipe("[:80%]|[80%:]"), ())
+    check(f"{detour}:[:70%]|[80%:]", recipe("[:80%]|[80%:]"), ())
 
 
 @pytest.mark.parametrize(("parts", "count"), [("[:70%]", 0), ("[:70%]|[70%:]|[80%:]", 2)])
 def test_a_recipe_scores_one_set(recipe, parts, count):
   with pytest.raises(c.ConfigError, match=f"scores {count} sets"):
-    holdout.check(recipe(parts), recipe("[:80%]|[80%:]"), ())
+    check(recipe(parts), recipe("[:80%]|[80%:]"), ())
   if not count:
     with pytest.raises(
       c.ConfigError, match=r"scores 0 sets .*; give a recipe that scores the test"
     ):
-      holdout.check(recipe("[:70%]|[70%:]"), recipe(parts), ())
+      check(recipe("[:70%]|[70%:]"), recipe(parts), ())
 
 
 def test_every_set_of_the_final_recipe_is_kept_apart(recipe):
   final = recipe("[:80%]|[90%:]|[80%:90%]")
-  holdout.check(recipe("[:60%]|[60%:80%]"), final, ())
+  check(recipe("[:60%]|[60%:80%]"), final, ())
   for development in ("[:60%]|[60%:90%]", "[:90%]|[60%:80%]"):
     with pytest.raises(c.ConfigError, match="but both have"):
-      holdout.check(recipe(development), final, ())
+      check(recipe(development), final, ())
 
 
 def test_wrong_settings_and_data_are_found(recipe):
   good = recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]")
   with pytest.raises(c.ConfigError, match="sed is not a setting"):
-    holdout.check(*good, ("--config.sed=1",))
+    check(*good, ("--config.sed=1",))
   with pytest.raises(c.ConfigError, match="image_size=100 is not divisible"):
-    holdout.check(*good, ("--config.data.image_size=100",))
+    check(*good, ("--config.data.image_size=100",))
   with pytest.raises(c.ConfigError, match="There is no folder"):
-    holdout.check(*good, ("--config.data.train.source=folder:/nowhere",))
+    check(*good, ("--config.data.train.source=folder:/nowhere",))
 
 
 class Labelled:

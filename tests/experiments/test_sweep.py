@@ -1,8 +1,8 @@
-"""The choice of a learning rate: grid, ties, no run done twice, and a test set nobody saw."""
+"""The choice of a learning rate: the study of a sweep, its results, and a test set nobody saw."""
 
 import csv
+import dataclasses
 import json
-import math
 import pathlib
 import shutil
 
@@ -10,12 +10,15 @@ import jax
 import numpy as np
 import pytest
 
+from tests import programs
 from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data.images import BadImage
-from vit_jax.experiments import runs, sweep
-from vit_jax.experiments.sweep import Sweep
+from vit_jax.experiments import sweep
+from vit_jax.experiments.studies import conduct, execution, tasks
+from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.sweep import RATE, Sweep
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log, workdir
 from vit_jax.training import opening, plan, train
@@ -66,184 +69,193 @@ def small(tmp_path, **changes):
   return Sweep(**(values | changes))
 
 
-def here(some):
-  """Runs in this process, where JAX is already there."""
-  for run in some:
-    if not runs.result(run.folder):
-      config = recipes.resolve(run.recipe, run.overrides)
-      ready = plan.make(config, opening.open_data(config), jax.devices()[:1])
-      stop = StopRequest()
-      with workdir.locked(run.folder, first=True):
-        train.train(ready, run.folder, stop)
+def study_of(some):
+  """(study, its one stage, ledger)."""
+  study = sweep.study(some)
+  return study, study.cells[0].stage, Ledger(some.folder)
 
 
-def last_line(folder):
-  return metrics_log.read(pathlib.Path(folder))[-1]
-
-
-def resolved(run):
-  return json.loads((run.folder / "config.json").read_text())
+def here(ledger, some):
+  """Does runs in this process, where JAX is already there."""
+  for task in some:
+    run = ledger.run(task)
+    config = recipes.resolve(run.recipe, run.overrides)
+    ready = plan.make(config, opening.open_data(config), jax.devices()[:1])
+    with workdir.locked(run.folder, first=True):
+      train.train(ready, run.folder, StopRequest())
 
 
 def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, tmp_path):
-  chosen_by = small(tmp_path, seeds=1, overrides=("--config.optimizer.kind=sgd",))
+  some = small(tmp_path, seeds=1, overrides=("--config.optimizer.kind=sgd",))
+  study, stage, ledger = study_of(some)
   for file in data.glob("*-test.*"):
     file.rename(file.with_suffix(".away"))
-  sweep.check(chosen_by)
-  sweep.claim(chosen_by)
-  here(sweep.grid(chosen_by))
-  rate = sweep.chosen(chosen_by)
-  for run in sweep.grid(chosen_by):
-    assert "test" not in (run.folder / "config.json").read_text()
-  scored = opening.open_data(recipes.resolve(chosen_by.final, ())).evaluations.head().source
+  assert conduct.checked(conduct.Conduct(study, ledger, ""), True)
+  here(ledger, tasks.all_trials(stage))
+  chosen = ledger.chosen(stage)
+  trials = [ledger.run(task).folder for task in tasks.all_trials(stage)]
+  assert not any("test" in (folder / "config.json").read_text() for folder in trials)
+  scored = opening.open_data(recipes.resolve(some.final, ())).evaluations.head().source
   with pytest.raises(BadImage, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):
     file.rename(file.with_suffix(".array_record-00000-of-00001"))
-  found = sweep.search(chosen_by, execute=here)
+  here(ledger, [task for task in tasks.of_study(study) if ledger.done(task) is None])
+  assert execution.startable(ledger, tasks.of_study(study), set()) == []
+  found = sweep.report(some, study)
 
-  development = {
-    row["learning_rate"]: last_line(row["workdir"])["development/top1"]
-    for row in found["development"]
+  last = lambda row: metrics_log.read(pathlib.Path(row["workdir"]))[-1]
+  by_rate = {row["learning_rate"]: row["top1"] for row in found["development"]}
+  assert by_rate == {
+    row["learning_rate"]: last(row)["development/top1"] for row in found["development"]
   }
-  assert {row["learning_rate"]: row["top1"] for row in found["development"]} == development
-  assert found["learning_rate"] == rate == sweep.choose(development)
-  for seed, (run, row) in enumerate(zip(sweep.finals(chosen_by, rate), found["test"], strict=True)):
-    config, lines = resolved(run), metrics_log.read(run.folder)
-    assert (config["seed"], config["schedule"]["learning_rate"]) == (seed, rate)
-    assert config["data"]["train"]["split"] == "train"
-    assert config["optimizer"]["kind"] == "sgd"
-    # Once, after the last step.
-    assert [line["step"] for line in lines if "all/top1" in line] == [3]
-    assert row["top1"] == lines[-1]["all/top1"]
+  assert found["learning_rate"] == chosen[RATE] == max(sorted(by_rate), key=by_rate.get)
+  (row,) = found["test"]
+  folder = pathlib.Path(row["workdir"])
+  config, lines = json.loads((folder / "config.json").read_text()), metrics_log.read(folder)
+  assert (config["seed"], config["schedule"]["learning_rate"]) == (0, chosen[RATE])
+  assert config["data"]["train"]["split"] == "train"
+  assert config["optimizer"]["kind"] == "sgd"
+  assert [line["step"] for line in lines if "all/top1" in line] == [3]  # once, after the last step
+  assert row["top1"] == lines[-1]["all/top1"]
 
 
 def test_settings_of_the_runs(tmp_path):
   """Holds with any other overrides, also of the evaluation's frequency."""
   (tmp_path / "tiny.py").write_text(RECIPE)
-  some = small(tmp_path, overrides=("--config.evaluate_every.epochs=2", "--config.batch_size=4"))
+  given = ("--config.evaluate_every.epochs=2", "--config.batch_size=4")
+  _, stage, ledger = study_of(small(tmp_path, overrides=given))
   resolved = lambda run: recipes.resolve(run.recipe, run.overrides)
-  grid, finals = (list(map(resolved, made)) for made in (sweep.grid(some), sweep.finals(some, 0.3)))
-  assert [(x.seed, x.schedule.learning_rate) for x in grid] == [(0, 0.3), (0, 0.01)]
-  assert [(x.seed, x.schedule.learning_rate) for x in finals] == [(0, 0.3), (1, 0.3)]
+  grid = [resolved(ledger.run(task)) for task in tasks.all_trials(stage)]
+  best = lambda stage: {RATE: 0.3} if stage.has_trials() else {}
+  tests = [resolved(ledger.run_with(tasks.Task(stage, seed), best)) for seed in (0, 1)]
+  assert [(x.seed, x.schedule.learning_rate) for x in grid] == [(0, 0.01), (0, 0.3)]
+  assert [(x.seed, x.schedule.learning_rate) for x in tests] == [(0, 0.3), (1, 0.3)]
   assert [x.evaluate_every for x in grid] == [c.Duration(epochs=2.0)] * 2
-  assert [x.evaluate_every for x in finals] == [c.Duration()] * 2
-  assert {x.batch_size for x in grid + finals} == {4}
+  assert [x.evaluate_every for x in tests] == [c.Duration()] * 2
+  assert {x.batch_size for x in grid + tests} == {4}
 
 
-def finished(run, top1, name="set"):
+def finished(run, **top1):
   """Writes the files of a finished run, for the logic around it."""
   run.folder.mkdir(parents=True)
   config = c.to_dict(c.Config(batch_size=10, duration=c.Duration(steps=5)))
   (run.folder / "config.json").write_text(json.dumps(config))
-  lines = [{"step": 5, "data/epoch": 1.0}, {"step": 5, f"{name}/top1": top1, f"{name}/loss": 1.0}]
+  figures = {f"{name}/top1": value for name, value in top1.items()}
+  lines = [{"step": 5, "data/epoch": 1.0}, {"step": 5} | figures]
   (run.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_the_best_is_chosen_and_of_equal_ones_the_smallest():
-  assert sweep.choose({0.3: 0.5, 0.1: 0.7, 0.03: 0.6}) == 0.1
-  assert sweep.choose({0.3: 0.7, 0.03: 0.7, 0.1: 0.7, 0.01: 0.6}) == 0.03
+def done(some, development, **tests):
+  """Finishes the trials, and then the seeds with the figures of each set; returns the report."""
+  study, stage, ledger = study_of(some)
+  for task, top1 in zip(tasks.all_trials(stage), development, strict=True):
+    finished(ledger.run(task), development=top1)
+  for seed in range(some.seeds):
+    figures = {name: values[seed] for name, values in tests.items()}
+    finished(ledger.run(tasks.Task(stage, seed)), **figures)
+  return sweep.report(some, study)
 
 
-def test_none_is_chosen_before_all_are_done(tmp_path):
-  three = small(tmp_path, learning_rates=(0.3, 0.1, 0.03))
-  finished(sweep.grid(three)[1], 0.9)
-  with pytest.raises(c.ConfigError, match=r"learning rates 0\.3, 0\.03 are not done"):
-    sweep.chosen(three)
+@pytest.fixture
+def tiny(tmp_path):
+  """The folder of two recipes; there is no data."""
+  (tmp_path / "tiny.py").write_text(RECIPE)
+  return tmp_path
 
 
-def test_mean_and_deviation_of_the_seeds(tmp_path):
-  some, scores = small(tmp_path, seeds=3), [0.5, 0.53125, 0.6875]
-  for run in sweep.grid(some):
-    finished(run, 0.5)
-  for run, top1 in zip(sweep.finals(some, 0.01), scores, strict=True):
-    finished(run, top1)
-  found = sweep.report(some)
+def test_the_best_is_chosen_and_of_equal_ones_the_smallest(tiny):
+  some = small(tiny, learning_rates=(0.3, 0.03, 0.1, 0.01), seeds=1)
+  assert done(some, [0.6, 0.7, 0.7, 0.7], all=[0.5])["learning_rate"] == 0.03
+
+
+def test_mean_and_deviation_of_the_seeds(tiny):
+  scores = [0.5, 0.53125, 0.6875]
+  found = done(small(tiny, seeds=3), [0.5, 0.25], all=scores)
   assert [(row["seed"], row["top1"]) for row in found["test"]] == list(enumerate(scores))
   assert found["mean"] == pytest.approx(np.mean(scores), abs=1e-15)
   assert found["std"] == pytest.approx(np.std(scores, ddof=1), abs=1e-15)
 
 
-def test_each_part_is_executed_before_the_next_is_known(tmp_path):
-  some, seen = small(tmp_path), []
-
-  def execute(parts):
-    seen.append([run.name for run in parts])
-    for run, top1 in zip(parts, (0.25, 0.75), strict=True):
-      finished(run, top1)
-
-  found = sweep.search(some, execute=execute)
-  assert seen == [
-    ["development, learning rate 0.3", "development, learning rate 0.01"],
-    ["test, learning rate 0.01, seed 0", "test, learning rate 0.01, seed 1"],
-  ]
-  assert (found["learning_rate"], found["mean"]) == (0.01, 0.5)
-  assert found["std"] == pytest.approx(math.sqrt(0.125))
-
-
-def test_one_seed_has_no_deviation(tmp_path):
-  one = small(tmp_path, seeds=1)
-  found = sweep.search(one, execute=lambda some: [finished(run, 0.5) for run in some])
+def test_one_seed_and_one_rate(tiny):
+  """No deviation, and nothing to choose."""
+  one = small(tiny, seeds=1, learning_rates=(0.3,))
+  found = done(one, [], all=[0.5])
+  assert (found["development"], found["learning_rate"]) == ([], 0.3)
   assert (found["mean"], found["std"]) == (0.5, None)
-  assert sweep.table(found).endswith("mean                      50.00%")
+  assert sweep.table(found).splitlines() == [
+    "seed  test top-1",
+    "0         50.00%",
+    "mean      50.00%",
+  ]
   sweep.write(one, found)
+  assert (one.folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_rate_or_a_seed_more_keeps_the_runs_that_are_there(tmp_path):
-  before = small(tmp_path)
-  after = small(tmp_path, learning_rates=(0.1, 0.3, 0.01), seeds=3)
-  sweep.claim(before)
-  sweep.claim(after)
-  assert {run.folder for run in sweep.grid(before)} < {run.folder for run in sweep.grid(after)}
-  assert {run.folder for run in sweep.finals(before, 0.3)} < {
-    run.folder for run in sweep.finals(after, 0.3)
-  }
-  everything = [*sweep.grid(after), *sweep.finals(after, 0.3), *sweep.finals(after, 0.1)]
-  assert len({run.folder for run in everything}) == len(everything)
+def test_further_sets_of_the_final_runs_have_their_mean_and_deviation(tiny):
+  """As ReaL beside ImageNet's own labels, in whatever order they were scored."""
+  (tiny / "tiny.py").write_text(
+    RECIPE.replace("evaluate={part", 'evaluate={"test" if part == "all" else part')
+  )
+  some, real, test = small(tiny, seeds=3), (0.75, 0.875, 0.8125), (0.5, 0.53125, 0.6875)
+  found = done(some, [0.5, 0.25], real=real, test=test)
+  assert tuple(row["top1"] for row in found["test"]) == test
+  assert found["mean"] == pytest.approx(np.mean(test))
+  spread = pytest.approx(np.std(real, ddof=1))
+  assert found["others"] == {"real": dict(mean=pytest.approx(np.mean(real)), std=spread)}
+  assert sweep.table(found).endswith("mean, real                81.25%  ± 6.25%")
+  sweep.write(some, found)
+  assert "real, mean,0.01,,0.8125," in (some.folder / "sweep.csv").read_text().replace('"', "")
 
 
-@pytest.mark.parametrize(
-  ("changes", "key"),
-  [
-    (dict(overrides=("--config.batch_size=3",)), "overrides"),
-    (dict(development="configs/other.py"), "development"),
-    (dict(final="configs/other.py"), "final"),
-  ],
-)
-def test_a_folder_belongs_to_one_sweep(tmp_path, changes, key):
-  sweep.claim(small(tmp_path, **changes))  # there are no runs yet
-  sweep.claim(small(tmp_path))
-  finished(sweep.grid(small(tmp_path))[0], 0.5)
-  with pytest.raises(c.ConfigError, match=rf"holds runs with {key} .*another --workdir"):
-    sweep.claim(small(tmp_path, **changes))
+@pytest.mark.parametrize(("of_rule", "best"), [(0.75, "hyperrule"), (0.5, 0.01)])
+def test_a_rule_is_chosen_where_it_is_better_on_the_development_part(tiny, of_rule, best):
+  (tiny / "rule.py").write_text(RECIPE.replace("steps=3", "steps=9"))
+  some = small(tiny, rule=f"{tiny}/rule.py:development", overrides=("--config.batch_size=4",))
+  found = done(some, [0.5, 0.5, of_rule], all=[0.25, 0.25])
+  assert [row["learning_rate"] for row in found["development"]] == [0.01, 0.3, "hyperrule"]
+  assert found["learning_rate"] == best
+  assert ("BiT-HyperRule             75.00%  chosen" in sweep.table(found)) == (of_rule == 0.75)
+  sweep.write(some, found)
+  assert (some.folder / "sweep.png").exists()
+  _, stage, ledger = study_of(some)
+  run = ledger.run(tasks.Task(stage, 1))
+  config = recipes.resolve(run.recipe, run.overrides)
+  assert (config.duration.steps, config.batch_size) == (9 if best == "hyperrule" else 3, 4)
+  assert list(config.data.evaluate) == ["all"]
 
 
-def test_a_folder_that_cannot_be_used(tmp_path):
-  finished(sweep.grid(small(tmp_path))[0], 0.5)
-  (tmp_path / "sweep" / "sweep.json").write_text("{")
-  with pytest.raises(c.ConfigError, match=r"sweep\.json is damaged"):
-    sweep.claim(small(tmp_path))
-  with pytest.raises(c.ConfigError, match="cannot be written to: Not a directory"):
-    sweep.claim(small(tmp_path, folder=tmp_path / "sweep" / "sweep.json" / "below"))
-
-
-def test_runs_that_drew_parts_in_the_former_way_are_not_gone_on_with(tmp_path):
-  (tmp_path / "tiny.py").write_text(RECIPE)
-  begun = small(tmp_path)
-  sweep.check_sampling(begun)
-  meta = sweep.grid(begun)[0].folder / "checkpoints" / "1" / "meta" / "metadata"
-  meta.parent.mkdir(parents=True)
-  meta.write_text(json.dumps({"config": {"data": {"sampling": "uniform"}}}))
-  sweep.check_sampling(begun)
-  meta.write_text(json.dumps({"config": {"data": {"image_size": 8}}}))
-  with pytest.raises(c.ConfigError, match=r"runs with config\.data\.sampling=grain, as before"):
-    sweep.check_sampling(begun)
+@pytest.mark.parametrize("task", recipes.TASKS)
+def test_the_rule_beside_the_grid_is_the_recipe_of_the_rule(task, tmp_path, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  both = [f"configs/{name}.py:R50x1,{task}" for name in ("finetune", "hyperrule")]
+  some = small(tmp_path, rule=f"{both[1]},development")
+  some = dataclasses.replace(some, development=f"{both[0]},development", final=both[0])
+  _, stage, ledger = study_of(some)
+  of_rule = stage.choice.options[-1]
+  choose = lambda stage: of_rule if stage.has_trials() else {}
+  for task, recipe in [
+    (tasks.all_trials(stage)[-1], some.rule),
+    (tasks.Task(stage, 0), both[1]),
+  ]:
+    run, values = ledger.run_with(task, choose), c.to_dict(recipes.load(recipe))
+    found = c.to_dict(recipes.resolve(run.recipe, run.overrides))
+    assert found | dict(evaluate_every=None) == values | dict(evaluate_every=None)
 
 
 @pytest.mark.parametrize("key", ["seed", "schedule.learning_rate"])
 def test_what_a_sweep_sets_itself_is_not_overridden(tmp_path, key):
   with pytest.raises(c.ConfigError, match=f"--config.{key} is what a sweep sets itself"):
-    sweep.check(small(tmp_path, overrides=(f"--config.{key}=1",)))
+    sweep.study(small(tmp_path, overrides=(f"--config.{key}=1",)))
+
+
+def test_a_recipe_that_scores_nothing(tiny):
+  some = small(tiny, overrides=("--config.data.evaluate.all.source=",))
+  with pytest.raises(c.ConfigError, match=r"evaluate\.all"):
+    sweep.study(some)
+  (tiny / "tiny.py").write_text(RECIPE.replace("Dataset(source, scored)", "Dataset()"))
+  with pytest.raises(c.ConfigError, match=r"tiny\.py:development scores 0 sets"):
+    sweep.study(small(tiny))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +299,7 @@ def test_results_as_table_and_picture(tmp_path):
     "1                         75.00%",
     "mean                      62.50%  ± 17.68%",
   ]
-  sweep.claim(some)
+  some.folder.mkdir()
   sweep.write(some, result)
   rows = list(csv.DictReader((some.folder / "sweep.csv").read_text().splitlines()))
   assert [list(row.values()) for row in rows] == [

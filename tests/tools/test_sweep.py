@@ -1,19 +1,16 @@
-"""The program around a sweep: command lines, scripts for clusters, exit status, one real run."""
+"""The program around a sweep: command lines, order of the runs, scripts for clusters, failures."""
 
-import dataclasses
 import json
-import os
-import shlex
-import subprocess
-import sys
+import pathlib
 
 import pytest
+from PIL import Image
 
-from tests import programs
 from tools import sweep as tool
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.experiments import runs, slurm, sweep
+from vit_jax.experiments import runs
+from vit_jax.experiments.studies import conduct
 from vit_jax.recipes import TASKS
 
 PAIR = ["--development=configs/mine.py:part", "--final=configs/mine.py"]
@@ -38,11 +35,8 @@ def test_real_and_the_hyperrule():
   found = asked("--model=R50x1", "--task=imagenet", "--real", "--hyperrule")
   assert found.development == "configs/finetune.py:R50x1,imagenet,development"
   assert found.final == "configs/finetune.py:R50x1,imagenet,real"
-  hyperrule = "configs/hyperrule.py:R50x1,imagenet"
-  assert found.rule == (f"{hyperrule},development", f"{hyperrule},real")
-  plain = asked("--model=R50x1", "--task=pets", "--hyperrule")
-  assert plain.rule[1] == "configs/hyperrule.py:R50x1,pets"
-  for recipe in (found.final, *found.rule):
+  assert found.rule == "configs/hyperrule.py:R50x1,imagenet,development"
+  for recipe in (found.development, found.final, found.rule):
     recipes.load(recipe)
 
 
@@ -62,7 +56,6 @@ def test_a_pair_of_recipes():
     (PAIR, "--learning-rates is missing"),
     ([*PAIR, "--real"], "--real goes with --model and --task=imagenet"),
     ([*PAIR, "--learning-rates=1", "--hyperrule"], "--hyperrule goes with --model and --task"),
-    (["--model=R50x1", "--task=pets", "--hyperrule", "--slurm=x"], "and not with --slurm"),
     ([*PAIR, "--learning-rates="], "is empty"),
     ([*PAIR, "--learning-rates=-1"], "no number above 0"),
   ],
@@ -70,88 +63,6 @@ def test_a_pair_of_recipes():
 def test_wrong_command_lines(arguments, message):
   with pytest.raises(c.ConfigError, match=message):
     asked(*arguments)
-
-
-def done(run, top1):
-  run.folder.mkdir(parents=True)
-  config = c.to_dict(c.Config(batch_size=10, duration=c.Duration(steps=5)))
-  (run.folder / "config.json").write_text(json.dumps(config))
-  lines = [{"step": 5, "data/epoch": 1.0}, {"step": 5, "a/top1": top1}]
-  (run.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-@pytest.fixture
-def some(tmp_path):
-  return asked(*PAIR, "--learning-rates=0.1,0.3", "--seeds=2", f"--workdir={tmp_path / 's'}")
-
-
-def test_only_one_run(some):
-  assert sweep.picked(some, "development:1") == sweep.grid(some)[1]
-  with pytest.raises(c.ConfigError, match=r"rates 0\.1, 0\.3 are not done"):
-    sweep.picked(some, "final:0")
-  for run, top1 in zip(sweep.grid(some), (0.25, 0.5), strict=True):
-    done(run, top1)
-  assert sweep.picked(some, "final:1") == sweep.finals(some, 0.3)[1]
-
-
-@pytest.mark.parametrize("only", ["final:2", "development:2", "test:0", "final", "final:-1", ":"])
-def test_only_a_run_that_there_is(some, only):
-  with pytest.raises(
-    c.ConfigError, match="there are development:0 to development:1 and final:0 to"
-  ):
-    sweep.picked(some, only)
-
-
-def test_commands_of_the_runs_that_can_start(some):
-  grid = sweep.grid(some)
-  assert sweep.startable(some) == grid
-  done(grid[0], 0.5)
-  assert sweep.startable(some) == grid[1:]
-  done(grid[1], 0.25)
-  finals = sweep.finals(some, 0.1)
-  assert sweep.startable(some) == finals
-  done(finals[1], 0.5)
-  assert sweep.startable(some) == finals[:1]
-
-
-SBATCH = """#!/bin/bash
-printf '%s\\0' "$@" >> "$LOG"
-printf 'end\\0' >> "$LOG"
-echo "$(grep -zcx end "$LOG")00;cluster"
-"""
-
-
-def test_a_script_for_slurm(some, tmp_path):
-  """Runs the script with a scheduler that only records its arguments."""
-  script, sbatch, log = (tmp_path / name for name in ("it's.sh", "sbatch", "log"))
-  some = dataclasses.replace(some, overrides=("--config.init_from=it's here.npz",))
-  script.write_text(slurm.script(some, script, programs.ROOT / "tools" / "sweep.py"))
-  sbatch.write_text(SBATCH)
-  sbatch.chmod(0o755)
-  environment = os.environ | dict(PATH=f"{tmp_path}:{os.environ['PATH']}", LOG=str(log))
-  subprocess.run(["bash", script, "--gres=gpu:1"], env=environment, check=True)
-  calls = [call.split("\0")[:-1] for call in log.read_text().split("end\0")[:-1]]
-  grid, final, report = ([part for part in call if part != "--parsable"] for call in calls)
-
-  assert grid[:3] == ["--job-name=sweep-grid", "--array=0-1", "--gres=gpu:1"]
-  assert final[:3] == ["--job-name=sweep-final", "--array=0-1", "--gres=gpu:1"]
-  assert final[3] == "--dependency=afterok:100"
-  assert report[:3] == ["--job-name=sweep-report", "--gres=gpu:1", "--dependency=afterok:200"]
-  for call, only in (grid, "development:1"), (final, "final:1"), (report, None):
-    wrapped = call[-1].removeprefix("--wrap=")
-    words = shlex.split(wrapped.replace("$SLURM_ARRAY_TASK_ID", "1"))
-    assert words[:2] == [sys.executable, str(programs.ROOT / "tools" / "sweep.py")]
-    args, overrides = tool.flags().parse_with_settings(words[2:])
-    assert args.only == only
-    assert tool.asked(args, overrides) == some
-
-
-def test_a_script_that_cannot_be_written(some, tmp_path, monkeypatch):
-  monkeypatch.setattr(sweep, "check", lambda some: None)
-  monkeypatch.setattr(tool.runs, "apart", lambda check, some: check(some))
-  args = tool.flags().parse_args([f"--slurm={tmp_path}/nowhere/x.sh"])
-  with pytest.raises(c.ConfigError, match=r"--slurm=.*x\.sh cannot be written: No such file"):
-    tool.run(some, args)
 
 
 RECIPE = """
@@ -167,29 +78,87 @@ def get_config(part):
 """
 
 
-def test_one_real_run_and_the_commands_that_follow(tmp_path):
-  """A run of the grid; the report of a sweep that is done; a run that fails."""
-  from PIL import Image
-
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+  """The flags of a sweep over folders of images, whose checks and runs stay in this process."""
   for name, colour in (("dark", 10), ("light", 200)):
     (tmp_path / "images" / name).mkdir(parents=True)
     for index in range(5):
       Image.new("RGB", (16, 16), (colour,) * 3).save(tmp_path / "images" / name / f"{index}.png")
   recipe = tmp_path / "mine.py"
   recipe.write_text(RECIPE.replace("FOLDER", str(tmp_path / "images")))
-  arguments = [f"--development={recipe}:part", f"--final={recipe}:all", "--seeds=1"]
-  arguments += ["--learning-rates=0.25", f"--workdir={tmp_path / 's'}"]
-  some = asked(*arguments)
-  program = [sys.executable, "tools/sweep.py", *arguments]
+  monkeypatch.setattr(conduct, "apart", lambda found, *, data: conduct.checked(found, data))
+  flags = [f"--development={recipe}:part", f"--final={recipe}:all", "--seeds=2"]
+  return [*flags, "--learning-rates=0.25,0.125", f"--workdir={tmp_path / 's'}"]
 
-  first = programs.run([*program, "--only=development:0"])
-  assert first.returncode == 0, first.stderr
-  (run,) = sweep.grid(some)
-  assert f"Run 1 of 1, development, learning rate 0.25: {run.command()}" in first.stderr
-  assert runs.result(run.folder)["part/top1"] in (0.0, 0.5, 1.0)
-  done(sweep.finals(some, 0.25)[0], 0.5)
-  last = programs.run([*program, "--format=json"])
-  assert last.returncode == 0, last.stderr
-  assert json.loads(last.stdout) == sweep.report(some)
-  assert "Run 1 of 1, development, learning rate 0.25: done" in last.stderr
-  assert {"sweep.csv", "sweep.png"} < {path.name for path in some.folder.iterdir()}
+
+class Runs:
+  """Takes the place of processes: notes (part, learning rate, seed), and leaves a finished run."""
+
+  def __init__(self, monkeypatch, fails=()):
+    self.called = []
+    monkeypatch.setattr(runs.Children, "call", lambda children, *args: self.call(*args))
+    self.fails = fails
+
+  def call(self, command, output):
+    part = command[3].rpartition(":")[2]
+    config = recipes.resolve(command[3].removeprefix("--config="), command[5:])
+    one = (part, config.schedule.learning_rate, config.seed)
+    self.called.append(one)
+    if one in self.fails:
+      output.write(b"vit_jax: It failed.\n")
+      return 1
+    folder = pathlib.Path(command[4].removeprefix("--workdir="))
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(c.to_dict(config)))
+    lines = [{"step": 1, "data/epoch": 0.5}, {"step": 1, f"{part}/top1": config.seed / 4 + 0.5}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return 0
+
+
+def test_a_sweep_from_its_command_to_its_results(mine, tmp_path, monkeypatch, capsys):
+  ran = Runs(monkeypatch)
+  tool.main([*mine, "--commands"])
+  commands = capsys.readouterr().out.splitlines()
+  assert [command.split()[:3] for command in commands] == [["python", "-m", "vit_jax.main"]] * 2
+  assert ["rate=0.125" in command for command in commands] == [True, False]
+  tool.main([*mine, "--only=0:1"])
+  assert ran.called == [("part", 0.25, 0)]
+  tool.main([*mine, "--format=json"])
+  assert ran.called[1:] == [("part", 0.125, 0), ("all", 0.125, 0), ("all", 0.125, 1)]
+  found = json.loads(capsys.readouterr().out)
+  assert (found["learning_rate"], found["mean"]) == (0.125, 0.625)
+  assert {"sweep.csv", "sweep.png"} < {path.name for path in (tmp_path / "s").iterdir()}
+  tool.main([*mine, "--commands"])
+  assert capsys.readouterr().out == ""
+  tool.main([*mine, "--seeds=3", "--learning-rates=0.5,0.25,0.125"])  # more of both
+  assert ran.called[4:] == [("part", 0.5, 0), ("all", 0.125, 2)]
+
+
+def test_a_run_that_fails_costs_no_other(mine, monkeypatch, capsys):
+  ran = Runs(monkeypatch, fails=[("part", 0.125, 0)])
+  with pytest.raises(SystemExit) as caught:
+    tool.main(mine)
+  assert caught.value.code == 1
+  assert "It failed. All that it printed is in" in capsys.readouterr().err
+  assert ran.called == [("part", 0.125, 0), ("part", 0.25, 0)]
+  with pytest.raises(SystemExit) as caught:
+    tool.main([*mine, "--only=1:0"])
+  assert caught.value.code == 2
+  assert "cannot start yet" in capsys.readouterr().err
+
+
+def test_the_script_for_slurm_begins_the_same_sweep(mine, tmp_path, capsys):
+  words = ["--jobs=3", "--source=it's here.npz", "--config.batch_size=4"]
+  args, overrides = tool.flags().parse_with_settings([*mine, *words])
+  command = tool.command(args, overrides)
+  again = tool.asked(*tool.flags().parse_with_settings(command[2:]))
+  assert again == tool.asked(args, overrides)
+  tool.main([*mine, f"--slurm={tmp_path}/x.sh"])
+  text = (tmp_path / "x.sh").read_text()
+  assert text.count("--array=0-1") == 2
+  assert f"--final={tmp_path}/mine.py:all" in text
+  with pytest.raises(SystemExit) as caught:
+    tool.main([*mine, f"--slurm={tmp_path}/nowhere/x.sh"])
+  assert caught.value.code == 2
+  assert "nowhere/x.sh cannot be written: No such file" in capsys.readouterr().err

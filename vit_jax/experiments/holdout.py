@@ -7,7 +7,6 @@ import numpy as np
 from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.data import opening, overlap, sources
 from vit_jax.data.apart import in_words
-from vit_jax.experiments import runs
 
 # Larger training sets are not searched for missing classes: it would take long.
 LOOKED_AT = 100_000
@@ -27,26 +26,19 @@ class Role:
     return f"{self.recipe} {self.does} {in_words(self.dataset)}"
 
 
-def check(development: str, final: str, overrides: tuple[str, ...]):
+def check_configs(trial: tuple[str, Config], tested: tuple[str, Config]):
   """Checks that a pair of recipes has a development split that settings can be chosen on.
 
   Args:
-    development: recipe that trains on a part of the training set and scores the rest.
-    final: recipe that trains on all of it and scores the test set.
-    overrides: --config.KEY=VALUE of both.
+    trial: recipe that trains on a part of the training set and scores the rest; its config.
+    tested: recipe that trains on all of it and scores the test set; its config.
 
   Raises:
-    ConfigError: a recipe is wrong or scores no set; the first scores more than one; a training or
-      development set shares images with a set that is scored later; or the development split leaves
-      a class without training images.
+    ConfigError: a recipe scores no set; the first scores more than one; a training or development
+      set shares images with a set that is scored later; or the development split leaves a class
+      without training images.
     SourceError: data is missing.
   """
-  part, whole = (runs.accept(recipe, overrides) for recipe in (development, final))
-  check_configs((development, part), (final, whole))
-
-
-def check_configs(trial: tuple[str, Config], tested: tuple[str, Config]):
-  """As `check`, for two recipes with their configs."""
   (development, part), (final, whole) = trial, tested
   held_back = Role(development, "scores", only(development, scored(part)), part)
   tests = [Role(final, "scores", dataset, whole) for dataset in some(final, scored(whole))]

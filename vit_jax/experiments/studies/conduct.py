@@ -69,7 +69,8 @@ class Conduct:
       chains.append([self._request(cell, Task(stage, tasks.FIRST)) for stage in stages])
       for stage in stages:
         final = self._request(cell, Task(stage, tasks.FIRST))
-        choices += [(self._request(cell, one), final) for one in tasks.trials(stage)[:1]]
+        first = next(iter(tasks.trials(stage)), [])
+        choices += [(self._request(cell, one), final) for one in first]
     checks.check_data(chains, choices)
 
   def _request(self, cell, task):
@@ -80,8 +81,8 @@ class Conduct:
     return checks.Request(cell.label, run, self._score(cell, task))
 
   def _score(self, cell, task):
-    if task.trial is not None:
-      return task.stage.choice.score
+    if task.trial:
+      return task.trial.score
     return self.study.score if task.stage == cell.stage else None
 
   def run(self, some: list[Task], costs: dict[str, Cost], *, jobs: int) -> list[str]:

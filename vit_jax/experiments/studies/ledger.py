@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import pathlib
+import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -50,11 +51,10 @@ class Ledger:
     """
     stage, before = task.stage, task.before()
     start = self.run_with(before, choose) if before else None
-    option = choose(stage) if task.trial is None else stage.choice.options[task.trial]
+    option = choose(stage)
     if option is None or (before and not start):
       return None
-    held_out = {} if task.trial is None else stage.choice.held_out
-    settings = {**stage.settings, **option, **held_out, "seed": task.seed}
+    settings = {**stage.settings, **option, "seed": task.seed}
     flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
     sum_ = fingerprint(stage.recipe, flags, name_of(start), stage.mode)
     if start:
@@ -66,12 +66,17 @@ class Ledger:
     """The candidate with the best score; None if not all trials are done."""
     if not stage.has_trials():
       return stage.choice.options[0]
-    score, sign = stage.choice.score, 1 if stage.choice.score.better == "larger" else -1
-    found = [self.score(task, score) for task in tasks.trials(stage)]
+    sign, found = 1 if stage.choice.score.better == "larger" else -1, self.tried(stage)
     if None in found:
       return None
     values = [-math.inf if math.isnan(value) else sign * value for value in found]
     return stage.choice.options[values.index(max(values))]
+
+  def tried(self, stage: Stage) -> list[float | None]:
+    """The mean score of the trials of each candidate; None if not all of them are done."""
+    score = stage.choice.score
+    found = [[self.score(task, score) for task in some] for some in tasks.trials(stage)]
+    return [None if None in some else statistics.fmean(some) for some in found]
 
   def done(self, task: Task) -> dict[str, float] | None:
     """The figures after the last step of a task's run; None if it is not done."""
@@ -148,5 +153,5 @@ def signature(ledger: Ledger, cell: Cell) -> str:
       for option in stage.choice.options:
         pick = lambda some, own=stage, option=option: option if some is own else first(some)
         names.append(name_of(ledger.run_with(Task(stage, tasks.FIRST), pick)))
-      names += [name_of(ledger.run_with(trial, first)) for trial in tasks.trials(stage)]
+      names += [name_of(ledger.run_with(trial, first)) for trial in tasks.all_trials(stage)]
   return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:10]

@@ -4,7 +4,9 @@ import os
 import pathlib
 import shlex
 
+from vit_jax.config import ConfigError
 from vit_jax.experiments.studies.tasks import Task
+from vit_jax.storage import files
 
 HEAD = """\
 #!/bin/bash
@@ -20,6 +22,19 @@ wave{number}=$(sbatch --parsable --job-name=study-{number} --array=0-{last}{afte
   --wrap="$study --only={number}:\\$SLURM_ARRAY_TASK_ID")
 """
 REPORT = 'sbatch --job-name=study-report{after} "$@" --wrap="$study"\n'
+
+
+def write(file: pathlib.Path, command: list[str], waves: list[list[Task]]):
+  """Writes the script that submits a study, and says how to submit it; arguments as of `script`.
+
+  Raises:
+    ConfigError: it cannot be written.
+  """
+  try:
+    files.write_text(file, script(command, file, waves))
+  except OSError as error:
+    raise ConfigError(f"--slurm={file} cannot be written: {error.strerror}.") from error
+  print(f"Written to {file}; submit it with `bash {file}`.")
 
 
 def script(command: list[str], file: pathlib.Path, waves: list[list[Task]]) -> str:

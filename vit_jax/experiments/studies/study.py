@@ -42,11 +42,14 @@ class Choice:
       candidate is taken without a trial.
     held_out: settings of the trials that hold back a part of the training data and score it, such
       as {"data.train.split": "train[:90%]", "data.evaluate.test.split": "train[90%:]"}.
+    recipes: recipes of the trials, in place of the stage's own recipe and settings. A candidate is
+      tried with each, and its score is the mean over them. (): the stage's own.
     score: how a trial is scored.
   """
 
   options: tuple[Mapping[str, Any], ...] = ({},)
   held_out: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  recipes: tuple[str, ...] = ()
   score: Score = Score()
 
 
@@ -78,6 +81,23 @@ class Stage:
   def has_trials(self) -> bool:
     """Whether settings are chosen."""
     return len(self.choice.options) > 1
+
+  def trials(self, option: Mapping[str, Any]) -> list["Stage"]:
+    """The runs that try a candidate."""
+    held_out = self.choice.held_out
+    if not self.choice.recipes:
+      settings = {**self.settings, **option, **held_out}
+      return [Stage(self.recipe, settings, self.name, self.after)]
+    settings = {**option, **held_out}
+    return [
+      Stage(recipe, settings, f"trial_{file_name(recipe)}", self.after)
+      for recipe in self.choice.recipes
+    ]
+
+
+def file_name(recipe: str) -> str:
+  """The name of a recipe, NAME.py:ARG, as a part of the name of a folder."""
+  return re.sub(r"[^\w.+-]+", "_", recipe.rpartition("/configs/")[2].removeprefix("configs/"))[-70:]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +232,7 @@ def check_stages(cell: Cell, name: str):
     check_mode(stage, name)
     if not stage.choice.options:
       raise ConfigError(f"{name}: the stage {stage.name!r} chooses among no options; give some.")
-    if stage.has_trials() and not stage.choice.held_out:
+    if stage.has_trials() and not stage.choice.held_out and not stage.choice.recipes:
       raise ConfigError(
         f"{name}: the stage {stage.name!r} of the cell {cell.label!r} chooses settings without "
         "held-out data; give Choice(held_out={...}) with settings that score a part of the "

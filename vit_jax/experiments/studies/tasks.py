@@ -1,10 +1,20 @@
 """The runs that a study needs, in order, before anything is known of their results."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
-from vit_jax.experiments.studies.study import Cell, Stage, Study
+from vit_jax.experiments.studies.study import Cell, Score, Stage, Study
 
 FIRST = 0  # the seed that chooses settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+  """What a run is tried for: a candidate, and how it is scored."""
+
+  option: Mapping[str, Any]
+  score: Score
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,12 +24,12 @@ class Task:
   Attributes:
     stage: what is run.
     seed: its seed.
-    trial: number of the candidate that is tried; None: the chosen candidate is used.
+    trial: the candidate that `stage` tries; None: it is no trial.
   """
 
   stage: Stage
   seed: int
-  trial: int | None = None
+  trial: Trial | None = None
 
   def before(self) -> "Task | None":
     """The task whose weights this one starts from."""
@@ -29,21 +39,30 @@ class Task:
     """The number of runs that must end, one after the other, before this one can start."""
     before = self.before()
     start = before.wave() + 1 if before else 0
-    return start + (self.trial is None and self.stage.has_trials())
+    return start + self.stage.has_trials()
 
   def in_words(self) -> str:
     """For messages."""
     words = f"{self.stage.name}, seed {self.seed}"
     if self.trial is None:
       return words
-    option = self.stage.choice.options[self.trial]
-    return f"{words}, trial of {', '.join(f'{key}={value}' for key, value in option.items())}"
+    option = ", ".join(f"{key}={value}" for key, value in self.trial.option.items())
+    return f"{words}, trial of {option}"
 
 
-def trials(stage: Stage) -> list[Task]:
-  """The trials that choose the settings of a stage; [] if it has one candidate."""
-  numbers = range(len(stage.choice.options)) if stage.has_trials() else ()
-  return [Task(stage, FIRST, number) for number in numbers]
+def trials(stage: Stage) -> list[list[Task]]:
+  """The trials of each candidate for the settings of a stage; [] if it has one candidate."""
+  choice = stage.choice
+  return [
+    [Task(one, FIRST, Trial(option, choice.score)) for one in stage.trials(option)]
+    for option in choice.options
+    if stage.has_trials()
+  ]
+
+
+def all_trials(stage: Stage) -> list[Task]:
+  """The trials of all candidates."""
+  return [task for some in trials(stage) for task in some]
 
 
 def of_stage(stage: Stage, seed: int) -> list[Task]:
@@ -51,7 +70,7 @@ def of_stage(stage: Stage, seed: int) -> list[Task]:
   before = [] if stage.after is None else of_stage(stage.after, seed)
   if stage.has_trials():
     first = [] if stage.after is None else of_stage(stage.after, FIRST)
-    before = [*first, *trials(stage), *before]
+    before = [*first, *all_trials(stage), *before]
   return distinct([*before, Task(stage, seed)])
 
 
