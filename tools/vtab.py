@@ -13,14 +13,15 @@ every pair trains on 800 images of each task and is scored on the other 200. The
 mean over the tasks (the first of equally good ones) is then used for the runs that are scored on
 the test images, which are not read before.
 
-If the command was stopped, start it again: it continues. Tasks may be added. --config.KEY=VALUE
-goes to every run. The output of the runs goes to stderr; the table is also in vtab.csv.
+If the command was stopped, start it again: it continues. Tasks may be added. A run that fails costs
+no other. --config.KEY=VALUE goes to every run. What a run prints is in WORKDIR/runs/NAME.log; the
+table is also in vtab.csv.
 
 The tool downloads nothing: prepare the data with TFDS first. If data sets are missing, it lists all
 of them with the commands that prepare them, and begins nothing.
 
-Exit status: 0 done; 2 wrong usage, config or data; 75 stopped by a signal: start it again; 1
-anything else.
+Exit status: 0 done; 2 wrong usage, config or data; 75 stopped by a signal: start it again; 1 a run
+failed, or anything else.
 """
 
 import json
@@ -32,8 +33,12 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.experiments import runs, vtab_choice, vtab_score
+from vit_jax.experiments.studies import conduct, tasks
+from vit_jax.experiments.studies.conduct import Conduct
+from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.vtab_score import Benchmark
 from vit_jax.process import console
+from vit_jax.storage import workdir
 
 
 def flags() -> ToolFlags:
@@ -49,6 +54,7 @@ def flags() -> ToolFlags:
   add("--learning-rates", default="", metavar="A,B,...", help="to choose from, with --steps")
   add("--steps", default="", metavar="A,B,...", help="to choose from, with --learning-rates")
   add("--fast", action="store_true", help="a smoke run: 4 steps on a few small images")
+  add("--jobs", type=whole(1, 1000), default=1, help="runs at the same time (default: 1)")
   add("--workdir", type=path, help="default: workdirs/vtab-NAME, or vtab-NAME-fast")
   result.add_settings()
   result.add_format("table", "json")
@@ -77,19 +83,22 @@ def asked(args: Namespace, overrides: list[str]) -> Benchmark:
   )
 
 
-def run(benchmark: Benchmark, form: str):
+def run(benchmark: Benchmark, args: Namespace):
   """Does the runs that are not done yet, and prints the table.
 
   Raises:
-    ConfigError, RunError: as `vtab_score.check`, `vtab_score.claim` and `runs.execute`.
+    ConfigError: as `vtab_score.checked`.
+    RunError, Stopped: as `execution.execute`.
   """
-  say = lambda line: print(line, file=sys.stderr, flush=True)
-  runs.apart(vtab_score.check, benchmark)
-  vtab_score.claim(benchmark)
-  result = vtab_score.search(benchmark, execute=lambda some: runs.execute(some, say=say))
-  vtab_score.write(benchmark, result)
-  print(json.dumps(result, indent=2) if form == "json" else vtab_score.table(result))
-  say(f"Results: {benchmark.folder / vtab_score.TABLE}")
+  some = vtab_score.study(benchmark)
+  found = Conduct(some, Ledger(benchmark.folder), "")
+  costs = runs.apart(vtab_score.checked, benchmark, found)
+  conduct.raise_failures(found.run(tasks.of_study(some), costs, jobs=args.jobs))
+  result = vtab_score.report(benchmark, some)
+  with workdir.writing(benchmark.folder):
+    vtab_score.write(benchmark, result)
+  print(json.dumps(result, indent=2) if args.format == "json" else vtab_score.table(result))
+  print(f"Results: {benchmark.folder / vtab_score.TABLE}", file=sys.stderr)
 
 
 def main(arguments: list[str] | None = None):
@@ -100,7 +109,7 @@ def main(arguments: list[str] | None = None):
   """
   args, overrides = flags().parse_with_settings(arguments)
   with ending("vtab"):
-    run(asked(args, overrides), args.format)
+    run(asked(args, overrides), args)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,18 @@
 """VTAB's setting: chosen on validation images alone, then scored with several seeds."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tests import programs
-from tests.experiments.test_vtab_score import benchmark, finished
+from tests.experiments.test_vtab_score import benchmark, done
 from tools import vtab as tool
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.experiments import runs, vtab_choice, vtab_score
+from vit_jax.experiments import vtab_choice, vtab_score
+from vit_jax.experiments.studies import conduct, tasks
+from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.vtab_choice import Setting
 
 GRID = vtab_choice.grid("0.01,0.001", "500,2500")
@@ -48,37 +52,38 @@ def test_wrong_grids(rates, steps, message):
 
 def test_no_run_that_chooses_reads_a_test_image(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
-  for setting in GRID[:2]:
-    for run in vtab_score.development(some(tmp_path), setting):
+  study, ledger = vtab_score.study(some(tmp_path)), Ledger(tmp_path / "v")
+  stage = study.cells[0].stage
+  for setting, trials in zip(GRID, tasks.trials(stage), strict=True):
+    for run, task in zip(map(ledger.run, trials), TASKS, strict=True):
       config = recipes.resolve(run.recipe, run.overrides)
+      assert config.data.train.source == f"vtab:{task}"
       assert config.data.train.split == "train800"
       assert [one.split for one in config.data.evaluate.values()] == ["val200"]
       assert config.schedule.learning_rate == setting.learning_rate
       assert config.duration == c.Duration(steps=setting.steps)
       assert config.schedule.warmup == c.Duration(steps=100 if setting.steps == 500 else 500)
-  (run, _), *_ = vtab_score.finals(some(tmp_path), GRID[0])
+  run = ledger.run_with(tasks.Task(stage, 0), conduct.first_option)
   config = recipes.resolve(run.recipe, run.overrides)
   assert [one.split for one in config.data.evaluate.values()] == ["test"]
   assert config.duration == c.Duration(steps=500)
 
 
-def test_the_best_mean_over_the_tasks_is_chosen_then_scored_by_every_seed(tmp_path):
+def test_the_best_mean_over_the_tasks_is_chosen_then_scored_by_every_seed(tmp_path, monkeypatch):
   """A setting that is best on one task loses to one that is better on the mean."""
   of_setting = dict(zip(GRID, [(0.9, 0.1), (0.6, 0.6), (0.5, 0.5), (0.6, 0.6)], strict=True))
-  of_seed, seen = [(0.5, 0.25), (0.75, 0.5), (0.625, 0.5)], []
+  of_seed = [(0.5, 0.25), (0.75, 0.5), (0.625, 0.5)]
+
+  def score(part, index, config):
+    if part != "development":
+      return of_seed[config.seed][index]
+    setting = Setting(config.schedule.learning_rate, config.duration.steps)
+    return of_setting[setting][index]
+
   everything = some(tmp_path)
-
-  def execute(parts):
-    seen.append([run.recipe.rpartition(",")[2] for run in parts])
-    if len(seen) == 1:
-      with pytest.raises(c.ConfigError, match="is not done"):
-        vtab_score.chosen(everything)
-    scores = of_setting.values() if len(seen) == 1 else of_seed
-    for run, score in zip(parts, [x for pair in scores for x in pair], strict=True):
-      finished(run, score)
-
-  found = vtab_score.search(everything, execute=execute)
-  assert seen == [["development"] * 8, ["dtd", "svhn"] * 3]
+  called, found = done(monkeypatch, everything, score)
+  assert sorted(called[:8]) == ["dtd development"] * 4 + ["svhn development"] * 4
+  assert sorted(called[8:]) == ["dtd"] * 3 + ["svhn"] * 3
   assert found["setting"] == dict(learning_rate=0.01, steps=2500)
   assert [row["top1"] for row in found["validation"]] == pytest.approx([50, 60, 50, 60])
   for index, row in enumerate(found["tasks"]):
@@ -88,18 +93,20 @@ def test_the_best_mean_over_the_tasks_is_chosen_then_scored_by_every_seed(tmp_pa
   said = vtab_score.table(found)
   assert "Validation, learning rate 0.01, 2,500 steps: 60.0 (chosen)" in said
   assert "Validation, learning rate 0.001, 2,500 steps: 60.0\n" in said
+  more = dataclasses.replace(everything, tasks=("dtd", "pets", "svhn"), settings=())
+  called, _ = done(monkeypatch, more, lambda part, index, config: 0.5)
+  assert called == ["pets"] * 3  # what was chosen is the recipe's setting, and done
 
 
-def test_a_score_has_the_deviation_of_the_seeds_scores(tmp_path):
+def test_a_score_has_the_deviation_of_the_seeds_scores(tmp_path, monkeypatch):
   """Table 2: not the mean of the tasks' deviations."""
   everything = benchmark(tmp_path, seeds=2)
-  for seed, group in enumerate(vtab_score.finals(everything, None)):
-    for index, run in enumerate(group):
-      finished(run, 0.5 + 0.25 * ((index + seed) % 2))
-  score = vtab_score.report(everything)["score"]
+  _, found = done(
+    monkeypatch, everything, lambda part, index, one: 0.5 + 0.25 * ((index + one.seed) % 2)
+  )
   of_seeds = [100 * (0.5 + 0.25 * 9 / 19), 100 * (0.5 + 0.25 * 10 / 19)]
-  assert score["top1"] == pytest.approx(np.mean(of_seeds))
-  assert score["std"] == pytest.approx(np.std(of_seeds, ddof=1))
+  assert found["score"]["top1"] == pytest.approx(np.mean(of_seeds))
+  assert found["score"]["std"] == pytest.approx(np.std(of_seeds, ddof=1))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +119,7 @@ def test_a_score_has_the_deviation_of_the_seeds_scores(tmp_path):
 )
 def test_what_the_benchmark_sets_itself_is_not_overridden(tmp_path, changes, key):
   with pytest.raises(c.ConfigError, match=f"--config.{key} is what the benchmark sets itself"):
-    vtab_score.check(some(tmp_path, **changes))
+    vtab_score.study(some(tmp_path, **changes))
 
 
 def asked(*arguments):
@@ -128,11 +135,9 @@ def test_flags_of_the_tool():
     asked("--fast", "--learning-rates=0.1", "--steps=500")
 
 
-def test_a_single_setting_needs_no_choice(tmp_path):
-  one, executed = some(tmp_path, settings=GRID[:1], seeds=1), []
-  found = vtab_score.search(
-    one, execute=lambda parts: executed.extend(finished(run, 0.5) or run.name for run in parts)
-  )
-  assert executed == ["final 0.01-500-seed0, task dtd", "final 0.01-500-seed0, task svhn"]
-  assert found["setting"] == dict(learning_rate=0.01, steps=500)
-  assert runs.top1(vtab_score.finals(one, GRID[0])[0][0]) == 0.5
+def test_a_single_setting_needs_no_choice(tmp_path, monkeypatch):
+  one = some(tmp_path, settings=GRID[:1], seeds=1)
+  called, found = done(monkeypatch, one, lambda part, index, config: config.duration.steps / 1000)
+  assert called == ["dtd", "svhn"]
+  assert (found["setting"], found["validation"]) == (dict(learning_rate=0.01, steps=500), [])
+  assert found["tasks"][0]["top1"] == 50

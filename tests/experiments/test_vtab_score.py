@@ -16,6 +16,9 @@ from vit_jax.data import images
 from vit_jax.data.batches import train_transform
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.experiments import runs, vtab_score
+from vit_jax.experiments.studies import conduct, tasks
+from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.recipes.vtab_finetuning import PREPARATIONS
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
@@ -44,22 +47,46 @@ def benchmark(tmp_path, **changes):
   return vtab_score.Benchmark(**(values | changes))
 
 
-def finished(run, top1):
-  run.folder.mkdir(parents=True)
-  config = c.to_dict(c.Config(batch_size=10, duration=c.Duration(steps=5)))
-  (run.folder / "config.json").write_text(json.dumps(config))
-  lines = [{"step": 5, "data/epoch": 1.0}, {"step": 5, "test/top1": top1, "test/loss": 1.0}]
-  (run.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+class Runs:
+  """Takes the place of processes; `called` notes their tasks, such as "dtd development".
+
+  `score` gives the accuracy by the part, the place of the task in Table 9 among those of the
+  benchmark, and the config.
+  """
+
+  def __init__(self, monkeypatch, some, score):
+    self.called, self._some, self._score = [], some, score
+    monkeypatch.setattr(runs.Children, "call", lambda children, *args: self._call(*args))
+
+  def _call(self, command, output):
+    _, task, *part = command[3].rpartition(":")[2].split(",")
+    self.called.append(" ".join([task, *part]))
+    config = recipes.resolve(command[3].removeprefix("--config="), command[5:])
+    (name,), folder = config.data.evaluate, pathlib.Path(command[4].removeprefix("--workdir="))
+    top1 = self._score("".join(part), self._some.tasks.index(task), config)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(c.to_dict(config)))
+    step = config.duration.steps
+    lines = [{"step": step, "data/epoch": 1.0}, {"step": step, f"{name}/top1": top1}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return 0
 
 
-def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(tmp_path):
+def done(monkeypatch, some, score):
+  """Does a benchmark; returns (what was called, the report)."""
+  monkeypatch.chdir(programs.ROOT)
+  ran, study = Runs(monkeypatch, some, score), vtab_score.study(some)
+  found = conduct.Conduct(study, Ledger(some.folder), "")
+  every = tasks.of_study(study)
+  assert found.run(every, {repr(task): Cost(4, 8, 1e9) for task in every}, jobs=1) == []
+  return ran.called, vtab_score.report(some, study)
+
+
+def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(
+  tmp_path, monkeypatch
+):
   everything = benchmark(tmp_path)
-  top1 = {}
-  (only,) = vtab_score.finals(everything, None)
-  for index, run in enumerate(only):
-    top1[run.folder.name] = (index + 1) / 32
-    finished(run, top1[run.folder.name])
-  found = vtab_score.report(everything)
+  _, found = done(monkeypatch, everything, lambda part, index, config: (index + 1) / 32)
   # Of figures that the paper gives with one digit, so not to the last of Table 2's.
   published = list(found["score"]["paper"].values())
   assert published == pytest.approx([77.63, 76.28, 72.72], abs=0.02)
@@ -75,13 +102,11 @@ def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(tm
   assert table[1] == ["Caltech101", "natural", "3.125", "", "95.3", "95.4", "90.8"]
 
 
-def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path):
+def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path, monkeypatch):
   some = benchmark(
     tmp_path, tasks=vtab_score.tasks("sNORB-Elev,resisc45, camelyon,eurosat,retinopathy")
   )
-  for run in vtab_score.finals(some, None)[0]:
-    finished(run, 0.5)
-  found = vtab_score.report(some)
+  _, found = done(monkeypatch, some, lambda part, index, config: 0.5)
   assert [row["task"] for row in found["tasks"]] == [
     "Camelyon",
     "EuroSAT",
@@ -208,11 +233,16 @@ def test_tasks_are_named_as_in_table_9_in_any_order():
     vtab_score.tasks("dtd,cifar100")
 
 
+def checked(some):
+  study = vtab_score.study(some)
+  return vtab_score.checked(some, conduct.Conduct(study, Ledger(some.folder), ""))
+
+
 def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(c.ConfigError) as caught:
-    vtab_score.check(benchmark(tmp_path))
+    checked(benchmark(tmp_path))
   first, *others = str(caught.value).splitlines()
   assert first.startswith("The data of 19 of 19 tasks cannot be read")
   assert len(others) == 16
@@ -226,25 +256,26 @@ def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, mon
 def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   with pytest.raises(c.ConfigError, match="image_size=100 is not divisible into the patches"):
-    vtab_score.check(benchmark(tmp_path, overrides=("--config.data.image_size=100",)))
+    checked(benchmark(tmp_path, overrides=("--config.data.image_size=100",)))
   with pytest.raises(c.ConfigError, match="model cannot be used: name='ViT-Q/16' is no model"):
-    vtab_score.check(benchmark(tmp_path, model="ViT-Q/16"))
+    checked(benchmark(tmp_path, model="ViT-Q/16"))
 
 
-def test_a_run_for_each_task(tmp_path):
-  some = benchmark(tmp_path, tasks=("dtd", "svhn"), overrides=("--config.batch_size=8",))
-  (first, second), (_, other) = vtab_score.finals(dataclasses.replace(some, seeds=2), None)
-  assert first.recipe == "configs/vtab.py:ViT-B/16,dtd"
-  assert second.folder == some.folder / "final" / "seed0" / "svhn"
-  assert other.folder == some.folder / "final" / "seed1" / "svhn"
-  assert other.overrides[-1] == "--config.seed=1"
-  assert first.overrides == (
-    "--config.init_from=B.npz",
-    "--config.batch_size=8",
-    "--config.seed=0",
-  )
+def test_a_run_for_each_task(tmp_path, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  some = benchmark(tmp_path, tasks=("dtd", "svhn"), seeds=2, overrides=("--config.batch_size=8",))
+  ledger = Ledger(some.folder)
+  found = [ledger.run(task) for task in tasks.of_study(vtab_score.study(some))]
+  assert [run.recipe for run in found] == [
+    f"configs/vtab.py:ViT-B/16,{task}" for task in ("dtd", "dtd", "svhn", "svhn")
+  ]
+  assert len({run.folder for run in found}) == 4
+  for seed, run in enumerate(found[:2]):
+    settings = ("--config.init_from=B.npz", "--config.batch_size=8", f"--config.seed={seed}")
+    assert run.overrides == settings
   smoke = benchmark(tmp_path, tasks=("dtd",), smoke=True)
-  assert vtab_score.finals(smoke, None)[0][0].recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
+  (task,) = tasks.of_study(vtab_score.study(smoke))
+  assert ledger.run(task).recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
 
 
 @pytest.mark.parametrize(
@@ -253,43 +284,35 @@ def test_a_run_for_each_task(tmp_path):
     dict(model="ViT-L/16"),
     dict(source="L.npz"),
     dict(smoke=True),
-    dict(overrides=("--config.seed=1",)),
+    dict(overrides=("--config.batch_size=1",)),
   ],
 )
-def test_a_folder_belongs_to_one_benchmark_of_any_tasks(tmp_path, changes):
-  vtab_score.claim(benchmark(tmp_path, **changes))  # there are no runs yet
-  vtab_score.claim(benchmark(tmp_path))
-  finished(vtab_score.finals(benchmark(tmp_path), None)[0][0], 0.5)
-  vtab_score.claim(benchmark(tmp_path, tasks=("dtd",)))
-  with pytest.raises(c.ConfigError, match=f"holds runs with {next(iter(changes))} "):
-    vtab_score.claim(benchmark(tmp_path, **changes))
+def test_another_benchmark_in_the_folder_uses_no_run_of_the_first(tmp_path, monkeypatch, changes):
+  score = lambda part, index, config: 0.5
+  one = benchmark(tmp_path, tasks=("dtd", "pets"))
+  assert done(monkeypatch, one, score)[0] == ["dtd", "pets"]
+  assert done(monkeypatch, benchmark(tmp_path, tasks=("dtd",)), score)[0] == []
+  other = benchmark(tmp_path, tasks=("dtd",), **changes)
+  assert len(done(monkeypatch, other, score)[0]) == 1
+  assert done(monkeypatch, one, score)[0] == []
 
 
 def test_the_program(tmp_path, monkeypatch, capsys):
   """With runs that are done at once, and data that are there."""
   from tools import vtab as tool
 
-  executed = []
-
-  def execute(some, *, say):
-    executed.extend(run.folder.name for run in some)
-    for run in some:
-      if not runs.result(run.folder):
-        finished(run, 0.25)
-
-  monkeypatch.setattr(runs, "execute", execute)
-  monkeypatch.setattr(runs, "apart", lambda function, *_: None)
+  monkeypatch.chdir(programs.ROOT)
+  monkeypatch.setattr(vtab_score, "check_data", lambda benchmark: None)
+  monkeypatch.setattr(runs, "apart", lambda function, *arguments: function(*arguments))
   arguments = ["--source=B.npz", "--tasks=svhn,dtd", f"--workdir={tmp_path}", "--seeds=1"]
+  ran = Runs(monkeypatch, tool.asked(*tool.flags().parse_with_settings(arguments)), lambda *_: 0.25)
   tool.main(arguments)
-  assert executed == ["dtd", "svhn"]
+  assert ran.called == ["dtd", "svhn"]
   assert "DTD   natural       25.0          75.2" in capsys.readouterr().out
   tool.main([*arguments, "--format=json"])
+  assert ran.called == ["dtd", "svhn"]
   found = json.loads(capsys.readouterr().out)
   assert [row["top1"] for row in found["tasks"]] == [25.0, 25.0]
   assert found["tasks"][0]["paper"] == dict(
     zip(vtab_score.PAPER_MODELS, (75.2, 74.3, 74.1), strict=True)
   )
-  with pytest.raises(SystemExit) as caught:
-    tool.main([*arguments, "--model=ViT-L/16"])
-  assert caught.value.code == 2
-  assert "holds runs with model 'ViT-B/16', not 'ViT-L/16'" in capsys.readouterr().err

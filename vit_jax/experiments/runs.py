@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config import command_line, reading
-from vit_jax.storage import files, metrics_log
+from vit_jax.storage import metrics_log
 from vit_jax.storage.workdir import CONFIG, EVALUATION
 
 _MAX_BYTES = 2**24  # of a JSON file
@@ -115,35 +115,6 @@ def accuracies(figures: dict[str, float]) -> dict[str, float]:
   end = "/top1"
   found = {key.removesuffix(end): value for key, value in figures.items() if key.endswith(end)}
   return {name: found[name] for name in sorted(found, key=lambda name: name != "test")}
-
-
-def top1(run: Run) -> float | None:
-  """The accuracy of a run on its set, or the first of them, 0 to 1; None if it is not done."""
-  figures = result(run.folder)
-  return next(iter(accuracies(figures).values())) if figures else None
-
-
-def claim(path: pathlib.Path, description: dict):
-  """Makes the folder of a group of runs, with a file that describes the group.
-
-  Raises:
-    ConfigError: the folder holds runs of another group, or it cannot be written to.
-  """
-  folder = path.parent
-  try:
-    files.make_folder(folder)
-    if not path.exists() or not any(folder.rglob(metrics_log.METRICS)):
-      files.write_text(path, json.dumps(description, indent=2) + "\n")
-    found = dict(json.loads(reading.read_bytes(path, most=_MAX_BYTES)))
-  except OSError as error:
-    raise cfg.ConfigError(f"{folder} cannot be written to: {error.strerror}.") from error
-  except (TypeError, ValueError) as error:
-    raise cfg.ConfigError(f"{path} is damaged ({error}); give another --workdir.") from error
-  for key, value in description.items():
-    if found.get(key) != value:
-      raise cfg.ConfigError(
-        f"{folder} holds runs with {key} {found.get(key)!r}, not {value!r}; give another --workdir."
-      )
 
 
 def execute(runs: Iterable[Run], *, say: Callable[[str], None]):

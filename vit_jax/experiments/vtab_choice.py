@@ -2,10 +2,8 @@
 
 import dataclasses
 import itertools
-import statistics
 
 from vit_jax.config import ConfigError
-from vit_jax.experiments import runs
 from vit_jax.experiments.sweep import rates
 from vit_jax.recipes.finetuning import warmup
 
@@ -19,17 +17,13 @@ class Setting:
   learning_rate: float
   steps: int
 
-  def name(self) -> str:
-    """In a message and as the name of a folder."""
-    return f"{self.learning_rate}-{self.steps}"
-
-  def overrides(self) -> tuple[str, ...]:
-    """The flags of a run with this setting; the warm-up goes with the length."""
-    return (
-      f"--config.schedule.learning_rate={self.learning_rate}",
-      f"--config.duration.steps={self.steps}",
-      f"--config.schedule.warmup.steps={warmup(self.steps).steps}",
-    )
+  def option(self) -> dict[str, float]:
+    """As a candidate of a study; the warm-up goes with the length."""
+    return {
+      "schedule.learning_rate": self.learning_rate,
+      "duration.steps": self.steps,
+      "schedule.warmup.steps": warmup(self.steps).steps,
+    }
 
 
 def grid(learning_rates: str, steps: str) -> tuple[Setting, ...]:
@@ -62,28 +56,3 @@ def lengths(text: str) -> tuple[int, ...]:
   if len(set(found)) < len(found) or not found:
     raise ConfigError(f"--steps={text!r} must hold each number of steps once, such as 500,2500.")
   return found
-
-
-def choose(tried: dict[Setting, list[runs.Run]]) -> Setting:
-  """The setting with the best mean accuracy over the tasks; of equally good ones the first.
-
-  Args:
-    tried: the development runs with each setting, one for each task.
-
-  Raises:
-    ConfigError: not all runs are done.
-  """
-  means = {setting: mean(some) for setting, some in tried.items()}
-  return max(means, key=means.get)
-
-
-def mean(some: list[runs.Run]) -> float:
-  """The mean top-1 accuracy of runs.
-
-  Raises:
-    ConfigError: one is not done.
-  """
-  found = [runs.top1(run) for run in some]
-  if None in found:
-    raise ConfigError(f"The run in {some[found.index(None)].folder} is not done; run it first.")
-  return statistics.fmean(found)

@@ -7,8 +7,11 @@ import statistics
 from vit_jax.config import ConfigError
 from vit_jax.data import sources
 from vit_jax.data.sources.vtab_tasks import TASKS
-from vit_jax.experiments import runs, vtab_choice
-from vit_jax.experiments.runs import Run
+from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study, conduct
+from vit_jax.experiments.studies.conduct import Conduct
+from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.tasks import Task
 from vit_jax.experiments.vtab_choice import Setting
 from vit_jax.process.columns import aligned
 from vit_jax.recipes.vtab_finetuning import PARTS
@@ -17,7 +20,7 @@ from vit_jax.storage import files
 # Settings that the benchmark itself sets, all but the first only where it has settings of its own.
 OWN = ("seed", "schedule.learning_rate", "schedule.warmup.steps", "duration.steps")
 
-DESCRIPTION, TABLE = "vtab.json", "vtab.csv"
+TABLE = "vtab.csv"
 
 # Table 9 of the paper: top-1 accuracy in per cent, by model and pre-training data.
 PAPER_MODELS = ("ViT-H/14 JFT", "ViT-L/16 JFT", "ViT-L/16 I21k")
@@ -88,83 +91,53 @@ def tasks(text: str) -> tuple[str, ...]:
   return tuple(name for name in TASKS if name in words or not words)
 
 
-def development(benchmark: Benchmark, setting: Setting) -> list[Run]:
-  """A run for each task that is scored on its validation images, and sees no test image."""
-  return alike(benchmark, ",development", setting.name(), 0, setting.overrides())
+def study(benchmark: Benchmark) -> Study:
+  """The study that does a benchmark: a cell for each task, whose candidates are chosen together.
 
-
-def finals(benchmark: Benchmark, setting: Setting | None) -> list[list[Run]]:
-  """For each seed a run for each task that is scored on its test images.
-
-  Args:
-    benchmark: the benchmark.
-    setting: what was chosen; None: the recipe's.
-  """
-  name, flags = (f"{setting.name()}-", setting.overrides()) if setting else ("", ())
-  part = ",smoke" if benchmark.smoke else ""
-  return [
-    alike(benchmark, part, f"{name}seed{seed}", seed, flags) for seed in range(benchmark.seeds)
-  ]
-
-
-def alike(benchmark: Benchmark, part: str, name: str, seed: int, flags: tuple) -> list[Run]:
-  """A run for each task, all alike."""
-  kind = part.removeprefix(",") or "final"
-  own = (*flags, f"--config.seed={seed}")
-  return [
-    Run(
-      name=f"{kind} {name}, task {task}",
-      recipe=f"configs/vtab.py:{benchmark.model},{task}{part}",
-      folder=benchmark.folder / kind / name / task,
-      overrides=(f"--config.init_from={benchmark.source}", *benchmark.overrides, *own),
-    )
-    for task in benchmark.tasks
-  ]
-
-
-def chosen(benchmark: Benchmark) -> Setting | None:
-  """The setting that the development runs choose; None if there is nothing to choose from.
+  They are tried on the validation images of every task, and the best mean is taken; these runs see
+  no test image.
 
   Raises:
-    ConfigError: not all of them are done.
+    ConfigError: an override sets what the benchmark itself sets.
   """
-  if len(benchmark.settings) < 2:
-    return next(iter(benchmark.settings), None)
-  return vtab_choice.choose({one: development(benchmark, one) for one in benchmark.settings})
-
-
-def search(benchmark: Benchmark, *, execute) -> dict:
-  """Does all runs that are not done yet, and returns `report`.
-
-  Args:
-    benchmark: the benchmark.
-    execute: runs a list of runs, as `runs.execute`.
-
-  Raises:
-    ConfigError, RunError: as `execute`.
-  """
-  if len(benchmark.settings) > 1:
-    execute([run for one in benchmark.settings for run in development(benchmark, one)])
-  execute([run for some in finals(benchmark, chosen(benchmark)) for run in some])
-  return report(benchmark)
-
-
-def check(benchmark: Benchmark):
-  """Checks that every run can begin, before any run begins.
-
-  Raises:
-    ConfigError: a setting is wrong, or data are missing; names all missing data, with the commands
-      that prepare them.
-  """
+  given = dict(one.removeprefix("--config.").split("=", 1) for one in benchmark.overrides)
   for key in OWN[: None if benchmark.settings else 1]:
-    if any(flag.startswith(f"--config.{key}=") for flag in benchmark.overrides):
+    if key in given:
       raise ConfigError(
         f"--config.{key} is what the benchmark sets itself; leave it out, and give "
         "--learning-rates and --steps, or --seeds."
       )
-  first = benchmark.settings[0] if benchmark.settings else None
-  for run in finals(dataclasses.replace(benchmark, seeds=1), first)[0]:
-    runs.accept(run.recipe, run.overrides)
+  given = {"init_from": benchmark.source} | given
+  recipe = lambda task, part: f"configs/vtab.py:{benchmark.model},{task}{part}"
+  choice = Choice(
+    tuple(one.option() for one in benchmark.settings) or ({},),
+    given,
+    tuple(recipe(task, ",development") for task in benchmark.tasks),
+    Score("val200/top1"),
+  )
+  part, scored = (",smoke", "val200") if benchmark.smoke else ("", "test")
+  stages = [Stage(recipe(task, part), given, task, choice=choice) for task in benchmark.tasks]
+  cells = tuple(Cell(stage.name, stage, {"task": stage.name}) for stage in stages)
+  return Study(cells, Drawing(x="task"), Score(f"{scored}/top1"), benchmark.seeds)
+
+
+def checked(benchmark: Benchmark, found: Conduct) -> dict[str, Cost]:
+  """Checks that every run can begin; returns the costs of the runs.
+
+  Raises:
+    ConfigError: a setting is wrong, or as `check_data`.
+  """
+  costs = conduct.checked(found, False)
+  check_data(benchmark)
+  return costs
+
+
+def check_data(benchmark: Benchmark):
+  """Checks that the data of all tasks are there.
+
+  Raises:
+    ConfigError: names all missing data, with the commands that prepare them.
+  """
   missing = {}
   for task in benchmark.tasks:
     try:
@@ -180,29 +153,18 @@ def check(benchmark: Benchmark):
     )
 
 
-def claim(benchmark: Benchmark):
-  """Makes the folder, and checks that it holds only runs of this benchmark; see runs.claim.
-
-  Raises:
-    ConfigError: the folder holds other runs, or cannot be written to.
-  """
-  fields = ("model", "source", "smoke")
-  description = {key: getattr(benchmark, key) for key in fields}
-  runs.claim(
-    benchmark.folder / DESCRIPTION, description | dict(overrides=sorted(benchmark.overrides))
-  )
-
-
-def report(benchmark: Benchmark) -> dict:
+def report(benchmark: Benchmark, some: Study) -> dict:
   """The result of a benchmark whose runs are all done, ready for JSON; accuracies in per cent.
 
   Figures are means over the seeds, with their standard deviation (of a sample; None for one seed).
   Each group has the mean of its tasks; the score is the mean of all 19. A mean is None if one of
   its tasks is left out. The figures of Table 9 are given beside ours.
   """
-  setting = chosen(benchmark)
+  ledger, stages = Ledger(benchmark.folder), [cell.stage for cell in some.cells]
+  setting = chosen(benchmark, ledger, stages[0])
   top1 = [
-    {run.folder.name: 100 * runs.top1(run) for run in some} for some in finals(benchmark, setting)
+    {stage.name: 100 * ledger.score(Task(stage, seed), some.score) for stage in stages}
+    for seed in range(benchmark.seeds)
   ]
   rows, groups = [], []
   for group, paper in PAPER.items():
@@ -219,7 +181,7 @@ def report(benchmark: Benchmark) -> dict:
     source=benchmark.source,
     smoke=benchmark.smoke,
     setting=dataclasses.asdict(setting) if setting else None,
-    validation=validation(benchmark),
+    validation=validation(benchmark, ledger, stages[0]),
     tasks=rows,
     groups=groups,
     score=mean_row("all 19", everything, top1),
@@ -231,13 +193,18 @@ def zip_models(scores: tuple[float, ...]):
   return zip(PAPER_MODELS, scores, strict=True)
 
 
-def validation(benchmark: Benchmark) -> list[dict]:
+def chosen(benchmark: Benchmark, ledger: Ledger, stage: Stage) -> Setting | None:
+  """The setting of the runs that are scored; None: the recipe's."""
+  option = ledger.chosen(stage)
+  return next((one for one in benchmark.settings if one.option() == option), None)
+
+
+def validation(benchmark: Benchmark, ledger: Ledger, stage: Stage) -> list[dict]:
   """The mean accuracy of each setting on the validation images; [] if nothing was chosen."""
-  if len(benchmark.settings) < 2:
-    return []
+  tried = ledger.tried(stage)
   return [
-    dataclasses.asdict(one) | dict(top1=100 * vtab_choice.mean(development(benchmark, one)))
-    for one in benchmark.settings
+    dataclasses.asdict(one) | dict(top1=100 * top1)
+    for one, top1 in zip(benchmark.settings[: len(tried)], tried, strict=True)
   ]
 
 

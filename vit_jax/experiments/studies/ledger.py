@@ -34,10 +34,12 @@ class Ledger:
   Attributes:
     folder: holds the workdirs, in `runs`.
     overrides: --config.KEY=VALUE of every run.
+    choices: what was chosen, by the trials; it does not change again.
   """
 
   folder: pathlib.Path
   overrides: tuple[str, ...] = ()
+  choices: dict[str, Options] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
   def run(self, task: Task) -> Run | None:
     """The run of a task; None if its settings are not chosen yet."""
@@ -66,11 +68,15 @@ class Ledger:
     """The candidate with the best score; None if not all trials are done."""
     if not stage.has_trials():
       return stage.choice.options[0]
-    sign, found = 1 if stage.choice.score.better == "larger" else -1, self.tried(stage)
-    if None in found:
-      return None
-    values = [-math.inf if math.isnan(value) else sign * value for value in found]
-    return stage.choice.options[values.index(max(values))]
+    key = repr(tasks.all_trials(stage))
+    if key not in self.choices:
+      found = self.tried(stage)
+      if None in found:
+        return None
+      sign = 1 if stage.choice.score.better == "larger" else -1
+      values = [-math.inf if math.isnan(value) else sign * value for value in found]
+      self.choices[key] = stage.choice.options[values.index(max(values))]
+    return self.choices[key]
 
   def tried(self, stage: Stage) -> list[float | None]:
     """The mean score of the trials of each candidate; None if not all of them are done."""

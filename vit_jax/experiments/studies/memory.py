@@ -35,10 +35,11 @@ def note(study: Study, ledger: Ledger) -> str:
     files.write_text(ledger.folder / STUDY, json.dumps(new, indent=2) + "\n")
   if not gone:
     return ""
+  earlier = ledger.folder / EARLIER
+  results = f", and their results in {earlier}" if earlier.exists() else ""
   return (
     f"The study has changed: the cells {', '.join(map(repr, gone))} no longer match their earlier "
-    f"runs. These stay in {ledger.folder / 'runs'}, and their results in "
-    f"{ledger.folder / EARLIER}; what has changed is run anew."
+    f"runs. These stay in {ledger.folder / 'runs'}{results}; what has changed is run anew."
   )
 
 
