@@ -163,6 +163,7 @@ WHOLE_CONFIG = {
   "training.checks.check",
   "training.checks.check_evaluation",
   "training.checks.check_trainable",
+  "training.checks.check_weights",
   "training.init_from.read",
   "training.init_from.unrolled",
   "training.launch.launch",
