@@ -14,12 +14,13 @@ SIDE = 8
 
 
 def seen(module, params, pixels):
-  """Logits and features of images (N, S, S, 3) uint8."""
+  """Logits of images (N, S, S, 3) uint8, and their features by representation."""
   scaled = (np.stack(pixels).astype(np.float32) - 127.5) / 127.5
   logits, features = jax.jit(lambda p, x: module.apply({"params": p}, x, train=False))(
     params, scaled
   )
-  return np.asarray(logits, np.float64), np.asarray(features["pre_logits"], np.float64)
+  found = dict(pre_logits=features["pre_logits"], patches=features["patches"].mean(axis=1))
+  return np.asarray(logits, np.float64), {k: np.asarray(x, np.float64) for k, x in found.items()}
 
 
 def accuracy(logits, right, *, among=None):

@@ -134,17 +134,21 @@ PROBE = c.FewShot(c.Dataset("digits", "train"), c.Dataset("digits", "test"), (1,
 
 @pytest.fixture(scope="module")
 def features(tmp_path_factory):
-  """A config with a probe and neighbours of the digits, and their features and labels by split."""
+  """A config with a probe and neighbours of the digits, and what they see.
+
+  That is, for each representation, the features and labels by split.
+  """
   root = tmp_path_factory.mktemp("features")
   module, params = parameters(1)
   weights.write(root / "w.npz", weights.Weights(params, Card(image_size=SIDE)))
   look = functools.partial(images.square_image, size=SIDE, resize=9, max_pixels=10**6)
-  known = {}
+  known = {"pre_logits": {}, "patches": {}}
   for split in ("train", "test"):
     source = sources.open_source("digits", split=split, num_classes=10)
     pixels = [look(source[i].image) for i in range(len(source))]
     labels = np.array([source[i].labels[0] for i in range(len(source))])
-    known[split] = seen(module, params, pixels)[1], labels
+    for representation, found in seen(module, params, pixels)[1].items():
+      known[representation][split] = found, labels
   config = c.Config(
     init_from=str(root / "w.npz"),
     batch_size=64,
@@ -189,13 +193,21 @@ def expected_of(known):
   return result
 
 
-def test_few_shot_and_nearest_neighbours(features, tmp_path, monkeypatch):
+@pytest.mark.parametrize("representation", ["pre_logits", "patches"])
+def test_few_shot_and_nearest_neighbours(features, representation, tmp_path, monkeypatch):
   config, known = features
+  of_all = lambda group: {
+    name: dataclasses.replace(one, representation=representation) for name, one in group.items()
+  }
+  config = dataclasses.replace(
+    config, few_shot=of_all(config.few_shot), nearest=of_all(config.nearest)
+  )
   beats = []
   monkeypatch.setattr(watchdog.Watchdog, "beat", lambda self, doing: beats.append(doing))
   figures = evaluated(config, tmp_path)
   assert beats.count("the evaluation") > 360 // 64  # every batch: a stalled host is noticed
-  assert figures == pytest.approx(expected_of(known), abs=1 / 360 + 1e-9)  # one image at a tie
+  expected = expected_of(known[representation])
+  assert figures == pytest.approx(expected, abs=1 / 360 + 1e-9)  # one image at a tie
   named = {name for name in figures if not name.endswith("_std")}
   assert set(registry.names(config)) == named  # any of which may stop a run early
   assert 0.15 < figures["digits/1shot"] < figures["digits/4shot"] < 1
@@ -267,7 +279,7 @@ def test_two_processes_give_the_figures_of_one(features, tmp_path):
   said = [process.finish(timeout=240) for process in running]
   assert [process.returncode for process in running] == [0, 0], said[0][-3000:]
   figures = json.loads((tmp_path / "run/evaluation.json").read_text())
-  for key, value in expected_of(known).items():
+  for key, value in expected_of(known["pre_logits"]).items():
     if "shot" in key:
       found = figures[key.replace("digits", "imagenet")]
       assert found == pytest.approx(value, abs=1 / 360 + 1e-9)
