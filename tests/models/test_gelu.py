@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
-from vit_jax.models.gelu import gelu
+from vit_jax.models.gelu import FORMS, gelu
 
 POINTS = np.concatenate([np.linspace(-12, 12, 481), [0.0, 1e-6, -1e-6, 60.0, -60.0]])
 
@@ -14,8 +15,12 @@ def formula(x):
   return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def test_values():
-  np.testing.assert_allclose(gelu(np.float32(POINTS)), formula(POINTS), rtol=1e-5, atol=1e-6)
+def test_both_forms_by_their_names():
+  forms = {"gelu_tanh": formula(POINTS), "gelu": POINTS * stats.norm.cdf(POINTS)}
+  assert forms.keys() == FORMS.keys()
+  for name, expected in forms.items():
+    np.testing.assert_allclose(FORMS[name](np.float32(POINTS)), expected, rtol=1e-5, atol=1e-6)
+  assert np.abs(forms["gelu"] - forms["gelu_tanh"]).max() > 1e-4
 
 
 def test_gradient_against_float64_differences():
