@@ -216,7 +216,18 @@ def end_with_parent():
 
 
 def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
-  """The config of a run, checked as the main program checks it; data and devices are not used.
+  """The config of a run, checked by `check_config`.
+
+  Raises:
+    ConfigError: a setting is wrong.
+  """
+  config = recipes.resolve(recipe, overrides)
+  check_config(recipe, config)
+  return config
+
+
+def check_config(recipe: str, config: cfg.Config):
+  """Checks a run as the main program checks it; data and devices are not used.
 
   Imports JAX, but touches no device.
 
@@ -225,11 +236,9 @@ def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
   """
   from vit_jax.training import checks
 
-  config = recipes.resolve(recipe, overrides)
   checks.check(config)
   if config.early_stopping.patience:
     raise cfg.ConfigError(
       f"{recipe} may stop early (config.early_stopping.patience={config.early_stopping.patience}), "
       "but what counts here is the evaluation after the last step; make the patience 0."
     )
-  return config

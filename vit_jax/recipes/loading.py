@@ -14,7 +14,7 @@ from vit_jax.config import (
   from_dict,
   missing_recipe,
   replace_units,
-  to_config_dict,
+  to_dict,
 )
 
 
@@ -67,7 +67,7 @@ def resolve(recipe: str, overrides: Iterable[str]) -> Config:
   Raises:
     ConfigError: there is no such recipe, or a setting is wrong.
   """
-  config = _Silent(to_config_dict(load(recipe)))
+  config = _Silent(to_dict(load(recipe)))
   argv, values = ["vit_jax", *overrides], flags.FlagValues()
   try:
     config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=argv)
