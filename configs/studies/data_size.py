@@ -17,7 +17,8 @@ Decay, dropout and label smoothing of pre-training are chosen for each model and
 are held out of pre-training: 3,000 at the small scale, 1% of ImageNet, 51,200 of ImageNet-21k. The
 candidates are the recipe's settings, and these with one change: another decay, another dropout (not
 for ResNets, which have none), label smoothing. The paper chooses the three on its smaller sets, and
-does not say from what; so nothing is chosen on JFT-300M.
+does not say from what; so nothing is chosen on JFT-300M. The last 1% of ImageNet is never
+pre-trained on, because fine-tuning on ImageNet chooses its learning rate there.
 The paper finds that large ViTs need the large sets: on ImageNet ViT-L is worse than ViT-B, and
 ResNets are better than ViTs; on JFT-300M it is the other way round.
 """
@@ -41,13 +42,13 @@ PROBE = {
   "few_shot.imagenet.test.source": "tfds:imagenet2012",
 }
 SETTINGS = {
-  "ImageNet": {},
+  "ImageNet": {"data.train.split": "train[:99%]", "data.evaluate.val.split": "train[99%:]"},
   "ImageNet-21k": I21K
   | {"data.train.split": "train[51200:]", "data.evaluate.val.split": "train[:51200]"},
   "JFT-300M": JFT | PROBE,
 }
 HELD_OUT = {
-  "ImageNet": {"data.train.split": "train[:99%]", "data.evaluate.val.split": "train[99%:]"},
+  "ImageNet": {"data.train.split": "train[:98%]", "data.evaluate.val.split": "train[98%:99%]"},
   "ImageNet-21k": {
     "data.train.split": "train[102400:]",
     "data.evaluate.val.split": "train[51200:102400]",

@@ -90,7 +90,7 @@ def test_no_recipe_is_left_out_of_the_test():
   tested = {file for file, *_ in table3()}
   own = {"vit_digits", "vit_fashion", "masked_fashion", "vit_shape_jft"}
   own |= {"resnet", "resnet_sgd", "jft_subsets"}  # by test_resnets.py and test_jft_subsets.py
-  own |= {"finetune", "hyperrule", "vtab", "evaluate"}
+  own |= {"finetune", "hyperrule", "vtab", "evaluate", "fashion_halves"}
   tested |= {"masked_vit_b16_jft", "masked_vit_b16_i1k"}  # by test_masked.py
   assert {path.stem for path in CONFIGS.glob("*.py")} - tested == own
 

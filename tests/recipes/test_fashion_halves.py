@@ -1,0 +1,44 @@
+"""The small recipe of transfers: its halves are the paper's set-up, but for the size."""
+
+import pytest
+
+from tests.recipes.paper import docstring, load
+from vit_jax import config as c
+from vit_jax import recipes
+
+
+def test_pre_training_has_the_settings_of_the_recipe_on_all_classes():
+  half, whole = load("fashion_halves", "first,ViT-96/4"), load("vit_fashion")
+  shape = ("name", "depth", "width", "mlp_dim", "heads")
+  assert all(getattr(half.model, key) == getattr(whole.model, key) for key in shape)
+  assert half.schedule.learning_rate == whole.schedule.learning_rate
+  assert half.optimizer == c.Optimizer(weight_decay=0.1, clip_norm=1.0)
+  assert (half.batch_size, half.data.crop_area) == (whole.batch_size, whole.data.crop_area)
+  assert f"{half.duration.steps} steps on 30,000 images" in docstring("fashion_halves")
+
+
+def test_fine_tuning_is_that_of_table_4():
+  half, whole = load("fashion_halves", "second,ViT-64/7"), load("finetune", "ViT-B/16,pets")
+  assert half.optimizer == whole.optimizer
+  assert (half.schedule.decay, half.new_head) == (whole.schedule.decay, whole.new_head)
+  assert half.schedule.learning_rate == max(recipes.TASKS["pets"].learning_rates)
+  share = [one.schedule.warmup.steps / one.duration.steps for one in (half, whole)]
+  assert share == [0.2, 0.2]
+  assert f"{half.duration.steps} steps on 1,000 images" in docstring("fashion_halves")
+
+
+def test_the_halves_have_no_images_in_common():
+  first, second = (load("fashion_halves", f"{half},ResNet-2") for half in ("first", "second"))
+  probe = first.few_shot["second"]
+  assert {one.source for one in (first.data.train, *first.data.evaluate.values())} == {
+    "tfds:fashion_first"
+  }
+  assert {probe.train.source, probe.test.source, second.data.train.source} == {
+    "tfds:fashion_second"
+  }
+
+
+@pytest.mark.parametrize("argument", ["first", "third,ViT-64/7", "first,ViT-B/16"])
+def test_wrong_arguments(argument):
+  with pytest.raises(c.ConfigError, match=r"The recipe's argument"):
+    load("fashion_halves", argument)
