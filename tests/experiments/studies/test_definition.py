@@ -51,6 +51,7 @@ def wrong(tmp_path, monkeypatch, study, message):
 
 
 STAGE = Stage(stub.DIGITS)
+LAST = Stage(stub.DIGITS, after=STAGE, mode="evaluate")
 CELL = Cell("a", STAGE, {"x": 1})
 DRAWING = Drawing(x="x")
 
@@ -65,6 +66,11 @@ DRAWING = Drawing(x="x")
     (dict(cells=(Cell("1:2", STAGE, {"x": 1}),)), "'1:2' cannot be a label"),
     (dict(cells=(Cell("a", Stage("r", name="a/b"), {"x": 1}),)), "'a/b' of the cell 'a' needs"),
     (dict(drawing=Drawing(x="z")), "draws 'z', which is no factor of its cells; choose one of x"),
+    (dict(drawing=Drawing(x=("x", "epoch"))), "draws 'epoch', which is no factor"),
+    (
+      dict(cells=(Cell("a", LAST, {"x": 1}),), drawing=Drawing(x="epoch")),
+      "draws epochs, but the cell 'a' trains nothing",
+    ),
     (dict(score=Score(take="first")), r"Score\(take='first'\) is none of last, best"),
     (
       dict(cells=(Cell("a", Stage("r", choice=Choice(stub.RATES)), {"x": 1}),)),

@@ -54,7 +54,7 @@ def test_means_and_deviations(results):
   assert "missing" not in page
 
 
-def drawn(monkeypatch, folder, some, found):
+def drawn(monkeypatch, folder, some, found, curves=()):
   """What the panels of the figure show: [[(x, y, deviation), ...] for each panel]."""
   panels, plain = [], Axes.errorbar
 
@@ -63,7 +63,7 @@ def drawn(monkeypatch, folder, some, found):
     return plain(axes, x, y, spread, **options)
 
   monkeypatch.setattr(Axes, "errorbar", errorbar)
-  report.write(some, folder, found, "")
+  report.write(some, folder, found, "", curves=curves)
   return panels
 
 
@@ -117,6 +117,32 @@ def test_a_measured_column_has_a_panel_of_its_own_and_its_mean_for_each_cell(tmp
   spread = (0.5, pytest.approx(0.5**0.5))
   assert flops == [(1.0, *spread)] * 2
   assert seconds == [(10.5, *spread), (20.5, *spread)]
+
+
+def test_curves_over_training_come_from_curves_csv(tmp_path, monkeypatch):
+  """Each epoch is a point: the mean over the seeds of the evaluations there."""
+  stub.Runs(monkeypatch, score=lambda one: WORTH[one.seed])
+  finish = stub.finish
+
+  def longer(folder, config, top1):
+    finish(folder, config, top1)
+    path = folder / "metrics.jsonl"
+    path.write_text(f'{{"step": 5, "test/top1": {top1 / 2}}}\n' + path.read_text())
+
+  monkeypatch.setattr(stub, "finish", longer)
+  drawing = Drawing(x="epoch", by="cell")
+  some = dataclasses.replace(stub.study(0.0, seeds=3), drawing=drawing)
+  stub.done(tmp_path, some)
+  found = rows.read(tmp_path / "curves.csv")
+  assert [(row["seed"], row["step"], row["epoch"], float(row["score"])) for row in found] == [
+    (f"{seed}", *point)
+    for seed, worth in WORTH.items()
+    for point in [("5", "0.5", worth / 2), ("10", "1.0", worth)]
+  ]
+  (points,) = drawn(monkeypatch, tmp_path, some, rows.read(tmp_path / "results.csv"), curves=found)
+  mean, spread = np.mean([0.5, 0.6, 0.9]), np.std([0.5, 0.6, 0.9], ddof=1)
+  expected = [(0.5, mean / 2, spread / 2), (1.0, mean, spread)]
+  np.testing.assert_allclose(points, expected)
 
 
 def test_one_seed_has_no_deviation(tmp_path, monkeypatch):

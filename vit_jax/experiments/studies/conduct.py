@@ -11,7 +11,7 @@ from vit_jax.experiments.studies import execution, memory, paper, report, rows, 
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.progress import Progress
-from vit_jax.experiments.studies.study import OF_THE_STUDY, Cell, Stage, Study, naming
+from vit_jax.experiments.studies.study import EPOCH, OF_THE_STUDY, Cell, Stage, Study, naming
 from vit_jax.experiments.studies.summary import Line
 from vit_jax.experiments.studies.tasks import Task
 
@@ -97,7 +97,8 @@ class Conduct:
     """Writes the results of all that is done."""
     cost_of = lambda task: costs[repr(task)]
     found = rows.rows(self.study, self.ledger, cost_of)
-    return report.write(self.study, self.ledger.folder, found, self.command)
+    along = rows.curves(self.study, self.ledger) if self.study.drawing.x == EPOCH else []
+    return report.write(self.study, self.ledger.folder, found, self.command, curves=along)
 
   def one(self, only: str) -> list[Task]:
     """The tasks of --only: of a cell by its label, or one run as WAVE:NUMBER.

@@ -1,9 +1,9 @@
-"""Draws the results of a study from the rows of results.csv alone."""
+"""Draws the results of a study from the rows of results.csv or curves.csv alone."""
 
 import pathlib
 import statistics
 
-from vit_jax.experiments.studies.study import Drawing
+from vit_jax.experiments.studies.study import EPOCH, Drawing
 from vit_jax.plots import curves
 
 
@@ -11,7 +11,7 @@ def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]
   """Draws means with deviations as error bars; the paper's figures are beside them.
 
   Args:
-    rows: of results.csv, as text.
+    rows: of results.csv or curves.csv, as text.
     drawing: which columns are drawn.
     paths: files to write; the ending tells the format.
   """
@@ -64,10 +64,11 @@ def points(
 ) -> list[tuple[float, float, float]]:
   """(place, mean, deviation) of each cell, in the order of the places.
 
-  A column that is measured, such as the seconds, differs between seeds: its mean is the place.
+  A column that is measured, such as the seconds, differs between seeds: its mean is the place. Of
+  curves, each epoch is a point.
   """
-  found = []
-  for some in groups(rows, "cell").values():
+  found, cells = [], groups(rows, "cell").values()
+  for some in [one for cell in cells for one in groups(cell, x).values()] if x == EPOCH else cells:
     texts = [row[value] for row in some]
     known = texts if value == "score" else texts[:1]  # the paper's is the same for all seeds
     mean = statistics.fmean(map(float, known))

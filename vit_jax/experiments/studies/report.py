@@ -1,19 +1,28 @@
 """Writes the results of a study: a table of all runs, a page, and the figure."""
 
 import pathlib
+from collections.abc import Sequence
 
 from vit_jax.experiments.studies import figure, memory, rows, summary
 from vit_jax.experiments.studies.study import Study
 from vit_jax.experiments.studies.summary import Line
 from vit_jax.storage import files, workdir
 
-PAGE, FIGURE = "results.md", "figure"
+PAGE, FIGURE, CURVES = "results.md", "figure", "curves.csv"
 
 
-def write(study: Study, folder: pathlib.Path, found: list[dict], command: str) -> list[Line]:
+def write(
+  study: Study,
+  folder: pathlib.Path,
+  found: list[dict],
+  command: str,
+  *,
+  curves: Sequence[dict] = (),
+) -> list[Line]:
   """Writes results.csv, results.md, figure.svg and figure.png; returns the lines of the table.
 
-  All but results.csv come from what results.csv says.
+  All but results.csv come from what results.csv says. With `curves`, the figure comes from
+  curves.csv instead.
 
   Raises:
     RunError: the folder cannot be written to; files that were there stay as they were.
@@ -25,7 +34,10 @@ def write(study: Study, folder: pathlib.Path, found: list[dict], command: str) -
     files.write_text(folder / PAGE, page(study, lines, command))
     if read:
       paths = [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")]
-      figure.draw(read, study.drawing, paths)
+      if curves:
+        rows.write(folder / CURVES, curves)
+      drawn = rows.read(folder / CURVES) if curves else read
+      figure.draw(drawn, study.drawing, paths)
   return lines
 
 

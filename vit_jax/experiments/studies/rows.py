@@ -66,6 +66,30 @@ def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | 
   )
 
 
+def curves(study: Study, ledger: Ledger) -> list[dict]:
+  """The rows of curves.csv: one for each evaluation of the last run of each cell and seed."""
+  published = paper.figures(study)
+  return [
+    dict(cell=cell.label, **cell.factors, seed=seed, paper=published.get(cell.label, "")) | point
+    for cell in study.cells
+    for seed in range(study.seeds)
+    for point in curve(ledger, Task(cell.stage, seed), study.score.metric)
+  ]
+
+
+def curve(ledger: Ledger, task: Task, metric: str) -> list[dict]:
+  """The step, epoch and score of each evaluation of a run; [] if the run is not done."""
+  if ledger.done(task) is None:
+    return []
+  lines = list(metrics_log.read(ledger.run(task).folder))
+  known = [line["data/epoch"] / line["step"] for line in lines if line.get("data/epoch")]
+  return [
+    dict(step=line["step"], epoch=round(line["step"] * known[-1], 4), score=line[metric])
+    for line in lines
+    if metric in line
+  ]
+
+
 def seconds(folder: pathlib.Path) -> float:
   """Time spent in the training steps of a run, over all times that it was started."""
   spent, before = 0.0, 0

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import dataclasses
+import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ OWN_COLUMNS = (
   *("cell", "seed", "score", "paper", "chosen", "steps", "exaflops", "seconds"),
   *("pretraining_exaflops", "settings", "run"),
 )
+EPOCH = "epoch"  # a column of curves.csv
 OF_THE_STUDY = ("seed", "init_from")  # settings that the study itself sets
 
 
@@ -97,7 +99,8 @@ class Stage:
 
 def file_name(recipe: str) -> str:
   """The name of a recipe, NAME.py:ARG, as a part of the name of a folder."""
-  return re.sub(r"[^\w.+-]+", "_", recipe.rpartition("/configs/")[2].removeprefix("configs/"))[-70:]
+  path, _, argument = recipe.partition(":")
+  return re.sub(r"[^\w.+-]+", "_", f"{pathlib.PurePath(path).stem}-{argument}")[:70]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +124,8 @@ class Drawing:
 
   Attributes:
     x: a factor, or another column of results.csv such as "pretraining_exaflops". Values that are
-      not all numbers are placed side by side. Several columns have a panel each.
+      not all numbers are placed side by side. Several columns have a panel each. "epoch" draws the
+      score at every evaluation of the last run of each cell.
     by: a factor; empty: one curve.
     panel: a factor; each of its values has a panel of its own. Empty: one panel.
     log: whether the axis of `x` is logarithmic.
@@ -198,8 +202,18 @@ def check(study: Study, name: str):
     check_factors(cell, study.cells[0], name)
     check_stages(cell, name)
   check_score(study.score, name)
-  columns = {*study.cells[0].factors, *OWN_COLUMNS}
-  for column in filter(None, [*study.drawing.along(), study.drawing.by, study.drawing.panel]):
+  check_drawing(study, name)
+
+
+def check_drawing(study: Study, name: str):
+  """What is drawn is a column of the results, or the epochs of runs that train."""
+  columns, drawing = {*study.cells[0].factors, *OWN_COLUMNS}, study.drawing
+  if drawing.x == EPOCH:
+    columns.add(EPOCH)
+    for cell in study.cells:
+      if cell.stage.mode == "evaluate":
+        raise ConfigError(f"{name} draws epochs, but the cell {cell.label!r} trains nothing.")
+  for column in filter(None, [*drawing.along(), drawing.by, drawing.panel]):
     if column not in columns:
       raise ConfigError(
         f"{name} draws {column!r}, which is no factor of its cells; choose one of "
@@ -215,7 +229,7 @@ def check_factors(cell: Cell, first: Cell, name: str):
       f"{first.label!r} has {', '.join(first.factors)}; give all cells the same, in one order."
     )
   for factor in cell.factors:
-    if factor in OWN_COLUMNS or "/" in factor:
+    if factor in (*OWN_COLUMNS, EPOCH) or "/" in factor:
       raise ConfigError(f"{name}: {factor!r} is a column of the results; rename this factor.")
 
 
