@@ -1,5 +1,7 @@
 """Attention with and without relative position embeddings against NumPy loops in float64."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -153,3 +155,12 @@ def test_no_logits_are_kept_and_weights_in_the_type_of_the_computation():
   kept = jax.tree.leaves(jax.eval_shape(lambda *a: jax.vjp(attend, *a, None)[1], *arrays))
   of_pairs = [leaf.dtype for leaf in kept if leaf.shape == bias.shape]
   assert of_pairs == [jnp.bfloat16]
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_all_products_but_the_logits_are_in_the_type_of_the_computation(relative):
+  module, x = Attention(3, jnp.bfloat16, relative=relative), jnp.zeros((1, 5, 12), jnp.bfloat16)
+  params = jax.eval_shape(lambda: module.init(jax.random.key(0), x))
+  text = str(jax.make_jaxpr(module.apply)(params, x))
+  types = re.findall(r"(\w+)\[[\d,]+\] = dot_general", text)
+  assert sorted(types) == ["bf16"] * (5 + relative) + ["f32"]
