@@ -253,6 +253,15 @@ def test_bfloat16_computes_near_float32_and_keeps_float32_parameters():
   assert 1e-6 < error < 0.05 * np.abs(exact).max()
 
 
+def test_all_products_but_the_logits_are_bfloat16_where_it_is_asked_for():
+  model = models.create(**TINY, dtype=jnp.bfloat16, representation_layer=True)
+  text = str(jax.make_jaxpr(lambda p: run(model, p, IMAGES))(jax.eval_shape(lambda: init(model))))
+  types = re.findall(r"(\w+)\[[\d,]+\] = dot_general", text)
+  # In each of three blocks: q, k, v, out, the weighted sum and two of the MLP; attention's logits.
+  # Then the patch embedding and the representation layer; the head.
+  assert sorted(types) == ["bf16"] * (3 * 7 + 2) + ["f32"] * (3 + 1)
+
+
 def test_softmax_and_layer_norm_statistics_are_float32_in_bfloat16():
   model = models.create(**TINY, dtype=jnp.bfloat16)
   params = init(model)
