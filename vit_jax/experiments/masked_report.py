@@ -59,8 +59,8 @@ def document(lines: list[dict], learned: list[dict], size: Size) -> str:
   head = " | ".join(f"{n:,} labels" for n in size.labels)
   steps = ", ".join(f"{steps:,} for {n:,} labels" for n, steps in size.labels.items())
   rates = ", ".join(f"{rate:g}" for rate in size.learning_rates)
-  pictures = "\n\n".join(
-    f"![Test images, `{target}`]({masked_learned.picture_name(target)})" for target in TARGETS
+  pictures = " | ".join(
+    f"![Eight test images, {target}]({masked_learned.picture_name(target)})" for target in TARGETS
   )
   return f"""# Masked patch prediction on Fashion-MNIST
 
@@ -70,8 +70,8 @@ python tools/masked_study.py
 
 pre-trains a small ViT on the 60,000 training images without their labels
 (`configs/masked_fashion.py`, {size.pretraining:,} steps of 64 images), then trains it on a few
-labelled images (`configs/vit_fashion.py`). It has 4 blocks of width 64 and patches of 7 x 7 pixels.
-The same model from scratch stands beside it: with as many labelled steps, and with as many steps in
+labelled images (`configs/vit_fashion.py`, 64 a step). It has 4 blocks of width 64 and patches of
+7 x 7 pixels. The same model from scratch stands beside it: with as many labelled steps, and with as many steps in
 all. Top-1 on the 10,000 test images, mean and standard deviation over {len(size.seeds)} seeds:
 
 | start | {head} |
@@ -100,14 +100,17 @@ patches:
 Eight test images at the end, for each target: original, corrupted (hidden patches are grey), and
 with the prediction in the corrupted places.
 
-{pictures}
+| {" | ".join(f"`{target}`" for target in TARGETS)} |
+|{"---|" * len(TARGETS)}
+| {pictures} |
 
 ## How it was measured
 
 - Labelled steps: {steps}.
 - The labelled images are random, the same for all runs, from the first nine tenths of the training
-  images. The last tenth chooses the learning rate of each row and column among {rates}, with the
-  first seed. The test images are scored with the chosen one alone.
+  images.
+- The last tenth chooses the learning rate of each row and column, with the first seed, among
+  {rates}. The test images are scored with the chosen one alone.
 - Seeds change initial values, the order of images and the corruption. Every figure is in
   [{FIGURES}]({FIGURES}).
 """
