@@ -71,8 +71,9 @@ python tools/masked_study.py
 pre-trains a small ViT on the 60,000 training images without their labels
 (`configs/masked_fashion.py`, {size.pretraining:,} steps of 64 images), then trains it on a few
 labelled images (`configs/vit_fashion.py`, 64 a step). It has 4 blocks of width 64 and patches of
-7 x 7 pixels. The same model from scratch stands beside it: with as many labelled steps, and with as many steps in
-all. Top-1 on the 10,000 test images, mean and standard deviation over {len(size.seeds)} seeds:
+7 x 7 pixels. The same model from scratch stands beside it: with as many labelled steps, and with as
+many steps in all. Top-1 on the 10,000 test images, mean and standard deviation over
+{len(size.seeds)} seeds:
 
 | start | {head} |
 |---|{"---|" * len(size.labels)}
