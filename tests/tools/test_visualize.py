@@ -92,6 +92,10 @@ def test_every_kind(folder, words, pictures, numbers, capsys):
 
 def test_numbers_are_those_of_the_pictures(folder, capsys):
   """Every image has its map, at its own aspect in the picture, and its classes."""
+  left = folder / "out" / "attention"
+  left.mkdir(parents=True, exist_ok=True)
+  for name in ("007.png", "mine.png"):  # an earlier command had more images
+    (left / name).write_bytes(b"")
   found = run(folder, "attention --source {}/vit.npz --images {}/photos", capsys)
   assert [pathlib.Path(path).name for path in found["pictures"]] == [
     *(f"{i:03d}.png" for i in range(5)),
@@ -107,6 +111,7 @@ def test_numbers_are_those_of_the_pictures(folder, capsys):
     assert float(row["probability 1"]) >= float(row["probability 2"])
   with Image.open(folder / "out" / "attention" / "002.png") as image:
     assert image.size == (2 * 80 + 4, 200)  # 20 x 50 pixels, four times, twice
+  assert {path.name for path in left.iterdir()} == {*(f"{i:03d}.png" for i in range(5)), "mine.png"}
 
 
 def test_mistakes_of_a_run(folder, capsys):

@@ -28,7 +28,7 @@ class Shown(NamedTuple):
 
 
 def write(shown: Shown, folder: pathlib.Path) -> dict:
-  """Writes pictures and numbers.
+  """Writes pictures and numbers, in place of those that an earlier call left there.
 
   Returns:
     {"said", "summary", "pictures", "numbers"}: the line, its figures, and the paths as text.
@@ -38,7 +38,21 @@ def write(shown: Shown, folder: pathlib.Path) -> dict:
   """
   numbers = [_write(folder / name, content) for name, content in shown.numbers.items()]
   pictures = [_write(folder / name, content) for name, content in shown.pictures]
+  _remove_outdated(folder, {*map(pathlib.Path, pictures)}, numbers)
   return dict(said=shown.said, summary=dict(shown.summary), pictures=pictures, numbers=numbers)
+
+
+def _remove_outdated(folder: pathlib.Path, pictures: set[pathlib.Path], numbers: Sequence[str]):
+  """Removes pictures of an earlier call that had more images; other files stay."""
+  numbered = [
+    path
+    for inner in {picture.parent for picture in pictures} - {folder}
+    for path in inner.glob("*.png")
+    if path.stem.isdecimal()
+  ]
+  for path in (*numbered, *(pathlib.Path(number).with_suffix(".png") for number in numbers)):
+    if path not in pictures:
+      files.remove(path)
 
 
 def _write(path: pathlib.Path, content) -> str:
