@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from tests.report import made_run
-from vit_jax.report import report
+from vit_jax.report import page, report
+from vit_jax.report.document import Section, Table
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = (
@@ -26,6 +27,18 @@ BAD = (
   '<!DOCTYPE html><img src="http://127.0.0.1:9/seen.png"><p style="width: 9000px">wide'
   '<script>console.error("seen")</script>'
 )
+
+
+def printed(text, folder):
+  """The number of pages of a page on paper."""
+  folder.mkdir()
+  (folder / "page.html").write_text(text)
+  pdf = folder / "page.pdf"
+  where = [f"--user-data-dir={folder}", f"--print-to-pdf={pdf}", (folder / "page.html").as_uri()]
+  flags = [flag for flag in FLAGS.split() if flag != "--dump-dom"]
+  done = subprocess.run([CHROMIUM, *flags, *where], capture_output=True, text=True, timeout=240)
+  assert done.returncode == 0, done.stderr
+  return len(re.findall(rb"/Type /Page\b", pdf.read_bytes()))
 
 
 def opened(text, folder):
@@ -55,6 +68,12 @@ def test_nothing_is_asked_for_and_nothing_is_wrong(tmp_path):
   found = asked(text, tmp_path / "second")
   assert [url for url in found["requests"] if not url.startswith("data:")] == []
   assert found["width"] <= 500  # wide tables scroll in themselves
+
+
+def test_what_the_reader_opens_with_a_click_is_open_on_paper(tmp_path):
+  rows = [(f"row {i}", ["a"]) for i in range(150)]
+  section = Section("All", tables=[Table("Many", ["row", "letter"], rows, folded=True)])
+  assert printed(page.html("Run", [section]), tmp_path / "paper") > 2
 
 
 def test_the_browser_tells_what_is_wrong(tmp_path):

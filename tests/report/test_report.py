@@ -14,7 +14,7 @@ from tests.programs import ROOT
 from tests.report import made_run
 from tests.report.made_run import NAMES, step_line
 from tests.report.read_page import Page
-from vit_jax.config import ConfigError, Dataset
+from vit_jax.config import ConfigError, Dataset, EarlyStopping
 from vit_jax.evaluation import details, examples
 from vit_jax.report import report
 from vit_jax.storage import starts
@@ -43,6 +43,26 @@ def test_figures_are_those_of_the_files(whole):
   assert found.tables[FIGURES][1:][1] == ["test/loss", "0.25", "100", "0.125", "50"]
   assert "test/top1 75.00% at the end" in found.text
   assert "100 of 100 steps" in found.text
+
+
+@pytest.mark.parametrize(
+  ("metric", "told"), [("test/top1", True), ("test/loss", True), ("", False)]
+)
+def test_the_best_evaluation_of_early_stopping_is_named(tmp_path, metric, told):
+  """Figures at the end and details are not those of the checkpoint that was kept as the best."""
+  settings = made_run.replaced(early_stopping=EarlyStopping(metric=metric))
+  found = page(made_run.write(tmp_path / "run", settings=settings))
+  said = f"Early stopping looks at {metric}: the best value"
+  assert (said in found.text) == told
+  assert ("after step 50 (checkpoints/50), not at the end, after step 100." in found.text) == told
+  risen = (made_run.scored_line(50, 0.5), made_run.scored_line(100, 0.75))
+  assert said not in page(made_run.write(tmp_path / "risen", settings=settings, lines=risen)).text
+
+
+def test_a_run_that_was_stopped_says_after_which_step_it_was_evaluated(tmp_path):
+  lines = (*made_run.LINES, step_line(120))
+  text = page(made_run.write(tmp_path / "run", lines=lines)).text
+  assert "120 of 100 steps; test/top1 75.00% after step 100;" in text
 
 
 def test_what_the_run_was(whole):

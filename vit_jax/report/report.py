@@ -72,7 +72,8 @@ def summary(runs: Sequence[Run], left_out: int) -> Section:
   """Each run in a sentence, and what could not be read or shown."""
   several = len(runs) > 1
   words = [f"{one.name}: {in_words(one)}" if several else in_words(one) for one in runs]
-  words += [f"{one.name}: {note}" if several else note for one in runs for note in one.notes]
+  notes = [(one.name, note) for one in runs for note in (*best_before_the_end(one), *one.notes)]
+  words += [f"{name}: {note}" if several else note for name, note in notes]
   if left_out:
     words.append(
       f"{left_out:,} pictures are left out to keep this file small; fewer runs leave more room."
@@ -89,10 +90,27 @@ def in_words(one: Run) -> str:
   said.append(f"{one.step:,}" + (f" of {planned:,}" if planned else "") + " steps")
   for key in registry.headlines(outcome.keys_of(one)):
     if points := outcome.points_of(one, key):
-      said.append(f"{key} {outcome.said(key, points[-1][1])} at the end")
+      step, value = points[-1]
+      when = "at the end" if step == one.step else f"after step {step:,}"
+      said.append(f"{key} {outcome.said(key, value)} {when}")
   seconds = sum(cost.account(one).values())
   said += [f"time {clock(seconds)}"] if seconds else []
   return "; ".join(said) + "."
+
+
+def best_before_the_end(one: Run) -> list[str]:
+  """The best evaluation of a run with early stopping, unless it is the last one."""
+  metric = one.config.early_stopping.metric if one.config else ""
+  points = outcome.points_of(one, metric)
+  if not points:
+    return []
+  (step, value), (last, _) = outcome.best(metric, points), points[-1]
+  if step == last:
+    return []
+  return [
+    f"Early stopping looks at {metric}: the best value, {outcome.said(metric, value)}, came after "
+    f"step {step:,} (checkpoints/{step}), not at the end, after step {last:,}."
+  ]
 
 
 def details(runs: Sequence[Run]) -> list[Section]:
