@@ -30,7 +30,6 @@ failed, or anything else.
 
 import json
 import pathlib
-import shlex
 import sys
 from argparse import SUPPRESS, Namespace
 
@@ -38,7 +37,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, local, path, whole
 from vit_jax.experiments import sweep
-from vit_jax.experiments.studies import conduct, execution, slurm, tasks
+from vit_jax.experiments.studies import conduct, execution, slurm, tasks, transfer
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.sweep import Sweep
@@ -98,17 +97,17 @@ def asked(args: Namespace, overrides: list[str]) -> Sweep:
   )
 
 
-def rule(args: Namespace) -> str:
-  """The recipe of --hyperrule; "" without it.
+def rule(args: Namespace) -> dict:
+  """The settings of --hyperrule; {} without it.
 
   Raises:
     ConfigError: it is given with other recipes.
   """
   if not args.hyperrule:
-    return ""
+    return {}
   if not args.task:
     raise ConfigError("--hyperrule goes with --model and --task; leave it out.")
-  return f"configs/hyperrule.py:{args.model},{args.task},development"
+  return transfer.hyperrule(args.task)
 
 
 def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
@@ -150,7 +149,7 @@ def run(chosen: Sweep, args: Namespace, command: list[str]):
     ConfigError: the sweep is wrong, or data is missing.
     RunError, Stopped: as `execution.execute`.
   """
-  found = Conduct(sweep.study(chosen), Ledger(chosen.folder), shlex.join(command))
+  found = Conduct(sweep.study(chosen), Ledger(chosen.folder))
   costs = conduct.apart(found, data=True)
   every = tasks.of_study(found.study)
   if args.commands:

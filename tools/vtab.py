@@ -91,7 +91,7 @@ def run(benchmark: Benchmark, args: Namespace):
     RunError, Stopped: as `execution.execute`.
   """
   some = vtab_score.study(benchmark)
-  found = Conduct(some, Ledger(benchmark.folder), "")
+  found = Conduct(some, Ledger(benchmark.folder))
   costs = runs.apart(vtab_score.checked, benchmark, found)
   conduct.raise_failures(found.run(tasks.of_study(some), costs, jobs=args.jobs))
   result = vtab_score.report(benchmark, some)

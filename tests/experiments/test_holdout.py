@@ -1,5 +1,7 @@
 """Which pairs of recipes have a valid development split."""
 
+import dataclasses
+
 import pytest
 
 from vit_jax import config as c
@@ -31,7 +33,8 @@ def recipe(tmp_path):
 def check(development, final, overrides):
   """Checks a pair of recipes as a study checks a trial and the run that it chooses for."""
   part, whole = (runs.accept(name, overrides) for name in (development, final))
-  holdout.check_configs((development, part), (final, whole))
+  judged = (holdout.Judged(*one, "set0/top1") for one in ((development, part), (final, whole)))
+  holdout.check(*judged)
 
 
 def test_a_part_held_back_is_good(recipe):
@@ -69,15 +72,25 @@ def test_the_same_folder_by_another_path_is_the_same_images(recipe, tmp_path):
     check(f"{detour}:[:70%]|[80%:]", recipe("[:80%]|[80%:]"), ())
 
 
-@pytest.mark.parametrize(("parts", "count"), [("[:70%]", 0), ("[:70%]|[70%:]|[80%:]", 2)])
-def test_a_recipe_scores_one_set(recipe, parts, count):
-  with pytest.raises(c.ConfigError, match=f"scores {count} sets"):
-    check(recipe(parts), recipe("[:80%]|[80%:]"), ())
-  if not count:
-    with pytest.raises(
-      c.ConfigError, match=r"scores 0 sets .*; give a recipe that scores the test"
-    ):
-      check(recipe("[:70%]|[70%:]"), recipe(parts), ())
+def test_the_images_of_a_few_shot_figure_are_kept_apart(recipe):
+  """Those of the probe that chooses from those of the probe that scores, and from training."""
+  whole = runs.accept(recipe("[:80%]"), ())
+  train = whole.data.train
+
+  def probe(part):
+    sets = (dataclasses.replace(train, split=split) for split in ("[:10%]", part))
+    return dataclasses.replace(whole, few_shot={"p": c.FewShot(*sets)})
+
+  judged = lambda part, metric="p/5shot": holdout.Judged(part, probe(part), metric)
+  final = judged("[90%:]")
+  part = judged("[80%:90%]")
+  holdout.check(part, final)
+  holdout.check(judged("[70%:]", "other/5shot"), final)  # another figure chooses
+  for wrong in ("[70%:]", "[85%:]"):
+    with pytest.raises(c.ConfigError, match="but both have"):
+      holdout.check(judged(wrong), final)
+  with pytest.raises(c.ConfigError, match=r"trains on .* scores .*but both have"):
+    holdout.check(part, judged("[70%:]"))
 
 
 def test_every_set_of_the_final_recipe_is_kept_apart(recipe):

@@ -1,7 +1,6 @@
 """The choice of a learning rate: the study of a sweep, its results, and a test set nobody saw."""
 
 import csv
-import dataclasses
 import json
 import pathlib
 import shutil
@@ -10,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-from tests import programs
 from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax import recipes
@@ -90,7 +88,7 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
   study, stage, ledger = study_of(some)
   for file in data.glob("*-test.*"):
     file.rename(file.with_suffix(".away"))
-  assert conduct.checked(conduct.Conduct(study, ledger, ""), True)
+  assert conduct.checked(conduct.Conduct(study, ledger), True)
   here(ledger, tasks.all_trials(stage))
   chosen = ledger.chosen(stage)
   trials = [ledger.run(task).folder for task in tasks.all_trials(stage)]
@@ -210,8 +208,8 @@ def test_further_sets_of_the_final_runs_have_their_mean_and_deviation(tiny):
 
 @pytest.mark.parametrize(("of_rule", "best"), [(0.75, "hyperrule"), (0.5, 0.01)])
 def test_a_rule_is_chosen_where_it_is_better_on_the_development_part(tiny, of_rule, best):
-  (tiny / "rule.py").write_text(RECIPE.replace("steps=3", "steps=9"))
-  some = small(tiny, rule=f"{tiny}/rule.py:development", overrides=("--config.batch_size=4",))
+  rule = {RATE: 0.003, "duration.steps": 9, "batch_size": 2}
+  some = small(tiny, rule=rule, overrides=("--config.batch_size=4",))
   found = done(some, [0.5, 0.5, of_rule], all=[0.25, 0.25])
   assert [row["learning_rate"] for row in found["development"]] == [0.01, 0.3, "hyperrule"]
   assert found["learning_rate"] == best
@@ -223,24 +221,6 @@ def test_a_rule_is_chosen_where_it_is_better_on_the_development_part(tiny, of_ru
   config = recipes.resolve(run.recipe, run.overrides)
   assert (config.duration.steps, config.batch_size) == (9 if best == "hyperrule" else 3, 4)
   assert list(config.data.evaluate) == ["all"]
-
-
-@pytest.mark.parametrize("task", recipes.TASKS)
-def test_the_rule_beside_the_grid_is_the_recipe_of_the_rule(task, tmp_path, monkeypatch):
-  monkeypatch.chdir(programs.ROOT)
-  both = [f"configs/{name}.py:R50x1,{task}" for name in ("finetune", "hyperrule")]
-  some = small(tmp_path, rule=f"{both[1]},development")
-  some = dataclasses.replace(some, development=f"{both[0]},development", final=both[0])
-  _, stage, ledger = study_of(some)
-  of_rule = stage.choice.options[-1]
-  choose = lambda stage: of_rule if stage.has_trials() else {}
-  for task, recipe in [
-    (tasks.all_trials(stage)[-1], some.rule),
-    (tasks.Task(stage, 0), both[1]),
-  ]:
-    run, values = ledger.run_with(task, choose), c.to_dict(recipes.load(recipe))
-    found = c.to_dict(recipes.resolve(run.recipe, run.overrides))
-    assert found | dict(evaluate_every=None) == values | dict(evaluate_every=None)
 
 
 @pytest.mark.parametrize("key", ["seed", "schedule.learning_rate"])

@@ -76,7 +76,7 @@ def done(monkeypatch, some, score):
   """Does a benchmark; returns (what was called, the report)."""
   monkeypatch.chdir(programs.ROOT)
   ran, study = Runs(monkeypatch, some, score), vtab_score.study(some)
-  found = conduct.Conduct(study, Ledger(some.folder), "")
+  found = conduct.Conduct(study, Ledger(some.folder))
   every = tasks.of_study(study)
   assert found.run(every, {repr(task): Cost(4, 8, 1e9) for task in every}, jobs=1) == []
   return ran.called, vtab_score.report(some, study)
@@ -235,7 +235,7 @@ def test_tasks_are_named_as_in_table_9_in_any_order():
 
 def checked(some):
   study = vtab_score.study(some)
-  return vtab_score.checked(some, conduct.Conduct(study, Ledger(some.folder), ""))
+  return vtab_score.checked(some, conduct.Conduct(study, Ledger(some.folder)))
 
 
 def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, monkeypatch):

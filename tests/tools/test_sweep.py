@@ -10,7 +10,7 @@ from tools import sweep as tool
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import runs
-from vit_jax.experiments.studies import conduct
+from vit_jax.experiments.studies import conduct, transfer
 from vit_jax.recipes import TASKS
 
 PAIR = ["--development=configs/mine.py:part", "--final=configs/mine.py"]
@@ -35,8 +35,8 @@ def test_real_and_the_hyperrule():
   found = asked("--model=R50x1", "--task=imagenet", "--real", "--hyperrule")
   assert found.development == "configs/finetune.py:R50x1,imagenet,development"
   assert found.final == "configs/finetune.py:R50x1,imagenet,real"
-  assert found.rule == "configs/hyperrule.py:R50x1,imagenet,development"
-  for recipe in (found.development, found.final, found.rule):
+  assert found.rule == transfer.hyperrule("imagenet")
+  for recipe in (found.development, found.final):
     recipes.load(recipe)
 
 

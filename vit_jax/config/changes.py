@@ -1,21 +1,9 @@
 """How the settings of two runs differ."""
 
 import json
-from collections.abc import Mapping
 
 from vit_jax.config.parsing import to_dict
 from vit_jax.config.run import EARLIER, NAMED
-
-
-def flat(values: Mapping, prefix: str = "") -> dict[str, object]:
-  """Nested settings by dotted name."""
-  result = {}
-  for key, value in values.items():
-    if isinstance(value, Mapping):
-      result |= flat(value, f"{prefix}{key}.")
-    else:
-      result[f"{prefix}{key}"] = value
-  return result
 
 
 def changes(old: dict, new: dict) -> list[str]:

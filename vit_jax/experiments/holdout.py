@@ -26,61 +26,42 @@ class Role:
     return f"{self.recipe} {self.does} {in_words(self.dataset)}"
 
 
-def check_configs(trial: tuple[str, Config], tested: tuple[str, Config]):
-  """Checks that a pair of recipes has a development split that settings can be chosen on.
+@dataclasses.dataclass(frozen=True)
+class Judged:
+  """A recipe with its config, and the figure that it is judged by; "": by none."""
 
-  Args:
-    trial: recipe that trains on a part of the training set and scores the rest; its config.
-    tested: recipe that trains on all of it and scores the test set; its config.
+  recipe: str
+  config: Config
+  metric: str
+
+  def scores(self) -> list[Role]:
+    """The sets that the head is scored on, and the test images of the figure."""
+    name, data = self.metric.partition("/")[0], self.config.data
+    others = {**self.config.few_shot, **self.config.nearest}
+    sets = [*data.evaluate.values(), *([others[name].test] if name in others else [])]
+    return [Role(self.recipe, "scores", one, self.config) for one in sets if one.source]
+
+  def trains_on(self) -> list[Role]:
+    """The sets that it trains on."""
+    sets = self.config.data.training().values()
+    return [Role(self.recipe, "trains on", dataset, self.config) for dataset in sets]
+
+
+def check(trial: Judged, tested: Judged):
+  """Checks that settings may be chosen by a trial for a run that is tested.
 
   Raises:
-    ConfigError: a recipe scores no set; the first scores more than one; a training or development
-      set shares images with a set that is scored later; or the development split leaves a class
-      without training images.
+    ConfigError: a training or development set shares images with a set that is scored later, or
+      the trial has no image to train on for a class that the run has.
     SourceError: data is missing.
   """
-  (development, part), (final, whole) = trial, tested
-  held_back = Role(development, "scores", only(development, scored(part)), part)
-  tests = [Role(final, "scores", dataset, whole) for dataset in some(final, scored(whole))]
-  for dataset in part.data.training().values():
-    for kept in (held_back, *tests):
-      check_apart(Role(development, "trains on", dataset, part), kept)
-  for test in tests:
-    check_apart(held_back, test)
-    for dataset in whole.data.training().values():
-      check_apart(Role(final, "trains on", dataset, whole), test)
-  check_classes(part, whole)
-
-
-def scored(config: Config) -> list[Dataset]:
-  """The sets that a recipe scores."""
-  return [dataset for dataset in config.data.evaluate.values() if dataset.source]
-
-
-def only(recipe: str, sets: list[Dataset]) -> Dataset:
-  """The one set that a recipe scores, which settings are chosen by.
-
-  Raises:
-    ConfigError: there is none, or more than one.
-  """
-  if len(sets) != 1:
-    raise ConfigError(
-      f"{recipe} scores {len(sets)} sets (config.data.evaluate); give a recipe that scores one."
-    )
-  return sets[0]
-
-
-def some(recipe: str, sets: list[Dataset]) -> list[Dataset]:
-  """The sets that a recipe scores.
-
-  Raises:
-    ConfigError: there is none.
-  """
-  if not sets:
-    raise ConfigError(
-      f"{recipe} scores 0 sets (config.data.evaluate); give a recipe that scores the test set."
-    )
-  return sets
+  for use in trial.trains_on():
+    for kept in (*trial.scores(), *tested.scores()):
+      check_apart(use, kept)
+  for test in tested.scores():
+    for use in (*trial.scores(), *tested.trains_on()):
+      check_apart(use, test)
+  check_classes(trial.config, tested.config)
 
 
 def check_apart(use: Role, kept: Role):

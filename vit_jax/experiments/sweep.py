@@ -12,11 +12,12 @@ import dataclasses
 import math
 import pathlib
 import statistics
+from collections.abc import Mapping
+from typing import Any
 
 from vit_jax import recipes
-from vit_jax.config import Config, ConfigError, to_dict
-from vit_jax.config.changes import flat
-from vit_jax.experiments import holdout, runs
+from vit_jax.config import ConfigError
+from vit_jax.experiments import runs
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.tasks import FIRST, Task
@@ -43,7 +44,7 @@ class Sweep:
     seeds: number of final runs.
     folder: holds the workdirs of all runs, and the results.
     overrides: --config.KEY=VALUE for every run.
-    rule: a recipe like `development` whose settings are tried too; "": none.
+    rule: settings of a rule that is tried too; {}: none.
   """
 
   development: str
@@ -52,7 +53,7 @@ class Sweep:
   seeds: int
   folder: pathlib.Path
   overrides: tuple[str, ...] = ()
-  rule: str = ""
+  rule: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def rates(text: str) -> tuple[float, ...]:
@@ -94,30 +95,33 @@ def study(sweep: Sweep) -> Study:
         f"--config.{key} is what a sweep sets itself; leave it out, and give --learning-rates or "
         "--seeds."
       )
-  part = recipes.resolve(sweep.development, sweep.overrides)
-  holdout.only(sweep.development, holdout.scored(part))
-  whole = recipes.resolve(sweep.final, sweep.overrides)
-  holdout.some(sweep.final, holdout.scored(whole))
+  part, *more = scores_of(sweep.development, sweep.overrides)
+  if more:
+    raise ConfigError(
+      f"{sweep.development} scores {1 + len(more)} sets (config.data.evaluate); give a recipe that "
+      "scores one."
+    )
   options = [{RATE: rate} for rate in sorted(sweep.learning_rates)]
   if sweep.rule:
-    options.append(settings_of_rule(sweep, given))
-  choice = Choice(tuple(options), given, (sweep.development,), score_of(part))
+    options.append({key: value for key, value in sweep.rule.items() if key not in given})
+  choice = Choice(tuple(options), given, (sweep.development,), part)
   stage = Stage(sweep.final, given | ONCE, "final", choice=choice)
   cell = Cell(sweep.final, stage, {})
-  return Study((cell,), Drawing(x=""), score_of(whole), sweep.seeds)
+  whole, *_ = scores_of(sweep.final, sweep.overrides)
+  return Study((cell,), Drawing(x=""), whole, sweep.seeds)
 
 
-def settings_of_rule(sweep: Sweep, given: dict[str, str]) -> dict:
-  """The settings in which the rule differs from the development recipe, but those of all runs."""
-  own, rule = (flat(to_dict(recipes.load(name))) for name in (sweep.development, sweep.rule))
-  fixed = {*given, *ONCE}
-  return {key: value for key, value in rule.items() if own.get(key) != value and key not in fixed}
+def scores_of(recipe: str, overrides: tuple[str, ...]) -> list[Score]:
+  """The accuracy on each set that a recipe scores, on the one named test first.
 
-
-def score_of(config: Config) -> Score:
-  """The accuracy on the set that a recipe scores: on the one named test, else on the first."""
-  names = [name for name, dataset in config.data.evaluate.items() if dataset.source]
-  return Score(f"{min(names, key=lambda name: name != 'test')}/top1")
+  Raises:
+    ConfigError: there is no such recipe, a setting is wrong, or it scores no set.
+  """
+  sets = recipes.resolve(recipe, overrides).data.evaluate
+  names = sorted((name for name in sets if sets[name].source), key=lambda name: name != "test")
+  if not names:
+    raise ConfigError(f"{recipe} scores 0 sets (config.data.evaluate); give a recipe that does.")
+  return [Score(f"{name}/top1") for name in names]
 
 
 def named(option: dict) -> float | str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.config import Config, to_dict
-from vit_jax.config.changes import flat
 from vit_jax.process.text import shown
 from vit_jax.report.document import Table
 from vit_jax.report.run import Run
@@ -35,6 +34,17 @@ def tables(runs: Sequence[Run]) -> list[Table]:
       folded=True,
     ),
   ]
+
+
+def flat(values: Mapping, prefix: str = "") -> dict[str, object]:
+  """Nested settings by dotted name."""
+  result = {}
+  for key, value in values.items():
+    if isinstance(value, Mapping):
+      result |= flat(value, f"{prefix}{key}.")
+    else:
+      result[f"{prefix}{key}"] = value
+  return result
 
 
 def differing(columns: Sequence[Mapping[str, object]]) -> list[tuple[str, list[str]]]:

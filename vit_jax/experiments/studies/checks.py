@@ -8,7 +8,7 @@ from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import registry
 from vit_jax.evaluation.opening import open_alone
 from vit_jax.experiments import holdout, runs
-from vit_jax.experiments.holdout import Role
+from vit_jax.experiments.holdout import Judged
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.study import Score, naming
@@ -126,17 +126,19 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
   seen = set()
   for chain in chains:
     configs = [accepted(one.run) for one in chain]
-    key = repr([(config.data, config.objective) for config in configs])
+    scores = [one.score for one in chain]
+    key = repr([(of.data, of.few_shot, of.objective) for of in configs] + scores)
     if key not in seen:
       with naming(chain[-1].cell):
         check_chain(chain, configs)
     seen.add(key)
   for trial, final in choices:
     part, whole = accepted(trial.run), accepted(final.run)
-    key = repr((part.data, whole.data))
+    both = [(one.score, of.data, of.few_shot) for one, of in ((trial, part), (final, whole))]
+    key = repr(both)
     if key not in seen:
       with naming(trial.cell):
-        holdout.check_configs((f"{trial.run.recipe} (trial)", part), (final.run.recipe, whole))
+        holdout.check(judged(trial, part, " (trial)"), judged(final, whole))
     seen.add(key)
 
 
@@ -147,9 +149,14 @@ def check_chain(chain: list[Request], configs: list[Config]):
       open_alone(config, ())
     else:
       open_data(runs.accept(one.run.recipe, one.run.overrides))
-  last, config = chain[-1], configs[-1]
-  tests = [Role(last.run.recipe, "scores", dataset, config) for dataset in holdout.scored(config)]
-  for one, earlier in zip(chain[:-1], configs[:-1], strict=True):
-    for dataset in earlier.data.training().values():
-      for test in tests:
-        holdout.check_apart(Role(one.run.recipe, "trains on", dataset, earlier), test)
+  *earlier, last = map(judged, chain, configs)
+  for one in earlier:
+    for use in one.trains_on():
+      for test in last.scores():
+        holdout.check_apart(use, test)
+
+
+def judged(request: Request, config: Config, remark: str = "") -> Judged:
+  """A run with what it is judged by; a remark follows its name in messages."""
+  metric = request.score.metric if request.score else ""
+  return Judged(f"{request.run.recipe}{remark}", config, metric)

@@ -23,12 +23,12 @@ class Conduct:
   Attributes:
     study: what is compared.
     ledger: its runs.
-    command: what starts it, for the page of results.
+    command: what starts it, for the page of results, if it writes one.
   """
 
   study: Study
   ledger: Ledger
-  command: str
+  command: str = ""
 
   def check(self):
     """Checks all that needs no JAX.
