@@ -60,17 +60,35 @@ def test_the_hidden_layer_of_the_mlp_is_dropped_behind_its_activation():
   assert abs(kept[~whole].mean() - 0.5) < 4 * 0.5 / np.sqrt(kept[~whole].size)
 
 
+def encoder(**changes):
+  """A small encoder."""
+  fields = dict(grid=(3, 3), class_token=False, depth=1, mlp_dim=64, heads=2, dropout=0.5)
+  fields |= dict(positions="1d", position_place="stem", axial=False, dtype=jnp.float32)
+  fields |= dict(attention="xla", remat="none", activation="gelu", norm_epsilon=1e-6, scan=False)
+  return Encoder(**fields | changes)
+
+
 def test_tokens_are_dropped_behind_the_position_embeddings():
-  encoder = Encoder(
-    **dict(grid=(3, 3), class_token=False, depth=1, mlp_dim=64, heads=2, dropout=0.5),
-    **dict(positions="1d", position_place="stem", axial=False, dtype=jnp.float32),
-    **dict(attention="xla", scan=False, remat="none", activation="gelu", norm_epsilon=1e-6),
-  )
-  params = modules.parameters(encoder, X, train=False, method="add_positions")
+  module = encoder()
+  params = modules.parameters(module, X, train=False, method="add_positions")
   found = np.asarray(
-    encoder.apply({"params": params}, X, train=True, method="add_positions", rngs=RNGS)
+    module.apply({"params": params}, X, train=True, method="add_positions", rngs=RNGS)
   )
   whole = X + params["posembed_input"]["pos_embedding"]
   kept = found != 0
   np.testing.assert_allclose(found[kept], 2 * whole[kept], rtol=1e-6)
   assert abs(kept.mean() - 0.5) < 4 * 0.5 / np.sqrt(X.size)
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_each_block_drops_others(scan):
+  """Where two blocks add the same constant, it stays twice, once or never."""
+  module, zeros = encoder(depth=2, scan=scan), np.zeros_like(X)
+  params = modules.parameters(module, zeros, train=False)
+  params["encoder_norm"] = {"scale": np.ones(32, np.float32), "bias": np.zeros(32, np.float32)}
+  for name in params.keys() - {"encoder_norm"}:
+    attention, mlp = params[name]["MultiHeadDotProductAttention_1"], params[name]["MlpBlock_3"]
+    attention["out"], mlp["Dense_1"] = constant(attention["out"], 0), constant(mlp["Dense_1"], 8)
+  apply = jax.jit(lambda params: module.apply({"params": params}, zeros, train=True, rngs=RNGS))
+  found = np.asarray(apply(params))
+  assert {len(np.unique(row.round(3))) for row in found.reshape(-1, 32)} == {3}
