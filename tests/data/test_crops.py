@@ -94,6 +94,13 @@ def test_crops_are_drawn_as_before_where_a_run_began_so(bounded, digest):
   assert found == digest, "old runs would see other crops when they are resumed"
 
 
+def test_a_crop_that_rounding_took_out_may_come_back_to_the_very_bounds():
+  bounds = dict(area=(0.25, 0.5), aspect=ASPECT)
+  quarter = images.draw_crop(np.random.default_rng(22), height=4, width=4, **bounds)
+  half = images.draw_crop(np.random.default_rng(27), height=4, width=10, **bounds)
+  assert (quarter, half) == ((1, 1, 2, 2), (0, 1, 4, 5))
+
+
 def test_every_place_has_the_same_probability_the_last_one_too():
   """TensorFlow's crops never touch the lower and the right edge."""
   rng = np.random.default_rng(0)
