@@ -128,6 +128,9 @@ def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
   assert {pathlib.Path(path).name.split("-")[0] for path in tuned} == {"tuning"}
   stub.done(tmp_path, some)
   assert len(ran.called) == 2 * 3
+  trained = dataclasses.replace(again, mode="train")  # would be another run
+  names = {Ledger(tmp_path).run(Task(stage, 0)).folder.name for stage in (again, trained)}
+  assert len(names) == 2
   (path, _) = (tmp_path / "runs").glob("last-*/evaluation.json")
   path.write_text("[")
   with pytest.raises(RunError, match=r"evaluation.json is damaged .*: remove it to evaluate"):
