@@ -6,7 +6,7 @@ import multiprocessing
 import pytest
 
 from tools import benchmark
-from vit_jax.benchmarks import accelerator
+from vit_jax.benchmarks import accelerator, processes
 
 
 def test_columns_that_there_are_in_line():
@@ -39,7 +39,7 @@ def test_the_batch_is_the_largest_that_fits(monkeypatch):
       return {"error": "XlaRuntimeError: RESOURCE_EXHAUSTED: out of memory"}
     return {"images_per_second": 7.0, "flops": 1}
 
-  monkeypatch.setattr(accelerator, "_in_process", run)
+  monkeypatch.setattr(accelerator, "in_process", run)
   found = accelerator._largest(None, accelerator.cases()[0], largest=1024)
   assert found == {"batch": 64, "images_per_second": 7.0, "flops": 1}
 
@@ -51,7 +51,7 @@ def test_another_error_ends_the_case_at_once(monkeypatch):
     tried.append(batch)
     return {"error": "ImportError: no timm"}
 
-  monkeypatch.setattr(accelerator, "_in_process", run)
+  monkeypatch.setattr(accelerator, "in_process", run)
   found = accelerator._largest(None, accelerator.cases()[0], largest=1024)
   assert found == {"batch": 1024, "error": "ImportError: no timm"}
   assert tried == [1024]
@@ -69,7 +69,7 @@ def test_figures_are_of_the_device_and_beside_torch_on_the_same_model(monkeypatc
       return {"error": "no scan today"}
     return dict(images_per_second=20.0 if case.options else 10.0, flops=1e7)
 
-  monkeypatch.setattr(accelerator, "_in_process", run)
+  monkeypatch.setattr(accelerator, "in_process", run)
   torch, ours, failed, *others = accelerator.measure()
   assert (torch["ratio"], torch["mfu"]) == (1, 0.1)
   assert (ours["ratio"], ours["mfu"], ours["batch"]) == (2, 0.2, 8)
@@ -113,5 +113,5 @@ def end():
 
 def test_a_process_that_fails_is_an_answer():
   context = multiprocessing.get_context("spawn")
-  assert accelerator._in_process(context, fail) == {"error": "ValueError: two"}
-  assert accelerator._in_process(context, end) == {"error": "its process ended"}
+  assert processes.in_process(context, fail) == {"error": "ValueError: two"}
+  assert processes.in_process(context, end) == {"error": "its process ended"}

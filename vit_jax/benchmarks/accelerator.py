@@ -13,6 +13,7 @@ import time
 from typing import NamedTuple
 
 from vit_jax.benchmarks import step as training_step
+from vit_jax.benchmarks.processes import in_process, out_of_memory
 
 WARM_UP, STEPS = 3, 10
 LARGEST_BATCH = 1024
@@ -80,7 +81,7 @@ def measure() -> list[dict]:
     of torch for the same model. Figures that could not be measured are None; `error` says why.
   """
   context = multiprocessing.get_context("spawn")
-  device = _in_process(context, _device)
+  device = in_process(context, _device)
   if "error" in device:
     sys.exit(f"benchmark: the device cannot be used: {device['error']}")
   rows, torch_speed = [], {}
@@ -113,36 +114,10 @@ def _largest(context, case: Case, *, largest: int) -> dict:
   """Measures the case with the largest batch that fits."""
   batch = largest
   while True:
-    found = _in_process(context, _time, case, batch) | {"batch": batch}
-    if "error" not in found or batch == 1 or not _out_of_memory(found["error"]):
+    found = in_process(context, _time, case, batch) | {"batch": batch}
+    if "error" not in found or batch == 1 or not out_of_memory(found["error"]):
       return found
     batch //= 2
-
-
-def _out_of_memory(error: str) -> bool:
-  return "RESOURCE_EXHAUSTED" in error or "out of memory" in error.lower()
-
-
-def _in_process(context, function, *arguments) -> dict:
-  """Calls the function in a new process; returns its result, or {"error": message}."""
-  ours, theirs = context.Pipe()
-  process = context.Process(target=_answer, args=(theirs, function, arguments), daemon=True)
-  process.start()
-  theirs.close()  # so that the pipe ends when the process ends
-  try:
-    return ours.recv()
-  except EOFError:
-    return {"error": "its process ended"}
-  finally:
-    process.join()
-
-
-def _answer(pipe, function, arguments):
-  try:
-    pipe.send(function(*arguments))
-  except Exception as error:  # the libraries may raise anything, and the other cases must go on
-    words = str(error).partition("\n")[0]
-    pipe.send({"error": f"{type(error).__name__}: {words}"})
 
 
 def _device() -> dict:

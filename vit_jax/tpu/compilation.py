@@ -103,16 +103,30 @@ def compile_step(config: Config, devices) -> Program:
   Raises:
     ConfigError: the batch or the mesh does not fit the devices.
   """
+  made = planned(config, devices)
+  return program(made, plan.jit_step(made), (made.abstract, abstract_batch(made)))
+
+
+def planned(config: Config, devices) -> plan.Plan:
+  """The plan of a run on `devices`, whose data is never read.
+
+  Raises:
+    ConfigError: the batch or the mesh does not fit the devices.
+  """
   imagined = Imagined(
     length=recipes.examples_of(config) or UNKNOWN_LENGTH,
     class_names=tuple(str(i) for i in range(config.model.num_classes)),
     multi_label=config.loss.kind == "sigmoid",
   )
-  made = plan.make(config, OpenedData(imagined, Evaluations(), ()), devices)
-  arguments = (made.abstract, abstract_batch(made))
+  return plan.make(config, OpenedData(imagined, Evaluations(), ()), devices)
+
+
+def program(made: plan.Plan, function, arguments) -> Program:
+  """Compiles a jitted function for the devices of a plan; `arguments` are shapes."""
+  devices, config = list(made.mesh.devices.flat), made.config
   common = dict(devices=len(devices), device_kind=devices[0].device_kind)
   try:
-    compiled = plan.jit_step(made).lower(*arguments).compile()
+    compiled = function.lower(*arguments).compile()
   except jax.errors.JaxRuntimeError as error:
     temporaries = refused_bytes(str(error))
     if temporaries is None:
@@ -136,17 +150,24 @@ def compile_step(config: Config, devices) -> Program:
     **common,
     argument_bytes=memory.argument_size_in_bytes,
     temporary_bytes=memory.temp_size_in_bytes,
-    peak_bytes=memory.argument_size_in_bytes
-    + memory.temp_size_in_bytes
-    + memory.output_size_in_bytes
-    - memory.alias_size_in_bytes
-    + memory.generated_code_size_in_bytes,
+    peak_bytes=peak_bytes(memory),
     fits=True,
     flops=cost["flops"],
     step_seconds=cycles and cycles / known(devices[0].device_kind).clock_hz,
     optimal_seconds=optimal_seconds(cost) if unrolled else None,
     collectives=program_text.collectives(text),
     text=text,
+  )
+
+
+def peak_bytes(memory) -> int:
+  """All memory of a compiled program, from its `memory_analysis()`."""
+  return (
+    memory.argument_size_in_bytes
+    + memory.temp_size_in_bytes
+    + memory.output_size_in_bytes
+    - memory.alias_size_in_bytes
+    + memory.generated_code_size_in_bytes
   )
 
 

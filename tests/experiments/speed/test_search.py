@@ -1,0 +1,115 @@
+"""The search for the largest batch, and a survey of trials that compute nothing."""
+
+import contextlib
+
+import pytest
+
+from tools import speed as tool
+from vit_jax.config import ConfigError
+from vit_jax.experiments.speed import results, search
+from vit_jax.experiments.speed.case import Case, cases
+from vit_jax.experiments.speed.survey import Survey
+
+CASES = [Case("inference", "ViT-B/16", 224), Case("training", "ViT-B/16", 224)]
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 3, 31, 32, 100, 5000])
+@pytest.mark.parametrize("first", [1, 32])
+def test_the_largest_batch_is_found_and_twice_that_was_refused(most, first):
+  """`most` images fit. Nothing is tried twice, and nothing is known before the end."""
+  tried = {}
+  while batch := search.next_batch(tried, first):
+    assert batch not in tried
+    assert search.largest(tried) is None
+    tried[batch] = batch <= most
+  found = search.largest(tried)
+  assert found == max((2**k for k in range(14) if 2**k <= most), default=0)
+  assert tried[2 * found or 1] is False
+  assert found == 0 or tried[found]
+
+
+class Device:
+  """Takes the place of a device on which `most` images fit, at 100 images/s."""
+
+  def __init__(self, folder, most, error="", name="a device"):
+    self.calls, self.most, self.error = [], most, error
+    self.survey = Survey(folder, name, 8, self._run)
+
+  def _run(self, case, batch):
+    self.calls.append((case.what, batch))
+    if batch > self.most:
+      return {"error": self.error} if self.error else dict(fits=False, seconds=None)
+    return dict(fits=True, seconds=batch / (100 + batch))
+
+
+def test_a_survey_goes_on_where_it_was_stopped(tmp_path):
+  """Stopped after each trial in turn, all trials are made once."""
+  whole = Device(tmp_path / "whole", most=20)
+  assert whole.survey.do(CASES) == []
+  assert whole.calls == [(what, n) for what in ("inference", "training") for n in (8, 16, 32)]
+  path, parts = tmp_path / "parts", []
+  for _ in whole.calls:
+    part = Device(path, most=20)
+    stopping = part.survey.run
+
+    def once(case, batch, part=part, stopping=stopping):
+      if part.calls:
+        raise KeyboardInterrupt
+      return stopping(case, batch)
+
+    object.__setattr__(part.survey, "run", once)
+    with contextlib.suppress(KeyboardInterrupt):
+      part.survey.do(CASES)
+    parts += part.calls
+  assert parts == whole.calls
+  assert part.survey.trials() == whole.survey.trials()
+  again = Device(path, most=20)
+  assert again.survey.do(CASES) == []
+  assert again.calls == []
+
+
+def test_results_are_those_of_the_trials(tmp_path):
+  device = Device(tmp_path, most=20)
+  device.survey.do(CASES[:1])
+  results.write(tmp_path, device.survey.trials(), "Measured on a device.", "a command")
+  (line,) = results.lines(device.survey.trials())
+  assert (line.largest_batch, line.batch) == (16, 16)
+  assert line.images_per_second == pytest.approx(116)
+  assert line.gflops == CASES[0].gflops()
+  page = (tmp_path / "results.md").read_text()
+  assert "| inference | ViT-B/16 | 224 |" in page
+  assert "Measured on a device." in page
+  for kind, head in (("svg", b"<?xml"), ("png", b"\x89PNG")):
+    assert (tmp_path / f"figure.{kind}").read_bytes().startswith(head)
+
+
+def test_what_was_not_measured_is_not_reported(tmp_path):
+  """A trial that fails for another reason than memory says nothing about memory."""
+  device = Device(tmp_path, most=20, error="RuntimeError: the cable")
+  (first, second) = device.survey.do(CASES)
+  assert first == "ViT-B/16, 224 px, inference, 32 images failed: RuntimeError: the cable."
+  assert "training" in second
+  lines = results.lines(device.survey.trials())
+  assert [line.largest_batch for line in lines] == [None, None]
+  assert [line.batch for line in lines] == [16, 16]
+  assert {row["batch"] for row in device.survey.trials()} == {"8", "16"}
+  none = Device(tmp_path / "none", most=0)
+  assert none.survey.do(CASES[:1]) == []
+  (line,) = results.lines(none.survey.trials())
+  assert (line.largest_batch, line.images_per_second, line.batch) == (0, None, None)
+  results.write(tmp_path / "none", none.survey.trials(), "", "")
+
+
+def test_figures_of_two_devices_are_not_mixed(tmp_path):
+  Device(tmp_path, most=20).survey.do(CASES[:1])
+  with pytest.raises(ConfigError, match="has figures of a device, and these would be of another"):
+    Device(tmp_path, most=20, name="another").survey.do(CASES)
+
+
+def test_sizes_that_the_patches_do_not_tile():
+  assert [case.image_size for case in cases(["ViT-H/14"], [224, 384, 512])[:3]] == [224, 378, 504]
+  with pytest.raises(ConfigError, match="Images of 16 pixels are smaller than a patch of ViT-B/32"):
+    cases(["ViT-B/32"], [16])
+  with pytest.raises(ConfigError, match=r"ViT-BB/16.*nearest: ViT-B/16"):
+    cases(["ViT-BB/16"], [224])
+  assert len(cases(tool.MODELS, tool.SIDES)) == 2 * len(tool.MODELS) * len(tool.SIDES)

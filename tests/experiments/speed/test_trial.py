@@ -1,0 +1,68 @@
+"""Trials: their FLOPs, and whether what fits by their word does fit."""
+
+import json
+import multiprocessing
+
+import pytest
+
+from tests.experiments.speed import small
+from tests.tpu.test_compilation import needs_libtpu
+from tools import cost as cost_tool
+from vit_jax.benchmarks.processes import in_process
+from vit_jax.experiments.speed import trial
+from vit_jax.experiments.speed.case import Case
+from vit_jax.tpu import compilation
+
+
+@pytest.mark.parametrize("side", [224, 384])
+def test_flops_are_those_of_the_tool_that_counts_them(side, capsys):
+  names = ["ViT-B/32", "ViT-L/16", "R50x1", "R50x1+ViT-B/16", "Axial-ViT-B/32"]
+  cost_tool.main(["--model", *names, f"--image-size={side}", "--format=json"])
+  for name, row in zip(names, json.loads(capsys.readouterr().out), strict=True):
+    assert Case("training", name, side).gflops() == row["training_gflops"]
+    assert Case("inference", name, side).gflops() == pytest.approx(row["training_gflops"] / 3)
+
+
+@pytest.mark.parametrize(("what", "batch"), [("inference", 64), ("training", 32)])
+def test_what_fits_runs_within_the_memory_and_twice_that_runs_out_of_it(what, batch):
+  """In a process that may not take more than 3.5 times what the compiler counts.
+
+  What libraries pack, and what is freed late, makes 2 to 2.5 times of it.
+  """
+  case = small.Small(what, "ViT-Ti/16", 224)
+  _, compiled = small.compiled(case, batch)
+  memory = int(3.5 * compilation.peak_bytes(compiled.memory_analysis()))
+  context = multiprocessing.get_context("spawn")
+  assert in_process(context, small.alone, case, batch, memory) == dict(said=True, twice=True)
+
+
+def test_what_the_compiler_counts_is_refused_without_a_run(monkeypatch):
+  monkeypatch.setattr(trial, "stepper", None)
+  case = small.Small("inference", "ViT-Ti/16", 16)
+  assert trial.measured(case, 1, memory=2**20) == dict(fits=False, seconds=None)
+
+
+@pytest.mark.parametrize(
+  ("error", "memory"),
+  [
+    (MemoryError(), True),
+    (RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 632619008 bytes."), True),
+    (RuntimeError("INTERNAL: YNNPACK operation failed: error"), True),
+    (RuntimeError("INTERNAL: the cable"), False),
+  ],
+)
+def test_only_a_lack_of_memory_is_one(error, memory):
+  assert trial.lacks_memory(error) is memory
+
+
+@needs_libtpu
+@pytest.mark.parametrize("what", ["inference", "training"])
+def test_the_compiler_of_tpus_says_what_fits(what):
+  """16 GiB of a core; the estimate of twice the images is about twice as long."""
+  devices = compilation.devices_of("v3:2x2")
+  case = small.Small(what, "ViT-Ti/16", 32)
+  one, two = (trial.estimated(case, batch, devices) for batch in (2**12, 2**13))
+  assert one["fits"]
+  assert two["fits"]
+  assert two["seconds"] / one["seconds"] == pytest.approx(2, rel=0.2)
+  assert trial.estimated(case, 2**20, devices) == dict(fits=False, seconds=None)

@@ -1,0 +1,150 @@
+"""Measures inference and training images/s and the largest batch that fits (Figure 12).
+
+python tools/speed.py [--model NAME ...] [--image-size N ...]        on the device at hand
+python tools/speed.py --topology=v3:2x2 [--model NAME ...] [...]     by the compiler of TPUs
+
+Each model is tried at each image size with batches that double until one does not fit. If the
+patches of a model do not tile an image size, it gets the largest size below that they do.
+inference: the logits of a batch. training: a step of the pre-training on JFT-300M, with its head
+of 18,291 classes. Batches and images/s are those of one device, in bfloat16.
+
+Every batch is tried in a process of its own. On a CPU it is in float32, and --memory says how much
+a program may use. Run nothing else at the same time. With --topology nothing runs: the real
+compiler says what fits, and images/s are an estimate from the cycles that it counts. This needs the
+package libtpu, but no TPU.
+
+WORKDIR gets results.csv (a row for each batch that was tried), results.md, figure.svg and
+figure.png. If the command was stopped, start it again: it continues, and tries nothing twice.
+Models and sizes that you add are measured, and those that are there stay.
+
+Exit status: 0 done; 2 wrong usage; 1 a trial failed for another reason than memory, or anything
+else.
+"""
+
+import dataclasses
+import functools
+import json
+import multiprocessing
+import pathlib
+import shlex
+import signal
+import sys
+from argparse import Namespace
+
+from vit_jax.config import RunError
+from vit_jax.config.tool_ending import ending
+from vit_jax.config.tool_flags import ToolFlags, path, whole
+from vit_jax.process import console, huge_pages
+from vit_jax.tpu import absent
+
+MODELS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14", "R50x1", "R50x2", "R152x2")
+SIDES = (64, 128, 224, 384, 512)  # pixels
+MEMORY = 4  # GiB, on a CPU
+FIRST, FIRST_ON_CPU = 32, 1  # batches
+
+
+def flags() -> ToolFlags:
+  """The command line."""
+  result = ToolFlags("speed", __doc__)
+  add = result.add_argument
+  add("--model", "--models", nargs="+", metavar="NAME", default=MODELS, help="default: of Table 6")
+  add(
+    "--image-size",
+    nargs="+",
+    type=whole(1, 10_000),
+    metavar="N",
+    default=SIDES,
+    help="sides of the images, pixels (default: 64 128 224 384 512)",
+  )
+  where = result.add_mutually_exclusive_group()
+  where.add_argument("--topology", help="a slice of TPUs, KIND:AxB or KIND:AxBxC chips")
+  where.add_argument(
+    "--memory",
+    type=whole(1, 10**6),
+    default=MEMORY,
+    metavar="GIB",
+    help=f"that a program may use on a CPU (default: {MEMORY}); other devices have their own",
+  )
+  add("--workdir", type=path, help="default: workdirs/speed, or workdirs/speed-TOPOLOGY")
+  result.add_format("table", "json")
+  return result
+
+
+def by_compiler(topology: str, folder: pathlib.Path):
+  """The survey of a slice that is not there, and where its figures come from."""
+  from vit_jax.experiments.speed import trial
+  from vit_jax.experiments.speed.survey import Survey
+  from vit_jax.tpu import compilation
+
+  signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
+  devices = compilation.devices_of(topology)
+  name = f"{topology} ({len(devices)} x {devices[0].device_kind}), by its compiler"
+  said = f"{name}: nothing was run, and images/s are an estimate from the cycles that it counts."
+  return Survey(folder, name, FIRST, functools.partial(trial.estimated, devices=devices)), said
+
+
+def at_hand(memory: int, folder: pathlib.Path):
+  """The survey of the devices of this machine, and where its figures come from.
+
+  Raises:
+    RunError: there is no device that can be used.
+  """
+  from vit_jax.benchmarks.processes import in_process
+  from vit_jax.experiments.speed import trial
+  from vit_jax.experiments.speed.survey import Survey
+
+  context = multiprocessing.get_context("spawn")
+  found = in_process(context, trial.device)
+  if "error" in found:
+    raise RunError(f"The device cannot be used: {found['error']}.")
+  on_cpu = found["platform"] == "cpu"
+  name = f"{found['count']} x {found['kind']}" + f", {memory} GiB" * on_cpu
+  run = lambda case, batch: in_process(context, trial.measured, case, batch, memory * 2**30)
+  first = FIRST_ON_CPU if on_cpu else FIRST
+  return Survey(folder, name, first, run), f"Measured on {name}."
+
+
+def measure(args: Namespace):
+  """Measures what is missing, prints the table and writes the results.
+
+  Raises:
+    ConfigError, RunError: a name or a size is wrong, or a trial failed.
+  """
+  from vit_jax.experiments.speed import case, results
+
+  cases = case.cases(args.model, args.image_size)
+  name = f"speed-{args.topology.replace(':', '-')}" if args.topology else "speed"
+  folder = args.workdir or pathlib.Path("workdirs") / name
+  survey, said = (
+    by_compiler(args.topology, folder) if args.topology else at_hand(args.memory, folder)
+  )
+  failed = survey.do(cases)
+  trials = survey.trials()
+  if trials:
+    results.write(folder, trials, said, shlex.join(["python", "tools/speed.py", *args.words]))
+  lines = results.lines(trials)
+  show = [dataclasses.asdict(line) for line in lines]
+  print(json.dumps(show, indent=2) if args.format == "json" else results.table(lines))
+  if failed:
+    more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
+    raise RunError(f"{failed[0]}{more} Start the same command again to try what is missing.")
+
+
+def main(arguments: list[str] | None = None):
+  """Measures; see the exit status above.
+
+  Args:
+    arguments: the command line without the program's name; None: this process's own.
+  """
+  args = flags().parse_args(arguments)
+  args.words = sys.argv[1:] if arguments is None else arguments
+  if args.topology:
+    absent.prepare()
+  with ending("speed"):
+    measure(args)
+
+
+if __name__ == "__main__":
+  huge_pages.ask_for_huge_pages()
+  console.of_tool()
+  main()

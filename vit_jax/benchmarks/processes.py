@@ -1,0 +1,28 @@
+"""Measurements in processes of their own, so that one that fails costs no other."""
+
+
+def in_process(context, function, *arguments) -> dict:
+  """Calls the function in a new process; returns its result, or {"error": message}."""
+  ours, theirs = context.Pipe()
+  process = context.Process(target=_answer, args=(theirs, function, arguments), daemon=True)
+  process.start()
+  theirs.close()  # so that the pipe ends when the process ends
+  try:
+    return ours.recv()
+  except EOFError:
+    return {"error": "its process ended"}
+  finally:
+    process.join()
+
+
+def _answer(pipe, function, arguments):
+  try:
+    pipe.send(function(*arguments))
+  except Exception as error:  # the libraries may raise anything, and the other cases must go on
+    words = str(error).partition("\n")[0]
+    pipe.send({"error": f"{type(error).__name__}: {words}"})
+
+
+def out_of_memory(error: str) -> bool:
+  """Whether an error says that the memory of a device is too small."""
+  return "RESOURCE_EXHAUSTED" in error or "out of memory" in error.lower()

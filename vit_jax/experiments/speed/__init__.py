@@ -1,0 +1,1 @@
+"""Speed and largest batch of models, by image size (Figure 12)."""

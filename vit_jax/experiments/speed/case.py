@@ -1,0 +1,74 @@
+"""What is measured: a model at an image size, in inference or in training."""
+
+import dataclasses
+
+from vit_jax import recipes
+from vit_jax.config import AUTO, Config, ConfigError, Duration
+from vit_jax.models import flops
+from vit_jax.recipes import cost
+from vit_jax.recipes.sizes import largest_side
+
+INFERENCE, TRAINING = "inference", "training"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+  """A program whose speed is measured.
+
+  Attributes:
+    what: `INFERENCE`, the logits of a batch; or `TRAINING`, an update by a batch.
+    model: a name of vit_jax.models.
+    image_size: side of the images, pixels.
+  """
+
+  what: str
+  model: str
+  image_size: int
+
+  def config(self, batch_size: int, compute_dtype: str = AUTO) -> Config:
+    """The pre-training of the model on JFT-300M, with this image size, as in tools/cost.py.
+
+    Raises:
+      ConfigError: there is no such model.
+    """
+    made = recipes.pretrain(self.model, "jft", epochs=7, learning_rate=1e-3)
+    return dataclasses.replace(
+      made,
+      batch_size=batch_size,
+      duration=Duration(steps=2 * made.schedule.warmup.steps),
+      model=dataclasses.replace(made.model, compute_dtype=compute_dtype),
+      data=dataclasses.replace(made.data, image_size=self.image_size),
+    )
+
+  def gflops(self) -> float:
+    """1e9 FLOPs for one image."""
+    macs = cost.forward_macs(self.config(batch_size=1))
+    return (2 * macs if self.what == INFERENCE else flops.training_flops(macs)) / 1e9
+
+
+def cases(names: list[str], sides: list[int]) -> list[Case]:
+  """All cases of some models and image sizes.
+
+  If the patches of a model do not tile a size, the largest one below it takes its place.
+
+  Raises:
+    ConfigError: there is no such model, or an image size is smaller than its patches.
+  """
+  return [
+    Case(what, name, fitting(name, side))
+    for what in (INFERENCE, TRAINING)
+    for name in names
+    for side in sides
+  ]
+
+
+def fitting(name: str, side: int) -> int:
+  """The largest image size up to `side` that the patches of a model tile.
+
+  Raises:
+    ConfigError: there is no such model, or no such size.
+  """
+  found = largest_side(name, side)
+  if not found:
+    raise ConfigError(f"Images of {side} pixels are smaller than a patch of {name}; give larger.")
+  return found

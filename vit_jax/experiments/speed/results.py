@@ -1,0 +1,120 @@
+"""The results of a survey of speed: a table, a page and a figure, from results.csv alone."""
+
+import dataclasses
+import pathlib
+
+from vit_jax.experiments.speed import search
+from vit_jax.experiments.speed.case import INFERENCE, TRAINING, Case
+from vit_jax.experiments.speed.survey import RESULTS, fits, of_case
+from vit_jax.plots import curves
+from vit_jax.process.columns import aligned
+from vit_jax.storage import files, workdir
+
+PAGE, FIGURE = "results.md", "figure"
+PANELS = {"images_per_second": "images/s of a device", "largest_batch": "largest batch of a device"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+  """The result of a case; figures are of one device.
+
+  Attributes:
+    what, model, image_size: of the case.
+    gflops: 1e9 FLOPs for one image.
+    images_per_second: at the fastest batch; None if no batch fits.
+    batch: the fastest batch; None if no batch fits.
+    largest_batch: the largest power of two that fits, 0 if none; None if it is not known yet.
+  """
+
+  what: str
+  model: str
+  image_size: int
+  gflops: float
+  images_per_second: float | None
+  batch: int | None
+  largest_batch: int | None
+
+
+def lines(trials: list[dict[str, str]]) -> list[Line]:
+  """A line for each case, in the order of the trials."""
+  cases = [Case(row["what"], row["model"], int(row["image_size"])) for row in trials]
+  return [line(case, trials) for case in dict.fromkeys(cases)]
+
+
+def line(case: Case, trials: list[dict[str, str]]) -> Line:
+  """The result of one case."""
+  some = of_case(trials, case)
+  timed = [row for row in some if row["images_per_second"]]
+  best = max(timed, key=lambda row: float(row["images_per_second"]), default=None)
+  return Line(
+    **dataclasses.asdict(case),
+    gflops=float(some[0]["gflops"]),
+    images_per_second=best and float(best["images_per_second"]),
+    batch=best and int(best["batch"]),
+    largest_batch=search.largest(fits(some)),
+  )
+
+
+def cells(found: list[Line]) -> list[list[str]]:
+  """The cells of the table, the head first; what is not known is empty."""
+  head = ["", "model", "pixels", "GFLOPs/image", "images/s", "at batch", "largest batch"]
+  text = lambda value, form: "" if value is None else format(value, form)
+  return [head] + [
+    [
+      *(one.what, one.model, f"{one.image_size}", f"{one.gflops:,.2f}"),
+      *(text(one.images_per_second, ",.1f"), text(one.batch, "d"), text(one.largest_batch, "d")),
+    ]
+    for one in found
+  ]
+
+
+def table(found: list[Line]) -> str:
+  """The table for the terminal."""
+  return aligned(cells(found), left=(0, 1))
+
+
+def write(folder: pathlib.Path, trials: list[dict[str, str]], said: str, command: str):
+  """Writes results.md, figure.svg and figure.png.
+
+  Args:
+    folder: holds results.csv.
+    trials: its rows, at least one.
+    said: where the figures come from.
+    command: makes them.
+
+  Raises:
+    RunError: the folder cannot be written to.
+  """
+  found = lines(trials)
+  head, *rest = cells(found)
+  rows = "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rest])
+  parts = [f"```\n{command}\n```", said, rows, f"![The results]({FIGURE}.svg)"]
+  with workdir.writing(folder):
+    files.write_text(folder / PAGE, "\n\n".join([*parts, f"All trials: [{RESULTS}]({RESULTS}).\n"]))
+    draw(found, [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")])
+
+
+def draw(found: list[Line], paths: list[pathlib.Path]):
+  """Speed and largest batch against the image size, a curve for each model (Figure 12)."""
+  from matplotlib.figure import Figure  # slow to import, and only needed at the end
+
+  figure = Figure(figsize=(11, 8), layout="constrained")
+  for line_of_axes, what in zip(figure.subplots(2, 2), (INFERENCE, TRAINING), strict=True):
+    some = [one for one in found if one.what == what]
+    for axes, (field, label) in zip(line_of_axes, PANELS.items(), strict=True):
+      panel(axes, some, field)
+      axes.set(title=what, xlabel="pixels along a side", ylabel=label)
+  for path in paths:
+    curves.save(figure, path)
+
+
+def panel(axes, some: list[Line], field: str):
+  """One panel; a case whose figure is not known, or not even one image fits, has no point."""
+  drawn = [one for one in some if getattr(one, field)]
+  for model in dict.fromkeys(one.model for one in drawn):
+    points = sorted((one.image_size, getattr(one, field)) for one in drawn if one.model == model)
+    axes.plot(*zip(*points, strict=True), marker="o", label=model)
+  axes.set(xscale="log", yscale="log")
+  axes.grid(alpha=0.3)
+  if drawn:
+    axes.legend()

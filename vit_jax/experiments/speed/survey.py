@@ -1,0 +1,99 @@
+"""Tries batches until the largest one of each case is known; results.csv is the only memory."""
+
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Callable
+
+from vit_jax.config import ConfigError
+from vit_jax.experiments.speed import search
+from vit_jax.experiments.speed.case import Case
+from vit_jax.experiments.studies import rows
+from vit_jax.storage import files, workdir
+
+RESULTS = "results.csv"
+
+
+@dataclasses.dataclass(frozen=True)
+class Survey:
+  """Trials on one kind of device, in a folder.
+
+  Attributes:
+    folder: holds results.csv.
+    device: what is measured, in words.
+    first: the batch to begin with.
+    run: (case, batch) -> fits and seconds, or an error.
+  """
+
+  folder: pathlib.Path
+  device: str
+  first: int
+  run: Callable[[Case, int], dict]
+
+  def trials(self) -> list[dict[str, str]]:
+    """The trials that are done, as text.
+
+    Raises:
+      ConfigError: they are of another device.
+      RunError: results.csv is damaged.
+    """
+    found = rows.read(self.folder / RESULTS)
+    others = {row["device"] for row in found} - {self.device}
+    if others:
+      raise ConfigError(
+        f"{self.folder / RESULTS} has figures of {min(others)}, and these would be of "
+        f"{self.device}; give another --workdir."
+      )
+    return found
+
+  def do(self, cases: list[Case]) -> list[str]:
+    """Makes the trials that are missing, and writes each as it ends.
+
+    Returns:
+      A sentence for each case that failed for another reason than memory.
+
+    Raises:
+      RunError: the folder cannot be written to.
+    """
+    return [said for case in cases if (said := self._do_case(case))]
+
+  def _do_case(self, case):
+    """Returns a sentence if a trial fails."""
+    while batch := self._next(case):
+      found = self.run(case, batch)
+      name = f"{case.model}, {case.image_size} px, {case.what}, {batch} images"
+      if "error" in found:
+        return f"{name} failed: {found['error']}."
+      row = self._row(case, batch, found)
+      with workdir.writing(self.folder):
+        files.make_folder(self.folder)
+        rows.write(self.folder / RESULTS, [*self.trials(), row])
+      said = f"{row['images_per_second']:.4g} images/s" if row["fits"] else "does not fit"
+      print(f"{name}: {said}", file=sys.stderr, flush=True)
+    return ""
+
+  def _next(self, case):
+    return search.next_batch(fits(of_case(self.trials(), case)), self.first)
+
+  def _row(self, case, batch, found):
+    seconds = found["seconds"]
+    return dict(
+      device=self.device,
+      **dataclasses.asdict(case),
+      batch=batch,
+      fits=found["fits"],
+      seconds="" if seconds is None else seconds,
+      images_per_second="" if seconds is None else batch / seconds,
+      gflops=case.gflops(),
+    )
+
+
+def of_case(trials: list[dict[str, str]], case: Case) -> list[dict[str, str]]:
+  """The trials of a case."""
+  own = {key: str(value) for key, value in dataclasses.asdict(case).items()}
+  return [row for row in trials if own.items() <= row.items()]
+
+
+def fits(trials: list[dict[str, str]]) -> dict[int, bool]:
+  """The batches of some trials of one case, and whether they fit."""
+  return {int(row["batch"]): row["fits"] == "True" for row in trials}
