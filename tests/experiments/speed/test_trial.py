@@ -6,7 +6,6 @@ import multiprocessing
 import pytest
 
 from tests.experiments.speed import small
-from tests.tpu.test_compilation import needs_libtpu
 from tools import cost as cost_tool
 from vit_jax.benchmarks.processes import in_process
 from vit_jax.experiments.speed import trial
@@ -53,16 +52,3 @@ def test_what_the_compiler_counts_is_refused_without_a_run(monkeypatch):
 )
 def test_only_a_lack_of_memory_is_one(error, memory):
   assert trial.lacks_memory(error) is memory
-
-
-@needs_libtpu
-@pytest.mark.parametrize("what", ["inference", "training"])
-def test_the_compiler_of_tpus_says_what_fits(what):
-  """16 GiB of a core; the estimate of twice the images is about twice as long."""
-  devices = compilation.devices_of("v3:2x2")
-  case = small.Small(what, "ViT-Ti/16", 32)
-  one, two = (trial.estimated(case, batch, devices) for batch in (2**12, 2**13))
-  assert one["fits"]
-  assert two["fits"]
-  assert two["seconds"] / one["seconds"] == pytest.approx(2, rel=0.2)
-  assert trial.estimated(case, 2**20, devices) == dict(fits=False, seconds=None)

@@ -38,7 +38,7 @@ class Survey:
       RunError: results.csv is damaged.
     """
     found = rows.read(self.folder / RESULTS)
-    others = {row["device"] for row in found} - {self.device}
+    others = {row.get("device", "something else") for row in found} - {self.device}
     if others:
       raise ConfigError(
         f"{self.folder / RESULTS} has figures of {min(others)}, and these would be of "
