@@ -1,0 +1,35 @@
+"""The study of VTAB-1k: all tasks in their groups, each beside its figure of Table 9."""
+
+import statistics
+
+import pytest
+
+from tests import programs
+from vit_jax.data.sources.vtab_tasks import TASKS
+from vit_jax.experiments.studies import paper
+from vit_jax.experiments.studies.loading import load
+from vit_jax.experiments.vtab_score import PAPER
+
+FILE = str(programs.ROOT / "configs" / "studies" / "vtab.py")
+
+
+def test_every_task_is_beside_its_figure_of_table_9(monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  study = load(FILE, "paper")
+  published, means = paper.figures(study), {}
+  for cell in study.cells:
+    means.setdefault(cell.factors["weights"], []).append(published[cell.label])
+    assert cell.stage.recipe.rpartition(",")[2] in TASKS
+  # The mean of all tasks, by Table 2, to the rounding of Table 9.
+  expected = {"ViT-H/14 JFT-300M": 0.7763, "ViT-L/16 JFT-300M": 0.7628}
+  expected["ViT-L/16 ImageNet-21k"] = 0.7272
+  assert {key: statistics.fmean(some) for key, some in means.items()} == pytest.approx(
+    expected, abs=5e-4
+  )
+
+
+def test_tasks_are_in_the_groups_of_the_benchmark():
+  study = load(FILE, "paper")
+  found = {(cell.factors["group"], cell.factors["task"]) for cell in study.cells}
+  assert found == {(group, task) for group, tasks in PAPER.items() for task in tasks}
+  assert len(study.cells) == 3 * len(TASKS)
