@@ -34,3 +34,8 @@ def alone(case, batch, memory):
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
     return dict(said=said["fits"], twice=trial.lacks_memory(error))
   return dict(said=said["fits"], twice=False)
+
+
+def estimated(case, batch, topology):
+  """As `trial.estimated`, for a process of its own, since two cannot share the compiler."""
+  return trial.estimated(case, batch, compilation.devices_of(topology))

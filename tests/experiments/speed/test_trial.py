@@ -3,9 +3,11 @@
 import json
 import multiprocessing
 
+import jax
 import pytest
 
 from tests.experiments.speed import small
+from tests.tpu.test_compilation import needs_libtpu
 from tools import cost as cost_tool
 from vit_jax.benchmarks.processes import in_process
 from vit_jax.experiments.speed import trial
@@ -52,3 +54,28 @@ def test_what_the_compiler_counts_is_refused_without_a_run(monkeypatch):
 )
 def test_only_a_lack_of_memory_is_one(error, memory):
   assert trial.lacks_memory(error) is memory
+
+
+@needs_libtpu
+def test_the_compiler_of_tpus_estimates_what_fits(monkeypatch):
+  settings = dict(TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", XLA_FLAGS="")
+  for name, value in settings.items():
+    monkeypatch.setenv(name, value)
+  case, context = small.Small("inference", "ViT-Ti/16", 32), multiprocessing.get_context("spawn")
+  found = in_process(context, small.estimated, case, 64, "v3:2x2")
+  assert found["fits"]
+  assert 1e-6 < found["seconds"] < 1e-2
+
+
+def test_a_refusal_of_the_compiler_is_a_lack_of_memory_and_nothing_else_is(monkeypatch):
+  case, said = small.Small("inference", "ViT-Ti/16", 32), []
+
+  def program(*_):
+    raise jax.errors.JaxRuntimeError(said[-1])
+
+  monkeypatch.setattr(compilation, "program", program)
+  said.append("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20G of 16G hbm.")
+  assert trial.estimated(case, 64, jax.devices()) == dict(fits=False, seconds=None)
+  said.append("INTERNAL: the compiler failed")
+  with pytest.raises(jax.errors.JaxRuntimeError, match="the compiler failed"):
+    trial.estimated(case, 64, jax.devices())
