@@ -154,18 +154,19 @@ def test_of_a_stack_only_the_slices_move_and_what_is_on_the_chip_does_not():
 
 
 def test_the_gradient_of_a_kernel_is_told_from_that_of_its_input_in_a_loop():
-  """What a loop carries depends on the batch only where it comes from it."""
+  """What a loop carries depends on the batch only where it comes from it, if rounds later."""
   loop = """%body {
-  %p = (f32[8,8]{1,0}, f32[8,8]{1,0}) parameter(0)
+  %p = (f32[8,8]{1,0}, f32[8,8]{1,0}, f32[8,8]{1,0}) parameter(0)
   %x = f32[8,8]{1,0} get-tuple-element(%p), index=0
   %w = f32[8,8]{1,0} get-tuple-element(%p), index=1
+  %y = f32[8,8]{1,0} get-tuple-element(%p), index=2
   %dx = f32[8,8]{1,0} convolution(%x, %w), dim_labels=bf_oi->bf, metadata={op_name="transpose(jvp(A))/k/dot"}
-  %dw = f32[8,8]{1,0} convolution(%x, %dx), dim_labels=fb_io->bf, metadata={op_name="transpose(jvp(A))/k/dot"}
-  ROOT %r = (f32[8,8]{1,0}, f32[8,8]{1,0}) tuple(%dx, %w)
+  %dw = f32[8,8]{1,0} convolution(%x, %y), dim_labels=fb_io->bf, metadata={op_name="transpose(jvp(A))/k/dot"}
+  ROOT %r = (f32[8,8]{1,0}, f32[8,8]{1,0}, f32[8,8]{1,0}) tuple(%dx, %w, %x)
 }
 
 %more {
-  %q = (f32[8,8]{1,0}, f32[8,8]{1,0}) parameter(0)
+  %q = (f32[8,8]{1,0}, f32[8,8]{1,0}, f32[8,8]{1,0}) parameter(0)
   %n = f32[] log(%q)
   ROOT %lt = pred[] compare(%n, %n), direction=LT
 }
@@ -173,8 +174,9 @@ def test_the_gradient_of_a_kernel_is_told_from_that_of_its_input_in_a_loop():
 ENTRY %main {
   %a = f32[8,8]{1,0} parameter(0), metadata={op_name="batch['image']"}
   %b = f32[8,8]{1,0} parameter(1), metadata={op_name="state.params['k']"}
-  %t = (f32[8,8]{1,0}, f32[8,8]{1,0}) tuple(%a, %b)
-  ROOT %l = (f32[8,8]{1,0}, f32[8,8]{1,0}) while(%t), condition=%more, body=%body
+  %c = f32[8,8]{1,0} constant({...})
+  %t = (f32[8,8]{1,0}, f32[8,8]{1,0}, f32[8,8]{1,0}) tuple(%a, %b, %c)
+  ROOT %l = (f32[8,8]{1,0}, f32[8,8]{1,0}, f32[8,8]{1,0}) while(%t), condition=%more, body=%body
 }
 """  # noqa: E501
   program = Program(loop)
