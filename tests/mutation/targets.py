@@ -1,0 +1,138 @@
+"""The files that are mutated, and for each the tests that have to notice, quick ones first."""
+
+from collections.abc import Mapping
+
+
+def below(folder: str, names: str) -> list[str]:
+  """Files tests/FOLDER/test_NAME.py."""
+  return [f"tests/{folder}/test_{name}.py" for name in names.split()]
+
+
+def named(file: str, tests: str) -> list[str]:
+  """Single tests of a file tests/FILE, for those whose others are slow."""
+  return [f"tests/{file}::test_{name}" for name in tests.split()]
+
+
+OBJECTIVE = named(
+  "learning/test_objective.py",
+  "sums_are_the_same_however_the_batch_is_divided loss_metrics_and_update_against_numpy"
+  " a_metric_of_nothing_is_not_a_number_and_leaves_the_run_alone"
+  " an_update_that_is_not_finite_is_left_out"
+  " mixed_precision_keeps_parameters_and_sums_in_float32",
+)
+STEP = named(
+  "learning/test_train_step.py",
+  "what_is_left_of_the_initial_parameters metrics_and_update_against_plain_jax"
+  " broken_images_are_counted_over_all_steps moving_average"
+  " the_corrected_average_weighs_the_parameters_after_each_update_alone"
+  " an_update_that_was_left_out_has_no_norm multi_label_sigmoid_step"
+  " dropout_draws_depend_on_seed_and_step_and_not_on_devices",
+)
+VIT = named(
+  "models/test_vit.py",
+  "the_representation_layer_of_an_independent_implementation"
+  " logits_of_an_independent_implementation initialisation_of_the_published_code"
+  " other_sizes_are_refused_with_both_numbers any_size_that_the_patches_tile"
+  " blocks_are_cast_but_for_their_layer_norms"
+  " all_products_but_the_logits_are_bfloat16_where_it_is_asked_for"
+  " bfloat16_computes_near_float32_and_keeps_float32_parameters",
+)
+GRIDS = named(
+  "models/test_stem.py",
+  "the_grid_of_whole_strides maps_that_the_patches_do_not_tile_are_refused",
+)
+STACKED = named(
+  "models/test_vit.py",
+  "converters_undo_each_other stacking_refuses_a_gap_in_the_blocks"
+  " stacked_blocks_start_from_different_draws logits_of_an_independent_implementation",
+)
+PERMUTATION = named(
+  "data/test_permutation.py",
+  "a_permutation_never_changes positions_that_there_are_not"
+  " every_number_stands_at_one_position one_by_one_many_and_back_agree"
+  " half_of_all_orders_are_even",
+)
+MIXES = named(
+  "data/test_mixing.py",
+  "mixes_keep_their_order a_block_holds_whole_shares_if_it_can"
+  " one_source_has_the_order_that_it_has_without_a_mix a_late_position_is_reached_at_once"
+  " equal_sources_have_orders_of_their_own_and_so_have_seeds"
+  " every_source_has_its_share_after_any_number_of_blocks"
+  " the_stream_is_the_same_however_it_is_cut",
+)
+PIXELS = [
+  *named("data/test_decoding.py", "arrays_pass_through other_arrays_are_refused"),
+  *named(
+    "data/test_cache.py",
+    "the_smaller_side_is_reduced_and_the_aspect_kept"
+    " a_reduced_pixel_is_the_mean_of_those_it_stands_for",
+  ),
+]
+RESIZES = named(
+  "training/test_checks.py",
+  "contradictions evaluation_needs_neither_training_data_nor_a_length",
+)
+FEATURES = named("evaluation/test_evaluate.py", "few_shot_and_nearest_neighbours")
+FIGURES = named(
+  "evaluation/test_registry.py",
+  "which_figures_are_better_when_they_are_smaller figures_that_are_drawn"
+  " figures_of_one_name_are_told_by_the_evaluation_that_they_belong_to"
+  " lines_of_metrics_that_are_evaluations",
+)
+VARIANTS = named(
+  "evaluation/test_evaluate.py", "figures_of_imagenets_variants files_of_an_evaluation"
+)
+
+TESTS: Mapping[str, list[str]] = {
+  "vit_jax/learning/losses.py": below("learning", "losses mixup"),
+  "vit_jax/learning/optim.py": below("learning", "optim"),
+  "vit_jax/learning/train_step.py": [*below("learning", "one_number mixup"), *OBJECTIVE, *STEP],
+  "vit_jax/learning/mixup.py": below("learning", "mixup"),
+  "vit_jax/learning/classification.py": [*below("learning", "mixup"), *STEP],
+  "vit_jax/models/attention.py": [*below("models", "attention"), *VIT],
+  "vit_jax/models/block.py": [*below("models", "block dropout_places"), *VIT],
+  "vit_jax/models/convolution.py": below("models", "convolution"),
+  "vit_jax/models/dropout.py": below("models", "dropout dropout_places"),
+  "vit_jax/models/encoder.py": [*below("models", "dropout_places"), *VIT, *STACKED],
+  "vit_jax/models/gelu.py": below("models", "gelu"),
+  "vit_jax/models/head.py": below("models", "head"),
+  "vit_jax/models/norm.py": below("models", "norm"),
+  "vit_jax/models/patches.py": [*below("models", "patches"), *VIT],
+  "vit_jax/models/pooling.py": below("models", "pooling"),
+  "vit_jax/models/positions.py": [*VIT, *below("models", "positions")],
+  "vit_jax/models/resnet.py": below("models", "resnet"),
+  "vit_jax/models/stacking.py": STACKED,
+  "vit_jax/models/stem.py": below("models", "stem"),
+  "vit_jax/models/vit.py": [*VIT, *GRIDS, *below("models", "pooling stages")],
+  "vit_jax/data/batches.py": below("data", "batches evaluation_batches"),
+  "vit_jax/data/by_label.py": below("data", "by_label"),
+  "vit_jax/data/images.py": [*below("data", "crops evaluation_images partial_decoding"), *PIXELS],
+  "vit_jax/data/mixing.py": MIXES,
+  "vit_jax/data/order.py": below("data", "order"),
+  "vit_jax/data/permutation.py": PERMUTATION,
+  "vit_jax/data/pipeline.py": below("data", "pipeline evaluation_batches broken_images"),
+  "vit_jax/data/resizing.py": [*below("data", "resizing"), *RESIZES],
+  "vit_jax/data/sources/subset.py": below("data", "subset"),
+  "vit_jax/evaluation/classification.py": [
+    *below("evaluation", "classification"),
+    *FIGURES,
+    *VARIANTS,
+  ],
+  "vit_jax/evaluation/few_shot.py": [
+    *below("evaluation", "few_shot"),
+    "tests/test_precision.py",
+    *FIGURES,
+    *FEATURES,
+  ],
+  "vit_jax/evaluation/nearest_neighbours.py": [
+    *below("evaluation", "nearest_neighbours"),
+    "tests/test_precision.py",
+    *FIGURES,
+    *FEATURES,
+  ],
+  "vit_jax/weights/fit.py": [
+    *below("weights", "fit"),
+    *named("training/test_init_from.py", "a_head_goes_by_the_names_of_its_classes"),
+  ],
+  "vit_jax/weights/resize.py": below("weights", "resize"),
+}
