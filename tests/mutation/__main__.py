@@ -72,7 +72,10 @@ def main(arguments: list[str] | None = None):
 
     files, tried = args.files or [*targets.TESTS], []
     if unknown := set(files) - set(targets.TESTS):
-      raise ConfigError(f"{', '.join(sorted(unknown))}: not in tests/mutation/targets.py.")
+      raise ConfigError(
+        f"tests/mutation/targets.py does not name {', '.join(sorted(unknown))}; add it there, with "
+        "the tests that have to kill its mutants."
+      )
     args.output.parent.mkdir(parents=True, exist_ok=True)
     trial.prepare()
     for file in files:
