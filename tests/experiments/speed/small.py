@@ -36,6 +36,7 @@ def alone(case, batch, memory):
   return dict(said=said["fits"], twice=False)
 
 
-def estimated(case, batch, topology):
-  """As `trial.estimated`, for a process of its own, since two cannot share the compiler."""
-  return trial.estimated(case, batch, compilation.devices_of(topology))
+def estimated(topology, *trials):
+  """`trial.estimated` of (case, batch), in a process of its own: two cannot share the compiler."""
+  devices = compilation.devices_of(topology)
+  return dict(found=[trial.estimated(*one, devices) for one in trials])

@@ -57,14 +57,18 @@ def test_only_a_lack_of_memory_is_one(error, memory):
 
 
 @needs_libtpu
-def test_the_compiler_of_tpus_estimates_what_fits(monkeypatch):
+def test_the_compiler_of_tpus_estimates_what_fits_and_refuses_the_rest(monkeypatch):
+  """8,192 images of 224 pixels fit, which takes long to compile; twice that does not."""
   settings = dict(TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1", XLA_FLAGS="")
   for name, value in settings.items():
     monkeypatch.setenv(name, value)
-  case, context = small.Small("inference", "ViT-Ti/16", 32), multiprocessing.get_context("spawn")
-  found = in_process(context, small.estimated, case, 64, "v3:2x2")
-  assert found["fits"]
-  assert 1e-6 < found["seconds"] < 1e-2
+  few = small.Small("inference", "ViT-Ti/16", 32), 64
+  many = small.Small("training", "ViT-Ti/16", 224), 2 * 8192
+  context = multiprocessing.get_context("spawn")
+  fitting, refused = in_process(context, small.estimated, "v3:2x2", few, many)["found"]
+  assert fitting["fits"]
+  assert 1e-6 < fitting["seconds"] < 1e-2
+  assert refused == dict(fits=False, seconds=None)
 
 
 def test_a_refusal_of_the_compiler_is_a_lack_of_memory_and_nothing_else_is(monkeypatch):
