@@ -1,12 +1,14 @@
 """The search for the largest batch, and a survey of trials that compute nothing."""
 
 import contextlib
+import json
 
 import pytest
 
 from tools import speed as tool
+from vit_jax.benchmarks import processes
 from vit_jax.config import ConfigError
-from vit_jax.experiments.speed import results, search
+from vit_jax.experiments.speed import results, search, trial
 from vit_jax.experiments.speed.case import Case, cases
 from vit_jax.experiments.speed.survey import Survey
 
@@ -113,3 +115,26 @@ def test_sizes_that_the_patches_do_not_tile():
   with pytest.raises(ConfigError, match=r"ViT-BB/16.*nearest: ViT-B/16"):
     cases(["ViT-BB/16"], [224])
   assert len(cases(tool.MODELS, tool.SIDES)) == 2 * len(tool.MODELS) * len(tool.SIDES)
+
+
+def test_the_tool_prints_what_was_measured_and_says_what_failed(tmp_path, monkeypatch, capsys):
+  def in_process(_, function, *arguments):
+    if function is trial.device:
+      return dict(platform="cpu", kind="cpu", count=1)
+    case, batch, memory = arguments
+    assert memory == 2 * 2**30
+    if case.what == "training":
+      return {"error": "RuntimeError: the cable"}
+    return dict(fits=batch <= 2, seconds=0.5 if batch <= 2 else None)
+
+  monkeypatch.setattr(processes, "in_process", in_process)
+  command = ["--model", "ViT-Ti/16", "--image-size=32", "--memory=2", f"--workdir={tmp_path}"]
+  with pytest.raises(SystemExit) as left:
+    tool.main([*command, "--format=json"])
+  assert left.value.code == 1
+  output = capsys.readouterr()
+  (row,) = json.loads(output.out)
+  assert (row["images_per_second"], row["batch"], row["largest_batch"]) == (4.0, 2, 2)
+  said = output.err.splitlines()[-1]
+  assert said.startswith("speed: ViT-Ti/16, 32 px, training, 1 images failed: RuntimeError: the")
+  assert "Measured on 1 x cpu, 2 GiB." in (tmp_path / "results.md").read_text()
