@@ -176,6 +176,7 @@ def import_slow_ones():
   ):
     importlib.import_module(name)
   gc.freeze()  # so that no fork goes through all of these objects again
+  gc.set_threshold(100_000, 20, 100)  # as in tests/conftest.py
 
 
 def keep(outputs, tells):

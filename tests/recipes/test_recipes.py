@@ -154,7 +154,7 @@ def test_shapes_of_a_whole_step(name, argument):
 
 
 def shortened(model):
-  """The model with at most 12 blocks and 2 units a stage; further ones are traced in the same way."""
+  """The model with at most 12 blocks and 2 units a stage; more are traced in the same way."""
   fields = {}
   if getattr(model, "depth", 0):
     fields["depth"] = min(model.depth, 12)
