@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from tests.experiments.studies import stub
 from vit_jax.config import RunError
-from vit_jax.experiments.studies import Drawing, Paper, Score, memory, report, rows, summary
+from vit_jax.experiments.studies import Drawing, Paper, Score, figure, memory, report, rows, summary
 
 WORTH = {0: 0.5, 1: 0.6, 2: 0.9}
 
@@ -65,6 +65,15 @@ def drawn(monkeypatch, folder, some, found, curves=()):
   monkeypatch.setattr(Axes, "errorbar", errorbar)
   report.write(some, folder, found, "", curves=curves)
   return panels
+
+
+def test_the_paper_s_panel_does_not_say_that_its_score_is_ours(results, tmp_path):
+  folder, some = results
+  drawing = dataclasses.replace(some.drawing, label="top-1 of ours")
+  figure.draw(rows.read(folder / "results.csv"), drawing, [tmp_path / "figure.svg"])
+  texts = (tmp_path / "figure.svg").read_text()
+  assert texts.count("<!-- top-1 of ours -->") == 1
+  assert texts.count("<!-- score in the paper -->") == 1
 
 
 def test_the_figure_shows_what_results_csv_says_and_nothing_else(results, monkeypatch, tmp_path):

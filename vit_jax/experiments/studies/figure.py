@@ -6,6 +6,8 @@ import statistics
 from vit_jax.experiments.studies.study import EPOCH, Drawing
 from vit_jax.plots import curves
 
+PAPER = "score in the paper"  # what it is of stands in results.md
+
 
 def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]):
   """Draws means with deviations as error bars; the paper's figures are beside them.
@@ -51,7 +53,7 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str
     )
   if not ordered:
     axes.set_xticks(list(places.values()), list(places))
-  axes.set(xlabel=x, ylabel=drawing.label)
+  axes.set(xlabel=x, ylabel=drawing.label if value == "score" else PAPER)
   if drawing.log:
     axes.set_xscale("log")
   axes.grid(alpha=0.3)
