@@ -28,7 +28,7 @@ from argparse import Namespace
 
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.experiments.studies import conduct, loading, plan, report, slurm, summary, tasks
+from vit_jax.experiments.studies import conduct, jobs, loading, plan, report, slurm, summary
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.process import console
@@ -79,7 +79,7 @@ def do(found: Conduct, args: Namespace):
     ConfigError, RunError, Stopped: as `execution.execute`.
   """
   costs = conduct.apart(found, data=True)
-  some = found.one(args.only) if args.only else tasks.of_study(found.study)
+  some = found.one(args.only) if args.only else jobs.of_study(found.study)
   failed = found.run(some, costs, jobs=args.jobs)
   if not conduct.is_one_run(args.only):  # the last job of a cluster writes the results
     lines = found.results(costs)
@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None):
       conduct.apart(found, data=False)
       program = [sys.executable, str(pathlib.Path(__file__).resolve())]
       program += command(args, overrides)[2:]
-      slurm.write(args.slurm, program, tasks.waves(tasks.of_study(found.study)))
+      slurm.write(args.slurm, program, jobs.waves(jobs.of_study(found.study)))
     else:
       do(found, args)
 

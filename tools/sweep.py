@@ -37,7 +37,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, local, path, whole
 from vit_jax.experiments import sweep
-from vit_jax.experiments.studies import conduct, execution, slurm, tasks, transfer
+from vit_jax.experiments.studies import conduct, execution, jobs, slurm, transfer
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.sweep import Sweep
@@ -151,13 +151,13 @@ def run(chosen: Sweep, args: Namespace, command: list[str]):
   """
   found = Conduct(sweep.study(chosen), Ledger(chosen.folder))
   costs = conduct.apart(found, data=True)
-  every = tasks.of_study(found.study)
+  every = jobs.of_study(found.study)
   if args.commands:
     for one in execution.startable(found.ledger, every, set()):
       print(one.command())
   elif args.slurm:
     program = [sys.executable, str(pathlib.Path(__file__).resolve()), *command[2:]]
-    slurm.write(args.slurm, program, tasks.waves(every))
+    slurm.write(args.slurm, program, jobs.waves(every))
   else:
     some = found.one(args.only) if args.only else every
     conduct.raise_failures(found.run(some, costs, jobs=args.jobs))

@@ -33,7 +33,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.experiments import runs, vtab_choice, vtab_score
-from vit_jax.experiments.studies import conduct, tasks
+from vit_jax.experiments.studies import conduct, jobs
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.vtab_score import Benchmark
@@ -93,7 +93,7 @@ def run(benchmark: Benchmark, args: Namespace):
   some = vtab_score.study(benchmark)
   found = Conduct(some, Ledger(benchmark.folder))
   costs = runs.apart(vtab_score.checked, benchmark, found)
-  conduct.raise_failures(found.run(tasks.of_study(some), costs, jobs=args.jobs))
+  conduct.raise_failures(found.run(jobs.of_study(some), costs, jobs=args.jobs))
   result = vtab_score.report(benchmark, some)
   with workdir.writing(benchmark.folder):
     vtab_score.write(benchmark, result)

@@ -14,7 +14,7 @@ from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data.images import BadImage
 from vit_jax.experiments import sweep
-from vit_jax.experiments.studies import conduct, execution, tasks
+from vit_jax.experiments.studies import conduct, execution, jobs
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.sweep import RATE, Sweep
 from vit_jax.process.signals import StopRequest
@@ -75,8 +75,8 @@ def study_of(some):
 
 def here(ledger, some):
   """Does runs in this process, where JAX is already there."""
-  for task in some:
-    run = ledger.run(task)
+  for job in some:
+    run = ledger.run(job)
     config = recipes.resolve(run.recipe, run.overrides)
     ready = plan.make(config, opening.open_data(config), jax.devices()[:1])
     with workdir.locked(run.folder, first=True):
@@ -89,17 +89,17 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
   for file in data.glob("*-test.*"):
     file.rename(file.with_suffix(".away"))
   assert conduct.checked(conduct.Conduct(study, ledger), True)
-  here(ledger, tasks.all_trials(stage))
+  here(ledger, jobs.all_trials(stage))
   chosen = ledger.chosen(stage)
-  trials = [ledger.run(task).folder for task in tasks.all_trials(stage)]
+  trials = [ledger.run(job).folder for job in jobs.all_trials(stage)]
   assert not any("test" in (folder / "config.json").read_text() for folder in trials)
   scored = opening.open_data(recipes.resolve(some.final, ())).evaluations.head().source
   with pytest.raises(BadImage, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):
     file.rename(file.with_suffix(".array_record-00000-of-00001"))
-  here(ledger, [task for task in tasks.of_study(study) if ledger.done(task) is None])
-  assert execution.startable(ledger, tasks.of_study(study), set()) == []
+  here(ledger, [job for job in jobs.of_study(study) if ledger.done(job) is None])
+  assert execution.startable(ledger, jobs.of_study(study), set()) == []
   found = sweep.report(some, study)
 
   last = lambda row: metrics_log.read(pathlib.Path(row["workdir"]))[-1]
@@ -124,9 +124,9 @@ def test_settings_of_the_runs(tmp_path):
   given = ("--config.evaluate_every.epochs=2", "--config.batch_size=4")
   _, stage, ledger = study_of(small(tmp_path, overrides=given))
   resolved = lambda run: recipes.resolve(run.recipe, run.overrides)
-  grid = [resolved(ledger.run(task)) for task in tasks.all_trials(stage)]
+  grid = [resolved(ledger.run(job)) for job in jobs.all_trials(stage)]
   best = lambda stage: {RATE: 0.3} if stage.has_trials() else {}
-  tests = [resolved(ledger.run_with(tasks.Task(stage, seed), best)) for seed in (0, 1)]
+  tests = [resolved(ledger.run_with(jobs.Job(stage, seed), best)) for seed in (0, 1)]
   assert [(x.seed, x.schedule.learning_rate) for x in grid] == [(0, 0.01), (0, 0.3)]
   assert [(x.seed, x.schedule.learning_rate) for x in tests] == [(0, 0.3), (1, 0.3)]
   assert [x.evaluate_every for x in grid] == [c.Duration(epochs=2.0)] * 2
@@ -147,11 +147,11 @@ def finished(run, **top1):
 def done(some, development, **tests):
   """Finishes the trials, and then the seeds with the figures of each set; returns the report."""
   study, stage, ledger = study_of(some)
-  for task, top1 in zip(tasks.all_trials(stage), development, strict=True):
-    finished(ledger.run(task), development=top1)
+  for job, top1 in zip(jobs.all_trials(stage), development, strict=True):
+    finished(ledger.run(job), development=top1)
   for seed in range(some.seeds):
     figures = {name: values[seed] for name, values in tests.items()}
-    finished(ledger.run(tasks.Task(stage, seed)), **figures)
+    finished(ledger.run(jobs.Job(stage, seed)), **figures)
   return sweep.report(some, study)
 
 
@@ -217,7 +217,7 @@ def test_a_rule_is_chosen_where_it_is_better_on_the_development_part(tiny, of_ru
   sweep.write(some, found)
   assert (some.folder / "sweep.png").exists()
   _, stage, ledger = study_of(some)
-  run = ledger.run(tasks.Task(stage, 1))
+  run = ledger.run(jobs.Job(stage, 1))
   config = recipes.resolve(run.recipe, run.overrides)
   assert (config.duration.steps, config.batch_size) == (9 if best == "hyperrule" else 3, 4)
   assert list(config.data.evaluate) == ["all"]

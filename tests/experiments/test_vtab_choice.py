@@ -11,7 +11,7 @@ from tools import vtab as tool
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import vtab_choice, vtab_score
-from vit_jax.experiments.studies import conduct, tasks
+from vit_jax.experiments.studies import conduct, jobs
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.vtab_choice import Setting
 
@@ -54,7 +54,7 @@ def test_no_run_that_chooses_reads_a_test_image(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   study, ledger = vtab_score.study(some(tmp_path)), Ledger(tmp_path / "v")
   stage = study.cells[0].stage
-  for setting, trials in zip(GRID, tasks.trials(stage), strict=True):
+  for setting, trials in zip(GRID, jobs.trials(stage), strict=True):
     for run, task in zip(map(ledger.run, trials), TASKS, strict=True):
       config = recipes.resolve(run.recipe, run.overrides)
       assert config.data.train.source == f"vtab:{task}"
@@ -63,7 +63,7 @@ def test_no_run_that_chooses_reads_a_test_image(tmp_path, monkeypatch):
       assert config.schedule.learning_rate == setting.learning_rate
       assert config.duration == c.Duration(steps=setting.steps)
       assert config.schedule.warmup == c.Duration(steps=100 if setting.steps == 500 else 500)
-  run = ledger.run_with(tasks.Task(stage, 0), conduct.first_option)
+  run = ledger.run_with(jobs.Job(stage, 0), conduct.first_option)
   config = recipes.resolve(run.recipe, run.overrides)
   assert [one.split for one in config.data.evaluate.values()] == ["test"]
   assert config.duration == c.Duration(steps=500)

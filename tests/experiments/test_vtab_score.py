@@ -16,7 +16,7 @@ from vit_jax.data import images
 from vit_jax.data.batches import train_transform
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.experiments import runs, vtab_score
-from vit_jax.experiments.studies import conduct, tasks
+from vit_jax.experiments.studies import conduct, jobs
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.recipes.vtab_finetuning import PREPARATIONS
@@ -77,7 +77,7 @@ def done(monkeypatch, some, score):
   monkeypatch.chdir(programs.ROOT)
   ran, study = Runs(monkeypatch, some, score), vtab_score.study(some)
   found = conduct.Conduct(study, Ledger(some.folder))
-  every = tasks.of_study(study)
+  every = jobs.of_study(study)
   assert found.run(every, {repr(task): Cost(4, 8, 1e9) for task in every}, jobs=1) == []
   return ran.called, vtab_score.report(some, study)
 
@@ -265,7 +265,7 @@ def test_a_run_for_each_task(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   some = benchmark(tmp_path, tasks=("dtd", "svhn"), seeds=2, overrides=("--config.batch_size=8",))
   ledger = Ledger(some.folder)
-  found = [ledger.run(task) for task in tasks.of_study(vtab_score.study(some))]
+  found = [ledger.run(job) for job in jobs.of_study(vtab_score.study(some))]
   assert [run.recipe for run in found] == [
     f"configs/vtab.py:ViT-B/16,{task}" for task in ("dtd", "dtd", "svhn", "svhn")
   ]
@@ -274,8 +274,8 @@ def test_a_run_for_each_task(tmp_path, monkeypatch):
     settings = ("--config.init_from=B.npz", "--config.batch_size=8", f"--config.seed={seed}")
     assert run.overrides == settings
   smoke = benchmark(tmp_path, tasks=("dtd",), smoke=True)
-  (task,) = tasks.of_study(vtab_score.study(smoke))
-  assert ledger.run(task).recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
+  (job,) = jobs.of_study(vtab_score.study(smoke))
+  assert ledger.run(job).recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
 
 
 @pytest.mark.parametrize(

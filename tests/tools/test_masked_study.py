@@ -8,7 +8,7 @@ import pytest
 
 from vit_jax import recipes
 from vit_jax.experiments import masked_report, masked_study
-from vit_jax.experiments.masked_study import FAST, Cell, Size
+from vit_jax.experiments.masked_study import FAST, Arm, Size
 from vit_jax.experiments.runs import Run
 from vit_jax.training import checks
 
@@ -22,10 +22,8 @@ def resolved(run):
 @pytest.mark.parametrize("start", masked_study.STARTS)
 def test_arms_differ_in_their_start_and_length_alone(tmp_path, start):
   size = Size()
-  config = resolved(masked_study.labelled(tmp_path, Cell(1000, start), 1e-3, 1, size, score=True))
-  plain = resolved(
-    masked_study.labelled(tmp_path, Cell(1000, "scratch"), 1e-3, 1, size, score=True)
-  )
+  config = resolved(masked_study.labelled(tmp_path, Arm(1000, start), 1e-3, 1, size, score=True))
+  plain = resolved(masked_study.labelled(tmp_path, Arm(1000, "scratch"), 1e-3, 1, size, score=True))
   own = dict(init_from=config.init_from, new_head=config.new_head)
   length = {"duration", "evaluate_every", "schedule", "checkpoint"}
   same = {field.name for field in dataclasses.fields(config)} - own.keys() - length
@@ -37,8 +35,8 @@ def test_arms_differ_in_their_start_and_length_alone(tmp_path, start):
 
 
 def test_test_images_are_scored_only_with_the_chosen_rate(tmp_path):
-  score = resolved(masked_study.labelled(tmp_path, Cell(100), 1e-3, 0, FAST, score=True))
-  choose = resolved(masked_study.labelled(tmp_path, Cell(100), 1e-3, 0, FAST, score=False))
+  score = resolved(masked_study.labelled(tmp_path, Arm(100), 1e-3, 0, FAST, score=True))
+  choose = resolved(masked_study.labelled(tmp_path, Arm(100), 1e-3, 0, FAST, score=False))
   assert score.data.evaluate["test"].split == "test"
   assert choose.data.evaluate["test"].split == "train[90%:]"
   assert score.data.train == choose.data.train

@@ -13,7 +13,7 @@ from tests import programs
 from tools import study as tool
 from vit_jax.config import ConfigError
 from vit_jax.experiments import runs
-from vit_jax.experiments.studies import conduct, loading, paper, plan, tasks
+from vit_jax.experiments.studies import conduct, jobs, loading, paper, plan
 
 STUDIES = sorted((programs.ROOT / "configs" / "studies").glob("*.py"))
 
@@ -36,7 +36,7 @@ def test_every_study_has_a_plan(path, scale, here):
   found = asked(f"--study={path}", f"--scale={scale}")
   short = dataclasses.replace(found, study=with_fewer_candidates(found.study))
   lines = plan.lines(short.study, conduct.checked(short, False))
-  assert lines[-1].runs == len(tasks.of_study(short.study))
+  assert lines[-1].runs == len(jobs.of_study(short.study))
   assert all(line.exaflops for line in lines)
   assert "device-days" in plan.table(lines)
   if found.study.paper:

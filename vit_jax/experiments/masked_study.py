@@ -50,7 +50,7 @@ FAST = Size((0, 1), 4, {100: 3, 200: 3}, 100, (1e-3, 3e-3))
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class Arm:
   """What is compared: a start, and for masked patch prediction its target and rate."""
 
   labels: int
@@ -64,10 +64,10 @@ class Cell:
     return f"{self.start}{kind}_{self.labels}"
 
 
-def cells(size: Size) -> list[Cell]:
+def cells(size: Size) -> list[Arm]:
   """All cells: every start with every number of labels, then every target with every rate."""
-  found = [Cell(labels, start) for labels in size.labels for start in STARTS]
-  found += [Cell(size.compared, "masked", target, rate) for target in TARGETS for rate in RATES]
+  found = [Arm(labels, start) for labels in size.labels for start in STARTS]
+  found += [Arm(size.compared, "masked", target, rate) for target in TARGETS for rate in RATES]
   return list(dict.fromkeys(found))
 
 
@@ -90,7 +90,7 @@ def pretraining(folder: pathlib.Path, target: str, rate: float, seed: int, size:
 
 
 def labelled(
-  folder: pathlib.Path, cell: Cell, learning_rate: float, seed: int, size: Size, *, score: bool
+  folder: pathlib.Path, cell: Arm, learning_rate: float, seed: int, size: Size, *, score: bool
 ) -> Run:
   """A run with labels, evaluated on the test images, or on those that choose learning rates."""
   steps = size.labels[cell.labels]
@@ -144,7 +144,7 @@ def measure(folder: pathlib.Path, size: Size) -> Iterator[dict]:
       )
 
 
-def before(folder: pathlib.Path, cell: Cell, seeds: tuple[int, ...], size: Size) -> list[Run]:
+def before(folder: pathlib.Path, cell: Arm, seeds: tuple[int, ...], size: Size) -> list[Run]:
   """The runs without labels that a cell starts from."""
   if cell.start != "masked":
     return []

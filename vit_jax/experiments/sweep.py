@@ -19,8 +19,8 @@ from vit_jax import recipes
 from vit_jax.config import ConfigError
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study
+from vit_jax.experiments.studies.jobs import FIRST, Job
 from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.experiments.studies.tasks import FIRST, Task
 from vit_jax.plots import curves
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files
@@ -138,23 +138,23 @@ def report(sweep: Sweep, some: Study) -> dict:
   """
   ledger, stage = Ledger(sweep.folder), some.cells[0].stage
   tried = zip(stage.choice.options, ledger.tried(stage), strict=False)
-  tests = [Task(stage, seed) for seed in range(sweep.seeds)]
-  by_set = [runs.accuracies(ledger.done(task)) for task in tests]
+  tests = [Job(stage, seed) for seed in range(sweep.seeds)]
+  by_set = [runs.accuracies(ledger.done(job)) for job in tests]
   first, *others = by_set[0]
-  where = lambda task: str(ledger.run(task).folder)
+  where = lambda job: str(ledger.run(job).folder)
   return dict(
     development=[
       dict(
         learning_rate=named(option),
         top1=top1,
-        workdir=where(Task(stage.trials(option)[0], FIRST)),
+        workdir=where(Job(stage.trials(option)[0], FIRST)),
       )
       for option, top1 in tried
     ],
     learning_rate=named(ledger.chosen(stage)),
     test=[
-      dict(seed=task.seed, top1=scores[first], workdir=where(task))
-      for task, scores in zip(tests, by_set, strict=True)
+      dict(seed=job.seed, top1=scores[first], workdir=where(job))
+      for job, scores in zip(tests, by_set, strict=True)
     ],
     **summary([scores[first] for scores in by_set]),
     others={name: summary([scores[name] for scores in by_set]) for name in others},

@@ -10,8 +10,8 @@ from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study, conduct
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.experiments.studies.tasks import Task
 from vit_jax.experiments.vtab_choice import Setting
 from vit_jax.process.columns import aligned
 from vit_jax.recipes.vtab_finetuning import PARTS
@@ -163,7 +163,7 @@ def report(benchmark: Benchmark, some: Study) -> dict:
   ledger, stages = Ledger(benchmark.folder), [cell.stage for cell in some.cells]
   setting = chosen(benchmark, ledger, stages[0])
   top1 = [
-    {stage.name: 100 * ledger.score(Task(stage, seed), some.score) for stage in stages}
+    {stage.name: 100 * ledger.score(Job(stage, seed), some.score) for stage in stages}
     for seed in range(benchmark.seeds)
   ]
   rows, groups = [], []

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from vit_jax import models
 from vit_jax.learning import objectives
 from vit_jax.recipes import cost
-from vit_jax.report.document import Cell, Section
-from vit_jax.report.run import Run
+from vit_jax.report.document import Section, TableCell
+from vit_jax.report.run import RecordedRun
 from vit_jax.report.tables import side_by_side
 from vit_jax.storage.metrics_log import clock
 
 TIME = "time/"
 
 
-def section(runs: Sequence[Run]) -> Section:
+def section(runs: Sequence[RecordedRun]) -> Section:
   """The section of runs."""
   return Section(
     "What it cost" if len(runs) == 1 else "What they cost",
@@ -26,7 +26,7 @@ def section(runs: Sequence[Run]) -> Section:
   )
 
 
-def account(run: Run) -> dict[str, float]:
+def account(run: RecordedRun) -> dict[str, float]:
   """Seconds by cause of all starts together; each start counts from zero again."""
   spent = [
     {key.removeprefix(TIME): float(value) for key, value in line.items() if key.startswith(TIME)}
@@ -38,23 +38,23 @@ def account(run: Run) -> dict[str, float]:
   return {key: sum(one.get(key, 0) for one in last) for key in (spent[-1] if spent else ())}
 
 
-def times(run: Run) -> Iterator[tuple[str, Cell]]:
+def times(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
   """The whole time, and the time of each cause with its share."""
   spent = account(run)
   total = sum(spent.values())
   if not total:
     return
-  yield "all", Cell(clock(total), total)
+  yield "all", TableCell(clock(total), total)
   for cause, seconds in spent.items():
-    yield cause, Cell(f"{clock(seconds)} ({seconds / total:.1%})", seconds, seconds / total)
+    yield cause, TableCell(f"{clock(seconds)} ({seconds / total:.1%})", seconds, seconds / total)
 
 
-def speeds(run: Run) -> Iterator[tuple[str, Cell | str]]:
+def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """Goodput, speed, utilisation and FLOPs."""
   spent = account(run)
   if total := sum(spent.values()):
     goodput = spent.get("steps", 0) / total
-    yield "Goodput: share of the time in steps", Cell(f"{goodput:.1%}", goodput)
+    yield "Goodput: share of the time in steps", TableCell(f"{goodput:.1%}", goodput)
   for key, name, form in (
     ("images_per_second", "Images per second, median", ",.0f"),
     ("mfu", "MFU, median", ".1%"),
@@ -62,24 +62,24 @@ def speeds(run: Run) -> Iterator[tuple[str, Cell | str]]:
   ):
     if values := [float(line[key]) for line in run.lines if key in line]:
       middle = statistics.median(values)
-      yield name, Cell(format(middle, form), middle)
+      yield name, TableCell(format(middle, form), middle)
   if run.config is not None:
     yield from computation(run)
 
 
-def computation(run: Run) -> Iterator[tuple[str, Cell | str]]:
+def computation(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The FLOPs of the steps that were made, and those of the paper's runs of the same model."""
   config = run.config
   images = run.step * config.batch_size
   if images:
-    yield "Images seen", Cell(f"{images:,}", images)
+    yield "Images seen", TableCell(f"{images:,}", images)
   trained, count = run.fact("trained_parameters", int), run.fact("parameters", int)
   if images and trained == count:  # with frozen parameters, a step costs less than the formula says
     objective = objectives.configured(config, models.configured(config.model))
     exaflops = objective.training_flops(config.data.image_size) * images / 1e18
-    yield "exaFLOPs", Cell(f"{exaflops:,.4g}", exaflops)
+    yield "exaFLOPs", TableCell(f"{exaflops:,.4g}", exaflops)
   if cost.label(config.model) == config.model.name:
     for (name, epochs), paper in cost.PAPER.items():
       if name == config.model.name:
         title = f"exaFLOPs in the paper (Table 6): {epochs} epochs of JFT-300M at 224 px"
-        yield title, Cell(f"{paper:,}", paper)
+        yield title, TableCell(f"{paper:,}", paper)

@@ -7,8 +7,8 @@ from vit_jax import models
 from vit_jax.config.command_line import value_of
 from vit_jax.models import flops
 from vit_jax.recipes import cost
-from vit_jax.report.document import Cell, Section
-from vit_jax.report.run import Run
+from vit_jax.report.document import Section, TableCell
+from vit_jax.report.run import RecordedRun
 from vit_jax.report.settings import tables
 from vit_jax.report.tables import side_by_side
 from vit_jax.report.training_images import pictures
@@ -16,7 +16,7 @@ from vit_jax.report.training_images import pictures
 MOST_SHOWN = 4  # runs of which training images are shown
 
 
-def section(runs: Sequence[Run]) -> Section:
+def section(runs: Sequence[RecordedRun]) -> Section:
   """The section of runs."""
   return Section(
     "What it was" if len(runs) == 1 else "What they were",
@@ -25,7 +25,7 @@ def section(runs: Sequence[Run]) -> Section:
   )
 
 
-def images(run: Run) -> Section:
+def images(run: RecordedRun) -> Section:
   """The training images of a run."""
   shown = pictures(run)
   said = (
@@ -35,7 +35,7 @@ def images(run: Run) -> Section:
   return Section(f"Training images of {run.name}", [said] if shown else [], pictures=shown)
 
 
-def facts(run: Run) -> Iterator[tuple[str, Cell | str]]:
+def facts(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """(name, value) of what is known of a run."""
   yield "Workdir", str(run.folder)
   yield from of_command(run)
@@ -45,7 +45,7 @@ def facts(run: Run) -> Iterator[tuple[str, Cell | str]]:
   yield from of_machine(run)
 
 
-def of_command(run: Run) -> Iterator[tuple[str, Cell | str]]:
+def of_command(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The recipe and the command line of the newest start."""
   command = run.fact("command", list)
   if not command:
@@ -57,22 +57,22 @@ def of_command(run: Run) -> Iterator[tuple[str, Cell | str]]:
   yield "Command", f"python -m vit_jax.main {shlex.join(command[1:])}"
   yield "Started", ", ".join(str(start.get("time", "")) for start in run.starts[:1])
   if len(run.starts) > 1:
-    yield "Starts", Cell(f"{len(run.starts):,}", len(run.starts))
+    yield "Starts", TableCell(f"{len(run.starts):,}", len(run.starts))
 
 
-def of_settings(run: Run) -> Iterator[tuple[str, Cell | str]]:
+def of_settings(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The settings that readers ask for first."""
   if run.config is None:
     return
   yield "Learns", run.config.objective.replace("_", " ")
-  yield "Batch size", Cell(f"{run.config.batch_size:,}", run.config.batch_size)
+  yield "Batch size", TableCell(f"{run.config.batch_size:,}", run.config.batch_size)
   yield "Learning rate", f"{run.config.schedule.learning_rate:g}"
   yield "Weight decay", f"{run.config.optimizer.weight_decay:g}"
   if run.config.init_from:
     yield "Weights to start from", run.config.init_from
 
 
-def of_data(run: Run) -> Iterator[tuple[str, Cell | str]]:
+def of_data(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The data: sources, numbers of images and classes."""
   if run.config is not None:
     data = run.config.data
@@ -82,12 +82,12 @@ def of_data(run: Run) -> Iterator[tuple[str, Cell | str]]:
     yield "Evaluated on", "; ".join(f"{n} ({one.source} {one.split})" for n, one in sets.items())
   for key, title in (("training_images", "Training images"), ("classes", "Classes")):
     if count := run.fact(key, int):
-      yield title, Cell(f"{count:,}", count)
+      yield title, TableCell(f"{count:,}", count)
   if run.config is not None:
     yield "Image size", f"{run.config.data.image_size} px"
 
 
-def of_model(run: Run) -> Iterator[tuple[str, Cell | str]]:
+def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The model: name, parameters and multiply-adds."""
   if run.config is None:
     return
@@ -96,20 +96,20 @@ def of_model(run: Run) -> Iterator[tuple[str, Cell | str]]:
   count, trained = run.fact("parameters", int), run.fact("trained_parameters", int)
   if count is None:
     count = parameters(run)
-  yield "Parameters", Cell(f"{count:,}", count)
+  yield "Parameters", TableCell(f"{count:,}", count)
   if trained is not None and trained != count:
-    yield "Parameters trained", Cell(f"{trained:,}", trained)
+    yield "Parameters trained", TableCell(f"{trained:,}", trained)
   macs = cost.forward_macs(run.config)
-  yield "GMACs of an image", Cell(f"{macs / 1e9:,.4g}", macs / 1e9)
+  yield "GMACs of an image", TableCell(f"{macs / 1e9:,.4g}", macs / 1e9)
 
 
-def parameters(run: Run) -> int:
+def parameters(run: RecordedRun) -> int:
   """The number of parameters, by the settings."""
   side = run.config.data.image_size
   return sum(flops.parameters(models.configured(run.config.model), side, side).values())
 
 
-def of_machine(run: Run) -> Iterator[tuple[str, Cell | str]]:
+def of_machine(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """Devices, versions and the revision of the code."""
   count, kind = run.fact("devices", int), run.fact("device_kind", str)
   if count and kind:

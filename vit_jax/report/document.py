@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class TableCell:
   """A cell of a table.
 
   Attributes:
@@ -36,7 +36,7 @@ class Table:
 
   caption: str
   head: Sequence[str]
-  rows: Sequence[tuple[str, Sequence[Cell | str]]]
+  rows: Sequence[tuple[str, Sequence[TableCell | str]]]
   folded: bool = False
 
 

@@ -16,7 +16,7 @@ from vit_jax.inspection import filter_components, mean_distances, position_simil
 from vit_jax.models import ViT
 from vit_jax.plots import charts, distance, filters, overlay, similarity, tiles
 from vit_jax.report.document import Picture, Section
-from vit_jax.report.run import Run
+from vit_jax.report.run import RecordedRun
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.report.thumbnails import resized
 from vit_jax.storage import checkpoint
@@ -25,7 +25,7 @@ PAIR = 400  # pixels, of an image and its overlay side by side
 TO_PROBABILITY = {"softmax": lambda logits: softmax(logits, axis=-1), "sigmoid": expit}
 
 
-def section(run: Run, title: str) -> Section:
+def section(run: RecordedRun, title: str) -> Section:
   """The section of a run; empty without a checkpoint, and of a ResNet."""
   if not checkpoint.available(run.folder):
     return Section(title)
@@ -38,7 +38,7 @@ def section(run: Run, title: str) -> Section:
     return Section(title, [f"The newest checkpoint cannot be looked into: {error}"])
 
 
-def looked_into(run: Run, model: LoadedModel, title: str) -> Section:
+def looked_into(run: RecordedRun, model: LoadedModel, title: str) -> Section:
   """The section of a run with its model.
 
   Raises:

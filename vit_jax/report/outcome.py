@@ -9,8 +9,8 @@ from vit_jax.evaluation import registry
 from vit_jax.plots import charts
 from vit_jax.plots.charts import Series
 from vit_jax.process.text import one_line
-from vit_jax.report.document import Cell, Picture, Section, Table
-from vit_jax.report.run import Run
+from vit_jax.report.document import Picture, Section, Table, TableCell
+from vit_jax.report.run import RecordedRun
 from vit_jax.report.tables import side_by_side
 
 Point = tuple[int, float]  # a step and a value
@@ -27,7 +27,7 @@ OF_STEPS = (
 MOST_SETS = 8  # evaluations with a chart of their own
 
 
-def section(runs: Sequence[Run], details: Sequence[Section]) -> Section:
+def section(runs: Sequence[RecordedRun], details: Sequence[Section]) -> Section:
   """The section of runs; `details` come after the figures and the curves."""
   return Section(
     "What came out",
@@ -36,7 +36,7 @@ def section(runs: Sequence[Run], details: Sequence[Section]) -> Section:
   )
 
 
-def figures(runs: Sequence[Run]) -> list[Table]:
+def figures(runs: Sequence[RecordedRun]) -> list[Table]:
   """The last and the best value of each figure, with their steps; of several runs side by side."""
   if len(runs) > 1:
     return [
@@ -55,21 +55,23 @@ def figures(runs: Sequence[Run]) -> list[Table]:
   return [Table("Figures", ["figure", "last", "at step", "best", "at step"], rows)]
 
 
-def chosen(run: Run, choose: Callable[[str, Points], Point]) -> Iterator[tuple[str, Cell]]:
+def chosen(
+  run: RecordedRun, choose: Callable[[str, Points], Point]
+) -> Iterator[tuple[str, TableCell]]:
   """(key, value at a step) of each figure of a run, at the point that `choose` takes."""
   for key in keys_of(run):
     if points := points_of(run, key):
       step, value = choose(key, points)
-      yield key, Cell(f"{said(key, value)} ({step:,})", value)
+      yield key, TableCell(f"{said(key, value)} ({step:,})", value)
 
 
-def keys_of(run: Run) -> list[str]:
+def keys_of(run: RecordedRun) -> list[str]:
   """The training loss and the figures of evaluations that a run has."""
   keys = sorted({key for line in run.lines for key in line})
   return [key for key in keys if key == "loss" or registry.figure(key)]
 
 
-def points_of(run: Run, key: str) -> Points:
+def points_of(run: RecordedRun, key: str) -> Points:
   """(step, value) of a figure, without values that are not finite."""
   found = [(line["step"], float(line[key])) for line in run.lines if key in line]
   return [point for point in found if math.isfinite(point[1])]
@@ -82,10 +84,10 @@ def best(key: str, points: Points) -> Point:
   return min(points, key=lambda point: point[1] if smaller else -point[1])
 
 
-def at(key: str, point: Point) -> list[Cell]:
+def at(key: str, point: Point) -> list[TableCell]:
   """The cells of a value and its step."""
   step, value = point
-  return [Cell(said(key, value), value), Cell(f"{step:,}", step)]
+  return [TableCell(said(key, value), value), TableCell(f"{step:,}", step)]
 
 
 def said(key: str, value: float) -> str:
@@ -93,7 +95,7 @@ def said(key: str, value: float) -> str:
   return f"{value:.2%}" if registry.curve(key) == "accuracy" else f"{value:.4g}"
 
 
-def curves(runs: Sequence[Run]) -> list[Picture]:
+def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
   """The charts of all figures that change with the steps; runs are laid over one another."""
   keys = list(dict.fromkeys(key for run in runs for key in keys_of(run)))
   losses = [key for key in keys if key == "loss" or registry.curve(key) == "loss"]
@@ -108,7 +110,7 @@ def curves(runs: Sequence[Run]) -> list[Picture]:
 
 
 def chart(
-  runs: Sequence[Run], keys: Sequence[str], label: str, *, log: bool = False
+  runs: Sequence[RecordedRun], keys: Sequence[str], label: str, *, log: bool = False
 ) -> Picture | None:
   """A chart of figures; None if no run has them at two steps."""
   lines = [
@@ -124,7 +126,7 @@ def chart(
   return Picture(charts.lines(lines, label, log=log), "svg+xml", alt, title)
 
 
-def series(run: Run, place: int, key: str, points, *, several: bool, alone: bool) -> Series:
+def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alone: bool) -> Series:
   """A figure of a run as a line; its name tells what the other lines of the chart are not."""
   figure = "training" if key == "loss" else key
   name = one_line(run.name if several and alone else f"{run.name} {figure}" if several else figure)

@@ -7,7 +7,7 @@ from vit_jax.config import ConfigError
 from vit_jax.evaluation import registry
 from vit_jax.report import cost, description, document, outcome, page, run, set_section
 from vit_jax.report.document import Section
-from vit_jax.report.run import Run
+from vit_jax.report.run import RecordedRun
 from vit_jax.storage import files
 from vit_jax.storage.metrics_log import clock
 
@@ -46,7 +46,7 @@ def html(folders: Sequence[pathlib.Path], *, inside: bool) -> str:
   return page.html(title, sections(runs, inside=inside))
 
 
-def sections(runs: Sequence[Run], *, inside: bool) -> list[Section]:
+def sections(runs: Sequence[RecordedRun], *, inside: bool) -> list[Section]:
   """All sections that hold something, with as many pictures as the page may hold."""
   made = [
     description.section(runs),
@@ -58,7 +58,7 @@ def sections(runs: Sequence[Run], *, inside: bool) -> list[Section]:
   return [summary(runs, left_out), *document.filled(kept)]
 
 
-def looks(runs: Sequence[Run]) -> list[Section]:
+def looks(runs: Sequence[RecordedRun]) -> list[Section]:
   """What the models of few runs look like inside."""
   from vit_jax.report import inside  # slow to import
 
@@ -68,7 +68,7 @@ def looks(runs: Sequence[Run]) -> list[Section]:
   return [Section(title, sections=[inside.section(one, one.name) for one in few])]
 
 
-def summary(runs: Sequence[Run], left_out: int) -> Section:
+def summary(runs: Sequence[RecordedRun], left_out: int) -> Section:
   """Each run in a sentence, and what could not be read or shown."""
   several = len(runs) > 1
   words = [f"{one.name}: {in_words(one)}" if several else in_words(one) for one in runs]
@@ -83,7 +83,7 @@ def summary(runs: Sequence[Run], left_out: int) -> Section:
   return Section("In short", words=words)
 
 
-def in_words(one: Run) -> str:
+def in_words(one: RecordedRun) -> str:
   """The model, how far it was trained, what it reached and how long it took."""
   said = [] if one.config is None else [one.config.model.name]
   planned = one.fact("steps", int)
@@ -98,7 +98,7 @@ def in_words(one: Run) -> str:
   return "; ".join(said) + "."
 
 
-def best_before_the_end(one: Run) -> list[str]:
+def best_before_the_end(one: RecordedRun) -> list[str]:
   """The best evaluation of a run with early stopping, unless it is the last one."""
   metric = one.config.early_stopping.metric if one.config else ""
   points = outcome.points_of(one, metric)
@@ -113,7 +113,7 @@ def best_before_the_end(one: Run) -> list[str]:
   ]
 
 
-def details(runs: Sequence[Run]) -> list[Section]:
+def details(runs: Sequence[RecordedRun]) -> list[Section]:
   """The evaluations of the first runs in detail."""
   several = len(runs) > 1
   return [

@@ -12,7 +12,7 @@ from vit_jax.storage import metrics_log, starts, workdir
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class RecordedRun:
   """A run.
 
   Attributes:
@@ -44,7 +44,7 @@ class Run:
     return value if isinstance(value, kind) else None
 
 
-def read_all(folders: Sequence[pathlib.Path]) -> list[Run]:
+def read_all(folders: Sequence[pathlib.Path]) -> list[RecordedRun]:
   """The runs of workdirs.
 
   Raises:
@@ -78,13 +78,13 @@ def names(folders: Sequence[pathlib.Path]) -> list[str]:
   return last if len({*last}) == len(last) else [str(folder) for folder in folders]
 
 
-def read(folder: pathlib.Path, name: str) -> Run:
+def read(folder: pathlib.Path, name: str) -> RecordedRun:
   """The run of a workdir."""
   lines, damage = metrics(folder)
   config, wrong = settings(folder)
   sets, unreadable = scored_set.read_all(folder / evaluate.DETAILS)
   notes = [note for note in (wrong, damage, *unreadable) if note]
-  return Run(folder, name, config, starts.read(folder), lines, sets, notes)
+  return RecordedRun(folder, name, config, starts.read(folder), lines, sets, notes)
 
 
 def metrics(folder: pathlib.Path) -> tuple[list[dict], str]:

@@ -7,7 +7,7 @@ import numpy as np
 from vit_jax.evaluation import examples
 from vit_jax.evaluation.classification import BINS
 from vit_jax.plots import charts
-from vit_jax.report.document import Cell, Picture, Section, Table
+from vit_jax.report.document import Picture, Section, Table, TableCell
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.report.thumbnails import png, thumbnails
 
@@ -47,13 +47,13 @@ def classes(scored: ScoredSet) -> Table:
   if len(found) > MOST_ROWS:
     found = [*found[: MOST_ROWS // 2], *found[-MOST_ROWS // 2 :]]
     caption = f"{caption}: the {MOST_ROWS // 2} lowest and the {MOST_ROWS // 2} highest"
-  rows = [(name, [share(right, n), Cell(f"{n:,}", n)]) for name, n, right in found]
+  rows = [(name, [share(right, n), TableCell(f"{n:,}", n)]) for name, n, right in found]
   return Table(caption, ["class", "accuracy", "images"], rows)
 
 
-def share(part: int, whole: int) -> Cell:
+def share(part: int, whole: int) -> TableCell:
   """A share as a cell that its value colours."""
-  return Cell(f"{part / whole:.1%}", part / whole, part / whole)
+  return TableCell(f"{part / whole:.1%}", part / whole, part / whole)
 
 
 def confusion(scored: ScoredSet) -> Section:
@@ -61,7 +61,8 @@ def confusion(scored: ScoredSet) -> Section:
   wrong = scored.labels != scored.predictions
   pairs = Counter(zip(scored.labels[wrong], scored.predictions[wrong], strict=True))
   rows = [
-    (label, [prediction, Cell(f"{n:,}", n)]) for (label, prediction), n in pairs.most_common(SHOWN)
+    (label, [prediction, TableCell(f"{n:,}", n)])
+    for (label, prediction), n in pairs.most_common(SHOWN)
   ]
   caption = f"The most frequent confusions, up to {SHOWN}"
   often = Table(caption, ["label", "prediction", "images"], rows)
@@ -86,7 +87,7 @@ def matrix_table(scored: ScoredSet) -> Table:
   names = [name for name, _, _ in scored.classes]
   sums = np.maximum(scored.confusion.sum(axis=1), 1).tolist()
   rows = [
-    (name, [Cell(f"{n:,}", n, n / total) for n in row])
+    (name, [TableCell(f"{n:,}", n, n / total) for n in row])
     for name, row, total in zip(names, scored.confusion.tolist(), sums, strict=True)
   ]
   return Table("Images of each label (rows) by prediction (columns)", ["label", *names], rows)
@@ -103,7 +104,10 @@ def calibration(scored: ScoredSet) -> Section:
   mean = lambda values: np.bincount(bins, values, BINS)[used] / count[used]
   probability, accuracy = mean(scored.probabilities), mean(hits)
   rows = [
-    (f"{k / BINS:.0%} to {(k + 1) / BINS:.0%}", [share_of(p), share_of(a), Cell(f"{n:,}", int(n))])
+    (
+      f"{k / BINS:.0%} to {(k + 1) / BINS:.0%}",
+      [share_of(p), share_of(a), TableCell(f"{n:,}", int(n))],
+    )
     for k, p, a, n in zip(used, probability, accuracy, count[used], strict=True)
   ]
   table = Table(
@@ -124,9 +128,9 @@ def calibration(scored: ScoredSet) -> Section:
   return Section("Calibration", tables=[table], pictures=[picture])
 
 
-def share_of(value: float) -> Cell:
+def share_of(value: float) -> TableCell:
   """A share as a cell without a colour."""
-  return Cell(f"{value:.1%}", float(value))
+  return TableCell(f"{value:.1%}", float(value))
 
 
 def mistakes(scored: ScoredSet) -> Section:

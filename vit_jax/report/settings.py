@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from vit_jax.config import Config, to_dict
 from vit_jax.process.text import shown
 from vit_jax.report.document import Table
-from vit_jax.report.run import Run
+from vit_jax.report.run import RecordedRun
 
 PREFIX = "config."
 
 
-def tables(runs: Sequence[Run]) -> list[Table]:
+def tables(runs: Sequence[RecordedRun]) -> list[Table]:
   """What differs between the runs; of one run, what differs from its recipe and the defaults."""
   known = [run for run in runs if run.config is not None]
   columns = [flat(to_dict(run.config)) for run in known]
@@ -54,7 +54,7 @@ def differing(columns: Sequence[Mapping[str, object]]) -> list[tuple[str, list[s
   return [(key, row) for key, row in cells.items() if len({*row}) > 1]
 
 
-def on_command_line(run: Run) -> Iterator[str]:
+def on_command_line(run: RecordedRun) -> Iterator[str]:
   """The settings that the command line of the newest start names, such as "batch_size"."""
   for argument in map(str, run.fact("command", list) or []):
     name = argument.partition("=")[0].lstrip("-")

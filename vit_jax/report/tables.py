@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from vit_jax.report.document import Cell, Table
-from vit_jax.report.run import Run
+from vit_jax.report.document import Table, TableCell
+from vit_jax.report.run import RecordedRun
 
-Facts = Callable[[Run], Iterable[tuple[str, Cell | str]]]
+Facts = Callable[[RecordedRun], Iterable[tuple[str, TableCell | str]]]
 
 
-def side_by_side(caption: str, runs: Sequence[Run], facts: Facts) -> Table:
+def side_by_side(caption: str, runs: Sequence[RecordedRun], facts: Facts) -> Table:
   """A row for each fact that any run has, in the order in which they come first."""
   columns = [{name: cell for name, cell in facts(run) if cell} for run in runs]
   names = list(dict.fromkeys(name for column in columns for name in column))

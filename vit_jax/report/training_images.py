@@ -3,13 +3,13 @@
 import csv
 
 from vit_jax.report.document import Picture
-from vit_jax.report.run import Run
+from vit_jax.report.run import RecordedRun
 from vit_jax.report.scored_set import numbered, rows_of
 from vit_jax.report.thumbnails import thumbnails
 from vit_jax.storage.starts import CLASSES, IMAGES
 
 
-def pictures(run: Run) -> list[Picture]:
+def pictures(run: RecordedRun) -> list[Picture]:
   """The images with their classes, [] if the run kept none."""
   folder = run.folder / IMAGES
   try:

@@ -24,15 +24,21 @@ def test_flops_are_those_of_the_tool_that_counts_them(side, capsys):
     assert Case("inference", name, side).gflops() == pytest.approx(row["training_gflops"] / 3)
 
 
-@pytest.mark.parametrize(("what", "batch"), [("inference", 64), ("training", 32)])
-def test_what_fits_runs_within_the_memory_and_twice_that_runs_out_of_it(what, batch):
-  """In a process that may not take more than 3.5 times what the compiler counts.
+@pytest.mark.parametrize(
+  ("what", "batch", "times"), [("inference", 64, 3.6), ("training", 32, 1.8)]
+)
+def test_what_fits_runs_within_the_memory_and_twice_that_runs_out_of_it(
+  monkeypatch, what, batch, times
+):
+  """In a process of one thread that may take some times what the compiler counts.
 
-  What libraries pack, and what is freed late, makes 2 to 2.5 times of it.
+  Libraries pack their operands: measured, 2.8 times are needed in inference and 1.3 in training,
+  and 4.8 and 2.4 for twice the batch. The limits are in the middle.
   """
+  monkeypatch.setenv("PJRT_NPROC", "1")  # each thread packs its own
   case = small.Small(what, "ViT-Ti/16", 224)
   _, compiled = small.compiled(case, batch)
-  memory = int(3.5 * compilation.peak_bytes(compiled.memory_analysis()))
+  memory = int(times * compilation.peak_bytes(compiled.memory_analysis()))
   context = multiprocessing.get_context("spawn")
   assert in_process(context, small.alone, case, batch, memory) == dict(said=True, twice=True)
 

@@ -6,9 +6,10 @@ import pathlib
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import runs
-from vit_jax.experiments.studies import Cell, Choice, Drawing, Stage, Study, tasks
+from vit_jax.experiments.studies import Cell, Choice, Drawing, Stage, Study
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.jobs import of_study
 from vit_jax.experiments.studies.ledger import Ledger
 
 DIGITS = "configs/vit_digits.py"
@@ -94,14 +95,14 @@ def conducted(folder, some, overrides=()):
 
 
 def costs(some):
-  """Costs of all tasks, made up."""
-  return {repr(task): Cost(10, 64, 1e15) for task in tasks.of_study(some)}
+  """Costs of all jobs, made up."""
+  return {repr(job): Cost(10, 64, 1e15) for job in of_study(some)}
 
 
 def done(folder, some, *, jobs=1, only=None, overrides=()):
   """Does a study; returns (what failed, lines of the table)."""
   found = conducted(folder, some, overrides)
-  chosen = found.one(only) if only else tasks.of_study(some)
+  chosen = found.one(only) if only else of_study(some)
   failed = found.run(chosen, costs(some), jobs=jobs)
   return failed, found.results(costs(some))
 

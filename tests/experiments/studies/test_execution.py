@@ -23,12 +23,12 @@ from vit_jax.experiments.studies import (
   Study,
   conduct,
   execution,
+  jobs,
   report,
   rows,
-  tasks,
 )
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.experiments.studies.tasks import Task
 from vit_jax.storage import files
 from vit_jax.training.opening import open_data
 
@@ -129,7 +129,7 @@ def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
   stub.done(tmp_path, some)
   assert len(ran.called) == 2 * 3
   trained = dataclasses.replace(again, mode="train")  # would be another run
-  names = {Ledger(tmp_path).run(Task(stage, 0)).folder.name for stage in (again, trained)}
+  names = {Ledger(tmp_path).run(Job(stage, 0)).folder.name for stage in (again, trained)}
   assert len(names) == 2
   (path, _) = (tmp_path / "runs").glob("last-*/evaluation.json")
   path.write_text("[")
@@ -152,11 +152,11 @@ def test_waves_need_nothing_of_themselves(tmp_path, monkeypatch):
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, 0.1)
   with pytest.raises(ConfigError, match=r"--only=2:0 .* cannot start yet"):
     stub.conducted(tmp_path, some).one("2:0")
-  for number, wave in enumerate(tasks.waves(tasks.of_study(some))):
+  for number, wave in enumerate(jobs.waves(jobs.of_study(some))):
     chosen = [stub.conducted(tmp_path, some).one(f"{number}:{i}") for i in range(len(wave))]
-    for (task,) in reversed(chosen):
-      stub.conducted(tmp_path, some).run([task], stub.costs(some), jobs=1)
-  assert len(ran.called) == len(tasks.of_study(some)) == 12
+    for (job,) in reversed(chosen):
+      stub.conducted(tmp_path, some).run([job], stub.costs(some), jobs=1)
+  assert len(ran.called) == len(jobs.of_study(some)) == 12
   stub.done(tmp_path, some)
   assert len(ran.called) == 12
 
@@ -177,7 +177,7 @@ def test_a_failed_run_costs_no_other_and_is_done_later(tmp_path, monkeypatch, jo
 
 
 def test_a_run_that_was_killed_is_said_to_be(tmp_path):
-  run = Ledger(tmp_path).run(Task(stub.PRETRAINING, 0))
+  run = Ledger(tmp_path).run(Job(stub.PRETRAINING, 0))
   said = execution.ending(run, -signal.SIGKILL, tmp_path / "x.log", stopped=False)
   assert said.startswith("Pretraining, seed 0 was killed by SIGKILL; look whether memory ran out.")
 
@@ -245,7 +245,7 @@ def test_kill_9_loses_nothing(tmp_path):
 
 def test_a_run_that_was_killed_before_its_last_save_is_not_started_from(tmp_path, monkeypatch):
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice(), seeds=1)
-  ledger, first = Ledger(tmp_path), Task(stub.PRETRAINING, 0)
+  ledger, first = Ledger(tmp_path), Job(stub.PRETRAINING, 0)
   run = ledger.run(first)
   stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
   (run.folder / "checkpoints" / "10").rmdir()
@@ -257,7 +257,7 @@ def test_a_run_that_was_killed_before_its_last_save_is_not_started_from(tmp_path
 def test_a_run_of_another_command_is_waited_for(tmp_path, monkeypatch):
   """One that outlived a study that was killed."""
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice(), seeds=1)
-  run = Ledger(tmp_path).run(Task(stub.PRETRAINING, 0))
+  run = Ledger(tmp_path).run(Job(stub.PRETRAINING, 0))
   run.folder.mkdir(parents=True)
   with files.locked(run.folder / "lock", alone=True):
     assert execution.in_use(run.folder)
@@ -308,4 +308,4 @@ def test_a_disk_that_is_full_is_one_sentence(tmp_path, monkeypatch):
   assert (tmp_path / "results.csv").read_bytes() == before
   monkeypatch.setattr(execution.files, "log", full)
   with pytest.raises(RunError, match="cannot be written to"):
-    execution.call(Ledger(tmp_path).run(Task(stub.PRETRAINING, 7)), runs.Children())
+    execution.call(Ledger(tmp_path).run(Job(stub.PRETRAINING, 7)), runs.Children())

@@ -106,10 +106,10 @@ def test_values_without_order_are_placed_side_by_side(tmp_path, monkeypatch):
 def test_each_value_of_the_panel_has_its_own_rows(tmp_path, monkeypatch):
   """The paper has a figure for one of them."""
   found = [
-    dict(cell=task, task=task, x="1", seed="0", score=score, paper=paper, chosen="{}")
-    for task, score, paper in [("b", "0.5", ""), ("a", "0.7", "0.75")]
+    dict(cell=job, job=job, x="1", seed="0", score=score, paper=paper, chosen="{}")
+    for job, score, paper in [("b", "0.5", ""), ("a", "0.7", "0.75")]
   ]
-  some = dataclasses.replace(stub.study(0.0), drawing=Drawing(x="x", panel="task"))
+  some = dataclasses.replace(stub.study(0.0), drawing=Drawing(x="x", panel="job"))
   panels = drawn(monkeypatch, tmp_path, some, found)
   assert panels == [[(1.0, 0.5, 0.0)], [(1.0, 0.7, 0.0)], [(1.0, 0.75, 0.0)]]
 

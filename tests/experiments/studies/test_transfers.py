@@ -8,9 +8,9 @@ from tests import programs
 from tests.experiments.studies import stub
 from vit_jax import recipes
 from vit_jax.config import Duration
-from vit_jax.experiments.studies import Drawing, Score, conduct, paper, tasks, transfer
+from vit_jax.experiments.studies import Drawing, Score, conduct, jobs, paper, transfer
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.loading import load
-from vit_jax.experiments.studies.tasks import Task
 
 STUDIES = programs.ROOT / "configs" / "studies"
 TRANSFERS = ("data_size", "compute", "optimizer")
@@ -49,7 +49,7 @@ def config_of(stage, *more):
 def test_number_of_cells_and_runs(name, scale, cells, runs):
   study = of(name, scale)
   assert len(study.cells) == cells
-  assert len(tasks.of_study(study)) == runs
+  assert len(jobs.of_study(study)) == runs
 
 
 @pytest.mark.parametrize(("name", "table"), [("data_size", 5), ("compute", 6), ("optimizer", 7)])
@@ -75,7 +75,7 @@ def test_the_cost_of_pre_training_is_that_of_table_6(tmp_path):
   }
   assert len(cells) == len(table) == 18
   for cell in cells:
-    cost, factors = costs[repr(Task(cell.stage, 0))], cell.factors
+    cost, factors = costs[repr(Job(cell.stage, 0))], cell.factors
     ratio = cost.exaflops(cost.steps) / table[factors["model"], str(factors["epochs"])]
     assert ratio == pytest.approx(1, abs=0.05 if factors["family"] == "ResNet" else 0.03)
 

@@ -15,7 +15,7 @@ PANELS = {"images_per_second": "images/s of a device", "largest_batch": "largest
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class CaseSpeed:
   """The result of a case; figures are of one device.
 
   Attributes:
@@ -35,18 +35,18 @@ class Line:
   largest_batch: int | None
 
 
-def lines(trials: list[dict[str, str]]) -> list[Line]:
+def lines(trials: list[dict[str, str]]) -> list[CaseSpeed]:
   """A line for each case, in the order of the trials."""
   cases = [Case(row["what"], row["model"], int(row["image_size"])) for row in trials]
   return [line(case, trials) for case in dict.fromkeys(cases)]
 
 
-def line(case: Case, trials: list[dict[str, str]]) -> Line:
+def line(case: Case, trials: list[dict[str, str]]) -> CaseSpeed:
   """The result of one case."""
   some = of_case(trials, case)
   timed = [row for row in some if row["images_per_second"]]
   best = max(timed, key=lambda row: float(row["images_per_second"]), default=None)
-  return Line(
+  return CaseSpeed(
     **dataclasses.asdict(case),
     gflops=float(some[0]["gflops"]),
     images_per_second=best and float(best["images_per_second"]),
@@ -55,7 +55,7 @@ def line(case: Case, trials: list[dict[str, str]]) -> Line:
   )
 
 
-def cells(found: list[Line]) -> list[list[str]]:
+def cells(found: list[CaseSpeed]) -> list[list[str]]:
   """The cells of the table, the head first; what is not known is empty."""
   head = ["", "model", "pixels", "GFLOPs/image", "images/s", "at batch", "largest batch"]
   text = lambda value, form: "" if value is None else format(value, form)
@@ -68,7 +68,7 @@ def cells(found: list[Line]) -> list[list[str]]:
   ]
 
 
-def table(found: list[Line]) -> str:
+def table(found: list[CaseSpeed]) -> str:
   """The table for the terminal."""
   return aligned(cells(found), left=(0, 1))
 
@@ -94,7 +94,7 @@ def write(folder: pathlib.Path, trials: list[dict[str, str]], said: str, command
     draw(found, [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")])
 
 
-def draw(found: list[Line], paths: list[pathlib.Path]):
+def draw(found: list[CaseSpeed], paths: list[pathlib.Path]):
   """Speed and largest batch against the image size, a curve for each model (Figure 12)."""
   from matplotlib.figure import Figure  # slow to import, and only needed at the end
 
@@ -108,7 +108,7 @@ def draw(found: list[Line], paths: list[pathlib.Path]):
     curves.save(figure, path)
 
 
-def panel(axes, some: list[Line], field: str):
+def panel(axes, some: list[CaseSpeed], field: str):
   """One panel; a case whose figure is not known, or not even one image fits, has no point."""
   drawn = [one for one in some if getattr(one, field)]
   for model in dict.fromkeys(one.model for one in drawn):

@@ -45,12 +45,12 @@ def measured(case: Case, batch: int, memory: int) -> dict:
   config = case.config(batch * jax.device_count(), "float32" if on_cpu else "bfloat16")
   made = compilation.planned(config, jax.devices())
   function, shapes = program(case.what, made)
-  compiled = function.lower(*shapes).compile()
-  if on_cpu and compilation.peak_bytes(compiled.memory_analysis()) > memory:
-    return dict(fits=False, seconds=None)
-  if on_cpu:
-    limit_data(memory)
   try:
+    compiled = function.lower(*shapes).compile()
+    if on_cpu and compilation.peak_bytes(compiled.memory_analysis()) > memory:
+      return dict(fits=False, seconds=None)
+    if on_cpu:
+      limit_data(memory)
     return dict(fits=True, seconds=median(stepper(case.what, made, compiled)))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
     if not lacks_memory(error):

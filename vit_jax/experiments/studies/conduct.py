@@ -7,13 +7,13 @@ from typing import Any
 
 from vit_jax.config import ConfigError, RunError, similar
 from vit_jax.experiments import runs
-from vit_jax.experiments.studies import execution, memory, paper, report, rows, tasks
+from vit_jax.experiments.studies import execution, jobs, memory, paper, report, rows
 from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.progress import Progress
 from vit_jax.experiments.studies.study import EPOCH, OF_THE_STUDY, Cell, Stage, Study, naming
-from vit_jax.experiments.studies.summary import Line
-from vit_jax.experiments.studies.tasks import Task
+from vit_jax.experiments.studies.summary import CellResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Conduct:
     paper.figures(self.study)
 
   def costs(self) -> dict[str, Cost]:
-    """Checks every run, and returns the costs of the tasks by their repr.
+    """Checks every run, and returns the costs of the jobs by their repr.
 
     Raises:
       ConfigError: a cell is wrong.
@@ -49,11 +49,11 @@ class Conduct:
 
     asked = {}
     for cell in self.study.cells:
-      for task in tasks.of_cell(cell, 1):
-        asked.setdefault((repr(task), self._score(cell, task)), (cell, task))
+      for job in jobs.of_cell(cell, 1):
+        asked.setdefault((repr(job), self._score(cell, job)), (cell, job))
     found = checks.costs([self._request(*pair) for pair in asked.values()])
     by_task = {key: one for (key, _), one in zip(asked, found, strict=True)}
-    return {repr(task): by_task[alike(task)] for task in tasks.of_study(self.study)}
+    return {repr(job): by_task[alike(job)] for job in jobs.of_study(self.study)}
 
   def check_data(self):
     """Opens all data, and checks that what chooses or trains is not what is scored.
@@ -66,66 +66,66 @@ class Conduct:
     chains, choices = [], []
     for cell in self.study.cells:
       stages = cell.stage.chain()
-      chains.append([self._request(cell, Task(stage, tasks.FIRST)) for stage in stages])
+      chains.append([self._request(cell, Job(stage, jobs.FIRST)) for stage in stages])
       for stage in stages:
-        final = self._request(cell, Task(stage, tasks.FIRST))
-        first = next(iter(tasks.trials(stage)), [])
+        final = self._request(cell, Job(stage, jobs.FIRST))
+        first = next(iter(jobs.trials(stage)), [])
         choices += [(self._request(cell, one), final) for one in first]
     checks.check_data(chains, choices)
 
-  def _request(self, cell, task):
+  def _request(self, cell, job):
     from vit_jax.experiments.studies import checks
 
     with naming(cell.label):
-      run = self.ledger.run_with(task, first_option)
-    return checks.Request(cell.label, run, self._score(cell, task))
+      run = self.ledger.run_with(job, first_option)
+    return checks.Request(cell.label, run, self._score(cell, job))
 
-  def _score(self, cell, task):
-    if task.trial:
-      return task.trial.score
-    return self.study.score if task.stage == cell.stage else None
+  def _score(self, cell, job):
+    if job.trial:
+      return job.trial.score
+    return self.study.score if job.stage == cell.stage else None
 
-  def run(self, some: list[Task], costs: dict[str, Cost], *, jobs: int) -> list[str]:
-    """Does tasks; returns a sentence for each run that failed."""
+  def run(self, some: list[Job], costs: dict[str, Cost], *, jobs: int) -> list[str]:
+    """Does jobs; returns a sentence for each run that failed."""
     said = memory.note(self.study, self.ledger)
     progress = Progress(self.ledger, some, costs)
     if said:
       progress.say(said)
     return execution.execute(self.ledger, some, jobs=jobs, progress=progress)
 
-  def results(self, costs: dict[str, Cost]) -> list[Line]:
+  def results(self, costs: dict[str, Cost]) -> list[CellResult]:
     """Writes the results of all that is done."""
-    cost_of = lambda task: costs[repr(task)]
+    cost_of = lambda job: costs[repr(job)]
     found = rows.rows(self.study, self.ledger, cost_of)
     along = rows.curves(self.study, self.ledger) if self.study.drawing.x == EPOCH else []
     return report.write(self.study, self.ledger.folder, found, self.command, curves=along)
 
-  def one(self, only: str) -> list[Task]:
-    """The tasks of --only: of a cell by its label, or one run as WAVE:NUMBER.
+  def one(self, only: str) -> list[Job]:
+    """The jobs of --only: of a cell by its label, or one run as WAVE:NUMBER.
 
     Raises:
       ConfigError: there is no such cell or run, or what it needs is not done.
     """
     cell = next((cell for cell in self.study.cells if cell.label == only), None)
     if cell:
-      return tasks.of_cell(cell, self.study.seeds)
-    waves = tasks.waves(tasks.of_study(self.study))
+      return jobs.of_cell(cell, self.study.seeds)
+    waves = jobs.waves(jobs.of_study(self.study))
     wave, number = map(int, only.split(":")) if is_one_run(only) else (len(waves), 0)
     if wave >= len(waves) or number >= len(waves[wave]):
       labels = [cell.label for cell in self.study.cells]
       raise ConfigError(f"--only={only} is no cell; nearest: {similar(only, labels)}.")
-    task = waves[wave][number]
-    if not self.ledger.ready(task):
+    job = waves[wave][number]
+    if not self.ledger.ready(job):
       raise ConfigError(
-        f"--only={only} ({task.in_words()}) cannot start yet: runs of an earlier wave are not "
+        f"--only={only} ({job.in_words()}) cannot start yet: runs of an earlier wave are not "
         "done. Do them first."
       )
-    return [task]
+    return [job]
 
 
-def alike(task: Task) -> str:
-  """The repr of the task with the first seed; seeds cost the same."""
-  return repr(dataclasses.replace(task, seed=tasks.FIRST))
+def alike(job: Job) -> str:
+  """The repr of the job with the first seed; seeds cost the same."""
+  return repr(dataclasses.replace(job, seed=jobs.FIRST))
 
 
 def check_overrides(study: Study, overrides: tuple[str, ...]):

@@ -9,9 +9,9 @@ import time
 from vit_jax.config import RunError, Stopped, command_line
 from vit_jax.config.reading import read_bytes
 from vit_jax.experiments.runs import Children, Run
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.progress import Progress
-from vit_jax.experiments.studies.tasks import Task
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, workdir
 
@@ -19,12 +19,12 @@ PERIOD = 30.0  # seconds between two lines of progress
 POLL = 1.0  # seconds between two looks at a workdir that another command uses
 
 
-def execute(ledger: Ledger, some: list[Task], *, jobs: int, progress: Progress) -> list[str]:
-  """Does the tasks that are not done; a task that fails costs only those that need it.
+def execute(ledger: Ledger, some: list[Job], *, jobs: int, progress: Progress) -> list[str]:
+  """Does the jobs that are not done; a job that fails costs only those that need it.
 
   Args:
     ledger: tells which are done and what they chose.
-    some: the tasks.
+    some: the jobs.
     jobs: most processes at a time.
     progress: says what happens.
 
@@ -63,26 +63,26 @@ def execute(ledger: Ledger, some: list[Task], *, jobs: int, progress: Progress) 
   return list(failed.values())
 
 
-def startable(ledger: Ledger, some: list[Task], left_out: set[pathlib.Path]) -> list[Run]:
+def startable(ledger: Ledger, some: list[Job], left_out: set[pathlib.Path]) -> list[Run]:
   """The runs that are not done and can start now, without those in the folders `left_out`."""
   found = {}
-  for task in some:
-    for one in first_missing(ledger, task, start=False):
+  for job in some:
+    for one in first_missing(ledger, job, start=False):
       run = ledger.run(one)
       if run:
         found.setdefault(run.folder, run)
   return [run for folder, run in found.items() if folder not in left_out]
 
 
-def first_missing(ledger: Ledger, task: Task, *, start: bool) -> list[Task]:
-  """The task that must be done first for this one; [] if this one is done.
+def first_missing(ledger: Ledger, job: Job, *, start: bool) -> list[Job]:
+  """The job that must be done first for this one; [] if this one is done.
 
   With `start`, another run starts from this one, so its last checkpoint must be there too.
   """
-  if ledger.saved(task) if start else ledger.done(task) is not None:
+  if ledger.saved(job) if start else ledger.done(job) is not None:
     return []
-  before = task.before()
-  return (first_missing(ledger, before, start=True) if before else []) or [task]
+  before = job.before()
+  return (first_missing(ledger, before, start=True) if before else []) or [job]
 
 
 def call(run: Run, children: Children) -> str:

@@ -18,9 +18,9 @@ from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config.changes import changes
 from vit_jax.experiments.runs import Run
-from vit_jax.experiments.studies import tasks
+from vit_jax.experiments.studies import jobs
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.study import Cell, Score, Stage, naming
-from vit_jax.experiments.studies.tasks import Task
 from vit_jax.storage import metrics_log
 from vit_jax.storage.workdir import CHECKPOINTS
 
@@ -41,34 +41,34 @@ class Ledger:
   overrides: tuple[str, ...] = ()
   choices: dict[str, Options] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
-  def run(self, task: Task) -> Run | None:
-    """The run of a task; None if its settings are not chosen yet."""
-    return self.run_with(task, self.chosen)
+  def run(self, job: Job) -> Run | None:
+    """The run of a job; None if its settings are not chosen yet."""
+    return self.run_with(job, self.chosen)
 
-  def run_with(self, task: Task, choose: Callable[[Stage], Options | None]) -> Run | None:
-    """The run of a task with the settings that `choose` gives for each stage.
+  def run_with(self, job: Job, choose: Callable[[Stage], Options | None]) -> Run | None:
+    """The run of a job with the settings that `choose` gives for each stage.
 
     Raises:
       ConfigError: there is no such recipe, or a setting is wrong.
     """
-    stage, before = task.stage, task.before()
+    stage, before = job.stage, job.before()
     start = self.run_with(before, choose) if before else None
     option = choose(stage)
     if option is None or (before and not start):
       return None
-    settings = {**stage.settings, **option, "seed": task.seed}
+    settings = {**stage.settings, **option, "seed": job.seed}
     flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
     sum_ = fingerprint(stage.recipe, flags, name_of(start), stage.mode)
     if start:
       flags += (f"--config.init_from={start.folder}",)
-    folder = self.folder / "runs" / f"{stage.name}-seed{task.seed}-{sum_}"
-    return Run(task.in_words(), stage.recipe, folder, flags, stage.mode)
+    folder = self.folder / "runs" / f"{stage.name}-seed{job.seed}-{sum_}"
+    return Run(job.in_words(), stage.recipe, folder, flags, stage.mode)
 
   def chosen(self, stage: Stage) -> Options | None:
     """The candidate with the best score; None if not all trials are done."""
     if not stage.has_trials():
       return stage.choice.options[0]
-    key = repr(tasks.all_trials(stage))
+    key = repr(jobs.all_trials(stage))
     if key not in self.choices:
       found = self.tried(stage)
       if None in found:
@@ -81,25 +81,25 @@ class Ledger:
   def tried(self, stage: Stage) -> list[float | None]:
     """The mean score of the trials of each candidate; None if not all of them are done."""
     score = stage.choice.score
-    found = [[self.score(task, score) for task in some] for some in tasks.trials(stage)]
+    found = [[self.score(job, score) for job in some] for some in jobs.trials(stage)]
     return [None if None in some else statistics.fmean(some) for some in found]
 
-  def done(self, task: Task) -> dict[str, float] | None:
-    """The figures after the last step of a task's run; None if it is not done."""
-    run = self.run(task)
+  def done(self, job: Job) -> dict[str, float] | None:
+    """The figures after the last step of a job's run; None if it is not done."""
+    run = self.run(job)
     return run.result() if run else None
 
-  def score(self, task: Task, score: Score) -> float | None:
-    """The score of a task; None if its run is not done.
+  def score(self, job: Job, score: Score) -> float | None:
+    """The score of a job; None if its run is not done.
 
     Raises:
       RunError: the run did not write the metric.
     """
-    figures = self.done(task)
+    figures = self.done(job)
     if figures is None:
       return None
-    folder = self.run(task).folder
-    best_of_all = score.take == "best" and task.stage.mode == "train"
+    folder = self.run(job).folder
+    best_of_all = score.take == "best" and job.stage.mode == "train"
     lines = metrics_log.read(folder) if best_of_all else [figures]
     values = [float(line[score.metric]) for line in lines if score.metric in line]
     if not values:
@@ -111,20 +111,20 @@ class Ledger:
     best = max if score.better == "larger" else min
     return best(numbers) if numbers else math.nan
 
-  def saved(self, task: Task) -> bool:
-    """Whether a task is done and the checkpoint of its last step is there, to start from.
+  def saved(self, job: Job) -> bool:
+    """Whether a job is done and the checkpoint of its last step is there, to start from.
 
     A run that was killed between its last evaluation and its last save has no such checkpoint.
     """
-    figures = self.done(task)
+    figures = self.done(job)
     if figures is None:
       return False
-    return (self.run(task).folder / CHECKPOINTS / str(figures["step"])).is_dir()
+    return (self.run(job).folder / CHECKPOINTS / str(figures["step"])).is_dir()
 
-  def ready(self, task: Task) -> bool:
-    """Whether a task can start: its settings are chosen, and the run before it is saved."""
-    before = task.before()
-    return self.run(task) is not None and (before is None or self.saved(before))
+  def ready(self, job: Job) -> bool:
+    """Whether a job can start: its settings are chosen, and the run before it is saved."""
+    before = job.before()
+    return self.run(job) is not None and (before is None or self.saved(before))
 
 
 def name_of(run: Run | None) -> str:
@@ -158,6 +158,6 @@ def signature(ledger: Ledger, cell: Cell) -> str:
     for stage in cell.stage.chain():
       for option in stage.choice.options:
         pick = lambda some, own=stage, option=option: option if some is own else first(some)
-        names.append(name_of(ledger.run_with(Task(stage, tasks.FIRST), pick)))
-      names += [name_of(ledger.run_with(trial, first)) for trial in tasks.all_trials(stage)]
+        names.append(name_of(ledger.run_with(Job(stage, jobs.FIRST), pick)))
+      names += [name_of(ledger.run_with(trial, first)) for trial in jobs.all_trials(stage)]
   return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:10]

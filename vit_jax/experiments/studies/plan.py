@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from vit_jax.devices.chips import CHIPS
-from vit_jax.experiments.studies import tasks
+from vit_jax.experiments.studies import jobs
 from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.study import Study
-from vit_jax.experiments.studies.tasks import Task
 from vit_jax.process.columns import aligned
 
 # The paper's pre-trainings on JFT-300M took 32% (ViT-H/14) to 43% (ViT-L/16) of the peak of their
@@ -15,7 +15,7 @@ CHIP, MFU = "TPU v3", 0.4
 DAY = 86_400  # seconds
 
 
-class Line(NamedTuple):
+class Estimate(NamedTuple):
   """The cost of a cell, or of the whole study. None: not known, since the data is not there."""
 
   name: str
@@ -26,14 +26,14 @@ class Line(NamedTuple):
   device_days: float | None
 
 
-def line(name: str, some: list[Task], costs: dict[str, Cost]) -> Line:
-  """The sum over tasks. The settings that will be chosen count as the first candidate."""
-  found = [costs[repr(task)] for task in some]
+def line(name: str, some: list[Job], costs: dict[str, Cost]) -> Estimate:
+  """The sum over jobs. The settings that will be chosen count as the first candidate."""
+  found = [costs[repr(job)] for job in some]
   steps = total([cost.steps for cost in found])
   images = None if steps is None else sum(cost.steps * cost.batch_size for cost in found)
   exaflops = None if steps is None else sum(cost.exaflops(cost.steps) for cost in found)
   days = None if steps is None else exaflops * 1e18 / (CHIPS[CHIP].peak_flops * MFU * DAY)
-  return Line(name, len(some), steps, images, exaflops, days)
+  return Estimate(name, len(some), steps, images, exaflops, days)
 
 
 def total(values: list[int | None]) -> int | None:
@@ -41,13 +41,13 @@ def total(values: list[int | None]) -> int | None:
   return None if None in values else sum(values)
 
 
-def lines(study: Study, costs: dict[str, Cost]) -> list[Line]:
+def lines(study: Study, costs: dict[str, Cost]) -> list[Estimate]:
   """A line for each cell, then one for the study, in which shared runs count once."""
-  found = [line(cell.label, tasks.of_cell(cell, study.seeds), costs) for cell in study.cells]
-  return [*found, line("all, shared runs once", tasks.of_study(study), costs)]
+  found = [line(cell.label, jobs.of_cell(cell, study.seeds), costs) for cell in study.cells]
+  return [*found, line("all, shared runs once", jobs.of_study(study), costs)]
 
 
-def table(found: list[Line]) -> str:
+def table(found: list[Estimate]) -> str:
   """The plan for the terminal."""
   head = ["cell", "runs", "steps", "images", "exaFLOPs", "device-days"]
   rows = [

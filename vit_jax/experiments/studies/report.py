@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from vit_jax.experiments.studies import figure, memory, rows, summary
 from vit_jax.experiments.studies.study import Study
-from vit_jax.experiments.studies.summary import Line
+from vit_jax.experiments.studies.summary import CellResult
 from vit_jax.storage import files, workdir
 
 PAGE, FIGURE, CURVES = "results.md", "figure", "curves.csv"
@@ -18,7 +18,7 @@ def write(
   command: str,
   *,
   curves: Sequence[dict] = (),
-) -> list[Line]:
+) -> list[CellResult]:
   """Writes results.csv, results.md, figure.svg and figure.png; returns the lines of the table.
 
   All but results.csv come from what results.csv says. With `curves`, the figure comes from
@@ -41,7 +41,7 @@ def write(
   return lines
 
 
-def page(study: Study, lines: list[Line], command: str) -> str:
+def page(study: Study, lines: list[CellResult], command: str) -> str:
   """The text of results.md."""
   take = {"last": "after the last step", "best": "the best of all evaluations"}[study.score.take]
   said = [

@@ -10,15 +10,15 @@ from vit_jax.config import RunError
 from vit_jax.config.reading import read_bytes
 from vit_jax.experiments.studies import paper
 from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.study import Cell, Study
-from vit_jax.experiments.studies.tasks import Task
 from vit_jax.storage import files, metrics_log
 
 MOST_BYTES = 2**28
 
 
-def rows(study: Study, ledger: Ledger, cost_of: Callable[[Task], Cost]) -> list[dict]:
+def rows(study: Study, ledger: Ledger, cost_of: Callable[[Job], Cost]) -> list[dict]:
   """All rows, in the order of the cells and seeds.
 
   Raises:
@@ -38,16 +38,16 @@ def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | 
   pre-training are those of the first run. The seconds are those of training steps: start-up,
   compilation, evaluations and saves are left out.
   """
-  last = Task(cell.stage, seed)
+  last = Job(cell.stage, seed)
   score = ledger.score(last, study.score)
   if score is None:
     return None
-  chain = [Task(stage, seed) for stage in cell.stage.chain()]
-  steps = [ledger.done(task)["step"] for task in chain]
-  folders = [ledger.run(task).folder for task in chain]
-  chosen = {key: value for task in chain for key, value in ledger.chosen(task.stage).items()}
+  chain = [Job(stage, seed) for stage in cell.stage.chain()]
+  steps = [ledger.done(job)["step"] for job in chain]
+  folders = [ledger.run(job).folder for job in chain]
+  chosen = {key: value for job in chain for key, value in ledger.chosen(job.stage).items()}
   settings = {t.stage.name: {**t.stage.settings, **ledger.chosen(t.stage)} for t in chain}
-  exaflops = [cost_of(task).exaflops(n) for task, n in zip(chain, steps, strict=True)]
+  exaflops = [cost_of(job).exaflops(n) for job, n in zip(chain, steps, strict=True)]
   figures = {key: value for key, value in ledger.done(last).items() if "/" in key}
   return dict(
     cell=cell.label,
@@ -73,15 +73,15 @@ def curves(study: Study, ledger: Ledger) -> list[dict]:
     dict(cell=cell.label, **cell.factors, seed=seed, paper=published.get(cell.label, "")) | point
     for cell in study.cells
     for seed in range(study.seeds)
-    for point in curve(ledger, Task(cell.stage, seed), study.score.metric)
+    for point in curve(ledger, Job(cell.stage, seed), study.score.metric)
   ]
 
 
-def curve(ledger: Ledger, task: Task, metric: str) -> list[dict]:
+def curve(ledger: Ledger, job: Job, metric: str) -> list[dict]:
   """The step, epoch and score of each evaluation of a run; [] if the run is not done."""
-  if ledger.done(task) is None:
+  if ledger.done(job) is None:
     return []
-  lines = list(metrics_log.read(ledger.run(task).folder))
+  lines = list(metrics_log.read(ledger.run(job).folder))
   known = [line["data/epoch"] / line["step"] for line in lines if line.get("data/epoch")]
   return [
     dict(step=line["step"], epoch=round(line["step"] * known[-1], 4), score=line[metric])

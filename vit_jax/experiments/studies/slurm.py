@@ -5,7 +5,7 @@ import pathlib
 import shlex
 
 from vit_jax.config import ConfigError
-from vit_jax.experiments.studies.tasks import Task
+from vit_jax.experiments.studies.jobs import Job
 from vit_jax.storage import files
 
 HEAD = """\
@@ -24,7 +24,7 @@ wave{number}=$(sbatch --parsable --job-name=study-{number} --array=0-{last}{afte
 REPORT = 'sbatch --job-name=study-report{after} "$@" --wrap="$study"\n'
 
 
-def write(file: pathlib.Path, command: list[str], waves: list[list[Task]]):
+def write(file: pathlib.Path, command: list[str], waves: list[list[Job]]):
   """Writes the script that submits a study, and says how to submit it; arguments as of `script`.
 
   Raises:
@@ -37,13 +37,13 @@ def write(file: pathlib.Path, command: list[str], waves: list[list[Task]]):
   print(f"Written to {file}; submit it with `bash {file}`.")
 
 
-def script(command: list[str], file: pathlib.Path, waves: list[list[Task]]) -> str:
+def script(command: list[str], file: pathlib.Path, waves: list[list[Job]]) -> str:
   """The script that submits a study.
 
   Args:
     command: runs the study without --slurm.
     file: where the script will lie.
-    waves: the tasks, as `tasks.waves`.
+    waves: the jobs, as `jobs.waves`.
   """
   root, line = shlex.quote(os.getcwd()), shlex.quote(shlex.join(command))
   text = HEAD.format(file=file, root=root, command=line)

@@ -7,7 +7,7 @@ from vit_jax.process.columns import aligned
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
+class CellResult:
   """The result of a cell.
 
   Attributes:
@@ -29,7 +29,7 @@ class Line:
   paper: float | None
 
 
-def lines(rows: list[dict[str, str]]) -> list[Line]:
+def lines(rows: list[dict[str, str]]) -> list[CellResult]:
   """A line for each cell, in the order of the rows."""
   groups = {}
   for row in rows:
@@ -37,12 +37,12 @@ def lines(rows: list[dict[str, str]]) -> list[Line]:
   return [line(cell, found) for cell, found in groups.items()]
 
 
-def line(cell: str, found: list[dict[str, str]]) -> Line:
+def line(cell: str, found: list[dict[str, str]]) -> CellResult:
   """The result of one cell."""
   scores = [float(row["score"]) for row in found]
   first, names = found[0], list(found[0])
   paper = float(first["paper"]) if first["paper"] else None
-  return Line(
+  return CellResult(
     cell=cell,
     factors={name: first[name] for name in names[1 : names.index("seed")]},
     mean=statistics.fmean(scores),
@@ -53,7 +53,7 @@ def line(cell: str, found: list[dict[str, str]]) -> Line:
   )
 
 
-def cells(found: list[Line]) -> list[list[str]]:
+def cells(found: list[CellResult]) -> list[list[str]]:
   """The cells of the table, the head first; columns that would be empty are left out."""
   if not found:
     return [["cell", "score", "seeds"]]
@@ -67,18 +67,18 @@ def cells(found: list[Line]) -> list[list[str]]:
   ]
 
 
-def score(one: Line) -> str:
+def score(one: CellResult) -> str:
   """Mean and deviation."""
   return f"{one.mean:.4f}" + ("" if one.deviation is None else f" ± {one.deviation:.4f}")
 
 
-def table(found: list[Line]) -> str:
+def table(found: list[CellResult]) -> str:
   """The table for the terminal."""
   texts = range(len(found[0].factors) if found else 1)
   return aligned(cells(found), left=texts)
 
 
-def markdown(found: list[Line]) -> str:
+def markdown(found: list[CellResult]) -> str:
   """The table in Markdown."""
   head, *rest = [[cell.replace("|", "\\|") for cell in row] for row in cells(found)]
   rows = [head, ["---"] * len(head), *rest]

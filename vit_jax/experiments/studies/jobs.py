@@ -18,7 +18,7 @@ class Trial:
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class Job:
   """One run: a stage with a seed.
 
   Attributes:
@@ -31,9 +31,9 @@ class Task:
   seed: int
   trial: Trial | None = None
 
-  def before(self) -> "Task | None":
-    """The task whose weights this one starts from."""
-    return Task(self.stage.after, self.seed) if self.stage.after else None
+  def before(self) -> "Job | None":
+    """The job whose weights this one starts from."""
+    return Job(self.stage.after, self.seed) if self.stage.after else None
 
   def wave(self) -> int:
     """The number of runs that must end, one after the other, before this one can start."""
@@ -50,48 +50,48 @@ class Task:
     return f"{words}, trial of {option}"
 
 
-def trials(stage: Stage) -> list[list[Task]]:
+def trials(stage: Stage) -> list[list[Job]]:
   """The trials of each candidate for the settings of a stage; [] if it has one candidate."""
   choice = stage.choice
   return [
-    [Task(one, FIRST, Trial(option, choice.score)) for one in stage.trials(option)]
+    [Job(one, FIRST, Trial(option, choice.score)) for one in stage.trials(option)]
     for option in choice.options
     if stage.has_trials()
   ]
 
 
-def all_trials(stage: Stage) -> list[Task]:
+def all_trials(stage: Stage) -> list[Job]:
   """The trials of all candidates."""
-  return [task for some in trials(stage) for task in some]
+  return [job for some in trials(stage) for job in some]
 
 
-def of_stage(stage: Stage, seed: int) -> list[Task]:
-  """All tasks that a stage with a seed needs, and its own last."""
+def of_stage(stage: Stage, seed: int) -> list[Job]:
+  """All jobs that a stage with a seed needs, and its own last."""
   before = [] if stage.after is None else of_stage(stage.after, seed)
   if stage.has_trials():
     first = [] if stage.after is None else of_stage(stage.after, FIRST)
     before = [*first, *all_trials(stage), *before]
-  return distinct([*before, Task(stage, seed)])
+  return distinct([*before, Job(stage, seed)])
 
 
-def of_cell(cell: Cell, seeds: int) -> list[Task]:
-  """All tasks of a cell."""
-  return distinct([task for seed in range(seeds) for task in of_stage(cell.stage, seed)])
+def of_cell(cell: Cell, seeds: int) -> list[Job]:
+  """All jobs of a cell."""
+  return distinct([job for seed in range(seeds) for job in of_stage(cell.stage, seed)])
 
 
-def of_study(study: Study) -> list[Task]:
-  """All tasks of a study, each once; a task stands after those that it needs."""
-  return distinct([task for cell in study.cells for task in of_cell(cell, study.seeds)])
+def of_study(study: Study) -> list[Job]:
+  """All jobs of a study, each once; a job stands after those that it needs."""
+  return distinct([job for cell in study.cells for job in of_cell(cell, study.seeds)])
 
 
-def waves(tasks: list[Task]) -> list[list[Task]]:
-  """The tasks by wave: those of a wave need none of the same wave."""
+def waves(jobs: list[Job]) -> list[list[Job]]:
+  """The jobs by wave: those of a wave need none of the same wave."""
   found = {}
-  for task in tasks:
-    found.setdefault(task.wave(), []).append(task)
+  for job in jobs:
+    found.setdefault(job.wave(), []).append(job)
   return [found[number] for number in sorted(found)]
 
 
-def distinct(tasks: list[Task]) -> list[Task]:
-  """The tasks without repetitions, in order. Settings are mappings, which have no hash."""
-  return list({repr(task): task for task in tasks}.values())
+def distinct(jobs: list[Job]) -> list[Job]:
+  """The jobs without repetitions, in order. Settings are mappings, which have no hash."""
+  return list({repr(job): job for job in jobs}.values())
