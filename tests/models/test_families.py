@@ -108,7 +108,7 @@ def test_eight_devices_and_stacked_blocks_train_alike(family):
 @pytest.mark.parametrize(
   "settings",
   [
-    dict(name="R50x1", stages="(1,)", width=32, depth=0, mlp_dim=0, heads=0),
+    dict(name="R50x1", stages="(1,1)", width=32, depth=0, mlp_dim=0, heads=0),
     dict(name="R50x1+ViT-B/16", stages="(1,)"),
   ],
   ids=lambda settings: settings["name"],

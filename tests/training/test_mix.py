@@ -199,10 +199,15 @@ def test_a_mix_can_be_cached(two, tmp_path):
 
 def test_no_source_of_a_mix_is_chosen_by(two, folders, tmp_path):
   (tmp_path / "mixed.py").write_text(RECIPE.format(*folders))
-  recipe = f"{tmp_path / 'mixed.py'}:{{}}".format
-  holdout.check(recipe("[:60%]|[60%:80%]"), recipe("[:80%]|[80%:]"), ())
+
+  def judged(parts):
+    recipe = f"{tmp_path / 'mixed.py'}:{parts}"
+    return holdout.Judged(recipe, recipes.resolve(recipe, ()), "test/top1")
+
+  final = judged("[:80%]|[80%:]")
+  holdout.check(judged("[:60%]|[60%:80%]"), final)
   with pytest.raises(c.ConfigError, match=r"trains on folder:.*small \[:90%\], and .* but both"):
-    holdout.check(recipe("[:90%]|[60%:80%]"), recipe("[:80%]|[80%:]"), ())
+    holdout.check(judged("[:90%]|[60%:80%]"), final)
 
 
 RECIPE = """
