@@ -35,13 +35,32 @@ def last(folder: pathlib.Path) -> dict:
   return [line for line in lines if f"{HELD_OUT}/patch_loss" in line][-1]
 
 
-def table(found: list[dict]) -> str:
-  """The rows of a table in Markdown."""
-  return "\n".join(
+def section(found: list[dict]) -> str:
+  """The section of the page, in Markdown; `found` as `measured`."""
+  rows = "\n".join(
     f"| `{one['target']}` | {one['rate']:.0%} | {one['loss']:.4f} ± {one['deviation']:.4f} | "
     f"{one['constant']:.4f} | {one['loss'] / one['constant']:.1%} |"
     for one in found
   )
+  pictures = " | ".join(
+    f"![Eight test images, {target}]({picture_name(target)})" for target in TARGETS
+  )
+  return f"""\
+The loss on the test images at the end, beside that of the best prediction that is the same for all
+patches:
+
+| target | corrupted | loss | constant | share |
+|---|---|---|---|---|
+{rows}
+
+![Training loss, as a share of the best constant prediction's]({CURVES})
+
+Eight test images at the end, for each target: original, corrupted (hidden patches are grey), and
+with the prediction in the corrupted places.
+
+| {" | ".join(f"`{target}`" for target in TARGETS)} |
+|{"---|" * len(TARGETS)}
+| {pictures} |"""
 
 
 def draw(folder: pathlib.Path, path: pathlib.Path, size: Size):

@@ -4,7 +4,7 @@ import pathlib
 import statistics
 
 from vit_jax.experiments import masked_learned
-from vit_jax.experiments.masked_study import STARTS, TARGETS, Size
+from vit_jax.experiments.masked_study import STARTS, Size
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files
 
@@ -46,22 +46,6 @@ def by_start(lines: list[dict]) -> dict[tuple[str, int], dict]:
 
 def document(lines: list[dict], learned: list[dict], size: Size) -> str:
   """The text of OUTPUT/masked.md; `learned` as `masked_learned.measured`."""
-  found = by_start(lines)
-  rows = "\n".join(
-    f"| {words} | " + " | ".join(shown(found[start, n]) for n in size.labels) + " |"
-    for start, words in STARTS.items()
-  )
-  kinds = [line for line in lines if (line["start"], line["labels"]) == ("masked", size.compared)]
-  compared = "\n".join(
-    f"| `{line['target']}` | {line['rate']:.0%} | {shown(line)} | {line['learning_rate']:g} |"
-    for line in sorted(kinds, key=lambda line: -line["mean"])
-  )
-  head = " | ".join(f"{n:,} labels" for n in size.labels)
-  steps = ", ".join(f"{steps:,} for {n:,} labels" for n, steps in size.labels.items())
-  rates = ", ".join(f"{rate:g}" for rate in size.learning_rates)
-  pictures = " | ".join(
-    f"![Eight test images, {target}]({masked_learned.picture_name(target)})" for target in TARGETS
-  )
   return f"""# Masked patch prediction on Fashion-MNIST
 
 ```
@@ -75,46 +59,56 @@ labelled images (`configs/vit_fashion.py`, 64 a step). It has 4 blocks of width 
 many steps in all. Top-1 on the 10,000 test images, mean and standard deviation over
 {len(size.seeds)} seeds:
 
-| start | {head} |
-|---|{"---|" * len(size.labels)}
-{rows}
+{starts(lines, size)}
 
 ![Accuracy against the number of labels]({PLOT})
 
 Targets and rates of corruption, with {size.compared:,} labels:
 
-| target | corrupted | top-1 | learning rate |
-|---|---|---|---|
-{compared}
+{kinds(lines, size)}
 
 ## What is learned without labels
 
-The loss on the test images at the end, beside that of the best prediction that is the same for all
-patches:
-
-| target | corrupted | loss | constant | share |
-|---|---|---|---|---|
-{masked_learned.table(learned)}
-
-![Training loss, as a share of the best constant prediction's]({masked_learned.CURVES})
-
-Eight test images at the end, for each target: original, corrupted (hidden patches are grey), and
-with the prediction in the corrupted places.
-
-| {" | ".join(f"`{target}`" for target in TARGETS)} |
-|{"---|" * len(TARGETS)}
-| {pictures} |
+{masked_learned.section(learned)}
 
 ## How it was measured
 
-- Labelled steps: {steps}.
+{method(size)}
+"""
+
+
+def starts(lines: list[dict], size: Size) -> str:
+  """The table of starts and numbers of labels."""
+  found = by_start(lines)
+  rows = [
+    f"| {words} | " + " | ".join(shown(found[start, n]) for n in size.labels) + " |"
+    for start, words in STARTS.items()
+  ]
+  head = " | ".join(f"{n:,} labels" for n in size.labels)
+  return "\n".join([f"| start | {head} |", "|---|" + "---|" * len(size.labels), *rows])
+
+
+def kinds(lines: list[dict], size: Size) -> str:
+  """The table of targets and rates, the best first."""
+  found = [line for line in lines if (line["start"], line["labels"]) == ("masked", size.compared)]
+  rows = [
+    f"| `{line['target']}` | {line['rate']:.0%} | {shown(line)} | {line['learning_rate']:g} |"
+    for line in sorted(found, key=lambda line: -line["mean"])
+  ]
+  return "\n".join(["| target | corrupted | top-1 | learning rate |", "|---|---|---|---|", *rows])
+
+
+def method(size: Size) -> str:
+  """What a reader must know to judge the figures."""
+  steps = ", ".join(f"{steps:,} for {n:,} labels" for n, steps in size.labels.items())
+  rates = ", ".join(f"{rate:g}" for rate in size.learning_rates)
+  return f"""- Labelled steps: {steps}.
 - The labelled images are random, the same for all runs, from the first nine tenths of the training
   images.
 - The last tenth chooses the learning rate of each row and column, with the first seed, among
   {rates}. The test images are scored with the chosen one alone.
 - Seeds change initial values, the order of images and the corruption. Every figure is in
-  [{FIGURES}]({FIGURES}).
-"""
+  [{FIGURES}]({FIGURES})."""
 
 
 def plot(lines: list[dict], path: pathlib.Path):
