@@ -25,13 +25,6 @@ ResNets are better than ViTs; on JFT-300M it is the other way round.
 
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Stage, Study, transfer
 
-TASKS = {
-  "ImageNet": "imagenet",
-  "CIFAR-10": "cifar10",
-  "CIFAR-100": "cifar100",
-  "Oxford-IIIT Pets": "pets",
-  "Oxford Flowers-102": "flowers",
-}
 TABLE = Paper("configs/studies/paper/table5.csv", "accuracy", "Table 5, accuracy after fine-tuning")
 VITS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14")
 MODELS = (*VITS, "R50x1", "R152x2")
@@ -117,7 +110,7 @@ def pretraining(model: str, dataset: str) -> Stage:
 def paper_cells(model: str, dataset: str) -> list[Cell]:
   """The tasks of a model after one pre-training."""
   factors = {"pretraining": dataset, "images": IMAGES[dataset], "model": model}
-  stages = transfer.scored(model, pretraining(model, dataset), TASKS)
+  stages = transfer.scored(model, pretraining(model, dataset), transfer.TABLE_4)
   return [
     Cell(f"{model} {dataset} {task}", stage, factors | {"task": task})
     for task, stage in stages.items()

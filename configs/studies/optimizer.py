@@ -25,13 +25,6 @@ PROBE = {
   "few_shot.imagenet.train.source": "tfds:imagenet2012",
   "few_shot.imagenet.test.source": "tfds:imagenet2012",
 }
-TASKS = {
-  "ImageNet": "imagenet",
-  "CIFAR-10": "cifar10",
-  "CIFAR-100": "cifar100",
-  "Oxford-IIIT Pets": "pets",
-  "Oxford Flowers-102": "flowers",
-}
 RECIPES = {"Adam": "configs/{}_jft.py", "SGD": "configs/resnet_sgd.py:{},jft"}
 TABLE = Paper(
   "configs/studies/paper/table7.csv",
@@ -85,7 +78,7 @@ def paper_cells(model: str, optimizer: str) -> list[Cell]:
   before = Stage(RECIPES[optimizer].format(name), JFT | PROBE, name=f"{model}_{optimizer}")
   return [
     cell(task, model, optimizer, transfer.fine_tuning(model, key, before))
-    for task, key in TASKS.items()
+    for task, key in transfer.TABLE_4.items()
   ]
 
 
