@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from vit_jax import config as c
 from vit_jax.data import opening, sources
 from vit_jax.data.sources import subset
+from vit_jax.data.sources.base import Block
 from vit_jax.training import opening as training
 from vit_jax.training import steps
 
@@ -32,6 +33,13 @@ class Numbers:
     return index
 
 
+class Stored(Numbers):
+  """Examples that lie in one file."""
+
+  def blocks(self):
+    yield Block("file", range(len(self)), range(len(self)))
+
+
 def every(source):
   return [source[index] for index in range(len(source))]
 
@@ -47,6 +55,16 @@ def test_the_smaller_lies_inside_the_larger_and_none_comes_twice(length, data):
   inside, outside = (every(sources.Subset(Numbers(length), size)) for size in (small, large))
   assert len(set(outside)) == large
   assert inside == outside[:small]
+
+
+@settings(max_examples=40, deadline=None)
+@given(length=st.integers(1, 100), data=st.data())
+def test_where_the_images_are_stored(length, data):
+  size = data.draw(st.integers(1, length))
+  chosen = sources.Subset(Stored(length), size)
+  (block,) = chosen.blocks()
+  where = {row: index for index, row in enumerate(every(chosen))}
+  assert [*block.index(np.arange(length))] == [where.get(row, -1) for row in range(length)]
 
 
 def test_a_subset_is_even_over_the_source():

@@ -88,7 +88,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/learning/optim.py": below("learning", "optim"),
   "vit_jax/learning/train_step.py": [*below("learning", "one_number mixup"), *OBJECTIVE, *STEP],
   "vit_jax/learning/mixup.py": below("learning", "mixup"),
-  "vit_jax/learning/classification.py": [*below("learning", "mixup"), *STEP],
+  "vit_jax/learning/classification.py": [*below("learning", "classification mixup"), *STEP],
   "vit_jax/models/attention.py": [*below("models", "attention"), *VIT],
   "vit_jax/models/block.py": [*below("models", "block dropout_places"), *VIT],
   "vit_jax/models/convolution.py": below("models", "convolution"),
