@@ -1,4 +1,4 @@
-"""Weight standardisation against NumPy in float64."""
+"""Weight standardisation and normalisation over groups against NumPy in float64."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vit_jax.models.convolution import StandardizedConv, standardize_bit, standardize_stem
+from vit_jax.models.convolution import (
+  StandardizedConv,
+  group_norm,
+  standardize_bit,
+  standardize_stem,
+)
 
 BOTH = pytest.mark.parametrize("standardize", [standardize_stem, standardize_bit])
 CHANNEL = (0, 1, 2)
@@ -72,3 +77,27 @@ def test_a_convolution_by_loops(standardize):
       window = padded[:, 2 * i : 2 * i + 3, 2 * j : 2 * j + 3]
       expected[:, i, j] = np.einsum("bhwc,hwco->bo", window, weights[standardize])
   np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 0.1])
+@pytest.mark.parametrize(("mean", "scale"), [(0.0, 1.0), (0.0, 1e-2), (100.0, 0.1)])
+def test_group_norm(epsilon, mean, scale):
+  x = draw(3, scale, mean, shape=(2, 3, 5, 64))
+  own = {"scale": draw(4, shape=(64,)), "bias": draw(5, shape=(64,))}
+  actual = group_norm(epsilon, jnp.float32, "norm").apply({"params": own}, x)
+  groups = x.astype(float).reshape(2, 15, 32, 2)
+  centred = groups - groups.mean(axis=(1, 3), keepdims=True)
+  deviation = np.sqrt(groups.var(axis=(1, 3), keepdims=True) + epsilon)
+  expected = (centred / deviation).reshape(x.shape) * own["scale"] + own["bias"]
+  np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=2e-3 if mean else 1e-4)
+
+
+def test_group_norm_computes_statistics_in_float32_and_answers_in_its_type():
+  x = jnp.asarray(draw(3, 0.1, 3.0, shape=(1, 8, 8, 64)), jnp.bfloat16)
+  own = {"scale": jnp.ones(64), "bias": jnp.zeros(64)}
+  actual, exact = (
+    group_norm(1e-6, dtype, "norm").apply({"params": own}, jnp.asarray(x, dtype))
+    for dtype in (jnp.bfloat16, jnp.float32)
+  )
+  assert actual.dtype == jnp.bfloat16
+  np.testing.assert_array_equal(actual, exact.astype(jnp.bfloat16))

@@ -179,6 +179,8 @@ def test_converters_undo_each_other():
   params = noisy(init(models.create(**TINY)))
   chex.assert_trees_all_equal(unstack_blocks(stack_blocks(params)), params)
   chex.assert_trees_all_equal_shapes(stack_blocks(params), init(models.create(**TINY, scan=True)))
+  on_host = stack_blocks(jax.device_get(params))
+  assert {type(leaf) for leaf in jax.tree.leaves(on_host)} == {np.ndarray}
 
 
 def test_stacking_refuses_a_gap_in_the_blocks():
