@@ -73,6 +73,10 @@ RESIZES = named(
   "contradictions evaluation_needs_neither_training_data_nor_a_length",
 )
 FEATURES = named("evaluation/test_evaluate.py", "few_shot_and_nearest_neighbours")
+PUBLISHED = named(
+  "weights/test_formats.py",
+  "published_npz_gives_the_logits_of_an_independent_implementation",
+)
 FIGURES = named(
   "evaluation/test_registry.py",
   "which_figures_are_better_when_they_are_smaller figures_that_are_drawn"
@@ -100,9 +104,9 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/models/patches.py": [*below("models", "patches"), *VIT],
   "vit_jax/models/pooling.py": below("models", "pooling"),
   "vit_jax/models/positions.py": [*VIT, *below("models", "positions")],
-  "vit_jax/models/resnet.py": below("models", "resnet"),
+  "vit_jax/models/resnet.py": [*below("models", "resnet"), *PUBLISHED],
   "vit_jax/models/stacking.py": STACKED,
-  "vit_jax/models/stem.py": below("models", "stem"),
+  "vit_jax/models/stem.py": [*PUBLISHED, *below("models", "stem")],
   "vit_jax/models/vit.py": [*VIT, *GRIDS, *below("models", "pooling stages")],
   "vit_jax/data/batches.py": below("data", "batches evaluation_batches"),
   "vit_jax/data/by_label.py": below("data", "by_label"),
