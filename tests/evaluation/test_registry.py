@@ -111,7 +111,8 @@ def lines_of(folder, key="step"):
 
 
 def test_what_is_known_of_its_figures(fourth):
-  assert registry.names(CONFIG)[-2:] == ["digits/spread", "digits/widest"]
+  of_test = ["test/loss", "test/top1", "test/top5"]
+  assert registry.names(CONFIG) == [*of_test, "digits/spread", "digits/widest"]
   assert registry.headlines(["digits/spread", "digits/widest"]) == ["digits/spread"]
   with pytest.raises(
     c.ConfigError, match=r"they give test/loss, .*, digits/spread, digits/widest\."
