@@ -1,5 +1,7 @@
 """BiT ResNets and axial ResNets: sizes, root, standardised weights, attention, remat, bfloat16."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -141,3 +143,12 @@ def test_bfloat16_gives_float32_logits_near_those_of_float32(options):
   assert logits.dtype == jnp.float32
   assert features["patches"].dtype == features["pre_logits"].dtype == jnp.bfloat16
   assert 1e-6 < np.abs(logits - exact).max() < 0.05 * np.abs(exact).max()
+
+
+@BOTH
+def test_all_convolutions_are_bfloat16_where_it_is_asked_for(options):
+  model = models.create(**SMALL | options, dtype=jnp.bfloat16)
+  text = str(jax.make_jaxpr(lambda p: modules.run(model, p, IMAGES))(start(**options)))
+  types = re.findall(r"(\w+)\[[\d,]+\] = conv_general_dilated", text)
+  assert len(types) > 4
+  assert set(types) == {"bf16"}

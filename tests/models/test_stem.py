@@ -1,5 +1,7 @@
 """The hybrids' ResNet: sizes of its map, standardised weights, rematerialisation, bfloat16."""
 
+import re
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -109,3 +111,12 @@ def test_bfloat16_gives_float32_logits_near_those_of_float32():
   assert logits.dtype == jnp.float32
   assert features["patches"].dtype == features["pre_logits"].dtype == jnp.bfloat16
   assert 1e-6 < np.abs(logits - exact).max() < 0.05 * np.abs(exact).max()
+
+
+def test_all_convolutions_are_bfloat16_where_it_is_asked_for():
+  model = models.create(**SMALL, dtype=jnp.bfloat16)
+  params = modules.parameters(model, IMAGES, train=False)
+  text = str(jax.make_jaxpr(lambda p: modules.run(model, p, IMAGES))(params))
+  types = re.findall(r"(\w+)\[[\d,]+\] = conv_general_dilated", text)
+  assert len(types) == 1 + 2 * 4  # the root; in the only unit of each stage three and a projection
+  assert set(types) == {"bf16"}

@@ -97,7 +97,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/models/block.py": [*below("models", "block dropout_places"), *VIT],
   "vit_jax/models/convolution.py": below("models", "convolution"),
   "vit_jax/models/dropout.py": below("models", "dropout dropout_places"),
-  "vit_jax/models/encoder.py": [*below("models", "dropout_places"), *VIT, *STACKED],
+  "vit_jax/models/encoder.py": [*below("models", "dropout_places positions"), *VIT, *STACKED],
   "vit_jax/models/gelu.py": below("models", "gelu"),
   "vit_jax/models/head.py": below("models", "head"),
   "vit_jax/models/norm.py": below("models", "norm"),
