@@ -9,8 +9,19 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.data import tfds_fixture
-from tests.data.numbered import CLASSES, SIZE, Listed, assert_equal, joined, jpegs, numbered, train
+from tests.data.numbered import (
+  CLASSES,
+  SIZE,
+  TRAIN,
+  Listed,
+  assert_equal,
+  joined,
+  jpegs,
+  numbered,
+  train,
+)
 from vit_jax.data import pipeline, sources
+from vit_jax.data.mixing import MixedSource
 from vit_jax.data.sources import Example
 
 
@@ -117,6 +128,24 @@ def test_draws_are_those_of_a_fresh_generator_at_the_position(threads):
     for position, pixel in enumerate(np.concatenate([b["image"][:, 0, 0, 0] for b in batches])):
       fresh = np.random.Generator(np.random.Philox(key=seed, counter=position << 64))
       assert pixel == odd_draw(None, rng=fresh)[0, 0, 0]
+
+
+def test_the_first_examples_are_those_of_the_first_batch_without_broken_ones():
+  source = jpegs(30)
+  source._examples[7] = OSError("gone")
+  (batch,) = train(source, steps=1, seed=5, batch_size=30)
+  first = pipeline.first_training(
+    source,
+    transform=TRAIN,
+    seed=5,
+    sampling="uniform",
+    parts=[MixedSource(30, 1.0)],
+    count=30,
+  )
+  whole = batch["mask"] == 1
+  assert len(first) == whole.sum() == 29
+  np.testing.assert_array_equal([item.image for item in first], batch["image"][whole])
+  np.testing.assert_array_equal([item.labels[0] for item in first], batch["labels"][whole])
 
 
 def test_labels_go_with_their_images():
