@@ -42,6 +42,16 @@ def test_another_number_of_classes_makes_a_new_head():
   assert "new      head/kernel  in the file (32, 5)" in weights.table(rows)
 
 
+def test_a_head_that_the_file_lacks_is_new_and_the_table_says_no_more():
+  params = {k: v for k, v in families.params("vit").items() if k != "head"}
+  fitted, rows = weights.fit(params, shapes(families.module("vit")), (4, 4), new_head=True)
+  families.assert_same_bits(fitted, params)
+  assert {row.name: row.detail for row in rows if row.what == "new"} == {
+    "head/kernel": "",
+    "head/bias": "",
+  }
+
+
 def test_the_representation_layer_goes_with_the_old_head():
   """Section 3.2: the whole pre-training head is dropped."""
   _, rows = fit("representation", families.module("vit", num_classes=7))
