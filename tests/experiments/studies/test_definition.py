@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tests import programs
 from tests.experiments.studies import stub
 from vit_jax.config import ConfigError
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Stage, Study, conduct
@@ -129,6 +130,26 @@ def test_wrong_cells_are_named_before_anything_starts(tmp_path, settings, parts,
 def test_the_command_line_cannot_set_what_is_compared(tmp_path, key):
   with pytest.raises(ConfigError, match=f"--config.{key} is set by the study itself"):
     checked(tmp_path, tuned(**{"data.image_size": 8}), f"--config.{key}=1")
+
+
+@pytest.mark.parametrize(
+  ("name", "scale", "override"),
+  [
+    ("subsets", "paper", "data.train.subset=9000000"),
+    ("subsets", "paper", "schedule.learning_rate=0.001"),
+    ("optimizer", "paper", "optimizer.kind=adam"),
+    ("compute", "paper", "duration.steps=5"),  # the recipes have 7 and 14 epochs
+    ("data_size", "small", "model.name=R26x1"),
+  ],
+)
+def test_the_command_line_cannot_set_what_recipes_differ_in(name, scale, override, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  study = load(f"configs/studies/{name}.py", scale)
+  key = override.partition("=")[0]
+  with pytest.raises(ConfigError, match=f"--config.{key} is set by the study itself"):
+    conduct.check_overrides(study, (f"--config.{override}",))
+  alike = ("batch_size=32", "model.num_classes=7", "data.train.source=folder:a")
+  conduct.check_overrides(stub.study(0.0, 0.1), tuple(f"--config.{one}" for one in alike))
 
 
 def test_data_that_is_missing_or_used_twice(tmp_path):

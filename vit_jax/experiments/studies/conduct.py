@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vit_jax.config import ConfigError, RunError, similar
+from vit_jax import recipes
+from vit_jax.config import Config, ConfigError, Duration, RunError, similar
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import execution, jobs, memory, paper, report, rows
 from vit_jax.experiments.studies.cost import Cost
@@ -31,7 +32,7 @@ class Conduct:
   command: str = ""
 
   def check(self):
-    """Checks all that needs no JAX.
+    """Checks the settings of the command line, and the paper's figures.
 
     Raises:
       ConfigError: a setting is set twice, or the paper's figures cannot be read.
@@ -134,10 +135,11 @@ def check_overrides(study: Study, overrides: tuple[str, ...]):
   Raises:
     ConfigError: names the setting.
   """
-  varied = varied_settings(study.cells)
-  for override in overrides:
-    key = override.partition("=")[0].removeprefix("--config.")
-    if key in varied or key in OF_THE_STUDY:
+  keys = [override.partition("=")[0].removeprefix("--config.") for override in overrides]
+  varied, places = varied_settings(study.cells), by_place(study.cells) if keys else []
+  for key in keys:
+    values = [{repr(setting(config, key)) for config in some} for some in places]
+    if key in varied or key in OF_THE_STUDY or any(len(some) > 1 for some in values):
       raise ConfigError(
         f"--config.{key} is set by the study itself, since its runs differ in it; leave it out, or "
         "change it in the file of the study."
@@ -157,6 +159,35 @@ def varied_settings(cells: tuple[Cell, ...]) -> set[str]:
       for key, value in stage.settings.items():
         values.setdefault((depth, stage.recipe, key), []).append(value)
   return varied | {key for (*_, key), some in values.items() if any(v != some[0] for v in some)}
+
+
+def by_place(cells: tuple[Cell, ...]) -> list[list[Config]]:
+  """The configs of the first stages of all cells, of the second ones, and so on.
+
+  Recipes are resolved, because cells may differ in the argument of a recipe alone.
+  """
+  found = {}
+  for cell in cells:
+    for place, stage in enumerate(cell.stage.chain()):
+      flags = tuple(f"--config.{key}={value}" for key, value in stage.settings.items())
+      found.setdefault(place, {}).setdefault((stage.recipe, flags), cell.label)
+  return [[config_of(*one, label) for one, label in some.items()] for some in found.values()]
+
+
+def config_of(recipe: str, flags: tuple[str, ...], cell: str) -> Config:
+  """The config of a stage before anything is chosen; an error names the cell."""
+  with naming(cell):
+    return recipes.resolve(recipe, flags)
+
+
+def setting(config: Config, key: str) -> Any:
+  """A setting, or the whole duration that it is a unit of; None if there is none."""
+  node = config
+  for part in key.split("."):
+    node = node.get(part) if isinstance(node, Mapping) else getattr(node, part, None)
+    if isinstance(node, Duration):
+      break
+  return node
 
 
 def is_one_run(only: str | None) -> bool:
