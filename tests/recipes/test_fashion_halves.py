@@ -1,10 +1,15 @@
 """The small recipe of transfers: its halves are the paper's set-up, but for the size."""
 
+import dataclasses
+import re
+
 import pytest
 
+from tests import programs
 from tests.recipes.paper import docstring, load
 from vit_jax import config as c
 from vit_jax import recipes
+from vit_jax.experiments.studies.loading import functions
 
 
 def test_pre_training_has_the_settings_of_the_recipe_on_all_classes():
@@ -12,7 +17,8 @@ def test_pre_training_has_the_settings_of_the_recipe_on_all_classes():
   shape = ("name", "depth", "width", "mlp_dim", "heads")
   assert all(getattr(half.model, key) == getattr(whole.model, key) for key in shape)
   assert half.schedule.learning_rate == whole.schedule.learning_rate
-  assert half.optimizer == c.Optimizer(weight_decay=0.1, clip_norm=1.0)
+  assert half.optimizer == dataclasses.replace(whole.optimizer, ema=0.0)
+  assert "but no moving average" in docstring("fashion_halves")
   assert (half.batch_size, half.data.crop_area) == (whole.batch_size, whole.data.crop_area)
   assert f"{half.duration.steps} steps on 30,000 images" in docstring("fashion_halves")
 
@@ -42,3 +48,17 @@ def test_the_halves_have_no_images_in_common():
 def test_wrong_arguments(argument):
   with pytest.raises(c.ConfigError, match=r"The recipe's argument"):
     load("fashion_halves", argument)
+
+
+def test_the_page_of_studies_names_all_that_need_the_halves(monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  found = set()
+  for path in (programs.ROOT / "configs" / "studies").glob("*.py"):
+    scales = functions(str(path))
+    stage = scales["small"]().cells[0].stage.chain()[0] if "small" in scales else None
+    flags = [f"--config.{key}={value}" for key, value in stage.settings.items()] if stage else []
+    config = recipes.resolve(stage.recipe, flags) if stage else c.Config()
+    found |= {path.name} if config.data.train.source == "tfds:fashion_first" else set()
+  page = (programs.ROOT / "docs" / "studies.md").read_text()
+  (said,) = re.findall(r"At the small scale(.*?)use two halves", page, flags=re.DOTALL)
+  assert set(re.findall(r"`(\w+\.py)`", said)) == found
