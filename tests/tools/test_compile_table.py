@@ -29,6 +29,7 @@ def test_every_model_is_fine_tuned_and_those_of_table_2_at_both_resolutions():
   assert {("ViT-H/14", 518), ("ViT-H/14", 378), ("ViT-L/16", 512), ("ViT-L/16", 384)} <= found
   pretrained = {config.model.name for config in loaded() if config.batch_size == 4096}
   assert pretrained - {name for name, _ in found} == {"R200x3"}  # in Table 6 alone
+  assert "each model but R200x3" in compiled_recipes.table([])
 
 
 def test_the_table_in_the_documents_is_whole_and_says_what_was_compiled():
@@ -42,6 +43,17 @@ def test_the_table_in_the_documents_is_whole_and_says_what_was_compiled():
   )
   assert {row["fits"] for row in rows} == {"True"}
   assert all(int(row["peak_bytes"]) < int(row["hbm_bytes"]) for row in rows)
+
+
+def test_a_decision_quotes_its_row_of_the_table():
+  docs = compiled_recipes.ROOT / "docs"
+  rows = csv.DictReader((docs / "compiled.csv").read_text().splitlines())
+  slices = [row for row in rows if row["recipe"] == "masked_vit_b16_jft.py"]
+  (row,) = (row for row in slices if row["topology"] == "v3:16x16")
+  text = " ".join((docs / "decisions" / "masked-patches.md").read_text().split())
+  step, peak = float(row["step_seconds_estimate"]) * 1e3, int(row["peak_bytes"]) / 2**30
+  assert f"{step:.1f} ms a step by the compiler's cycles, {peak:.1f} GiB of 16" in text
+  assert f"MFU {float(row['mfu']):.0%}" in text
 
 
 ROW = dict(
