@@ -15,7 +15,8 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 from mutmut.mutation import mutators
 
-# Functions that a wrong formula may use in place of one another; each is swapped for the next.
+# Functions that a wrong formula may use in place of one another; each is swapped for the
+# one before it.
 SWAPPED = (
   ("tanh", "sin", "cos"),
   ("exp", "expm1"),

@@ -3,6 +3,9 @@
 import importlib
 import sys
 
+import pytest
+
+from tests.mutation import trial
 from tests.mutation.trial import Overlay
 from tests.programs import ROOT
 from vit_jax import data
@@ -17,3 +20,10 @@ def test_a_module_is_loaded_with_its_change(monkeypatch):
   monkeypatch.delitem(sys.modules, resizing.__name__)
   changed = importlib.import_module(resizing.__name__)
   assert (changed.SQUARE, changed.__file__) == (3, str(path))
+
+
+def test_a_module_that_is_imported_already_is_refused(tmp_path):
+  """Its tests would pass on every mutant, which would be taken for survivors."""
+  overlay = Overlay(resizing.__name__, ROOT / "vit_jax" / "data" / "resizing.py", "1 / 0")
+  with pytest.raises(RuntimeError, match=r"vit_jax\.data\.resizing is imported before the tests"):
+    trial.run(overlay, ["tests/data/test_resizing.py"], 1, tmp_path / "log")

@@ -59,10 +59,10 @@ class Overlay:
   """A finder of modules that knows one of them."""
 
   def __init__(self, name: str, path: pathlib.Path, code: str):
-    self._name, self._path, self._code = name, str(path), code
+    self.name, self._path, self._code = name, str(path), code
 
   def find_spec(self, name, path=None, target=None):
-    if name != self._name:
+    if name != self.name:
       return None
     loader = Loader(name, self._path, self._code)
     return importlib.util.spec_from_file_location(name, self._path, loader=loader)
@@ -98,7 +98,12 @@ def run(overlay: Overlay | None, tests: list[str], seconds: int, log: pathlib.Pa
     tests: their files or names.
     seconds: that they may compute for.
     log: file for what they print.
+
+  Raises:
+    RuntimeError: the module is imported already, so the tests would not see its change.
   """
+  if overlay and overlay.name in sys.modules:
+    raise RuntimeError(f"{overlay.name} is imported before the tests, so it cannot be mutated.")
   child = os.fork()
   if not child:
     status = FAILED
