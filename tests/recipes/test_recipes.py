@@ -13,6 +13,7 @@ from vit_jax import models, recipes
 from vit_jax.config import Dataset
 from vit_jax.data import overlap
 from vit_jax.data.sources.base import Block
+from vit_jax.evaluation import registry
 from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.recipes.vtab_finetuning import PARTS
 
@@ -214,6 +215,22 @@ def test_no_recipe_scores_what_it_trains_on(name, argument):
       assert not overlap.shared(*map(Records, pair)), pair
   wrong = Records(Dataset("tfds:a", "train[:60%]")), Records(Dataset("tfds:a", "train[50%:]"))
   assert overlap.shared(*wrong).images == 100
+
+
+@pytest.mark.parametrize(
+  ("page", "recipe", "held_out"),
+  [
+    ("fine-tuning", "finetune.py:ViT-B/16,cifar10", "test"),
+    ("getting-started", "vit_b16_i1k.py", "val"),
+  ],
+)
+def test_how_to_hold_nothing_out(page, recipe, held_out):
+  text = (CONFIGS.parent / "docs" / f"{page}.md").read_text()
+  flags = ["--config.data.train.split=", f"--config.data.evaluate.{held_out}.source="]
+  assert f"`{flags[0]}` and `{flags[1]}`" in " ".join(text.split())
+  config = recipes.resolve(str(CONFIGS / recipe), flags)
+  assert not config.data.train.split
+  assert not registry.names(config)
 
 
 def test_an_unknown_length_lists_the_known_ones():
