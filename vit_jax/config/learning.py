@@ -14,7 +14,11 @@ class Loss:
     "softmax", "cross-entropy over classes, or per class", choices=("softmax", "sigmoid")
   )
   label_smoothing: float = setting(
-    0.0, "fraction of the target spread over all classes", low=0.0, high=1.0
+    0.0,
+    "fraction of the target that is spread over all classes; with the sigmoid, each class's target "
+    "goes this fraction of the way to 1/2: 0.1 makes it 0.05 for every false class",
+    low=0.0,
+    high=1.0,
   )
 
 

@@ -197,7 +197,7 @@ def accuracies(step, params, probes, batches) -> np.ndarray:
 
 
 def figures(shots: tuple[int, ...], accuracy: np.ndarray) -> dict[str, float]:
-  """{"5shot": mean, "5shot_std": standard deviation, ...} over the seeds.
+  """{"5shot": mean, "5shot_std": standard deviation (divided by n), ...} over the seeds.
 
   Args:
     shots: numbers of training images of each class.
