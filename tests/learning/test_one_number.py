@@ -88,3 +88,18 @@ def test_the_new_state_lies_where_the_old_one_should_have_lain():
     after, metrics = compiled(*old)
   assert after.params["pair"].sharding == split
   assert {x.sharding for x in (*metrics.values(), after.params["number"])} == {whole}
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_a_batch_is_gone_through_in_parts_of_equal_size(parts):
+  """Else accumulation would take the memory of the whole batch."""
+  sizes = set()
+
+  def add_up(params, part, key):
+    sizes.add(len(part["x"]))
+    return params * part["x"].sum()
+
+  batch = {"x": jnp.arange(8.0)}
+  total = train_step.accumulate(add_up, 3.0, batch, jax.random.key(0), parts)
+  assert sizes == {8 // parts}
+  assert total == 3 * 28
