@@ -61,7 +61,10 @@ MIXES = named(
   " the_stream_is_the_same_however_it_is_cut",
 )
 PIXELS = [
-  *named("data/test_decoding.py", "arrays_pass_through other_arrays_are_refused"),
+  *named(
+    "data/test_decoding.py",
+    "arrays_pass_through other_arrays_are_refused exif_orientation_is_applied",
+  ),
   *named(
     "data/test_cache.py",
     "the_smaller_side_is_reduced_and_the_aspect_kept"
@@ -112,7 +115,10 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/models/stacking.py": STACKED,
   "vit_jax/models/stem.py": [*PUBLISHED, *below("models", "stem")],
   "vit_jax/models/vit.py": [*VIT, *GRIDS, *below("models", "pooling stages")],
-  "vit_jax/data/batches.py": below("data", "batches evaluation_batches"),
+  "vit_jax/data/batches.py": [
+    *below("data", "batches evaluation_batches"),
+    *named("training/test_mix.py", "batches_have_the_shares_of_the_weights"),
+  ],
   "vit_jax/data/device.py": below("data", "device"),
   "vit_jax/data/by_label.py": below("data", "by_label"),
   "vit_jax/data/images.py": [*below("data", "crops evaluation_images partial_decoding"), *PIXELS],

@@ -39,6 +39,12 @@ def folders(tmp_path_factory):
   return f"folder:{root / 'large'}", f"folder:{root / 'small'}"
 
 
+def pixels_of(each, index):
+  """The sum of the pixels of an image in `folders`."""
+  pixels = np.random.default_rng((each, index)).integers(0, 256, (8, 8, 3), np.uint8)
+  return int(pixels.sum())
+
+
 def weighted(source, weight, **more):
   return c.Weighted(source, weight=weight, **more)
 
@@ -76,13 +82,19 @@ def test_an_epoch_is_as_long_as_all_sources_together(two):
 
 
 def test_batches_have_the_shares_of_the_weights(two):
-  made = plan.make(run(two), opening.open_data(run(two)), jax.devices()[:1])
+  config = run(two, data=dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)))
+  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start_step=0)
   assert [(part.examples, part.weight) for part in made.data.parts] == [(20, 2), (10, 3)]
-  batch = next(reader)
+  batches = [next(reader) for _ in range(125)]  # 1,000 images: a block, which holds whole shares
   reader.close()
-  assert batch["labels"].shape == (8,)
-  assert set(batch["labels"].tolist()) <= {0, 1}
+  sums = [pixels_of(each, index) for each in (10, 5) for _ in "ab" for index in range(each)]
+  large, small = set(sums[:20]), set(sums[20:])
+  seen = [int(image.sum()) for batch in batches for image in batch["image"]]  # as if not flipped
+  assert sum(one in large for one in seen) == 400
+  assert sum(one in small for one in seen) == 600
+  first = made.reader.first_training(made.data.train, parts=made.data.parts, seed=0, count=8)
+  assert [int(item.image.sum()) for item in first] == seen[:8]
 
 
 def test_a_source_that_is_empty_is_left_out(two, folders):
