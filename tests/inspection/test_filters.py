@@ -50,7 +50,10 @@ def test_a_hybrid_shows_its_root_as_the_model_applies_it():
   np.testing.assert_allclose(again.variance, found.variance, rtol=1e-3)
 
 
-def test_filters_that_are_not_finite():
-  params = {"embedding": {"kernel": np.full((4, 4, 3, 8), np.nan, np.float32)}}
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_filters_that_are_not_finite(value):
+  kernel = np.zeros((4, 4, 3, 8), np.float32)
+  kernel[1, 2, 0, 3] = value
+  params = {"embedding": {"kernel": kernel}}
   with pytest.raises(ValueError, match="not finite"):
     inspection.filter_components(model("vit")[0], params)

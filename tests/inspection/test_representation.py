@@ -36,6 +36,12 @@ def test_neighbours_are_those_of_the_greatest_cosine():
   assert neighbours(features[:2], 3)[0].tolist() == [[1], [0]]
 
 
+def test_of_neighbours_that_are_equally_alike_the_first_comes_first():
+  features = np.tile(np.float32([[1, 0], [0, 1]]), (20, 1))
+  rows, _ = neighbours(features, 39)
+  assert rows[4].tolist() == [*range(0, 4, 2), *range(6, 40, 2), *range(1, 40, 2)]
+
+
 def test_features_of_many_images_are_those_of_each(monkeypatch):
   module, params = model("bit")
   done = []

@@ -6,6 +6,7 @@ import pytest
 from tests.golden import weights as golden
 from tests.inspection.miniatures import model
 from vit_jax import inspection, models
+from vit_jax.inspection import similarity
 from vit_jax.storage.tree import nest
 
 GRID = (4, 4)
@@ -74,6 +75,17 @@ def test_relative_embeddings_of_an_axial_model():
   found = inspection.position_similarity(module, {"Transformer": blocks}, GRID)
   assert found["layer 0 rows"].shape == (2, 1, 7)
   assert found["layer 1 columns"].shape == (2, 7, 1)
+
+
+@pytest.mark.parametrize("grid", [(3, 4), (1, 4), (3, 1), (1, 1)])
+def test_means_by_loops(grid):
+  table, found = np.random.default_rng(0).normal(size=grid + grid), {}
+  for i, j, k, m in np.ndindex(*table.shape):
+    kind = {(True, False): "row", (False, True): "column", (False, False): "elsewhere"}
+    if (i, j) != (k, m):
+      found.setdefault(kind[i == k, j == m], []).append(table[i, j, k, m])
+  means = similarity.means(table)
+  assert means == {name: pytest.approx(np.mean(values)) for name, values in found.items()}
 
 
 def test_what_cannot_be_shown():

@@ -77,6 +77,17 @@ def test_the_draws_depend_on_the_key_and_the_place_alone():
   assert (drawn(1).patches != drawn().patches).any()
 
 
+def test_the_draws_never_change():
+  """Otherwise runs of an earlier release would go on with other patches."""
+  found = corruption.draw(jax.random.key(7), places=jnp.array([0, 5]), patches=9, corrupted=6)
+  assert found.patches.tolist() == [[6, 4, 3, 7, 5, 2], [4, 7, 0, 2, 3, 6]]
+  assert found.kinds.tolist() == [[2, 1, 0, 0, 0, 1], [0, 0, 1, 0, 2, 0]]
+  assert found.sources.tolist() == [[0, 1, 0, 3, 5, 5, 6, 7, 8], [7, 1, 2, 3, 4, 5, 6, 7, 8]]
+  assert np.flatnonzero(found.masked[0]).tolist() == [3, 5, 7]
+  names = {corruption.KINDS[kind] for kind in (MASKED, REPLACED, KEPT)}
+  assert names == {"masked", "replaced", "kept"}
+
+
 def test_embeddings_are_masked_replaced_or_kept():
   x = np.random.default_rng(0).normal(size=(3, 6, 4)).astype(np.float32)
   found = jax.device_get(

@@ -126,3 +126,10 @@ def test_predicted_pictures_have_the_predicted_colours():
   pixels = TARGETS["pixels"]
   drawn = jax.device_get(pixels.pictures(pixels.of(images, 8), 8))
   np.testing.assert_array_equal(joined(drawn, (32, 32)), images)
+
+
+def test_predicted_pixels_out_of_range_are_black_or_white():
+  predictions = np.float32([-7, -1.01, -1, -0.5, 0.5, 1, 1.01, 9]).repeat(6).reshape(1, 4, 12)
+  drawn = TARGETS["pixels"].pictures(predictions, 2)
+  expected = np.repeat([0, 0, 0, 64, 191, 255, 255, 255], 6)
+  np.testing.assert_array_equal(np.ravel(drawn), expected)

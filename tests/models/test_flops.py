@@ -20,7 +20,7 @@ SMALL = dict(depth=3, width=384, mlp_dim=1536, heads=6)
   [
     ("ViT-S/16", dict(representation_layer=True)),
     ("ViT-S/16", dict(SMALL, pool="gap", positions="relative")),
-    ("ViT-S/16", dict(SMALL, pool="map")),
+    ("ViT-S/16", dict(SMALL, pool="map", depth=1)),  # the pooling is a seventh of it
     ("R50x1", {}),
     ("R50x1+ViT-B/16", SMALL),
     ("R+ViT-Ti/16", {}),

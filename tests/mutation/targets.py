@@ -145,7 +145,7 @@ TESTS: Mapping[str, list[str]] = {
     *FIGURES,
     *FEATURES,
   ],
-  "vit_jax/inspection/attention.py": below("inspection", "attention"),
+  "vit_jax/inspection/attention.py": below("inspection", "attention distance"),
   "vit_jax/inspection/distance.py": below("inspection", "distance"),
   "vit_jax/inspection/filters.py": below("inspection", "filters"),
   "vit_jax/inspection/maps.py": below("inspection", "maps"),
