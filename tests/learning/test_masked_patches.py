@@ -279,6 +279,7 @@ SET = {"val": c.Dataset("digits", "test")}
     (dict(data=c.Data(image_size=SIDE, mixup=0.2)), "config.data.mixup=0.2"),
     (dict(loss=c.Loss(label_smoothing=0.1)), "config.loss.label_smoothing=0.1"),
     (dict(new_head=True), "config.new_head=True"),
+    (dict(class_names="data"), "config.class_names='data'"),
     (dict(data=c.Data(image_size=SIDE, evaluate=SET)), "config.data.evaluate.val scores the head"),
   ],
 )
