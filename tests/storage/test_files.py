@@ -32,9 +32,10 @@ def test_an_error_names_the_file_and_not_its_passing_name(tmp_path):
 
 
 def test_a_table_reads_back(tmp_path):
-  rows = [["a", "b,c"], ["line\nbreak", '"quoted"']]
+  rows = [["a", "b,c"], ["line\nbreak", '"quoted"'], ["a\rreturn", ""], ["an end\r\n"]]
   files.write_csv(tmp_path / "t.csv", rows)
-  assert list(csv.reader(io.StringIO((tmp_path / "t.csv").read_text(), newline=""))) == rows
+  text = (tmp_path / "t.csv").read_bytes().decode()
+  assert list(csv.reader(io.StringIO(text, newline=""), strict=True)) == rows
   files.write_csv(tmp_path / "t.csv", [["\udcff"]])  # a byte of a name that is no text
   assert (tmp_path / "t.csv").read_text() == "\\udcff\n"
 

@@ -12,6 +12,7 @@ import os
 import pathlib
 import secrets
 import shutil
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
@@ -76,7 +77,9 @@ def write_csv(path: Path, rows: Iterable[Iterable]):
     whole(path) as partial,
     open(partial, "w", newline="", encoding="utf-8", errors="backslashreplace") as file,
   ):
-    csv.writer(file, lineterminator="\n").writerows(rows)
+    # With its own line ends, "\r\n", the writer quotes cells that hold one of these characters.
+    lines = types.SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
+    csv.writer(lines).writerows(rows)
 
 
 def log(path: Path) -> BinaryIO:
