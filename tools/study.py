@@ -79,7 +79,7 @@ def do(found: Conduct, args: Namespace):
     ConfigError, RunError, Stopped: as `execution.execute`.
   """
   costs = conduct.apart(found, data=True)
-  some = found.one(args.only) if args.only else jobs.of_study(found.study)
+  some = jobs.of_study(found.study) if args.only is None else found.one(args.only)
   failed = found.run(some, costs, jobs=args.jobs)
   if not conduct.is_one_run(args.only):  # the last job of a cluster writes the results
     lines = found.results(costs)

@@ -159,9 +159,9 @@ def run(chosen: Sweep, args: Namespace, command: list[str]):
     program = [sys.executable, str(pathlib.Path(__file__).resolve()), *command[2:]]
     slurm.write(args.slurm, program, jobs.waves(every))
   else:
-    some = found.one(args.only) if args.only else every
+    some = every if args.only is None else found.one(args.only)
     conduct.raise_failures(found.run(some, costs, jobs=args.jobs))
-    if not args.only:
+    if args.only is None:
       report(chosen, found, args.format)
 
 

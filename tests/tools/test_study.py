@@ -120,6 +120,14 @@ def test_the_script_for_slurm_submits_every_run(here, tmp_path):
   assert "--only" not in last
 
 
+def test_an_empty_only_is_no_cell(here, tmp_path, capsys):
+  """As of --only=$LABEL where LABEL is not set: nothing starts."""
+  with pytest.raises(SystemExit, match="2"):
+    tool.main([f"--study={written(tmp_path)}", f"--workdir={tmp_path}/w", "--only="])
+  assert "--only= is no cell; nearest: rate 0.001, rate 0.01." in capsys.readouterr().err
+  assert not (tmp_path / "w").exists()
+
+
 MINE = """
 from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
 
