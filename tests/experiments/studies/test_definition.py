@@ -1,7 +1,9 @@
 """What a study's file may say, and the sentence for each mistake."""
 
 import dataclasses
+import pathlib
 
+import numpy as np
 import pytest
 
 from tests import programs
@@ -72,6 +74,14 @@ DRAWING = Drawing(x="x")
       dict(cells=(Cell("a", LAST, {"x": 1}),), drawing=Drawing(x="epoch")),
       "draws epochs, but the cell 'a' trains nothing",
     ),
+    (
+      dict(drawing=Drawing(x="")),
+      "draws '', which is no factor of its cells; choose one of x, cell",
+    ),
+    (dict(drawing=Drawing(x=())), "draws nothing; name a factor"),
+    (dict(cells=(Cell("a", STAGE, {"step": 1}),)), "'step' is a column of the results"),
+    (dict(cells=(Cell("a", STAGE, {"": 1}),)), "a factor of the cell 'a' has no name"),
+    (dict(seeds=0), r"Study\(seeds=0\) must be from 1 to 1,000"),
     (dict(score=Score(take="first")), r"Score\(take='first'\) is none of last, best"),
     (
       dict(cells=(Cell("a", Stage("r", choice=Choice(stub.RATES)), {"x": 1}),)),
@@ -92,6 +102,50 @@ DRAWING = Drawing(x="x")
   ],
 )
 def test_wrong_studies(tmp_path, monkeypatch, parts, message):
+  study = Study(**(dict(cells=(CELL,), drawing=DRAWING) | parts))
+  wrong(tmp_path, monkeypatch, study, message)
+
+
+def staged(*parts, **named):
+  """The cells of a study with one stage."""
+  return dict(cells=(Cell("a", Stage(stub.DIGITS, *parts, **named), {"x": 1}),))
+
+
+@pytest.mark.parametrize(
+  ("parts", "message"),
+  [
+    (dict(cells=CELL), r"Study\(cells=...\) is or holds Cell\(.*, where a tuple must be"),
+    (dict(cells=(STAGE,)), r"Study\(cells=...\) is or holds Stage\(.*, where a Cell must be"),
+    (
+      dict(cells=(Cell(3, STAGE, {"x": 1}),)),
+      r"Cell\(label=...\) is or holds 3, where text must be",
+    ),
+    (dict(cells=(Cell("a", STAGE, {1: 1}),)), r"Cell\(factors=...\) .* a dict with text as keys"),
+    (
+      dict(cells=(Cell("a", stub.DIGITS, {"x": 1}),)),
+      r"Cell\(stage=...\) .*, where a Stage must be",
+    ),
+    (staged(None), r"Stage\(settings=...\) is or holds None, where a dict with text as keys must"),
+    (staged(after="pre"), r"Stage\(after=...\) is or holds 'pre', where a Stage or None must be"),
+    (staged(choice=Choice({"a": 1}, {})), r"Choice\(options=...\) .*, where a tuple must be"),
+    (staged(choice=Choice((1e-3, 1e-2))), r"Choice\(options=...\) is or holds 0.001, where a dict"),
+    (
+      staged(choice=Choice(recipes="r.py")),
+      r"Choice\(recipes=...\) is or holds 'r.py', where a tup",
+    ),
+    (dict(drawing="x"), r"Study\(drawing=...\) is or holds 'x', where a Drawing must be"),
+    (dict(drawing=Drawing(None)), r"Drawing\(x=...\) is or holds None, where text or a tuple must"),
+    (dict(score="test/loss"), r"Study\(score=...\) is or holds 'test/loss', where a Score must be"),
+    (dict(seeds="3"), r"Study\(seeds=...\) is or holds '3', where a whole number must be"),
+    (dict(paper="t.csv"), r"Study\(paper=...\) is or holds 't.csv', where a Paper or None must be"),
+    (
+      staged({"model.depth": np.int64(2)}),
+      r"sets model.depth to np.int64\(2\), which .* int64; make",
+    ),
+    (staged({"name": pathlib.Path("a")}), "of 'a' sets name to PosixPath"),
+  ],
+)
+def test_a_part_of_another_type_is_named(tmp_path, monkeypatch, parts, message):
   study = Study(**(dict(cells=(CELL,), drawing=DRAWING) | parts))
   wrong(tmp_path, monkeypatch, study, message)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vit_jax.config import ConfigError
+from vit_jax.experiments.studies import kinds
 from vit_jax.process.text import shown
 
 # Columns of results.csv that are not factors of cells.
@@ -16,7 +17,8 @@ OWN_COLUMNS = (
   *("cell", "seed", "score", "paper", "chosen", "steps", "exaflops", "seconds"),
   *("pretraining_exaflops", "settings", "run"),
 )
-EPOCH = "epoch"  # a column of curves.csv
+EPOCH = "epoch"  # a column of curves.csv, as is the next one
+CURVE_COLUMNS = ("step", EPOCH)
 OF_THE_STUDY = ("seed", "init_from")  # settings that the study itself sets
 
 
@@ -126,9 +128,10 @@ class Drawing:
     x: a factor, or another column of results.csv such as "pretraining_exaflops". Values that are
       not all numbers are placed side by side. Several columns have a panel each. "epoch" draws the
       score at every evaluation of the last run of each cell.
-    by: a factor; empty: one curve.
+    by: a factor; empty: one curve, or with "epoch" one for each cell. Points of a curve that lie
+      above each other are not joined.
     panel: a factor; each of its values has a panel of its own. Empty: one panel.
-    log: whether the axis of `x` is logarithmic.
+    log: whether the axis of `x` is logarithmic. It is linear if a value is not above 0.
     label: of the axis of the score.
   """
 
@@ -190,14 +193,17 @@ def check(study: Study, name: str):
   """Checks what can be checked without the recipes; messages begin with `name`.
 
   Raises:
-    ConfigError: labels, factors or stages are wrong.
+    ConfigError: types, labels, factors or stages are wrong.
   """
+  kinds.check(study, name)
   if not study.cells:
     raise ConfigError(f"{name} has no cells; give Study(cells=(Cell(...), ...)).")
   labels = collections.Counter(cell.label for cell in study.cells)
   for label, count in labels.items():
     if count > 1:
       raise ConfigError(f"{name} has {count} cells with the label {label!r}; give each its own.")
+  if not 1 <= study.seeds <= 1000:
+    raise ConfigError(f"{name}: Study(seeds={shown(study.seeds)}) must be from 1 to 1,000.")
   for cell in study.cells:
     check_factors(cell, study.cells[0], name)
     check_stages(cell, name)
@@ -213,11 +219,14 @@ def check_drawing(study: Study, name: str):
     for cell in study.cells:
       if cell.stage.mode == "evaluate":
         raise ConfigError(f"{name} draws epochs, but the cell {cell.label!r} trains nothing.")
-  for column in filter(None, [*drawing.along(), drawing.by, drawing.panel]):
+  if not drawing.along():
+    raise ConfigError(f"{name}: Drawing(x=()) draws nothing; name a factor.")
+  for column in [*drawing.along(), *filter(None, [drawing.by, drawing.panel])]:
     if column not in columns:
+      known = [*study.cells[0].factors, *OWN_COLUMNS]
       raise ConfigError(
         f"{name} draws {column!r}, which is no factor of its cells; choose one of "
-        f"{', '.join(study.cells[0].factors)}."
+        f"{', '.join(known)}."
       )
 
 
@@ -229,7 +238,9 @@ def check_factors(cell: Cell, first: Cell, name: str):
       f"{first.label!r} has {', '.join(first.factors)}; give all cells the same, in one order."
     )
   for factor in cell.factors:
-    if factor in (*OWN_COLUMNS, EPOCH) or "/" in factor:
+    if not factor:
+      raise ConfigError(f"{name}: a factor of the cell {cell.label!r} has no name; give it one.")
+    if factor in (*OWN_COLUMNS, *CURVE_COLUMNS) or "/" in factor:
       raise ConfigError(f"{name}: {factor!r} is a column of the results; rename this factor.")
 
 
@@ -254,6 +265,7 @@ def check_stages(cell: Cell, name: str):
       )
     check_score(stage.choice.score, name)
     for settings in (stage.settings, stage.choice.held_out, *stage.choice.options):
+      kinds.check_settings(settings, f"{name}: the stage {stage.name!r} of {cell.label!r}")
       for key in OF_THE_STUDY:
         if key in settings:
           raise ConfigError(
