@@ -1,6 +1,7 @@
 """Results: rows, means, deviations, the figure, a study that has changed."""
 
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -9,7 +10,20 @@ from matplotlib.axes import Axes
 
 from tests.experiments.studies import stub
 from vit_jax.config import RunError
-from vit_jax.experiments.studies import Drawing, Paper, Score, figure, memory, report, rows, summary
+from vit_jax.experiments.studies import (
+  Cell,
+  Choice,
+  Drawing,
+  Paper,
+  Score,
+  Stage,
+  Study,
+  figure,
+  memory,
+  report,
+  rows,
+  summary,
+)
 
 WORTH = {0: 0.5, 1: 0.6, 2: 0.9}
 
@@ -161,6 +175,40 @@ def test_one_seed_has_no_deviation(tmp_path, monkeypatch):
   assert "±" not in summary.table([line])
 
 
+def test_a_score_that_is_not_a_number_is_shown(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch, score=lambda one: "nan" if one.model.dropout else "inf")
+  _, lines = stub.done(tmp_path, stub.study(0.0, 0.1, choice=Choice()))
+  assert [summary.score(line) for line in lines] == ["inf ± nan", "nan ± nan"]
+  assert (tmp_path / "figure.png").exists()
+
+
+def test_factors_of_any_text_are_one_line_of_the_page_and_read_back(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  odd = [None, "a|b", "line\nbreak", "a\rreturn", "<b>", "*a*", ""]
+  (cell,) = stub.study(0.0, choice=Choice()).cells
+  cells = [dataclasses.replace(cell, label=f"{n}", factors={"f": v}) for n, v in enumerate(odd)]
+  some = dataclasses.replace(stub.study(0.0, seeds=1), cells=cells, drawing=Drawing(x="f"))
+  stub.done(tmp_path, some)
+  assert [row["f"] for row in rows.read(tmp_path / "results.csv")] == ["None", *odd[1:]]
+  page = (tmp_path / report.PAGE).read_text()
+  shown = re.findall(r"^\| (.*) \| 0.5000 \| 1 \|$", page, flags=re.MULTILINE)
+  assert shown == ["None", r"a\|b", r"line\\nbreak", r"a\\rreturn", r"\<b>", r"\*a\*", ""]
+
+
+def test_stages_of_one_name_keep_their_settings_and_choices(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  stage = Stage(stub.DIGITS, stub.STEPS, "all", choice=stub.CHOSEN)
+  stage = Stage(stub.DIGITS, stub.STEPS | {"batch_size": 32}, "all", stage, stub.CHOSEN)
+  some = Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=1)
+  stub.done(tmp_path, some, overrides=("--config.model.dropout=0.1",))
+  (row,) = rows.read(tmp_path / "results.csv")
+  best = {"schedule.learning_rate": 0.003}
+  assert json.loads(row["chosen"]) == {"all 2": best, "all 3": best}
+  settings = json.loads(row["settings"])
+  assert settings["all"] == ["--config.model.dropout=0.1"]
+  assert [settings[name].get("batch_size") for name in ("all 2", "all 3")] == [None, 32]
+
+
 def test_the_best_of_all_evaluations(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
   some = stub.study(0.0, seeds=1, score=Score("test/loss", "best", "smaller"))
@@ -211,5 +259,16 @@ def test_damaged_files_of_a_study(tmp_path, monkeypatch):
   (tmp_path / "study.json").write_text("[")
   with pytest.raises(RunError, match=r"study.json is damaged .*remove it to go on"):
     stub.done(tmp_path, stub.study(0.0, seeds=1))
+  (tmp_path / "study.json").write_text("[" * 100_000)
+  with pytest.raises(RunError, match=r"study.json is damaged .*remove it to go on"):
+    stub.done(tmp_path, stub.study(0.0, seeds=1))
   (tmp_path / "study.json").unlink()
   stub.done(tmp_path, stub.study(0.0, seeds=1))
+  for text, message in [
+    ("a,b\n1,2\n", "has no column 'cell'; move it away"),
+    ("cell,run\na,b,c\n", "row 1 below the head has too many or too few cells.*move it away"),
+    ("cell,run\na\n", "row 1 below the head has too many or too few cells.*move it away"),
+  ]:
+    (tmp_path / "results.csv").write_text(text)
+    with pytest.raises(RunError, match=message):
+      stub.done(tmp_path, stub.study(0.0, seeds=1))

@@ -1,12 +1,19 @@
 """Draws the results of a study from the rows of results.csv or curves.csv alone."""
 
+import math
 import pathlib
 import statistics
 
 from vit_jax.experiments.studies.study import EPOCH, Drawing
+from vit_jax.experiments.studies.summary import deviation
 from vit_jax.plots import curves
+from vit_jax.process.text import one_line
 
 PAPER = "score in the paper"  # what it is of stands in results.md
+LONGEST = 40  # characters of a value
+MARKERS = "os^Dv*P"  # the next one where the ten colours begin again
+INSIDE = 8  # most lines of a legend inside its panel
+COLUMN = 15  # lines of a column of a legend
 
 
 def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]):
@@ -22,13 +29,15 @@ def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]
   values = ["score"] + ["paper"] * any(row["paper"] for row in rows)
   columns = [(x, value) for value in values for x in drawing.along()]
   parts = groups(rows, drawing.panel) if drawing.panel else {"": rows}
-  size = (1 + 5 * len(columns), 4 * len(parts))
+  width, height = beside(rows, drawing), below(rows, drawing)
+  size = (1 + (5 + width) * len(columns), (4 + height) * len(parts))
   figure = Figure(figsize=size, layout="constrained")
   grid = figure.subplots(len(parts), len(columns), squeeze=False)
   for line, (name, part) in zip(grid, parts.items(), strict=True):
     for axes, (x, value) in zip(line, columns, strict=True):
       panel(axes, [row for row in part if row[value]], drawing, x, value)
-      axes.set_title(", ".join(filter(None, [name, "here" if value == "score" else "paper"])))
+      title = [as_text(name), "here" if value == "score" else "paper"]
+      axes.set_title(", ".join(filter(None, title)))
   for path in paths:
     curves.save(figure, path)
 
@@ -36,29 +45,83 @@ def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]
 def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str):
   """One panel: the column `value` against the column `x`, a curve for each of `drawing.by`."""
   places = numbers([row[x] for row in rows])
-  names = list(dict.fromkeys(row[drawing.by] if drawing.by else "" for row in rows))
+  names = curve_names(rows, drawing)
   ordered = all(map(is_number, places))  # else a line has no meaning
+  lines = []
   for number, name in enumerate(names):
     shift = 0.0 if ordered else 0.1 * (number - (len(names) - 1) / 2)
-    some = [row for row in rows if not drawing.by or row[drawing.by] == name]
+    some = [row for row in rows if curve_of(row, drawing) == name]
     across, means, deviations = zip(*points(some, x, value, places), strict=True)
-    axes.errorbar(
+    joined = ordered and len(set(across)) == len(across)  # else a line would join unlike cells
+    line = axes.errorbar(
       [place + shift for place in across],
       means,
       deviations,
-      marker="o",
-      linestyle="-" if ordered else "none",
+      marker=MARKERS[number // 10 % len(MARKERS)],
+      linestyle="-" if joined else "none",
       capsize=3,
-      label=name,
     )
+    lines.append(line)
   if not ordered:
-    axes.set_xticks(list(places.values()), list(places))
-  axes.set(xlabel=x, ylabel=drawing.label if value == "score" else PAPER)
-  if drawing.log:
+    turned = {"rotation": 90} if is_long(places) else {}
+    axes.set_xticks(list(places.values()), list(map(as_text, places)), **turned)
+  axes.set(xlabel=as_text(x), ylabel=drawing.label if value == "score" else PAPER)
+  if drawing.log and ordered and all(place > 0 for place in places.values()):
     axes.set_xscale("log")
   axes.grid(alpha=0.3)
-  if drawing.by and rows:
-    axes.legend(title=drawing.by)
+  if any(names):
+    legend(axes, lines, names, drawing)
+
+
+def legend(axes, lines: list, names: list[str], drawing: Drawing):
+  """The names of the curves, beside the panel if they are many."""
+  many = len(names) > INSIDE
+  place = dict(loc="upper left", bbox_to_anchor=(1, 1)) if many else {}
+  # Names are given, since Matplotlib leaves out a curve whose own name is empty or begins with _.
+  axes.legend(
+    lines,
+    list(map(as_text, names)),
+    title=as_text(drawing.by or "cell"),
+    ncols=-(-len(names) // COLUMN) if many else 1,
+    **place,
+  )
+
+
+def curve_of(row: dict[str, str], drawing: Drawing) -> str:
+  """The name of the curve that a row belongs to; "" if there is one curve."""
+  by = drawing.by or ("cell" if drawing.x == EPOCH else "")
+  return row[by] if by else ""
+
+
+def curve_names(rows: list[dict[str, str]], drawing: Drawing) -> list[str]:
+  """The names of the curves, each once."""
+  return list(dict.fromkeys(curve_of(row, drawing) for row in rows))
+
+
+def beside(rows: list[dict[str, str]], drawing: Drawing) -> float:
+  """Inches for the legend beside a panel."""
+  names = curve_names(rows, drawing)
+  longest = max(len(as_text(name)) for name in names)
+  return (0.7 + 0.09 * longest) * -(-len(names) // COLUMN) if len(names) > INSIDE else 0.0
+
+
+def below(rows: list[dict[str, str]], drawing: Drawing) -> float:
+  """Inches for values that are written upwards below a panel."""
+  found = [numbers([row[x] for row in rows]) for x in drawing.along()]
+  turned = [places for places in found if not all(map(is_number, places)) and is_long(places)]
+  return max((0.09 * len(as_text(name)) for places in turned for name in places), default=0.0)
+
+
+def is_long(places: dict[str, float]) -> bool:
+  """Whether the values do not fit below a panel side by side."""
+  return sum(len(as_text(name)) + 2 for name in places) > 60
+
+
+def as_text(value: str) -> str:
+  """A value as text of a picture: one line, its middle left out if it is long, no formula."""
+  text = one_line(value)
+  text = text if len(text) <= LONGEST else f"{text[:20]}...{text[-17:]}"
+  return text.replace("$", r"\$")
 
 
 def points(
@@ -74,7 +137,8 @@ def points(
     texts = [row[value] for row in some]
     known = texts if value == "score" else texts[:1]  # the paper's is the same for all seeds
     mean = statistics.fmean(map(float, known))
-    found.append((statistics.mean(places[row[x]] for row in some), mean, deviation(known)))
+    spread = deviation(list(map(float, known))) or 0.0  # one value has no error bar to be seen
+    found.append((statistics.mean(places[row[x]] for row in some), mean, spread))
   return sorted(found)
 
 
@@ -96,14 +160,8 @@ def numbers(values: list[str]) -> dict[str, float]:
 
 
 def is_number(text: str) -> bool:
-  """Whether a text is a number."""
+  """Whether a text is a number that has a place on an axis."""
   try:
-    float(text)
+    return math.isfinite(float(text))
   except ValueError:
     return False
-  return True
-
-
-def deviation(values: list[str]) -> float:
-  """The standard deviation of a sample; 0 for one value, whose error bar is not seen."""
-  return statistics.stdev(map(float, values)) if len(values) > 1 else 0.0

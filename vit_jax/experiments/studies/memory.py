@@ -45,12 +45,25 @@ def note(study: Study, ledger: Ledger) -> str:
 
 def keep_rows(folder: pathlib.Path, labels: list[str]):
   """Copies the rows of these cells from results.csv to earlier.csv, each once."""
-  moved = [row for row in rows.read(folder / RESULTS) if row["cell"] in labels]
-  kept = rows.read(folder / EARLIER)
+  moved = [row for row in of_cells(folder / RESULTS) if row["cell"] in labels]
+  kept = of_cells(folder / EARLIER)
   known = {(row["cell"], row["run"]) for row in kept}
   new = [row for row in moved if (row["cell"], row["run"]) not in known]
   if new:
     rows.write(folder / EARLIER, [*kept, *new])
+
+
+def of_cells(path: pathlib.Path) -> list[dict[str, str]]:
+  """The rows of a CSV file that tell of cells.
+
+  Raises:
+    RunError: it is damaged.
+  """
+  found = rows.read(path)
+  for column in ("cell", "run"):
+    if found and column not in found[0]:
+      raise RunError(f"{path} has no column {column!r}; move it away, and start again.")
+  return found
 
 
 def read(path: pathlib.Path) -> dict[str, str]:
@@ -60,7 +73,7 @@ def read(path: pathlib.Path) -> dict[str, str]:
   try:
     found = json.loads(read_bytes(path, most=MOST_BYTES))
     return {str(label): str(sum_) for label, sum_ in found.items()}
-  except (ValueError, AttributeError, OSError) as error:
+  except (ValueError, AttributeError, OSError, RecursionError) as error:
     raise RunError(
       f"{path} is damaged ({error}); remove it to go on with the study as it is now."
     ) from error

@@ -4,7 +4,8 @@ import csv
 import io
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from vit_jax.config import RunError
 from vit_jax.config.reading import read_bytes
@@ -45,32 +46,64 @@ def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | 
   chain = [Job(stage, seed) for stage in cell.stage.chain()]
   steps = [ledger.done(job)["step"] for job in chain]
   folders = [ledger.run(job).folder for job in chain]
-  chosen = {key: value for job in chain for key, value in ledger.chosen(job.stage).items()}
-  settings = {t.stage.name: {**t.stage.settings, **ledger.chosen(t.stage)} for t in chain}
+  names = own_names([job.stage.name for job in chain])
+  options = [ledger.chosen(job.stage) for job in chain]
+  settings = [{**t.stage.settings, **option} for t, option in zip(chain, options, strict=True)]
+  named = dict(zip(names, settings, strict=True))
   exaflops = [cost_of(job).exaflops(n) for job, n in zip(chain, steps, strict=True)]
   figures = {key: value for key, value in ledger.done(last).items() if "/" in key}
   return dict(
     cell=cell.label,
-    **cell.factors,
+    **texts(cell),
     seed=seed,
     score=score,
     paper="",
-    chosen=json.dumps(chosen),
+    chosen=json.dumps(chosen(names, options)),
     steps=sum(steps),
     exaflops=sum(exaflops),
     pretraining_exaflops=exaflops[0],
     seconds=round(sum(map(seconds, folders)), 1),
-    settings=json.dumps(settings | ({"all": ledger.overrides} if ledger.overrides else {})),
+    settings=json.dumps(named | ({"all": ledger.overrides} if ledger.overrides else {})),
     run=folders[-1].name,
     **figures,
   )
+
+
+def texts(cell: Cell) -> dict[str, str]:
+  """The factors of a cell as text; CSV would leave None empty."""
+  return {factor: str(value) for factor, value in cell.factors.items()}
+
+
+def own_names(names: list[str]) -> list[str]:
+  """The names of the stages of a cell, with a number where one comes again: "training 2".
+
+  "all" is taken by the settings of the command line.
+  """
+  found = ["all"]
+  for name in names:
+    count = next(n for n in range(1, len(names) + 2) if numbered(name, n) not in found)
+    found.append(numbered(name, count))
+  return found[1:]
+
+
+def numbered(name: str, number: int) -> str:
+  """A name with a number; the first one has none."""
+  return f"{name} {number}" if number > 1 else name
+
+
+def chosen(names: list[str], options: list[Mapping[str, Any]]) -> dict[str, Any]:
+  """The chosen settings; those of each stage apart where two stages chose the same one."""
+  merged = {key: value for option in options for key, value in option.items()}
+  if len(merged) == sum(map(len, options)):
+    return merged
+  return {name: option for name, option in zip(names, options, strict=True) if option}
 
 
 def curves(study: Study, ledger: Ledger) -> list[dict]:
   """The rows of curves.csv: one for each evaluation of the last run of each cell and seed."""
   published = paper.figures(study)
   return [
-    dict(cell=cell.label, **cell.factors, seed=seed, paper=published.get(cell.label, "")) | point
+    dict(cell=cell.label, **texts(cell), seed=seed, paper=published.get(cell.label, "")) | point
     for cell in study.cells
     for seed in range(study.seeds)
     for point in curve(ledger, Job(cell.stage, seed), study.score.metric)
@@ -120,6 +153,10 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
     return []
   try:
     text = read_bytes(path, most=MOST_BYTES).decode()
-    return list(csv.DictReader(io.StringIO(text), strict=True))
+    found = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+    for number, row in enumerate(found, 1):
+      if None in row or None in row.values():
+        raise ValueError(f"row {number} below the head has too many or too few cells")
+    return found
   except (OSError, ValueError, csv.Error) as error:
     raise RunError(f"{path} cannot be read ({error}); move it away, and start again.") from error

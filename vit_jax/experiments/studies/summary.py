@@ -1,9 +1,12 @@
 """Means and deviations over seeds, as a table in Markdown and for the terminal."""
 
 import dataclasses
+import math
+import re
 import statistics
 
 from vit_jax.process.columns import aligned
+from vit_jax.process.text import one_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,21 +49,30 @@ def line(cell: str, found: list[dict[str, str]]) -> CellResult:
     cell=cell,
     factors={name: first[name] for name in names[1 : names.index("seed")]},
     mean=statistics.fmean(scores),
-    deviation=statistics.stdev(scores) if len(scores) > 1 else None,
+    deviation=deviation(scores),
     seeds=len(scores),
     chosen=first["chosen"],
     paper=paper,
   )
 
 
+def deviation(values: list[float]) -> float | None:
+  """The standard deviation of a sample; None for one value, NaN if a value is not finite."""
+  if len(values) < 2:
+    return None
+  return statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
+
+
 def cells(found: list[CellResult]) -> list[list[str]]:
   """The cells of the table, the head first; columns that would be empty are left out."""
   if not found:
     return [["cell", "score", "seeds"]]
-  chosen, paper = any(one.chosen != "{}" for one in found), any(one.paper for one in found)
-  head = [*found[0].factors, "score", "seeds"] + ["chosen"] * chosen + ["paper"] * paper
+  chosen = any(one.chosen != "{}" for one in found)
+  paper = any(one.paper is not None for one in found)
+  names = map(one_line, found[0].factors)
+  head = [*names, "score", "seeds"] + ["chosen"] * chosen + ["paper"] * paper
   return [head] + [
-    [*one.factors.values(), score(one), f"{one.seeds}"]
+    [*map(one_line, one.factors.values()), score(one), f"{one.seeds}"]
     + [one.chosen] * chosen
     + ["" if one.paper is None else f"{one.paper:.4f}"] * paper
     for one in found
@@ -79,7 +91,7 @@ def table(found: list[CellResult]) -> str:
 
 
 def markdown(found: list[CellResult]) -> str:
-  """The table in Markdown."""
-  head, *rest = [[cell.replace("|", "\\|") for cell in row] for row in cells(found)]
+  """The table in Markdown; what would be markup there is shown as it is."""
+  head, *rest = [[re.sub(r"[\\|*`\[<]", r"\\\g<0>", cell) for cell in row] for row in cells(found)]
   rows = [head, ["---"] * len(head), *rest]
   return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -1,0 +1,77 @@
+"""The figure of a study whose values have odd names, no order, or are many."""
+
+import pytest
+from matplotlib.axes import Axes
+
+from vit_jax.experiments.studies import Drawing, figure
+
+
+def row(**columns):
+  """A row of results.csv."""
+  return dict(cell="a", seed="0", paper="", score="0.5") | columns
+
+
+@pytest.fixture
+def seen(monkeypatch):
+  """What a figure shows: places and kind of each line, names of curves, kinds of axes."""
+  found = dict(across=[], lines=[], names=[], axes=[])
+  errorbar, legend = Axes.errorbar, Axes.legend
+
+  def drawn(axes, x, *points, **options):
+    found["across"].append(x)
+    found["lines"].append(options["linestyle"])
+    return errorbar(axes, x, *points, **options)
+
+  def named(axes, *parts, **options):
+    box = legend(axes, *parts, **options)
+    found["names"] += [text.get_text() for text in box.get_texts()]
+    return box
+
+  monkeypatch.setattr(Axes, "errorbar", drawn)
+  monkeypatch.setattr(Axes, "legend", named)
+  monkeypatch.setattr(Axes, "set_xscale", lambda axes, kind: found["axes"].append(kind))
+  return found
+
+
+@pytest.mark.parametrize(
+  ("values", "places", "axes"),
+  [
+    ("0 1 2", [0, 1, 2], []),
+    ("a b c", [0, 1, 2], []),
+    ("1 inf", [0, 1], []),
+    ("1 2", [1, 2], ["log"]),
+  ],
+)
+def test_a_logarithmic_axis_loses_no_cell(tmp_path, seen, values, places, axes):
+  rows = [row(cell=x, x=x) for x in values.split()]
+  figure.draw(rows, Drawing(x="x", log=True), [tmp_path / "figure.svg"])
+  assert (seen["across"], seen["axes"]) == ([places], axes)
+
+
+def test_every_curve_is_named(tmp_path, seen):
+  """Matplotlib leaves out names that are empty or begin with _, and $ begins a formula."""
+  names = ["_hidden", r"$\frac$", "", "x" * 300]
+  rows = [row(cell=f"{x}{by}", x=f"{x}", by=by) for by in names for x in (1, 2)]
+  figure.draw(rows, Drawing(x="x", by="by"), [tmp_path / "figure.svg"])
+  assert seen["names"] == ["_hidden", r"\$\frac\$", "", f"{'x' * 20}...{'x' * 17}"]
+  assert seen["lines"] == ["-"] * 4
+
+
+def test_no_line_joins_points_above_each_other(tmp_path, seen):
+  rows = [row(cell=f"{x}{width}", x=x, width=width) for x in "12" for width in "34"]
+  figure.draw(rows, Drawing(x="x"), [tmp_path / "figure.svg"])
+  figure.draw(rows, Drawing(x="x", by="width"), [tmp_path / "figure.svg"])
+  assert seen["lines"] == ["none", "-", "-"]
+
+
+def test_each_cell_has_a_curve_over_the_epochs(tmp_path, seen):
+  rows = [row(cell=cell, epoch=epoch) for cell in "ab" for epoch in "12"]
+  figure.draw(rows, Drawing(x="epoch"), [tmp_path / "figure.svg"])
+  assert (seen["names"], seen["lines"]) == (["a", "b"], ["-", "-"])
+
+
+@pytest.mark.filterwarnings("error")
+def test_many_curves_and_long_values_leave_room_for_the_panel(tmp_path):
+  text = "a long value that has {} words"
+  rows = [row(cell=f"{n}", x=text.format(n), by=text.format(n)) for n in range(31)]
+  figure.draw(rows, Drawing(x="x", by="by"), [tmp_path / "figure.svg"])
