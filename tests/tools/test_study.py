@@ -99,10 +99,11 @@ def test_figures_of_the_paper_are_fractions(path):
     assert 0.2 < float(row.get("accuracy", 1)) <= 1
 
 
-def test_the_script_for_slurm_submits_every_run(here, tmp_path):
+def test_the_script_for_slurm_submits_every_run(here, tmp_path, capsys):
   """sbatch is a stand-in that notes its arguments."""
-  script, path = tmp_path / "study.sh", written(tmp_path)
+  script, path = tmp_path / "my study.sh", written(tmp_path)
   tool.main([f"--study={path}", f"--workdir={tmp_path}/w", f"--slurm={script}"])
+  assert f"submit it with `bash '{script}'`." in capsys.readouterr().out
   binary = tmp_path / "bin" / "sbatch"
   binary.parent.mkdir()
   binary.write_text(f'#!/bin/bash\nprintf "%s\\n" "$*" >> {tmp_path}/asked\necho 7\n')

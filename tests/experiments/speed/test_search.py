@@ -7,7 +7,7 @@ import pytest
 
 from tools import speed as tool
 from vit_jax.benchmarks import processes
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.experiments.speed import results, search, trial
 from vit_jax.experiments.speed.case import Case, cases
 from vit_jax.experiments.speed.survey import Survey
@@ -106,6 +106,14 @@ def test_figures_of_two_devices_are_not_mixed(tmp_path):
   Device(tmp_path, most=20).survey.do(CASES[:1])
   with pytest.raises(ConfigError, match="has figures of a device, and these would be of another"):
     Device(tmp_path, most=20, name="another").survey.do(CASES)
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_the_first_trial(tmp_path):
+  (tmp_path / "file").touch()
+  device = Device(tmp_path / "file", most=20)
+  with pytest.raises(RunError, match="cannot be written to"):
+    device.survey.do(CASES)
+  assert device.calls == []
 
 
 def test_sizes_that_the_patches_do_not_tile():

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests import programs
 from tests.experiments.studies import stub
-from vit_jax.config import ConfigError, RunError, Stopped
+from vit_jax.config import ConfigError, RunError, Stopped, command_line
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import (
   Cell,
@@ -274,13 +274,14 @@ def test_a_run_of_another_command_is_waited_for(tmp_path, monkeypatch):
   assert len(ran.called) == 1
 
 
-def test_a_signal_stops_the_study_and_the_next_start_goes_on(tmp_path, monkeypatch):
+def test_a_signal_stops_the_study_and_the_next_start_goes_on(tmp_path, monkeypatch, capfd):
   ran, some = stub.Runs(monkeypatch), stub.study(0.0)
   plain = ran._call
 
   def call(*args):
     if len(ran.called) == 2:
       os.kill(os.getpid(), signal.SIGTERM)
+      return command_line.STOPPED
     return plain(*args)
 
   ran._call = call
@@ -289,6 +290,8 @@ def test_a_signal_stops_the_study_and_the_next_start_goes_on(tmp_path, monkeypat
     stub.done(tmp_path, some)
   assert signal.getsignal(signal.SIGTERM) == before
   assert len(ran.called) < 7
+  said = capfd.readouterr().err
+  assert (said.count("Done: "), said.count("Stopped: ")) == (2, 1)
   ran._call = plain
   assert stub.done(tmp_path, some)[0] == []
   assert len(ran.called) == 7

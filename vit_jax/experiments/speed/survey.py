@@ -55,6 +55,8 @@ class Survey:
     Raises:
       RunError: the folder cannot be written to.
     """
+    with workdir.writing(self.folder):  # before the first trial, which may take minutes
+      files.make_folder(self.folder)
     return [said for case in cases if (said := self._do_case(case))]
 
   def _do_case(self, case):
@@ -66,7 +68,6 @@ class Survey:
         return f"{name} failed: {found['error']}."
       row = self._row(case, batch, found)
       with workdir.writing(self.folder):
-        files.make_folder(self.folder)
         rows.write(self.folder / RESULTS, [*self.trials(), row])
       said = f"{row['images_per_second']:.4g} images/s" if row["fits"] else "does not fit"
       print(f"{name}: {said}", file=sys.stderr, flush=True)

@@ -52,7 +52,7 @@ def execute(ledger: Ledger, some: list[Job], *, jobs: int, progress: Progress) -
         for future in ended:
           run, said = under_way.pop(future), future.result()
           failed |= {run.folder: said} if said else {}
-          progress.say(said or f"Done: {run.name} ({run.folder.name})")
+          progress.say(said or f"{end_of(run)}: {run.name} ({run.folder.name})")
     finally:
       stopping = children.asked
       children.asked = True  # if an error is on its way, no further process starts
@@ -61,6 +61,11 @@ def execute(ledger: Ledger, some: list[Job], *, jobs: int, progress: Progress) -
     raise Stopped("The study was stopped by a signal; start the same command again to go on.")
   progress.show(under_way=0, failed=len(failed))
   return list(failed.values())
+
+
+def end_of(run: Run) -> str:
+  """How a run ended that did not fail; a signal may have come to it, or to all."""
+  return "Done" if run.result() else "Stopped"
 
 
 def startable(ledger: Ledger, some: list[Job], left_out: set[pathlib.Path]) -> list[Run]:

@@ -34,7 +34,7 @@ def write(file: pathlib.Path, command: list[str], waves: list[list[Job]]):
     files.write_text(file, script(command, file, waves))
   except OSError as error:
     raise ConfigError(f"--slurm={file} cannot be written: {error.strerror}.") from error
-  print(f"Written to {file}; submit it with `bash {file}`.")
+  print(f"Written to {file}; submit it with `bash {shlex.quote(str(file))}`.")
 
 
 def script(command: list[str], file: pathlib.Path, waves: list[list[Job]]) -> str:
