@@ -33,7 +33,7 @@ def rows(study: Study, ledger: Ledger, cost_of: Callable[[Job], Cost]) -> list[d
 
 
 def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | None:
-  """One row; None if the cell is not done with this seed.
+  """One row; None if a run of the cell is not done with this seed.
 
   Steps, exaFLOPs and seconds are sums over the runs of the cell, without trials. The exaFLOPs of
   pre-training are those of the first run. The seconds are those of training steps: start-up,
@@ -41,9 +41,9 @@ def row(study: Study, cell: Cell, seed: int, ledger: Ledger, cost_of) -> dict | 
   """
   last = Job(cell.stage, seed)
   score = ledger.score(last, study.score)
-  if score is None:
-    return None
   chain = [Job(stage, seed) for stage in cell.stage.chain()]
+  if score is None or any(ledger.done(job) is None for job in chain):
+    return None
   steps = [ledger.done(job)["step"] for job in chain]
   folders = [ledger.run(job).folder for job in chain]
   names = own_names([job.stage.name for job in chain])
