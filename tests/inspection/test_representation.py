@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.manifold import TSNE
 
 from tests.inspection.miniatures import IMAGES, model
+from vit_jax.evaluation.nearest_neighbours import unit
 from vit_jax.inspection import features
 from vit_jax.inspection.representation import METHODS, neighbours, plane
 
@@ -28,8 +30,8 @@ def test_groups_stay_groups_in_the_plane(method):
 def test_neighbours_are_those_of_the_greatest_cosine():
   features = groups() * np.arange(1, 13, dtype=np.float32)[:, None]  # lengths do not count
   rows, alike = neighbours(features, 3)
-  unit = features / np.linalg.norm(features, axis=1, keepdims=True)
-  cosine = unit @ unit.T - 9 * np.eye(12)
+  length_1 = features / np.linalg.norm(features, axis=1, keepdims=True)
+  cosine = length_1 @ length_1.T - 9 * np.eye(12)
   np.testing.assert_array_equal(rows[:, 0], cosine.argmax(axis=1))
   np.testing.assert_allclose(alike[:, 0], cosine.max(axis=1), rtol=1e-5)
   assert (np.diff(alike, axis=1) <= 0).all()
@@ -67,3 +69,9 @@ def test_what_cannot_be_mapped(features, said):
 def test_floats_are_no_pixels():
   with pytest.raises(ValueError, match="uint8"):
     features(*model("bit"), IMAGES)
+
+
+def test_the_map_is_that_of_tsne_with_a_third_of_the_others_as_neighbours():
+  tsne = TSNE(2, perplexity=11 / 3, init="pca", random_state=0)
+  expected = tsne.fit_transform(unit(groups()))
+  np.testing.assert_allclose(plane(groups(), "tsne"), expected, rtol=1e-3)
