@@ -8,11 +8,11 @@ JAX's profiler, and orbax for checkpoints, whose manifest and final name are wri
 import contextlib
 import csv
 import fcntl
+import io
 import os
 import pathlib
 import secrets
 import shutil
-import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
@@ -77,9 +77,19 @@ def write_csv(path: Path, rows: Iterable[Iterable]):
     whole(path) as partial,
     open(partial, "w", newline="", encoding="utf-8", errors="backslashreplace") as file,
   ):
-    # With its own line ends, "\r\n", the writer quotes cells that hold one of these characters.
-    lines = types.SimpleNamespace(write=lambda line: file.write(line.removesuffix("\r\n") + "\n"))
-    csv.writer(lines).writerows(rows)
+    for row in rows:
+      file.write(csv_line(row))
+
+
+def csv_line(row: Iterable) -> str:
+  r"""A row of CSV, ending with "\n".
+
+  Python quotes only the line breaks that are in `lineterminator`. A reader takes "\r" for the end
+  of a row too, so a cell with "\r" needs quotes.
+  """
+  line = io.StringIO(newline="")
+  csv.writer(line, lineterminator="\r\n").writerow(row)
+  return line.getvalue().removesuffix("\r\n") + "\n"
 
 
 def log(path: Path) -> BinaryIO:
