@@ -90,9 +90,22 @@ def test_what_the_run_cost(whole):
 
 def test_each_start_counts_its_time_from_zero(tmp_path):
   times = [{"time/steps": x} for x in (10.0, 20.0, 4.0, 8.0)]
+  assert time_of(tmp_path / "run", times) == [34]
+
+
+def test_a_start_that_took_longer_than_the_one_before_counts_beside_it(tmp_path):
+  times = [
+    {"time/start-up": a, "time/steps": b}
+    for a, b in ((3.0, 1.0), (3.0, 2.0), (9.0, 2.5), (9.0, 4.0))
+  ]
+  assert time_of(tmp_path / "run", times) == [(3 + 2 + 3) + (9 + 4 + 3)]
+
+
+def time_of(folder, times):
+  """The whole time in the report of a run with these figures of time."""
   lines = [step_line(i + 1, **one) for i, one in enumerate(times)]
-  found = page(made_run.write(tmp_path / "run", lines=lines))
-  assert found.values["Time of all starts, up to the last line of metrics.jsonl", "all"] == [34]
+  found = page(made_run.write(folder, lines=lines))
+  return found.values["Time of all starts, up to the last line of metrics.jsonl", "all"]
 
 
 def test_details_are_those_that_were_scored(whole):

@@ -2,7 +2,7 @@
 
 import itertools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax import models
 from vit_jax.learning import objectives
@@ -33,9 +33,20 @@ def account(run: RecordedRun) -> dict[str, float]:
     for line in run.lines
   ]
   spent = [one for one in spent if one]
-  resets = (sum(b.values()) < sum(a.values()) for a, b in itertools.pairwise(spent))
-  last = [one for one, reset in zip(spent, [*resets, True], strict=False) if reset]
+  ends = [*(begun_again(a, b) for a, b in itertools.pairwise(spent)), True]
+  last = [one for one, end in zip(spent, ends, strict=False) if end]
   return {key: sum(one.get(key, 0) for one in last) for key in (spent[-1] if spent else ())}
+
+
+def begun_again(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+  """Whether the run was started between two lines, each the seconds by cause.
+
+  The time of the start-up is one number in all lines of a start. A start may have more time in its
+  first line than a short start before it had in all.
+  """
+  return before.get("start-up") != after.get("start-up") or sum(after.values()) < sum(
+    before.values()
+  )
 
 
 def times(run: RecordedRun) -> Iterator[tuple[str, TableCell]]:
