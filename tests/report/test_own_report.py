@@ -51,6 +51,7 @@ def test_the_start_is_recorded(digits):
   (start,) = starts.read(digits[0])
   assert start["step"] == 0
   assert start["steps"] == STEPS
+  assert start["batch_size"] == recorded.read(digits[0]).batch_size
   assert "--config=configs/vit_digits.py" in start["command"]
   assert start["training_images"] == 1437
   assert start["classes"] == 10

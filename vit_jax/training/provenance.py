@@ -43,6 +43,7 @@ def facts(plan: Plan, step: int) -> dict:
     "device_kind": device.device_kind,
     "hosts": jax.process_count(),
     "steps": plan.steps.total,
+    "batch_size": plan.config.batch_size,
     "training_images": len(plan.data.train),
     "classes": len(plan.data.train.class_names),
     "parameters": total_count(plan),
