@@ -31,6 +31,13 @@ def test_the_most_confident_comes_first(workdir):
   assert found[0] == ("image 2", "dog", HOSTILE, 0.8)
 
 
+def test_a_probability_of_nan_comes_last(workdir):
+  (path,) = evaluated(workdir)
+  path.write_text(path.read_text().replace("0.800000", "nan").replace("0.400000", "NaN"))
+  found, _ = mistakes(path)
+  assert [one.name for one in found] == ["image 3", "image 1", "image 2"]
+
+
 def test_a_workdir_without_evaluation(tmp_path):
   with pytest.raises(ConfigError, match=r"holds no evaluation.*--mode=evaluate --workdir="):
     evaluated(tmp_path)

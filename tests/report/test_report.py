@@ -217,28 +217,6 @@ def test_runs_of_earlier_releases(release):
   assert "Parameters" in found.text
 
 
-def test_damaged_files_are_named_and_left_out(tmp_path):
-  folder = made_run.write(tmp_path / "run")
-  made_run.write_set(folder)
-  with (folder / "metrics.jsonl").open("a") as file:
-    file.write('{"step": 101, "loss"\n')
-  (folder / "evaluation/test/classes.csv").write_text('class\n"a\0')
-  (folder / "starts.jsonl").write_bytes(b"\xff[[[\n3\n")
-  found = page(folder)
-  assert "1 damaged line(s) of metrics.jsonl are left out." in found.text
-  assert "evaluation/test cannot be read and are left out" in found.text
-  assert found.values[FIGURES, "test/top1"] == [0.75, 100, 0.875, 50]
-  (folder / "config.json").write_text("{")
-  (folder / "metrics.jsonl").unlink()
-  assert "The settings are left out" in page(folder).text
-
-
-def test_values_that_are_not_finite(tmp_path):
-  lines = [step_line(1), step_line(2, loss="nan", images_per_second="inf"), step_line(3)]
-  found = page(made_run.write(tmp_path / "run", lines=lines))
-  assert found.values[FIGURES, "loss"] == [2 / 3, 3, 2 / 3, 3]
-
-
 def test_several_runs_side_by_side(tmp_path):
   other = made_run.replaced(seed=7)
   first = made_run.write(tmp_path / "a")

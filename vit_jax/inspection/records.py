@@ -1,6 +1,7 @@
 """The worst mistakes of an evaluation, from the predictions that it wrote."""
 
 import csv
+import math
 import pathlib
 from typing import NamedTuple
 
@@ -52,4 +53,9 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
     except (ValueError, IndexError, TypeError, csv.Error) as error:
       raise ConfigError(f"{path} does not hold predictions of an evaluation ({error}).") from error
   wrong = [one for one in found if one.label != one.prediction]
-  return sorted(wrong, key=lambda one: -one.probability), len(found)
+  return sorted(wrong, key=_doubt), len(found)
+
+
+def _doubt(one: Mistake) -> float:
+  """The lower, the more confident; NaN, as a diverged run predicts, comes last."""
+  return math.inf if math.isnan(one.probability) else -one.probability

@@ -235,12 +235,14 @@ def _header(best: Sequence) -> list[str]:
 
 
 def _worst(name: str, found: list[records.Mistake], total: int) -> str:
+  images = f"{total:,} image{'s' * (total != 1)}"
   if not found:
-    return f"{name}: no mistakes among {total:,} images."
+    return f"{name}: no mistakes among {images}."
   first = found[0]
   return (
-    f"{name}: {len(found):,} of {total:,} images are wrong; the most confident, {first.name}, is "
-    f"{first.label} and was taken for {first.prediction} with {first.probability:.1%}."
+    f"{name}: {len(found):,} of {images} {'is' if len(found) == 1 else 'are'} wrong; the most "
+    f"confident, {first.name}, is {first.label} and was taken for {first.prediction} with "
+    f"{first.probability:.1%}."
   )
 
 

@@ -8,11 +8,12 @@ from vit_jax import models
 from vit_jax.learning import objectives
 from vit_jax.recipes import cost
 from vit_jax.report.document import Section, TableCell
-from vit_jax.report.run import RecordedRun
+from vit_jax.report.run import RecordedRun, is_count
 from vit_jax.report.tables import side_by_side
 from vit_jax.storage.metrics_log import clock
 
 TIME = "time/"
+MOST_SECONDS = 1e12  # a line with a longer time, or with none that is a number, is damaged
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
@@ -32,7 +33,7 @@ def account(run: RecordedRun) -> dict[str, float]:
     {key.removeprefix(TIME): float(value) for key, value in line.items() if key.startswith(TIME)}
     for line in run.lines
   ]
-  spent = [one for one in spent if one]
+  spent = [one for one in spent if one and all(0 <= x < MOST_SECONDS for x in one.values())]
   ends = [*(begun_again(a, b) for a, b in itertools.pairwise(spent)), True]
   last = [one for one, end in zip(spent, ends, strict=False) if end]
   return {key: sum(one.get(key, 0) for one in last) for key in (spent[-1] if spent else ())}
@@ -83,7 +84,7 @@ def images_seen(run: RecordedRun) -> int:
   begun = [(start.get("step"), start.get("batch_size")) for start in run.starts]
   images, end = 0, run.step
   for step, size in reversed(begun):
-    if isinstance(step, int) and isinstance(size, int) and 0 <= step < end:
+    if is_count(step) and is_count(size) and step < end:
       images, end = images + (end - step) * size, step
   return images + end * run.config.batch_size  # of starts that did not record theirs
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
 from vit_jax.evaluation import evaluate
+from vit_jax.recipes import cost
 from vit_jax.report import scored_set
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.storage import metrics_log, starts, workdir
@@ -41,7 +42,13 @@ class RecordedRun:
   def fact(self, key: str, kind: type):
     """A fact of the newest start; None if it is not recorded as a value of this kind."""
     value = self.starts[-1].get(key) if self.starts else None
-    return value if isinstance(value, kind) else None
+    fits = is_count(value) if kind is int else isinstance(value, kind)
+    return value if fits else None
+
+
+def is_count(value) -> bool:
+  """Whether a run can have recorded this value as a number of things."""
+  return type(value) is int and 0 <= value < 2**63
 
 
 def read_all(folders: Sequence[pathlib.Path]) -> list[RecordedRun]:
@@ -100,10 +107,12 @@ def metrics(folder: pathlib.Path) -> tuple[list[dict], str]:
 
 
 def settings(folder: pathlib.Path) -> tuple[Config | None, str]:
-  """The settings, and a sentence if they cannot be read."""
+  """The settings, and a sentence if they cannot be read or are of no model."""
   if not (folder / workdir.CONFIG).exists():
     return None, ""
   try:
-    return recorded.read(folder), ""
-  except ConfigError as error:
+    config = recorded.read(folder)
+    cost.forward_macs(config)
+    return config, ""
+  except (ConfigError, ValueError) as error:
     return None, f"The settings are left out: {error}"

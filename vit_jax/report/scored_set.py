@@ -44,7 +44,7 @@ def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
   for path in sorted(folder.glob("*/")):
     try:
       found.append(read(path))
-    except (OSError, ValueError, csv.Error, RecursionError) as error:
+    except (OSError, ValueError, OverflowError, csv.Error, RecursionError) as error:
       wrong.append(f"The details in {path} cannot be read and are left out: {error}.")
   return found, wrong
 
@@ -53,7 +53,7 @@ def read(folder: pathlib.Path) -> ScoredSet:
   """The set in a folder; files that are not there are left out.
 
   Raises:
-    OSError, ValueError, csv.Error: a file is damaged.
+    OSError, ValueError, OverflowError, csv.Error: a file is damaged.
   """
   rows = rows_of(folder / "predictions.csv", 4)
   names, labels, predicted, probability = zip(*rows, strict=True) if rows else [()] * 4
@@ -88,7 +88,11 @@ def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
 
 
 def matrix_of(path: pathlib.Path) -> np.ndarray | None:
-  """The confusion matrix; None if it is not there; raises as `rows_of`."""
+  """The confusion matrix; None if it is not there.
+
+  Raises:
+    OverflowError: a number is too large; also raises as `rows_of`.
+  """
   rows = rows_of(path)
   return np.array([row[1:] for row in rows], int) if rows else None
 

@@ -35,7 +35,8 @@ def origin(scored: ScoredSet) -> str:
   """Says which parameters were evaluated."""
   step, weights = scored.figures.get("step"), scored.figures.get("weights")
   where = f" after step {step:,}" if isinstance(step, int) else f" of {weights}" if weights else ""
-  count = f", on {len(scored.labels):,} images" if len(scored.labels) else ""
+  images = len(scored.labels)
+  count = f", on {images:,} image{'s' * (images != 1)}" if images else ""
   return f"With the parameters{where or ' of the last evaluation'}{count}."
 
 
@@ -43,7 +44,7 @@ def classes(scored: ScoredSet) -> Table:
   """The accuracy of each class, the lowest first; of many classes, the lowest and the highest."""
   found = [one for one in scored.classes if one[1]]
   found.sort(key=lambda one: one[2] / one[1])
-  caption = f"Accuracy of {len(found):,} classes, the lowest first"
+  caption = f"Accuracy of {len(found):,} class{'es' * (len(found) != 1)}, the lowest first"
   if len(found) > MOST_ROWS:
     found = [*found[: MOST_ROWS // 2], *found[-MOST_ROWS // 2 :]]
     caption = f"{caption}: the {MOST_ROWS // 2} lowest and the {MOST_ROWS // 2} highest"
@@ -95,14 +96,16 @@ def matrix_table(scored: ScoredSet) -> Table:
 
 def calibration(scored: ScoredSet) -> Section:
   """Whether probabilities are as high as accuracies, in bins of equal width."""
-  if not len(scored.labels):
+  known = np.isfinite(scored.probabilities)  # a diverged run predicts with a probability of NaN
+  if not known.any():
     return Section("Calibration")
-  hits = (scored.labels == scored.predictions).astype(float)
-  bins = np.clip(np.ceil(scored.probabilities * BINS).astype(int) - 1, 0, BINS - 1)
+  probabilities = scored.probabilities[known]
+  hits = (scored.labels == scored.predictions)[known].astype(float)
+  bins = np.clip(np.ceil(probabilities * BINS), 1, BINS).astype(int) - 1
   count = np.bincount(bins, minlength=BINS)
   used = np.flatnonzero(count)
   mean = lambda values: np.bincount(bins, values, BINS)[used] / count[used]
-  probability, accuracy = mean(scored.probabilities), mean(hits)
+  probability, accuracy = mean(probabilities), mean(hits)
   rows = [
     (
       f"{k / BINS:.0%} to {(k + 1) / BINS:.0%}",

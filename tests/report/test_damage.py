@@ -1,0 +1,107 @@
+"""The report of a workdir with damaged files, and of a run whose numbers are not finite."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.report import made_run
+from tests.report.made_run import step_line
+from tests.report.read_page import Page
+from vit_jax.report import report
+
+FIGURES = "Figures"
+TIME = "Time of all starts, up to the last line of metrics.jsonl"
+
+
+def page(folder):
+  return Page(report.html([folder], inside=False))
+
+
+def test_damaged_files_are_named_and_left_out(tmp_path):
+  folder = made_run.write(tmp_path / "run")
+  made_run.write_set(folder)
+  with (folder / "metrics.jsonl").open("a") as file:
+    file.write('{"step": 101, "loss"\n')
+  (folder / "evaluation/test/classes.csv").write_text('class\n"a\0')
+  (folder / "starts.jsonl").write_bytes(b"\xff[[[\n3\n")
+  found = page(folder)
+  assert "1 damaged line(s) of metrics.jsonl are left out." in found.text
+  assert "evaluation/test cannot be read and are left out" in found.text
+  assert found.values[FIGURES, "test/top1"] == [0.75, 100, 0.875, 50]
+  (folder / "config.json").write_text("{")
+  (folder / "metrics.jsonl").unlink()
+  assert "The settings are left out" in page(folder).text
+
+
+def test_values_that_are_not_finite(tmp_path):
+  lines = [step_line(1), step_line(2, loss="nan", images_per_second="inf"), step_line(3)]
+  found = page(made_run.write(tmp_path / "run", lines=lines))
+  assert found.values[FIGURES, "loss"] == [2 / 3, 3, 2 / 3, 3]
+
+
+@pytest.mark.parametrize(
+  "damage",
+  [
+    {"time/steps": "nan"},
+    {"time/steps": "inf"},
+    {"time/steps": 1e308, "time/compile": 1e308},
+    {"time/steps": -5.0},
+  ],
+)
+def test_times_that_are_none_are_left_out(tmp_path, damage):
+  lines = [*made_run.LINES, step_line(120, **damage)]
+  found = page(made_run.write(tmp_path / "run", lines=lines))
+  assert found.values[TIME, "all"] == [103]
+
+
+def test_numbers_of_a_start_that_are_none_are_left_out(tmp_path):
+  keys = ("steps", "batch_size", "training_images", "parameters", "trained_parameters")
+  for i, value in enumerate((10**300, -1, True, "7")):
+    start = made_run.START | dict.fromkeys(keys, value)
+    found = page(made_run.write(tmp_path / str(i), start=start))
+    assert "100 steps" in found.text
+    assert found.values["Speed and computation", "Images seen"] == [3200]
+    assert "Training images" not in {row[0] for row in found.tables["The run"]}
+
+
+@pytest.mark.parametrize(
+  ("name", "said"), [("no-model", "is no model"), ("ViT-B/7", "cannot be cut into patches")]
+)
+def test_settings_of_no_model_are_left_out(tmp_path, name, said):
+  settings = made_run.replaced(model=dataclasses.replace(made_run.CONFIG.model, name=name))
+  found = page(made_run.write(tmp_path / "run", settings=settings))
+  assert "The settings are left out" in found.text
+  assert said in found.text
+  assert found.values[FIGURES, "test/top1"] == [0.75, 100, 0.875, 50]
+
+
+def test_a_confusion_matrix_of_too_large_numbers(tmp_path):
+  folder = made_run.write(tmp_path / "run")
+  made_run.write_set(folder)
+  (folder / "evaluation/test/confusion.csv").write_text(f"x,a\na,{10**30}\n")
+  assert "evaluation/test cannot be read and are left out" in page(folder).text
+
+
+def test_probabilities_that_are_not_finite(tmp_path):
+  """The predictions of a run that diverged have a probability of NaN."""
+  folder = made_run.write(tmp_path / "run")
+  labels, _, probabilities = made_run.write_set(folder)
+  path = folder / "evaluation/test/predictions.csv"
+  rows = path.read_text().splitlines()
+  bad = [f"{row.rpartition(',')[0]},nan" for row in rows[1:11]]
+  path.write_text("\n".join([rows[0], *bad, *rows[11:]]) + "\n")
+  bins = page(folder).tables["Calibration in bins of probability"][1:]
+  assert sum(int(row[-1]) for row in bins) == len(labels) - 10
+  count, _ = np.histogram(probabilities[10:], np.arange(16) / 15)
+  assert [int(row[-1]) for row in bins] == [n for n in count if n]
+  path.write_text("\n".join([rows[0], *bad]) + "\n")
+  assert "Calibration" not in {title for _, title in page(folder).headings}
+
+
+def test_one_image_and_one_class(tmp_path):
+  folder = made_run.write(tmp_path / "run")
+  made_run.write_set(folder, names=("cat",), count=1)
+  found = page(folder)
+  assert "on 1 image." in found.text
+  assert found.values["Accuracy of 1 class, the lowest first", "cat"] == [1, 1]
