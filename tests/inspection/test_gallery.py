@@ -6,6 +6,7 @@ from PIL import Image
 
 from vit_jax.config import ConfigError
 from vit_jax.data.images import Box
+from vit_jax.data.sources.digits import Digits
 from vit_jax.inspection.gallery import gallery, is_source, seen_box, spaced
 from vit_jax.weights.card import Card
 
@@ -41,6 +42,15 @@ def test_a_source_has_labels_where_they_are_wanted():
   assert gallery(["digits"], "test", 12).labels == []
   assert found.original(3).shape == (8, 8, 3)
   assert found.in_words() == "12 of 360 images"
+
+
+@pytest.mark.parametrize("label", [-1, 10])
+def test_labels_of_no_class_are_not_shown(monkeypatch, label):
+  """TFDS gives -1 for the images of a test set whose labels are kept secret."""
+  monkeypatch.setattr(Digits, "labels", lambda self, index: (label if index == 3 else 0,))
+  found = gallery(["digits"], "test", 360, labelled=True)
+  assert found.labels == []
+  assert len(found) == 360
 
 
 def test_a_folder_without_classes(folder):

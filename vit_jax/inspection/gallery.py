@@ -101,13 +101,21 @@ def of_source(spec: str, split: str, count: int, *, labelled: bool) -> Gallery:
   if not len(source):
     raise ConfigError(f"{spec} has no images in the split {split!r}.")
   places = spaced(range(len(source)), count)
-  labels = [source.labels(i) for i in places] if source.class_names else []
   return Gallery(
     [source.name(i) for i in places],
     lambda i: source[places[i]].image,
-    [" and ".join(source.class_names[label] for label in each) for each in labels],
+    _class_names(source, places) if source.class_names else [],
     len(source),
   )
+
+
+def _class_names(source: sources.Source, places: Sequence[int]) -> list[str]:
+  """The classes of examples; [] if one has a label of no class, such as the -1 of a hidden test."""
+  names = dict(enumerate(source.class_names))
+  labels = [source.labels(i) for i in places]
+  if any(label not in names for each in labels for label in each):
+    return []
+  return [" and ".join(names[label] for label in each) for each in labels]
 
 
 def is_source(word: str) -> bool:
