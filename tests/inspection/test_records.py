@@ -5,6 +5,8 @@ import pytest
 
 from vit_jax.config import ConfigError
 from vit_jax.evaluation import details
+from vit_jax.inspection import views
+from vit_jax.inspection.gallery import Gallery
 from vit_jax.inspection.records import evaluated, mistakes
 
 HOSTILE = 'a,"b\n$x'
@@ -36,6 +38,15 @@ def test_a_probability_of_nan_comes_last(workdir):
   path.write_text(path.read_text().replace("0.800000", "nan").replace("0.400000", "NaN"))
   found, _ = mistakes(path)
   assert [one.name for one in found] == ["image 3", "image 1", "image 2"]
+
+
+def test_an_image_whose_name_is_no_text_is_found(workdir):
+  name = "image \udcff"  # as Python reads the name of a file that is not UTF-8
+  known = details.Details(("cat", "dog"), np.array([0]), np.array([1]), np.ones(1), lambda _: name)
+  details.write(workdir / "evaluation" / "test", known)
+  shown = views.mistakes(workdir, 4, Gallery([name], lambda _: np.zeros((4, 4, 3), np.uint8)))
+  assert "test: 1 of 1 image is wrong" in shown.said
+  assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]
 
 
 def test_a_workdir_without_evaluation(tmp_path):

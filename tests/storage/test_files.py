@@ -36,7 +36,7 @@ def test_a_table_reads_back(tmp_path):
   with open(tmp_path / "t.csv", newline="", encoding="utf-8") as file:
     assert list(csv.reader(file)) == rows
   files.write_csv(tmp_path / "t.csv", [["\udcff"]])  # a byte of a name that is no text
-  assert (tmp_path / "t.csv").read_text() == "\\udcff\n"
+  assert (tmp_path / "t.csv").read_text() == "\\udcff\n" == files.as_written("\udcff\n")
 
 
 def test_what_is_set_aside_replaces_nothing(tmp_path):

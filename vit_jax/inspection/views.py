@@ -20,6 +20,7 @@ from vit_jax.plots import distance as distance_plot
 from vit_jax.plots import filters as filter_plot
 from vit_jax.plots import similarity as similarity_plot
 from vit_jax.plots.labels import label
+from vit_jax.storage import files
 
 NEIGHBOURS = 5
 BEST = 2  # classes in a caption
@@ -248,7 +249,7 @@ def _worst(name: str, found: list[records.Mistake], total: int) -> str:
 
 def _found(wrong: list[records.Mistake], gallery: Gallery, name: str) -> list[np.ndarray]:
   """The images of mistakes, small enough for a figure."""
-  places = {known: i for i, known in enumerate(gallery.names)}
+  places = {files.as_written(known): i for i, known in enumerate(gallery.names)}
   for one in wrong:
     if one.name not in places:
       raise ConfigError(

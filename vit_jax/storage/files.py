@@ -92,6 +92,11 @@ def csv_line(row: Iterable) -> str:
   return line.getvalue().removesuffix("\r\n") + "\n"
 
 
+def as_written(text: str) -> str:
+  """A text as `write_csv` writes it: bytes of a file's name that are not text become escapes."""
+  return text.encode(errors="backslashreplace").decode()
+
+
 def log(path: Path) -> BinaryIO:
   """Opens a file for what a process prints; it grows, and no line of it is changed.
 
