@@ -50,6 +50,11 @@ def filter_components(module: ViT, params: dict) -> Components:
   return components(kernel)
 
 
+def owner(module: ViT) -> str:
+  """The part of the model whose filters `filter_components` shows, in words."""
+  return "the patch embedding" if module.stages is None else "the ResNet's root"
+
+
 def components(kernel: np.ndarray) -> Components:
   """As `filter_components`, of a kernel (P, P, 3, D) float64."""
   samples = kernel.reshape(-1, kernel.shape[-1]).T

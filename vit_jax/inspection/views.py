@@ -35,10 +35,10 @@ def filters(model: LoadedModel) -> Shown:
   found = components.filter_components(model.module, model.params)
   count, side = found.tiles.shape[:2]
   first, together = float(found.variance[0]), float(found.variance.sum())
-  of = "the patch embedding" if model.module.stages is None else "the ResNet's root"
   return Shown(
-    f"{count} principal components of the filters of {of} ({side} x {side} pixels) hold "
-    f"{together:.1%} of their variance; the first, top left, holds {first:.1%}.",
+    f"{count} principal components of the filters of {components.owner(model.module)} "
+    f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
+    f"{first:.1%}.",
     dict(components=count, first=first, together=together),
     [("filters.png", filter_plot.picture(found.tiles))],
     {"filters.npz": found._asdict()},

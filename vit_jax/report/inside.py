@@ -13,6 +13,7 @@ from vit_jax.evaluation import examples
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
 from vit_jax.inspection import filter_components, mean_distances, position_similarity, rollout
+from vit_jax.inspection.filters import owner
 from vit_jax.models import ViT
 from vit_jax.plots import charts, distance, filters, overlay, similarity, tiles
 from vit_jax.report.document import Picture, Section
@@ -63,19 +64,19 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
     tiles.png(filters.picture(found.tiles)),
     "png",
     "The principal components of the filters as coloured tiles.",
-    f"The first {len(found.tiles)} principal components of the patch-embedding filters, which "
-    f"hold {found.variance.sum():.0%} of their variance (Figure 7, left)",
+    f"The first {len(found.tiles)} principal components of the filters of {owner(model.module)}, "
+    f"which hold {found.variance.sum():.0%} of their variance (Figure 7, left)",
   )
   side = model.card.image_size
   if model.module.positions == "none":
     return
   values = position_similarity(model.module, model.params, model.module.grid(side, side))
-  yield Picture(
-    inked(similarity.figure, values),
-    "svg+xml",
-    "A grid of grids: how similar each position embedding is to all others.",
-    "Cosine similarity of position embeddings (Figure 7, centre)",
-  )
+  alt = "A grid of grids: how similar each position embedding is to all others."
+  caption = "Cosine similarity of position embeddings (Figure 7, centre)"
+  if model.module.positions == "relative":
+    alt = "A map for each head of each layer: how similar each offset is to offset zero."
+    caption = "Cosine similarity of the embeddings of all offsets with that of offset zero, by head"
+  yield Picture(inked(similarity.figure, values), "svg+xml", alt, caption)
 
 
 def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
@@ -101,12 +102,12 @@ def pixels(path: pathlib.Path) -> np.ndarray:
 def distances(model: LoadedModel, images: np.ndarray) -> Picture:
   """The mean attention distance of every head."""
   values = mean_distances(model.module, model.params, images)
-  last = values.reshape(-1, *values.shape[-2:])[0]
+  layers = values.mean(axis=-1).reshape(-1, model.module.depth).mean(axis=0)  # of both axes
   return Picture(
     inked(distance.figure, values),
     "svg+xml",
-    f"Mean attention distance by layer: from {last[0].mean():.1f} pixels in the first to "
-    f"{last[-1].mean():.1f} in the last, averaged over heads.",
+    f"Mean attention distance by layer: from {layers[0]:.1f} pixels in the first to "
+    f"{layers[-1]:.1f} in the last, averaged over heads.",
     f"Mean attention distance of every head, over {len(images)} test images (Figure 7, right)",
   )
 
