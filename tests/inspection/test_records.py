@@ -54,6 +54,16 @@ def test_a_workdir_without_evaluation(tmp_path):
     evaluated(tmp_path)
 
 
+def test_an_evaluation_without_predictions_is_not_asked_for_again(workdir):
+  """Sets with several labels an image, probes and reconstructions have figures alone."""
+  (path,) = evaluated(workdir)
+  path.with_name("figures.json").write_text("{}")
+  assert evaluated(workdir) == [path]
+  path.unlink()
+  with pytest.raises(ConfigError, match=r"have no predictions.csv: only the sets of"):
+    evaluated(workdir)
+
+
 @pytest.mark.parametrize(
   "text", ["", "name,label\n", "a,b,c,d\n", "name,label,prediction,probability\nx,a,b\n", "\0\n"]
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vit_jax.config import ConfigError
 from vit_jax.config.reading import regular
-from vit_jax.evaluation.evaluate import DETAILS
+from vit_jax.evaluation.evaluate import DETAILS, FIGURES
 
 PREDICTIONS = "predictions.csv"
 COLUMNS = ("name", "label", "prediction", "probability")
@@ -29,6 +29,11 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
     ConfigError: there is none.
   """
   found = sorted((workdir / DETAILS).glob(f"*/{PREDICTIONS}"))
+  if not found and any((workdir / DETAILS).glob(f"*/{FIGURES}")):
+    raise ConfigError(
+      f"the evaluations in {workdir / DETAILS} have no {PREDICTIONS}: only the sets of "
+      "config.data.evaluate have, if each of their images has one label."
+    )
   if not found:
     raise ConfigError(
       f"{workdir} holds no {DETAILS}/SET/{PREDICTIONS}, so its mistakes are not known; evaluate it "
