@@ -9,6 +9,7 @@ from tests.report import made_run
 from tests.report.made_run import step_line
 from tests.report.read_page import Page
 from vit_jax.report import report
+from vit_jax.storage import starts
 
 FIGURES = "Figures"
 TIME = "Time of all starts, up to the last line of metrics.jsonl"
@@ -73,6 +74,16 @@ def test_settings_of_no_model_are_left_out(tmp_path, name, said):
   found = page(made_run.write(tmp_path / "run", settings=settings))
   assert "The settings are left out" in found.text
   assert said in found.text
+  assert found.values[FIGURES, "test/top1"] == [0.75, 100, 0.875, 50]
+
+
+def test_starts_that_cannot_be_read_are_left_out(tmp_path, monkeypatch):
+  """As in the workdir of another user."""
+  folder = made_run.write(tmp_path / "run")
+  monkeypatch.setattr(starts, "read", lambda _: tmp_path.read_bytes())  # a folder: an OSError
+  found = page(folder)
+  assert "starts.jsonl cannot be read: Is a directory." in found.text
+  assert "Command" not in {row[0] for row in found.tables["The run"]}
   assert found.values[FIGURES, "test/top1"] == [0.75, 100, 0.875, 50]
 
 

@@ -90,8 +90,17 @@ def read(folder: pathlib.Path, name: str) -> RecordedRun:
   lines, damage = metrics(folder)
   config, wrong = settings(folder)
   sets, unreadable = scored_set.read_all(folder / evaluate.DETAILS)
-  notes = [note for note in (wrong, damage, *unreadable) if note]
-  return RecordedRun(folder, name, config, starts.read(folder), lines, sets, notes)
+  begun, unknown = facts(folder)
+  notes = [note for note in (wrong, damage, unknown, *unreadable) if note]
+  return RecordedRun(folder, name, config, begun, lines, sets, notes)
+
+
+def facts(folder: pathlib.Path) -> tuple[list[dict], str]:
+  """The facts of every start, and a sentence if they cannot be read."""
+  try:
+    return starts.read(folder), ""
+  except OSError as error:
+    return [], f"{starts.STARTS} cannot be read: {error.strerror}."
 
 
 def metrics(folder: pathlib.Path) -> tuple[list[dict], str]:

@@ -23,7 +23,11 @@ def add(workdir: pathlib.Path, facts: dict):
 
 
 def read(workdir: pathlib.Path) -> list[dict]:
-  """The facts of every start, in order; without lines that are damaged, [] without the file."""
+  """The facts of every start, in order; without lines that are damaged, [] without the file.
+
+  Raises:
+    OSError: the file cannot be read.
+  """
   path = workdir / STARTS
   if not path.is_file():
     return []
