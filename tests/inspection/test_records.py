@@ -49,7 +49,16 @@ def test_an_image_whose_name_is_no_text_is_found(workdir):
   assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]
 
 
+@pytest.mark.parametrize("source", ["weights.npz", "run/checkpoints/40", "nothing"])
+def test_what_is_no_workdir(tmp_path, source):
+  (tmp_path / "run/checkpoints/40").mkdir(parents=True)
+  (tmp_path / "weights.npz").touch()
+  with pytest.raises(ConfigError, match=r"is not the workdir of a run: it has no config.json"):
+    evaluated(tmp_path / source)
+
+
 def test_a_workdir_without_evaluation(tmp_path):
+  (tmp_path / "config.json").write_text("{}")
   with pytest.raises(ConfigError, match=r"holds no evaluation.*--mode=evaluate --workdir="):
     evaluated(tmp_path)
 
@@ -60,6 +69,7 @@ def test_an_evaluation_without_predictions_is_not_asked_for_again(workdir):
   path.with_name("figures.json").write_text("{}")
   assert evaluated(workdir) == [path]
   path.unlink()
+  (workdir / "config.json").write_text("{}")
   with pytest.raises(ConfigError, match=r"have no predictions.csv: only the sets of"):
     evaluated(workdir)
 

@@ -114,6 +114,11 @@ def test_numbers_are_those_of_the_pictures(folder, capsys):
   assert {path.name for path in left.iterdir()} == {*(f"{i:03d}.png" for i in range(5)), "mine.png"}
 
 
+def test_one_patch_is_not_compared(folder, capsys):
+  said = run(folder, "positions --source {}/vit.npz --image-size 4", capsys)["said"]
+  assert said == "Position embeddings of 4 px images. There is one patch alone."
+
+
 def test_mistakes_of_a_run(folder, capsys):
   source = open_source("digits", split="test", num_classes=10)
   names = tuple(map(str, range(10)))
@@ -154,7 +159,8 @@ def test_mistakes_of_a_run(folder, capsys):
     ("attention --source {}/axial.npz --images {}/photos", "an axial model"),
     ("attention --source {}/vit.npz --images {}/photos --raw 2 0", "layers are 0 to 1"),
     ("features --source {}/vit.npz --images {}/photos/0.png", "at least 4 images; there are 1"),
-    ("mistakes --source {}/photos", "evaluate it first"),
+    ("mistakes --source {}/photos", "photos is not the workdir of a run"),
+    ("mistakes --source {}/vit.npz", "vit.npz is not the workdir of a run"),
   ],
 )
 def test_a_sentence_where_nothing_can_be_shown(folder, words, message, capsys):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from vit_jax.config import ConfigError
 from vit_jax.config.reading import regular
 from vit_jax.evaluation.evaluate import DETAILS, FIGURES
+from vit_jax.storage.workdir import CONFIG
 
 PREDICTIONS = "predictions.csv"
 COLUMNS = ("name", "label", "prediction", "probability")
@@ -26,9 +27,14 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   """WORKDIR/evaluation/SET/predictions.csv of each set.
 
   Raises:
-    ConfigError: there is none.
+    ConfigError: there is none, or the folder is not the workdir of a run.
   """
   found = sorted((workdir / DETAILS).glob(f"*/{PREDICTIONS}"))
+  if not found and not (workdir / CONFIG).is_file():
+    raise ConfigError(
+      f"{workdir} is not the workdir of a run: it has no {CONFIG}. Mistakes are those of an "
+      "evaluation; give the folder that its --workdir named."
+    )
   if not found and any((workdir / DETAILS).glob(f"*/{FIGURES}")):
     raise ConfigError(
       f"the evaluations in {workdir / DETAILS} have no {PREDICTIONS}: only the sets of "

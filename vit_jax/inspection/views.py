@@ -55,10 +55,12 @@ def positions(model: LoadedModel) -> Shown:
   said = "; ".join(
     f"{place}: mean cosine " + ", ".join(f"{x:.2f} {places[kind]}" for kind, x in each.items())
     for place, each in means.items()
+    if each
   )
+  if relative:
+    said = "For each head, how alike each offset is to offset zero"
   return Shown(
-    f"Position embeddings of {side} px images. "
-    + (f"{said}." if said else "For each head, how alike each offset is to offset zero."),
+    f"Position embeddings of {side} px images. {said or 'There is one patch alone'}.",
     means,
     [("positions.png", similarity_plot.figure(found))],
     {"positions.npz": found},
