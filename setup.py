@@ -8,7 +8,7 @@ README = pathlib.Path(__file__).with_name("README.md")
 
 setuptools.setup(
   name="vit_jax",
-  version="0.1.0",
+  version="0.2.0.dev0",
   description="Vision Transformer (arXiv 2010.11929): pre-training and fine-tuning in JAX and Flax",
   long_description=README.read_text(encoding="utf-8"),
   long_description_content_type="text/markdown",
