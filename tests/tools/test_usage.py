@@ -119,6 +119,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("sweep", "--model x --task pets --learning-rates nan", 2, "'nan' is no number above 0"),
     ("sweep", "--model x --task pets --seeds 0 --learning-rates 1", 2, "'0' is not a whole number"),
     ("sweep", "--model x --task pets more", 2, "'more' is not a flag"),
+    ("study", "--study=configs/studies/head.py --workdir=", 2, "--workdir: the path is empty"),
     ("sweep", "--model x --task pets --config.seed", 2, "'--config.seed' is not a flag"),
     ("vtab", "--source {}/none.npz --tasks nonsense", 2, "nonsense"),
     ("visualize", "filters --source {}/none.npz --output {}/o", 2, "none.npz does not exist"),
