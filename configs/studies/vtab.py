@@ -1,14 +1,19 @@
-"""VTAB-1k: three models of the paper on 19 tasks, by group (Figure 2, Table 9).
+"""VTAB-1k: models on tasks of 1,000 images, by group (Figure 2, Table 9).
 
+  python tools/study.py --study=configs/studies/vtab.py
   python tools/study.py --study=configs/studies/vtab.py --scale=paper --plan
 
+small: two ViTs and a ResNet, pre-trained on five classes of Fashion-MNIST and fine-tuned on two
+tasks with the same settings (configs/fashion_halves.py, no flips): 1,000 images of the other five
+classes, natural, and 1,000 handwritten digits of scikit-learn, specialized. 6 cells x 3 seeds.
+Images with labels for a structured task are not at hand.
 paper: ViT-H/14 and ViT-L/16 pre-trained on JFT-300M (14 epochs) and ViT-L/16 on ImageNet-21k (90
 epochs), fine-tuned on 1,000 images of each task with the same settings (configs/vtab.py). 57 cells;
 top-1 of the test images, in a panel for each group. Name your data in JFT and I21K below.
 
-There is no small scale: it needs the 19 data sets. If you have weights, `python tools/vtab.py` does
-the 19 tasks without pre-training, chooses the setting on validation images if asked to, and prints
-the mean of each group.
+Nothing is chosen. If you have weights, `python tools/vtab.py` does the 19 tasks without
+pre-training, chooses the setting on validation images if asked to, and prints the mean of each
+group.
 Table 9 has the ViTs' figures, which are beside the results. Of BiT-L (R152x4) the paper prints only
 the mean of all tasks, 76.29% (Table 2); Figure 2 draws its groups without figures.
 """
@@ -41,6 +46,37 @@ GROUPS = {
     *("sNORB-Azim", "sNORB-Elev"),
   ),
 }
+
+SMALL_MODELS = ("ViT-96/7", "ViT-96/4", "ResNet-3")
+SMALL_TASKS = {  # with their groups and settings
+  "Fashion-MNIST": ("natural", {}),
+  "digits": (
+    "specialized",
+    {
+      "model.num_classes": 10,
+      "data.train.source": "digits",
+      "data.evaluate.test.source": "digits",
+    },
+  ),
+}
+
+
+def small_cells(model: str) -> list[Cell]:
+  """The tasks of a small model."""
+  name = model.replace("/", "_")
+  before = Stage(f"configs/fashion_halves.py:first,{model}", name=name)
+  found = []
+  for task, (group, settings) in SMALL_TASKS.items():
+    recipe = f"configs/fashion_halves.py:second,{model}"
+    stage = Stage(recipe, settings | {"data.flip": False}, f"{name}_{task}", after=before)
+    found.append(Cell(f"{task} {model}", stage, {"task": task, "group": group, "model": model}))
+  return found
+
+
+def small() -> Study:
+  """On two CPU cores."""
+  found = [one for model in SMALL_MODELS for one in small_cells(model)]
+  return Study(tuple(found), Drawing(x="task", by="model", panel="group", label="top-1"))
 
 
 def cells(model: str, pretraining: str) -> list[Cell]:

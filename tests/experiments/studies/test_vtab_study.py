@@ -5,6 +5,8 @@ import statistics
 import pytest
 
 from tests import programs
+from vit_jax import config as c
+from vit_jax import recipes
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.experiments.studies import paper
 from vit_jax.experiments.studies.loading import load
@@ -33,3 +35,18 @@ def test_tasks_are_in_the_groups_of_the_benchmark():
   found = {(cell.factors["group"], cell.factors["task"]) for cell in study.cells}
   assert found == {(group, task) for group, tasks in PAPER.items() for task in tasks}
   assert len(study.cells) == 3 * len(TASKS)
+
+
+def test_small_tasks_differ_in_their_data_alone(monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  by_model = {}
+  for cell in load(FILE, "small").cells:
+    flags = [f"--config.{key}={value}" for key, value in cell.stage.settings.items()]
+    config = c.to_dict(recipes.resolve(cell.stage.recipe, flags))
+    assert config["data"]["train"]["subset"] == 1000
+    assert not config["data"]["flip"]  # a digit would become another
+    del config["data"], config["model"]["num_classes"]
+    by_model.setdefault(cell.factors["model"], []).append(config)
+  assert len(by_model) == 3
+  for fashion, digits in by_model.values():
+    assert fashion == digits
