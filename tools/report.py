@@ -8,7 +8,8 @@ was stopped has no accuracies of classes, for example. Curves of several runs ar
 another, and the settings that differ are a table. The newest checkpoint of each run is looked into,
 which a run's own report.html leaves out.
 
-Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or --output cannot be written.
+Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or there can be no --output there;
+1 the disk fails.
 """
 
 from vit_jax.config import ConfigError

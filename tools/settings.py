@@ -2,7 +2,7 @@
 
 python tools/settings.py --output docs/settings.md
 
-Exit status: 0 done; 2 wrong usage, or the folder cannot be written to.
+Exit status: 0 done; 2 wrong usage, or the folder cannot be written to; 1 the disk fails.
 """
 
 from vit_jax.config.page import page

@@ -47,8 +47,19 @@ def test_tables(tmp_path):
 
   header, *rows = read(tmp_path / "set/predictions.csv")
   assert header == ["name", "label", "prediction", "probability"]
-  assert rows[1] == ["a, b\n1.jpg", NAMES[0], NAMES[1], "0.600000"]
+  assert rows[1] == ["a, b\n1.jpg", NAMES[0], NAMES[1], "0.6"]
   assert len(rows) == 6
+
+
+def test_probabilities_can_be_read_back_exactly(tmp_path):
+  """So that the order of confident mistakes is the same for whoever reads the file."""
+  probabilities = [np.float32(1)]
+  while len(probabilities) < 6:
+    probabilities.append(np.nextafter(probabilities[-1], np.float32(0)))
+  known = details.Details(NAMES, LABELS, PREDICTIONS, np.array(probabilities), lambda row: f"{row}")
+  details.write(tmp_path / "set", known)
+  _, *rows = read(tmp_path / "set/predictions.csv")
+  assert [np.float32(row[3]) for row in rows] == probabilities
 
 
 def test_names_that_are_no_text_and_very_many_classes(tmp_path):

@@ -35,7 +35,7 @@ def test_the_most_confident_comes_first(workdir):
 
 def test_a_probability_of_nan_comes_last(workdir):
   (path,) = evaluated(workdir)
-  path.write_text(path.read_text().replace("0.800000", "nan").replace("0.400000", "NaN"))
+  path.write_text(path.read_text().replace("0.8", "nan").replace("0.4", "NaN"))
   found, _ = mistakes(path)
   assert [one.name for one in found] == ["image 3", "image 1", "image 2"]
 

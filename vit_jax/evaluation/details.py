@@ -70,12 +70,12 @@ def write(folder: pathlib.Path, details: Details) -> np.ndarray | None:
 
 
 def predictions(details: Details) -> Iterable[list]:
-  """A header, and a row for each image."""
+  """A header, and a row for each image; nine digits tell any two float32 numbers apart."""
   yield ["name", "label", "prediction", "probability"]
   columns = zip(details.labels, details.predictions, details.probabilities, strict=True)
   for row, (label, prediction, probability) in enumerate(columns):
     names = details.class_names[label], details.class_names[prediction]
-    yield [details.name(row), *names, f"{probability:.6f}"]
+    yield [details.name(row), *names, f"{probability:.9g}"]
 
 
 def classes(details: Details) -> Iterable[list]:

@@ -13,6 +13,7 @@ from vit_jax.weights import resize
 
 HEAD = re.compile(r"(head|pre_logits)/.*")
 LAST = re.compile(r"head/.*")
+RELATIVE = "pos_embedding_relative"
 POSITIONS = re.compile(r".*\bpos_embedding(_row|_column|_relative)?")
 NAMED = 5  # parameters that the message names
 TABLE = re.compile(
@@ -108,7 +109,8 @@ def _misfit(name: str, array, target) -> str:
   resizable = TABLE.fullmatch(name) and array.shape[-1] == target.shape[-1]
   if array.shape == target.shape or resizable:
     return ""
-  return f"{name} is {array.shape} and must be {target.shape}"
+  fixed = " (relative position embeddings are not resized)" if RELATIVE in name else ""
+  return f"{name} is {array.shape} and must be {target.shape}{fixed}"
 
 
 def _has_all(given: dict, wanted: dict, prefix: str) -> bool:
