@@ -11,8 +11,8 @@ from tools import vtab as tool
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import vtab_choice, vtab_score
-from vit_jax.experiments.studies import conduct, jobs
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies import jobs
+from vit_jax.experiments.studies.ledger import Ledger, first_option
 from vit_jax.experiments.vtab_choice import Setting
 
 GRID = vtab_choice.grid("0.01,0.001", "500,2500")
@@ -63,7 +63,7 @@ def test_no_run_that_chooses_reads_a_test_image(tmp_path, monkeypatch):
       assert config.schedule.learning_rate == setting.learning_rate
       assert config.duration == c.Duration(steps=setting.steps)
       assert config.schedule.warmup == c.Duration(steps=100 if setting.steps == 500 else 500)
-  run = ledger.run_with(jobs.Job(stage, 0), conduct.first_option)
+  run = ledger.run_with(jobs.Job(stage, 0), first_option)
   config = recipes.resolve(run.recipe, run.overrides)
   assert [one.split for one in config.data.evaluate.values()] == ["test"]
   assert config.duration == c.Duration(steps=500)

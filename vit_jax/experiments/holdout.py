@@ -55,13 +55,24 @@ def check(trial: Judged, tested: Judged):
       the trial has no image to train on for a class that the run has.
     SourceError: data is missing.
   """
-  for use in trial.trains_on():
-    for kept in (*trial.scores(), *tested.scores()):
-      check_apart(use, kept)
-  for test in tested.scores():
-    for use in (*trial.scores(), *tested.trains_on()):
-      check_apart(use, test)
+  for one in (trial, tested):
+    for use in one.trains_on():
+      for kept in one.scores():
+        check_apart(use, kept)
+  check_unseen(trial, tested)
   check_classes(trial.config, tested.config)
+
+
+def check_unseen(trial: Judged, tested: Judged):
+  """Checks that a trial neither trains on nor scores what another run scores.
+
+  Raises:
+    ConfigError: names an image that it sees.
+    SourceError: data is missing.
+  """
+  for use in (*trial.trains_on(), *trial.scores()):
+    for test in tested.scores():
+      check_apart(use, test)
 
 
 def check_apart(use: Role, kept: Role):

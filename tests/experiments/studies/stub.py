@@ -9,7 +9,7 @@ from vit_jax.experiments import runs
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Stage, Study
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.cost import Cost
-from vit_jax.experiments.studies.jobs import of_study
+from vit_jax.experiments.studies.jobs import candidates, of_study
 from vit_jax.experiments.studies.ledger import Ledger
 
 DIGITS = "configs/vit_digits.py"
@@ -96,7 +96,8 @@ def conducted(folder, some, overrides=()):
 
 def costs(some):
   """Costs of all jobs, made up."""
-  return {repr(job): Cost(10, 64, 1e15) for job in of_study(some)}
+  wanted = [one for job in of_study(some) for one in (job, *candidates(job))]
+  return {repr(job): Cost(10, 64, 1e15) for job in wanted}
 
 
 def done(folder, some, *, jobs=1, only=None, overrides=()):

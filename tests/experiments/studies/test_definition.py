@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests import programs
 from tests.experiments.studies import stub
@@ -42,6 +43,33 @@ def test_a_file_and_what_is_wrong_with_it(tmp_path):
       load(written(path, text), scale)
   with pytest.raises(ConfigError, match=r"no study .*/z.py; nearest: .*/s.py"):
     load(str(tmp_path / "z.py"), "small")
+
+
+@pytest.mark.parametrize(
+  ("values", "message"),
+  [
+    ('{}, {"x": Kind.A}', "holds more than text, numbers, tuples and dicts .*Kind"),
+    ('types.MappingProxyType({}), {"x": 1}', "holds more than .*mappingproxy.*; write str"),
+    ('{}, {"x": lambda: 1}', "holds more than .*lambda"),
+  ],
+)
+def test_what_cannot_go_to_another_process(tmp_path, values, message):
+  text = f"""
+import enum
+import types
+from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
+
+class Kind(enum.Enum):
+  A = 1
+
+def cell(settings, factors):
+  return Cell("a", Stage("configs/vit_digits.py", settings), factors)
+
+def small():
+  return Study(cells=(cell({values}),), drawing=Drawing(x="x"))
+"""
+  with pytest.raises(ConfigError, match=message):
+    load(written(tmp_path / "s.py", text), "small")
 
 
 def wrong(tmp_path, monkeypatch, study, message):
@@ -88,6 +116,14 @@ DRAWING = Drawing(x="x")
       "chooses settings without held-out data",
     ),
     (dict(cells=(Cell("a", Stage("r", choice=Choice(())), {"x": 1}),)), "chooses among no options"),
+    (
+      dict(cells=(Cell("a", Stage("r", choice=Choice(({"k": 1}, {"k": 1}), {"h": 2})), {"x": 1}),)),
+      r"'training' of the cell 'a' has the candidate \{'k': 1\} twice; leave one out",
+    ),
+    (
+      dict(cells=(Cell("a", Stage("r", choice=Choice(({"k": 1}, {"k": 2}), {"k": 3})), {"x": 1}),)),
+      "holds k as 3 in all trials, so its candidate 1 would not be tried; leave k out of held_out",
+    ),
     (dict(cells=(Cell("a", Stage("r", mode="test"), {"x": 1}),)), "is none of train, evaluate"),
     (
       dict(cells=(Cell("a", Stage("r", mode="evaluate"), {"x": 1}),)),
@@ -213,6 +249,71 @@ def test_data_that_is_missing_or_used_twice(tmp_path):
     checked(tmp_path, stub.study(0.0), gone, data=True)
   with pytest.raises(ConfigError, match=r"cell 'dropout 0.0': .*digits train.*have"):
     checked(tmp_path, stub.study(0.0), data=True)  # the trials score what they train on
+
+
+@pytest.fixture
+def halves(tmp_path):
+  """Makes studies of pre-training on a folder, with a choice, and fine-tuning on another."""
+  draw = np.random.default_rng(0)
+  for part in ("first", "train", "test"):
+    for name in ("cat", "dog"):
+      (tmp_path / part / name).mkdir(parents=True)
+      for i in range(10):
+        pixels = draw.integers(0, 256, (28, 28, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / part / name / f"{i}.png")
+
+  def places(**parts):
+    found = {"model.num_classes": 2, "batch_size": 8, "data.train.subset": 0}
+    found |= {"data.evaluate.test.subset": 0}
+    for key, (part, split) in parts.items():
+      key = key.replace("__", ".")
+      found |= {f"{key}.source": f"folder:{tmp_path / part}", f"{key}.split": split}
+    return found
+
+  first = places(
+    data__train=("first", "[:80%]"),
+    data__evaluate__test=("first", "[80%:]"),
+    few_shot__second__train=("train", ""),
+    few_shot__second__test=("test", ""),
+  )
+  first["few_shot.second.test.subset"] = 0
+  second = places(data__train=("train", ""), data__evaluate__test=("test", ""))
+
+  def study(options=RATES, held_out=None, score=None, **parts):
+    held_out = held_out or places(**parts)
+    choice = Choice(options, held_out, score=score or Score())
+    recipe = "configs/fashion_halves.py:{},ViT-64/7"
+    before = Stage(recipe.format("first"), first, choice=choice)
+    last = Stage(recipe.format("second"), second, name="tuning", after=before)
+    return Study((Cell("one", last, {"model": "ViT"}),), Drawing(x="model"))
+
+  return study
+
+
+RATES = ({"schedule.learning_rate": 1e-3}, {"schedule.learning_rate": 3e-3})
+
+
+def test_no_trial_of_any_stage_sees_what_the_cell_is_scored_on(tmp_path, halves, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  apart = dict(data__train=("first", "[:60%]"), data__evaluate__test=("first", "[60%:80%]"))
+  assert checked(tmp_path, halves(**apart), data=True)
+  message = "cell 'one': .*test/cat/0.png"
+  for leak in (
+    halves(**apart | dict(data__evaluate__test=("test", ""))),
+    halves(**apart | dict(data__train=("test", ""))),
+    halves(**apart, score=Score("second/5shot")),
+  ):
+    with pytest.raises(ConfigError, match=message):
+      checked(tmp_path, leak, data=True)
+
+
+def test_every_candidate_is_kept_apart_not_the_first_alone(tmp_path, halves, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  half, more, most = ({"data.train.split": f"[:{share}%]"} for share in (50, 60, 80))
+  held_out = {"data.evaluate.test.split": "[60%:80%]"}
+  assert checked(tmp_path, halves((half, more), held_out), data=True)
+  with pytest.raises(ConfigError, match=r"cell 'one': .*both have"):
+    checked(tmp_path, halves((half, most), held_out), data=True)
 
 
 def paper_of(tmp_path, text):

@@ -15,23 +15,27 @@ from PIL import Image
 
 from tests import programs
 from tests.experiments.studies import stub
+from vit_jax import models, recipes
 from vit_jax.config import ConfigError, RunError, Stopped, command_line
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import (
   Cell,
   Choice,
   Drawing,
+  Score,
   Stage,
   Study,
   conduct,
   cores,
   execution,
   jobs,
+  memory,
   report,
   rows,
 )
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.learning import objectives
 from vit_jax.storage import files
 from vit_jax.training.opening import open_data
 
@@ -138,6 +142,38 @@ def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
   path.write_text("[")
   with pytest.raises(RunError, match=r"evaluation.json is damaged .*: remove it to evaluate"):
     stub.done(tmp_path, some)
+
+
+def test_what_a_row_cost_is_of_the_chosen_candidate(tmp_path, monkeypatch):
+  """Images of 32 px cost more than those of 16 px, and the second candidate wins."""
+  stub.Runs(monkeypatch, score=lambda config: config.data.image_size / 100)
+  sizes = tuple({"data.image_size": side} for side in (16, 32))
+  some = stub.study(0.0, choice=Choice(sizes, stub.HELD_OUT), seeds=1)
+  found = stub.conducted(tmp_path, some)
+  costs = conduct.checked(found, False)
+  assert found.run(jobs.of_study(some), costs, jobs=1) == []
+  found.results(costs)
+  (row,) = rows.read(tmp_path / "results.csv")
+  assert json.loads(row["chosen"]) == {"data.image_size": 32}
+  flops = {
+    side: objectives.configured(config, models.configured(config.model)).training_flops(side)
+    for side in (16, 32)
+    for config in [recipes.resolve(stub.DIGITS, [])]
+  }
+  expected = 10 * 64 * (flops[16] + flops[32]) / 1e18  # pre-training, then what was chosen
+  assert float(row["exaflops"]) == pytest.approx(expected)
+
+
+def test_choosing_by_another_figure_is_a_change_that_is_said(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  some = stub.study(0.0)
+  stub.done(tmp_path, some)
+  other = dataclasses.replace(stub.CHOSEN, score=Score("test/loss", better="smaller"))
+  said = memory.note(stub.study(0.0, choice=other), Ledger(tmp_path))
+  assert said.startswith("The study has changed: the cells 'dropout 0.0' no longer match")
+  assert len(rows.read(tmp_path / memory.EARLIER)) == 2
+  assert "has changed" in memory.note(some, Ledger(tmp_path))  # and back
+  assert memory.note(some, Ledger(tmp_path)) == ""
 
 
 def test_only_one_cell(tmp_path, monkeypatch):

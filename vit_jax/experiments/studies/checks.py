@@ -1,8 +1,9 @@
 """Checks the runs of a study before one of them starts, and what each costs. Imports JAX."""
 
 import dataclasses
+import functools
 
-from vit_jax import recipes
+from vit_jax import models, recipes
 from vit_jax.config import Config, ConfigError, Dataset, similar
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import registry
@@ -12,8 +13,7 @@ from vit_jax.experiments.holdout import Judged
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.study import Score, naming
-from vit_jax.models import flops
-from vit_jax.recipes import cost
+from vit_jax.learning import objectives
 from vit_jax.training import checks
 from vit_jax.training.opening import open_data
 
@@ -52,10 +52,12 @@ def checked_cost(request: Request) -> Cost:
   check_score(config, request)
   if request.run.mode == "evaluate":
     return Cost(0, config.batch_size, 0.0)
-  macs = cost.forward_macs(config)
-  return Cost(steps_of(config), config.batch_size, flops.training_flops(macs))
+  objective = objectives.configured(config, models.configured(config.model))
+  flops = objective.training_flops(config.data.image_size)
+  return Cost(steps_of(config), config.batch_size, flops)
 
 
+@functools.cache
 def accepted(run: Run) -> Config:
   """The config of a run, checked; made-up images take the place of data that is not given."""
   config = recipes.resolve(run.recipe, run.overrides)
@@ -113,12 +115,12 @@ def epoch_of(config: Config) -> int | None:
     return config.data.train.subset or recipes.examples_of(config)
 
 
-def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request]]):
+def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request, Request]]):
   """Checks that all data is there, and that nothing is trained or chosen on what is scored.
 
   Args:
-    chains: the runs of each cell, the first one first.
-    choices: a trial and the run that its choice is for.
+    chains: the runs of each cell with each candidate, the first one first.
+    choices: a trial, the run that its choice is for, and the last run of the cell.
 
   Raises:
     ConfigError: names the cell.
@@ -127,18 +129,22 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
   for chain in chains:
     configs = [accepted(one.run) for one in chain]
     scores = [one.score for one in chain]
-    key = repr([(of.data, of.few_shot, of.objective) for of in configs] + scores)
+    key = repr([(of.data, of.few_shot, of.nearest, of.objective) for of in configs] + scores)
     if key not in seen:
       with naming(chain[-1].cell):
         check_chain(chain, configs)
     seen.add(key)
-  for trial, final in choices:
-    part, whole = accepted(trial.run), accepted(final.run)
-    both = [(one.score, of.data, of.few_shot) for one, of in ((trial, part), (final, whole))]
-    key = repr(both)
+  for some in choices:
+    configs = [accepted(one.run) for one in some]
+    key = repr(
+      [(one.score, of.data, of.few_shot, of.nearest) for one, of in zip(some, configs, strict=True)]
+    )
     if key not in seen:
-      with naming(trial.cell):
-        holdout.check(judged(trial, part, " (trial)"), judged(final, whole))
+      remarks = (" (trial)", "", "")
+      trial, final, last = map(judged, some, configs, remarks)
+      with naming(some[0].cell):
+        holdout.check(trial, final)
+        holdout.check_unseen(trial, last)
     seen.add(key)
 
 

@@ -11,9 +11,9 @@ from vit_jax.experiments import runs
 from vit_jax.experiments.studies import execution, jobs, memory, paper, report, rows
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.jobs import Job
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.ledger import Ledger, first_option, picking
 from vit_jax.experiments.studies.progress import Progress
-from vit_jax.experiments.studies.study import EPOCH, OF_THE_STUDY, Cell, Stage, Study, naming
+from vit_jax.experiments.studies.study import EPOCH, OF_THE_STUDY, Cell, Study, naming
 from vit_jax.experiments.studies.summary import CellResult
 
 
@@ -43,6 +43,9 @@ class Conduct:
   def costs(self) -> dict[str, Cost]:
     """Checks every run, and returns the costs of the jobs by their repr.
 
+    A job whose settings are chosen has those of its first candidate, and `jobs.with_candidate`
+    gives those of each.
+
     Raises:
       ConfigError: a cell is wrong.
     """
@@ -51,10 +54,13 @@ class Conduct:
     asked = {}
     for cell in self.study.cells:
       for job in jobs.of_cell(cell, 1):
-        asked.setdefault((repr(job), self._score(cell, job)), (cell, job))
-    found = checks.costs([self._request(*pair) for pair in asked.values()])
+        score = self._score(cell, job)
+        for one in (job, *jobs.candidates(job)):
+          asked.setdefault((alike(one), score), (cell, one, score))
+    found = checks.costs([self._request(*each) for each in asked.values()])
     by_task = {key: one for (key, _), one in zip(asked, found, strict=True)}
-    return {repr(job): by_task[alike(job)] for job in jobs.of_study(self.study)}
+    wanted = [one for job in jobs.of_study(self.study) for one in (job, *jobs.candidates(job))]
+    return {repr(job): by_task[alike(job)] for job in wanted}
 
   def check_data(self):
     """Opens all data, and checks that what chooses or trains is not what is scored.
@@ -66,20 +72,27 @@ class Conduct:
 
     chains, choices = [], []
     for cell in self.study.cells:
-      stages = cell.stage.chain()
-      chains.append([self._request(cell, Job(stage, jobs.FIRST)) for stage in stages])
-      for stage in stages:
-        final = self._request(cell, Job(stage, jobs.FIRST))
-        first = next(iter(jobs.trials(stage)), [])
-        choices += [(self._request(cell, one), final) for one in first]
+      for stage in cell.stage.chain():
+        for option in stage.choice.options:
+          chain = self._chain(cell, stage, option)
+          chains.append(chain)
+          final = chain[cell.stage.chain().index(stage)]
+          for trial in jobs.tries(stage, option):
+            choices.append((self._request(cell, trial, trial.trial.score), final, chain[-1]))
     checks.check_data(chains, choices)
 
-  def _request(self, cell, job):
+  def _chain(self, cell, stage, option):
+    """The runs of a cell with a candidate for one of its stages."""
+    found = [Job(one, jobs.FIRST) for one in cell.stage.chain()]
+    pick = picking(stage, option)
+    return [self._request(cell, job, self._score(cell, job), pick) for job in found]
+
+  def _request(self, cell, job, score, choose=first_option):
     from vit_jax.experiments.studies import checks
 
     with naming(cell.label):
-      run = self.ledger.run_with(job, first_option)
-    return checks.Request(cell.label, run, self._score(cell, job))
+      run = self.ledger.run_with(job, choose)
+    return checks.Request(cell.label, run, score)
 
   def _score(self, cell, job):
     if job.trial:
@@ -96,7 +109,7 @@ class Conduct:
 
   def results(self, costs: dict[str, Cost]) -> list[CellResult]:
     """Writes the results of all that is done."""
-    cost_of = lambda job: costs[repr(job)]
+    cost_of = lambda job: costs[repr(jobs.with_candidate(job, self.ledger.chosen(job.stage)))]
     found = rows.rows(self.study, self.ledger, cost_of)
     along = rows.curves(self.study, self.ledger) if self.study.drawing.x == EPOCH else []
     return report.write(self.study, self.ledger.folder, found, self.command, curves=along)
@@ -125,8 +138,9 @@ class Conduct:
 
 
 def alike(job: Job) -> str:
-  """The repr of the job with the first seed; seeds cost the same."""
-  return repr(dataclasses.replace(job, seed=jobs.FIRST))
+  """A text that jobs of one cost share: other seeds, other names, other weights to start from."""
+  stage = dataclasses.replace(job.stage, after=None, name="")
+  return repr((job.stage.after is None, dataclasses.replace(job, stage=stage, seed=jobs.FIRST)))
 
 
 def check_overrides(study: Study, overrides: tuple[str, ...]):
@@ -207,11 +221,6 @@ def raise_failures(failed: list[str]):
       f"{failed[0]}{more} All other runs are kept: mend what failed, then start the same command "
       "again."
     )
-
-
-def first_option(stage: Stage) -> Mapping[str, Any]:
-  """The candidate that stands for the chosen one before there is one."""
-  return stage.choice.options[0]
 
 
 def apart(conduct: Conduct, *, data: bool) -> dict[str, Cost]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from vit_jax.experiments.studies.study import Cell, Score, Stage, Study
+from vit_jax.experiments.studies.study import Cell, Choice, Score, Stage, Study
 
 FIRST = 0  # the seed that chooses settings
 
@@ -52,11 +52,27 @@ class Job:
 
 def trials(stage: Stage) -> list[list[Job]]:
   """The trials of each candidate for the settings of a stage; [] if it has one candidate."""
-  choice = stage.choice
+  return [tries(stage, option) for option in stage.choice.options if stage.has_trials()]
+
+
+def tries(stage: Stage, option: Mapping[str, Any]) -> list[Job]:
+  """The trials of one candidate; [] if it is the only one."""
+  trial = Trial(option, stage.choice.score)
+  return [Job(one, FIRST, trial) for one in stage.trials(option) if stage.has_trials()]
+
+
+def with_candidate(job: Job, option: Mapping[str, Any]) -> Job:
+  """A job whose stage has this candidate in place of its choice, if it has one."""
+  if not job.stage.has_trials():
+    return job
+  stage = dataclasses.replace(job.stage, choice=Choice((option,)))
+  return dataclasses.replace(job, stage=stage)
+
+
+def candidates(job: Job) -> list[Job]:
+  """A job with each of the candidates of its stage; [] if it has one."""
   return [
-    [Job(one, FIRST, Trial(option, choice.score)) for one in stage.trials(option)]
-    for option in choice.options
-    if stage.has_trials()
+    with_candidate(job, option) for option in job.stage.choice.options if job.stage.has_trials()
   ]
 
 

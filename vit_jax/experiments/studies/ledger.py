@@ -127,6 +127,16 @@ class Ledger:
     return self.run(job) is not None and (before is None or self.saved(before))
 
 
+def first_option(stage: Stage) -> Options:
+  """The candidate that stands for the chosen one before there is one."""
+  return stage.choice.options[0]
+
+
+def picking(stage: Stage, option: Options) -> Callable[[Stage], Options]:
+  """Chooses `option` for a stage, and the first candidate for others."""
+  return lambda some: option if some == stage else first_option(some)
+
+
 def name_of(run: Run | None) -> str:
   """The name of the folder that a run starts from; "" without one."""
   return run.folder.name if run else ""
@@ -153,11 +163,12 @@ def signature(ledger: Ledger, cell: Cell) -> str:
   Raises:
     ConfigError: names the cell whose recipe or settings are wrong.
   """
-  names, first = [], lambda stage: stage.choice.options[0]
+  names = []
   with naming(cell.label):
     for stage in cell.stage.chain():
       for option in stage.choice.options:
-        pick = lambda some, own=stage, option=option: option if some is own else first(some)
-        names.append(name_of(ledger.run_with(Job(stage, jobs.FIRST), pick)))
-      names += [name_of(ledger.run_with(trial, first)) for trial in jobs.all_trials(stage)]
+        names.append(name_of(ledger.run_with(Job(stage, jobs.FIRST), picking(stage, option))))
+      names += [name_of(ledger.run_with(trial, first_option)) for trial in jobs.all_trials(stage)]
+      if stage.has_trials() and stage.choice.score != Score():
+        names.append(repr(stage.choice.score))
   return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:10]

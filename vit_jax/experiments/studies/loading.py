@@ -1,6 +1,7 @@
 """Loads the file of a study: a function for each scale, which returns the study."""
 
 import os
+import pickle
 import runpy
 from collections.abc import Callable
 
@@ -29,7 +30,23 @@ def load(path: str, scale: str) -> Study:
   if not isinstance(study, Study):
     raise ConfigError(f"{path}: {scale}() returned {type(study).__name__}; it must return a Study.")
   check(study, path)
+  check_plain(study, path)
   return study
+
+
+def check_plain(study: Study, path: str):
+  """Checks that a study can be sent to another process, where its runs are checked.
+
+  Raises:
+    ConfigError: it holds something that cannot be.
+  """
+  try:
+    pickle.dumps(study)
+  except (pickle.PicklingError, TypeError, AttributeError) as error:
+    raise ConfigError(
+      f"{path}: the study holds more than text, numbers, tuples and dicts ({error}); write "
+      "str(...), float(...) or dict(...) around what is something else."
+    ) from error
 
 
 def functions(path: str) -> dict[str, Callable[[], Study]]:

@@ -263,6 +263,7 @@ def check_stages(cell: Cell, name: str):
         "held-out data; give Choice(held_out={...}) with settings that score a part of the "
         "training set."
       )
+    check_candidates(stage, f"{name}: the stage {stage.name!r} of the cell {cell.label!r}")
     check_score(stage.choice.score, name)
     for settings in (stage.settings, stage.choice.held_out, *stage.choice.options):
       kinds.check_settings(settings, f"{name}: the stage {stage.name!r} of {cell.label!r}")
@@ -272,6 +273,20 @@ def check_stages(cell: Cell, name: str):
             f"{name}: the stage {stage.name!r} sets {key}, which the study itself sets; leave it "
             "out."
           )
+
+
+def check_candidates(stage: Stage, name: str):
+  """Trials must differ as the candidates do; the held-out settings come last."""
+  options, held_out = list(stage.choice.options), stage.choice.held_out
+  for number, option in enumerate(options):
+    if option in options[:number]:
+      raise ConfigError(f"{name} has the candidate {shown(dict(option))} twice; leave one out.")
+    for key in option:
+      if key in held_out:
+        raise ConfigError(
+          f"{name} holds {key} as {shown(held_out[key])} in all trials, so its candidate "
+          f"{shown(option[key])} would not be tried; leave {key} out of held_out or the candidates."
+        )
 
 
 def check_mode(stage: Stage, name: str):
