@@ -50,6 +50,19 @@ def test_pretraining_differs_in_target_and_rate_alone(tmp_path):
   assert base.data.train.split == "train"
 
 
+def test_runs_with_other_settings_have_other_folders(tmp_path, monkeypatch):
+  """A trial with a few steps in the same folder was taken for the run itself."""
+  first = masked_study.pretraining(tmp_path, "mean_color", 0.5, 0, Size())
+  assert first.folder == masked_study.pretraining(tmp_path, "mean_color", 0.5, 0, Size()).folder
+  tuned = lambda size: masked_study.labelled(tmp_path, Arm(100), 1e-3, 0, size, score=True).folder
+  assert first.folder != masked_study.pretraining(tmp_path, "mean_color", 0.5, 0, FAST).folder
+  assert tuned(Size()) != tuned(FAST)
+  longer = tuned(dataclasses.replace(Size(), pretraining=2001))
+  assert tuned(Size()) != longer  # it starts from other weights
+  monkeypatch.setitem(masked_study.MODEL, "model.width", 128)
+  assert first.folder != masked_study.pretraining(tmp_path, "mean_color", 0.5, 0, Size()).folder
+
+
 def test_cells_are_the_starts_and_the_targets_with_the_rates():
   found = masked_study.cells(Size())
   assert len(found) == len(set(found)) == 3 * 3 + 6 - 1

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from vit_jax.experiments import runs
 from vit_jax.experiments.runs import Run
+from vit_jax.experiments.studies import ledger
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = "tfds:fashion_mnist"
@@ -109,16 +110,25 @@ def labelled(
     "data.train.subset": cell.labels,
     "data.evaluate.test.split": "test" if score else "train[90%:]",
   }
-  if cell.start == "masked":
-    before = pretraining(folder, cell.target, cell.rate, seed, size)
-    flags |= {"init_from": before.folder, "new_head": True}
-  return run("vit_fashion.py", folder, name, flags)
+  if cell.start != "masked":
+    return run("vit_fashion.py", folder, name, flags)
+  before = pretraining(folder, cell.target, cell.rate, seed, size)
+  return run("vit_fashion.py", folder, name, flags | {"new_head": True}, before)
 
 
-def run(recipe: str, folder: pathlib.Path, name: str, flags: dict) -> Run:
-  """A run of a recipe in FOLDER/runs/NAME."""
+def run(
+  recipe: str, folder: pathlib.Path, name: str, flags: dict, before: Run | None = None
+) -> Run:
+  """A run of a recipe in FOLDER/runs/NAME-SUM, from the weights of `before`.
+
+  The sum is of all that it computes: a run with other settings is another run.
+  """
+  path = str(ROOT / "configs" / recipe)
   overrides = tuple(f"--config.{key}={value}" for key, value in (MODEL | flags).items())
-  return Run(name, str(ROOT / "configs" / recipe), folder / "runs" / name, overrides)
+  sum_ = ledger.fingerprint(path, overrides, ledger.name_of(before), "train")
+  if before:
+    overrides += (f"--config.init_from={before.folder}",)
+  return Run(name, path, folder / "runs" / f"{name}-{sum_}", overrides)
 
 
 def measure(folder: pathlib.Path, size: Size) -> Iterator[dict]:

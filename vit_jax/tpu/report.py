@@ -29,8 +29,6 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
     ConfigError: the batch or the mesh does not fit the slice, or there is no such slice.
     RunError: the compiler is not installed.
   """
-  from vit_jax.tpu import compilation
-
   checks.check_model(config.model, config.data.image_size)
   checks.check_batch(config.batch_size, parts=config.accumulation)
   devices = compilation.devices_of(topology)
@@ -98,7 +96,6 @@ def find_remedy(config: Config, program, devices, *, parts: bool = False) -> dic
 
 def estimates(config: Config, program) -> dict:
   """Speed, MFU and days, from the compiler's estimate of a step."""
-  from vit_jax.tpu import compilation
   from vit_jax.training import steps
 
   seconds = program.step_seconds
