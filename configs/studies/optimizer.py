@@ -86,4 +86,4 @@ def paper() -> Study:
   """On a pod."""
   found = [one for model in ("R50x1", "R152x2") for by in RECIPES for one in paper_cells(model, by)]
   drawing = Drawing(x="task", by="optimizer", panel="model", label="top-1")
-  return Study(tuple(found), drawing, seeds=1, paper=TABLE)
+  return Study(tuple(found), drawing, seeds=1, paper=TABLE, means=(("task",),))

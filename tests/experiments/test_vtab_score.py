@@ -127,6 +127,7 @@ def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path, monkeypatch):
     "mean         specialized   50.0          87.0          86.7           84.7",
     "mean         structured                  65.0          63.0           57.5",
     "mean         all 19                      77.6          76.3           72.7",
+    "BiT-L (R152x4, JFT-300M), by Table 2: 76.29 ± 1.70 over all 19 tasks.",
   ]
   assert vtab_score.table(found | dict(smoke=True)).startswith("A smoke run")
 

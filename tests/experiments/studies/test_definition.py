@@ -109,6 +109,10 @@ DRAWING = Drawing(x="x")
     (dict(drawing=Drawing(x=())), "draws nothing; name a factor"),
     (dict(cells=(Cell("a", STAGE, {"step": 1}),)), "'step' is a column of the results"),
     (dict(cells=(Cell("a", STAGE, {"": 1}),)), "a factor of the cell 'a' has no name"),
+    (
+      dict(means=(("z",),)),
+      "means over 'z', which is no factor of its cells; choose one of x",
+    ),
     (dict(seeds=0), r"Study\(seeds=0\) must be from 1 to 1,000"),
     (dict(score=Score(take="first")), r"Score\(take='first'\) is none of last, best"),
     (

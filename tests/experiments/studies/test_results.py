@@ -284,3 +284,36 @@ def test_damaged_files_of_a_study(tmp_path, monkeypatch):
     (tmp_path / "results.csv").write_text(text)
     with pytest.raises(RunError, match=message):
       stub.done(tmp_path, stub.study(0.0, seeds=1))
+
+
+def test_means_over_a_factor_need_all_of_its_cells(tmp_path):
+  """Against NumPy; a seed that one cell lacks is left out, and so is a line without seeds."""
+  names = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("c", "x"), ("c", "y")]
+  cells = [Cell(f"{m} {t}", Stage("r"), {"task": t, "model": m}) for m, t in names]
+  draw = np.random.default_rng(0)
+  scores = draw.random((6, 3))
+  missing = {("a y", 1), ("c x", 0), ("c x", 1), ("c x", 2)}
+  found = [
+    dict(cell=cell.label, seed=f"{seed}", score=f"{scores[i, seed]}", paper=paper)
+    for i, (cell, paper) in enumerate(zip(cells, ("0.5", "0.7", "0.5", "", "1", "1"), strict=True))
+    for seed in range(3)
+    if (cell.label, seed) not in missing
+  ]
+  first, second = summary.means(cells, found, ("task",))
+  own = scores[:2, [0, 2]].mean(axis=0)
+  assert (first.factors, first.seeds, first.paper) == ({"model": "a"}, 2, pytest.approx(0.6))
+  assert first.mean == pytest.approx(own.mean())
+  assert first.deviation == pytest.approx(own.std(ddof=1))
+  assert (second.factors, second.seeds, second.paper) == ({"model": "b"}, 3, None)
+  (both,) = summary.means(cells[:4], found, ("task", "model"))
+  assert (both.factors, both.seeds) == ({}, 2)
+  assert both.mean == pytest.approx(scores[:4, [0, 2]].mean())
+
+
+def test_means_are_tables_of_the_page(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch, score=lambda one: WORTH[one.seed] - one.model.dropout)
+  some = stub.study(0.0, 0.1, seeds=3, means=(("dropout",),))
+  stub.done(tmp_path, some)
+  page = (tmp_path / report.PAGE).read_text()
+  assert "Mean over dropout, with the deviation of this mean over seeds:" in page
+  assert "| 0.6167 ± 0.2082 | 3 |" in page

@@ -31,7 +31,7 @@ def write(
     rows.write(folder / memory.RESULTS, found)
     read = rows.read(folder / memory.RESULTS)
     lines = summary.lines(read)
-    files.write_text(folder / PAGE, page(study, lines, command))
+    files.write_text(folder / PAGE, page(study, read, command))
     if read:
       paths = [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")]
       if curves:
@@ -41,14 +41,18 @@ def write(
   return lines
 
 
-def page(study: Study, lines: list[CellResult], command: str) -> str:
-  """The text of results.md."""
+def page(study: Study, found: list[dict[str, str]], command: str) -> str:
+  """The text of results.md, from the rows of results.csv."""
+  lines = summary.lines(found)
   take = {"last": "after the last step", "best": "the best of all evaluations"}[study.score.take]
   said = [
     f"```\n{command}\n```",
     f"`{study.score.metric}`, {take}: mean ± standard deviation over seeds (n - 1).",
     summary.markdown(lines),
   ]
+  for over in study.means:
+    said.append(f"Mean over {' and '.join(over)}, with the deviation of this mean over seeds:")
+    said.append(summary.markdown(summary.means(study.cells, found, over)))
   missing = sum(study.seeds - line.seeds for line in lines)
   missing += study.seeds * (len(study.cells) - len(lines))
   if missing:

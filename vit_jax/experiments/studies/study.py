@@ -171,6 +171,7 @@ class Study:
     score: how the last stage of a cell is scored.
     seeds: the seeds are 0, 1, ...
     paper: the paper's figures; None: it has none.
+    means: factors to take means over, a table for each; ("task", "group") is over both.
   """
 
   cells: tuple[Cell, ...]
@@ -178,6 +179,7 @@ class Study:
   score: Score = Score()
   seeds: int = 3
   paper: Paper | None = None
+  means: tuple[tuple[str, ...], ...] = ()
 
 
 @contextlib.contextmanager
@@ -209,6 +211,7 @@ def check(study: Study, name: str):
     check_stages(cell, name)
   check_score(study.score, name)
   check_drawing(study, name)
+  check_means(study, name)
 
 
 def check_drawing(study: Study, name: str):
@@ -228,6 +231,18 @@ def check_drawing(study: Study, name: str):
         f"{name} draws {column!r}, which is no factor of its cells; choose one of "
         f"{', '.join(known)}."
       )
+
+
+def check_means(study: Study, name: str):
+  """Means are over factors."""
+  known = list(study.cells[0].factors)
+  for over in study.means:
+    for factor in over:
+      if factor not in known:
+        raise ConfigError(
+          f"{name} takes means over {factor!r}, which is no factor of its cells; choose one of "
+          f"{', '.join(known)}."
+        )
 
 
 def check_factors(cell: Cell, first: Cell, name: str):

@@ -4,7 +4,9 @@ import dataclasses
 import math
 import re
 import statistics
+from collections.abc import Sequence
 
+from vit_jax.experiments.studies.study import Cell
 from vit_jax.process.columns import aligned
 from vit_jax.process.text import one_line
 
@@ -53,6 +55,42 @@ def line(cell: str, found: list[dict[str, str]]) -> CellResult:
     seeds=len(scores),
     chosen=first["chosen"],
     paper=paper,
+  )
+
+
+def means(
+  some: Sequence[Cell], rows: list[dict[str, str]], over: tuple[str, ...]
+) -> list[CellResult]:
+  """Means over some factors: a line for each combination of the others, if it has a seed.
+
+  A mean needs all of its cells, so a seed that one of them has not done is left out.
+  """
+  by_cell = {cell.label: [row for row in rows if row["cell"] == cell.label] for cell in some}
+  groups = {}
+  for cell in some:
+    kept = tuple((key, str(value)) for key, value in cell.factors.items() if key not in over)
+    groups.setdefault(kept, []).append(by_cell[cell.label])
+  found = [mean_over(dict(kept), cells) for kept, cells in groups.items()]
+  return [one for one in found if one.seeds]
+
+
+def mean_over(factors: dict[str, str], some: list[list[dict[str, str]]]) -> CellResult:
+  """The mean over cells, each given by its rows, with the deviation of this mean over seeds.
+
+  The paper's mean is given if it has a figure for each cell.
+  """
+  scores = [{row["seed"]: float(row["score"]) for row in rows} for rows in some]
+  seeds = set.intersection(*map(set, scores))
+  values = [statistics.fmean(one[seed] for one in scores) for seed in seeds]
+  published = [rows[0]["paper"] if rows else "" for rows in some]
+  return CellResult(
+    cell=" ".join(factors.values()),
+    factors=factors,
+    mean=statistics.fmean(values) if values else math.nan,
+    deviation=deviation(values),
+    seeds=len(values),
+    chosen="{}",
+    paper=statistics.fmean(map(float, published)) if all(published) else None,
   )
 
 
