@@ -90,6 +90,14 @@ def test_the_paper_s_panel_does_not_say_that_its_score_is_ours(results, tmp_path
   assert texts.count("<!-- score in the paper -->") == 1
 
 
+def test_a_panel_is_ours_or_the_paper_s_only_where_both_are_there(results, tmp_path):
+  folder, some = results
+  found = rows.read(folder / "results.csv")
+  for one, count in ((found, 1), ([{**row, "paper": ""} for row in found], 0)):
+    figure.draw(one, some.drawing, [tmp_path / "figure.svg"])
+    assert (tmp_path / "figure.svg").read_text().count("<!-- here -->") == count
+
+
 def test_the_figure_shows_what_results_csv_says_and_nothing_else(results, monkeypatch, tmp_path):
   folder, some = results
   kinds = {kind: (folder / f"figure.{kind}").read_bytes() for kind in ("svg", "png")}

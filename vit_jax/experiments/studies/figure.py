@@ -36,8 +36,8 @@ def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]
   for line, (name, part) in zip(grid, parts.items(), strict=True):
     for axes, (x, value) in zip(line, columns, strict=True):
       panel(axes, [row for row in part if row[value]], drawing, x, value)
-      title = [as_text(name), "here" if value == "score" else "paper"]
-      axes.set_title(", ".join(filter(None, title)))
+      whose = {"score": "here", "paper": "paper"}[value] if len(values) > 1 else ""
+      axes.set_title(", ".join(filter(None, [as_text(name), whose])))
   for path in paths:
     curves.save(figure, path)
 
