@@ -15,6 +15,7 @@ from tests.data.numbered import Listed, assert_equal, jpegs, train
 from vit_jax.config import RunError
 from vit_jax.data import cache, images
 from vit_jax.data.sources import Example, SourceError
+from vit_jax.data.sources.folder import Folder
 
 SIDE, MAX_PIXELS = 40, 10**6  # the sources' images have sides from 24 to 200
 
@@ -221,6 +222,24 @@ def test_a_cache_of_other_images(tmp_path):
       with pytest.raises(SourceError, match=f"is of other images: {message}; give another folder"):
         act(wrong, tmp_path, side=side)
   assert contents(tmp_path) == before
+
+
+def test_a_cache_that_may_have_labels_of_before_a_file_was_moved(tmp_path):
+  for name in ("cat/1.png", "cat/2.png", "dog/3.png"):
+    (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "in" / name).touch()
+  prepare(Folder(str(tmp_path / "in"), split=""), tmp_path / "cache")
+  (tmp_path / "in/cat/2.png").rename(tmp_path / "in/dog/2.png")
+  moved = Folder(str(tmp_path / "in"), split="")
+  for act in (cached, prepare):
+    with pytest.raises(SourceError, match="is of other images: its source is"):
+      act(moved, tmp_path / "cache")
+  description = tmp_path / "cache/cache.json"
+  text = description.read_text()
+  description.write_text(re.sub(r" \(2 classes: \w+\)", "", text))  # as of release 0.1.0
+  for act in (cached, prepare):
+    with pytest.raises(SourceError, match=r"was made by an earlier release, .* Delete the folder"):
+      act(moved, tmp_path / "cache")
 
 
 def test_a_folder_of_something_else(tmp_path):

@@ -169,9 +169,8 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
     found = json.loads(reading.read_bytes(plan, most=_MAX_BYTES))
     if {key: found.get(key) for key in wanted} != wanted:
       raise SourceError(
-        f'"{folder}" is an unfinished data set of other images, or one that an earlier release'
-        " began in another order; delete it, or finish it with the command and release that began"
-        " it."
+        f'"{folder}" is an unfinished data set of other images or classes, or one that an earlier'
+        " release began; delete it, or finish it with the command and release that began it."
       )
     return found["files"]
   folder.mkdir(parents=True, exist_ok=True)
