@@ -87,7 +87,15 @@ def predict(
     paths: image files.
     top: number of classes for each image.
     batch_size: images at a time.
+
+  Raises:
+    ValueError: the weights have no head.
   """
+  if not model.has_head:
+    raise ValueError(
+      "these weights have no head, so they cannot name the classes of images; fine-tune them, or "
+      "evaluate them with config.few_shot or config.nearest."
+    )
   module, card, params = model.module, model.card, jax.device_put(model.params)
   side = card.image_size
   names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
