@@ -107,6 +107,27 @@ def test_records_keep_labels_and_names(labels, name):
   np.testing.assert_array_equal(back.image, example.image)
 
 
+@pytest.mark.parametrize(
+  "pixels",
+  [
+    np.arange(400, dtype=np.uint8).reshape(20, 20),
+    np.zeros((20, 20, 1), np.uint8),
+    np.zeros((20, 20, 3), np.uint8),
+    np.zeros((4, 4, 3), np.float32),
+    np.zeros((4, 4, 4), np.uint8),
+  ],
+)
+def test_pixels_that_cannot_be_used_are_kept(pixels):
+  with pytest.raises(images.BadImage) as without:
+    images.shrink(pixels, side=9, max_pixels=399)
+  back = cache.decode(cache.encode(Example(pixels, (3,), "name"), side=9, max_pixels=399))
+  assert (back.labels, back.name) == ((3,), "name")
+  assert back.image.dtype == pixels.dtype
+  np.testing.assert_array_equal(back.image, pixels)
+  with pytest.raises(images.BadImage, match=re.escape(str(without.value))):
+    images.shrink(back.image, side=9, max_pixels=399)
+
+
 @pytest.mark.parametrize(("threads", "workers"), [(0, 0), (3, 0), (2, 2)])
 def test_batches_are_those_of_reducing_at_once(tmp_path, threads, workers):
   source = jpegs(30)
