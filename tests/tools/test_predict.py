@@ -130,6 +130,18 @@ def test_weights_without_a_head_are_refused(images, tmp_path, capsys, family):
   assert "predict: these weights have no head" in capsys.readouterr().err
 
 
+def test_the_limit_of_pixels_can_be_changed(images, tmp_path, capsys):
+  weights.write(tmp_path / "w.npz", source())
+  arguments = ["--source", str(tmp_path / "w.npz"), "--images", str(images / "0.png")]
+  with pytest.raises(SystemExit) as left:
+    tool.main([*arguments, "--max-pixels=255"])
+  assert left.value.code == 1
+  said = capsys.readouterr().err
+  assert "16 x 16 pixels are more than the 255 that are allowed; raise the limit" in said
+  tool.main([*arguments, "--max-pixels=256"])
+  assert str(images / "0.png") in capsys.readouterr().out
+
+
 def test_another_image_size_resizes_the_position_embeddings(images):
   path = images / "0.png"
   assert run(source(), [path], image_size=16) == run(source(), [path])
