@@ -44,7 +44,8 @@ def flags() -> ToolFlags:
   add(
     "--verify",
     action="store_true",
-    help="read the result, run both models, and exit with 1 if logits differ by more than 1e-5",
+    help="read the result, run both models, and exit with 1 if logits or features differ by more "
+    "than 1e-5",
   )
   return result
 

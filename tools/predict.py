@@ -12,7 +12,7 @@ import sys
 
 import tqdm
 
-from vit_jax.config import RunError
+from vit_jax.config import Data, RunError
 from vit_jax.config.command_line import FAILED, WRONG_USAGE
 from vit_jax.config.tool_ending import ending, folder, leave
 from vit_jax.config.tool_flags import ToolFlags, path, whole
@@ -20,6 +20,7 @@ from vit_jax.process import console
 from vit_jax.process.text import one_line
 
 PROGRESS_FROM = 100  # images
+MAX_PIXELS = "larger images are not read (default: %(default)s)"
 
 
 def flags() -> ToolFlags:
@@ -38,6 +39,7 @@ def flags() -> ToolFlags:
   add("--output", type=path, help="*.csv or *.json, instead of the console")
   add("--image-size", type=whole(0, 4096), default=0, help="pixels; default: the weights' own size")
   add("--batch-size", type=whole(1, 4096), default=32, help="images at a time (default: 32)")
+  add("--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help=MAX_PIXELS)
   return result
 
 
@@ -64,7 +66,8 @@ def predicted(args) -> list:
     if not (args.image_size or model.card.image_size):
       raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
     model = model.at_size(args.image_size)
-    predictions = predict(model, paths, top=args.top, batch_size=args.batch_size)
+    options = dict(top=args.top, batch_size=args.batch_size, max_pixels=args.max_pixels)
+    predictions = predict(model, paths, **options)
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
     return list(tqdm.tqdm(predictions, total=len(paths), unit="image", disable=quiet))
   except (RunError, ValueError, OSError) as error:

@@ -26,7 +26,7 @@ import sys
 
 import tqdm
 
-from vit_jax.config import RunError
+from vit_jax.config import Data, RunError
 from vit_jax.config.command_line import WRONG_USAGE
 from vit_jax.config.tool_ending import ending, folder, leave
 from vit_jax.config.tool_flags import ToolFlags, path, whole
@@ -75,6 +75,8 @@ def add_images(command: ToolFlags, what: str):
   )
   command.add_argument("--split", default="", help="of a source, such as test")
   most = f"most images (default: {COUNTS[what]}); of more, some at even distances are taken"
+  larger = "larger images are refused (default: %(default)s)"
+  command.add_argument("--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help=larger)
   command.add_argument("--count", type=whole(1, MOST[what]), default=COUNTS[what], help=most)
 
 
@@ -115,7 +117,8 @@ def images_of(args, count: int):
   """The images that the command line names, at most `count`."""
   from vit_jax.inspection.gallery import gallery
 
-  return gallery(args.images, args.split, count, labelled=args.what == "features")
+  labelled = args.what == "features"
+  return gallery(args.images, args.split, count, labelled=labelled, max_pixels=args.max_pixels)
 
 
 def own_options(args) -> dict:

@@ -15,6 +15,7 @@ from tests.data.numbered import Listed, assert_equal, jpegs, train
 from vit_jax.config import RunError
 from vit_jax.data import cache, images
 from vit_jax.data.sources import Example, SourceError
+from vit_jax.data.sources.folder import Folder
 
 SIDE, MAX_PIXELS = 40, 10**6  # the sources' images have sides from 24 to 200
 
@@ -104,6 +105,27 @@ def test_records_keep_labels_and_names(labels, name):
   back = cache.decode(cache.encode(example, side=9, max_pixels=99))
   assert (back.labels, back.name) == (labels, name)
   np.testing.assert_array_equal(back.image, example.image)
+
+
+@pytest.mark.parametrize(
+  "pixels",
+  [
+    np.arange(400, dtype=np.uint8).reshape(20, 20),
+    np.zeros((20, 20, 1), np.uint8),
+    np.zeros((20, 20, 3), np.uint8),
+    np.zeros((4, 4, 3), np.float32),
+    np.zeros((4, 4, 4), np.uint8),
+  ],
+)
+def test_pixels_that_cannot_be_used_are_kept(pixels):
+  with pytest.raises(images.BadImage) as without:
+    images.shrink(pixels, side=9, max_pixels=399)
+  back = cache.decode(cache.encode(Example(pixels, (3,), "name"), side=9, max_pixels=399))
+  assert (back.labels, back.name) == ((3,), "name")
+  assert back.image.dtype == pixels.dtype
+  np.testing.assert_array_equal(back.image, pixels)
+  with pytest.raises(images.BadImage, match=re.escape(str(without.value))):
+    images.shrink(back.image, side=9, max_pixels=399)
 
 
 @pytest.mark.parametrize(("threads", "workers"), [(0, 0), (3, 0), (2, 2)])
@@ -221,6 +243,24 @@ def test_a_cache_of_other_images(tmp_path):
       with pytest.raises(SourceError, match=f"is of other images: {message}; give another folder"):
         act(wrong, tmp_path, side=side)
   assert contents(tmp_path) == before
+
+
+def test_a_cache_that_may_have_labels_of_before_a_file_was_moved(tmp_path):
+  for name in ("cat/1.png", "cat/2.png", "dog/3.png"):
+    (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "in" / name).touch()
+  prepare(Folder(str(tmp_path / "in"), split=""), tmp_path / "cache")
+  (tmp_path / "in/cat/2.png").rename(tmp_path / "in/dog/2.png")
+  moved = Folder(str(tmp_path / "in"), split="")
+  for act in (cached, prepare):
+    with pytest.raises(SourceError, match="is of other images: its source is"):
+      act(moved, tmp_path / "cache")
+  description = tmp_path / "cache/cache.json"
+  text = description.read_text()
+  description.write_text(re.sub(r" \(2 classes: \w+\)", "", text))  # as of release 0.1.0
+  for act in (cached, prepare):
+    with pytest.raises(SourceError, match=r"was made by an earlier release, .* Delete the folder"):
+      act(moved, tmp_path / "cache")
 
 
 def test_a_folder_of_something_else(tmp_path):

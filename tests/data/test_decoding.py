@@ -1,12 +1,13 @@
 """Every kind of image file is decoded to the right RGB."""
 
+import io
 import struct
 
 import cv2
 import numpy as np
 import pytest
 import simplejpeg
-from PIL import Image
+from PIL import Image, ImageOps
 
 from tests.data.pictures import (
   CAP,
@@ -18,7 +19,7 @@ from tests.data.pictures import (
   saved,
   without_adobe_marker,
 )
-from vit_jax.data import images
+from vit_jax.data import images, jpeg
 
 
 def test_rgb_png_is_exact():
@@ -166,12 +167,44 @@ def test_exif_orientation_is_applied(file_format, orientation):
   assert_near(trained, cv2.resize(upright, (24, 24)), tolerance=8)
 
 
+def segment(marker: int, content: bytes) -> bytes:
+  return struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content
+
+
+@pytest.mark.parametrize(
+  ("before", "gap"),
+  [
+    (segment(0xED, b"Photoshop 3.0\0" + b"Exif\0\0" + bytes(6000)), 0),
+    (segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + b" " * 60_000), 0),
+    (b"".join(segment(0xE4, bytes(65_000)) for _ in range(3)), 0),
+    (b"\xff\xff\xff", 0),  # bytes that may precede every marker
+    (segment(0xE1, b""), 0),
+    (b"", 20_000),  # the directory follows a thumbnail
+  ],
+)
+def test_exif_may_lie_anywhere_before_the_pixels(before, gap):
+  upright = picture(16, 24)
+  stored = Image.fromarray(np.ascontiguousarray(np.rot90(upright, 1)))
+  data = saved(stored, "JPEG", quality=98, subsampling=0)
+  directory = struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, 6, 0, 0)
+  tiff = b"II*\0" + struct.pack("<I", 8 + gap) + bytes(gap) + directory
+  data = data[:2] + before + segment(0xE1, b"Exif\0\0" + tiff) + data[2:]
+  assert_near(decode(data), upright, tolerance=8)
+  expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
+  assert_near(decode(data), expected, tolerance=2)
+
+
+def test_what_follows_the_first_scan_is_no_exif():
+  data = saved(Image.fromarray(picture()), "JPEG", quality=98, subsampling=0)
+  tiff = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x0112, 3, 1, 6, 0, 0)
+  assert jpeg.orientation(data[:-2] + segment(0xE1, b"Exif\0\0" + tiff) + data[-2:]) == 1
+
+
 def test_broken_exif_does_not_cost_the_image():
   pixels = picture()
   data = saved(Image.fromarray(pixels), "JPEG", quality=98, subsampling=0)
   rubbish = b"Exif\0\0" + b"II*\0\xff\xff\xff\x7f" + b"\1" * 20
-  segment = b"\xff\xe1" + struct.pack(">H", len(rubbish) + 2) + rubbish
-  assert_near(decode(data[:2] + segment + data[2:]), pixels, tolerance=6)
+  assert_near(decode(data[:2] + segment(0xE1, rubbish) + data[2:]), pixels, tolerance=6)
 
 
 def test_arrays_pass_through():

@@ -1,5 +1,7 @@
 """Resizing and centre crops of evaluation, and random squares of resized training images."""
 
+import tracemalloc
+
 import cv2
 import hypothesis
 import numpy as np
@@ -59,6 +61,31 @@ def test_evaluation_is_always_the_size_asked_for(height, width, size, more):
   resize = size + int(more * size)
   out = images.evaluate_image(pixels, size=size, resize=resize, max_pixels=10**9)
   assert out.shape == (size, size, 3)
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 7, 300])
+@pytest.mark.parametrize("long", [301, 500, 2001])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_middle_of_a_thin_image_is_that_of_the_whole(monkeypatch, side, long, turned):
+  pixels = picture(side, long).transpose(1, 0, 2).copy() if turned else picture(side, long)
+  whole = images.evaluate_image(pixels, size=56, resize=64, max_pixels=CAP)
+  monkeypatch.setattr(images, "_MOST_RESIZED", 0)
+  part = images.evaluate_image(pixels, size=56, resize=64, max_pixels=CAP)
+  # The middle may lie up to a pixel elsewhere: the sides of both are rounded.
+  steps = np.abs(np.diff(np.int32(whole), axis=0 if turned else 1)).max()
+  assert np.abs(np.int32(part) - whole).max() <= 2 * steps + 1
+
+
+@pytest.mark.parametrize("long", [30_000, 2**25])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_very_thin_image_needs_little_memory(long, turned):
+  pixels = np.full((long, 1, 3) if turned else (1, long, 3), 90, np.uint8)
+  tracemalloc.start()
+  out = images.evaluate_image(pixels, size=224, resize=256, max_pixels=2**26)
+  _, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  np.testing.assert_array_equal(out, np.full((224, 224, 3), 90))
+  assert peak < 2**24
 
 
 def test_a_crop_larger_than_the_resized_image_is_refused():

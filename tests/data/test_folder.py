@@ -7,6 +7,9 @@ import pytest
 
 from tests.data.opened import every, open_source
 from vit_jax.data import sources
+from vit_jax.data.sources import Mixed, Remaining, Subset
+from vit_jax.data.sources.folder import without_classes
+from vit_jax.data.sources.subset import write_exclusions
 
 
 def write_folder(root: pathlib.Path) -> None:
@@ -55,6 +58,40 @@ def test_folder_missing_file_names_it(tmp_path):
   (tmp_path / "a" / "x.Png").unlink()
   with pytest.raises(FileNotFoundError, match=r"x\.Png"):
     source[0]
+
+
+@pytest.mark.parametrize(
+  ("before", "after"),
+  [
+    (["cat/1", "cat/2", "dog/3", "dog/4"], ["cat/1", "dog/2", "dog/3", "dog/4"]),
+    (["cat/1", "cat/2", "dog/3"], ["cat/1", "dog/2", "dog/3"]),
+    (["a/1", "b/2", "b/3", "c/4"], ["a/1", "b/2", "c/3", "c/4"]),
+  ],
+)
+def test_the_identity_tells_which_class_a_file_is_in(tmp_path, before, after):
+  opened = {}
+  for name, files in (("before", before), ("after", after)):
+    for file in files:
+      (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+      (tmp_path / name / f"{file}.png").touch()
+    spec = f"folder:{tmp_path / name}"
+    opened[name] = open_source(spec), Subset(open_source(spec), 2), Mixed([open_source(spec)])
+  for one, other in zip(opened["before"], opened["after"], strict=True):
+    assert one.identity != other.identity
+    assert without_classes(one.identity) == without_classes(other.identity)
+
+
+def test_exclusion_lists_of_earlier_releases_stay_valid(tmp_path):
+  """Labels do not matter to them: they are valid after a file moved to another class, too."""
+  for name in ("a/1.png", "a/2.png", "b/3.png"):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+  path, earlier = tmp_path / "list.txt", "# source: folder 178b08d5e9c47730\n1\n"
+  write_exclusions(str(path), open_source(f"folder:{tmp_path}"), [1])
+  assert path.read_text() == earlier
+  (tmp_path / "a/2.png").rename(tmp_path / "b/2.png")
+  remaining = Remaining(open_source(f"folder:{tmp_path}"), str(path))
+  assert [remaining.name(i)[-7:] for i in range(2)] == ["a/1.png", "b/3.png"]
 
 
 def write_classes(root: pathlib.Path, **counts: int) -> None:

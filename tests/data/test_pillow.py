@@ -165,6 +165,14 @@ def test_a_bitmap_of_text():
   assert decode(b"P1\n# no image\n2 1\n0 1\n").tolist() == [[[255] * 3, [0] * 3]]
 
 
+@pytest.mark.parametrize(("scale", "order"), [("-1.0", "<"), ("1.0", ">"), ("-255", "<")])
+@pytest.mark.parametrize("white", [1, 255, 65535])
+def test_a_portable_float_map_is_refused(scale, order, white):
+  samples = np.linspace(0, white, 256).astype(f"{order}f4")
+  data = b"Pf\n16 16\n%s\n" % scale.encode() + samples.tobytes()
+  refused(data, "fractions, signed or of 32 bits, so the value of white is unknown")
+
+
 # --- samples in another range than the format says ---
 
 

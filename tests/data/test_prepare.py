@@ -108,6 +108,20 @@ def test_a_half_made_data_set_of_other_images_is_not_gone_on_with(tmp_path):
     made(tmp_path, {"train": folder(tmp_path / "in")})
 
 
+def test_a_half_made_data_set_of_other_classes_is_not_gone_on_with(tmp_path):
+  *_, last = write_images(tmp_path / "in", {"ant": 30})
+  moved = write_images(tmp_path / "in", {"bee": 1})[0].with_name("030.jpg")
+  moved.with_name("000.jpg").rename(moved)
+  source = folder(tmp_path / "in")
+  whole = last.read_bytes()
+  last.unlink()
+  with pytest.raises(FileNotFoundError):
+    made(tmp_path, {"train": source})
+  (tmp_path / "in/bee" / last.name).write_bytes(whole)
+  with pytest.raises(SourceError, match="is an unfinished data set of other images or classes"):
+    made(tmp_path, {"train": folder(tmp_path / "in")})
+
+
 def test_a_half_made_data_set_in_the_order_of_an_earlier_release_is_not_gone_on_with(tmp_path):
   paths = write_images(tmp_path / "in", {"ant": 30})
   source, whole = folder(tmp_path / "in"), paths[20].read_bytes()
@@ -118,7 +132,7 @@ def test_a_half_made_data_set_in_the_order_of_an_earlier_release_is_not_gone_on_
   plan = tmp_path / "tfds/mine/1.0.0.incomplete/plan.json"
   values = json.loads(plan.read_text())
   plan.write_text(json.dumps({key: values[key] for key in ("splits", "max_pixels", "files")}))
-  with pytest.raises(SourceError, match="that an earlier release began in another order; delete"):
+  with pytest.raises(SourceError, match="that an earlier release began; delete"):
     made(tmp_path, {"train": source})
   plan.write_text(json.dumps(values))
   assert made(tmp_path, {"train": source})

@@ -9,11 +9,14 @@ import sys
 import types
 
 import pytest
+from array_record.python import array_record_module
 
 from tests.data import tfds_fixture
 from tests.data.opened import assert_same, every, open_source
 from tests.data.test_folder import write_folder
+from vit_jax.config import RunError
 from vit_jax.data import sources
+from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import tfds
 
 
@@ -192,6 +195,54 @@ def test_tfds_array_record_beside_another_format(tfds_dir, tmp_path, monkeypatch
     every(open_source("tfds:tiny_single_label", "train[5:]")), expected, strict=True
   ):
     assert_same(one, other)
+
+
+def remove(path):
+  path.unlink()
+
+
+def cut_short(path):
+  path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def fewer_records(path):
+  writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1")
+  writer.write(b"record")
+  writer.close()
+
+
+def empty(path):
+  path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("change", [remove, cut_short, fewer_records, empty])
+def test_a_file_that_is_missing_or_short_is_no_broken_image(tmp_path, monkeypatch, change):
+  tfds_fixture.write_single_label_tfds(tmp_path, num_examples=20, num_classes=2, seed=0)
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  paths = sorted(tmp_path.rglob("*train*array_record-*"))
+  change(paths[0])
+  source = open_source("tfds:tiny_single_label", "train")
+  for read in (source.__getitem__, source.labels):
+    with pytest.raises(RunError, match=r'Record 0 of ".*array_record-.*; the file is missing or d'):
+      read(0)
+
+
+def test_a_damaged_record_is_a_broken_image(tmp_path, monkeypatch):
+  tfds_fixture.write_single_label_tfds(tmp_path, num_examples=20, num_classes=2, seed=0)
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  for path in tmp_path.rglob("*train*array_record-*"):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+  source = open_source("tfds:tiny_single_label", "train")
+  broken = []
+  for index in range(len(source)):
+    try:
+      source[index]
+    except BadImage as error:
+      broken.append(str(error).split(" example ")[0])
+  assert set(broken) == {"tfds:tiny_single_label/1.0.0 train"}
+  assert len(broken) < len(source)
 
 
 def test_identity_tells_what_the_examples_are_and_not_where(tfds_dir, tmp_path):

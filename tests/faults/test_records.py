@@ -60,6 +60,18 @@ def test_above_the_limit_the_run_stops(data_dir, tmp_path):
   assert "config.data.bad_limit=0.0005" in programs.message(result)
 
 
+def test_a_missing_file_stops_the_run_whatever_the_limit(tmp_path):
+  tfds_fixture.write_single_label_tfds(tmp_path / "tfds", num_examples=100, num_classes=2, seed=0)
+  lost = sorted((tmp_path / "tfds").rglob("*train*array_record-*"))[0]
+  lost.unlink()
+  result = run(tmp_path / "tfds", tmp_path / "run", NO_TEST, "data.bad_limit=1.0")
+  assert result.returncode == 1
+  said = programs.message(result)
+  assert f'of "{lost}" cannot be read' in said
+  assert "the file is missing or damaged: prepare tiny_single_label/1.0.0 again" in said
+  assert "Traceback" not in result.stderr
+
+
 def test_in_evaluation_it_is_an_error_that_names_the_record(data_dir, tmp_path):
   result = run(data_dir, tmp_path, *TEST)
   assert result.returncode == 1

@@ -13,7 +13,7 @@ from vit_jax.inference import load
 from vit_jax.inference.model import of_weights, read
 from vit_jax.storage import checkpoint
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import Weights
+from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
 
 RUN = pathlib.Path(__file__).parents[1] / "fixtures" / "before_packages"
@@ -84,6 +84,79 @@ def test_a_missing_parameter_is_named(tmp_path):
   np.savez(tmp_path / "w.npz", **flatten(params))
   with pytest.raises(ValueError, match=r"encoder_norm/bias \(32,\) is missing"):
     load(tmp_path / "w.npz")
+
+
+LAST_NORM = "Transformer/encoder_norm"
+UNKNOWN = "do not belong to a known model"
+
+
+@pytest.mark.parametrize("names", [(), tuple("abcde")])
+@pytest.mark.parametrize("family", ["vit", "bit"])
+@pytest.mark.parametrize("name", ["head", "Transformer", "resnet"])
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 5)])
+def test_an_array_where_several_belong(tmp_path, family, name, shape, names):
+  params = families.params(family) | {name: np.ones(shape, np.float32)}
+  np.savez(tmp_path / "w.npz", **flatten(params))
+  if names:
+    card.write(tmp_path / "w.json", dataclasses.replace(CARD, class_names=names))
+  if (family, name) == ("bit", "Transformer"):  # one array too many
+    with pytest.raises(ValueError, match=r"Transformer .* is not part of the model"):
+      read(tmp_path / "w.npz").at_size(16)
+    return
+  with pytest.raises(ValueError, match=rf"w\.npz is not a model of this project: .* {UNKNOWN}"):
+    read(tmp_path / "w.npz")
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"scale": None}, f"{LAST_NORM}/scale is missing and must be a vector"),
+    ({"scale": ()}, rf"{LAST_NORM}/scale is \(\) and must be a vector"),
+    ({"scale": (1, 32)}, rf"{LAST_NORM}/scale is \(1, 32\) and must be a vector"),
+    ({"": (1,)}, f"{LAST_NORM}/scale is missing"),
+    ({"": (32,)}, f"{LAST_NORM}/scale is missing"),
+  ],
+)
+def test_the_last_norm_of_weights_without_a_head(tmp_path, changes, message):
+  params = families.params("vit")
+  del params["head"]
+  for name, shape in changes.items():
+    if not name:
+      params["Transformer"]["encoder_norm"] = np.ones(shape, np.float32)
+    elif shape is None:
+      del params["Transformer"]["encoder_norm"][name]
+    else:
+      params["Transformer"]["encoder_norm"][name] = np.ones(shape, np.float32)
+  np.savez(tmp_path / "w.npz", **flatten(params))
+  with pytest.raises(ValueError, match=rf"w\.npz is not a model of this project: {message}"):
+    read(tmp_path / "w.npz")
+
+
+@pytest.mark.parametrize(
+  ("family", "path", "shape", "message"),
+  [
+    ("vit", "Transformer/posembed_input", (1,), UNKNOWN),
+    ("vit", "Transformer/posembed_input", (32,), UNKNOWN),
+    ("vit", "Transformer/posembed_input/pos_embedding", (), UNKNOWN),
+    ("2d", "Transformer/posembed_input/pos_embedding_row", (), UNKNOWN),
+    ("2d", "Transformer/posembed_input/pos_embedding_row", (32,), r"_row is \(32,\) and must be"),
+    ("vit", "Transformer/encoderblock_0", (32,), UNKNOWN),
+    ("vit", "embedding/kernel", (32,), UNKNOWN),
+    ("vit", "embedding/kernel", (4, 4, 3, 1), "2 heads do not divide the width 1"),
+    ("vit", "head/kernel", (), UNKNOWN),
+    ("bit", "resnet/root_block", (3,), UNKNOWN),
+    ("bit", "resnet/block1/unit01/a/proj", (3,), "is not part of the model"),
+  ],
+)
+def test_arrays_of_another_layout(family, path, shape, message):
+  params = families.params(family)
+  *parents, last = path.split("/")
+  node = params
+  for parent in parents:
+    node = node[parent]
+  node[last] = np.ones(shape, np.float32)
+  with pytest.raises(ValueError, match=message):
+    of_weights(Weights(params, None)).at_size(16)
 
 
 def test_whose_model_it_is():

@@ -35,6 +35,17 @@ def test_a_broken_image_is_named(folder):
     found.squares(Card(image_size=16))
 
 
+@pytest.mark.parametrize("words", [["a.png"], ["digits"]])
+def test_the_limit_of_pixels_can_be_changed(folder, monkeypatch, words):
+  monkeypatch.chdir(folder)
+  split, pixels = ("test", 64) if words == ["digits"] else ("", 800)
+  assert gallery(words, split, 2, max_pixels=pixels).squares(Card(image_size=16)).any()
+  found = gallery(words, split, 2, max_pixels=pixels - 1)
+  for read in (lambda: found.original(0), lambda: found.squares(Card(image_size=16))):
+    with pytest.raises(ConfigError, match="raise the limit of pixels to use this image; leave it"):
+      read()
+
+
 def test_a_source_has_labels_where_they_are_wanted():
   found = gallery(["digits"], "test", 12, labelled=True)
   assert (len(found), found.among, len(found.labels)) == (12, 360, 12)

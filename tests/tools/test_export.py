@@ -40,7 +40,7 @@ def run(*arguments):
 def test_every_format_keeps_parameters_and_card(source, tmp_path, name, flags):
   words = run("--source", source, "--output", tmp_path / name, "--verify", *flags)
   assert "images of 16 px, 5 class names" in words
-  assert "largest difference of the logits after reading it again: 0" in words
+  assert "largest difference of the logits and features after reading it again: 0" in words
   read = weights.read(tmp_path / name)
   families.assert_same_bits(read.params, families.params("vit"))
   assert read.card == CARD
@@ -52,6 +52,28 @@ def test_verify_finds_a_difference(source):
   again = inference.of_weights(Weights(changed, model.card))
   with pytest.raises(ValueError, match=r"again: 2.*e-05, above 1e-05"):
     exporting.verify(model, again)
+
+
+@pytest.mark.parametrize("family", ["vit", "gap", "bit"])
+def test_verify_compares_features_of_weights_without_a_head(tmp_path, family):
+  params = families.params(family)
+  del params["head"]
+  weights.write(tmp_path / "bare.npz", Weights(params, Card(image_size=16)))
+  words = run("--source", tmp_path / "bare.npz", "--output", tmp_path / "out.npz", "--verify")
+  assert "largest difference of the features (there is no head) after reading it again: 0" in words
+  model = inference.read(tmp_path / "bare.npz")
+  again = inference.of_weights(Weights(families.params(family, seed=1), model.card))
+  with pytest.raises(ValueError, match=r"features \(there is no head\) .*, above 1e-05"):
+    exporting.verify(model, again)
+
+
+def test_verify_finds_a_difference_behind_a_head_of_zeros(tmp_path):
+  params, changed = (families.params("vit", seed=seed) for seed in (0, 1))
+  for one in (params, changed):
+    one["head"] = {name: np.zeros_like(leaf) for name, leaf in one["head"].items()}
+  models = [inference.of_weights(Weights(one, CARD)) for one in (params, changed)]
+  with pytest.raises(ValueError, match=r"logits and features .*, above 1e-05"):
+    exporting.verify(*models)
 
 
 def test_what_other_readers_drop_is_told(tmp_path):

@@ -12,6 +12,7 @@ from PIL import Image
 from tests import programs
 from tests.data.test_image_files import soon
 from tests.weights import families
+from tools import predict as tool
 from vit_jax import weights
 from vit_jax.inference.model import of_weights
 from vit_jax.inference.predict import find_images, predict
@@ -113,6 +114,32 @@ def test_unreadable_images_are_told_and_hold_nobody_up(images):
   assert [bool(p.error) for p in got] == [False, False, False, True, False, False, False]
   alone = run(source(), [got[2].path])
   assert dict(alone[0].classes) == pytest.approx(dict(got[2].classes), abs=1e-6)
+
+
+@pytest.mark.parametrize("family", ["vit", "bit"])
+def test_weights_without_a_head_are_refused(images, tmp_path, capsys, family):
+  params = families.params(family)
+  del params["head"]
+  bare = Weights(params, Card(image_size=16))
+  with pytest.raises(ValueError, match="no head, so they cannot name the classes of images; fine"):
+    run(bare, [images / "0.png"])
+  weights.write(tmp_path / "bare.npz", bare)
+  with pytest.raises(SystemExit) as left:
+    tool.main(["--source", str(tmp_path / "bare.npz"), "--images", str(images)])
+  assert left.value.code == 2
+  assert "predict: these weights have no head" in capsys.readouterr().err
+
+
+def test_the_limit_of_pixels_can_be_changed(images, tmp_path, capsys):
+  weights.write(tmp_path / "w.npz", source())
+  arguments = ["--source", str(tmp_path / "w.npz"), "--images", str(images / "0.png")]
+  with pytest.raises(SystemExit) as left:
+    tool.main([*arguments, "--max-pixels=255"])
+  assert left.value.code == 1
+  said = capsys.readouterr().err
+  assert "16 x 16 pixels are more than the 255 that are allowed; raise the limit" in said
+  tool.main([*arguments, "--max-pixels=256"])
+  assert str(images / "0.png") in capsys.readouterr().out
 
 
 def test_another_image_size_resizes_the_position_embeddings(images):

@@ -1,6 +1,7 @@
 """Files of weights: every family comes back bit by bit, and its architecture is recognised."""
 
 import dataclasses
+import itertools
 
 import jax
 import ml_dtypes
@@ -15,6 +16,8 @@ from vit_jax.config import ConfigError
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage.tree import flatten
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
 
 SUFFIXES = [".npz", ".msgpack", ".safetensors"]
 
@@ -40,6 +43,38 @@ def test_bfloat16_and_every_finite_number_survive(tmp_path, suffix):
   params = {"a": np.array([1, -0.0], ml_dtypes.bfloat16), "b": np.float32([tiny, huge, -0.0])}
   weights.save(tmp_path / f"w{suffix}", params)
   assert_same_bits(weights.load(tmp_path / f"w{suffix}"), params)
+
+
+OTHERS = [dict(class_names=tuple("edcba")), dict(image_size=32), dict(loss="sigmoid")]
+
+
+@pytest.mark.parametrize("changes", OTHERS)
+@pytest.mark.parametrize(("first", "second"), [*itertools.permutations(SUFFIXES, 2)])
+def test_two_files_of_one_name_have_one_card(tmp_path, first, second, changes):
+  params, named = families.params("vit"), Card(image_size=16, class_names=tuple("abcde"))
+  other = Weights(params, dataclasses.replace(named, **changes))
+  weights.write(tmp_path / f"m{first}", Weights(params, named))
+  with pytest.raises(ValueError, match=rf'share the card ".*m\.json" with ".*m{first}", whose'):
+    weights.write(tmp_path / f"m{second}", other)
+  assert weights.read(tmp_path / f"m{first}").card == named
+  assert not (tmp_path / f"m{second}").exists()
+  weights.write(tmp_path / f"m{second}", Weights(params, named))  # the same model
+  with pytest.raises(ValueError, match="share the card"):
+    weights.write(tmp_path / f"m{first}", other)
+  (tmp_path / f"m{second}").unlink()
+  weights.write(tmp_path / f"m{first}", other)  # a file replaces itself
+  assert weights.read(tmp_path / f"m{first}").card == other.card
+
+
+def test_a_file_without_a_card_gets_no_wrong_one(tmp_path):
+  params = families.params("vit")
+  weights.save(tmp_path / "m.npz", params)
+  np.savez(tmp_path / "data.npz", x=np.ones(3))
+  named = Weights(params, Card(image_size=16, class_names=tuple("abcde")))
+  with pytest.raises(ValueError, match="share the card"):
+    weights.write(tmp_path / "m.msgpack", named)
+  weights.write(tmp_path / "m.msgpack", Weights(params, None))
+  weights.write(tmp_path / "data.msgpack", named)  # data.npz holds no weights
 
 
 @pytest.mark.parametrize("family", families.FAMILIES)

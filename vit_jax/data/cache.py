@@ -6,6 +6,7 @@ memory, the operating system keeps the files there, and reads the disk only once
 
 import collections
 import concurrent.futures
+import io
 import json
 import os
 import pathlib
@@ -20,21 +21,24 @@ from vit_jax.config import reading
 from vit_jax.data import images
 from vit_jax.data.records import Records, Span
 from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.data.sources.folder import without_classes
 from vit_jax.storage.files import write_whole
 
 _FORMAT = 1  # version of the record format
 _FILE = 1024  # images in a file; a preparation that is stopped loses at most one file per thread
 _MAX_BYTES = 2**20  # of cache.json
 _SAMPLE = 64  # images used to estimate the size
-_HEAD = struct.Struct("<4I")  # height, width (0: an encoded file), number of labels, bytes of name
+# Height, width, number of labels, bytes of the name. Height 0 means a broken image: width 0 an
+# encoded file, and width 1 an array as .npy.
+_HEAD = struct.Struct("<4I")
 _LABELS = np.dtype("<i8")
 
 
 class Cached:
   """The examples of a source, with images from a cache: uint8 RGB pixels, reduced by `shrink`.
 
-  The cache holds the original file of an image that cannot be decoded, so that the run reports it
-  and leaves it out exactly as without a cache.
+  The cache holds the original file, or array, of an image that cannot be used, so that the run
+  reports it and leaves it out exactly as without a cache.
 
   Args:
     source: the source from which the cache was made; only its classes and identity are used.
@@ -160,15 +164,22 @@ def _checked_space(root: pathlib.Path, *, count: int, size: int) -> int:
 
 
 def encode(example: Example, *, side: int, max_pixels: int) -> bytes:
-  """The record of an example: `_HEAD`, the labels, the name, and the pixels or the broken file."""
+  """The record of an example: `_HEAD`, the labels, the name, and the pixels or the broken image."""
   try:
     pixels = images.shrink(example.image, side=side, max_pixels=max_pixels)
     height, width, body = *pixels.shape[:2], pixels.tobytes()
   except images.BadImage:
-    height, width, body = 0, 0, example.image
+    array = isinstance(example.image, np.ndarray)
+    height, width, body = 0, int(array), _npy(example.image) if array else example.image
   name = example.name.encode(errors="surrogateescape")
   head = _HEAD.pack(height, width, len(example.labels), len(name))
   return head + np.array(example.labels, _LABELS).tobytes() + name + body
+
+
+def _npy(array: np.ndarray) -> bytes:
+  stream = io.BytesIO()
+  np.save(stream, array, allow_pickle=False)
+  return stream.getvalue()
 
 
 def decode(record: bytes) -> Example:
@@ -181,6 +192,8 @@ def decode(record: bytes) -> Example:
   image = record[at:]
   if height:
     image = np.frombuffer(record, np.uint8, height * width * 3, at).reshape(height, width, 3)
+  elif width:
+    image = np.load(io.BytesIO(image), allow_pickle=False)
   return Example(image, tuple(labels.tolist()), name)
 
 
@@ -205,6 +218,13 @@ def _compare(root: pathlib.Path, expected: dict) -> None:
       f'"{root / "cache.json"}" is damaged ({error}); delete the folder and make the cache again'
       " with `python tools/cache.py`."
     ) from error
+  source = expected["source"]
+  if found.get("source") == without_classes(source) != source:
+    raise SourceError(
+      f'The cache in "{root}" (config.data.cache) was made by an earlier release, which did not'
+      " record how many images each class has: images that were moved to another class would keep"
+      " their old labels. Delete the folder and make the cache again with `python tools/cache.py`."
+    )
   for key, value in expected.items():
     if found.get(key) != value:
       raise SourceError(

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _CROP_TRIES = 100
+_MOST_RESIZED = 2**26  # pixels; of a very thin image, only the middle is resized
 
 # Our own threads decode one image each; OpenCV's threads would compete with them for the cores.
 cv2.setNumThreads(0)
@@ -151,6 +152,9 @@ def evaluate_image(
     return _resize(pixels, height=size, width=size)
   height, width = pixels.shape[:2]
   scale = resize / min(height, width)
+  if height * width * scale**2 > _MOST_RESIZED:
+    pixels = _middle(pixels, math.ceil(size / scale) + 2)  # interpolation needs a pixel at each end
+    height, width = pixels.shape[:2]
   pixels = _resize(pixels, height=round(height * scale), width=round(width * scale))
   return _centre(pixels, size)
 
@@ -295,6 +299,13 @@ def _cut(pixels: np.ndarray, box: Box) -> np.ndarray:
 def _flipped(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
   """Flips left to right with probability 0.5."""
   return cv2.flip(pixels, 1) if rng.random() < 0.5 else pixels
+
+
+def _middle(pixels: np.ndarray, most: int) -> np.ndarray:
+  """The middle of an image: sides of at most `most` pixels, or one more to keep the centre."""
+  sides = [min(side, most + (side - most) % 2) for side in pixels.shape[:2]]
+  top, left = ((old - new) // 2 for old, new in zip(pixels.shape, sides, strict=False))
+  return _cut(pixels, Box(top, left, *sides))
 
 
 def _centre(pixels: np.ndarray, size: int) -> np.ndarray:

@@ -10,12 +10,13 @@ always found. Evaluation uses `decode`, which is exact.
 import re
 import struct
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import simplejpeg
 
 _START = b"\xff\xd8\xff"
-_EXIF_REACH = 4096  # bytes; Exif is the first or second segment, the orientation near its start
+_EXIF, _EXIF_BEGIN = 0xE1, b"Exif\0\0"
 _ORIENTATION = 0x0112
 _COLOURS = ("YCbCr", "RGB", "Gray")  # not CMYK and YCCK
 _SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs that store rows from top to bottom
@@ -38,10 +39,7 @@ def is_jpeg(data: bytes) -> bool:
 
 def orientation(data: bytes) -> int:
   """The Exif orientation, 1 to 8; 1 (upright) if there is none or the Exif is broken."""
-  at = data.find(b"Exif\0\0", 0, _EXIF_REACH)
-  if at < 0:
-    return 1
-  tiff = data[at + 6 : at + 6 + _EXIF_REACH]
+  tiff = _exif(data)
   order = ">" if tiff.startswith(b"MM") else "<"
   try:
     (directory,) = struct.unpack_from(f"{order}I", tiff, 4)
@@ -53,6 +51,30 @@ def orientation(data: bytes) -> int:
   except struct.error:  # an offset points beyond the Exif data
     pass
   return 1
+
+
+def _exif(data: bytes) -> bytes:
+  """The Exif without its name; b"" if there is none before the first scan."""
+  for marker, at, end in _segments(data):
+    begin = at + len(_EXIF_BEGIN)
+    if marker == _EXIF and data[at : min(begin, end)] == _EXIF_BEGIN:
+      return data[begin:end]
+  return b""
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+  """Each segment from the first to the first scan: its marker, and where its content lies."""
+  at = 2
+  while at + 4 <= len(data) and data[at] == 0xFF:
+    marker = data[at + 1]
+    if marker == 0xFF:  # a marker may be preceded by any number of these
+      at += 1
+      continue
+    end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    yield marker, at + 4, end
+    if marker == _SCAN:
+      return
+    at = end
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
@@ -157,14 +179,12 @@ def _height_field(data: bytes) -> int | None:
   None for progressive and other frames, which spread rows over the file, and for files with restart
   markers, which would hide where the decoder stopped.
   """
-  at, found = 2, None
-  while at + 4 <= len(data) and data[at] == 0xFF:
-    marker = data[at + 1]
+  found = None
+  for marker, at, _ in _segments(data):
     if marker == _SCAN:
       return found
     if marker == _RESTARTS or marker in _OTHER_FRAMES:
       return None
     if marker in _SEQUENTIAL:
-      found = at + 5
-    at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+      found = at + 1
   return None

@@ -22,6 +22,10 @@ _NAMES = "JPEG, PNG, WebP, TIFF, BMP or PPM"
 _DARK = 16  # of 256: if all samples of a 16-bit file are below it, the file uses another range
 _TILE_PIXELS = 2**26  # largest tile of a TIFF; a tile is decoded whole, even for a small image
 _COLOURED = ("RGB", "RGBA", "CMYK")
+_NO_WHITE = (
+  "Its samples are fractions, signed or of 32 bits, so the value of white is unknown; save the"
+  " image with 8 or 16 bits."
+)
 
 # TIFF tags, and values of the tags.
 _BITS, _PHOTOMETRIC, _PLANAR, _TILE_SIDES, _SAMPLE_FORMAT = 258, 262, 284, (323, 322), 339
@@ -41,6 +45,8 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
   try:
     with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
       check_size(image.height, image.width, max_pixels=max_pixels)
+      if image.mode == "F":
+        raise BadImage(_NO_WHITE)
       bits = _bits(image)
       if image.format == "TIFF":
         _check_tags(image, bits)
@@ -66,11 +72,8 @@ def check_size(height: int, width: int, *, max_pixels: int) -> None:
 def _check_tags(image: Image.Image, bits: int) -> None:
   """Refuses a TIFF that Pillow would read wrongly, or with much memory."""
   tags = image.tag_v2
-  if {*tags.get(_SAMPLE_FORMAT, [_UNSIGNED])} != {_UNSIGNED} or image.mode in ("I", "F"):
-    raise BadImage(
-      "Its samples are fractions, signed or of 32 bits, so the value of white is unknown; save the"
-      " image with 8 or 16 bits."
-    )
+  if {*tags.get(_SAMPLE_FORMAT, [_UNSIGNED])} != {_UNSIGNED} or image.mode == "I":
+    raise BadImage(_NO_WHITE)
   channels = len(image.getbands()) if tags.get(_PLANAR) == _APART else 1
   if channels > 1 and (bits > 8 or image.mode not in _COLOURED):
     raise BadImage(

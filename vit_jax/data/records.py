@@ -16,6 +16,10 @@ _BUFFER = 2**15  # bytes read at once
 _SHARE = 4  # records use at most a quarter of the files that a process may open
 
 
+class DamagedRecord(RunError):
+  """A record cannot be read from a file that has it; other records of the file may be whole."""
+
+
 class Span(NamedTuple):
   """Records `first` to `first + count - 1` of the file at `path`."""
 
@@ -55,21 +59,29 @@ class Records:
 
     Raises:
       IndexError: the position is not in 0..len - 1.
-      RunError: the file is missing or damaged.
+      DamagedRecord: the record is damaged.
+      RunError: the file is missing, has too few records, or cannot be opened.
     """
     number, row = self._place(position)
     try:
-      return self._reader(number).read([row])[0]
+      reader = self._reader(number)
     except (RuntimeError, ValueError) as error:
-      raise RunError(
-        f'Record {row} of "{self.parts[number].path}" cannot be read ({error}); the file is '
-        f"missing or damaged: {self._remedy}."
-      ) from error
+      raise RunError(self._in_words(number, row, error)) from error
+    try:
+      return reader.read([row])[0]
+    except (RuntimeError, ValueError) as error:
+      raise DamagedRecord(self._in_words(number, row, error)) from error
 
   def place(self, position: int) -> tuple[str, int]:
     """The path of the file that holds a record, and its number in the file; reads nothing."""
     number, row = self._place(position)
     return self.parts[number].path, row
+
+  def _in_words(self, number: int, row: int, error: Exception) -> str:
+    return (
+      f'Record {row} of "{self.parts[number].path}" cannot be read ({error}); the file is missing '
+      f"or damaged: {self._remedy}."
+    )
 
   def _place(self, position):
     if not 0 <= position < len(self):

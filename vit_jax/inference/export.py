@@ -48,7 +48,9 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
 
 
 def verify(model: LoadedModel, again: LoadedModel) -> str:
-  """States the largest difference between the logits of two models, on two random images.
+  """States the largest difference between the outputs of two models, on two random images.
+
+  The outputs are the features and, if the weights have a head, the logits.
 
   Raises:
     ValueError: the difference is above the bound.
@@ -60,12 +62,15 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
     raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
   images = np.random.default_rng(0).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
 
-  def logits(one):
-    run = jax.jit(lambda params: one.module.apply({"params": params}, images, train=False)[0])
-    return run(one.at_size(side).params)
+  def outputs(one):
+    run = jax.jit(lambda params: one.module.apply({"params": params}, images, train=False))
+    logits, features = run(one.at_size(side).params)
+    return [*features.values(), *([logits] if model.has_head else [])]
 
-  difference = float(np.abs(logits(model) - logits(again)).max())
-  words = f"largest difference of the logits after reading it again: {difference:.3g}"
+  pairs = zip(outputs(model), outputs(again), strict=True)
+  difference = float(np.max([np.abs(one - other).max() for one, other in pairs]))
+  compared = "logits and features" if model.has_head else "features (there is no head)"
+  words = f"largest difference of the {compared} after reading it again: {difference:.3g}"
   if not difference <= BOUND:
     raise ValueError(f"{words}, above {BOUND}.")
   return words

@@ -10,6 +10,7 @@ from vit_jax import models, weights
 from vit_jax.learning.objective import OWN
 from vit_jax.models.differences import differences
 from vit_jax.models.shapes import parameter_shapes
+from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 from vit_jax.weights.fit import Row
@@ -110,7 +111,11 @@ def read(
   Raises:
     ConfigError, ValueError, OSError, CheckpointError: as `load`.
   """
-  return of_weights(weights.read(pathlib.Path(source), step=step, ema=ema), **untold)
+  found = weights.read(pathlib.Path(source), step=step, ema=ema)
+  try:
+    return of_weights(found, **untold)
+  except ValueError as error:
+    raise ValueError(f"{source} is not a model of this project: {error}") from error
 
 
 def of_weights(found: Weights, **untold) -> LoadedModel:
@@ -124,19 +129,24 @@ def of_weights(found: Weights, **untold) -> LoadedModel:
   Raises:
     ValueError: the parameters are not of a model of this project.
   """
-  whole = dataclasses.replace(found, params=with_head(found.params))
-  module = weights.module(whole, **untold)
-  params = {name: part for name, part in whole.params.items() if name != OWN}
-  return LoadedModel(found, module, params, found.card or weights.told_by(whole.params))
+  module = weights.module(found, **untold)
+  card = found.card or weights.told_by(found.params)
+  params = {name: part for name, part in with_head(found.params).items() if name != OWN}
+  return LoadedModel(found, module, params, card)
 
 
 def with_head(params: dict) -> dict:
-  """The parameters; if they have no head, a head of zeros for one class is added."""
-  norm = params.get("resnet", {}).get("group_norm") or params.get("Transformer", {}).get(
-    "encoder_norm"
-  )
-  if "head" in params or not norm:
+  """The parameters; if they have no head, a head of zeros for one class is added.
+
+  Raises:
+    ValueError: they have neither a head nor the last norm, which tells the size of the features.
+  """
+  if "head" in params:
     return params
-  width = len(norm["scale"])
-  head = {"kernel": np.zeros((width, 1), np.float32), "bias": np.zeros(1, np.float32)}
+  norm = "resnet/group_norm" if "resnet" in params else "Transformer/encoder_norm"
+  scale = flatten(params).get(f"{norm}/scale")
+  if np.ndim(scale) != 1:
+    there = "is missing" if scale is None else f"is {scale.shape}"
+    raise ValueError(f"{norm}/scale {there} and must be a vector, the scales of the last norm.")
+  head = {"kernel": np.zeros((len(scale), 1), np.float32), "bias": np.zeros(1, np.float32)}
   return params | {"head": head}

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import jax
 import numpy as np
 
-from vit_jax.config import reading
+from vit_jax.config import Data, reading
 from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.inference.model import LoadedModel
 
 _log = logging.getLogger(__name__)
-MAX_PIXELS = 2**26
+MAX_PIXELS = Data().max_pixels
 THREADS = 16
 
 
@@ -78,7 +78,12 @@ def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def predict(
-  model: LoadedModel, paths: Iterable[pathlib.Path], *, top: int, batch_size: int
+  model: LoadedModel,
+  paths: Iterable[pathlib.Path],
+  *,
+  top: int,
+  batch_size: int,
+  max_pixels: int = MAX_PIXELS,
 ) -> Iterator[Prediction]:
   """Predictions of `paths`, in their order.
 
@@ -87,7 +92,16 @@ def predict(
     paths: image files.
     top: number of classes for each image.
     batch_size: images at a time.
+    max_pixels: larger images are not read.
+
+  Raises:
+    ValueError: the weights have no head.
   """
+  if not model.has_head:
+    raise ValueError(
+      "these weights have no head, so they cannot name the classes of images; fine-tune them, or "
+      "evaluate them with config.few_shot or config.nearest."
+    )
   module, card, params = model.module, model.card, jax.device_put(model.params)
   side = card.image_size
   names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
@@ -98,7 +112,7 @@ def predict(
     logits, _ = module.apply({"params": params}, normalize(images, module.dtype), train=False)
     return jax.lax.top_k(to_probability(logits), min(top, module.num_classes))
 
-  read = functools.partial(read_image, size=side, resize=card.resize)
+  read = functools.partial(read_image, size=side, resize=card.resize, max_pixels=max_pixels)
   for batch, images in decoded(paths, read, batch_size):
     good = [image for image in images if isinstance(image, np.ndarray)]
     blank = [np.zeros((side, side, 3), np.uint8)] * (batch_size - len(good))
@@ -112,11 +126,11 @@ def predict(
         yield Prediction(path, tuple((names[i], float(p)) for i, p in ranked))
 
 
-def read_image(path: pathlib.Path, *, size: int, resize: int) -> np.ndarray | str:
+def read_image(path: pathlib.Path, *, size: int, resize: int, max_pixels: int) -> np.ndarray | str:
   """The image, prepared as in an evaluation; or the reason why it cannot be read."""
   try:
     data = reading.read_bytes(path, most=image_files.MOST_BYTES)
-    return evaluate_image(data, size=size, resize=resize, max_pixels=MAX_PIXELS)
+    return evaluate_image(data, size=size, resize=resize, max_pixels=max_pixels)
   except (BadImage, OSError) as error:
     return str(error)
 

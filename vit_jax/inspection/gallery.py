@@ -23,12 +23,14 @@ class Gallery:
     read: (place) -> an encoded file, or uint8 pixels.
     labels: the class of each image, or its classes, by name; () if they are not known.
     among: how many images there were to choose from.
+    max_pixels: larger images are refused.
   """
 
   names: Sequence[str]
   read: Callable[[int], bytes | np.ndarray]
   labels: Sequence[str] = ()
   among: int = 0
+  max_pixels: int = MAX_PIXELS
 
   def __len__(self) -> int:
     return len(self.names)
@@ -39,7 +41,7 @@ class Gallery:
     Raises:
       ConfigError: it cannot be read.
     """
-    return self._decoded(place, lambda data: as_rgb(data, max_pixels=MAX_PIXELS))
+    return self._decoded(place, lambda data: as_rgb(data, max_pixels=self.max_pixels))
 
   def squares(self, card: Card) -> np.ndarray:
     """All images as an evaluation prepares them, (N, S, S, 3) uint8.
@@ -48,7 +50,7 @@ class Gallery:
       ConfigError: one cannot be read.
     """
     prepared = lambda data: evaluate_image(
-      data, size=card.image_size, resize=card.resize, max_pixels=MAX_PIXELS
+      data, size=card.image_size, resize=card.resize, max_pixels=self.max_pixels
     )
     with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
       return np.stack(list(pool.map(lambda i: self._decoded(i, prepared), range(len(self)))))
@@ -67,7 +69,14 @@ class Gallery:
       raise ConfigError(f"{self.names[place]} cannot be shown: {said}; leave it out.") from error
 
 
-def gallery(words: Sequence[str], split: str, count: int, *, labelled: bool = False) -> Gallery:
+def gallery(
+  words: Sequence[str],
+  split: str,
+  count: int,
+  *,
+  labelled: bool = False,
+  max_pixels: int = MAX_PIXELS,
+) -> Gallery:
   """The images that the command line names.
 
   Args:
@@ -75,12 +84,13 @@ def gallery(words: Sequence[str], split: str, count: int, *, labelled: bool = Fa
     split: of the source.
     count: the most images; of more images, this number at even distances is taken.
     labelled: whether the labels of a source are wanted.
+    max_pixels: larger images are refused.
 
   Raises:
     ConfigError: nothing is there, or the source or its split does not exist.
   """
   if len(words) == 1 and is_source(words[0]):
-    return of_source(words[0], split, count, labelled=labelled)
+    return of_source(words[0], split, count, labelled=labelled, max_pixels=max_pixels)
   if split:
     raise ConfigError(
       f"--split={split} is for sources such as tfds:NAME, and files have no splits."
@@ -91,13 +101,15 @@ def gallery(words: Sequence[str], split: str, count: int, *, labelled: bool = Fa
     raise ConfigError(f"--images: {error}") from error
   paths, among = spaced(paths, count), len(paths)
   read = lambda i: reading.read_bytes(paths[i], most=image_files.MOST_BYTES)
-  return Gallery([str(path) for path in paths], read, among=among)
+  return Gallery([str(path) for path in paths], read, among=among, max_pixels=max_pixels)
 
 
-def of_source(spec: str, split: str, count: int, *, labelled: bool) -> Gallery:
+def of_source(spec: str, split: str, count: int, *, labelled: bool, max_pixels: int) -> Gallery:
   """Examples of a source; arguments as in `gallery`."""
   label_key = "label" if labelled else ""
-  source = sources.open_source(spec, split=split, label_key=label_key, num_classes=10)
+  source = sources.open_source(
+    spec, split=split, label_key=label_key, num_classes=10, max_pixels=max_pixels
+  )
   if not len(source):
     raise ConfigError(f"{spec} has no images in the split {split!r}.")
   places = spaced(range(len(source)), count)
@@ -106,6 +118,7 @@ def of_source(spec: str, split: str, count: int, *, labelled: bool) -> Gallery:
     lambda i: source[places[i]].image,
     _class_names(source, places) if source.class_names else [],
     len(source),
+    max_pixels,
   )
 
 

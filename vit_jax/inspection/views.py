@@ -200,7 +200,7 @@ def set_of(workdir: pathlib.Path, name: str) -> Gallery:
     )
   source = opening.of_run(config.data, config.model.num_classes).source(dataset)
   names = [source.name(i) for i in range(len(source))]
-  return Gallery(names, lambda i: source[i].image, among=len(source))
+  return Gallery(names, lambda i: source[i].image, (), len(source), config.data.max_pixels)
 
 
 def best_classes(model: LoadedModel, logits: np.ndarray) -> list[list[tuple[str, float]]]:

@@ -5,6 +5,9 @@ import re
 from vit_jax.models.resnet import ResNet
 from vit_jax.models.vit import ViT
 
+# What the code below raises for a tree of another layout.
+_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+
 
 def module_of(params: dict, **options) -> ViT | ResNet:
   """The module, unrolled, in float32.
@@ -18,11 +21,8 @@ def module_of(params: dict, **options) -> ViT | ResNet:
   """
   try:
     fields = _resnet(params) if "resnet" in params else _vit(params)
-  except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
-    raise ValueError(
-      f"These parameters do not belong to a known model (looked for: {error}); they hold "
-      f"{', '.join(list(params)[:5])}, ..."
-    ) from error
+  except _ERRORS as error:
+    raise _not_known(params, error) from error
   kind = ResNet if "resnet" in params else ViT
   return kind(**fields, **options)
 
@@ -33,22 +33,38 @@ def patch_grid(params: dict, class_token: bool) -> tuple[int, int] | None:
   A table with one vector per token does not determine its rows: the grid is assumed to be square.
 
   Raises:
-    ValueError: the number of patches is not a square.
+    ValueError: the number of patches is not a square, or the embeddings have another layout.
   """
   tables = position_tables(params)
   if not tables:
     return None
   table = tables[0]
-  if "pos_embedding_row" in table:
-    return len(table["pos_embedding_row"]), len(table["pos_embedding_column"])
-  patches = table["pos_embedding"].shape[1] - class_token
-  side = round(patches**0.5)
+  try:
+    if "pos_embedding_row" in table:
+      return len(table["pos_embedding_row"]), len(table["pos_embedding_column"])
+    patches = table["pos_embedding"].shape[1] - class_token
+  except _ERRORS as error:
+    raise _not_known(params, error) from error
+  side = round(max(patches, 0) ** 0.5)
   if side * side != patches:
     raise ValueError(
       f"There are position embeddings for {patches} patches, which is no square; "
       "give the grid of patches that they are for."
     )
   return side, side
+
+
+def _not_known(params: dict, error: Exception) -> ValueError:
+  """The error for parameters of another layout; `error` is what reading them as ours raised."""
+  wrong = "an array is where several belong, or has another number of axes"
+  if isinstance(error, KeyError):
+    wrong = f"looked for: {error}"
+  elif isinstance(error, _Unlike):
+    wrong = str(error)
+  return ValueError(
+    f"These parameters do not belong to a known model ({wrong}); they hold "
+    f"{', '.join(list(params)[:5])}, ..."
+  )
 
 
 def position_tables(params: dict) -> list[dict]:
@@ -69,13 +85,16 @@ def _vit(params) -> dict:
   axial = "row" in first
   block = first["row"] if axial else first
   attention = block["MultiHeadDotProductAttention_1"]
-  kernel = params["embedding"]["kernel"]
+  patch, _, _, width = params["embedding"]["kernel"].shape
+  _, heads, _ = attention["query"]["kernel"].shape
+  if width % heads:
+    raise _Unlike(f"{heads} heads do not divide the width {width}")
   fields = dict(
-    patch=kernel.shape[0],
+    patch=patch,
     depth=depth,
-    width=kernel.shape[-1],
+    width=width,
     mlp_dim=block["MlpBlock_3"]["Dense_0"]["kernel"].shape[-1],
-    heads=attention["query"]["kernel"].shape[1],
+    heads=heads,
     num_classes=_classes(params),
     axial=axial,
     representation_layer="pre_logits" in params,
@@ -97,7 +116,7 @@ def _positions(encoder, block, attention) -> dict:
     "every_layer_shared": encoder.get("posembed_shared"),
   }
   for place, table in places.items():
-    if table:
+    if table is not None:
       kind = "2d" if "pos_embedding_row" in table else "1d"
       return dict(positions=kind, position_place=place)
   return dict(positions="none")
@@ -122,9 +141,13 @@ def _classes(params) -> int:
   return params["head"]["kernel"].shape[-1] if "head" in params else 1
 
 
+class _Unlike(ValueError):
+  """The parameters are unlike those of known models; the message says why."""
+
+
 def _count(node, pattern, *, first=0) -> int:
   """Number of children whose names match the pattern; their numbers must have no gaps."""
   numbers = sorted(int(match[1]) for name in node if (match := re.fullmatch(pattern, name)))
   if numbers != list(range(first, first + len(numbers))):
-    raise ValueError(f"{pattern} numbered {numbers}, with gaps")
+    raise _Unlike(f"{pattern} numbered {numbers}, with gaps")
   return len(numbers)

@@ -106,7 +106,8 @@ def _misfit(name: str, array, target) -> str:
   """What is wrong with an array of the weights, or with none; "" if it fits or can be resized."""
   if array is None:
     return f"{name} {target.shape} is missing"
-  resizable = TABLE.fullmatch(name) and array.shape[-1] == target.shape[-1]
+  alike = array.ndim == len(target.shape) and array.shape[-1:] == target.shape[-1:]
+  resizable = TABLE.fullmatch(name) and alike
   if array.shape == target.shape or resizable:
     return ""
   fixed = " (relative position embeddings are not resized)" if RELATIVE in name else ""

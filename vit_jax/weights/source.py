@@ -8,6 +8,7 @@ from vit_jax.models import ResNet, ViT
 from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint
+from vit_jax.storage.tree import flatten
 from vit_jax.weights import card, huggingface, msgpack, npz, safetensors
 from vit_jax.weights.card import Card
 
@@ -81,7 +82,8 @@ def write(path: pathlib.Path, weights: Weights):
   Without a card, writes one with what the parameters tell.
 
   Raises:
-    ValueError: the suffix is unknown, or the format cannot express the model.
+    ValueError: the suffix is unknown, the format cannot express the model, or weights with another
+      card have the same name with another suffix.
     OSError: the file cannot be written.
   """
   known = weights.card or told_by(weights.params)
@@ -89,10 +91,33 @@ def write(path: pathlib.Path, weights: Weights):
     huggingface.save(path, weights.params, known)
   else:
     form, beside = format_of(path), card.path_beside(path)
-    card.read(beside)  # raises for a file that is not a card: do not replace it
+    _check_alone(path, known)
     path.parent.mkdir(parents=True, exist_ok=True)
     form.save(path, weights.params)
     card.write(beside, known)
+
+
+def _check_alone(path: pathlib.Path, new: Card):
+  """Checks that a card may be written for `path`: files NAME.* share the card NAME.json.
+
+  Raises:
+    ValueError: NAME.json is not a card, or another file of weights would get the wrong card.
+  """
+  beside = card.path_beside(path)
+  there = card.read(beside)
+  for suffix, form in FILES.items():
+    other = path.with_suffix(suffix)
+    if other == path or not other.is_file():
+      continue
+    try:
+      now = there or told_by(form.load(other))
+    except ValueError:  # no weights of this project, so it needs no card
+      continue
+    if now != new:
+      raise ValueError(
+        f'"{path}" would share the card "{beside}" with "{other}", whose image size, classes or'
+        " other settings differ; give another name."
+      )
 
 
 def checked(weights: Weights, named_in: pathlib.Path) -> Weights:
@@ -102,10 +127,10 @@ def checked(weights: Weights, named_in: pathlib.Path) -> Weights:
     ValueError: the numbers differ.
   """
   names = weights.class_names()
-  bias = weights.params.get("head", {}).get("bias")
-  if names and bias is not None and len(names) != len(bias):
+  bias = flatten(weights.params).get("head/bias")
+  if names and bias is not None and len(names) != bias.size:
     raise ValueError(
-      f"{named_in} names {len(names)} classes; the head of the weights has {len(bias)}."
+      f"{named_in} names {len(names)} classes; the head of the weights has {bias.size}."
     )
   return weights
 
@@ -128,7 +153,7 @@ def module(weights: Weights, **untold) -> ViT | ResNet:
   """The module for the weights, unrolled, in float32.
 
   Args:
-    weights: must have a head.
+    weights: the head may be missing; it then has one output.
     **untold: activation and norm_epsilon for weights without a card; the defaults are those of the
       published weights.
 

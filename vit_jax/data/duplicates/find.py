@@ -30,7 +30,7 @@ def search(
   Raises:
     ConfigError: the data does not exist, Beam is not installed, or a flag is unknown to Beam.
   """
-  opened = [duplicates.open_one(one) for one in (train, *tests)]
+  opened = [duplicates.open_one(one, max_pixels) for one in (train, *tests)]
   try:
     from vit_jax.data.duplicates import pipeline, report
   except ModuleNotFoundError as error:

@@ -54,7 +54,7 @@ def find_pairs(
     SourceError: the data does not exist.
     ConfigError: Beam has no such flag or runner.
   """
-  lengths = [len(open_one(dataset)) for dataset in (train, *tests)]
+  lengths = [len(open_one(dataset, max_pixels)) for dataset in (train, *tests)]
   flags = PipelineOptions(options)
   flags.view_as(StandardOptions).runner = flags.view_as(StandardOptions).runner or RUNNER
   known_flags = flags.get_all_options()
@@ -117,7 +117,7 @@ class _Read(beam.DoFn):
   place: int | None
 
   def setup(self):
-    self._source = open_one(self.dataset)
+    self._source = open_one(self.dataset, self.max_pixels)
     self._told = time.monotonic()
 
   def process(self, ends):

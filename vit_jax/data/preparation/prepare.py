@@ -18,7 +18,7 @@ import cv2
 from vit_jax.config import reading
 from vit_jax.config.reading import expanded
 from vit_jax.data import order
-from vit_jax.data.preparation import quality
+from vit_jax.data.preparation import labels, quality
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.folder import Folder
 from vit_jax.storage.files import write_whole
@@ -58,15 +58,15 @@ def prepare(
     done: called after each file with its number of images.
 
   Raises:
-    SourceError: the name is invalid, the data set exists, its folder holds another unfinished one,
-      or no image can be decoded.
+    SourceError: the name is invalid, the data set exists, it cannot hold the labels, its folder
+      holds another unfinished one, or no image can be decoded.
     OSError: an image cannot be read, or the disk cannot be written.
   """
   target = expanded(data_dir).absolute() / _checked_name(name) / VERSION
   if target.exists():
     raise SourceError(f'"{target}" is already there; give another name, or delete it.')
   folder = target.with_name(f"{VERSION}.incomplete")
-  class_names = _union([source.class_names for source in splits.values()])
+  class_names = labels.checked_classes(splits)
   counts = _claim(folder, splits, max_pixels)
   files = [
     _File(folder, name, split, number, counts[split])
@@ -157,11 +157,6 @@ def _checked_name(name: str) -> str:
   return name
 
 
-def _union(lists: list[tuple[str, ...]]) -> tuple[str, ...]:
-  """The class names of all splits; sorted if the splits differ."""
-  return lists[0] if len(set(lists)) == 1 else tuple(sorted(set().union(*lists)))
-
-
 def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> dict[str, int]:
   """Makes the folder, or checks that it is for this data set; returns the files of each split."""
   plan = folder / _PLAN
@@ -174,9 +169,8 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
     found = json.loads(reading.read_bytes(plan, most=_MAX_BYTES))
     if {key: found.get(key) for key in wanted} != wanted:
       raise SourceError(
-        f'"{folder}" is an unfinished data set of other images, or one that an earlier release'
-        " began in another order; delete it, or finish it with the command and release that began"
-        " it."
+        f'"{folder}" is an unfinished data set of other images or classes, or one that an earlier'
+        " release began; delete it, or finish it with the command and release that began it."
       )
     return found["files"]
   folder.mkdir(parents=True, exist_ok=True)
@@ -212,14 +206,14 @@ def _make(file: _File, source: Source, features, class_names, max_pixels: int) -
   from array_record.python import array_record_module
 
   rows = _order(source)
-  labels = [class_names.index(name) for name in source.class_names]
+  new = [class_names.index(name) for name in source.class_names]
   checked = quality.Checked()
 
   def fill(path: str) -> None:
     writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
     for position in file.positions(source):
       example = source[rows[position]]
-      numbers = tuple(labels[one] for one in example.labels)
+      numbers = tuple(new[one] for one in example.labels)
       example = example._replace(labels=numbers, image=_encoded(example))
       if quality.check(example, checked, max_pixels=max_pixels):
         record = _serialized(example, features, multi_label=source.multi_label)

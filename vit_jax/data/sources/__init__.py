@@ -4,6 +4,7 @@ import difflib
 import logging
 import os
 
+from vit_jax.config import Data
 from vit_jax.data.sources.base import Example, Source, SourceError
 from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
@@ -48,6 +49,7 @@ def open_source(
   label_key: str = "label",
   num_classes: int,
   sampling: str = "uniform",
+  max_pixels: int = Data().max_pixels,
 ) -> Source:
   """Opens the examples that `spec` names.
 
@@ -61,6 +63,7 @@ def open_source(
       a folder then gives all images in it and below it.
     num_classes: number of classes of "synthetic".
     sampling: how parts of folders are drawn, as config.data.sampling.
+    max_pixels: larger images count as broken, for a source that decodes images itself.
 
   Raises:
     SourceError: the kind is unknown, or the data or the split does not exist.
@@ -80,15 +83,15 @@ def open_source(
     return source
   if kind == "folder":
     return Folder(argument, split=split, sampling=sampling, labelled=bool(label_key))
-  source = _LABELLED[kind](argument, split, num_classes)
+  source = _LABELLED[kind](argument, split, num_classes, max_pixels)
   return source if label_key else Unlabelled(source)
 
 
 _LABELLED = {
-  "objectnet": lambda directory, split, _: ObjectNet(directory, split=split),
-  "vtab": lambda task, split, _: Vtab(task, split=split),
-  "digits": lambda _, split, __: Digits(split=split),
-  "synthetic": lambda _, split, num_classes: Synthetic(split=split, num_classes=num_classes),
+  "objectnet": lambda directory, split, _, most: ObjectNet(directory, split=split, max_pixels=most),
+  "vtab": lambda task, split, *_: Vtab(task, split=split),
+  "digits": lambda _, split, *__: Digits(split=split),
+  "synthetic": lambda _, split, classes, __: Synthetic(split=split, num_classes=classes),
 }
 
 

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import logging
 import os
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +19,7 @@ from vit_jax.data.sources import part, placed
 from vit_jax.data.sources.base import Block, Example, SourceError
 
 _log = logging.getLogger(__name__)
+_CLASSES = re.compile(r" \(\d+ classes: [0-9a-f]{16}\)")  # how many files each class has
 
 
 class Folder:
@@ -66,11 +68,18 @@ class Folder:
 
   @property
   def identity(self) -> str:
-    """A digest of the names of classes and files; the place of the folder does not matter."""
+    """Digests of the names of classes and files, and of the number of files in each class.
+
+    The place of the folder does not matter.
+    """
     listing = hashlib.sha256("/".join(self.class_names).encode(errors="surrogateescape"))
     for names in self._names:
       listing.update(b"/" + b"/".join(name.replace(b"/", b"\0") for name in names.tolist()))
-    return f"folder {listing.hexdigest()[:16]}"
+    names = f"folder {listing.hexdigest()[:16]}"
+    if not self.class_names:
+      return names
+    counts = hashlib.sha256(repr([len(files) for files in self._names]).encode()).hexdigest()[:16]
+    return f"{names} ({len(self.class_names)} classes: {counts})"
 
   def __len__(self) -> int:
     return self._ends[-1]
@@ -99,6 +108,14 @@ class Folder:
   def _folder(self, index: int) -> int:
     """Which of the listed folders an example is in."""
     return bisect.bisect_right(self._ends, index)
+
+
+def without_classes(identity: str) -> str:
+  """The identity of a source without what tells the classes of a folder's files.
+
+  Such identities are those of releases before 0.2.0, and of sources whose labels do not matter.
+  """
+  return _CLASSES.sub("", identity)
 
 
 def _check_there(directory: str, holds: str) -> None:

@@ -19,7 +19,6 @@ from vit_jax.data.sources.tfds import imagenet_classes
 
 _BORDER = 1  # every image has a red border of one pixel
 _MAX_BYTES = 2**20  # of a mapping file; the released files have 22 kB at most
-_MAX_PIXELS = 2**26
 _FOLDERS = "folder_to_objectnet_label.json"  # {folder: ObjectNet's class}
 _SHARED = "objectnet_to_imagenet_1k.json"  # {ObjectNet's class: "ImageNet's name; another; ..."}
 _NAMES = "imagenet_to_label_2012_v2"  # ImageNet's names, one a line
@@ -33,6 +32,11 @@ class ObjectNet:
   Images of other classes are left out, because no prediction for them could be correct. The red
   border is cut off.
 
+  Args:
+    directory: the folder of the release.
+    split: must be "".
+    max_pixels: larger images count as broken.
+
   Raises:
     SourceError: a split is given, or images or mapping files are missing or wrong.
     BadImage: from an item: it cannot be decoded.
@@ -40,10 +44,10 @@ class ObjectNet:
 
   multi_label = True
 
-  def __init__(self, directory: str, *, split: str):
+  def __init__(self, directory: str, *, split: str, max_pixels: int):
     refuse_split(split, kind="objectnet")
     root = pathlib.Path(os.path.abspath(os.path.expanduser(directory)))
-    self.class_names = imagenet_classes()
+    self.class_names, self._max_pixels = imagenet_classes(), max_pixels
     images = Folder(str(root / "images"), split="")
     classes = _classes(root / "mappings", images.class_names)
     shared = [row for row in range(len(images)) if classes[images.labels(row)[0]]]
@@ -60,7 +64,7 @@ class ObjectNet:
   def __getitem__(self, index: int) -> Example:
     image, _, name = self._images[index]
     try:
-      pixels = decode(image, max_pixels=_MAX_PIXELS)
+      pixels = decode(image, max_pixels=self._max_pixels)
     except BadImage as error:
       raise BadImage(f"{name}: {error}") from error
     inner = pixels[_BORDER:-_BORDER, _BORDER:-_BORDER]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from vit_jax.data.jpeg import BadImage
-from vit_jax.data.records import Records, Span
+from vit_jax.data.records import DamagedRecord, Records, Span
 from vit_jax.data.sources.base import Block, Example, SourceError
 
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
@@ -28,6 +28,7 @@ class Tfds:
   Raises:
     SourceError: the data set, split or feature does not exist, or does not allow random access.
     BadImage: from an item: its record is damaged.
+    RunError: from an item: its file is missing, has too few records, or cannot be opened.
 
   Attributes:
     as_written: whether the split is a part of a data set that was not shuffled, and may be sorted
@@ -97,6 +98,7 @@ class Features:
   Raises:
     SourceError: the split does not exist.
     BadImage: from an item: its record is damaged.
+    RunError: from an item: its file is missing, has too few records, or cannot be opened.
   """
 
   def __init__(self, builder, split: str, *, image_key: str, label_key: str):
@@ -138,7 +140,7 @@ class Features:
   def _read(self, index: int) -> bytes:
     try:
       return self._records[index]
-    except RuntimeError as error:  # array_record raises it for a damaged chunk or file
+    except DamagedRecord as error:
       raise BadImage(f"{self.name(index)}: {error}") from error
 
 
