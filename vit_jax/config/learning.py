@@ -56,7 +56,11 @@ class Optimizer:
   epsilon: float = setting(1e-8, "added to the root of Adam's second moment", low=1e-15, high=1.0)
   momentum: float = setting(0.9, "momentum of SGD", low=0.0, high=0.999999)
   moment_dtype: str = setting(
-    "float32", "type of Adam's first moment or of SGD's momentum", choices=("float32", "bfloat16")
+    "float32",
+    "type that stores Adam's first moment or SGD's momentum; bfloat16 takes half the memory, "
+    "and loses changes of a number by less than 0.2%: with beta1 or momentum over 0.998 a moment "
+    "does not decay while gradients are small",
+    choices=("float32", "bfloat16"),
   )
   weight_decay: float = setting(
     0.0, "factor of the weight decay; multiplied by the learning rate", low=0.0, high=1e4

@@ -113,6 +113,33 @@ def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
   return optax.GradientTransformation(init, update)
 
 
+def stored(
+  inner: optax.GradientTransformation, moment: str, dtype: jnp.dtype
+) -> optax.GradientTransformation:
+  """`inner`, with one moment of its state stored in `dtype` between updates, computed in float32.
+
+  Optax computes decay * moment in the moment's own type, and so rounds the decay too: in bfloat16
+  0.9 is 0.8984, and 0.999 is 1.
+
+  Args:
+    inner: its state is a named tuple.
+    moment: the field of that tuple.
+    dtype: the type to store it in.
+  """
+
+  def cast(state, dtype):
+    return state._replace(**{moment: optax.tree.cast(getattr(state, moment), dtype)})
+
+  def init(params):
+    return cast(inner.init(params), dtype)
+
+  def update(updates, state, params=None):
+    directions, after = inner.update(updates, cast(state, jnp.float32), params)
+    return directions, cast(after, dtype)
+
+  return optax.GradientTransformation(init, update)
+
+
 def make(config: Optimizer) -> optax.GradientTransformation:
   """The chain of an update; the caller multiplies by minus the learning rate.
 
@@ -125,9 +152,10 @@ def make(config: Optimizer) -> optax.GradientTransformation:
   dtype = jnp.dtype(config.moment_dtype)
   clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
   if config.kind == "adam":
-    precondition = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon, mu_dtype=dtype)
+    adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
+    precondition = stored(adam, "mu", dtype)
   else:
-    precondition = optax.trace(config.momentum, accumulator_dtype=dtype)
+    precondition = stored(optax.trace(config.momentum), "trace", dtype)
   decay = decay_weights(config.weight_decay, config.decay_rules)
   if config.decay_kind == "coupled":
     return optax.chain(clip, decay, precondition)
