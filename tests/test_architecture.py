@@ -162,7 +162,6 @@ WHOLE_CONFIG = {
   "storage.workdir.write_config",
   "training.checks.check",
   "training.checks.check_evaluation",
-  "training.checks.check_trainable",
   "training.checks.check_weights",
   "training.init_from.read",
   "training.init_from.unrolled",
@@ -170,6 +169,9 @@ WHOLE_CONFIG = {
   "training.launch.launch_evaluation",
   "training.launch.reader_of",
   "training.opening.open_data",
+  "training.patterns.check_decay_rules",
+  "training.patterns.check_trainable",
+  "training.patterns.parameters",
   "training.plan.make",
   "training.steps.of_run",
 }

@@ -152,6 +152,30 @@ def test_parameters_that_can_be_trained_alone(trainable, scan):
   checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))
 
 
+BLOCKS_APART = [
+  "head/.*|Transformer/encoderblock_1/.*",
+  "(?!Transformer/encoderblock_[01]/).*",  # it matches the stacked array: nothing would be frozen
+  "(?!Transformer/encoderblock_).*",
+  r".*(?<!_0)/MlpBlock_3/.*|head/.*",
+]
+
+
+@pytest.mark.parametrize("pattern", BLOCKS_APART)
+def test_stacked_blocks_cannot_be_told_apart(pattern):
+  trainable = replaced("optimizer", trainable=pattern)
+  rules = replaced("optimizer", decay_rules=((pattern, 0.5), *c.DECAY_RULES))
+  for config, setting in ((trainable, "trainable"), (rules, "decay_rules")):
+    checks.check(dataclasses.replace(config, model=c.Model(depth=3)))
+    with pytest.raises(c.ConfigError, match=rf"optimizer\.{setting}=.* names single"):
+      checks.check(dataclasses.replace(config, model=c.Model(depth=3, scan=True)))
+
+
+def test_rules_for_all_blocks_may_be_stacked():
+  for rule in ((".*encoderblock.*/kernel", 0.5), ("Transformer/encoderblock_1/.*/kernel", 1.0)):
+    config = replaced("optimizer", decay_rules=(rule, *c.DECAY_RULES))
+    checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=True)))
+
+
 def test_evaluation_needs_neither_training_data_nor_a_length():
   config = dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration())
   checks.check_evaluation(config)

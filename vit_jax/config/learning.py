@@ -74,7 +74,8 @@ class Optimizer:
   decay_rules: tuple = setting(
     DECAY_RULES,
     "pairs (regex of the whole parameter name, factor on the weight decay); the first matching "
-    "pair is used, and every parameter must match one",
+    "pair is used, and every parameter must match one. Single blocks have names of their own only "
+    "with config.model.scan=False",
   )
   trainable: str = setting(
     ".*",

@@ -69,6 +69,11 @@ def merged(part, params):
   return jax.tree.map(own, part, params, is_leaf=lambda x: x is None)
 
 
+def decay_factor(name: str, rules: tuple[tuple[str, float], ...]) -> float | None:
+  """The factor of the first rule that matches the whole name; None if no rule does."""
+  return next((value for pattern, value in rules if re.fullmatch(pattern, name)), None)
+
+
 def decay_factors(params, rules: tuple[tuple[str, float], ...]):
   """The factor on the weight decay of every parameter, from the first rule that matches.
 
@@ -82,13 +87,13 @@ def decay_factors(params, rules: tuple[tuple[str, float], ...]):
 
   def factor(path, _):
     name = name_of(path)
-    for pattern, value in rules:
-      if re.fullmatch(pattern, name):
-        return value
-    raise ConfigError(
-      f"No rule of config.optimizer.decay_rules matches the parameter {name!r}; "
-      "add one that says whether it decays."
-    )
+    value = decay_factor(name, rules)
+    if value is None:
+      raise ConfigError(
+        f"No rule of config.optimizer.decay_rules matches the parameter {name!r}; "
+        "add one that says whether it decays."
+      )
+    return value
 
   return jax.tree_util.tree_map_with_path(factor, params)
 

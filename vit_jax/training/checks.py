@@ -1,9 +1,5 @@
 """Relations between settings, checked before data or devices are touched."""
 
-import re
-
-import jax
-
 from vit_jax import models
 from vit_jax.config import (
   Config,
@@ -15,19 +11,15 @@ from vit_jax.config import (
   Model,
   Optimizer,
   Schedule,
-  similar,
 )
 from vit_jax.config.reading import expanded
 from vit_jax.data import resizing
 from vit_jax.evaluation import registry
-from vit_jax.learning import objectives
 from vit_jax.models import requirements
-from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
-from vit_jax.storage.tree import flatten
+from vit_jax.training import patterns
 
 MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
-MOST_FACTOR = 1e4  # of a rule of weight decay
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
@@ -49,8 +41,8 @@ def check(config: Config):
   check_batch(config.batch_size, parts=config.accumulation)
   check_data(config.data, config.duration)
   check_schedule(config.schedule)
-  check_decay_rules(config.optimizer.decay_rules)
-  check_trainable(config)
+  patterns.check_decay_rules(config)
+  patterns.check_trainable(config)
   check_early_stopping(config.early_stopping, config.evaluate_every, registry.names(config))
   check_average(config.optimizer)
   check_weights(config)
@@ -240,47 +232,4 @@ def check_early_stopping(settings: EarlyStopping, evaluate_every: Duration, figu
     raise ConfigError(
       f"config.early_stopping.patience={patience} counts evaluations, but config.evaluate_every is "
       "0; give it, such as --config.evaluate_every.epochs=1."
-    )
-
-
-def check_decay_rules(rules):
-  """Checks that each rule is a pair of a regex and a factor."""
-  for rule in rules:
-    try:
-      pattern, factor = rule
-      re.compile(pattern)
-      if not 0.0 <= factor <= MOST_FACTOR:
-        raise ValueError(f"the factor must lie in 0 to {MOST_FACTOR:g}")
-    except (TypeError, ValueError, OverflowError, RecursionError, re.error) as error:
-      raise ConfigError(
-        f"config.optimizer.decay_rules holds {shown(rule)}; each rule is (regex, factor), "
-        f"such as ('.*/kernel', 1.0): {error}."
-      ) from error
-
-
-def check_trainable(config: Config):
-  """Checks that the regex matches parameters, and no single block of a stacked array."""
-  pattern = config.optimizer.trainable
-  if pattern == Optimizer().trainable:
-    return
-  try:
-    match = re.compile(pattern).fullmatch
-  except (OverflowError, RecursionError, re.error) as error:
-    raise ConfigError(
-      f"config.optimizer.trainable={shown(pattern)} is not a regex: {error}."
-    ) from error
-  objective = objectives.configured(config, models.configured(config.model))
-  init = lambda: objective.init(jax.random.key(0), config.data.image_size)
-  shapes = {name: leaf.shape for name, leaf in flatten(jax.eval_shape(init)).items()}
-  for name, shape in shapes.items():
-    blocks = range(shape[0]) if f"{STACKED}/" in name else ()
-    if not match(name) and any(match(name.replace(STACKED, f"{STACKED}_{i}")) for i in blocks):
-      raise ConfigError(
-        f"config.optimizer.trainable={pattern!r} names single blocks, but config.model.scan=True "
-        f"stacks all blocks in one array ({name}); use --config.model.scan=False."
-      )
-  if not any(map(match, shapes)):
-    raise ConfigError(
-      f"config.optimizer.trainable={shown(pattern)} matches no parameter of {config.model.name}; "
-      f"nearest: {similar(pattern, shapes)}."
     )
