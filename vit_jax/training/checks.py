@@ -93,11 +93,7 @@ def check_model(model: Model, image_size: int):
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
   requirements.check_tiles(module, image_size, model.name)
-  if model.attention == "cudnn" and model.compute_dtype == "float32":
-    raise ConfigError(
-      "config.model.attention='cudnn' computes in bfloat16 only; set "
-      "config.model.compute_dtype=bfloat16, or attention=xla."
-    )
+  requirements.check_type(model.attention, model.compute_dtype)
 
 
 def check_batch(batch_size: int, *, parts: int):
