@@ -1,11 +1,12 @@
-"""What cuDNN's attention cannot compute is refused, before JAX would raise an error of its own."""
+"""What a model cannot do is refused: other sizes, and what cuDNN's attention does not compute."""
 
+import re
 import types
 
 import jax.numpy as jnp
 import pytest
 
-from vit_jax import models
+from vit_jax import models, recipes
 from vit_jax.config import ConfigError
 from vit_jax.models import requirements
 
@@ -62,3 +63,30 @@ def test_every_attention_of_a_model_is_found():
   axial = models.create("Axial-R50", stages=(1, 1), width=64)
   assert found(axial) == {(16, 8, True), (16, 16, True)}
   assert found(models.create("R50x1", stages=(1,), width=32)) == set()
+
+
+@pytest.mark.parametrize(
+  ("name", "most", "side"),
+  [("ViT-B/16", 100, 96), ("ViT-B/16", 16, 16), ("R50x1+ViT-B/16", 40, 32), ("R50x1", 7, 7)],
+)
+def test_the_largest_side(name, most, side):
+  assert requirements.largest_side(models.create(name), most, name) == side
+  assert recipes.largest_side(name, most) == side
+
+
+@pytest.mark.parametrize(("name", "most"), [("ViT-B/16", 15), ("R50x1+ViT-B/32", 31)])
+def test_no_side_fits(name, most):
+  message = f"Images of {most} pixels are smaller than a patch of {re.escape(name)}; the smallest"
+  with pytest.raises(ConfigError, match=message):
+    requirements.largest_side(models.create(name), most, name)
+  with pytest.raises(ConfigError, match=message):
+    recipes.largest_side(name, most)
+
+
+def test_a_suite_of_any_size_takes_that_of_the_weights():
+  assert recipes.evaluation("imagenet", "ViT-B/16").data.image_size == 0
+  with pytest.raises(ConfigError, match="'ViT-X' is no model"):
+    recipes.evaluation("imagenet", "ViT-X")
+  assert recipes.evaluation("knn", "ViT-B/20").data.image_size == 220
+  with pytest.raises(ConfigError, match="224 pixels are smaller than a patch of ViT-B/300"):
+    recipes.evaluation("knn", "ViT-B/300")

@@ -117,7 +117,10 @@ class Schedule:
     "is divided by ten, and end_learning_rate is not used",
   )
   end_learning_rate: float = setting(
-    0.0, "learning rate at the last step", low=0.0, high=MOST_NUMBER
+    0.0,
+    "learning rate that the decay would reach one step after the last update",
+    low=0.0,
+    high=MOST_NUMBER,
   )
 
 
@@ -129,5 +132,8 @@ class NonFinite:
     "stop", "end the run, or skip the update and go on", choices=("stop", "skip")
   )
   limit: int = setting(
-    10, "with skip: the run stops after this many skipped updates in a row", low=1, high=10**9
+    10,
+    "with skip: at most this many updates in a row are skipped; the run stops at the next",
+    low=1,
+    high=10**9,
   )

@@ -26,6 +26,25 @@ def check_tiles(module, side: int, whose: str):
     )
 
 
+def largest_side(module, most: int, whose: str) -> int:
+  """The largest multiple of the module's stride up to `most`, a side of square images in pixels.
+
+  Args:
+    module: ViT or ResNet, whose stride is taken as 1.
+    most: pixels.
+    whose: names the model in the message.
+
+  Raises:
+    ConfigError: there is none.
+  """
+  stride = 1 if isinstance(module, ResNet) else module.stride()
+  if most < stride:
+    raise ConfigError(
+      f"Images of {most} pixels are smaller than a patch of {whose}; the smallest size is {stride}."
+    )
+  return most // stride * stride
+
+
 def tiles(module, side: int) -> bool:
   """Whether the module's patches tile a square image of this side; a ResNet has no patches."""
   if isinstance(module, ResNet):
