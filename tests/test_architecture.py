@@ -174,6 +174,9 @@ WHOLE_CONFIG = {
   "training.patterns.parameters",
   "training.plan.make",
   "training.steps.of_run",
+  "training.unused.check",
+  "training.unused.check_datasets",
+  "training.unused.others",
 }
 # Packages that make, read or vary whole configs.
 OF_CONFIGS = ("config", "recipes", "experiments", "tpu", "benchmarks", "main")

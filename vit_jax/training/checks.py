@@ -9,7 +9,6 @@ from vit_jax.config import (
   Duration,
   EarlyStopping,
   Model,
-  Optimizer,
   Schedule,
 )
 from vit_jax.config.reading import expanded
@@ -17,7 +16,7 @@ from vit_jax.data import resizing
 from vit_jax.evaluation import registry
 from vit_jax.models import requirements
 from vit_jax.process.text import shown
-from vit_jax.training import patterns
+from vit_jax.training import patterns, unused
 
 MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
 
@@ -31,8 +30,13 @@ NO_DATA = (
 )
 
 
-def check(config: Config):
+def check(config: Config, *, begun: bool = False):
   """Refuses settings that contradict one another.
+
+  Args:
+    config: the settings.
+    begun: whether the run resumes; then settings without effect are allowed, because earlier
+      releases began runs with them.
 
   Raises:
     ConfigError: names the key, the value and the nearest valid choice.
@@ -44,8 +48,9 @@ def check(config: Config):
   patterns.check_decay_rules(config)
   patterns.check_trainable(config)
   check_early_stopping(config.early_stopping, config.evaluate_every, registry.names(config))
-  check_average(config.optimizer)
   check_weights(config)
+  if not begun:
+    unused.check(config)
 
 
 def check_weights(config: Config):
@@ -68,15 +73,6 @@ def check_weights(config: Config):
     raise ConfigError(
       "config.keep_representation=True requires config.model.representation_layer=True, so that "
       "the model has that layer; set both, or neither."
-    )
-
-
-def check_average(settings: Optimizer):
-  """Checks that there is a moving average to correct."""
-  if settings.ema_corrected and not settings.ema:
-    raise ConfigError(
-      "config.optimizer.ema_corrected=True has no effect with config.optimizer.ema=0, no moving "
-      "average; give its decay, such as --config.optimizer.ema=0.9999, or leave ema_corrected out."
     )
 
 

@@ -51,7 +51,7 @@ def launch(
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given)
     return True
-  checks.check(config)
+  checks.check(config, begun=bool(checkpoint.available(folder)))
   joining.check(hosts)
   config = dataclasses.replace(config, data=resumed.completed(config.data, folder))
   data = opening.open_data(config)
