@@ -162,7 +162,6 @@ WHOLE_CONFIG = {
   "storage.workdir.write_config",
   "training.checks.check",
   "training.checks.check_evaluation",
-  "training.checks.check_trainable",
   "training.checks.check_weights",
   "training.init_from.read",
   "training.init_from.unrolled",
@@ -170,8 +169,14 @@ WHOLE_CONFIG = {
   "training.launch.launch_evaluation",
   "training.launch.reader_of",
   "training.opening.open_data",
+  "training.patterns.check_decay_rules",
+  "training.patterns.check_trainable",
+  "training.patterns.parameters",
   "training.plan.make",
   "training.steps.of_run",
+  "training.unused.check",
+  "training.unused.check_datasets",
+  "training.unused.others",
 }
 # Packages that make, read or vary whole configs.
 OF_CONFIGS = ("config", "recipes", "experiments", "tpu", "benchmarks", "main")

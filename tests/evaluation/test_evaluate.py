@@ -42,7 +42,7 @@ def evaluated(config, folder):
   """The figures of a config, computed as --mode=evaluate does it, in this process."""
   opened = open_alone(config, ())
   read = evaluated_model.read(config, opened.head(), folder)
-  reader = reader_of(config, read.settings)
+  reader = reader_of(config, read.model, read.settings.data)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
 
@@ -248,7 +248,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   config, _ = features
   opened = open_alone(config, ())
   read = evaluated_model.read(config, opened.head(), tmp_path)
-  reader = reader_of(config, read.settings)
+  reader = reader_of(config, read.model, read.settings.data)
   params = evaluated_model.put(read.params, reader.mesh)
   bench = Bench(read.model, read.settings.loss, reader)
   for calls in (0, 3, 12, 20):

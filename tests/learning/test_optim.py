@@ -1,5 +1,7 @@
 """Schedules and update rules against NumPy in float64."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -147,6 +149,28 @@ def test_only_the_first_moment_may_be_bfloat16(kind):
   assert types.count("float32") == (2 if kind == "adam" else 0)
   exact, _ = run(Optimizer(kind=kind, decay_rules=RULES))
   np.testing.assert_allclose(params["a"]["kernel"], exact["a"]["kernel"], rtol=0.02)
+
+
+@pytest.mark.parametrize("decay", [0.9, 0.99, 0.995, 0.999])
+@pytest.mark.parametrize(("kind", "setting"), [("adam", "beta1"), ("sgd", "momentum")])
+def test_a_moment_in_bfloat16_decays_as_in_float32(kind, setting, decay):
+  """The moment is rounded, but not the decay: in bfloat16 0.999 is 1, which never decays."""
+  noise = np.random.default_rng(0).normal(size=(1000, 1024)).astype(np.float32)
+  gradients = 0.2 + noise
+  moments = {}
+  for dtype in ("float32", "bfloat16"):
+    settings = Optimizer(kind=kind, moment_dtype=dtype, decay_rules=((".*", 0.0),))
+    chain = optim.make(dataclasses.replace(settings, **{setting: decay}))
+    params = {"w": jnp.zeros(1024)}
+
+    def update(state, gradient, chain=chain, params=params):
+      directions, state = chain.update({"w": gradient}, state, params)
+      return state, jnp.mean(directions["w"])
+
+    _, moments[dtype] = jax.lax.scan(update, chain.init(params), gradients)
+  # The mean of many numbers is closer than each, which is rounded to 0.4%.
+  far = np.abs(moments["float32"]).max()
+  np.testing.assert_allclose(moments["bfloat16"], moments["float32"], atol=0.005 * far)
 
 
 def test_default_rules_decay_the_kernels_of_a_vit_and_nothing_else():

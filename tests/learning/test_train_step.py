@@ -189,6 +189,27 @@ def test_the_corrected_average_weighs_the_parameters_after_each_update_alone():
     )
 
 
+@pytest.mark.parametrize("skipped", [1, 2, 5])
+def test_the_corrected_average_begins_with_the_first_update_that_is_applied(skipped):
+  config = changed(optimizer=dict(ema=0.75, ema_corrected=True))
+  current, step, seen = start(config, ONE), update(config, ONE), []
+  far = jax.tree.map(lambda x: jnp.full_like(x, 1e6), current.ema)  # no weight, so not seen later
+  current = dataclasses.replace(current, ema=far)
+  broken = dict(BATCHES[0], mask=np.full(16, np.nan, np.float32))
+  for _ in range(skipped):
+    current, _ = step(current, broken)
+  assert int(current.skipped) == skipped
+  for one in (BATCHES[0], broken, BATCHES[1], BATCHES[2]):
+    current, metrics = step(current, one)
+    seen += [] if metrics["skipped"] else [jax.device_get(current.params)]
+    average = jax.device_get(current.ema)
+    if len(seen) == 1:
+      chex.assert_trees_all_equal(average, seen[0])
+  for mean, *some in zip(jax.tree.leaves(average), *map(jax.tree.leaves, seen), strict=True):
+    within = np.clip(mean, np.min(some, axis=0), np.max(some, axis=0))
+    np.testing.assert_allclose(mean, within, atol=1e-6, rtol=0)
+
+
 @pytest.mark.parametrize("step", [1, 2, 20, 20_000])
 def test_what_is_left_of_the_initial_parameters(step):
   settings = Optimizer(ema=0.9999)

@@ -99,6 +99,28 @@ def test_settings_of_another_kind_of_model_say_how_to_leave_them_out():
     models.configured(transformer)
 
 
+@pytest.mark.parametrize(
+  ("name", "setting", "other"),
+  [
+    ("ViT-B/16", dict(stages=(3, 4, 9)), r"R50x1\+ViT-B/16"),
+    ("Axial-ViT-B/16", dict(stages=(1,)), r"R50x1\+ViT-B/16"),
+    ("R50x1", dict(heads=8), "Axial-R50"),
+    ("R152x2", dict(heads=4), "Axial-R50"),
+    ("R50x1", dict(heads=8, depth=3), None),
+  ],
+)
+def test_a_setting_makes_no_other_kind_of_model_than_the_name_says(name, setting, other):
+  expected = rf"^(heads|stages) is no option of {name}, but of {other}; give --config\.model\."
+  with pytest.raises(ValueError, match=expected if other else "^depth is no option of R50x1; give"):
+    models.configured(c.Model(name=name, **setting))
+
+
+def test_settings_change_what_the_name_has():
+  assert models.configured(c.Model(name="R50x1", stages=(1, 2))).stages == (1, 2)
+  assert models.configured(c.Model(name="R+ViT-Ti/16", stages=(1,))).stages == (1,)
+  assert models.configured(c.Model(name="Axial-R50", heads=4)).heads == 4
+
+
 def test_an_option_of_another_kind_of_model():
   with pytest.raises(ValueError, match=r"depth is no option of R50x1, which has .*stages"):
     models.create("R50x1", depth=3)

@@ -6,7 +6,9 @@ import pytest
 
 from tests.recipes.paper import docstring, load
 from vit_jax import config as c
+from vit_jax import recipes
 from vit_jax.evaluation import registry
+from vit_jax.recipes import cost
 from vit_jax.training import steps
 
 WHOLE = {"ViT-B/32": "vit_b32", "ViT-L/32": "vit_l32", "ViT-L/16": "vit_l16"}
@@ -27,6 +29,26 @@ def test_every_subset_has_the_settings_and_the_steps_of_the_whole(model, subset)
   # So dense that the best is seen: several evaluations in each epoch, or one an epoch of 9 M.
   assert planned.evaluate <= 1.2 * 9e6 / 4096
   assert f"{planned.total:,} steps" in docstring("jft_subsets")
+
+
+@pytest.mark.parametrize("model", ["ViT-B/32", "R50x1"])
+def test_every_subset_costs_what_the_whole_costs(model):
+  """An epoch is of the subset: epochs of the whole would cost 33 times as much for 9M."""
+  whole = cost.training_images(load("jft_subsets", f"{model},all"), None)
+  for subset, images in (("9M", 9e6), ("30M", 30e6), ("90M", 90e6)):
+    config = load("jft_subsets", f"{model},{subset}")
+    assert recipes.examples_of(config) == images
+    assert cost.training_images(config, None) == pytest.approx(whole, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+  ("classes", "subset", "examples"),
+  [(1000, 0, 1_281_167), (1000, 500, 500), (1000, 10**8, 1_281_167), (7, 500, 500), (7, 0, None)],
+)
+def test_an_epoch_is_of_the_subset_and_no_more_than_the_set(classes, subset, examples):
+  data = c.Data(train=c.Dataset(subset=subset))
+  config = c.Config(model=c.Model(num_classes=classes), data=data)
+  assert recipes.examples_of(config) == examples
 
 
 def test_the_best_checkpoint_by_the_5_shot_figure_is_kept_and_no_run_ends_before():

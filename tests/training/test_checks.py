@@ -1,11 +1,14 @@
 """Settings that contradict one another are refused with key, value and the nearest valid choice."""
 
+import ast
 import dataclasses
+import functools
+import re
 
 import pytest
 
 from vit_jax import config as c
-from vit_jax.training import checks
+from vit_jax.training import checks, unused
 
 GOOD = c.Config(
   duration=c.Duration(steps=10), batch_size=64, data=c.Data(train=c.Dataset(source="digits"))
@@ -152,6 +155,30 @@ def test_parameters_that_can_be_trained_alone(trainable, scan):
   checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=scan)))
 
 
+BLOCKS_APART = [
+  "head/.*|Transformer/encoderblock_1/.*",
+  "(?!Transformer/encoderblock_[01]/).*",  # it matches the stacked array: nothing would be frozen
+  "(?!Transformer/encoderblock_).*",
+  r".*(?<!_0)/MlpBlock_3/.*|head/.*",
+]
+
+
+@pytest.mark.parametrize("pattern", BLOCKS_APART)
+def test_stacked_blocks_cannot_be_told_apart(pattern):
+  trainable = replaced("optimizer", trainable=pattern)
+  rules = replaced("optimizer", decay_rules=((pattern, 0.5), *c.DECAY_RULES))
+  for config, setting in ((trainable, "trainable"), (rules, "decay_rules")):
+    checks.check(dataclasses.replace(config, model=c.Model(depth=3)))
+    with pytest.raises(c.ConfigError, match=rf"optimizer\.{setting}=.* names single"):
+      checks.check(dataclasses.replace(config, model=c.Model(depth=3, scan=True)))
+
+
+def test_rules_for_all_blocks_may_be_stacked():
+  for rule in ((".*encoderblock.*/kernel", 0.5), ("Transformer/encoderblock_1/.*/kernel", 1.0)):
+    config = replaced("optimizer", decay_rules=(rule, *c.DECAY_RULES))
+    checks.check(dataclasses.replace(config, model=c.Model(depth=2, scan=True)))
+
+
 def test_evaluation_needs_neither_training_data_nor_a_length():
   config = dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration())
   checks.check_evaluation(config)
@@ -166,6 +193,61 @@ def test_evaluation_needs_neither_training_data_nor_a_length():
   checks.check_evaluation(unnamed)
   with pytest.raises(c.ConfigError, match=r"batch_size=64.*accumulation=3"):
     checks.check_evaluation(dataclasses.replace(config, accumulation=3))
+
+
+USELESS = {
+  "optimizer.beta1=0.5": "optimizer.kind='sgd'",
+  "optimizer.beta2=0.5": "optimizer.kind='sgd'",
+  "optimizer.epsilon=0.001": "optimizer.kind='sgd'",
+  "optimizer.momentum=0.5": "optimizer.kind='adam'",
+  "optimizer.ema_corrected=True": "optimizer.ema=0.0",
+  "schedule.end_learning_rate=0.1": "schedule.decay='constant'",
+  "masked.rate=0.25": "objective='classification'",
+  "masked.target='pixels'": "objective='classification'",
+  "loss.kind='sigmoid'": "objective='masked_patches'",
+  "class_names='data'": "new_head=True",
+  "non_finite.limit=3": "non_finite.action='stop'",
+}
+
+
+def with_settings(*settings):
+  values = c.to_dict(dataclasses.replace(GOOD, init_from="weights.npz"))
+  for key, value in (setting.split("=") for setting in settings):
+    *groups, last = key.split(".")
+    group = functools.reduce(dict.__getitem__, groups, values)
+    group[last] = ast.literal_eval(value)
+  return c.from_dict(values)
+
+
+@pytest.mark.parametrize(("setting", "cause"), USELESS.items())
+def test_a_setting_without_effect_is_refused_in_a_new_run(setting, cause):
+  config = with_settings(setting, cause)
+  message = f"config.{setting} has no effect with config.{cause}; leave it out, or change that"
+  with pytest.raises(c.ConfigError, match=re.escape(message)) as refused:
+    checks.check(config)
+  checks.check(config, begun=True)
+  checks.check(with_settings(cause))
+  key, value = re.search(r"--config\.(\S+)=(\S+)\.$", str(refused.value)).groups()
+  value = value if value in ("False", "0.9999") else repr(value)
+  checks.check(with_settings(setting, f"{key}={value}"))
+
+
+@pytest.mark.parametrize("changes", [dict(resize=1.5), dict(classes=3)])
+def test_settings_of_evaluation_sets_are_refused_in_other_datasets(changes):
+  used, other = c.Dataset("digits", "test", **changes), c.Dataset("digits", "test")
+  data = lambda **fields: dict(data=dataclasses.replace(GOOD.data, **fields))
+  mixed = {"a": c.Weighted("digits", **changes)}
+  checks.check(dataclasses.replace(GOOD, **data(evaluate={"a": used})))
+  for place, fields in {
+    "data.train": data(train=dataclasses.replace(used, split="train")),
+    "data.mix.a": data(train=c.Dataset(), mix=mixed),
+    "few_shot.a.train": dict(few_shot={"a": c.FewShot(used, other)}),
+    "nearest.a.test": dict(nearest={"a": c.Nearest(other, used)}),
+    "reconstruct.a": dict(reconstruct={"a": used}),
+  }.items():
+    (key,) = changes
+    with pytest.raises(c.ConfigError, match=rf"config\.{place}\.{key}=.* has no effect: only the"):
+      unused.check(dataclasses.replace(GOOD, **fields))
 
 
 def test_names_of_classes_need_weights():

@@ -3,13 +3,16 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tools import cache as tools_cache
 from vit_jax import config as c
+from vit_jax import models
 from vit_jax.data import cache
-from vit_jax.training import opening, plan
+from vit_jax.models import requirements
+from vit_jax.training import launch, opening, plan
 
 
 def digits(split="train"):
@@ -76,6 +79,17 @@ def test_cudnn_needs_a_gpu():
   config = dataclasses.replace(CONFIG, model=model)
   with pytest.raises(c.ConfigError, match=r"needs a GPU, and this is a cpu"):
     plan.make(config, opening.open_data(config))
+
+
+def test_the_attention_is_checked_for_the_model_that_computes(monkeypatch):
+  """A resumed run may compute in another type than its command says, an evaluation of another."""
+  checked = []
+  note = lambda module, side, device, training: checked.append((module.dtype, side, training))
+  monkeypatch.setattr(requirements, "check_attention", note)
+  plan.make(CONFIG, opening.open_data(CONFIG))
+  found = models.configured(dataclasses.replace(CONFIG.model, compute_dtype="bfloat16"))
+  launch.reader_of(CONFIG, found, dataclasses.replace(CONFIG.data, image_size=16))
+  assert checked == [(jnp.float32, 8, True), (jnp.bfloat16, 16, False)]
 
 
 def test_several_processes_cannot_go_on_after_a_failed_save(monkeypatch):

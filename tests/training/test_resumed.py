@@ -1,14 +1,16 @@
 """A run that resumes draws examples as it began, without a setting on its command line."""
 
 import json
+import pathlib
 
 import jax.numpy as jnp
 import pytest
 
 from vit_jax import config as c
-from vit_jax import models, recipes
+from vit_jax import models, recipes, weights
 from vit_jax.config.changes import changes as settings_changes
 from vit_jax.evaluation.opening import open_alone
+from vit_jax.storage import checkpoint
 from vit_jax.training import messages, resumed
 
 EARLIER = {"data": {"image_size": 8}}
@@ -63,6 +65,28 @@ def test_an_evaluation_draws_as_the_run_that_it_scores(tmp_path):
   assert sampling(scored, weights) == "grain"
   saved(scored, 1, drawn("uniform"))
   assert sampling(scored, weights) == "uniform"
+
+
+FIXTURE = pathlib.Path(__file__).parents[1] / "fixtures" / "release_0_1_0"
+
+
+@pytest.mark.parametrize("place", [FIXTURE, FIXTURE / "checkpoints" / "5"])
+def test_one_checkpoint_tells_of_its_run_as_the_workdir_does(tmp_path, monkeypatch, place):
+  monkeypatch.chdir(place)
+  for given in (place, str(place), "."):
+    assert weights.read(pathlib.Path(given)).settings["data"]["train"]["source"] == "digits"
+    assert sampling(tmp_path, given) == "grain"
+    (use,) = resumed.trained_on(c.Data(), 10, tmp_path, given)
+    assert use.dataset.source == "digits"
+
+
+def test_of_several_checkpoints_the_named_one_counts(tmp_path):
+  saved(saved(tmp_path, 9, drawn("grain")), 10, drawn("uniform"))
+  assert sampling(tmp_path / "checkpoints" / "9") == "grain"
+  assert sampling(tmp_path) == sampling(tmp_path / "checkpoints" / "10") == "uniform"
+  for other in ("checkpoints/09", "checkpoints-damaged/9", "checkpoints"):
+    (tmp_path / other).mkdir(parents=True, exist_ok=True)
+    assert checkpoint.named_by(tmp_path / other) == (tmp_path / other, [])
 
 
 def test_it_is_told_and_a_change_is_named():

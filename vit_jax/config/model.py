@@ -22,7 +22,9 @@ class Model:
   depth: int = setting(0, "number of blocks", low=0, high=256)
   width: int = setting(0, "hidden size D; for a ResNet, channels of its root", low=0, high=2**15)
   mlp_dim: int = setting(0, "hidden size of the MLP", low=0, high=2**17)
-  heads: int = setting(0, "attention heads", low=0, high=2**10)
+  heads: int = setting(
+    0, "attention heads; of ResNets, only the axial ones have them", low=0, high=2**10
+  )
   stages: tuple = setting((), "residual units in each stage of a ResNet or of a hybrid's ResNet")
   pool: str = setting(
     "",

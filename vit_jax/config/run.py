@@ -45,8 +45,8 @@ class EarlyStopping:
 
   metric: str = setting(
     "",
-    "metric of the evaluations, such as val/top1; smaller is better for a loss, larger for "
-    "anything else; empty: off",
+    "metric of the evaluations, such as val/top1; smaller is better for losses, ece and squared "
+    "errors, larger for anything else; empty: off",
   )
   patience: int = setting(
     0,
@@ -60,7 +60,12 @@ class EarlyStopping:
 class Profile:
   """A jax.profiler trace of a window of steps, written to WORKDIR/profile."""
 
-  first_step: int = setting(10, "first step in the trace", low=1, high=MOST_STEPS)
+  first_step: int = setting(
+    10,
+    "first step in the trace; 1 is the first step after each start, also of a resumed run",
+    low=1,
+    high=MOST_STEPS,
+  )
   steps: int = setting(0, "steps in the trace; 0: no trace", low=0, high=10**4)
 
 

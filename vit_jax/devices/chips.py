@@ -22,7 +22,8 @@ class Chip(NamedTuple):
   hbm_bandwidth: float | None = None
 
 
-# The keys are prefixes of `jax.Device.device_kind`; the longest matching prefix counts.
+# The keys are whole `jax.Device.device_kind`s: another form of a chip, or a part of one (MIG), has
+# other figures. The H100 of 80 GB HBM3 is the SXM form.
 CHIPS = {
   "TPU v2": Chip(22.5e12, 8 * GIB, 0.7e9, 350e9),
   "TPU v3": Chip(61.5e12, 16 * GIB, 0.94e9, 450e9),
@@ -30,15 +31,19 @@ CHIPS = {
   "TPU v5 lite": Chip(197e12, 16 * GIB, 1.5e9, 819e9),
   "TPU v5e": Chip(197e12, 16 * GIB, 1.5e9, 819e9),
   "TPU v5": Chip(459e12, 95 * GIB, 1.75e9, 2765e9),
+  "TPU v5p": Chip(459e12, 95 * GIB, 1.75e9, 2765e9),
   "TPU v6 lite": Chip(918e12, 32 * GIB, 1.75e9, 1640e9),
   "TPU v6e": Chip(918e12, 32 * GIB, 1.75e9, 1640e9),
-  "NVIDIA A100": Chip(312e12),
-  "NVIDIA H100": Chip(989e12),
+  "NVIDIA A100-PCIE-40GB": Chip(312e12),
+  "NVIDIA A100-SXM4-40GB": Chip(312e12),
+  "NVIDIA A100-SXM4-80GB": Chip(312e12),
+  "NVIDIA A100 80GB PCIe": Chip(312e12),
+  "NVIDIA H100 80GB HBM3": Chip(989e12),
+  "NVIDIA H100 PCIe": Chip(756e12),
   "NVIDIA H200": Chip(989e12),
 }
 
 
 def chip(device_kind: str) -> Chip | None:
   """The chip of a device kind such as "TPU v4"; None if the table does not have it."""
-  matches = [kind for kind in CHIPS if device_kind.startswith(kind)]
-  return CHIPS[max(matches, key=len)] if matches else None
+  return CHIPS.get(device_kind)

@@ -115,11 +115,13 @@ def preparation(asked: Asked, found: LoadedModel) -> Data:
 
   Raises:
     ValueError: no size is known.
+    ConfigError: the size is smaller than a patch.
   """
   data, given = asked.data, asked.given
   named = data.image_size if "data.image_size" in given else 0
   if data.image_size and not named and asked.protocol:
-    side, resize = largest_side(found.module, data.image_size), data.evaluate_resize
+    side = requirements.largest_side(found.module, data.image_size, "these weights")
+    resize = data.evaluate_resize
   else:
     card = found.card.at_size(named) if named else found.card
     side = card.image_size or data.image_size
@@ -140,12 +142,6 @@ def preparation_in_words(data: Data, *, known: bool) -> str:
   said = f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
   guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
   return said if known else said + guess
-
-
-def largest_side(module, most: int) -> int:
-  """The largest side of square images, up to `most` pixels, that the module's patches tile."""
-  stride = 1 if isinstance(module, models.ResNet) else module.stride()
-  return max(most // stride, 1) * stride
 
 
 def attention_here() -> str:

@@ -69,6 +69,11 @@ def merged(part, params):
   return jax.tree.map(own, part, params, is_leaf=lambda x: x is None)
 
 
+def decay_factor(name: str, rules: tuple[tuple[str, float], ...]) -> float | None:
+  """The factor of the first rule that matches the whole name; None if no rule does."""
+  return next((value for pattern, value in rules if re.fullmatch(pattern, name)), None)
+
+
 def decay_factors(params, rules: tuple[tuple[str, float], ...]):
   """The factor on the weight decay of every parameter, from the first rule that matches.
 
@@ -82,13 +87,13 @@ def decay_factors(params, rules: tuple[tuple[str, float], ...]):
 
   def factor(path, _):
     name = name_of(path)
-    for pattern, value in rules:
-      if re.fullmatch(pattern, name):
-        return value
-    raise ConfigError(
-      f"No rule of config.optimizer.decay_rules matches the parameter {name!r}; "
-      "add one that says whether it decays."
-    )
+    value = decay_factor(name, rules)
+    if value is None:
+      raise ConfigError(
+        f"No rule of config.optimizer.decay_rules matches the parameter {name!r}; "
+        "add one that says whether it decays."
+      )
+    return value
 
   return jax.tree_util.tree_map_with_path(factor, params)
 
@@ -113,6 +118,33 @@ def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
   return optax.GradientTransformation(init, update)
 
 
+def stored(
+  inner: optax.GradientTransformation, moment: str, dtype: jnp.dtype
+) -> optax.GradientTransformation:
+  """`inner`, with one moment of its state stored in `dtype` between updates, computed in float32.
+
+  Optax computes decay * moment in the moment's own type, and so rounds the decay too: in bfloat16
+  0.9 is 0.8984, and 0.999 is 1.
+
+  Args:
+    inner: its state is a named tuple.
+    moment: the field of that tuple.
+    dtype: the type to store it in.
+  """
+
+  def cast(state, dtype):
+    return state._replace(**{moment: optax.tree.cast(getattr(state, moment), dtype)})
+
+  def init(params):
+    return cast(inner.init(params), dtype)
+
+  def update(updates, state, params=None):
+    directions, after = inner.update(updates, cast(state, jnp.float32), params)
+    return directions, cast(after, dtype)
+
+  return optax.GradientTransformation(init, update)
+
+
 def make(config: Optimizer) -> optax.GradientTransformation:
   """The chain of an update; the caller multiplies by minus the learning rate.
 
@@ -125,9 +157,10 @@ def make(config: Optimizer) -> optax.GradientTransformation:
   dtype = jnp.dtype(config.moment_dtype)
   clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
   if config.kind == "adam":
-    precondition = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon, mu_dtype=dtype)
+    adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
+    precondition = stored(adam, "mu", dtype)
   else:
-    precondition = optax.trace(config.momentum, accumulator_dtype=dtype)
+    precondition = stored(optax.trace(config.momentum), "trace", dtype)
   decay = decay_weights(config.weight_decay, config.decay_rules)
   if config.decay_kind == "coupled":
     return optax.chain(clip, decay, precondition)

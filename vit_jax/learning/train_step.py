@@ -55,7 +55,7 @@ def make(
     loss, grads, metrics = means(of_part, before, objective.prepare(batch, key), key, accumulation)
     grad_norm, learning_rate = optax.tree.norm(grads), rate(state.step)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-    factor = average_factor(settings, state.step)
+    factor = average_factor(settings, state.step - state.skipped)
     proposed = updated(optimizer, state, before, grads, learning_rate, factor)
     after = advanced(state, before, proposed, finite, batch["mask"])
     norms = dict(grad_norm=grad_norm, **norms_of(after, trained(after.params), before))
@@ -139,6 +139,12 @@ def average_factor(settings: Optimizer, step):
   With `ema_corrected` the average after n updates is sum_i d^(n-i) p_i / sum_i d^(n-i), with p_i
   the parameters after update i and d the decay. So it is computed from itself: the weight is
   d (1 - d^(n-1)) / (1 - d^n), which is 0 for the first update.
+
+  Args:
+    settings: config.optimizer.
+    step: steps so far, without the latest ones in a row whose update was skipped; so it is 0 up to
+      the first update that is applied. Earlier skipped steps count: the average then weighs the
+      parameters before them as if they had stayed for these steps.
   """
   if not settings.ema_corrected:
     return settings.ema

@@ -34,6 +34,10 @@ STAGES = {
 # Heads of axial attention inside a ResNet; the paper does not state the number.
 AXIAL_RESNET_HEADS = 8
 
+# Settings that make another kind of model, where the name has none of them, and a model with them:
+# stages make a ViT a hybrid, and heads make a ResNet axial.
+KINDS = {"stages": "R50x1+ViT-B/16", "heads": "Axial-R50"}
+
 NAMES = (
   "ViT-Ti/16",
   "ViT-S/16",
@@ -115,7 +119,8 @@ def configured(settings: config.Model) -> ViT | ResNet:
   If config.model.compute_dtype is still "auto", the module computes in bfloat16.
 
   Raises:
-    ValueError: as `create`; the message begins with the wrong setting.
+    ValueError: as `create`, or a setting would make another kind of model than the name says; the
+      message begins with the wrong setting.
   """
   given = {
     field.name: value
@@ -126,11 +131,14 @@ def configured(settings: config.Model) -> ViT | ResNet:
     kind = given.pop("compute_dtype")
     given["dtype"] = jnp.dtype("bfloat16" if kind == config.AUTO else kind)
   name = given.pop("name", settings.name)
-  lacking = [key for key in given if key not in _options(_described(name)[0])]
+  kind, named = _described(name)
+  options = _options(kind) - (KINDS.keys() - named.keys())
+  lacking = [key for key in given if key not in options]
   if lacking:
     flags = " ".join(f"--config.model.{key}={getattr(config.Model(), key)}" for key in lacking)
+    other = f", but of {KINDS[lacking[0]]}" if lacking[0] in KINDS else ""
     raise ValueError(
-      f"{lacking[0]} is no option of {name}; give {flags} to leave out what it lacks."
+      f"{lacking[0]} is no option of {name}{other}; give {flags} to leave out what it lacks."
     )
   return create(name, **given)
 

@@ -1,7 +1,14 @@
 """Requirements of a model on images and devices."""
 
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
 from vit_jax.config import MOST_SIDE, ConfigError
+from vit_jax.models.attention import Attention
 from vit_jax.models.resnet import ResNet
+
+HOPPER = 9  # its compute capability is 9.0
 
 
 def check_tiles(module, side: int, whose: str):
@@ -19,6 +26,25 @@ def check_tiles(module, side: int, whose: str):
     )
 
 
+def largest_side(module, most: int, whose: str) -> int:
+  """The largest multiple of the module's stride up to `most`, a side of square images in pixels.
+
+  Args:
+    module: ViT or ResNet, whose stride is taken as 1.
+    most: pixels.
+    whose: names the model in the message.
+
+  Raises:
+    ConfigError: there is none.
+  """
+  stride = 1 if isinstance(module, ResNet) else module.stride()
+  if most < stride:
+    raise ConfigError(
+      f"Images of {most} pixels are smaller than a patch of {whose}; the smallest size is {stride}."
+    )
+  return most // stride * stride
+
+
 def tiles(module, side: int) -> bool:
   """Whether the module's patches tile a square image of this side; a ResNet has no patches."""
   if isinstance(module, ResNet):
@@ -30,14 +56,74 @@ def tiles(module, side: int) -> bool:
   return True
 
 
-def check_attention(attention: str, platform: str):
-  """Checks that the chosen attention runs on this platform.
+def check_attention(module, side: int, device: jax.Device, *, training: bool):
+  """Checks that the chosen attention can compute this model on this device.
+
+  cuDNN's conditions are those of `jax.nn.dot_product_attention`, which raises an error of its own.
+
+  Args:
+    module: ViT or ResNet, in the type in which it computes.
+    side: of the images, pixels.
+    device: one of those that compute.
+    training: whether gradients are computed.
+
+  Raises:
+    ConfigError: it cannot.
+  """
+  if module.attention != "cudnn":
+    return
+  if device.platform != "gpu":
+    raise ConfigError(
+      f"config.model.attention='cudnn' needs a GPU, and this is a {device.platform}; use "
+      "--config.model.attention=xla."
+    )
+  check_type(module.attention, jnp.dtype(module.dtype).name)
+  most = most_channels(device)
+  for tokens, channels, relative in sorted(attentions(module, side)):
+    if channels > most or channels % 8:
+      raise ConfigError(
+        f"config.model.attention='cudnn' needs heads with a multiple of 8 channels, on this GPU at "
+        f"most {most}, and a head of this model has {channels}; use --config.model.attention=xla, "
+        "or another number of heads."
+      )
+    if training and relative and tokens % 2:
+      raise ConfigError(
+        "config.model.attention='cudnn' trains relative position embeddings only with an even "
+        f"number of tokens, and this model attends to {tokens}; use --config.model.attention=xla."
+      )
+
+
+def check_type(attention: str, compute_dtype: str):
+  """Checks that the chosen attention computes in this type.
 
   Raises:
     ConfigError: it does not.
   """
-  if attention == "cudnn" and platform != "gpu":
+  if attention == "cudnn" and compute_dtype == "float32":
     raise ConfigError(
-      f"config.model.attention='cudnn' needs a GPU, and this is a {platform}; use "
-      "--config.model.attention=xla."
+      "config.model.attention='cudnn' computes in bfloat16 only; set "
+      "--config.model.compute_dtype=bfloat16, or --config.model.attention=xla."
     )
+
+
+def most_channels(device: jax.Device) -> int:
+  """The most channels of a head that cuDNN's attention takes on this GPU."""
+  major = device.compute_capability.partition(".")[0]
+  return 256 if major.isdecimal() and int(major) >= HOPPER else 128
+
+
+def attentions(module, side: int) -> set[tuple[int, int, bool]]:
+  """(tokens, channels of a head, relative positions) of every attention; computes nothing."""
+  found = set()
+
+  def noted(function, args, kwargs, context):
+    one = context.module
+    if isinstance(one, Attention) and context.method_name == "__call__":
+      found.add((args[0].shape[1], args[0].shape[2] // one.heads, one.relative))
+    return function(*args, **kwargs)
+
+  plain = module.clone(attention="xla")
+  init = lambda: plain.init(jax.random.key(0), jnp.zeros((1, side, side, 3)), train=False)
+  with nn.intercept_methods(noted):
+    jax.eval_shape(init)
+  return found

@@ -121,11 +121,13 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
 
 
 def examples_of(config: Config) -> int | None:
-  """Training images of the dataset with as many classes as the head.
+  """Training images: those of config.data.train.subset, or of the dataset that the head is for.
 
-  None if there is none, or the run trains on a mix.
+  That is the dataset with as many classes as the head. None: there is none, and no subset is set,
+  or the run trains on a mix.
   """
   if config.data.mixed():
     return None
   known = {data["num_classes"]: data["examples"] for data in DATASETS.values()}
-  return known.get(config.model.num_classes)
+  whole, subset = known.get(config.model.num_classes), config.data.train.subset
+  return min(subset, whole or subset) if subset else whole

@@ -35,6 +35,18 @@ def available(workdir: pathlib.Path) -> list[int]:
   return [step for step in steps_in(folder) if (folder / str(step)).is_dir()]
 
 
+def named_by(path: pathlib.Path) -> tuple[pathlib.Path, list[int]]:
+  """The workdir and the steps of the checkpoints that a path stands for.
+
+  A workdir stands for all of its checkpoints, and WORKDIR/checkpoints/STEP for that one. Any other
+  path stands for none.
+  """
+  path = path.absolute()
+  if path.parent.name == FOLDER and path.name in map(str, available(path.parent.parent)):
+    return path.parent.parent, [int(path.name)]
+  return path, available(path)
+
+
 def steps_in(folder: pathlib.Path) -> list[int]:
   """Steps by the names in a folder, ascending; "007" and digits of other scripts do not count."""
   names = [child.name for child in folder.iterdir()] if folder.is_dir() else []

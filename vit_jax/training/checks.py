@@ -1,9 +1,5 @@
 """Relations between settings, checked before data or devices are touched."""
 
-import re
-
-import jax
-
 from vit_jax import models
 from vit_jax.config import (
   Config,
@@ -13,21 +9,16 @@ from vit_jax.config import (
   Duration,
   EarlyStopping,
   Model,
-  Optimizer,
   Schedule,
-  similar,
 )
 from vit_jax.config.reading import expanded
 from vit_jax.data import resizing
 from vit_jax.evaluation import registry
-from vit_jax.learning import objectives
 from vit_jax.models import requirements
-from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
-from vit_jax.storage.tree import flatten
+from vit_jax.training import patterns, unused
 
 MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
-MOST_FACTOR = 1e4  # of a rule of weight decay
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
@@ -39,8 +30,13 @@ NO_DATA = (
 )
 
 
-def check(config: Config):
+def check(config: Config, *, begun: bool = False):
   """Refuses settings that contradict one another.
+
+  Args:
+    config: the settings.
+    begun: whether the run resumes; then settings without effect are allowed, because earlier
+      releases began runs with them.
 
   Raises:
     ConfigError: names the key, the value and the nearest valid choice.
@@ -49,11 +45,12 @@ def check(config: Config):
   check_batch(config.batch_size, parts=config.accumulation)
   check_data(config.data, config.duration)
   check_schedule(config.schedule)
-  check_decay_rules(config.optimizer.decay_rules)
-  check_trainable(config)
+  patterns.check_decay_rules(config)
+  patterns.check_trainable(config)
   check_early_stopping(config.early_stopping, config.evaluate_every, registry.names(config))
-  check_average(config.optimizer)
   check_weights(config)
+  if not begun:
+    unused.check(config)
 
 
 def check_weights(config: Config):
@@ -79,15 +76,6 @@ def check_weights(config: Config):
     )
 
 
-def check_average(settings: Optimizer):
-  """Checks that there is a moving average to correct."""
-  if settings.ema_corrected and not settings.ema:
-    raise ConfigError(
-      "config.optimizer.ema_corrected=True has no effect with config.optimizer.ema=0, no moving "
-      "average; give its decay, such as --config.optimizer.ema=0.9999, or leave ema_corrected out."
-    )
-
-
 def check_model(model: Model, image_size: int):
   """Checks that the architecture can be built, and that its patches tile the images."""
   stages = [units for units in model.stages if type(units) is int and units > 0]
@@ -101,11 +89,7 @@ def check_model(model: Model, image_size: int):
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
   requirements.check_tiles(module, image_size, model.name)
-  if model.attention == "cudnn" and model.compute_dtype == "float32":
-    raise ConfigError(
-      "config.model.attention='cudnn' computes in bfloat16 only; set "
-      "config.model.compute_dtype=bfloat16, or attention=xla."
-    )
+  requirements.check_type(model.attention, model.compute_dtype)
 
 
 def check_batch(batch_size: int, *, parts: int):
@@ -240,47 +224,4 @@ def check_early_stopping(settings: EarlyStopping, evaluate_every: Duration, figu
     raise ConfigError(
       f"config.early_stopping.patience={patience} counts evaluations, but config.evaluate_every is "
       "0; give it, such as --config.evaluate_every.epochs=1."
-    )
-
-
-def check_decay_rules(rules):
-  """Checks that each rule is a pair of a regex and a factor."""
-  for rule in rules:
-    try:
-      pattern, factor = rule
-      re.compile(pattern)
-      if not 0.0 <= factor <= MOST_FACTOR:
-        raise ValueError(f"the factor must lie in 0 to {MOST_FACTOR:g}")
-    except (TypeError, ValueError, OverflowError, RecursionError, re.error) as error:
-      raise ConfigError(
-        f"config.optimizer.decay_rules holds {shown(rule)}; each rule is (regex, factor), "
-        f"such as ('.*/kernel', 1.0): {error}."
-      ) from error
-
-
-def check_trainable(config: Config):
-  """Checks that the regex matches parameters, and no single block of a stacked array."""
-  pattern = config.optimizer.trainable
-  if pattern == Optimizer().trainable:
-    return
-  try:
-    match = re.compile(pattern).fullmatch
-  except (OverflowError, RecursionError, re.error) as error:
-    raise ConfigError(
-      f"config.optimizer.trainable={shown(pattern)} is not a regex: {error}."
-    ) from error
-  objective = objectives.configured(config, models.configured(config.model))
-  init = lambda: objective.init(jax.random.key(0), config.data.image_size)
-  shapes = {name: leaf.shape for name, leaf in flatten(jax.eval_shape(init)).items()}
-  for name, shape in shapes.items():
-    blocks = range(shape[0]) if f"{STACKED}/" in name else ()
-    if not match(name) and any(match(name.replace(STACKED, f"{STACKED}_{i}")) for i in blocks):
-      raise ConfigError(
-        f"config.optimizer.trainable={pattern!r} names single blocks, but config.model.scan=True "
-        f"stacks all blocks in one array ({name}); use --config.model.scan=False."
-      )
-  if not any(map(match, shapes)):
-    raise ConfigError(
-      f"config.optimizer.trainable={shown(pattern)} matches no parameter of {config.model.name}; "
-      f"nearest: {similar(pattern, shapes)}."
     )

@@ -7,13 +7,12 @@ import signal
 
 import jax
 
-from vit_jax.config import Config
+from vit_jax.config import Config, Data
 from vit_jax.data.batches import Reader
 from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import opening as evaluation
-from vit_jax.evaluation.effective_settings import Settings
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, workdir
@@ -52,7 +51,7 @@ def launch(
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given)
     return True
-  checks.check(config)
+  checks.check(config, begun=bool(checkpoint.available(folder)))
   joining.check(hosts)
   config = dataclasses.replace(config, data=resumed.completed(config.data, folder))
   data = opening.open_data(config)
@@ -91,20 +90,21 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   from vit_jax.evaluation.evaluate import evaluate
 
   read = evaluated_model.read(config, evaluations.head(), folder, given)
-  reader = reader_of(config, read.settings)
+  reader = reader_of(config, read.model, read.settings.data)
   evaluate(read, evaluations, reader, folder, stall_seconds=config.stall_seconds)
 
 
-def reader_of(config: Config, settings: Settings) -> Reader:
-  """The reader that feeds an evaluation with `settings` on all devices.
+def reader_of(config: Config, model, data: Data) -> Reader:
+  """The reader that feeds the evaluation of `model`, a Flax module, with `data` on all devices.
 
   Raises:
     ConfigError: the batch, the mesh or the attention does not suit the devices.
   """
   split = dict(batch_size=config.batch_size, accumulation=config.accumulation)
   mesh = meshes.make(config.mesh, **split)
-  requirements.check_attention(settings.model.attention, jax.default_backend())
-  return Reader(settings.data, mesh, **split)
+  device = mesh.devices.flat[0]
+  requirements.check_attention(model, data.image_size, device, training=False)
+  return Reader(data, mesh, **split)
 
 
 def starts_from_weights(init_from: str, folder: pathlib.Path) -> bool:

@@ -58,7 +58,7 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
     devices: the devices to compute on; None: all.
 
   Raises:
-    ConfigError: the batch or the mesh does not suit the devices.
+    ConfigError: the batch, the mesh or the attention does not suit the devices.
   """
   check_failed_saves(config.checkpoint.on_failure)
   mesh = meshes.make(
@@ -67,8 +67,9 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
     accumulation=config.accumulation,
     devices=devices,
   )
-  requirements.check_attention(config.model.attention, mesh.devices.flat[0].platform)
   model = models.configured(config.model)
+  device = mesh.devices.flat[0]
+  requirements.check_attention(model, config.data.image_size, device, training=True)
   objective = objectives.configured(config, model)
   steps = durations.of_run(config, len(data.train))
   optimizer = optim.make(config.optimizer)

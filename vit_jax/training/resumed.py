@@ -84,15 +84,17 @@ def _not_checked(error: ConfigError) -> tuple[Use, ...]:
 def group_of(group: str, *workdirs: pathlib.Path | str) -> dict:
   """A group of settings, from the newest readable checkpoint of the first workdir that has one.
 
+  In place of a workdir, one of its checkpoints may be given, WORKDIR/checkpoints/STEP.
+
   Reads the file without Orbax, which would touch a device before the processes are connected.
 
   Returns:
     The settings by name; {} if no checkpoint can be read.
   """
-  for workdir in workdirs:
-    folder = expanded(workdir)
-    for step in reversed(checkpoint.available(folder)):
-      path = folder / checkpoint.FOLDER / str(step) / "meta" / "metadata"
+  for place in workdirs:
+    workdir, steps = checkpoint.named_by(expanded(place))
+    for step in reversed(steps):
+      path = workdir / checkpoint.FOLDER / str(step) / "meta" / "metadata"
       try:
         found = json.loads(path.read_bytes())["config"][group]
       except (OSError, ValueError, LookupError, TypeError):  # damaged; the restore will report it

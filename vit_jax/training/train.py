@@ -37,6 +37,12 @@ from vit_jax.training.recorder import Limits, Recorder
 from vit_jax.training.saver import Saver
 from vit_jax.training.speed import Monitor
 
+# The batch, its parts and remat do not help: nothing is computed yet.
+TOO_LITTLE_TO_START = (
+  "Split the parameters over more devices by config.mesh.fsdp, take a smaller model, or, for a new "
+  "run, set config.optimizer.moment_dtype=bfloat16."
+)
+
 
 class Begun(NamedTuple):
   """The state from which a run starts or resumes.
@@ -75,6 +81,7 @@ def train(
 
   Raises:
     TrainingError: losses that are not finite, or too many broken images.
+    RunError: the devices have too little memory.
     WriteError: the workdir cannot be written to.
     CheckpointError: all checkpoints are damaged.
     SaveError: a checkpoint cannot be saved.
@@ -85,7 +92,7 @@ def train(
     contextlib.closing(open_checkpoints(plan, folder)) as checkpoints,
     Busy() as busy,
   ):
-    begun = begin(plan, checkpoints)
+    begun = watchdog.guarded(lambda: begin(plan, checkpoints), too_little=TOO_LITTLE_TO_START)
     with contextlib.closing(open_writer(plan, folder, begun.step)) as writer:
       monitor = make_monitor(plan, busy, began)
       saver = Saver(
@@ -98,7 +105,9 @@ def train(
         watchdog,
       )
       loop = make_loop(plan, folder, stop, busy, saver)
-      state = introduce(loop, plan, folder, begun, start_from)
+      state = watchdog.guarded(
+        lambda: introduce(loop, plan, folder, begun, start_from), too_little=TOO_LITTLE_TO_START
+      )
       finished = watchdog.guarded(lambda: go_through(loop, plan, folder, begun.step, state))
       watchdog.guarded(lambda: conclude(loop, plan, folder, finished))
   return finished

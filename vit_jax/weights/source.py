@@ -57,16 +57,13 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
   if path.is_file():
     beside = card.path_beside(path)
     return checked(Weights(format_of(path).load(path), card.read(beside)), beside)
-  path = path.absolute()
-  steps = checkpoint.available(path)
+  workdir, steps = checkpoint.named_by(path)
   if step and steps and step not in steps:
     raise ConfigError(
       f"{path} has no checkpoint of step {step}; its steps are {', '.join(map(str, steps))}."
     )
   if steps:
-    return of_checkpoint(checkpoint.find(path, step), ema)
-  if path.name.isdecimal() and checkpoint.available(path.parents[1]):
-    return of_checkpoint(checkpoint.find(path.parents[1], int(path.name)), ema)
+    return of_checkpoint(checkpoint.find(workdir, steps[0] if len(steps) == 1 else step), ema)
   if (path / huggingface.CONFIG).is_file():
     named = Weights(huggingface.load(path), huggingface.read_card(path))
     return checked(named, path / huggingface.CONFIG)

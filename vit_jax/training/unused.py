@@ -1,0 +1,96 @@
+"""Settings that other settings make useless: a value that is not the default is refused.
+
+The user would take it for a part of the experiment.
+"""
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from vit_jax.config import Config, ConfigError, Dataset
+from vit_jax.process.text import shown
+
+OF_EVALUATION_SETS = ("resize", "classes")  # fields of `Dataset` that no other dataset uses
+
+
+class Rule(NamedTuple):
+  """When a setting counts.
+
+  Attributes:
+    key: the setting, without "config.".
+    other: another setting.
+    counts: whether the setting is used at this value of the other.
+    remedy: a value of the other at which it is.
+  """
+
+  key: str
+  other: str
+  counts: Callable[[Any], bool]
+  remedy: Any
+
+
+def only(key: str, other: str, *values) -> Rule:
+  """The rule for a setting that counts only if another has one of some values."""
+  return Rule(key, other, values.__contains__, values[0])
+
+
+RULES = (
+  only("optimizer.beta1", "optimizer.kind", "adam"),
+  only("optimizer.beta2", "optimizer.kind", "adam"),
+  only("optimizer.epsilon", "optimizer.kind", "adam"),
+  only("optimizer.momentum", "optimizer.kind", "sgd"),
+  Rule("optimizer.ema_corrected", "optimizer.ema", bool, 0.9999),
+  only("schedule.end_learning_rate", "schedule.decay", "cosine", "linear"),
+  only("masked.rate", "objective", "masked_patches"),
+  only("masked.target", "objective", "masked_patches"),
+  only("loss.kind", "objective", "classification"),
+  only("class_names", "new_head", False),
+  only("non_finite.limit", "non_finite.action", "skip"),
+)
+
+
+def check(config: Config):
+  """Refuses a value that has no effect, unless it is the default.
+
+  Raises:
+    ConfigError: names the setting, and the one that makes it useless.
+  """
+  usual = Config()
+  for key, other, counts, remedy in RULES:
+    value, cause = (operator.attrgetter(name)(config) for name in (key, other))
+    if value != operator.attrgetter(key)(usual) and not counts(cause):
+      raise ConfigError(
+        f"config.{key}={shown(value)} has no effect with config.{other}={shown(cause)}; leave it "
+        f"out, or change that, such as --config.{other}={remedy}."
+      )
+  check_datasets(config)
+
+
+def check_datasets(config: Config):
+  """Refuses settings of evaluation sets in other datasets.
+
+  Raises:
+    ConfigError: names the setting.
+  """
+  for place, dataset in others(config):
+    for field in OF_EVALUATION_SETS:
+      value = getattr(dataset, field)
+      if value != getattr(Dataset(), field):
+        raise ConfigError(
+          f"{place}.{field}={shown(value)} has no effect: only the sets of config.data.evaluate "
+          "use it; leave it out."
+        )
+
+
+def others(config: Config) -> Iterator[tuple[str, Dataset]]:
+  """All datasets but the evaluation sets, each after the name of its setting."""
+  yield from config.data.training().items()
+  yield from named("config.reconstruct", config.reconstruct)
+  for key, kinds in (("config.few_shot", config.few_shot), ("config.nearest", config.nearest)):
+    for name, one in kinds.items():
+      yield from named(f"{key}.{name}", dict(train=one.train, test=one.test))
+
+
+def named(key: str, datasets: Mapping[str, Dataset]) -> Iterator[tuple[str, Dataset]]:
+  """Datasets after the names of their settings, of which the first part is `key`."""
+  yield from ((f"{key}.{name}", dataset) for name, dataset in datasets.items())
