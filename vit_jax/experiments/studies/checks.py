@@ -112,7 +112,7 @@ def epoch_of(config: Config) -> int | None:
   try:
     return len(holdout.trained(config))
   except SourceError:
-    return config.data.train.subset or recipes.examples_of(config)
+    return recipes.examples_of(config)
 
 
 def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request, Request]]):
