@@ -12,7 +12,6 @@ import pytest
 from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.data.images import BadImage
 from vit_jax.experiments import sweep
 from vit_jax.experiments.studies import conduct, execution, jobs
 from vit_jax.experiments.studies.ledger import Ledger
@@ -94,7 +93,7 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
   trials = [ledger.run(job).folder for job in jobs.all_trials(stage)]
   assert not any("test" in (folder / "config.json").read_text() for folder in trials)
   scored = opening.open_data(recipes.resolve(some.final, ())).evaluations.head().source
-  with pytest.raises(BadImage, match=r"tiny_single_label-test.*missing or damaged"):
+  with pytest.raises(c.RunError, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):
     file.rename(file.with_suffix(".array_record-00000-of-00001"))
