@@ -1,13 +1,11 @@
 """Runs of a study: order, sharing, choice on held-out data, stops, failures, extension."""
 
 import dataclasses
-import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -26,7 +24,6 @@ from vit_jax.experiments.studies import (
   Stage,
   Study,
   conduct,
-  cores,
   execution,
   jobs,
   memory,
@@ -198,39 +195,6 @@ def test_waves_need_nothing_of_themselves(tmp_path, monkeypatch):
   assert len(ran.called) == len(jobs.of_study(some)) == 12
   stub.done(tmp_path, some)
   assert len(ran.called) == 12
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 8])
-def test_cores_are_divided_fairly(count):
-  shares = cores.divided(range(10, 17), count)
-  assert len(shares) == count
-  if count <= 7:
-    assert sorted(core for share in shares for core in share) == list(range(10, 17))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-  else:  # too few to divide
-    assert all(share == set(range(10, 17)) for share in shares)
-
-
-def test_each_of_the_runs_at_work_has_its_share_of_the_cores(tmp_path, monkeypatch):
-  have = os.sched_getaffinity(0)
-  if len(have) < 2:
-    pytest.skip("This machine has one core.")
-  call, both = runs.Children.call, threading.Barrier(2, timeout=60)
-
-  def cores_of_a_process(children, command, output):
-    both.wait()  # both are under way
-    show = "import os; print(sorted(os.sched_getaffinity(0)))"
-    assert call(children, [sys.executable, "-c", show], output) == 0
-    stub.finish(stub.folder_of(command), stub.config_of(command), 0.5)
-    return 0
-
-  monkeypatch.setattr(runs.Children, "call", cores_of_a_process)
-  cell = Cell("one", stub.PRETRAINING, {"dropout": 0.0})
-  stub.done(tmp_path, Study((cell,), Drawing(x="dropout"), seeds=2), jobs=2)
-  first, second = (set(json.loads(log.read_text())) for log in (tmp_path / "runs").glob("*.log"))
-  assert first | second == have
-  assert not first & second
-  assert os.sched_getaffinity(0) == have  # this process keeps its own
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

@@ -9,7 +9,6 @@ import time
 from vit_jax.config import RunError, Stopped, command_line
 from vit_jax.config.reading import read_bytes
 from vit_jax.experiments.runs import Children, Run
-from vit_jax.experiments.studies import cores
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.progress import Progress
@@ -37,10 +36,7 @@ def execute(ledger: Ledger, some: list[Job], *, jobs: int, progress: Progress) -
     Stopped: SIGTERM or SIGINT came; the runs under way got the signal too and have ended.
   """
   failed, under_way = {}, {}
-  threads = concurrent.futures.ThreadPoolExecutor(
-    jobs, initializer=cores.take, initargs=(cores.shares(jobs),)
-  )
-  with Children() as children, threads as pool:
+  with Children() as children, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
     try:
       while not children.asked:
         busy = {run.folder for run in under_way.values()}
