@@ -1,6 +1,7 @@
 """Runs of a study: order, sharing, choice on held-out data, stops, failures, extension."""
 
 import dataclasses
+import json
 import os
 import pathlib
 import signal
