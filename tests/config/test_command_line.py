@@ -84,3 +84,25 @@ def test_help_is_no_failure_but_a_recipe_that_ends_the_program_is(argument, stat
   with pytest.raises(SystemExit) as caught:
     command_line.parse(["program", argument])
   assert caught.value.code == status
+
+
+@pytest.mark.parametrize(
+  ("arguments", "value"),
+  [
+    ([], None),
+    (["--workdir"], None),
+    (["--workdir=a"], "a"),
+    (["--workdir", "a"], "a"),
+    (["-workdir", "a", "--config=b"], "a"),
+    (["--config=b", "--workdir="], ""),
+  ],
+)
+def test_the_value_of_a_flag_on_any_command_line(arguments, value):
+  assert command_line.value_of("workdir", ["main.py", *arguments]) == value
+
+
+def test_a_command_without_arguments_is_told_what_is_missing(capsys):
+  with pytest.raises(SystemExit) as ended:
+    command_line.parse(["main.py"])
+  assert ended.value.code == command_line.WRONG_USAGE
+  assert "--config is missing; give a recipe" in capsys.readouterr().err

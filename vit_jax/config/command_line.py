@@ -1,5 +1,6 @@
 """The command line: --config=configs/NAME.py[:ARG] [--config.KEY=VALUE ...] to frozen settings."""
 
+import itertools
 import sys
 
 from absl import flags
@@ -46,7 +47,7 @@ def with_recorded(argv: list[str]) -> list[str]:
 
 def value_of(flag: str, argv: list[str]) -> str | None:
   """The value of a flag on a command line that is not parsed yet; None if the flag is absent."""
-  for argument, following in zip(argv[1:], [*argv[2:], None], strict=True):
+  for argument, following in itertools.zip_longest(argv[1:], argv[2:]):
     name, equals, value = argument.partition("=")
     if name in (f"-{flag}", f"--{flag}"):
       return value if equals else following
