@@ -95,15 +95,8 @@ def train(
     begun = watchdog.guarded(lambda: begin(plan, checkpoints), too_little=TOO_LITTLE_TO_START)
     with contextlib.closing(open_writer(plan, folder, begun.step)) as writer:
       monitor = make_monitor(plan, busy, began)
-      saver = Saver(
-        checkpoints,
-        folder,
-        meta_of(plan),
-        plan.config.checkpoint.on_failure,
-        writer,
-        monitor,
-        watchdog,
-      )
+      on_failure = plan.config.checkpoint.on_failure
+      saver = Saver(checkpoints, folder, meta_of(plan), on_failure, writer, monitor, watchdog)
       loop = make_loop(plan, folder, stop, busy, saver)
       state = watchdog.guarded(
         lambda: introduce(loop, plan, folder, begun, start_from), too_little=TOO_LITTLE_TO_START

@@ -21,13 +21,11 @@ from vit_jax.experiments.studies import (
   Cell,
   Choice,
   Drawing,
-  Score,
   Stage,
   Study,
   conduct,
   execution,
   jobs,
-  memory,
   report,
   rows,
 )
@@ -160,18 +158,6 @@ def test_what_a_row_cost_is_of_the_chosen_candidate(tmp_path, monkeypatch):
   }
   expected = 10 * 64 * (flops[16] + flops[32]) / 1e18  # pre-training, then what was chosen
   assert float(row["exaflops"]) == pytest.approx(expected)
-
-
-def test_choosing_by_another_figure_is_a_change_that_is_said(tmp_path, monkeypatch):
-  stub.Runs(monkeypatch)
-  some = stub.study(0.0)
-  stub.done(tmp_path, some)
-  other = dataclasses.replace(stub.CHOSEN, score=Score("test/loss", better="smaller"))
-  said = memory.note(stub.study(0.0, choice=other), Ledger(tmp_path))
-  assert said.startswith("The study has changed: the cells 'dropout 0.0' no longer match")
-  assert len(rows.read(tmp_path / memory.EARLIER)) == 2
-  assert "has changed" in memory.note(some, Ledger(tmp_path))  # and back
-  assert memory.note(some, Ledger(tmp_path)) == ""
 
 
 def test_only_one_cell(tmp_path, monkeypatch):

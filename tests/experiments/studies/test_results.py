@@ -24,6 +24,7 @@ from vit_jax.experiments.studies import (
   rows,
   summary,
 )
+from vit_jax.experiments.studies.ledger import Ledger
 
 WORTH = {0: 0.5, 1: 0.6, 2: 0.9}
 
@@ -325,3 +326,15 @@ def test_means_are_tables_of_the_page(tmp_path, monkeypatch):
   page = (tmp_path / report.PAGE).read_text()
   assert "Mean over dropout, with the deviation of this mean over seeds:" in page
   assert "| 0.6167 ± 0.2082 | 3 |" in page
+
+
+def test_choosing_by_another_figure_is_a_change_that_is_said(tmp_path, monkeypatch):
+  stub.Runs(monkeypatch)
+  some = stub.study(0.0)
+  stub.done(tmp_path, some)
+  other = dataclasses.replace(stub.CHOSEN, score=Score("test/loss", better="smaller"))
+  said = memory.note(stub.study(0.0, choice=other), Ledger(tmp_path))
+  assert said.startswith("The study has changed: the cells 'dropout 0.0' no longer match")
+  assert len(rows.read(tmp_path / memory.EARLIER)) == 2
+  assert "has changed" in memory.note(some, Ledger(tmp_path))  # and back
+  assert memory.note(some, Ledger(tmp_path)) == ""

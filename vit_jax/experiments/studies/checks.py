@@ -144,7 +144,8 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
       trial, final, last = map(judged, some, configs, remarks)
       with naming(some[0].cell):
         holdout.check(trial, final)
-        holdout.check_unseen(trial, last)
+        if last != final:
+          holdout.check_unseen(trial, last)
     seen.add(key)
 
 
