@@ -1,4 +1,4 @@
-"""Compiles every recipe of Tables 3 and 4 for several TPU slices: docs/compiled.{csv,md}.
+"""Compiles the recipes of Tables 3, 4 and 6 for several TPU slices: docs/compiled.{csv,md}.
 
 python tools/compile_table.py [--recipes=vit_h14] [--topologies=v3:16x16,v5e:16x16] [--jobs=2]
 

@@ -28,9 +28,8 @@ def flags() -> ToolFlags:
   result = ToolFlags("masked_study", __doc__)
   add = result.add_argument
   add("--workdir", type=path, help="runs; default: workdirs/masked_study")
-  add("--output", type=path, help="folder of the page, the plot and the figures; default: docs")
-  small = "a trial with a few steps; writes only into the workdir"
-  add("--fast", action="store_true", help=small)
+  add("--output", type=path, help="folder of the page, plot and figures; default: the workdir")
+  add("--fast", action="store_true", help="a trial with a few steps")
   result.add_format("table", "json")
   return result
 
@@ -47,7 +46,7 @@ def main(arguments: list[str] | None = None):
   size = masked_study.FAST if args.fast else masked_study.Size()
   name = "masked_study_fast" if args.fast else "masked_study"
   workdir = (args.workdir or masked_study.ROOT / "workdirs" / name).absolute()
-  output = args.output or (workdir if args.fast else masked_study.ROOT / "docs")
+  output = args.output or workdir
   with ending("masked_study"):
     folder(workdir, "--workdir")
     folder(output, "--output")

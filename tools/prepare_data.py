@@ -1,17 +1,17 @@
-"""Makes data sets for tfds:NAME: ArrayRecord files, which are read without TensorFlow.
+"""Makes datasets for tfds:NAME: ArrayRecord files, which are read without TensorFlow.
 
 python tools/prepare_data.py images NAME --split train=folder:DIR --split val=csv:FILE
   Takes DIR/class/image files, or a CSV file with lines of path,label. It decodes every image once,
   leaves broken images out, and reports images with a wrong suffix and images that occur twice.
   It writes the examples in a random order, so that train[:98%] is a random part.
-  SPLIT=tfds:OTHER takes the split of that name of another data set, and --classes NAME NAME ...
+  SPLIT=tfds:OTHER takes the split of that name of another dataset, and --classes NAME NAME ...
   keeps only the images of these classes.
 python tools/prepare_data.py build NAME[/CONFIG][:VERSION]
-  Lets TensorFlow Datasets download and build one of its data sets (pip install '.[prepare]').
+  Lets TensorFlow Datasets download and build one of its datasets (pip install '.[prepare]').
 python tools/prepare_data.py convert DIR/NAME/VERSION
-  Adds ArrayRecord files to a data set in TFRecord files (pip install '.[prepare]').
+  Adds ArrayRecord files to a dataset in TFRecord files (pip install '.[prepare]').
 
-A data set appears only when it is complete. If the command was stopped or killed, start it again:
+A dataset appears only when it is complete. If the command was stopped or killed, start it again:
 images and convert continue after the last complete file, and build keeps its downloads.
 Exit status: 0 done; 2 wrong usage; 1 an image cannot be read or the disk fails.
 """
@@ -35,7 +35,7 @@ def flags() -> ToolFlags:
   kinds = result.add_commands("kind")
   images, build, convert = (kinds.add_parser(name) for name in ("images", "build", "convert"))
   add = images.add_argument
-  add("name", help="name of the data set: lower-case letters, digits, _")
+  add("name", help="name of the dataset: lower-case letters, digits, _")
   add("--split", action="append", required=True, metavar="SPLIT=folder:DIR|csv:FILE|tfds:NAME")
   add("--classes", nargs="+", default=(), metavar="NAME", help="classes to keep (default: all)")
   add(
@@ -52,7 +52,7 @@ def flags() -> ToolFlags:
 
 
 def images(args) -> str:
-  """Makes a data set of images; returns a report."""
+  """Makes a dataset of images; returns a report."""
   from vit_jax.data.preparation import prepare, splits, summary
 
   opened = splits.open_splits(args.split, args.classes)
@@ -72,7 +72,7 @@ def images(args) -> str:
 
 
 def of_tfds(args) -> str:
-  """Lets TensorFlow Datasets build or convert a data set; returns a report.
+  """Lets TensorFlow Datasets build or convert a dataset; returns a report.
 
   Raises:
     RuntimeError: a package that this needs is not installed.
@@ -88,7 +88,7 @@ def of_tfds(args) -> str:
 
 
 def main(arguments: list[str] | None = None):
-  """Prepares a data set; see the exit status above."""
+  """Prepares a dataset; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("prepare_data"):
     if args.kind != "convert":

@@ -17,7 +17,7 @@ If the command was stopped, start it again: it continues. Tasks may be added. A 
 no other. --config.KEY=VALUE goes to every run. What a run prints is in WORKDIR/runs/NAME.log; the
 table is also in vtab.csv.
 
-The tool downloads nothing: prepare the data with TFDS first. If data sets are missing, it lists all
+The tool downloads nothing: prepare the data with TFDS first. If datasets are missing, it lists all
 of them with the commands that prepare them, and begins nothing.
 
 Exit status: 0 done; 2 wrong usage, config or data; 75 stopped by a signal: start it again; 1 a run

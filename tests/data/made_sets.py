@@ -1,4 +1,4 @@
-"""Makes data sets of small images, for tests of the preparation."""
+"""Makes datasets of small images, for tests of the preparation."""
 
 import collections
 

@@ -50,7 +50,7 @@ print(json.dumps({
 
 
 def write_huge(root: pathlib.Path, *, shards: int, examples_each: int) -> None:
-  """A data set "huge" with one split "train", all of whose shards are one file on the disk."""
+  """A dataset "huge" with one split "train", all of whose shards are one file on the disk."""
   directory = root / "huge" / "1.0.0"
   directory.mkdir(parents=True)
   features = tfds.features.FeaturesDict(

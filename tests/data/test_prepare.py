@@ -1,4 +1,4 @@
-"""Images of any source become a data set for TFDS: complete, checked, in a random order."""
+"""Images of any source become a dataset for TFDS: complete, checked, in a random order."""
 
 import collections
 import json
@@ -104,7 +104,7 @@ def test_a_half_made_data_set_of_other_images_is_not_gone_on_with(tmp_path):
   paths[20].unlink()
   with pytest.raises(FileNotFoundError):
     made(tmp_path, {"train": source})
-  with pytest.raises(SourceError, match='incomplete" is an unfinished data set of other images'):
+  with pytest.raises(SourceError, match='incomplete" is an unfinished dataset of other images'):
     made(tmp_path, {"train": folder(tmp_path / "in")})
 
 
@@ -118,7 +118,7 @@ def test_a_half_made_data_set_of_other_classes_is_not_gone_on_with(tmp_path):
   with pytest.raises(FileNotFoundError):
     made(tmp_path, {"train": source})
   (tmp_path / "in/bee" / last.name).write_bytes(whole)
-  with pytest.raises(SourceError, match="is an unfinished data set of other images or classes"):
+  with pytest.raises(SourceError, match="is an unfinished dataset of other images or classes"):
     made(tmp_path, {"train": folder(tmp_path / "in")})
 
 
@@ -145,7 +145,7 @@ def test_refusals(tmp_path):
   with pytest.raises(SourceError, match=r'mine/1\.0\.0" is already there; give another name'):
     made(tmp_path, {"train": source})
   for name in ("../up", "Mine", "", "1a"):
-    with pytest.raises(SourceError, match="is not a name for a data set"):
+    with pytest.raises(SourceError, match="is not a name for a dataset"):
       made(tmp_path, {"train": source}, name=name)
   for path in (tmp_path / "in/ant").iterdir():
     path.write_bytes(b"rubbish")

@@ -85,7 +85,7 @@ def test_a_split_that_is_given_twice_is_refused(tmp_path):
   ("words", "message"),
   [
     (["build", "imagenet2012"], r"ILSVRC2012_img_train\.tar"),
-    (["build", "no_such_set"], "has no data set 'no_such_set'"),
+    (["build", "no_such_set"], "has no dataset 'no_such_set'"),
     (["convert", "NOWHERE"], "NOWHERE holds no dataset_info.json; name the folder of a version"),
   ],
 )

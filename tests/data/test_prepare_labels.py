@@ -1,4 +1,4 @@
-"""Class names and kinds of labels that a data set for TFDS cannot hold are refused at once."""
+"""Class names and kinds of labels that a dataset for TFDS cannot hold are refused at once."""
 
 import os
 
@@ -39,7 +39,7 @@ def test_class_names_that_would_be_read_back_otherwise(tmp_path, name):
   for source in (folder(tmp_path / "folders"), table(tmp_path, [name, "cat", "dog"])):
     with pytest.raises(SourceError) as raised:
       made(tmp_path, {"val": table(tmp_path, ["cat"]), "train": source})
-    message = f'Split "train" has a class {name!r}, which a data set cannot hold: {WRONG[name]}; re'
+    message = f'Split "train" has a class {name!r}, which a dataset cannot hold: {WRONG[name]}; re'
     assert message in str(raised.value)
   assert not (tmp_path / "tfds").exists()
 
@@ -68,6 +68,6 @@ def test_splits_with_different_kinds_of_labels(tmp_path, multi_label_first):
     made(tmp_path, dict(reversed(splits) if multi_label_first else splits))
   assert str(raised.value) == (
     'Images of split "several" have any number of labels, and those of split "one" exactly one;'
-    " prepare them as two data sets."
+    " prepare them as two datasets."
   )
   assert not (tmp_path / "tfds").exists()

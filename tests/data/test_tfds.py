@@ -1,4 +1,4 @@
-"""Reading data sets that TFDS prepared."""
+"""Reading datasets that TFDS prepared."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ from vit_jax.data.sources import tfds
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-  """Directory with a multi-label and a single-label data set of 40 train and 10 test examples."""
+  """Directory with a multi-label and a single-label dataset of 40 train and 10 test examples."""
   directory = tmp_path_factory.mktemp("tfds")
   tfds_fixture.write_multilabel_tfds(directory, num_examples=50, num_classes=7, seed=0)
   tfds_fixture.write_single_label_tfds(directory, num_examples=50, num_classes=5, seed=0)

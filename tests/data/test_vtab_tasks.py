@@ -1,4 +1,4 @@
-"""VTAB's tasks: examples and labels, on small data sets with the features of TFDS's builders."""
+"""VTAB's tasks: examples and labels, on small datasets with the features of TFDS's builders."""
 
 import dataclasses
 import pickle
@@ -114,7 +114,7 @@ def expected_label(name, stored):
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-  """The folder of all data sets, and the stored examples: {data: {split: [example]}}."""
+  """The folder of all datasets, and the stored examples: {data: {split: [example]}}."""
   folder, rng = tmp_path_factory.mktemp("vtab"), np.random.default_rng(0)
   stored = {}
   for data in {task.data: None for task in vtab_tasks.TASKS.values()}:
@@ -174,7 +174,7 @@ def test_tensorflow_is_not_imported(stored):
   assert "tensorflow" not in sys.modules
 
 
-# Sizes of TFDS's data sets, and the parts computed by hand.
+# Sizes of TFDS's datasets, and the parts computed by hand.
 REAL = {
   "caltech101": (dict(train=3059, test=6085), "train[2753:2953]", "test"),
   "cifar-100": (dict(train=50_000, test=10_000), "train[45000:45200]", "test"),

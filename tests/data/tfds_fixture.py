@@ -1,4 +1,4 @@
-"""Writes small TFDS data sets of real JPEGs as ArrayRecord, without TensorFlow."""
+"""Writes small TFDS datasets of real JPEGs as ArrayRecord, without TensorFlow."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ _TEST_SHARE = 5  # every fifth example is a test example
 def write_multilabel_tfds(
   data_dir: str | pathlib.Path, *, num_examples: int, num_classes: int, seed: int
 ) -> str:
-  """Writes splits "train" and "test", 0 to 3 labels for each image; returns the data set's name."""
+  """Writes splits "train" and "test", 0 to 3 labels for each image; returns the dataset's name."""
   label = tfds.features.Sequence(tfds.features.ClassLabel(num_classes=num_classes))
 
   def draw(rng: np.random.Generator, index: int) -> list[int]:
@@ -28,7 +28,7 @@ def write_multilabel_tfds(
 def write_single_label_tfds(
   data_dir: str | pathlib.Path, *, num_examples: int, num_classes: int, seed: int
 ) -> str:
-  """Writes splits "train" and "test"; label = index % num_classes; returns the data set's name."""
+  """Writes splits "train" and "test"; label = index % num_classes; returns the dataset's name."""
   label = tfds.features.ClassLabel(names=[f"kind {kind}" for kind in range(num_classes)])
 
   def draw(rng: np.random.Generator, index: int) -> int:
@@ -42,7 +42,7 @@ def write_single_label_tfds(
 def write_examples(
   data_dir: str | pathlib.Path, name: str, *, split: str, features: dict, examples: list[dict]
 ) -> None:
-  """Writes a data set of one split, as NAME or NAME/CONFIG, with these features."""
+  """Writes a dataset of one split, as NAME or NAME/CONFIG, with these features."""
   dataset, _, config = name.partition("/")
 
   class Given(tfds.core.GeneratorBasedBuilder, skip_registration=True):

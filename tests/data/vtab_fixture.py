@@ -1,4 +1,4 @@
-"""Writes small data sets with the names, versions and features of TFDS's own builders."""
+"""Writes small datasets with the names, versions and features of TFDS's own builders."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def write_like(data: str, data_dir: pathlib.Path, splits: dict[str, list[dict]]):
-  """Writes examples as the data set NAME[/CONFIG], with the features of the real data set.
+  """Writes examples as the dataset NAME[/CONFIG], with the features of the real dataset.
 
   Features that an example leaves out are filled: 0, empty, no objects.
   """

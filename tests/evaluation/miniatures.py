@@ -1,4 +1,4 @@
-"""Small data sets in the form of published ones."""
+"""Small datasets in the form of published ones."""
 
 import functools
 
@@ -36,7 +36,7 @@ def accuracy(logits, right, *, among=None):
 
 
 class Miniatures:
-  """Small data sets in the form of published ones, and what a model should score on each.
+  """Small datasets in the form of published ones, and what a model should score on each.
 
   Attributes:
     expected: {name: figures}.
@@ -53,7 +53,7 @@ class Miniatures:
     return seen(self.module, self.params, [look(picture) for picture in pictures])[0]
 
   def add(self, name, dataset, split, count, label_of, key="label", among=False, **features):
-    """Writes a TFDS data set; `label_of` chooses its labels by the logits."""
+    """Writes a TFDS dataset; `label_of` chooses its labels by the logits."""
     files = [tfds_fixture.jpeg_of(self.rng) for _ in range(count)]
     logits = self.logits(files, resize=0)
     right = label_of(logits)

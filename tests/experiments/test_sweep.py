@@ -48,7 +48,7 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture
 def data(prepared, tmp_path, monkeypatch):
-  """Folder of the data set, and the two recipes."""
+  """Folder of the dataset, and the two recipes."""
   shutil.copytree(prepared, tmp_path / "tfds")
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
   (tmp_path / "tiny.py").write_text(RECIPE)

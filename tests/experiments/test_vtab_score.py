@@ -251,7 +251,7 @@ def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, mon
     (line,) = [
       line for line in others if f"`python tools/prepare_data.py build {task.data}`" in line
     ]
-  assert line.startswith("  snorb-azim, snorb-elev: tfds:smallnorb: there is no prepared data set")
+  assert line.startswith("  snorb-azim, snorb-elev: tfds:smallnorb: there is no prepared dataset")
 
 
 def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("mutation", __doc__, prog="python -m tests.mutation")
   add = result.add_argument
-  add("files", nargs="*", metavar="FILE", help="vit_jax/ROOM/NAME.py; default: all")
+  add("files", nargs="*", metavar="FILE", help="vit_jax/PACKAGE/NAME.py; default: all")
   add("--sample", type=whole(1, 10**6), metavar="N", help="mutants of each file; default: all")
   add("--seed", type=whole(0, 2**32 - 1), default=0, help="draws the sample (default: 0)")
   add("--output", type=path, default="workdirs/mutants.jsonl", metavar="FILE", help="results")

@@ -89,7 +89,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("prepare_data", "images x --split t=folder:{} --data-dir /dev/null/o", 2, "cannot be made"),
     ("prepare_data", "images x --split t=folder:{} --threads 0", 2, "not a whole number"),
     ("prepare_data", "convert {}/none", 2, "holds no dataset_info.json"),
-    ("prepare_data", "build nonsense", 2, "has no data set 'nonsense'"),
+    ("prepare_data", "build nonsense", 2, "has no dataset 'nonsense'"),
     ("masked_study", "--workdir /dev/null/o", 2, "cannot be made: Not a directory"),
     ("cost", "--model nonsense", 2, "'nonsense' is no model"),
     ("cost", "--modle R50x1", 2, "'--modle' is not a flag; nearest: --model,"),

@@ -30,7 +30,9 @@ class Dataset:
     "need labels",
   )
   exclude: str = setting(
-    "", "file with the names of examples to leave out, written by tools/dedup.py; empty: none"
+    "",
+    "file with the indices of examples to leave out, written by tools/dedup.py for the same source "
+    "and split; empty: none",
   )
   subset: int = setting(
     0,

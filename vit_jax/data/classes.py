@@ -109,7 +109,7 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrde
 def named(names: Sequence[str]) -> bool:
   """Whether these are real names, not placeholders such as "class 3" and "LABEL_3".
 
-  Plain numbers count as names, because data sets of digits use them.
+  Plain numbers count as names, because datasets of digits use them.
   """
   matches = [_NUMBERED.fullmatch(name) for name in names]
   return not all(match and int(match[1]) == i for i, match in enumerate(matches))

@@ -38,7 +38,7 @@ def shared(one: Source, other: Source) -> Shared | None:
   """The images that both sources have; None if there are none.
 
   Looks at each folder or file, and at each image in the files that both sources use. Does not look
-  at all images of a large data set.
+  at all images of a large dataset.
   """
   places = collections.defaultdict(list)
   for block in other.blocks():

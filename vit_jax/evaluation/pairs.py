@@ -39,7 +39,7 @@ def open_pair(key: str, settings, opener: Opener, trained: Sequence[Use]) -> tup
     if use.source.multi_label:
       raise ConfigError(
         f"{use.key} has images with any number of labels, but each image must have exactly one; "
-        "name another label_key or data set."
+        "name another label_key or dataset."
       )
   apart.check([train, *trained], test, allow=opener.allow_overlap)
   return train.source, test.source

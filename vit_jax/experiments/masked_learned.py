@@ -46,8 +46,8 @@ def section(found: list[dict]) -> str:
     f"![Eight test images, {target}]({picture_name(target)})" for target in TARGETS
   )
   return f"""\
-The loss on the test images at the end, beside that of the best prediction that is the same for all
-patches:
+The loss on the test images at the end. `constant` is that of the best prediction that is the same
+for all patches, and `share` the loss divided by it:
 
 | target | corrupted | loss | constant | share |
 |---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""Every recipe of Tables 3 and 4, compiled for several TPU slices: docs/compiled.{csv,md}."""
+"""The recipes of Tables 3, 4 and 6, compiled for several TPU slices: docs/compiled.{csv,md}."""
 
 import concurrent.futures
 import csv
@@ -47,7 +47,7 @@ LEFT_OUT = ("vit_shape_jft.py", "vit_h14_i21k.py")
 
 
 def recipes() -> list[str]:
-  """Every recipe of Tables 3 and 4, as --config takes it, the pre-training ones first."""
+  """The recipes that are compiled, as --config takes them, the pre-training ones first."""
   paths = sorted((ROOT / "configs").glob("*_*1k.py")) + sorted((ROOT / "configs").glob("*_jft.py"))
   names = [path.name for path in paths if path.name not in LEFT_OUT]
   return [f"configs/{name}{LENGTHS.get(name, '')}" for name in names] + [

@@ -67,7 +67,7 @@ def earlier_sampling(sampling: str) -> str:
   if sampling != GRAIN:
     return ""
   return (
-    "The order of epochs, subsets, parts of folders and crops are drawn as before release 0.2.0 "
+    "Epoch order, subsets, parts of folders and crops are drawn as before release 0.2.0 "
     "(config.data.sampling=grain), as in a run that began so.\n"
   )
 

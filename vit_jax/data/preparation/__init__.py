@@ -1,1 +1,1 @@
-"""Makes a data set with fast random access from image files."""
+"""Makes a dataset with fast random access from image files."""

@@ -1,4 +1,4 @@
-"""Prepares data sets with TensorFlow Datasets' own builders and converters."""
+"""Prepares datasets with TensorFlow Datasets' own builders and converters."""
 
 import pathlib
 
@@ -6,29 +6,29 @@ from vit_jax.config import ConfigError
 
 
 def build(name: str, data_dir: str) -> str:
-  """Downloads and prepares a data set with TensorFlow Datasets.
+  """Downloads and prepares a dataset with TensorFlow Datasets.
 
   Raises:
-    ConfigError: the data set is unknown, or the user must download files by hand first.
+    ConfigError: the dataset is unknown, or the user must download files by hand first.
   """
   import tensorflow_datasets as tfds
 
   try:
     builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
   except tfds.core.DatasetNotFoundError as error:
-    raise ConfigError(f"TensorFlow Datasets has no data set {name!r}.") from error
+    raise ConfigError(f"TensorFlow Datasets has no dataset {name!r}.") from error
   try:
     builder.download_and_prepare()
   except AssertionError as error:  # asks the user to download files by hand
     raise ConfigError(" ".join(str(error).split())) from error
-  return f"Data set: {builder.data_path}"
+  return f"Dataset: {builder.data_path}"
 
 
 def convert(directory: pathlib.Path) -> str:
-  """Adds ArrayRecord files to a data set with TensorFlow Datasets.
+  """Adds ArrayRecord files to a dataset with TensorFlow Datasets.
 
   Raises:
-    ConfigError: the folder is not a data set.
+    ConfigError: the folder is not a dataset.
   """
   if not (directory / "dataset_info.json").is_file():
     raise ConfigError(f"{directory} holds no dataset_info.json; name the folder of a version.")
@@ -37,4 +37,4 @@ def convert(directory: pathlib.Path) -> str:
   convert_format_utils.convert_dataset(
     out_file_format="array_record", dataset_version_dir=[str(directory)], out_dir=None
   )
-  return f"Data set: {directory}"
+  return f"Dataset: {directory}"

@@ -1,4 +1,4 @@
-"""Checks that a data set for TFDS can hold the labels of its splits."""
+"""Checks that a dataset for TFDS can hold the labels of its splits."""
 
 from vit_jax.data.sources import Source, SourceError
 
@@ -25,7 +25,7 @@ def _check_kinds(splits: dict[str, Source]) -> None:
   if len(by_kind) > 1:
     raise SourceError(
       f'Images of split "{by_kind[True]}" have any number of labels, and those of split '
-      f'"{by_kind[False]}" exactly one; prepare them as two data sets.'
+      f'"{by_kind[False]}" exactly one; prepare them as two datasets.'
     )
 
 
@@ -35,7 +35,7 @@ def _check_names(split: str, names: tuple[str, ...]) -> None:
     wrong = "another class has this name" if name in seen else _problem(name)
     if wrong:
       raise SourceError(
-        f'Split "{split}" has a class {name!r}, which a data set cannot hold: {wrong}; rename the'
+        f'Split "{split}" has a class {name!r}, which a dataset cannot hold: {wrong}; rename the'
         " folder, or the label in the table."
       )
     seen.add(name)

@@ -1,7 +1,7 @@
-"""Writes labelled images as a TFDS data set of ArrayRecord files, without TensorFlow.
+"""Writes labelled images as a TFDS dataset of ArrayRecord files, without TensorFlow.
 
 The examples are stored in a fixed random order, so that a part of a split, such as train[:98%], is
-a random part. The data set gets its name when it is complete. Until then it is in a folder beside
+a random part. The dataset gets its name when it is complete. Until then it is in a folder beside
 it, where a preparation that was stopped continues.
 """
 
@@ -48,17 +48,17 @@ def prepare(
   """Makes DATA_DIR/NAME/1.0.0, which the source tfds:NAME reads; returns its report.
 
   Args:
-    splits: the examples of each split. If their classes differ, the data set has all of them,
+    splits: the examples of each split. If their classes differ, the dataset has all of them,
       sorted.
     data_dir: TFDS's folder, ~/tensorflow_datasets by default.
-    name: name of the data set.
+    name: name of the dataset.
     max_pixels: larger images count as broken.
     threads: files made at a time.
     started: called once with the number of images that are still to be read.
     done: called after each file with its number of images.
 
   Raises:
-    SourceError: the name is invalid, the data set exists, it cannot hold the labels, its folder
+    SourceError: the name is invalid, the dataset exists, it cannot hold the labels, its folder
       holds another unfinished one, or no image can be decoded.
     OSError: an image cannot be read, or the disk cannot be written.
   """
@@ -151,14 +151,14 @@ class _File:
 def _checked_name(name: str) -> str:
   if not _NAME.fullmatch(name):
     raise SourceError(
-      f'"{name}" is not a name for a data set; use lower-case letters, digits and _, and begin with'
+      f'"{name}" is not a name for a dataset; use lower-case letters, digits and _, and begin with'
       " a letter."
     )
   return name
 
 
 def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> dict[str, int]:
-  """Makes the folder, or checks that it is for this data set; returns the files of each split."""
+  """Makes the folder, or checks that it is for this dataset; returns the files of each split."""
   plan = folder / _PLAN
   wanted = {
     "splits": {name: [source.identity, len(source)] for name, source in splits.items()},
@@ -169,7 +169,7 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
     found = json.loads(reading.read_bytes(plan, most=_MAX_BYTES))
     if {key: found.get(key) for key in wanted} != wanted:
       raise SourceError(
-        f'"{folder}" is an unfinished data set of other images or classes, or one that an earlier'
+        f'"{folder}" is an unfinished dataset of other images or classes, or one that an earlier'
         " release began; delete it, or finish it with the command and release that began it."
       )
     return found["files"]

@@ -1,4 +1,4 @@
-"""Opens the sources that the command line names for the splits of a new data set."""
+"""Opens the sources that the command line names for the splits of a new dataset."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The report on a new data set, as text."""
+"""The report on a new dataset, as text."""
 
 from vit_jax.data.preparation.prepare import REPORT, VERSION
 
@@ -8,8 +8,8 @@ def in_words(report: dict, data_dir: str, name: str) -> str:
 
   Args:
     report: from `prepare.prepare`.
-    data_dir: folder of all data sets.
-    name: name of this data set.
+    data_dir: folder of all datasets.
+    name: name of this dataset.
   """
   lines = []
   for split, found in report["splits"].items():
@@ -21,11 +21,11 @@ def in_words(report: dict, data_dir: str, name: str) -> str:
       lines.append(f"  No images: {count:,} {reason}")
     lines += [f"  {name}" for names in found["names"].values() for name in names[:3]]
     if found["in_order_of_classes"]:
-      lines.append("  The images were sorted by class; the data set has them in a random order.")
+      lines.append("  The images were sorted by class; the dataset has them in a random order.")
   for splits, found in report["duplicates"].items():
     lines.append(f"In {splits} {found['images']:,} images are repeated.")
     lines += [f"  {again}: as {first}" for first, again in found["names"][:3]]
   folder = f"{data_dir}/{name}/{VERSION}"
-  lines.append(f"Data set: {folder} (--config.data.train.source=tfds:{name})")
+  lines.append(f"Dataset: {folder} (--config.data.train.source=tfds:{name})")
   lines.append(f"Report:   {folder}/{REPORT}")
   return "\n".join(lines)

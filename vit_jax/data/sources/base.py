@@ -18,7 +18,7 @@ class Example(NamedTuple):
   Attributes:
     image: an encoded image file, or uint8 pixels (H, W, C) or (H, W).
     labels: class indices; exactly one if the source is single-label, () if it has no labels.
-    name: the file path, or data set, split and position; used in messages.
+    name: the file path, or dataset, split and position; used in messages.
   """
 
   image: bytes | np.ndarray

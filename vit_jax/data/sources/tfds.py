@@ -1,4 +1,4 @@
-"""Reads data sets that TensorFlow Datasets prepared as ArrayRecord, without TensorFlow."""
+"""Reads datasets that TensorFlow Datasets prepared as ArrayRecord, without TensorFlow."""
 
 import functools
 import importlib.util
@@ -17,7 +17,7 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
 class Tfds:
-  """One split of a prepared data set; never downloads or builds anything.
+  """One split of a prepared dataset; never downloads or builds anything.
 
   Args:
     spec: NAME[/CONFIG][:VERSION]; without VERSION, the newest version that is prepared.
@@ -26,13 +26,13 @@ class Tfds:
     label_key: feature that holds a class label, or a sequence of them (multi-label); "": no labels.
 
   Raises:
-    SourceError: the data set, split or feature does not exist, or does not allow random access.
+    SourceError: the dataset, split or feature does not exist, or does not allow random access.
     BadImage: from an item: its record is damaged.
     RunError: from an item: its file is missing, has too few records, or cannot be opened.
 
   Attributes:
-    as_written: whether the split is a part of a data set that was not shuffled, and may be sorted
-      by class. TFDS shuffles every data set unless its builder forbids it.
+    as_written: whether the split is a part of a dataset that was not shuffled, and may be sorted
+      by class. TFDS shuffles every dataset unless its builder forbids it.
   """
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
@@ -63,7 +63,7 @@ class Tfds:
     return self._as_labels(self._features.label(index)) if self._label_key else ()
 
   def name(self, index: int) -> str:
-    """A name with the data set, the split and the position in the split."""
+    """A name with the dataset, the split and the position in the split."""
     return self._features.name(index)
 
   def blocks(self) -> Iterator[Block]:
@@ -80,7 +80,7 @@ class Tfds:
 def imagenet_classes() -> tuple[str, ...]:
   """ImageNet's 1,000 classes as WordNet ids such as "n01440764", sorted, as TFDS names them.
 
-  Reads them from the package of TFDS; no data set needs to be prepared.
+  Reads them from the package of TFDS; no dataset needs to be prepared.
   """
   package = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent
   return tuple((package / "datasets/imagenet2012/labels.txt").read_text().split())
@@ -121,7 +121,7 @@ class Features:
     return self._parse_label(self._read(index))
 
   def name(self, index: int) -> str:
-    """A name with the data set, the example's whole split, and its position in that split.
+    """A name with the dataset, the example's whole split, and its position in that split.
 
     So an example has the same name in every part of a split.
     """
@@ -149,10 +149,10 @@ def _reopen(spec: str, split: str, image_key: str, label_key: str) -> Tfds:
 
 
 def open_builder(spec: str):
-  """The builder of a prepared data set, NAME[/CONFIG][:VERSION].
+  """The builder of a prepared dataset, NAME[/CONFIG][:VERSION].
 
   Raises:
-    SourceError: the data set does not exist, or does not allow random access.
+    SourceError: the dataset does not exist, or does not allow random access.
   """
   # Imported late: the import takes two seconds, and other sources do not need it.
   import tensorflow_datasets as tfds
@@ -172,7 +172,7 @@ def open_builder(spec: str):
 
 
 def _find(spec: str):
-  """Directory of the prepared data set: TFDS_DATA_DIR/NAME/[CONFIG/]VERSION."""
+  """Directory of the prepared dataset: TFDS_DATA_DIR/NAME/[CONFIG/]VERSION."""
   from etils import epath
 
   match = _SPEC.fullmatch(spec)
@@ -194,7 +194,7 @@ def _version_key(version: str) -> tuple[int, ...]:
 
 
 def _missing(spec: str, *, directory, versions: list[str], children: list[str]) -> str:
-  found = f"there is no prepared data set in {directory}"
+  found = f"there is no prepared dataset in {directory}"
   if versions:
     found = f"{directory} has only version {', '.join(versions)}"
   elif children:
@@ -206,12 +206,12 @@ def _missing(spec: str, *, directory, versions: list[str], children: list[str]) 
 
 
 def check_features(builder, *keys: str) -> None:
-  """Raises SourceError if the data set lacks one of these features."""
+  """Raises SourceError if the dataset lacks one of these features."""
   features = builder.info.features
   missing = [key for key in keys if key not in features]
   if missing:
     raise SourceError(
-      f'Data set {builder.info.full_name} has no feature "{missing[0]}"; it has'
+      f'Dataset {builder.info.full_name} has no feature "{missing[0]}"; it has'
       f" {', '.join(sorted(features))}."
     )
 

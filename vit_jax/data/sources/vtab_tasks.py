@@ -1,4 +1,4 @@
-"""VTAB-1k: 19 tasks with 1,000 training images each, from data sets prepared by TFDS.
+"""VTAB-1k: 19 tasks with 1,000 training images each, from datasets prepared by TFDS.
 
 Source: Zhai et al., "A Large-scale Study of Representation Learning with the Visual Task Adaptation
 Benchmark", 2019; splits and labels as in its published code.
@@ -23,7 +23,7 @@ SPLITS = ("train800", "val200", "train800val200", "test")
 
 @dataclasses.dataclass(frozen=True)
 class Label:
-  """How to find the class of an example from a feature of its data set.
+  """How to find the class of an example from a feature of its dataset.
 
   Attributes:
     key: the feature.
@@ -41,7 +41,7 @@ class VtabTask:
   """One of the 19 tasks.
 
   Attributes:
-    data: the data set, TFDS's NAME[/CONFIG].
+    data: the dataset, TFDS's NAME[/CONFIG].
     num_classes: number of classes.
     held_back: (split, percentage): the images for choosing settings begin there in that split.
     test: (split, percentage): the test images begin there, and end with the split.
@@ -160,7 +160,7 @@ class Vtab:
     split: one of `SPLITS`.
 
   Raises:
-    SourceError: the task or split is unknown, or the data set does not exist or is another.
+    SourceError: the task or split is unknown, or the dataset does not exist or is another.
     BadImage: from an item: its record is damaged, or its label is not a class of the task.
   """
 
@@ -193,7 +193,7 @@ class Vtab:
     return self._class(self._features.label(index), index)
 
   def name(self, index: int) -> str:
-    """A name with the data set, the split and the position in the split."""
+    """A name with the dataset, the split and the position in the split."""
     return self._features.name(index)
 
   def blocks(self) -> Iterator[Block]:
@@ -231,10 +231,10 @@ def tfds_split(name: str, split: str, sizes: Mapping[str, int]) -> str:
   Args:
     name: one of `TASKS`.
     split: one of `SPLITS`.
-    sizes: number of examples in each split of the data set.
+    sizes: number of examples in each split of the dataset.
 
   Raises:
-    SourceError: the split is unknown, or the data set is too small for it.
+    SourceError: the split is unknown, or the dataset is too small for it.
   """
   if split not in SPLITS:
     raise SourceError(f'VTAB has no split "{split}"; it has {", ".join(SPLITS)}.')
@@ -250,7 +250,7 @@ def tfds_split(name: str, split: str, sizes: Mapping[str, int]) -> str:
     found = ", ".join(f"{part} {count:,}" for part, count in sizes.items())
     raise SourceError(
       f"tfds:{task.data} is too small for the {TRAIN} + {HELD_BACK} training images of VTAB-1k's "
-      f"{name} ({found} examples); prepare the whole data set."
+      f"{name} ({found} examples); prepare the whole dataset."
     )
   train, held_back = f"train[:{TRAIN}]", f"{held}[{first}:{last}]"
   tested = f"{task.test[0]}[{begin[task.test]}:]" if begin[task.test] else task.test[0]
