@@ -95,6 +95,7 @@ def test_help_is_no_failure_but_a_recipe_that_ends_the_program_is(argument, stat
     (["--workdir", "a"], "a"),
     (["-workdir", "a", "--config=b"], "a"),
     (["--config=b", "--workdir="], ""),
+    (["--workdir=a", "--config=b", "--workdir", "c"], "c"),
   ],
 )
 def test_the_value_of_a_flag_on_any_command_line(arguments, value):

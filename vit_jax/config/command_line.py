@@ -46,12 +46,16 @@ def with_recorded(argv: list[str]) -> list[str]:
 
 
 def value_of(flag: str, argv: list[str]) -> str | None:
-  """The value of a flag on a command line that is not parsed yet; None if the flag is absent."""
+  """The value of a flag on a command line that is not parsed yet; None if the flag is absent.
+
+  If the flag comes more than once, the last one counts, as when it is parsed.
+  """
+  found = None
   for argument, following in itertools.zip_longest(argv[1:], argv[2:]):
     name, equals, value = argument.partition("=")
     if name in (f"-{flag}", f"--{flag}"):
-      return value if equals else following
-  return None
+      found = value if equals else following
+  return found
 
 
 def wrong_usage(argv: list[str], error: Exception) -> str:

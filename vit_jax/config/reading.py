@@ -5,6 +5,7 @@ The user would not learn what is wrong.
 """
 
 import errno
+import json
 import os
 import pathlib
 import re
@@ -75,6 +76,26 @@ def read_bytes(path: str | pathlib.Path, *, most: int) -> bytes:
     if size > most:
       raise OSError(errno.EFBIG, f"It is larger than {most:,} bytes ({size:,})", str(path))
     return stream.readall()
+
+
+def read_json(path: str | pathlib.Path, *, most: int) -> dict:
+  """The JSON object in a regular file.
+
+  Args:
+    path: the file.
+    most: largest allowed size, bytes.
+
+  Raises:
+    OSError: as `read_bytes`.
+    ValueError: it is not JSON, it is nested too deeply, or it is not an object.
+  """
+  try:
+    found = json.loads(read_bytes(path, most=most))
+  except RecursionError as error:
+    raise ValueError("it is nested too deeply") from error
+  if not isinstance(found, dict):
+    raise ValueError("it is not a JSON object")
+  return found
 
 
 def _irregular(mode: int, path: str) -> OSError:

@@ -1,6 +1,5 @@
 """The settings in a run's config.json; --config=THIS_FILE:WORKDIR uses them as a recipe."""
 
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import ml_collections
 
 from vit_jax import config as cfg
-from vit_jax.config.reading import expanded, read_bytes
+from vit_jax.config.reading import expanded, read_json
 
 MAX_BYTES = 2**24
 
@@ -36,10 +35,10 @@ def read(workdir: pathlib.Path) -> cfg.Config:
       f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
     )
   try:
-    return settings(json.loads(read_bytes(path, most=MAX_BYTES)))
+    return settings(read_json(path, most=MAX_BYTES))
   except cfg.ConfigError as error:
     raise cfg.ConfigError(f"{path}: {error}") from error
-  except (OSError, ValueError, RecursionError, AttributeError, TypeError) as error:
+  except (OSError, ValueError, AttributeError, TypeError) as error:
     raise cfg.ConfigError(
       f"{path} does not hold the settings of a run ({error}); give --config=configs/NAME.py."
     ) from error

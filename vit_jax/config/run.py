@@ -24,7 +24,7 @@ class Mesh:
 class Checkpoint:
   """When to save checkpoints, and which to keep.
 
-  The newest `keep_last` are kept, and one for each `keep_every` is kept for ever. `keep_every` is
+  The newest `keep_last` are kept, and one for each `keep_every` is kept for good. `keep_every` is
   rounded to the nearest multiple of `every`.
   """
 
@@ -45,7 +45,7 @@ class EarlyStopping:
 
   metric: str = setting(
     "",
-    "metric of the evaluations, such as val/top1; smaller is better for losses, ece and squared "
+    "metric of the evaluations, such as val/top1; smaller is better for losses and squared "
     "errors, larger for anything else; empty: off",
   )
   patience: int = setting(

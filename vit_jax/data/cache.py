@@ -210,10 +210,10 @@ def _description(source: Source, *, side: int, max_pixels: int) -> dict:
 
 def _compare(root: pathlib.Path, expected: dict) -> None:
   try:
-    found = dict(json.loads(reading.read_bytes(root / "cache.json", most=_MAX_BYTES)))
+    found = reading.read_json(root / "cache.json", most=_MAX_BYTES)
   except OSError as error:
     raise SourceError(f"The cache of config.data.cache cannot be read: {error}.") from error
-  except (TypeError, ValueError) as error:
+  except ValueError as error:
     raise SourceError(
       f'"{root / "cache.json"}" is damaged ({error}); delete the folder and make the cache again'
       " with `python tools/cache.py`."

@@ -90,12 +90,16 @@ def pretraining(folder: pathlib.Path, target: str, rate: float, seed: int, size:
   return run("masked_fashion.py", folder, name, flags)
 
 
+def labelled_steps(cell: Arm, size: Size) -> int:
+  """The length of a run with labels."""
+  return size.labels[cell.labels] + (size.pretraining if cell.start == "longer" else 0)
+
+
 def labelled(
   folder: pathlib.Path, cell: Arm, learning_rate: float, seed: int, size: Size, *, score: bool
 ) -> Run:
   """A run with labels, evaluated on the test images, or on those that choose learning rates."""
-  steps = size.labels[cell.labels]
-  total = steps + size.pretraining if cell.start == "longer" else steps
+  total = labelled_steps(cell, size)
   part = "test" if score else "chosen_on"
   name = f"{cell.name()}_{learning_rate:g}_seed{seed}_{part}"
   flags = {
@@ -150,7 +154,7 @@ def measure(folder: pathlib.Path, size: Size) -> Iterator[dict]:
     execute(scored.values())
     for seed, one in scored.items():
       yield dataclasses.asdict(cell) | dict(
-        seed=seed, learning_rate=chosen, steps=size.labels[cell.labels], top1=top1(one)
+        seed=seed, learning_rate=chosen, steps=labelled_steps(cell, size), top1=top1(one)
       )
 
 

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import dataclasses
-import json
 import multiprocessing
 import os
 import pathlib
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterable
 from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config import command_line, reading
+from vit_jax.process import json_text
 from vit_jax.storage import metrics_log
 from vit_jax.storage.workdir import CONFIG, EVALUATION
 
@@ -74,8 +74,8 @@ def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
   if not path.exists():
     return None
   try:
-    found = dict(json.loads(reading.read_bytes(path, most=_MAX_BYTES)))
-  except (OSError, ValueError, TypeError, RecursionError) as error:
+    found = json_text.with_numbers(reading.read_json(path, most=_MAX_BYTES))
+  except (OSError, ValueError) as error:
     raise cfg.RunError(
       f"{path} is damaged ({error}): remove it to evaluate those weights again."
     ) from error
@@ -95,13 +95,13 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
   if last is None or not (folder / CONFIG).exists():
     return None
   try:
-    config = json.loads(reading.read_bytes(folder / CONFIG, most=_MAX_BYTES))
+    config = reading.read_json(folder / CONFIG, most=_MAX_BYTES)
     batch_size = config["batch_size"]
     total = cfg.Duration(**config["duration"]).in_steps(
       batch_size=batch_size,
       epoch_examples=round(last["step"] * batch_size / last["data/epoch"]),
     )
-  except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+  except (OSError, ValueError, TypeError, KeyError) as error:
     raise cfg.RunError(
       f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
       "that run again."

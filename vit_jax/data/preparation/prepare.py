@@ -166,7 +166,12 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
     "order": _ORDER,
   }
   if plan.exists():
-    found = json.loads(reading.read_bytes(plan, most=_MAX_BYTES))
+    try:
+      found = reading.read_json(plan, most=_MAX_BYTES)
+    except (OSError, ValueError) as error:
+      raise SourceError(
+        f'"{plan}" is damaged ({error}); delete the folder "{folder}" and start again.'
+      ) from error
     if {key: found.get(key) for key in wanted} != wanted:
       raise SourceError(
         f'"{folder}" is an unfinished dataset of other images or classes, or one that an earlier'

@@ -1,0 +1,23 @@
+"""JSON for other programs, also of figures that are not numbers."""
+
+import json
+import math
+
+from vit_jax.process import json_text
+
+
+def refuse(word):
+  raise AssertionError(f"{word} is no JSON")
+
+
+def test_what_is_written_is_json_and_reads_back():
+  value = {"a": math.nan, "b": [math.inf, -math.inf, 1.5], "c": {"d": ("x", None, True, 3)}}
+  found = json.loads(json_text.written(value), parse_constant=refuse)
+  assert found == {"a": "nan", "b": ["inf", "-inf", 1.5], "c": {"d": ["x", None, True, 3]}}
+
+
+def test_figures_are_numbers_again():
+  values = {"step": 3, "weights": "inf.npz", "test/loss": math.nan, "x": -math.inf, "y": 0.5}
+  found = json_text.with_numbers(json.loads(json_text.written(values)))
+  assert math.isnan(found.pop("test/loss"))
+  assert found == {"step": 3, "weights": "inf.npz", "x": -math.inf, "y": 0.5}

@@ -1,0 +1,25 @@
+"""Text in JSON, which has no NaN and no infinities: they become the strings nan, inf and -inf."""
+
+import json
+import math
+from typing import Any
+
+
+def written(value: Any) -> str:
+  """The text of dicts, lists, strings, numbers and None."""
+  return json.dumps(finite(value), indent=2, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+  """The value with strings in place of floats that are not finite."""
+  if isinstance(value, dict):
+    return {key: finite(one) for key, one in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [finite(one) for one in value]
+  return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def with_numbers(values: dict) -> dict:
+  """The values of a JSON object, with floats in place of the strings of `finite`."""
+  strings = ("nan", "inf", "-inf")
+  return {key: float(one) if one in strings else one for key, one in values.items()}
