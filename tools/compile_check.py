@@ -14,14 +14,13 @@ ratio of the two.
 Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or config.
 """
 
-import json
 import signal
 import sys
 
 from vit_jax import recipes
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
-from vit_jax.process import console
+from vit_jax.process import console, json_text
 from vit_jax.tpu import absent
 
 
@@ -48,7 +47,7 @@ def main(arguments: list[str] | None = None):
     from vit_jax.tpu import report
 
     row = report.report(config, args.topology, parts=args.breakdown)
-  print(json.dumps(row, indent=2) if args.format == "json" else report.table(row))
+  print(json_text.written(row) if args.format == "json" else report.table(row))
   sys.exit(0 if row["fits"] else 1)
 
 

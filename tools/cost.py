@@ -23,12 +23,11 @@ only; the ratio is our figure divided by the paper's.
 import argparse
 import csv
 import io
-import json
 
 from vit_jax import config, recipes
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, whole
-from vit_jax.process import console
+from vit_jax.process import console, json_text
 from vit_jax.process.columns import aligned
 
 # Key of a row: (heading in the table, format).
@@ -97,7 +96,7 @@ def as_table(rows: list[dict]) -> str:
 
 def as_json(rows: list[dict]) -> str:
   """A list of objects; unknown values are null."""
-  return json.dumps(rows, indent=2)
+  return json_text.written(rows)
 
 
 def as_csv(rows: list[dict]) -> str:

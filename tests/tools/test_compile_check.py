@@ -14,6 +14,7 @@ import pytest
 from tests import programs
 from tools import compile_table
 from vit_jax import recipes
+from vit_jax.config import ConfigError
 from vit_jax.tpu import compilation, compiled_recipes, program_text, report
 
 GIB = 2**30
@@ -93,6 +94,40 @@ def test_what_follows_from_the_time_of_a_step():
   assert found["paper_core_days"] == 2500
   assert found["paper_epochs"] == 14
   assert found["mfu"] == pytest.approx(6 * 167.4e9 * 8 / 0.27 / 61.5e12, rel=0.01)
+
+
+@pytest.mark.parametrize(
+  ("recipe", "days"),
+  [
+    ("vit_l16_jft.py", 680),
+    ("vit_l16_i21k.py", 230),
+    ("vit_shape_jft.py:patch", None),  # ViT-L/16 with 8 blocks
+    ("vit_b16_jft.py", None),  # not in Table 2
+  ],
+)
+def test_the_papers_days_are_of_the_same_step(recipe, days):
+  config = recipes.load(str(ROOT / "configs" / recipe))
+  assert report.core_days_in_paper(config)[0] == days
+  for changed in (
+    dataclasses.replace(config, objective="masked_patches"),
+    dataclasses.replace(config, data=dataclasses.replace(config.data, image_size=192)),
+    dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, trainable="head")),
+  ):
+    assert report.core_days_in_paper(changed) == (None, None)
+
+
+def test_the_rate_of_a_partly_trained_step_is_not_told():
+  config = recipes.load(str(ROOT / "configs/vit_b16_jft.py"))
+  part = dataclasses.replace(config.optimizer, trainable="head/.*")
+  found = report.estimates(dataclasses.replace(config, optimizer=part), PROGRAM)
+  assert found["mfu"] is None
+  assert found["days"] == report.estimates(config, PROGRAM)["days"]
+
+
+def test_a_recipe_that_trains_nothing_has_no_step():
+  config = recipes.load(str(ROOT / "configs/evaluate.py:knn,ViT-B/16"))
+  with pytest.raises(ConfigError, match=r"config.duration is 0, so this recipe has no training st"):
+    report.report(config, "v3:2x2")
 
 
 @pytest.mark.parametrize(("epochs", "days"), [(7, 1.6184), (14, 3.2369)])

@@ -150,6 +150,31 @@ def test_images_of_a_training(duration, images):
 
 
 @pytest.mark.parametrize(
+  ("target", "outputs"), [("mean_color", 512), ("pixels", 768), ("down4", 16 * 512)]
+)
+def test_masked_patches_by_hand(target, outputs):
+  """The encoder of ViT-B/16, and a layer that predicts half of the 196 patches; no head."""
+  (row,) = rows_of(f"--config={CONFIGS / 'masked_vit_b16_jft.py'}:100k,{target}")
+  width = 768
+  whole, *_ = rows_of("--model=ViT-B/16", "--num-classes=1")
+  head = width + 1
+  own = width + width * outputs + outputs  # the mask embedding and the layer
+  hidden = width * width + width  # the representation layer is not made
+  assert row["params"] == whole["params"] - head - hidden + own
+  assert row["body_params"] == whole["body_params"]
+  tokens = 197
+  block = 12 * tokens * width**2 + 2 * tokens**2 * width
+  macs = 196 * 768 * width + 12 * block + 98 * width * outputs
+  assert row["gmacs"] * 1e9 == pytest.approx(macs)
+  assert row["training_gflops"] == pytest.approx(6 * macs / 1e9)
+
+
+def test_another_patch_size_is_named():
+  config = c.Model(name="ViT-L/16", patch=32)
+  assert cost.label(config) == "ViT-L/16 patch=32"
+
+
+@pytest.mark.parametrize(
   ("arguments", "message"),
   [
     (["--model", "ViT-B/16", "ViT-X/16"], "name='ViT-X/16' is no model; nearest: ViT-"),

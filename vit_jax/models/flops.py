@@ -22,8 +22,13 @@ def parameters(model: models.ViT | models.ResNet, height: int, width: int) -> di
     ValueError: the patch size does not divide the image size.
   """
   init = lambda: model.init(jax.random.key(0), jnp.zeros((1, height, width, 3)), train=False)
-  parts = jax.eval_shape(init)["params"].items()
-  return {name: sum(math.prod(x.shape) for x in jax.tree.leaves(part)) for name, part in parts}
+  return by_part(jax.eval_shape(init)["params"])
+
+
+def by_part(params: dict) -> dict[str, int]:
+  """{part: number of its parameters} of a tree of arrays or of their shapes."""
+  sizes = lambda part: (math.prod(x.shape) for x in jax.tree.leaves(part))
+  return {name: sum(sizes(part)) for name, part in params.items()}
 
 
 def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> int:

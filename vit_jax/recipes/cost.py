@@ -5,7 +5,11 @@ This module imports JAX; the other modules of this package do not.
 
 import dataclasses
 
+import jax
+
 from vit_jax import config, models
+from vit_jax.learning import objectives
+from vit_jax.learning.objective import OWN, Objective
 from vit_jax.models import flops
 from vit_jax.recipes.pretraining import DATASETS, examples_of
 
@@ -36,7 +40,17 @@ JFT_CLASSES = DATASETS["jft"]["num_classes"]
 JFT_EXAMPLES = DATASETS["jft"]["examples"]
 
 # Settings that change a model from the one that its name describes.
-SHAPE = ("depth", "width", "mlp_dim", "heads", "stages", "pool", "positions", "position_place")
+SHAPE = (
+  "patch",
+  "depth",
+  "width",
+  "mlp_dim",
+  "heads",
+  "stages",
+  "pool",
+  "positions",
+  "position_place",
+)
 
 
 def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
@@ -66,13 +80,12 @@ def cost(run: config.Config, examples: int | None) -> dict:
   macs, images = forward_macs(run), training_images(run, examples)
   exaflops = None if images is None else flops.training_flops(macs) * images / 1e18
   paper = paper_exaflops(run, macs, images)
-  side = run.data.image_size
-  params = flops.parameters(models.configured(run.model), side, side)
+  params = parameters(run)
   return dict(
     model=label(run.model),
     epochs=run.duration.epochs or None,
     params=sum(params.values()),
-    body_params=sum(n for part, n in params.items() if part not in ("head", "pre_logits")),
+    body_params=sum(n for part, n in params.items() if part not in ("head", "pre_logits", OWN)),
     gmacs=macs / 1e9,
     training_gflops=flops.training_flops(macs) / 1e9,
     exaflops=exaflops,
@@ -81,10 +94,20 @@ def cost(run: config.Config, examples: int | None) -> dict:
   )
 
 
+def objective_of(run: config.Config) -> Objective:
+  """What the run trains: a classifier has a head, masked patch prediction a layer of its own."""
+  return objectives.configured(run, models.configured(run.model))
+
+
+def parameters(run: config.Config) -> dict[str, int]:
+  """{part: number of its parameters} of a new run; nothing is computed."""
+  init = lambda: objective_of(run).init(jax.random.key(0), run.data.image_size)
+  return flops.by_part(jax.eval_shape(init))
+
+
 def forward_macs(run: config.Config) -> int:
-  """Multiply-adds of one image's forward pass."""
-  side = run.data.image_size
-  return flops.forward_macs(models.configured(run.model), side, side)
+  """Multiply-adds of one image's forward pass in training."""
+  return objective_of(run).training_flops(run.data.image_size) // flops.training_flops(1)
 
 
 def training_images(run: config.Config, examples: int | None) -> float | None:

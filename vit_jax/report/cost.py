@@ -4,8 +4,6 @@ import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from vit_jax import models
-from vit_jax.learning import objectives
 from vit_jax.recipes import cost
 from vit_jax.report.document import Section, TableCell
 from vit_jax.report.run import RecordedRun, is_count
@@ -97,8 +95,7 @@ def computation(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
     yield "Images seen", TableCell(f"{images:,}", images)
   trained, count = run.fact("trained_parameters", int), run.fact("parameters", int)
   if images and trained == count:  # with frozen parameters, a step costs less than the formula says
-    objective = objectives.configured(config, models.configured(config.model))
-    exaflops = objective.training_flops(config.data.image_size) * images / 1e18
+    exaflops = cost.objective_of(config).training_flops(config.data.image_size) * images / 1e18
     yield "exaFLOPs", TableCell(f"{exaflops:,.4g}", exaflops)
   if cost.label(config.model) == config.model.name:
     for (name, epochs), paper in cost.PAPER.items():

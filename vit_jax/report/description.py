@@ -3,9 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-from vit_jax import models
 from vit_jax.config.command_line import value_of
-from vit_jax.models import flops
 from vit_jax.recipes import cost
 from vit_jax.report.document import Section, TableCell
 from vit_jax.report.run import RecordedRun
@@ -95,18 +93,12 @@ def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   yield "Computes in", run.config.model.compute_dtype
   count, trained = run.fact("parameters", int), run.fact("trained_parameters", int)
   if count is None:
-    count = parameters(run)
+    count = sum(cost.parameters(run.config).values())
   yield "Parameters", TableCell(f"{count:,}", count)
   if trained is not None and trained != count:
     yield "Parameters trained", TableCell(f"{trained:,}", trained)
   macs = cost.forward_macs(run.config)
   yield "GMACs of an image", TableCell(f"{macs / 1e9:,.4g}", macs / 1e9)
-
-
-def parameters(run: RecordedRun) -> int:
-  """The number of parameters, by the settings."""
-  side = run.config.data.image_size
-  return sum(flops.parameters(models.configured(run.config.model), side, side).values())
 
 
 def of_machine(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:

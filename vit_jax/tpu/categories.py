@@ -32,6 +32,7 @@ ATTENTION = (
   r"/(MultiHeadDotProductAttention_\d+|row_attention|column_attention)/(?!(query|key|value|out)/)"
 )
 HEAD = r"/head/|jvp\(Head\)|ViT\.classify"
+GRADIENT = r"jvp\(|transpose\("  # the model, forward and backward
 ADDS_PARTS = r"jit\(step\)/while/body/(closed_call/)?add"
 OF_MODEL = (  # in the order in which they are tried
   ("dropout", r"jvp\(.*(/Dropout_\d+/|_threefry)"),
@@ -48,7 +49,7 @@ class Categories:
     """Finds out what depends on what."""
     self._program = program
     self._on_batch = dependence.of(program, "batch")
-    self._on_params = dependence.of(program, "state.params")
+    self._on_state = dependence.of(program, ("state.params", "state.optimizer", "state.ema"))
 
   def of(self, one: Instruction) -> str:
     """The category of an instruction that has cycles of its own.
@@ -58,18 +59,26 @@ class Categories:
     """
     inside = self._program.inside(one)
     products = [each for each in inside if each.kind == "convolution"]
+    if not products and _only_moves(inside):
+      return "copies and casts"
+    if self._is_input(one):
+      return "input"
     if products:
       return self._of_product(products[0])
-    if _only_moves(inside):
-      return "copies and casts"
-    if self._on_batch[one.name] and not self._on_params[one.name]:
-      return "input"
     if re.search(ATTENTION, one.op_name):
       return "attention, " + _direction(one.op_name)
     for category, pattern in OF_MODEL:
       if re.search(pattern, one.op_name):
         return category
     return _after_the_model(one.op_name, {each.op_name.rpartition("/")[2] for each in inside})
+
+  def _is_input(self, one: Instruction) -> bool:
+    """Whether it needs no state: it prepares the batch, or draws for it before the model begins.
+
+    What the model draws, as for dropout, needs no state either, and is not input.
+    """
+    drawn = not re.search(GRADIENT, one.op_name)
+    return not self._on_state[one.name] and (self._on_batch[one.name] or drawn)
 
   def _of_product(self, product: Instruction) -> str:
     """The category of a product of matrices, or a convolution."""

@@ -6,7 +6,7 @@ from vit_jax.tpu.instructions import Instruction, Program
 Flags = tuple[bool, ...]  # of each element of a tuple; of anything else, one flag
 
 
-def of(program: Program, argument: str) -> dict[str, bool]:
+def of(program: Program, argument: str | tuple[str, ...]) -> dict[str, bool]:
   """{name of an instruction: whether its value, or a part of it, depends on an argument}.
 
   A value depends on the argument if anything that it is computed from does. What goes around in a
@@ -14,7 +14,7 @@ def of(program: Program, argument: str) -> dict[str, bool]:
 
   Args:
     program: the step.
-    argument: how the names of its parameters begin, such as "batch".
+    argument: how the names of its parameters begin, such as "batch"; or several such beginnings.
   """
   known: dict[str, Flags] = {}
 

@@ -1,9 +1,11 @@
 """The TPU compiler's report on a recipe's training step: memory, speed, settings that fit."""
 
+import dataclasses
 import sys
 
 from vit_jax import recipes
-from vit_jax.config import Config
+from vit_jax.config import Config, ConfigError, Optimizer
+from vit_jax.recipes import cost
 from vit_jax.tpu import compilation
 from vit_jax.tpu.breakdown import breakdown
 from vit_jax.training import checks
@@ -26,9 +28,14 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
     parts: whether to say where the time goes, for the program that fits.
 
   Raises:
-    ConfigError: the batch or the mesh does not fit the slice, or there is no such slice.
+    ConfigError: the recipe trains nothing, the batch or the mesh does not fit the slice, or there
+      is no such slice.
     RunError: the compiler is not installed.
   """
+  if not config.duration.given():
+    raise ConfigError(
+      "config.duration is 0, so this recipe has no training step to compile; name one that trains."
+    )
   checks.check_model(config.model, config.data.image_size)
   checks.check_batch(config.batch_size, parts=config.accumulation)
   devices = compilation.devices_of(topology)
@@ -36,7 +43,7 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
   program = compilation.compile_step(config, devices)
   return dict(
     topology=topology,
-    model=config.model.name,
+    model=cost.label(config.model),
     image_size=config.data.image_size,
     global_batch=config.batch_size,
     **facts(config, program, parts=parts),
@@ -46,6 +53,7 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
 
 def facts(config: Config, program, *, parts: bool = False) -> dict:
   """The reported facts of one program; if asked, with the parts of its time."""
+  flops = compilation.step_flops(config) / program.devices if trains_all(config) else None
   return dict(
     devices=program.devices,
     device_kind=program.device_kind,
@@ -55,7 +63,7 @@ def facts(config: Config, program, *, parts: bool = False) -> dict:
     peak_bytes=program.peak_bytes,
     hbm_bytes=compilation.known(program.device_kind).hbm_bytes,
     fits=program.fits,
-    flops_per_device=compilation.step_flops(config) / program.devices,
+    flops_per_device=flops,
     compiler_flops_per_device=program.flops,
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
     step_seconds_estimate=program.step_seconds,
@@ -100,16 +108,15 @@ def estimates(config: Config, program) -> dict:
 
   seconds = program.step_seconds
   peak = compilation.known(program.device_kind).peak_flops
+  flops = compilation.step_flops(config) / program.devices
   result = dict(
     images_per_second_per_device=config.batch_size / program.devices / seconds,
-    mfu=compilation.step_flops(config) / program.devices / seconds / peak,
+    mfu=flops / seconds / peak if trains_all(config) else None,
   )
   examples = recipes.examples_of(config)
   if examples or not config.duration.epochs:
     days = steps.of_run(config, examples or compilation.UNKNOWN_LENGTH).total * seconds / 86_400
-    paper_core_days, paper_epochs = PAPER_CORE_DAYS.get(
-      (config.model.name, config.model.num_classes), (None, None)
-    )
+    paper_core_days, paper_epochs = core_days_in_paper(config)
     result |= dict(
       days=days,
       core_days=days * program.devices,
@@ -117,6 +124,24 @@ def estimates(config: Config, program) -> dict:
       paper_epochs=paper_epochs,
     )
   return result
+
+
+def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
+  """Table 2's core-days and epochs, if a step costs as much as that of the model there."""
+  model = config.model
+  found = PAPER_CORE_DAYS.get((model.name, model.num_classes))
+  if not found or config.objective != "classification":
+    return None, None
+  its = cost.pretraining(model.name)
+  as_many = dataclasses.replace(its.model, num_classes=model.num_classes)
+  its = dataclasses.replace(its, model=as_many)
+  same = cost.forward_macs(config) == cost.forward_macs(its)
+  return found if same and trains_all(config) else (None, None)
+
+
+def trains_all(config: Config) -> bool:
+  """Whether all parameters are trained; else the formula of a step's FLOPs does not hold."""
+  return config.optimizer.trainable == Optimizer().trainable
 
 
 def table(row: dict) -> str:
@@ -158,13 +183,15 @@ def lines_of(row: dict) -> list[str]:
   ]
   if not row["fits"]:
     return lines
-  lines.append(f"FLOPs of each device, analytic: {row['flops_per_device']:.4g}")
+  if row["flops_per_device"] is not None:
+    lines.append(f"FLOPs of each device, analytic: {row['flops_per_device']:.4g}")
+  mfu = "unknown for partial training" if row["mfu"] is None else f"{row['mfu']:.0%}"
   for kind, found in row["collectives"].items():
     lines.append(f"{kind}: {found['count']}, results of {found['bytes'] / 2**20:,.1f} MiB")
   lines.append(
     "a step, by the cycles that the compiler counts (no communication): "
     f"{row['step_seconds_estimate'] * 1e3:.1f} ms, "
-    f"{row['images_per_second_per_device']:.0f} images/s each, MFU {row['mfu']:.0%}"
+    f"{row['images_per_second_per_device']:.0f} images/s each, MFU {mfu}"
   )
   if row["optimal_seconds"]:
     lines.append(
