@@ -10,11 +10,10 @@ All need `pip install .[benchmark]` and take minutes. Run nothing else at the sa
 """
 
 import importlib
-import json
 
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
-from vit_jax.process import console, huge_pages
+from vit_jax.process import console, huge_pages, json_text
 from vit_jax.process.columns import aligned
 
 MEASURES = {"step": "step", "data": "input", "device": "accelerator"}  # of vit_jax.benchmarks
@@ -47,7 +46,7 @@ def main(arguments: list[str] | None = None):
   args = flags.parse_args(arguments)
   with ending("benchmark"):
     rows = importlib.import_module(f"vit_jax.benchmarks.{MEASURES[args.what]}").measure()
-  print(json.dumps(rows, indent=2) if args.format == "json" else table(rows))
+  print(json_text.written(rows) if args.format == "json" else table(rows))
 
 
 if __name__ == "__main__":

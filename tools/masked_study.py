@@ -15,12 +15,11 @@ Exit status: 0 done; 2 wrong usage, or Fashion-MNIST is not prepared; 75 stopped
 1 a run failed.
 """
 
-import json
 import sys
 
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags, path
-from vit_jax.process import console
+from vit_jax.process import console, json_text
 
 
 def flags() -> ToolFlags:
@@ -53,7 +52,7 @@ def main(arguments: list[str] | None = None):
     rows = list(masked_study.measure(workdir, size))
     masked_report.write(rows, workdir, output, size)
   lines = masked_report.summary(rows)
-  print(json.dumps(lines, indent=2) if args.format == "json" else masked_report.as_table(lines))
+  print(json_text.written(lines) if args.format == "json" else masked_report.as_table(lines))
   print(f"Written: {output / masked_report.PAGE}", file=sys.stderr)
 
 

@@ -23,18 +23,16 @@ else.
 
 import dataclasses
 import functools
-import json
 import multiprocessing
 import pathlib
 import shlex
 import signal
-import sys
 from argparse import Namespace
 
 from vit_jax.config import RunError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.process import console, huge_pages
+from vit_jax.process import console, huge_pages, json_text
 from vit_jax.tpu import absent
 
 MODELS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14", "R50x1", "R50x2", "R152x2")
@@ -121,13 +119,24 @@ def measure(args: Namespace):
   failed = survey.do(cases)
   trials = survey.trials()
   if trials:
-    results.write(folder, trials, said, shlex.join(["python", "tools/speed.py", *args.words]))
+    results.write(
+      folder, trials, said, shlex.join(["python", "tools/speed.py", *asked(args, trials)])
+    )
   lines = results.lines(trials)
   show = [dataclasses.asdict(line) for line in lines]
-  print(json.dumps(show, indent=2) if args.format == "json" else results.table(lines))
+  print(json_text.written(show) if args.format == "json" else results.table(lines))
   if failed:
     more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
     raise RunError(f"{failed[0]}{more} Start the same command again to try what is missing.")
+
+
+def asked(args: Namespace, trials: list[dict[str, str]]) -> list[str]:
+  """The words of a command for all models and sizes that were tried, also by earlier commands."""
+  found = [f"--topology={args.topology}"] if args.topology else [f"--memory={args.memory}"]
+  found += ["--model", *dict.fromkeys(row["model"] for row in trials)]
+  sides = sorted({int(row["image_size"]) for row in trials})
+  found += ["--image-size", *map(str, sides)]
+  return found + ([f"--workdir={args.workdir}"] if args.workdir else [])
 
 
 def main(arguments: list[str] | None = None):
@@ -137,7 +146,6 @@ def main(arguments: list[str] | None = None):
     arguments: the command line without the program's name; None: this process's own.
   """
   args = flags().parse_args(arguments)
-  args.words = sys.argv[1:] if arguments is None else arguments
   if args.topology:
     absent.prepare()
   with ending("speed"):

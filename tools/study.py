@@ -20,7 +20,6 @@ failed, or anything else.
 """
 
 import dataclasses
-import json
 import pathlib
 import shlex
 import sys
@@ -31,7 +30,7 @@ from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.experiments.studies import conduct, jobs, loading, plan, report, slurm, summary
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.process import console
+from vit_jax.process import console, json_text
 
 
 def flags() -> ToolFlags:
@@ -84,7 +83,7 @@ def do(found: Conduct, args: Namespace):
   if not conduct.is_one_run(args.only):  # the last job of a cluster writes the results
     lines = found.results(costs)
     show = [dataclasses.asdict(line) for line in lines]
-    print(json.dumps(show, indent=2) if args.format == "json" else summary.table(lines))
+    print(json_text.written(show) if args.format == "json" else summary.table(lines))
     print(f"Results: {found.ledger.folder / report.PAGE}", file=sys.stderr)
   conduct.raise_failures(failed)
 
@@ -101,7 +100,7 @@ def main(arguments: list[str] | None = None):
     if args.plan:
       lines = plan.lines(found.study, conduct.apart(found, data=False))
       show = [line._asdict() for line in lines]
-      print(json.dumps(show, indent=2) if args.format == "json" else plan.table(lines))
+      print(json_text.written(show) if args.format == "json" else plan.table(lines))
     elif args.slurm:
       conduct.apart(found, data=False)
       program = [sys.executable, str(pathlib.Path(__file__).resolve())]

@@ -28,7 +28,6 @@ Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal: start it a
 failed, or anything else.
 """
 
-import json
 import pathlib
 import sys
 from argparse import SUPPRESS, Namespace
@@ -42,7 +41,7 @@ from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.sweep import Sweep
 from vit_jax.main import default_workdir
-from vit_jax.process import console
+from vit_jax.process import console, json_text
 from vit_jax.recipes import TASKS
 from vit_jax.storage import workdir
 
@@ -83,6 +82,8 @@ def asked(args: Namespace, overrides: list[str]) -> Sweep:
     ConfigError: it does not name two recipes, or a value is wrong.
   """
   if args.source:
+    if any(one.startswith("--config.init_from=") for one in overrides):
+      raise ConfigError("--config.init_from is what --source sets; leave out one of them.")
     overrides = [*overrides, f"--config.init_from={args.source}"]
   development, final, grid = recipes(args)
   folder = default_workdir(final)
@@ -174,7 +175,7 @@ def report(chosen: Sweep, found: Conduct, form: str):
   result = sweep.report(chosen, found.study)
   with workdir.writing(chosen.folder):
     sweep.write(chosen, result)
-  print(json.dumps(result, indent=2) if form == "json" else sweep.table(result))
+  print(json_text.written(result) if form == "json" else sweep.table(result))
   written = f"{chosen.folder / sweep.TABLE}, {chosen.folder / sweep.PICTURE}"
   print(f"Results: {written}", file=sys.stderr)
 

@@ -24,7 +24,6 @@ Exit status: 0 done; 2 wrong usage, config or data; 75 stopped by a signal: star
 failed, or anything else.
 """
 
-import json
 import pathlib
 import sys
 from argparse import Namespace
@@ -37,7 +36,7 @@ from vit_jax.experiments.studies import conduct, jobs
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.vtab_score import Benchmark
-from vit_jax.process import console
+from vit_jax.process import console, json_text
 from vit_jax.storage import workdir
 
 
@@ -97,7 +96,7 @@ def run(benchmark: Benchmark, args: Namespace):
   result = vtab_score.report(benchmark, some)
   with workdir.writing(benchmark.folder):
     vtab_score.write(benchmark, result)
-  print(json.dumps(result, indent=2) if args.format == "json" else vtab_score.table(result))
+  print(json_text.written(result) if args.format == "json" else vtab_score.table(result))
   print(f"Results: {benchmark.folder / vtab_score.TABLE}", file=sys.stderr)
 
 

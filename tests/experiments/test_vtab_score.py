@@ -262,6 +262,12 @@ def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):
     checked(benchmark(tmp_path, model="ViT-Q/16"))
 
 
+def test_the_weights_are_named_once(tmp_path):
+  some = benchmark(tmp_path, overrides=("--config.init_from=other.npz",))
+  with pytest.raises(c.ConfigError, match=r"--config\.init_from is what --source sets"):
+    vtab_score.study(some)
+
+
 def test_a_run_for_each_task(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   some = benchmark(tmp_path, tasks=("dtd", "svhn"), seeds=2, overrides=("--config.batch_size=8",))

@@ -108,6 +108,8 @@ def study(benchmark: Benchmark) -> Study:
         f"--config.{key} is what the benchmark sets itself; leave it out, and give "
         "--learning-rates and --steps, or --seeds."
       )
+  if "init_from" in given:
+    raise ConfigError("--config.init_from is what --source sets; leave it out.")
   given = {"init_from": benchmark.source} | given
   recipe = lambda task, part: f"configs/vtab.py:{benchmark.model},{task}{part}"
   choice = Choice(

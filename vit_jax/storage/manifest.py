@@ -10,8 +10,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from vit_jax.storage import files
+from vit_jax.storage.workdir import MANIFEST
 
-MANIFEST = "manifest.json"
 ITEMS = ("state", "meta")
 LARGEST = 100 * 2**20  # bytes of a manifest; each file needs less than 200
 NAMED = 3  # files named for each kind of damage

@@ -10,6 +10,7 @@ from vit_jax.storage import files
 LOCK = "lock"
 CONFIG = "config.json"
 CHECKPOINTS = "checkpoints"
+MANIFEST = "manifest.json"  # of a checkpoint: the sum of every other file of it
 EVALUATION = "evaluation.json"  # figures of --mode=evaluate
 PARAMETERS = "parameters.txt"  # lists how each parameter is split over devices
 

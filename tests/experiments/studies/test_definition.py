@@ -208,7 +208,11 @@ def tuned(**settings):
     ({"modle.depth": 3}, {}, r"cell 'dropout 0.0': config.modle is not a setting; nearest"),
     ({"batch_size": "x"}, {}, r"cell 'dropout 0.0': config.batch_size='x' cannot be read as int"),
     ({"data.image_size": 15}, {}, "cell 'dropout 0.0': "),
-    ({}, dict(score=Score("test/top2")), "No evaluation of .* writes 'test/top2'; nearest: test"),
+    (
+      {},
+      dict(score=Score("test/top2")),
+      "No evaluation of .* is sure to write 'test/top2'; nearest: test",
+    ),
     ({}, dict(score=Score("test/loss")), r"test/loss, smaller is better.*Score\(better='smaller'"),
     ({"data.evaluate.test.source": ""}, {}, "evaluates nothing"),
   ],

@@ -89,7 +89,7 @@ def check_score(config: Config, request: Request):
     return
   if score.metric not in names:
     raise ConfigError(
-      f"No evaluation of {request.run.recipe} writes {score.metric!r}; nearest: "
+      f"No evaluation of {request.run.recipe} is sure to write {score.metric!r}; nearest: "
       f"{similar(score.metric, names)}."
     )
   smaller = registry.figure(score.metric).smaller_is_better

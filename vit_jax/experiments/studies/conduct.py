@@ -150,10 +150,10 @@ def check_overrides(study: Study, overrides: tuple[str, ...]):
     ConfigError: names the setting.
   """
   keys = [override.partition("=")[0].removeprefix("--config.") for override in overrides]
-  varied, places = varied_settings(study.cells), by_place(study.cells) if keys else []
+  varied, found = varied_settings(study.cells), configs(study.cells) if keys else []
   for key in keys:
-    values = [{repr(setting(config, key)) for config in some} for some in places]
-    if key in varied or key in OF_THE_STUDY or any(len(some) > 1 for some in values):
+    values = {repr(setting(config, key)) for config in found}
+    if key in varied or key in OF_THE_STUDY or len(values) > 1:
       raise ConfigError(
         f"--config.{key} is set by the study itself, since its runs differ in it; leave it out, or "
         "change it in the file of the study."
@@ -175,17 +175,17 @@ def varied_settings(cells: tuple[Cell, ...]) -> set[str]:
   return varied | {key for (*_, key), some in values.items() if any(v != some[0] for v in some)}
 
 
-def by_place(cells: tuple[Cell, ...]) -> list[list[Config]]:
-  """The configs of the first stages of all cells, of the second ones, and so on.
+def configs(cells: tuple[Cell, ...]) -> list[Config]:
+  """The configs of all stages of all cells.
 
-  Recipes are resolved, because cells may differ in the argument of a recipe alone.
+  Recipes are resolved, because stages may differ in the argument of a recipe alone.
   """
   found = {}
   for cell in cells:
-    for place, stage in enumerate(cell.stage.chain()):
+    for stage in cell.stage.chain():
       flags = tuple(f"--config.{key}={value}" for key, value in stage.settings.items())
-      found.setdefault(place, {}).setdefault((stage.recipe, flags), cell.label)
-  return [[config_of(*one, label) for one, label in some.items()] for some in found.values()]
+      found.setdefault((stage.recipe, flags), cell.label)
+  return [config_of(*one, label) for one, label in found.items()]
 
 
 def config_of(recipe: str, flags: tuple[str, ...], cell: str) -> Config:

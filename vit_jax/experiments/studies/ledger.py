@@ -18,7 +18,7 @@ from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config.changes import changes
 from vit_jax.experiments.runs import Run
-from vit_jax.experiments.studies import jobs
+from vit_jax.experiments.studies import content, jobs
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.study import Cell, Score, Stage, naming
 from vit_jax.storage import metrics_log
@@ -65,7 +65,11 @@ class Ledger:
     return Run(job.in_words(), stage.recipe, folder, flags, stage.mode)
 
   def chosen(self, stage: Stage) -> Options | None:
-    """The candidate with the best score; None if not all trials are done."""
+    """The candidate with the best score; None if not all trials are done.
+
+    Raises:
+      RunError: no candidate has a score that is a number.
+    """
     if not stage.has_trials():
       return stage.choice.options[0]
     key = repr(jobs.all_trials(stage))
@@ -73,6 +77,11 @@ class Ledger:
       found = self.tried(stage)
       if None in found:
         return None
+      if all(map(math.isnan, found)):
+        raise cfg.RunError(
+          f"Nothing can be chosen for {stage.name!r}: {stage.choice.score.metric} is not a number "
+          "for any candidate. Give other candidates."
+        )
       sign = 1 if stage.choice.score.better == "larger" else -1
       values = [-math.inf if math.isnan(value) else sign * value for value in found]
       self.choices[key] = stage.choice.options[values.index(max(values))]
@@ -147,16 +156,18 @@ def fingerprint(recipe: str, flags: tuple[str, ...], start: str, mode: str) -> s
   """A sum of what a run computes.
 
   It is of the settings that differ from the defaults, so that a later release with more settings
-  finds the runs of an earlier one. Where the weights lie does not count.
+  finds the runs of an earlier one. Of weights that a recipe names, their content counts.
   """
-  values = cfg.to_dict(recipes.resolve(recipe, flags))
-  differing = changes(cfg.to_dict(cfg.Config()), values)
+  config = recipes.resolve(recipe, flags)
+  differing = changes(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
   parts = [differing, start] + [mode] * (mode != "train")
+  if config.init_from:
+    parts.append(content.of_weights(config.init_from))
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:10]
 
 
-def signature(ledger: Ledger, cell: Cell) -> str:
-  """A sum of all that a cell computes with the first seed, for every candidate.
+def signature(ledger: Ledger, cell: Cell) -> list[str]:
+  """The names of all that a cell computes with the first seed, for every candidate.
 
   It does not depend on the results of runs.
 
@@ -169,6 +180,6 @@ def signature(ledger: Ledger, cell: Cell) -> str:
       for option in stage.choice.options:
         names.append(name_of(ledger.run_with(Job(stage, jobs.FIRST), picking(stage, option))))
       names += [name_of(ledger.run_with(trial, first_option)) for trial in jobs.all_trials(stage)]
-      if stage.has_trials() and stage.choice.score != Score():
-        names.append(repr(stage.choice.score))
-  return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:10]
+      if stage.has_trials():
+        names.append(f"{stage.name} by {stage.choice.score}")
+  return sorted(set(names))

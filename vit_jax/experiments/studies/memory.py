@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from vit_jax.config import RunError
-from vit_jax.config.reading import read_bytes
+from vit_jax.config.reading import read_json
 from vit_jax.experiments.studies import rows
 from vit_jax.experiments.studies.ledger import Ledger, signature
 from vit_jax.experiments.studies.study import Study
@@ -17,7 +17,8 @@ MOST_BYTES = 2**24
 def note(study: Study, ledger: Ledger) -> str:
   """Writes study.json; rows of cells that no longer match move to earlier.csv.
 
-  Runs are never removed or changed: a changed cell gets new workdirs.
+  Runs are never removed or changed: a changed cell gets new workdirs. A cell that only has more
+  candidates than before matches.
 
   Returns:
     A sentence that names the cells that no longer match; "" if all do.
@@ -30,7 +31,7 @@ def note(study: Study, ledger: Ledger) -> str:
   with workdir.writing(ledger.folder):
     files.make_folder(ledger.folder)
     old = read(ledger.folder / STUDY)
-    gone = [label for label, sum_ in old.items() if new.get(label) != sum_]
+    gone = [label for label, names in old.items() if not names <= {*new.get(label, [])}]
     keep_rows(ledger.folder, gone)
     files.write_text(ledger.folder / STUDY, json.dumps(new, indent=2) + "\n")
   if not gone:
@@ -66,14 +67,14 @@ def of_cells(path: pathlib.Path) -> list[dict[str, str]]:
   return found
 
 
-def read(path: pathlib.Path) -> dict[str, str]:
-  """{label: sum of its settings} of the study that the folder holds; {} if it is new."""
+def read(path: pathlib.Path) -> dict[str, set[str]]:
+  """{label: names of its runs} of the study that the folder holds; {} if it is new."""
   if not path.exists():
     return {}
   try:
-    found = json.loads(read_bytes(path, most=MOST_BYTES))
-    return {str(label): str(sum_) for label, sum_ in found.items()}
-  except (ValueError, AttributeError, OSError, RecursionError) as error:
+    found = read_json(path, most=MOST_BYTES)
+    return {label: set(map(str, names)) for label, names in found.items()}
+  except (ValueError, TypeError, OSError) as error:
     raise RunError(
       f"{path} is damaged ({error}); remove it to go on with the study as it is now."
     ) from error

@@ -51,7 +51,8 @@ def page(study: Study, found: list[dict[str, str]], command: str) -> str:
     summary.markdown(lines),
   ]
   for over in study.means:
-    said.append(f"Mean over {' and '.join(over)}, with the deviation of this mean over seeds:")
+    names = " and ".join(map(summary.escaped, over))
+    said.append(f"Mean over {names}, with the deviation of this mean over seeds:")
     said.append(summary.markdown(summary.means(study.cells, found, over)))
   missing = sum(study.seeds - line.seeds for line in lines)
   missing += study.seeds * (len(study.cells) - len(lines))

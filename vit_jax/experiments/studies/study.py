@@ -216,17 +216,17 @@ def check(study: Study, name: str):
 
 def check_drawing(study: Study, name: str):
   """What is drawn is a column of the results, or the epochs of runs that train."""
-  columns, drawing = {*study.cells[0].factors, *OWN_COLUMNS}, study.drawing
+  own, drawing = OWN_COLUMNS, study.drawing
   if drawing.x == EPOCH:
-    columns.add(EPOCH)
+    own = ("cell", "seed", "score", "paper", *CURVE_COLUMNS)
     for cell in study.cells:
       if cell.stage.mode == "evaluate":
         raise ConfigError(f"{name} draws epochs, but the cell {cell.label!r} trains nothing.")
   if not drawing.along():
     raise ConfigError(f"{name}: Drawing(x=()) draws nothing; name a factor.")
   for column in [*drawing.along(), *filter(None, [drawing.by, drawing.panel])]:
-    if column not in columns:
-      known = [*study.cells[0].factors, *OWN_COLUMNS]
+    known = [*study.cells[0].factors, *own]
+    if column not in known:
       raise ConfigError(
         f"{name} draws {column!r}, which is no factor of its cells; choose one of "
         f"{', '.join(known)}."

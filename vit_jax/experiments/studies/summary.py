@@ -107,14 +107,21 @@ def cells(found: list[CellResult]) -> list[list[str]]:
     return [["cell", "score", "seeds"]]
   chosen = any(one.chosen != "{}" for one in found)
   paper = any(one.paper is not None for one in found)
+  labelled = needs_labels(found)
   names = map(one_line, found[0].factors)
-  head = [*names, "score", "seeds"] + ["chosen"] * chosen + ["paper"] * paper
+  head = ["cell"] * labelled + [*names, "score", "seeds"] + ["chosen"] * chosen + ["paper"] * paper
   return [head] + [
-    [*map(one_line, one.factors.values()), score(one), f"{one.seeds}"]
+    [one_line(one.cell)] * labelled
+    + [*map(one_line, one.factors.values()), score(one), f"{one.seeds}"]
     + [one.chosen] * chosen
     + ["" if one.paper is None else f"{one.paper:.4f}"] * paper
     for one in found
   ]
+
+
+def needs_labels(found: list[CellResult]) -> bool:
+  """Whether factors do not tell the cells apart."""
+  return len({tuple(one.factors.values()) for one in found}) < len(found)
 
 
 def score(one: CellResult) -> str:
@@ -124,12 +131,17 @@ def score(one: CellResult) -> str:
 
 def table(found: list[CellResult]) -> str:
   """The table for the terminal."""
-  texts = range(len(found[0].factors) if found else 1)
+  texts = range(len(found[0].factors) + needs_labels(found) if found else 1)
   return aligned(cells(found), left=texts)
+
+
+def escaped(text: str) -> str:
+  """A text for Markdown that shows it as it is."""
+  return re.sub(r"[\\|*`\[<~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text)
 
 
 def markdown(found: list[CellResult]) -> str:
   """The table in Markdown; what would be markup there is shown as it is."""
-  head, *rest = [[re.sub(r"[\\|*`\[<]", r"\\\g<0>", cell) for cell in row] for row in cells(found)]
+  head, *rest = [[escaped(cell) for cell in row] for row in cells(found)]
   rows = [head, ["---"] * len(head), *rest]
   return "\n".join(f"| {' | '.join(row)} |" for row in rows)
