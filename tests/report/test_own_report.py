@@ -113,6 +113,26 @@ def test_predictions_beside_rollouts_are_those_of_the_evaluation(digits):
     assert float(caption.split("(")[1].rstrip("%)")) == pytest.approx(float(share[:-1]), abs=1.1)
 
 
+def test_the_step_is_that_of_the_checkpoint_that_was_read(digits, tmp_path):
+  folder = shutil.copytree(digits[0], tmp_path / "run")
+  newest = shutil.copytree(folder / "checkpoints" / str(STEPS), folder / "checkpoints/9999")
+  (newest / "manifest.json").write_text("{}")
+  words = inside.section(run.read_all([folder])[0], "").words
+  assert words == [f"The checkpoint after step {STEPS}."]
+
+
+def test_a_damaged_image_is_no_end_of_the_report(digits, tmp_path):
+  """A wrong checksum in a PNG file, for which Pillow raises a SyntaxError."""
+  folder = shutil.copytree(digits[0], tmp_path / "run")
+  image = min(folder.glob("evaluation/*/images/*.png"), key=lambda path: int(path.stem))
+  data = bytearray(image.read_bytes())
+  data[data.index(b"IHDR") + 4 + 13] ^= 1  # the checksum after width, height and three bytes
+  image.write_bytes(data)
+  (one,) = run.read_all([folder])
+  assert inside.section(one, "").words[0].startswith("The newest checkpoint cannot be looked into:")
+  assert report.html([folder], inside=True)
+
+
 def test_a_report_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
   said = []
   train.write_report(tmp_path, said.append)

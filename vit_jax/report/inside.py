@@ -1,6 +1,6 @@
 """What a run's newest checkpoint looks like inside: filters, positions, attention."""
 
-import pathlib
+import dataclasses
 from collections.abc import Iterator
 
 import matplotlib
@@ -19,7 +19,7 @@ from vit_jax.plots import charts, distance, filters, overlay, similarity, tiles
 from vit_jax.report.document import Picture, Section
 from vit_jax.report.run import RecordedRun
 from vit_jax.report.scored_set import ScoredSet
-from vit_jax.report.thumbnails import resized
+from vit_jax.report.thumbnails import resized, rgb
 from vit_jax.storage import checkpoint
 
 PAIR = 400  # pixels, of an image and its overlay side by side
@@ -31,10 +31,12 @@ def section(run: RecordedRun, title: str) -> Section:
   if not checkpoint.available(run.folder):
     return Section(title)
   try:
-    model = inference.read(run.folder).at_size()
+    path = checkpoint.find(run.folder)
+    model = inference.read(path).at_size()
     if not isinstance(model.module, ViT):
       return Section(title)
-    return looked_into(run, model, title)
+    found = looked_into(run, model, title)
+    return dataclasses.replace(found, words=[f"The checkpoint after step {int(path.name):,}."])
   except (ValueError, OSError, RunError) as error:
     return Section(title, [f"The newest checkpoint cannot be looked into: {error}"])
 
@@ -45,16 +47,15 @@ def looked_into(run: RecordedRun, model: LoadedModel, title: str) -> Section:
   Raises:
     ValueError: the parameters are not finite, or images cannot be used.
   """
-  step = checkpoint.available(run.folder)[-1]
   shown = [(scored, rows) for scored in run.sets if (rows := usable(scored, model))]
   parts = [*of_parameters(model)]
   rolled = Section("")
   if shown:
     scored, rows = shown[0]
-    images = np.stack([pixels(scored.images[row]) for row in rows])
+    images = np.stack([np.asarray(rgb(scored.images[row])) for row in rows])
     parts.append(distances(model, images))
     rolled = rollouts(model, images, [str(scored.labels[row]) for row in rows], scored.name)
-  return Section(title, [f"The checkpoint after step {step:,}."], pictures=parts, sections=[rolled])
+  return Section(title, pictures=parts, sections=[rolled])
 
 
 def of_parameters(model: LoadedModel) -> Iterator[Picture]:
@@ -83,20 +84,8 @@ def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
   """The rows of a set's kept images at equal distances, if they have the size of the model's."""
   rows = [row for row in examples.evenly(len(scored.labels)) if row in scored.images]
   side = model.card.image_size
-  sizes = {size(scored.images[row]) for row in rows}
+  sizes = {rgb(scored.images[row]).size for row in rows}
   return rows if sizes == {(side, side)} else []
-
-
-def size(path: pathlib.Path) -> tuple[int, int]:
-  """Width and height of an image file; raises OSError if it is damaged."""
-  with Image.open(path, formats=["PNG"]) as image:
-    return image.size
-
-
-def pixels(path: pathlib.Path) -> np.ndarray:
-  """(H, W, 3) uint8; raises OSError if the file is damaged."""
-  with Image.open(path, formats=["PNG"]) as image:
-    return np.asarray(image.convert("RGB"))
 
 
 def distances(model: LoadedModel, images: np.ndarray) -> Picture:

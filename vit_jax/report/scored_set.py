@@ -2,13 +2,17 @@
 
 import csv
 import dataclasses
-import json
+import io
 import pathlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from vit_jax.config.reading import read_bytes, read_json
 from vit_jax.evaluation import classification, evaluate
+from vit_jax.process import json_text
+
+MOST_BYTES = 2**28  # of a file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +84,8 @@ def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
   """
   if not path.is_file():
     return []
-  with path.open(newline="", encoding="utf-8") as file:
-    rows = list(csv.reader(file))[1:]
+  text = read_bytes(path, most=MOST_BYTES).decode()
+  rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
   if any(len(row) != (columns or len(rows) + 1) for row in rows):
     raise ValueError(f"{path.name} has rows of different lengths")
   return rows
@@ -105,10 +109,7 @@ def figures_of(path: pathlib.Path) -> dict:
   """
   if not path.is_file():
     return {}
-  figures = json.loads(path.read_text())
-  if not isinstance(figures, dict):
-    raise ValueError(f"{path.name} holds no figures")
-  return figures
+  return json_text.with_numbers(read_json(path, most=MOST_BYTES))
 
 
 def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:

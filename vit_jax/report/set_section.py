@@ -4,12 +4,13 @@ from collections import Counter
 
 import numpy as np
 
+from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation import examples
 from vit_jax.evaluation.classification import BINS
 from vit_jax.plots import charts
 from vit_jax.report.document import Picture, Section, Table, TableCell
 from vit_jax.report.scored_set import ScoredSet
-from vit_jax.report.thumbnails import png, thumbnails
+from vit_jax.report.thumbnails import MOST_BYTES, png, thumbnails
 
 MOST_ROWS = 40  # classes in the table of classes
 MOST_CELLS = 20  # classes in the table of confusions; of more there is a picture
@@ -160,6 +161,7 @@ def mistakes(scored: ScoredSet) -> Section:
 
 def own_pictures(scored: ScoredSet) -> list[Picture]:
   """The pictures that the evaluation itself drew."""
-  files = [(name, path.read_bytes()) for name, path in scored.pictures.items() if png(path)]
+  good = [(name, path) for name, path in scored.pictures.items() if png(path)]
+  files = [(name, read_bytes(path, most=MOST_BYTES)) for name, path in good]
   alt = lambda name: f"{name} of {scored.name}, drawn by the evaluation."
   return [Picture(data, "png", alt(name), f"{scored.name}: {name}") for name, data in files]

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 from PIL import Image
 
+from vit_jax.config.reading import read_bytes
 from vit_jax.report.document import Picture
 
 SIDE = 160  # pixels, of the longer side; larger images are reduced, smaller ones enlarged
-MOST_PIXELS = 2**26  # larger files are not decoded
+MOST_PIXELS, MOST_BYTES = 2**26, 2**28  # larger files are not decoded
 
 
 def thumbnails(
@@ -33,12 +34,24 @@ def thumbnails(
 def png(path: pathlib.Path) -> bytes:
   """An image file at about SIDE pixels, as PNG; b"" if it cannot be read."""
   try:
-    with Image.open(path, formats=["PNG"]) as image:
-      if image.width * image.height > MOST_PIXELS:
-        return b""
-      return resized(image.convert("RGB"))
-  except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    return resized(rgb(path))
+  except OSError:
     return b""
+
+
+def rgb(path: pathlib.Path) -> Image.Image:
+  """The image in a PNG file.
+
+  Raises:
+    OSError: it cannot be read, is damaged, or has more than MOST_PIXELS pixels.
+  """
+  try:
+    with Image.open(io.BytesIO(read_bytes(path, most=MOST_BYTES)), formats=["PNG"]) as image:
+      if image.width * image.height > MOST_PIXELS:
+        raise ValueError(f"it has more than {MOST_PIXELS:,} pixels")
+      return image.convert("RGB")
+  except (ValueError, SyntaxError, Image.DecompressionBombError) as error:  # PNG: SyntaxError
+    raise OSError(f"{path} cannot be read: {error}") from error
 
 
 def resized(image: Image.Image, side: int = SIDE) -> bytes:
