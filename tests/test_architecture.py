@@ -175,6 +175,7 @@ WHOLE_CONFIG = {
   "training.plan.make",
   "training.steps.of_run",
   "training.unused.check",
+  "training.unused.check_mode",
   "training.unused.check_datasets",
   "training.unused.others",
 }

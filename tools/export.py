@@ -11,7 +11,6 @@ Exit status: 0 done; 2 wrong usage: nothing at --source, no such step or average
 be written; 1 the weights are damaged or do not fit the format, or --verify found a difference.
 """
 
-import pathlib
 from argparse import BooleanOptionalAction
 
 from vit_jax.config import ConfigError
@@ -62,9 +61,6 @@ def check(args):
   if args.output.suffix != suffix:
     wanted = f"end in {suffix!r}" if suffix else "be a folder's name without a dot"
     raise ConfigError(f"--output {args.output} must {wanted} for --format {args.format}.")
-  chosen = "--step" if args.step else {True: "--ema", False: "--no-ema", None: ""}[args.ema]
-  if pathlib.Path(args.source).suffix in [*filter(None, SUFFIXES.values())] and chosen:
-    raise ConfigError(f"{chosen} chooses in a workdir; --source {args.source} is a file.")
   if suffix:
     weights.format_of(args.output)
   folder(args.output.parent, "--output")

@@ -20,17 +20,16 @@ Exit status: 0 done; 2 wrong usage, or weights or images that cannot be used; 1 
 be written.
 """
 
-import json
 import pathlib
 import sys
 
 import tqdm
 
-from vit_jax.config import Data, RunError
+from vit_jax.config import ConfigError, Data, RunError
 from vit_jax.config.command_line import WRONG_USAGE
 from vit_jax.config.tool_ending import ending, folder, leave
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.process import console
+from vit_jax.process import console, json_text
 
 COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24}
 MOST = {"distance": 4096, "attention": 256, "features": 10**4, "mistakes": 256}
@@ -86,6 +85,7 @@ def shown(args):
 
   try:
     if args.what == "mistakes":
+      check_images(args)
       found = images_of(args, 2**40) if args.images else None
       return views.mistakes(pathlib.Path(args.source), args.count, found)
     model = model_of(args)
@@ -96,6 +96,18 @@ def shown(args):
       return getattr(views, args.what)(model, found, bar.update, **own_options(args))
   except (RunError, ValueError, OSError) as error:
     leave("visualize", str(error), WRONG_USAGE)
+
+
+def check_images(args):
+  """Refuses flags that count only with --images.
+
+  Raises:
+    ConfigError: they are given without it.
+  """
+  if not args.images and (args.split or args.max_pixels != Data().max_pixels):
+    raise ConfigError(
+      "--split and --max-pixels go with --images; without it the run's own settings count."
+    )
 
 
 def model_of(args):
@@ -135,7 +147,7 @@ def main(arguments: list[str] | None = None):
 
     written = write(shown(args), args.output)
   if args.format == "json":
-    print(json.dumps(written))
+    print(json_text.written(written))
     return
   print(written["said"])
   print(f"Written: {', '.join(written['pictures'][-3:] + written['numbers'])}")

@@ -1,6 +1,7 @@
 """Which parameters are scored, and which are refused in one sentence."""
 
 import dataclasses
+import functools
 import pathlib
 
 import numpy as np
@@ -11,7 +12,7 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.data import sources
 from vit_jax.data.apart import Use
-from vit_jax.evaluation import evaluated_model
+from vit_jax.evaluation import effective_settings, evaluated_model
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.weights.card import Card
@@ -210,6 +211,43 @@ def test_a_size_that_the_patches_do_not_tile_is_refused(tmp_path):
   path, given = saved(tmp_path, families.params("vit")), frozenset(["data.image_size"])
   with pytest.raises(c.ConfigError, match=r"image_size=18 is not divisible .*nearest: 16, 20"):
     evaluated_model.read(unnamed(path, data=c.Data(image_size=18)), data(), NOWHERE, given)
+
+
+@pytest.mark.parametrize("change", [dict(evaluate_step=7), dict(evaluate_average=False)])
+def test_a_file_has_no_step_and_no_average_to_choose(tmp_path, change):
+  path = saved(tmp_path, families.params("vit"))
+  with pytest.raises(
+    c.ConfigError, match=r"w\.npz has no checkpoints to choose a step or a moving"
+  ):
+    evaluated_model.read(unnamed(path, **change), None, NOWHERE)
+
+
+def test_how_images_are_prepared_in_words():
+  own = {"a": c.Dataset("x"), "b": c.Dataset("y", resize=512 / 480), "c": c.Dataset("z", resize=0)}
+  images = c.Data(image_size=480, evaluate=own)
+  said = functools.partial(effective_settings.preparation_in_words, images)
+  assert said(head=True, known=True) == (
+    "480 x 480 px; b: smaller side to 512 px, centre of 480 px; c: 480 x 480 px"
+  )
+  assert "480 x 480 px (the weights do not tell" in said(head=True, known=False)
+  features = effective_settings.preparation_in_words
+  for resize in (0, 256):
+    plain = c.Data(image_size=224, evaluate_resize=resize)
+    assert features(plain, head=False, known=False) == "256 x 256 px, centre of 224 px"
+
+
+def test_a_recipe_that_names_the_preparation_leaves_nothing_to_guess(tmp_path):
+  weights.npz.save(tmp_path / "w.npz", families.params("vit"))
+  path = str(tmp_path / "w.npz")
+  images = c.Data(image_size=16, evaluate_resize=20, evaluate={"set": c.Dataset("synthetic")})
+  named = unnamed(path, data=images, class_names="data")
+  assert evaluated_model.read(named, data(5), NOWHERE).prepared == (
+    "smaller side to 20 px, centre of 16 px"
+  )
+  assert (
+    "do not tell"
+    in evaluated_model.read(unnamed(path, class_names="data"), data(5), NOWHERE).prepared
+  )
 
 
 def test_nothing_to_score(tmp_path):

@@ -104,9 +104,9 @@ def test_weights_without_a_card_tell_their_image_size(tmp_path):
   [
     (("--output", "x.npz", "--format", "msgpack"), r"must end in '\.msgpack'"),
     (("--output", "x.onnx"), r"'\.onnx', which is no format"),
-    (("--output", "x.npz", "--ema"), "--ema chooses in a workdir"),
-    (("--output", "x.npz", "--no-ema"), "--no-ema chooses in a workdir"),
-    (("--output", "x.npz", "--step=7"), "--step chooses in a workdir"),
+    (("--output", "x.npz", "--ema"), "has no checkpoints to choose"),
+    (("--output", "x.npz", "--no-ema"), "has no checkpoints to choose"),
+    (("--output", "x.npz", "--step=7"), "has no checkpoints to choose"),
     (("--output", "x-0.1", "--format", "huggingface"), "a folder's name without a dot"),
     (("--output", "source.npz/x.npz"), r"source\.npz"),
   ],
@@ -141,4 +141,4 @@ def test_as_a_process_one_sentence_and_a_status(source, tmp_path):
     [*tool, "--source", tmp_path / "gap.npz", "--step=7", "--output", tmp_path / "a.npz"]
   )
   assert result.returncode == 2
-  assert "--step chooses in a workdir" in result.stderr
+  assert "has no checkpoints to choose" in result.stderr

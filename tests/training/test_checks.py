@@ -207,6 +207,8 @@ USELESS = {
   "loss.kind='sigmoid'": "objective='masked_patches'",
   "class_names='data'": "new_head=True",
   "non_finite.limit=3": "non_finite.action='stop'",
+  "data.cache_side=300": "data.cache=''",
+  "profile.first_step=3": "profile.steps=0",
 }
 
 
@@ -228,7 +230,7 @@ def test_a_setting_without_effect_is_refused_in_a_new_run(setting, cause):
   checks.check(config, begun=True)
   checks.check(with_settings(cause))
   key, value = re.search(r"--config\.(\S+)=(\S+)\.$", str(refused.value)).groups()
-  value = value if value in ("False", "0.9999") else repr(value)
+  value = value if value in ("False", "0.9999", "5") else repr(value)
   checks.check(with_settings(setting, f"{key}={value}"))
 
 
@@ -248,6 +250,36 @@ def test_settings_of_evaluation_sets_are_refused_in_other_datasets(changes):
     (key,) = changes
     with pytest.raises(c.ConfigError, match=rf"config\.{place}\.{key}=.* has no effect: only the"):
       unused.check(dataclasses.replace(GOOD, **fields))
+  probed = dataclasses.replace(GOOD, nearest={"a": c.Nearest(other, used)})
+  refused = pytest.raises(c.ConfigError, match=r"config\.nearest\.a\.test")
+  with refused:
+    checks.check_evaluation(probed)
+  checks.check_evaluation(probed, begun=True)  # as an earlier release recorded it
+  checks.check_evaluation(probed, begun=True, given=frozenset(["nearest.a.train.resize"]))
+  with refused:
+    checks.check_evaluation(
+      probed, begun=True, given=frozenset([f"nearest.a.test.{next(iter(changes))}"])
+    )
+
+
+def test_settings_of_evaluation_are_refused_in_training():
+  for begun in (False, True):
+    with pytest.raises(
+      c.ConfigError, match=r"evaluate_step=3 has no effect in training; add --mod"
+    ):
+      checks.check(dataclasses.replace(GOOD, evaluate_step=3), begun=begun)
+  plain = dataclasses.replace(GOOD, evaluate_average=False)
+  with pytest.raises(c.ConfigError, match=r"evaluate_average=False has no effect in training"):
+    checks.check(plain)
+  checks.check(plain, begun=True)  # an earlier release may have recorded it
+  checks.check_evaluation(dataclasses.replace(plain, evaluate_step=3))
+
+
+@pytest.mark.parametrize("key", ["data.evaluate_resize", "class_names"])
+def test_settings_of_heads_are_refused_where_none_is_scored(key):
+  unused.check_without_head(frozenset(["data.image_size"]))
+  with pytest.raises(c.ConfigError, match=f"config.{key} has no effect: no set of config.data.ev"):
+    unused.check_without_head(frozenset([key, "seed"]))
 
 
 def test_names_of_classes_need_weights():

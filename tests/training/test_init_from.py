@@ -75,6 +75,14 @@ def test_a_new_head_starts_as_any_head_does(source):
   np.testing.assert_array_equal(put.params["cls"], cls)
 
 
+def test_names_of_a_head_that_cannot_be_kept_are_refused(source):
+  named = dataclasses.replace(config(source, num_classes=7), class_names="data")
+  with pytest.raises(
+    c.ConfigError, match=r"'data' names the .* a head of 5 classes and the data 7"
+  ):
+    init_from.read(named, tuple("abcdefg"))
+
+
 @pytest.mark.parametrize(
   ("change", "message"),
   [

@@ -1,6 +1,7 @@
 """A run that resumes draws examples as it began, without a setting on its command line."""
 
 import json
+import os
 import pathlib
 
 import jax.numpy as jnp
@@ -50,7 +51,7 @@ def test_a_new_run_is_uniform(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "damage", ["", "{", "[]", "{}", '{"config": 3}', '{"config": {"data": 3}}']
+  "damage", ["", "{", "[]", "{}", "[" * 100_000, '{"config": 3}', '{"config": {"data": 3}}']
 )
 def test_the_newest_checkpoint_that_can_be_read_counts(tmp_path, damage):
   workdir = saved(tmp_path, 9, EARLIER)
@@ -58,6 +59,19 @@ def test_the_newest_checkpoint_that_can_be_read_counts(tmp_path, damage):
   assert sampling(workdir) == "grain"
   saved(workdir, 11, drawn("uniform"))
   assert sampling(workdir) == "uniform"
+
+
+def test_a_checkpoint_of_a_stranger_is_read_without_waiting(tmp_path):
+  meta = tmp_path / "checkpoints/9/meta/metadata"
+  meta.parent.mkdir(parents=True)
+  os.mkfifo(meta)
+  assert resumed.group_of("data", tmp_path) == {}
+
+
+@pytest.mark.parametrize("train", [3, "x", ["x"], {"source": 3}])
+def test_training_data_of_a_stranger_is_not_trusted(tmp_path, train):
+  workdir = saved(tmp_path, 9, {"data": {"train": train}})
+  assert resumed.trained_on(c.Data(), 5, workdir) == ()
 
 
 def test_an_evaluation_draws_as_the_run_that_it_scores(tmp_path):

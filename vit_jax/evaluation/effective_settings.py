@@ -136,12 +136,30 @@ def preparation(asked: Asked, found: LoadedModel) -> Data:
   return dataclasses.replace(data, image_size=side, evaluate_resize=resize)
 
 
-def preparation_in_words(data: Data, *, known: bool) -> str:
-  """Says how images are prepared; `known`: whether the weights or the user tell the resizing."""
-  side, resize = data.image_size, data.evaluate_resize
-  said = f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
+def preparation_in_words(data: Data, *, head: bool, known: bool) -> str:
+  """Says how images are prepared.
+
+  Args:
+    data: the settings of the evaluation.
+    head: whether config.data.evaluate is scored; if not, features are.
+    known: whether the weights, the recipe or the user tell the resizing.
+  """
+  side = data.image_size
+  if not head:
+    return f"{resizing.square(side)} x {resizing.square(side)} px, centre of {side} px"
   guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
-  return said if known else said + guess
+  said = resizing_in_words(data.evaluate_resize, side) + ("" if known else guess)
+  own = [
+    f"{name}: {resizing_in_words(resizing.of_set(dataset, data), side)}"
+    for name, dataset in data.evaluate.items()
+    if dataset.source and dataset.resize >= 0
+  ]
+  return "; ".join([said, *own])
+
+
+def resizing_in_words(resize: int, side: int) -> str:
+  """Says how an image becomes a square of `side` pixels."""
+  return f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
 
 
 def attention_here() -> str:

@@ -1,7 +1,6 @@
 """All evaluations of a run, inside the training loop or with --mode=evaluate."""
 
 import functools
-import json
 import pathlib
 
 import jax
@@ -14,6 +13,7 @@ from vit_jax.evaluation import evaluated_model, registry
 from vit_jax.evaluation.kind import Bench, NothingCounts, Result
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.plots import tiles
+from vit_jax.process import json_text
 from vit_jax.storage import files, metrics_log, workdir
 
 DETAILS = "evaluation"
@@ -86,7 +86,7 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
   figures, result = figures_of(found), folder / workdir.EVALUATION
   detailed = [(name, one) for name, one in found if one.write or one.pictures]
   with workdir.writing(folder):
-    files.write_text(result, json.dumps(read.origin | figures, indent=2) + "\n")
+    files.write_text(result, json_text.written(read.origin | figures) + "\n")
     for name, one in detailed:
       write_details(folder / DETAILS / name, one, read.origin)
   also = f", details to {folder / DETAILS}" if detailed else ""
@@ -104,8 +104,9 @@ def write_details(folder: pathlib.Path, result: Result, origin: dict[str, int | 
   Raises:
     OSError: the folder cannot be written to.
   """
+  files.remove(folder)  # of an earlier evaluation
   files.make_folder(folder)
-  files.write_text(folder / FIGURES, json.dumps(origin | result.figures, indent=2) + "\n")
+  files.write_text(folder / FIGURES, json_text.written(origin | result.figures) + "\n")
   if result.write:
     result.write(folder)
   for name, picture in result.pictures.items():

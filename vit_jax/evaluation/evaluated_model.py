@@ -68,7 +68,7 @@ def read(
   elif config.init_from:
     path = expanded(config.init_from)
     name, origin = f"config.init_from={config.init_from}", {"weights": str(path)}
-    reading = lambda path, ema: weights.read(path, ema=ema)
+    reading = lambda path, ema: weights.read(path, step=config.evaluate_step, ema=ema)
   else:
     raise ConfigError(
       f"{folder} has no checkpoint to evaluate: name a --workdir that has one, or give weights "
@@ -78,10 +78,26 @@ def read(
   protocol = not config.duration.given()
   asked = Asked(config.model, config.loss, config.data, given, protocol)
   try:
-    model = of_weights(reading(path, None if config.evaluate_average else False), **untold)
+    read = reading(path, None if config.evaluate_average else False)
+    if "init_from" in given and "step" in origin:
+      check_same(config.init_from, (read.settings or {}).get("init_from", ""))
+    model = of_weights(read, **untold)
     return fitted(model, asked, head, config.class_names, origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error
+
+
+def check_same(init_from: str, recorded: str):
+  """Checks that the command line names no other weights than those that the run started from.
+
+  Raises:
+    ConfigError: it does, so it is not clear which are to be scored.
+  """
+  if init_from != recorded:
+    raise ConfigError(
+      f"this workdir has checkpoints, which would be scored and not config.init_from={init_from}; "
+      "give those weights another --workdir, or leave config.init_from out."
+    )
 
 
 def fitted(
@@ -102,7 +118,8 @@ def fitted(
   order = head_order(class_names, head, model.read, model.module.num_classes)
   sized = model.at_size(settings.data.image_size, order.outputs)
   module = effective_settings.computing(sized.module, settings.model)
-  known = "data.evaluate_resize" in asked.given or bool(model.read.card)
+  named = asked.protocol and asked.data.image_size and "data.image_size" not in asked.given
+  known = bool("data.evaluate_resize" in asked.given or model.read.card or named)
   params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
   own = {OWN: model.read.params[OWN]} if OWN in model.read.params else {}
   return Scored(
@@ -111,7 +128,7 @@ def fitted(
     params=params | own,
     side=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
-    prepared=effective_settings.preparation_in_words(settings.data, known=known),
+    prepared=effective_settings.preparation_in_words(settings.data, head=bool(head), known=known),
     representation=model.card.representation,
     classes=order.said,
     origin=origin,

@@ -49,6 +49,7 @@ def check(config: Config, *, begun: bool = False):
   patterns.check_trainable(config)
   check_early_stopping(config.early_stopping, config.evaluate_every, registry.names(config))
   check_weights(config)
+  unused.check_mode(config, begun=begun)
   if not begun:
     unused.check(config)
 
@@ -103,9 +104,10 @@ def check_batch(batch_size: int, *, parts: int):
     )
 
 
-def check_evaluation(config: Config):
+def check_evaluation(config: Config, *, begun: bool = False, given: frozenset[str] = frozenset()):
   """As `check`, for --mode=evaluate: training data and the length of training are not needed.
 
+  Settings without effect are allowed in a run that has begun, unless the command line names them.
   The model is checked only in a recipe for evaluation alone, and only if the recipe names one. In
   all other cases the model comes from the run.
   """
@@ -113,6 +115,7 @@ def check_evaluation(config: Config):
     check_model(config.model, config.data.image_size)
   check_batch(config.batch_size, parts=config.accumulation)
   resizing.check_sets(config.data.evaluate)
+  unused.check_datasets(config, given if begun else None)
 
 
 def check_data(data: Data, duration: Duration):
@@ -216,9 +219,10 @@ def check_early_stopping(settings: EarlyStopping, evaluate_every: Duration, figu
       "--config.early_stopping.metric=val/top1, or make patience 0."
     )
   if metric and metric not in figures:
+    known = ", ".join(figures) or "none: no set of config.data.evaluate has a source"
     raise ConfigError(
-      f"config.early_stopping.metric={metric!r} is not a metric of this run's evaluation sets; "
-      f"they give {', '.join(figures) or 'none: no set of config.data.evaluate has a source'}."
+      f"config.early_stopping.metric={metric!r} is not a metric that this run's evaluation sets "
+      f"are sure to give; they give {known}."
     )
   if patience and not evaluate_every.given():
     raise ConfigError(

@@ -81,10 +81,17 @@ def head_order(
     class_names: of the training data.
 
   Raises:
-    ValueError: the head has other classes than the data.
+    ValueError: the head has other classes than the data, or `setting` names those of a head that
+      cannot be kept.
   """
   bias = found.params.get("head", {}).get("bias")
-  if bias is None or len(bias) != len(class_names):
+  outputs = 0 if bias is None else len(bias)
+  if outputs != len(class_names):
+    if setting:
+      raise ValueError(
+        f"config.class_names={setting!r} names the classes of a head that is kept, but the weights "
+        f"have a head of {outputs} classes and the data {len(class_names)}; leave it out."
+      )
     return AS_IT_IS
   try:
     order = classes.of_head(setting, found.class_names(), class_names)

@@ -16,7 +16,7 @@ from vit_jax.evaluation import opening as evaluation
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, workdir
-from vit_jax.training import checks, init_from, opening, plan, resumed, steps
+from vit_jax.training import checks, init_from, opening, plan, resumed, steps, unused
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
@@ -74,12 +74,14 @@ def launch(
 
 def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str]):
   """Evaluates; training data and a length of training are not needed."""
-  checks.check_evaluation(config)
+  checks.check_evaluation(config, begun=bool(checkpoint.available(folder)), given=given)
   joining.check(hosts)
   places = [folder, *filter(None, [config.init_from])]
   config = dataclasses.replace(config, data=resumed.completed(config.data, *places))
   trained = resumed.trained_on(config.data, config.model.num_classes, *places)
   evaluations = evaluation.open_alone(config, trained)
+  if not evaluations.head():
+    unused.check_without_head(given)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,18 +1,18 @@
 """Settings that a resumed or evaluated run takes from its checkpoint, not from the command."""
 
 import dataclasses
-import json
 import logging
 import pathlib
 
 from vit_jax.config import AUTO, EARLIER, ConfigError, Data, Dataset, Model, recorded, to_dict
-from vit_jax.config.reading import expanded
+from vit_jax.config.reading import expanded, read_json
 from vit_jax.data import opening
 from vit_jax.data.apart import Use
 from vit_jax.data.opening import Opener
 from vit_jax.storage import checkpoint
 
 UNIFORM = "uniform"
+MAX_BYTES = 2**26  # of a checkpoint's metadata: mostly the names of classes and parameters
 _log = logging.getLogger(__name__)
 
 
@@ -59,11 +59,11 @@ def trained_on(data: Data, num_classes: int, *workdirs: pathlib.Path | str) -> t
     return ()
   values = to_dict(data)
   values["sampling"] = found.get("sampling", EARLIER.data.sampling)
-  values["train"] |= found.get("train") or {}
   values["mix"] = found.get("mix") or {}
   try:
+    values["train"] |= found.get("train") or {}
     run = recorded.settings({"data": values}).data
-  except ConfigError as error:
+  except (ConfigError, TypeError, ValueError, AttributeError) as error:  # settings of a stranger
     return _not_checked(error)
   opener = opening.of_run(run, num_classes)
   return sum((_if_there(opener, *item) for item in run.training().items()), ())
@@ -76,7 +76,7 @@ def _if_there(opener: Opener, key: str, dataset: Dataset) -> tuple[Use, ...]:
     return _not_checked(error)
 
 
-def _not_checked(error: ConfigError) -> tuple[Use, ...]:
+def _not_checked(error: Exception) -> tuple[Use, ...]:
   _log.warning("Cannot check whether training images are scored: %s", error)
   return ()
 
@@ -96,7 +96,7 @@ def group_of(group: str, *workdirs: pathlib.Path | str) -> dict:
     for step in reversed(steps):
       path = workdir / checkpoint.FOLDER / str(step) / "meta" / "metadata"
       try:
-        found = json.loads(path.read_bytes())["config"][group]
+        found = read_json(path, most=MAX_BYTES)["config"][group]
       except (OSError, ValueError, LookupError, TypeError):  # damaged; the restore will report it
         continue
       if isinstance(found, dict):

@@ -4,12 +4,13 @@ The user would take it for a part of the experiment.
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.process.text import shown
 
+OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
 OF_EVALUATION_SETS = ("resize", "classes")  # fields of `Dataset` that no other dataset uses
 
 
@@ -46,6 +47,8 @@ RULES = (
   only("loss.kind", "objective", "classification"),
   only("class_names", "new_head", False),
   only("non_finite.limit", "non_finite.action", "skip"),
+  Rule("data.cache_side", "data.cache", bool, "DIR"),
+  Rule("profile.first_step", "profile.steps", bool, 5),
 )
 
 
@@ -66,8 +69,44 @@ def check(config: Config):
   check_datasets(config)
 
 
-def check_datasets(config: Config):
+def check_mode(config: Config, *, begun: bool):
+  """Refuses settings of --mode=evaluate in a training.
+
+  Args:
+    config: the settings.
+    begun: whether the run resumes.
+
+  Raises:
+    ConfigError: names the setting.
+  """
+  usual = Config()
+  for key in ("evaluate_step",) if begun else ("evaluate_step", "evaluate_average"):
+    if getattr(config, key) != getattr(usual, key):
+      raise ConfigError(
+        f"config.{key}={shown(getattr(config, key))} has no effect in training; add "
+        "--mode=evaluate, or leave it out."
+      )
+
+
+def check_without_head(given: Collection[str]):
+  """Refuses settings of the command line that count only where a head is scored.
+
+  Raises:
+    ConfigError: names the setting.
+  """
+  for key in OF_HEADS:
+    if key in given:
+      raise ConfigError(
+        f"config.{key} has no effect: no set of config.data.evaluate is scored; leave it out."
+      )
+
+
+def check_datasets(config: Config, keys: Collection[str] | None = None):
   """Refuses settings of evaluation sets in other datasets.
+
+  Args:
+    config: the settings.
+    keys: only these settings are checked, such as "nearest.knn.test.resize"; None: all.
 
   Raises:
     ConfigError: names the setting.
@@ -75,7 +114,8 @@ def check_datasets(config: Config):
   for place, dataset in others(config):
     for field in OF_EVALUATION_SETS:
       value = getattr(dataset, field)
-      if value != getattr(Dataset(), field):
+      asked = keys is None or f"{place.removeprefix('config.')}.{field}" in keys
+      if asked and value != getattr(Dataset(), field):
         raise ConfigError(
           f"{place}.{field}={shown(value)} has no effect: only the sets of config.data.evaluate "
           "use it; leave it out."
@@ -83,7 +123,7 @@ def check_datasets(config: Config):
 
 
 def others(config: Config) -> Iterator[tuple[str, Dataset]]:
-  """All datasets but the evaluation sets, each after the name of its setting."""
+  """Yields (the key of its setting, dataset) for all datasets but the evaluation sets."""
   yield from config.data.training().items()
   yield from named("config.reconstruct", config.reconstruct)
   for key, kinds in (("config.few_shot", config.few_shot), ("config.nearest", config.nearest)):
@@ -92,5 +132,5 @@ def others(config: Config) -> Iterator[tuple[str, Dataset]]:
 
 
 def named(key: str, datasets: Mapping[str, Dataset]) -> Iterator[tuple[str, Dataset]]:
-  """Datasets after the names of their settings, of which the first part is `key`."""
+  """Yields (the key of its setting, dataset); the keys begin with `key`."""
   yield from ((f"{key}.{name}", dataset) for name, dataset in datasets.items())

@@ -54,10 +54,12 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
   """
   if not path.exists():
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
+  workdir, steps = checkpoint.named_by(path)
+  if not steps and (step or ema is not None):
+    raise ConfigError(f"{path} has no checkpoints to choose a step or a moving average from.")
   if path.is_file():
     beside = card.path_beside(path)
     return checked(Weights(format_of(path).load(path), card.read(beside)), beside)
-  workdir, steps = checkpoint.named_by(path)
   if step and steps and step not in steps:
     raise ConfigError(
       f"{path} has no checkpoint of step {step}; its steps are {', '.join(map(str, steps))}."
