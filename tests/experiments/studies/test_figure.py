@@ -1,5 +1,7 @@
 """The figure of a study whose values have odd names, no order, or are many."""
 
+import itertools
+
 import pytest
 from matplotlib.axes import Axes
 
@@ -46,6 +48,28 @@ def test_a_logarithmic_axis_loses_no_cell(tmp_path, seen, values, places, axes):
   rows = [row(cell=x, x=x) for x in values.split()]
   figure.draw(rows, Drawing(x="x", log=True), [tmp_path / "figure.svg"])
   assert (seen["across"], seen["axes"]) == ([places], axes)
+
+
+def test_values_without_order_keep_to_their_places(tmp_path, seen):
+  """Many curves stand side by side, nearer to their own value than to the next one."""
+  rows = [row(cell=f"{x}{by}", x=x, by=f"{by}") for x in "ab" for by in range(30)]
+  figure.draw(rows, Drawing(x="x", by="by"), [tmp_path / "figure.svg"])
+  first, second = zip(*seen["across"], strict=True)
+  assert -0.5 < min(first) < max(first) < 0.5 < min(second) < max(second) < 1.5
+  assert len(set(first)) == 30
+
+
+@pytest.mark.parametrize("span", [(3e-7, 9e-6), (300, 27_000), (50, 4262), (1, 1.5)])
+def test_labels_of_a_logarithmic_axis_do_not_run_into_one_another(tmp_path, monkeypatch, span):
+  drawn = []
+  monkeypatch.setattr(figure.curves, "save", lambda one, path: drawn.append(one))
+  rows = [row(cell=f"{x}", x=f"{x}") for x in span]
+  figure.draw(rows, Drawing(x="x", log=True), [tmp_path / "figure.svg"])
+  (axes,) = drawn[0].axes
+  drawn[0].canvas.draw()
+  shown = [one for one in axes.get_xticklabels(which="both") if one.get_text()]
+  boxes = sorted((one.get_window_extent() for one in shown), key=lambda box: box.x0)
+  assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
 
 
 def test_every_curve_is_named(tmp_path, seen):

@@ -47,9 +47,9 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str
   places = numbers([row[x] for row in rows])
   names = curve_names(rows, drawing)
   ordered = all(map(is_number, places))  # else a line has no meaning
-  lines = []
+  lines, step = [], 0.0 if ordered else min(0.1, 0.8 / len(names))
   for number, name in enumerate(names):
-    shift = 0.0 if ordered else 0.1 * (number - (len(names) - 1) / 2)
+    shift = step * (number - (len(names) - 1) / 2)
     some = [row for row in rows if curve_of(row, drawing) == name]
     across, means, deviations = zip(*points(some, x, value, places), strict=True)
     joined = ordered and len(set(across)) == len(across)  # else a line would join unlike cells
@@ -65,12 +65,23 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str
   if not ordered:
     turned = {"rotation": 90} if is_long(places) else {}
     axes.set_xticks(list(places.values()), list(map(as_text, places)), **turned)
+    axes.set_xlim(-0.5, len(places) - 0.5)
   axes.set(xlabel=as_text(x), ylabel=drawing.label if value == "score" else PAPER)
   if drawing.log and ordered and all(place > 0 for place in places.values()):
-    axes.set_xscale("log")
+    logarithmic(axes)
   axes.grid(alpha=0.3)
   if any(names):
     legend(axes, lines, names, drawing)
+
+
+def logarithmic(axes):
+  """A logarithmic axis whose labels do not run into one another: 1, 2, 5, 10, ..."""
+  from matplotlib import ticker
+
+  axes.set_xscale("log")
+  axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+  axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+  axes.xaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def legend(axes, lines: list, names: list[str], drawing: Drawing):
