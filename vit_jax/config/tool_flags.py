@@ -115,7 +115,7 @@ def local(text: str) -> str:
 
 
 def path(text: str) -> pathlib.Path:
-  """A path of this machine; for `type=`. No text, as of an unset variable, is none."""
+  """A path of this machine; for `type=`. An empty text, as of an unset variable, is refused."""
   if not text:
     raise argparse.ArgumentTypeError("the path is empty; name a file or folder, or leave it out.")
   try:

@@ -67,7 +67,7 @@ class Reader:
     return self._once(source, functools.partial(images.evaluate_image, resize=resize))
 
   def squares(self, source: Source) -> pipeline.Batches:
-    """Every image once, prepared for evaluations of features."""
+    """Every image once: resized to a square of 8/7 of the image size, and its centre cut out."""
     side = resizing.square(self.settings.image_size)
     return self._once(source, functools.partial(images.square_image, resize=side))
 

@@ -22,7 +22,7 @@ from vit_jax.data import images
 from vit_jax.data.records import Records, Span
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.folder import without_classes
-from vit_jax.storage.files import write_whole
+from vit_jax.storage.files import write_text, write_whole
 
 _FORMAT = 1  # version of the record format
 _FILE = 1024  # images in a file; a preparation that is stopped loses at most one file per thread
@@ -147,8 +147,7 @@ def _claimed(directory: str, description: dict) -> pathlib.Path:
       f'"{root}" (config.data.cache) has files but is not a cache; give an empty or new folder.'
     )
   else:
-    text = json.dumps(description, indent=2)
-    write_whole(str(root / "cache.json"), lambda path: pathlib.Path(path).write_text(text))
+    write_text(root / "cache.json", json.dumps(description, indent=2))
   return root
 
 

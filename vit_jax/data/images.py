@@ -118,7 +118,7 @@ def train_square(
 
   Source: Kolesnikov et al., "Big Transfer (BiT)", 2020, Section 3.3.
   """
-  pixels = evaluate_image(image, size=resize, resize=0, max_pixels=max_pixels)
+  pixels = _resize(as_rgb(image, max_pixels=max_pixels), height=resize, width=resize)
   top, left = (int((resize - size + 1) * rng.random()) for _ in range(2))
   out = np.ascontiguousarray(_cut(pixels, Box(top, left, size, size)))
   return _flipped(out, rng) if flip else out

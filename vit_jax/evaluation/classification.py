@@ -17,6 +17,7 @@ from vit_jax.data.device import normalize
 from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Source
 from vit_jax.evaluation import details, examples
+from vit_jax.evaluation.adding import add, one_behind
 from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
 from vit_jax.learning import losses
 from vit_jax.plots import curves
@@ -191,12 +192,10 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
   Raises:
     NothingCounts: no image counts.
   """
-  totals, before = {}, None
-  for batch in batches:
-    current = step(params, batch)
-    settle(totals, before, keep)
-    before = current
-  settle(totals, before, keep)
+  totals = {}
+  for sums, rows in one_behind(step(params, batch) for batch in batches):
+    add(totals, sums)
+    keep(rows)
   count = totals.pop("examples")
   if not count:
     raise NothingCounts("none of its images has a label; name another label_key or set.")
@@ -205,19 +204,6 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
   if bins is not None:
     result["ece"] = float(np.abs(bins[2] - bins[1]).sum() / count)
   return result | {"examples": int(count)}
-
-
-def settle(totals, results, keep):
-  """Adds up the sums of a batch and keeps its rows; None: there was no batch."""
-  if results is not None:
-    add(totals, results[0])
-    keep(results[1])
-
-
-def add(totals: dict[str, np.ndarray], sums: dict[str, jax.Array]):
-  """Adds one batch's sums to the totals, in place and in float64."""
-  for name, value in jax.device_get(sums).items():
-    totals[name] = totals.get(name, 0.0) + np.asarray(value, np.float64)
 
 
 def prepared(source: Source, data: Data, resize: int, row: int) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 
 from vit_jax.data.device import normalize
 from vit_jax.data.sources import Source
+from vit_jax.evaluation.adding import one_behind
 from vit_jax.evaluation.kind import Bench
 
 
@@ -37,7 +38,7 @@ def make_step(model, representation: str):
 def of_source(
   bench: Bench, params, source: Source, representation: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
-  """As `collect`, for all images of a source, each resized to a square.
+  """As `collect`, for all images of a source, each as `Reader.squares` prepares it.
 
   Args:
     bench, params, source: the model and the images.
@@ -60,20 +61,13 @@ def collect(step, params, batches) -> tuple[np.ndarray, np.ndarray]:
     params: parameters.
     batches: batches on the devices.
   """
-  parts, before = [], None
-  for batch in batches:
-    current = step(params, batch)
-    parts += counted(before)
-    before = current
-  parts += counted(before)
+  parts = [counted(rows) for rows in one_behind(step(params, batch) for batch in batches)]
   features, labels = zip(*parts, strict=True)
   return np.concatenate(features), np.concatenate(labels)
 
 
-def counted(rows) -> list[tuple[np.ndarray, np.ndarray]]:
-  """The features and labels of a batch's images whose mask is 1; [] if there is no batch."""
-  if rows is None:
-    return []
+def counted(rows) -> tuple[np.ndarray, np.ndarray]:
+  """The features and labels of a batch's images whose mask is 1."""
   rows = jax.device_get(rows)
   counts = rows["mask"] > 0
-  return [(rows["features"][counts], rows["labels"][counts])]
+  return rows["features"][counts], rows["labels"][counts]

@@ -21,7 +21,7 @@ from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Listed, Selected, Source, SourceError
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import features, pairs
-from vit_jax.evaluation.classification import add
+from vit_jax.evaluation.adding import add, one_behind
 from vit_jax.evaluation.features import features_of
 from vit_jax.evaluation.kind import Bench, Figure, Kind, Opened, Result
 from vit_jax.process.text import shown
@@ -187,12 +187,9 @@ def make_step(model, representation: str):
 
 def accuracies(step, params, probes, batches) -> np.ndarray:
   """The share of images that each probe classifies correctly."""
-  totals, before = {}, {}
-  for batch in batches:
-    current = step(params, probes, batch)
-    add(totals, before)
-    before = current
-  add(totals, before)
+  totals = {}
+  for sums in one_behind(step(params, probes, batch) for batch in batches):
+    add(totals, sums)
   return totals["right"] / totals["examples"]
 
 

@@ -1,7 +1,7 @@
 """How well masked patch prediction predicts held-out images, with pictures (Section 4.6)."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from vit_jax.data.apart import Use
 from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Source, Unlabelled
 from vit_jax.devices import mesh as meshes
-from vit_jax.evaluation.classification import add
+from vit_jax.evaluation.adding import add, one_behind
 from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
 from vit_jax.learning import corruption, patch_targets
 from vit_jax.learning.corruption import KINDS
@@ -49,18 +49,25 @@ class HeldOut(Opened):
     masked = self.settings.masked
     check_layer(params, bench.model, masked.target)
     step = bench.compiled(make_step, masked.rate, masked.target)
-    totals, shown, first = {}, None, 0
+    totals, shown = {}, None
     with bench.batches(bench.reader.squares(self.source)) as batches:
-      for batch in batches:
-        sums, examples = step(params, batch, meshes.replicate(bench.reader.mesh, np.int32(first)))
+      placed = with_places(batches, bench.reader.mesh)
+      for sums, few in one_behind(step(params, *each) for each in placed):
         add(totals, sums)
-        shown = shown or jax.device_get(examples)
-        first += len(batch["mask"])
+        shown = shown or jax.device_get(few)
     if not totals["count"]:
       raise NothingCounts("no image counts")
     count = min(SHOWN, len(self.source))
     picture = tiles.table(*(shown[column][:count] for column in COLUMNS))
     return Result(figures(totals, TARGETS[masked.target]), pictures={"patches": picture})
+
+
+def with_places(batches, mesh: jax.sharding.Mesh) -> Iterator[tuple[dict, jax.Array]]:
+  """Each batch with the place of its first image in the set."""
+  first = 0
+  for batch in batches:
+    yield batch, meshes.replicate(mesh, np.int32(first))
+    first += len(batch["mask"])
 
 
 def check_layer(params, model, target: str):

@@ -1,1 +1,1 @@
-"""Sweeps and benchmarks of many runs, each in its own process."""
+"""Many runs, each in its own process: studies, sweeps, VTAB-1k, speed by model and size."""

@@ -4,6 +4,7 @@ import pathlib
 import statistics
 
 from vit_jax.experiments.masked_study import RATES, TARGETS, Size, pretraining
+from vit_jax.plots import curves
 from vit_jax.storage import files, metrics_log
 
 HELD_OUT = "held_out"  # the test images; name of the set in configs/masked_fashion.py
@@ -65,9 +66,7 @@ with the prediction in the corrupted places.
 
 def draw(folder: pathlib.Path, path: pathlib.Path, size: Size):
   """Draws the training loss, as a share of the best constant prediction's, against the step."""
-  from matplotlib.figure import Figure
-
-  from vit_jax.plots import curves
+  from matplotlib.figure import Figure  # slow to import, and only needed at the end
 
   figure = Figure(figsize=(6, 4), layout="constrained")
   axes = figure.subplots()

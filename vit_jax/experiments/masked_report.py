@@ -5,6 +5,7 @@ import statistics
 
 from vit_jax.experiments import masked_learned
 from vit_jax.experiments.masked_study import STARTS, Size
+from vit_jax.plots import curves
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files
 
@@ -113,9 +114,7 @@ def method(size: Size) -> str:
 
 def plot(lines: list[dict], path: pathlib.Path):
   """Draws accuracy against the number of labels, with a curve for each start."""
-  from matplotlib.figure import Figure
-
-  from vit_jax.plots import curves
+  from matplotlib.figure import Figure  # slow to import, and only needed at the end
 
   figure = Figure(figsize=(6, 4), layout="constrained")
   axes = figure.subplots()

@@ -21,7 +21,7 @@ COLORS = LEVELS**3
 
 
 class Target(Protocol):
-  """A target; (B, M, T) are the T values of each of M patches, in `of`, or of M of them.
+  """A target. Shapes: B images of N patches, M of them corrupted, T values a patch.
 
   Attributes:
     least_side: smallest side of a patch that has this target, pixels.

@@ -34,8 +34,8 @@ STAGES = {
 # Heads of axial attention inside a ResNet; the paper does not state the number.
 AXIAL_RESNET_HEADS = 8
 
-# Settings that make another kind of model, where the name has none of them, and a model with them:
-# stages make a ViT a hybrid, and heads make a ResNet axial.
+# Settings that are refused unless the name already stands for a model that has them, and such a
+# model: stages would make a ViT a hybrid, and heads a ResNet axial.
 KINDS = {"stages": "R50x1+ViT-B/16", "heads": "Axial-R50"}
 
 NAMES = (

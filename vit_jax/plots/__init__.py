@@ -1,1 +1,1 @@
-"""Draws a run's figures: curves and the confusion matrix."""
+"""Pictures: curves, matrices, attention, filters, tiles of images, charts of the report."""

@@ -137,17 +137,9 @@ def check_fits(folder: pathlib.Path, wanted, config: dict):
 def load_params(folder: pathlib.Path, *, ema: bool) -> dict:
   """The parameters alone, or their moving average, as NumPy arrays.
 
-  Parameters that were not trained have no average; they are returned as they are.
-
-  Raises:
-    CheckpointError: `ema` is set, but the checkpoint has no moving average.
+  Parameters that have no average, because they were not trained, are returned as they are.
   """
   arrays = read_meta(folder)["arrays"]
-  if ema and not any(name.startswith("ema/") for name in arrays):
-    raise CheckpointError(
-      f"{folder} holds no moving average of the parameters "
-      "(config.optimizer.ema was 0); leave --ema out."
-    )
   names = [name.removeprefix("params/") for name in arrays if name.startswith("params/")]
   averaged = lambda name: ema and f"ema/{name}" in arrays
   stored = {name: f"ema/{name}" if averaged(name) else f"params/{name}" for name in names}

@@ -6,7 +6,7 @@ import pathlib
 
 from vit_jax.models.gelu import FORMS
 from vit_jax.models.norm import EPSILON
-from vit_jax.storage.files import write_whole
+from vit_jax.storage.files import write_text
 
 MAX_BYTES = 64 * 2**20
 ACTIVATIONS = tuple(FORMS)
@@ -58,7 +58,7 @@ def write(path: pathlib.Path, card: Card):
   """Writes a card as JSON."""
   values = dataclasses.asdict(card) | {"pixels": PIXELS, "note": DEEP}
   text = json.dumps(values, indent=2) + "\n"
-  write_whole(str(path), lambda partial: pathlib.Path(partial).write_text(text))
+  write_text(path, text)
 
 
 def read(path: pathlib.Path) -> Card | None:

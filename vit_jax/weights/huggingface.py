@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 from vit_jax.models.recognition import module_of
-from vit_jax.storage.files import write_whole
+from vit_jax.storage.files import write_text
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import arrays, huggingface_settings, safetensors
 from vit_jax.weights.card import DEEP, REPRESENTATIONS, Card
@@ -84,10 +84,9 @@ def save(folder: pathlib.Path, params: dict, card: Card):
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_flat(folder / WEIGHTS, flat)
   for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card))):
-    text = json.dumps(content, indent=2) + "\n"
-    write_whole(str(folder / name), lambda path, text=text: pathlib.Path(path).write_text(text))
+    write_text(folder / name, json.dumps(content, indent=2) + "\n")
   if not (folder / NOTES).exists():  # the user may have written it
-    write_whole(str(folder / NOTES), lambda path: pathlib.Path(path).write_text(_NOTES))
+    write_text(folder / NOTES, _NOTES)
 
 
 def load(folder: pathlib.Path) -> dict:

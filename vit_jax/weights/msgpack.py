@@ -10,7 +10,7 @@ import numpy as np
 from flax.serialization import MAX_CHUNK_SIZE
 
 from vit_jax.models.stacking import unstack_blocks
-from vit_jax.storage.files import write_whole
+from vit_jax.storage.files import write_bytes
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, published
 
@@ -36,7 +36,7 @@ def load(path: pathlib.Path) -> dict:
 def save(path: pathlib.Path, params: dict):
   """Writes a tree of arrays; stacked blocks are unstacked."""
   data = flax.serialization.msgpack_serialize(jax.tree.map(np.asarray, unstack_blocks(params)))
-  write_whole(str(path), lambda partial: pathlib.Path(partial).write_bytes(data))
+  write_bytes(path, data)
 
 
 def _look_through(file, size: int):

@@ -21,7 +21,7 @@ from vit_jax.data import order
 from vit_jax.data.preparation import labels, quality
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.folder import Folder
-from vit_jax.storage.files import write_whole
+from vit_jax.storage.files import write_text, write_whole
 
 REPORT = "report.json"
 VERSION = "1.0.0"
@@ -180,8 +180,7 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
     return found["files"]
   folder.mkdir(parents=True, exist_ok=True)
   files = {name: _number_of_files(source) for name, source in splits.items()}
-  text = json.dumps(wanted | {"files": files})
-  write_whole(str(plan), lambda path: pathlib.Path(path).write_text(text))
+  write_text(plan, json.dumps(wanted | {"files": files}))
   return files
 
 
@@ -227,8 +226,7 @@ def _make(file: _File, source: Source, features, class_names, max_pixels: int) -
     writer.close()
 
   write_whole(str(file.path), fill)
-  text = json.dumps(dataclasses.asdict(checked))
-  write_whole(str(file.checked), lambda path: pathlib.Path(path).write_text(text))
+  write_text(file.checked, json.dumps(dataclasses.asdict(checked)))
 
 
 def _features(class_names, multi_label: bool):

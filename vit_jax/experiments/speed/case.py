@@ -3,7 +3,7 @@
 import dataclasses
 
 from vit_jax import recipes
-from vit_jax.config import AUTO, Config, ConfigError, Duration
+from vit_jax.config import AUTO, Config, Duration
 from vit_jax.models import flops
 from vit_jax.recipes import cost
 from vit_jax.recipes.sizes import largest_side
@@ -55,20 +55,8 @@ def cases(names: list[str], sides: list[int]) -> list[Case]:
     ConfigError: there is no such model, or an image size is smaller than its patches.
   """
   return [
-    Case(what, name, fitting(name, side))
+    Case(what, name, largest_side(name, side))
     for what in (INFERENCE, TRAINING)
     for name in names
     for side in sides
   ]
-
-
-def fitting(name: str, side: int) -> int:
-  """The largest image size up to `side` that the patches of a model tile.
-
-  Raises:
-    ConfigError: there is no such model, or no such size.
-  """
-  found = largest_side(name, side)
-  if not found:
-    raise ConfigError(f"Images of {side} pixels are smaller than a patch of {name}; give larger.")
-  return found
