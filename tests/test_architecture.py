@@ -177,6 +177,7 @@ WHOLE_CONFIG = {
   "training.unused.check",
   "training.unused.check_mode",
   "training.unused.check_datasets",
+  "training.unused.check_pairs",
   "training.unused.others",
 }
 # Packages that make, read or vary whole configs.

@@ -262,6 +262,19 @@ def test_settings_of_evaluation_sets_are_refused_in_other_datasets(changes):
     )
 
 
+@pytest.mark.parametrize("group", ["few_shot", "nearest"])
+@pytest.mark.parametrize("given", ["train", "test"])
+def test_half_a_pair_is_refused(group, given):
+  kind = {"few_shot": c.FewShot, "nearest": c.Nearest}[group]
+  parts = {part: c.Dataset("digits" if part == given else "", part) for part in ("train", "test")}
+  config = dataclasses.replace(GOOD, **{group: {"a": kind(**parts)}})
+  message = rf"config\.{group}\.a\.{given}\.source has no effect without config\.{group}\.a\.t"
+  for check in (checks.check, checks.check_evaluation):
+    with pytest.raises(c.ConfigError, match=message):
+      check(config)
+    check(config, begun=True)  # an earlier release left such a probe out without a word
+
+
 def test_settings_of_evaluation_are_refused_in_training():
   for begun in (False, True):
     with pytest.raises(

@@ -84,6 +84,7 @@ def pretraining(folder: pathlib.Path, target: str, rate: float, seed: int, size:
     "data.train.split": "train",
     "reconstruct.held_out.split": "test",
     "nearest.neighbours.train.source": "",
+    "nearest.neighbours.test.source": "",
     "masked.target": target,
     "masked.rate": rate,
   }

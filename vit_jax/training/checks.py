@@ -116,6 +116,8 @@ def check_evaluation(config: Config, *, begun: bool = False, given: frozenset[st
   check_batch(config.batch_size, parts=config.accumulation)
   resizing.check_sets(config.data.evaluate)
   unused.check_datasets(config, given if begun else None)
+  if not begun:
+    unused.check_pairs(config)
 
 
 def check_data(data: Data, duration: Duration):

@@ -67,6 +67,23 @@ def check(config: Config):
         f"out, or change that, such as --config.{other}={remedy}."
       )
   check_datasets(config)
+  check_pairs(config)
+
+
+def check_pairs(config: Config):
+  """Refuses few-shot probes and nearest neighbours that have one of their two sources.
+
+  Raises:
+    ConfigError: names both.
+  """
+  for key, kinds in (("config.few_shot", config.few_shot), ("config.nearest", config.nearest)):
+    for name, one in kinds.items():
+      if bool(one.train.source) != bool(one.test.source):
+        there, missing = ("train", "test") if one.train.source else ("test", "train")
+        raise ConfigError(
+          f"{key}.{name}.{there}.source has no effect without {key}.{name}.{missing}.source; give "
+          "both, or make both empty."
+        )
 
 
 def check_mode(config: Config, *, begun: bool):
