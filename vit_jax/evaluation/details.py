@@ -9,6 +9,9 @@ import numpy as np
 
 from vit_jax.storage import files
 
+PREDICTIONS, CLASSES, CONFUSION = "predictions.csv", "classes.csv", "confusion.csv"
+COLUMNS = ("name", "label", "prediction", "probability")  # of PREDICTIONS
+MOST_BYTES = 2**28  # of a file that is read back
 MOST_CLASSES = 2000  # above this, a table of classes by classes is too large to be useful
 
 
@@ -59,19 +62,19 @@ def write(folder: pathlib.Path, details: Details) -> np.ndarray | None:
   """
   files.make_folder(folder)
   names = details.class_names
-  files.write_csv(folder / "predictions.csv", predictions(details))
-  files.write_csv(folder / "classes.csv", classes(details))
+  files.write_csv(folder / PREDICTIONS, predictions(details))
+  files.write_csv(folder / CLASSES, classes(details))
   if len(names) > MOST_CLASSES:
     return None
   matrix = confusion(details.labels, details.predictions, len(names))
   rows = ([name, *counts] for name, counts in zip(names, matrix.tolist(), strict=True))
-  files.write_csv(folder / "confusion.csv", [["label / prediction", *names], *rows])
+  files.write_csv(folder / CONFUSION, [["label / prediction", *names], *rows])
   return matrix
 
 
 def predictions(details: Details) -> Iterable[list]:
   """A header, and a row for each image; nine digits tell any two float32 numbers apart."""
-  yield ["name", "label", "prediction", "probability"]
+  yield list(COLUMNS)
   columns = zip(details.labels, details.predictions, details.probabilities, strict=True)
   for row, (label, prediction, probability) in enumerate(columns):
     names = details.class_names[label], details.class_names[prediction]

@@ -1,17 +1,16 @@
 """The worst mistakes of an evaluation, from the predictions that it wrote."""
 
 import csv
+import io
 import math
 import pathlib
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError
-from vit_jax.config.reading import regular
+from vit_jax.config.reading import read_bytes
+from vit_jax.evaluation.details import COLUMNS, MOST_BYTES, PREDICTIONS
 from vit_jax.evaluation.evaluate import DETAILS, FIGURES
 from vit_jax.storage.workdir import CONFIG
-
-PREDICTIONS = "predictions.csv"
-COLUMNS = ("name", "label", "prediction", "probability")
 
 
 class Mistake(NamedTuple):
@@ -55,14 +54,14 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
     ConfigError: the file is not one that an evaluation writes.
     OSError: it cannot be read.
   """
-  with open(path, newline="", encoding="utf-8", errors="replace", opener=regular) as stream:
-    try:
-      rows = list(csv.reader(stream))
-      found = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]
-      if tuple(rows[0]) != COLUMNS:
-        raise ValueError(f"its columns are {rows[0]}")
-    except (ValueError, IndexError, TypeError, csv.Error) as error:
-      raise ConfigError(f"{path} does not hold predictions of an evaluation ({error}).") from error
+  text = read_bytes(path, most=MOST_BYTES).decode(errors="replace")
+  try:
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    found = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]
+    if tuple(rows[0]) != COLUMNS:
+      raise ValueError(f"its columns are {rows[0]}")
+  except (ValueError, IndexError, TypeError, csv.Error) as error:
+    raise ConfigError(f"{path} does not hold predictions of an evaluation ({error}).") from error
   wrong = [one for one in found if one.label != one.prediction]
   return sorted(wrong, key=_doubt), len(found)
 

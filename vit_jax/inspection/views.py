@@ -8,6 +8,7 @@ from scipy.special import expit, softmax
 
 from vit_jax.config import ConfigError, recorded
 from vit_jax.data import opening
+from vit_jax.evaluation import details
 from vit_jax.inference import LoadedModel
 from vit_jax.inspection import distance as distances
 from vit_jax.inspection import filters as components
@@ -177,7 +178,7 @@ def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) 
     found, total = records.mistakes(path)
     said.append(_worst(name, found, total))
     summary[name] = dict(mistakes=len(found), images=total)
-    numbers[f"mistakes_{name}.csv"] = [records.COLUMNS, *found[:count]]
+    numbers[f"mistakes_{name}.csv"] = [details.COLUMNS, *found[:count]]
     if found:
       images = _found(found[:count], gallery or set_of(workdir, name), name)
       lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in found]

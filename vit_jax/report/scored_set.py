@@ -9,10 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vit_jax.config.reading import read_bytes, read_json
-from vit_jax.evaluation import classification, evaluate
+from vit_jax.evaluation import classification, details, evaluate
 from vit_jax.process import json_text
-
-MOST_BYTES = 2**28  # of a file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,18 +57,18 @@ def read(folder: pathlib.Path) -> ScoredSet:
   Raises:
     OSError, ValueError, OverflowError, csv.Error: a file is damaged.
   """
-  rows = rows_of(folder / "predictions.csv", 4)
+  rows = rows_of(folder / details.PREDICTIONS, 4)
   names, labels, predicted, probability = zip(*rows, strict=True) if rows else [()] * 4
   own = {path.stem: path for path in sorted(folder.glob("*.png"))}
   return ScoredSet(
     name=folder.name,
     figures=figures_of(folder / evaluate.FIGURES),
-    classes=[(name, int(n), int(r)) for name, n, r, _ in rows_of(folder / "classes.csv", 4)],
+    classes=[(name, int(n), int(r)) for name, n, r, _ in rows_of(folder / details.CLASSES, 4)],
     names=np.array(names, object),
     labels=np.array(labels, object),
     predictions=np.array(predicted, object),
     probabilities=np.array(probability, float),
-    confusion=matrix_of(folder / "confusion.csv"),
+    confusion=matrix_of(folder / details.CONFUSION),
     images=numbered(folder / classification.IMAGES),
     pictures={name: path for name, path in own.items() if name != "confusion"},
   )
@@ -84,7 +82,7 @@ def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
   """
   if not path.is_file():
     return []
-  text = read_bytes(path, most=MOST_BYTES).decode()
+  text = read_bytes(path, most=details.MOST_BYTES).decode()
   rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
   if any(len(row) != (columns or len(rows) + 1) for row in rows):
     raise ValueError(f"{path.name} has rows of different lengths")
@@ -109,7 +107,7 @@ def figures_of(path: pathlib.Path) -> dict:
   """
   if not path.is_file():
     return {}
-  return json_text.with_numbers(read_json(path, most=MOST_BYTES))
+  return json_text.with_numbers(read_json(path, most=details.MOST_BYTES))
 
 
 def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:
