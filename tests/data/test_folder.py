@@ -29,6 +29,17 @@ def test_folder_lists_images_of_sorted_classes(tmp_path):
   assert source[2].name == str(tmp_path / "b" / "2.JPG")
 
 
+@pytest.mark.parametrize("link", ["a/more", "kitty"])
+def test_a_folder_in_two_classes_is_refused(tmp_path, link):
+  write_folder(tmp_path)
+  (tmp_path / link).symlink_to(tmp_path / "b", target_is_directory=True)
+  with pytest.raises(
+    sources.SourceError, match=r"are one folder, by a link: its images would be in two"
+  ):
+    open_source(f"folder:{tmp_path}")
+  assert len(open_source(f"folder:{tmp_path}", label_key="")) == 4
+
+
 def test_folder_reads_odd_names(tmp_path):
   for name in ("é ü.jpg", "日本.png", "a b's.webp"):
     (tmp_path / "klass ß").mkdir(exist_ok=True)

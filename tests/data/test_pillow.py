@@ -239,6 +239,42 @@ def test_the_transparent_grey_of_16_bits_becomes_white():
   np.testing.assert_array_equal(np.delete(out[..., 0], 19), np.delete(samples >> 8, 19))
 
 
+def with_key(data: bytes, *samples: int) -> bytes:
+  """A PNG with a transparent colour."""
+  body = b"tRNS" + struct.pack(f">{len(samples)}H", *samples)
+  chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+  return data[:33] + chunk + data[33:]
+
+
+@pytest.mark.parametrize(("depth", "step"), [(1, 255), (2, 85), (4, 17), (8, 1)])
+def test_the_transparent_grey_of_few_bits_becomes_white(depth, step):
+  """Two rows of 8 pixels, all but one of which keep their grey."""
+  values = np.arange(8) % 2**depth
+  bits = "".join(f"{value:0{depth}b}" for value in values)
+  row = int(bits, 2).to_bytes(depth, "big")
+  header = png16(np.zeros((2, 8), np.uint16))[:8]
+  chunk = lambda kind, body: (
+    struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+  )
+  data = header + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 2, depth, 0, 0, 0, 0))
+  data += chunk(b"IDAT", zlib.compress((b"\0" + row) * 2)) + chunk(b"IEND", b"")
+  np.testing.assert_array_equal(decode(data)[0, :, 0], values * step)
+  expected = np.where(values == 1, 255, values * step)
+  np.testing.assert_array_equal(decode(with_key(data, 1))[0, :, 0], expected)
+
+
+def test_a_transparent_colour_of_16_bits_is_refused():
+  """Pillow compares its low bytes with samples of 8 bits: other pixels would become white."""
+  refused(with_key(png16(ramp(65535)), 0, 0, 0), "PNG of 16 bits with a transparent colour")
+
+
+def test_a_bilevel_tiff_need_not_say_that_it_has_one_bit():
+  image = Image.fromarray(np.eye(9, 20, dtype=bool))
+  data = saved(image, "TIFF")
+  assert 258 not in Image.open(io.BytesIO(data)).tag_v2
+  np.testing.assert_array_equal(decode(data)[..., 0], np.eye(9, 20) * 255)
+
+
 # --- hostile ---
 
 

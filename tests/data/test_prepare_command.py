@@ -86,6 +86,8 @@ def test_a_split_that_is_given_twice_is_refused(tmp_path):
   [
     (["build", "imagenet2012"], r"ILSVRC2012_img_train\.tar"),
     (["build", "no_such_set"], "has no dataset 'no_such_set'"),
+    (["build", "mnist:9.9.9"], "mnist:9.9.9: .*9.9.9"),
+    (["images", "x", "--split=all=folder:DIR"], '"all" means every split'),
     (["convert", "NOWHERE"], "NOWHERE holds no dataset_info.json; name the folder of a version"),
   ],
 )

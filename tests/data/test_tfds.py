@@ -35,6 +35,16 @@ def tfds_dir(prepared, monkeypatch):
   return prepared
 
 
+@pytest.mark.parametrize("content", ["{", "[]", '{"name": 3}'])
+def test_damaged_metadata_are_one_sentence(tmp_path, monkeypatch, content):
+  tfds_fixture.write_single_label_tfds(tmp_path, num_examples=10, num_classes=5, seed=0)
+  (path,) = tmp_path.glob("**/dataset_info.json")
+  path.write_text(content)
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  with pytest.raises(sources.SourceError, match=r"The metadata in .* are damaged"):
+    open_source("tfds:tiny_single_label", "train")
+
+
 def test_tfds_single_label(tfds_dir):
   source = open_source("tfds:tiny_single_label", "train")
   assert len(source) == 40

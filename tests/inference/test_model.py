@@ -86,6 +86,26 @@ def test_a_missing_parameter_is_named(tmp_path):
     load(tmp_path / "w.npz")
 
 
+@pytest.mark.parametrize(
+  ("array", "shape"), [("bias", (3,)), ("bias", None), ("kernel", (31, 5)), ("kernel", (32, 4))]
+)
+def test_a_head_whose_parameters_do_not_fit_together(tmp_path, array, shape):
+  params = families.params("vit")
+  if shape:
+    params["head"][array] = np.zeros(shape, np.float32)
+  else:
+    del params["head"][array]
+  np.savez(tmp_path / "w.npz", **flatten(params))
+  with pytest.raises(ValueError, match="head"):
+    load(tmp_path / "w.npz")
+
+
+def test_the_home_folder_may_be_a_tilde(tmp_path, monkeypatch):
+  monkeypatch.setenv("HOME", str(tmp_path))
+  np.savez(tmp_path / "w.npz", **flatten(families.params("vit")))
+  assert load("~/w.npz").has_head
+
+
 LAST_NORM = "Transformer/encoder_norm"
 UNKNOWN = "do not belong to a known model"
 

@@ -63,6 +63,22 @@ class TestFindImages:
     found = find_images([str(images / "4.png"), str(images / "[24].png"), str(images / "inner")])
     assert [p.name for p in found] == ["4.png", "2.png", "1.png", "3.png", "5.png"]
 
+  def test_a_glob_of_directories_is_as_the_shell_would_expand_it(self, images):
+    found = find_images([str(images / "*")])
+    assert {p.name for p in found} >= {"0.png", "1.png", "2.png", "3.png", "4.png", "5.png"}
+    assert [p.name for p in find_images([str(images / "inn*")])] == ["1.png", "3.png", "5.png"]
+
+  def test_two_spellings_of_a_file_are_one(self, images, monkeypatch):
+    monkeypatch.chdir(images)
+    again = [str(images / "0.png"), "0.png", "inner/../0.png", "./2.png"]
+    assert [p.name for p in find_images(again)] == ["0.png", "2.png"]
+
+  def test_the_home_folder(self, images, monkeypatch):
+    monkeypatch.setenv("HOME", str(images))
+    assert [p.name for p in find_images(["~/0.png", "~/inner", "~/[2]*"])] == [
+      *("0.png", "1.png", "3.png", "5.png", "2.png")
+    ]
+
   def test_nothing(self, images):
     (images / "empty").mkdir()
     for pattern, message in {

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 
 import jax
 import ml_dtypes
@@ -64,6 +65,27 @@ def test_two_files_of_one_name_have_one_card(tmp_path, first, second, changes):
   (tmp_path / f"m{second}").unlink()
   weights.write(tmp_path / f"m{first}", other)  # a file replaces itself
   assert weights.read(tmp_path / f"m{first}").card == other.card
+
+
+@pytest.mark.parametrize(
+  ("settings", "message"),
+  [
+    ({"image_size": float("inf")}, "image_size is inf"),
+    ({"image_size": 10**9}, "image_size is 1000000000 and must be a number from 0 to 8,192"),
+    ({"image_size": "16"}, "image_size is '16'"),
+    ({"resize": 8}, "resize is 8 and must be 0, or at least its image_size 16"),
+    ({"resize": -1}, "resize is -1"),
+    ({"class_names": "abcde"}, "class_names are not a list of texts"),
+    ({"class_names": [1, 2, 3, 4, 5]}, "class_names are not a list of texts"),
+  ],
+)
+def test_cards_with_impossible_values_are_refused(tmp_path, settings, message):
+  known = Card(image_size=16, class_names=tuple("abcde"))
+  weights.write(tmp_path / "w.npz", weights.Weights(families.params("vit"), known))
+  values = json.loads((tmp_path / "w.json").read_text()) | settings
+  (tmp_path / "w.json").write_text(json.dumps(values))
+  with pytest.raises(ValueError, match=message):
+    weights.read(tmp_path / "w.npz")
 
 
 def test_a_file_without_a_card_gets_no_wrong_one(tmp_path):

@@ -13,7 +13,7 @@ from vit_jax import weights
 from vit_jax.data.images import decode
 from vit_jax.inference import load
 from vit_jax.inference.predict import predict
-from vit_jax.weights import Weights, card
+from vit_jax.weights import Weights, card, huggingface
 from vit_jax.weights.card import Card
 from vit_jax.weights.huggingface_settings import COMPUTED
 
@@ -169,10 +169,17 @@ def test_images_that_are_prepared_otherwise_are_refused(folder, settings, messag
     weights.read(folder)
 
 
-@pytest.mark.parametrize("classes", [None, {"1": "a", "2": "b"}, ["a"]])
+@pytest.mark.parametrize("classes", [{"1": "a", "2": "b"}, ["a"]])
 def test_classes_without_an_order_are_refused(folder, classes):
   change(folder / "config.json", id2label=classes)
   with pytest.raises(ValueError, match="id2label must name the classes 0, 1, 2"):
+    weights.read(folder)
+
+
+def test_two_classes_may_have_the_names_that_transformers_leaves_out(folder):
+  change(folder / "config.json", id2label=None)
+  assert huggingface.read_card(folder).class_names == ("LABEL_0", "LABEL_1")
+  with pytest.raises(ValueError, match="names 2 classes; the head of the weights has 5"):
     weights.read(folder)
 
 

@@ -64,10 +64,12 @@ class Found:
   Attributes:
     names: sorted paths of the images, relative to the folder ("inner/x.jpg").
     left_out: all other entries.
+    folders: {device and number of each folder that was read: its path within the folder}.
   """
 
   names: list[str]
   left_out: LeftOut
+  folders: dict[tuple[int, int], str]
 
 
 def find(folder: str) -> Found:
@@ -79,7 +81,7 @@ def find(folder: str) -> Found:
   Raises:
     OSError: a folder cannot be read.
   """
-  names, left_out, known = [], LeftOut(), set()
+  names, left_out, known = [], LeftOut(), {}
   pending = [(False, "")]  # (whether it is below a link, path): links are read last
   while pending:
     linked, inner = heapq.heappop(pending)
@@ -88,7 +90,7 @@ def find(folder: str) -> Found:
     if (identity.st_dev, identity.st_ino) in known:
       left_out.add("folders that are read already", inner)
       continue
-    known.add((identity.st_dev, identity.st_ino))
+    known[identity.st_dev, identity.st_ino] = inner
     with os.scandir(path) as entries:
       for entry in entries:
         name = prefix + entry.name
@@ -99,7 +101,7 @@ def find(folder: str) -> Found:
           names.append(name)
         else:
           left_out.add(kind, name)
-  return Found(sorted(names), left_out)
+  return Found(sorted(names), left_out, known)
 
 
 def kind_of(entry: os.DirEntry) -> str:

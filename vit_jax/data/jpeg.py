@@ -22,6 +22,7 @@ _COLOURS = ("YCbCr", "RGB", "Gray")  # not CMYK and YCCK
 _SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs that store rows from top to bottom
 _OTHER_FRAMES = (*range(0xC2, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
 _SCAN, _RESTARTS = 0xDA, 0xDD
+_FILL = re.compile(rb"\xff+")
 # The decoder's message if rows were left out and it found no other error before.
 _STOPPED_EARLY = re.compile("extraneous bytes before marker 0xd9")
 
@@ -68,7 +69,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
   while at + 4 <= len(data) and data[at] == 0xFF:
     marker = data[at + 1]
     if marker == 0xFF:  # a marker may be preceded by any number of these
-      at += 1
+      at = _FILL.match(data, at).end() - 1
       continue
     end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     yield marker, at + 4, end

@@ -29,6 +29,7 @@ _NO_WHITE = (
 
 # TIFF tags, and values of the tags.
 _BITS, _PHOTOMETRIC, _PLANAR, _TILE_SIDES, _SAMPLE_FORMAT = 258, 262, 284, (323, 322), 339
+_GREY = {"L;2": 85, "L;4": 17}  # steps of grey in samples of few bits
 _WHITE_IS_ZERO, _APART, _UNSIGNED = 0, 2, 1
 
 # `check_size` checks the size instead, against the user's limit.
@@ -50,6 +51,7 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
       bits = _bits(image)
       if image.format == "TIFF":
         _check_tags(image, bits)
+      _scale_key(image, bits)
       image.load()
       return upright(_as_rgb8(image, bits), _orientation(image))
   except (BadImage, MemoryError):
@@ -92,7 +94,7 @@ def _check_tags(image: Image.Image, bits: int) -> None:
 def _bits(image: Image.Image) -> int:
   """Bits per sample of an opened file that is not loaded yet; 8 or fewer give 8."""
   if image.format == "TIFF":
-    return max(8, *image.tag_v2.get(_BITS, ()))
+    return max(8, *image.tag_v2.get(_BITS, (1,)))  # without the tag, a sample has one bit
   args = image.tile[0].args if image.tile else ""  # Pillow's description of the stored samples
   words = args if isinstance(args, tuple) else (args,)
   if image.format == "PNG":
@@ -100,6 +102,24 @@ def _bits(image: Image.Image) -> int:
   if image.format == "PPM":  # the second word, if there is one, is the value of white
     return 16 if image.mode == "I" or (type(words[-1]) is int and words[-1] > 255) else 8
   return 8
+
+
+def _scale_key(image: Image.Image, bits: int):
+  """Scales the transparent grey of a PNG as Pillow scales its samples of 2 or 4 bits.
+
+  Raises:
+    BadImage: the transparent colour has 16 bits a sample, which Pillow compares with 8 of them.
+  """
+  key = image.info.get("transparency")
+  if image.format == "PNG" and type(key) is tuple and bits > 8:
+    raise BadImage(
+      "It is a PNG of 16 bits with a transparent colour, which cannot be told exactly; save it with"
+      " 8 bits, or with an alpha channel."
+    )
+  args = image.tile[0].args if image.tile else ""
+  scale = _GREY.get(args if isinstance(args, str) else args[0], 1)
+  if image.format == "PNG" and type(key) is int:
+    image.info["transparency"] = key * scale
 
 
 def _as_rgb8(image: Image.Image, bits: int) -> np.ndarray:

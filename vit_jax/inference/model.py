@@ -7,6 +7,7 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
+from vit_jax.config.reading import expanded
 from vit_jax.learning.objective import OWN
 from vit_jax.models.differences import differences
 from vit_jax.models.shapes import parameter_shapes
@@ -62,6 +63,9 @@ class LoadedModel:
     grid = self.module.grid(*square) if isinstance(self.module, models.ViT) else None
     wanted = parameter_shapes(self.module, card.image_size)
     params, rows = weights.fit(self.params, wanted, grid, outputs=outputs)
+    lost = [row.name for row in rows if row.what == "new"]
+    if self.has_head and lost:
+      raise ValueError(f"the parameters of the head do not fit together: {', '.join(lost)}")
     return dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
 
   def check_is(self, settings: cfg.Model):
@@ -111,7 +115,7 @@ def read(
   Raises:
     ConfigError, ValueError, OSError, CheckpointError: as `load`.
   """
-  found = weights.read(pathlib.Path(source), step=step, ema=ema)
+  found = weights.read(expanded(source), step=step, ema=ema)
   try:
     return of_weights(found, **untold)
   except ValueError as error:

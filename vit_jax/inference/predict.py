@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from vit_jax.config import Data, reading
+from vit_jax.config.reading import expanded
 from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
@@ -48,10 +49,15 @@ def find_images(patterns: Sequence[str]) -> list[pathlib.Path]:
   Raises:
     ValueError: a pattern matches nothing.
   """
-  return list(dict.fromkeys(path for pattern in patterns for path in _images_of(pattern)))
+  found = {}
+  for path in (path for pattern in patterns for path in _images_of(pattern)):
+    found.setdefault(os.path.abspath(path), path)
+  return list(found.values())
 
 
 def _images_of(pattern: str) -> list[pathlib.Path]:
+  if not os.path.lexists(pattern):
+    pattern = str(expanded(pattern)) if pattern else pattern
   path = pathlib.Path(pattern)
   if pattern and path.is_dir():
     return _images_below(path)
@@ -59,8 +65,11 @@ def _images_of(pattern: str) -> list[pathlib.Path]:
     return [path]
   if not glob.has_magic(pattern):
     raise ValueError(f"{pattern!r} does not exist; give images, directories, or globs in quotes.")
-  matches = map(pathlib.Path, glob.glob(pattern, recursive=True))
-  found = sorted(path for path in matches if not path.is_dir())
+  matches = [pathlib.Path(match) for match in glob.glob(pattern, recursive=True)]
+  found = [path for path in matches if not path.is_dir()]
+  for folder in (path for path in matches if path.is_dir()):
+    found += [folder / name for name in image_files.find(str(folder)).names]
+  found = sorted(set(found))
   if not found:
     raise ValueError(f"{pattern!r} matches no file; give images, directories, or globs in quotes.")
   return found

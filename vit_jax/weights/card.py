@@ -11,6 +11,7 @@ from vit_jax.storage.files import write_text
 MAX_BYTES = 64 * 2**20
 ACTIVATIONS = tuple(FORMS)
 MOST_EPSILON = 1e-2
+MOST_SIDE = 8192  # pixels
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
 DEEP = (
@@ -87,10 +88,17 @@ def read(path: pathlib.Path) -> Card | None:
     if representation not in REPRESENTATIONS:
       wanted = " or ".join(REPRESENTATIONS)
       raise ValueError(f"its representation is {representation!r} and must be {wanted}")
+    side, resize, names = values["image_size"], values["resize"], values["class_names"]
+    if type(side) is not int or not 0 <= side <= MOST_SIDE:
+      raise ValueError(f"its image_size is {side!r} and must be a number from 0 to {MOST_SIDE:,}")
+    if type(resize) is not int or not (resize == 0 or side <= resize <= 2 * MOST_SIDE):
+      raise ValueError(f"its resize is {resize!r} and must be 0, or at least its image_size {side}")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+      raise ValueError("its class_names are not a list of texts")
     return Card(
-      image_size=int(values["image_size"]),
-      resize=int(values["resize"]),
-      class_names=tuple(str(name) for name in values["class_names"]),
+      image_size=side,
+      resize=resize,
+      class_names=tuple(names),
       loss=values["loss"],
       activation=activation,
       norm_epsilon=epsilon,

@@ -119,6 +119,9 @@ def read_card(folder: pathlib.Path) -> Card:
   """
   settings = huggingface_settings.read(folder)
   classes = settings.get("id2label")
+  if classes is None:  # transformers leaves out its own names, which are of two classes
+    two = {"0": "LABEL_0", "1": "LABEL_1"}
+    classes = two if settings["architectures"] == [ARCHITECTURE] else {}
   if not isinstance(classes, dict) or set(classes) != {str(i) for i in range(len(classes))}:
     raise ValueError(f"{folder / CONFIG}: id2label must name the classes 0, 1, 2, ...")
   names = tuple(str(classes[str(i)]) for i in range(len(classes)))

@@ -9,7 +9,9 @@ def build(name: str, data_dir: str) -> str:
   """Downloads and prepares a dataset with TensorFlow Datasets.
 
   Raises:
-    ConfigError: the dataset is unknown, or the user must download files by hand first.
+    ConfigError: the dataset or its version is unknown, or the user must download files by hand
+      first.
+    RuntimeError: it could not be downloaded or prepared.
   """
   import tensorflow_datasets as tfds
 
@@ -17,10 +19,17 @@ def build(name: str, data_dir: str) -> str:
     builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
   except tfds.core.DatasetNotFoundError as error:
     raise ConfigError(f"TensorFlow Datasets has no dataset {name!r}.") from error
+  except AssertionError as error:  # there is no such version
+    raise ConfigError(f"{name}: {' '.join(str(error).split())}") from error
   try:
     builder.download_and_prepare()
   except AssertionError as error:  # asks the user to download files by hand
     raise ConfigError(" ".join(str(error).split())) from error
+  except (OSError, RuntimeError, ValueError, ImportError):
+    raise
+  except Exception as error:  # a failed download or a changed file; TFDS has a class for each
+    said = " ".join(str(error).split())
+    raise RuntimeError(f"{name} could not be prepared ({type(error).__name__}): {said}") from error
   return f"Dataset: {builder.data_path}"
 
 

@@ -31,6 +31,8 @@ class OfClasses(Selected):
       raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
     super().__init__(source, Listed(rows), f"{source.identity}, classes {kept!r}")
     self.class_names = tuple(kept)
+    if hasattr(source, "left_out"):
+      self.left_out = source.left_out
 
   def __getitem__(self, index: int) -> Example:
     example = super().__getitem__(index)

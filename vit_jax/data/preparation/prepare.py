@@ -20,7 +20,6 @@ from vit_jax.config.reading import expanded
 from vit_jax.data import order
 from vit_jax.data.preparation import labels, quality
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.data.sources.folder import Folder
 from vit_jax.storage.files import write_text, write_whole
 
 REPORT = "report.json"
@@ -115,7 +114,7 @@ def _completed(
   by_split = {split: [checked[file] for file in files if file.split == split] for split in splits}
   report = quality.report(by_split, {split: _order(splits[split]) for split in splits})
   for split, source in splits.items():
-    not_images = source.left_out.counts() if isinstance(source, Folder) else {}
+    not_images = source.left_out.counts() if hasattr(source, "left_out") else {}
     report["splits"][split]["not_images"] = not_images
   _write_metadata(folder, splits, by_split, class_names)
   (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")

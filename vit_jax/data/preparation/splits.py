@@ -19,6 +19,10 @@ def open_split(text: str) -> tuple[str, sources.Source]:
     raise sources.SourceError(
       f"--split {text!r} is not SPLIT=folder:DIR, SPLIT=csv:FILE or SPLIT=tfds:NAME."
     )
+  if split == "all":
+    raise sources.SourceError(
+      '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
+    )
   if kind == "csv":
     return split, Listing(path)
   of_tfds = split if kind == "tfds" else ""

@@ -38,7 +38,7 @@ class Folder:
 
   Raises:
     SourceError: DIR does not exist or cannot be read, a class has no images in this part or cannot
-      be read, or the split is not a part.
+      be read, links put one folder into two classes, or the split is not a part.
 
   Attributes:
     left_out: all entries in DIR and its classes that are not images, for every part.
@@ -56,6 +56,7 @@ class Folder:
     self._folders = [os.path.join(root, name) if name else root for name in names]
     cut = part.parse(split)
     found = [_images(folder, "Class folder" if labelled else "Folder") for folder in self._folders]
+    _check_apart(root, names, found)
     for name, one in zip(names, found, strict=True):
       self.left_out.update(one.left_out, name)
     images = {folder: one.names for folder, one in zip(self._folders, found, strict=True)}
@@ -157,6 +158,20 @@ def _images(directory: str, kind: str) -> Found:
       + (f" Left out: {others}." if others else "")
     )
   return found
+
+
+def _check_apart(root: str, names: list[str], found: list[Found]):
+  """Refuses a folder that links put into two classes."""
+  seen = {}
+  for name, one in zip(names, found, strict=True):
+    for identity, inner in one.folders.items():
+      path = os.path.join(root, name, inner).rstrip("/")
+      if identity in seen:
+        raise SourceError(
+          f'"{seen[identity]}" and "{path}" are one folder, by a link: its images would be in two'
+          " classes; remove the link."
+        )
+      seen[identity] = path
 
 
 @functools.cache

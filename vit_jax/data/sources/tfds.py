@@ -156,9 +156,15 @@ def open_builder(spec: str):
   """
   # Imported late: the import takes two seconds, and other sources do not need it.
   import tensorflow_datasets as tfds
+  from google.protobuf import json_format
 
   directory = _find(spec)
-  builder = tfds.builder_from_directory(directory)
+  try:
+    builder = tfds.builder_from_directory(directory)
+  except (json_format.ParseError, ValueError) as error:
+    raise SourceError(
+      f'The metadata in "{directory}" are damaged ({error}); prepare or copy the dataset again.'
+    ) from error
   array_record = tfds.core.FileFormat.ARRAY_RECORD
   if array_record not in builder.info.available_file_formats():
     raise SourceError(
