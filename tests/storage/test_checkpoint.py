@@ -23,6 +23,7 @@ from tests.storage.states import (
   saved,
 )
 from vit_jax import config as c
+from vit_jax import weights
 from vit_jax.config.changes import changes
 from vit_jax.learning import state
 from vit_jax.storage import checkpoint, save_errors, saving
@@ -188,8 +189,8 @@ def test_no_moving_average_to_load(tmp_path):
   checkpoints = opened(tmp_path)
   checkpoints.save(state.create(init, shapes), META)
   checkpoints.close()
-  with pytest.raises(checkpoint.CheckpointError, match=r"no moving average"):
-    checkpoint.load_params(checkpoint.find(tmp_path), ema=True)
+  with pytest.raises(c.ConfigError, match=r"holds no moving average of the parameters"):
+    weights.read(tmp_path, ema=True)
 
 
 class TestFind:
