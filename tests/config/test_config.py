@@ -171,6 +171,14 @@ class TestDuration:
     config = c.from_dict(c.replace_units(values, ["duration.epochs"]))
     assert not config.duration.given()
 
+  @pytest.mark.parametrize("unit", ["steps", "epochs", "examples"])
+  def test_zero_of_any_unit_switches_a_duration_off(self, unit):
+    """Whichever unit the recipe has: --config.schedule.warmup.steps=0 means no warm-up."""
+    values = c.to_dict(c.Config(evaluate_every=c.Duration(epochs=3)))
+    values["evaluate_every"][unit] = 0
+    config = c.from_dict(c.replace_units(values, [f"evaluate_every.{unit}"]))
+    assert not config.evaluate_every.given()
+
 
 def test_a_missing_recipe_names_those_of_its_folder_and_of_the_projects(monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)

@@ -210,6 +210,16 @@ def test_the_corrected_average_begins_with_the_first_update_that_is_applied(skip
     np.testing.assert_allclose(mean, within, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("factor", [0.9, 0.9999, 0.99999])
+def test_the_average_of_constant_parameters_is_the_parameters(factor):
+  params = jnp.array([1.0, 0.1, -3.7, 1e-3], jnp.float32)
+  once = lambda _, average: train_step.average(average, params, factor)
+  average = jax.jit(lambda: jax.lax.fori_loop(0, 60_000, once, params))()
+  np.testing.assert_allclose(average, params, rtol=1e-6)
+  started = jax.jit(lambda: jax.lax.fori_loop(0, 3, once, jnp.zeros(4)))()
+  np.testing.assert_allclose(started, params * (1 - factor**3), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("step", [1, 2, 20, 20_000])
 def test_what_is_left_of_the_initial_parameters(step):
   settings = Optimizer(ema=0.9999)

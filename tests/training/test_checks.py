@@ -273,6 +273,9 @@ def test_half_a_pair_is_refused(group, given):
     with pytest.raises(c.ConfigError, match=message):
       check(config)
     check(config, begun=True)  # an earlier release left such a probe out without a word
+  asked = frozenset([f"{group}.a.{given}.source"])
+  with pytest.raises(c.ConfigError, match=message):
+    checks.check_evaluation(config, begun=True, given=asked)
 
 
 def test_settings_of_evaluation_are_refused_in_training():

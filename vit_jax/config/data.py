@@ -84,7 +84,7 @@ class Weighted(Dataset):
 class FewShot:
   """A linear probe with few training images per class; see vit_jax/evaluation/few_shot.py.
 
-  A probe with an empty training or test source is skipped.
+  A probe whose training and test source are both empty is skipped.
   """
 
   train: Dataset = group(Dataset)
@@ -100,7 +100,7 @@ class FewShot:
 class Nearest:
   """Classification by the nearest training images, vit_jax/evaluation/nearest_neighbours.py.
 
-  An evaluation with an empty training or test source is skipped.
+  An evaluation whose training and test source are both empty is skipped.
   """
 
   train: Dataset = group(Dataset)

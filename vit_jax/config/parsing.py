@@ -41,6 +41,8 @@ def from_dict(values: Mapping[str, Any]) -> Config:
 def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, Any]:
   """Makes a unit of a duration from the command line replace the unit of the recipe.
 
+  A unit that is 0 replaces it too, so that `--config.schedule.warmup.steps=0` means none.
+
   `overridden` holds dotted keys, such as `duration.steps`. If the command line gives two units for
   one duration, both are kept, and `from_dict` refuses them.
   """
@@ -50,7 +52,7 @@ def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, An
     node = values
     for part in path:
       node = node[part]
-    if unit not in units or set(node) != set(units) or not node[unit]:
+    if unit not in units or set(node) != set(units):
       continue
     for other in units:
       if ".".join([*path, other]) not in overridden:

@@ -116,8 +116,7 @@ def check_evaluation(config: Config, *, begun: bool = False, given: frozenset[st
   check_batch(config.batch_size, parts=config.accumulation)
   resizing.check_sets(config.data.evaluate)
   unused.check_datasets(config, given if begun else None)
-  if not begun:
-    unused.check_pairs(config)
+  unused.check_pairs(config, given if begun else None)
 
 
 def check_data(data: Data, duration: Duration):

@@ -11,6 +11,7 @@ from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.process.text import shown
 
 OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
+PARTS = ("train", "test")  # of a probe
 OF_EVALUATION_SETS = ("resize", "classes")  # fields of `Dataset` that no other dataset uses
 
 
@@ -70,15 +71,21 @@ def check(config: Config):
   check_pairs(config)
 
 
-def check_pairs(config: Config):
+def check_pairs(config: Config, keys: Collection[str] | None = None):
   """Refuses few-shot probes and nearest neighbours that have one of their two sources.
+
+  Args:
+    config: the settings.
+    keys: only if one of these settings is a source of the pair; None: always.
 
   Raises:
     ConfigError: names both.
   """
   for key, kinds in (("config.few_shot", config.few_shot), ("config.nearest", config.nearest)):
     for name, one in kinds.items():
-      if bool(one.train.source) != bool(one.test.source):
+      sources = {f"{key}.{name}.{part}.source".removeprefix("config.") for part in PARTS}
+      asked = keys is None or not sources.isdisjoint(keys)
+      if asked and bool(one.train.source) != bool(one.test.source):
         there, missing = ("train", "test") if one.train.source else ("test", "train")
         raise ConfigError(
           f"{key}.{name}.{there}.source has no effect without {key}.{name}.{missing}.source; give "
