@@ -20,6 +20,7 @@ from vit_jax.data import images, jpeg
   least=st.floats(0.02, 1.0),
   room=st.floats(0.01, 1.0),
 )
+@hypothesis.example(height=129, width=2, seed=0, least=0.0234375, room=1.0)
 @hypothesis.settings(deadline=None, max_examples=300)
 def test_crops_keep_to_area_aspect_and_image(height, width, seed, least, room):
   rng = np.random.default_rng(seed)
@@ -34,7 +35,8 @@ def test_crops_keep_to_area_aspect_and_image(height, width, seed, least, room):
   assert least <= box.height * box.width <= most
   # A side is rounded to whole pixels, by up to a half.
   assert (box.width - 0.5) / box.height <= ASPECT[1]
-  assert (box.width + 0.5) / box.height >= ASPECT[0]
+  # A crop as wide as the image may have been made one pixel higher, for its area.
+  assert box.width + 0.5 >= ASPECT[0] * (box.height - (box.width == width))
 
 
 def test_crops_fill_their_ranges():

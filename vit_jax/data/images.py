@@ -233,7 +233,8 @@ def draw_crop(
 
   The aspect is uniform in its range, and the height is uniform over the heights that fit. Rounding
   the width to pixels can move the area of the crop out of its bounds. Then the height is changed by
-  one pixel; if the area is still out of bounds, another crop is drawn. With `bounded` False, as
+  one pixel, also if the crop is as wide as the image and gets out of the aspect by it; if the area
+  is still out of bounds, another crop is drawn. With `bounded` False, as
   before release 0.2.0, such a crop is used. If no crop fits in 100 tries, returns the whole image.
 
   The published models were trained with tf.image.sample_distorted_bounding_box. It differs in two
