@@ -7,6 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from tests import programs
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
@@ -220,6 +221,19 @@ def test_a_file_has_no_step_and_no_average_to_choose(tmp_path, change):
     c.ConfigError, match=r"w\.npz has no checkpoints to choose a step or a moving"
   ):
     evaluated_model.read(unnamed(path, **change), None, NOWHERE)
+
+
+def test_no_other_weights_are_scored_than_those_that_are_named():
+  """Neither the newest step in place of the named one, nor the workdir's in place of a file."""
+  run = programs.ROOT / "tests/fixtures/release_0_1_0"
+  assert evaluated_model.read(unnamed(str(run), evaluate_step=5), None, NOWHERE).params
+  with pytest.raises(c.ConfigError, match=r"has no checkpoint of step 4; its steps are 5"):
+    evaluated_model.read(unnamed(str(run), evaluate_step=4), None, NOWHERE)
+  given = frozenset(["init_from"])
+  with pytest.raises(c.ConfigError, match=r"would be scored and not config.init_from=other\.npz; "):
+    evaluated_model.read(unnamed("other.npz"), None, run, given)
+  assert evaluated_model.read(unnamed("other.npz"), None, run).origin == {"step": 5}
+  assert evaluated_model.read(unnamed(""), None, run, given).origin == {"step": 5}
 
 
 def test_how_images_are_prepared_in_words():

@@ -195,18 +195,6 @@ def test_evaluate_mode_of_a_named_checkpoint(digits):
   assert "no checkpoint of step 31: there are steps [30, 40]" in result.stderr
 
 
-def test_evaluate_mode_scores_no_other_weights_than_those_that_are_named(digits, tmp_path):
-  """Neither the workdir's in place of the file, nor the newest step in place of the named one."""
-  weights = "--config.init_from=other.npz"
-  result = programs.run(programs.digits(digits[0], "--mode=evaluate", weights))
-  assert result.returncode == 2
-  assert "checkpoints, which would be scored and not config.init_from=other.npz" in result.stderr
-  step, started_from = "--config.evaluate_step=30", f"--config.init_from={digits[0]}"
-  named, newest = evaluate(digits[0], step), evaluate(digits[0])
-  assert evaluate(tmp_path, started_from, step)["test/loss"] == named["test/loss"]
-  assert named["test/loss"] != newest["test/loss"]
-
-
 def test_evaluate_mode_without_a_set_is_wrong_usage(digits):
   nothing = ["--mode=evaluate", "--config.data.evaluate.test.source="]
   result = programs.run(programs.digits(digits[0], *nothing))

@@ -65,7 +65,9 @@ class LoadedModel:
     params, rows = weights.fit(self.params, wanted, grid, outputs=outputs)
     lost = [row.name for row in rows if row.what == "new"]
     if self.has_head and lost:
-      raise ValueError(f"the parameters of the head do not fit together: {', '.join(lost)}")
+      raise ValueError(
+        f"the weights are damaged: their head does not fit together ({', '.join(lost)})"
+      )
     return dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
 
   def check_is(self, settings: cfg.Model):

@@ -35,7 +35,9 @@ class Profiler:
     """Ends the trace after `step`, if one is under way."""
     first, count = self.settings.first_step, self.settings.steps
     if count and step < first:
-      self.say(f"No profile: config.profile.first_step={first} was not reached.")
+      self.say(
+        f"No profile: config.profile.first_step={first} was not reached; give a smaller one."
+      )
     if first <= step < first + count:
       jax.profiler.stop_trace()
       self.say(f"Profile of {step - first + 1} steps: {self.folder}")

@@ -92,7 +92,8 @@ def read(path: pathlib.Path) -> Card | None:
     if type(side) is not int or not 0 <= side <= MOST_SIDE:
       raise ValueError(f"its image_size is {side!r} and must be a number from 0 to {MOST_SIDE:,}")
     if type(resize) is not int or not (resize == 0 or side <= resize <= 2 * MOST_SIDE):
-      raise ValueError(f"its resize is {resize!r} and must be 0, or at least its image_size {side}")
+      wanted = f"0, or a number from its image_size {side} to {2 * MOST_SIDE:,}"
+      raise ValueError(f"its resize is {resize!r} and must be {wanted}")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
       raise ValueError("its class_names are not a list of texts")
     return Card(

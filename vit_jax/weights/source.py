@@ -56,7 +56,9 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
   workdir, steps = checkpoint.named_by(path)
   if not steps and (step or ema is not None):
-    raise ConfigError(f"{path} has no checkpoints to choose a step or a moving average from.")
+    raise ConfigError(
+      f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."
+    )
   if path.is_file():
     beside = card.path_beside(path)
     return checked(Weights(format_of(path).load(path), card.read(beside)), beside)
