@@ -15,6 +15,7 @@ from jax.experimental import multihost_utils
 from tests import programs
 from tests.ends import assert_equal_ends
 from vit_jax.config import EarlyStopping
+from vit_jax.process import json_text
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import early_stopping
 from vit_jax.training.early_stopping import Best, Watch, best_of
@@ -72,7 +73,7 @@ def test_off():
 def test_a_resumed_run_decides_as_one_that_was_not_stopped(values, split, patience):
   lines = [{"step": i, "loss": 0.5} for i in range(3)]
   lines += [
-    json.loads(json.dumps({"step": i, "val/top1": metrics_log.as_json(value)}))
+    json.loads(json.dumps({"step": i, "val/top1": json_text.finite(value)}))
     for i, value in enumerate(values, 1)
   ]
   settings = EarlyStopping(metric="val/top1", patience=patience)

@@ -71,9 +71,9 @@ def test_two_files_of_one_name_have_one_card(tmp_path, first, second, changes):
   ("settings", "message"),
   [
     ({"image_size": float("inf")}, "image_size is inf"),
-    ({"image_size": 10**9}, "image_size is 1000000000 and must be a number from 0 to 8,192"),
+    ({"image_size": 10**9}, "image_size is 1000000000 and must be a number from 0 to 4,096"),
     ({"image_size": "16"}, "image_size is '16'"),
-    ({"resize": 8}, "resize is 8 and must be 0, or a number from its image_size 16 to 16,384"),
+    ({"resize": 8}, "resize is 8 and must be 0, or a number from its image_size 16 to 8,192"),
     ({"resize": -1}, "resize is -1"),
     ({"class_names": "abcde"}, "class_names are not a list of texts"),
     ({"class_names": [1, 2, 3, 4, 5]}, "class_names are not a list of texts"),

@@ -4,6 +4,8 @@ import json
 import math
 from typing import Any
 
+STRINGS = ("nan", "inf", "-inf")
+
 
 def written(value: Any) -> str:
   """The text of dicts, lists, strings, numbers and None."""
@@ -21,5 +23,4 @@ def finite(value: Any) -> Any:
 
 def with_numbers(values: dict) -> dict:
   """The values of a JSON object, with floats in place of the strings of `finite`."""
-  strings = ("nan", "inf", "-inf")
-  return {key: float(one) if one in strings else one for key, one in values.items()}
+  return {key: float(one) if one in STRINGS else one for key, one in values.items()}

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import os
 import pathlib
 import socket
@@ -10,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 
+from vit_jax.process import json_text
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.files import Appender
@@ -57,7 +57,7 @@ class Writer:
     Raises:
       RunError: they cannot be written, and the writer is not patient.
     """
-    line = json.dumps({"step": step} | {k: as_json(v) for k, v in metrics.items()}) + "\n"
+    line = json.dumps({"step": step} | json_text.finite(dict(metrics))) + "\n"
     self._add(line.encode(), self._event(step, metrics), patient=self._patient)
 
   def _add(self, line, event, *, patient):
@@ -141,16 +141,6 @@ class NoWriter:
     """Has nothing to close."""
 
 
-def as_json(value: float) -> float | int | str:
-  """A number for JSON; NaN and infinities, which JSON lacks, become strings."""
-  return value if math.isfinite(value) else str(value)
-
-
-def as_numbers(line: dict) -> dict[str, float | int]:
-  """The figures of a line, NaN and infinities as numbers again."""
-  return {key: float(value) if isinstance(value, str) else value for key, value in line.items()}
-
-
 def keep_until(path: pathlib.Path, step: int) -> str:
   """Drops the lines of steps after `step`, and a last line that a crash cut short.
 
@@ -218,9 +208,9 @@ def figures_of(line: bytes) -> dict | None:
 
 
 def is_figure(value) -> bool:
-  """Whether `as_json` can have returned this value."""
+  """Whether this value can stand in a line: a number, or a string of `json_text.finite`."""
   if isinstance(value, str):
-    return value in ("nan", "inf", "-inf")
+    return value in json_text.STRINGS
   return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 

@@ -8,6 +8,7 @@ from vit_jax.data.order import GRAIN
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.plots import curves
+from vit_jax.process import json_text
 from vit_jax.report import report
 from vit_jax.storage import metrics_log, workdir
 from vit_jax.storage.tree import flatten
@@ -130,7 +131,7 @@ def conclusion(
       f"Start the same command again to go on.\n{spent}"
     )
   figures = evaluate.evaluations_in(folder)[-1:]
-  reached = [f"Reached: {registry.in_words(metrics_log.as_numbers(line))}" for line in figures]
+  reached = [f"Reached: {registry.in_words(json_text.with_numbers(line))}" for line in figures]
   return "\n".join(
     [
       f"Done: {last} steps.",

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 
+from vit_jax.config import MOST_PIXELS, MOST_SIDE
 from vit_jax.models.gelu import FORMS
 from vit_jax.models.norm import EPSILON
 from vit_jax.storage.files import write_text
@@ -11,7 +12,6 @@ from vit_jax.storage.files import write_text
 MAX_BYTES = 64 * 2**20
 ACTIVATIONS = tuple(FORMS)
 MOST_EPSILON = 1e-2
-MOST_SIDE = 8192  # pixels
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
 DEEP = (
@@ -91,8 +91,8 @@ def read(path: pathlib.Path) -> Card | None:
     side, resize, names = values["image_size"], values["resize"], values["class_names"]
     if type(side) is not int or not 0 <= side <= MOST_SIDE:
       raise ValueError(f"its image_size is {side!r} and must be a number from 0 to {MOST_SIDE:,}")
-    if type(resize) is not int or not (resize == 0 or side <= resize <= 2 * MOST_SIDE):
-      wanted = f"0, or a number from its image_size {side} to {2 * MOST_SIDE:,}"
+    if type(resize) is not int or not (resize == 0 or side <= resize <= MOST_PIXELS):
+      wanted = f"0, or a number from its image_size {side} to {MOST_PIXELS:,}"
       raise ValueError(f"its resize is {resize!r} and must be {wanted}")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
       raise ValueError("its class_names are not a list of texts")
