@@ -53,7 +53,6 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
 
 def facts(config: Config, program, *, parts: bool = False) -> dict:
   """The reported facts of one program; if asked, with the parts of its time."""
-  flops = compilation.step_flops(config) / program.devices if trains_all(config) else None
   return dict(
     devices=program.devices,
     device_kind=program.device_kind,
@@ -63,7 +62,7 @@ def facts(config: Config, program, *, parts: bool = False) -> dict:
     peak_bytes=program.peak_bytes,
     hbm_bytes=compilation.known(program.device_kind).hbm_bytes,
     fits=program.fits,
-    flops_per_device=flops,
+    flops_per_device=flops_per_device(config, program),
     compiler_flops_per_device=program.flops,
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
     step_seconds_estimate=program.step_seconds,
@@ -108,10 +107,10 @@ def estimates(config: Config, program) -> dict:
 
   seconds = program.step_seconds
   peak = compilation.known(program.device_kind).peak_flops
-  flops = compilation.step_flops(config) / program.devices
+  flops = flops_per_device(config, program)
   result = dict(
     images_per_second_per_device=config.batch_size / program.devices / seconds,
-    mfu=flops / seconds / peak if trains_all(config) else None,
+    mfu=flops and flops / seconds / peak,
   )
   examples = recipes.examples_of(config)
   if examples or not config.duration.epochs:
@@ -124,6 +123,11 @@ def estimates(config: Config, program) -> dict:
       paper_epochs=paper_epochs,
     )
   return result
+
+
+def flops_per_device(config: Config, program) -> float | None:
+  """FLOPs of a step by the formula; None if only a part of the model is trained."""
+  return compilation.step_flops(config) / program.devices if trains_all(config) else None
 
 
 def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
