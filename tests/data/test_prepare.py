@@ -2,15 +2,18 @@
 
 import collections
 import json
+import types
 
 import cv2
 import numpy as np
 import pytest
 import simplejpeg
+import tensorflow_datasets
+from PIL import Image
 
 from tests.data.made_sets import contents, folder, made, opened, write_images
 from vit_jax.data import sources
-from vit_jax.data.preparation import prepare
+from vit_jax.data.preparation import builders, prepare, splits
 from vit_jax.data.sources import SourceError
 
 pytestmark = pytest.mark.usefixtures("small_files")
@@ -163,3 +166,25 @@ def test_pixels_become_png_files(tmp_path):
   )
   every = [digits[index] for index in range(50)]
   assert pixels == collections.Counter((one.image.tobytes(), one.labels) for one in every)
+
+
+def test_what_was_left_out_is_reported_for_chosen_classes_too(tmp_path):
+  for name in ("a", "b"):
+    (tmp_path / "in" / name).mkdir(parents=True)
+    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / "in" / name / "1.png")
+  (tmp_path / "in/a/notes.txt").write_text("no image")
+  (source,) = splits.open_splits([f"train=folder:{tmp_path / 'in'}"], ["a"]).values()
+  assert source.left_out.counts() == {"with the suffix '.txt'": 1}
+
+
+@pytest.mark.parametrize(
+  ("error", "kind"), [(KeyError("x"), RuntimeError), (OSError(28, "full"), OSError)]
+)
+def test_a_download_that_fails_is_one_kind_of_error(monkeypatch, error, kind):
+  def fail():
+    raise error
+
+  made = types.SimpleNamespace(download_and_prepare=fail)
+  monkeypatch.setattr(tensorflow_datasets, "builder", lambda *args, **options: made)
+  with pytest.raises(kind, match=r"mnist could not be prepared|full"):
+    builders.build("mnist", "somewhere")
