@@ -52,7 +52,7 @@ FOURTH = Kind(
     Figure("spread", curve="loss", smaller_is_better=True, headline=True),
     Figure("widest", curve=""),
   ),
-  names=lambda settings: ("spread", "widest"),
+  names=lambda settings, _: ("spread", "widest"),
   in_words=lambda figure, figures: f"spread {figures[figure]:.4f}, at most {figures['widest']:.4f}",
 )
 
@@ -111,8 +111,10 @@ def lines_of(folder, key="step"):
 
 
 def test_what_is_known_of_its_figures(fourth):
-  of_test = ["test/loss", "test/top1", "test/top5"]
-  assert registry.names(CONFIG) == [*of_test, "digits/spread", "digits/widest"]
+  of_test, own = ["test/loss", "test/top1"], ["digits/spread", "digits/widest"]
+  assert registry.names(CONFIG) == [*of_test, "test/top5", *own]
+  five = dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, num_classes=5))
+  assert registry.names(five) == [*of_test, *own]  # top-5 of five classes says nothing
   assert registry.headlines(["digits/spread", "digits/widest"]) == ["digits/spread"]
   with pytest.raises(
     c.ConfigError, match=r"they give test/loss, .*, digits/spread, digits/widest\."

@@ -25,6 +25,7 @@ from vit_jax.process.text import first_difference
 
 BINS = 15
 IMAGES = "images"  # folder of the images of a set that are kept
+FIVE = 5  # classes: the first five are told only of more
 PROBABILITIES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 
@@ -135,8 +136,8 @@ def make_step(model, loss: Loss):
   if its mask is 1 and it has a label. An image with several true labels is right if any of them is
   the first prediction (top-1) or among the first five (top-5).
 
-  Sums over the images that count: loss, top1, top5 and examples, scalars. If images have one label
-  each, also "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of
+  Sums over the images that count: loss, top1, examples and, of more than five classes, top5,
+  scalars. If images have one label each, also "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of
   probability. Rows, one for each image: labels as in the batch, prediction (B,), its probability
   (B,), and counts (B,).
   """
@@ -149,15 +150,16 @@ def make_step(model, loss: Loss):
     if classes is not None:
       logits, target = logits[:, np.array(classes)], target[:, np.array(classes)]
     values = per_example(logits, target, label_smoothing=loss.label_smoothing)
-    _, best = jax.lax.top_k(logits, min(5, logits.shape[-1]))
+    _, best = jax.lax.top_k(logits, min(FIVE, logits.shape[-1]))
     hits = jnp.take_along_axis(target, best, axis=-1) > 0
     probability = probabilities(logits.astype(jnp.float32)).max(axis=-1)
     sums = dict(
       loss=jnp.sum(values * counts),
       top1=jnp.sum(hits[:, 0] * counts),
-      top5=jnp.sum(hits.any(axis=-1) * counts),
       examples=jnp.sum(counts),
     )
+    if logits.shape[-1] > FIVE:
+      sums["top5"] = jnp.sum(hits.any(axis=-1) * counts)
     if batch["labels"].ndim == 1:
       sums["binned"] = binned(probability, hits[:, 0], counts)
     prediction = best[:, 0] if classes is None else jnp.array(classes)[best[:, 0]]
@@ -175,7 +177,7 @@ def binned(probability: jax.Array, hits: jax.Array, counts: jax.Array) -> jax.Ar
 
 
 def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, float]:
-  """The means over all images that count: loss, top1, top5; "ece" if there are bins; "examples".
+  """The means over all images that count, by name as in `make_step`; "ece" if there are bins.
 
   The expected calibration error is the mean over images of |accuracy - probability| in their bin.
   Source: Guo et al., "On Calibration of Modern Neural Networks", 2017, Section 2.
@@ -234,10 +236,16 @@ def write_details(
 
 def in_words(_: str, figures: Mapping[str, float]) -> str:
   """Accuracy, loss and the number of images."""
+  top5 = f"top-5 {figures['top5']:.2%}, " if "top5" in figures else ""
   return (
-    f"top-1 {figures['top1']:.2%}, top-5 {figures['top5']:.2%}, "
-    f"loss {figures['loss']:.4f} on {figures['examples']:,} images"
+    f"top-1 {figures['top1']:.2%}, {top5}loss {figures['loss']:.4f} "
+    f"on {figures['examples']:,} images"
   )
+
+
+def names(dataset: Dataset, classes: int) -> tuple[str, ...]:
+  """The figures that a set always gives."""
+  return ("loss", "top1", *["top5"] * ((dataset.classes or classes) > FIVE))
 
 
 KIND = Kind(
@@ -250,6 +258,6 @@ KIND = Kind(
     Figure("top5"),
     Figure("ece", curve="", smaller_is_better=True),
   ),
-  names=lambda dataset: ("loss", "top1", "top5"),
+  names=names,
   in_words=in_words,
 )

@@ -222,6 +222,6 @@ KIND = Kind(
   settings=settings_of,
   open=open_all,
   figures=(Figure(r"\d+shot", headline=True),),
-  names=lambda settings: [f"{k}shot" for k in settings.shots],
+  names=lambda settings, _: [f"{k}shot" for k in settings.shots],
   in_words=in_words,
 )

@@ -152,7 +152,8 @@ class Kind:
     open: (settings, opener, trained, classes) -> {name: Opened}; touches no device. `trained` are
       the training datasets that are known; `classes` are their class names, in a run that trains.
     figures: all figures that it may give.
-    names: (settings of one evaluation) -> names of the figures that it always gives.
+    names: (settings of one evaluation, number of the head's classes) -> names of the figures that
+      it always gives.
     in_words: (name of a headline figure, all figures of the evaluation) -> words.
   """
 
@@ -160,5 +161,5 @@ class Kind:
   settings: Callable[[Config], Mapping[str, object]]
   open: Callable[[Mapping, Opener, Sequence[Use], Sequence[str] | None], Mapping[str, Opened]]
   figures: tuple[Figure, ...]
-  names: Callable[[object], Sequence[str]]
+  names: Callable[[object, int], Sequence[str]]
   in_words: Callable[[str, Mapping[str, float]], str]

@@ -161,6 +161,6 @@ KIND = Kind(
   settings=settings_of,
   open=open_all,
   figures=(Figure(r"\d+nn", headline=True),),
-  names=lambda settings: (f"{settings.neighbours}nn",),
+  names=lambda settings, _: (f"{settings.neighbours}nn",),
   in_words=in_words,
 )

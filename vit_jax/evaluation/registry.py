@@ -20,7 +20,7 @@ def names(config: Config) -> list[str]:
     f"{name}/{figure}"
     for kind in KINDS
     for name, settings in kind.settings(config).items()
-    for figure in kind.names(settings)
+    for figure in kind.names(settings, config.model.num_classes)
   ]
 
 
