@@ -1,10 +1,17 @@
 """Class names: the same, the same in another order, different, and unknown."""
 
+import unicodedata
+
 import numpy as np
 import pytest
 
 from vit_jax.data import classes
+from vit_jax.data.preparation.listing import Listing
+from vit_jax.data.preparation.of_classes import OfClasses
+from vit_jax.data.sources import SourceError
+from vit_jax.data.sources.folder import Folder
 from vit_jax.data.sources.tfds import imagenet_classes
+from vit_jax.weights.card import Card
 
 WORDNET = tuple(f"n{i:08d}" for i in range(21_843))
 
@@ -96,3 +103,38 @@ def test_files_that_do_not_name_the_classes(tmp_path, content, message):
     path.write_bytes(content)
   with pytest.raises(ValueError, match=message):
     classes.of_head(str(path), (), ("cat", "dog"))
+
+
+def test_names_from_a_mac_are_those_of_other_systems(tmp_path):
+  """A Mac writes an accent as a character of its own, so that it sorts elsewhere."""
+  composed = ("Hose", "Hut", "H\u00f6se")
+  mac = [unicodedata.normalize("NFD", name) for name in composed]
+  for name in mac:
+    (tmp_path / "images" / name).mkdir(parents=True)
+    (tmp_path / "images" / name / "1.png").write_bytes(name.encode())
+  (tmp_path / "table.csv").write_text("".join(f"{name}.png,{name}\n" for name in mac))
+  (tmp_path / "names.txt").write_text("\n".join(mac))
+  folder = Folder(str(tmp_path / "images"), split="")
+  sources = folder, Listing(str(tmp_path / "table.csv")), OfClasses(folder, mac)
+  lists = [one.class_names for one in sources]
+  assert lists == [composed, composed, composed]
+  assert (
+    classes.read(tmp_path / "names.txt") == Card(8, class_names=tuple(mac)).class_names == composed
+  )
+  assert folder[2].image.decode() == mac[2]  # paths keep their bytes
+  (tmp_path / "images" / composed[2]).mkdir()
+  with pytest.raises(SourceError, match=r"two folders for class .*'Ho\\u0308se' and 'H\\xf6se'"):
+    Folder(str(tmp_path / "images"), split="")
+
+
+@pytest.mark.parametrize(
+  ("theirs", "shown"),
+  [
+    ("H\u00f6se", r"\(U\+00F6 LATIN .* DIAERESIS and U\+006F LATIN SMALL LETTER O\)"),
+    ("H\u043ese", r"\(U\+043E CYRILLIC SMALL LETTER O and U\+006F LATIN SMALL LETTER O\)"),
+    ("Hut", "and 'Hose' in the data$"),
+  ],
+)
+def test_names_that_look_alike_are_told_apart(theirs, shown):
+  with pytest.raises(classes.OtherClasses, match=shown):
+    classes.order((theirs, "b"), ("Hose", "b"))

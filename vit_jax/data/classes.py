@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from vit_jax.config.reading import expanded, read_bytes
 from vit_jax.data.sources.tfds import imagenet_classes
-from vit_jax.process.text import first_difference
+from vit_jax.process.text import first_difference, nfc
 
 DATA = "data"  # a value of config.class_names
 MAX_BYTES = 2**24  # size of a file of names
@@ -134,4 +134,4 @@ def read(path: pathlib.Path) -> tuple[str, ...]:
   except UnicodeDecodeError as error:
     raise ValueError(f"it is not text in UTF-8 ({error})") from error
   lines = text.replace("\r\n", "\n").split("\n")
-  return tuple(lines if lines[-1] else lines[:-1])
+  return nfc(lines if lines[-1] else lines[:-1])

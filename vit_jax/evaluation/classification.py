@@ -137,9 +137,9 @@ def make_step(model, loss: Loss):
   the first prediction (top-1) or among the first five (top-5).
 
   Sums over the images that count: loss, top1, examples and, of more than five classes, top5,
-  scalars. If images have one label each, also "binned" (3, BINS): number, sum of probabilities and number of hits in each bin of
-  probability. Rows, one for each image: labels as in the batch, prediction (B,), its probability
-  (B,), and counts (B,).
+  scalars. If images have one label each, also "binned" (3, BINS): number, sum of probabilities and
+  number of hits in each bin of probability. Rows, one for each image: labels as in the batch,
+  prediction (B,), its probability (B,), and counts (B,).
   """
   per_example, probabilities = losses.LOSSES[loss.kind], PROBABILITIES[loss.kind]
 

@@ -1,6 +1,7 @@
 """Text that fits on one line of a terminal, whatever characters its values contain."""
 
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 
 MOST_SHOWN = 200  # characters of a value
 MOST_DIGITS = 40
@@ -28,9 +29,26 @@ def shown(value) -> str:
   return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
+def nfc(names: Iterable[str]) -> tuple[str, ...]:
+  """Names of classes as they are compared: a letter with an accent is one character.
+
+  A Mac writes it as two (NFD), so that equal names would differ.
+  """
+  return tuple(unicodedata.normalize("NFC", name) for name in names)
+
+
 def first_difference(some: Sequence[str], others: Sequence[str], whose: str) -> str:
   """Describes the first difference between two lists of class names."""
   for i, (a, b) in enumerate(zip(some, others, strict=False)):
     if a != b:
-      return f"class {i} is {a!r} there and {b!r} in {whose}"
+      return f"class {i} is {a!r} there and {b!r} in {whose}{_unseen(a, b)}"
   return f"the first {min(len(some), len(others))} are equal"
+
+
+def _unseen(a, b):
+  """The first characters that differ, if the names may look alike; else ""."""
+  pairs = [(x, y) for x, y in zip(a, b, strict=False) if x != y]
+  if len(a) != len(b) or any((x + y).isascii() for x, y in pairs):
+    return ""
+  codes = [f"U+{ord(x):04X} {unicodedata.name(x, '')}".rstrip() for x in pairs[0]]
+  return f" ({codes[0]} and {codes[1]})"

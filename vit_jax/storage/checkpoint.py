@@ -17,7 +17,7 @@ import orbax.checkpoint as ocp
 
 from vit_jax.config import ConfigError, RunError
 from vit_jax.config.changes import changes
-from vit_jax.process.text import first_difference
+from vit_jax.process.text import first_difference, nfc
 from vit_jax.storage import manifest
 from vit_jax.storage.tree import flatten, name_of, nest
 from vit_jax.storage.workdir import CHECKPOINTS
@@ -103,7 +103,7 @@ def check_classes(folder: pathlib.Path, class_names: Iterable[str]):
   Raises:
     ConfigError: they differ; the message names the first class that differs.
   """
-  found, wanted = read_meta(folder)["class_names"], list(class_names)
+  found, wanted = nfc(read_meta(folder)["class_names"]), nfc(class_names)
   if found != wanted:
     difference = first_difference(found, wanted, "the training data")
     raise ConfigError(

@@ -7,6 +7,7 @@ import pathlib
 from vit_jax.config import MOST_PIXELS, MOST_SIDE
 from vit_jax.models.gelu import FORMS
 from vit_jax.models.norm import EPSILON
+from vit_jax.process.text import nfc
 from vit_jax.storage.files import write_text
 
 MAX_BYTES = 64 * 2**20
@@ -29,7 +30,7 @@ class Card:
     image_size: side of the square images in pixels; 0: unknown.
     resize: pixels of the smaller side before the centre is cut out; 0: images are resized straight
       to the square.
-    class_names: names of the classes, in the order of the logits; (): unknown.
+    class_names: names of the classes as `nfc` gives them, in the order of the logits; (): unknown.
     loss: "softmax", or "sigmoid" if each class has a probability of its own.
     activation, norm_epsilon: as in config.model; the parameters do not show them.
     representation: what the weights were trained to represent images by: "pre_logits", the input
@@ -43,6 +44,9 @@ class Card:
   activation: str = ACTIVATIONS[0]
   norm_epsilon: float = EPSILON
   representation: str = REPRESENTATIONS[0]
+
+  def __post_init__(self):
+    object.__setattr__(self, "class_names", nfc(self.class_names))
 
   def at_size(self, side: int) -> "Card":
     """The card for images of another size; the part of an image that is cut out stays the same."""

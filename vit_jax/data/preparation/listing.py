@@ -9,6 +9,7 @@ import pathlib
 from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.sources import Example, SourceError
+from vit_jax.process.text import nfc
 
 _HEADER = ["path", "label"]
 
@@ -74,7 +75,7 @@ def _rows(file: pathlib.Path) -> list[tuple[str, str]]:
     raise SourceError(
       f'"{file}" names no images; each row must be the path of an image and its label.'
     )
-  return [(path, label) for path, label in rows]
+  return [(path, *nfc([label])) for path, label in rows]
 
 
 def _has_header(file: pathlib.Path, rows: list[list[str]]) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from vit_jax.config import similar
 from vit_jax.data.sources import Example, Listed, Selected, Source, SourceError
+from vit_jax.process.text import nfc
 
 
 class OfClasses(Selected):
@@ -18,6 +19,7 @@ class OfClasses(Selected):
   """
 
   def __init__(self, source: Source, names: Sequence[str]):
+    names = nfc(names)
     for name in names:
       if name not in source.class_names:
         raise SourceError(

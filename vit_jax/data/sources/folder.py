@@ -17,6 +17,7 @@ from vit_jax.data.image_files import Found, LeftOut
 from vit_jax.data.order import GRAIN
 from vit_jax.data.sources import part, placed
 from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.process.text import nfc
 
 _log = logging.getLogger(__name__)
 _CLASSES = re.compile(r" \(\d+ classes: [0-9a-f]{16}\)")  # how many files each class has
@@ -24,6 +25,8 @@ _CLASSES = re.compile(r" \(\d+ classes: [0-9a-f]{16}\)")  # how many files each 
 
 class Folder:
   """Images in DIR/class and the folders below it; classes are the sorted names of DIR's folders.
+
+  The names are those that `nfc` gives, so that a folder from a Mac has the same classes.
 
   Without labels, the source has all images in DIR and the folders below it.
 
@@ -52,7 +55,7 @@ class Folder:
     root = os.path.abspath(os.path.expanduser(directory))
     _check_there(root, "a folder of images for each class" if labelled else "images")
     names, self.left_out = _class_folders(root) if labelled else ([""], LeftOut())
-    self.class_names = tuple(filter(None, names))
+    self.class_names = nfc(filter(None, names))
     self._folders = [os.path.join(root, name) if name else root for name in names]
     cut = part.parse(split)
     found = [_images(folder, "Class folder" if labelled else "Folder") for folder in self._folders]
@@ -139,7 +142,14 @@ def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
       f'"{directory}" has no folders inside; put the images of each class into a folder of its own,'
       " DIR/class/image.jpg."
     )
-  return sorted(names), left_out
+  names.sort(key=lambda name: nfc([name]))
+  for one, other in itertools.pairwise(names):
+    if nfc([one]) == nfc([other]):
+      raise SourceError(
+        f'"{directory}" has two folders for class {one!r}, {one!a} and {other!a}; put '
+        "their images into one."
+      )
+  return names, left_out
 
 
 def _images(directory: str, kind: str) -> Found:

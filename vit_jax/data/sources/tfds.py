@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.records import DamagedRecord, Records, Span
 from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.process.text import nfc
 
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -45,7 +46,7 @@ class Tfds:
     label = _label_feature(builder, label_key) if label_key else None
     self.multi_label = hasattr(label, "feature")
     classes = label.feature if self.multi_label else label
-    self.class_names = tuple(classes.names) if label_key else ()
+    self.class_names = nfc(classes.names) if label_key else ()
     self._features = Features(builder, split, image_key=image_key, label_key=label_key)
 
   def __reduce__(self):
