@@ -196,4 +196,4 @@ def test_epochs_are_of_the_subset():
   )
   data = training.open_data(config)
   assert steps.of_run(config, len(data.train)).total == 30
-  assert len(data.evaluations.head().source) == 40
+  assert len(data.evaluations.heads()[0].source) == 40

@@ -158,7 +158,7 @@ def test_the_recipe_opens_its_data(stored, name):
   config = recipes.load(f"{programs.ROOT}/configs/vtab.py:ViT-B/16,{name}")
   data = opening.open_data(dataclasses.replace(config, batch_size=TRAIN))
   assert len(data.train) == TRAIN + HELD_BACK
-  assert len(data.evaluations.head().source) == len(protocol(name, "test"))
+  assert len(data.evaluations.heads()[0].source) == len(protocol(name, "test"))
 
 
 def test_many_labels_were_there(stored):

@@ -41,7 +41,7 @@ def parameters(classes):
 def evaluated(config, folder):
   """The figures of a config, computed as --mode=evaluate does it, in this process."""
   opened = open_alone(config, ())
-  read = evaluated_model.read(config, opened.head(), folder)
+  read = evaluated_model.read(config, opened, folder)
   reader = reader_of(config, read.model, read.settings.data)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
@@ -247,7 +247,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   """Stops at any place, as after a signal in the training loop."""
   config, _ = features
   opened = open_alone(config, ())
-  read = evaluated_model.read(config, opened.head(), tmp_path)
+  read = evaluated_model.read(config, opened, tmp_path)
   reader = reader_of(config, read.model, read.settings.data)
   params = evaluated_model.put(read.params, reader.mesh)
   bench = Bench(read.model, read.settings.loss, reader)

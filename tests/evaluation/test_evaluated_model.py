@@ -14,6 +14,8 @@ from vit_jax import weights
 from vit_jax.data import sources
 from vit_jax.data.apart import Use
 from vit_jax.evaluation import effective_settings, evaluated_model
+from vit_jax.evaluation.classification import LabelledSet
+from vit_jax.evaluation.opening import Evaluations
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.weights.card import Card
@@ -34,9 +36,10 @@ def saved(tmp_path, params, name="w.npz", **card):
 def data(classes=0):
   """A set of images with this number of classes, to score the head on; 0: no set."""
   if not classes:
-    return None
+    return Evaluations()
   source = sources.open_source("synthetic", split="", num_classes=classes)
-  return Use("config.data.evaluate.set", c.Dataset("synthetic"), source)
+  use = Use("config.data.evaluate.set", c.Dataset("synthetic"), source)
+  return Evaluations((("set", LabelledSet(use, None)),))
 
 
 def configured(path, **changes):
@@ -106,22 +109,29 @@ def test_another_model(tmp_path, family, model, message):
 
 def test_other_classes(tmp_path):
   path = saved(tmp_path, families.params("vit"))
-  with pytest.raises(c.ConfigError, match=r"head .* has 5 classes, but .*set \(synthetic\) has 9"):
+  with pytest.raises(
+    c.ConfigError, match=r"set \(synthetic\) has other .*head has no class '5', '6', '7', '8'\."
+  ):
     read(path, 9)
   path = saved(tmp_path, families.params("vit"), class_names=("0", "1", "2", "x", "4"))
   with pytest.raises(
-    c.ConfigError, match=r"w\.npz: .* than config\.data\.evaluate\.set .*3 is 'x' there and '3' in"
+    c.ConfigError, match=r"w\.npz: .*set \(synthetic\) .* no class '3'.*class_names=FILE"
   ):
     read(path, 5)
 
 
-def test_the_head_is_brought_into_the_order_of_the_set(tmp_path):
+@pytest.mark.parametrize(("names", "classes"), [("41230", 5), ("41230", 3), ("01234", 4)])
+def test_a_set_gets_the_labels_of_the_head_by_name(tmp_path, names, classes):
+  """Also a set that lacks classes of the head."""
   params = families.params("vit")
-  found = read(saved(tmp_path, params, class_names=tuple("41230")), 5)
-  assert "2 of the head's 5 outputs were moved" in found.classes
-  for name in ("kernel", "bias"):
-    moved = params["head"][name][..., [4, 1, 2, 3, 0]]
-    np.testing.assert_array_equal(found.params["head"][name], moved)
+  found = read(saved(tmp_path, params, class_names=tuple(names)), classes)
+  families.assert_same_bits(found.params, params)
+  (own,), (theirs,) = data(classes).heads(), data(classes).of_head(found.head.names).heads()
+  assert "".join(theirs.source.class_names) == names
+  for i in range(20):
+    named = [str(one) for one in own.source.labels(i)]
+    assert [names[one] for one in theirs.source.labels(i)] == named
+    assert theirs.source[i].labels == theirs.source.labels(i)
 
 
 @pytest.mark.parametrize("names", [(), tuple(f"LABEL_{i}" for i in range(5))])
@@ -133,8 +143,11 @@ def test_classes_that_nothing_names_are_refused_until_the_order_is_given(tmp_pat
   (tmp_path / "names.txt").write_text("\n".join("10234"))
   for setting, first in (("data", 0), (str(tmp_path / "names.txt"), 1)):
     config = configured(path, class_names=setting)
-    bias = evaluated_model.read(config, data(5), NOWHERE).params["head"]["bias"]
-    assert bias[0] == families.params("vit")["head"]["bias"][first]
+    head = evaluated_model.read(config, data(5), NOWHERE).head
+    assert head.names[0] == str(first)
+  with pytest.raises(c.ConfigError, match=r"nothing names the 5 .*=data for the order of data"):
+    evaluated_model.read(configured(path, class_names="data"), data(4), NOWHERE)
+  assert evaluated_model.read(config, data(4), NOWHERE).head.names == tuple("10234")
 
 
 FAMILIES = ("vit", "representation", "gap", "2d", "hybrid", "root_hybrid", "axial", "bit")
@@ -220,20 +233,20 @@ def test_a_file_has_no_step_and_no_average_to_choose(tmp_path, change):
   with pytest.raises(
     c.ConfigError, match=r"w\.npz has no checkpoints to choose a step or a moving"
   ):
-    evaluated_model.read(unnamed(path, **change), None, NOWHERE)
+    evaluated_model.read(unnamed(path, **change), data(), NOWHERE)
 
 
 def test_no_other_weights_are_scored_than_those_that_are_named():
   """Neither the newest step in place of the named one, nor the workdir's in place of a file."""
   run = programs.ROOT / "tests/fixtures/release_0_1_0"
-  assert evaluated_model.read(unnamed(str(run), evaluate_step=5), None, NOWHERE).params
+  assert evaluated_model.read(unnamed(str(run), evaluate_step=5), data(), NOWHERE).params
   with pytest.raises(c.ConfigError, match=r"has no checkpoint of step 4; its steps are 5"):
-    evaluated_model.read(unnamed(str(run), evaluate_step=4), None, NOWHERE)
+    evaluated_model.read(unnamed(str(run), evaluate_step=4), data(), NOWHERE)
   given = frozenset(["init_from"])
   with pytest.raises(c.ConfigError, match=r"would be scored and not config.init_from=other\.npz; "):
-    evaluated_model.read(unnamed("other.npz"), None, run, given)
-  assert evaluated_model.read(unnamed("other.npz"), None, run).origin == {"step": 5}
-  assert evaluated_model.read(unnamed(""), None, run, given).origin == {"step": 5}
+    evaluated_model.read(unnamed("other.npz"), data(), run, given)
+  assert evaluated_model.read(unnamed("other.npz"), data(), run).origin == {"step": 5}
+  assert evaluated_model.read(unnamed(""), data(), run, given).origin == {"step": 5}
 
 
 def test_how_images_are_prepared_in_words():

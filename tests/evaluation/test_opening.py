@@ -61,8 +61,8 @@ def test_what_has_no_source_is_left_out():
     (few_shot(shots=(5, 5)), r"shots=\(5, 5\) must be different"),
     (few_shot(shots=(0, "a")), r"shots=\(0, 'a'\) must be"),
     (
-      few_shot(test=OTHER),
-      r"probe\.test has other classes than .*train: the first 7 are equal",
+      few_shot(train=OTHER, shots=(1,)),
+      r"probe\.test \(digits test\) has other classes: .*train has no class '7', '8', '9'\.",
     ),
     (
       config(nearest={"knn": dataclasses.replace(NEAREST, neighbours=2000)}),
@@ -74,7 +74,7 @@ def test_what_has_no_source_is_left_out():
     ),
     (
       config(nearest={"knn": dataclasses.replace(NEAREST, train=OTHER)}),
-      r"nearest\.knn\.test has other classes",
+      r"nearest\.knn\.test \(digits test\) has other classes",
     ),
   ],
 )

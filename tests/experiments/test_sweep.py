@@ -92,7 +92,7 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
   chosen = ledger.chosen(stage)
   trials = [ledger.run(job).folder for job in jobs.all_trials(stage)]
   assert not any("test" in (folder / "config.json").read_text() for folder in trials)
-  scored = opening.open_data(recipes.resolve(some.final, ())).evaluations.head().source
+  scored = opening.open_data(recipes.resolve(some.final, ())).evaluations.heads()[0].source
   with pytest.raises(c.RunError, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):

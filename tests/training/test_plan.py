@@ -35,7 +35,7 @@ def test_sources_with_other_classes_are_refused(tmp_path):
   config = dataclasses.replace(
     CONFIG, data=dataclasses.replace(CONFIG.data, evaluate={"mine": other})
   )
-  with pytest.raises(c.ConfigError, match=r"evaluate\.mine.*class 0 is 'a' there and '0'"):
+  with pytest.raises(c.ConfigError, match=r"evaluate\.mine.*training data has no class 'a', "):
     opening.open_data(config)
 
 
@@ -63,8 +63,8 @@ def test_a_cache_is_read_for_training_alone(tmp_path):
     )
   plain, data = opening.open_data(CONFIG), opening.open_data(config)
   assert type(data.train) is cache.Cached
-  scored = data.evaluations.head().source
-  assert type(scored) is type(plain.evaluations.head().source)
+  scored = data.evaluations.heads()[0].source
+  assert type(scored) is type(plain.evaluations.heads()[0].source)
   made = plan.make(config, data)
   first, second = (  # digits are no larger than the cache's side
     next(made.reader.training(source, parts=data.parts, seed=0, start_step=2))

@@ -8,11 +8,15 @@ import pathlib
 import re
 from collections.abc import Sequence
 
+from vit_jax.config import ConfigError, suggestions
 from vit_jax.config.reading import expanded, read_bytes
+from vit_jax.data.apart import Use
+from vit_jax.data.sources import Renumbered
 from vit_jax.data.sources.tfds import imagenet_classes
-from vit_jax.process.text import first_difference, nfc
+from vit_jax.process.text import first_difference, listed, nfc, unseen
 
 DATA = "data"  # a value of config.class_names
+ASSUMED = f"assumed to be the data's, in the same order (config.class_names={DATA})"
 MAX_BYTES = 2**24  # size of a file of names
 # Placeholders that exports use if a head has no names.
 _NUMBERED = re.compile(r"(?:class |LABEL_)(\d+)")
@@ -21,7 +25,7 @@ _IMAGENET_21K = 21_843
 
 
 class OtherClasses(ValueError):
-  """The names differ from the data's; the message shows the first difference."""
+  """The names of the head's classes and of the data's differ; the message says how."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +58,7 @@ def order(theirs: Sequence[str], ours: Sequence[str]) -> HeadOrder:
     return HeadOrder(None, "those of the data, by name")
   if not named(theirs):
     if standard(ours):
-      return HeadOrder(
-        None,
-        f"not named by the weights; their {len(ours):,} outputs are assumed to be ImageNet's "
-        "classes in the ascending order of WordNet ids, as in all published weights",
-      )
+      return HeadOrder(None, standard_order(len(ours)))
     return HeadOrder(
       None, "not named by the weights, and may be other classes than the data's", False
     )
@@ -71,6 +71,82 @@ def order(theirs: Sequence[str], ours: Sequence[str]) -> HeadOrder:
       "to the data's order",
     )
   raise OtherClasses(first_difference(theirs, ours, "the data"))
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadNames:
+  """The names of a head's outputs.
+
+  Attributes:
+    names: the names, in the order of the outputs; () if nothing tells them.
+    said: where they come from, as text.
+  """
+
+  names: tuple[str, ...]
+  said: str = ""
+
+
+def of_outputs(
+  setting: str, names: Sequence[str], outputs: int, sets: Sequence[Sequence[str]]
+) -> HeadNames:
+  """The names of a head's outputs, by which evaluation sets are scored.
+
+  Args:
+    setting: config.class_names.
+    names: class names of the weights; () if there are none.
+    outputs: how many outputs the head has.
+    sets: the class names of each set.
+
+  Raises:
+    ValueError: the file of names cannot be read, or has another number of names.
+  """
+  whole = next((tuple(ours) for ours in sets if len(ours) == outputs), ())
+  if setting == DATA:
+    return HeadNames(whole, ASSUMED)
+  if setting:
+    names = of_file(setting, outputs)
+  if names and (tuple(names) == whole or named(names)):
+    return HeadNames(tuple(names), "those of the data, by name")
+  return HeadNames(whole, standard_order(outputs)) if standard(whole) else HeadNames(())
+
+
+def places(ours: Sequence[str], head: Sequence[str], whose: str = "the head") -> tuple[int, ...]:
+  """For each class of data, the output of the head that has its name.
+
+  Args:
+    ours: names of the data's classes.
+    head: names of the head's outputs.
+    whose: what has these names, for messages.
+
+  Raises:
+    OtherClasses: the head lacks a class, or names are not unique.
+  """
+  if tuple(ours) == tuple(head):
+    return tuple(range(len(head)))
+  found = {name: i for i, name in enumerate(head)}
+  if surplus := [name for name in ours if name not in found]:
+    near = next(iter(suggestions.alike(surplus[0], head, 0.6)), "")
+    hint = f" (it has {near!r}{unseen(surplus[0], near)})" if near else ""
+    raise OtherClasses(f"{whose} has no class {listed(surplus)}{hint}")
+  if len(found) < len(head) or len({*ours}) < len(ours):
+    raise OtherClasses("two classes have the same name, so that names do not tell them apart")
+  return tuple(found[name] for name in ours)
+
+
+def matched(use: Use, head: Sequence[str], whose: str) -> Use:
+  """A dataset with the classes of a head, matched by name; it may lack some of them.
+
+  Raises:
+    ConfigError: it has classes that the head does not have; arguments as of `places`.
+  """
+  names = use.source.class_names
+  try:
+    numbers = dict(enumerate(places(names, head, whose)))
+  except OtherClasses as error:
+    raise ConfigError(f"{use} has other classes: {error}.") from error
+  if tuple(names) == tuple(head):
+    return use
+  return use._replace(source=Renumbered(use.source, numbers, head))
 
 
 def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrder:
@@ -86,11 +162,16 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrde
     ValueError: the file of names cannot be read, or has another number of names.
   """
   if setting == DATA:
-    return HeadOrder(
-      None, f"assumed to be the data's, in the same order (config.class_names={DATA})"
-    )
-  if not setting:
-    return order(names, ours)
+    return HeadOrder(None, ASSUMED)
+  return order(of_file(setting, len(ours)) if setting else names, ours)
+
+
+def of_file(setting: str, outputs: int) -> tuple[str, ...]:
+  """The names in the file that config.class_names names, one for each output of the head.
+
+  Raises:
+    ValueError: it cannot be read, or has another number of names.
+  """
   try:
     found = read(expanded(setting))
   except (ValueError, OSError) as error:
@@ -98,12 +179,12 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrde
     raise ValueError(
       f"config.class_names={setting!r} is neither 'data' nor a file with a name per line: {reason}"
     ) from error
-  if len(found) != len(ours):
+  if len(found) != outputs:
     raise ValueError(
-      f"config.class_names={setting!r} names {len(found)} classes, but the head has {len(ours)}; "
+      f"config.class_names={setting!r} names {len(found)} classes, but the head has {outputs}; "
       "give a text file with a name per line"
     )
-  return order(found, ours)
+  return found
 
 
 def named(names: Sequence[str]) -> bool:
@@ -120,6 +201,14 @@ def standard(names: Sequence[str]) -> bool:
   if len(names) == _IMAGENET_21K:
     return all(map(_WORDNET.fullmatch, names)) and list(names) == sorted(names)
   return len(names) == 1000 and tuple(names) == imagenet_classes()
+
+
+def standard_order(outputs: int) -> str:
+  """Says that outputs without names are taken for ImageNet's classes."""
+  return (
+    f"not named by the weights; their {outputs:,} outputs are assumed to be ImageNet's classes in "
+    "the ascending order of WordNet ids, as in all published weights"
+  )
 
 
 def read(path: pathlib.Path) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from vit_jax.config import Config, ConfigError, Data, Dataset, Loss
 from vit_jax.data import apart, images, resizing
+from vit_jax.data import classes as data_classes
 from vit_jax.data.apart import Use
 from vit_jax.data.by_label import occurring_classes
 from vit_jax.data.device import normalize
@@ -21,7 +22,7 @@ from vit_jax.evaluation.adding import add, one_behind
 from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
 from vit_jax.learning import losses
 from vit_jax.plots import curves
-from vit_jax.process.text import first_difference
+from vit_jax.process.text import listed
 
 BINS = 15
 IMAGES = "images"  # folder of the images of a set that are kept
@@ -54,9 +55,19 @@ class LabelledSet(Opened):
         batches,
         keep=kept.add if kept else lambda rows: None,
       )
+    note = lacking(source.class_names, kept) if kept and self.classes is None else ""
     image = functools.partial(prepared, source, bench.reader.settings, resize)
     write = functools.partial(write_details, source=source, kept=kept, image=image)
-    return Result(figures, write if kept else None)
+    return Result(figures, write if kept else None, note=note)
+
+  def of_head(self, names: Sequence[str]) -> "LabelledSet":
+    """The set with the labels of a head, by name; as `Opened.of_head`."""
+    whose, chosen = "the head", self.classes
+    head = data_classes.matched(self.head, names, whose)
+    if chosen is not None:
+      numbers = data_classes.places(self.head.source.class_names, names, whose)
+      chosen = tuple(sorted(numbers[k] for k in chosen))
+    return dataclasses.replace(self, head=head, classes=chosen)
 
 
 def settings(config: Config) -> dict[str, Dataset]:
@@ -73,14 +84,18 @@ def open_sets(
   """Opens sets; arguments as in `Kind.open`.
 
   Raises:
-    ConfigError: the classes do not agree, or images are trained on.
+    ConfigError: a set has classes that are not trained, or images that are.
     SourceError: data is missing.
   """
   sets = {
     name: opener.labelled(f"config.data.evaluate.{name}", dataset)
     for name, dataset in datasets.items()
   }
-  check_classes(sets.values(), classes)
+  if classes is not None:
+    sets = {
+      name: data_classes.matched(scored, classes, "the training data")
+      for name, scored in sets.items()
+    }
   for scored in sets.values():
     apart.check(trained, scored, allow=opener.allow_overlap)
   return {
@@ -89,22 +104,12 @@ def open_sets(
   }
 
 
-def check_classes(sets: Sequence[Use], classes: Sequence[str] | None):
-  """Refuses sets whose classes differ from `classes`; None: from those of the first set.
-
-  Raises:
-    ConfigError: names the set and the first class that differs.
-  """
-  whose = "training"
-  for scored in sets:
-    names = scored.source.class_names
-    if classes is None:
-      classes, whose = names, scored.key
-    if tuple(names) != tuple(classes):
-      raise ConfigError(
-        f"{scored.key} ({scored.dataset.source}) has {len(names)} classes that are not the "
-        f"{len(classes)} of {whose}: {first_difference(names, classes, whose)}."
-      )
+def lacking(names: Sequence[str], kept: details.Kept) -> str:
+  """Names the classes without an image among those that counted; "" if there are none."""
+  labels, _, _ = kept.joined()
+  images = np.bincount(labels, minlength=len(names))
+  without = [name for name, count in zip(names, images, strict=True) if not count]
+  return f"no image of: {listed(without)}" if without else ""
 
 
 def counted_classes(scored: Use, threads: int) -> tuple[int, ...] | None:

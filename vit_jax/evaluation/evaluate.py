@@ -65,6 +65,8 @@ def evaluate(
     print(scored_in_words(read))
     if read.resized or read.side not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))
+  if read.head.names:
+    evaluations = evaluations.of_head(read.head.names)
   with watchdog.of_run(stall_seconds, folder) as watching:
     stop = functools.partial(went_on, watching)
     bench = Bench(read.model, read.settings.loss, reader, read.representation, stop, detailed=True)
@@ -90,7 +92,8 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
     for name, one in detailed:
       write_details(folder / DETAILS / name, one, read.origin)
   also = f", details to {folder / DETAILS}" if detailed else ""
-  print(f"{origin_in_words(read)}  {registry.in_words(figures)}\nWritten to {result}{also}")
+  print(f"{origin_in_words(read)}  {registry.in_words(figures)}{notes(found)}")
+  print(f"Written to {result}{also}")
 
 
 def write_details(folder: pathlib.Path, result: Result, origin: dict[str, int | str]):
@@ -113,6 +116,11 @@ def write_details(folder: pathlib.Path, result: Result, origin: dict[str, int | 
     files.write_bytes(folder / f"{name}.png", tiles.png(picture))
 
 
+def notes(found: list[tuple[str, Result]]) -> str:
+  """What belongs to the figures, one line for each evaluation that has a note."""
+  return "".join(f"\n{name}: {one.note}" for name, one in found if one.note)
+
+
 def origin_in_words(read: evaluated_model.Scored) -> str:
   """Says where the parameters come from."""
   return " ".join(f"{key} {value}" for key, value in read.origin.items())
@@ -121,7 +129,7 @@ def origin_in_words(read: evaluated_model.Scored) -> str:
 def scored_in_words(read: evaluated_model.Scored) -> str:
   """Says which weights are scored, and how images are prepared for them."""
   said = f"{origin_in_words(read)}: {type(read.model).__name__}, images {read.prepared}"
-  return f"{said}; classes: {read.classes}" if read.classes else said
+  return f"{said}; classes: {read.head.said}" if read.head.said else said
 
 
 def other_size_in_words(read: evaluated_model.Scored) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 import jax
 
@@ -13,10 +14,17 @@ from vit_jax.data.apart import Use
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import effective_settings
 from vit_jax.evaluation.effective_settings import Asked, Settings
+from vit_jax.evaluation.opening import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.learning.objective import OWN
 from vit_jax.models.stacking import stack_blocks
+from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
+
+NAME_THEM = (
+  "Say in which order the head has the classes with --config.class_names=FILE (a name a line), or "
+  "=data for the order of data with as many classes"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +34,12 @@ class Scored:
   Attributes:
     settings: the settings of the evaluation (`effective_settings.settings`).
     model: Flax module of the parameters.
-    params: NumPy arrays in the module's tree, the head's outputs in the order of the sets' classes;
-      and what the training objective added, if anything.
+    params: NumPy arrays in the module's tree, and what the training objective added, if anything.
     side: size of the images that they were trained on, pixels; 0: it is not known.
     resized: which parameters were resized for config.data.image_size, in words; "": none.
     prepared: how images are prepared, in words.
     representation: what evaluations without a head use, if their settings do not say.
-    classes: where the names of the head's classes come from, in words; "": no set uses the head.
+    head: the names of the head's classes, and where they come from; no names: no set uses them.
     origin: where the parameters come from; the first entry of evaluation.json.
   """
 
@@ -43,18 +50,21 @@ class Scored:
   resized: str
   prepared: str
   representation: str
-  classes: str
+  head: classes.HeadNames
   origin: dict[str, int | str]
 
 
 def read(
-  config: Config, head: Use | None, folder: pathlib.Path, given: frozenset[str] = frozenset()
+  config: Config,
+  evaluations: Evaluations,
+  folder: pathlib.Path,
+  given: frozenset[str] = frozenset(),
 ) -> Scored:
-  """Reads the parameters, and puts the head's outputs into the order of the sets' classes.
+  """Reads the parameters, and finds out which classes they have.
 
   Args:
     config: the settings.
-    head: a set that the head is scored on; None: there is none.
+    evaluations: what they are scored on.
     folder: the workdir.
     given: the settings that the command line names, such as "data.image_size".
 
@@ -82,7 +92,7 @@ def read(
     if "init_from" in given and "step" in origin:
       check_same(config.init_from, (read.settings or {}).get("init_from", ""))
     model = of_weights(read, **untold)
-    return fitted(model, asked, head, config.class_names, origin)
+    return fitted(model, asked, evaluations, config.class_names, origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error
 
@@ -101,7 +111,11 @@ def check_same(init_from: str, recorded: str):
 
 
 def fitted(
-  model: LoadedModel, asked: Asked, head: Use | None, class_names: str, origin: dict[str, int | str]
+  model: LoadedModel,
+  asked: Asked,
+  evaluations: Evaluations,
+  class_names: str,
+  origin: dict[str, int | str],
 ) -> Scored:
   """The model, prepared for the evaluation.
 
@@ -109,14 +123,17 @@ def fitted(
     ValueError: it is not the model that was asked for, it has other classes, or it has no head and
       a set needs one.
   """
-  if head and not model.has_head:
+  scored = evaluations.heads()
+  if scored and not model.has_head:
     raise ValueError(
       "these weights have no head, so config.data.evaluate cannot be scored with them; "
       "config.few_shot and config.nearest can."
     )
   settings = effective_settings.settings(asked, model)
-  order = head_order(class_names, head, model.read, model.module.num_classes)
-  sized = model.at_size(settings.data.image_size, order.outputs)
+  head = classes.HeadNames(())
+  if scored:
+    head = head_names(class_names, scored, model.read, model.module.num_classes)
+  sized = model.at_size(settings.data.image_size)
   module = effective_settings.computing(sized.module, settings.model)
   named = asked.protocol and asked.data.image_size and "data.image_size" not in asked.given
   known = bool("data.evaluate_resize" in asked.given or model.read.card or named)
@@ -128,47 +145,38 @@ def fitted(
     params=params | own,
     side=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
-    prepared=effective_settings.preparation_in_words(settings.data, head=bool(head), known=known),
+    prepared=effective_settings.preparation_in_words(settings.data, head=bool(scored), known=known),
     representation=model.card.representation,
-    classes=order.said,
+    head=head,
     origin=origin,
   )
 
 
-def head_order(
-  class_names: str, scored: Use | None, read: weights.Weights, outputs: int
-) -> classes.HeadOrder:
-  """How the head's outputs become the classes of the evaluation sets (the same in all sets).
+def head_names(
+  class_names: str, scored: Sequence[Use], read: weights.Weights, outputs: int
+) -> classes.HeadNames:
+  """The names of the head's classes, which are all that the sets have.
 
   Raises:
-    ValueError: the head has other classes, or nothing tells which classes it has.
+    ValueError: the head lacks a class of a set, or nothing tells which classes it has.
   """
-  if not scored:
-    return classes.HeadOrder(None, "")
-  source, place = scored.source, f"{scored.key} ({scored.dataset.source})"
-  if outputs != len(source.class_names):
+  sets = [use.source.class_names for use in scored]
+  head = classes.of_outputs(class_names, read.class_names(), outputs, sets)
+  if not head.names:
     raise ValueError(
-      f"the head of these weights has {outputs} classes, but {place} has "
-      f"{len(source.class_names)}; fine-tune the weights on its classes first, or evaluate them "
-      "with config.few_shot or config.nearest."
+      f"nothing names the {outputs} classes of these weights, so they may not be those of "
+      f"{scored[0]}, the {len(sets[0])} classes {listed(sets[0], 3)}. {NAME_THEM}."
     )
-  advice = (
-    "Say in which order the head has the classes with --config.class_names=FILE (a name a line), "
-    "or =data for the order of the data"
-  )
-  try:
-    order = classes.of_head(class_names, read.class_names(), source.class_names)
-  except classes.OtherClasses as error:
-    raise ValueError(
-      f"the head is of other classes than {place}: {error}. If they are the same under other "
-      f"names: {advice[0].lower()}{advice[1:]}; else fine-tune the weights on its classes first."
-    ) from error
-  if not order.known:
-    raise ValueError(
-      f"nothing names the {outputs} classes of these weights, so their order may not be that of "
-      f"{place}, which begins with {', '.join(map(repr, source.class_names[:3]))}. {advice}."
-    )
-  return order
+  for use in scored:
+    try:
+      classes.matched(use, head.names, "the head")
+    except ConfigError as error:
+      raise ValueError(
+        f"{error} If they are the same under other names: {NAME_THEM[0].lower()}{NAME_THEM[1:]}; "
+        "else fine-tune the weights on its classes first, or evaluate them with config.few_shot "
+        "or config.nearest."
+      ) from error
+  return head
 
 
 def put(params: dict, mesh: jax.sharding.Mesh) -> dict:

@@ -54,11 +54,13 @@ class Result:
     figures: values by name, without the name of the evaluation.
     write: writes tables and plots into the evaluation's own folder; None: there are none.
     pictures: (H, W, 3) uint8 by name; a run keeps those of every evaluation.
+    note: a sentence that belongs to the figures; "": none.
   """
 
   figures: dict[str, float]
   write: Callable[[pathlib.Path], None] | None = None
   pictures: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +128,18 @@ class Opened(abc.ABC):
   """An evaluation whose data is opened.
 
   Attributes:
-    head: the dataset whose classes must be those of the head; None: the head is not scored.
+    head: the dataset whose classes the head must have; None: the head is not scored.
   """
 
   head: Use | None = None
+
+  def of_head(self, names: Sequence[str]) -> "Opened":
+    """The evaluation for a head whose outputs have these names.
+
+    Raises:
+      ConfigError: the head is scored, and lacks classes.
+    """
+    return self
 
   @abc.abstractmethod
   def score(self, bench: Bench, params) -> Result:

@@ -20,9 +20,17 @@ class Evaluations:
   def __bool__(self) -> bool:
     return bool(self.opened)
 
-  def head(self) -> Use | None:
-    """A dataset that the head is scored on (all such sets have the same classes), or None."""
-    return next((one.head for _, one in self.opened if one.head), None)
+  def heads(self) -> tuple[Use, ...]:
+    """The datasets that the head is scored on."""
+    return tuple(one.head for _, one in self.opened if one.head)
+
+  def of_head(self, names: Sequence[str]) -> "Evaluations":
+    """The evaluations of a head whose outputs have these names.
+
+    Raises:
+      ConfigError: a set has classes that the head does not have.
+    """
+    return Evaluations(tuple((name, one.of_head(names)) for name, one in self.opened))
 
 
 def open_all(
@@ -34,8 +42,8 @@ def open_all(
     config: the settings.
     opener: opens sources.
     trained: the datasets that the parameters are trained on, as far as they are known.
-    classes: class names of the training data; every set that the head is scored on must have them.
-      None: these sets only need the same classes as one another.
+    classes: class names of the training data, which sets that the head is scored on get; None:
+      the head is not known yet.
 
   Raises:
     ConfigError: the classes do not agree, or images are trained on.

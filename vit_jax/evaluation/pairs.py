@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from vit_jax.config import ConfigError
-from vit_jax.data import apart
+from vit_jax.data import apart, classes
 from vit_jax.data.apart import Use
 from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Source
-from vit_jax.process.text import first_difference
 
 
 def with_sources(settings: Mapping) -> dict:
@@ -31,10 +30,7 @@ def open_pair(key: str, settings, opener: Opener, trained: Sequence[Use]) -> tup
   """
   train = opener.labelled(f"{key}.train", settings.train)
   test = opener.labelled(f"{key}.test", settings.test)
-  names = train.source.class_names
-  if tuple(names) != tuple(test.source.class_names):
-    difference = first_difference(test.source.class_names, names, "training")
-    raise ConfigError(f"{key}.test has other classes than {key}.train: {difference}.")
+  test = classes.matched(test, train.source.class_names, f"{key}.train")
   for use in (train, test):
     if use.source.multi_label:
       raise ConfigError(

@@ -42,7 +42,7 @@ class LoadedModel:
     """Whether the weights have a head."""
     return "head" in self.read.params
 
-  def at_size(self, side: int = 0, outputs: tuple[int, ...] | None = None) -> "LoadedModel":
+  def at_size(self, side: int = 0) -> "LoadedModel":
     """The model for square images of `side` pixels; 0: the size that the weights are for.
 
     For another size, position embeddings are resized; the share of each image that is cropped stays
@@ -50,7 +50,6 @@ class LoadedModel:
 
     Args:
       side: pixels.
-      outputs: as in `weights.fit`.
 
     Raises:
       ValueError: no size is known, the model cannot take images of this size, or a parameter is
@@ -62,7 +61,7 @@ class LoadedModel:
     square = card.image_size, card.image_size
     grid = self.module.grid(*square) if isinstance(self.module, models.ViT) else None
     wanted = parameter_shapes(self.module, card.image_size)
-    params, rows = weights.fit(self.params, wanted, grid, outputs=outputs)
+    params, rows = weights.fit(self.params, wanted, grid)
     lost = [row.name for row in rows if row.what == "new"]
     if self.has_head and lost:
       raise ValueError(

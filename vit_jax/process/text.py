@@ -41,14 +41,20 @@ def first_difference(some: Sequence[str], others: Sequence[str], whose: str) -> 
   """Describes the first difference between two lists of class names."""
   for i, (a, b) in enumerate(zip(some, others, strict=False)):
     if a != b:
-      return f"class {i} is {a!r} there and {b!r} in {whose}{_unseen(a, b)}"
+      return f"class {i} is {a!r} there and {b!r} in {whose}{unseen(a, b)}"
   return f"the first {min(len(some), len(others))} are equal"
 
 
-def _unseen(a, b):
-  """The first characters that differ, if the names may look alike; else ""."""
+def unseen(a: str, b: str) -> str:
+  """The first characters that differ, in parentheses, if two names may look alike; else ""."""
   pairs = [(x, y) for x, y in zip(a, b, strict=False) if x != y]
   if len(a) != len(b) or any((x + y).isascii() for x, y in pairs):
     return ""
   codes = [f"U+{ord(x):04X} {unicodedata.name(x, '')}".rstrip() for x in pairs[0]]
   return f" ({codes[0]} and {codes[1]})"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+  """Names in quotes, the first ones of many: "'a', 'b' and 7 more"."""
+  text = ", ".join(map(repr, names[:most]))
+  return text if len(names) <= most else f"{text} and {len(names) - most:,} more"

@@ -67,7 +67,9 @@ class Evaluator:
     for name, one in found:
       for key, picture in one.pictures.items():
         self.writer.picture(step, f"{name}/{key}", tiles.png(picture))
-    self.writer.say(f"step {step}/{self.steps.total}  " + registry.in_words(figures))
+    self.writer.say(
+      f"step {step}/{self.steps.total}  " + registry.in_words(figures) + evaluate.notes(found)
+    )
     if step == self.steps.total or self.watch.enough:
       with self.monitor.paused("plots"):
         self._write_details(step, found)

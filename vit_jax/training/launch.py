@@ -80,7 +80,7 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   config = dataclasses.replace(config, data=resumed.completed(config.data, *places))
   trained = resumed.trained_on(config.data, config.model.num_classes, *places)
   evaluations = evaluation.open_alone(config, trained)
-  if not evaluations.head():
+  if not evaluations.heads():
     unused.check_without_head(given)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
@@ -91,7 +91,7 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   from vit_jax.evaluation import evaluated_model
   from vit_jax.evaluation.evaluate import evaluate
 
-  read = evaluated_model.read(config, evaluations.head(), folder, given)
+  read = evaluated_model.read(config, evaluations, folder, given)
   reader = reader_of(config, read.model, read.settings.data)
   evaluate(read, evaluations, reader, folder, stall_seconds=config.stall_seconds)
 

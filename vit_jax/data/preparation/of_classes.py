@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from vit_jax.config import similar
-from vit_jax.data.sources import Example, Listed, Selected, Source, SourceError
+from vit_jax.data.sources import Listed, Renumbered, Selected, Source, SourceError
 from vit_jax.process.text import nfc
 
 
-class OfClasses(Selected):
+class OfClasses(Renumbered):
   """The examples of a source whose labels are all among some classes, in the source's order.
 
   Args:
@@ -27,25 +27,12 @@ class OfClasses(Selected):
           f"{similar(name, source.class_names)}."
         )
     kept = [name for name in source.class_names if name in names]
-    self._numbers = {source.class_names.index(name): new for new, name in enumerate(kept)}
-    rows = [row for row in range(len(source)) if self._has(source.labels(row))]
+    numbers = {source.class_names.index(name): new for new, name in enumerate(kept)}
+    has = lambda labels: bool(labels) and numbers.keys() >= set(labels)
+    rows = [row for row in range(len(source)) if has(source.labels(row))]
     if not rows:
       raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
-    super().__init__(source, Listed(rows), f"{source.identity}, classes {kept!r}")
-    self.class_names = tuple(kept)
+    chosen = Selected(source, Listed(rows), f"{source.identity}, classes {kept!r}")
+    super().__init__(chosen, numbers, kept)
     if hasattr(source, "left_out"):
       self.left_out = source.left_out
-
-  def __getitem__(self, index: int) -> Example:
-    example = super().__getitem__(index)
-    return example._replace(labels=self._renumbered(example.labels))
-
-  def labels(self, index: int) -> tuple[int, ...]:
-    """The labels, numbered among the kept classes."""
-    return self._renumbered(super().labels(index))
-
-  def _has(self, labels):
-    return bool(labels) and self._numbers.keys() >= set(labels)
-
-  def _renumbered(self, labels):
-    return tuple(self._numbers[label] for label in labels)

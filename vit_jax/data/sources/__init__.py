@@ -10,6 +10,7 @@ from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
 from vit_jax.data.sources.mixed import Mixed
 from vit_jax.data.sources.objectnet import ObjectNet
+from vit_jax.data.sources.renumbered import Renumbered
 from vit_jax.data.sources.selected import Listed, Selected
 from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.data.sources.synthetic import Synthetic
@@ -22,6 +23,7 @@ __all__ = [
   "Listed",
   "Mixed",
   "Remaining",
+  "Renumbered",
   "Selected",
   "Source",
   "SourceError",
