@@ -4,8 +4,8 @@ python tools/export.py --source WORKDIR --output params.npz
 python tools/export.py --source ViT-B_16.npz --format huggingface --output vit_b16 --verify
 
 The folder of --output is made if it does not exist. The card is NAME.json beside the file: image
-size, resizing, class names. Arrays in .npz and .safetensors files have the names of the published
-weights, which other libraries read.
+size, resizing, class names. Arrays in .npz files have the names of the published weights, those in
+.safetensors files the names of timm, if timm has such a model.
 
 Exit status: 0 done; 2 wrong usage: nothing at --source, no such step or average, or --output cannot
 be written; 1 the weights are damaged or do not fit the format, or --verify found a difference.

@@ -85,6 +85,14 @@ def test_what_other_readers_drop_is_told(tmp_path):
   )
 
 
+@pytest.mark.parametrize(("family", "lacking"), [("2d", "pos_embedding_column"), ("vit", "")])
+def test_what_timm_cannot_read_is_told(tmp_path, family, lacking):
+  weights.save(tmp_path / "source.npz", families.params(family))
+  words = run("--source", tmp_path / "source.npz", "--output", tmp_path / "out.safetensors")
+  assert (f"{lacking}. Its arrays have the published names" in words) == bool(lacking)
+  families.assert_same_bits(weights.load(tmp_path / "out.safetensors"), families.params(family))
+
+
 def test_another_json_file_is_not_overwritten(source, tmp_path):
   (tmp_path / "config.json").write_text('{"seed": 0}')
   with pytest.raises(ValueError, match=r"config\.json is not a model card"):

@@ -278,6 +278,24 @@ def test_what_transformers_saves_is_read(folder, tmp_path):
     weights.load(tmp_path / "parts")
 
 
+@pytest.mark.parametrize("pooler", [True, False])
+def test_a_vit_model_that_was_saved_alone_is_read(tmp_path, caplog, pooler):
+  """Its names lack the part "vit." that they have in a model with a head."""
+  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+  config = transformers.ViTConfig(image_size=16, patch_size=4, **sizes)
+  model = transformers.ViTModel(config, add_pooling_layer=pooler).eval()
+  model.save_pretrained(tmp_path)
+  loaded, images = load(tmp_path), families.images()
+  assert pooler == ("no pooler: vit.pooler" in caplog.text)
+  _, features = loaded.module.apply({"params": loaded.params}, images, train=False)
+  with torch.no_grad():
+    theirs = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).last_hidden_state
+  np.testing.assert_allclose(features["pre_logits"], theirs[:, 0], atol=1e-5, rtol=0)
+  np.testing.assert_allclose(features["patches"], theirs[:, 1:], atol=1e-5, rtol=0)
+
+
 def test_a_pipeline_prepares_images_and_names_classes_as_we_do(folder, monkeypatch):
   """From the image to names and probabilities, without a network."""
   monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -29,7 +29,8 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
   if card.image_size:
     model.at_size()  # finds missing and surplus parameters before anything is written
   own = read.params.get(OWN, {})
-  weights.write(output, weights.Weights({k: v for k, v in read.params.items() if k != OWN}, card))
+  kept = {name: part for name, part in read.params.items() if name != OWN}
+  weights.write(output, weights.Weights(kept, card))
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
   kind = "moving average of the parameters" if read.average else "parameters"
   lines = [
@@ -44,6 +45,8 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
     lines.append(
       "Other readers of .npz, such as timm, drop its representation layer without a warning."
     )
+  if output.suffix == ".safetensors" and (lacking := weights.lacking_in_timm(kept)):
+    lines.append(f"timm cannot read it: {lacking}. Its arrays have the published names.")
   return lines
 
 

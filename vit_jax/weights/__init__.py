@@ -5,11 +5,13 @@ import pathlib
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.weights.fit import fit, table
 from vit_jax.weights.source import Weights, format_of, module, of_checkpoint, read, told_by, write
+from vit_jax.weights.timm import lacking_in_timm
 
 __all__ = [
   "Weights",
   "fit",
   "format_of",
+  "lacking_in_timm",
   "load",
   "module",
   "of_checkpoint",
@@ -27,8 +29,8 @@ def load(path) -> dict:
   If a run has a moving average of its parameters, reads the average.
 
   Args:
-    path: *.npz, *.msgpack or *.safetensors, a folder for Hugging Face, a run's workdir, or one of
-      its checkpoints.
+    path: *.npz, *.msgpack or *.safetensors, a folder of Hugging Face or timm, a run's workdir, or
+      one of its checkpoints.
 
   Raises:
     ConfigError: the path does not exist, or is a folder of another kind.

@@ -7,6 +7,7 @@ import pathlib
 from vit_jax.config import MOST_PIXELS, MOST_SIDE
 from vit_jax.models.gelu import FORMS
 from vit_jax.models.norm import EPSILON
+from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.process.text import nfc
 from vit_jax.storage.files import write_text
 
@@ -61,9 +62,12 @@ def path_beside(weights: pathlib.Path) -> pathlib.Path:
 
 def write(path: pathlib.Path, card: Card):
   """Writes a card as JSON."""
-  values = dataclasses.asdict(card) | {"pixels": PIXELS, "note": DEEP}
-  text = json.dumps(values, indent=2) + "\n"
-  write_text(path, text)
+  write_text(path, json.dumps(values_of(card), indent=2) + "\n")
+
+
+def values_of(card: Card) -> dict:
+  """What the JSON of a card says."""
+  return dataclasses.asdict(card) | {"pixels": PIXELS, "note": DEEP}
 
 
 def read(path: pathlib.Path) -> Card | None:
@@ -72,9 +76,15 @@ def read(path: pathlib.Path) -> Card | None:
   Raises:
     ValueError: the file is not a card.
   """
-  if not path.is_file():
-    return None
-  values = read_json(path)
+  return of_values(read_json(path), path) if path.is_file() else None
+
+
+def of_values(values, path: pathlib.Path) -> Card:
+  """The card that JSON in the file `path` says.
+
+  Raises:
+    ValueError: it is not a card.
+  """
   try:
     if values["pixels"] != PIXELS:
       raise ValueError(f"its pixels are {values['pixels']!r} and must be {PIXELS!r}")
@@ -126,3 +136,12 @@ def read_json(path: pathlib.Path):
     return json.loads(path.read_text(encoding="utf-8"))
   except (ValueError, RecursionError) as error:
     raise ValueError(f"{path} is not JSON: {error}.") from error
+
+
+def told_by(params: dict) -> Card:
+  """Makes a card from parameters alone: the image size, if position embeddings tell it."""
+  told = module_of(params)
+  if "resnet" in params:
+    return Card(image_size=0)
+  grid = patch_grid(params, told.pool == "class_token")
+  return Card(image_size=grid[0] * told.stride() if grid and grid[0] == grid[1] else 0)

@@ -1,13 +1,11 @@
 """Reads and writes weights as a folder for Hugging Face's ViTForImageClassification.
 
-Weights without a head are a ViTModel, whose pooler is left out.
+Weights without a head are a ViTModel; a ViTModel's pooler is left out when it is read.
 """
 
 import json
+import logging
 import pathlib
-import re
-
-import numpy as np
 
 from vit_jax.models.recognition import module_of
 from vit_jax.storage.files import write_text
@@ -21,37 +19,38 @@ from vit_jax.weights.huggingface_settings import (
   PROBLEM_TYPES,
   WITHOUT_HEAD,
 )
+from vit_jax.weights.translation import (
+  CONVOLUTION,
+  DENSE,
+  FROM_HEADS,
+  SAME,
+  Table,
+  layer,
+  norm,
+  to_heads,
+)
 
 WEIGHTS = "model.safetensors"
-TOP = {
-  "cls": "vit.embeddings.cls_token",
-  "Transformer/posembed_input/pos_embedding": "vit.embeddings.position_embeddings",
-  "embedding/kernel": "vit.embeddings.patch_embeddings.projection.weight",
-  "embedding/bias": "vit.embeddings.patch_embeddings.projection.bias",
-  "Transformer/encoder_norm/scale": "vit.layernorm.weight",
-  "Transformer/encoder_norm/bias": "vit.layernorm.bias",
-  "head/kernel": "classifier.weight",
-  "head/bias": "classifier.bias",
-}
-BLOCK = {
-  "LayerNorm_0/scale": "layernorm_before.weight",
-  "LayerNorm_0/bias": "layernorm_before.bias",
-  "LayerNorm_2/scale": "layernorm_after.weight",
-  "LayerNorm_2/bias": "layernorm_after.bias",
-  "MultiHeadDotProductAttention_1/query/kernel": "attention.attention.query.weight",
-  "MultiHeadDotProductAttention_1/query/bias": "attention.attention.query.bias",
-  "MultiHeadDotProductAttention_1/key/kernel": "attention.attention.key.weight",
-  "MultiHeadDotProductAttention_1/key/bias": "attention.attention.key.bias",
-  "MultiHeadDotProductAttention_1/value/kernel": "attention.attention.value.weight",
-  "MultiHeadDotProductAttention_1/value/bias": "attention.attention.value.bias",
-  "MultiHeadDotProductAttention_1/out/kernel": "attention.output.dense.weight",
-  "MultiHeadDotProductAttention_1/out/bias": "attention.output.dense.bias",
-  "MlpBlock_3/Dense_0/kernel": "intermediate.dense.weight",
-  "MlpBlock_3/Dense_0/bias": "intermediate.dense.bias",
-  "MlpBlock_3/Dense_1/kernel": "output.dense.weight",
-  "MlpBlock_3/Dense_1/bias": "output.dense.bias",
-}
+_BLOCK, _THEIRS = "Transformer/encoderblock_{0}", "vit.encoder.layer.{0}"
+_ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
+NAMES = Table(
+  ("cls", "vit.embeddings.cls_token", SAME),
+  ("Transformer/posembed_input/pos_embedding", "vit.embeddings.position_embeddings", SAME),
+  *layer("embedding", "vit.embeddings.patch_embeddings.projection", CONVOLUTION),
+  *norm(f"{_BLOCK}/LayerNorm_0", f"{_THEIRS}.layernorm_before"),
+  *to_heads(f"{_ATTENTION}/query", f"{_THEIRS}.attention.attention.query"),
+  *to_heads(f"{_ATTENTION}/key", f"{_THEIRS}.attention.attention.key"),
+  *to_heads(f"{_ATTENTION}/value", f"{_THEIRS}.attention.attention.value"),
+  *layer(f"{_ATTENTION}/out", f"{_THEIRS}.attention.output.dense", FROM_HEADS),
+  *norm(f"{_BLOCK}/LayerNorm_2", f"{_THEIRS}.layernorm_after"),
+  *layer(f"{_BLOCK}/MlpBlock_3/Dense_0", f"{_THEIRS}.intermediate.dense", DENSE),
+  *layer(f"{_BLOCK}/MlpBlock_3/Dense_1", f"{_THEIRS}.output.dense", DENSE),
+  *norm("Transformer/encoder_norm", "vit.layernorm"),
+  *layer("head", "classifier", DENSE),
+)
+_ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # a ViTModel that was saved by itself
 NOTES = "README.md"
+_log = logging.getLogger(__name__)
 REPRESENTATION = "representation"  # our own key of config.json
 _NOTES = f"""# Images for this model
 
@@ -79,7 +78,7 @@ def save(folder: pathlib.Path, params: dict, card: Card):
   if (folder / CONFIG).exists():
     huggingface_settings.read(folder)  # raises for a folder of another kind: do not replace it
   settings = _config(params, card)
-  flat = {_theirs(name): _transposed(name, x) for name, x in flatten(params).items()}
+  flat = NAMES.theirs(flatten(params))
   huggingface_settings.check_shapes(settings, {name: x.shape for name, x in flat.items()})
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_flat(folder / WEIGHTS, flat)
@@ -102,12 +101,11 @@ def load(folder: pathlib.Path) -> dict:
       f"{folder} has no {WEIGHTS} (weights in several files or as pickles are not read); save the "
       "model with save_pretrained(..., safe_serialization=True, max_shard_size='100GB')."
     )
-  flat = safetensors.load_flat(folder / WEIGHTS)
+  flat = _within_vit(safetensors.load_flat(folder / WEIGHTS), settings)
   shapes = {name: array.shape for name, array in flat.items()}
   with arrays.reading(folder / WEIGHTS, "Hugging Face's"):
     huggingface_settings.check_shapes(settings, shapes)
-  heads = settings["num_attention_heads"]
-  return nest({_ours(name): _back(_ours(name), x, heads) for name, x in flat.items()})
+  return nest(NAMES.ours(flat, settings["num_attention_heads"]))
 
 
 def read_card(folder: pathlib.Path) -> Card:
@@ -163,49 +161,18 @@ def check_expressible(params: dict, card: Card):
       raise ValueError(f"Hugging Face's ViTForImageClassification has no place for {what}.")
 
 
-def _theirs(name):
-  if name in TOP:
-    return TOP[name]
-  block = re.fullmatch(r"Transformer/encoderblock_(\d+)/(.*)", name)
-  return f"vit.encoder.layer.{block[1]}.{BLOCK[block[2]]}"
+def _within_vit(flat, settings):
+  """The arrays of a ViTModel under the names that they have in a model with a head.
 
-
-def _ours(name):
-  for ours, theirs in TOP.items():
-    if name == theirs:
-      return ours
-  block = re.fullmatch(r"vit\.encoder\.layer\.(\d+)\.(.*)", name)
-  for ours, theirs in BLOCK.items():
-    if block and block[2] == theirs:
-      return f"Transformer/encoderblock_{int(block[1])}/{ours}"
-  raise ValueError(f"{name} is not part of a ViTForImageClassification.")
-
-
-def _transposed(name, array):
-  """Dense kernels (in, out) become (out, in), heads merged; the patch kernel (D, 3, P, P)."""
-  array = np.asarray(array)
-  if name == "embedding/kernel":
-    return array.transpose(3, 2, 0, 1)
-  if re.search(r"/(query|key|value)/kernel$", name):
-    return array.reshape(len(array), -1).T
-  if name.endswith("/out/kernel"):
-    return array.reshape(-1, array.shape[-1]).T
-  if re.search(r"/(query|key|value)/bias$", name):
-    return array.reshape(-1)
-  return array.T if name.endswith("/kernel") else array
-
-
-def _back(name, array, heads):
-  """Undoes `_transposed`."""
-  if name == "embedding/kernel":
-    return array.transpose(2, 3, 1, 0)
-  if re.search(r"/(query|key|value)/kernel$", name):
-    return array.T.reshape(array.shape[1], heads, -1)
-  if name.endswith("/out/kernel"):
-    return array.T.reshape(heads, -1, array.shape[0])
-  if re.search(r"/(query|key|value)/bias$", name):
-    return array.reshape(heads, -1)
-  return array.T if name.endswith("/kernel") else array
+  The pooler, which belongs to no image's features, is left out.
+  """
+  if settings["architectures"] != [WITHOUT_HEAD]:
+    return flat
+  named = {f"vit.{name}" if name.startswith(_ALONE) else name: x for name, x in flat.items()}
+  pooler = sorted(name for name in named if name.startswith("vit.pooler."))
+  if pooler:
+    _log.warning("Left out, because models of this project have no pooler: %s.", ", ".join(pooler))
+  return {name: x for name, x in named.items() if name not in pooler}
 
 
 def _config(params, card) -> dict:

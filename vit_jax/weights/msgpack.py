@@ -13,6 +13,7 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.files import write_bytes
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, published
+from vit_jax.weights.card import Card
 
 MAX_AXES = 16
 
@@ -33,7 +34,11 @@ def load(path: pathlib.Path) -> dict:
     return published.from_published(flatten(tree))
 
 
-def save(path: pathlib.Path, params: dict):
+def card_inside(path: pathlib.Path, params: dict) -> None:
+  """A msgpack file has no place for a card."""
+
+
+def save(path: pathlib.Path, params: dict, known: Card | None = None):
   """Writes a tree of arrays; stacked blocks are unstacked."""
   data = flax.serialization.msgpack_serialize(jax.tree.map(np.asarray, unstack_blocks(params)))
   write_bytes(path, data)

@@ -8,6 +8,7 @@ import numpy as np
 
 from vit_jax.storage.files import write_whole
 from vit_jax.weights import arrays, published
+from vit_jax.weights.card import Card
 
 MAX_EXPANSION = 20  # uncompressed bytes for each byte of the file
 
@@ -27,7 +28,11 @@ def load(path: pathlib.Path) -> dict:
     return published.from_published(flat)
 
 
-def save(path: pathlib.Path, params: dict):
+def card_inside(path: pathlib.Path, params: dict) -> None:
+  """An .npz file has no place for a card."""
+
+
+def save(path: pathlib.Path, params: dict, known: Card | None = None):
   """Writes a tree of arrays under the published names; stacked blocks are unstacked."""
   flat = {name: np.asarray(x) for name, x in published.to_published(params).items()}
 

@@ -58,7 +58,7 @@ def from_published(flat: dict[str, np.ndarray]) -> dict:
   if "pos_embedding" in renamed:
     if POSITIONS in renamed:
       raise ValueError(f"two arrays mean {POSITIONS}; one of them is called pos_embedding")
-    renamed[POSITIONS] = _with_class_token(renamed.pop("pos_embedding"), "cls" in renamed)
+    renamed[POSITIONS] = with_class_token(renamed.pop("pos_embedding"), "cls" in renamed)
   return unstack_blocks(nest(renamed))
 
 
@@ -119,7 +119,7 @@ def _ours(name, array, *, linen):
   return name, array
 
 
-def _with_class_token(positions, class_token):
+def with_class_token(positions, class_token):
   """Adds zeros for the class token: big_vision adds position embeddings to the patches only."""
   if positions.ndim != 3 or not class_token:
     return positions

@@ -1,5 +1,11 @@
-"""Weights as safetensors, under the published names."""
+"""Weights as safetensors, under timm's names; under the published ones where timm has no place.
 
+A file of this project repeats its card inside, so that it stays complete without the one beside it.
+"""
+
+import dataclasses
+import json
+import logging
 import os
 import pathlib
 
@@ -7,20 +13,58 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.files import write_whole
-from vit_jax.weights import arrays, published
+from vit_jax.storage.tree import flatten
+from vit_jax.weights import arrays, card, published, timm
+from vit_jax.weights.card import Card
 
 DTYPES = ("F64", "F32", "F16", "BF16")
+CARD, HEADS = "vit_jax_card", "vit_jax_heads"  # keys of a file's metadata
+MOST_HEADS = 10**4
+_TRANSFORMERS = ("vit.", "embeddings.", "encoder.layer.")
+_log = logging.getLogger(__name__)
 
 
 def load(path: pathlib.Path) -> dict:
-  """Reads a tree of NumPy arrays.
+  """Reads a tree of NumPy arrays, under the published names or timm's.
 
   Raises:
-    ValueError: the file is not safetensors, or its arrays fail `arrays.checked`.
+    ValueError: the file is not safetensors, its arrays fail `arrays.checked`, or they are of a
+      model that this project does not have.
   """
   with arrays.reading(path, "safetensors"):
-    return published.from_published(_flat(path))
+    flat = _flat(path)
+    if timm.recognised(flat):
+      return timm.from_timm(arrays.checked(flat), _heads(_header(path)[1]))
+    if any(name.startswith(_TRANSFORMERS) for name in flat):
+      raise ValueError("its names are those of transformers; give the folder with its config.json")
+    return published.from_published(flat)
+
+
+def card_inside(path: pathlib.Path, params: dict) -> Card | None:
+  """The card in the file; for a file of timm, what timm's models usually compute; else None.
+
+  Args:
+    path: the file.
+    params: what `load` read from it.
+
+  Raises:
+    ValueError: what is there is no card.
+  """
+  with arrays.reading(path, "safetensors"):
+    names, metadata = _header(path)
+    if CARD in metadata:
+      return card.of_values(json.loads(metadata[CARD]), path)
+  if HEADS in metadata or "resnet" in params or not timm.recognised(names):
+    return None
+  _log.warning(
+    "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
+    "GELU, as many heads as models of this width have, images as (pixel - 127.5) / 127.5. If they "
+    "are not (DeiT, DINO and MAE have other images), put timm's config.json beside it.",
+    path,
+  )
+  return dataclasses.replace(card.told_by(params), activation=timm.ACTIVATION)
 
 
 def load_flat(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -33,22 +77,44 @@ def load_flat(path: pathlib.Path) -> dict[str, np.ndarray]:
     return arrays.checked(_flat(path))
 
 
-def save(path: pathlib.Path, params: dict):
-  """Writes a tree of arrays under the published names; stacked blocks are unstacked."""
-  save_flat(path, published.to_published(params))
+def save(path: pathlib.Path, params: dict, known: Card | None = None):
+  """Writes a tree of arrays, with its card; stacked blocks are unstacked."""
+  params = unstack_blocks(params)
+  told = {CARD: json.dumps(card.values_of(known))} if known else {}
+  try:
+    flat = timm.to_timm(params)
+    query = next((x for name, x in flatten(params).items() if name.endswith("query/kernel")), None)
+    told |= {HEADS: str(query.shape[1])} if query is not None else {}
+  except ValueError:  # timm has no such model
+    flat = published.to_published(params)
+  save_flat(path, flat, told)
 
 
-def save_flat(path: pathlib.Path, flat: dict[str, np.ndarray]):
-  """Writes {name: array}, with the metadata that PyTorch's readers need."""
+def save_flat(path: pathlib.Path, flat: dict[str, np.ndarray], told: dict[str, str] | None = None):
+  """Writes {name: array}, with the metadata that PyTorch's readers need and what else is told."""
   contiguous = {name: np.ascontiguousarray(array) for name, array in flat.items()}
 
   def fill(partial: str):
     with open(partial, "wb") as file:
       usual = os.fstat(file.fileno()).st_mode
-    safetensors.numpy.save_file(contiguous, partial, metadata={"format": "pt"})
+    safetensors.numpy.save_file(contiguous, partial, metadata={"format": "pt"} | (told or {}))
     os.chmod(partial, usual)  # the library makes files that only their owner can read
 
   write_whole(str(path), fill)
+
+
+def _header(path) -> tuple[list[str], dict[str, str]]:
+  """The names of the arrays, and the metadata."""
+  arrays.check_bytes(path)
+  with safetensors.safe_open(path, framework="numpy") as file:
+    return list(file.keys()), file.metadata() or {}
+
+
+def _heads(metadata) -> int:
+  text = metadata.get(HEADS, "0")
+  if not text.isdecimal() or not int(text[:9]) <= MOST_HEADS:
+    raise ValueError(f"its metadata says {text[:20]!r} attention heads")
+  return int(text)
 
 
 def _flat(path):

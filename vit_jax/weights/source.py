@@ -5,12 +5,12 @@ import pathlib
 
 from vit_jax.config import ConfigError
 from vit_jax.models import ResNet, ViT
-from vit_jax.models.recognition import module_of, patch_grid
+from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import card, huggingface, msgpack, npz, safetensors
-from vit_jax.weights.card import Card
+from vit_jax.weights import card, huggingface, msgpack, npz, safetensors, timm_hub
+from vit_jax.weights.card import Card, told_by
 
 FILES = {".npz": npz, ".msgpack": msgpack, ".safetensors": safetensors}
 
@@ -59,15 +59,21 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
     raise ConfigError(
       f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."
     )
-  if path.is_file():
-    beside = card.path_beside(path)
-    return checked(Weights(format_of(path).load(path), card.read(beside)), beside)
+  if path.is_file() and not timm_hub.tells_of(path):
+    form, beside = format_of(path), card.path_beside(path)
+    params = form.load(path)
+    known = card.read(beside)
+    said_in = beside if known else path
+    return checked(Weights(params, known or form.card_inside(path, params)), said_in)
   if step and steps and step not in steps:
     raise ConfigError(
       f"{path} has no checkpoint of step {step}; its steps are {', '.join(map(str, steps))}."
     )
   if steps:
     return of_checkpoint(checkpoint.find(workdir, steps[0] if len(steps) == 1 else step), ema)
+  if timm_hub.tells_of(path):
+    folder = path if path.is_dir() else path.parent
+    return checked(Weights(*timm_hub.read(folder)), folder / timm_hub.CONFIG)
   if (path / huggingface.CONFIG).is_file():
     named = Weights(huggingface.load(path), huggingface.read_card(path))
     return checked(named, path / huggingface.CONFIG)
@@ -94,7 +100,7 @@ def write(path: pathlib.Path, weights: Weights):
     form, beside = format_of(path), card.path_beside(path)
     _check_alone(path, known)
     path.parent.mkdir(parents=True, exist_ok=True)
-    form.save(path, weights.params)
+    form.save(path, weights.params, known)
     card.write(beside, known)
 
 
@@ -111,7 +117,8 @@ def _check_alone(path: pathlib.Path, new: Card):
     if other == path or not other.is_file():
       continue
     try:
-      now = there or told_by(form.load(other))
+      params = {} if there else form.load(other)
+      now = there or form.card_inside(other, params) or told_by(params)
     except ValueError:  # no weights of this project, so it needs no card
       continue
     if now != new:
@@ -164,15 +171,6 @@ def module(weights: Weights, **untold) -> ViT | ResNet:
   if weights.card:
     untold = dict(activation=weights.card.activation, norm_epsilon=weights.card.norm_epsilon)
   return module_of(weights.params, **({} if "resnet" in weights.params else untold))
-
-
-def told_by(params: dict) -> Card:
-  """Makes a card from parameters alone: the image size, if position embeddings tell it."""
-  told = module_of(params)
-  if "resnet" in params:
-    return Card(image_size=0)
-  grid = patch_grid(params, told.pool == "class_token")
-  return Card(image_size=grid[0] * told.stride() if grid and grid[0] == grid[1] else 0)
 
 
 def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:

@@ -1,0 +1,208 @@
+"""Weights under timm's names: timm loads ours, we load its own, and the logits are the same.
+
+Needs torch and timm (the extra `agreement`); skipped, with this reason, where they are not there.
+"""
+
+import functools
+import importlib
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.weights import families
+from vit_jax import weights
+from vit_jax.inference.model import read
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+
+BOUND = 1e-5
+SMALL = dict(img_size=16, patch_size=4, embed_dim=32, depth=2, num_heads=2, mlp_ratio=2)
+NO_TOKEN = dict(class_token=False, fc_norm=False)
+# For each family: arguments of timm's VisionTransformer.
+OURS = {
+  "vit": dict(SMALL),
+  "gap": SMALL | NO_TOKEN | dict(global_pool="avg"),
+  "map": SMALL | NO_TOKEN | dict(global_pool="map"),
+  "none": SMALL | dict(pos_embed="none"),
+}
+# Models of timm, made small: name, arguments.
+THEIRS = {
+  "tiny": ("vit_tiny_patch16_224", {}),
+  "small": ("vit_small_patch16_224", {}),
+  "base": ("vit_base_patch32_224", {}),
+  "large": ("vit_large_patch14_224", {}),
+  "huge": ("vit_huge_patch14_224", {}),
+  "deit": ("deit_small_patch16_224", {}),
+  "deit3": ("deit3_small_patch16_224", {}),
+  "dinov2": ("vit_small_patch14_dinov2", {}),
+  "siglip": ("vit_base_patch16_siglip_224", {}),
+  "siglip_tanh": ("vit_base_patch32_siglip_256", {}),
+  "gap": ("vit_base_patch16_gap_224", {}),
+  "no_head": ("vit_tiny_patch16_224", dict(num_classes=0)),
+}
+
+
+@pytest.fixture(scope="module")
+def peer():
+  """torch, timm and the models of tests/agreement/timm_models.py."""
+  return importlib.import_module("tests.agreement.timm_models")
+
+
+def logits(peer, model, images):
+  with peer.torch.no_grad():
+    return model.eval()(peer.torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
+
+
+def randomly(peer, model):
+  """The model with parameters none of which is zero or alike."""
+  generator = peer.torch.Generator().manual_seed(0)
+  with peer.torch.no_grad():
+    for name, x in model.named_parameters():
+      noise = peer.torch.randn(x.shape, generator=generator)
+      scale = 0.2 if x.ndim < 2 or "embed" in name or "token" in name else x[0].numel() ** -0.5
+      x.copy_(noise * scale + (1 if "norm" in name and name.endswith("weight") else 0))
+  return model
+
+
+@pytest.mark.parametrize("family", OURS)
+@pytest.mark.parametrize("head", [True, False])
+def test_timm_loads_ours_strictly(peer, tmp_path, family, head):
+  params = families.params(family)
+  if not head:
+    params = {name: x for name, x in params.items() if name != "head"}
+  weights.write(tmp_path / "w.safetensors", Weights(params, None))
+  model = peer.timm.models.VisionTransformer(
+    num_classes=5 if head else 0, act_layer="gelu_tanh", **OURS[family]
+  )
+  peer.timm.models.load_checkpoint(model, str(tmp_path / "w.safetensors"), strict=True)
+  images = families.images()
+  loaded = read(tmp_path / "w.safetensors")
+  ours, features = loaded.module.apply({"params": loaded.params}, images, train=False)
+  expected = ours if head else features["pre_logits"]
+  assert np.std(expected) > 0.1
+  np.testing.assert_allclose(logits(peer, model, images), expected, atol=BOUND, rtol=0)
+
+
+def made(peer, case):
+  name, options = THEIRS[case]
+  side = 64 if "patch32" in name else 56 if "patch14" in name else 32
+  options = dict(num_classes=5) | options | dict(img_size=side, depth=2)
+  return randomly(peer, peer.timm.create_model(name, **options)), side
+
+
+@pytest.mark.parametrize("case", THEIRS)
+def test_a_folder_as_timm_publishes_it(peer, tmp_path, case):
+  """Its pixels have another mean and deviation; ours are from -1 to 1."""
+  model, side = made(peer, case)
+  classes = [f"class {i}" for i in range(5)] if case != "no_head" else None
+  settings = dict(mean=(0.4, 0.45, 0.5), std=(0.2, 0.25, 0.3), input_size=(3, side, side))
+  model.pretrained_cfg = model.pretrained_cfg | settings
+  config = dict(label_names=classes) if classes else {}
+  peer.timm.models.save_for_hf(
+    model, tmp_path / "hub", model_config=config, safe_serialization=True
+  )
+  for path in (tmp_path / "hub", tmp_path / "hub/model.safetensors"):
+    loaded = read(path).at_size()
+    assert loaded.card.class_names == tuple(classes or ())
+    assert loaded.card.image_size == side <= loaded.card.resize
+    images = families.images(side)
+    mean, deviation = np.float32(settings["mean"]), np.float32(settings["std"])
+    theirs = logits(peer, model, ((images + 1) / 2 - mean) / deviation)
+    ours, features = jax.jit(functools.partial(loaded.module.apply, train=False))(
+      {"params": loaded.params}, images
+    )
+    expected = features["pre_logits"] if case == "no_head" else ours
+    assert np.std(theirs) > 0.1
+    np.testing.assert_allclose(expected, theirs, atol=BOUND, rtol=0)
+
+
+def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
+  model, side = made(peer, "tiny")
+  path = tmp_path / "model.safetensors"
+  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+  loaded = read(path).at_size()
+  assert "nothing says how its model computes" in caplog.text
+  assert (loaded.card.image_size, loaded.card.activation) == (side, "gelu")
+  ours, _ = loaded.module.apply({"params": loaded.params}, families.images(side), train=False)
+  np.testing.assert_allclose(ours, logits(peer, model, families.images(side)), atol=BOUND, rtol=0)
+
+
+@pytest.mark.parametrize(
+  ("arguments", "message"),
+  [
+    (dict(reg_tokens=2), r"it has register tokens \(reg_token\)"),
+    (dict(pre_norm=True), r"it has a norm before the blocks.*\(norm_pre"),
+    (dict(global_pool="avg"), r"it has a norm after pooling.*\(fc_norm"),
+    (dict(qk_norm=True), r"it has norms of queries and keys \(.*k_norm"),
+  ],
+)
+def test_parts_that_we_do_not_have_are_named(peer, tmp_path, arguments, message):
+  model = peer.timm.models.VisionTransformer(num_classes=5, **(SMALL | arguments))
+  path = tmp_path / "w.safetensors"
+  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+  with pytest.raises(ValueError, match=rf"w\.safetensors .*{message}"):
+    weights.read(path)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    (dict(global_pool="avg"), "has a class token and pools the patches"),
+    (dict(model_args=dict(pool_include_prefix=True)), "made with pool_include_prefix"),
+    (dict(model_args=dict(act_layer="relu")), "act_layer is 'relu'"),
+    (dict(pretrained_cfg=dict(crop_mode="border")), "cropped by 'border'"),
+    (dict(pretrained_cfg=dict(std=[0, 1, 1])), "std above 0"),
+    (dict(pretrained_cfg=7), "does not describe a model of timm"),
+  ],
+)
+def test_other_functions_are_refused(peer, tmp_path, changes, message):
+  model, _ = made(peer, "tiny")
+  peer.timm.models.save_for_hf(model, tmp_path, safe_serialization=True)
+  config = tmp_path / "config.json"
+  config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+  with pytest.raises(ValueError, match=message):
+    weights.read(tmp_path)
+
+
+def test_ours_keeps_its_card_without_the_one_beside_it(tmp_path):
+  known = Card(image_size=16, class_names=tuple("abcde"), activation="gelu", norm_epsilon=1e-3)
+  weights.write(tmp_path / "w.safetensors", Weights(families.params("vit"), known))
+  (tmp_path / "w.json").unlink()
+  assert weights.read(tmp_path / "w.safetensors").card == known
+
+
+def test_width_without_heads(peer, tmp_path):
+  model = peer.timm.models.VisionTransformer(num_classes=5, **SMALL)
+  path = tmp_path / "w.safetensors"
+  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+  with pytest.raises(ValueError, match="how many attention heads a model of width 32 has"):
+    weights.read(path)
+
+
+@pytest.mark.parametrize(
+  ("name", "bound"),
+  [("vit_small_r26_s32_224", 2e-4), ("vit_tiny_r_s16_p8_224", 2e-4), ("resnetv2_50x1_bit", BOUND)],
+)
+def test_resnets(peer, tmp_path, name, bound):
+  """In both directions, in float64. Hybrids differ by the epsilons in timm's ResNet."""
+  options = {} if "bit" in name else dict(img_size=64, act_layer="gelu_tanh")
+  model = randomly(peer, peer.timm.create_model(name, num_classes=5, **options))
+  path = tmp_path / "theirs.safetensors"
+  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+  params, images = weights.load(path), families.images(64).astype(np.float64)
+  with jax.enable_x64(True):
+    module = weights.module(Weights(params, None)).clone(dtype=jnp.float64)
+    ours, _ = jax.jit(module.apply, static_argnames="train")(
+      {"params": jax.tree.map(np.float64, params)}, images, train=False
+    )
+  expected = logits(peer, model.double(), images)
+  assert np.std(expected) > 0.1
+  np.testing.assert_allclose(ours, expected, atol=bound, rtol=0)
+  weights.save(tmp_path / "ours.safetensors", params)
+  again = peer.timm.create_model(
+    name, num_classes=5, checkpoint_path=str(tmp_path / "ours.safetensors"), **options
+  )
+  np.testing.assert_array_equal(logits(peer, again.double(), images), expected)
