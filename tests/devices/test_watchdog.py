@@ -28,7 +28,7 @@ def alone():
     time.sleep(0.25)
 
 folder, limit, silence = pathlib.Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[4])
-with Watchdog(folder, limit=limit, silence=silence, process=0, processes=2) as dog:
+with Watchdog(folder / "heartbeats", limit=limit, silence=silence, process=0, processes=2) as dog:
   for step in range(8):
     dog.guarded(lambda: dog.beat(f"step {step}"))
     if sys.argv[3] == "alone" and step < 6:

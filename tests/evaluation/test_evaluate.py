@@ -118,8 +118,8 @@ def test_files_of_an_evaluation(variants):
   assert result.pop("weights").endswith("w.npz")
   assert result == figures
   single = {"imagenet", "v2", "a", "r", "sketch"}
-  assert {path.name for path in (folder / "evaluation").iterdir()} == single
-  with (folder / "evaluation/a/predictions.csv").open(newline="") as file:
+  assert {path.name for path in (folder / "evaluation/1").iterdir()} == single
+  with (folder / "evaluation/1/a/predictions.csv").open(newline="") as file:
     rows = list(csv.DictReader(file))
   names = imagenet_classes()
   assert [row["label"] for row in rows] == [names[k] for k in labels["a"]]

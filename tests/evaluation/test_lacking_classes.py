@@ -90,7 +90,7 @@ def check_details(folder):
 def test_in_training(run):
   root, _ = run
   figures = metrics_log.read(root / "run")[-1]
-  assert figures["test/top1"] == check_details(root / "run/evaluation/test") > 0.7
+  assert figures["test/top1"] == check_details(root / "run/evaluation/1/test") > 0.7
   assert figures["test/examples"] == 8
 
 
@@ -108,7 +108,7 @@ def test_in_an_evaluation(run, capsys):
   assert {key: again[key] for key in again if "/" in key} == {
     key: pytest.approx(trained[key], rel=1e-5) for key in trained if key.startswith("test/")
   }
-  check_details(root / "run/evaluation/test")
+  check_details(root / "run/evaluation/2/test")
 
 
 def test_a_class_that_the_head_lacks_is_named(run):

@@ -21,7 +21,7 @@ def workdir(tmp_path):
     probabilities=np.array([0.9, 0.4, 0.8, 0.6]),
     name=lambda row: f"image {row}",
   )
-  details.write(tmp_path / "evaluation" / "test", known)
+  details.write(tmp_path / "evaluation" / "1" / "test", known)
   return tmp_path
 
 
@@ -43,7 +43,7 @@ def test_a_probability_of_nan_comes_last(workdir):
 def test_an_image_whose_name_is_no_text_is_found(workdir):
   name = "image \udcff"  # as Python reads the name of a file that is not UTF-8
   known = details.Details(("cat", "dog"), np.array([0]), np.array([1]), np.ones(1), lambda _: name)
-  details.write(workdir / "evaluation" / "test", known)
+  details.write(workdir / "evaluation" / "1" / "test", known)
   shown = views.mistakes(workdir, 4, Gallery([name], lambda _: np.zeros((4, 4, 3), np.uint8)))
   assert "test: 1 of 1 image is wrong" in shown.said
   assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]

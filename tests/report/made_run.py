@@ -85,7 +85,7 @@ def write_set(
   predictions = np.where(rng.random(count) < 0.7, labels, rng.integers(0, len(names), count))
   probabilities = rng.uniform(0.4, 1, count)
   known = details.Details(names, labels, predictions, probabilities, image)
-  path = folder / evaluate.DETAILS / set_name
+  path = folder / workdir.DETAILS / "1" / set_name
   details.write(path, known)
   rows = examples.chosen(labels, predictions, probabilities)
   pixels = lambda row: rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)

@@ -24,11 +24,11 @@ def test_damaged_files_are_named_and_left_out(tmp_path):
   made_run.write_set(folder)
   with (folder / "metrics.jsonl").open("a") as file:
     file.write('{"step": 101, "loss"\n')
-  (folder / "evaluation/test/classes.csv").write_text('class\n"a\0')
+  (folder / "evaluation/1/test/classes.csv").write_text('class\n"a\0')
   (folder / "starts.jsonl").write_bytes(b"\xff[[[\n3\n")
   found = page(folder)
   assert "1 damaged line(s) of metrics.jsonl are left out." in found.text
-  assert "evaluation/test cannot be read and are left out" in found.text
+  assert "evaluation/1/test cannot be read and are left out" in found.text
   assert found.values[FIGURES, "test/top1"] == [0.75, 100, 0.875, 50]
   (folder / "config.json").write_text("{")
   (folder / "metrics.jsonl").unlink()
@@ -90,15 +90,15 @@ def test_starts_that_cannot_be_read_are_left_out(tmp_path, monkeypatch):
 def test_a_confusion_matrix_of_too_large_numbers(tmp_path):
   folder = made_run.write(tmp_path / "run")
   made_run.write_set(folder)
-  (folder / "evaluation/test/confusion.csv").write_text(f"x,a\na,{10**30}\n")
-  assert "evaluation/test cannot be read and are left out" in page(folder).text
+  (folder / "evaluation/1/test/confusion.csv").write_text(f"x,a\na,{10**30}\n")
+  assert "evaluation/1/test cannot be read and are left out" in page(folder).text
 
 
 def test_probabilities_that_are_not_finite(tmp_path):
   """The predictions of a run that diverged have a probability of NaN."""
   folder = made_run.write(tmp_path / "run")
   labels, _, probabilities = made_run.write_set(folder)
-  path = folder / "evaluation/test/predictions.csv"
+  path = folder / "evaluation/1/test/predictions.csv"
   rows = path.read_text().splitlines()
   bad = [f"{row.rpartition(',')[0]},nan" for row in rows[1:11]]
   path.write_text("\n".join([rows[0], *bad, *rows[11:]]) + "\n")

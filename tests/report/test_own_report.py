@@ -72,7 +72,7 @@ def test_training_images_are_those_of_the_first_step(digits):
 
 def test_details_are_those_of_the_last_evaluation(digits):
   workdir = digits[0]
-  folder = workdir / "evaluation/test"
+  folder = workdir / "evaluation/1/test"
   figures = json.loads((folder / "figures.json").read_text())
   line = metrics_log.read(workdir)[-1]
   assert {f"test/{k}": x for k, x in figures.items() if k != "step"} == {
@@ -124,7 +124,7 @@ def test_the_step_is_that_of_the_checkpoint_that_was_read(digits, tmp_path):
 def test_a_damaged_image_is_no_end_of_the_report(digits, tmp_path):
   """A wrong checksum in a PNG file, for which Pillow raises a SyntaxError."""
   folder = shutil.copytree(digits[0], tmp_path / "run")
-  image = min(folder.glob("evaluation/*/images/*.png"), key=lambda path: int(path.stem))
+  image = min(folder.glob("evaluation/*/*/images/*.png"), key=lambda path: int(path.stem))
   data = bytearray(image.read_bytes())
   data[data.index(b"IHDR") + 4 + 13] ^= 1  # the checksum after width, height and three bytes
   image.write_bytes(data)

@@ -254,8 +254,8 @@ def test_masked_patches_and_pictures_of_an_evaluation(tmp_path):
   lines = [step_line(5), {"step": 5, "held/patch_loss": 0.5, "held/accuracy": 0.25}, step_line(9)]
   folder = made_run.write(tmp_path / "run", settings=settings, lines=lines)
   made_run.write_set(folder, set_name="other")
-  (folder / "evaluation/held").mkdir()
-  shutil.copy(ROOT / "docs/images/digits_confusion.png", folder / "evaluation/held/patches.png")
+  (folder / "evaluation/1/held").mkdir()
+  shutil.copy(ROOT / "docs/images/digits_confusion.png", folder / "evaluation/1/held/patches.png")
   found = page(folder)
   assert "held: patches" in found.text
   assert found.values[FIGURES, "held/patch_loss"] == [0.5, 5, 0.5, 5]

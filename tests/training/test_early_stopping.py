@@ -134,7 +134,7 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   assert f"Best:       test/top1 {figures[best]:.4f} after step {best}, {whole}" in result.stdout
   assert f"--config.evaluate_step={best})" in result.stdout
   assert f"params.npz --step {best}\n" in result.stdout
-  details = whole / "evaluation/test"
+  details = whole / "evaluation/1/test"
   assert json.loads((details / "figures.json").read_text())["step"] == end
   assert (details / "predictions.csv").is_file()
 

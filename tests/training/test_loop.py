@@ -147,7 +147,7 @@ def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digit
   stacked, _ = scored(tmp_path / "from", *again)
   assert stacked["own/top1"] == own["own/top1"]
   assert stacked["own/loss"] == pytest.approx(own["own/loss"], rel=1e-5)
-  with Image.open(tmp_path / "card/evaluation/own/confusion.png") as image:
+  with Image.open(tmp_path / "card/evaluation/1/own/confusion.png") as image:
     assert min(image.size) > 400
 
 

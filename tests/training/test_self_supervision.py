@@ -145,7 +145,7 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained)
   for name in ("near/20nn", "token/20nn", "probe/5shot"):
     assert found[name] == last[name]
   assert found["held/patch_loss"] == pytest.approx(last["held/patch_loss"])
-  assert (pretrained / "evaluation" / "held" / "patches.png").is_file()
+  assert (pretrained / "evaluation" / "1" / "held" / "patches.png").is_file()
 
 
 def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path):

@@ -11,6 +11,7 @@ import faulthandler
 import json
 import os
 import pathlib
+import secrets
 import socket
 import sys
 import threading
@@ -19,6 +20,8 @@ import traceback
 from typing import NamedTuple
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from vit_jax.config import RunError
 from vit_jax.process import aborts, shared_errors
@@ -52,6 +55,18 @@ class Sign(NamedTuple):
 
 def of_run(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
   """The watchdog for this process of a run; `stall_seconds` is the limit."""
+  return _of_folder(stall_seconds, folder / FOLDER)
+
+
+def of_evaluation(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
+  """As `of_run`, with heartbeats of its own: others may train or evaluate in the folder."""
+  name = np.uint32(secrets.randbits(32))
+  if jax.process_count() > 1:
+    name = multihost_utils.broadcast_one_to_all(name)
+  return _of_folder(stall_seconds, folder / FOLDER / f"evaluation-{name:08x}")
+
+
+def _of_folder(stall_seconds, folder):
   return Watchdog(
     folder,
     limit=stall_seconds,
@@ -70,14 +85,14 @@ class Watchdog:
     """Makes a watchdog, which begins to watch when the context is entered.
 
     Args:
-      folder: the workdir.
+      folder: for the heartbeats of all processes.
       limit: seconds without a beat after which this process is ended; 0: never.
       silence: seconds without a heartbeat after which another process counts as gone, and this
         process is ended; 0: never.
       process: the index of this process.
       processes: the number of processes.
     """
-    self._folder = folder / FOLDER
+    self._folder = folder
     self._limit, self._silence = limit, silence
     self._process, self._processes = process, processes
     self._period = min(limit / 4 or LONGEST_PERIOD, silence / 8 or LONGEST_PERIOD, LONGEST_PERIOD)
@@ -97,9 +112,11 @@ class Watchdog:
 
   def __exit__(self, error, *_):
     self._done.set()
-    if error is None:  # After an error, leave the file, so that the other hosts notice.
+    # After an error, leave the file, so that the other hosts notice.
+    if error is None and self._processes > 1:
       with contextlib.suppress(OSError):  # The folder may be gone; the run is done anyway.
         files.remove(self._folder / str(self._process))
+        files.remove_empty(self._folder)
 
   def beat(self, doing: str):
     """Notes progress: the run has reached `doing`, such as "step 12"."""

@@ -16,7 +16,6 @@ from vit_jax.plots import tiles
 from vit_jax.process import json_text
 from vit_jax.storage import files, metrics_log, workdir
 
-DETAILS = "evaluation"
 FIGURES = "figures.json"
 TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
 
@@ -53,7 +52,7 @@ def evaluate(
 ) -> dict[str, float]:
   """Evaluates parameters, prints the figures and writes WORKDIR/evaluation.json.
 
-  Sets whose images have one label each also get a folder WORKDIR/evaluation/NAME with all
+  Sets whose images have one label each also get a folder WORKDIR/evaluation/NUMBER/NAME with all
   predictions, the accuracy of each class and the confusion matrix.
 
   Raises:
@@ -67,7 +66,7 @@ def evaluate(
       print(other_size_in_words(read))
   if read.head.names:
     evaluations = evaluations.of_head(read.head.names)
-  with watchdog.of_run(stall_seconds, folder) as watching:
+  with watchdog.of_evaluation(stall_seconds, folder) as watching:
     stop = functools.partial(went_on, watching)
     bench = Bench(read.model, read.settings.loss, reader, read.representation, stop, detailed=True)
     found = watching.guarded(
@@ -86,28 +85,43 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
     WriteError: the folder cannot be written.
   """
   figures, result = figures_of(found), folder / workdir.EVALUATION
-  detailed = [(name, one) for name, one in found if one.write or one.pictures]
   with workdir.writing(folder):
+    details = write_details(folder, found, read.origin)
     files.write_text(result, json_text.written(read.origin | figures) + "\n")
-    for name, one in detailed:
-      write_details(folder / DETAILS / name, one, read.origin)
-  also = f", details to {folder / DETAILS}" if detailed else ""
+  also = f", details to {details}" if details else ""
   print(f"{origin_in_words(read)}  {registry.in_words(figures)}{notes(found)}")
   print(f"Written to {result}{also}")
 
 
-def write_details(folder: pathlib.Path, result: Result, origin: dict[str, int | str]):
-  """Writes figures, tables, plots and pictures of an evaluation.
+def write_details(
+  folder: pathlib.Path, found: list[tuple[str, Result]], origin: dict[str, int | str]
+) -> pathlib.Path | None:
+  """Writes figures, tables, plots and pictures of an evaluation to a folder of its own.
 
   Args:
-    folder: of this evaluation.
-    result: its result.
-    origin: where the parameters come from, the first entry of figures.json.
+    folder: the workdir.
+    found: the results.
+    origin: where the parameters come from, the first entry of each figures.json.
+
+  Returns:
+    WORKDIR/evaluation/NUMBER, with a folder for each set; None if no set has details.
 
   Raises:
     OSError: the folder cannot be written to.
   """
-  files.remove(folder)  # of an earlier evaluation
+  detailed = [(name, one) for name, one in found if one.write or one.pictures]
+  if not detailed:
+    return None
+
+  def fill(partial):
+    for name, one in detailed:
+      write_set(partial / name, one, origin)
+
+  return files.write_numbered(folder / workdir.DETAILS, fill)
+
+
+def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]):
+  """Writes the details of one set into a new folder; arguments as for `write_details`."""
   files.make_folder(folder)
   files.write_text(folder / FIGURES, json_text.written(origin | result.figures) + "\n")
   if result.write:

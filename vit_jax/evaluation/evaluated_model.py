@@ -72,13 +72,14 @@ def read(
     ConfigError: there are no parameters, or they do not fit the settings or the sets.
     CheckpointError: the checkpoint is damaged.
   """
-  if checkpoint.available(folder):
-    path = checkpoint.find(folder, config.evaluate_step)
-    name, origin, reading = str(path), {"step": int(path.name)}, weights.of_checkpoint
+  step, ema = config.evaluate_step, None if config.evaluate_average else False
+  of_run = bool(checkpoint.available(folder))
+  if of_run:
+    path, found = weights.of_run(folder, step, ema)
+    name, origin = str(path), {"step": int(path.name)}
   elif config.init_from:
     path = expanded(config.init_from)
     name, origin = f"config.init_from={config.init_from}", {"weights": str(path)}
-    reading = lambda path, ema: weights.read(path, step=config.evaluate_step, ema=ema)
   else:
     raise ConfigError(
       f"{folder} has no checkpoint to evaluate: name a --workdir that has one, or give weights "
@@ -88,10 +89,11 @@ def read(
   protocol = not config.duration.given()
   asked = Asked(config.model, config.loss, config.data, given, protocol)
   try:
-    read = reading(path, None if config.evaluate_average else False)
-    if "init_from" in given and "step" in origin:
-      check_same(config.init_from, (read.settings or {}).get("init_from", ""))
-    model = of_weights(read, **untold)
+    if not of_run:
+      found = weights.read(path, step=step, ema=ema)
+    elif "init_from" in given:
+      check_same(config.init_from, (found.settings or {}).get("init_from", ""))
+    model = of_weights(found, **untold)
     return fitted(model, asked, evaluations, config.class_names, origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error

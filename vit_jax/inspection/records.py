@@ -9,8 +9,7 @@ from typing import NamedTuple
 from vit_jax.config import ConfigError
 from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation.details import COLUMNS, MOST_BYTES, PREDICTIONS
-from vit_jax.evaluation.evaluate import DETAILS, FIGURES
-from vit_jax.storage.workdir import CONFIG
+from vit_jax.storage.workdir import CONFIG, DETAILS, newest_details
 
 
 class Mistake(NamedTuple):
@@ -23,26 +22,27 @@ class Mistake(NamedTuple):
 
 
 def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
-  """WORKDIR/evaluation/SET/predictions.csv of each set.
+  """The predictions.csv of the newest evaluation of each set.
 
   Raises:
     ConfigError: there is none, or the folder is not the workdir of a run.
   """
-  found = sorted((workdir / DETAILS).glob(f"*/{PREDICTIONS}"))
+  sets = newest_details(workdir).values()
+  found = [path / PREDICTIONS for path in sets if (path / PREDICTIONS).is_file()]
   if not found and not (workdir / CONFIG).is_file():
     raise ConfigError(
       f"{workdir} is not the workdir of a run: it has no {CONFIG}. Mistakes are those of an "
       "evaluation; give the folder that its --workdir named."
     )
-  if not found and any((workdir / DETAILS).glob(f"*/{FIGURES}")):
+  if not found and sets:
     raise ConfigError(
       f"the evaluations in {workdir / DETAILS} have no {PREDICTIONS}: only the sets of "
       "config.data.evaluate have, if each of their images has one label."
     )
   if not found:
     raise ConfigError(
-      f"{workdir} holds no {DETAILS}/SET/{PREDICTIONS}, so its mistakes are not known; evaluate it "
-      f"first: python -m vit_jax.main --mode=evaluate --workdir={workdir}"
+      f"{workdir} holds no {DETAILS}/NUMBER/SET/{PREDICTIONS}, so its mistakes are not known; "
+      f"evaluate it first: python -m vit_jax.main --mode=evaluate --workdir={workdir}"
     )
   return found
 

@@ -5,7 +5,6 @@ import pathlib
 from collections.abc import Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
-from vit_jax.evaluation import evaluate
 from vit_jax.recipes import cost
 from vit_jax.report import scored_set
 from vit_jax.report.scored_set import ScoredSet
@@ -89,7 +88,7 @@ def read(folder: pathlib.Path, name: str) -> RecordedRun:
   """The run of a workdir."""
   lines, damage = metrics(folder)
   config, wrong = settings(folder)
-  sets, unreadable = scored_set.read_all(folder / evaluate.DETAILS)
+  sets, unreadable = scored_set.read_all(folder)
   begun, unknown = facts(folder)
   notes = [note for note in (wrong, damage, unknown, *unreadable) if note]
   return RecordedRun(folder, name, config, begun, lines, sets, notes)

@@ -11,6 +11,7 @@ import numpy as np
 from vit_jax.config.reading import read_bytes, read_json
 from vit_jax.evaluation import classification, details, evaluate
 from vit_jax.process import json_text
+from vit_jax.storage import workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +42,9 @@ class ScoredSet:
 
 
 def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
-  """The sets below a folder by name, and a sentence about each that cannot be read."""
+  """The newest evaluation of each set of a workdir, and a sentence about each that is damaged."""
   found, wrong = [], []
-  for path in sorted(folder.glob("*/")):
+  for path in workdir.newest_details(folder).values():
     try:
       found.append(read(path))
     except (OSError, ValueError, OverflowError, csv.Error, RecursionError) as error:

@@ -7,9 +7,10 @@ makes all of them appear together.
 
 import contextlib
 import logging
+import os
 import pathlib
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -18,21 +19,26 @@ import orbax.checkpoint as ocp
 from vit_jax.config import ConfigError, RunError
 from vit_jax.config.changes import changes
 from vit_jax.process.text import first_difference, nfc
-from vit_jax.storage import manifest
+from vit_jax.storage import files, manifest
 from vit_jax.storage.tree import flatten, name_of, nest
 from vit_jax.storage.workdir import CHECKPOINTS
 
 FOLDER = CHECKPOINTS
+Read = TypeVar("Read")
 
 
 class CheckpointError(RunError):
   """No checkpoint can be used; the message says which and why."""
 
 
+class RemovedError(CheckpointError):
+  """A checkpoint was removed while it was read."""
+
+
 def available(workdir: pathlib.Path) -> list[int]:
   """The steps of a workdir's complete checkpoints, ascending; damaged checkpoints are included."""
   folder = workdir / FOLDER
-  return [step for step in steps_in(folder) if (folder / str(step)).is_dir()]
+  return [step for step in files.numbers_in(folder) if (folder / str(step)).is_dir()]
 
 
 def named_by(path: pathlib.Path) -> tuple[pathlib.Path, list[int]]:
@@ -47,19 +53,44 @@ def named_by(path: pathlib.Path) -> tuple[pathlib.Path, list[int]]:
   return path, available(path)
 
 
-def steps_in(folder: pathlib.Path) -> list[int]:
-  """Steps by the names in a folder, ascending; "007" and digits of other scripts do not count."""
-  names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
-  return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
-
-
 def damage_of(folder: pathlib.Path) -> str:
-  """Describes the damage of a checkpoint; empty if there is none."""
-  damage = manifest.agreed_damage(folder)
+  """Describes the damage of a checkpoint; empty if there is none.
+
+  Raises:
+    RemovedError: a run removed the checkpoint meanwhile.
+  """
+  damage = manifest.of_first(lambda: manifest.damage_of(folder))
+  if damage == manifest.GONE:
+    raise RemovedError(_removed(folder))
   if damage:
     return damage
-  step = int(read_arrays(folder, ["step"])["step"])
+  with _while_there(folder):
+    step = int(read_arrays(folder, ["step"])["step"])
   return "" if str(step) == folder.name else f"it is a copy of step {step}"
+
+
+def read(
+  workdir: pathlib.Path, step: int, reading: Callable[[pathlib.Path], Read]
+) -> tuple[pathlib.Path, Read]:
+  """Reads checkpoint `step`, or the newest undamaged checkpoint if `step` is 0.
+
+  A run that goes on removes old checkpoints. If it removes the newest one while it is read, this
+  reads the one that is the newest then.
+
+  Returns:
+    The folder of the checkpoint, the same on every process, and what `reading` returns for it.
+
+  Raises:
+    CheckpointError: there is no such checkpoint, it is damaged, or it was removed meanwhile.
+  """
+  while True:
+    folder = find(workdir, step)
+    try:
+      with _while_there(folder):
+        return folder, reading(folder)
+    except RemovedError:
+      if jax.process_count() > 1:  # the others may have read it
+        raise
 
 
 def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
@@ -68,19 +99,43 @@ def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
   Raises:
     CheckpointError: there is no such checkpoint, or it is damaged.
   """
+  damaged = {}
+  while (found := manifest.of_first(lambda: _candidate(workdir, step, damaged))).isdecimal():
+    folder = workdir.absolute() / FOLDER / found  # orbax reads no relative path
+    with contextlib.suppress(RemovedError):
+      damage = damage_of(folder)
+      if not damage:
+        return folder
+      damaged[int(found)] = f"{folder} is damaged: {damage}."
+      logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)
+  raise CheckpointError(found)
+
+
+def _candidate(workdir: pathlib.Path, step: int, damaged: dict[int, str]) -> str:
+  """The step of the checkpoint to try next, or a sentence that says why there is none."""
   steps = available(workdir)
-  if not steps or (step and step not in steps):
-    known = f"there are steps {steps}" if steps else "there is no checkpoint at all"
-    raise CheckpointError(
-      f"{workdir} has no checkpoint{f' of step {step}' if step else ''}: {known}."
-    )
-  for candidate in [step] if step else reversed(steps):
-    folder = workdir.absolute() / FOLDER / str(candidate)  # orbax reads no relative path
-    damage = damage_of(folder)
-    if not damage:
-      return folder
-    logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)
-  raise CheckpointError(f"{folder} is damaged: {damage}.")
+  left = [one for one in ([step] if step else steps) if one in steps and one not in damaged]
+  if left:
+    return str(left[-1])
+  if damaged:
+    return damaged[min(damaged)]
+  known = f"there are steps {steps}" if steps else "there is no checkpoint at all"
+  return f"{workdir} has no checkpoint{f' of step {step}' if step else ''}: {known}."
+
+
+@contextlib.contextmanager
+def _while_there(folder: pathlib.Path):
+  """Turns any error that comes of removing `folder` while it is read into a `RemovedError`."""
+  try:
+    yield
+  except Exception as error:
+    if os.path.lexists(folder):
+      raise
+    raise RemovedError(_removed(folder)) from error
+
+
+def _removed(folder):
+  return f"Checkpoint {folder} was removed while it was read; name another one, or start again."
 
 
 def load(folder: pathlib.Path, abstract, config: dict):

@@ -7,10 +7,12 @@ JAX's profiler, and orbax for checkpoints, whose manifest and final name are wri
 
 import contextlib
 import csv
+import errno
 import fcntl
 import io
 import os
 import pathlib
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -152,6 +154,43 @@ class Appender:
       self._file.close()
 
 
+def write_numbered(parent: pathlib.Path, fill: Callable[[pathlib.Path], None]) -> pathlib.Path:
+  """Lets `fill` fill a folder, which becomes PARENT/NUMBER, the next number; returns that path.
+
+  Several processes may do this at once, and readers see each folder whole.
+
+  Raises:
+    OSError: it cannot be written; nothing is left of it.
+  """
+  partial = parent / f"{secrets.token_hex(8)}.partial"
+  make_folder(partial)
+  try:
+    fill(partial)
+    number = max(numbers_in(parent), default=0) + 1
+    while not _claimed(partial, parent / str(number)):
+      number += 1
+  finally:
+    remove(partial)
+  return parent / str(number)
+
+
+def _claimed(folder: pathlib.Path, name: pathlib.Path) -> bool:
+  """Renames a folder that is not empty, unless another one has the name."""
+  try:
+    os.rename(folder, name)
+  except OSError as error:
+    if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+      return False
+    raise
+  return True
+
+
+def numbers_in(folder: pathlib.Path) -> list[int]:
+  """The names in a folder that are numbers, ascending; "007" or other scripts' digits are not."""
+  names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
+  return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
+
+
 def rename(path: Path, target: Path):
   """Renames a file or folder, atomically."""
   os.rename(path, target)
@@ -171,6 +210,12 @@ def remove(path: pathlib.Path):
     shutil.rmtree(path, ignore_errors=True)
   else:
     path.unlink(missing_ok=True)
+
+
+def remove_empty(folder: pathlib.Path):
+  """Removes a folder, unless something is in it."""
+  with contextlib.suppress(OSError):
+    folder.rmdir()
 
 
 @contextlib.contextmanager

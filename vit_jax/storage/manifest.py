@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import jax
 import numpy as np
@@ -14,7 +15,9 @@ from vit_jax.storage.workdir import MANIFEST
 
 ITEMS = ("state", "meta")
 LARGEST = 100 * 2**20  # bytes of a manifest; each file needs less than 200
+GONE = "it is gone"
 NAMED = 3  # files named for each kind of damage
+MOST_TOLD = 2**16  # bytes of a text that the first process sends to all
 
 
 def write(folder: pathlib.Path):
@@ -60,13 +63,16 @@ def read(folder: pathlib.Path) -> dict[str, str]:
 
 
 def damage_of(folder: pathlib.Path) -> str:
-  """Describes the damage of a checkpoint; empty if every sum agrees.
+  """Describes the damage of a checkpoint: `GONE`, or a sentence; empty if every sum agrees.
 
   Unknown files beside the items are ignored: release 0.1.0 left two files of orbax there, which are
   never read.
   """
-  if not folder.is_dir():
-    return "it is not a folder"
+  damage = _differences(folder) if folder.is_dir() else "it is not a folder"
+  return GONE if damage and not os.path.lexists(folder) else damage
+
+
+def _differences(folder):
   try:
     expected = read(folder)
   except (OSError, ValueError) as error:
@@ -88,10 +94,10 @@ def _in_words(names: Iterable[str]) -> str:
   return ", ".join(json.dumps(str(name))[1:-1] for name in names[:NAMED]) + more
 
 
-def agreed_damage(folder: pathlib.Path) -> str:
-  """The result of `damage_of` on the first process, sent to all; the files are read only once."""
+def of_first(words: Callable[[], str]) -> str:
+  """What `words` returns on the first process, sent to all; the others do not call it."""
   if jax.process_count() == 1:
-    return damage_of(folder)
-  words = damage_of(folder) if jax.process_index() == 0 else ""
-  padded = np.frombuffer(words.encode(errors="replace")[:4096].ljust(4096), np.uint8)
+    return words()
+  told = words() if jax.process_index() == 0 else ""
+  padded = np.frombuffer(told.encode(errors="replace")[:MOST_TOLD].ljust(MOST_TOLD), np.uint8)
   return multihost_utils.broadcast_one_to_all(padded).tobytes().decode(errors="replace").strip()

@@ -23,12 +23,13 @@ from vit_jax.storage.checkpoint import (
   describe,
   load,
   read_meta,
-  steps_in,
   to_tree,
 )
 from vit_jax.storage.save_errors import SaveErrors, is_writing, reason_of
 
 HALF_WRITTEN = ".orbax-checkpoint-tmp"
+# Holds old checkpoints until they are removed: by one rename they are gone for all readers.
+OLD = f"old{HALF_WRITTEN}"
 
 
 class SaveError(StorageError):
@@ -66,6 +67,7 @@ class Checkpoints:
       preservation_policy=self._keep,
       async_options=background,
       temporary_path_class=_Unpublished,
+      todelete_subdir=OLD,
       lightweight_initialize=True,  # must not read checkpoints before their sums are compared
     )
     return ocp.CheckpointManager(self._directory, options=options)
@@ -81,6 +83,8 @@ class Checkpoints:
       best: step to keep even if it is not among the newest; 0: none.
     """
     self.wait()
+    if jax.process_index() == 0:
+      files.remove(self._directory / OLD)
     self._best.step = best
     self._saving, self._errors.heard = int(state.step), ""
     args = ocp.args.Composite(
@@ -128,8 +132,7 @@ class Checkpoints:
       return
     with self._noting_failure():
       self._manager.close()
-    if self._failed:
-      self._remove_half_written()  # again: threads may have written on after the failure
+    self._remove_half_written()  # after a failure again: threads may have written on
     if self._errors.needed:
       self._errors.end_what_was_given_up()
     else:
@@ -187,7 +190,7 @@ class Checkpoints:
       CheckpointError: all checkpoints are damaged.
       ConfigError: the arrays or the classes do not fit.
     """
-    steps = sorted(steps_in(self._directory), reverse=True)
+    steps = sorted(files.numbers_in(self._directory), reverse=True)
     for step in steps:
       damage = damage_of(self._directory / str(step))
       if not damage:

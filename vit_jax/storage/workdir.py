@@ -11,7 +11,8 @@ LOCK = "lock"
 CONFIG = "config.json"
 CHECKPOINTS = "checkpoints"
 MANIFEST = "manifest.json"  # of a checkpoint: the sum of every other file of it
-EVALUATION = "evaluation.json"  # figures of --mode=evaluate
+EVALUATION = "evaluation.json"  # figures of the last --mode=evaluate
+DETAILS = "evaluation"  # DETAILS/NUMBER/SET/: tables and pictures of each evaluation
 PARAMETERS = "parameters.txt"  # lists how each parameter is split over devices
 
 
@@ -60,6 +61,14 @@ def writing(workdir: pathlib.Path):
       f"The workdir {workdir} cannot be written to ({error}). Make room there, or bring it back; "
       "then start the same command again."
     ) from error
+
+
+def newest_details(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+  """The folder of the newest evaluation of each set that has details, by the name of the set."""
+  found = {}
+  for number in files.numbers_in(folder / DETAILS):
+    found |= {path.name: path for path in (folder / DETAILS / str(number)).glob("*/")}
+  return dict(sorted(found.items()))
 
 
 def write_config(workdir: pathlib.Path, config: Config):

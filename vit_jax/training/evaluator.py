@@ -79,10 +79,8 @@ class Evaluator:
     """Writes the details of the last evaluation, on the first process; a failure is a warning."""
     if jax.process_index() != 0:
       return
-    for name, one in found:
-      if one.write or one.pictures:
-        try:
-          evaluate.write_details(self.folder / evaluate.DETAILS / name, one, {"step": step})
-        except Exception as error:  # the last checkpoint is not saved yet: the run must go on
-          said = one_line(f"{type(error).__name__}: {error}")
-          self.writer.say(f"The details of {name} cannot be written ({said}). The run goes on.")
+    try:
+      evaluate.write_details(self.folder, found, {"step": step})
+    except Exception as error:  # the last checkpoint is not saved yet: the run must go on
+      said = one_line(f"{type(error).__name__}: {error}")
+      self.writer.say(f"The details of the evaluation cannot be written ({said}). The run goes on.")

@@ -4,7 +4,7 @@ import pathlib
 
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.weights.fit import fit, table
-from vit_jax.weights.source import Weights, format_of, module, of_checkpoint, read, told_by, write
+from vit_jax.weights.source import Weights, format_of, module, of_run, read, told_by, write
 from vit_jax.weights.timm import lacking_in_timm
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
   "lacking_in_timm",
   "load",
   "module",
-  "of_checkpoint",
+  "of_run",
   "read",
   "save",
   "table",

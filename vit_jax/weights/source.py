@@ -70,7 +70,8 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
       f"{path} has no checkpoint of step {step}; its steps are {', '.join(map(str, steps))}."
     )
   if steps:
-    return of_checkpoint(checkpoint.find(workdir, steps[0] if len(steps) == 1 else step), ema)
+    named = workdir != path.absolute()
+    return of_run(workdir, steps[0] if named else step, ema)[1]
   if timm_hub.tells_of(path):
     folder = path if path.is_dir() else path.parent
     return checked(Weights(*timm_hub.read(folder)), folder / timm_hub.CONFIG)
@@ -173,8 +174,18 @@ def module(weights: Weights, **untold) -> ViT | ResNet:
   return module_of(weights.params, **({} if "resnet" in weights.params else untold))
 
 
+def of_run(workdir: pathlib.Path, step: int, ema: bool | None) -> tuple[pathlib.Path, Weights]:
+  """The checkpoint of a run, and its weights; arguments as for `read`.
+
+  Raises:
+    ConfigError: `ema` is True and the checkpoint has no moving average.
+    CheckpointError: the checkpoint is damaged, or there is none.
+  """
+  return checkpoint.read(workdir, step, lambda folder: of_checkpoint(folder, ema))
+
+
 def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
-  """Reads the weights of a checkpoint that `checkpoint.find` found; `ema` as in `read`.
+  """Reads the weights of a checkpoint; `ema` as in `read`.
 
   Raises:
     ConfigError: `ema` is True and the checkpoint has no moving average.
