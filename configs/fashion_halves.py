@@ -20,6 +20,7 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
+  EvaluationSet,
   FewShot,
   Model,
   Optimizer,
@@ -74,7 +75,8 @@ def run(model: Model, *, steps: int, warmup: int, learning_rate: float, **fields
 def images(train: Dataset, test: Dataset) -> Data:
   """Whole images of 28 x 28 pixels, flipped at random."""
   whole = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0))
-  return Data(train=train, evaluate={"test": test}, image_size=28, **whole)
+  scored = EvaluationSet(**vars(test))
+  return Data(train=train, evaluate={"test": scored}, image_size=28, **whole)
 
 
 def first(model: Model) -> Config:

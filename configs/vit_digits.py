@@ -14,6 +14,7 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
+  EvaluationSet,
   Model,
   Optimizer,
   Schedule,
@@ -34,7 +35,7 @@ def get_config():
       schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=100)),
       data=Data(
         train=Dataset(source="digits", split="train"),
-        evaluate={"test": Dataset(source="digits", split="test")},
+        evaluate={"test": EvaluationSet(source="digits", split="test")},
         image_size=16,
         crop_area=(0.5, 1.0),
         flip=False,

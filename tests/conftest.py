@@ -11,6 +11,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"  # also where libtpu is installed
 os.environ["PJRT_NPROC"] = "16"
 
 import jax  # reads the flags above
+import pytest
 
 # Files that take longest, first, so that no worker is left alone with one of them at the end.
 LONGEST = (
@@ -43,3 +44,11 @@ def pytest_collection_modifyitems(items):
   items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
   gc.freeze()  # so that no collection goes through all that was imported
   gc.set_threshold(100_000, 20, 100)  # tracing makes much that lives; a sixth of its time went here
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory):
+  """The workdir of a run of five steps on the digits, with a moving average; not to be changed."""
+  from tests import tiny_run  # imports the package, which no test without a run needs
+
+  return tiny_run.train(tmp_path_factory.mktemp("tiny_run"))

@@ -156,13 +156,13 @@ WHOLE_CONFIG = {
   "evaluation.registry.names",
   "evaluation.reconstruction.settings_of",
   "learning.classification.of_run",
-  "learning.masked_patches.check_unused",
   "learning.masked_patches.of_run",
   "learning.objectives.configured",
   "storage.workdir.write_config",
   "training.checks.check",
   "training.checks.check_evaluation",
-  "training.checks.check_weights",
+  "training.checks.check_mode",
+  "training.checks.check_probes",
   "training.init_from.read",
   "training.init_from.unrolled",
   "training.launch.launch",
@@ -174,11 +174,6 @@ WHOLE_CONFIG = {
   "training.patterns.parameters",
   "training.plan.make",
   "training.steps.of_run",
-  "training.unused.check",
-  "training.unused.check_mode",
-  "training.unused.check_datasets",
-  "training.unused.check_pairs",
-  "training.unused.others",
 }
 # Packages that make, read or vary whole configs.
 OF_CONFIGS = ("config", "recipes", "experiments", "tpu", "benchmarks", "main")

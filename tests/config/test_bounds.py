@@ -21,7 +21,7 @@ GOOD = c.Config(
   optimizer=c.Optimizer(kind="sgd"),
   data=c.Data(
     train=c.Dataset("digits", "train"),
-    evaluate={"test": c.Dataset("digits", "test")},
+    evaluate={"test": c.EvaluationSet("digits", "test")},
     image_size=32,
   ),
 )

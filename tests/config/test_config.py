@@ -24,7 +24,7 @@ def edited(key, value):
 
 FULL = c.Config(
   duration=c.Duration(epochs=7),
-  data=c.Data(evaluate={"test": c.Dataset(source="digits", split="test")}),
+  data=c.Data(evaluate={"test": c.EvaluationSet(source="digits", split="test")}),
   few_shot={"some": c.FewShot(c.Dataset("digits"), shots=(1, 5))},
   nearest={"some": c.Nearest(test=c.Dataset("digits"), neighbours=3)},
 )

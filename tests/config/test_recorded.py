@@ -1,8 +1,7 @@
-"""Settings recorded by a run, also of an earlier release, and used by another command."""
+"""Settings recorded by a run, and used by another command."""
 
 import dataclasses
 import json
-import pathlib
 
 import pytest
 
@@ -10,11 +9,10 @@ from vit_jax import config as c
 from vit_jax.config import command_line, recorded
 from vit_jax.storage import workdir
 
-OLD = pathlib.Path(__file__).parents[1] / "fixtures/release_0_1_0"
 MINE = c.Config(
   batch_size=7,
   duration=c.Duration(epochs=2),
-  data=c.Data(evaluate={"mine": c.Dataset("digits", "test")}, crop_area=(0.1, 0.9)),
+  data=c.Data(evaluate={"mine": c.EvaluationSet("digits", "test")}, crop_area=(0.1, 0.9)),
   few_shot={"some": c.FewShot(shots=(1, 5))},
 )
 
@@ -25,12 +23,11 @@ def test_what_was_written_down_comes_back(tmp_path):
   assert c.from_dict(recorded.get_config(str(tmp_path)).to_dict()) == MINE
 
 
-def test_settings_of_an_earlier_release_are_completed_by_defaults():
-  old = recorded.read(OLD)
-  assert old.model.width == 8
-  assert old.data.evaluate["test"].split == "test"
-  assert old.data.evaluate["test"].resize == c.Dataset().resize
-  assert old.optimizer.trainable == c.Optimizer().trainable
+def test_settings_that_were_not_recorded_have_their_defaults(tmp_path):
+  (tmp_path / "config.json").write_text('{"data": {"evaluate": {"test": {"split": "test"}}}}')
+  old = recorded.read(tmp_path)
+  assert old.data.evaluate["test"] == c.EvaluationSet(split="test")
+  assert old.optimizer == c.Optimizer()
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def jpegs(count: int) -> Listed:
 
 def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, seed=0, **options):
   """The first `steps` batches."""
-  usual = dict(sampling="uniform", transform=TRAIN, threads=0, workers=0, num_classes=CLASSES)
+  usual = dict(transform=TRAIN, threads=0, workers=0, num_classes=CLASSES)
   batches = pipeline.train_batches(
     source,
     batch_size=batch_size,

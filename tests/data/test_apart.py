@@ -24,8 +24,9 @@ def run(train, *, classes=2, data=None, **more):
   return c.Config(model=model, data=data, batch_size=1, **more)
 
 
-def scoring(train, test, **more):
-  return run(train, data=dict(evaluate={"test": test}, **more))
+def scoring(train, test, *, classes=2, **more):
+  scored = {"test": c.EvaluationSet(**vars(test))}
+  return run(train, classes=classes, data=dict(evaluate=scored, **more))
 
 
 def refused(config):
@@ -86,7 +87,7 @@ def test_probes_and_neighbours(folder, kind):
 
 def test_digits_and_made_up_images():
   digits = lambda split: c.Dataset("digits", split)
-  sets = lambda train, test: run(train, classes=10, data=dict(evaluate={"test": test}))
+  sets = lambda train, test: scoring(train, test, classes=10)
   opening.open_data(sets(digits("train"), digits("test")))
   assert "have 360 images" in refused(sets(digits("test"), digits("test")))
   opening.open_data(sets(c.Dataset("synthetic"), c.Dataset("synthetic")))  # random images

@@ -79,15 +79,3 @@ def test_training_images_are_crops_or_squares_of_the_resized_image(flip):
       drawn = batches.train_transform(settings)(pixels, rng=np.random.default_rng(seed))
       wanted = expected(pixels, rng=np.random.default_rng(seed), **common)
       np.testing.assert_array_equal(drawn, wanted)
-
-
-def test_a_run_that_began_before_the_crops_were_bounded_goes_on_with_its_own():
-  pixels = np.arange(64 * 3, dtype=np.uint8).reshape(8, 8, 3)
-
-  def seen(sampling):
-    data = c.Data(image_size=8, crop_area=(0.5, 1.0), sampling=sampling)
-    draw = batches.train_transform(data)
-    return [draw(pixels, rng=np.random.default_rng(seed)).tobytes() for seed in range(300)]
-
-  differ = sum(a != b for a, b in zip(seen("grain"), seen("uniform"), strict=True))
-  assert 0 < differ < 60

@@ -255,12 +255,6 @@ def test_a_cache_that_may_have_labels_of_before_a_file_was_moved(tmp_path):
   for act in (cached, prepare):
     with pytest.raises(SourceError, match="is of other images: its source is"):
       act(moved, tmp_path / "cache")
-  description = tmp_path / "cache/cache.json"
-  text = description.read_text()
-  description.write_text(re.sub(r" \(2 classes: \w+\)", "", text))  # as of release 0.1.0
-  for act in (cached, prepare):
-    with pytest.raises(SourceError, match=r"was made by an earlier release, .* Delete the folder"):
-      act(moved, tmp_path / "cache")
 
 
 def test_a_folder_of_something_else(tmp_path):

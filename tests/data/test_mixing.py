@@ -18,8 +18,8 @@ WEIGHTS = st.lists(
 )
 
 
-def rows_of(parts, positions, *, seed=3, sampling="uniform"):
-  return np.array(mixing.epochs(parts, seed=seed, sampling=sampling)(positions))
+def rows_of(parts, positions, *, seed=3):
+  return np.array(mixing.epochs(parts, seed=seed)(positions))
 
 
 def shares(weights):
@@ -80,7 +80,7 @@ def test_no_image_comes_again_before_all_others_of_its_source_came(sizes, weight
 @given(begin=st.integers(0, 5000), size=st.integers(1, 2500))
 def test_the_stream_is_the_same_however_it_is_cut(begin, size):
   parts = [MixedSource(30, 2), MixedSource(7, 1 / 3), MixedSource(500, 0.001)]
-  rows = pickle.loads(pickle.dumps(mixing.epochs(parts, seed=3, sampling="uniform")))
+  rows = pickle.loads(pickle.dumps(mixing.epochs(parts, seed=3)))
   whole = rows(range(begin, begin + size))
   cut = [row for at in range(begin, begin + size, 64) for row in rows(range(at, at + 64))]
   assert whole == cut[:size]
@@ -112,10 +112,9 @@ def test_equal_sources_have_orders_of_their_own_and_so_have_seeds():
   ).mean() < 0.2
 
 
-@pytest.mark.parametrize("sampling", ["uniform", "grain"])
-def test_one_source_has_the_order_that_it_has_without_a_mix(sampling):
-  plain = order.epochs(30, seed=3, sampling=sampling)(range(100))
-  assert rows_of([MixedSource(30, 0.2)], range(100), sampling=sampling).tolist() == list(plain)
+def test_one_source_has_the_order_that_it_has_without_a_mix():
+  plain = order.epochs(30, seed=3)(range(100))
+  assert rows_of([MixedSource(30, 0.2)], range(100)).tolist() == list(plain)
 
 
 def test_mixes_keep_their_order():

@@ -73,8 +73,7 @@ def test_as_many_as_names_tell(bases, tmp_path_factory, data):
       subset.write_exclusions(path, source, data.draw(st.sets(st.integers(0, len(source) - 2))))
       source = sources.Remaining(source, path)
     if data.draw(st.booleans()):
-      sampling = data.draw(st.sampled_from(["uniform", "grain"]))
-      source = sources.Subset(source, data.draw(st.integers(1, len(source))), sampling=sampling)
+      source = sources.Subset(source, data.draw(st.integers(1, len(source))))
     if data.draw(st.booleans()):
       rows = data.draw(st.sets(st.integers(0, len(source) - 1), min_size=1))
       source = sources.Selected(source, sources.Listed(list(rows)), "some")

@@ -6,13 +6,13 @@ import itertools
 import math
 import pickle
 
+import grain
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from vit_jax.data import order
 from vit_jax.data.permutation import Permutation
 
 POWERS = [2**k + d for k in (10, 13, 16, 20, 24, 28, 32) for d in (-1, 0, 1)]
@@ -137,9 +137,9 @@ def test_half_of_all_orders_are_even(length):
   assert stats.binomtest(odd, 200).pvalue > 1e-4
 
 
-def test_the_shuffle_of_earlier_releases_is_not_uniform():
-  """So these tests can fail, and config.data.sampling has a reason."""
-  drawn = order.fixed(14_197_122, seed=0, sampling="grain")
+def test_the_shuffle_of_grain_is_not_uniform():
+  """So these tests can fail, and this permutation has a reason."""
+  drawn = grain.MapDataset.range(14_197_122).shuffle(seed=0)
   numbers = np.array([drawn[position] for position in range(30_000)])
   assert p_value(numbers, len(drawn)) < 1e-9
   with pytest.raises(AssertionError, match="a p-value of"):

@@ -138,7 +138,6 @@ def test_the_first_examples_are_those_of_the_first_batch_without_broken_ones():
     source,
     transform=TRAIN,
     seed=5,
-    sampling="uniform",
     parts=[MixedSource(30, 1.0)],
     count=30,
   )

@@ -125,22 +125,6 @@ def test_a_half_made_data_set_of_other_classes_is_not_gone_on_with(tmp_path):
     made(tmp_path, {"train": folder(tmp_path / "in")})
 
 
-def test_a_half_made_data_set_in_the_order_of_an_earlier_release_is_not_gone_on_with(tmp_path):
-  paths = write_images(tmp_path / "in", {"ant": 30})
-  source, whole = folder(tmp_path / "in"), paths[20].read_bytes()
-  paths[20].unlink()
-  with pytest.raises(FileNotFoundError):
-    made(tmp_path, {"train": source})
-  paths[20].write_bytes(whole)
-  plan = tmp_path / "tfds/mine/1.0.0.incomplete/plan.json"
-  values = json.loads(plan.read_text())
-  plan.write_text(json.dumps({key: values[key] for key in ("splits", "max_pixels", "files")}))
-  with pytest.raises(SourceError, match="that an earlier release began; delete"):
-    made(tmp_path, {"train": source})
-  plan.write_text(json.dumps(values))
-  assert made(tmp_path, {"train": source})
-
-
 def test_refusals(tmp_path):
   write_images(tmp_path / "in", {"ant": 2})
   source = folder(tmp_path / "in")

@@ -12,7 +12,7 @@ from vit_jax.data import resizing
 )
 def test_a_set_may_be_resized_in_its_own_way(own, side, resize):
   """`resize` is a ratio: ObjectNet's 512 to 480 holds at every image size."""
-  sets = {"set": c.Dataset("digits", "test", resize=own)}
+  sets = {"set": c.EvaluationSet("digits", "test", resize=own)}
   data = c.Data(evaluate=sets, image_size=side, evaluate_resize=10)
   assert resizing.of_set(sets["set"], data) == resize
 

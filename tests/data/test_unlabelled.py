@@ -101,7 +101,6 @@ def read(source, *, batch_size, transform):
     source,
     transform=transform,
     seed=0,
-    sampling="uniform",
     batch_size=batch_size,
     host=0,
     hosts=1,
@@ -153,7 +152,7 @@ def test_classification_refuses_training_images_without_labels():
 
 @pytest.mark.parametrize("key", ["data.evaluate.test", "few_shot.x.train", "nearest.x.test"])
 def test_evaluations_refuse_images_without_labels(key):
-  test = c.Dataset("digits", "test", label_key="label")
+  test = c.EvaluationSet("digits", "test", label_key="label")
   bare = dataclasses.replace(test, label_key="")
   changes = {
     "data.evaluate.test": with_data(evaluate={"test": bare}),

@@ -85,7 +85,7 @@ def variants(tmp_path_factory):
 
   config = recipes.evaluation("variants", "ViT-Ti/16")
   sets = dict(config.data.evaluate)
-  sets["objectnet"] = c.Dataset(f"objectnet:{root / 'objectnet'}", resize=512 / 480)
+  sets["objectnet"] = c.EvaluationSet(f"objectnet:{root / 'objectnet'}", resize=512 / 480)
   config = dataclasses.replace(
     config,
     init_from=str(root / "w.npz"),

@@ -7,7 +7,6 @@ import pathlib
 import numpy as np
 import pytest
 
-from tests import programs
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
@@ -44,13 +43,15 @@ def data(classes=0):
 
 def configured(path, **changes):
   """Settings of an evaluation that name the model and the size."""
-  images = c.Data(image_size=16, evaluate={"set": c.Dataset("synthetic")})
+  images = c.Data(image_size=16, evaluate={"set": c.EvaluationSet("synthetic")})
   return c.Config(init_from=path, **(dict(model=MODEL, data=images) | changes))
 
 
 def unnamed(path, resize=0, **changes):
   """Settings that take the model and the preparation of images from the weights."""
-  images = c.Data(image_size=0, evaluate_resize=resize, evaluate={"set": c.Dataset("synthetic")})
+  images = c.Data(
+    image_size=0, evaluate_resize=resize, evaluate={"set": c.EvaluationSet("synthetic")}
+  )
   return configured(path, **(dict(model=c.Model(name=""), data=images) | changes))
 
 
@@ -176,7 +177,7 @@ def test_model_and_images_come_from_the_weights(tmp_path, family):
 )
 def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, resize):
   path = saved(tmp_path, families.params("vit"), resize=20)
-  images = c.Data(evaluate={"set": c.Dataset("synthetic")}, **changes)
+  images = c.Data(evaluate={"set": c.EvaluationSet("synthetic")}, **changes)
   found = evaluated_model.read(
     unnamed(path, data=images), data(5), NOWHERE, frozenset(given)
   ).settings.data
@@ -185,7 +186,9 @@ def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, r
 
 def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
   path = saved(tmp_path, families.params("vit"), resize=20)
-  images = c.Data(image_size=224, evaluate_resize=256, evaluate={"set": c.Dataset("synthetic")})
+  images = c.Data(
+    image_size=224, evaluate_resize=256, evaluate={"set": c.EvaluationSet("synthetic")}
+  )
   recipe = configured(path, model=c.Model("R50x1"), data=images, duration=c.Duration(steps=9))
   found = evaluated_model.read(recipe, data(5), NOWHERE)
   assert found.model == families.module("vit")
@@ -236,9 +239,9 @@ def test_a_file_has_no_step_and_no_average_to_choose(tmp_path, change):
     evaluated_model.read(unnamed(path, **change), data(), NOWHERE)
 
 
-def test_no_other_weights_are_scored_than_those_that_are_named():
+def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run):
   """Neither the newest step in place of the named one, nor the workdir's in place of a file."""
-  run = programs.ROOT / "tests/fixtures/release_0_1_0"
+  run = tiny_run
   assert evaluated_model.read(unnamed(str(run), evaluate_step=5), data(), NOWHERE).params
   with pytest.raises(c.ConfigError, match=r"has no checkpoint of step 4; its steps are 5"):
     evaluated_model.read(unnamed(str(run), evaluate_step=4), data(), NOWHERE)
@@ -250,7 +253,11 @@ def test_no_other_weights_are_scored_than_those_that_are_named():
 
 
 def test_how_images_are_prepared_in_words():
-  own = {"a": c.Dataset("x"), "b": c.Dataset("y", resize=512 / 480), "c": c.Dataset("z", resize=0)}
+  own = {
+    "a": c.EvaluationSet("x"),
+    "b": c.EvaluationSet("y", resize=512 / 480),
+    "c": c.EvaluationSet("z", resize=0),
+  }
   images = c.Data(image_size=480, evaluate=own)
   said = functools.partial(effective_settings.preparation_in_words, images)
   assert said(head=True, known=True) == (
@@ -266,7 +273,7 @@ def test_how_images_are_prepared_in_words():
 def test_a_recipe_that_names_the_preparation_leaves_nothing_to_guess(tmp_path):
   weights.npz.save(tmp_path / "w.npz", families.params("vit"))
   path = str(tmp_path / "w.npz")
-  images = c.Data(image_size=16, evaluate_resize=20, evaluate={"set": c.Dataset("synthetic")})
+  images = c.Data(image_size=16, evaluate_resize=20, evaluate={"set": c.EvaluationSet("synthetic")})
   named = unnamed(path, data=images, class_names="data")
   assert evaluated_model.read(named, data(5), NOWHERE).prepared == (
     "smaller side to 20 px, centre of 16 px"

@@ -50,7 +50,7 @@ def configured(root, scored):
   data = dataclasses.replace(
     CONFIG.data,
     train=c.Dataset(f"folder:{root}/train"),
-    evaluate={"test": c.Dataset(f"folder:{scored}")},
+    evaluate={"test": c.EvaluationSet(f"folder:{scored}")},
   )
   return dataclasses.replace(CONFIG, data=data)
 

@@ -86,7 +86,7 @@ def test_refusals(settings, message):
 def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   name = tfds_fixture.write_multilabel_tfds(tmp_path, num_examples=8, num_classes=30, seed=0)
-  several = c.Dataset(f"tfds:{name}", "train")
+  several = c.EvaluationSet(f"tfds:{name}", "train")
   with pytest.raises(c.ConfigError, match=r"nearest\.knn\.train has images with any number"):
     opened_of(config(nearest={"knn": c.Nearest(several, several)}))
 

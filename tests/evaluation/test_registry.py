@@ -74,7 +74,9 @@ CONFIG = WithSpread(
     name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10, compute_dtype="float32"
   ),
   data=c.Data(
-    train=c.Dataset("digits", "train"), evaluate={"test": c.Dataset("digits", "test")}, image_size=8
+    train=c.Dataset("digits", "train"),
+    evaluate={"test": c.EvaluationSet("digits", "test")},
+    image_size=8,
   ),
   spread={"digits": Spread(c.Dataset("digits", "test"), 2.0)},
 )

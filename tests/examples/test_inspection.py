@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from vit_jax import weights
 
 ROOT = pathlib.Path(__file__).parents[2]
-RUN = ROOT / "tests" / "fixtures" / "before_packages"
 
 
 @pytest.fixture(scope="module")
@@ -18,9 +17,9 @@ def notebook():
   return json.loads((ROOT / "examples" / "inspection.ipynb").read_text())
 
 
-def test_every_cell_runs(notebook, tmp_path, monkeypatch):
+def test_every_cell_runs(notebook, tiny_run, tmp_path, monkeypatch):
   """Each begins where the one before ended; cells are plain Python, without commands of IPython."""
-  weights.write(tmp_path / "digits.npz", weights.read(RUN))
+  weights.write(tmp_path / "digits.npz", weights.read(tiny_run))
   monkeypatch.chdir(tmp_path)
   names = {}
   for cell in notebook["cells"]:

@@ -9,11 +9,11 @@ from vit_jax.data.opening import Opener
 from vit_jax.experiments import holdout, runs
 
 RECIPE = """
-from vit_jax.config import Config, Data, Dataset, Duration, to_config_dict
+from vit_jax.config import Config, Data, Dataset, Duration, EvaluationSet, to_config_dict
 
 def get_config(parts):
   train, *scored = parts.split("|")
-  sets = {{f"set{{i}}": Dataset("folder:{folder}", part) for i, part in enumerate(scored)}}
+  sets = {{f"set{{i}}": EvaluationSet("folder:{folder}", part) for i, part in enumerate(scored)}}
   return to_config_dict(Config(
     duration=Duration(steps=1), data=Data(train=Dataset("folder:{folder}", train), evaluate=sets)))
 """

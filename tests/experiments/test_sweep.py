@@ -33,7 +33,7 @@ def get_config(part):
     evaluate_every=Duration(steps=1),
     model=Model(name="ViT-Ti/16", depth=1, width=16, mlp_dim=32, heads=2, num_classes=3),
     data=Data(
-      train=Dataset(source, train), evaluate={part: Dataset(source, scored)}, image_size=16
+      train=Dataset(source, train), evaluate={part: EvaluationSet(source, scored)}, image_size=16
     ),
   ))
 """
@@ -232,7 +232,7 @@ def test_a_recipe_that_scores_nothing(tiny):
   some = small(tiny, overrides=("--config.data.evaluate.all.source=",))
   with pytest.raises(c.ConfigError, match=r"evaluate\.all"):
     sweep.study(some)
-  (tiny / "tiny.py").write_text(RECIPE.replace("Dataset(source, scored)", "Dataset()"))
+  (tiny / "tiny.py").write_text(RECIPE.replace("EvaluationSet(source, scored)", "EvaluationSet()"))
   with pytest.raises(c.ConfigError, match=r"tiny\.py:development scores 0 sets"):
     sweep.study(small(tiny))
 

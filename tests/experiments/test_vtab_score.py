@@ -145,7 +145,7 @@ def test_the_recipe_is_the_row_of_table_4(task):
   assert config.new_head
   assert config.model.num_classes == TASKS[task].num_classes
   assert config.data.train == c.Dataset(f"vtab:{task}", "train800val200")
-  assert config.data.evaluate == {"test": c.Dataset(f"vtab:{task}", "test")}
+  assert config.data.evaluate == {"test": c.EvaluationSet(f"vtab:{task}", "test")}
   assert config.data.image_size == 384
   assert re.search(rf"\b{task}[, .]", vtab_docstring())
 

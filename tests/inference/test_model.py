@@ -1,7 +1,6 @@
 """Loads models from every source of weights."""
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights, card
 from vit_jax.weights.card import Card
 
-RUN = pathlib.Path(__file__).parents[1] / "fixtures" / "before_packages"
 CARD = Card(image_size=16, resize=20, class_names=tuple("abcde"), loss="sigmoid")
 
 
@@ -30,14 +28,14 @@ def test_files_and_folders(tmp_path, name):
   families.assert_same_bits(model.params, families.params("vit"))
 
 
-def test_a_workdir_and_its_checkpoint_have_the_average_unless_told_otherwise():
-  folder = checkpoint.find(RUN)
+def test_a_workdir_and_its_checkpoint_have_the_average_unless_told_otherwise(tiny_run):
+  folder = checkpoint.find(tiny_run)
   stored = [checkpoint.load_params(folder, ema=ema) for ema in (False, True)]
-  for source in (RUN, str(RUN), folder):
+  for source in (tiny_run, str(tiny_run), folder):
     model = load(source)
     assert model.read.average
     families.assert_same_bits(model.params, stored[1])
-  raw = load(RUN, ema=False)
+  raw = load(tiny_run, ema=False)
   assert not raw.read.average
   families.assert_same_bits(raw.params, stored[0])
   assert not np.array_equal(raw.params["head"]["kernel"], stored[1]["head"]["kernel"])

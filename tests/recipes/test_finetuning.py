@@ -147,10 +147,11 @@ def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
     row = recipes.TASKS[task]
     assert config.model.num_classes == row.num_classes
     assert config.data.train == c.Dataset(row.source, "train")
-    assert config.data.evaluate == {"test": c.Dataset(row.source, row.test)}
+    assert config.data.evaluate == {"test": c.EvaluationSet(row.source, row.test)}
     assert f"{steps:,} steps, {sides[1]} px" in " ".join(docstring("hyperrule").split())
   else:
-    assert config.data.train == config.data.evaluate["test"] == c.Dataset()
+    assert config.data.train == c.Dataset()
+    assert config.data.evaluate["test"] == c.EvaluationSet()
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,8 @@ def test_a_report_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_checkpoints_of_an_earlier_release(tmp_path, damaged):
-  folder = shutil.copytree(programs.ROOT / "tests/fixtures/release_0_1_0", tmp_path / "run")
+def test_the_newest_checkpoint_is_looked_into(tiny_run, tmp_path, damaged):
+  folder = shutil.copytree(tiny_run, tmp_path / "run")
   if damaged:
     (folder / "checkpoints/5/state/manifest.ocdbt").write_bytes(b"x")
   section = inside.section(run.read_all([folder])[0], "")

@@ -210,13 +210,6 @@ def test_a_run_of_one_step(tmp_path):
   assert found.pictures == []  # a point is no curve
 
 
-@pytest.mark.parametrize("release", ["release_0_1_0", "before_packages"])
-def test_runs_of_earlier_releases(release):
-  found = page(ROOT / "tests/fixtures" / release)
-  assert "10 steps" in found.text
-  assert "Parameters" in found.text
-
-
 def test_several_runs_side_by_side(tmp_path):
   other = made_run.replaced(seed=7)
   first = made_run.write(tmp_path / "a")

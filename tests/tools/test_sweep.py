@@ -74,7 +74,7 @@ def get_config(part):
     batch_size=2, duration=Duration(steps=1), optimizer=Optimizer(kind="sgd"),
     model=Model(name="ViT-Ti/16", depth=1, width=16, mlp_dim=32, heads=2, num_classes=2),
     data=Data(train=Dataset("folder:FOLDER", train), image_size=16,
-              evaluate={part: Dataset("folder:FOLDER", scored)})))
+              evaluate={part: EvaluationSet("folder:FOLDER", scored)})))
 """
 
 

@@ -126,7 +126,7 @@ def test_mistakes_of_a_run(folder, capsys):
   predictions = (labels + np.array([0, 1, 1, 0])) % 10
   known = details.Details(names, labels, predictions, np.array([1, 0.5, 0.75, 1]), source.name)
   details.write(folder / "run" / "evaluation" / "1" / "test", known)
-  sets = {"test": config.Dataset("digits", "test")}
+  sets = {"test": config.EvaluationSet("digits", "test")}
   recorded = config.Config(data=config.Data(evaluate=sets))
   (folder / "run" / "config.json").write_text(json.dumps(config.to_dict(recorded)))
   found = run(folder, "mistakes --source {}/run", capsys)

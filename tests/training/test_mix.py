@@ -50,7 +50,7 @@ def weighted(source, weight, **more):
 
 
 def run(mix, *, data=None, **more):
-  data = c.Data(mix=mix, image_size=8, threads=1, sampling="uniform", **(data or {}))
+  data = c.Data(mix=mix, image_size=8, threads=1, **(data or {}))
   settings = dict(batch_size=8, duration=c.Duration(epochs=2), model=MODEL) | more
   return c.Config(data=data, **settings)
 
@@ -164,11 +164,11 @@ def test_a_batch_takes_no_more_of_a_source_than_it_has(two):
 def test_no_source_of_a_mix_is_scored(two, folders):
   large, small = folders
   for name, source in (("large", large), ("small", small)):
-    test = c.Dataset(source, "[80%:]")
+    test = c.EvaluationSet(source, "[80%:]")
     said = refused(run(two, data=dict(evaluate={"test": test})))
     assert said.startswith(f"config.data.mix.{name} ({source}) and config.data.evaluate.test (")
   part = two | {"large": weighted(large, 2, split="[:80%]")}
-  opening.open_data(run(part, data=dict(evaluate={"test": c.Dataset(large, "[80%:]")})))
+  opening.open_data(run(part, data=dict(evaluate={"test": c.EvaluationSet(large, "[80%:]")})))
   nearest = {"x": c.Nearest(c.Dataset(large), c.Dataset(small))}
   said = refused(run(two, nearest=nearest))
   assert said.startswith(f"config.data.mix.small ({small}) and config.nearest.x.test (")
@@ -180,7 +180,7 @@ def test_a_scored_run_knows_its_mix(two, folders, tmp_path, caplog):
   meta = tmp_path / "checkpoints" / "9" / "meta" / "metadata"
   meta.parent.mkdir(parents=True)
   meta.write_text(json.dumps({"config": trained}))
-  config = run({}, data=dict(evaluate={"test": c.Dataset(folders[1], "[80%:]")}))
+  config = run({}, data=dict(evaluate={"test": c.EvaluationSet(folders[1], "[80%:]")}))
   said = refused(config, lambda it: open_alone(it, resumed.trained_on(it.data, 2, tmp_path)))
   assert said.startswith(f"The run's config.data.mix.small ({folders[1]}) and config.data.evalu")
   assert "Cannot check whether training images are scored" in caplog.text
@@ -223,12 +223,12 @@ def test_no_source_of_a_mix_is_chosen_by(two, folders, tmp_path):
 
 
 RECIPE = """
-from vit_jax.config import Config, Data, Dataset, Duration, Weighted, to_config_dict
+from vit_jax.config import Config, Data, Dataset, Duration, EvaluationSet, Weighted, to_config_dict
 
 def get_config(parts):
   train, scored = parts.split("|")
   mix = {{"a": Weighted("{0}", weight=2.0), "b": Weighted("{1}", train)}}
-  data = Data(mix=mix, evaluate={{"test": Dataset("{1}", scored)}})
+  data = Data(mix=mix, evaluate={{"test": EvaluationSet("{1}", scored)}})
   return to_config_dict(Config(duration=Duration(steps=1), data=data))
 """
 

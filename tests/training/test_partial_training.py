@@ -165,7 +165,9 @@ DIGITS = c.Config(
   optimizer=c.Optimizer(kind="sgd", trainable=LAST, ema=0.75),
   schedule=c.Schedule(learning_rate=0.3),
   data=c.Data(
-    train=c.Dataset("digits", "train"), evaluate={"test": c.Dataset("digits", "test")}, image_size=8
+    train=c.Dataset("digits", "train"),
+    evaluate={"test": c.EvaluationSet("digits", "test")},
+    image_size=8,
   ),
 )
 

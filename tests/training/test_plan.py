@@ -16,14 +16,18 @@ from vit_jax.training import launch, opening, plan
 
 
 def digits(split="train"):
-  return c.Dataset(source="digits", split=split)
+  return c.EvaluationSet(source="digits", split=split)
 
 
 CONFIG = c.Config(
   batch_size=16,
   duration=c.Duration(epochs=2),
   model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),
-  data=c.Data(train=digits(), evaluate={"test": digits("test"), "none": c.Dataset()}, image_size=8),
+  data=c.Data(
+    train=c.Dataset("digits", "train"),
+    evaluate={"test": digits("test"), "none": c.EvaluationSet()},
+    image_size=8,
+  ),
 )
 
 
@@ -31,7 +35,7 @@ def test_sources_with_other_classes_are_refused(tmp_path):
   for name in "abcdefghij":
     (tmp_path / name).mkdir()
     (tmp_path / name / "1.png").write_bytes(b"")
-  other = c.Dataset(source=f"folder:{tmp_path}")
+  other = c.EvaluationSet(source=f"folder:{tmp_path}")
   config = dataclasses.replace(
     CONFIG, data=dataclasses.replace(CONFIG.data, evaluate={"mine": other})
   )

@@ -28,7 +28,7 @@ MASKED = c.Config(
   objective="masked_patches",
   model=VIT,
   optimizer=c.Optimizer(weight_decay=0.1, ema=0.75),
-  data=c.Data(train=c.Dataset("digits", "train", label_key=""), image_size=8, sampling="uniform"),
+  data=c.Data(train=c.Dataset("digits", "train", label_key=""), image_size=8),
   few_shot={"probe": c.FewShot(**PAIR, shots=(5,), seeds=1)},
   nearest={"near": c.Nearest(**PAIR), "token": c.Nearest(**PAIR, representation="pre_logits")},
   reconstruct={"held": c.Dataset("digits", "test")},

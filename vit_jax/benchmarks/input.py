@@ -149,7 +149,6 @@ def _our_batches(
     _Long(source),
     transform=transform,
     seed=0,
-    sampling="uniform",
     batch_size=batch_size,
     host=0,
     hosts=1,

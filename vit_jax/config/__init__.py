@@ -5,7 +5,7 @@ A recipe (configs/NAME.py) builds a `Config`. The command line sees it as an
 back into frozen dataclasses. No other package defines defaults of settings.
 """
 
-from vit_jax.config.data import Data, Dataset, FewShot, Nearest, Weighted
+from vit_jax.config.data import Data, Dataset, EvaluationSet, FewShot, Nearest, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError, RunError, Stopped, StorageError
 from vit_jax.config.fields import AUTO, MOST_BATCH, MOST_NUMBER, MOST_PIXELS, MOST_SIDE, MOST_STEPS
@@ -13,7 +13,6 @@ from vit_jax.config.learning import DECAY_RULES, Loss, Masked, NonFinite, Optimi
 from vit_jax.config.model import Model
 from vit_jax.config.parsing import from_dict, replace_units, to_config_dict, to_dict
 from vit_jax.config.run import (
-  EARLIER,
   NAMED,
   Checkpoint,
   Config,
@@ -26,7 +25,6 @@ from vit_jax.config.suggestions import missing_recipe, similar
 __all__ = [
   "AUTO",
   "DECAY_RULES",
-  "EARLIER",
   "MOST_BATCH",
   "MOST_NUMBER",
   "MOST_PIXELS",
@@ -40,6 +38,7 @@ __all__ = [
   "Dataset",
   "Duration",
   "EarlyStopping",
+  "EvaluationSet",
   "FewShot",
   "Loss",
   "Masked",

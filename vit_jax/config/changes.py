@@ -3,15 +3,15 @@
 import json
 
 from vit_jax.config.parsing import to_dict
-from vit_jax.config.run import EARLIER, NAMED
+from vit_jax.config.run import NAMED, Config
 
 
 def changes(old: dict, new: dict) -> list[str]:
   """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
 
-  A setting that an earlier release lacked takes the value that reproduces that release.
+  A setting that `old` lacks has its default there.
   """
-  return _changes(old, new, to_dict(EARLIER), "config")
+  return _changes(old, new, to_dict(Config()), "config")
 
 
 def _changes(old, new, default, prefix):

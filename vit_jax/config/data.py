@@ -8,10 +8,7 @@ from vit_jax.config.fields import MOST_PIXELS, MOST_SIDE, group, named, setting
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """Where examples come from; see vit_jax/data/sources for the kinds.
-
-  An evaluation set with an empty source is skipped.
-  """
+  """Where examples come from; see vit_jax/data/sources for the kinds."""
 
   source: str = setting(
     "",
@@ -41,9 +38,15 @@ class Dataset:
     low=0,
     high=10**12,
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSet(Dataset):
+  """Images that the head is scored on; a set with an empty source is skipped."""
+
   resize: float = setting(
     -1.0,
-    "for an evaluation set, replaces config.data.evaluate_resize: 0 resizes straight to the "
+    "replaces config.data.evaluate_resize: 0 resizes straight to the "
     "square; a number from 1 up resizes the smaller side to that many times "
     "config.data.image_size and crops the centre; -1: use config.data.evaluate_resize",
     low=-1.0,
@@ -51,13 +54,15 @@ class Dataset:
   )
   classes: int = setting(
     0,
-    "for an evaluation set: 0 predicts among all classes; another number predicts only among the "
+    "0 predicts among all classes; another number predicts only among the "
     "classes that occur in the set, which must be that many",
     low=0,
     high=10**7,
   )
 
 
+# Training images are cropped at random, unless they are resized.
+CROPPED = (("data.train_resize", 0), ("data.train_resize_ratio", 0.0))
 REPRESENTATION = (
   "what is evaluated: the input of the head (pre_logits) or the mean of the encoder's outputs at "
   "the patches (patches). Empty: what the weights were trained for, patches after "
@@ -121,15 +126,7 @@ class Data:
     "training data from several sources, each with a weight, in place of `train`; an epoch is as "
     "many images as all of them have together"
   )
-  evaluate: Mapping[str, Dataset] = named("evaluation sets of the head")
-  sampling: str = setting(
-    "",
-    "how the order of every epoch, subsets, parts of folders and crops are drawn: uniform, or "
-    "grain, as before release 0.2.0 (biased for some sizes; parts of folders by file name; some "
-    "crops a little smaller than crop_area). Empty: uniform for a new run; a resumed run keeps the "
-    "method that it began with",
-    choices=("", "uniform", "grain"),
-  )
+  evaluate: Mapping[str, EvaluationSet] = named("evaluation sets of the head")
   allow_overlap: bool = setting(
     False, "allow evaluation on images that are also trained on; otherwise such a run is refused"
   )
@@ -140,9 +137,13 @@ class Data:
     high=MOST_SIDE,
   )
   crop_area: tuple = setting(
-    (0.05, 1.0), "smallest and largest fraction of the image's area in a training crop"
+    (0.05, 1.0),
+    "smallest and largest fraction of the image's area in a training crop",
+    used_if=CROPPED,
   )
-  crop_aspect: tuple = setting((3 / 4, 4 / 3), "smallest and largest width / height of the crop")
+  crop_aspect: tuple = setting(
+    (3 / 4, 4 / 3), "smallest and largest width / height of the crop", used_if=CROPPED
+  )
   train_resize: int = setting(
     0,
     "training images: 0 takes the crops above; another number resizes the whole image to a square "
@@ -157,6 +158,7 @@ class Data:
     low=1.0,
     high=MOST_PIXELS / MOST_SIDE,
     off=0.0,
+    used_if=(("data.train_resize", 0),),
   )
   flip: bool = setting(True, "flip half of the training images left to right")
   mixup: float = setting(
@@ -166,6 +168,7 @@ class Data:
     low=1e-3,
     high=1e3,
     off=0.0,
+    used_if=(("objective", "classification"),),
   )
   evaluate_resize: int = setting(
     0,
@@ -194,6 +197,7 @@ class Data:
     "smaller side of the images in the cache, pixels; smaller images keep their size",
     low=1,
     high=MOST_PIXELS,
+    used_if=(("data.cache",),),
   )
   threads: int = setting(16, "decoding threads per process", low=1, high=1024)
   workers: int = setting(0, "decoding processes per host; 0: threads only", low=0, high=256)

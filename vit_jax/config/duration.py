@@ -18,6 +18,9 @@ class Duration:
   )
   examples: int = setting(0, "training examples", low=0, high=10**15)
 
+  def __bool__(self) -> bool:
+    return bool(self.given())
+
   def given(self) -> dict[str, float]:
     """The units that are not 0."""
     return {unit: value for unit, value in dataclasses.asdict(self).items() if value}

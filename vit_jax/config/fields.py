@@ -20,7 +20,7 @@ MOST_TEXT = 4096  # characters, the longest path
 MOST_ITEMS = 1000  # values in one setting
 
 
-def setting(default, meaning, *, choices=(), low=None, high=None, off=None):
+def setting(default, meaning, *, choices=(), low=None, high=None, off=None, used_if=()):
   """A dataclass field with its meaning and its allowed values.
 
   Args:
@@ -29,14 +29,20 @@ def setting(default, meaning, *, choices=(), low=None, high=None, off=None):
     choices: all allowed values, if they can be listed.
     low, high: bounds of a number, inclusive; every number has both.
     off: the only value allowed outside the bounds; it switches something off.
+    used_if: conditions without which the setting has no effect (vit_jax/config/unused.py). Each is
+      (key of another setting, *values): the other must have one of the values, or, without values,
+      must not be 0, False or empty.
   """
-  check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off)
+  check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off, used_if=used_if)
   return dataclasses.field(default=default, metadata=check)
 
 
-def group(kind, **changes):
-  """A field that holds a dataclass of further settings, with some defaults changed."""
-  return dataclasses.field(default_factory=lambda: kind(**changes))
+def group(kind, *, used_if=(), **changes):
+  """A field that holds a dataclass of further settings, with some defaults changed.
+
+  `used_if`, as for `setting`, holds for each setting of the group.
+  """
+  return dataclasses.field(default_factory=lambda: kind(**changes), metadata=dict(used_if=used_if))
 
 
 def named(meaning):

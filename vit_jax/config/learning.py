@@ -24,7 +24,7 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True)
 class Masked:
-  """Masked patch prediction, with config.objective=masked_patches."""
+  """Masked patch prediction."""
 
   rate: float = setting(
     0.5, "fraction of each image's patches that is corrupted", low=0.0, high=1.0
@@ -37,6 +37,8 @@ class Masked:
   )
 
 
+ADAM = (("optimizer.kind", "adam"),)
+DECAYING = (("optimizer.weight_decay",),)
 DECAY_RULES = (
   (r".*/kernel", 1.0),
   (r".*/(bias|scale)", 0.0),
@@ -51,10 +53,16 @@ class Optimizer:
   kind: str = setting(
     "adam", "Adam (with decoupled decay: AdamW) or SGD with momentum", choices=("adam", "sgd")
   )
-  beta1: float = setting(0.9, "decay of Adam's first moment", low=0.0, high=0.999999)
-  beta2: float = setting(0.999, "decay of Adam's second moment", low=0.0, high=0.999999)
-  epsilon: float = setting(1e-8, "added to the root of Adam's second moment", low=1e-15, high=1.0)
-  momentum: float = setting(0.9, "momentum of SGD", low=0.0, high=0.999999)
+  beta1: float = setting(0.9, "decay of Adam's first moment", low=0.0, high=0.999999, used_if=ADAM)
+  beta2: float = setting(
+    0.999, "decay of Adam's second moment", low=0.0, high=0.999999, used_if=ADAM
+  )
+  epsilon: float = setting(
+    1e-8, "added to the root of Adam's second moment", low=1e-15, high=1.0, used_if=ADAM
+  )
+  momentum: float = setting(
+    0.9, "momentum of SGD", low=0.0, high=0.999999, used_if=(("optimizer.kind", "sgd"),)
+  )
   moment_dtype: str = setting(
     "float32",
     "type that stores Adam's first moment or SGD's momentum; bfloat16 takes half the memory, "
@@ -70,12 +78,14 @@ class Optimizer:
     "where the weight decay is added: decoupled, to the update after the moments, as in AdamW; "
     "coupled, to the clipped gradient before the moments, the usual L2 of SGD",
     choices=("decoupled", "coupled"),
+    used_if=DECAYING,
   )
   decay_rules: tuple = setting(
     DECAY_RULES,
     "pairs (regex of the whole parameter name, factor on the weight decay); the first matching "
     "pair is used, and every parameter must match one. Single blocks have names of their own only "
     "with config.model.scan=False",
+    used_if=DECAYING,
   )
   trainable: str = setting(
     ".*",
@@ -97,6 +107,7 @@ class Optimizer:
     False,
     "correct the bias of the moving average, as Adam does for its moments: the initial parameters "
     "have no weight, and the others share all of it",
+    used_if=(("optimizer.ema",),),
   )
 
 
@@ -113,14 +124,15 @@ class Schedule:
   )
   drops: tuple = setting(
     (),
-    "ascending fractions of the run, allowed only with decay=steps; at each one the learning rate "
-    "is divided by ten, and end_learning_rate is not used",
+    "ascending fractions of the run; at each one the learning rate is divided by ten",
+    used_if=(("schedule.decay", "steps"),),
   )
   end_learning_rate: float = setting(
     0.0,
     "learning rate that the decay would reach one step after the last update",
     low=0.0,
     high=MOST_NUMBER,
+    used_if=(("schedule.decay", "cosine", "linear"),),
   )
 
 
@@ -133,7 +145,8 @@ class NonFinite:
   )
   limit: int = setting(
     10,
-    "with skip: at most this many updates in a row are skipped; the run stops at the next",
+    "at most this many updates in a row are skipped; the run stops at the next",
     low=1,
     high=10**9,
+    used_if=(("non_finite.action", "skip"),),
   )

@@ -12,10 +12,16 @@ class Model:
   name: str = setting(
     "ViT-B/16",
     "a name from vit_jax.models.names(), or a variant such as ViT-B/20 or R50x1+ViT-B/16p2 "
-    "(patches of 2 x 2 positions on a hybrid's map); empty, only with --mode=evaluate: the model "
-    "of the weights",
+    "(patches of 2 x 2 positions on a hybrid's map); empty: the model of the weights in "
+    "config.init_from, or, with --mode=evaluate, of the weights that are evaluated",
   )
-  num_classes: int = setting(1000, "outputs of the head", low=1, high=10**7)
+  num_classes: int = setting(
+    0,
+    "outputs of the head; 0: as many as the training data has classes",
+    low=1,
+    high=10**7,
+    off=0,
+  )
   patch: int = setting(
     0, "side of a patch: pixels, or positions of a hybrid's map (1 in the names)", low=0, high=9999
   )
@@ -41,7 +47,13 @@ class Model:
     choices=("stem", "every_layer", "every_layer_shared"),
   )
   dropout: float = setting(0.0, "dropout rate", low=0.0, high=0.99)
-  head_bias: float = setting(0.0, "initial value of the head's bias", low=-100.0, high=100.0)
+  head_bias: float = setting(
+    0.0,
+    "initial value of the head's bias",
+    low=-100.0,
+    high=100.0,
+    used_if=(("objective", "classification"),),
+  )
   compute_dtype: str = setting(
     "float32",
     "type of activations; parameters stay float32. auto: float32 on a CPU, where bfloat16 is "
@@ -66,3 +78,7 @@ class Model:
   norm_epsilon: float = setting(
     1e-6, "added to the variance in every LayerNorm", low=1e-15, high=1e-2
   )
+
+  def with_classes(self, number: int) -> "Model":
+    """These settings, with `number` of classes if they leave it to the training data."""
+    return dataclasses.replace(self, num_classes=self.num_classes or number)

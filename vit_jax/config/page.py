@@ -47,12 +47,12 @@ def row(field: dataclasses.Field) -> str:
   """The line of one setting, or of a group inside the group."""
   inner = _inner(field)
   if not inner:
-    meaning = _cell(field.metadata["meaning"]) + _range(field)
+    meaning = _cell(field.metadata["meaning"]) + _range(field) + _conditions(field)
     return f"| {_code(field.name)} | {_code(field.default)} | {meaning} |"
   name = f"{field.name}.NAME" if _is_named(field) else field.name
   meaning = field.metadata.get("meaning", "")
   told = f"{_cell(meaning)}: see {_link(inner)}" if meaning else f"see {_link(inner)}"
-  return f"| {_code(name)} | {_changed(field)} | {told} |"
+  return f"| {_code(name)} | {_changed(field)} | {told}{_conditions(field)} |"
 
 
 def _collect(kind, path, found):
@@ -95,6 +95,15 @@ def _range(field) -> str:
     return ""
   off = "" if check["off"] is None else f", or {check['off']:g}"
   return f" ({_number(check['low'])} to {_number(check['high'])}{off})"
+
+
+def _conditions(field) -> str:
+  """Says which other settings are needed for this one to have an effect."""
+  told = [
+    " or ".join(f"`config.{key}={value}`" for value in values) or f"`config.{key}`"
+    for key, *values in field.metadata.get("used_if", ())
+  ]
+  return f"; only with {' and '.join(told)}" if told else ""
 
 
 def _number(value) -> str:

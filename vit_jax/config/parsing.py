@@ -129,7 +129,7 @@ def _check_text(value, path):
     )
 
 
-def _check_bounds(value, path, *, meaning, choices, low, high, off):
+def _check_bounds(value, path, *, meaning, choices, low, high, off, used_if):
   if choices and value not in choices:
     raise ConfigError(
       f"{path}={shown(value)} is not a choice ({meaning}); nearest: {similar(value, choices)}."

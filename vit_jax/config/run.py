@@ -3,11 +3,14 @@
 import dataclasses
 from collections.abc import Mapping
 
-from vit_jax.config.data import Data, Dataset, FewShot, Nearest, Weighted
+from vit_jax.config.data import Data, Dataset, EvaluationSet, FewShot, Nearest, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import MOST_BATCH, MOST_STEPS, group, named, setting
 from vit_jax.config.learning import Loss, Masked, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
+
+LABELS = (("objective", "classification"),)
+WEIGHTS = (("init_from",),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Checkpoint:
 
   every: Duration = group(Duration, steps=1000)
   keep_last: int = setting(2, "number of newest checkpoints to keep", low=1, high=10**6)
-  keep_every: Duration = group(Duration)
+  keep_every: Duration = group(Duration, used_if=(("checkpoint.every",),))
   on_failure: str = setting(
     "stop",
     "when a checkpoint (or metrics) cannot be saved, for example on a full disk: end the run, or "
@@ -53,6 +56,7 @@ class EarlyStopping:
     "the run ends after this many evaluations in a row without improvement; 0: never",
     low=0,
     high=10**9,
+    used_if=(("early_stopping.metric",), ("evaluate_every",)),
   )
 
 
@@ -65,6 +69,7 @@ class Profile:
     "first step in the trace; 1 is the first step after each start, also of a resumed run",
     low=1,
     high=MOST_STEPS,
+    used_if=(("profile.steps",),),
   )
   steps: int = setting(0, "steps in the trace; 0: no trace", low=0, high=10**4)
 
@@ -87,24 +92,28 @@ class Config:
     ".safetensors, a folder in Hugging Face's format, or the workdir of another run",
   )
   new_head: bool = setting(
-    False, "start with a new head even if the weights have one that fits; requires init_from"
+    False,
+    "start with a new head even if the weights have one that fits",
+    used_if=(*LABELS, *WEIGHTS),
   )
   new_positions: bool = setting(
     False,
     "start with new position embeddings instead of resizing those of the weights to another "
-    "resolution (a comparison with Section 3.2); requires init_from",
+    "resolution (a comparison with Section 3.2)",
+    used_if=WEIGHTS,
   )
   keep_representation: bool = setting(
     False,
     "where the head is new, keep the representation layer of the weights, so that only the last "
-    "layer is initialised again (the comparison of Appendix B.1.1); requires init_from and "
-    "config.model.representation_layer",
+    "layer is initialised again (the comparison of Appendix B.1.1)",
+    used_if=(*WEIGHTS, ("model.representation_layer", True)),
   )
   class_names: str = setting(
     "",
     "class names of the head in init_from (with --mode=evaluate, of the evaluated head), in the "
     "order of its outputs: a text file with one name per line, or 'data' if the data has the same "
     "classes in the same order; empty: the names stored with the weights",
+    used_if=(*LABELS, *WEIGHTS, ("new_head", False)),
   )
   evaluate_step: int = setting(
     0, "with --mode=evaluate: step of the checkpoint; 0: the newest", low=0, high=MOST_STEPS
@@ -120,8 +129,8 @@ class Config:
     "look like (Section 4.6)",
     choices=("classification", "masked_patches"),
   )
-  loss: Loss = group(Loss)
-  masked: Masked = group(Masked)
+  loss: Loss = group(Loss, used_if=LABELS)
+  masked: Masked = group(Masked, used_if=(("objective", "masked_patches"),))
   optimizer: Optimizer = group(Optimizer)
   schedule: Schedule = group(Schedule)
   data: Data = group(Data)
@@ -147,13 +156,10 @@ class Config:
   report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
 
 
-# Values of settings for runs of earlier releases that lacked them: the defaults but for sampling.
-EARLIER = Config(data=Data(sampling="grain"))
-
 # Groups whose names the recipe chooses, with the default settings of each name.
 NAMED = {
   "config.data.mix": dataclasses.asdict(Weighted()),
-  "config.data.evaluate": dataclasses.asdict(Dataset()),
+  "config.data.evaluate": dataclasses.asdict(EvaluationSet()),
   "config.few_shot": dataclasses.asdict(FewShot()),
   "config.nearest": dataclasses.asdict(Nearest()),
   "config.reconstruct": dataclasses.asdict(Dataset()),

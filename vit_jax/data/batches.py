@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from jax.sharding import Mesh
 
 from vit_jax.config import Data
-from vit_jax.data import images, order, pipeline, resizing
+from vit_jax.data import images, pipeline, resizing
 from vit_jax.data.device import put_ahead
 from vit_jax.data.mixing import MixedSource
 from vit_jax.data.sources import Source
@@ -39,7 +39,6 @@ class Reader:
       source,
       transform=train_transform(self.settings),
       seed=seed,
-      sampling=self.settings.sampling,
       start_step=start_step,
       batch_size=self.batch_size,
       parts=parts,
@@ -54,7 +53,6 @@ class Reader:
       source,
       transform=train_transform(self.settings),
       seed=seed,
-      sampling=self.settings.sampling,
       parts=parts,
       count=count,
     )
@@ -103,7 +101,6 @@ def train_transform(data: Data):
   common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
   if side := data.resized_side():
     return functools.partial(images.train_square, resize=side, **common)
-  bounded = data.sampling != order.GRAIN
   return functools.partial(
-    images.train_image, area=data.crop_area, aspect=data.crop_aspect, bounded=bounded, **common
+    images.train_image, area=data.crop_area, aspect=data.crop_aspect, **common
   )

@@ -21,7 +21,6 @@ from vit_jax.config import reading
 from vit_jax.data import images
 from vit_jax.data.records import Records, Span
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.data.sources.folder import without_classes
 from vit_jax.storage.files import write_text, write_whole
 
 _FORMAT = 1  # version of the record format
@@ -217,13 +216,6 @@ def _compare(root: pathlib.Path, expected: dict) -> None:
       f'"{root / "cache.json"}" is damaged ({error}); delete the folder and make the cache again'
       " with `python tools/cache.py`."
     ) from error
-  source = expected["source"]
-  if found.get("source") == without_classes(source) != source:
-    raise SourceError(
-      f'The cache in "{root}" (config.data.cache) was made by an earlier release, which did not'
-      " record how many images each class has: images that were moved to another class would keep"
-      " their old labels. Delete the folder and make the cache again with `python tools/cache.py`."
-    )
   for key, value in expected.items():
     if found.get(key) != value:
       raise SourceError(

@@ -68,7 +68,6 @@ def train_image(
   aspect: tuple[float, float],
   flip: bool,
   max_pixels: int,
-  bounded: bool = True,
 ) -> np.ndarray:
   """A random crop of the image, resized to a square and flipped left-right with probability 0.5.
 
@@ -80,7 +79,6 @@ def train_image(
     aspect: smallest and largest width / height of the crop.
     flip: whether to flip at all.
     max_pixels: larger images are refused.
-    bounded: as for `draw_crop`.
 
   Returns:
     (size, size, 3) uint8 RGB.
@@ -94,7 +92,7 @@ def train_image(
   partly = fast_size and jpeg.orientation(image) == 1
   pixels = None if partly else as_rgb(image, max_pixels=max_pixels)
   height, width = fast_size if partly else pixels.shape[:2]
-  box = draw_crop(rng, height=height, width=width, area=area, aspect=aspect, bounded=bounded)
+  box = draw_crop(rng, height=height, width=width, area=area, aspect=aspect)
   if partly:
     pixels, box = _decode_for(image, box=box, height=height, width=width, size=size)
   out = _resize(_cut(pixels, box), height=size, width=size)
@@ -227,15 +225,14 @@ def draw_crop(
   width: int,
   area: tuple[float, float],
   aspect: tuple[float, float],
-  bounded: bool = True,
 ) -> Box:
   """Draws an Inception crop: an aspect, then a height that fits it and `area`, then a place.
 
   The aspect is uniform in its range, and the height is uniform over the heights that fit. Rounding
   the width to pixels can move the area of the crop out of its bounds. Then the height is changed by
   one pixel, also if the crop is as wide as the image and gets out of the aspect by it; if the area
-  is still out of bounds, another crop is drawn. With `bounded` False, as
-  before release 0.2.0, such a crop is used. If no crop fits in 100 tries, returns the whole image.
+  is still out of bounds, another crop is drawn. If no crop fits in 100 tries, returns the whole
+  image.
 
   The published models were trained with tf.image.sample_distorted_bounding_box. It differs in two
   ways. Its crops never touch the lower edge of the image unless they have the full height, nor the
@@ -251,7 +248,7 @@ def draw_crop(
       continue
     crop_height = max(1, least + int((int(most) - least + 1) * rng.random()))
     crop_width = _crop_width(crop_height, ratio, width)
-    if bounded and not least_area <= crop_height * crop_width <= most_area:
+    if not least_area <= crop_height * crop_width <= most_area:
       crop_height += 1 if crop_height * crop_width < least_area else -1
       crop_width = _crop_width(crop_height, ratio, width)
       if crop_height > height or not least_area <= crop_height * crop_width <= most_area:

@@ -26,25 +26,22 @@ class MixedSource(NamedTuple):
   weight: float
 
 
-def epochs(
-  parts: Sequence[MixedSource], *, seed: int, sampling: str
-) -> Callable[[range], Sequence[int]]:
+def epochs(parts: Sequence[MixedSource], *, seed: int) -> Callable[[range], Sequence[int]]:
   """The stream of a run on one source or on several, a function of the seed and the position.
 
   Args:
     parts: the sources. One alone has the order of `order.epochs`, whatever its weight.
-    seed, sampling: as for `order.epochs`.
+    seed: as for `order.epochs`.
 
   Returns:
     Function from consecutive positions in the stream to the examples there, as rows of all sources
     one after the other; picklable.
   """
   if len(parts) == 1:
-    return order.epochs(parts[0].examples, seed=seed, sampling=sampling)
+    return order.epochs(parts[0].examples, seed=seed)
   of_places, *of_parts = np.random.SeedSequence(seed).generate_state(len(parts) + 1).tolist()
   streams = tuple(
-    order.epochs(part.examples, seed=own, sampling=sampling)
-    for part, own in zip(parts, of_parts, strict=True)
+    order.epochs(part.examples, seed=own) for part, own in zip(parts, of_parts, strict=True)
   )
   first_rows = np.cumsum([0, *(part.examples for part in parts)])[:-1]
   weights = whole_weights([part.weight for part in parts])

@@ -34,14 +34,12 @@ class Opener:
 
   Attributes:
     num_classes: number of classes of the "synthetic" source.
-    sampling: how subsets and parts of folders are drawn, as config.data.sampling.
     max_pixels: larger images count as broken, as config.data.max_pixels.
     threads: number of threads that read labels.
     allow_overlap: whether the same image may be used for training and evaluation.
   """
 
   num_classes: int
-  sampling: str
   max_pixels: int
   threads: int
   allow_overlap: bool
@@ -58,13 +56,12 @@ class Opener:
       image_key=dataset.image_key,
       label_key=dataset.label_key,
       num_classes=self.num_classes,
-      sampling=self.sampling,
       max_pixels=self.max_pixels,
     )
     if dataset.exclude:
       source = sources.Remaining(source, dataset.exclude)
     if dataset.subset:
-      source = sources.Subset(source, dataset.subset, sampling=self.sampling)
+      source = sources.Subset(source, dataset.subset)
     return source
 
   def use(self, key: str, dataset: Dataset) -> Use:
@@ -140,7 +137,6 @@ def of_run(data: Data, num_classes: int) -> Opener:
   """The opener of a run's datasets; the "synthetic" source gets `num_classes`."""
   return Opener(
     num_classes=num_classes,
-    sampling=data.sampling,
     max_pixels=data.max_pixels,
     threads=data.threads,
     allow_overlap=data.allow_overlap,

@@ -75,7 +75,6 @@ def train_batches(
   *,
   transform: Transform,
   seed: int,
-  sampling: str,
   batch_size: int,
   host: int,
   hosts: int,
@@ -94,7 +93,7 @@ def train_batches(
   Args:
     source: the examples.
     transform: (image, rng=generator) -> (S, S, 3) uint8; it must not keep the generator.
-    seed, sampling: of the order and all draws, in [0, 2**32); as config.data.sampling.
+    seed: of the order and all draws, in [0, 2**32).
     batch_size: examples in a batch, over all hosts.
     host, hosts, start_step: index of this host, number of hosts, step of the first batch.
     num_classes: labels must be in [0, num_classes); 0: batches have no labels.
@@ -114,7 +113,7 @@ def train_batches(
   load = functools.partial(
     _load,
     share=share,
-    rows=mixing.epochs(parts or [MixedSource(len(source), 1.0)], seed=seed, sampling=sampling),
+    rows=mixing.epochs(parts or [MixedSource(len(source), 1.0)], seed=seed),
     item=functools.partial(_train_item, source=source, transform=transform, seed=seed),
     num_classes=num_classes,
     multi_label=source.multi_label,
@@ -127,7 +126,6 @@ def first_training(
   *,
   transform: Transform,
   seed: int,
-  sampling: str,
   parts: Sequence[MixedSource],
   count: int,
 ) -> "list[Item]":
@@ -135,7 +133,7 @@ def first_training(
 
   Arguments as for `train_batches`; `count` is at most the batch size.
   """
-  rows = mixing.epochs(parts, seed=seed, sampling=sampling)(range(count))
+  rows = mixing.epochs(parts, seed=seed)(range(count))
   item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
   return [one for position, row in enumerate(rows) if (one := item(position, row)).counts]
 

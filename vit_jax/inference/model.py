@@ -75,7 +75,8 @@ class LoadedModel:
     Raises:
       ValueError: names every setting that differs.
     """
-    differing = differences(self.module, models.configured(settings))
+    as_many = dataclasses.replace(settings, num_classes=self.module.num_classes)
+    differing = differences(self.module, models.configured(as_many))
     if differing:
       raise ValueError(
         f"these weights are not of a {settings.name} as config.model describes it: "

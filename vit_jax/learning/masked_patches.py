@@ -1,12 +1,13 @@
 """Masked patch prediction: the paper's self-supervision (Section 4.6, Appendix B.1.2)."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import Config, ConfigError, Masked
+from vit_jax.config import Config, ConfigError, EvaluationSet, Masked
 from vit_jax.data.device import normalize
 from vit_jax.learning import corruption
 from vit_jax.learning.corruption import Corruption
@@ -53,7 +54,7 @@ class MaskedPatches:
     check_model(model, name)
     made = cls(model, settings.rate, TARGETS[settings.target])
     check_patches(made, settings, name, side)
-    check_unused(config)
+    check_sets(config.data.evaluate)
     return made
 
   def init(self, key: jax.Array, image_size: int) -> dict:
@@ -229,21 +230,9 @@ def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):
     )
 
 
-def check_unused(config: Config):
-  """Refuses settings of labels and heads, which this objective does not have."""
-  given = {
-    "config.data.mixup": config.data.mixup,
-    "config.loss.label_smoothing": config.loss.label_smoothing,
-    "config.new_head": config.new_head,
-    "config.class_names": config.class_names,
-  }
-  for key, value in given.items():
-    if value:
-      raise ConfigError(
-        f"{key}={value!r} is for labels or a head, and config.objective='masked_patches' has "
-        "neither; leave it out."
-      )
-  for name, dataset in config.data.evaluate.items():
+def check_sets(sets: Mapping[str, EvaluationSet]):
+  """Refuses evaluation sets of the head, which this objective does not train."""
+  for name, dataset in sets.items():
     if dataset.source:
       raise ConfigError(
         f"config.data.evaluate.{name} scores the head, which config.objective='masked_patches' "

@@ -170,7 +170,7 @@ class ResNet(nn.Module):
   stages: tuple[int, ...]
   width: int
   heads: int = 0
-  num_classes: int = MODEL.num_classes
+  num_classes: int = 1000
   head_bias: float = MODEL.head_bias
   dtype: jnp.dtype = jnp.float32
   attention: str = MODEL.attention

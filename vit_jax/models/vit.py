@@ -56,7 +56,7 @@ class ViT(nn.Module):
   width: int
   mlp_dim: int
   heads: int
-  num_classes: int = MODEL.num_classes
+  num_classes: int = 1000
   stages: tuple[int, ...] | None = None
   stem_width: int = 64
   axial: bool = False

@@ -9,6 +9,7 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
+  EvaluationSet,
   Model,
   Optimizer,
   Schedule,
@@ -107,7 +108,7 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
     ),
     data=Data(
       train=Dataset(),
-      evaluate={"test": Dataset()},
+      evaluate={"test": EvaluationSet()},
       image_size=size,
       train_resize=resize,
       mixup=0.1 if examples >= MIXUP_FROM else 0.0,

@@ -10,6 +10,7 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
+  EvaluationSet,
   Model,
   Optimizer,
   Schedule,
@@ -69,7 +70,7 @@ def warmup(steps: int) -> Duration:
   return Duration(steps=max(1, min(500, steps // 5)))
 
 
-def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Dataset]]:
+def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, EvaluationSet]]:
   """Training data of a task, and the sets to score; the arguments are those of `finetune`.
 
   Raises:
@@ -82,11 +83,11 @@ def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Datase
       "and for development."
     )
   if part == "all":
-    scored = {"test": Dataset(row.source, row.test)} | ({"real": SETS["real"]} if real else {})
-    return Dataset(row.source, "train"), scored
+    more = {"real": SETS["real"]} if real else {}
+    return Dataset(row.source, "train"), {"test": EvaluationSet(row.source, row.test), **more}
   # TFDS rounds both percentages to the same example, so the two parts do not overlap.
   cut = f"{100 - row.development}%"
-  held_back = {"development": Dataset(row.source, f"train[{cut}:]")}
+  held_back = {"development": EvaluationSet(row.source, f"train[{cut}:]")}
   return Dataset(row.source, f"train[:{cut}]"), held_back
 
 

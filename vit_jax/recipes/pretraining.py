@@ -10,6 +10,7 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
+  EvaluationSet,
   FewShot,
   Loss,
   Model,
@@ -114,7 +115,7 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
       decay=data["decay"],
       end_learning_rate=1e-5 if data["decay"] == "linear" else 0.0,
     ),
-    data=Data(train=data["train"], evaluate={"val": data["validation"]}),
+    data=Data(train=data["train"], evaluate={"val": EvaluationSet(**vars(data["validation"]))}),
     few_shot={"imagenet": IN_LOOP_PROBE},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )

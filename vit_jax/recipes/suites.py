@@ -2,22 +2,20 @@
 
 import dataclasses
 
-from vit_jax.config import Config, Data, Dataset, FewShot, Model, Nearest
+from vit_jax.config import Config, Data, Dataset, EvaluationSet, FewShot, Model, Nearest
 from vit_jax.recipes.sizes import largest_side
-
-IMAGENET = Dataset("tfds:imagenet2012", "validation")
 
 # For models with 480 x 480 pixels, ObjectNet's images are resized to a smaller side of 512.
 WIDER = 512 / 480
 
 SETS = {
-  "imagenet": IMAGENET,
-  "real": Dataset("tfds:imagenet2012_real", "validation", label_key="real_label"),
-  "v2": Dataset("tfds:imagenet_v2/matched-frequency", "test"),
-  "a": Dataset("tfds:imagenet_a", "test", classes=200),
-  "r": Dataset("tfds:imagenet_r", "test", classes=200),
-  "sketch": Dataset("tfds:imagenet_sketch", "test"),
-  "objectnet": Dataset(resize=WIDER),
+  "imagenet": EvaluationSet("tfds:imagenet2012", "validation"),
+  "real": EvaluationSet("tfds:imagenet2012_real", "validation", label_key="real_label"),
+  "v2": EvaluationSet("tfds:imagenet_v2/matched-frequency", "test"),
+  "a": EvaluationSet("tfds:imagenet_a", "test", classes=200),
+  "r": EvaluationSet("tfds:imagenet_r", "test", classes=200),
+  "sketch": EvaluationSet("tfds:imagenet_sketch", "test"),
+  "objectnet": EvaluationSet(resize=WIDER),
 }
 
 # Suites with a fixed image size, pixels; the others use the size of the weights.
@@ -45,8 +43,9 @@ def evaluation(suite: str, model: str = "") -> Config:
   side = PUBLISHED_SIDES.get(suite, 0)
   if model:
     side = largest_side(model, side)
-  sets = {name: SETS.get(name, Dataset()) for name in SUITES[suite]}
-  train, test = Dataset("tfds:imagenet2012", "train"), IMAGENET
+  sets = {name: SETS.get(name, EvaluationSet()) for name in SUITES[suite]}
+  train = Dataset("tfds:imagenet2012", "train")
+  test = Dataset("tfds:imagenet2012", "validation")
   tenth = dataclasses.replace(train, split="train[:10%]")
   return Config(
     batch_size=256,

@@ -1,5 +1,7 @@
 """Relations between settings, checked before data or devices are touched."""
 
+from collections.abc import Collection
+
 from vit_jax import models
 from vit_jax.config import (
   Config,
@@ -10,33 +12,31 @@ from vit_jax.config import (
   EarlyStopping,
   Model,
   Schedule,
+  unused,
 )
 from vit_jax.config.reading import expanded
 from vit_jax.data import resizing
 from vit_jax.evaluation import registry
 from vit_jax.models import requirements
 from vit_jax.process.text import shown
-from vit_jax.training import patterns, unused
+from vit_jax.training import patterns
 
 MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
+
+OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
   "your own with --config.data.train.source=folder:DIR (DIR/class/*.jpg), or with "
   "--config.data.train.source=tfds:NAME --config.data.train.split=train "
-  "(--config.data.train.label_key=... where the labels are not called {label_key!r}), and give "
-  "its number of classes with --config.model.num_classes=N. A recipe can also mix several sources "
+  "(--config.data.train.label_key=... where the labels are not called {label_key!r}), and take the "
+  "number of its classes with --config.model.num_classes=0. A recipe can also mix several sources "
   "by weight, with config.data.mix."
 )
 
 
-def check(config: Config, *, begun: bool = False):
-  """Refuses settings that contradict one another.
-
-  Args:
-    config: the settings.
-    begun: whether the run resumes; then settings without effect are allowed, because earlier
-      releases began runs with them.
+def check(config: Config):
+  """Refuses settings that contradict one another, or have no effect.
 
   Raises:
     ConfigError: names the key, the value and the nearest valid choice.
@@ -47,34 +47,11 @@ def check(config: Config, *, begun: bool = False):
   check_schedule(config.schedule)
   patterns.check_decay_rules(config)
   patterns.check_trainable(config)
-  check_early_stopping(config.early_stopping, config.evaluate_every, registry.names(config))
-  check_weights(config)
-  unused.check_mode(config, begun=begun)
-  if not begun:
-    unused.check(config)
-
-
-def check_weights(config: Config):
-  """Checks that there are weights where settings say what to take of them."""
+  check_early_stopping(config.early_stopping, registry.names(config))
   expanded(config.init_from)
-  if config.new_head and not config.init_from:
-    raise ConfigError(
-      "config.new_head=True, the default of fine-tuning recipes, requires config.init_from, which "
-      "is empty; give --config.init_from=PATH (ViT-B_16.npz, a Hugging Face folder, or the workdir "
-      "of a run), or --config.new_head=False to train from scratch."
-    )
-  for key in ("class_names", "new_positions", "keep_representation"):
-    value = getattr(config, key)
-    if value and not config.init_from:
-      raise ConfigError(
-        f"config.{key}={value!r} requires config.init_from, which is empty; give "
-        f"--config.init_from=PATH, or leave {key} out."
-      )
-  if config.keep_representation and not config.model.representation_layer:
-    raise ConfigError(
-      "config.keep_representation=True requires config.model.representation_layer=True, so that "
-      "the model has that layer; set both, or neither."
-    )
+  check_mode(config)
+  check_probes(config)
+  unused.check(config)
 
 
 def check_model(model: Model, image_size: int):
@@ -86,7 +63,7 @@ def check_model(model: Model, image_size: int):
       f"each of at most {MOST_STAGES} stages and {MOST_UNITS} in all, such as (3, 4, 6, 3)."
     )
   try:
-    module = models.configured(model)
+    module = models.configured(model.with_classes(1))
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
   requirements.check_tiles(module, image_size, model.name)
@@ -104,10 +81,9 @@ def check_batch(batch_size: int, *, parts: int):
     )
 
 
-def check_evaluation(config: Config, *, begun: bool = False, given: frozenset[str] = frozenset()):
+def check_evaluation(config: Config):
   """As `check`, for --mode=evaluate: training data and the length of training are not needed.
 
-  Settings without effect are allowed in a run that has begun, unless the command line names them.
   The model is checked only in a recipe for evaluation alone, and only if the recipe names one. In
   all other cases the model comes from the run.
   """
@@ -115,8 +91,38 @@ def check_evaluation(config: Config, *, begun: bool = False, given: frozenset[st
     check_model(config.model, config.data.image_size)
   check_batch(config.batch_size, parts=config.accumulation)
   resizing.check_sets(config.data.evaluate)
-  unused.check_datasets(config, given if begun else None)
-  unused.check_pairs(config, given if begun else None)
+  check_probes(config)
+
+
+def check_mode(config: Config):
+  """Refuses settings of --mode=evaluate in a training."""
+  for key in ("evaluate_step", "evaluate_average"):
+    if getattr(config, key) != getattr(Config(), key):
+      raise ConfigError(
+        f"config.{key}={shown(getattr(config, key))} has no effect in training; add "
+        "--mode=evaluate, or leave it out."
+      )
+
+
+def check_without_head(given: Collection[str]):
+  """Refuses settings of the command line that count only where a head is scored."""
+  for key in OF_HEADS:
+    if key in given:
+      raise ConfigError(
+        f"config.{key} has no effect: no set of config.data.evaluate is scored; leave it out."
+      )
+
+
+def check_probes(config: Config):
+  """Refuses few-shot probes and nearest neighbours that have one of their two sources."""
+  for key, probes in (("config.few_shot", config.few_shot), ("config.nearest", config.nearest)):
+    for name, probe in probes.items():
+      if bool(probe.train.source) != bool(probe.test.source):
+        there, missing = ("train", "test") if probe.train.source else ("test", "train")
+        raise ConfigError(
+          f"{key}.{name}.{there}.source has no effect without {key}.{name}.{missing}.source; give "
+          "both, or make both empty."
+        )
 
 
 def check_data(data: Data, duration: Duration):
@@ -153,12 +159,7 @@ def check_data(data: Data, duration: Duration):
 
 def check_crops(data: Data):
   """Checks the settings that resize training images and cut crops out of them."""
-  resize, ratio, usual = data.train_resize, data.train_resize_ratio, Data()
-  if resize and ratio:
-    raise ConfigError(
-      f"config.data.train_resize={resize} and config.data.train_resize_ratio={ratio:g} say the "
-      "same in two ways; give one of them, and make the other 0."
-    )
+  resize, ratio = data.train_resize, data.train_resize_ratio
   if 0 != resize < data.image_size:
     raise ConfigError(
       f"config.data.train_resize={resize} is smaller than "
@@ -166,12 +167,6 @@ def check_crops(data: Data):
       f"least {data.image_size}."
     )
   kind = f"train_resize={resize}" if resize else f"train_resize_ratio={ratio:g}"
-  for key in ("crop_area", "crop_aspect"):
-    if data.resized_side() and getattr(data, key) != getattr(usual, key):
-      raise ConfigError(
-        f"config.data.{key}={getattr(data, key)} has no effect with config.data.{kind}, which "
-        f"resizes the whole image; leave it out, or give --config.data.{kind.split('=')[0]}=0."
-      )
   least = data.resized_side() or data.image_size
   if data.cache and data.cache_side < least:
     cause = kind if data.resized_side() else f"image_size={least}"
@@ -196,37 +191,27 @@ def check_mix(data: Data):
 
 
 def check_schedule(schedule: Schedule):
-  """Checks that `drops` are ascending fractions of the run, given only with decay="steps"."""
-  drops, staircase = schedule.drops, schedule.decay == "steps"
+  """Checks that `drops` are ascending fractions of the run, and given with decay="steps"."""
+  drops = schedule.drops
   numbers = [x for x in drops if isinstance(x, (int, float)) and 0 < x < 1]
   if len(numbers) < len(drops) or list(drops) != sorted(set(numbers)):
     raise ConfigError(
       f"config.schedule.drops={shown(drops)} must be ascending fractions of the run between 0 and "
       "1, such as (0.3, 0.6, 0.9)."
     )
-  if staircase != bool(drops):
+  if schedule.decay == "steps" and not drops:
     raise ConfigError(
-      f"config.schedule.drops={drops} does not go with config.schedule.decay={schedule.decay!r}; "
-      "decay=steps requires drops such as (0.3, 0.6, 0.9); every other decay requires drops=()."
+      "config.schedule.decay='steps' requires drops, and config.schedule.drops is empty; give it, "
+      "such as --config.schedule.drops='(0.3, 0.6, 0.9)'."
     )
 
 
-def check_early_stopping(settings: EarlyStopping, evaluate_every: Duration, figures: list[str]):
+def check_early_stopping(settings: EarlyStopping, figures: list[str]):
   """Checks that `figures`, which the evaluations give, hold the one that early stopping watches."""
-  metric, patience = settings.metric, settings.patience
-  if patience and not metric:
-    raise ConfigError(
-      f"config.early_stopping.patience={patience} requires a metric to watch; name one, such as "
-      "--config.early_stopping.metric=val/top1, or make patience 0."
-    )
+  metric = settings.metric
   if metric and metric not in figures:
     known = ", ".join(figures) or "none: no set of config.data.evaluate has a source"
     raise ConfigError(
       f"config.early_stopping.metric={metric!r} is not a metric that this run's evaluation sets "
       f"are sure to give; they give {known}."
-    )
-  if patience and not evaluate_every.given():
-    raise ConfigError(
-      f"config.early_stopping.patience={patience} counts evaluations, but config.evaluate_every is "
-      "0; give it, such as --config.evaluate_every.epochs=1."
     )

@@ -16,7 +16,7 @@ from vit_jax.evaluation import opening as evaluation
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, workdir
-from vit_jax.training import checks, init_from, opening, plan, resumed, steps, unused
+from vit_jax.training import checks, init_from, opening, plan, resumed, steps
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
@@ -51,9 +51,8 @@ def launch(
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given)
     return True
-  checks.check(config, begun=bool(checkpoint.available(folder)))
+  checks.check(config)
   joining.check(hosts)
-  config = dataclasses.replace(config, data=resumed.completed(config.data, folder))
   data = opening.open_data(config)
   steps.of_run(config, len(data.train))
   joining.connect(hosts, stall_seconds=config.stall_seconds)
@@ -61,7 +60,7 @@ def launch(
     stop.join()
   prepare_jax()
   model = resumed.typed(config.model, jax.default_backend(), folder)
-  config = dataclasses.replace(config, model=model)
+  config = dataclasses.replace(config, model=model.with_classes(len(data.train.class_names) or 1))
   start = None
   if starts_from_weights(config.init_from, folder):
     start = init_from.read(config, data.train.class_names)
@@ -74,14 +73,13 @@ def launch(
 
 def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str]):
   """Evaluates; training data and a length of training are not needed."""
-  checks.check_evaluation(config, begun=bool(checkpoint.available(folder)), given=given)
+  checks.check_evaluation(config)
   joining.check(hosts)
   places = [folder, *filter(None, [config.init_from])]
-  config = dataclasses.replace(config, data=resumed.completed(config.data, *places))
   trained = resumed.trained_on(config.data, config.model.num_classes, *places)
   evaluations = evaluation.open_alone(config, trained)
   if not evaluations.heads():
-    unused.check_without_head(given)
+    checks.check_without_head(given)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)

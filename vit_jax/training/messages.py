@@ -4,7 +4,6 @@ import pathlib
 
 import jax
 
-from vit_jax.data.order import GRAIN
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.plots import curves
@@ -41,7 +40,6 @@ def introduction(
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
     + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, changed)
-    + earlier_sampling(config.data.sampling)
     + mix(plan)
     + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
     f"{plan.steps.total:,} steps; {then}" + advice_on_fsdp(plan)
@@ -60,16 +58,6 @@ def slow_type(compute_dtype: str, platform: str) -> str:
   return (
     "Activations are in bfloat16, which is slower than float32 on a CPU; a new run is faster with "
     "--config.model.compute_dtype=float32\n"
-  )
-
-
-def earlier_sampling(sampling: str) -> str:
-  """Says that examples are drawn as before release 0.2.0; "" if they are not."""
-  if sampling != GRAIN:
-    return ""
-  return (
-    "Epoch order, subsets, parts of folders and crops are drawn as before release 0.2.0 "
-    "(config.data.sampling=grain), as in a run that began so.\n"
   )
 
 

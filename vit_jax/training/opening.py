@@ -38,13 +38,15 @@ def open_data(config: Config) -> OpenedData:
     SourceError: data is missing.
   """
   opener = opening.of_run(config.data, config.model.num_classes)
-  labelled = objectives.configured(config, models.configured(config.model)).needs_labels
+  model = models.configured(config.model.with_classes(1))
+  labelled = objectives.configured(config, model).needs_labels
   training = opener.training(config.data, labelled=labelled)
   train = training.source
-  if labelled and len(train.class_names) != config.model.num_classes:
+  if labelled and config.model.num_classes not in (0, len(train.class_names)):
     raise ConfigError(
       f"config.model.num_classes={config.model.num_classes}, but {training} has "
-      f"{len(train.class_names)} classes; use --config.model.num_classes={len(train.class_names)}."
+      f"{len(train.class_names)} classes; use --config.model.num_classes=0, which "
+      "takes the number of the data."
     )
   check_batch(config.batch_size, training)
   classes = train.class_names if labelled else None

@@ -4,30 +4,15 @@ import dataclasses
 import logging
 import pathlib
 
-from vit_jax.config import AUTO, EARLIER, ConfigError, Data, Dataset, Model, recorded, to_dict
+from vit_jax.config import AUTO, ConfigError, Data, Dataset, Model, recorded, to_dict
 from vit_jax.config.reading import expanded, read_json
 from vit_jax.data import opening
 from vit_jax.data.apart import Use
 from vit_jax.data.opening import Opener
 from vit_jax.storage import checkpoint
 
-UNIFORM = "uniform"
 MAX_BYTES = 2**26  # of a checkpoint's metadata: mostly the names of classes and parameters
 _log = logging.getLogger(__name__)
-
-
-def completed(data: Data, *workdirs: pathlib.Path | str) -> Data:
-  """Fills in an empty config.data.sampling from the first of the workdirs with a checkpoint.
-
-  Args:
-    data: config.data.
-    workdirs: runs to take it from; if none has a checkpoint, sampling is uniform.
-  """
-  if data.sampling:
-    return data
-  found = group_of("data", *workdirs)
-  sampling = (found.get("sampling", EARLIER.data.sampling) if found else "") or UNIFORM
-  return dataclasses.replace(data, sampling=sampling)
 
 
 def typed(model: Model, platform: str, *workdirs: pathlib.Path | str) -> Model:
@@ -58,7 +43,6 @@ def trained_on(data: Data, num_classes: int, *workdirs: pathlib.Path | str) -> t
   if not found:
     return ()
   values = to_dict(data)
-  values["sampling"] = found.get("sampling", EARLIER.data.sampling)
   values["mix"] = found.get("mix") or {}
   try:
     values["train"] |= found.get("train") or {}

@@ -17,7 +17,7 @@ import cv2
 
 from vit_jax.config import reading
 from vit_jax.config.reading import expanded
-from vit_jax.data import order
+from vit_jax.data.permutation import Permutation
 from vit_jax.data.preparation import labels, quality
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.storage.files import write_text, write_whole
@@ -28,7 +28,6 @@ VERSION = "1.0.0"
 _FILE_BYTES = 2**28  # approximate size of each file
 _SAMPLE = 64  # images used to estimate the size
 _ORDER_SEED = 2**32 - 2  # not the seed of any run: those are below 2**31
-_ORDER = "uniform"
 _PLAN = "plan.json"
 _MAX_BYTES = 2**20  # of the plan
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -162,7 +161,6 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
   wanted = {
     "splits": {name: [source.identity, len(source)] for name, source in splits.items()},
     "max_pixels": max_pixels,
-    "order": _ORDER,
   }
   if plan.exists():
     try:
@@ -173,8 +171,8 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
       ) from error
     if {key: found.get(key) for key in wanted} != wanted:
       raise SourceError(
-        f'"{folder}" is an unfinished dataset of other images or classes, or one that an earlier'
-        " release began; delete it, or finish it with the command and release that began it."
+        f'"{folder}" is an unfinished dataset of other images or classes; delete it, or finish it'
+        " with the command that began it."
       )
     return found["files"]
   folder.mkdir(parents=True, exist_ok=True)
@@ -189,9 +187,9 @@ def _number_of_files(source: Source) -> int:
   return min(len(source), max(1, round(mean * len(source) / _FILE_BYTES)))
 
 
-def _order(source: Source) -> order.Order:
+def _order(source: Source) -> Permutation:
   """The random order: maps positions in the files to indices in the source."""
-  return order.fixed(len(source), seed=_ORDER_SEED, sampling=_ORDER)
+  return Permutation(len(source), seed=_ORDER_SEED)
 
 
 def _encoded(example: Example) -> bytes:

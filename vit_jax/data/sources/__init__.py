@@ -50,7 +50,6 @@ def open_source(
   image_key: str = "image",
   label_key: str = "label",
   num_classes: int,
-  sampling: str = "uniform",
   max_pixels: int = Data().max_pixels,
 ) -> Source:
   """Opens the examples that `spec` names.
@@ -64,7 +63,6 @@ def open_source(
     label_key: for TFDS, the feature that holds the label, or the sequence of labels. "": no labels;
       a folder then gives all images in it and below it.
     num_classes: number of classes of "synthetic".
-    sampling: how parts of folders are drawn, as config.data.sampling.
     max_pixels: larger images count as broken, for a source that decodes images itself.
 
   Raises:
@@ -84,7 +82,7 @@ def open_source(
       )
     return source
   if kind == "folder":
-    return Folder(argument, split=split, sampling=sampling, labelled=bool(label_key))
+    return Folder(argument, split=split, labelled=bool(label_key))
   source = _LABELLED[kind](argument, split, num_classes, max_pixels)
   return source if label_key else Unlabelled(source)
 

@@ -14,7 +14,6 @@ import numpy as np
 from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.image_files import Found, LeftOut
-from vit_jax.data.order import GRAIN
 from vit_jax.data.sources import part, placed
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.process.text import nfc
@@ -36,7 +35,6 @@ class Folder:
     directory: DIR.
     split: "" for all images, or a random part of each class, as in `part`: "[:90%]" is nine tenths
       of it, to the nearest image, and "[90%:]" is the rest.
-    sampling: how parts are drawn, as config.data.sampling.
     labelled: whether the folders in DIR are classes. If not, a part is a part of all images.
 
   Raises:
@@ -49,9 +47,7 @@ class Folder:
 
   multi_label = False
 
-  def __init__(
-    self, directory: str, *, split: str, sampling: str = "uniform", labelled: bool = True
-  ):
+  def __init__(self, directory: str, *, split: str, labelled: bool = True):
     root = os.path.abspath(os.path.expanduser(directory))
     _check_there(root, "a folder of images for each class" if labelled else "images")
     names, self.left_out = _class_folders(root) if labelled else ([""], LeftOut())
@@ -63,7 +59,7 @@ class Folder:
     for name, one in zip(names, found, strict=True):
       self.left_out.update(one.left_out, name)
     images = {folder: one.names for folder, one in zip(self._folders, found, strict=True)}
-    listings = part.choose(cut, images, by_name=sampling == GRAIN)
+    listings = part.choose(cut, images)
     _tell(root, self.left_out.in_words())
     # One array of names for each class: a list of 1.3 million str objects would make every pickle,
     # fork and garbage collection slow.

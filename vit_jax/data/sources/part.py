@@ -77,7 +77,7 @@ def parse(split: str) -> Part | None:
   return Part(split, *numbers, percent=cuts[0][-1] == "%")
 
 
-def choose(part: Part | None, names: dict[str, list[str]], *, by_name: bool) -> list[list[str]]:
+def choose(part: Part | None, names: dict[str, list[str]]) -> list[list[str]]:
   """The sorted names in a part of each class.
 
   Puts each class into a random order that depends only on the names of its files. So the order is
@@ -87,14 +87,13 @@ def choose(part: Part | None, names: dict[str, list[str]], *, by_name: bool) -> 
   Args:
     part: the part; None: all images.
     names: {folder of a class: names in the folder}.
-    by_name: whether to sort by name instead, as before release 0.2.0.
 
   Raises:
     SourceError: as `Part.ends`, or the part has no image of a class.
   """
   if part is None:
     return [sorted(one) for one in names.values()]
-  ordered = [sorted(one, key=None if by_name else _random) for one in names.values()]
+  ordered = [sorted(one, key=_random) for one in names.values()]
   cuts = part.ends([len(one) for one in ordered])
   chosen = [sorted(one[first:end]) for one, first, end in zip(ordered, *cuts, strict=True)]
   for folder, one in itertools.compress(names.items(), [not one for one in chosen]):

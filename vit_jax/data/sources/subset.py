@@ -6,7 +6,7 @@ import os
 import numpy as np
 
 from vit_jax.config import reading
-from vit_jax.data import order
+from vit_jax.data.permutation import Permutation
 from vit_jax.data.sources.base import Source, SourceError
 from vit_jax.data.sources.folder import without_classes
 from vit_jax.data.sources.selected import Selected
@@ -26,27 +26,25 @@ class Subset(Selected):
   Args:
     source: the examples.
     size: the number of examples in the subset.
-    sampling: how the order is drawn, as config.data.sampling.
 
   Raises:
     SourceError: the source has fewer examples.
   """
 
-  def __init__(self, source: Source, size: int, *, sampling: str = "uniform"):
+  def __init__(self, source: Source, size: int):
     if size > len(source):
       raise SourceError(
         f"subset={size} is more than the {len(source)} examples there are; give at most"
         f" {len(source)}, or 0 for all."
       )
-    rows = _First(order.fixed(len(source), seed=_SEED, sampling=sampling), size)
-    kind = "random" if sampling == order.GRAIN else "uniform"  # caches distinguish the two
-    super().__init__(source, rows, f"{source.identity}, {kind} {size}")
+    rows = _First(Permutation(len(source), seed=_SEED), size)
+    super().__init__(source, rows, f"{source.identity}, uniform {size}")
 
 
 class _First:
   """The first `size` positions of an order."""
 
-  def __init__(self, whole: order.Order, size: int):
+  def __init__(self, whole: Permutation, size: int):
     self._whole, self._size = whole, size
 
   def __len__(self) -> int:

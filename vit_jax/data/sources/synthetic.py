@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vit_jax.data.sources.base import Block, Example, refuse_split
+from vit_jax.data.sources.base import Block, Example, SourceError, refuse_split
 
 _LENGTH = 1_281_167  # the size of ImageNet, so that an epoch has as many steps
 _SIDE = 256  # pixels
@@ -15,13 +15,18 @@ class Synthetic:
   """Deterministic random uint8 images (256, 256, 3) with labels below `num_classes`.
 
   Raises:
-    SourceError: a split is named.
+    SourceError: a split is named, or there is no class.
   """
 
   multi_label = False
 
   def __init__(self, *, split: str, num_classes: int):
     refuse_split(split, kind="synthetic")
+    if not num_classes:
+      raise SourceError(
+        'A "synthetic" source has as many classes as config.model.num_classes, which is 0; give '
+        "it, such as --config.model.num_classes=10."
+      )
     self.class_names = tuple(str(label) for label in range(num_classes))
     self.identity = f"synthetic {num_classes}"
     rng = np.random.default_rng(0)

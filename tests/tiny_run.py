@@ -1,0 +1,38 @@
+"""A run of five steps on the digits, made in this process."""
+
+import pathlib
+
+import jax
+
+from vit_jax import config as c
+from vit_jax.process.signals import StopRequest
+from vit_jax.training import opening, plan
+from vit_jax.training import train as training
+
+CONFIG = c.Config(
+  batch_size=32,
+  duration=c.Duration(steps=5),
+  log_every=c.Duration(steps=1),
+  evaluate_every=c.Duration(steps=5),
+  model=c.Model(
+    name="ViT-Ti/4", num_classes=10, depth=1, width=8, mlp_dim=16, heads=2, dropout=0.1
+  ),
+  optimizer=c.Optimizer(weight_decay=0.1, clip_norm=1.0, ema=0.9),
+  schedule=c.Schedule(learning_rate=3e-3, warmup=c.Duration(steps=2)),
+  data=c.Data(
+    train=c.Dataset("digits", "train"),
+    evaluate={"test": c.EvaluationSet("digits", "test")},
+    image_size=16,
+    crop_area=(0.5, 1.0),
+    mixup=0.2,
+  ),
+  checkpoint=c.Checkpoint(every=c.Duration(steps=5)),
+  report=False,
+)
+
+
+def train(folder: pathlib.Path) -> pathlib.Path:
+  """Trains to the end; returns the workdir."""
+  made = plan.make(CONFIG, opening.open_data(CONFIG), jax.devices()[:1])
+  assert training.train(made, folder, StopRequest())
+  return folder

@@ -1,0 +1,52 @@
+"""Settings that have no effect with the others: a value that is not the default is refused.
+
+The user would take it for a part of the experiment.
+"""
+
+import dataclasses
+import operator
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from vit_jax.config.errors import ConfigError
+from vit_jax.config.run import Config
+from vit_jax.process.text import shown
+
+
+class Changed(NamedTuple):
+  """A setting that has not its default, and its conditions, as `used_if` of `fields.setting`."""
+
+  key: str
+  value: Any
+  default: Any
+  used_if: tuple
+
+
+def check(config: Config):
+  """Refuses settings without effect.
+
+  Raises:
+    ConfigError: names the setting, and the one that makes it useless.
+  """
+  for key, value, default, used_if in changed(config, type(config)()):
+    for other, *values in used_if:
+      cause = operator.attrgetter(other)(config)
+      if cause in values if values else cause:
+        continue
+      because = f"with config.{other}={shown(cause)}" if values else f"without config.{other}"
+      remedy = f"--config.{other}={values[0]}" if values else f"--config.{other} too"
+      raise ConfigError(
+        f"config.{key}={shown(value)} has no effect {because}; give {remedy}, or leave "
+        f"config.{key} at {shown(default)}."
+      )
+
+
+def changed(group, default, path: str = "", used_if: tuple = ()) -> Iterator[Changed]:
+  """Yields the settings of a group that differ from those of `default`, and of groups in it."""
+  for field in dataclasses.fields(group):
+    value, usual = getattr(group, field.name), getattr(default, field.name)
+    conditions = (*used_if, *field.metadata.get("used_if", ()))
+    if dataclasses.is_dataclass(value):
+      yield from changed(value, usual, f"{path}{field.name}.", conditions)
+    elif value != usual:
+      yield Changed(f"{path}{field.name}", value, usual, conditions)
