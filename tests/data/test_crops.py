@@ -2,7 +2,6 @@
 
 import hashlib
 
-import cv2
 import hypothesis
 import numpy as np
 import pytest
@@ -108,20 +107,6 @@ def test_the_whole_image_when_no_crop_fits():
     np.random.default_rng(0), height=10, width=300, area=(0.9, 1.0), aspect=ASPECT
   )
   assert box == (0, 0, 10, 300)
-
-
-def test_training_crop_of_everything_is_the_resized_image():
-  pixels = picture(48, 48)
-  out = images.train_image(
-    pixels,
-    rng=np.random.default_rng(0),
-    size=24,
-    area=(1, 1),
-    aspect=(1, 1),
-    flip=False,
-    max_pixels=CAP,
-  )
-  np.testing.assert_array_equal(out, cv2.resize(pixels, (24, 24)))
 
 
 def test_flip_with_p_half_and_only_if_asked():

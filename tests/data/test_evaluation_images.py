@@ -2,7 +2,6 @@
 
 import tracemalloc
 
-import cv2
 import hypothesis
 import numpy as np
 import pytest
@@ -32,21 +31,59 @@ def bilinear(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
   return rows[:, left] * (1 - across)[None, :, None] + rows[:, right] * across[None, :, None]
 
 
-@pytest.mark.parametrize("size", [16, 40, 100])
-def test_straight_to_the_square(size):
-  pixels = picture(48, 80)
-  out = images.evaluate_image(pixels, size=size, resize=0, max_pixels=CAP)
-  assert np.abs(out - bilinear(pixels, size, size)).max() <= 1
+def check_rounding(found: np.ndarray, exact: np.ndarray):
+  """The nearest grey levels: at most half a level off, apart from float32's rounding, no bias."""
+  off = found.astype(np.float64) - exact
+  assert np.abs(off).max() <= 0.5 + 1e-3
+  # Rounding has a variance of 1/12: five standard errors, in which the three colours count as one.
+  assert abs(off.mean()) < max(0.003, 5 * np.sqrt(3 / 12 / off.size))
+
+
+def noise(*shape: int) -> np.ndarray:
+  return np.random.default_rng(shape).integers(0, 256, (*shape, 3), np.uint8)
+
+
+# Enlarged, by whole factors too; the same size; reduced, by whole factors and others; one pixel.
+SHAPES = [(48, 80), (100, 200), (192, 224), (224, 224), (448, 448), (672, 448), (375, 500), (1, 9)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_straight_to_the_square_in_evaluation_and_training(shape):
+  pixels = noise(*shape)
+  exact = bilinear(pixels, 224, 224)
+  check_rounding(images.evaluate_image(pixels, size=224, resize=0, max_pixels=CAP), exact)
+  every = dict(rng=np.random.default_rng(0), size=224, flip=False, max_pixels=CAP)
+  check_rounding(images.train_square(pixels, resize=224, **every), exact)
+  whole = shape[1] / shape[0]
+  crop = images.train_image(pixels, area=(1, 1), aspect=(whole, whole), **every)
+  check_rounding(crop, exact)
+
+
+def test_resized_images_of_many_sizes_are_rounded_to_the_nearest_without_bias():
+  rng, off = np.random.default_rng(0), []
+  for height, width, size in rng.integers(1, 400, (60, 3)):
+    pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
+    out = images.evaluate_image(pixels, size=size, resize=0, max_pixels=CAP)
+    off.append((out - bilinear(pixels, size, size)).ravel())
+  assert np.abs(np.concatenate(off)).max() <= 0.5 + 1e-3
+  assert abs(np.concatenate(off).mean()) < 0.001
 
 
 @pytest.mark.parametrize("shape", [(48, 80), (80, 48), (48, 48)])
 def test_smaller_side_then_central_crop(shape):
-  pixels = picture(*shape)
+  pixels = noise(*shape)
   out = images.evaluate_image(pixels, size=20, resize=24, max_pixels=CAP)
   height, width = (side * 24 // 48 for side in shape)
   whole = bilinear(pixels, height, width)
   top, left = (height - 20) // 2, (width - 20) // 2
-  assert np.abs(out - whole[top : top + 20, left : left + 20]).max() <= 1
+  check_rounding(out, whole[top : top + 20, left : left + 20])
+
+
+@pytest.mark.parametrize("factor", [2, 3, 4])
+def test_images_of_a_cache_are_means_without_bias(factor):
+  pixels = noise(128 * factor, 160 * factor)
+  small = images.shrink(pixels, side=128, max_pixels=CAP)
+  check_rounding(small, pixels.reshape(128, factor, 160, factor, 3).mean((1, 3)))
 
 
 @hypothesis.given(
@@ -98,7 +135,8 @@ def test_evaluation_decodes_exactly():
   pixels = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
   data = simplejpeg.encode_jpeg(pixels, quality=95)
   out = images.evaluate_image(data, size=32, resize=0, max_pixels=CAP)
-  np.testing.assert_array_equal(out, cv2.resize(simplejpeg.decode_jpeg(data), (32, 32)))
+  exact = images.evaluate_image(simplejpeg.decode_jpeg(data), size=32, resize=0, max_pixels=CAP)
+  np.testing.assert_array_equal(out, exact)
 
 
 # --- a random square of the resized image ---

@@ -198,6 +198,8 @@ def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarr
   if scale >= 1:
     return pixels
   new = (round(width * scale), round(height * scale))
+  if (height, width) == (2 * new[1], 2 * new[0]):  # the same mean; INTER_AREA rounds its halves up
+    return _resize(pixels, height=new[1], width=new[0])
   return cv2.resize(pixels, new, interpolation=cv2.INTER_AREA)
 
 
@@ -312,5 +314,10 @@ def _centre(pixels: np.ndarray, size: int) -> np.ndarray:
 
 
 def _resize(pixels: np.ndarray, *, height: int, width: int) -> np.ndarray:
-  """Bilinear with half-pixel centres and no antialiasing, as tf.image.resize does."""
-  return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR)
+  """Bilinear with half-pixel centres and no antialiasing, as tf.image.resize, to the nearest level.
+
+  With 8 bits OpenCV has weights of few bits, and its results are darker by 0.12 levels on average;
+  with 16 bits it computes in float32 and rounds without bias.
+  """
+  exact = cv2.resize(pixels.astype(np.uint16), (width, height), interpolation=cv2.INTER_LINEAR)
+  return exact.astype(np.uint8)
