@@ -14,10 +14,10 @@ ViT-B/16 then has 100 million. "Without head" leaves out the head and the repres
 million, as in Table 1. In JSON and CSV the two are params and body_params.
 
 GMACs are 1e9 multiply-adds of one image's forward pass; only convolutions and matrix products
-count. Training costs 6 FLOPs for each multiply-add, because the backward pass costs twice as much
-as the forward pass. exaFLOPs are 1e18 FLOPs of the whole training. They are missing if the number
-of images is not known: give --examples. The paper's figure is shown for the runs of its Table 6
-only; the ratio is our figure divided by the paper's.
+count, without the zeros around a map. Training costs 6 FLOPs for each multiply-add, because the
+backward pass costs twice as much as the forward pass. exaFLOPs are 1e18 FLOPs of the whole
+training. They are missing if the number of images is not known: give --examples. The paper's figure
+is shown for the runs of its Table 6 only; the ratio is our figure divided by the paper's.
 """
 
 import argparse

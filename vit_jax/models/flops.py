@@ -32,7 +32,9 @@ def by_part(params: dict) -> dict[str, int]:
 
 
 def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> int:
-  """Multiply-adds of one image's forward pass; only matrix products count.
+  """Multiply-adds of one image's forward pass; only matrix products and convolutions count.
+
+  Products with the zeros around a map are left out, as by XLA and in the paper's Table 6.
 
   Args:
     model: any module of vit_jax.models.
@@ -105,26 +107,36 @@ def resnet_macs(
     height, columns: of the image, pixels.
   """
   halve = lambda size: -(-size // 2)
+  macs = _taps(height, 7, 2) * _taps(columns, 7, 2) * 3 * width
   h, w = halve(height), halve(columns)
-  macs = h * w * 7 * 7 * 3 * width
   h, w = halve(h), halve(w)
   channels = width
   for stage, units in enumerate(stages):
     middle = width * 2**stage
     for unit in range(units):
-      before = h * w
-      macs += before * channels * middle
+      stride = 2 if unit == 0 and stage > 0 else 1
+      macs += h * w * channels * middle
       if heads:
         macs += h * attention_macs(w, middle, relative=True)
         macs += w * attention_macs(h, middle, relative=True)
-      if unit == 0 and stage > 0:
-        h, w = halve(h), halve(w)
+      else:
+        macs += _taps(h, 3, stride) * _taps(w, 3, stride) * middle**2
+      h, w = -(-h // stride), -(-w // stride)
       macs += h * w * middle * 4 * middle
-      macs += 0 if heads else h * w * 9 * middle**2
       if unit == 0:
         macs += h * w * channels * 4 * middle  # the shortcut's projection
       channels = 4 * middle
   return macs, channels
+
+
+def _taps(size: int, kernel: int, stride: int) -> int:
+  """Products of a kernel along an axis, at all of its ceil(size / stride) places together.
+
+  Those with the `kernel // 2` zeros at each end are left out. With "SAME", which may pad one less at
+  one end, they are as many.
+  """
+  starts = range(-(kernel // 2), size - kernel // 2, stride)
+  return sum(min(start + kernel, size) - max(start, 0) for start in starts)
 
 
 def training_flops(macs: int) -> int:
