@@ -132,8 +132,8 @@ def resnet_macs(
 def _taps(size: int, kernel: int, stride: int) -> int:
   """Products of a kernel along an axis, at all of its ceil(size / stride) places together.
 
-  Those with the `kernel // 2` zeros at each end are left out. With "SAME", which may pad one less at
-  one end, they are as many.
+  Those with the `kernel // 2` zeros at each end are left out. With "SAME", which may pad one less
+  at one end, they are as many.
   """
   starts = range(-(kernel // 2), size - kernel // 2, stride)
   return sum(min(start + kernel, size) - max(start, 0) for start in starts)
