@@ -173,8 +173,9 @@ def open_all(
   return result
 
 
-def names(settings: Settings) -> list[str]:
-  """The loss, the best constant's, and the measure of the target."""
+def names(settings: Settings, classes: int) -> list[str]:
+  """The loss, the best constant's, and the measure of the target; the head does not matter."""
+  del classes
   measure = TARGETS[settings.masked.target].measure
   return [PREFIX + name for name in ("loss", "constant_loss", measure)]
 
