@@ -12,6 +12,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, leave
 from vit_jax.config.tool_flags import ToolFlags, whole
 from vit_jax.process import console
+from vit_jax.storage import files
 from vit_jax.tpu import compiled_recipes
 from vit_jax.tpu.compiled_recipes import TOPOLOGIES
 
@@ -51,7 +52,7 @@ def wanted(args, rows: list[dict]) -> list[tuple[str, str]]:
 def main(arguments: list[str] | None = None):
   """Compiles the missing rows and writes both files after each row."""
   args = flags().parse_args(arguments)
-  with ending("compile_table"):
+  with ending("compile_table"), files.one_writer(compiled_recipes.CSV):
     rows = compiled_recipes.read()
     pairs, count = wanted(args, rows), 0
     for made in compiled_recipes.complete(rows, pairs, jobs=args.jobs):

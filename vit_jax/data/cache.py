@@ -21,7 +21,7 @@ from vit_jax.config import reading
 from vit_jax.data import images
 from vit_jax.data.records import Records, Span
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.storage.files import write_text, write_whole
+from vit_jax.storage.files import create, write_whole
 
 _FORMAT = 1  # version of the record format
 _FILE = 1024  # images in a file; a preparation that is stopped loses at most one file per thread
@@ -139,14 +139,13 @@ def _claimed(directory: str, description: dict) -> pathlib.Path:
   root = _root(directory)
   root.mkdir(parents=True, exist_ok=True)
   names = os.listdir(root)
-  if (root / "cache.json").exists():
-    _compare(root, description)
-  elif any(not name.endswith(".partial") for name in names):
-    raise SourceError(
-      f'"{root}" (config.data.cache) has files but is not a cache; give an empty or new folder.'
-    )
-  else:
-    write_text(root / "cache.json", json.dumps(description, indent=2))
+  if "cache.json" not in names:
+    if any(not name.endswith(".partial") for name in names):
+      raise SourceError(
+        f'"{root}" (config.data.cache) has files but is not a cache; give an empty or new folder.'
+      )
+    create(root / "cache.json", json.dumps(description, indent=2))
+  _compare(root, description)  # another process may have been first
   return root
 
 

@@ -18,6 +18,8 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
+from vit_jax.config import ConfigError
+
 Path = str | pathlib.Path
 
 
@@ -30,11 +32,19 @@ def make_folder(path: Path):
   pathlib.Path(path).mkdir(parents=True, exist_ok=True)
 
 
+def _replace(partial: str, path: Path):
+  os.replace(partial, path)
+
+
 @contextlib.contextmanager
-def whole(path: Path) -> Iterator[str]:
+def whole(path: Path, publish: Callable[[str, Path], None] = _replace) -> Iterator[str]:
   """A temporary path to write a file to; the file is renamed to `path` when it is safe on disk.
 
   After an error, or if nothing was written, `path` stays as it was: missing, or the old file.
+
+  Args:
+    path: the file.
+    publish: gives the file at its first argument the name of its second one.
 
   Raises:
     OSError: the file cannot be written; the error names `path`. If the code inside cannot read
@@ -46,7 +56,7 @@ def whole(path: Path) -> Iterator[str]:
     with contextlib.suppress(FileNotFoundError):  # Another process wrote `path` and cleaned up.
       with open(partial, "rb") as stream:
         os.fsync(stream.fileno())
-      os.replace(partial, path)
+      publish(partial, path)
   except OSError as error:
     if error.filename in (None, partial):
       error.filename = str(path)
@@ -60,6 +70,34 @@ def write_whole(path: Path, fill: Callable[[str], None]):
   """Lets `fill` write a file, as `whole`."""
   with whole(path) as partial:
     fill(partial)
+
+
+def create(path: Path, text: str) -> bool:
+  """Writes a file of UTF-8, unless there is one; of several processes, only one writes it.
+
+  Returns:
+    Whether this process wrote it; otherwise read what the other one wrote, and compare.
+
+  Raises:
+    OSError: it cannot be written.
+  """
+  try:
+    with whole(path, _link) as partial:
+      pathlib.Path(partial).write_text(text, encoding="utf-8")
+  except FileExistsError:
+    return False
+  return True
+
+
+def _link(partial: str, path: Path):
+  """Gives a file a second name, unless it is taken."""
+  try:
+    os.link(partial, path)
+  except OSError as error:
+    if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+      raise
+    with open(path, "xb") as copy:  # a storage without links; a reader may find a part of it
+      copy.write(pathlib.Path(partial).read_bytes())
 
 
 def write_bytes(path: Path, data: bytes):
@@ -230,9 +268,40 @@ def locked(path: pathlib.Path, *, alone: bool):
     BlockingIOError: another process holds it.
     OSError: the file cannot be written.
   """
-  # Non-blocking, because opening a pipe at this path would wait for a reader.
-  descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
-  with os.fdopen(descriptor, "w"):
-    if alone:
-      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  while True:
+    # Non-blocking, because opening a pipe at this path would wait for a reader.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    with os.fdopen(descriptor, "w"):
+      if alone:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+      if is_at(descriptor, path):  # else whoever held it has removed it meanwhile
+        yield
+        return
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+  """Whether an open file is still the one at a path."""
+  try:
+    return os.path.samestat(os.fstat(descriptor), os.stat(path))
+  except OSError:
+    return False
+
+
+@contextlib.contextmanager
+def one_writer(path: Path) -> Iterator[None]:
+  """Holds the lock PATH.lock, which is removed at the end: for what consists of several writes.
+
+  Raises:
+    ConfigError: another process holds it.
+    OSError: it cannot be made.
+  """
+  lock = pathlib.Path(f"{path}.lock")
+  with contextlib.ExitStack() as held:
+    try:
+      held.enter_context(locked(lock, alone=True))
+    except BlockingIOError as error:
+      raise ConfigError(
+        f"{path} is being written by another command; wait for its end, or give another name."
+      ) from error
+    held.callback(remove, lock)  # while it is held
     yield

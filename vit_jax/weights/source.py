@@ -7,7 +7,7 @@ from vit_jax.config import ConfigError
 from vit_jax.models import ResNet, ViT
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
-from vit_jax.storage import checkpoint
+from vit_jax.storage import checkpoint, files
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import card, huggingface, msgpack, npz, safetensors, timm_hub
 from vit_jax.weights.card import Card, told_by
@@ -90,19 +90,20 @@ def write(path: pathlib.Path, weights: Weights):
   Without a card, writes one with what the parameters tell.
 
   Raises:
-    ValueError: the suffix is unknown, the format cannot express the model, or weights with another
-      card have the same name with another suffix.
+    ValueError: the suffix is unknown, the format cannot express the model, weights with another
+      card have the same name with another suffix, or another command writes there.
     OSError: the file cannot be written.
   """
   known = weights.card or told_by(weights.params)
-  if not path.suffix:
-    huggingface.save(path, weights.params, known)
-  else:
-    form, beside = format_of(path), card.path_beside(path)
-    _check_alone(path, known)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    form.save(path, weights.params, known)
-    card.write(beside, known)
+  form, beside = (format_of(path), card.path_beside(path)) if path.suffix else (None, path)
+  files.make_folder(path.parent)
+  with files.one_writer(beside):
+    if form is None:
+      huggingface.save(path, weights.params, known)
+    else:
+      _check_alone(path, known)
+      form.save(path, weights.params, known)
+      card.write(beside, known)
 
 
 def _check_alone(path: pathlib.Path, new: Card):

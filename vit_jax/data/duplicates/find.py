@@ -6,6 +6,7 @@ import sys
 from vit_jax.config import ConfigError, Dataset
 from vit_jax.config.tool_ending import folder
 from vit_jax.data import duplicates
+from vit_jax.storage import files
 
 
 def search(
@@ -28,7 +29,8 @@ def search(
     options: flags for Beam.
 
   Raises:
-    ConfigError: the data does not exist, Beam is not installed, or a flag is unknown to Beam.
+    ConfigError: another search writes there, the data does not exist, Beam is not installed, or a
+      flag is unknown to Beam.
   """
   opened = [duplicates.open_one(one, max_pixels) for one in (train, *tests)]
   try:
@@ -38,16 +40,17 @@ def search(
       f"{error.name} is not installed; install it with pip install '.[dedup]'."
     ) from error
   folder(output, "--output")
-  report.clear(output, pipeline.PAIRS)  # removes the files of a search that was stopped
   print(
     f"Searching {len(opened[0]):,} images for copies of {sum(map(len, opened[1:])):,} images ...",
     file=sys.stderr,
   )
-  counts = pipeline.find_pairs(
-    train, tests, output.absolute(), max_pixels=max_pixels, options=options
-  )
-  pairs = report.gather(output, pipeline.PAIRS, opened[0], opened[1:])
-  report.write(output, pairs, opened[0], opened[1:], shown=shown, max_pixels=max_pixels)
+  with files.one_writer(output):
+    report.clear(output, pipeline.PAIRS)  # removes the files of a search that was stopped
+    counts = pipeline.find_pairs(
+      train, tests, output.absolute(), max_pixels=max_pixels, options=options
+    )
+    pairs = report.gather(output, pipeline.PAIRS, opened[0], opened[1:])
+    report.write(output, pairs, opened[0], opened[1:], shown=shown, max_pixels=max_pixels)
   return {
     "train_images": counts["sought"],
     "test_images": counts["known"],

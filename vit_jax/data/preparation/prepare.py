@@ -20,7 +20,7 @@ from vit_jax.config.reading import expanded
 from vit_jax.data.permutation import Permutation
 from vit_jax.data.preparation import labels, quality
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.storage.files import write_text, write_whole
+from vit_jax.storage.files import make_folder, one_writer, write_text, write_whole
 
 REPORT = "report.json"
 VERSION = "1.0.0"
@@ -58,13 +58,26 @@ def prepare(
   Raises:
     SourceError: the name is invalid, the dataset exists, it cannot hold the labels, its folder
       holds another unfinished one, or no image can be decoded.
+    ConfigError: another command is making the dataset.
     OSError: an image cannot be read, or the disk cannot be written.
   """
   target = expanded(data_dir).absolute() / _checked_name(name) / VERSION
+  _check_new(target)
+  class_names = labels.checked_classes(splits)
+  make_folder(target.parent)
+  with one_writer(target):
+    _check_new(target)  # another command may have made it meanwhile
+    return _made(target, splits, class_names, max_pixels, threads, started, done)
+
+
+def _check_new(target: pathlib.Path):
   if target.exists():
     raise SourceError(f'"{target}" is already there; give another name, or delete it.')
-  folder = target.with_name(f"{VERSION}.incomplete")
-  class_names = labels.checked_classes(splits)
+
+
+def _made(target, splits, class_names, max_pixels, threads, started, done) -> dict:
+  """Makes the dataset, or what is missing of it; returns the report."""
+  folder, name = target.with_name(f"{VERSION}.incomplete"), target.parent.name
   counts = _claim(folder, splits, max_pixels)
   files = [
     _File(folder, name, split, number, counts[split])

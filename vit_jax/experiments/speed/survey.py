@@ -53,11 +53,13 @@ class Survey:
       A sentence for each case that failed for another reason than memory.
 
     Raises:
+      ConfigError: another survey writes there.
       RunError: the folder cannot be written to.
     """
     with workdir.writing(self.folder):  # before the first trial, which may take minutes
       files.make_folder(self.folder)
-    return [said for case in cases if (said := self._do_case(case))]
+    with files.one_writer(self.folder / RESULTS):
+      return [said for case in cases if (said := self._do_case(case))]
 
   def _do_case(self, case):
     """Returns a sentence if a trial fails."""
