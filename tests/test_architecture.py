@@ -173,6 +173,9 @@ WHOLE_CONFIG = {
   "training.patterns.check_trainable",
   "training.patterns.parameters",
   "training.plan.make",
+  "training.resumed.changed",
+  "training.resumed.check_counts",
+  "training.resumed.going_on",
   "training.steps.of_run",
 }
 # Packages that make, read or vary whole configs.

@@ -154,24 +154,13 @@ def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(uninterr
   assert_equal_ends(tmp_path, uninterrupted)
 
 
-@pytest.mark.parametrize(
-  ("overrides", "changed"),
-  [
-    ([], ""),
-    (
-      ["--config.duration.steps=30", "--config.seed=5"],
-      "Other settings than up to step 40: config.duration.steps: 40 -> 30; config.seed: 0 -> 5\n",
-    ),
-  ],
-)
-def test_a_finished_run_started_again_changes_nothing(uninterrupted, overrides, changed):
+def test_a_finished_run_started_again_changes_nothing(uninterrupted):
   files = ("metrics.jsonl", "config.json", "parameters.txt")
   before = [(uninterrupted / name).read_text() for name in files]
-  output = resume(uninterrupted, *overrides)
+  output = resume(uninterrupted)
   assert "nothing to train: it already has 40 steps" in output
   assert "compiling" not in output
-  assert changed in output
-  assert ("Other settings" in output) == bool(changed)
+  assert "Other settings" not in output
   assert "Done: 40 steps" in output
   assert [(uninterrupted / name).read_text() for name in files] == before
 

@@ -1,16 +1,15 @@
-"""What a run that resumes, or that is scored, takes from its checkpoint."""
+"""What a run that resumes takes from its checkpoint, and what it refuses to change."""
 
+import dataclasses
 import json
 import os
-import pathlib
 
 import jax.numpy as jnp
 import pytest
 
 from vit_jax import config as c
-from vit_jax import models, recipes, weights
-from vit_jax.evaluation.opening import open_alone
-from vit_jax.storage import checkpoint
+from vit_jax import models, recipes
+from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import messages, resumed
 
 
@@ -19,69 +18,150 @@ def saved(workdir, step, settings):
   meta = workdir / "checkpoints" / str(step) / "meta" / "metadata"
   meta.parent.mkdir(parents=True)
   meta.write_text(settings if isinstance(settings, str) else json.dumps({"config": settings}))
+  manifest.write(meta.parents[1])
   return workdir
 
 
-@pytest.mark.parametrize(
-  "damage", ["", "{", "[]", "{}", "[" * 100_000, '{"config": 3}', '{"config": {"data": 3}}']
-)
-def test_the_newest_checkpoint_that_can_be_read_counts(tmp_path, damage):
-  workdir = saved(tmp_path, 9, {"data": {"image_size": 8}})
+# --- the description of a checkpoint ---
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", "[" * 100_000, '{"config": 3}'])
+def test_the_newest_description_that_can_be_read_counts(tmp_path, damage):
+  workdir = saved(tmp_path, 9, {"seed": 1})
   saved(workdir, 10, damage)
-  assert resumed.group_of("data", workdir) == {"image_size": 8}
-  saved(workdir, 11, {"data": {"image_size": 16}})
-  assert resumed.group_of("data", workdir) == {"image_size": 16}
-  assert resumed.group_of("data", workdir / "checkpoints" / "9") == {"image_size": 8}
+  assert checkpoint.described(workdir) == (9, {"config": {"seed": 1}})
+  assert checkpoint.described(workdir, 10) == (0, {})
+  saved(workdir, 11, {"seed": 2})
+  assert checkpoint.described(workdir)[0] == 11
+  assert checkpoint.described(workdir, 9)[0] == 9
+  assert checkpoint.described(workdir / "checkpoints" / "9")[0] == 9
+  description = workdir / "checkpoints/11" / checkpoint.META
+  description.write_text(description.read_text().replace("2", "3"))  # not as it was written
+  assert checkpoint.described(workdir)[0] == 9
+  for other in ("checkpoints/09", "checkpoints-damaged/9", "checkpoints"):
+    (tmp_path / other).mkdir(parents=True, exist_ok=True)
+    assert checkpoint.named_by(tmp_path / other) == (tmp_path / other, [])
 
 
 def test_a_checkpoint_of_a_stranger_is_read_without_waiting(tmp_path):
   meta = tmp_path / "checkpoints/9/meta/metadata"
   meta.parent.mkdir(parents=True)
   os.mkfifo(meta)
-  assert resumed.group_of("data", tmp_path) == {}
+  assert checkpoint.described(tmp_path) == (0, {})
 
 
-@pytest.mark.parametrize("train", [3, "x", ["x"], {"source": 3}])
-def test_training_data_of_a_stranger_is_not_trusted(tmp_path, train):
-  workdir = saved(tmp_path, 9, {"data": {"train": train}})
-  assert resumed.trained_on(c.Data(), 5, workdir) == ()
+# --- what only counts before the first step ---
+
+STARTED = c.Config(init_from="w.npz", new_head=True, model=c.Model(head_bias=-10.0))
 
 
-def test_one_checkpoint_tells_of_its_run_as_the_workdir_does(tiny_run, tmp_path, monkeypatch):
-  for place in (tiny_run, tiny_run / "checkpoints" / "5"):
-    monkeypatch.chdir(place)
-    for given in (place, str(place), "."):
-      assert weights.read(pathlib.Path(given)).settings["data"]["train"]["source"] == "digits"
-      (use,) = resumed.trained_on(c.Data(), 10, tmp_path, given)
-      assert use.dataset.source == "digits"
+def begun(folder, config=STARTED, step=9):
+  return resumed.read(saved(folder, step, json.loads(json.dumps(c.to_dict(config)))))
 
 
-def test_only_the_name_of_a_checkpoint_leads_to_it(tmp_path):
-  saved(tmp_path, 9, {"data": {}})
-  for other in ("checkpoints/09", "checkpoints-damaged/9", "checkpoints"):
-    (tmp_path / other).mkdir(parents=True, exist_ok=True)
-    assert checkpoint.named_by(tmp_path / other) == (tmp_path / other, [])
+@pytest.mark.parametrize(
+  ("changes", "said"),
+  [
+    (dict(init_from="other.npz"), "config.init_from: 'w.npz' -> 'other.npz'"),
+    (dict(init_from=""), "config.init_from: 'w.npz' -> ''"),
+    (dict(new_head=False), "config.new_head: True -> False"),
+    (dict(new_positions=True), "config.new_positions: False -> True"),
+    (dict(keep_representation=True), "config.keep_representation: False -> True"),
+    (dict(class_names="data"), "config.class_names: '' -> 'data'"),
+    (dict(model=c.Model()), "config.model.head_bias: -10.0 -> 0.0"),
+  ],
+)
+def test_what_a_run_started_from_cannot_be_changed(tmp_path, changes, said):
+  before = begun(tmp_path)
+  with pytest.raises(c.ConfigError) as caught:
+    resumed.going_on(dataclasses.replace(STARTED, **changes, seed=5), before)
+  assert str(caught.value).startswith(f"{tmp_path} has 9 steps already, and {said} would only ")
+  new = resumed.Begun(tmp_path)
+  assert resumed.going_on(dataclasses.replace(STARTED, **changes), new).init_from != "x"
+
+
+def test_other_settings_may_change_and_a_path_stays_as_it_was_written(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  before, path = begun(tmp_path / "run"), str(tmp_path / "." / "w.npz")
+  changed = dataclasses.replace(STARTED, init_from=path, batch_size=7, seed=5)
+  assert resumed.going_on(changed, before) == dataclasses.replace(changed, init_from="w.npz")
+
+
+# --- a run without a step left ---
+
+
+def finished(folder, *, evaluated=True):
+  folder.mkdir(exist_ok=True)
+  line = {"step": 9, "val/top1": 0.5} if evaluated else {"step": 9, "loss": 1.0}
+  (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+  return begun(folder)
+
+
+DIGITS = c.Data(evaluate={"val": c.EvaluationSet("digits", "test")})
+
+
+@pytest.mark.parametrize(
+  ("changes", "total", "said"),
+  [
+    (dict(schedule=c.Schedule(learning_rate=0.5)), 9, "config.schedule.learning_rate: "),
+    (dict(seed=3), 8, "config.seed: 0 -> 3"),
+    (dict(duration=c.Duration(steps=4)), 4, "config.duration.steps: 0 -> 4"),
+    (dict(data=DIGITS), 9, "config.data.evaluate.val.source: '' -> 'digits'"),
+  ],
+)
+def test_a_finished_run_refuses_what_has_no_effect(tmp_path, changes, total, said):
+  before, config = finished(tmp_path), dataclasses.replace(STARTED, **changes)
+  with pytest.raises(c.ConfigError) as caught:
+    resumed.check_counts(config, before, total)
+  assert str(caught.value).startswith(f"{tmp_path} has all of its 9 steps, so {said}")
+  resumed.check_counts(config, before, 10)  # a longer run
+  resumed.check_counts(config, resumed.Begun(tmp_path), total)  # a new one
+
+
+def test_a_finished_run_takes_what_has_an_effect(tmp_path):
+  config = dataclasses.replace(STARTED, report=False, mesh=c.Mesh(fsdp=2), stall_seconds=9.0)
+  resumed.check_counts(config, finished(tmp_path / "a"), 9)
+  unscored = finished(tmp_path / "b", evaluated=False)
+  resumed.check_counts(dataclasses.replace(STARTED, data=DIGITS), unscored, 9)
+  unused = dataclasses.replace(STARTED, data=dataclasses.replace(DIGITS, flip=False))
+  with pytest.raises(c.ConfigError, match=r"config\.data\.flip"):
+    resumed.check_counts(unused, unscored, 9)
+
+
+def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
+  watch = c.EarlyStopping(metric="val/top1", patience=1)
+  config = dataclasses.replace(STARTED, early_stopping=watch)
+  before = begun(tmp_path, config)
+  lines = [{"step": step, "val/top1": 0.5} for step in (3, 9)]
+  (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+  other = dataclasses.replace(config, seed=3)
+  with pytest.raises(c.ConfigError, match=r"config\.seed"):
+    resumed.check_counts(other, before, 100)
+  patient = dataclasses.replace(other, early_stopping=dataclasses.replace(watch, patience=2))
+  resumed.check_counts(patient, before, 100)
 
 
 # --- the type of activations ---
 
 
-def compute_type(platform, *workdirs, asked="auto"):
-  return resumed.typed(c.Model(compute_dtype=asked), platform, *workdirs).compute_dtype
+def compute_type(platform, recorded, asked="auto"):
+  return resumed.typed(c.Model(compute_dtype=asked), recorded, platform).compute_dtype
 
 
-def test_a_new_run_takes_the_type_that_is_quick_on_its_devices(tmp_path):
-  kinds = {platform: compute_type(platform, tmp_path) for platform in ("cpu", "gpu", "tpu")}
-  assert kinds == {"cpu": "float32", "gpu": "bfloat16", "tpu": "bfloat16"}
+def test_a_new_run_takes_the_type_that_is_quick_on_its_devices():
+  kinds = {platform: compute_type(platform, {}) for platform in ("cpu", "gpu", "tpu", "")}
+  assert kinds == {"cpu": "float32", "gpu": "bfloat16", "tpu": "bfloat16", "": "auto"}
+  for model in (3, {}, {"compute_dtype": "float8"}):  # of a stranger
+    assert compute_type("cpu", {"model": model}) == "float32"
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
-def test_a_run_goes_on_in_its_type_on_any_device(tmp_path, kind, platform):
-  workdir = saved(tmp_path, 9, {"model": {"compute_dtype": kind}})
-  assert compute_type(platform, workdir) == kind
+def test_a_run_goes_on_in_its_type_on_any_device(kind, platform):
+  recorded = {"model": {"compute_dtype": kind}}
+  assert compute_type(platform, recorded) == kind
   for asked in ("float32", "bfloat16"):  # a type that is named is used
-    assert compute_type(platform, workdir, asked=asked) == asked
+    assert compute_type(platform, recorded, asked=asked) == asked
 
 
 def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
@@ -90,37 +170,9 @@ def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
     config = recipes.load(f"configs/{recipe}")
     assert config.model.compute_dtype == "auto"
     assert models.configured(config.model).dtype == jnp.bfloat16
-    assert models.configured(resumed.typed(config.model, "cpu")).dtype == jnp.float32
+    assert models.configured(resumed.typed(config.model, {}, "cpu")).dtype == jnp.float32
 
 
 def test_a_slow_type_is_told():
   assert "slower than float32" in messages.slow_type("bfloat16", "cpu")
   assert not messages.slow_type("float32", "cpu") + messages.slow_type("bfloat16", "tpu")
-
-
-# --- the training data of a run that is scored ---
-
-
-def scored_by(tmp_path, train, test, **more):
-  """The data of an evaluation on `test` of a run that was trained on `train`."""
-  settings = {"data": {"image_size": 8, "train": train, **more}}
-  workdir = saved(tmp_path / "run", 9, settings)
-  config = c.Config(data=c.Data(evaluate={"test": test}))
-  return open_alone(config, resumed.trained_on(config.data, 1000, tmp_path / "none", workdir))
-
-
-def test_what_a_run_was_trained_on_is_not_scored(tmp_path):
-  train = {"source": "digits", "split": "train"}
-  assert scored_by(tmp_path, train, c.EvaluationSet("digits", "test"))
-  with pytest.raises(c.ConfigError, match=r"^The run's config\.data\.train \(digits train\) and "):
-    scored_by(tmp_path / "again", train, c.EvaluationSet("digits", "train"))
-
-
-@pytest.mark.parametrize(
-  "train", [{"source": "folder:/nowhere"}, {"source": 3}, {"colour": 1}, {}, {"split": "x"}]
-)
-def test_training_data_that_is_not_here_is_told(tmp_path, caplog, train):
-  assert scored_by(tmp_path, train, c.EvaluationSet("digits", "test"))
-  (said,) = caplog.messages
-  assert "Cannot check whether training images are scored: " in said
-  assert resumed.trained_on(c.Data(), 1000, tmp_path / "none") == ()

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin
 
 import ml_collections
 
+from vit_jax.config.data import Dataset
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError
 from vit_jax.config.fields import MOST_ITEMS, MOST_NUMBER, MOST_TEXT
@@ -36,6 +37,15 @@ def from_dict(values: Mapping[str, Any]) -> Config:
     ConfigError: a key is unknown or missing, or a value has a wrong type or is out of bounds.
   """
   return _build(Config, values, "config")
+
+
+def dataset_of(values: Mapping[str, Any], path: str) -> Dataset:
+  """A dataset of some of its settings; the others have their defaults.
+
+  Raises:
+    ConfigError: as `from_dict`; `path` names the dataset.
+  """
+  return _build(Dataset, to_dict(Dataset()) | dict(values), path)
 
 
 def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, Any]:

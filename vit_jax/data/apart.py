@@ -1,12 +1,15 @@
 """Refuses a run that evaluates on images of its training data, unless a setting allows it."""
 
+import dataclasses
 import logging
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError, Dataset
 from vit_jax.data import overlap
-from vit_jax.data.sources import Source
+from vit_jax.data.history import History, Trained
+from vit_jax.data.sources import Source, absolute
 
 _log = logging.getLogger(__name__)
 
@@ -26,6 +29,18 @@ class Use(NamedTuple):
 
   def __str__(self) -> str:
     return f"{self.key} ({in_words(self.dataset)})"
+
+
+def record(uses: Iterable[Use]) -> History:
+  """What weights that are trained on these datasets are to remember."""
+  return tuple(Trained(anywhere(use.dataset), use.source.identity) for use in uses)
+
+
+def anywhere(dataset: Dataset) -> Dataset:
+  """The settings that choose the images of a dataset, for any current directory."""
+  chosen = {field.name: getattr(dataset, field.name) for field in dataclasses.fields(Dataset)}
+  exclude = dataset.exclude and os.path.abspath(os.path.expanduser(dataset.exclude))
+  return Dataset(**chosen | {"source": absolute(dataset.source), "exclude": exclude})
 
 
 def check(trained: Iterable[Use], scored: Use, *, allow: bool):

@@ -1,14 +1,18 @@
 """Opens sources according to a run's settings."""
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import sources
-from vit_jax.data.apart import Use
+from vit_jax.data.apart import Use, in_words
+from vit_jax.data.history import History
 from vit_jax.data.mixing import MixedSource
 from vit_jax.process.text import first_difference
+
+_log = logging.getLogger(__name__)
 
 
 class Training(NamedTuple):
@@ -85,6 +89,25 @@ class Opener:
         "holds the label."
       )
     return self.use(key, dataset)
+
+  def earlier(self, history: History) -> tuple[Use, ...]:
+    """What weights were trained on before, as far as it is there; a warning names the rest."""
+    found, lost = [], []
+    for dataset, identity in history:
+      try:
+        source = self.source(dataset)
+      except (ConfigError, OSError) as error:
+        lost.append(f"{in_words(dataset)} ({error})")
+        continue
+      found.append(Use("What the weights were trained on", dataset, source))
+      if source.identity != identity:
+        lost.append(f"{in_words(dataset)} (it has changed since)")
+    if lost:
+      _log.warning(
+        "It cannot be checked whether images are scored that the weights were trained on: %s",
+        "; ".join(lost),
+      )
+    return tuple(found)
 
   def training(self, data: Data, *, labelled: bool) -> Training:
     """Opens all training data.

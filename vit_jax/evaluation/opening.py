@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from vit_jax.config import Config, ConfigError
 from vit_jax.data import opening
 from vit_jax.data.apart import Use
+from vit_jax.data.history import History
 from vit_jax.data.opening import Opener
 from vit_jax.evaluation import registry
 from vit_jax.evaluation.kind import Opened
@@ -34,35 +35,43 @@ class Evaluations:
 
 
 def open_all(
-  config: Config, opener: Opener, trained: Sequence[Use], classes: Sequence[str] | None = None
+  config: Config,
+  opener: Opener,
+  trained: Sequence[Use],
+  classes: Sequence[str] | None = None,
+  earlier: History = (),
 ) -> Evaluations:
   """Opens all evaluations of a run that have their sources; no device is touched.
 
   Args:
     config: the settings.
     opener: opens sources.
-    trained: the datasets that the parameters are trained on, as far as they are known.
+    trained: the datasets that the run trains on.
     classes: class names of the training data, which sets that the head is scored on get; None:
       the head is not known yet.
+    earlier: what the parameters were trained on before.
 
   Raises:
     ConfigError: the classes do not agree, or images are trained on.
     SourceError: data is missing.
   """
+  asked = [(kind, kind.settings(config)) for kind in registry.KINDS]
+  if any(settings for _, settings in asked):
+    trained = (*trained, *opener.earlier(earlier))
   opened = []
-  for kind in registry.KINDS:
-    opened += kind.open(kind.settings(config), opener, trained, classes).items()
+  for kind, settings in asked:
+    opened += kind.open(settings, opener, trained, classes).items()
   return Evaluations(tuple(opened))
 
 
-def open_alone(config: Config, trained: Sequence[Use]) -> Evaluations:
-  """As `open_all`, for --mode=evaluate.
+def open_alone(config: Config, trained_on: History) -> Evaluations:
+  """As `open_all`, for --mode=evaluate of weights that were trained on `trained_on`.
 
   Raises:
     ConfigError: as `open_all`, or there is nothing to evaluate on.
   """
   opener = opening.of_run(config.data, config.model.num_classes)
-  found = open_all(config, opener, trained)
+  found = open_all(config, opener, (), earlier=trained_on)
   if not found:
     name = next(iter(config.data.evaluate), "NAME")
     *groups, last = (kind.group for kind in registry.KINDS)

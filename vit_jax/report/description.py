@@ -39,6 +39,7 @@ def facts(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   yield from of_command(run)
   yield from of_settings(run)
   yield from of_data(run)
+  yield from of_the_past(run)
   yield from of_model(run)
   yield from of_machine(run)
 
@@ -83,6 +84,15 @@ def of_data(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
       yield title, TableCell(f"{count:,}", count)
   if run.config is not None:
     yield "Image size", f"{run.config.data.image_size} px"
+
+
+def of_the_past(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
+  """What the parameters saw before the newest start: other data, and other settings."""
+  if before := run.fact("trained_on_before", list):
+    yield "Trained on before", "; ".join(map(str, before))
+  told = [f"after step {step:,}: {'; '.join(changed)}" for step, changed in run.changes()]
+  if told:
+    yield "Settings changed", ", and ".join(told)
 
 
 def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:

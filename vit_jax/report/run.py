@@ -44,6 +44,20 @@ class RecordedRun:
     fits = is_count(value) if kind is int else isinstance(value, kind)
     return value if fits else None
 
+  def changes(self) -> list[tuple[int, list[str]]]:
+    """The settings that were changed when the run went on after a step.
+
+    If it was killed before its next checkpoint, and went on from the same step again, only the last
+    of these starts counts.
+    """
+    kept = {}
+    for start in self.starts:
+      step, changed = start.get("step"), start.get("changed")
+      if is_count(step) and isinstance(changed, list):
+        kept = {other: told for other, told in kept.items() if other < step}
+        kept[step] = list(map(str, changed))
+    return [(step, changed) for step, changed in kept.items() if changed]
+
 
 def is_count(value) -> bool:
   """Whether a run can have recorded this value as a number of things."""

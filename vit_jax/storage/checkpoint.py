@@ -18,12 +18,15 @@ import orbax.checkpoint as ocp
 
 from vit_jax.config import ConfigError, RunError
 from vit_jax.config.changes import changes
+from vit_jax.config.reading import read_json
 from vit_jax.process.text import first_difference, nfc
 from vit_jax.storage import files, manifest
 from vit_jax.storage.tree import flatten, name_of, nest
 from vit_jax.storage.workdir import CHECKPOINTS
 
 FOLDER = CHECKPOINTS
+META = "meta/metadata"  # the file that `read_meta` reads
+MAX_BYTES = 2**26  # of that file: mostly the names of classes and parameters
 Read = TypeVar("Read")
 
 
@@ -51,6 +54,30 @@ def named_by(path: pathlib.Path) -> tuple[pathlib.Path, list[int]]:
   if path.parent.name == FOLDER and path.name in map(str, available(path.parent.parent)):
     return path.parent.parent, [int(path.name)]
   return path, available(path)
+
+
+def described(path: pathlib.Path, step: int = 0) -> tuple[int, dict]:
+  """The step and the description of the newest checkpoint, or of `step`, of which it can be read.
+
+  Reads it without Orbax, which would touch a device before the processes are connected.
+
+  Args:
+    path: a workdir, or one of its checkpoints, WORKDIR/checkpoints/STEP.
+    step: which checkpoint; 0: the newest.
+
+  Returns:
+    As `read_meta`; (0, {}) if there is none.
+  """
+  workdir, steps = named_by(path)
+  for one in reversed([one for one in steps if step in (0, one)]):
+    folder = workdir / FOLDER / str(one)
+    try:
+      meta = read_json(folder / META, most=MAX_BYTES)
+    except (OSError, ValueError):  # damaged; the restore will report it
+      continue
+    if isinstance(meta.get("config"), dict) and manifest.is_as_written(folder, META):
+      return one, meta
+  return 0, {}
 
 
 def damage_of(folder: pathlib.Path) -> str:

@@ -62,6 +62,14 @@ def read(folder: pathlib.Path) -> dict[str, str]:
   return sums
 
 
+def is_as_written(folder: pathlib.Path, name: str) -> bool:
+  """Whether a file of a checkpoint has the sum that was recorded."""
+  try:
+    return read(folder).get(name) == _sum(folder / name)
+  except (OSError, ValueError):
+    return False
+
+
 def damage_of(folder: pathlib.Path) -> str:
   """Describes the damage of a checkpoint: `GONE`, or a sentence; empty if every sum agrees.
 

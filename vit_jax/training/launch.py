@@ -53,17 +53,21 @@ def launch(
     return True
   checks.check(config)
   joining.check(hosts)
-  data = opening.open_data(config)
-  steps.of_run(config, len(data.train))
+  begun = resumed.read(folder)
+  config = resumed.going_on(config, begun)
+  starts = config.init_from and not begun.config  # a run that resumes does not need the weights
+  trained_on = opening.history_of(config.init_from) if starts else begun.trained_on
+  data = opening.open_data(config, trained_on)
+  model = config.model.with_classes(len(data.train.class_names) or 1)
+  config = dataclasses.replace(config, model=model)
+  resumed.check_counts(config, begun, steps.of_run(config, len(data.train)).total)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   if jax.process_count() > 1:
     stop.join()
   prepare_jax()
-  model = resumed.typed(config.model, jax.default_backend(), folder)
-  config = dataclasses.replace(config, model=model.with_classes(len(data.train.class_names) or 1))
-  start = None
-  if starts_from_weights(config.init_from, folder):
-    start = init_from.read(config, data.train.class_names)
+  model = resumed.typed(config.model, begun.config, jax.default_backend())
+  config = dataclasses.replace(config, model=model)
+  start = init_from.read(config, data.train.class_names) if starts else None
   run = plan.make(config, data)  # before the lock: a run that is refused leaves no folder
   from vit_jax.training.train import train
 
@@ -75,16 +79,17 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   """Evaluates; training data and a length of training are not needed."""
   checks.check_evaluation(config)
   joining.check(hosts)
-  places = [folder, *filter(None, [config.init_from])]
-  trained = resumed.trained_on(config.data, config.model.num_classes, *places)
-  evaluations = evaluation.open_alone(config, trained)
+  place = str(folder) if checkpoint.available(folder) else config.init_from
+  recorded = resumed.recorded(place, config.evaluate_step)
+  trained_on = opening.history_of(place, config.evaluate_step)
+  evaluations = evaluation.open_alone(config, trained_on)
   if not evaluations.heads():
     checks.check_without_head(given)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   prepare_jax()
-  model = resumed.typed(config.model, jax.default_backend(), *places)
+  model = resumed.typed(config.model, recorded, jax.default_backend())
   config = dataclasses.replace(config, model=model)
   from vit_jax.evaluation import evaluated_model
   from vit_jax.evaluation.evaluate import evaluate
@@ -105,11 +110,6 @@ def reader_of(config: Config, model, data: Data) -> Reader:
   device = mesh.devices.flat[0]
   requirements.check_attention(model, data.image_size, device, training=False)
   return Reader(data, mesh, **split)
-
-
-def starts_from_weights(init_from: str, folder: pathlib.Path) -> bool:
-  """Whether the run starts from config.init_from; a run that resumes does not need it."""
-  return bool(init_from) and not checkpoint.available(folder)
 
 
 def prepare_jax():

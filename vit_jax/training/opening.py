@@ -3,10 +3,12 @@
 import dataclasses
 import math
 
-from vit_jax import models
+from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError
 from vit_jax.config import Data as DataSettings
-from vit_jax.data import cache, opening, sources
+from vit_jax.config.reading import expanded
+from vit_jax.data import apart, cache, opening, sources
+from vit_jax.data.history import History
 from vit_jax.data.mixing import MixedSource
 from vit_jax.data.opening import Training
 from vit_jax.evaluation import opening as evaluation
@@ -22,15 +24,23 @@ class OpenedData:
     train: the training data, without labels if the run needs none.
     evaluations: what the run evaluates on.
     parts: the number of examples and the weight of each source of the training data.
+    earlier: what the parameters were trained on before, with other data than this.
+    own: what this run trains them on.
   """
 
   train: sources.Source
   evaluations: Evaluations
   parts: tuple[MixedSource, ...]
+  earlier: History = ()
+  own: History = ()
 
 
-def open_data(config: Config) -> OpenedData:
+def open_data(config: Config, trained_on: History = ()) -> OpenedData:
   """Opens all sources of a training run; no device is touched.
+
+  Args:
+    config: the settings.
+    trained_on: what the parameters that the run starts or resumes from were trained on.
 
   Raises:
     ConfigError: the classes do not agree with the config or with one another; labels are needed
@@ -50,9 +60,28 @@ def open_data(config: Config) -> OpenedData:
     )
   check_batch(config.batch_size, training)
   classes = train.class_names if labelled else None
-  evaluations = evaluation.open_all(config, opener, training.uses, classes)
+  own = apart.record(training.uses)
+  earlier = tuple(one for one in trained_on if one not in own)
+  evaluations = evaluation.open_all(config, opener, training.uses, classes, earlier)
   train = cached(train, config.data)
-  return OpenedData(train if labelled else sources.Unlabelled(train), evaluations, training.parts)
+  train = train if labelled else sources.Unlabelled(train)
+  return OpenedData(train, evaluations, training.parts, earlier, own)
+
+
+def history_of(place: str, step: int = 0) -> History:
+  """What weights were trained on; () if it is not known.
+
+  Args:
+    place: config.init_from, or a workdir; "": no weights.
+    step: which checkpoint of a workdir; 0: the newest.
+
+  Raises:
+    ConfigError: the file that tells it is damaged.
+  """
+  try:
+    return weights.trained_on(expanded(place), step=step) if place else ()
+  except (ValueError, OSError) as error:
+    raise ConfigError(f"{place}: {error}") from error
 
 
 def check_batch(size: int, training: Training):

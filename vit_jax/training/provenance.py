@@ -6,9 +6,11 @@ import pathlib
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import jax
 
+from vit_jax.data.apart import in_words
 from vit_jax.evaluation import examples
 from vit_jax.storage import files, starts
 from vit_jax.training.plan import Plan, total_count, trained_count
@@ -18,13 +20,19 @@ SHOWN = 8  # training images that are kept
 GIT_SECONDS = 5
 
 
-def record(plan: Plan, folder: pathlib.Path, step: int):
+def record(plan: Plan, folder: pathlib.Path, step: int, changed: Sequence[str]):
   """Writes what is known at the start after `step`; with the first start also some images.
+
+  Args:
+    plan: the run.
+    folder: its workdir.
+    step: number of steps that are done.
+    changed: the settings that differ from those of the steps so far.
 
   Raises:
     OSError: the folder cannot be written to.
   """
-  starts.add(folder, facts(plan, step))
+  starts.add(folder, facts(plan, step) | {"changed": list(changed)})
   if not step:
     write_images(plan, folder / starts.IMAGES)
 
@@ -44,6 +52,7 @@ def facts(plan: Plan, step: int) -> dict:
     "hosts": jax.process_count(),
     "steps": plan.steps.total,
     "batch_size": plan.config.batch_size,
+    "trained_on_before": [in_words(one.dataset) for one in plan.data.earlier],
     "training_images": len(plan.data.train),
     "classes": len(plan.data.train.class_names),
     "parameters": total_count(plan),

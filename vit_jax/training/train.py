@@ -11,6 +11,7 @@ from jax.experimental import multihost_utils
 
 from vit_jax.config import to_dict
 from vit_jax.config.changes import changes
+from vit_jax.data import history
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.chips import chip
@@ -170,7 +171,7 @@ def introduce(
   say, state = loop.recorder.writer.say, begun.state
   left = begun.step < plan.steps.total and not loop.evaluator.watch.enough
   if left:
-    describe(plan, folder, begun.step)
+    describe(plan, folder, begun.step, begun.changed)
   if begun.fresh and start_from is not None:
     state = init_from.put(start_from, state)
     say(start_from.report)
@@ -230,14 +231,14 @@ def write_report(folder: pathlib.Path, say: Callable[[str], None]):
     say(f"{folder / report.REPORT} cannot be written ({reason}). The run itself is complete.")
 
 
-def describe(plan: Plan, folder: pathlib.Path, step: int):
+def describe(plan: Plan, folder: pathlib.Path, step: int, changed: list[str]):
   """Writes config.json, the table of parameters and facts of this start, on the first process."""
   if jax.process_index() == 0:
     with workdir.writing(folder):
       workdir.write_config(folder, plan.config)
       parameters = meshes.table(flatten(plan.abstract.params))
       files.write_text(folder / workdir.PARAMETERS, parameters)
-      provenance.record(plan, folder, step)
+      provenance.record(plan, folder, step, changed)
 
 
 def meta_of(plan: Plan) -> dict:
@@ -246,6 +247,7 @@ def meta_of(plan: Plan) -> dict:
     "config": to_dict(plan.config),
     "class_names": list(plan.data.train.class_names),
     "representation": plan.objective.representation,
+    "trained_on": history.written((*plan.data.earlier, *plan.data.own)),
   }
 
 

@@ -4,7 +4,17 @@ import pathlib
 
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.weights.fit import fit, table
-from vit_jax.weights.source import Weights, format_of, module, of_run, read, told_by, write
+from vit_jax.weights.source import (
+  Weights,
+  format_of,
+  module,
+  of_description,
+  of_run,
+  read,
+  told_by,
+  trained_on,
+  write,
+)
 from vit_jax.weights.timm import lacking_in_timm
 
 __all__ = [
@@ -14,11 +24,13 @@ __all__ = [
   "lacking_in_timm",
   "load",
   "module",
+  "of_description",
   "of_run",
   "read",
   "save",
   "table",
   "told_by",
+  "trained_on",
   "write",
 ]
 

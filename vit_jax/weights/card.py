@@ -5,6 +5,8 @@ import json
 import pathlib
 
 from vit_jax.config import MOST_PIXELS, MOST_SIDE
+from vit_jax.data import history
+from vit_jax.data.history import History
 from vit_jax.models.gelu import FORMS
 from vit_jax.models.norm import EPSILON
 from vit_jax.models.recognition import module_of, patch_grid
@@ -36,6 +38,7 @@ class Card:
     activation, norm_epsilon: as in config.model; the parameters do not show them.
     representation: what the weights were trained to represent images by: "pre_logits", the input
       of the head, or "patches", the mean of the encoder's outputs at the patches.
+    trained_on: the datasets that the weights were trained on, as far as they are known.
   """
 
   image_size: int
@@ -45,6 +48,7 @@ class Card:
   activation: str = ACTIVATIONS[0]
   norm_epsilon: float = EPSILON
   representation: str = REPRESENTATIONS[0]
+  trained_on: History = ()
 
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
@@ -67,7 +71,8 @@ def write(path: pathlib.Path, card: Card):
 
 def values_of(card: Card) -> dict:
   """What the JSON of a card says."""
-  return dataclasses.asdict(card) | {"pixels": PIXELS, "note": DEEP}
+  own = {"trained_on": history.written(card.trained_on), "pixels": PIXELS, "note": DEEP}
+  return dataclasses.asdict(dataclasses.replace(card, trained_on=())) | own
 
 
 def read(path: pathlib.Path) -> Card | None:
@@ -118,6 +123,7 @@ def of_values(values, path: pathlib.Path) -> Card:
       activation=activation,
       norm_epsilon=epsilon,
       representation=representation,
+      trained_on=history.read(values.get("trained_on", [])),
     )
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error

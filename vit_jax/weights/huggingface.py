@@ -7,6 +7,7 @@ import json
 import logging
 import pathlib
 
+from vit_jax.data import history
 from vit_jax.models.recognition import module_of
 from vit_jax.storage.files import write_text
 from vit_jax.storage.tree import flatten, nest
@@ -51,7 +52,7 @@ NAMES = Table(
 _ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # a ViTModel that was saved by itself
 NOTES = "README.md"
 _log = logging.getLogger(__name__)
-REPRESENTATION = "representation"  # our own key of config.json
+REPRESENTATION, TRAINED_ON = "representation", "vit_jax_trained_on"  # our own keys of config.json
 _NOTES = f"""# Images for this model
 
 preprocessor_config.json says how images are prepared. vit_jax trained this model. In two cases
@@ -130,11 +131,16 @@ def read_card(folder: pathlib.Path) -> Card:
   if representation not in REPRESENTATIONS:
     wanted = " or ".join(REPRESENTATIONS)
     raise ValueError(f"{folder / CONFIG}: {REPRESENTATION} must be {wanted}.")
+  try:
+    trained_on = history.read(settings.get(TRAINED_ON, []))
+  except ValueError as error:
+    raise ValueError(f"{folder / CONFIG}: {error}") from error
   return Card(
     image_size=settings["image_size"],
     class_names=names,
     loss=loss,
     representation=representation,
+    trained_on=trained_on,
     **huggingface_settings.function(settings),
   )
 
@@ -199,6 +205,7 @@ def _config(params, card) -> dict:
     # Tells transformers' pipelines whether to use softmax or sigmoid.
     "problem_type": PROBLEM_TYPES[card.loss],
     REPRESENTATION: card.representation,
+    TRAINED_ON: history.written(card.trained_on),
     "torch_dtype": "float32",
   }
 

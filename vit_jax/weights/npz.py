@@ -28,8 +28,12 @@ def load(path: pathlib.Path) -> dict:
     return published.from_published(flat)
 
 
-def card_inside(path: pathlib.Path, params: dict) -> None:
+def own_card(path: pathlib.Path) -> None:
   """An .npz file has no place for a card."""
+
+
+def card_inside(path: pathlib.Path, params: dict) -> None:
+  """As `own_card`."""
 
 
 def save(path: pathlib.Path, params: dict, known: Card | None = None):

@@ -42,6 +42,17 @@ def load(path: pathlib.Path) -> dict:
     return published.from_published(flat)
 
 
+def own_card(path: pathlib.Path) -> Card | None:
+  """The card that this project wrote into the file, read without its arrays.
+
+  Raises:
+    ValueError: what is there is no card.
+  """
+  with arrays.reading(path, "safetensors"):
+    metadata = _header(path)[1]
+    return card.of_values(json.loads(metadata[CARD]), path) if CARD in metadata else None
+
+
 def card_inside(path: pathlib.Path, params: dict) -> Card | None:
   """The card in the file; for a file of timm, what timm's models usually compute; else None.
 
@@ -52,10 +63,10 @@ def card_inside(path: pathlib.Path, params: dict) -> Card | None:
   Raises:
     ValueError: what is there is no card.
   """
+  if own := own_card(path):
+    return own
   with arrays.reading(path, "safetensors"):
     names, metadata = _header(path)
-    if CARD in metadata:
-      return card.of_values(json.loads(metadata[CARD]), path)
   if HEADS in metadata or "resnet" in params or not timm.recognised(names):
     return None
   _log.warning(

@@ -4,6 +4,8 @@ import dataclasses
 import pathlib
 
 from vit_jax.config import ConfigError
+from vit_jax.data import history
+from vit_jax.data.history import History
 from vit_jax.models import ResNet, ViT
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
@@ -82,6 +84,36 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
     f"{path} is neither a workdir with checkpoints, nor a checkpoint, nor a Hugging Face folder "
     "with config.json."
   )
+
+
+def trained_on(path: pathlib.Path, *, step: int = 0) -> History:
+  """What the weights at `path` were trained on, read without their parameters; () if unknown.
+
+  Args:
+    path, step: as in `read`; there may be nothing.
+
+  Raises:
+    ValueError, OSError: a card or the description of a checkpoint is damaged.
+  """
+  if checkpoint.named_by(path)[1]:
+    return of_description(checkpoint.described(path, step)[1])
+  found = None
+  if not path.exists() or timm_hub.tells_of(path):
+    return ()
+  if path.is_file():
+    found = card.read(card.path_beside(path)) or format_of(path).own_card(path)
+  elif (path / huggingface.CONFIG).is_file():
+    found = huggingface.read_card(path)
+  return found.trained_on if found else ()
+
+
+def of_description(meta: dict) -> History:
+  """What the description of a checkpoint says that it was trained on.
+
+  Raises:
+    ValueError: it is damaged.
+  """
+  return history.read(meta.get("trained_on", []))
 
 
 def write(path: pathlib.Path, weights: Weights):
@@ -209,6 +241,7 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       class_names=tuple(meta["class_names"]),
       loss=meta["config"]["loss"]["kind"],
       representation=meta.get("representation", card.REPRESENTATIONS[0]),
+      trained_on=of_description(meta),
       # Earlier releases lack these settings, and computed with what is now their default.
       **{key: model[key] for key in ("activation", "norm_epsilon") if key in model},
     ),

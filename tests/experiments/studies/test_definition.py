@@ -9,10 +9,12 @@ from PIL import Image
 
 from tests import programs
 from tests.experiments.studies import stub
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, Dataset
+from vit_jax.data.history import Trained
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Stage, Study, conduct
 from vit_jax.experiments.studies.loading import load
 from vit_jax.experiments.studies.paper import figures
+from vit_jax.weights import card
 
 GOOD = """
 from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
@@ -287,11 +289,11 @@ def halves(tmp_path):
   first["few_shot.second.test.subset"] = 0
   second = places(data__train=("train", ""), data__evaluate__test=("test", ""))
 
-  def study(options=RATES, held_out=None, score=None, **parts):
-    held_out = held_out or places(**parts)
+  def study(options=RATES, held_out=None, score=None, start=None, **parts):
+    held_out, start = held_out or places(**parts), start or {}
     choice = Choice(options, held_out, score=score or Score())
     recipe = "configs/fashion_halves.py:{},ViT-64/7"
-    before = Stage(recipe.format("first"), first, choice=choice)
+    before = Stage(recipe.format("first"), first | start, choice=choice)
     last = Stage(recipe.format("second"), second, name="tuning", after=before)
     return Study((Cell("one", last, {"model": "ViT"}),), Drawing(x="model"))
 
@@ -313,6 +315,21 @@ def test_no_trial_of_any_stage_sees_what_the_cell_is_scored_on(tmp_path, halves,
   ):
     with pytest.raises(ConfigError, match=message):
       checked(tmp_path, leak, data=True)
+
+
+def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, halves, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  apart = dict(data__train=("first", "[:60%]"), data__evaluate__test=("first", "[60%:80%]"))
+  (tmp_path / "w.npz").touch()
+
+  def started(seen):
+    known = (Trained(Dataset(f"folder:{tmp_path / seen}"), ""),)
+    card.write(tmp_path / "w.json", card.Card(image_size=28, trained_on=known))
+    return halves(**apart, start={"init_from": str(tmp_path / "w.npz")})
+
+  assert checked(tmp_path, started("train"), data=True)
+  with pytest.raises(ConfigError, match=r"What the weights were trained on .*test/cat/0\.png"):
+    checked(tmp_path, started("test"), data=True)
 
 
 def test_every_candidate_is_kept_apart_not_the_first_alone(tmp_path, halves, monkeypatch):

@@ -87,6 +87,14 @@ def open_source(
   return source if label_key else Unlabelled(source)
 
 
+def absolute(spec: str) -> str:
+  """The same source for any current directory: its folder by an absolute path."""
+  kind, _, argument = spec.partition(":")
+  if not FORMS.get(kind, "").endswith(":DIR"):
+    return spec
+  return f"{kind}:{os.path.abspath(os.path.expanduser(argument))}"
+
+
 _LABELLED = {
   "objectnet": lambda directory, split, _, most: ObjectNet(directory, split=split, max_pixels=most),
   "vtab": lambda task, split, *_: Vtab(task, split=split),

@@ -15,7 +15,7 @@ from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objectives
 from vit_jax.training import checks
-from vit_jax.training.opening import open_data
+from vit_jax.training.opening import history_of, open_data
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,11 +151,12 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
 
 def check_chain(chain: list[Request], configs: list[Config]):
   """Opens the data of the runs of a cell; no run may train on what the last one scores."""
+  known = history_of(configs[0].init_from)  # of the weights that the first run starts from
   for one, config in zip(chain, configs, strict=True):
     if one.run.mode == "evaluate":
-      open_alone(config, ())
+      open_alone(config, known)
     else:
-      open_data(runs.accept(one.run.recipe, one.run.overrides))
+      open_data(runs.accept(one.run.recipe, one.run.overrides), known)
   *earlier, last = map(judged, chain, configs)
   for one in earlier:
     for use in one.trains_on():

@@ -1,0 +1,187 @@
+"""What weights were trained on goes wherever they go, and none of it is scored."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+
+from tests.weights import families
+from vit_jax import config as c
+from vit_jax import weights
+from vit_jax.config import parsing
+from vit_jax.data import apart, history
+from vit_jax.data.history import Trained
+from vit_jax.data.opening import of_run
+from vit_jax.evaluation.opening import open_alone
+from vit_jax.storage import manifest
+from vit_jax.training import opening, resumed
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+
+FORMS = ("w.npz", "w.msgpack", "w.safetensors", "folder", "run", "run/checkpoints/9")
+
+
+@pytest.fixture
+def folder(tmp_path):
+  for label in ("a", "b"):
+    (tmp_path / "images" / label).mkdir(parents=True)
+    for index in range(20):
+      (tmp_path / "images" / label / f"{index:02}.png").touch()
+  return f"folder:{tmp_path / 'images'}"
+
+
+def trained(*datasets):
+  """The history of weights trained on datasets."""
+  opener = of_run(c.Data(), 2)
+  return apart.record([opener.use("", dataset) for dataset in datasets])
+
+
+def stored(path, known):
+  """Weights at `path`, in the form that its name says, with their history."""
+  if path.name in ("run", "9"):
+    workdir = path if path.name == "run" else path.parents[1]
+    meta = workdir / "checkpoints" / "9" / "meta" / "metadata"
+    meta.parent.mkdir(parents=True)
+    meta.write_text(json.dumps({"config": {}, "trained_on": history.written(known)}))
+    manifest.write(meta.parents[1])
+  else:
+    names = tuple("abcde")
+    card = Card(image_size=16, class_names=names, trained_on=known)
+    weights.write(path, Weights(families.params("vit"), card))
+  return str(path)
+
+
+def run(train, test, **more):
+  sets = {"test": c.EvaluationSet(**vars(test))} if test else {}
+  data = c.Data(train=train, evaluate=sets)
+  return c.Config(model=c.Model(num_classes=2), data=data, batch_size=1, **more)
+
+
+def refused(function, *arguments):
+  with pytest.raises(c.ConfigError) as caught:
+    function(*arguments)
+  return str(caught.value)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_keep_it_in_every_form(tmp_path, folder, form):
+  first, second, rest = (c.Dataset(folder, part) for part in ("[:50%]", "[50%:80%]", "[80%:]"))
+  place = stored(tmp_path / form, trained(first, second))
+  known = opening.history_of(place)
+  assert known == trained(first, second)
+  for scored in (first, second):
+    for refusal in (
+      refused(open_alone, run(c.Dataset(), scored), known),
+      refused(opening.open_data, run(rest, scored), known),
+    ):
+      said = f"What the weights were trained on ({folder} {scored.split}) and config.data.evaluate."
+      assert refusal.startswith(said)
+      assert "20 images" in refusal or "12 images" in refusal
+  assert open_alone(run(c.Dataset(), rest), known)
+  data = opening.open_data(run(first, rest), known)
+  assert (data.earlier, data.own) == (trained(second), trained(first))
+
+
+def test_safetensors_keep_it_without_the_card_beside_them(tmp_path, folder):
+  known = trained(c.Dataset(folder))
+  place = stored(tmp_path / "w.safetensors", known)
+  (tmp_path / "w.json").unlink()
+  assert opening.history_of(place) == weights.read(tmp_path / "w.safetensors").card.trained_on
+  assert opening.history_of(place) == known
+
+
+def test_every_kind_of_set_is_compared(folder):
+  known, rest = trained(c.Dataset(folder, "[:50%]")), c.Dataset(folder, "[50%:]")
+  seen = c.Dataset(folder, "[40%:50%]")
+  for settings in (
+    dict(few_shot={"mine": c.FewShot(rest, seen, shots=(1,), seeds=1)}),
+    dict(nearest={"mine": c.Nearest(rest, seen, neighbours=1)}),
+    dict(reconstruct={"mine": seen}, objective="masked_patches"),
+  ):
+    config = dataclasses.replace(run(rest, None), **settings)
+    assert refused(opening.open_data, config, known).startswith("What the weights were trained on")
+
+
+def test_a_dataset_is_found_from_anywhere(tmp_path, folder, monkeypatch):
+  """By another path, from another folder; the weight of a mix does not matter."""
+  monkeypatch.chdir(tmp_path)
+  (known,) = trained(c.Weighted("folder:images", "[:50%]", exclude="", weight=3))
+  assert known.dataset == c.Dataset(folder, "[:50%]")
+  os.symlink(tmp_path / "images", tmp_path / "other")
+  monkeypatch.chdir("/")
+  other = c.Dataset(f"folder:{tmp_path}/other", "[40%:]")
+  assert "have 4 images" in refused(open_alone, run(c.Dataset(), other), (known,))
+  assert apart.anywhere(c.Dataset("tfds:a/b", exclude="list")).exclude == "/list"
+  assert apart.anywhere(c.Dataset("tfds:a/b")).source == "tfds:a/b"
+
+
+def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
+  known = trained(c.Dataset(folder, "[:50%]"), c.Dataset(folder, "[50%:80%]"))
+  gone = Trained(c.Dataset("folder:/nowhere"), "x")
+  (tmp_path / "images" / "a" / "new.png").touch()
+  open_alone(run(c.Dataset(), c.Dataset(folder, "[95%:]")), (gone, *known))
+  (said,) = caplog.messages
+  assert "It cannot be checked whether images are scored that the weights were trained on" in said
+  assert "folder:/nowhere (There is no folder" in said
+  assert said.count("(it has changed since)") == 2
+  caplog.clear()
+  opening.open_data(run(c.Dataset(folder), None), (gone,))  # nothing is scored
+  assert not caplog.messages
+
+
+def test_without_a_history_there_is_nothing_to_compare(tmp_path, folder):
+  (tmp_path / "w.npz").touch()
+  (tmp_path / "empty").mkdir()
+  for place in ("", "w.npz", "gone.npz", "empty"):
+    assert opening.history_of(str(tmp_path / place) if place else "") == ()
+  assert open_alone(run(c.Dataset(), c.Dataset(folder)), ())
+
+
+HOSTILE = (
+  3,
+  "x",
+  {},
+  [3],
+  [{}],
+  [{"identity": 3}],
+  [{"identity": "x", "subset": "many"}],
+  [{"identity": "x", "subset": -1}],
+  [{"identity": "x", "source": "a\nb"}],
+  [{"identity": "x", "source": ["a"]}],
+  [{"identity": "x", "colour": "red"}],
+  [{"identity": "x"}] * (history.MOST + 1),
+)
+
+
+@pytest.mark.parametrize("values", HOSTILE)
+@pytest.mark.parametrize("form", ["w.npz", "folder", "run"])
+def test_a_history_of_a_stranger_is_not_trusted(tmp_path, form, values):
+  place = stored(tmp_path / form, ())
+  file = {
+    "w.npz": "w.json",
+    "folder": "folder/config.json",
+    "run": "run/checkpoints/9/meta/metadata",
+  }
+  path = tmp_path / file[form]
+  key = "vit_jax_trained_on" if form == "folder" else "trained_on"
+  path.write_text(json.dumps(json.loads(path.read_text()) | {key: values}))
+  if form == "run":
+    manifest.write(tmp_path / "run/checkpoints/9")
+  assert "trained_on" in refused(opening.history_of, place)
+  if form == "run":
+    assert "trained_on" in refused(resumed.read, tmp_path / "run")
+  else:
+    with pytest.raises(ValueError, match="trained_on"):
+      weights.read(tmp_path / form)
+
+
+def test_it_is_written_as_it_is_read():
+  full = c.Dataset("folder:/é", "[:1]", "i", "", "/list", 7)
+  for dataset in (full, c.Dataset()):
+    known = (Trained(dataset, "x"),)
+    assert history.read(json.loads(json.dumps(history.written(known)))) == known
+  assert history.written((Trained(c.Dataset("digits"), "x"),)) == [
+    {"source": "digits", "identity": "x"}
+  ]
+  assert parsing.dataset_of({"subset": 3}, "x") == c.Dataset(subset=3)
