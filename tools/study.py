@@ -3,11 +3,12 @@
 python tools/study.py --study=configs/studies/positions.py --plan
 python tools/study.py --study=configs/studies/positions.py [--scale=small|paper] [--jobs=N]
 
-A study compares cells, each with several seeds. --plan prints runs, steps, images, exaFLOPs and
-device-days, and starts nothing. Without it the runs that are missing are done. Runs that cells
-share, such as one pre-training of many fine-tunings, are done once. If the command was stopped,
-start it again: it continues, and does nothing twice. A run that fails costs no other. What a run
-prints is in WORKDIR/runs/NAME.log.
+A study compares cells, each with several seeds. --plan prints runs, steps, images, FLOPs and the
+time on this machine, from steps that it times for about a minute, and starts nothing; with
+--scale=paper it times nothing, and prints device-days of a TPU. Without it the runs that are
+missing are done. Runs that cells share, such as one pre-training of many fine-tunings, are done
+once. If the command was stopped, start it again: it continues, and does nothing twice. A run that
+fails costs no other. What a run prints is in WORKDIR/runs/NAME.log.
 
 WORKDIR gets results.csv (one row a cell and seed), results.md (mean, standard deviation, seeds, the
 paper's figures), figure.svg and figure.png. --config.KEY=VALUE goes to every run, such as the data
@@ -98,9 +99,7 @@ def main(arguments: list[str] | None = None):
   with ending("study"):
     found = asked(args, overrides)
     if args.plan:
-      lines = plan.lines(found.study, conduct.apart(found, data=False))
-      show = [line._asdict() for line in lines]
-      print(json_text.written(show) if args.format == "json" else plan.table(lines))
+      print(plan.said(found, args.format, measure=args.scale == "small"))
     elif args.slurm:
       conduct.apart(found, data=False)
       program = [sys.executable, str(pathlib.Path(__file__).resolve())]

@@ -16,6 +16,9 @@ Table 4. For other data write two recipes: --development trains on a part and sc
 configs/hyperrule.py beside the grid, as the paper does for ResNets: if it is the best on the
 development part, the final runs use it.
 
+--plan prints runs, steps, images, FLOPs and the time on this machine, from steps that it times for
+about a minute, and starts nothing.
+
 If the command was stopped, start it again: it continues, and does nothing twice. Learning rates and
 seeds may be added. A run that fails costs no other. The tool prints the results and writes them to
 sweep.csv and sweep.png in --workdir; what a run prints is in WORKDIR/runs/NAME.log.
@@ -36,7 +39,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, local, path, whole
 from vit_jax.experiments import sweep
-from vit_jax.experiments.studies import conduct, execution, jobs, slurm, transfer
+from vit_jax.experiments.studies import conduct, execution, jobs, plan, slurm, transfer
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.sweep import Sweep
@@ -67,6 +70,7 @@ def flags() -> ToolFlags:
   result.add_settings()
   result.add_format("table", "json")
   how = result.add_mutually_exclusive_group()
+  how.add_argument("--plan", action="store_true", help="print what it costs, and start nothing")
   how.add_argument(
     "--commands", action="store_true", help="print the commands instead of running them"
   )
@@ -136,7 +140,7 @@ def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
 
 def command(args: Namespace, overrides: list[str]) -> list[str]:
   """The command that does the whole sweep."""
-  of_one_start = ("commands", "slurm", "only", "jobs", "format")
+  of_one_start = ("plan", "commands", "slurm", "only", "jobs", "format")
   given = {key: value for key, value in vars(args).items() if value and key not in of_one_start}
   flag = lambda key, value: f"--{key}" if value is True else f"--{key}={value}"
   own = [flag(key.replace("_", "-"), value) for key, value in given.items()]
@@ -151,6 +155,9 @@ def run(chosen: Sweep, args: Namespace, command: list[str]):
     RunError, Stopped: as `execution.execute`.
   """
   found = Conduct(sweep.study(chosen), Ledger(chosen.folder))
+  if args.plan:
+    print(plan.said(found, args.format, measure=True))
+    return
   costs = conduct.apart(found, data=True)
   every = jobs.of_study(found.study)
   if args.commands:

@@ -13,6 +13,9 @@ every pair trains on 800 images of each task and is scored on the other 200. The
 mean over the tasks (the first of equally good ones) is then used for the runs that are scored on
 the test images, which are not read before.
 
+--plan prints runs, steps, images, FLOPs and the time on this machine, from steps that it times for
+about a minute, and starts nothing.
+
 If the command was stopped, start it again: it continues. Tasks may be added. A run that fails costs
 no other. --config.KEY=VALUE goes to every run. What a run prints is in WORKDIR/runs/NAME.log; the
 table is also in vtab.csv.
@@ -32,7 +35,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.experiments import runs, vtab_choice, vtab_score
-from vit_jax.experiments.studies import conduct, jobs
+from vit_jax.experiments.studies import conduct, jobs, plan
 from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.vtab_score import Benchmark
@@ -53,6 +56,7 @@ def flags() -> ToolFlags:
   add("--learning-rates", default="", metavar="A,B,...", help="to choose from, with --steps")
   add("--steps", default="", metavar="A,B,...", help="to choose from, with --learning-rates")
   add("--fast", action="store_true", help="a smoke run: 4 steps on a few small images")
+  add("--plan", action="store_true", help="print what it costs, and start nothing")
   add("--jobs", type=whole(1, 1000), default=1, help="runs at the same time (default: 1)")
   add("--workdir", type=path, help="default: workdirs/vtab-NAME, or vtab-NAME-fast")
   result.add_settings()
@@ -91,6 +95,9 @@ def run(benchmark: Benchmark, args: Namespace):
   """
   some = vtab_score.study(benchmark)
   found = Conduct(some, Ledger(benchmark.folder))
+  if args.plan:
+    print(plan.said(found, args.format, measure=True))
+    return
   costs = runs.apart(vtab_score.checked, benchmark, found)
   conduct.raise_failures(found.run(jobs.of_study(some), costs, jobs=args.jobs))
   result = vtab_score.report(benchmark, some)

@@ -10,7 +10,7 @@ from tools import sweep as tool
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import runs
-from vit_jax.experiments.studies import conduct, transfer
+from vit_jax.experiments.studies import calibration, conduct, transfer
 from vit_jax.recipes import TASKS
 
 PAIR = ["--development=configs/mine.py:part", "--final=configs/mine.py"]
@@ -133,6 +133,18 @@ def test_a_sweep_from_its_command_to_its_results(mine, tmp_path, monkeypatch, ca
   assert capsys.readouterr().out == ""
   tool.main([*mine, "--seeds=3", "--learning-rates=0.5,0.25,0.125"])  # more of both
   assert ran.called[4:] == [("part", 0.5, 0), ("all", 0.125, 2)]
+
+
+def test_a_plan_starts_nothing(mine, tmp_path, monkeypatch, capsys):
+  ran = Runs(monkeypatch)
+  monkeypatch.setattr(calibration, "_speed", lambda *_: calibration.Speed(6.0, 1.0, 1.0))
+  monkeypatch.setattr(conduct, "of_plan", lambda found, *, measure: conduct.planned(found, measure))
+  tool.main([*mine, "--plan"])
+  lines = capsys.readouterr().out.splitlines()
+  assert lines[0].split()[-2:] == ["time", "here"]
+  assert lines[2].split()[:6] == ["all,", "shared", "runs", "once", "4", "4"]  # runs, steps
+  assert not ran.called
+  assert not (tmp_path / "s").exists()
 
 
 def test_a_run_that_fails_costs_no_other(mine, monkeypatch, capsys):

@@ -99,6 +99,15 @@ class Conduct:
       return job.trial.score
     return self.study.score if job.stage == cell.stage else None
 
+  def configs(self) -> dict[str, Config]:
+    """The configs of the jobs by their repr; settings that are chosen are the first candidate's."""
+    from vit_jax.experiments.studies import checks
+
+    return {
+      repr(job): checks.accepted(self.ledger.run_with(job, first_option))
+      for job in jobs.of_study(self.study)
+    }
+
   def run(self, some: list[Job], costs: dict[str, Cost], *, jobs: int) -> list[str]:
     """Does jobs; returns a sentence for each run that failed."""
     said = memory.note(self.study, self.ledger)
@@ -241,3 +250,18 @@ def checked(conduct: Conduct, data: bool) -> dict[str, Cost]:
   if data:
     conduct.check_data()
   return found
+
+
+def of_plan(conduct: Conduct, *, measure: bool) -> dict[str, Cost]:
+  """As `apart` without data; with `measure`, a few steps are timed on the devices at hand."""
+  return runs.apart(planned, conduct, measure)
+
+
+def planned(conduct: Conduct, measure: bool) -> dict[str, Cost]:
+  """As `of_plan`, in this process."""
+  found = checked(conduct, False)
+  if not measure:
+    return found
+  from vit_jax.experiments.studies import calibration
+
+  return calibration.measured(found, conduct.configs())

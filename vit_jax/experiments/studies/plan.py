@@ -1,39 +1,59 @@
-"""What a study costs before it starts: runs, steps, images, exaFLOPs, device-days."""
+"""What a study costs before it starts: runs, steps, images, FLOPs, and time."""
 
 from typing import NamedTuple
 
 from vit_jax.devices.chips import CHIPS
-from vit_jax.experiments.studies import jobs
+from vit_jax.experiments.studies import conduct, jobs
+from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.study import Study
+from vit_jax.process import json_text
 from vit_jax.process.columns import aligned
 
 # The paper's pre-trainings on JFT-300M took 32% (ViT-H/14) to 43% (ViT-L/16) of the peak of their
 # TPU v3 cores, by its exaFLOPs (Table 6) and core-days (Table 2).
 CHIP, MFU = "TPU v3", 0.4
 DAY = 86_400  # seconds
+UNITS = (("exaFLOPs", 1.0), ("petaFLOPs", 1e-3), ("teraFLOPs", 1e-6))
 
 
 class Estimate(NamedTuple):
-  """The cost of a cell, or of the whole study. None: not known, since the data is not there."""
+  """The cost of a cell, or of the whole study. None: not known, since the data is not there.
+
+  Either the minutes on this machine are known, if they were measured, or the device-days.
+  """
 
   name: str
   runs: int
   steps: int | None
   images: int | None
   exaflops: float | None
+  minutes_here: float | None
   device_days: float | None
+
+
+def said(found: Conduct, form: str, *, measure: bool) -> str:
+  """The plan in words or as JSON; with `measure`, steps are timed on the devices at hand."""
+  some = lines(found.study, conduct.of_plan(found, measure=measure))
+  if form == "json":
+    return json_text.written([one._asdict() for one in some])
+  return table(some)
 
 
 def line(name: str, some: list[Job], costs: dict[str, Cost]) -> Estimate:
   """The sum over jobs. The settings that will be chosen count as the first candidate."""
   found = [costs[repr(job)] for job in some]
   steps = total([cost.steps for cost in found])
-  images = None if steps is None else sum(cost.steps * cost.batch_size for cost in found)
-  exaflops = None if steps is None else sum(cost.exaflops(cost.steps) for cost in found)
-  days = None if steps is None else exaflops * 1e18 / (CHIPS[CHIP].peak_flops * MFU * DAY)
-  return Estimate(name, len(some), steps, images, exaflops, days)
+  seconds = total([cost.seconds for cost in found])
+  minutes = None if seconds is None else seconds / 60
+  images = exaflops = days = None
+  if steps is not None:
+    images = sum(cost.steps * cost.batch_size for cost in found)
+    exaflops = sum(cost.exaflops(cost.steps) for cost in found)
+  if steps is not None and seconds is None:
+    days = exaflops * 1e18 / (CHIPS[CHIP].peak_flops * MFU * DAY)
+  return Estimate(name, len(some), steps, images, exaflops, minutes, days)
 
 
 def total(values: list[int | None]) -> int | None:
@@ -49,15 +69,37 @@ def lines(study: Study, costs: dict[str, Cost]) -> list[Estimate]:
 
 def table(found: list[Estimate]) -> str:
   """The plan for the terminal."""
-  head = ["cell", "runs", "steps", "images", "exaFLOPs", "device-days"]
+  most = max((one.exaflops or 0 for one in found), default=0)
+  unit, size = next((one for one in UNITS if most >= one[1]), UNITS[-1])
+  here = any(one.minutes_here is not None for one in found)
+  head = ["cell", "runs", "steps", "images", unit, "time here" if here else "device-days"]
   rows = [
-    [one.name, f"{one.runs}", whole(one.steps), whole(one.images), *map(number, one[4:])]
+    [
+      *(one.name, f"{one.runs}", whole(one.steps), whole(one.images)),
+      number(None if one.exaflops is None else one.exaflops / size),
+      duration(one.minutes_here) if here else number(one.device_days),
+    ]
     for one in found
   ]
-  said = f"Device-days are of a {CHIP} core at {MFU:.0%} of its peak, an assumption."
+  note = (
+    "Measured here: time is that of compiling and training, one run after another, by steps that "
+    "were timed on this machine. Start-up, data, evaluation and saving come on top."
+    if here
+    else f"Device-days are of a {CHIP} core at {MFU:.0%} of its peak, an assumption."
+  )
   if any(one.steps is None for one in found):
-    said += " Steps that are not known depend on the number of training images: give the data."
-  return f"{aligned([head, *rows])}\n{said}"
+    note += " Steps that are not known depend on the number of training images: give the data."
+  return f"{aligned([head, *rows])}\n{note}"
+
+
+def duration(minutes: float | None) -> str:
+  """Such as "40 s", "12 min", "3.4 h" or "2.1 days"; "?" if it is not known."""
+  if minutes is None:
+    return "?"
+  for most, size, unit in ((1, 1 / 60, "s"), (100, 1, "min"), (48 * 60, 60, "h")):
+    if minutes < most:
+      return f"{minutes / size:.3g} {unit}" if unit == "h" else f"{minutes / size:,.0f} {unit}"
+  return f"{minutes / 1440:,.1f} days"
 
 
 def whole(value: int | None) -> str:

@@ -1,0 +1,66 @@
+"""What a study will cost: time by steps that are measured here, else device-days of a TPU."""
+
+import pytest
+
+from tests.experiments.studies import stub
+from vit_jax.experiments.studies import calibration, conduct, plan
+from vit_jax.experiments.studies.calibration import Speed
+from vit_jax.experiments.studies.cost import Cost
+
+
+def costs(tmp_path, study, monkeypatch, speeds):
+  """The plan's costs, where each step that is measured takes the next of these speeds."""
+  measured = []
+
+  def speed(config, cost):
+    measured.append(config.model.dropout)
+    return speeds[len(measured) - 1]
+
+  monkeypatch.setattr(calibration, "_speed", speed)
+  return conduct.planned(stub.conducted(tmp_path, study), True), measured
+
+
+def test_alike_steps_are_measured_once_and_compiled_in_each_run(tmp_path, monkeypatch):
+  study = stub.study(0.0)
+  per_image = Speed(compiling=30.0, image=0.5, flops=1.0)
+  found, measured = costs(tmp_path, study, monkeypatch, [per_image] * 9)
+  assert len(measured) == 1  # the candidates, the pre-training and both seeds have one step
+  line = plan.lines(study, found)[-1]
+  image = 0.5 * found[next(iter(found))].flops  # seconds
+  expected = (30.0 * line.runs + image * line.images) / 60
+  assert line.minutes_here == pytest.approx(expected)
+  assert line.device_days is None
+  assert "time here" in plan.table([line])
+  assert "device-days" not in plan.table([line])
+
+
+def test_when_the_time_is_over_flops_tell_the_rest(tmp_path, monkeypatch):
+  monkeypatch.setattr(calibration, "BUDGET", -1.0)
+  found, measured = costs(tmp_path, stub.study(0.0, 0.1), monkeypatch, [Speed(0.0, 1.0, 1e6)])
+  assert len(measured) == 1
+  assert all(cost.seconds for cost in found.values() if cost.seconds is not None)
+
+
+def test_what_does_not_fit_in_memory_has_device_days(tmp_path, monkeypatch):
+  study = stub.study(0.0)
+  found, _ = costs(tmp_path, study, monkeypatch, [None] * 9)
+  line = plan.lines(study, found)[-1]
+  assert line.minutes_here is None
+  assert line.device_days > 0
+  assert "device-days" in plan.table([line])
+
+
+def test_a_step_is_measured(tmp_path):
+  conducted = stub.conducted(tmp_path, stub.study(0.0))
+  (config, *_) = conducted.configs().values()
+  speed = calibration._speed(config, Cost(10, config.batch_size, 1e12))  # on one image alone
+  assert speed.compiling > 0
+  assert 1e-5 < speed.image < 10
+
+
+@pytest.mark.parametrize(
+  ("minutes", "words"),
+  [(None, "?"), (0.5, "30 s"), (12.3, "12 min"), (204, "3.4 h"), (3024, "2.1 days")],
+)
+def test_durations(minutes, words):
+  assert plan.duration(minutes) == words

@@ -1,0 +1,106 @@
+"""How long the runs of a study train on the devices at hand, from measured steps. Imports JAX."""
+
+import dataclasses
+import math
+import os
+import time
+
+import jax
+
+from vit_jax.config import Config, Duration
+from vit_jax.experiments.speed import trial
+from vit_jax.experiments.speed.case import TRAINING
+from vit_jax.experiments.studies.cost import Cost
+from vit_jax.tpu import compilation
+
+BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
+MOST_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
+MOST_FLOPS_ELSEWHERE = 2e14
+
+
+@dataclasses.dataclass(frozen=True)
+class Speed:
+  """A measured step: seconds of compiling it and of training on an image, and FLOPs of an image."""
+
+  compiling: float
+  image: float
+  flops: float
+
+
+def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Cost]:
+  """The costs of runs, with the seconds that they compile and train on the devices at hand.
+
+  Different steps are measured, those with most work first, until `BUDGET` is spent; the speed of
+  the others is that of the measured step whose FLOPs are most alike.
+
+  Args:
+    costs: by the run's name.
+    configs: of the runs to measure, by the same names.
+  """
+  work = {}
+  for name, config in configs.items():
+    cost = costs[name]
+    work[_step(config)] = work.get(_step(config), 0.0) + cost.exaflops(cost.steps or 1)
+  speeds, began = {}, time.monotonic()
+  by_step = {_step(config): (costs[name], config) for name, config in configs.items()}
+  for key in sorted(work, key=work.get, reverse=True):
+    cost, config = by_step[key]
+    if not work[key] or (speeds and time.monotonic() - began > BUDGET):
+      continue
+    speeds[key] = _speed(config, cost)
+  return costs | {
+    name: dataclasses.replace(costs[name], seconds=_seconds(costs[name], speeds, _step(config)))
+    for name, config in configs.items()
+  }
+
+
+def _step(config: Config) -> str:
+  """What tells compiled steps of different speeds apart."""
+  model, optimizer = config.model, config.optimizer
+  return repr(
+    (
+      *(model, config.batch_size, config.accumulation, config.data.image_size, config.data.mixup),
+      *(optimizer.kind, optimizer.trainable, bool(optimizer.ema), config.objective),
+    )
+  )
+
+
+def _seconds(cost: Cost, speeds: dict[str, Speed | None], key: str) -> float | None:
+  if cost.steps is None:
+    return None
+  if not cost.steps or not cost.flops:
+    return 0.0
+  others = [one for one in speeds.values() if one]
+  alike = lambda one: abs(math.log(one.flops / cost.flops))
+  near = speeds[key] if key in speeds else min(others, key=alike, default=None)
+  if near is None:
+    return None
+  return near.compiling + cost.steps * cost.batch_size * near.image * cost.flops / near.flops
+
+
+def _speed(config: Config, cost: Cost) -> Speed | None:
+  """Compiles and measures a step, on as many of its images as keep it short; None: no memory."""
+  most = MOST_FLOPS.get(jax.default_backend(), MOST_FLOPS_ELSEWHERE) * jax.device_count()
+  unit = jax.device_count() * config.accumulation
+  images = min(config.batch_size, max(int(most / cost.flops) // unit, 1) * unit)
+  began = time.monotonic()
+  schedule = dataclasses.replace(config.schedule, warmup=Duration())
+  short = dict(batch_size=images, duration=Duration(steps=1), schedule=schedule)
+  made = compilation.planned(dataclasses.replace(config, **short), jax.devices())
+  function, shapes = trial.program(TRAINING, made)
+  try:
+    compiled = function.lower(*shapes).compile()
+    compiling = time.monotonic() - began
+    needed = compilation.peak_bytes(compiled.memory_analysis())
+    if jax.default_backend() == "cpu" and needed > _free_memory():
+      return None
+    seconds = trial.median(trial.stepper(TRAINING, made, compiled))
+  except (jax.errors.JaxRuntimeError, MemoryError) as error:
+    if not trial.lacks_memory(error):
+      raise
+    return None
+  return Speed(compiling, seconds / images, cost.flops)
+
+
+def _free_memory() -> int:
+  return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
