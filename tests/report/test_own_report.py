@@ -16,6 +16,7 @@ from vit_jax.data import opening
 from vit_jax.evaluation import examples
 from vit_jax.report import inside, report, run
 from vit_jax.storage import metrics_log, starts
+from vit_jax.storage import workdir as workdirs
 from vit_jax.training import train
 
 STEPS = 12
@@ -61,10 +62,10 @@ def test_the_start_is_recorded(digits):
 
 def test_training_images_are_those_of_the_first_step(digits):
   workdir = digits[0]
-  with (workdir / starts.IMAGES / starts.CLASSES).open(newline="") as file:
+  with (workdir / workdirs.IMAGES / starts.CLASSES).open(newline="") as file:
     rows = list(csv.DictReader(file))
   assert len(rows) == 8
-  images = [np.asarray(Image.open(workdir / starts.IMAGES / f"{i}.png")) for i in range(8)]
+  images = [np.asarray(Image.open(workdir / workdirs.IMAGES / f"{i}.png")) for i in range(8)]
   assert {image.shape for image in images} == {(16, 16, 3)}
   assert len({image.tobytes() for image in images}) == 8
   assert {row["classes"] for row in rows} <= {str(digit) for digit in range(10)}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vit_jax.config import ConfigError
 from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation.details import COLUMNS, MOST_BYTES, PREDICTIONS
-from vit_jax.storage.workdir import CONFIG, DETAILS, newest_details
+from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, newest_details
 
 
 class Mistake(NamedTuple):
@@ -25,8 +25,10 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   """The predictions.csv of the newest evaluation of each set.
 
   Raises:
-    ConfigError: there is none, or the folder is not the workdir of a run.
+    ConfigError: there is none, a file is a link out of the folder, or the folder is not the
+      workdir of a run.
   """
+  check_links(workdir)
   sets = newest_details(workdir).values()
   found = [path / PREDICTIONS for path in sets if (path / PREDICTIONS).is_file()]
   if not found and not (workdir / CONFIG).is_file():

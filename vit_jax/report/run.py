@@ -90,6 +90,7 @@ def check(folder: pathlib.Path):
       f"{folder} is not the workdir of a run: it has neither {workdir.CONFIG} nor "
       f"{metrics_log.METRICS}."
     )
+  workdir.check_links(folder)
 
 
 def names(folders: Sequence[pathlib.Path]) -> list[str]:

@@ -6,7 +6,8 @@ from vit_jax.report.document import Picture
 from vit_jax.report.run import RecordedRun
 from vit_jax.report.scored_set import numbered, rows_of
 from vit_jax.report.thumbnails import thumbnails
-from vit_jax.storage.starts import CLASSES, IMAGES
+from vit_jax.storage.starts import CLASSES
+from vit_jax.storage.workdir import IMAGES
 
 
 def pictures(run: RecordedRun) -> list[Picture]:

@@ -13,9 +13,7 @@ from vit_jax.process import json_text
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.files import Appender
-
-METRICS = "metrics.jsonl"
-PICTURES = "pictures"
+from vit_jax.storage.workdir import METRICS, PICTURES
 
 
 class Writer:

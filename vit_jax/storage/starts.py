@@ -5,10 +5,9 @@ import json
 import pathlib
 
 from vit_jax.storage.files import Appender
+from vit_jax.storage.workdir import STARTS
 
-STARTS = "starts.jsonl"
-IMAGES = "training_images"  # folder of some images, kept at the first start
-CLASSES = "classes.csv"  # their classes, in that folder
+CLASSES = "classes.csv"  # of the images that are kept, in the folder IMAGES
 LONGEST = 2**24  # bytes that are read
 
 

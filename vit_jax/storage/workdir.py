@@ -1,8 +1,11 @@
 """The folder of a run: creates it, locks it against a second run, and writes config.json."""
 
 import contextlib
+import itertools
 import json
+import os
 import pathlib
+from collections.abc import Iterator
 
 from vit_jax.config import Config, ConfigError, StorageError, to_dict
 from vit_jax.storage import files
@@ -14,10 +17,41 @@ MANIFEST = "manifest.json"  # of a checkpoint: the sum of every other file of it
 EVALUATION = "evaluation.json"  # figures of the last --mode=evaluate
 DETAILS = "evaluation"  # DETAILS/NUMBER/SET/: tables and pictures of each evaluation
 PARAMETERS = "parameters.txt"  # lists how each parameter is split over devices
+METRICS = "metrics.jsonl"
+STARTS = "starts.jsonl"
+IMAGES = "training_images"  # folder of some images, kept at the first start
+PICTURES = "pictures"
+READ_BACK = (CONFIG, METRICS, STARTS, IMAGES, PICTURES, DETAILS, EVALUATION)
 
 
 class WriteError(StorageError):
   """The folder of the run cannot be written to; the message says why."""
+
+
+def check_links(workdir: pathlib.Path):
+  """Checks that no file is a link out of the folder, which may come from a stranger.
+
+  What such a link leads to would be shown in a report, or written to. The folder itself may be a
+  link, and its checkpoints, which may be too large for the disk.
+
+  Raises:
+    ConfigError: names the link.
+  """
+  root = pathlib.Path(os.path.realpath(workdir))
+  for path in itertools.chain(*(_below(workdir / name) for name in READ_BACK)):
+    if path.is_symlink() and not pathlib.Path(os.path.realpath(path)).is_relative_to(root):
+      raise ConfigError(
+        f"{path} is a link out of the workdir {workdir}, and may lead to anything; replace it by "
+        "what it leads to, or remove it."
+      )
+
+
+def _below(path: pathlib.Path) -> Iterator[pathlib.Path]:
+  """A path, and all paths below it; links are not followed."""
+  yield path
+  if not path.is_symlink():
+    for folder, folders, names in os.walk(path):
+      yield from (pathlib.Path(folder, name) for name in (*folders, *names))
 
 
 @contextlib.contextmanager

@@ -48,6 +48,7 @@ def launch(
       the check depends on the number of devices.
     RunError: the run cannot go on.
   """
+  workdir.check_links(folder)
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given)
     return True

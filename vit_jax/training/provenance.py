@@ -12,7 +12,7 @@ import jax
 
 from vit_jax.data.apart import in_words
 from vit_jax.evaluation import examples
-from vit_jax.storage import files, starts
+from vit_jax.storage import files, starts, workdir
 from vit_jax.training.plan import Plan, total_count, trained_count
 
 PACKAGES = ("vit_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -34,7 +34,7 @@ def record(plan: Plan, folder: pathlib.Path, step: int, changed: Sequence[str]):
   """
   starts.add(folder, facts(plan, step) | {"changed": list(changed)})
   if not step:
-    write_images(plan, folder / starts.IMAGES)
+    write_images(plan, folder / workdir.IMAGES)
 
 
 def facts(plan: Plan, step: int) -> dict:
