@@ -2,7 +2,8 @@ r"""Fine-tuning of any of the paper's models (Table 4; Section 3.2; Appendix B.1
 
   python -m vit_jax.main --config=configs/finetune.py:MODEL,TASK --config.init_from=PATH
 
-MODEL: the model of the weights, such as ViT-B/16, R50x1+ViT-B/16 or R50x1.
+MODEL: the model of the weights, such as ViT-B/16, R50x1+ViT-B/16 or R50x1. TASK alone takes the
+model from the weights, which may be a run of your own.
 TASK: imagenet (20,000 steps), cifar100 or cifar10 (10,000 steps), pets or flowers (500 steps).
 Images have 384 px (378 if patches have 14 px). On imagenet, ViT-L/16 has 512 px and ViT-H/14 has
 518 px, with a moving average of the parameters, as in Table 2. Table 6 also has these two at 384
@@ -15,7 +16,8 @@ scores it instead of the test split. Use it to choose the learning rate; the pap
 vit_jax/recipes/finetuning.py.
 MODEL,imagenet,real scores ReaL's labels too (tfds:imagenet2012_real).
 Your own images: --config.data.train.source=folder:DIR --config.data.train.split= and the same for
---config.data.evaluate.test, with --config.model.num_classes=K. Not run here: the weights are large.
+--config.data.evaluate.test, with --config.model.num_classes=0 (as many as there are).
+Not run here: the weights are large.
 """
 
 from vit_jax.config import ConfigError, to_config_dict
@@ -24,12 +26,13 @@ from vit_jax.recipes import TASKS, choice, finetune, options
 
 def get_config(argument="ViT-B/16,cifar10"):
   """A row of Table 4 for one model."""
-  model, comma, rest = argument.partition(",")
-  if not comma:
+  first, *rest = argument.split(",")
+  model, *rest = ["", first, *rest] if first in TASKS else [first, *rest]
+  if not rest:
     raise ConfigError(
-      f"The recipe's argument {argument!r} is not MODEL,TASK[,development][,inception][,real]."
+      f"The recipe's argument {argument!r} is not [MODEL,]TASK[,development][,inception][,real]."
     )
-  task, *words = rest.split(",")
+  task, *words = rest
   task, extra = choice(task, *TASKS), options(words, "development", "inception", "real")
   return to_config_dict(
     finetune(

@@ -165,6 +165,7 @@ WHOLE_CONFIG = {
   "training.checks.check_probes",
   "training.init_from.read",
   "training.init_from.unrolled",
+  "training.model_of_weights.completed",
   "training.launch.launch",
   "training.launch.launch_evaluation",
   "training.launch.reader_of",

@@ -102,7 +102,7 @@ def test_the_hyperrule_can_be_scored_on_the_development_part(task):
 @pytest.mark.parametrize(
   ("argument", "message"),
   [
-    ("ViT-B/16", r"'ViT-B/16' is not MODEL,TASK"),
+    ("ViT-B/16", r"'ViT-B/16' is not \[MODEL,\]TASK"),
     ("ViT-B/16,birds", r"'birds' is none of imagenet, cifar100, cifar10, pets, flowers"),
     ("ViT-B/16,pets,test", r"'test' is none of development, inception, real"),
     ("ViT-B/16,pets,inception,inception", r"words inception, inception hold one twice"),

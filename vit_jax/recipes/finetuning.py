@@ -103,7 +103,7 @@ def finetune(
   each task and model.
 
   Args:
-    model: a model name from the paper.
+    model: a model name from the paper; empty: the model of the weights.
     task: a key of `TASKS`.
     part: "all" trains on the whole training split and scores the test split; "development" holds
       out the paper's percentage of the training split and scores that part.
@@ -129,7 +129,7 @@ def finetune(
     data=Data(
       train=train,
       evaluate=scored,
-      image_size=large or largest_side(model, 384),
+      image_size=large or (largest_side(model, 384) if model else 384),
       train_resize_ratio=CROPS[crops],
     ),
     checkpoint=Checkpoint(every=every),

@@ -16,7 +16,7 @@ from vit_jax.evaluation import opening as evaluation
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, workdir
-from vit_jax.training import checks, init_from, opening, plan, resumed, steps
+from vit_jax.training import checks, init_from, model_of_weights, opening, plan, resumed, steps
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
@@ -52,9 +52,10 @@ def launch(
   if mode == "evaluate":
     launch_evaluation(config, folder, hosts, given)
     return True
+  begun = resumed.read(folder)
+  config = model_of_weights.completed(config, begun.config)
   checks.check(config)
   joining.check(hosts)
-  begun = resumed.read(folder)
   config = resumed.going_on(config, begun)
   starts = config.init_from and not begun.config  # a run that resumes does not need the weights
   trained_on = opening.history_of(config.init_from) if starts else begun.trained_on
