@@ -1,13 +1,15 @@
 """Curves of runs, however short the run is."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from vit_jax.evaluation import registry
-from vit_jax.plots import curves
+from vit_jax.plots import captions, charts, curves
 from vit_jax.storage import metrics_log
 
 TRAINED = [{"step": step, "loss": 1 / step, "learning_rate": 0.1 * step} for step in (1, 2, 3)]
@@ -36,3 +38,42 @@ def drawn(folder, lines):
 )
 def test_what_there_is_is_drawn(tmp_path, lines, expected):
   assert drawn(tmp_path, lines) == expected
+
+
+def test_a_constant_top5_leaves_the_scale_to_the_others():
+  axes = Figure().subplots()
+  curves._accuracy(axes, "test/top1", [(1, 0.8), (2, 0.9)])
+  curves._accuracy(axes, "test/top5", [(1, 0.999), (2, 1.0)])
+  curves._accuracy(axes, "other/top5", [(1, 0.5), (2, 0.9)])
+  assert [len(line.get_xdata()) for line in axes.lines] == [2, 0, 2]
+  assert axes.lines[1].get_label() == "test/top5: 100.0%, not drawn"
+
+
+def test_the_legend_covers_nothing():
+  figure = Figure(figsize=(4, 3), layout="constrained")
+  axes = figure.subplots()
+  for i in range(7):
+    axes.plot([0, 1], [0, i], label=f"line number {i}")
+  charts.legend_above(axes)
+  figure.savefig(io.BytesIO())
+  box = axes.get_legend().get_window_extent()
+  assert box.y0 >= axes.bbox.y1
+  assert (box.x1, box.y1) <= (figure.bbox.x1, figure.bbox.y1)
+
+
+@pytest.mark.parametrize(("classes", "counted"), [(3, True), (curves._MOST_COUNTS + 1, False)])
+def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, classes, counted):
+  figures = []
+  monkeypatch.setattr(curves, "save", lambda figure, path: figures.append(figure))
+  matrix = np.arange(classes**2).reshape(classes, classes)
+  curves.confusion(tmp_path, matrix, [f"c{i}" for i in range(classes)])
+  texts = [text.get_text() for text in figures[0].axes[0].texts]
+  assert texts == ([str(i) for i in range(classes**2)] if counted else [])
+
+
+def test_a_neighbour_of_another_class_is_marked():
+  images = np.zeros((2, 8, 8, 3), np.uint8)
+  figure = captions.table([images, images], [["cat", "cat"], ["dog", "cat"]])
+  texts = [(t.get_text(), t.get_bbox_patch().get_facecolor()[0] > 0) for t in figure.axes[0].texts]
+  assert texts == [("cat", False), ("cat", False), ("dog", False), ("cat", True)]
+  assert not captions.table([images, images], []).axes[0].texts

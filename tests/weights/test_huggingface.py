@@ -3,6 +3,7 @@
 import io
 import json
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -10,7 +11,7 @@ from PIL import Image
 from tests.data.pictures import png16
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.data.images import decode
+from vit_jax.data.images import decode, evaluate_image
 from vit_jax.inference import load
 from vit_jax.inference.predict import predict
 from vit_jax.weights import Weights, card, huggingface
@@ -60,6 +61,36 @@ def test_what_the_notes_say_of_16_bits_is_so():
     clipped = np.asarray(image.convert("RGB"))
   np.testing.assert_array_equal(clipped[..., 0], np.minimum(samples, 255))
   np.testing.assert_array_equal(decode(data, max_pixels=256)[..., 0], samples // 256)
+
+
+def both_pixels(folder, image):
+  """An image of the PIL as this project prepares it, and as transformers' pipeline does."""
+  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+  stream = io.BytesIO()
+  image.save(stream, "PNG")
+  ours = evaluate_image(stream.getvalue(), size=16, resize=0, max_pixels=2**20)
+  processor = transformers.AutoImageProcessor.from_pretrained(folder)
+  image = transformers.image_utils.load_image(Image.open(stream))
+  theirs = processor(image, return_tensors="np")["pixel_values"][0]
+  return ours.astype(float), np.round(127.5 * theirs.transpose(1, 2, 0) + 127.5)
+
+
+def test_what_the_notes_say_of_transparency_is_so(folder):
+  pixels = np.zeros((16, 16, 4), np.uint8)
+  pixels[4:12, 4:12] = 200, 30, 30, 255
+  ours, theirs = both_pixels(folder, Image.fromarray(pixels))
+  assert (ours[0, 0] == 255).all()
+  assert (theirs[0, 0] == 0).all()
+  np.testing.assert_array_equal(ours[8, 8], theirs[8, 8])
+
+
+def test_what_the_notes_say_of_large_images_is_so(folder):
+  pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+  ours, theirs = both_pixels(folder, Image.fromarray(pixels))
+  assert np.abs(ours - theirs).mean() > 20
+  assert "(16, 16))" in (folder / "README.md").read_text()
+  resized = Image.fromarray(cv2.resize(pixels, (16, 16)))
+  assert np.abs(ours - both_pixels(folder, resized)[1]).max() <= 1
 
 
 @pytest.mark.parametrize(

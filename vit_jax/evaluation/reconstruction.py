@@ -9,7 +9,7 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError
-from vit_jax.data import apart
+from vit_jax.data import apart, drawn
 from vit_jax.data.apart import Use
 from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Source, Unlabelled
@@ -45,29 +45,34 @@ class HeldOut(Opened):
   source: Source
 
   def score(self, bench: Bench, params) -> Result:
-    """Loss and measure over all images, and a picture of the first of them."""
+    """Loss and measure over all images, and a picture of a few, of all classes."""
     masked = self.settings.masked
     check_layer(params, bench.model, masked.target)
     step = bench.compiled(make_step, masked.rate, masked.target)
-    totals, shown = {}, None
+    totals, shown, places = {}, [], drawn.of_source(self.source, SHOWN)
     with bench.batches(bench.reader.squares(self.source)) as batches:
-      placed = with_places(batches, bench.reader.mesh)
-      for sums, few in one_behind(step(params, *each) for each in placed):
+      placed = with_places(batches, bench.reader.mesh, places)
+      for (sums, few), here in one_behind((step(params, *each), here) for *each, here in placed):
         add(totals, sums)
-        shown = shown or jax.device_get(few)
+        if here:
+          shown.append({column: x[:here] for column, x in jax.device_get(few).items()})
     if not totals["count"]:
       raise NothingCounts("no image counts")
-    count = min(SHOWN, len(self.source))
-    picture = tiles.table(*(shown[column][:count] for column in COLUMNS))
+    picture = tiles.table(*(np.concatenate([x[column] for x in shown]) for column in COLUMNS))
     return Result(figures(totals, TARGETS[masked.target]), pictures={"patches": picture})
 
 
-def with_places(batches, mesh: jax.sharding.Mesh) -> Iterator[tuple[dict, jax.Array]]:
-  """Each batch with the place of its first image in the set."""
+def with_places(
+  batches, mesh: jax.sharding.Mesh, places: Sequence[int]
+) -> Iterator[tuple[dict, jax.Array, jax.Array, int]]:
+  """Each batch, the place of its first image in the set, its rows to show, and their number."""
   first = 0
   for batch in batches:
-    yield batch, meshes.replicate(mesh, np.int32(first))
-    first += len(batch["mask"])
+    size = len(batch["mask"])
+    here = [place - first for place in places if first <= place < first + size]
+    rows = np.int32(here + [0] * (SHOWN - len(here)))
+    yield batch, meshes.replicate(mesh, np.int32(first)), meshes.replicate(mesh, rows), len(here)
+    first += size
 
 
 def check_layer(params, model, target: str):
@@ -85,38 +90,38 @@ def check_layer(params, model, target: str):
 
 
 def make_step(model, rate: float, target: str):
-  """The function (params, batch, first) -> sums over a batch, and its first images as pictures.
+  """The function (params, batch, first, rows) -> sums over a batch, and its `rows` as pictures.
 
   `first` is the place of the batch's first image in the set: the corruption of an image depends on
   its place alone, so it is the same for every size of batch.
   """
   objective = MaskedPatches(model, rate, TARGETS[target])
 
-  def step(params, batch, first):
+  def step(params, batch, first, rows):
     images, mask = batch["image"], batch["mask"]
-    drawn = objective.corruption(jax.random.key(0), images, first)
-    targets = objective.targets(images, drawn)
-    predictions = objective.predict(params, images, drawn, train=False)
-    found = objective.sums(predictions, targets, drawn.kinds, mask)
+    chosen = objective.corruption(jax.random.key(0), images, first)
+    targets = objective.targets(images, chosen)
+    predictions = objective.predict(params, images, chosen, train=False)
+    found = objective.sums(predictions, targets, chosen.kinds, mask)
     sums = dict(loss=found.loss, count=found.count)
     for name, (total, count) in found.metrics.items():
       sums |= {f"{name}/sum": total, f"{name}/count": count}
     statistics = objective.target.statistics(targets, mask)
     sums |= {f"statistics/{name}": value for name, value in statistics.items()}
-    few = jax.tree.map(lambda x: x[:SHOWN], (images, drawn, predictions))
+    few = jax.tree.map(lambda x: x[rows], (images, chosen, predictions))
     return sums, examples(objective, *few)
 
   return step
 
 
-def examples(objective: MaskedPatches, images, drawn, predictions) -> dict[str, jax.Array]:
+def examples(objective: MaskedPatches, images, chosen, predictions) -> dict[str, jax.Array]:
   """Images (B, S, S, 3) uint8 as they are, corrupted, and with predictions in corrupted places."""
   side = objective.model.stride()
   patches = patch_targets.in_patches(images, side)
   flat = patches.reshape(*patches.shape[:2], -1)
   predicted = objective.target.pictures(predictions, side)
-  filled = corruption.filled(flat, drawn.patches, predicted.reshape(*predicted.shape[:2], -1))
-  corrupted = corruption.corrupt(flat, drawn, jnp.full(flat.shape[-1], GREY))
+  filled = corruption.filled(flat, chosen.patches, predicted.reshape(*predicted.shape[:2], -1))
+  corrupted = corruption.corrupt(flat, chosen, jnp.full(flat.shape[-1], GREY))
   whole = lambda x: patch_targets.joined(x.reshape(patches.shape), images.shape[1:3])
   return dict(original=images, corrupted=whole(corrupted), predicted=whole(filled))
 

@@ -4,7 +4,7 @@ import pathlib
 import statistics
 
 from vit_jax.experiments.masked_study import RATES, TARGETS, Size, pretraining
-from vit_jax.plots import curves
+from vit_jax.plots import charts, curves
 from vit_jax.storage import files, metrics_log
 
 HELD_OUT = "held_out"  # the test images; name of the set in configs/masked_fashion.py
@@ -79,7 +79,7 @@ def draw(folder: pathlib.Path, path: pathlib.Path, size: Size):
       axes.plot([line["step"] for line in lines], shares, style, label=label, color=color)
   axes.set(xlabel="step", ylabel="loss / best constant prediction's loss")
   axes.grid(alpha=0.3)
-  axes.legend()
+  charts.legend_above(axes)
   curves.save(figure, path)
 
 

@@ -5,7 +5,7 @@ import statistics
 
 from vit_jax.experiments import masked_learned
 from vit_jax.experiments.masked_study import STARTS, Size
-from vit_jax.plots import curves
+from vit_jax.plots import charts, curves
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files
 
@@ -130,8 +130,9 @@ def plot(lines: list[dict], path: pathlib.Path):
       label=words,
     )
   axes.set(xscale="log", xlabel="labelled images", ylabel="top-1 on the test images")
+  charts.round_log_ticks(axes.xaxis)
   axes.grid(alpha=0.3)
-  axes.legend()
+  charts.legend_above(axes)
   curves.save(figure, path)
 
 

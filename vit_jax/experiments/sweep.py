@@ -21,7 +21,7 @@ from vit_jax.experiments import runs
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study
 from vit_jax.experiments.studies.jobs import FIRST, Job
 from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.plots import curves
+from vit_jax.plots import charts, curves
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files
 
@@ -201,8 +201,10 @@ def draw(path: pathlib.Path, result: dict):
     label=f"test, {in_words(rate)}, {len(result['test'])} seeds: mean ± standard deviation",
   )
   axes.set(xscale="log", xlabel="learning rate", ylabel="top-1 accuracy")
+  axes.set_xticks(list(development), [f"{rate:g}" for rate in development])
+  axes.set_xticks([], minor=True)  # their labels would cover those of the rates
   axes.grid(alpha=0.3)
-  axes.legend()
+  charts.legend_above(axes)
   curves.save(figure, path)
 
 

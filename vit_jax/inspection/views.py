@@ -8,6 +8,7 @@ from scipy.special import expit, softmax
 
 from vit_jax.config import ConfigError, recorded
 from vit_jax.data import opening
+from vit_jax.data.drawn import of_all_classes
 from vit_jax.evaluation import details
 from vit_jax.inference import LoadedModel
 from vit_jax.inspection import distance as distances
@@ -16,7 +17,7 @@ from vit_jax.inspection import maps as attention_maps
 from vit_jax.inspection import records, representation, similarity
 from vit_jax.inspection.gallery import Gallery, seen_box
 from vit_jax.inspection.shown import Shown
-from vit_jax.plots import captions, overlay, scatter, tiles
+from vit_jax.plots import captions, overlay, scatter
 from vit_jax.plots import distance as distance_plot
 from vit_jax.plots import filters as filter_plot
 from vit_jax.plots import similarity as similarity_plot
@@ -148,11 +149,17 @@ def features(model: LoadedModel, gallery: Gallery, on_batch: Progress, method: s
   said = f"; the nearest neighbour of {same:.1%} has the same class" if gallery.labels else ""
   title = {"tsne": "t-SNE", "pca": "Principal components"}[method] + f" of {gallery.in_words()}"
   figure = scatter.figure(places, gallery.labels, title)
-  few = images[:ROWS], *(images[column] for column in rows[:ROWS].T)
+  chosen = of_all_classes(labels, ROWS)
+  few = [images[chosen], *(images[column] for column in rows[chosen].T)]
+  classes = [[labels[j] for j in (i, *rows[i])] for i in chosen] if gallery.labels else []
   return Shown(
     f"{title}{said}.",
     dict(images=len(gallery), same_class=same if gallery.labels else None),
-    [("features.png", figure), ("features.svg", figure), ("neighbours.png", tiles.table(*few))],
+    [
+      ("features.png", figure),
+      ("features.svg", figure),
+      ("neighbours.png", captions.table(few, classes)),
+    ],
     {
       "features.csv": [header, *table],
       "features.npz": dict(features=found, places=places, neighbours=rows, similarities=alike),

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
+from vit_jax.plots import tiles
+from vit_jax.plots.labels import label
+
 COLUMNS = 4
 MOST = 400  # height of a picture in a figure, pixels
 
@@ -23,6 +26,37 @@ def figure(pictures: Sequence[np.ndarray], captions: Sequence[str]):
   for each, picture, caption in zip(axes, pictures, captions, strict=False):
     each.imshow(sized(picture), interpolation="nearest")
     each.set_xlabel(caption, fontsize=8)
+  return drawn
+
+
+def table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]]):
+  """A figure of Matplotlib: a row for each image, with its nearest neighbours and their classes.
+
+  Args:
+    columns: (N, S, S, 3) uint8 each, as in `tiles.table`: the images, then their neighbours.
+    classes: for each row, the class of each image in it; () if they are not known. Those of
+      neighbours that differ from the first one's are red.
+  """
+  from matplotlib.figure import Figure  # slow to import
+
+  picture = tiles.table(*columns)
+  height, width = picture.shape[0] // len(columns[0]), picture.shape[1] // len(columns)
+  size = 1.1 * len(columns) + 0.3, 1.1 * len(columns[0]) + 0.6  # inches
+  drawn = Figure(figsize=size, layout="constrained")
+  axes = drawn.subplots()
+  axes.imshow(picture, interpolation="nearest")
+  axes.spines[:].set_visible(False)
+  axes.set_yticks([])
+  heads = ["image", "nearest", *(f"{i}." for i in range(2, len(columns)))]
+  axes.xaxis.tick_top()
+  axes.set_xticks([(i + 0.5) * width for i in range(len(columns))], heads[: len(columns)])
+  axes.tick_params(length=0)
+  for row, names in enumerate(classes):
+    for column, name in enumerate(names):
+      colour = "firebrick" if name != names[0] else "black"
+      box = dict(facecolor=colour, edgecolor="none", pad=1, alpha=0.75)
+      place = (column * width + tiles.GAP + 2, (row + 1) * height - tiles.GAP - 3)
+      axes.text(*place, label(name), size=6.5, color="white", bbox=box, va="bottom")
   return drawn
 
 

@@ -64,26 +64,43 @@ def lines(series: Sequence[Series], label: str, *, log: bool = False) -> bytes:
   from matplotlib.figure import Figure
 
   with matplotlib.rc_context(RC):
-    figure = Figure(figsize=(WIDTH, HEIGHT))
-    figure.subplots_adjust(left=0.16, right=0.97, top=0.95, bottom=0.19)
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.subplots()
     for one, style in zip(series, styles(series), strict=True):
       steps, values = thinned(one.steps, one.values, most=MOST_POINTS // len(series))
       axes.plot(steps, values, label=f" {one.name[:LONGEST]}", linewidth=1.3, **style)
     if log and all((one.values > 0).all() for one in series):
       axes.set_yscale("log")
-      low, high = axes.get_ylim()
-      subs = (1, 2, 5) if high < NARROW * low else (1,)
-      axes.yaxis.set_major_locator(ticker.LogLocator(subs=subs, numticks=7))
-      axes.yaxis.set_minor_locator(ticker.NullLocator())
-      axes.yaxis.set_major_formatter("{x:g}")
+      round_log_ticks(axes.yaxis)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set(xlabel="step", ylabel=label)
     axes.grid(alpha=0.2)
     if 1 < len(series) <= MOST_LEGEND:
-      axes.legend(fontsize=8, framealpha=0)
+      legend_above(axes, fontsize=8)
     return svg(figure)
+
+
+def round_log_ticks(axis):
+  """Marks 1, 10, ... on a logarithmic axis of Matplotlib, and 2 and 5 if it is short."""
+  from matplotlib import ticker
+
+  low, high = sorted(axis.get_view_interval())
+  subs = (1, 2, 5) if high < NARROW * low else (1,)
+  axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=7))
+  axis.set_minor_locator(ticker.NullLocator())
+  axis.set_major_formatter("{x:g}")
+
+
+def legend_above(axes, **options):
+  """Names the lines above the axes, where they cover nothing, in as many columns as fit."""
+  handles, names = axes.get_legend_handles_labels()
+  if not names:
+    return
+  longest = max(map(len, names))
+  columns = max(1, min(4, len(names), int(axes.get_figure().get_figwidth() * 11 // (longest + 6))))
+  place = dict(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
+  axes.legend(handles, names, **place, ncols=columns, frameon=False, **options)
 
 
 def styles(series: Sequence[Series]) -> list[dict]:

@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.plots.labels import label
+from vit_jax.plots import charts
+from vit_jax.plots.labels import fonts, label
 from vit_jax.storage import files, metrics_log
 
 CURVES = "curves.png"
 CONFUSION = "confusion.png"
 _MOST_NAMES = 60  # class names along an axis; more would not be readable
+_MOST_COUNTS = 20  # classes whose cells have room for a number
+CONSTANT = 0.01  # a top-5 that changes less is not drawn
 
 
 def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
@@ -22,10 +25,10 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
     plot_of: (key of a figure of an evaluation) -> "loss", "accuracy", or "" for neither.
   """
   from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
+  from matplotlib.ticker import PercentFormatter
 
   lines = metrics_log.read(folder)
-  figure = Figure(figsize=(8, 9))
-  figure.subplots_adjust(left=0.12, right=0.97, bottom=0.06, top=0.98, hspace=0.08)
+  figure = Figure(figsize=(8, 9), layout="constrained")
   loss, accuracy, rate = figure.subplots(3, sharex=True)
   series = {
     key: [(line["step"], line[key]) for line in lines if isinstance(line.get(key), float)]
@@ -39,31 +42,46 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
     if plot_of(key) == "loss":
       loss.plot(*zip(*points, strict=True), marker=".", label=key.removesuffix("/loss"))
     if plot_of(key) == "accuracy":
-      accuracy.plot(*zip(*points, strict=True), marker=".", label=key)
+      _accuracy(accuracy, key, points)
   loss.set(ylabel="loss", yscale="log")
+  charts.round_log_ticks(loss.yaxis)
   accuracy.set(ylabel="accuracy")
+  accuracy.yaxis.set_major_formatter(PercentFormatter(1))
   rate.set(ylabel="learning rate", xlabel="step")
+  rate.yaxis.set_major_formatter("{x:g}")
   for axes in (loss, accuracy):
-    if axes.get_legend_handles_labels()[0]:
-      axes.legend()
+    charts.legend_above(axes)
   for axes in (loss, accuracy, rate):
     axes.grid(alpha=0.3)
+  figure.align_ylabels()
   save(figure, folder / CURVES)
 
 
+def _accuracy(axes, key: str, points: list[tuple[int, float]]):
+  """A line of accuracies; a top-5 that stays the same would squeeze the others, so it is told."""
+  values = [value for _, value in points]
+  if key.endswith("/top5") and max(values) - min(values) < CONSTANT:
+    axes.plot([], [], " ", label=f"{key}: {values[-1]:.1%}, not drawn")
+  else:
+    axes.plot(*zip(*points, strict=True), marker=".", label=key)
+
+
 def confusion(folder: pathlib.Path, matrix, class_names):
-  """Draws FOLDER/confusion.png: the share of each class's images that got each prediction."""
+  """Draws FOLDER/confusion.png: images by label and prediction, coloured by the label's share."""
   from matplotlib.figure import Figure
 
   count = len(class_names)
-  named = count <= _MOST_NAMES
-  side = min(4 + 0.22 * count, 16) if named else 10
+  named, counted = count <= _MOST_NAMES, count <= _MOST_COUNTS
+  side = min(4 + (0.4 if counted else 0.22) * count, 16) if named else 10
   figure = Figure(figsize=(side + 1, side), layout="constrained")
   axes = figure.subplots()
   share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
   image = axes.imshow(share, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
   figure.colorbar(image, label="share of the class's images")
   axes.set(xlabel="prediction", ylabel="label")
+  for (row, column), images in np.ndenumerate(matrix if counted else matrix[:0]):
+    colour = "white" if share[row, column] > 0.5 else "black" if images else "lightgrey"
+    axes.text(column, row, f"{images:.0f}", ha="center", va="center", size=8, color=colour)
   if named:
     names = [label(name) for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)
@@ -73,7 +91,9 @@ def confusion(folder: pathlib.Path, matrix, class_names):
 
 def save(figure, path: pathlib.Path):
   """Writes a figure of Matplotlib as PNG, or as SVG if the path ends so."""
+  import matplotlib
+
   form = path.suffix.removeprefix(".")
-  with warnings.catch_warnings():  # letters that the font lacks are drawn as boxes
-    warnings.filterwarnings("ignore", "Glyph .* missing from")
+  with warnings.catch_warnings(), matplotlib.rc_context({"font.sans-serif": fonts()}):
+    warnings.filterwarnings("ignore", "Glyph .* missing from")  # of text that is no `label`
     files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=120))

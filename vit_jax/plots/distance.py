@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from vit_jax.plots.charts import legend_above
+
 AXES = ("along rows", "along columns")
 
 
@@ -28,5 +30,5 @@ def figure(distances: np.ndarray):
   axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
   axes.xaxis.get_major_locator().set_params(integer=True)
   axes.grid(alpha=0.3)
-  axes.legend()
+  legend_above(axes)
   return drawn

@@ -1,11 +1,54 @@
-"""Names of classes and images in pictures."""
+"""Names of classes and images in pictures, drawn with the fonts that this machine has."""
+
+import functools
+import unicodedata
 
 from vit_jax.process.text import one_line
 
 LONGEST = 24  # characters
+# Matplotlib brings the first one. The others have what it lacks: East Asian scripts and emoji.
+FONTS = (
+  *("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Noto Sans SC"),
+  *("WenQuanYi Zen Hei", "Droid Sans Fallback", "Hiragino Sans", "PingFang SC", "Yu Gothic"),
+  *("Microsoft YaHei", "Malgun Gothic", "Noto Emoji", "Noto Sans Symbols2", "Symbola"),
+  *("Segoe UI Emoji", "Unifont", "Unifont Upper", "Arial Unicode MS"),
+)
+
+SELECTORS = "\ufe0e\ufe0f"  # choose between an emoji's forms; those of the category Cf join emoji
 
 
 def label(name: str) -> str:
-  """A name as text of a picture: short, on one line, and nothing in it is a formula."""
+  """A name as text of a picture: short, on one line, and nothing in it is a formula or a box."""
+  seen = "".join(x for x in name if unicodedata.category(x) != "Cf" and x not in SELECTORS)
   # Matplotlib would set text between dollar signs as a formula.
-  return one_line(name)[:LONGEST].replace("$", r"\$")
+  return drawable(one_line(seen)[:LONGEST]).replace("$", r"\$")
+
+
+def drawable(text: str) -> str:
+  """The text; what no font here can draw is told in words: [athletic shoe], [U+9774]."""
+  known = _characters(fonts())
+  return "".join(x if ord(x) in known or x.isspace() else _in_words(x) for x in text)
+
+
+def _in_words(character: str) -> str:
+  name = unicodedata.name(character, "")
+  if name and unicodedata.category(character) in ("So", "Sk"):
+    return f"[{name.lower()}]"
+  return f"[U+{ord(character):04X}]"
+
+
+@functools.cache
+def fonts() -> tuple[str, ...]:
+  """The families of `FONTS` that are installed; Matplotlib looks for each character in all."""
+  from matplotlib import font_manager  # slow to import
+
+  there = {font.name for font in font_manager.fontManager.ttflist}
+  return tuple(name for name in FONTS if name in there)
+
+
+@functools.cache
+def _characters(families: tuple[str, ...]) -> frozenset[int]:
+  from matplotlib import font_manager
+
+  paths = [font_manager.findfont(name) for name in families]
+  return frozenset().union(*(font_manager.get_font(path).get_charmap() for path in paths))

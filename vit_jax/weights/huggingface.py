@@ -55,12 +55,22 @@ _log = logging.getLogger(__name__)
 REPRESENTATION, TRAINED_ON = "representation", "vit_jax_trained_on"  # our own keys of config.json
 _NOTES = f"""# Images for this model
 
-preprocessor_config.json says how images are prepared. vit_jax trained this model. In two cases
-Hugging Face's processors give other pixels than vit_jax:
+preprocessor_config.json says how images are prepared. vit_jax trained this model. In three cases
+transformers gives other pixels than vit_jax, and so other probabilities:
 
 - {DEEP}
-- Images that are larger than the model's: Hugging Face's processors average pixels (antialiasing),
-  and vit_jax interpolates the four nearest pixels. Probabilities differ a little.
+- Images with transparent parts: these are white for vit_jax. transformers.pipeline, as Pillow's
+  convert('RGB'), shows the colour that is stored there, often black. Put such images on
+  white first.
+- Images that are larger than the model's, [SIDE] x [SIDE] pixels: Hugging Face's processors average
+  pixels (antialiasing), and vit_jax interpolates the four nearest pixels. Measured on 200 test
+  images of Fashion-MNIST (28 pixels) with a model that gets 84% right: at 28 pixels no difference;
+  enlarged to 56 to 800 pixels, with noise or without, the probability of the class differed by 0.04
+  to 0.08 in the mean, by 0.71 at most, and 5% to 10% of the images got another class. To have
+  vit_jax's pixels, to 1 of 255, resize before the processor:
+
+      import cv2, numpy
+      image = cv2.resize(numpy.asarray(image.convert("RGB")), ([SIDE], [SIDE]))
 """
 
 
@@ -86,7 +96,7 @@ def save(folder: pathlib.Path, params: dict, card: Card):
   for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card))):
     write_text(folder / name, json.dumps(content, indent=2) + "\n")
   if not (folder / NOTES).exists():  # the user may have written it
-    write_text(folder / NOTES, _NOTES)
+    write_text(folder / NOTES, _NOTES.replace("[SIDE]", str(card.image_size)))
 
 
 def load(folder: pathlib.Path) -> dict:

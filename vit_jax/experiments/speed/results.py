@@ -6,7 +6,7 @@ import pathlib
 from vit_jax.experiments.speed import search
 from vit_jax.experiments.speed.case import INFERENCE, TRAINING, Case
 from vit_jax.experiments.speed.survey import RESULTS, fits, of_case
-from vit_jax.plots import curves
+from vit_jax.plots import charts, curves
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files, workdir
 
@@ -117,4 +117,6 @@ def panel(axes, some: list[CaseSpeed], field: str):
   axes.set(xscale="log", yscale="log")
   axes.grid(alpha=0.3)
   if drawn:
-    axes.legend()
+    charts.round_log_ticks(axes.xaxis)
+    charts.round_log_ticks(axes.yaxis)
+  charts.legend_above(axes)

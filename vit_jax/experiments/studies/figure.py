@@ -7,12 +7,12 @@ import statistics
 from vit_jax.experiments.studies.study import EPOCH, Drawing
 from vit_jax.experiments.studies.summary import deviation
 from vit_jax.plots import curves
+from vit_jax.plots.labels import drawable
 from vit_jax.process.text import one_line
 
 PAPER = "score in the paper"  # what it is of stands in results.md
 LONGEST = 40  # characters of a value
 MARKERS = "os^Dv*P"  # the next one where the ten colours begin again
-INSIDE = 8  # most lines of a legend inside its panel
 COLUMN = 15  # lines of a column of a legend
 
 
@@ -85,16 +85,15 @@ def logarithmic(axes):
 
 
 def legend(axes, lines: list, names: list[str], drawing: Drawing):
-  """The names of the curves, beside the panel if they are many."""
-  many = len(names) > INSIDE
-  place = dict(loc="upper left", bbox_to_anchor=(1, 1)) if many else {}
+  """The names of the curves, beside the panel."""
   # Names are given, since Matplotlib leaves out a curve whose own name is empty or begins with _.
   axes.legend(
     lines,
     list(map(as_text, names)),
     title=as_text(drawing.by or "cell"),
-    ncols=-(-len(names) // COLUMN) if many else 1,
-    **place,
+    ncols=-(-len(names) // COLUMN),
+    loc="upper left",
+    bbox_to_anchor=(1, 1),
   )
 
 
@@ -113,7 +112,7 @@ def beside(rows: list[dict[str, str]], drawing: Drawing) -> float:
   """Inches for the legend beside a panel."""
   names = curve_names(rows, drawing)
   longest = max(len(as_text(name)) for name in names)
-  return (0.7 + 0.09 * longest) * -(-len(names) // COLUMN) if len(names) > INSIDE else 0.0
+  return (0.7 + 0.09 * longest) * -(-len(names) // COLUMN) if any(names) else 0.0
 
 
 def below(rows: list[dict[str, str]], drawing: Drawing) -> float:
@@ -130,7 +129,7 @@ def is_long(places: dict[str, float]) -> bool:
 
 def as_text(value: str) -> str:
   """A value as text of a picture: one line, its middle left out if it is long, no formula."""
-  text = one_line(value)
+  text = drawable(one_line(value))
   text = text if len(text) <= LONGEST else f"{text[:20]}...{text[-17:]}"
   return text.replace("$", r"\$")
 
