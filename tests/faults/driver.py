@@ -16,18 +16,20 @@ import time
 def full(steps):
   """The disk is full from the first of two saved steps to the second: full:20-30.
 
-  Files can then be no larger than `FULL_AT` bytes, or than a third number: full:20-30-100.
+  Files can then be no larger than `FULL_AT` bytes, or than a third number: full:20-30-100. A fourth
+  number says how many saves fail at most: full:20-30-100-1.
   """
   from vit_jax.storage.saving import Checkpoints
 
-  first, last, limit = (*(int(number) for number in steps.split("-")), FULL_AT)[:3]
+  given = [int(number) for number in steps.split("-")]
+  first, last, limit, times = given + [FULL_AT, 1000][len(given) - 2 :]
   signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails with EFBIG
   save, (_, most) = Checkpoints.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+  failing = iter(range(times))
 
   def limited_save(checkpoints, state, meta, **options):
-    checkpoints.wait()
-    size = limit if first <= int(state.step) < last else most
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    full = first <= int(state.step) < last and next(failing, None) is not None
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit if full else most, most))
     return save(checkpoints, state, meta, **options)
 
   Checkpoints.save = limited_save

@@ -10,11 +10,11 @@ from tests.ends import assert_equal_ends
 from tests.faults import faulty
 from vit_jax.storage import checkpoint
 
-GO_ON = "--config.checkpoint.on_failure=go_on"
+AT_ONCE = "--config.checkpoint.retry_seconds=0"
 
 
 def test_a_full_disk_stops_the_run_and_the_last_good_checkpoint_stays(uninterrupted, tmp_path):
-  result = faulty.run("full:20-99", tmp_path)
+  result = faulty.run("full:20-99", tmp_path, AT_ONCE)
   assert result.returncode == 1
   said = programs.message(result)
   assert "File too large" in said
@@ -26,32 +26,41 @@ def test_a_full_disk_stops_the_run_and_the_last_good_checkpoint_stays(uninterrup
   assert_equal_ends(tmp_path, uninterrupted)
 
 
-def test_a_full_disk_may_be_outlived(uninterrupted, tmp_path):
-  result = faulty.run("full:20-40", tmp_path, GO_ON)
+def test_a_full_disk_is_outlived(uninterrupted, tmp_path):
+  result = faulty.run("full:20-40", tmp_path)
   assert result.returncode == 0, result.stderr
-  for step in (20, 30):
-    assert f"checkpoints/{step} could not be saved (File too large)" in result.stdout
-  assert "The run goes on" in result.stdout
-  assert "The metrics wait" in result.stdout
+  assert result.stdout.count("could not be saved") == 1
+  assert "checkpoints/20 could not be saved (File too large)" in result.stdout
+  assert "The run goes on, and tries again for 600 s" in result.stdout
+  assert "A checkpoint is saved again" in result.stdout
+  assert "They wait in memory" in result.stdout
+  assert not result.stderr
   assert checkpoint.available(tmp_path) == [10, 40]
   assert_equal_ends(tmp_path, uninterrupted)
 
 
-def test_the_last_save_counts_always(tmp_path):
-  result = faulty.run("full:40-99", tmp_path, GO_ON)
+def test_the_last_save_is_tried_again_too(uninterrupted, tmp_path):
+  result = faulty.run("full:40-99-0-1", tmp_path)
+  assert result.returncode == 0, result.stderr
+  assert "checkpoints/40 could not be saved (File too large)" in result.stdout
+  assert checkpoint.available(tmp_path) == [30, 40]
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+def test_a_last_save_that_fails_for_the_time_that_is_set_is_an_error(tmp_path):
+  result = faulty.run("full:40-99", tmp_path, "--config.checkpoint.retry_seconds=1.5")
   assert result.returncode == 1
   said = programs.message(result)
   assert "checkpoints/40 could not be saved (File too large)" in said
-  assert f"the last good one is {tmp_path}/checkpoints/30" in said
+  assert f"the last good one is {tmp_path}/checkpoints/30. It was tried again for 1.5 s." in said
   assert "Done" not in result.stdout
   assert len(result.stderr.splitlines()) == 1  # and not what threads of the save say later
   assert checkpoint.available(tmp_path) == [20, 30]
 
 
 def test_a_signal_on_a_full_disk_does_not_pretend_that_the_state_is_saved(tmp_path):
-  result = faulty.run("full_and_signalled:10", tmp_path, GO_ON)
+  result = faulty.run("full_and_signalled:10", tmp_path, "--config.checkpoint.retry_seconds=1")
   assert result.returncode == 1
-  assert "checkpoints/10 could not be saved (File too large)" in result.stdout  # and it went on
   said = programs.message(result)  # of the save that the signal asked for
   assert re.search(r"checkpoints/1[0-9] could not be saved \(File too large\); there is none", said)
   assert "Stopped by a signal" not in result.stdout
@@ -61,7 +70,7 @@ def test_a_signal_on_a_full_disk_does_not_pretend_that_the_state_is_saved(tmp_pa
 def test_a_workdir_lost_on_the_way(uninterrupted, tmp_path, fault):
   workdir, away = tmp_path / "run", tmp_path / "run-away"
   command = [sys.executable, "-m", "tests.faults.unprivileged"]
-  result = programs.run([*command, *faulty.command(f"{fault}:20", workdir)], timeout=100)
+  result = programs.run([*command, *faulty.command(f"{fault}:20", workdir, AT_ONCE)], timeout=100)
   assert result.returncode == 1
   said = programs.message(result)
   assert {"gone": "is gone", "read_only": "Permission denied"}[fault] in said

@@ -1,8 +1,6 @@
 """Checkpoints: restored bits, other shardings, damage, and checkpoints that do not fit."""
 
 import json
-import logging
-import sys
 
 import chex
 import jax
@@ -26,7 +24,7 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config.changes import changes
 from vit_jax.learning import state
-from vit_jax.storage import checkpoint, save_errors, saving
+from vit_jax.storage import checkpoint, files, manifest, saving
 
 
 @pytest.mark.parametrize("on", [(1, 1), (8, 1), (1, 8), (2, 4)])
@@ -121,58 +119,62 @@ def test_a_run_does_not_go_on_with_other_classes(tmp_path, names, message):
   assert checkpoint.available(tmp_path) == [7]
 
 
-@pytest.mark.parametrize("kind", [jax.errors.JaxRuntimeError, ValueError])
-def test_a_host_lost_in_a_save_is_not_taken_for_a_disk_that_fails(tmp_path, monkeypatch, kind):
-  def lost(*_, **__):
-    raise kind("UNKNOWN: Connection closed by peer")
+FULL = OSError(28, "No space left on device")
 
+
+def full(*_, **__):
+  raise FULL
+
+
+@pytest.mark.parametrize(
+  ("owner", "name"),
+  [
+    (files, "make_folder"),
+    (saving.ocp.StandardCheckpointHandler, "finalize"),
+    (manifest, "write"),
+    (files, "rename"),
+  ],
+)
+def test_a_save_that_fails_says_why_and_the_next_one_may_succeed(
+  tmp_path, monkeypatch, owner, name
+):
+  saved(tmp_path, 5)
   checkpoints = opened(tmp_path)
   with monkeypatch.context() as patch:
-    patch.setattr(checkpoints._manager, "save", lost)
-    patch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(kind, match="closed by peer"):
-      checkpoints.save(at_step(7), META)
-    assert not checkpoints.failure(wait=False)
-    # The same in a thread of orbax, which tells of it in its log.
-    patch.setattr(saving, "is_writing", lambda: True)
-    try:
-      lost()
-    except kind:
-      record = ("absl", logging.ERROR, "orbax.py", 0, "failed", (), sys.exc_info())
-      checkpoints._errors.filter(logging.LogRecord(*record))
-    with pytest.raises(kind, match="closed by peer"):
-      checkpoints.failure(wait=False)
-    patch.setattr(jax, "process_count", lambda: 1)
+    patch.setattr(owner, name, full)
     checkpoints.save(at_step(7), META)
-    assert "7 could not be saved (UNKNOWN" in checkpoints.failure(wait=False)
-  checkpoints.close()
-
-
-@pytest.mark.parametrize(("place", "shown"), [("/lib/orbax/path.py", False), ("ours.py", True)])
-def test_what_asyncio_tells_late_of_a_failed_save_is_not_shown(place, shown):
-  ear = save_errors.SaveErrors()
-  try:
-    exec(compile("raise OSError(27, 'File too large')", place, "exec"))
-  except OSError:
-    told = ("asyncio", logging.ERROR, "base_events.py", 0, "never retrieved", (), sys.exc_info())
-  assert ear.filter(logging.LogRecord(*told)) == shown
-  ear.close()
-
-
-def test_after_a_failed_save_the_screen_is_guarded_to_the_end(tmp_path, monkeypatch):
-  def full(*_, **__):
-    raise OSError(28, "No space left on device")
-
-  checkpoints = opened(tmp_path)
-  with monkeypatch.context() as patch:
-    patch.setattr(checkpoints._manager, "save", full)
-    checkpoints.save(at_step(7), META)
-  assert "No space left" in checkpoints.failure(wait=True)
+    checkpoints.wait()
+  assert checkpoints.outcome() == (
+    f"Checkpoint {tmp_path}/checkpoints/7 could not be saved (No space left on device); "
+    f"the last good one is {tmp_path}/checkpoints/5"
+  )
+  assert checkpoints.outcome() is None
+  assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["5"]
   checkpoints.save(at_step(8), META)
+  checkpoints.wait()
+  assert checkpoints.outcome() == ""
   checkpoints.close()
-  assert checkpoint.available(tmp_path) == [8]
-  assert checkpoints._errors in logging.getLogger("asyncio").filters
-  checkpoints._errors.close()
+  assert checkpoint.available(tmp_path) == [5, 8]
+  assert int(restore(tmp_path).step) == 8
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_is_no_failed_save(tmp_path, monkeypatch, caplog):
+  checkpoints = opened(tmp_path, keep_last=1)
+  checkpoints.save(at_step(7), META)
+  checkpoints.wait()
+  monkeypatch.setattr(files, "remove", full)
+  checkpoints.save(at_step(8), META)
+  checkpoints.wait()
+  assert checkpoints.outcome() == ""
+  assert "After checkpoint 8 was saved: No space left on device" in caplog.text
+
+
+def test_the_best_is_kept_and_of_best_ones_that_were_not_saved_the_one_before(tmp_path):
+  checkpoints = opened(tmp_path, keep_last=1)
+  for step, best in ((1, 0), (2, 2), (3, 2), (5, 4), (6, 4)):
+    checkpoints.save(at_step(step), META, best=best)
+  checkpoints.close()
+  assert checkpoint.available(tmp_path) == [3, 6]
 
 
 def test_parameters_alone_as_numpy(tmp_path):

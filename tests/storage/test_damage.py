@@ -75,10 +75,6 @@ def copy_of_another_step(folder):
   shutil.copytree(folder.with_name("7"), folder)
 
 
-def orbax_metadata(folder):
-  (folder / "_CHECKPOINT_METADATA").write_text("[]")
-
-
 MANIFESTS = [b"[]", b"null", b"3", b"{}", b'{"a\\nb": 3}', b"\xff", b"", b"[" * 10**5]
 DAMAGES = [
   flip_a_bit,
@@ -91,7 +87,6 @@ DAMAGES = [
   huge_manifest,
   no_folder,
   copy_of_another_step,
-  orbax_metadata,
   *map(manifest_of, MANIFESTS),
 ]
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from vit_jax.config import RunError
+from vit_jax.process.retry import Retry
 from vit_jax.storage import metrics_log
 
 
@@ -134,24 +135,35 @@ def test_on_a_pipe_every_line_ends(tmp_path, capsys):
   assert capsys.readouterr().out == "one\ntwo\n"
 
 
-def test_a_writer_says_what_it_cannot_write_or_waits(tmp_path, capsys):
-  for patient in (False, True):
-    folder = tmp_path / str(patient)
-    folder.mkdir()
-    writer = metrics_log.Writer(folder, start_step=0, patient=patient)
-    folder.rename(f"{folder}-away")
-    if patient:
-      writer.write(1, {"loss": 0.5})
-      assert "The metrics wait in memory" in capsys.readouterr().out
-    else:
-      with pytest.raises(RunError, match=f"{folder} cannot be written to"):
-        writer.write(1, {"loss": 0.5})
-    with pytest.raises(RunError, match="cannot be written to"):
-      writer.complete()
-    (tmp_path / f"{patient}-away").rename(folder)
-    writer.complete()
-    writer.close()
-    assert metrics_log.read(folder) == [{"step": 1, "loss": 0.5}]
+def test_what_cannot_be_written_waits_and_is_written_in_order(tmp_path, capsys):
+  folder, away = tmp_path / "run", tmp_path / "away"
+  folder.mkdir()
+  writer = metrics_log.Writer(folder, start_step=0, retry=Retry(60.0))
+  folder.rename(away)
+  writer.write(1, {"loss": 0.5})
+  writer.write(2, {"loss": 0.25})
+  writer.picture(2, "val/patches", b"PNG")
+  said = capsys.readouterr().out
+  assert said.count("They wait in memory, and are tried again for 60 s") == 1
+  away.rename(folder)
+  writer.complete()
+  writer.close()
+  assert metrics_log.read(folder) == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
+  assert (folder / "pictures/val/patches/00000002.png").read_bytes() == b"PNG"
+
+
+def test_a_run_ends_when_its_metrics_cannot_be_written_for_the_time_that_is_set(tmp_path):
+  folder, away, now = tmp_path / "run", tmp_path / "away", [0.0]
+  folder.mkdir()
+  writer = metrics_log.Writer(folder, start_step=0, retry=Retry(60.0, clock=lambda: now[0]))
+  folder.rename(away)
+  writer.write(1, {"loss": 0.5})
+  now[0] = 59.0
+  writer.write(2, {"loss": 0.5})
+  now[0] = 60.0
+  with pytest.raises(RunError, match=f"{folder} cannot be written to"):
+    writer.write(3, {"loss": 0.5})
+  writer.close()
 
 
 def test_a_disk_that_is_full_only_when_asked_to_keep_is_named_before_the_run_is_done(

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -94,11 +93,3 @@ def test_the_attention_is_checked_for_the_model_that_computes(monkeypatch):
   found = models.configured(dataclasses.replace(CONFIG.model, compute_dtype="bfloat16"))
   launch.reader_of(CONFIG, found, dataclasses.replace(CONFIG.data, image_size=16))
   assert checked == [(jnp.float32, 8, True), (jnp.bfloat16, 16, False)]
-
-
-def test_several_processes_cannot_go_on_after_a_failed_save(monkeypatch):
-  plan.check_failed_saves("go_on")
-  monkeypatch.setattr(jax, "process_count", lambda: 2)
-  plan.check_failed_saves("stop")
-  with pytest.raises(c.ConfigError, match=r"on_failure='go_on' is for a run of one process, .* 2;"):
-    plan.check_failed_saves("go_on")

@@ -34,11 +34,12 @@ class Checkpoint:
   every: Duration = group(Duration, steps=1000)
   keep_last: int = setting(2, "number of newest checkpoints to keep", low=1, high=10**6)
   keep_every: Duration = group(Duration, used_if=(("checkpoint.every",),))
-  on_failure: str = setting(
-    "stop",
-    "when a checkpoint (or metrics) cannot be saved, for example on a full disk: end the run, or "
-    "go on and try again at the next save; at the end of the run all must be saved",
-    choices=("stop", "go_on"),
+  retry_seconds: float = setting(
+    600.0,
+    "how long to try again what cannot be written (checkpoints, metrics), for example on a full "
+    "disk; the run goes on meanwhile, and then ends; 0: it ends at once",
+    low=0.0,
+    high=1e6,
   )
 
 

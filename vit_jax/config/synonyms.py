@@ -28,6 +28,7 @@ SETTINGS = {
   "config.log_every": "logevery logsteps loggingsteps loginterval printfreq",
   "config.evaluate_every": "evalevery evalsteps evalinterval evaluationsteps",
   "config.checkpoint.every": "saveevery savesteps saveinterval checkpointevery",
+  "config.checkpoint.retry_seconds": "onfailure",
 }
 _OURS = {word: setting for setting, words in SETTINGS.items() for word in words.split()}
 

@@ -19,6 +19,7 @@ import orbax.checkpoint as ocp
 from vit_jax.config import ConfigError, RunError
 from vit_jax.config.changes import changes
 from vit_jax.config.reading import read_json
+from vit_jax.process import agreement
 from vit_jax.process.text import first_difference, nfc
 from vit_jax.storage import files, manifest
 from vit_jax.storage.tree import flatten, name_of, nest
@@ -86,7 +87,7 @@ def damage_of(folder: pathlib.Path) -> str:
   Raises:
     RemovedError: a run removed the checkpoint meanwhile.
   """
-  damage = manifest.of_first(lambda: manifest.damage_of(folder))
+  damage = agreement.of_first(lambda: manifest.damage_of(folder))
   if damage == manifest.GONE:
     raise RemovedError(_removed(folder))
   if damage:
@@ -127,7 +128,7 @@ def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
     CheckpointError: there is no such checkpoint, or it is damaged.
   """
   damaged = {}
-  while (found := manifest.of_first(lambda: _candidate(workdir, step, damaged))).isdecimal():
+  while (found := agreement.of_first(lambda: _candidate(workdir, step, damaged))).isdecimal():
     folder = workdir.absolute() / FOLDER / found  # orbax reads no relative path
     with contextlib.suppress(RemovedError):
       damage = damage_of(folder)

@@ -147,31 +147,28 @@ def log(path: Path) -> BinaryIO:
 
 
 class Appender:
-  """A file that grows by whole pieces; if a piece cannot be written, the next `add` retries it."""
+  """A file that grows by whole pieces."""
 
   def __init__(self, path: pathlib.Path):
     """Opens the file, or creates it."""
     self._path = path
     self._file = path.open("ab", buffering=0)
-    self._waiting = b""
 
   def add(self, piece: bytes):
-    """Writes the waiting pieces and then this piece, or nothing at all.
+    """Writes a piece, or nothing at all.
 
     Raises:
       OSError: the file cannot be written, or is no longer at its path.
     """
-    self._waiting += piece
     self._check_place()
     end = os.fstat(self._file.fileno()).st_size
     try:
       done = 0
-      while done < len(self._waiting):
-        done += self._file.write(self._waiting[done:])
+      while done < len(piece):
+        done += self._file.write(piece[done:])
     except OSError:
       self._file.truncate(end)
       raise
-    self._waiting = b""
 
   def _check_place(self):
     # An open file survives its removal: a run whose folder was removed would lose what it writes.

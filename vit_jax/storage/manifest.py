@@ -4,11 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable
-
-import jax
-import numpy as np
-from jax.experimental import multihost_utils
+from collections.abc import Iterable
 
 from vit_jax.storage import files
 from vit_jax.storage.workdir import MANIFEST
@@ -17,7 +13,6 @@ ITEMS = ("state", "meta")
 LARGEST = 100 * 2**20  # bytes of a manifest; each file needs less than 200
 GONE = "it is gone"
 NAMED = 3  # files named for each kind of damage
-MOST_TOLD = 2**16  # bytes of a text that the first process sends to all
 
 
 def write(folder: pathlib.Path):
@@ -100,12 +95,3 @@ def _in_words(names: Iterable[str]) -> str:
   names = sorted(names)
   more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
   return ", ".join(json.dumps(str(name))[1:-1] for name in names[:NAMED]) + more
-
-
-def of_first(words: Callable[[], str]) -> str:
-  """What `words` returns on the first process, sent to all; the others do not call it."""
-  if jax.process_count() == 1:
-    return words()
-  told = words() if jax.process_index() == 0 else ""
-  padded = np.frombuffer(told.encode(errors="replace")[:MOST_TOLD].ljust(MOST_TOLD), np.uint8)
-  return multihost_utils.broadcast_one_to_all(padded).tobytes().decode(errors="replace").strip()

@@ -1,5 +1,6 @@
 """Writes metrics to metrics.jsonl, TensorBoard events and the console; first process only."""
 
+import collections
 import contextlib
 import json
 import os
@@ -7,9 +8,10 @@ import pathlib
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from vit_jax.process import json_text
+from vit_jax.process.retry import Retry
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.files import Appender
@@ -23,7 +25,7 @@ class Writer:
   thread dies, and the run would wait for it for ever.
   """
 
-  def __init__(self, workdir: pathlib.Path, *, start_step: int, patient: bool = False):
+  def __init__(self, workdir: pathlib.Path, *, start_step: int, retry: Retry | None = None):
     """Opens the files of `workdir` and drops metrics of steps after `start_step`.
 
     A killed run has already written metrics of steps after its last checkpoint. The resumed run
@@ -32,12 +34,12 @@ class Writer:
     Args:
       workdir: the folder of the run.
       start_step: step after which this process goes on.
-      patient: keep a line that cannot be written, and try again with the next line and at the end;
-        otherwise raise an error at once.
+      retry: how long what cannot be written waits in memory, to be tried again; None: not at all.
     """
     from vit_jax.storage import events  # slow, and readers of metrics do not need it
 
-    self._workdir, self._patient = workdir, patient
+    self._workdir, self._retry = workdir, retry or Retry(0.0)
+    self._waiting: collections.deque[Callable[[], None]] = collections.deque()
     self._event, self._image = events.figures, events.picture
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
@@ -53,22 +55,11 @@ class Writer:
     """Adds the metrics of `step` to metrics.jsonl and TensorBoard.
 
     Raises:
-      RunError: they cannot be written, and the writer is not patient.
+      RunError: they cannot be written, and there is no time left to try again.
     """
     line = json.dumps({"step": step} | json_text.finite(dict(metrics))) + "\n"
-    self._add(line.encode(), self._event(step, metrics), patient=self._patient)
-
-  def _add(self, line, event, *, patient):
-    try:
-      with workdirs.writing(self._workdir):
-        try:
-          self._metrics.add(line)
-        finally:
-          self._events.add(event)
-    except workdirs.WriteError as error:
-      if not patient:
-        raise
-      self.say(f"{error} The metrics wait in memory.")
+    event = self._event(step, metrics)
+    self._add(lambda: self._metrics.add(line.encode()), lambda: self._events.add(event))
 
   def picture(self, step: int, name: str, png: bytes):
     """Writes a picture to WORKDIR/pictures/NAME/STEP.png and to TensorBoard.
@@ -79,29 +70,49 @@ class Writer:
       png: the file.
 
     Raises:
-      RunError: it cannot be written, and the writer is not patient.
+      RunError: as `write`.
     """
-    path = self._workdir / PICTURES / name / f"{step:08d}.png"
-    try:
-      with workdirs.writing(self._workdir):
-        files.make_folder(path.parent)
-        files.write_bytes(path, png)
-        self._events.add(self._image(step, name, png))
-    except workdirs.WriteError as error:
-      if not self._patient:
-        raise
-      self.say(f"{error} A picture is missing.")
+    path, event = self._workdir / PICTURES / name / f"{step:08d}.png", self._image(step, name, png)
 
-  def complete(self):
-    """Writes the waiting lines and makes sure that everything is on the disk.
+    def write():
+      files.make_folder(path.parent)
+      files.write_bytes(path, png)
+
+    self._add(write, lambda: self._events.add(event))
+
+  def complete(self, alive: Callable[[], None] = lambda: None):
+    """Writes what waits, and makes sure that everything is on the disk.
+
+    Args:
+      alive: called every second while it waits for the next try.
 
     Raises:
-      RunError: they still cannot be written.
+      RunError: it still cannot be written, and there is no time left to try again.
     """
-    self._add(b"", b"", patient=False)
-    with workdirs.writing(self._workdir):
-      self._metrics.flush()
-      self._events.flush()
+    self._add(lambda: self._metrics.flush(), lambda: self._events.flush())
+    while self._waiting:
+      self._retry.wait(alive)
+      self._add()
+
+  def _add(self, *writes):
+    """Does the writes after those that wait; if one fails, it and the following ones wait."""
+    self._waiting += writes
+    failing = self._retry.failing
+    try:
+      while self._waiting:
+        self._waiting[0]()
+        self._waiting.popleft()
+    except OSError as error:
+      if not self._retry.failed():
+        with workdirs.writing(self._workdir):
+          raise
+      if not failing:
+        self.say(
+          f"Metrics cannot be written to {self._workdir} ({error}). They wait in memory, and are "
+          f"tried again for {self._retry.seconds:g} s (config.checkpoint.retry_seconds)."
+        )
+    else:
+      self._retry.succeeded()
 
   def progress(self, line: str):
     """Shows a progress line; on a terminal it replaces the previous one."""
@@ -126,7 +137,7 @@ class NoWriter:
   def picture(self, step, name, png):
     """Ignores the picture."""
 
-  def complete(self):
+  def complete(self, alive=None):
     """Has nothing to complete."""
 
   def progress(self, line):

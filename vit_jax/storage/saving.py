@@ -1,18 +1,34 @@
-"""Saves and restores checkpoints: asynchronous, atomic, verified."""
+"""Saves and restores checkpoints: asynchronous, atomic, verified.
 
-import contextlib
+Orbax writes and reads the arrays. When a checkpoint is complete, and that it then appears at once,
+is decided here, so that a failure is known to every process:
+
+1. All processes begin together. The first one makes a temporary folder. Each copies its part of the
+   state from the devices, and writes it in a thread.
+2. The training loop asks now and then how it goes. When every process has written its part, a
+   thread of the first one completes the folder, and renames it.
+3. If a process fails in 1 or 2, all learn of it when the loop asks, and drop the folder.
+
+A thread never waits for another process, so no failure can leave a process waiting.
+"""
+
+import asyncio
+import json
 import logging
+import os
 import pathlib
+import re
+import threading
 import time
+from collections.abc import Callable
 
 import jax
 import orbax.checkpoint as ocp
-from jax.experimental import multihost_utils
-from orbax.checkpoint.checkpoint_managers import preservation_policy as keeping
+from etils import epath
 
 from vit_jax.config import StorageError
-from vit_jax.process import shared_errors
-from vit_jax.storage import files, manifest
+from vit_jax.process import agreement
+from vit_jax.storage import files, manifest, quiet
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.checkpoint import (
   FOLDER,
@@ -25,11 +41,11 @@ from vit_jax.storage.checkpoint import (
   read_meta,
   to_tree,
 )
-from vit_jax.storage.save_errors import SaveErrors, is_writing, reason_of
 
 HALF_WRITTEN = ".orbax-checkpoint-tmp"
 # Holds old checkpoints until they are removed: by one rename they are gone for all readers.
 OLD = f"old{HALF_WRITTEN}"
+BUSY, DONE = "busy", ""  # how far a process is with its part; any other text says why it failed
 
 
 class SaveError(StorageError):
@@ -37,45 +53,25 @@ class SaveError(StorageError):
 
 
 class Checkpoints:
-  """The checkpoints of one workdir; every process creates one object, with the same arguments."""
+  """The checkpoints of one workdir.
+
+  Every process makes one object, with the same arguments, and calls its methods at the same steps.
+  """
 
   def __init__(self, workdir: pathlib.Path, *, keep_last: int, keep_every: int):
     """Opens WORKDIR/checkpoints; keeps the newest `keep_last` and each `keep_every`th step."""
     self._directory = workdir.absolute() / FOLDER
-    every = [keeping.EveryNSteps(keep_every)] if keep_every else []
-    self._best = _Best()
-    self._keep = keeping.AnyPreservationPolicy([keeping.LatestN(keep_last), self._best, *every])
-    self._saving = None
-    self._failure = ""
-    self._failed = False
-    self._errors = SaveErrors()
-    self._remove_half_written()
-    self._manager = self._open()
-
-  def _open(self):
-    # Orbax measures the time of a save by the wall clock. If the clock is set forward by more than
-    # the limit, the save fails, so a single process has almost no limit. Several processes need
-    # one, to notice that the save of another process failed.
-    alone = jax.process_count() == 1
-    background = ocp.AsyncOptions(
-      timeout_secs=10**9 if alone else 600,
-      # Otherwise threads wait ten minutes for a folder that cannot be made, and the program waits
-      # for the threads before it ends.
-      create_directories_asynchronously=False,
-    )
-    options = ocp.CheckpointManagerOptions(
-      preservation_policy=self._keep,
-      async_options=background,
-      temporary_path_class=_Unpublished,
-      todelete_subdir=OLD,
-      lightweight_initialize=True,  # must not read checkpoints before their sums are compared
-    )
-    return ocp.CheckpointManager(self._directory, options=options)
+    self._keep_last, self._keep_every = keep_last, keep_every
+    self._saving: _Save | None = None
+    self._outcome: str | None = None
+    self._saves = 0
+    quiet.hide_tracebacks_of_failed_saves()
+    if jax.process_index() == 0:
+      files.make_folder(self._directory)
+      self._remove_half_written()
 
   def save(self, state, meta: dict, *, best: int = 0) -> int:
     """Starts saving and returns the step; the arrays may be donated as soon as it returns.
-
-    Call `failure` before the next save, to learn whether this one succeeded.
 
     Args:
       state: the state.
@@ -83,60 +79,65 @@ class Checkpoints:
       best: step to keep even if it is not among the newest; 0: none.
     """
     self.wait()
+    step, self._saves, self._outcome = int(state.step), self._saves + 1, None
+    folder = self._directory / f"{step}{HALF_WRITTEN}-{self._saves}"
+    described = meta | {"arrays": describe(state)}
+    self._saving = _Save(folder, described, lambda: self._publish(folder, step, best))
+    self._saving.begin(to_tree(state))
+    return step
+
+  def _publish(self, folder, step, best):
+    files.rename(folder, self._directory / str(step))
+    try:
+      self._prune(best)
+    except OSError as error:
+      logging.warning("After checkpoint %s was saved: %s.", step, reason_of(error))
+
+  def _prune(self, best):
+    """Removes old checkpoints."""
+    steps = available(self._directory.parent)
+    best = max([step for step in steps if step <= best], default=0)
+    for step in steps[: -self._keep_last]:
+      if step != best and (not self._keep_every or step % self._keep_every):
+        files.make_folder(self._directory / OLD)
+        files.rename(self._directory / str(step), self._directory / OLD / str(step))
+        files.remove(self._directory / OLD)
+
+  def look(self):
+    """Asks how far the current save is, without waiting; `outcome` returns how it ended."""
+    if self._saving is None or (reason := self._saving.progress()) == BUSY:
+      return
+    step, self._saving = self._saving.step, None
+    if reason == DONE:
+      self._outcome = ""
+      return
     if jax.process_index() == 0:
-      files.remove(self._directory / OLD)
-    self._best.step = best
-    self._saving, self._errors.heard = int(state.step), ""
-    args = ocp.args.Composite(
-      state=ocp.args.StandardSave(to_tree(state)),
-      meta=ocp.args.JsonSave(meta | {"arrays": describe(state)}),
-    )
-    with self._noting_failure():
-      if not self._directory.is_dir():
-        raise FileNotFoundError(f"the folder {self._directory} is gone")
-      if self._failed:  # after a failed save, the old manager is not reliable
-        self._remove_half_written()
-        self._manager, self._failed = self._open(), False
-      self._manager.save(self._saving, args=args, force=True)
-    return self._saving
+      self._remove_half_written()
+    self._outcome = self._describe_failure(step, reason)
 
   def wait(self):
     """Waits until the current save, if any, is complete on disk or has failed."""
-    several = jax.process_count() > 1
-    if several and self._failed:
-      return  # orbax would wait for the other processes, which wait for this one
-    with self._noting_failure():
-      while several and is_writing():
-        if self._errors.heard:
-          raise self._errors.error
-        time.sleep(0.01)
-      self._manager.wait_until_finished()
+    while self._saving is not None:
+      self.look()
+      time.sleep(0.01)
 
-  def failure(self, *, wait: bool) -> str:
-    """One sentence on why a save failed, returned only once; empty if none failed.
+  def outcome(self) -> str | None:
+    """How the last save ended, returned only once.
 
-    Args:
-      wait: for the current save. Otherwise a failure may only be returned by a later call.
+    Returns:
+      "" if it was saved, one sentence if it failed; None if it is under way, or there is nothing
+      new.
     """
-    if wait or self._errors.heard:
-      self.wait()
-    told, self._failure = self._failure, ""
-    return told
+    outcome, self._outcome = self._outcome, None
+    return outcome
 
   def close(self):
-    """Completes the current save; logs a failure that `failure` has not yet returned."""
-    failure = self.failure(wait=True)
-    if failure:
-      logging.warning(failure)
-    if self._failed and jax.process_count() > 1:
-      return
-    with self._noting_failure():
-      self._manager.close()
-    self._remove_half_written()  # after a failure again: threads may have written on
-    if self._errors.needed:
-      self._errors.end_what_was_given_up()
-    else:
-      self._errors.close()
+    """Completes the current save of a single process; of several, one may be gone already."""
+    if jax.process_count() == 1:
+      self.wait()
+      if failure := self.outcome():
+        logging.warning(failure)
+    quiet.end_writes_that_were_given_up()
 
   def made_with(self, step: int) -> dict:
     """The settings of the run that saved `step`."""
@@ -147,34 +148,14 @@ class Checkpoints:
     self.wait()
     return max(available(self._directory.parent), default=None)
 
-  @contextlib.contextmanager
-  def _noting_failure(self):
-    try:
-      yield
-    except Exception as error:  # orbax passes on any exception of its parts: OSError, ValueError...
-      # If a computation shared by the hosts fails, one host is gone; the watchdog says which.
-      if jax.process_count() > 1 and shared_errors.is_of_others(error):
-        raise
-      reason = reason_of(error)
-    else:
-      return
-    if (self._directory / str(self._saving)).is_dir():  # saved, but an old one was not removed
-      logging.warning("After checkpoint %s was saved: %s.", self._saving, reason)
-      return
-    self._failure, self._failed = self._describe_failure(reason), True
-    self._errors.needed = True
-    if jax.process_count() == 1:  # other processes may still be writing
-      self._remove_half_written()
-
-  def _describe_failure(self, reason):
+  def _describe_failure(self, step, reason):
     steps = available(self._directory.parent)
     last = f"the last good one is {self._directory / str(steps[-1])}" if steps else "there is none"
-    return f"Checkpoint {self._directory / str(self._saving)} could not be saved ({reason}); {last}"
+    return f"Checkpoint {self._directory / str(step)} could not be saved ({reason}); {last}"
 
   def _remove_half_written(self):
-    if jax.process_index() == 0:
-      for folder in self._directory.glob(f"*{HALF_WRITTEN}*"):
-        files.remove(folder)
+    for folder in self._directory.glob(f"*{HALF_WRITTEN}*"):
+      files.remove(folder)
 
   def restore(self, abstract, meta: dict):
     """The state in the newest undamaged checkpoint, or None if there are no checkpoints.
@@ -215,42 +196,97 @@ class Checkpoints:
       with workdirs.writing(self._directory.parent):
         files.make_folder(self._aside())
         files.set_aside(self._directory / str(step), self._aside() / str(step))
-    if jax.process_count() > 1:
-      multihost_utils.sync_global_devices(f"checkpoint {step} set aside")
-    self._manager.close()
-    self._manager = self._open()
+    agreement.of_first(str)  # wait for it
 
 
-class _Unpublished(ocp.path.atomicity.AtomicRenameTemporaryPath):
-  """The temporary folder of a checkpoint, or of an item in it, until it gets its final name.
+class _Save:
+  """One try to save a state, in a temporary folder.
 
-  The manifest is written just before the final rename, when orbax has written all its files. So a
-  checkpoint never exists without a manifest, or with a file that the manifest lacks. For orbax,
-  the final name is another temporary name, and this class does the last rename.
+  Attributes:
+    step: the step of the state, for messages.
   """
 
-  @classmethod
-  def from_final(cls, final_path, **options):
-    item = final_path.name in manifest.ITEMS
-    passing = final_path if item else final_path.with_name(f"{final_path.name}{HALF_WRITTEN}-whole")
-    return super().from_final(passing, **options)
+  def __init__(self, folder: pathlib.Path, meta: dict, publish: Callable[[], None]):
+    """Prepares to save; `publish` is called in the first process when the folder is complete."""
+    self.step = int(folder.name.partition(".")[0])
+    self._folder, self._meta, self._publish = folder, meta, publish
+    self._handler = ocp.StandardCheckpointHandler()
+    self._state = BUSY
+    self._phases: list[Callable[[], None]] = []
 
-  def get_final(self):
-    passing = super().get_final()
-    return passing.with_name(passing.name.partition(HALF_WRITTEN)[0])
+  def begin(self, tree: dict):
+    """Makes the folder and starts to write `tree`; returns when the arrays may be donated."""
+    self._state = agreement.of_first(self._make_folder)
+    if self._state != DONE:
+      return
+    place = epath.Path(self._folder / "state")  # orbax takes no other kind of path
+    writing = _run(self._handler.async_save(place, args=ocp.args.StandardSave(tree)))
+    write = lambda: [part.result() for part in writing]
+    complete = self._complete if jax.process_index() == 0 else lambda: None
+    if jax.process_count() == 1:  # nobody to wait for
+      self._phases = [lambda: (write(), complete())]
+    else:
+      self._phases = [write, complete]
+    self._next()
 
-  async def finalize(self):
-    await super().finalize()
-    final, passing = self.get_final(), super().get_final()
-    if final != passing:
-      manifest.write(pathlib.Path(passing))
-      files.rename(passing, final)
+  def _make_folder(self) -> str:
+    """Makes the folder in an existing one: that of a run is never made anew on the way."""
+    try:
+      if not self._folder.parent.is_dir():
+        return f"the folder {self._folder.parent} is gone"
+      files.make_folder(self._folder / "state")
+    except OSError as error:
+      return reason_of(error)
+    return DONE
+
+  def _next(self):
+    self._state, phase = BUSY, self._phases.pop(0)
+    threading.Thread(target=self._go_through, args=(phase,), name="save", daemon=True).start()
+
+  def _go_through(self, phase):
+    try:
+      phase()
+    except Exception as error:  # orbax passes on any exception of its parts: OSError, ValueError...
+      self._state = reason_of(error)
+    else:
+      self._state = DONE
+
+  def _complete(self):
+    """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""
+    self._handler.finalize(epath.Path(self._folder / "state"))
+    files.make_folder(self._folder / "meta")
+    files.write_text(self._folder / "meta" / "metadata", json.dumps(self._meta))
+    manifest.write(self._folder)
+    self._publish()
+
+  def progress(self) -> str:
+    """`BUSY`, `DONE`, or why it failed; begins the next phase when all processes are done."""
+    states = agreement.texts(self._state)
+    failures = {process: text for process, text in enumerate(states) if text not in (BUSY, DONE)}
+    if failures:
+      process, reason = min(failures.items())
+      return reason if len(states) == 1 else f"{reason}, in process {process}"
+    if BUSY in states:
+      return BUSY
+    if self._phases:
+      self._next()
+      return BUSY
+    return DONE
 
 
-class _Best(keeping.PreservationPolicy):
-  """Keeps the checkpoint of `step`."""
+def _run(coroutine):
+  """The result of a coroutine, in an event loop of its own."""
+  loop = asyncio.new_event_loop()
+  try:
+    return loop.run_until_complete(coroutine)
+  finally:
+    loop.close()
 
-  step = 0
 
-  def should_preserve(self, checkpoints, *, context) -> list[bool]:
-    return [info.step == self.step for info in checkpoints]
+def reason_of(error: Exception) -> str:
+  """Why a save failed, in a few words; if possible, the operating system's reason."""
+  inside = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's format
+  code = int(inside[1]) if inside else getattr(error, "errno", None)
+  if code:
+    return os.strerror(code)
+  return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -30,7 +30,7 @@ class Loop:
     2. while the devices work, read the metrics of the step before: log them, stop on trouble;
     3. agree with all hosts whether to stop;
     4. when due: read the metrics of this step, evaluate, then save. A state is also saved if its
-       evaluation is the best so far.
+       evaluation is the best so far. A save that failed is tried again.
   In 1 and 2 arrays move between host and devices only by explicit calls.
 
   Attributes:
@@ -80,14 +80,14 @@ class Loop:
       self.profiler.before(step - start)
       state, metrics = self._dispatch(step, state, batches, before)
       before = step, metrics
-      self.saver.check()
+      saving = self.saver.due(step)
       stopping, ending = self.stop.agreed(step), step == steps.total
-      if stopping or ending or due(step, steps.evaluate) or due(step, steps.save):
+      if stopping or ending or due(step, steps.evaluate) or saving:
         self.recorder.settle(before)
         before = None
         stopping = stopping or not self.evaluator.after(step, state)
         ending = ending or self.evaluator.watch.enough
-        self._save(step, state, stopping=stopping, ending=ending)
+        self._save(step, state, saving, stopping=stopping, ending=ending)
       if stopping or ending:
         self.profiler.end(step - start)
         return not stopping
@@ -106,9 +106,9 @@ class Loop:
       self.recorder.settle(before)
     return result
 
-  def _save(self, step, state, *, stopping, ending):
-    best = self.evaluator.watch.best.step
+  def _save(self, step, state, saving, *, stopping, ending):
+    best, last = self.evaluator.watch.best.step, stopping or ending
     if stopping:
       self.recorder.writer.say(messages.stopping(step))
-    if stopping or ending or due(step, self.steps.save) or step == best:
-      self.saver.save(state, best=best)
+    if last or saving or step == best:
+      self.saver.save(state, best=best, last=last)

@@ -7,7 +7,7 @@ import jax
 import optax
 
 from vit_jax import models
-from vit_jax.config import Config, ConfigError, Schedule
+from vit_jax.config import Config, Schedule
 from vit_jax.data.batches import Reader
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import objectives, optim, state, train_step
@@ -60,7 +60,6 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
   Raises:
     ConfigError: the batch, the mesh or the attention does not suit the devices.
   """
-  check_failed_saves(config.checkpoint.on_failure)
   mesh = meshes.make(
     config.mesh,
     batch_size=config.batch_size,
@@ -107,19 +106,6 @@ def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
     end_learning_rate=settings.end_learning_rate,
     drops=settings.drops,
   )
-
-
-def check_failed_saves(on_failure: str):
-  """Checks that a run of several processes stops after a failed save.
-
-  Raises:
-    ConfigError: it would go on.
-  """
-  if on_failure == "go_on" and jax.process_count() > 1:
-    raise ConfigError(
-      "config.checkpoint.on_failure='go_on' is for a run of one process, but this run has "
-      f"{jax.process_count()}; use --config.checkpoint.on_failure=stop."
-    )
 
 
 def jit_step(plan: Plan):

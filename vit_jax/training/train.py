@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import numpy as np
-from jax.experimental import multihost_utils
 
 from vit_jax.config import to_dict
 from vit_jax.config.changes import changes
@@ -20,6 +18,8 @@ from vit_jax.evaluation.kind import Bench
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.plots import curves
+from vit_jax.process import agreement
+from vit_jax.process.retry import Retry
 from vit_jax.process.signals import StopRequest
 from vit_jax.process.text import one_line
 from vit_jax.report import report
@@ -96,8 +96,8 @@ def train(
     begun = watchdog.guarded(lambda: begin(plan, checkpoints), too_little=TOO_LITTLE_TO_START)
     with contextlib.closing(open_writer(plan, folder, begun.step)) as writer:
       monitor = make_monitor(plan, busy, began)
-      on_failure = plan.config.checkpoint.on_failure
-      saver = Saver(checkpoints, folder, meta_of(plan), on_failure, writer, monitor, watchdog)
+      retry, meta = Retry(plan.config.checkpoint.retry_seconds), meta_of(plan)
+      saver = Saver(checkpoints, folder, meta, retry, plan.steps, writer, monitor, watchdog)
       loop = make_loop(plan, folder, stop, busy, saver)
       state = watchdog.guarded(
         lambda: introduce(loop, plan, folder, begun, start_from), too_little=TOO_LITTLE_TO_START
@@ -128,8 +128,7 @@ def open_writer(plan: Plan, folder: pathlib.Path, step: int) -> Writer | NoWrite
   """The writer of metrics, on the first process only; removes lines of steps after `step`."""
   if jax.process_index() != 0:
     return NoWriter()
-  patient = plan.config.checkpoint.on_failure == "go_on"
-  return Writer(folder, start_step=step, patient=patient)
+  return Writer(folder, start_step=step, retry=Retry(plan.config.checkpoint.retry_seconds))
 
 
 def make_loop(
@@ -189,7 +188,7 @@ def go_through(loop: Loop, plan: Plan, folder: pathlib.Path, start: int, state: 
     )
     return plan.reader.ahead(read)
 
-  evaluated = agreed(jax.process_index() == 0 and start in evaluate.steps_in(folder))
+  evaluated = agreement.answer_of_first(start in evaluate.steps_in(folder))
   return loop.run(state, start, batches, evaluated=evaluated)
 
 
@@ -197,12 +196,10 @@ def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
   """Finishes all writing after the last step of this command, draws curves, tells the user.
 
   Raises:
-    SaveError: the last checkpoint could not be saved.
+    WriteError: the metrics could not be written.
   """
   writer, monitor = loop.recorder.writer, loop.monitor
-  with monitor.paused("checkpoint"):
-    loop.saver.check(last=True)
-  writer.complete()
+  writer.complete(lambda: loop.watchdog.beat("writing metrics"))
   if jax.process_index() != 0:
     return
   if finished:
@@ -257,13 +254,6 @@ def make_watch(plan: Plan, folder: pathlib.Path) -> early_stopping.Watch:
   lines = metrics_log.read(folder) if first and settings.metric else []
   best = early_stopping.best_of(lines, settings.metric)
   return early_stopping.Watch(settings, early_stopping.agreed(best))
-
-
-def agreed(answer: bool) -> bool:
-  """The first process's answer, on every process."""
-  if jax.process_count() == 1:
-    return answer
-  return bool(multihost_utils.broadcast_one_to_all(np.array(answer)))
 
 
 def make_monitor(plan: Plan, busy: Busy, began: float | None) -> Monitor:

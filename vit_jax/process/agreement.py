@@ -1,0 +1,44 @@
+"""What the processes of a run tell each other; each function is called by all, at the same step.
+
+JAX is imported inside functions, because loading it takes seconds.
+"""
+
+from collections.abc import Callable
+
+MOST_OF_EACH, MOST_OF_FIRST = 2**11, 2**16  # bytes of a text
+
+
+def texts(own: str) -> list[str]:
+  """The text of every process, in their order; a long one is shortened."""
+  import jax
+  from jax.experimental import multihost_utils
+
+  if jax.process_count() == 1:
+    return [own]
+  return [_text(row) for row in multihost_utils.process_allgather(_padded(own, MOST_OF_EACH))]
+
+
+def of_first(words: Callable[[], str]) -> str:
+  """What `words` returns on the first process; the others do not call it. A long text is cut."""
+  import jax
+  from jax.experimental import multihost_utils
+
+  if jax.process_count() == 1:
+    return words()
+  own = words() if jax.process_index() == 0 else ""
+  return _text(multihost_utils.broadcast_one_to_all(_padded(own, MOST_OF_FIRST)))
+
+
+def answer_of_first(own: bool) -> bool:
+  """The answer of the first process, on every process."""
+  return bool(of_first(lambda: "yes" if own else ""))
+
+
+def _padded(text, length):
+  import numpy as np
+
+  return np.frombuffer(text.encode(errors="replace")[:length].ljust(length, b"\0"), np.uint8)
+
+
+def _text(row):
+  return bytes(row).rstrip(b"\0").decode(errors="replace")
