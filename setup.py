@@ -32,7 +32,7 @@ setuptools.setup(
     "opencv-python-headless>=4.10",
     "optax>=0.2.8",
     "orbax-checkpoint>=0.12.8",
-    "pillow>=11",
+    "pillow>=11.3",
     "safetensors>=0.5",
     "scikit-learn>=1.5",
     "scipy>=1.15",

@@ -34,6 +34,9 @@ class Listed:
       raise self._examples[index]
     return self._examples[index]
 
+  def name(self, index):
+    return self._examples[index].name
+
 
 def numbered(count: int) -> Listed:
   """Image `index` has every pixel equal to index % 251 and label index % 10."""

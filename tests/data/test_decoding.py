@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 import simplejpeg
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
 from tests.data.pictures import (
   CAP,
@@ -66,6 +66,27 @@ def test_transparent_palette_entry_becomes_white():
   image.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
   data = saved(image, "PNG", transparency=1)
   assert decode(data).tolist() == [[[255, 0, 0], [255, 255, 255], [0, 0, 255]]]
+
+
+def test_the_first_frame_of_a_gif():
+  first, second = (Image.fromarray(picture(seed=seed)).quantize(64) for seed in (0, 1))
+  data = saved(first, "GIF", save_all=True, append_images=[second])
+  np.testing.assert_array_equal(decode(data), np.asarray(first.convert("RGB")))
+
+
+def test_transparent_gif_becomes_white():
+  image = Image.fromarray(np.array([[0, 1]], np.uint8)).convert("P")
+  image.putpalette([255, 0, 0, 0, 255, 0])
+  assert decode(saved(image, "GIF", transparency=1)).tolist() == [[[255, 0, 0], [255, 255, 255]]]
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_avif(orientation):
+  exif = Image.Exif()
+  exif[ExifTags.Base.Orientation] = orientation
+  data = saved(Image.fromarray(picture()), "AVIF", quality=98, subsampling="4:4:4", exif=exif)
+  wanted = picture() if orientation == 1 else np.rot90(picture(), -1)
+  assert_near(decode(data), wanted, tolerance=8)
 
 
 def test_alpha_is_laid_on_white():

@@ -25,7 +25,7 @@ def tiff(
     planar: whether each channel is stored apart.
     rows: of a strip.
     tile: side of square tiles, instead of strips.
-    more: t274=6 sets the tag 274.
+    more: t274=6 sets the tag 274; a list sets several values.
   """
   out, where = bytearray({"<": b"II*\0", ">": b"MM\0*"}[order] + bytes(4)), 4
   for page in pages:
@@ -57,7 +57,7 @@ def tiff(
     else:
       tags |= {ROWS: ("I", [rows or height]), OFFSETS: ("I", offsets)}
       tags |= {COUNTS: ("I", [len(one) for one in data])}
-    tags |= {int(key[1:]): ("I", [value]) for key, value in more.items()}
+    tags |= {int(key[1:]): ("I", np.atleast_1d(value)) for key, value in more.items()}
     struct.pack_into(f"{order}I", out, where, len(out))
     where = append_directory(out, tags, order)
   return bytes(out)

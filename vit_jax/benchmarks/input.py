@@ -130,6 +130,9 @@ class _Long:
   def __getitem__(self, index: int) -> sources.Example:
     return self._source[index % len(self._source)]
 
+  def name(self, index: int) -> str:
+    return self._source.name(index % len(self._source))
+
 
 def _cached(source: sources.Source, folder: str, *, threads: int) -> cache.Cached:
   """The source's cache, made in `folder`; it is small enough to stay in memory."""

@@ -40,7 +40,7 @@ class Cached:
   reports it and leaves it out exactly as without a cache.
 
   Args:
-    source: the source from which the cache was made; only its classes and identity are used.
+    source: the source from which the cache was made; only its classes, names and identity are used.
     directory: the folder of the cache.
     side, max_pixels: as for `prepare`.
 
@@ -64,7 +64,7 @@ class Cached:
         " finish it with `python tools/cache.py` and the flags of this run."
       )
     self.class_names, self.multi_label = source.class_names, source.multi_label
-    self.identity = source.identity
+    self.identity, self._source = source.identity, source
     self._records = Records(
       _parts(root, len(source)),
       remedy="delete it and run tools/cache.py, which makes the missing files",
@@ -82,7 +82,7 @@ class Cached:
 
   def name(self, index: int) -> str:
     """The name of the example."""
-    return self[index].name
+    return self._source.name(index)
 
 
 def prepare(

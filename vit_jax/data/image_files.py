@@ -11,13 +11,17 @@ SUFFIXES = {
   ".jpe": "JPEG",
   ".jfif": "JPEG",
   ".png": "PNG",
+  ".apng": "PNG",
   ".webp": "WEBP",
+  ".gif": "GIF",
+  ".avif": "AVIF",
   ".tif": "TIFF",
   ".tiff": "TIFF",
   ".bmp": "BMP",
   ".ppm": "PPM",
   ".pgm": "PPM",
   ".pbm": "PPM",
+  ".pnm": "PPM",
 }
 LIST = ", ".join(SUFFIXES)
 MOST_BYTES = 2**30  # of an image file; larger files are not read

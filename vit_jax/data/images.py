@@ -45,7 +45,7 @@ class Box(NamedTuple):
 
 
 def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
-  """Decodes a whole image exactly: JPEG, PNG, WebP, TIFF, BMP or PPM.
+  """Decodes a whole image exactly: JPEG, PNG, WebP, GIF, AVIF, TIFF, BMP or PPM.
 
   Returns:
     (H, W, 3) uint8, RGB, upright.

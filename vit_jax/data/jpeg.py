@@ -5,6 +5,9 @@ header is set to the end of the crop, and the decoder stops there. A crop of at 
 wanted size is decoded at 1/2, 1/4 or 1/8 in the DCT. Chroma is repeated, not smoothed. Each thread
 reuses one buffer for the pixels. Damage in the decoded rows, and a file that ends too early, are
 always found. Evaluation uses `decode`, which is exact.
+
+A scan costs time for every block of the image, even if it has only a few bytes. A small file can
+hold thousands, so files with more than `MAX_SCANS` are refused, as other libraries do.
 """
 
 import re
@@ -15,14 +18,17 @@ from collections.abc import Iterator
 import numpy as np
 import simplejpeg
 
+MAX_SCANS = 500  # the usual progressive file has 10
+
 _START = b"\xff\xd8\xff"
 _EXIF, _EXIF_BEGIN = 0xE1, b"Exif\0\0"
 _ORIENTATION = 0x0112
 _COLOURS = ("YCbCr", "RGB", "Gray")  # not CMYK and YCCK
 _SEQUENTIAL = (0xC0, 0xC1)  # frame headers of JPEGs that store rows from top to bottom
 _OTHER_FRAMES = (*range(0xC2, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0))
-_SCAN, _RESTARTS = 0xDA, 0xDD
-_FILL = re.compile(rb"\xff+")
+_SCAN, _RESTARTS, _END = 0xDA, 0xDD, 0xD9
+# As in the decoder, other bytes may lie between segments. 00 and D0 to D7 occur inside of scans.
+_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
 # The decoder's message if rows were left out and it found no other error before.
 _STOPPED_EARLY = re.compile("extraneous bytes before marker 0xd9")
 
@@ -57,6 +63,8 @@ def orientation(data: bytes) -> int:
 def _exif(data: bytes) -> bytes:
   """The Exif without its name; b"" if there is none before the first scan."""
   for marker, at, end in _segments(data):
+    if marker == _SCAN:
+      break
     begin = at + len(_EXIF_BEGIN)
     if marker == _EXIF and data[at : min(begin, end)] == _EXIF_BEGIN:
       return data[begin:end]
@@ -64,18 +72,27 @@ def _exif(data: bytes) -> bytes:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-  """Each segment from the first to the first scan: its marker, and where its content lies."""
+  """Each segment before the end of the image: its marker, and where its content lies."""
   at = 2
-  while at + 4 <= len(data) and data[at] == 0xFF:
-    marker = data[at + 1]
-    if marker == 0xFF:  # a marker may be preceded by any number of these
-      at = _FILL.match(data, at).end() - 1
-      continue
-    end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    yield marker, at + 4, end
-    if marker == _SCAN:
-      return
+  while (found := _MARKER.search(data, at)) and (marker := data[found.end() - 1]) != _END:
+    at = found.end()
+    end = at + int.from_bytes(data[at : at + 2], "big")
+    yield marker, at + 2, end
     at = end
+
+
+def _scans(data: bytes) -> int:
+  """The number of scans, counted up to `MAX_SCANS` + 1."""
+  count, components = 0, b""
+  for marker, at, _ in _segments(data):
+    if marker in _SEQUENTIAL:
+      components = data[at + 5 : at + 6]
+    if marker == _SCAN:
+      count += 1
+      # A sequential frame whose first scan has all components has no other scan.
+      if data[at : at + 1] == components or count > MAX_SCANS:
+        break
+  return count
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
@@ -93,8 +110,10 @@ def read_header(data: bytes) -> tuple[int, int, bool]:
   """(height, width, whether this module can decode the file's colours).
 
   Raises:
-    BadImage: the header cannot be read.
+    BadImage: the header cannot be read, or there are too many scans.
   """
+  if _scans(data) > MAX_SCANS:
+    raise BadImage(f"The JPEG has more than {MAX_SCANS} scans; save it again.")
   try:
     height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
   except ValueError as error:

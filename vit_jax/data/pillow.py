@@ -7,20 +7,33 @@ rule: they hold the 8, 10 or 12 bits of a camera unchanged, and would silently b
 image does not show which range was meant, and different guesses for a bright and a dark image of
 the same camera would be wrong too. Therefore an image is refused if all of its 16-bit samples are
 below a sixteenth of white.
+
+Only formats that Pillow decodes by itself are read: others start programs (EPS) or are rare. What
+takes time or memory without being pixels is bounded, so that no image holds up a run.
 """
 
 import io
 
 import numpy as np
-from PIL import ExifTags, Image, ImageChops, UnidentifiedImageError
+from PIL import (
+  AvifImagePlugin,
+  ExifTags,
+  Image,
+  ImageChops,
+  TiffImagePlugin,
+  UnidentifiedImageError,
+)
 
 from vit_jax.data.image_files import SUFFIXES
 from vit_jax.data.jpeg import BadImage, upright
 
 _FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
-_NAMES = "JPEG, PNG, WebP, TIFF, BMP or PPM"
+_NAMES = "JPEG, PNG, WebP, GIF, AVIF, TIFF, BMP or PPM"
 _DARK = 16  # of 256: if all samples of a 16-bit file are below it, the file uses another range
 _TILE_PIXELS = 2**26  # largest tile of a TIFF; a tile is decoded whole, even for a small image
+_MAX_CHUNKS = 1000  # of a PNG that are not frames; each may be a compressed profile of colours
+_GIF_HEAD = 2**18  # bytes; Pillow copies a comment again for every block of it
+_MAX_STRIPS = 2**20  # strips or tiles of a TIFF, each of which costs time and memory
 _COLOURED = ("RGB", "RGBA", "CMYK")
 _NO_WHITE = (
   "Its samples are fractions, signed or of 32 bits, so the value of white is unknown; save the"
@@ -29,11 +42,13 @@ _NO_WHITE = (
 
 # TIFF tags, and values of the tags.
 _BITS, _PHOTOMETRIC, _PLANAR, _TILE_SIDES, _SAMPLE_FORMAT = 258, 262, 284, (323, 322), 339
+_STRIPS, _TILES = 273, 324
 _GREY = {"L;2": 85, "L;4": 17}  # steps of grey in samples of few bits
 _WHITE_IS_ZERO, _APART, _UNSIGNED = 0, 2, 1
 
 # `check_size` checks the size instead, against the user's limit.
 Image.MAX_IMAGE_PIXELS = None
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # as with OpenCV: our own threads decode one image each
 
 
 def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
@@ -44,6 +59,7 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
       pixels; or the value of white is unknown.
   """
   try:
+    _check_beginning(data)
     with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
       check_size(image.height, image.width, max_pixels=max_pixels)
       if image.mode == "F":
@@ -69,6 +85,31 @@ def check_size(height: int, width: int, *, max_pixels: int) -> None:
       f"{width} x {height} pixels are more than the {max_pixels} that are allowed; raise the limit"
       " of pixels to use this image."
     )
+
+
+def _check_beginning(data: bytes) -> None:
+  """Refuses files that are slow to open, before their size in pixels is known."""
+  if data.startswith(b"\x89PNG") and _chunks(data) > _MAX_CHUNKS:
+    raise BadImage(f"It is a PNG of more than {_MAX_CHUNKS:,} chunks without pixels; save it again.")
+  if data.startswith(b"GIF8"):
+    with Image.open(io.BytesIO(data[:_GIF_HEAD]), formats=["GIF"]):
+      pass
+  if data[:4] in TiffImagePlugin.PREFIXES:
+    stream = io.BytesIO(data)
+    tags = TiffImagePlugin.ImageFileDirectory_v2(stream.read(16 if b"+" in data[2:4] else 8))
+    stream.seek(tags.next)
+    tags.load(stream)
+    if any(len(tags.get(tag, ())) > _MAX_STRIPS for tag in (_STRIPS, _TILES)):
+      raise BadImage(f"It is a TIFF of more than {_MAX_STRIPS:,} strips or tiles; save it again.")
+
+
+def _chunks(data: bytes) -> int:
+  """The number of chunks of a PNG that hold no frame."""
+  at, count = 8, 0
+  while at < len(data):
+    count += data[at + 4 : at + 8] not in (b"IDAT", b"fdAT", b"fcTL")
+    at += 12 + int.from_bytes(data[at : at + 4], "big")
+  return count
 
 
 def _check_tags(image: Image.Image, bits: int) -> None:

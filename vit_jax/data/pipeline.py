@@ -24,6 +24,7 @@ from vit_jax.data.images import BadImage
 from vit_jax.data.mixing import MixedSource
 from vit_jax.data.sources import Example, Source
 from vit_jax.data.workers import Workers
+from vit_jax.process import at_work
 
 Batch = dict[str, np.ndarray]
 Transform = Callable[..., np.ndarray]
@@ -115,6 +116,7 @@ def train_batches(
     share=share,
     rows=mixing.epochs(parts or [MixedSource(len(source), 1.0)], seed=seed),
     item=functools.partial(_train_item, source=source, transform=transform, seed=seed),
+    name=source.name,
     num_classes=num_classes,
     multi_label=source.multi_label,
   )
@@ -166,6 +168,7 @@ def evaluate_batches(
     share=share,
     rows=order.unchanged,
     item=functools.partial(_evaluate_item, source=source, transform=transform),
+    name=source.name,
     num_classes=num_classes,
     multi_label=source.multi_label,
   )
@@ -232,6 +235,7 @@ def _load(
   share: _Share,
   rows: Rows,
   item: Callable[[int, int], Item],
+  name: Callable[[int], str],
   num_classes: int,
   multi_label: bool,
 ) -> Batch:
@@ -239,7 +243,11 @@ def _load(
   images, labels, mask = None, [], []
   positions = share.positions(index)
   for place, (position, row) in enumerate(zip(positions, rows(positions), strict=True)):
-    one = item(position, row)
+    at_work.begin(name, row)
+    try:
+      one = item(position, row)
+    finally:
+      at_work.end()
     if num_classes:
       _check_labels(one, num_classes=num_classes)
     if images is None:

@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 
 from vit_jax.config import RunError
+from vit_jax.process import at_work
 
 _END = "end"
 _ITEM = "item"
 _ERROR = "error"
 _SIZE = struct.Struct("!Q")
+_LONG = 60.0  # seconds for an image
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PROGRAM = [sys.executable, "-P", "-m", "vit_jax.data.workers"]
 
@@ -201,6 +203,8 @@ def _leave_with(parent: socket.socket):
   try:
     parent.recv(1)
   finally:
+    # The parent may have ended because of one of these images, and can name only its own.
+    print("\n".join(at_work.in_words(least=_LONG)), end="", file=sys.stderr, flush=True)
     os._exit(0)
 
 

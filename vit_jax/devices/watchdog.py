@@ -24,7 +24,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from vit_jax.config import RunError
-from vit_jax.process import aborts, shared_errors
+from vit_jax.process import aborts, at_work, shared_errors
 from vit_jax.storage import files
 
 FOLDER = "heartbeats"
@@ -237,8 +237,16 @@ class Watchdog:
     advice = "Start the same command again to go on from the last checkpoint."
     print("What every thread was doing:", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
-    print("\n".join([f"vit_jax: {sentences} {advice}", *known]), file=sys.stderr, flush=True)
+    lines = [f"vit_jax: {sentences} {advice}", *known, *_images()]
+    print("\n".join(lines), file=sys.stderr, flush=True)
     os._exit(1)  # A normal exit would wait for the main thread, or for JAX, without end.
+
+
+def _images() -> list[str]:
+  """What the threads that read images of this process are busy with, as lines."""
+  images = at_work.in_words()
+  head = "Images in work; remove one that is here again after the next start:"
+  return [head, *images] if images else []
 
 
 def culprit(signs: dict[int, Sign], own: int, now: float, silence: float) -> str:

@@ -14,7 +14,15 @@ from vit_jax.data.sources import Example
 
 _SHOWN = 100  # names of each kind in the report
 # The first bytes of each format; any other file that can be decoded is a TIFF.
-_BEGINNINGS = {b"\xff\xd8": "JPEG", b"\x89PNG": "PNG", b"RIFF": "WEBP", b"BM": "BMP", b"P": "PPM"}
+_BEGINNINGS = {
+  b"\xff\xd8": "JPEG",
+  b"\x89PNG": "PNG",
+  b"RIFF": "WEBP",
+  b"GIF": "GIF",
+  b"\0\0": "AVIF",
+  b"BM": "BMP",
+  b"P": "PPM",
+}
 
 
 @dataclasses.dataclass
