@@ -112,7 +112,7 @@ def test_names_from_a_mac_are_those_of_other_systems(tmp_path):
   for name in mac:
     (tmp_path / "images" / name).mkdir(parents=True)
     (tmp_path / "images" / name / "1.png").write_bytes(name.encode())
-  (tmp_path / "table.csv").write_text("".join(f"{name}.png,{name}\n" for name in mac))
+  (tmp_path / "table.csv").write_text("".join(f"images/{name}/1.png,{name}\n" for name in mac))
   (tmp_path / "names.txt").write_text("\n".join(mac))
   folder = Folder(str(tmp_path / "images"), split="")
   sources = folder, Listing(str(tmp_path / "table.csv")), OfClasses(folder, mac)

@@ -58,9 +58,53 @@ def test_folder_errors(tmp_path):
   write_folder(tmp_path)
   with pytest.raises(sources.SourceError, match="has no split 'train'; set it to"):
     open_source(f"folder:{tmp_path}", "train")
-  (tmp_path / "empty").mkdir()
-  with pytest.raises(sources.SourceError, match=r'empty" has no \.jpg, \.jpeg, .*\.tiff'):
+  (tmp_path / "other").mkdir()
+  (tmp_path / "other/1.tar").touch()
+  message = r'other" has no \.jpg, \.jpeg, .*\.tiff.* Archives \(WebDataset\) are not read: unpack'
+  with pytest.raises(sources.SourceError, match=message):
     open_source(f"folder:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+  "names",
+  [
+    ("train", "val"),
+    ("Training_Set", "test_set"),
+    ("train2017", "val2017", "docs"),
+    ("seg_test", "seg_train"),
+    ("test",),
+  ],
+)
+def test_a_folder_of_splits_is_no_folder_of_classes(tmp_path, names):
+  for name in names:
+    (tmp_path / name / "cat").mkdir(parents=True)
+    (tmp_path / name / "cat/1.jpg").touch()
+  with pytest.raises(sources.SourceError, match="are splits, not classes") as raised:
+    open_source(f"folder:{tmp_path}")
+  if len(names) == 2:
+    train, other = sorted(names, key=lambda name: "train" not in name.lower())
+    assert f"config.data.train.source=folder:{tmp_path}/{train} " in str(raised.value)
+    assert f"config.data.evaluate.val.source=folder:{tmp_path}/{other}." in str(raised.value)
+  assert len(open_source(f"folder:{tmp_path}", label_key="")) == len(names)
+
+
+@pytest.mark.parametrize(
+  "files", [("train/1.jpg", "test/2.jpg"), ("train/old/1.jpg", "car/2.jpg"), ("testing/1.jpg",)]
+)
+def test_classes_may_be_called_like_splits(tmp_path, files):
+  for name in files:
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).touch()
+  assert len(open_source(f"folder:{tmp_path}").class_names) == len(files)
+
+
+def test_folders_in_class_folders_are_told(tmp_path):
+  write_folder(tmp_path)
+  (tmp_path / "b/more/3").mkdir(parents=True)
+  (tmp_path / "b/more/3/4.jpg").touch()
+  source = open_source(f"folder:{tmp_path}", "[:100%]")
+  assert "'b/more/3/4.jpg' is of class 'b'" in source.notes[-1]
+  assert source.notes == Subset(source, 2).notes
 
 
 def test_folder_missing_file_names_it(tmp_path):

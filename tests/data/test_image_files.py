@@ -119,8 +119,8 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
     ".DS_Store",
     "in/._x.png",
     ".git/x.png",
-    "a.gif",
-    "in/b.gif",
+    "a.heic",
+    "in/b.heic",
     "c.txt",
     "README",
   )
@@ -135,7 +135,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
   assert found.left_out.counts() == {
     "not regular files": 4,
     "hidden": 3,
-    "with the suffix '.gif'": 2,
+    "with the suffix '.heic'": 2,
     "with the suffix '.txt'": 1,
     "without a suffix": 1,
     "links to nowhere": 1,
@@ -180,7 +180,7 @@ def test_links_that_fan_out_are_read_once(tmp_path):
 # --- a folder of classes ---
 
 
-def test_a_folder_says_once_what_it_leaves_out(tmp_path, caplog):
+def test_a_folder_says_what_it_leaves_out(tmp_path):
   write(
     tmp_path,
     *(f"{c}/{i}.png" for c in "ab" for i in range(4)),
@@ -188,31 +188,35 @@ def test_a_folder_says_once_what_it_leaves_out(tmp_path, caplog):
     "a/notes.txt",
     "b/c/.x",
   )
+  (tmp_path / "c/inner").mkdir(parents=True)
+  write(tmp_path, "c/.DS_Store")
   source = Folder(str(tmp_path), split="[:50%]")
-  Folder(str(tmp_path), split="[50%:]")
-  (said,) = [record.getMessage() for record in caplog.records]
+  (said,) = source.notes
+  assert (said,) == Folder(str(tmp_path), split="[50%:]").notes
+  assert source.class_names == ("a", "b")
   assert said.startswith(f"Left out of {str(tmp_path)!r}: ")
   for words in (
     "1 in no class folder ('loose.png')",
     "'.txt' ('a/notes.txt')",
     "hidden ('b/c/.x')",
+    "1 empty class folders ('c')",
   ):
     assert words in said
   assert source.left_out.counts().keys() == {
     "in no class folder",
     "hidden",
+    "empty class folders",
     "with the suffix '.txt'",
   }
 
 
-def test_a_folder_of_nothing_else_says_nothing(tmp_path, caplog):
-  Folder(str(write(tmp_path, "a/1.png", "b/2.png")), split="")
-  assert not caplog.records
+def test_a_folder_of_nothing_else_says_nothing(tmp_path):
+  assert Folder(str(write(tmp_path, "a/1.png", "b/2.png")), split="").notes == ()
 
 
 def test_a_class_without_images_says_what_it_has(tmp_path):
-  write(tmp_path, "a/1.png", "b/2.gif")
-  with pytest.raises(SourceError, match=r'b" has no .*Left out: 1 with the suffix .\.gif'):
+  write(tmp_path, "a/1.png", "b/2.heic")
+  with pytest.raises(SourceError, match=r'b" has no .*Left out: 1 with the suffix .\.heic'):
     Folder(str(tmp_path), split="")
 
 

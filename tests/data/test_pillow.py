@@ -327,7 +327,9 @@ def test_the_pixel_cap_holds_before_anything_is_decoded(kind):
   refused(data, "30000 x 30000 pixels are more than the 1000000")
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP", "PPM"])
+@pytest.mark.parametrize(
+  "file_format", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP", "PPM"]
+)
 def test_the_format_is_told_by_the_content(file_format):
   data = saved(Image.fromarray(picture()), file_format)
   assert quality.format_of(data) == file_format

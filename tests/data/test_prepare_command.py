@@ -44,7 +44,7 @@ def test_the_command_makes_what_a_run_reads(tmp_path):
   done = programs.run([*tool, *split])
   assert done.returncode == 0, done.stderr
   assert "train: 6 images; left out as broken: 0" in done.stdout
-  assert "  No images: 2 with the suffix '.txt'\n" in done.stdout
+  assert "in': 2 with the suffix '.txt' (" in done.stdout
   assert "In train and val 2 images are repeated." in done.stdout
   again = f"{tmp_path}/in/ant/000.jpg"
   assert f"  {again}: as {again}" in done.stdout

@@ -17,8 +17,30 @@ def test_unknown_kind_names_the_nearest_first():
 
 
 def test_a_folder_that_is_there_lacks_its_kind(tmp_path):
+  with pytest.raises(sources.SourceError, match="it cannot be read either: .* has no folders"):
+    open_source(str(tmp_path))
+  (tmp_path / "a").mkdir()
+  (tmp_path / "a/1.jpg").touch()
   with pytest.raises(sources.SourceError, match=f"data source; did you mean folder:{tmp_path}"):
     open_source(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+  "spec",
+  ["/data/shard-{000..099}.tar", "shards", "folder:shards", "folder:/data/x.tar", "wds:x.tar.gz"],
+)
+def test_what_to_do_with_a_webdataset(tmp_path, monkeypatch, spec):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "shards").mkdir()
+  (tmp_path / "shards/000.tar").touch()
+  with pytest.raises(sources.SourceError, match="unpack them, .* tools/prepare_data.py images"):
+    open_source(spec)
+
+
+@pytest.mark.parametrize("spec", ["csv:list", "/data/labels.csv", "folder:labels.tsv"])
+def test_what_to_do_with_a_table(spec):
+  with pytest.raises(sources.SourceError, match="Make a dataset of a CSV file by"):
+    open_source(spec)
 
 
 @pytest.mark.parametrize("spec", ["", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:"])

@@ -28,26 +28,61 @@ def test_a_table_names_images_and_classes(tmp_path):
 @pytest.mark.parametrize("header", ["path,label", "filename,class", "image_id,Label", "x/y,z"])
 def test_a_header_is_no_image(tmp_path, header, caplog):
   write_images(tmp_path / "in", {"x": 2})
-  for rows in ("in/x/000.jpg,ant\nin/x/001.jpg,bee\n", "gone.PNG,ant\ngone-too.tif,bee\n"):
-    assert table(tmp_path, f"{header}\n{rows}").identity == table(tmp_path, rows).identity
+  rows = "in/x/000.jpg,ant\nin/x/001.jpg,bee\n"
+  assert table(tmp_path, f"{header}\n{rows}").identity == table(tmp_path, rows).identity
   said = [record.getMessage() for record in caplog.records]
-  assert len(said) == (0 if header == "path,label" else 2)
+  assert len(said) == (0 if header == "path,label" else 1)
   assert all("is used as a header" in line for line in said)
 
 
-@pytest.mark.parametrize("first", ["gone.jpg", "in/x/there", "neither"])
-def test_a_first_row_that_may_be_an_image_is_one(tmp_path, first):
-  (tmp_path / "in/x").mkdir(parents=True)
-  (tmp_path / "in/x/there").touch()
-  second = "nor this" if first == "neither" else "in/x/there"
-  assert len(table(tmp_path, f"{first},ant\n{second},bee\n")) == 2
+def test_a_first_row_that_may_be_an_image_is_one(tmp_path):
+  write_images(tmp_path / "in", {"x": 2})
+  (tmp_path / "in/x/000.jpg").rename(tmp_path / "in/x/there")
+  assert len(table(tmp_path, "in/x/there,ant\nin/x/001.jpg,bee\n")) == 2
+  with pytest.raises(SourceError, match="1 of 2 images that do not exist, the first in line 1"):
+    table(tmp_path, "gone.jpg,ant\nin/x/001.jpg,bee\n")
+
+
+def test_images_that_do_not_exist_are_counted_and_the_first_is_named(tmp_path):
+  write_images(tmp_path / "in", {"x": 1})
+  text = 'path,label\nin/x/000.jpg,"an\nant"\n\ngone.jpg,bee\ngone-too.jpg,bee\n'
+  with pytest.raises(SourceError, match=r'2 of 3 images .* in line 5: ".*/gone\.jpg"'):
+    table(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+  ("labels", "names"),
+  [
+    (["10", "2", "0", "1", "-3"], ("-3", "0", "1", "2", "10")),
+    (["10", "2", "b"], ("10", "2", "b")),
+  ],
+)
+def test_labels_that_are_whole_numbers_have_their_order(tmp_path, labels, names):
+  write_images(tmp_path / "in", {"x": len(labels)})
+  text = "".join(f"in/x/{i:03}.jpg,{label}\n" for i, label in enumerate(labels))
+  assert table(tmp_path, text).class_names == names
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.bin"])
+def test_a_file_that_is_no_text_is_not_printed(tmp_path, name):
+  (tmp_path / name).write_bytes(bytes(range(256)) * 9)
+  with pytest.raises(SourceError, match="is not text in UTF-8") as raised:
+    listing.Listing(f"{tmp_path}/{name}")
+  assert str(raised.value).isprintable()
+  assert ("unpack them" in str(raised.value)) == (name == "x.tar")
+
+
+def test_a_long_line_is_shortened(tmp_path):
+  with pytest.raises(SourceError) as raised:
+    table(tmp_path, ",".join("abcdefghij" * 1000))
+  assert len(str(raised.value)) < 500
 
 
 @pytest.mark.parametrize(
   ("text", "message"),
   [
-    ("a.jpg,1\nb.jpg\n", r"has \['b\.jpg'\] in row 2"),
-    ("a.jpg,\n", "in row 1; each row must be the path"),
+    ("a.jpg,1\nb.jpg\n", r"has \['b\.jpg'\] in line 2"),
+    ("a.jpg,\n", "in line 1; each line must be the path"),
     ("", "names no images"),
     ("path,label\n", "names no images"),
   ],

@@ -41,12 +41,14 @@ class Opener:
     max_pixels: larger images count as broken, as config.data.max_pixels.
     threads: number of threads that read labels.
     allow_overlap: whether the same image may be used for training and evaluation.
+    uses: what it opened by `use` so far, in order.
   """
 
   num_classes: int
   max_pixels: int
   threads: int
   allow_overlap: bool
+  uses: list[Use] = dataclasses.field(default_factory=list)
 
   def source(self, dataset: Dataset) -> sources.Source:
     """Opens one source; drops its excluded examples first, and then takes the subset.
@@ -71,9 +73,10 @@ class Opener:
   def use(self, key: str, dataset: Dataset) -> Use:
     """Opens one source like `source`; messages name its setting, `key`."""
     try:
-      return Use(key, dataset, self.source(dataset))
+      self.uses.append(Use(key, dataset, self.source(dataset)))
     except sources.SourceError as error:
       raise sources.SourceError(f"{key}: {error}") from error
+    return self.uses[-1]
 
   def labelled(self, key: str, dataset: Dataset) -> Use:
     """Opens one source like `use`, and requires labels.

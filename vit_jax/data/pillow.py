@@ -90,7 +90,7 @@ def check_size(height: int, width: int, *, max_pixels: int) -> None:
 def _check_beginning(data: bytes) -> None:
   """Refuses files that are slow to open, before their size in pixels is known."""
   if data.startswith(b"\x89PNG") and _chunks(data) > _MAX_CHUNKS:
-    raise BadImage(f"It is a PNG of more than {_MAX_CHUNKS:,} chunks without pixels; save it again.")
+    raise BadImage(f"It is a PNG of over {_MAX_CHUNKS:,} chunks without pixels; save it again.")
   if data.startswith(b"GIF8"):
     with Image.open(io.BytesIO(data[:_GIF_HEAD]), formats=["GIF"]):
       pass

@@ -6,6 +6,7 @@ import pathlib
 import jax
 
 from vit_jax.config import RunError
+from vit_jax.data import described
 from vit_jax.data.batches import Reader
 from vit_jax.data.images import BadImage
 from vit_jax.devices import watchdog
@@ -61,6 +62,7 @@ def evaluate(
   if jax.process_index() == 0:
     with workdir.writing(folder):
       files.make_folder(folder)
+    print(described.table(evaluations.uses))
     print(scored_in_words(read))
     if read.resized or read.side not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))

@@ -14,9 +14,15 @@ from vit_jax.evaluation.kind import Opened
 
 @dataclasses.dataclass(frozen=True)
 class Evaluations:
-  """All evaluations of a run, as (name, opened evaluation), in the order of their figures."""
+  """All evaluations of a run.
+
+  Attributes:
+    opened: (name, opened evaluation), in the order of their figures.
+    uses: all datasets that were opened for them.
+  """
 
   opened: tuple[tuple[str, Opened], ...] = ()
+  uses: tuple[Use, ...] = ()
 
   def __bool__(self) -> bool:
     return bool(self.opened)
@@ -31,7 +37,8 @@ class Evaluations:
     Raises:
       ConfigError: a set has classes that the head does not have.
     """
-    return Evaluations(tuple((name, one.of_head(names)) for name, one in self.opened))
+    opened = tuple((name, one.of_head(names)) for name, one in self.opened)
+    return Evaluations(opened, self.uses)
 
 
 def open_all(
@@ -58,10 +65,10 @@ def open_all(
   asked = [(kind, kind.settings(config)) for kind in registry.KINDS]
   if any(settings for _, settings in asked):
     trained = (*trained, *opener.earlier(earlier))
-  opened = []
+  opened, before = [], len(opener.uses)
   for kind, settings in asked:
     opened += kind.open(settings, opener, trained, classes).items()
-  return Evaluations(tuple(opened))
+  return Evaluations(tuple(opened), tuple(opener.uses[before:]))
 
 
 def open_alone(config: Config, trained_on: History) -> Evaluations:

@@ -25,7 +25,7 @@ def end() -> None:
 def in_words(*, least: float = 0.0) -> list[str]:
   """A line for each image that has been in work for `least` seconds or more, the longest first."""
   now = time.monotonic()
-  begun = sorted(list(_begun.values()), key=lambda one: one[0])
+  begun = sorted(_begun.values(), key=lambda one: one[0])
   return [
     f"  {_named(name, row)} has been read or decoded for {now - since:.0f} s"
     for since, name, row in begun[:MAX_SHOWN]

@@ -82,6 +82,8 @@ def of_data(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   for key, title in (("training_images", "Training images"), ("classes", "Classes")):
     if count := run.fact(key, int):
       yield title, TableCell(f"{count:,}", count)
+  if notes := run.fact("data_notes", list):
+    yield "Notes on the data", " ".join(map(str, notes))
   if run.config is not None:
     yield "Image size", f"{run.config.data.image_size} px"
 

@@ -4,6 +4,7 @@ import pathlib
 
 import jax
 
+from vit_jax.data import described
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.plots import curves
@@ -35,6 +36,7 @@ def introduction(
   )
   begin = f"resuming after step {start}" if start else "starting"
   return (
+    f"{described.table(plan.data.uses)}\n"
     f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
     f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"

@@ -7,7 +7,8 @@ from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError
 from vit_jax.config import Data as DataSettings
 from vit_jax.config.reading import expanded
-from vit_jax.data import apart, cache, opening, sources
+from vit_jax.data import apart, cache, described, opening, sources
+from vit_jax.data.apart import Use
 from vit_jax.data.history import History
 from vit_jax.data.mixing import MixedSource
 from vit_jax.data.opening import Training
@@ -26,6 +27,7 @@ class OpenedData:
     parts: the number of examples and the weight of each source of the training data.
     earlier: what the parameters were trained on before, with other data than this.
     own: what this run trains them on.
+    uses: the datasets of training and evaluation, as they were opened.
   """
 
   train: sources.Source
@@ -33,6 +35,7 @@ class OpenedData:
   parts: tuple[MixedSource, ...]
   earlier: History = ()
   own: History = ()
+  uses: tuple[Use, ...] = ()
 
 
 def open_data(config: Config, trained_on: History = ()) -> OpenedData:
@@ -56,7 +59,12 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
     raise ConfigError(
       f"config.model.num_classes={config.model.num_classes}, but {training} has "
       f"{len(train.class_names)} classes; use --config.model.num_classes=0, which "
-      "takes the number of the data."
+      "takes the number of the data." + " ".join(["", *described.notes(training.uses)])
+    )
+  if labelled and len(train.class_names) == 1 and not train.multi_label:
+    raise ConfigError(
+      f"{training} has one class, {train.class_names[0]!r}, so there is nothing to learn; give a "
+      "folder with a folder for each class." + " ".join(["", *described.notes(training.uses)])
     )
   check_batch(config.batch_size, training)
   classes = train.class_names if labelled else None
@@ -65,7 +73,8 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
   evaluations = evaluation.open_all(config, opener, training.uses, classes, earlier)
   train = cached(train, config.data)
   train = train if labelled else sources.Unlabelled(train)
-  return OpenedData(train, evaluations, training.parts, earlier, own)
+  uses = (*training.uses, *evaluations.uses)
+  return OpenedData(train, evaluations, training.parts, earlier, own, uses)
 
 
 def history_of(place: str, step: int = 0) -> History:

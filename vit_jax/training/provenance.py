@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import jax
 
+from vit_jax.data import described
 from vit_jax.data.apart import in_words
 from vit_jax.evaluation import examples
 from vit_jax.storage import files, starts, workdir
@@ -55,6 +56,7 @@ def facts(plan: Plan, step: int) -> dict:
     "trained_on_before": [in_words(one.dataset) for one in plan.data.earlier],
     "training_images": len(plan.data.train),
     "classes": len(plan.data.train.class_names),
+    "data_notes": described.notes(plan.data.uses),
     "parameters": total_count(plan),
     "trained_parameters": trained_count(plan),
   }

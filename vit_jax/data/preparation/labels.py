@@ -1,10 +1,24 @@
 """Checks that a dataset for TFDS can hold the labels of its splits."""
 
+import re
+from collections.abc import Iterable
+
 from vit_jax.data.sources import Source, SourceError
+
+_WHOLE = re.compile("-?[0-9]{1,18}")
+
+
+def ordered(names: Iterable[str]) -> tuple[str, ...]:
+  """Different class names in ascending order: 2 before 10 if all are whole numbers, else as text.
+
+  Folders keep the order of text, which other libraries give them too.
+  """
+  names = sorted(set(names))
+  return tuple(sorted(names, key=int) if all(map(_WHOLE.fullmatch, names)) else names)
 
 
 def checked_classes(splits: dict[str, Source]) -> tuple[str, ...]:
-  """The class names of all splits; sorted if the splits differ.
+  """The class names of all splits; in the order of `ordered` if the splits differ.
 
   TFDS stores the names in UTF-8, one a line. When it reads them, it strips each line and drops
   empty ones. A name that it would change could shift all labels.
@@ -17,7 +31,7 @@ def checked_classes(splits: dict[str, Source]) -> tuple[str, ...]:
   for split, source in splits.items():
     _check_names(split, source.class_names)
   lists = [source.class_names for source in splits.values()]
-  return lists[0] if len(set(lists)) == 1 else tuple(sorted(set().union(*lists)))
+  return lists[0] if len(set(lists)) == 1 else ordered(set().union(*lists))
 
 
 def _check_kinds(splits: dict[str, Source]) -> None:

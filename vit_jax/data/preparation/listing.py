@@ -8,10 +8,12 @@ import pathlib
 
 from vit_jax.config import reading
 from vit_jax.data import image_files
-from vit_jax.data.sources import Example, SourceError
-from vit_jax.process.text import nfc
+from vit_jax.data.preparation import labels
+from vit_jax.data.sources import Example, SourceError, foreign
+from vit_jax.process.text import nfc, shown
 
 _HEADER = ["path", "label"]
+_HEAD = 4096  # characters; text has no zero among them
 
 _log = logging.getLogger(__name__)
 
@@ -21,10 +23,11 @@ class Listing:
 
   Paths are relative to the file's folder. The first row may be a header: path,label, or any other
   row, if its first cell is neither a file nor named like an image, but that of the second row is.
-  The log reports such a header. Classes are the sorted labels.
+  The log reports such a header. Classes are the labels in the order of `labels.ordered`.
 
   Raises:
-    SourceError: the file cannot be read, or a line does not have two columns.
+    SourceError: the file is no text or cannot be read, a line does not have two columns, or an
+      image does not exist.
   """
 
   multi_label = False
@@ -33,7 +36,7 @@ class Listing:
     file = reading.expanded(path).absolute()
     self._folder = file.parent
     rows = _rows(file)
-    self.class_names = tuple(sorted({label for _, label in rows}))
+    self.class_names = labels.ordered(label for _, label in rows)
     numbers = {name: number for number, name in enumerate(self.class_names)}
     self._paths, self._labels = [path for path, _ in rows], [numbers[label] for _, label in rows]
     digest = hashlib.sha256(repr(rows).encode(errors="surrogateescape")).hexdigest()[:16]
@@ -61,21 +64,39 @@ def _rows(file: pathlib.Path) -> list[tuple[str, str]]:
     with open(
       file, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=reading.regular
     ) as stream:
-      rows = [row for row in csv.reader(stream) if row]
+      if "\0" in stream.read(_HEAD):
+        raise SourceError(
+          f'"{file}" is not text in UTF-8, so not a CSV file.{foreign.advice(str(file))}'
+        )
+      stream.seek(0)
+      reader = csv.reader(stream)
+      lines = [(reader.line_num, row) for row in reader if row]
   except (OSError, csv.Error) as error:
     raise SourceError(f'"{file}" cannot be read as a CSV file: {error}.') from error
-  for number, row in enumerate(rows, 1):
+  for number, row in lines:
     if len(row) != 2 or not all(row):
       raise SourceError(
-        f'"{file}" has {row!r} in row {number}; each row must be the path of an image and its'
-        " label."
+        f'"{file}" has {shown(row)} in line {number}; each line must be the path of an image and '
+        "its label."
       )
-  rows = rows[1:] if _has_header(file, rows) else rows
-  if not rows:
+  if _has_header(file, [row for _, row in lines[:2]]):
+    del lines[0]
+  if not lines:
     raise SourceError(
-      f'"{file}" names no images; each row must be the path of an image and its label.'
+      f'"{file}" names no images; each line must be the path of an image and its label.'
     )
-  return [(path, *nfc([label])) for path, label in rows]
+  _check_there(file, lines)
+  return [(path, *nfc([label])) for _, (path, label) in lines]
+
+
+def _check_there(file: pathlib.Path, lines: list[tuple[int, list[str]]]) -> None:
+  missing = [one for one in lines if not os.path.exists(file.parent / one[1][0])]
+  if missing:
+    number, (path, _) = missing[0]
+    raise SourceError(
+      f'"{file}" names {len(missing):,} of {len(lines):,} images that do not exist, the first in '
+      f'line {number}: "{file.parent / path}"; paths are relative to the folder of the table.'
+    )
 
 
 def _has_header(file: pathlib.Path, rows: list[list[str]]) -> bool:

@@ -34,5 +34,4 @@ class OfClasses(Renumbered):
       raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
     chosen = Selected(source, Listed(rows), f"{source.identity}, classes {kept!r}")
     super().__init__(chosen, numbers, kept)
-    if hasattr(source, "left_out"):
-      self.left_out = source.left_out
+    self.notes = getattr(source, "notes", ())

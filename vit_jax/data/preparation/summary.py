@@ -17,8 +17,7 @@ def in_words(report: dict, data_dir: str, name: str) -> str:
       f"{split}: {found['examples']:,} images; left out as broken: {found['broken']:,}; with a "
       f"wrong suffix: {found['misnamed']:,}"
     )
-    for reason, count in found["not_images"].items():
-      lines.append(f"  No images: {count:,} {reason}")
+    lines += [f"  {note}" for note in found["notes"]]
     lines += [f"  {name}" for names in found["names"].values() for name in names[:3]]
     if found["in_order_of_classes"]:
       lines.append("  The images were sorted by class; the dataset has them in a random order.")

@@ -5,6 +5,7 @@ import logging
 import os
 
 from vit_jax.config import Data
+from vit_jax.data.sources import foreign
 from vit_jax.data.sources.base import Example, Source, SourceError
 from vit_jax.data.sources.digits import Digits
 from vit_jax.data.sources.folder import Folder
@@ -105,8 +106,18 @@ _LABELLED = {
 
 def _unknown(spec: str, *, kind: str) -> str:
   if os.path.isdir(os.path.expanduser(spec)):
-    return f'"{spec}" does not name a data source; did you mean folder:{spec}?'
+    return f'"{spec}" does not name a data source; {_as_folder(spec)}'
+  if said := foreign.advice(spec):
+    return f'"{spec}" does not name a data source.{said}'
   closeness = {name: difflib.SequenceMatcher(None, kind, name).ratio() for name in FORMS}
   nearest = sorted(FORMS, key=lambda name: -closeness[name])
   forms = ", ".join(FORMS[name] for name in nearest)
   return f'"{spec}" does not name a data source; give one of these, nearest first: {forms}.'
+
+
+def _as_folder(path: str) -> str:
+  try:
+    Folder(path, split="")
+  except SourceError as error:
+    return f"as a folder of images it cannot be read either: {error}"
+  return f"did you mean folder:{path}?"

@@ -49,6 +49,7 @@ class Source(Protocol):
     class_names: the name of each label, by index; () if the examples have no labels.
     multi_label: whether an example has any number of labels, rather than exactly one.
     identity: one line that identifies the examples: sources with equal identities have the same.
+    notes: optional; sentences that a user should see, such as on files that are left out.
   """
 
   class_names: tuple[str, ...]

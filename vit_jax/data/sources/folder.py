@@ -1,10 +1,8 @@
 """A folder of images, DIR/class/file or files without classes; all of them or a part."""
 
 import bisect
-import functools
 import hashlib
 import itertools
-import logging
 import os
 import re
 from collections.abc import Iterator
@@ -14,11 +12,11 @@ import numpy as np
 from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.image_files import Found, LeftOut
-from vit_jax.data.sources import part, placed
+from vit_jax.data.sources import foreign, part, placed
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.process.text import nfc
 
-_log = logging.getLogger(__name__)
+_SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"}
 _CLASSES = re.compile(r" \(\d+ classes: [0-9a-f]{16}\)")  # how many files each class has
 
 
@@ -29,7 +27,7 @@ class Folder:
 
   Without labels, the source has all images in DIR and the folders below it.
 
-  Entries that are not images by `image_files` are left out; a line in the log counts them.
+  Entries that are not images by `image_files`, and class folders without files, are left out.
 
   Args:
     directory: DIR.
@@ -38,11 +36,13 @@ class Folder:
     labelled: whether the folders in DIR are classes. If not, a part is a part of all images.
 
   Raises:
-    SourceError: DIR does not exist or cannot be read, a class has no images in this part or cannot
-      be read, links put one folder into two classes, or the split is not a part.
+    SourceError: DIR does not exist or cannot be read, its folders are splits, a class has no images
+      in this part or cannot be read, links put one folder into two classes, or the split is not a
+      part.
 
   Attributes:
     left_out: all entries in DIR and its classes that are not images, for every part.
+    notes: sentences about the whole of DIR, as for `Source`.
   """
 
   multi_label = False
@@ -51,16 +51,17 @@ class Folder:
     root = os.path.abspath(os.path.expanduser(directory))
     _check_there(root, "a folder of images for each class" if labelled else "images")
     names, self.left_out = _class_folders(root) if labelled else ([""], LeftOut())
-    self.class_names = nfc(filter(None, names))
-    self._folders = [os.path.join(root, name) if name else root for name in names]
     cut = part.parse(split)
-    found = [_images(folder, "Class folder" if labelled else "Folder") for folder in self._folders]
-    _check_apart(root, names, found)
-    for name, one in zip(names, found, strict=True):
-      self.left_out.update(one.left_out, name)
-    images = {folder: one.names for folder, one in zip(self._folders, found, strict=True)}
+    found = {name: _images(os.path.join(root, name)) for name in names}
+    if labelled:
+      _check_no_splits(directory, found)
+    self._take_out_empty(root, found)
+    _check_apart(root, found)
+    self.class_names = nfc(filter(None, found))
+    self._folders = [os.path.join(root, name) if name else root for name in found]
+    images = {f: one.names for f, one in zip(self._folders, found.values(), strict=True)}
     listings = part.choose(cut, images)
-    _tell(root, self.left_out.in_words())
+    self.notes = tuple(_notes(directory, self.left_out, found))
     # One array of names for each class: a list of 1.3 million str objects would make every pickle,
     # fork and garbage collection slow.
     self._names = [np.array([os.fsencode(name) for name in files]) for files in listings]
@@ -105,6 +106,25 @@ class Folder:
       rows = range(end - len(files), end)
       yield from placed.blocks(folder, files, rows)
 
+  def _take_out_empty(self, root: str, found: dict[str, Found]):
+    """Counts all that is left out, and removes class folders without files.
+
+    Raises:
+      SourceError: there is no image, or a class has other files alone.
+    """
+    for name, one in list(found.items()):
+      self.left_out.update(one.left_out, name)
+      if not one.names and name and one.left_out.counts().keys() <= {"hidden"}:
+        self.left_out.add("empty class folders", name)
+        del found[name]
+    if not found:
+      raise SourceError(_without_images("Folder", root, self.left_out))
+    for name, one in found.items():
+      if not one.names:
+        kind = "Class folder" if name else "Folder"
+        path = os.path.join(root, name) if name else root
+        raise SourceError(_without_images(kind, path, one.left_out))
+
   def _folder(self, index: int) -> int:
     """Which of the listed folders an example is in."""
     return bisect.bisect_right(self._ends, index)
@@ -120,7 +140,9 @@ def without_classes(identity: str) -> str:
 
 def _check_there(directory: str, holds: str) -> None:
   if not os.path.isdir(directory):
-    raise SourceError(f'There is no folder "{directory}"; give one that holds {holds}.')
+    raise SourceError(
+      f'There is no folder "{directory}"; give one that holds {holds}.{foreign.advice(directory)}'
+    )
 
 
 def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
@@ -136,7 +158,7 @@ def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
   if not names:
     raise SourceError(
       f'"{directory}" has no folders inside; put the images of each class into a folder of its own,'
-      " DIR/class/image.jpg."
+      f" DIR/class/image.jpg.{_others(left_out)}"
     )
   names.sort(key=lambda name: nfc([name]))
   for one, other in itertools.pairwise(names):
@@ -148,28 +170,66 @@ def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
   return names, left_out
 
 
-def _images(directory: str, kind: str) -> Found:
-  """The images in a folder, a `kind` in messages, and below it."""
+def _images(directory: str) -> Found:
+  """The images in a folder and below it."""
   try:
-    found = image_files.find(directory)
+    return image_files.find(directory)
   except OSError as error:
     raise SourceError(
       f'Folder "{error.filename}" cannot be read ({error.strerror}); make it readable, or remove'
       " it."
     ) from error
-  if not found.names:
-    others = found.left_out.in_words()
-    raise SourceError(
-      f'{kind} "{directory}" has no {image_files.LIST} files; add images or remove it.'
-      + (f" Left out: {others}." if others else "")
-    )
-  return found
 
 
-def _check_apart(root: str, names: list[str], found: list[Found]):
+def _without_images(kind: str, folder: str, left_out: LeftOut) -> str:
+  files = f"{image_files.LIST} files"
+  return f'{kind} "{folder}" has no {files}; add images or remove it.{_others(left_out)}'
+
+
+def _others(left_out: LeftOut) -> str:
+  """What is left out, as sentences with a space before; "" if nothing is."""
+  others = left_out.in_words()
+  return f" Left out: {others}.{foreign.advice(others)}" if others else ""
+
+
+def _check_no_splits(directory: str, found: dict[str, Found]) -> None:
+  """Refuses a folder whose folders are splits, each with folders of classes inside."""
+  filled = [name for name, one in found.items() if one.names]
+  splits = [name for name in filled if _is_split(name) and _nested(found[name])]
+  if (len(splits) < 2 and splits != filled) or not splits:
+    return
+  train = next((name for name in splits if "train" in name.lower()), splits[0])
+  flags = [f"--config.data.train.source=folder:{os.path.join(directory, train)}"]
+  for name in [name for name in splits if name != train][:1]:
+    flags.append(f"--config.data.evaluate.val.source=folder:{os.path.join(directory, name)}")
+  raise SourceError(
+    f"The folders in {directory!r} are splits, not classes ({', '.join(splits)}): the folders of "
+    f"classes are inside of them. Name each split for itself, such as {' '.join(flags)}."
+  )
+
+
+def _is_split(name: str) -> bool:
+  """Whether one of the words of a name is that of a split, as in "val", "Test_Set", "train2017"."""
+  return not _SPLITS.isdisjoint(re.split("[^a-z]+", name.lower()))
+
+
+def _nested(one: Found) -> bool:
+  """Whether all images are in folders inside."""
+  return all("/" in name for name in one.names)
+
+
+def _notes(directory: str, left_out: LeftOut, found: dict[str, Found]) -> Iterator[str]:
+  if others := left_out.in_words():
+    yield f"Left out of {directory!r}: {others}."
+  inner = [(name, file) for name, one in found.items() if name for file in one.names]
+  for name, file in itertools.islice((one for one in inner if "/" in one[1]), 1):
+    yield f"Class folders in {directory!r} hold folders: '{name}/{file}' is of class {name!r}."
+
+
+def _check_apart(root: str, found: dict[str, Found]):
   """Refuses a folder that links put into two classes."""
   seen = {}
-  for name, one in zip(names, found, strict=True):
+  for name, one in found.items():
     for identity, inner in one.folders.items():
       path = os.path.join(root, name, inner).rstrip("/")
       if identity in seen:
@@ -178,10 +238,3 @@ def _check_apart(root: str, names: list[str], found: list[Found]):
           " classes; remove the link."
         )
       seen[identity] = path
-
-
-@functools.cache
-def _tell(directory: str, left_out: str) -> None:
-  """Logs what is left out, only once for a folder that is opened for several parts."""
-  if left_out:
-    _log.warning("Left out of %r: %s.", directory, left_out)

@@ -55,6 +55,7 @@ class ObjectNet:
       raise SourceError(
         f'"{root}" has no images of a class that ImageNet shares; give the whole release.'
       )
+    self.notes = images.notes
     self.identity = f"objectnet {len(shared)} of {images.identity}"
     self._images, self._classes = Selected(images, Listed(shared), self.identity), classes
 

@@ -47,6 +47,7 @@ class Selected:
   def __init__(self, source: Source, rows: Rows, identity: str):
     self._source, self._rows, self.identity = source, rows, identity
     self.class_names, self.multi_label = source.class_names, source.multi_label
+    self.notes = getattr(source, "notes", ())
 
   def __len__(self) -> int:
     return len(self._rows)

@@ -13,6 +13,7 @@ class Unlabelled:
 
   def __init__(self, source: Source):
     self._source, self.identity = source, f"{source.identity}, without labels"
+    self.notes = getattr(source, "notes", ())
 
   def __len__(self) -> int:
     return len(self._source)
