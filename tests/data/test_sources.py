@@ -17,7 +17,7 @@ def test_unknown_kind_names_the_nearest_first():
 
 
 def test_a_folder_that_is_there_lacks_its_kind(tmp_path):
-  with pytest.raises(sources.SourceError, match="it cannot be read either: .* has no folders"):
+  with pytest.raises(sources.SourceError, match=r"it cannot be read either: .* has no folders"):
     open_source(str(tmp_path))
   (tmp_path / "a").mkdir()
   (tmp_path / "a/1.jpg").touch()
@@ -33,7 +33,7 @@ def test_what_to_do_with_a_webdataset(tmp_path, monkeypatch, spec):
   monkeypatch.chdir(tmp_path)
   (tmp_path / "shards").mkdir()
   (tmp_path / "shards/000.tar").touch()
-  with pytest.raises(sources.SourceError, match="unpack them, .* tools/prepare_data.py images"):
+  with pytest.raises(sources.SourceError, match=r"unpack them, .* tools/prepare_data.py images"):
     open_source(spec)
 
 
