@@ -107,3 +107,20 @@ def test_a_command_without_arguments_is_told_what_is_missing(capsys):
     command_line.parse(["main.py"])
   assert ended.value.code == command_line.WRONG_USAGE
   assert "--config is missing; give a recipe" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the library that loads recipes
+@pytest.mark.parametrize(
+  ("group", "names"), [("config.data.evaluate", "'test', 'val'"), ("config.reconstruct", "none")]
+)
+def test_the_names_in_the_recipe_are_listed(tmp_path, group, names):
+  recipe = tmp_path / "recipe.py"
+  recipe.write_text(
+    "import ml_collections\n"
+    "def get_config():\n"
+    "  sets = {'val': {}, 'test': {}}\n"
+    "  return ml_collections.ConfigDict({'data': {'evaluate': sets}, 'reconstruct': {}})\n"
+  )
+  argv = ["main", f"--config={recipe}", f"--{group}.tset.source=folder:x"]
+  said = command_line.wrong_usage(argv, KeyError("'tset'"))
+  assert said.startswith(f"{group}.tset is not in the recipe, which has {names} there; new names")

@@ -8,7 +8,7 @@ from ml_collections import config_flags
 
 from vit_jax import config as cfg
 from vit_jax.config import recorded, suggestions
-from vit_jax.process.text import one_line, shown
+from vit_jax.process.text import listed, one_line, shown
 
 _CONFIG = config_flags.DEFINE_config_file(
   "config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG."
@@ -76,8 +76,19 @@ def wrong_usage(argv: list[str], error: Exception) -> str:
       group = next((group for group in cfg.NAMED if key.startswith(f"{group}.")), None)
       name = key.removeprefix(f"{group}.").split(".")[0]
       if group and isinstance(error, KeyError) and repr(name) in "".join(map(str, error.args)):
-        return f"{group}.{name} is not in the recipe; new names can only be added in the recipe."
+        return not_in_recipe(group, name, value_of("config", argv))
   return said
+
+
+def not_in_recipe(group: str, name: str, recipe: str | None) -> str:
+  """Says which names of a group the recipe has, in place of one that it does not have."""
+  names = ""
+  if recipe:
+    there = flags.FLAGS["config"].parser.parse(recipe)  # without what the command line replaces
+    for part in group.split(".")[1:]:
+      there = there[part]
+    names = f", which has {listed(sorted(there)) or 'none'} there"
+  return f"{group}.{name} is not in the recipe{names}; new names can only be added in the recipe."
 
 
 def reason(error: Exception, argv: list[str]) -> str:
