@@ -84,7 +84,7 @@ def test_a_folder_of_splits_is_no_folder_of_classes(tmp_path, names):
   if len(names) == 2:
     train, other = sorted(names, key=lambda name: "train" not in name.lower())
     assert f"config.data.train.source=folder:{tmp_path}/{train} " in str(raised.value)
-    assert f"config.data.evaluate.val.source=folder:{tmp_path}/{other}." in str(raised.value)
+    assert f"config.data.evaluate.val.source=folder:{tmp_path}/{other};" in str(raised.value)
   assert len(open_source(f"folder:{tmp_path}", label_key="")) == len(names)
 
 

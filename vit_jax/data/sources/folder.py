@@ -182,8 +182,9 @@ def _images(directory: str) -> Found:
 
 
 def _without_images(kind: str, folder: str, left_out: LeftOut) -> str:
-  files = f"{image_files.LIST} files"
-  return f'{kind} "{folder}" has no {files}; add images or remove it.{_others(left_out)}'
+  return f'{kind} "{folder}" has no {image_files.LIST} files; add images or remove it.' + _others(
+    left_out
+  )
 
 
 def _others(left_out: LeftOut) -> str:
@@ -204,7 +205,8 @@ def _check_no_splits(directory: str, found: dict[str, Found]) -> None:
     flags.append(f"--config.data.evaluate.val.source=folder:{os.path.join(directory, name)}")
   raise SourceError(
     f"The folders in {directory!r} are splits, not classes ({', '.join(splits)}): the folders of "
-    f"classes are inside of them. Name each split for itself, such as {' '.join(flags)}."
+    f"classes are inside of them. Name each for itself: {' '.join(flags)}; "
+    f"in tools/prepare_data.py --split=train=folder:{os.path.join(directory, train)}."
   )
 
 
