@@ -194,9 +194,3 @@ def test_five_of_many_are_named_and_the_others_counted():
     with pytest.raises(ValueError, match=f"^{count} parameters.*{rest}") as error:
       weights.fit(nest(surplus), families.params("gap"), (4, 4))
     assert str(error.value).count("is not part of") == 5
-
-
-def test_half_precision_becomes_float32():
-  params = jax.tree.map(np.float16, families.params("vit"))
-  fitted, _ = weights.fit(params, shapes(families.module("vit")), (4, 4))
-  families.assert_same_bits(fitted, jax.tree.map(np.float32, params))

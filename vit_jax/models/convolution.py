@@ -24,7 +24,7 @@ def standardize_bit(kernel: jax.Array) -> jax.Array:
 
 
 class StandardizedConv(nn.Module):
-  """A convolution with standardised weights and no bias."""
+  """A convolution with standardised weights and no bias; they are standardised in float32."""
 
   features: int
   size: int
@@ -37,7 +37,8 @@ class StandardizedConv(nn.Module):
   def __call__(self, x: jax.Array) -> jax.Array:
     """(B, H, W, C) -> (B, H', W', features)."""
     shape = (self.size, self.size, x.shape[-1], self.features)
-    kernel = self.standardize(self.param("kernel", nn.initializers.lecun_normal(), shape))
+    kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
+    kernel = self.standardize(kernel.astype(jnp.float32))
     return jax.lax.conv_general_dilated(
       x,
       kernel.astype(self.dtype),

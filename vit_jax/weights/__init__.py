@@ -36,7 +36,7 @@ __all__ = [
 
 
 def load(path) -> dict:
-  """Reads parameters as NumPy arrays, in the tree of a model with scan=False.
+  """Reads parameters as NumPy arrays in float32, in the tree of a model with scan=False.
 
   If a run has a moving average of its parameters, reads the average.
 

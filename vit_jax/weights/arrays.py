@@ -16,14 +16,14 @@ TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def checked(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Checks arrays, and returns them in the byte order of this machine.
+  """Checks arrays, and returns them in float32, the type of all parameters here.
 
   Args:
     flat: {"a/b": array}.
 
   Raises:
     ValueError: there are no arrays or too many; a name is not valid; or an array is empty, has no
-      floating-point type, or is not finite in float32, the type of all parameters here.
+      floating-point type, or is not finite in float32.
   """
   if not 0 < len(flat) <= MAX_ARRAYS:
     raise ValueError(f"it holds {len(flat):,} arrays; it must hold 1 to {MAX_ARRAYS:,}")
@@ -36,7 +36,7 @@ def checked(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if not array.size:
       raise ValueError(f"{name} is empty, of shape {array.shape}")
     check_finite(name, array)
-  return {name: x.astype(x.dtype.newbyteorder("="), copy=False) for name, x in flat.items()}
+  return {name: np.asarray(array, np.float32) for name, array in flat.items()}
 
 
 def check_name(name):

@@ -55,7 +55,7 @@ def fit(
     outputs: for each output of the model, its index in the head that is kept; None: the same.
 
   Returns:
-    The tree in float32, without the parameters that are new, and a row for each name.
+    The tree, without the parameters that are new, and a row for each name.
 
   Raises:
     ValueError: parameters are missing, extra or of other shapes, or no positions can be new.
@@ -74,7 +74,7 @@ def fit(
       fitted[name], row = _taken(name, array, outputs)
       rows.append(row)
     else:
-      fitted[name], detail = _resized(params, name, np.asarray(array, np.float32), grid)
+      fitted[name], detail = _resized(params, name, array, grid)
       rows.append(Row(name, "resized", detail))
   surplus = {name: x for name, x in given.items() if not renewed(name)}
   _check(wrong + [f"{name} {x.shape} is not part of the model" for name, x in surplus.items()])
@@ -124,7 +124,6 @@ def _has_all(given: dict, wanted: dict, prefix: str) -> bool:
 
 def _taken(name: str, array, outputs: tuple[int, ...] | None) -> tuple[np.ndarray, Row]:
   """An array that fits; `outputs` reorders the arrays of the head."""
-  array = np.asarray(array, np.float32)
   if outputs is None or not name.startswith("head/"):
     return array, Row(name, "taken")
   return array[..., outputs], Row(name, "moved", "by the names of classes")
