@@ -14,6 +14,7 @@ from vit_jax.models.activations import split_by_example
 from vit_jax.models.attention import Attention
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_bit
 from vit_jax.models.head import Head
+from vit_jax.models.images import as_input
 from vit_jax.models.remat import remat
 
 MODEL = config.Model()  # default settings
@@ -187,6 +188,9 @@ class ResNet(nn.Module):
 
     Returns:
       logits (B, num_classes) float32, and the result of `features`.
+
+    Raises:
+      ValueError: the images are integers.
     """
     features = self.features(images, train=train)
     head = Head(self.num_classes, self.head_bias, self.dtype, name="head")
@@ -208,7 +212,7 @@ class ResNet(nn.Module):
       attention=self.attention,
       remat=self.remat,
       name="resnet",
-    )(images.astype(self.dtype))
+    )(as_input(images, self.dtype))
     patches = x.reshape(len(x), -1, x.shape[-1])
     return {"patches": patches, "pre_logits": patches.mean(axis=1)}
 

@@ -13,6 +13,7 @@ from vit_jax import config
 from vit_jax.models.activations import split_by_example
 from vit_jax.models.encoder import Encoder
 from vit_jax.models.head import Head
+from vit_jax.models.images import as_input
 from vit_jax.models.patches import PatchEmbedding
 from vit_jax.models.pooling import AttentionPooling
 from vit_jax.models.stem import map_size, stem
@@ -88,7 +89,7 @@ class ViT(nn.Module):
       logits (B, num_classes) float32, and the result of `features`.
 
     Raises:
-      ValueError: the patch size does not divide the image size.
+      ValueError: the patch size does not divide the image size, or the images are integers.
     """
     features = self.features(images, train=train)
     return self.classify(features["pre_logits"]), features
@@ -108,7 +109,7 @@ class ViT(nn.Module):
   @nn.compact
   def embed(self, images: jax.Array) -> jax.Array:
     """Patch embedding (equation 1) of the images or a hybrid's map: (B, H, W, 3) -> (B, N, D)."""
-    x = images.astype(self.dtype)
+    x = as_input(images, self.dtype)
     if self.stages is not None:
       x = stem(x, self.stages, self.stem_width, self.dtype, self.remat)
     return PatchEmbedding(self.patch, self.width, self.dtype, name="embedding")(x)
