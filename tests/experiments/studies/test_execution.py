@@ -297,6 +297,19 @@ def test_a_run_of_another_command_is_waited_for(tmp_path, monkeypatch):
   assert len(ran.called) == 1
 
 
+def test_a_run_of_another_command_that_was_first_and_has_ended_is_no_failure(tmp_path):
+  """It had the lock when this command's process began, and no more when that was refused."""
+  run = Ledger(tmp_path).run(Job(stub.PRETRAINING, 0))
+  children = runs.Children()
+
+  def refused(*_):
+    stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
+    return command_line.WRONG_USAGE
+
+  children.call = refused
+  assert execution.call(run, children) == ""
+
+
 def test_a_signal_stops_the_study_and_the_next_start_goes_on(tmp_path, monkeypatch, capfd):
   ran, some = stub.Runs(monkeypatch), stub.study(0.0)
   plain = ran._call

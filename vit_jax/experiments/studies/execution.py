@@ -99,9 +99,9 @@ def call(run: Run, children: Children) -> str:
   Raises:
     RunError: the folder of the study cannot be written to.
   """
-  log = run.folder.with_name(f"{run.folder.name}.log")
+  log, waited = run.folder.with_name(f"{run.folder.name}.log"), False
   while True:
-    waited = wait_until_free(run.folder, children)
+    waited = wait_until_free(run.folder, children) or waited
     if children.asked or (waited and run.result()):
       return ""
     with workdir.writing(run.folder.parent):
@@ -109,7 +109,8 @@ def call(run: Run, children: Children) -> str:
       output = files.log(log)
     with output:
       status = children.call([sys.executable, *run.arguments()], output)
-    if status != command_line.WRONG_USAGE or not in_use(run.folder):
+    waited = status == command_line.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
+    if not waited:  # else another process was first, and may have ended meanwhile
       return ending(run, status, log, stopped=children.asked)
 
 
