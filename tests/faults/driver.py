@@ -4,10 +4,12 @@ A FAULT is a name below and its argument, such as full:20. Each replaces one fun
 by itself with the fault around it; everything else is what a user runs.
 """
 
+import contextlib
 import functools
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -62,6 +64,23 @@ def before_save(step, act):
 def gone(step):
   """The workdir is moved away before a step is saved."""
   before_save(int(step), lambda folder: folder.rename(f"{folder}-away"))
+
+
+def gone_checkpoints(step):
+  """The folder of checkpoints is removed before a step is saved."""
+  before_save(int(step), lambda folder: shutil.rmtree(folder / "checkpoints"))
+
+
+def gone_lock(step):
+  """The lock is removed before a step is saved, and another run takes the folder."""
+  from vit_jax.storage import files
+
+  def take(folder):
+    (folder / "lock").unlink()
+    other.enter_context(files.locked(folder / "lock", alone=True))
+
+  other = contextlib.ExitStack()
+  before_save(int(step), take)
 
 
 def read_only(step):
@@ -177,6 +196,8 @@ FAULTS = dict(
   full=full,
   full_and_signalled=full_and_signalled,
   gone=gone,
+  gone_checkpoints=gone_checkpoints,
+  gone_lock=gone_lock,
   read_only=read_only,
   witnessed=witnessed,
   signal_in=signal_in,

@@ -87,12 +87,31 @@ def test_a_workdir_lost_on_the_way(uninterrupted, tmp_path, fault):
   assert_equal_ends(workdir, uninterrupted)
 
 
-def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path):
-  tmp_path.chmod(0o555)
+def test_a_run_whose_lock_was_taken_writes_nothing_more(tmp_path):
+  result = faulty.run("gone_lock:20", tmp_path)
+  assert result.returncode == 1
+  assert programs.message(result).startswith(f"vit_jax: {tmp_path}/lock was removed or replaced")
+  assert checkpoint.available(tmp_path) == [10]
+  assert "Traceback" not in result.stderr
+
+
+def test_checkpoints_that_are_removed_cost_only_themselves(uninterrupted, tmp_path):
+  result = faulty.run("gone_checkpoints:20", tmp_path)
+  assert result.returncode == 0, result.stderr
+  assert f"{tmp_path}/checkpoints was removed; it is made anew." in result.stderr
+  assert_equal_ends(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("place", ["", "checkpoints"])
+def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path, place):
+  closed = tmp_path / place
+  closed.mkdir(exist_ok=True)
+  tmp_path.chmod(0o777)
+  closed.chmod(0o555)
   command = [sys.executable, "-m", "tests.faults.unprivileged", *programs.digits(tmp_path)]
   result = programs.run(command)
-  tmp_path.chmod(0o755)
+  closed.chmod(0o755)
   assert result.returncode == 2
   assert f"--workdir={tmp_path} cannot be written to: Permission denied" in programs.message(result)
   assert "Traceback" not in result.stderr
-  assert not list(tmp_path.iterdir())
+  assert not list(closed.iterdir())

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from vit_jax import config as c
-from vit_jax.storage import workdir
+from vit_jax.storage import metrics_log, workdir
 
 
 def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
@@ -56,3 +56,23 @@ def test_a_pipe_in_the_place_of_the_lock_is_refused_and_not_waited_for(tmp_path)
     workdir.locked(tmp_path, first=True),
   ):
     pass
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_lock_that_was_removed_is_noticed_before_anything_is_written(tmp_path, replace):
+  folder = tmp_path / "run"
+  with workdir.locked(folder, first=True):
+    writer = metrics_log.Writer(folder, start_step=0)
+    writer.write(1, {"loss": 1.0})
+    folder.rename(tmp_path / "away")
+    workdir.check_held(folder)  # the folder itself is gone: what cannot be written will say so
+    (tmp_path / "away").rename(folder)
+    writer.write(2, {"loss": 1.0})
+    (folder / "lock").unlink()
+    if replace:
+      (folder / "lock").touch()
+    with pytest.raises(workdir.LostError, match="another run may be writing"):
+      writer.write(3, {"loss": 1.0})
+    writer.close()
+  assert [line["step"] for line in metrics_log.read(folder)] == [1, 2]
+  workdir.check_held(folder)

@@ -254,8 +254,10 @@ def remove_empty(folder: pathlib.Path):
 
 
 @contextlib.contextmanager
-def locked(path: pathlib.Path, *, alone: bool):
+def locked(path: pathlib.Path, *, alone: bool) -> Iterator[os.stat_result]:
   """Creates a file and locks it; the system frees the lock however the process ends.
+
+  Yields what `os.stat` says of the file: it tells later whether the file was replaced.
 
   Args:
     path: the file.
@@ -271,16 +273,20 @@ def locked(path: pathlib.Path, *, alone: bool):
     with os.fdopen(descriptor, "w"):
       if alone:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      if is_at(descriptor, path):  # else whoever held it has removed it meanwhile
-        yield
+      if is_at(os.fstat(descriptor), path):  # else whoever held it has removed it meanwhile
+        yield os.fstat(descriptor)
         return
 
 
-def is_at(descriptor: int, path: Path) -> bool:
-  """Whether an open file is still the one at a path."""
+def is_at(known: os.stat_result, path: Path) -> bool:
+  """Whether the file at a path is still the one that `os.stat` told of.
+
+  Raises:
+    OSError: it cannot be known, for another reason than that there is none.
+  """
   try:
-    return os.path.samestat(os.fstat(descriptor), os.stat(path))
-  except OSError:
+    return os.path.samestat(known, os.stat(path))
+  except FileNotFoundError:
     return False
 
 

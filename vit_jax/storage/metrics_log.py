@@ -96,6 +96,7 @@ class Writer:
 
   def _add(self, *writes):
     """Does the writes after those that wait; if one fails, it and the following ones wait."""
+    workdirs.check_held(self._workdir)
     self._waiting += writes
     failing = self._retry.failing
     try:

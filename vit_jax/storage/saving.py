@@ -79,6 +79,7 @@ class Checkpoints:
       best: step to keep even if it is not among the newest; 0: none.
     """
     self.wait()
+    workdirs.check_held(self._directory.parent)
     step, self._saves, self._outcome = int(state.step), self._saves + 1, None
     folder = self._directory / f"{step}{HALF_WRITTEN}-{self._saves}"
     described = meta | {"arrays": describe(state)}
@@ -87,6 +88,7 @@ class Checkpoints:
     return step
 
   def _publish(self, folder, step, best):
+    workdirs.check_held(self._directory.parent)
     files.rename(folder, self._directory / str(step))
     try:
       self._prune(best)
@@ -111,6 +113,7 @@ class Checkpoints:
     if reason == DONE:
       self._outcome = ""
       return
+    workdirs.check_held(self._directory.parent)
     if jax.process_index() == 0:
       self._remove_half_written()
     self._outcome = self._describe_failure(step, reason)
@@ -230,10 +233,13 @@ class _Save:
     self._next()
 
   def _make_folder(self) -> str:
-    """Makes the folder in an existing one: that of a run is never made anew on the way."""
+    """Makes the folder. The workdir is never made anew on the way: it may have been moved."""
     try:
+      workdir = self._folder.parents[1]
+      if not workdir.is_dir():
+        return f"the folder {workdir} is gone"
       if not self._folder.parent.is_dir():
-        return f"the folder {self._folder.parent} is gone"
+        logging.warning("%s was removed; it is made anew.", self._folder.parent)
       files.make_folder(self._folder / "state")
     except OSError as error:
       return reason_of(error)
@@ -247,7 +253,9 @@ class _Save:
     try:
       phase()
     except Exception as error:  # orbax passes on any exception of its parts: OSError, ValueError...
-      self._state = reason_of(error)
+      # Without its folder, orbax's own words are of other things.
+      there = self._folder.is_dir()
+      self._state = reason_of(error) if there else f"the folder {self._folder} was removed"
     else:
       self._state = DONE
 

@@ -1,13 +1,14 @@
 """The folder of a run: creates it, locks it against a second run, and writes config.json."""
 
 import contextlib
+import errno
 import itertools
 import json
 import os
 import pathlib
 from collections.abc import Iterator
 
-from vit_jax.config import Config, ConfigError, StorageError, to_dict
+from vit_jax.config import Config, ConfigError, RunError, StorageError, to_dict
 from vit_jax.storage import files
 
 LOCK = "lock"
@@ -54,6 +55,13 @@ def _below(path: pathlib.Path) -> Iterator[pathlib.Path]:
       yield from (pathlib.Path(folder, name) for name in (*folders, *names))
 
 
+class LostError(RunError):
+  """The run does not have its folder to itself any more, and must not write there."""
+
+
+_held: dict[pathlib.Path, os.stat_result] = {}  # by workdir: the lock that this process holds
+
+
 @contextlib.contextmanager
 def locked(workdir: pathlib.Path, *, first: bool):
   """Makes and locks the folder; the operating system frees the lock however the run ends.
@@ -68,7 +76,8 @@ def locked(workdir: pathlib.Path, *, first: bool):
   with contextlib.ExitStack() as held:
     try:
       files.make_folder(workdir)
-      held.enter_context(files.locked(workdir / LOCK, alone=first))
+      lock = held.enter_context(files.locked(workdir / LOCK, alone=first))
+      _check_writable(workdir / CHECKPOINTS)
     except BlockingIOError as error:
       raise ConfigError(
         f"--workdir={workdir} is in use by another run; wait for it to end, stop "
@@ -78,7 +87,33 @@ def locked(workdir: pathlib.Path, *, first: bool):
       raise ConfigError(
         f"--workdir={workdir} cannot be written to: {error.strerror} ({error.filename})."
       ) from error
+    if first:
+      _held[workdir.absolute()] = lock
+      held.callback(_held.pop, workdir.absolute())
     yield
+
+
+def _check_writable(folder: pathlib.Path):
+  """Finds out before the first step what would otherwise fail at the first save."""
+  if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
+def check_held(workdir: pathlib.Path):
+  """Checks that the lock is where this process put it, if it did: call it before the run writes.
+
+  Raises:
+    LostError: it was removed or replaced; the folder itself is there.
+  """
+  lock = _held.get(workdir.absolute())
+  with contextlib.suppress(OSError):  # what cannot be read may come back
+    if lock and workdir.is_dir() and not files.is_at(lock, workdir / LOCK):
+      raise LostError(
+        f"{workdir / LOCK} was removed or replaced while this run held it, so another run may be "
+        f"writing to {workdir}; this one ends here and writes nothing more. Make sure that no "
+        "other run uses the folder, then start the same command again. Locks need no removing: "
+        "each is free as soon as its run has ended."
+      )
 
 
 @contextlib.contextmanager

@@ -99,8 +99,8 @@ class Saver:
       return
     if not agreement.answer_of_first(self.retry.failed()):
       raise SaveError(
-        f"{failure}.{self.retry.in_words()} Make room, or make the folder writable, and start the "
-        "same command again."
+        f"{failure}.{self.retry.in_words()} Make room, bring the folder back or make it "
+        "writable, and start the same command again."
       )
     if not failing:
       self.writer.say(
