@@ -77,7 +77,7 @@ def lines(series: Sequence[Series], label: str, *, log: bool = False) -> bytes:
     axes.set(xlabel="step", ylabel=label)
     axes.grid(alpha=0.2)
     if 1 < len(series) <= MOST_LEGEND:
-      legend_above(axes, fontsize=8)
+      figure.set_figheight(HEIGHT + 0.17 * legend_above(axes, fontsize=8))
     return svg(figure)
 
 
@@ -92,15 +92,16 @@ def round_log_ticks(axis):
   axis.set_major_formatter("{x:g}")
 
 
-def legend_above(axes, **options):
-  """Names the lines above the axes, where they cover nothing, in as many columns as fit."""
+def legend_above(axes, fontsize: int = 10) -> int:
+  """Names the lines above the axes, in as many columns as fit; returns the number of rows."""
   handles, names = axes.get_legend_handles_labels()
   if not names:
-    return
-  longest = max(map(len, names))
-  columns = max(1, min(4, len(names), int(axes.get_figure().get_figwidth() * 11 // (longest + 6))))
+    return 0
+  letters = axes.get_figure().get_figwidth() * 110 / fontsize
+  columns = max(1, min(4, len(names), int(letters // (max(map(len, names)) + 6))))
   place = dict(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3)
-  axes.legend(handles, names, **place, ncols=columns, frameon=False, **options)
+  axes.legend(handles, names, **place, ncols=columns, frameon=False, fontsize=fontsize)
+  return -(-len(names) // columns)
 
 
 def styles(series: Sequence[Series]) -> list[dict]:
