@@ -66,7 +66,7 @@ def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, s
     batch_size=batch_size,
     host=host,
     hosts=hosts,
-    start_step=start_step,
+    start=start_step * batch_size,
     seed=seed,
     **(usual | options),
   )

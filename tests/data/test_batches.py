@@ -21,9 +21,9 @@ def digits(split):
 
 def test_training_batches_resume_where_they_left_off():
   reader, source = Reader(DATA, MESH, 16, 1), digits("train")
-  whole = reader.training(source, parts=(), seed=0, start_step=0)
+  whole = reader.training(source, parts=(), seed=0, start=0)
   first = [next(whole) for _ in range(5)]
-  later = reader.training(source, parts=(), seed=0, start_step=3)
+  later = reader.training(source, parts=(), seed=0, start=48)
   for batch in first[3:]:
     again = next(later)
     for key in batch:
@@ -56,7 +56,7 @@ def test_images_are_evaluated_as_they_are_prepared_one_by_one(resize):
 
 
 def test_batches_on_the_devices_are_closed_at_the_end():
-  read = Reader(DATA, MESH, 16, 1).training(digits("train"), parts=(), seed=0, start_step=0)
+  read = Reader(DATA, MESH, 16, 1).training(digits("train"), parts=(), seed=0, start=0)
   closed, close = [], read.close
   read.close = lambda: closed.append(close())
   with Reader(DATA, MESH, 16, 1).ahead(read) as ahead:

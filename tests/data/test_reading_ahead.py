@@ -26,7 +26,7 @@ def test_decoding_runs_ahead_of_the_consumer():
     batch_size=16,
     host=0,
     hosts=1,
-    start_step=0,
+    start=0,
     num_classes=CLASSES,
     threads=2,
     workers=0,
@@ -63,7 +63,7 @@ def test_the_program_ends_with_batches_open(threads, workers, end):
         transform=functools.partial(
           images.train_image, size=32, area=(0.05, 1), aspect=(0.75, 1.33), flip=True,
           max_pixels=10**6),
-        seed=0, batch_size=64, host=0, hosts=1, start_step=0, num_classes=10,
+        seed=0, batch_size=64, host=0, hosts=1, start=0, num_classes=10,
         threads={threads}, workers={workers})
       next(batches)
       print("got one", flush=True)

@@ -104,7 +104,7 @@ def read(source, *, batch_size, transform):
     batch_size=batch_size,
     host=0,
     hosts=1,
-    start_step=0,
+    start=0,
     num_classes=0,
     threads=0,
     workers=0,

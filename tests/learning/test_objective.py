@@ -204,7 +204,7 @@ def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
   monkeypatch.setattr(HiddenChannel, "needs_labels", needs_labels)
   monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
   made = plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
-  reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start_step=0)
+  reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   batch = next(reader)
   reader.close()
   assert batch.keys() == compilation.abstract_batch(made).keys()

@@ -1,6 +1,7 @@
 """Broken files in a user's folder: masked and named in training, an error in evaluation."""
 
 import os
+import re
 
 import cv2
 import numpy as np
@@ -50,6 +51,25 @@ def test_a_few_are_masked_counted_and_named(folder, tmp_path):
   assert last["data/bad_examples"] == 8  # 160 images are two epochs of 80, four of them broken
   for name in ("bee/0.png", "bee/1.png", "cat/0.png", "cat/1.png"):
     assert result.stderr.count(f"{name}") >= 2
+
+
+def test_images_are_counted_over_starts_with_other_batch_sizes(folder, tmp_path):
+  """Epochs stay whole: each has every image once, so the four broken ones too."""
+  run = tmp_path / "run"
+
+  def go_on(batch_size, steps, limit=0.1):
+    settings = f"batch_size={batch_size}", f"duration.steps={steps}", f"data.bad_limit={limit}"
+    return programs.run(command(folder, run, *[f"--config.{setting}" for setting in settings]))
+
+  for epochs, (batch_size, steps) in enumerate([(16, 5), (8, 15), (20, 19), (16, 24)], 1):
+    result = go_on(batch_size, steps)
+    assert result.returncode == 0, result.stderr
+    *_, last = metrics_log.read(run)
+    assert (last["step"], last["data/images"]) == (steps, 80 * epochs)
+    assert (last["data/epoch"], last["data/bad_examples"]) == (epochs, 4 * epochs)
+  result = go_on(10, 32, limit=0.0195)  # of 1,000 images, which are the least that count
+  seen, step = re.search(r"20 of (\d+) training images up to step (\d+)", result.stderr).groups()
+  assert (result.returncode, int(seen)) == (1, 320 + (int(step) - 24) * 10)
 
 
 def test_above_the_limit_the_run_stops(folder, tmp_path):

@@ -58,12 +58,14 @@ def test_every_log_line_has_all_metrics(digits):
     "step_seconds",
     "eta_seconds",
     "data/input_wait",
+    "data/images",
     "data/epoch",
     "data/bad_examples",
     "skipped",
     "goodput",
   } | {f"time/{cause}" for cause in ("steps", *speed.CAUSES, "idle")}
   assert all(line.keys() == wanted for line in lines)
+  assert lines[-1]["data/images"] == 40 * 32
   assert lines[-1]["data/epoch"] == pytest.approx(40 * 32 / 1437)
   assert lines[-1]["loss"] < lines[0]["loss"]
 

@@ -75,7 +75,7 @@ def test_an_epoch_is_as_long_as_all_sources_together(two):
   assert (len(data.train), data.train.class_names) == (30, ("a", "b"))
   assert steps.of_run(config, len(data.train)).total == round(2 * 30 / 8)
   made = plan.make(config, data, jax.devices()[:1])
-  assert messages.mix(made) == (
+  assert messages.mix(made, steps.ImageCount(0, 0, 8)) == (
     "The training images are a mix: large 40.00% (20 images, each seen 1.28 times), "
     "small 60.00% (10 images, each seen 3.84 times)\n"
   )
@@ -84,7 +84,7 @@ def test_an_epoch_is_as_long_as_all_sources_together(two):
 def test_batches_have_the_shares_of_the_weights(two):
   config = run(two, data=dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)))
   made = plan.make(config, opening.open_data(config), jax.devices()[:1])
-  reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start_step=0)
+  reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   assert [(part.examples, part.weight) for part in made.data.parts] == [(20, 2), (10, 3)]
   batches = [next(reader) for _ in range(125)]  # 1,000 images: a block, which holds whole shares
   reader.close()
@@ -103,7 +103,8 @@ def test_a_source_that_is_empty_is_left_out(two, folders):
   alone = opening.open_data(run({"none": c.Weighted(), "only": weighted(folders[0], 7)}))
   plain = opening.open_data(run({}, data=dict(train=c.Dataset(folders[0]))))
   assert alone.train.identity == plain.train.identity
-  assert not messages.mix(plan.make(run({}), plain, jax.devices()[:1]))
+  made = plan.make(run({}), plain, jax.devices()[:1])
+  assert not messages.mix(made, steps.ImageCount(0, 0, 8))
 
 
 @pytest.mark.parametrize(

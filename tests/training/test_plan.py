@@ -70,7 +70,7 @@ def test_a_cache_is_read_for_training_alone(tmp_path):
   assert type(scored) is type(plain.evaluations.heads()[0].source)
   made = plan.make(config, data)
   first, second = (  # digits are no larger than the cache's side
-    next(made.reader.training(source, parts=data.parts, seed=0, start_step=2))
+    next(made.reader.training(source, parts=data.parts, seed=0, start=2 * CONFIG.batch_size))
     for source in (plain.train, data.train)
   )
   for key in first:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from vit_jax.training.speed import Monitor
+from vit_jax.training.steps import ImageCount
 
 
 class Clock:
@@ -42,7 +43,11 @@ def make(clock=None, **changes):
   clock = clock or Clock()
   devices = Devices(clock)
   arguments = dict(
-    batch_size=32, total_steps=100, epoch_examples=320, flops_per_image=2e9, peak_flops=1e12
+    images=ImageCount(0, 0, 32),
+    total_steps=100,
+    epoch_examples=320,
+    flops_per_image=2e9,
+    peak_flops=1e12,
   )
   return Monitor(**arguments | changes, busy=devices, clock=clock), devices
 

@@ -30,3 +30,10 @@ def test_checkpoints_are_kept_at_steps_that_are_saved(keep, save, expected):
   checkpoint = c.Checkpoint(every=c.Duration(steps=save), keep_every=c.Duration(steps=keep))
   found = steps.of_run(dataclasses.replace(CONFIG, checkpoint=checkpoint), 1437)
   assert found.keep == expected
+
+
+def test_images_of_starts_with_several_batch_sizes():
+  first = steps.ImageCount(0, 0, 64)
+  assert (first.up_to(0), first.up_to(10)) == (0, 640)
+  later = steps.ImageCount(10, first.up_to(10), 16)
+  assert (later.up_to(10), later.up_to(15)) == (640, 720)

@@ -155,7 +155,7 @@ def _our_batches(
     batch_size=batch_size,
     host=0,
     hosts=1,
-    start_step=0,
+    start=0,
     num_classes=_CLASSES,
     threads=threads,
     workers=workers,

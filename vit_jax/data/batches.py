@@ -32,14 +32,14 @@ class Reader:
   accumulation: int
 
   def training(
-    self, source: Source, *, parts: Sequence[MixedSource], seed: int, start_step: int
+    self, source: Source, *, parts: Sequence[MixedSource], seed: int, start: int
   ) -> pipeline.Batches:
-    """The endless training batches, beginning with `start_step`; `parts` as for the pipeline."""
+    """The endless training batches, after `start` images; `parts` as for the pipeline."""
     return pipeline.train_batches(
       source,
       transform=train_transform(self.settings),
       seed=seed,
-      start_step=start_step,
+      start=start,
       batch_size=self.batch_size,
       parts=parts,
       **self._reading(source),

@@ -47,7 +47,7 @@ class _Share(NamedTuple):
   batch_size: int
   host: int
   hosts: int
-  start_step: int = 0
+  start: int = 0
 
   @property
   def per_host(self) -> int:
@@ -67,7 +67,7 @@ class _Share(NamedTuple):
   def positions(self, index: int) -> range:
     """Positions in the stream of examples for part number `index` of this host."""
     step, part = divmod(index, self.parts)
-    first = (self.start_step + step) * self.batch_size + self.host * self.per_host
+    first = self.start + step * self.batch_size + self.host * self.per_host
     return range(first + part * self.part, first + (part + 1) * self.part)
 
 
@@ -79,24 +79,25 @@ def train_batches(
   batch_size: int,
   host: int,
   hosts: int,
-  start_step: int,
+  start: int,
   num_classes: int,
   threads: int,
   workers: int,
   parts: Sequence[MixedSource] = (),
 ) -> "Batches":
-  """Endless batches of shuffled, augmented examples, beginning with the batch of `start_step`.
+  """Endless batches of shuffled, augmented examples, beginning at the position `start`.
 
-  The examples, in the order of `mixing.epochs`, make one stream. Global batch `step` is positions
-  [step * batch_size, (step + 1) * batch_size); each host gets an equal, contiguous share. The
-  random draws for an example depend only on the seed and its position.
+  The examples, in the order of `mixing.epochs`, make one stream. Global batch `i` is positions
+  [start + i * batch_size, start + (i + 1) * batch_size); each host gets an equal, contiguous share.
+  The random draws for an example depend only on the seed and its position.
 
   Args:
     source: the examples.
     transform: (image, rng=generator) -> (S, S, 3) uint8; it must not keep the generator.
     seed: of the order and all draws, in [0, 2**32).
     batch_size: examples in a batch, over all hosts.
-    host, hosts, start_step: index of this host, number of hosts, step of the first batch.
+    host, hosts: index of this host, number of hosts.
+    start: images that were taken before.
     num_classes: labels must be in [0, num_classes); 0: batches have no labels.
     threads: decoding threads of each process (at least 1 in workers); 0: decode when requested.
     workers: decoding processes, which need a picklable source and transform; 0: none.
@@ -110,7 +111,7 @@ def train_batches(
     ValueError: hosts does not divide batch_size.
     LabelError, WorkerError: from the iterator: a label is out of range; a worker has ended.
   """
-  share = _check(_Share(batch_size, host, hosts, start_step))
+  share = _check(_Share(batch_size, host, hosts, start))
   load = functools.partial(
     _load,
     share=share,

@@ -99,7 +99,7 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
     batch_size = config["batch_size"]
     total = cfg.Duration(**config["duration"]).in_steps(
       batch_size=batch_size,
-      epoch_examples=round(last["step"] * batch_size / last["data/epoch"]),
+      epoch_examples=round(last.get("data/images", last["step"] * batch_size) / last["data/epoch"]),
     )
   except (OSError, ValueError, TypeError, KeyError) as error:
     raise cfg.RunError(

@@ -75,7 +75,7 @@ class Checkpoints:
 
     Args:
       state: the state.
-      meta: stored beside the state, as JSON: "config", the settings, and "class_names".
+      meta: stored beside the state, as JSON: "config", the settings, "class_names" and others.
       best: step to keep even if it is not among the newest; 0: none.
     """
     self.wait()
@@ -142,9 +142,9 @@ class Checkpoints:
         logging.warning(failure)
     quiet.end_writes_that_were_given_up()
 
-  def made_with(self, step: int) -> dict:
-    """The settings of the run that saved `step`."""
-    return read_meta(self._directory / str(step))["config"]
+  def meta(self, step: int) -> dict:
+    """What was stored beside the state of `step`."""
+    return read_meta(self._directory / str(step))
 
   def last_step(self) -> int | None:
     """The newest complete step, or None."""

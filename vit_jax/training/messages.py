@@ -14,21 +14,22 @@ from vit_jax.storage import metrics_log, workdir
 from vit_jax.storage.tree import flatten
 from vit_jax.training import early_stopping
 from vit_jax.training.plan import Plan, total_count, trained_count
+from vit_jax.training.steps import ImageCount
 
 
 def introduction(
-  plan: Plan, folder: pathlib.Path, start: int, *, left: bool, changed: list[str]
+  plan: Plan, folder: pathlib.Path, images: ImageCount, *, left: bool, changed: list[str]
 ) -> str:
   """Describes the run that is about to begin, in a few lines.
 
   Args:
     plan: the run.
     folder: its workdir.
-    start: number of steps that are done already.
+    images: the training images of the steps that are done, and of those to come.
     left: whether any steps are left to train.
     changed: settings that differ from those of the steps so far.
   """
-  config, device = plan.config, jax.devices()[0]
+  config, device, start = plan.config, jax.devices()[0], images.step
   parameters, trained = total_count(plan), trained_count(plan)
   part = f" ({trained:,} of them trained)" if trained < parameters else ""
   then = (
@@ -42,7 +43,7 @@ def introduction(
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
     + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, changed)
-    + mix(plan)
+    + mix(plan, images)
     + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
     f"{plan.steps.total:,} steps; {then}" + advice_on_fsdp(plan)
   )
@@ -63,12 +64,12 @@ def slow_type(compute_dtype: str, platform: str) -> str:
   )
 
 
-def mix(plan: Plan) -> str:
+def mix(plan: Plan, images: ImageCount) -> str:
   """Says which share each source of a mix has, and how often it is seen; "" without a mix."""
   names, parts = plan.config.data.mixed(), plan.data.parts
   if not names:
     return ""
-  weights, seen = sum(part.weight for part in parts), plan.steps.total * plan.config.batch_size
+  weights, seen = sum(part.weight for part in parts), images.up_to(plan.steps.total)
   told = [
     f"{name} {part.weight / weights:.2%} ({part.examples:,} images, each seen "
     f"{seen * part.weight / weights / part.examples:.2f} times)"

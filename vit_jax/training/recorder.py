@@ -10,7 +10,7 @@ from vit_jax.storage import metrics_log
 from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.training.saver import Saver
 from vit_jax.training.speed import Monitor
-from vit_jax.training.steps import Steps, due
+from vit_jax.training.steps import ImageCount, Steps, due
 
 
 class TrainingError(RunError):
@@ -24,12 +24,12 @@ class Limits:
   Attributes:
     non_finite: what to do about updates that are not finite.
     bad_share: largest allowed share of training images that cannot be decoded.
-    batch_size: images a step.
+    images: the training images up to a step.
   """
 
   non_finite: NonFinite
   bad_share: float
-  batch_size: int
+  images: ImageCount
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Recorder:
 
   def _check_examples(self, step, bad):
     """Checks the share of broken images, of at least 1,000: one early broken image is harmless."""
-    seen, share = step * self.limits.batch_size, self.limits.bad_share
+    seen, share = self.limits.images.up_to(step), self.limits.bad_share
     if bad > share * max(seen, 1000):
       raise TrainingError(
         f"{bad} of {seen} training images up to step {step} could not be decoded, more than "

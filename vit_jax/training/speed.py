@@ -4,6 +4,8 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from vit_jax.training.steps import ImageCount
+
 # Causes of time without a step under way, in the order in which they first appear.
 CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
 
@@ -20,7 +22,7 @@ class Monitor:
   def __init__(
     self,
     *,
-    batch_size: int,
+    images: ImageCount,
     total_steps: int,
     epoch_examples: int,
     flops_per_image: float,
@@ -32,7 +34,7 @@ class Monitor:
     """Makes a monitor.
 
     Args:
-      batch_size: images a step, over all hosts.
+      images: the training images up to a step, over all hosts.
       total_steps: the run's length.
       epoch_examples: training examples an epoch.
       flops_per_image: FLOPs of one image in a training step, forward and backward.
@@ -41,7 +43,7 @@ class Monitor:
       began: when the command began, by `clock`; None: now.
       clock: seconds, monotonic.
     """
-    self._batch_size = batch_size
+    self._images = images
     self._total_steps = total_steps
     self._epoch_examples = epoch_examples
     self._flops_per_image = flops_per_image
@@ -101,20 +103,22 @@ class Monitor:
 
     Returns:
       Since the last report: step_seconds, images_per_second, eta_seconds, data/input_wait (share of
-      the time in which the devices waited for input, 0 to 1), data/epoch, and mfu (0 to 1) if the
-      chip's peak is known. Since the command began: goodput (share of the steps, 0 to 1), and
+      the time in which the devices waited for input, 0 to 1), and mfu (0 to 1) if the chip's peak
+      is known. Since the run began: data/images and data/epoch, the training images and how often
+      each was seen. Since the command began: goodput (share of the steps, 0 to 1), and
       time/CAUSE (seconds) for every entry of `account`.
     """
     elapsed = max(self._clock() - self._since - self._paused, 1e-9)
     step_seconds = elapsed / max(step - self._step, 1)
-    images_per_second = self._batch_size / step_seconds
+    images_per_second = self._images.batch_size / step_seconds
     figures = dict(
       step_seconds=step_seconds,
       images_per_second=images_per_second,
       eta_seconds=step_seconds * (self._total_steps - step),
     )
     figures["data/input_wait"] = self._waited / elapsed
-    figures["data/epoch"] = step * self._batch_size / self._epoch_examples
+    figures["data/images"] = self._images.up_to(step)
+    figures["data/epoch"] = figures["data/images"] / self._epoch_examples
     if self._peak_flops:
       figures["mfu"] = images_per_second * self._flops_per_image / self._peak_flops
     self._open_window(step)

@@ -1,6 +1,7 @@
 """The durations of a run in steps."""
 
 import dataclasses
+from typing import NamedTuple
 
 from vit_jax.config import MOST_STEPS, Config, ConfigError, Duration
 
@@ -15,6 +16,25 @@ class Steps:
   evaluate: int
   save: int
   keep: int
+
+
+class ImageCount(NamedTuple):
+  """The training images that a run has taken, whatever batch size each of its starts had.
+
+  They are also the position of the next image in the stream of examples.
+
+  Attributes:
+    step, images: the images up to the step after which this start goes on.
+    batch_size: of the later steps.
+  """
+
+  step: int
+  images: int
+  batch_size: int
+
+  def up_to(self, step: int) -> int:
+    """The images of all steps up to `step`, which is no earlier than the start."""
+    return self.images + (step - self.step) * self.batch_size
 
 
 def of_run(config: Config, epoch_examples: int) -> Steps:

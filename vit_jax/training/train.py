@@ -37,6 +37,7 @@ from vit_jax.training.profiler import Profiler
 from vit_jax.training.recorder import Limits, Recorder
 from vit_jax.training.saver import Saver
 from vit_jax.training.speed import Monitor
+from vit_jax.training.steps import ImageCount
 
 # The batch, its parts and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
@@ -53,12 +54,14 @@ class Begun(NamedTuple):
     step: number of steps that are done; 0 if the state is fresh.
     fresh: whether there was no checkpoint.
     changed: settings that differ from those of the checkpoint.
+    images: the training images of all steps so far, and of those to come.
   """
 
   state: TrainState
   step: int
   fresh: bool
   changed: list[str]
+  images: ImageCount
 
 
 def train(
@@ -95,14 +98,15 @@ def train(
   ):
     begun = watchdog.guarded(lambda: begin(plan, checkpoints), too_little=TOO_LITTLE_TO_START)
     with contextlib.closing(open_writer(plan, folder, begun.step)) as writer:
-      monitor = make_monitor(plan, busy, began)
-      retry, meta = Retry(plan.config.checkpoint.retry_seconds), meta_of(plan)
+      monitor = make_monitor(plan, begun.images, busy, began)
+      meta = meta_of(plan) | {"images": list(begun.images)}
+      retry = Retry(plan.config.checkpoint.retry_seconds)
       saver = Saver(checkpoints, folder, meta, retry, plan.steps, writer, monitor, watchdog)
-      loop = make_loop(plan, folder, stop, busy, saver)
+      loop = make_loop(plan, begun.images, folder, stop, busy, saver)
       state = watchdog.guarded(
         lambda: introduce(loop, plan, folder, begun, start_from), too_little=TOO_LITTLE_TO_START
       )
-      finished = watchdog.guarded(lambda: go_through(loop, plan, folder, begun.step, state))
+      finished = watchdog.guarded(lambda: go_through(loop, plan, folder, begun.images, state))
       watchdog.guarded(lambda: conclude(loop, plan, folder, finished))
   return finished
 
@@ -119,9 +123,13 @@ def begin(plan: Plan, checkpoints: Checkpoints) -> Begun:
   """Restores the newest checkpoint, or makes a fresh state."""
   state = checkpoints.restore(plan.abstract, meta_of(plan))
   if state is None:
-    return Begun(states.create(plan.init, plan.abstract), 0, True, [])
+    first = ImageCount(0, 0, plan.config.batch_size)
+    return Begun(states.create(plan.init, plan.abstract), 0, True, [], first)
   step = int(state.step)
-  return Begun(state, step, False, changes(checkpoints.made_with(step), to_dict(plan.config)))
+  meta = checkpoints.meta(step)
+  before = ImageCount(*meta.get("images", (0, 0, meta["config"]["batch_size"])))
+  images = ImageCount(step, before.up_to(step), plan.config.batch_size)
+  return Begun(state, step, False, changes(meta["config"], to_dict(plan.config)), images)
 
 
 def open_writer(plan: Plan, folder: pathlib.Path, step: int) -> Writer | NoWriter:
@@ -132,12 +140,17 @@ def open_writer(plan: Plan, folder: pathlib.Path, step: int) -> Writer | NoWrite
 
 
 def make_loop(
-  plan: Plan, folder: pathlib.Path, stop: StopRequest, busy: Busy, saver: Saver
+  plan: Plan,
+  images: ImageCount,
+  folder: pathlib.Path,
+  stop: StopRequest,
+  busy: Busy,
+  saver: Saver,
 ) -> Loop:
   """The loop of a run; jits the step."""
   config = plan.config
   writer, monitor, watchdog = saver.writer, saver.monitor, saver.watchdog
-  limits = Limits(config.non_finite, config.data.bad_limit, config.batch_size)
+  limits = Limits(config.non_finite, config.data.bad_limit, images)
   evaluator = Evaluator(
     plan.data.evaluations,
     Bench(plan.model, config.loss, plan.reader, plan.objective.representation),
@@ -174,17 +187,20 @@ def introduce(
   if begun.fresh and start_from is not None:
     state = init_from.put(start_from, state)
     say(start_from.report)
-  say(messages.introduction(plan, folder, begun.step, left=left, changed=begun.changed))
+  say(messages.introduction(plan, folder, begun.images, left=left, changed=begun.changed))
   return state
 
 
-def go_through(loop: Loop, plan: Plan, folder: pathlib.Path, start: int, state: TrainState) -> bool:
-  """Trains all steps after `start`; returns as `train`."""
+def go_through(
+  loop: Loop, plan: Plan, folder: pathlib.Path, images: ImageCount, state: TrainState
+) -> bool:
+  """Trains all steps after those of `images`; returns as `train`."""
+  start = images.step
 
   def batches():
     data = plan.data
     read = plan.reader.training(
-      data.train, parts=data.parts, seed=plan.config.seed, start_step=start
+      data.train, parts=data.parts, seed=plan.config.seed, start=images.images
     )
     return plan.reader.ahead(read)
 
@@ -256,13 +272,13 @@ def make_watch(plan: Plan, folder: pathlib.Path) -> early_stopping.Watch:
   return early_stopping.Watch(settings, early_stopping.agreed(best))
 
 
-def make_monitor(plan: Plan, busy: Busy, began: float | None) -> Monitor:
+def make_monitor(plan: Plan, images: ImageCount, busy: Busy, began: float | None) -> Monitor:
   """The monitor of a run."""
   # With frozen parameters MFU would be wrong: its count of FLOPs includes all gradients.
   whole = trained_count(plan) == total_count(plan)
   known = chip(jax.devices()[0].device_kind) if whole else None
   return Monitor(
-    batch_size=plan.config.batch_size,
+    images=images,
     total_steps=plan.steps.total,
     epoch_examples=len(plan.data.train),
     flops_per_image=plan.objective.training_flops(plan.config.data.image_size),
