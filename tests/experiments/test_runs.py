@@ -1,4 +1,4 @@
-"""Runs as processes: which are done, what their exit status means, signals, and settings."""
+"""Runs as processes: which are done, signals, and settings."""
 
 import json
 import os
@@ -88,70 +88,6 @@ def test_a_run_that_may_stop_early_is_refused():
     runs.accept(DIGITS, stopping)
 
 
-def one(tmp_path, name="first"):
-  return runs.Run(name=name, recipe=DIGITS, folder=tmp_path / name, overrides=("--config.seed=3",))
-
-
-def calling(monkeypatch, **statuses):
-  """Processes with these exit statuses; with status 0 they write the files of a finished run."""
-  called = []
-
-  def call(_, command):
-    folder = next(part.removeprefix("--workdir=") for part in command if "--workdir" in part)
-    called.append(command)
-    name = os.path.basename(folder)
-    if not statuses[name]:
-      write(runs.pathlib.Path(folder), c.Duration(steps=1), trained(1), scored(1))
-    return statuses[name]
-
-  monkeypatch.setattr(runs.Children, "call", call)
-  return called
-
-
-def test_runs_are_done_in_order_and_once(tmp_path, monkeypatch):
-  called, said = calling(monkeypatch, first=0, second=0), []
-  both = [one(tmp_path), one(tmp_path, "second")]
-  runs.execute(both[:1], say=said.append)
-  runs.execute(both, say=said.append)
-  recipe = f"--config={DIGITS}"
-  assert called == [
-    [sys.executable, "-m", "vit_jax.main", recipe, f"--workdir={run.folder}", "--config.seed=3"]
-    for run in both
-  ]
-  assert said[0] == f"Run 1 of 1, first: python {' '.join(called[0][1:])}"
-  assert said[1] == f"Run 1 of 2, first: done, in {tmp_path / 'first'}"
-  assert said[2].startswith("Run 2 of 2, second: python -m vit_jax.main")
-
-
-@pytest.mark.parametrize(
-  ("status", "kind"), [(1, c.RunError), (2, c.ConfigError), (-9, c.RunError)]
-)
-def test_a_run_that_failed_is_named_with_its_command(tmp_path, monkeypatch, status, kind):
-  called = calling(monkeypatch, first=0, second=status, third=0)
-  all_three = [one(tmp_path, name) for name in ("first", "second", "third")]
-  with pytest.raises(kind) as caught:
-    runs.execute(all_three, say=lambda _: None)
-  said = str(caught.value)
-  assert said.startswith(f"Second failed with exit status {status};")
-  assert all_three[1].command() in said
-  assert "All other runs are kept" in said
-  assert len(called) == 2
-  assert runs.result(all_three[0].folder)
-
-
-def test_a_run_that_a_signal_stopped(tmp_path, monkeypatch):
-  calling(monkeypatch, first=75)
-  with pytest.raises(c.Stopped, match="start the same command again"):
-    runs.execute([one(tmp_path)], say=lambda _: None)
-
-
-def test_a_run_that_scored_nothing_has_failed(tmp_path, monkeypatch):
-  calling(monkeypatch, first=0)
-  monkeypatch.setattr(runs, "result", lambda folder: None)
-  with pytest.raises(c.RunError, match="ended without an evaluation"):
-    runs.execute([one(tmp_path)], say=lambda _: None)
-
-
 SLEEPER = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
@@ -172,22 +108,24 @@ def test_sigterm_goes_to_the_run_under_way_and_is_waited_for(tmp_path):
   thread = threading.Thread(target=ask)
   with runs.Children() as children:
     thread.start()
-    assert children.call([sys.executable, "-c", SLEEPER, str(ready)]) == 75
+    assert children.call([sys.executable, "-c", SLEEPER, str(ready)], sys.stderr) == 75
     assert children.asked
   thread.join()
   assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_what_is_asked_between_two_runs_stops_the_second(tmp_path, capfd):
+def test_what_is_asked_between_two_runs_stops_the_second():
   with runs.Children() as children:
     os.kill(os.getpid(), signal.SIGTERM)
-    assert children.call([sys.executable, "-c", "import time; time.sleep(60)"]) == -signal.SIGTERM
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    assert children.call(command, sys.stderr) == -signal.SIGTERM
 
 
-def test_what_a_run_prints_goes_to_stderr(capfd):
-  with runs.Children() as children:
-    assert children.call([sys.executable, "-c", "print('said'); raise SystemExit(3)"]) == 3
-  assert capfd.readouterr() == ("", "said\n")
+def test_all_that_a_run_prints_goes_to_its_file(tmp_path):
+  code = "import sys; print('said', flush=True); sys.exit('why')"
+  with runs.Children() as children, (tmp_path / "log").open("wb") as log:
+    assert children.call([sys.executable, "-c", code], log) == 1
+  assert (tmp_path / "log").read_text() == "said\nwhy\n"
 
 
 def test_settings_are_resolved_as_by_the_main_job():

@@ -98,7 +98,6 @@ def run(tool, arguments, monkeypatch, capfd):
       2,
       "is what --source sets; leave out one",
     ),
-    ("masked_study", "--workdir /dev/null/o", 2, "cannot be made: Not a directory"),
     ("cost", "--model nonsense", 2, "'nonsense' is no model"),
     ("cost", "--modle R50x1", 2, "'--modle' is not a flag; nearest: --model,"),
     ("cost", "R50x1", 2, "'R50x1' is not a flag"),

@@ -1,4 +1,4 @@
-"""Runs the main program several times, one process after another; does not import JAX."""
+"""Runs of the main program as processes of their own; does not import JAX."""
 
 import concurrent.futures
 import dataclasses
@@ -8,13 +8,13 @@ import pathlib
 import shlex
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import BinaryIO
 
 from vit_jax import config as cfg
 from vit_jax import recipes
-from vit_jax.config import command_line, reading
+from vit_jax.config import reading
 from vit_jax.process import json_text
 from vit_jax.storage import metrics_log
 from vit_jax.storage.workdir import CONFIG, EVALUATION
@@ -117,41 +117,6 @@ def accuracies(figures: dict[str, float]) -> dict[str, float]:
   return {name: found[name] for name in sorted(found, key=lambda name: name != "test")}
 
 
-def execute(runs: Iterable[Run], *, say: Callable[[str], None]):
-  """Starts the runs that are not done, one after another; their output goes to stderr.
-
-  Raises:
-    ConfigError: a run was refused.
-    RunError: a run failed.
-    Stopped: SIGTERM or SIGINT came; the current run got the signal too and has ended.
-  """
-  runs = list(runs)
-  with Children() as children:
-    for number, run in enumerate(runs, 1):
-      if result(run.folder):
-        say(f"Run {number} of {len(runs)}, {run.name}: done, in {run.folder}")
-        continue
-      say(f"Run {number} of {len(runs)}, {run.name}: {run.command()}")
-      check(run, children.call([sys.executable, *run.arguments()]), stopped=children.asked)
-
-
-def check(run: Run, status: int, *, stopped: bool):
-  """Raises the error that the exit status of a run means, if any; see `execute`."""
-  if stopped or status == command_line.STOPPED:
-    raise cfg.Stopped(
-      f"{run.name[0].upper()}{run.name[1:]} was stopped by a signal; start the same command again "
-      "to go on."
-    )
-  if status == command_line.DONE and result(run.folder):
-    return
-  what = f"failed with exit status {status}" if status else "ended without an evaluation"
-  kind = cfg.ConfigError if status == command_line.WRONG_USAGE else cfg.RunError
-  raise kind(
-    f"{run.name[0].upper()}{run.name[1:]} {what}; what it said stands above. Its command: "
-    f"{run.command()}. All other runs are kept: mend this one, then start the same command again."
-  )
-
-
 class Children:
   """A context manager that runs commands as processes and passes SIGTERM on to them.
 
@@ -180,15 +145,9 @@ class Children:
       for process in tuple(self._processes):
         process.terminate()
 
-  def call(self, command: list[str], output=None) -> int:
-    """Runs a command to its end and returns its exit status.
-
-    Args:
-      command: the command.
-      output: an open file that gets all that it prints; None: stdout and stderr go to stderr.
-    """
-    out, error = (output, subprocess.STDOUT) if output else (sys.stderr, None)
-    with subprocess.Popen(command, stdout=out, stderr=error) as process:
+  def call(self, command: list[str], output: BinaryIO) -> int:
+    """Runs a command to its end and returns its exit status; `output` gets all that it prints."""
+    with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
       self._processes.add(process)
       try:
         if self.asked:

@@ -34,6 +34,8 @@ def config_of(stage, *more):
 @pytest.mark.parametrize(
   ("name", "scale", "cells", "runs"),
   [
+    # Six pre-trainings; each cell chooses among four rates.
+    ("masked", "small", 3 * 3 + 5, 6 * 3 + 14 * (4 + 3)),
     ("subsets", "small", 4 * 4, 4 * 4 * 3),
     ("subsets", "paper", 6 * 4, 6 * 4),
     ("optimizer", "small", 4, 4 * (4 + 3 + 3)),
@@ -166,3 +168,22 @@ def test_runs_on_subsets_are_equally_long_and_stop_at_their_best():
     for cell, one in zip(study.cells, configs, strict=True):
       whole = {"small": 0, "paper": 303_000_000}[scale]
       assert (one.data.train.subset or whole) == cell.factors["images"]
+
+
+def test_runs_after_masked_patches_differ_from_others_in_start_and_length_alone():
+  alone = dict.fromkeys(("duration", "evaluate_every", "schedule", "checkpoint", "new_head"))
+  by_labels = {}
+  for cell in of("masked", "small").cells:
+    configs = [config_of(stage) for stage in cell.stage.chain()]
+    last, labels = configs[-1], cell.factors["labels"]
+    assert last.new_head == (len(configs) == 2)
+    assert {one.data.train.split for one in configs[:-1]} <= {"train"}
+    assert (last.data.train.split, last.data.train.subset) == ("train[:90%]", labels)
+    assert last.data.evaluate["test"].split == "test"
+    assert cell.stage.choice.held_out == {"data.evaluate.test.split": "train[90%:]"}
+    same, steps = by_labels.setdefault(labels, ([], []))
+    same.append(dataclasses.replace(last, **alone))
+    steps.append(sum(one.duration.steps for one in configs))
+  for same, (masked, scratch, longer, *kinds) in by_labels.values():
+    assert same.count(same[0]) == len(same)
+    assert {masked, longer, *kinds} == {scratch + 2000}
