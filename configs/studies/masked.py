@@ -10,7 +10,8 @@ many labelled steps and for as many steps in all. With 1,000 labels the three ta
 of corruption are compared. 14 cells x 3 seeds.
 
 The labelled images are a random subset of the first nine tenths of the training images, the same
-for all seeds. The last tenth chooses the learning rate of each cell.
+for all seeds. The last tenth chooses the learning rate of each cell; pre-training has seen its
+images, not its labels.
 There is no larger scale: the paper's pre-training is configs/masked_vit_b16_jft.py.
 """
 
@@ -23,10 +24,9 @@ COMPARED = 1000  # labels with which targets and rates are compared
 KINDS = tuple(
   (target, rate) for target in ("mean_color", "down4", "pixels") for rate in (0.5, 0.15)
 )
-CHOICE = Choice(
-  tuple({"schedule.learning_rate": rate} for rate in (3e-4, 1e-3, 3e-3, 1e-2)),
-  held_out={"data.evaluate.test.split": "train[90%:]"},
-)
+RATES = tuple({"schedule.learning_rate": rate} for rate in (3e-4, 1e-3, 3e-3, 1e-2))
+HELD_OUT = {"data.evaluate.test.split": "train[90%:]"}
+SEEN = {"data.allow_overlap": True}  # pre-training has seen the held-out images, without labels
 
 
 def pretraining(target: str, rate: float) -> Stage:
@@ -60,8 +60,8 @@ def training(name: str, labels: int, steps: int, after: Stage | None = None) -> 
     "data.train.subset": labels,
     "new_head": after is not None,
   }
-  recipe = "configs/vit_fashion.py"
-  return Stage(recipe, settings, f"{name}_{labels}", after=after, choice=CHOICE)
+  choice = Choice(RATES, HELD_OUT | (SEEN if after else {}))
+  return Stage("configs/vit_fashion.py", settings, f"{name}_{labels}", after, choice)
 
 
 def cell(start: str, labels: int, stage: Stage) -> Cell:

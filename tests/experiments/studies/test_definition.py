@@ -332,6 +332,22 @@ def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, h
     checked(tmp_path, started("test"), data=True)
 
 
+def test_no_trial_scores_what_the_run_before_it_was_trained_on(tmp_path, halves, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  study = halves(data__train=("first", "[:60%]"), data__evaluate__test=("first", "[60%:80%]"))
+  source = {"data.evaluate.test.source": f"folder:{tmp_path / 'first'}"}
+
+  def scoring(split, **allowed):
+    choice = Choice(RATES, source | {"data.evaluate.test.split": split} | allowed)
+    stage = dataclasses.replace(study.cells[0].stage, choice=choice)
+    return dataclasses.replace(study, cells=(Cell("one", stage, {"model": "ViT"}),))
+
+  assert checked(tmp_path, scoring("[80%:]"), data=True)
+  with pytest.raises(ConfigError, match=r"cell 'one': .*both have .*first/cat/"):
+    checked(tmp_path, scoring("[:20%]"), data=True)
+  assert checked(tmp_path, scoring("[:20%]", **{"data.allow_overlap": True}), data=True)
+
+
 def test_every_candidate_is_kept_apart_not_the_first_alone(tmp_path, halves, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   half, more, most = ({"data.train.split": f"[:{share}%]"} for share in (50, 60, 80))

@@ -180,7 +180,7 @@ def test_runs_after_masked_patches_differ_from_others_in_start_and_length_alone(
     assert {one.data.train.split for one in configs[:-1]} <= {"train"}
     assert (last.data.train.split, last.data.train.subset) == ("train[:90%]", labels)
     assert last.data.evaluate["test"].split == "test"
-    assert cell.stage.choice.held_out == {"data.evaluate.test.split": "train[90%:]"}
+    assert cell.stage.choice.held_out["data.evaluate.test.split"] == "train[90%:]"
     same, steps = by_labels.setdefault(labels, ([], []))
     same.append(dataclasses.replace(last, **alone))
     steps.append(sum(one.duration.steps for one in configs))

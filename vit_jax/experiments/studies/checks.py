@@ -119,7 +119,8 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
   """Checks that all data is there, and that nothing is trained or chosen on what is scored.
 
   Args:
-    chains: the runs of each cell with each candidate, the first one first.
+    chains: the runs of each cell with each candidate, and those up to each trial of a
+      later stage; the first one first.
     choices: a trial, the run that its choice is for, and the last run of the cell.
 
   Raises:
@@ -150,7 +151,7 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
 
 
 def check_chain(chain: list[Request], configs: list[Config]):
-  """Opens the data of the runs of a cell; no run may train on what the last one scores."""
+  """Opens the data of runs; none may train on what the last one scores if it does not allow it."""
   known = history_of(configs[0].init_from)  # of the weights that the first run starts from
   for one, config in zip(chain, configs, strict=True):
     if one.run.mode == "evaluate":
@@ -158,6 +159,8 @@ def check_chain(chain: list[Request], configs: list[Config]):
     else:
       open_data(runs.accept(one.run.recipe, one.run.overrides), known)
   *earlier, last = map(judged, chain, configs)
+  if last.config.data.allow_overlap:
+    return
   for one in earlier:
     for use in one.trains_on():
       for test in last.scores():

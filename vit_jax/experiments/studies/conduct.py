@@ -76,9 +76,12 @@ class Conduct:
         for option in stage.choice.options:
           chain = self._chain(cell, stage, option)
           chains.append(chain)
-          final = chain[cell.stage.chain().index(stage)]
+          place = cell.stage.chain().index(stage)
           for trial in jobs.tries(stage, option):
-            choices.append((self._request(cell, trial, trial.trial.score), final, chain[-1]))
+            request = self._request(cell, trial, trial.trial.score)
+            if stage.after:
+              chains.append([*chain[:place], request])
+            choices.append((request, chain[place], chain[-1]))
     checks.check_data(chains, choices)
 
   def _chain(self, cell, stage, option):
