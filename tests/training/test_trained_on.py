@@ -121,11 +121,17 @@ def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
   gone = Trained(c.Dataset("folder:/nowhere"), "x")
   (tmp_path / "images" / "a" / "new.png").touch()
   open_alone(run(c.Dataset(), c.Dataset(folder, "[95%:]")), (gone, *known))
-  (said,) = caplog.messages
+  said, *changed = caplog.messages
   assert "It cannot be checked whether images are scored that the weights were trained on" in said
   assert "folder:/nowhere (There is no folder" in said
-  assert said.count("(it has changed since)") == 2
+  assert [said.split(" and")[0] for said in changed] == [
+    f"What the weights were trained on ({folder} {part}) has changed since, so images of it may be "
+    f"in config.data.evaluate.test ({folder} [95%:])."
+    for part in ("[:50%]", "[50%:80%]")
+  ]
   caplog.clear()
+  open_alone(run(c.Dataset(), c.Dataset("digits", "test")), known)  # of other folders
+  assert not caplog.messages
   opening.open_data(run(c.Dataset(folder), None), (gone,))  # nothing is scored
   assert not caplog.messages
 

@@ -21,11 +21,13 @@ class Use(NamedTuple):
     key: the name of its setting, such as "config.data.train".
     dataset: the value of the setting.
     source: the opened source.
+    changed: whether the source held other images when weights were trained on it.
   """
 
   key: str
   dataset: Dataset
   source: Source
+  changed: bool = False
 
   def __str__(self) -> str:
     return f"{self.key} ({in_words(self.dataset)})"
@@ -57,6 +59,8 @@ def check(trained: Iterable[Use], scored: Use, *, allow: bool):
   for use in trained:
     found = overlap.shared(use.source, scored.source)
     if not found:
+      if use.changed and overlap.places(use.source) & overlap.places(scored.source):
+        _log.warning("%s has changed since, so images of it may be in %s.", use, scored)
       continue
     said = f"{use} and {scored} have {found.in_words()} in common"
     if not allow:

@@ -102,9 +102,8 @@ class Opener:
       except (ConfigError, OSError) as error:
         lost.append(f"{in_words(dataset)} ({error})")
         continue
-      found.append(Use("What the weights were trained on", dataset, source))
-      if source.identity != identity:
-        lost.append(f"{in_words(dataset)} (it has changed since)")
+      changed = source.identity != identity
+      found.append(Use("What the weights were trained on", dataset, source, changed))
     if lost:
       _log.warning(
         "It cannot be checked whether images are scored that the weights were trained on: %s",

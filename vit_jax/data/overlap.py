@@ -56,6 +56,11 @@ def shared(one: Source, other: Source) -> Shared | None:
   return Shared(images, example) if images else None
 
 
+def places(source: Source) -> set[str]:
+  """The folders and files that hold the images of a source."""
+  return {block.place for block in source.blocks()}
+
+
 def _common(one: Block, other: Block) -> Iterator[tuple[np.ndarray, int]]:
   """Yields items that both blocks hold, a stretch at a time, with the index of one of them."""
   if isinstance(one.items, range) and isinstance(other.items, range):

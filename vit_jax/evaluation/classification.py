@@ -122,7 +122,7 @@ def counted_classes(scored: Use, threads: int) -> tuple[int, ...] | None:
     ConfigError: their number is not the one in the setting.
     SourceError: labels cannot be read.
   """
-  key, dataset, source = scored
+  key, dataset, source, _ = scored
   if not dataset.classes:
     return None
   result = occurring_classes(source, threads=threads)
