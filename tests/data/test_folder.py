@@ -79,6 +79,8 @@ def test_a_folder_of_splits_is_no_folder_of_classes(tmp_path, names):
   for name in names:
     (tmp_path / name / "cat").mkdir(parents=True)
     (tmp_path / name / "cat/1.jpg").touch()
+  with pytest.raises(sources.SourceError, match="are splits, not classes"):
+    open_source(f"folder:{tmp_path}", "train")  # as many recipes have it
   with pytest.raises(sources.SourceError, match="are splits, not classes") as raised:
     open_source(f"folder:{tmp_path}")
   if len(names) == 2:

@@ -35,6 +35,7 @@ START = {
   "steps": 100,
   "training_images": 1437,
   "classes": 3,
+  "data_notes": ["Left out of 'pets': 1 <hidden>."],
   "parameters": 12_345,
   "trained_parameters": 12_345,
 }

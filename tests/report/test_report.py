@@ -72,6 +72,7 @@ def test_what_the_run_was(whole):
   assert rows["Parameters"] == "12,345"
   assert rows["Devices"] == "8 x TPU v3"
   assert rows["Git revision"] == "0123456789abcdef"
+  assert rows["Notes on the data"] == "Left out of 'pets': 1 <hidden>."
   assert rows["Versions"] == "python 3.11.7, jax 0.10.2"
   assert rows["Training data"] == "digits train"
   given = whole[0].tables["Settings that the command line gives, in place of the recipe's"]

@@ -51,10 +51,10 @@ class Folder:
     root = os.path.abspath(os.path.expanduser(directory))
     _check_there(root, "a folder of images for each class" if labelled else "images")
     names, self.left_out = _class_folders(root) if labelled else ([""], LeftOut())
-    cut = part.parse(split)
     found = {name: _images(os.path.join(root, name)) for name in names}
     if labelled:
       _check_no_splits(directory, found)
+    cut = part.parse(split)  # later, because "train" may be one of those folders
     self._take_out_empty(root, found)
     _check_apart(root, found)
     self.class_names = nfc(filter(None, found))

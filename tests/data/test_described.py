@@ -1,0 +1,27 @@
+"""The table of a run's data, and what it says of files that are left out."""
+
+from vit_jax.config import Dataset
+from vit_jax.data import described, opening
+from vit_jax.data.sources.subset import write_exclusions
+
+
+def test_the_table_has_every_dataset_and_each_note_once(tmp_path):
+  for name in ("a/1.png", "a/2.png", "b/3.png", "b/4.png", "b/5.heic", ".DS_Store"):
+    (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "in" / name).touch()
+  folder = f"folder:{tmp_path}/in"
+  opener = opening.Opener(num_classes=9, max_pixels=1, threads=0, allow_overlap=False)
+  write_exclusions(tmp_path / "out.txt", opener.source(Dataset(folder)), [0])
+  opener.use("config.data.train", Dataset(folder, "[:50%]"))
+  opener.use("config.data.evaluate.val", Dataset(folder, exclude=str(tmp_path / "out.txt")))
+  opener.use("config.reconstruct.x", Dataset("digits", "test", label_key=""))
+  head, *rows, note = described.table(opener.uses).splitlines()
+  assert head.split() == ["data", "source", "images", "classes"]
+  assert [row.split() for row in rows] == [
+    ["data.train", folder, "[:50%]", "2", "2"],
+    ["data.evaluate.val", folder, "3", "2"],
+    ["reconstruct.x", "digits", "test", "360", "-"],
+  ]
+  assert note.startswith(f"Left out of '{tmp_path}/in': ")
+  assert "1 hidden ('.DS_Store')" in note
+  assert "1 with the suffix '.heic' ('b/5.heic')" in note
