@@ -7,11 +7,9 @@ The folder of --output is made if it does not exist. The card is NAME.json besid
 size, resizing, class names. Arrays in .npz files have the names of the published weights, those in
 .safetensors files the names of timm, if timm has such a model.
 
-Exit status: 0 done; 2 wrong usage: nothing at --source, no such step or average, or --output cannot
+Exit status: 0 done; 2 wrong usage: nothing at --source, no such step, or --output cannot
 be written; 1 the weights are damaged or do not fit the format, or --verify found a difference.
 """
-
-from argparse import BooleanOptionalAction
 
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, folder
@@ -34,12 +32,7 @@ def flags() -> ToolFlags:
     default=0,
     help="step of the checkpoint, if --source is a workdir; default: the newest",
   )
-  add(
-    "--ema",
-    action=BooleanOptionalAction,
-    help="for checkpoints: export the moving average of the parameters, or the parameters "
-    "themselves; default: the average if there is one",
-  )
+  result.add_average()
   add(
     "--verify",
     action="store_true",
@@ -80,7 +73,7 @@ def export(args) -> str:
   from vit_jax.inference import export as exporting
   from vit_jax.inference import model as inference
 
-  model = inference.read(args.source, step=args.step, ema=args.ema)
+  model = inference.read(args.source, step=args.step, average=args.average)
   lines = exporting.write(model, args.source, args.output)
   if args.verify:
     lines.append(exporting.verify(model, inference.read(args.output)))

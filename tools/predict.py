@@ -27,6 +27,7 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("predict", __doc__)
   result.add_source(required=True)
+  result.add_average()
   add = result.add_argument
   add(
     "--images",
@@ -59,13 +60,16 @@ def predicted(args) -> list:
   """The predictions of all images; leaves with status 2 if the images or weights are unusable."""
   from vit_jax.inference.model import read
   from vit_jax.inference.predict import find_images, predict
+  from vit_jax.weights import average
 
   try:
     paths = find_images(args.images)
-    model = read(args.source)
+    model = read(args.source, average=args.average)
     if not (args.image_size or model.card.image_size):
       raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
     model = model.at_size(args.image_size)
+    if model.card.average:
+      print(f"Predicted with the {average.in_words(True)} of {args.source}:")
     options = dict(top=args.top, batch_size=args.batch_size, max_pixels=args.max_pixels)
     predictions = predict(model, paths, **options)
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()

@@ -44,6 +44,8 @@ def flags() -> ToolFlags:
   commands = {what: kinds.add_parser(what) for what in WHAT}
   for what, command in commands.items():
     command.add_source(required=True)
+    if what != "mistakes":
+      command.add_average()
     command.add_argument("--output", type=path, required=True, help="folder for the pictures")
     command.add_format("text", "json")
     if what in COUNTS:
@@ -115,7 +117,7 @@ def model_of(args):
   from vit_jax.inference.model import read
   from vit_jax.inspection.attention import check_blocks
 
-  model = read(args.source)
+  model = read(args.source, average=args.average)
   if args.what != "features":
     check_blocks(model.module)
   if args.what not in SIZED:

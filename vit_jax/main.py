@@ -31,6 +31,11 @@ _WORKDIR = flags.DEFINE_string(
   "workdir", None, "Folder of the run; the default is workdirs/NAME, or workdirs/NAME-ARG."
 )
 _MODE = flags.DEFINE_enum("mode", "train", ["train", "evaluate"], "What to do.")
+_NO_AVERAGE = flags.DEFINE_boolean(
+  "no-average",
+  False,
+  "With --mode=evaluate: score the parameters themselves, not their moving average.",
+)
 _COORDINATOR = flags.DEFINE_string(
   "coordinator", "", "HOST:PORT of process 0; not needed on Cloud TPU and SLURM."
 )
@@ -68,6 +73,7 @@ def main(_):
       hosts=hosts,
       began=began,
       given=command_line.given(),
+      average=not _NO_AVERAGE.value,
     )
   except ConfigError as error:
     command_line.leave(str(error), command_line.WRONG_USAGE)

@@ -80,10 +80,11 @@ def cells(start: str, pixels: int) -> list[Cell]:
   stage = trained(start, pixels)
   last = Stage(
     stage.recipe,
-    {**stage.settings, "evaluate_average": False},
+    stage.settings,
     name=f"last_of_{stage.name}",
     after=stage,
     mode="evaluate",
+    average=False,
   )
   return [
     Cell(

@@ -17,7 +17,7 @@ from vit_jax.storage import workdir
 def result(number):
   """A result whose figure, table and picture all tell its number."""
 
-  def write(folder):
+  def write(folder, _):
     (folder / "classes.csv").write_text(f"class,images,right,accuracy\ncat,255,{number},\n")
 
   picture = np.full((4, 4, 3), number, np.uint8)
@@ -54,7 +54,7 @@ def test_readers_see_figures_with_their_own_details(tmp_path, monkeypatch):
   assert {len(set(told)) for told in seen} == {1}
   for number, path in enumerate(folders, 1):
     assert json.loads((path / "test/figures.json").read_text())["step"] == number
-  assert workdir.newest_details(tmp_path) == {"test": tmp_path / "evaluation/8/test"}
+  assert workdir.details(tmp_path)[0] == tmp_path / "evaluation/8/test"
 
 
 def test_an_evaluation_leaves_the_heartbeats_of_a_run(tmp_path):

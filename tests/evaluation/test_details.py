@@ -71,8 +71,8 @@ def test_names_that_are_no_text_and_very_many_classes(tmp_path):
 
 
 def test_plot_of_few_and_of_a_thousand_classes(tmp_path):
-  curves.confusion(tmp_path, written(tmp_path), ["$x$", *NAMES[1:]])
+  curves.confusion(tmp_path, written(tmp_path), ["$x$", *NAMES[1:]], "$x$ of it")
   few = (tmp_path / curves.CONFUSION).read_bytes()
   assert few.startswith(b"\x89PNG")
-  curves.confusion(tmp_path, np.eye(1000, dtype=int), [str(i) for i in range(1000)])
+  curves.confusion(tmp_path, np.eye(1000, dtype=int), [str(i) for i in range(1000)], "")
   assert len((tmp_path / curves.CONFUSION).read_bytes()) < 10**6

@@ -116,6 +116,7 @@ def test_files_of_an_evaluation(variants):
   figures, _, folder, labels = variants
   result = json.loads((folder / "evaluation.json").read_text())
   assert result.pop("weights").endswith("w.npz")
+  assert not result.pop("average")
   assert result == figures
   single = {"imagenet", "v2", "a", "r", "sketch"}
   assert {path.name for path in (folder / "evaluation/1").iterdir()} == single

@@ -71,7 +71,7 @@ def test_parameters_are_those_of_the_file(tmp_path, family, scan):
     assert result.settings.model.num_classes == 5
     assert result.model.representation_layer == (family == "representation")
     assert result.model.scan == scan
-    assert result.origin == {"weights": path}
+    assert result.origin == {"weights": path, "average": False}
 
 
 def test_position_embeddings_are_resized(tmp_path):
@@ -230,13 +230,13 @@ def test_a_size_that_the_patches_do_not_tile_is_refused(tmp_path):
     evaluated_model.read(unnamed(path, data=c.Data(image_size=18)), data(), NOWHERE, given)
 
 
-@pytest.mark.parametrize("change", [dict(evaluate_step=7), dict(evaluate_average=False)])
-def test_a_file_has_no_step_and_no_average_to_choose(tmp_path, change):
+@pytest.mark.parametrize(("step", "average"), [(7, True), (0, False)])
+def test_a_file_has_no_step_and_no_average_to_choose(tmp_path, step, average):
   path = saved(tmp_path, families.params("vit"))
   with pytest.raises(
     c.ConfigError, match=r"w\.npz has no checkpoints to choose a step or a moving"
   ):
-    evaluated_model.read(unnamed(path, **change), data(), NOWHERE)
+    evaluated_model.read(unnamed(path, evaluate_step=step), data(), NOWHERE, average=average)
 
 
 def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run):
@@ -248,8 +248,14 @@ def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run):
   given = frozenset(["init_from"])
   with pytest.raises(c.ConfigError, match=r"would be scored and not config.init_from=other\.npz; "):
     evaluated_model.read(unnamed("other.npz"), data(), run, given)
-  assert evaluated_model.read(unnamed("other.npz"), data(), run).origin == {"step": 5}
-  assert evaluated_model.read(unnamed(""), data(), run, given).origin == {"step": 5}
+  assert evaluated_model.read(unnamed("other.npz"), data(), run).origin == {
+    "step": 5,
+    "average": True,
+  }
+  assert evaluated_model.read(unnamed(""), data(), run, given).origin == {
+    "step": 5,
+    "average": True,
+  }
 
 
 def test_how_images_are_prepared_in_words():

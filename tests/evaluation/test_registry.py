@@ -38,7 +38,7 @@ class OpenedSpread(Opened):
     seen, _ = features.of_source(bench, params, self.source)
     bench.go_on()
     apart = np.abs(seen - seen.mean(axis=0)) ** self.settings.power
-    write = lambda folder: (folder.mkdir(parents=True), (folder / "spread.txt").write_text("apart"))
+    write = lambda folder, _: (folder / "spread.txt").write_text("apart")
     return Result({"spread": float(apart.mean()), "widest": float(apart.max())}, write)
 
 

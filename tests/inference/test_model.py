@@ -33,10 +33,10 @@ def test_a_workdir_and_its_checkpoint_have_the_average_unless_told_otherwise(tin
   stored = [checkpoint.load_params(folder, ema=ema) for ema in (False, True)]
   for source in (tiny_run, str(tiny_run), folder):
     model = load(source)
-    assert model.read.average
+    assert model.card.average
     families.assert_same_bits(model.params, stored[1])
-  raw = load(tiny_run, ema=False)
-  assert not raw.read.average
+  raw = load(tiny_run, average=False)
+  assert not raw.card.average
   families.assert_same_bits(raw.params, stored[0])
   assert not np.array_equal(raw.params["head"]["kernel"], stored[1]["head"]["kernel"])
   assert model.card.class_names == tuple("0123456789")

@@ -27,6 +27,7 @@ from tests.learning.steps import (
 from vit_jax.config import Optimizer
 from vit_jax.learning import losses, optim, state, train_step
 from vit_jax.learning.classification import Classification
+from vit_jax.weights.average import initial_share
 
 
 @functools.cache
@@ -162,7 +163,7 @@ def test_broken_images_are_counted_over_all_steps():
 
 
 def test_moving_average():
-  config = changed(optimizer=dict(ema=0.75))
+  config = changed(optimizer=dict(ema=0.75, ema_corrected=False))
   first, step = start(config, ONE), update(config, ONE)
   average = jax.device_get(first.ema)
   current = first
@@ -176,7 +177,7 @@ def test_moving_average():
 
 def test_the_corrected_average_weighs_the_parameters_after_each_update_alone():
   """As Adam's moments: a sum of decay^age times the parameters, divided by the sum of weights."""
-  config = changed(optimizer=dict(ema=0.75, ema_corrected=True))
+  config = changed(optimizer=dict(ema=0.75))
   first, step = start(config, ONE), update(config, ONE)
   current, seen = first, []
   for one in BATCHES[:3]:
@@ -226,13 +227,14 @@ def test_the_average_of_many_parameters_against_float64(factor):
 
 @pytest.mark.parametrize("step", [1, 2, 20, 20_000])
 def test_what_is_left_of_the_initial_parameters(step):
-  settings = Optimizer(ema=0.9999)
-  kept = lambda s: np.prod([np.float64(train_step.average_factor(s, i)) for i in range(step)])
-  np.testing.assert_allclose(kept(settings), 0.9999**step)
+  corrected = Optimizer(ema=0.9999)
+  settings = dataclasses.replace(corrected, ema_corrected=False)
+  for one in (settings, corrected):
+    kept = np.prod([np.float64(train_step.average_factor(one, i)) for i in range(step)])
+    np.testing.assert_allclose(kept, initial_share(dataclasses.asdict(one), step))
   if step == 20_000:
-    np.testing.assert_allclose(kept(settings), 0.135, atol=1e-3)
-  assert train_step.average_factor(dataclasses.replace(settings, ema_corrected=True), 0) == 0.0
-  late = train_step.average_factor(dataclasses.replace(settings, ema_corrected=True), 10**6)
+    np.testing.assert_allclose(initial_share(dataclasses.asdict(settings), step), 0.135, atol=1e-3)
+  late = train_step.average_factor(corrected, 10**6)
   np.testing.assert_allclose(late, 0.9999, rtol=1e-6)
 
 

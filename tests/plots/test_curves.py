@@ -66,7 +66,7 @@ def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, cl
   figures = []
   monkeypatch.setattr(curves, "save", lambda figure, path: figures.append(figure))
   matrix = np.arange(classes**2).reshape(classes, classes)
-  curves.confusion(tmp_path, matrix, [f"c{i}" for i in range(classes)])
+  curves.confusion(tmp_path, matrix, [f"c{i}" for i in range(classes)], "")
   texts = [text.get_text() for text in figures[0].axes[0].texts]
   assert texts == ([str(i) for i in range(classes**2)] if counted else [])
 

@@ -78,7 +78,14 @@ def write(folder, *, lines=LINES, settings=CONFIG, start=START):
 
 
 def write_set(
-  folder, *, names=NAMES, image=lambda row: f"image {row}.png", count=60, set_name="test"
+  folder,
+  *,
+  names=NAMES,
+  image=lambda row: f"image {row}.png",
+  count=60,
+  set_name="test",
+  number=1,
+  **figures,
 ):
   """Writes the details of an evaluation; returns labels, predictions and probabilities."""
   rng = np.random.default_rng(0)
@@ -86,12 +93,12 @@ def write_set(
   predictions = np.where(rng.random(count) < 0.7, labels, rng.integers(0, len(names), count))
   probabilities = rng.uniform(0.4, 1, count)
   known = details.Details(names, labels, predictions, probabilities, image)
-  path = folder / workdir.DETAILS / "1" / set_name
+  path = folder / workdir.DETAILS / str(number) / set_name
   details.write(path, known)
   rows = examples.chosen(labels, predictions, probabilities)
   pixels = lambda row: rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
   examples.write(path / classification.IMAGES, examples.read(rows, pixels))
-  figures = {"step": 100, "top1": float((labels == predictions).mean()), "ece": 0.0625}
+  figures = {"step": 100, "top1": float((labels == predictions).mean()), "ece": 0.0625} | figures
   files.write_text(path / evaluate.FIGURES, json.dumps(figures))
   return labels, predictions, probabilities
 

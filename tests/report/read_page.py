@@ -1,7 +1,9 @@
 """Reads a page of HTML: headings, tables, pictures, text and tags."""
 
 import html.parser
+import re
 
+OF = re.compile(r" \((evaluations|[\w ]+): .*\)$")
 VOID = {"meta", "link", "img", "br"}
 
 
@@ -10,7 +12,8 @@ class Page(html.parser.HTMLParser):
 
   Attributes:
     headings: (level, text) in order.
-    tables: rows by caption; a row is its cells' texts.
+    tables: rows by caption, without what the table is of; a row is its cells' texts.
+    captions: all whole captions of tables.
     values: the exact numbers of the cells, by caption and text of the row's first cell.
     pictures: attributes of each picture.
     tags: of all elements, with their attributes.
@@ -20,7 +23,7 @@ class Page(html.parser.HTMLParser):
   def __init__(self, text):
     super().__init__()
     self.headings, self.tables, self.values, self.pictures, self.tags = [], {}, {}, [], []
-    self.text, self._open, self._caption = "", [], ""
+    self.text, self._open, self._caption, self.captions = "", [], "", []
     self.feed(text)
     self.close()
     assert self._open == [], "elements are not closed"
@@ -45,7 +48,8 @@ class Page(html.parser.HTMLParser):
     if tag[0] == "h" and tag[1:].isdecimal():
       self.headings.append((int(tag[1]), self._words))
     if tag == "caption":
-      self._caption = self._words
+      self.captions.append(self._words)
+      self._caption = OF.sub("", self._words)
       self.tables.setdefault(self._caption, [])
     if tag == "tr":
       self.tables[self._caption].append(self._row)

@@ -114,5 +114,5 @@ def test_one_image_and_one_class(tmp_path):
   folder = made_run.write(tmp_path / "run")
   made_run.write_set(folder, names=("cat",), count=1)
   found = page(folder)
-  assert "on 1 image." in found.text
+  assert "On 1 image." in found.text
   assert found.values["Accuracy of 1 class, the lowest first", "cat"] == [1, 1]

@@ -76,8 +76,8 @@ def test_details_are_those_of_the_last_evaluation(digits):
   folder = workdir / "evaluation/1/test"
   figures = json.loads((folder / "figures.json").read_text())
   line = metrics_log.read(workdir)[-1]
-  assert {f"test/{k}": x for k, x in figures.items() if k != "step"} == {
-    k: x for k, x in line.items() if k != "step"
+  assert figures == {"dataset": "digits test"} | {
+    k.removeprefix("test/"): x for k, x in line.items()
   }
   with (folder / "predictions.csv").open(newline="") as file:
     rows = list(csv.DictReader(file))
@@ -96,9 +96,10 @@ def test_the_tool_looks_inside(digits, tmp_path, capsys):
   tool.main([str(digits[0]), "--output", str(tmp_path / "new/r.html")])
   assert "open it in a browser" in capsys.readouterr().out
   found = Page((tmp_path / "new/r.html").read_text())
+  whose = f"test: digits test, step {STEPS}, moving average of the parameters"
   inner = [title for _, title in found.headings][-2:]
-  assert inner == ["What it looks like inside", "Attention Rollout of images of test"]
-  assert f"The checkpoint after step {STEPS}." in found.text
+  assert inner == ["What it looks like inside", f"Attention Rollout of images of {whose}"]
+  assert f"The checkpoint after step {STEPS}, moving average of the parameters." in found.text
   assert "Mean attention distance of every head, over 8 test images" in found.text
   assert sum("rollout" in picture["alt"] for picture in found.pictures) == 8
 
@@ -119,7 +120,7 @@ def test_the_step_is_that_of_the_checkpoint_that_was_read(digits, tmp_path):
   newest = shutil.copytree(folder / "checkpoints" / str(STEPS), folder / "checkpoints/9999")
   (newest / "manifest.json").write_text("{}")
   words = inside.section(run.read_all([folder])[0], "").words
-  assert words == [f"The checkpoint after step {STEPS}."]
+  assert words == [f"The checkpoint after step {STEPS}, moving average of the parameters."]
 
 
 def test_a_damaged_image_is_no_end_of_the_report(digits, tmp_path):
@@ -149,7 +150,7 @@ def test_the_newest_checkpoint_is_looked_into(tiny_run, tmp_path, damaged):
   if damaged:
     (folder / "checkpoints/5/state/manifest.ocdbt").write_bytes(b"x")
   section = inside.section(run.read_all([folder])[0], "")
-  assert len(section.pictures) == (0 if damaged else 2)
+  assert len(section.pictures) == (0 if damaged else 3)
   assert section.words[0].startswith(
-    "The newest checkpoint cannot be looked into: " if damaged else "The checkpoint after step 5."
+    "The newest checkpoint cannot be looked into: " if damaged else "The checkpoint after step 5, "
   )

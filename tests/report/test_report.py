@@ -12,7 +12,7 @@ import pytest
 
 from tests.programs import ROOT
 from tests.report import made_run
-from tests.report.made_run import NAMES, step_line
+from tests.report.made_run import LINES, NAMES, scored_line, step_line
 from tests.report.read_page import Page
 from vit_jax.config import ConfigError, Dataset, EarlyStopping
 from vit_jax.evaluation import details, examples
@@ -304,3 +304,29 @@ def test_starts_survive_damage(tmp_path):
   assert starts.read(tmp_path) == [{"step": 0}, {"step": 5}]
   assert json.loads((tmp_path / starts.STARTS).read_bytes().splitlines()[0]) == {"step": 0}
   assert re.fullmatch(r"\w+\.jsonl", starts.STARTS)
+
+
+def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):
+  """The same run scored in training, with its own parameters, and on other images."""
+  folder = made_run.write(tmp_path / "run", lines=(*LINES, scored_line(100, 0.5) | {"average": 1}))
+  of_average = "digits test, step 100, moving average of the parameters"
+  made = {
+    of_average: dict(dataset="digits test", average=True, top1=0.5),
+    "digits test, step 100": dict(dataset="digits test", average=False, top1=0.75),
+    "photos [90%:], step 100": dict(dataset="photos [90%:]", average=False, top1=0.25),
+  }
+  for number, (_, figures) in enumerate(made.items(), 1):
+    made_run.write_set(folder, number=number, loss=1.0, examples=60, **figures)
+  made_run.write_set(folder, number=4, loss=2.0, examples=60, **made[of_average])  # newer
+  found = page(folder)
+  sections = [title for _, title in found.headings if title.startswith("Evaluation ")]
+  assert sections == [f"Evaluation test: {whose}" for whose in sorted(made)]
+  for whose, figures in made.items():
+    own = [caption for caption in found.captions if caption.endswith(f"(test: {whose})")]
+    assert len(own) == 5
+    score = f"top-1 {figures['top1']:.2%}, loss {1 + (whose == of_average)}.0000 on 60 images"
+    row = next(
+      row for row in found.tables["Evaluations, by their images and parameters"] if whose in row
+    )
+    assert score in row[2]
+  assert "test/top1 50.00% at the end (moving average of the parameters)" in found.text

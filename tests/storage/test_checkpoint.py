@@ -186,13 +186,12 @@ def test_parameters_alone_as_numpy(tmp_path):
     chex.assert_trees_all_equal(params, jax.device_get(expected))
 
 
-def test_no_moving_average_to_load(tmp_path):
+def test_without_a_moving_average_the_parameters_are_read(tmp_path):
   init, shapes = abstract(ema=False)
   checkpoints = opened(tmp_path)
   checkpoints.save(state.create(init, shapes), META)
   checkpoints.close()
-  with pytest.raises(c.ConfigError, match=r"holds no moving average of the parameters"):
-    weights.read(tmp_path, ema=True)
+  assert not weights.read(tmp_path).card.average
 
 
 class TestFind:

@@ -112,8 +112,7 @@ def test_weights_without_a_card_tell_their_image_size(tmp_path):
   [
     (("--output", "x.npz", "--format", "msgpack"), r"must end in '\.msgpack'"),
     (("--output", "x.onnx"), r"'\.onnx', which is no format"),
-    (("--output", "x.npz", "--ema"), "has no checkpoints to choose"),
-    (("--output", "x.npz", "--no-ema"), "has no checkpoints to choose"),
+    (("--output", "x.npz", "--no-average"), "has no checkpoints to choose"),
     (("--output", "x.npz", "--step=7"), "has no checkpoints to choose"),
     (("--output", "x-0.1", "--format", "huggingface"), "a folder's name without a dot"),
     (("--output", "source.npz/x.npz"), r"source\.npz"),

@@ -140,11 +140,13 @@ def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digit
   assert "ViT, images smaller side to 20 px, centre of 16 px; classes: those of the data" in said
   elsewhere, _ = scored(tmp_path / "from", *OWN, f"--config.init_from={workdir}")
   assert elsewhere == own | {"weights": str(workdir)}
+  assert "moving average of the parameters: ViT, images" in said
   weights.write(tmp_path / "w.npz", shuffled(weights.read(workdir)))
   card = [*OWN, f"--config.init_from={tmp_path / 'w.npz'}"]
   by_card, said = scored(tmp_path / "card", *card)
-  assert by_card == own | {"weights": str(tmp_path / "w.npz")}
-  assert "10 of the head's 10 outputs were moved" in said
+  expected = {key: pytest.approx(value, rel=1e-5) for key, value in own.items()}
+  assert by_card == expected | {"weights": str(tmp_path / "w.npz")}
+  assert f"weights {tmp_path / 'w.npz'}, moving average of the parameters: ViT" in said  # the card
   again = [*OWN, f"--config.init_from={workdir}", "--config.model.scan=True"]
   stacked, _ = scored(tmp_path / "from", *again)
   assert stacked["own/top1"] == own["own/top1"]
@@ -155,9 +157,10 @@ def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digit
 
 def test_a_flag_changes_what_an_evaluation_takes_from_the_run(digits):
   workdir, inside = digits[0], last_evaluation(digits[0])
-  for flag in ("--config.evaluate_average=False", "--config.data.evaluate_resize=0"):
-    figures, _ = scored(workdir, flag)
+  for flag in ("--no-average", "--config.data.evaluate_resize=0"):
+    figures, said = scored(workdir, flag)
     assert figures["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+    assert figures["average"] == ("moving average" in said) == (flag != "--no-average")
   _, said = scored(workdir, "--config.data.image_size=24")
   assert "smaller side to 30 px, centre of 24 px" in said
   assert "score them at their own size: --config.data.image_size=16." in said
@@ -230,7 +233,7 @@ def test_how_every_parameter_is_split_is_written_down(tmp_path):
   assert rows[named][-1] == "()"
 
 
-@pytest.mark.parametrize(("flags", "ema"), [((), True), (("--no-ema",), False)])
+@pytest.mark.parametrize(("flags", "ema"), [((), True), (("--no-average",), False)])
 def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, flags, ema):
   output = tmp_path / "params.msgpack"
   command = [programs.MAIN[0], "tools/export.py", "--source", digits[0], "--output", output]

@@ -98,16 +98,16 @@ class Optimizer:
   )
   ema: float = setting(
     0.0,
-    "decay of the parameters' moving average; 0: no average. It starts at the initial parameters, "
-    "whose weight after n steps is ema^n: 13.5% after 20,000 steps at 0.9999",
+    "decay of the parameters' moving average, which is then what is scored; 0: no average",
     low=0.0,
     high=0.999999999,
   )
+  # Without `used_if`: recipes of the paper set it, and ema=0.0 alone must switch their average off.
   ema_corrected: bool = setting(
-    False,
+    True,
     "correct the bias of the moving average, as Adam does for its moments: the initial parameters "
-    "have no weight, and the others share all of it",
-    used_if=(("optimizer.ema",),),
+    "have no weight, and the others share all of it. False, as in the paper: their weight after n "
+    "steps is ema^n, 13.5% after 20,000 steps at 0.9999",
   )
 
 

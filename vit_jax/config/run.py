@@ -119,10 +119,6 @@ class Config:
   evaluate_step: int = setting(
     0, "with --mode=evaluate: step of the checkpoint; 0: the newest", low=0, high=MOST_STEPS
   )
-  evaluate_average: bool = setting(
-    True,
-    "with --mode=evaluate: use the moving average of the parameters if the checkpoint has one",
-  )
   model: Model = group(Model)
   objective: str = setting(
     "classification",

@@ -21,6 +21,8 @@ def unknown(path: str, key: str, known) -> str:
   It suggests first the setting that other libraries call by this name, then the settings with the
   most similar names. Among equally similar names, those of this group come first.
   """
+  if flag := synonyms.FLAGS.get(f"{path}.{key}"):
+    return f"{path}.{key} is not a setting; give {flag}."
   here = [f"{path}.{name}" for name in sorted(known)] or [path]
   names = dict.fromkeys([*here, *_dotted(dataclasses.asdict(Config()), "config")])
   found = alike(key, names, 0.62, own=lambda name: name.rpartition(".")[2])

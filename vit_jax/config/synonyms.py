@@ -32,6 +32,9 @@ SETTINGS = {
 }
 _OURS = {word: setting for setting, words in SETTINGS.items() for word in words.split()}
 
+# Settings that are flags now.
+FLAGS = {"config.evaluate_average": "--no-average, which scores the parameters themselves"}
+
 
 def ours(key: str) -> str:
   """Our setting that other libraries call `key`; "" if none is known."""

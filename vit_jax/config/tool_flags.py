@@ -54,6 +54,15 @@ class ToolFlags(argparse.ArgumentParser):
       **options,
     )
 
+  def add_average(self):
+    """Adds --no-average, for tools that use weights as they are."""
+    self.add_argument(
+      "--no-average",
+      dest="average",
+      action="store_false",
+      help="of a run with a moving average of its parameters, take the parameters themselves",
+    )
+
   def add_format(self, *choices: str):
     """Adds --format: how the result is printed; the first of the choices is the default."""
     self.add_argument(

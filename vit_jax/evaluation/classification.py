@@ -58,7 +58,8 @@ class LabelledSet(Opened):
     note = lacking(source.class_names, kept) if kept and self.classes is None else ""
     image = functools.partial(prepared, source, bench.reader.settings, resize)
     write = functools.partial(write_details, source=source, kept=kept, image=image)
-    return Result(figures, write if kept else None, note=note)
+    dataset = apart.in_words(self.head.dataset)
+    return Result(figures, write if kept else None, note=note, dataset=dataset)
 
   def of_head(self, names: Sequence[str]) -> "LabelledSet":
     """The set with the labels of a head, by name; as `Opened.of_head`."""
@@ -225,6 +226,7 @@ def prepared(source: Source, data: Data, resize: int, row: int) -> np.ndarray:
 
 def write_details(
   folder: pathlib.Path,
+  caption: str,
   *,
   source: Source,
   kept: details.Kept,
@@ -234,7 +236,7 @@ def write_details(
   known = details.Details(source.class_names, *kept.joined(), source.name)
   matrix = details.write(folder, known)
   if matrix is not None:
-    curves.confusion(folder, matrix, source.class_names)
+    curves.confusion(folder, matrix, source.class_names, caption)
   rows = examples.chosen(known.labels, known.predictions, known.probabilities)
   examples.write(folder / IMAGES, examples.read(rows, image))
 

@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+from collections.abc import Mapping
 
 import jax
 
@@ -16,8 +17,10 @@ from vit_jax.evaluation.opening import Evaluations
 from vit_jax.plots import tiles
 from vit_jax.process import json_text
 from vit_jax.storage import files, metrics_log, workdir
+from vit_jax.weights import average
 
 FIGURES = "figures.json"
+DATASET = "dataset"  # beside the figures of a set: its images, in words
 TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
 
 
@@ -90,9 +93,8 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
   with workdir.writing(folder):
     details = write_details(folder, found, read.origin)
     files.write_text(result, json_text.written(read.origin | figures) + "\n")
-  also = f", details to {details}" if details else ""
-  print(f"{origin_in_words(read)}  {registry.in_words(figures)}{notes(found)}")
-  print(f"Written to {result}{also}")
+  print(f"{origin_in_words(read.origin)}  {registry.in_words(figures)}{notes(found)}")
+  print(f"Written to {result}" + (f", details to {details}" if details else ""))
 
 
 def write_details(
@@ -103,7 +105,7 @@ def write_details(
   Args:
     folder: the workdir.
     found: the results.
-    origin: where the parameters come from, the first entry of each figures.json.
+    origin: which parameters were scored, the first entries of each figures.json.
 
   Returns:
     WORKDIR/evaluation/NUMBER, with a folder for each set; None if no set has details.
@@ -125,9 +127,10 @@ def write_details(
 def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]):
   """Writes the details of one set into a new folder; arguments as for `write_details`."""
   files.make_folder(folder)
+  origin = origin | {DATASET: result.dataset}
   files.write_text(folder / FIGURES, json_text.written(origin | result.figures) + "\n")
   if result.write:
-    result.write(folder)
+    result.write(folder, f"{folder.name}: {origin_in_words(origin)}")
   for name, picture in result.pictures.items():
     files.write_bytes(folder / f"{name}.png", tiles.png(picture))
 
@@ -137,14 +140,17 @@ def notes(found: list[tuple[str, Result]]) -> str:
   return "".join(f"\n{name}: {one.note}" for name, one in found if one.note)
 
 
-def origin_in_words(read: evaluated_model.Scored) -> str:
-  """Says where the parameters come from."""
-  return " ".join(f"{key} {value}" for key, value in read.origin.items())
+def origin_in_words(origin: Mapping[str, object]) -> str:
+  """Says which images and parameters figures are of, such as "digits test, step 40"."""
+  said = [str(origin.get(DATASET, ""))]
+  said += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
+  said += [average.in_words(True)] * (origin.get(registry.AVERAGE) is True)
+  return ", ".join(filter(None, said))
 
 
 def scored_in_words(read: evaluated_model.Scored) -> str:
   """Says which weights are scored, and how images are prepared for them."""
-  said = f"{origin_in_words(read)}: {type(read.model).__name__}, images {read.prepared}"
+  said = f"{origin_in_words(read.origin)}: {type(read.model).__name__}, images {read.prepared}"
   return f"{said}; classes: {read.head.said}" if read.head.said else said
 
 

@@ -59,6 +59,8 @@ def read(
   evaluations: Evaluations,
   folder: pathlib.Path,
   given: frozenset[str] = frozenset(),
+  *,
+  average: bool = True,
 ) -> Scored:
   """Reads the parameters, and finds out which classes they have.
 
@@ -67,15 +69,15 @@ def read(
     evaluations: what they are scored on.
     folder: the workdir.
     given: the settings that the command line names, such as "data.image_size".
+    average: as in `weights.read`.
 
   Raises:
     ConfigError: there are no parameters, or they do not fit the settings or the sets.
     CheckpointError: the checkpoint is damaged.
   """
-  step, ema = config.evaluate_step, None if config.evaluate_average else False
   of_run = bool(checkpoint.available(folder))
   if of_run:
-    path, found = weights.of_run(folder, step, ema)
+    path, found = weights.of_run(folder, config.evaluate_step, average)
     name, origin = str(path), {"step": int(path.name)}
   elif config.init_from:
     path = expanded(config.init_from)
@@ -90,10 +92,11 @@ def read(
   asked = Asked(config.model, config.loss, config.data, given, protocol)
   try:
     if not of_run:
-      found = weights.read(path, step=step, ema=ema)
+      found = weights.read(path, step=config.evaluate_step, average=average)
     elif "init_from" in given:
       check_same(config.init_from, (found.settings or {}).get("init_from", ""))
     model = of_weights(found, **untold)
+    origin["average"] = model.card.average
     return fitted(model, asked, evaluations, config.class_names, origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error

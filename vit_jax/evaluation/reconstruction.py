@@ -59,7 +59,8 @@ class HeldOut(Opened):
     if not totals["count"]:
       raise NothingCounts("no image counts")
     picture = tiles.table(*(np.concatenate([x[column] for x in shown]) for column in COLUMNS))
-    return Result(figures(totals, TARGETS[masked.target]), pictures={"patches": picture})
+    found = figures(totals, TARGETS[masked.target])
+    return Result(found, pictures={"patches": picture}, dataset=self.source.identity)
 
 
 def with_places(

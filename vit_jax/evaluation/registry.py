@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from vit_jax.config import Config
 from vit_jax.evaluation import classification, few_shot, nearest_neighbours, reconstruction
 from vit_jax.evaluation.kind import Figure, Kind
+from vit_jax.weights import average
 
+AVERAGE = "average"  # 1 beside figures of a moving average of the parameters
 KINDS: tuple[Kind, ...] = (
   classification.KIND,
   few_shot.KIND,
@@ -41,7 +43,7 @@ def headlines(keys: Iterable[str]) -> list[str]:
 
 
 def in_words(figures: Mapping[str, float]) -> str:
-  """Figures of evaluations on one line; other keys are ignored."""
+  """Figures of evaluations on one line, and whether they are of an average; ignores other keys."""
   said = []
   for key in headlines(figures):
     name, _, own = key.rpartition("/")
@@ -49,7 +51,8 @@ def in_words(figures: Mapping[str, float]) -> str:
     of_name = {k.removeprefix(prefix): v for k, v in figures.items() if k.startswith(prefix)}
     kind, _ = _find(key)
     said.append(f"{name}: {kind.in_words(own, of_name)}")
-  return "; ".join(said)
+  whose = f" ({average.in_words(True)})" if said and figures.get(AVERAGE) else ""
+  return "; ".join(said) + whose
 
 
 def _find(key: str) -> tuple[Kind, Figure] | None:

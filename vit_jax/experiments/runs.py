@@ -32,6 +32,7 @@ class Run:
     folder: its workdir.
     overrides: --config.KEY=VALUE; the last value of a key counts.
     mode: "train", or "evaluate" for a run that only evaluates the weights config.init_from.
+    average: whether such a run scores the moving average of the parameters, if there is one.
   """
 
   name: str
@@ -39,6 +40,7 @@ class Run:
   folder: pathlib.Path
   overrides: tuple[str, ...] = ()
   mode: str = "train"
+  average: bool = True
 
   def arguments(self) -> list[str]:
     """The arguments for python."""
@@ -48,6 +50,7 @@ class Run:
       f"--config={self.recipe}",
       f"--workdir={self.folder}",
       *[f"--mode={self.mode}"] * (self.mode != "train"),
+      *["--no-average"] * (not self.average),
       *self.overrides,
     ]
 

@@ -9,6 +9,7 @@ from vit_jax import models, weights
 from vit_jax.inference.model import LoadedModel
 from vit_jax.learning.objective import OWN
 from vit_jax.storage.tree import flatten
+from vit_jax.weights import average
 
 BOUND = 1e-5
 
@@ -32,7 +33,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
   kept = {name: part for name, part in read.params.items() if name != OWN}
   weights.write(output, weights.Weights(kept, card))
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
-  kind = "moving average of the parameters" if read.average else "parameters"
+  kind = average.in_words(card.average)
   lines = [
     f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
   ]

@@ -86,7 +86,7 @@ class LoadedModel:
 
 
 def load(
-  source: pathlib.Path | str, image_size: int = 0, *, step: int = 0, ema: bool | None = None
+  source: pathlib.Path | str, image_size: int = 0, *, step: int = 0, average: bool = True
 ) -> LoadedModel:
   """Loads the model at `source`, for images of one size.
 
@@ -94,30 +94,30 @@ def load(
     source: a workdir, a checkpoint, *.npz, *.msgpack, *.safetensors, or a Hugging Face folder.
     image_size: side of square images, pixels; 0: the size that the weights are for.
     step: the step of a workdir's checkpoint; 0: the newest.
-    ema: for checkpoints: True: the moving average of the parameters; False: the parameters; None:
-      the average if there is one, else the parameters.
+    average: of a checkpoint with a moving average of the parameters, take the average; False: the
+      parameters themselves.
 
   Raises:
     ConfigError, OSError, CheckpointError: as `weights.read`.
     ValueError: the weights are damaged or not of a model of this project, or as
       `LoadedModel.at_size`.
   """
-  return read(source, step=step, ema=ema).at_size(image_size)
+  return read(source, step=step, average=average).at_size(image_size)
 
 
 def read(
-  source: pathlib.Path | str, *, step: int = 0, ema: bool | None = None, **untold
+  source: pathlib.Path | str, *, step: int = 0, average: bool = True, **untold
 ) -> LoadedModel:
   """As `load`, but the parameters stay as they are stored, not fitted to an image size.
 
   Args:
-    source, step, ema: as in `load`.
+    source, step, average: as in `load`.
     **untold: as in `of_weights`.
 
   Raises:
     ConfigError, ValueError, OSError, CheckpointError: as `load`.
   """
-  found = weights.read(expanded(source), step=step, ema=ema)
+  found = weights.read(expanded(source), step=step, average=average)
   try:
     return of_weights(found, **untold)
   except ValueError as error:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vit_jax.config import ConfigError
 from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation.details import COLUMNS, MOST_BYTES, PREDICTIONS
-from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, newest_details
+from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, details
 
 
 class Mistake(NamedTuple):
@@ -29,8 +29,9 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
       workdir of a run.
   """
   check_links(workdir)
-  sets = newest_details(workdir).values()
-  found = [path / PREDICTIONS for path in sets if (path / PREDICTIONS).is_file()]
+  sets = details(workdir)
+  newest = {path.name: path for path in reversed(sets) if (path / PREDICTIONS).is_file()}
+  found = [newest[name] / PREDICTIONS for name in sorted(newest)]
   if not found and not (workdir / CONFIG).is_file():
     raise ConfigError(
       f"{workdir} is not the workdir of a run: it has no {CONFIG}. Mistakes are those of an "

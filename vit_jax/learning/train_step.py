@@ -146,7 +146,7 @@ def average_factor(settings: Optimizer, step):
       the first update that is applied. Earlier skipped steps count: the average then weighs the
       parameters before them as if they had stayed for these steps.
   """
-  if not settings.ema_corrected:
+  if not (settings.ema and settings.ema_corrected):
     return settings.ema
   log = math.log(settings.ema)
   return settings.ema * jnp.expm1(log * step) / jnp.expm1(log * (step + 1))

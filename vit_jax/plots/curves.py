@@ -1,6 +1,7 @@
 """Draws the curves and the confusion matrix of a run."""
 
 import pathlib
+import textwrap
 import warnings
 from collections.abc import Callable
 
@@ -34,15 +35,17 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
     key: [(line["step"], line[key]) for line in lines if isinstance(line.get(key), float)]
     for key in sorted({key for line in lines for key in line})
   }
+  averaged = {key for line in lines if line.get("average") for key in line}
   for key, points in series.items():
+    whose = " (moving average)" if key in averaged else ""
     if key == "loss":
       loss.plot(*zip(*points, strict=True), label="training")
     if key == "learning_rate":
       rate.plot(*zip(*points, strict=True))
     if plot_of(key) == "loss":
-      loss.plot(*zip(*points, strict=True), marker=".", label=key.removesuffix("/loss"))
+      loss.plot(*zip(*points, strict=True), marker=".", label=key.removesuffix("/loss") + whose)
     if plot_of(key) == "accuracy":
-      _accuracy(accuracy, key, points)
+      _accuracy(accuracy, key, points, whose)
   loss.set(ylabel="loss", yscale="log")
   charts.round_log_ticks(loss.yaxis)
   accuracy.set(ylabel="accuracy")
@@ -57,16 +60,16 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
   save(figure, folder / CURVES)
 
 
-def _accuracy(axes, key: str, points: list[tuple[int, float]]):
+def _accuracy(axes, key: str, points: list[tuple[int, float]], whose: str = ""):
   """A line of accuracies; a top-5 that stays the same would squeeze the others, so it is told."""
   values = [value for _, value in points]
   if key.endswith("/top5") and max(values) - min(values) < CONSTANT:
-    axes.plot([], [], " ", label=f"{key}: {values[-1]:.1%}, not drawn")
+    axes.plot([], [], " ", label=f"{key}{whose}: {values[-1]:.1%}, not drawn")
   else:
-    axes.plot(*zip(*points, strict=True), marker=".", label=key)
+    axes.plot(*zip(*points, strict=True), marker=".", label=key + whose)
 
 
-def confusion(folder: pathlib.Path, matrix, class_names):
+def confusion(folder: pathlib.Path, matrix, class_names, caption: str):
   """Draws FOLDER/confusion.png: images by label and prediction, coloured by the label's share."""
   from matplotlib.figure import Figure
 
@@ -82,6 +85,7 @@ def confusion(folder: pathlib.Path, matrix, class_names):
   for (row, column), images in np.ndenumerate(matrix if counted else matrix[:0]):
     colour = "white" if share[row, column] > 0.5 else "black" if images else "lightgrey"
     axes.text(column, row, f"{images:.0f}", ha="center", va="center", size=8, color=colour)
+  figure.suptitle("\n".join(textwrap.wrap(label(caption), round(7 * side))), fontsize=8)
   if named:
     names = [label(name) for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)

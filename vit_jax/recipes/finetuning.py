@@ -91,6 +91,10 @@ def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Evalua
   return Dataset(row.source, f"train[:{cut}]"), held_back
 
 
+# The paper names the factor alone, so the average keeps its start: 13.5% after 20,000 steps.
+AVERAGE = dict(ema=0.9999, ema_corrected=False)
+
+
 def finetune(
   model: str, task: str, *, part: str, crops: str = "paper", real: bool = False
 ) -> Config:
@@ -124,7 +128,7 @@ def finetune(
       num_classes=row.num_classes,
       compute_dtype=AUTO,
     ),
-    optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0, ema=0.9999 if large else 0.0),
+    optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0, **(AVERAGE if large else {})),
     schedule=Schedule(learning_rate=0.01, decay="cosine", warmup=warmup(row.steps)),
     data=Data(
       train=train,

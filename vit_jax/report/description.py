@@ -78,7 +78,10 @@ def of_data(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
     told = [f"{one.source} {one.split}".strip() for one in data.training().values()]
     yield "Training data", "; ".join(told)
     sets = {name: one for name, one in data.evaluate.items() if one.source}
-    yield "Evaluated on", "; ".join(f"{n} ({one.source} {one.split})" for n, one in sets.items())
+    yield (
+      "Evaluated on, in training",
+      "; ".join(f"{n} ({one.source} {one.split})" for n, one in sets.items()),
+    )
   for key, title in (("training_images", "Training images"), ("classes", "Classes")):
     if count := run.fact(key, int):
       yield title, TableCell(f"{count:,}", count)

@@ -21,6 +21,7 @@ from vit_jax.report.run import RecordedRun
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.report.thumbnails import resized, rgb
 from vit_jax.storage import checkpoint
+from vit_jax.weights import average
 
 PAIR = 400  # pixels, of an image and its overlay side by side
 TO_PROBABILITY = {"softmax": lambda logits: softmax(logits, axis=-1), "sigmoid": expit}
@@ -36,7 +37,9 @@ def section(run: RecordedRun, title: str) -> Section:
     if not isinstance(model.module, ViT):
       return Section(title)
     found = looked_into(run, model, title)
-    return dataclasses.replace(found, words=[f"The checkpoint after step {int(path.name):,}."])
+    whose = f", {average.in_words(True)}" * model.card.average
+    words = [f"The checkpoint after step {int(path.name):,}{whose}."]
+    return dataclasses.replace(found, words=words)
   except (ValueError, OSError, RunError) as error:
     return Section(title, [f"The newest checkpoint cannot be looked into: {error}"])
 
@@ -54,7 +57,7 @@ def looked_into(run: RecordedRun, model: LoadedModel, title: str) -> Section:
     scored, rows = shown[0]
     images = np.stack([np.asarray(rgb(scored.images[row])) for row in rows])
     parts.append(distances(model, images))
-    rolled = rollouts(model, images, [str(scored.labels[row]) for row in rows], scored.name)
+    rolled = rollouts(model, images, [str(scored.labels[row]) for row in rows], scored.whose)
   return Section(title, pictures=parts, sections=[rolled])
 
 

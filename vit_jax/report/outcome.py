@@ -12,6 +12,7 @@ from vit_jax.process.text import one_line
 from vit_jax.report.document import Picture, Section, Table, TableCell
 from vit_jax.report.run import RecordedRun
 from vit_jax.report.tables import side_by_side
+from vit_jax.weights import average
 
 Point = tuple[int, float]  # a step and a value
 Points = list[Point]
@@ -31,7 +32,7 @@ def section(runs: Sequence[RecordedRun], details: Sequence[Section]) -> Section:
   """The section of runs; `details` come after the figures and the curves."""
   return Section(
     "What came out",
-    tables=figures(runs),
+    tables=[*figures(runs), evaluations(runs)],
     sections=[Section("Curves", pictures=curves(runs)), *details],
   )
 
@@ -41,18 +42,41 @@ def figures(runs: Sequence[RecordedRun]) -> list[Table]:
   if len(runs) > 1:
     return [
       side_by_side(
-        "Last figures, with their steps",
+        f"Last figures, with their steps{of_average(runs)}",
         runs,
         lambda run: chosen(run, lambda key, points: points[-1]),
       ),
-      side_by_side("Best figures, with their steps", runs, lambda run: chosen(run, best)),
+      side_by_side(
+        f"Best figures, with their steps{of_average(runs)}", runs, lambda run: chosen(run, best)
+      ),
     ]
   rows = [
     (key, [*at(key, points[-1]), *at(key, best(key, points))])
     for key in keys_of(runs[0])
     if (points := points_of(runs[0], key))
   ]
-  return [Table("Figures", ["figure", "last", "at step", "best", "at step"], rows)]
+  head = ["figure", "last", "at step", "best", "at step"]
+  return [Table(f"Figures{of_average(runs)}", head, rows)]
+
+
+def of_average(runs: Sequence[RecordedRun]) -> str:
+  """Says that figures of evaluations are of a moving average; "" if they are not."""
+  averaged = [run.name for run in runs if run.averaged]
+  if not averaged:
+    return ""
+  where = f" of {', '.join(averaged)}" if len(averaged) < len(runs) else ""
+  return f" (evaluations{where}: {average.in_words(True)})"
+
+
+def evaluations(runs: Sequence[RecordedRun]) -> Table:
+  """The score of each evaluation with details: which images, which parameters, and figures."""
+  rows = [
+    (f"{run.name}: {one.name}" if len(runs) > 1 else one.name, [one.origin, one.score])
+    for run in runs
+    for one in run.sets
+    if one.score
+  ]
+  return Table("Evaluations, by their images and parameters", ["", "of", "score"], rows)
 
 
 def chosen(
@@ -122,6 +146,8 @@ def chart(
   if not any(len(line.steps) > 1 for line in lines):
     return None
   title = label[0].upper() + label[1:]
+  if any(registry.figure(key) for key in keys):
+    title += of_average(runs)
   alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MOST_LEGEND]))}."
   return Picture(charts.lines(lines, label, log=log), "svg+xml", alt, title)
 

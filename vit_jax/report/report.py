@@ -1,5 +1,6 @@
 """The report of a run, or of several side by side."""
 
+import dataclasses
 import pathlib
 from collections.abc import Sequence
 
@@ -10,11 +11,11 @@ from vit_jax.report.document import Section
 from vit_jax.report.run import RecordedRun
 from vit_jax.storage import files
 from vit_jax.storage.metrics_log import clock
+from vit_jax.weights import average
 
 REPORT = "report.html"
 MOST_RUNS = 40
 MOST_DETAILED = 4  # runs whose evaluations are shown in detail
-MOST_SETS = 12  # evaluations of a run that are shown in detail
 MOST_PICTURES = 4 * 2**20  # bytes of all pictures, as they stand in the page
 
 
@@ -72,7 +73,11 @@ def summary(runs: Sequence[RecordedRun], left_out: int) -> Section:
   """Each run in a sentence, and what could not be read or shown."""
   several = len(runs) > 1
   words = [f"{one.name}: {in_words(one)}" if several else in_words(one) for one in runs]
-  notes = [(one.name, note) for one in runs for note in (*best_before_the_end(one), *one.notes)]
+  notes = [
+    (one.name, note)
+    for one in runs
+    for note in (*best_before_the_end(one), *start_of_average(one), *one.notes)
+  ]
   words += [f"{name}: {note}" if several else note for name, note in notes]
   if left_out:
     words.append(
@@ -92,7 +97,8 @@ def in_words(one: RecordedRun) -> str:
     if points := outcome.points_of(one, key):
       step, value = points[-1]
       when = "at the end" if step == one.step else f"after step {step:,}"
-      said.append(f"{key} {outcome.said(key, value)} {when}")
+      whose = f" ({average.in_words(True)})" * one.averaged
+      said.append(f"{key} {outcome.said(key, value)} {when}{whose}")
   seconds = sum(cost.account(one).values())
   said += [f"time {clock(seconds)}"] if seconds else []
   return "; ".join(said) + "."
@@ -113,11 +119,19 @@ def best_before_the_end(one: RecordedRun) -> list[str]:
   ]
 
 
+def start_of_average(one: RecordedRun) -> list[str]:
+  """Warns of an average that still holds much of the initial parameters."""
+  if not (one.averaged and one.config):
+    return []
+  share = average.initial_share(dataclasses.asdict(one.config.optimizer), one.step)
+  return [said] if (said := average.warning(share)) else []
+
+
 def details(runs: Sequence[RecordedRun]) -> list[Section]:
   """The evaluations of the first runs in detail."""
   several = len(runs) > 1
   return [
-    set_section.section(one, f"{each.name}: {one.name}" if several else f"Evaluation {one.name}")
+    set_section.section(one, f"{each.name}: " if several else "Evaluation ")
     for each in runs[:MOST_DETAILED]
-    for one in each.sets[:MOST_SETS]
+    for one in each.sets
   ]

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
+from vit_jax.evaluation import registry
 from vit_jax.recipes import cost
 from vit_jax.report import scored_set
 from vit_jax.report.scored_set import ScoredSet
@@ -37,6 +38,11 @@ class RecordedRun:
   def step(self) -> int:
     """The last step that metrics.jsonl knows; 0: none."""
     return max((line["step"] for line in self.lines), default=0)
+
+  @property
+  def averaged(self) -> bool:
+    """Whether its evaluations are of the moving average of the parameters."""
+    return any(line.get(registry.AVERAGE) for line in self.lines)
 
   def fact(self, key: str, kind: type):
     """A fact of the newest start; None if it is not recorded as a value of this kind."""

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vit_jax.config.reading import read_bytes, read_json
-from vit_jax.evaluation import classification, details, evaluate
+from vit_jax.evaluation import classification, details, evaluate, registry
 from vit_jax.process import json_text
 from vit_jax.storage import workdir
+
+MOST_SETS = 12  # evaluations of a run that are shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,7 @@ class ScoredSet:
 
   Attributes:
     name: such as "val".
-    figures: of figures.json: where the parameters came from ("step" or "weights"), then figures.
+    figures: of figures.json: which images and parameters were scored, then figures.
     classes: (name, images, right) each.
     names, labels, predictions: (N,) texts of each image.
     probabilities: (N,) of the predictions.
@@ -40,16 +42,42 @@ class ScoredSet:
   images: Mapping[int, pathlib.Path]
   pictures: Mapping[str, pathlib.Path]
 
+  @property
+  def origin(self) -> str:
+    """Which images and which parameters were scored; "" if it is not known."""
+    return evaluate.origin_in_words(self.figures)
+
+  @property
+  def whose(self) -> str:
+    """Its name, with the images and the parameters that were scored if they are known."""
+    return f"{self.name}: {self.origin}" if self.origin else self.name
+
+  @property
+  def score(self) -> str:
+    """The figures in words; "" if some are missing."""
+    try:
+      return registry.in_words({f"{self.name}/{key}": x for key, x in self.figures.items()})
+    except (KeyError, ValueError, TypeError):  # a file of a stranger
+      return ""
+
 
 def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
-  """The newest evaluation of each set of a workdir, and a sentence about each that is damaged."""
-  found, wrong = [], []
-  for path in workdir.newest_details(folder).values():
+  """The evaluations of a workdir, and a sentence about each that is damaged.
+
+  Of several evaluations of the same images with the same parameters it is the newest. Of very many
+  they are the newest.
+  """
+  found, wrong = {}, []
+  for path in workdir.details(folder):
+    if len(found) + len(wrong) == MOST_SETS:
+      break
     try:
-      found.append(read(path))
+      key = path.name, evaluate.origin_in_words(figures_of(path / evaluate.FIGURES))
+      if key not in found:
+        found[key] = read(path)
     except (OSError, ValueError, OverflowError, csv.Error, RecursionError) as error:
       wrong.append(f"The details in {path} cannot be read and are left out: {error}.")
-  return found, wrong
+  return [found[key] for key in sorted(found)], wrong
 
 
 def read(folder: pathlib.Path) -> ScoredSet:
@@ -108,7 +136,10 @@ def figures_of(path: pathlib.Path) -> dict:
   """
   if not path.is_file():
     return {}
-  return json_text.with_numbers(read_json(path, most=details.MOST_BYTES))
+  found = json_text.with_numbers(read_json(path, most=details.MOST_BYTES))
+  if not isinstance(found, dict):
+    raise ValueError(f"{path.name} holds no figures")
+  return found
 
 
 def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:

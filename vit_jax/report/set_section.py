@@ -1,5 +1,6 @@
 """The details of an evaluation: classes, confusions, calibration, worst mistakes."""
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
@@ -8,6 +9,7 @@ from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation import examples
 from vit_jax.evaluation.classification import BINS
 from vit_jax.plots import charts
+from vit_jax.process.text import listed
 from vit_jax.report.document import Picture, Section, Table, TableCell
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.report.thumbnails import MOST_BYTES, png, thumbnails
@@ -17,28 +19,43 @@ MOST_CELLS = 20  # classes in the table of confusions; of more there is a pictur
 SHOWN = 10  # confusions
 
 
-def section(scored: ScoredSet, title: str) -> Section:
-  """The section of a set."""
+def section(scored: ScoredSet, before: str) -> Section:
+  """The section of a set; `before` begins its title.
+
+  The title, and each table and picture, says which images and which parameters it is of.
+  """
+  images = len(scored.labels)
+  sections = [
+    Section("Accuracy of each class", tables=[classes(scored)]),
+    confusion(scored),
+    calibration(scored),
+    mistakes(scored),
+    Section("Pictures", pictures=own_pictures(scored)),
+  ]
   return Section(
-    title,
-    words=[origin(scored)],
-    sections=[
-      Section("Accuracy of each class", tables=[classes(scored)]),
-      confusion(scored),
-      calibration(scored),
-      mistakes(scored),
-      Section("Pictures", pictures=own_pictures(scored)),
+    f"{before}{scored.whose}",
+    words=[
+      scored.score or f"On {images:,} image{'s' * (images != 1)}.",
+      *without_images(scored),
     ],
+    sections=[named(one, scored.whose) for one in sections],
   )
 
 
-def origin(scored: ScoredSet) -> str:
-  """Says which parameters were evaluated."""
-  step, weights = scored.figures.get("step"), scored.figures.get("weights")
-  where = f" after step {step:,}" if isinstance(step, int) else f" of {weights}" if weights else ""
-  images = len(scored.labels)
-  count = f", on {images:,} image{'s' * (images != 1)}" if images else ""
-  return f"With the parameters{where or ' of the last evaluation'}{count}."
+def named(section: Section, whose: str) -> Section:
+  """The section with what it is of in the captions of its tables and larger pictures."""
+  said = lambda one: dataclasses.replace(one, caption=f"{one.caption} ({whose})")
+  return dataclasses.replace(
+    section,
+    tables=[said(table) for table in section.tables],
+    pictures=[picture if picture.small else said(picture) for picture in section.pictures],
+  )
+
+
+def without_images(scored: ScoredSet) -> list[str]:
+  """Names the classes of the head that have no image in the set, if there are any."""
+  missing = [name for name, images, _ in scored.classes if not images]
+  return [f"No image of: {listed(missing)}."] if missing else []
 
 
 def classes(scored: ScoredSet) -> Table:

@@ -132,12 +132,10 @@ def writing(workdir: pathlib.Path):
     ) from error
 
 
-def newest_details(folder: pathlib.Path) -> dict[str, pathlib.Path]:
-  """The folder of the newest evaluation of each set that has details, by the name of the set."""
-  found = {}
-  for number in files.numbers_in(folder / DETAILS):
-    found |= {path.name: path for path in (folder / DETAILS / str(number)).glob("*/")}
-  return dict(sorted(found.items()))
+def details(folder: pathlib.Path) -> list[pathlib.Path]:
+  """The folders of all evaluations of all sets, the newest evaluation first."""
+  numbers = reversed(files.numbers_in(folder / DETAILS))
+  return [path for n in numbers for path in sorted((folder / DETAILS / str(n)).glob("*/"))]
 
 
 def write_config(workdir: pathlib.Path, config: Config):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 
 import jax
 
@@ -17,6 +18,7 @@ from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.training.early_stopping import Watch
 from vit_jax.training.speed import Monitor
 from vit_jax.training.steps import Steps, due
+from vit_jax.weights import average
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Evaluator:
     monitor: counts the time.
     watchdog: is told of progress.
     folder: the workdir.
+    initial_share: (step) -> weight of the initial parameters in the moving average.
   """
 
   evaluations: Evaluations
@@ -44,6 +47,7 @@ class Evaluator:
   monitor: Monitor
   watchdog: Watchdog
   folder: pathlib.Path
+  initial_share: Callable[[int], float]
 
   def after(self, step: int, state: TrainState) -> bool:
     """Evaluates if an evaluation is due after `step`; returns False if a signal cut it short."""
@@ -61,7 +65,7 @@ class Evaluator:
         found = evaluate.results(self.evaluations, bench, for_evaluation(state))
       except GivenUp:
         return False
-    figures = evaluate.figures_of(found)
+    figures = evaluate.figures_of(found) | ({registry.AVERAGE: 1} if state.ema else {})
     self.watch.note(step, figures)
     self.writer.write(step, figures)
     for name, one in found:
@@ -70,17 +74,19 @@ class Evaluator:
     self.writer.say(
       f"step {step}/{self.steps.total}  " + registry.in_words(figures) + evaluate.notes(found)
     )
+    if state.ema and (said := average.warning(self.initial_share(step))):
+      self.writer.say(said)
     if step == self.steps.total or self.watch.enough:
       with self.monitor.paused("plots"):
-        self._write_details(step, found)
+        self._write_details(found, {"step": step, "average": bool(state.ema)})
     return True
 
-  def _write_details(self, step: int, found: list[tuple[str, Result]]):
+  def _write_details(self, found: list[tuple[str, Result]], origin: dict):
     """Writes the details of the last evaluation, on the first process; a failure is a warning."""
     if jax.process_index() != 0:
       return
     try:
-      evaluate.write_details(self.folder, found, {"step": step})
+      evaluate.write_details(self.folder, found, origin)
     except Exception as error:  # the last checkpoint is not saved yet: the run must go on
       said = one_line(f"{type(error).__name__}: {error}")
       self.writer.say(f"The details of the evaluation cannot be written ({said}). The run goes on.")

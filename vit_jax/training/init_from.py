@@ -17,6 +17,7 @@ from vit_jax.learning.objective import OWN, Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage.tree import flatten, nest
+from vit_jax.weights import average
 
 RENEWED = ("new_head", "new_positions", "keep_representation")  # settings: what is not taken
 AS_IT_IS = classes.HeadOrder(None, "")
@@ -67,7 +68,8 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
   said = f"\n  classes  {order.said}" if order.said else ""
-  return Initial(params=params, report=f"Started from {path}: {weights.table(rows)}{said}")
+  start = f"the {average.in_words(model.card.average)} of {path}"
+  return Initial(params=params, report=f"Started from {start}: {weights.table(rows)}{said}")
 
 
 def head_order(

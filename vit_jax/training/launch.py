@@ -7,7 +7,7 @@ import signal
 
 import jax
 
-from vit_jax.config import Config, Data
+from vit_jax.config import Config, ConfigError, Data
 from vit_jax.data.batches import Reader
 from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
@@ -30,6 +30,7 @@ def launch(
   hosts: Hosts,
   began: float | None = None,
   given: frozenset[str] = frozenset(),
+  average: bool = True,
 ) -> bool:
   """Trains or evaluates; returns False if a signal stopped the training.
 
@@ -42,6 +43,7 @@ def launch(
     began: when the command began, by time.monotonic(); None: now.
     given: the settings that the command line names; an evaluation takes them instead of the
       settings recorded with the weights.
+    average: whether an evaluation scores the moving average of the parameters, if there is one.
 
   Raises:
     ConfigError: a setting or the data is wrong. It is raised before any device is touched, unless
@@ -50,8 +52,14 @@ def launch(
   """
   workdir.check_links(folder)
   if mode == "evaluate":
-    launch_evaluation(config, folder, hosts, given)
+    launch_evaluation(config, folder, hosts, given, average=average)
     return True
+  if not average:
+    raise ConfigError(
+      "--no-average has no effect in training: add --mode=evaluate, or leave it out. To start from "
+      "the parameters of a run and not from their average, export them: python tools/export.py "
+      "--no-average --source=RUN --output=FILE."
+    )
   begun = resumed.read(folder)
   config = model_of_weights.completed(config, begun.config)
   checks.check(config)
@@ -77,7 +85,9 @@ def launch(
     return train(run, folder, stop, start, began)
 
 
-def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str]):
+def launch_evaluation(
+  config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str], *, average: bool
+):
   """Evaluates; training data and a length of training are not needed."""
   checks.check_evaluation(config)
   joining.check(hosts)
@@ -96,7 +106,7 @@ def launch_evaluation(config: Config, folder: pathlib.Path, hosts: Hosts, given:
   from vit_jax.evaluation import evaluated_model
   from vit_jax.evaluation.evaluate import evaluate
 
-  read = evaluated_model.read(config, evaluations, folder, given)
+  read = evaluated_model.read(config, evaluations, folder, given, average=average)
   reader = reader_of(config, read.model, read.settings.data)
   evaluate(read, evaluations, reader, folder, stall_seconds=config.stall_seconds)
 

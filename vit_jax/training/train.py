@@ -1,6 +1,8 @@
 """One training run: restores or creates its state, trains to the end, and reports."""
 
 import contextlib
+import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -38,6 +40,7 @@ from vit_jax.training.recorder import Limits, Recorder
 from vit_jax.training.saver import Saver
 from vit_jax.training.speed import Monitor
 from vit_jax.training.steps import ImageCount
+from vit_jax.weights import average
 
 # The batch, its parts and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
@@ -161,6 +164,7 @@ def make_loop(
     monitor,
     watchdog,
     folder,
+    functools.partial(average.initial_share, dataclasses.asdict(config.optimizer)),
   )
   return Loop(
     steps=plan.steps,

@@ -39,6 +39,7 @@ class Card:
     representation: what the weights were trained to represent images by: "pre_logits", the input
       of the head, or "patches", the mean of the encoder's outputs at the patches.
     trained_on: the datasets that the weights were trained on, as far as they are known.
+    average: whether the weights are the moving average of a run's parameters.
   """
 
   image_size: int
@@ -49,6 +50,7 @@ class Card:
   norm_epsilon: float = EPSILON
   representation: str = REPRESENTATIONS[0]
   trained_on: History = ()
+  average: bool = False
 
   def __post_init__(self):
     object.__setattr__(self, "class_names", nfc(self.class_names))
@@ -107,6 +109,9 @@ def of_values(values, path: pathlib.Path) -> Card:
     if representation not in REPRESENTATIONS:
       wanted = " or ".join(REPRESENTATIONS)
       raise ValueError(f"its representation is {representation!r} and must be {wanted}")
+    average = values.get("average", False)
+    if not isinstance(average, bool):
+      raise ValueError(f"its average is {average!r} and must be true or false")
     side, resize, names = values["image_size"], values["resize"], values["class_names"]
     if type(side) is not int or not 0 <= side <= MOST_SIDE:
       raise ValueError(f"its image_size is {side!r} and must be a number from 0 to {MOST_SIDE:,}")
@@ -124,6 +129,7 @@ def of_values(values, path: pathlib.Path) -> Card:
       norm_epsilon=epsilon,
       representation=representation,
       trained_on=history.read(values.get("trained_on", [])),
+      average=average,
     )
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error

@@ -52,7 +52,8 @@ NAMES = Table(
 _ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # a ViTModel that was saved by itself
 NOTES = "README.md"
 _log = logging.getLogger(__name__)
-REPRESENTATION, TRAINED_ON = "representation", "vit_jax_trained_on"  # our own keys of config.json
+REPRESENTATION, AVERAGE = "representation", "average"  # our own keys of config.json
+TRAINED_ON = "vit_jax_trained_on"  # and another one
 _NOTES = f"""# Images for this model
 
 preprocessor_config.json says how images are prepared. vit_jax trained this model. In three cases
@@ -151,6 +152,7 @@ def read_card(folder: pathlib.Path) -> Card:
     loss=loss,
     representation=representation,
     trained_on=trained_on,
+    average=settings.get(AVERAGE) is True,
     **huggingface_settings.function(settings),
   )
 
@@ -216,6 +218,7 @@ def _config(params, card) -> dict:
     "problem_type": PROBLEM_TYPES[card.loss],
     REPRESENTATION: card.representation,
     TRAINED_ON: history.written(card.trained_on),
+    AVERAGE: card.average,
     "torch_dtype": "float32",
   }
 

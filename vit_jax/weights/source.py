@@ -1,6 +1,7 @@
 """Reads parameters from a file, a Hugging Face folder, a workdir or a checkpoint; writes them."""
 
 import dataclasses
+import logging
 import pathlib
 
 from vit_jax.config import ConfigError
@@ -11,9 +12,11 @@ from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint, files
 from vit_jax.storage.tree import flatten
+from vit_jax.weights import average as averages
 from vit_jax.weights import card, huggingface, msgpack, npz, safetensors, timm_hub
 from vit_jax.weights.card import Card, told_by
 
+_log = logging.getLogger(__name__)
 FILES = {".npz": npz, ".msgpack": msgpack, ".safetensors": safetensors}
 
 
@@ -25,31 +28,29 @@ class Weights:
     params: NumPy arrays, blocks unstacked.
     card: how images are prepared, and the classes; None: unknown.
     settings: for a checkpoint, the settings that its run recorded.
-    average: whether the parameters are the moving average of that run's parameters.
   """
 
   params: dict
   card: Card | None
   settings: dict | None = None
-  average: bool = False
 
   def class_names(self) -> tuple[str, ...]:
     """Names of the head's outputs; () if they are unknown."""
     return self.card.class_names if self.card else ()
 
 
-def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weights:
+def read(path: pathlib.Path, *, step: int = 0, average: bool = True) -> Weights:
   """Reads parameters, and what is known about them.
 
   Args:
     path: *.npz, *.msgpack or *.safetensors, with its card NAME.json beside it or without; a Hugging
       Face folder; a run's workdir, or one of its checkpoints.
     step: which checkpoint of a workdir; 0: the newest.
-    ema: for a checkpoint, whether to read the moving average of the parameters; None: read the
-      average if there is one, as in evaluation.
+    average: of a checkpoint with a moving average of the parameters, read the average; False: the
+      parameters themselves.
 
   Raises:
-    ConfigError: the path does not exist, is another kind of folder, or has no such step or average.
+    ConfigError: the path does not exist, is another kind of folder, or has no such step.
     ValueError: the content does not match the format that the name says.
     OSError: the file cannot be read.
     CheckpointError: the checkpoint is damaged, or there is none.
@@ -57,7 +58,7 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
   if not path.exists():
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
   workdir, steps = checkpoint.named_by(path)
-  if not steps and (step or ema is not None):
+  if not steps and (step or not average):
     raise ConfigError(
       f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."
     )
@@ -73,7 +74,7 @@ def read(path: pathlib.Path, *, step: int = 0, ema: bool | None = None) -> Weigh
     )
   if steps:
     named = workdir != path.absolute()
-    return of_run(workdir, steps[0] if named else step, ema)[1]
+    return of_run(workdir, steps[0] if named else step, average)[1]
   if timm_hub.tells_of(path):
     folder = path if path.is_dir() else path.parent
     return checked(Weights(*timm_hub.read(folder)), folder / timm_hub.CONFIG)
@@ -207,30 +208,26 @@ def module(weights: Weights, **untold) -> ViT | ResNet:
   return module_of(weights.params, **({} if "resnet" in weights.params else untold))
 
 
-def of_run(workdir: pathlib.Path, step: int, ema: bool | None) -> tuple[pathlib.Path, Weights]:
+def of_run(workdir: pathlib.Path, step: int, average: bool) -> tuple[pathlib.Path, Weights]:
   """The checkpoint of a run, and its weights; arguments as for `read`.
 
   Raises:
-    ConfigError: `ema` is True and the checkpoint has no moving average.
     CheckpointError: the checkpoint is damaged, or there is none.
   """
-  return checkpoint.read(workdir, step, lambda folder: of_checkpoint(folder, ema))
+  return checkpoint.read(workdir, step, lambda folder: of_checkpoint(folder, average))
 
 
-def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
-  """Reads the weights of a checkpoint; `ema` as in `read`.
+def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
+  """Reads the weights of a checkpoint; `average` as in `read`.
 
-  Raises:
-    ConfigError: `ema` is True and the checkpoint has no moving average.
+  Warns of an average that still holds much of the initial parameters.
   """
   meta = checkpoint.read_meta(folder)
-  has_average = any(name.startswith("ema/") for name in meta["arrays"])
-  if ema and not has_average:
-    raise ConfigError(
-      f"{folder} holds no moving average of the parameters (config.optimizer.ema was 0); leave "
-      "--ema out."
-    )
-  average = has_average if ema is None else ema
+  average = average and any(name.startswith("ema/") for name in meta["arrays"])
+  if average:
+    share = averages.initial_share(meta["config"]["optimizer"], int(folder.name))
+    if said := averages.warning(share):
+      _log.warning("%s: %s", folder, said)
   params = checkpoint.load_params(folder, ema=average)
   data, model = meta["config"]["data"], meta["config"]["model"]
   return Weights(
@@ -242,9 +239,9 @@ def of_checkpoint(folder: pathlib.Path, ema: bool | None) -> Weights:
       loss=meta["config"]["loss"]["kind"],
       representation=meta.get("representation", card.REPRESENTATIONS[0]),
       trained_on=of_description(meta),
+      average=average,
       # Earlier releases lack these settings, and computed with what is now their default.
       **{key: model[key] for key in ("activation", "norm_epsilon") if key in model},
     ),
     meta["config"],
-    average,
   )

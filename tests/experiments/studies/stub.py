@@ -11,6 +11,7 @@ from vit_jax.experiments.studies.conduct import Conduct
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.jobs import candidates, of_study
 from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.storage import files
 
 DIGITS = "configs/vit_digits.py"
 STEPS = {"duration.steps": 10}
@@ -39,23 +40,26 @@ class Runs:
 
   Attributes:
     called: the configs of the runs, in order.
+    commands: their commands.
     fails: tells whether a run with this config fails.
   """
 
   def __init__(self, monkeypatch, fails=lambda config: False, score=None):
-    self.called, self.fails, self.score = [], fails, score or score_of
+    self.called, self.commands, self.fails, self.score = [], [], fails, score or score_of
     monkeypatch.setattr(runs.Children, "call", lambda children, *args: self._call(*args))
 
   def _call(self, command, output):
     config, folder = config_of(command), folder_of(command)
     self.called.append(config)
+    self.commands.append(command)
     output.write(b"It said something.\n")
     if self.fails(config):
       output.write(b"vit_jax: It failed.\n")
       return 1
     if EVALUATE in command:
-      (folder / "evaluation.json").parent.mkdir(parents=True)
-      (folder / "evaluation.json").write_text(json.dumps({"test/top1": self.score(config)}))
+      folder.mkdir(parents=True)
+      figures = json.dumps({"test/top1": self.score(config)})
+      files.write_text(folder / "evaluation.json", figures)  # whole: others look for it meanwhile
     else:
       finish(folder, config, self.score(config))
     return 0
@@ -64,7 +68,7 @@ class Runs:
 def config_of(command):
   """The config of a command for a run."""
   recipe, flags = command[3].removeprefix("--config="), command[5:]
-  return recipes.resolve(recipe, [flag for flag in flags if flag != EVALUATE])
+  return recipes.resolve(recipe, [flag for flag in flags if flag.startswith("--config.")])
 
 
 def folder_of(command):

@@ -35,7 +35,7 @@ from vit_jax.learning import objectives
 from vit_jax.storage import files
 from vit_jax.training.opening import open_data
 
-LAST = {"evaluate_average": False}
+ITSELF = "--no-average"
 
 
 def of(configs, split):
@@ -115,10 +115,10 @@ def test_a_finished_study_does_nothing_and_an_extension_its_own_cell_alone(tmp_p
 
 def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
   """Nothing is trained again; a damaged result is named."""
-  ran = stub.Runs(monkeypatch, score=lambda one: 0.75 if one.evaluate_average else 0.5)
+  ran = stub.Runs(monkeypatch, score=lambda _: 0.5 if ITSELF in ran.commands[-1] else 0.75)
   (cell,) = stub.study(0.0, choice=Choice()).cells
   again = dataclasses.replace(
-    cell.stage, settings=LAST, name="last", after=cell.stage, mode="evaluate"
+    cell.stage, name="last", after=cell.stage, mode="evaluate", average=False
   )
   cells = (cell, Cell("again", again, cell.factors))
   some = Study(cells, Drawing(x="dropout"), seeds=2)
@@ -127,11 +127,15 @@ def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
   assert [line.mean for line in lines] == [0.75, 0.5]
   assert len(ran.called) == 2 * 3
   assert [row["steps"] for row in rows.read(tmp_path / "results.csv")] == ["20"] * 4
-  tuned = {config.init_from for config in ran.called if not config.evaluate_average}
+  tuned = {
+    config.init_from
+    for config, command in zip(ran.called, ran.commands, strict=True)
+    if ITSELF in command
+  }
   assert {pathlib.Path(path).name.split("-")[0] for path in tuned} == {"tuning"}
   stub.done(tmp_path, some)
   assert len(ran.called) == 2 * 3
-  trained = dataclasses.replace(again, mode="train")  # would be another run
+  trained = dataclasses.replace(again, mode="train", average=True)  # would be another run
   names = {Ledger(tmp_path).run(Job(stage, 0)).folder.name for stage in (again, trained)}
   assert len(names) == 2
   (path, _) = (tmp_path / "runs").glob("last-*/evaluation.json")

@@ -58,11 +58,11 @@ class Ledger:
       return None
     settings = {**stage.settings, **option, "seed": job.seed}
     flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
-    sum_ = fingerprint(stage.recipe, flags, name_of(start), stage.mode)
+    sum_ = fingerprint(stage.recipe, flags, name_of(start), stage.mode, average=stage.average)
     if start:
       flags += (f"--config.init_from={start.folder}",)
     folder = self.folder / "runs" / f"{stage.name}-seed{job.seed}-{sum_}"
-    return Run(job.in_words(), stage.recipe, folder, flags, stage.mode)
+    return Run(job.in_words(), stage.recipe, folder, flags, stage.mode, stage.average)
 
   def chosen(self, stage: Stage) -> Options | None:
     """The candidate with the best score; None if not all trials are done.
@@ -152,7 +152,9 @@ def name_of(run: Run | None) -> str:
 
 
 @functools.cache
-def fingerprint(recipe: str, flags: tuple[str, ...], start: str, mode: str) -> str:
+def fingerprint(
+  recipe: str, flags: tuple[str, ...], start: str, mode: str, *, average: bool
+) -> str:
   """A sum of what a run computes.
 
   It is of the settings that differ from the defaults, so that a later release with more settings
@@ -160,7 +162,7 @@ def fingerprint(recipe: str, flags: tuple[str, ...], start: str, mode: str) -> s
   """
   config = recipes.resolve(recipe, flags)
   differing = changes(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
-  parts = [differing, start] + [mode] * (mode != "train")
+  parts = [differing, start] + [mode] * (mode != "train") + ["--no-average"] * (not average)
   if config.init_from:
     parts.append(content.of_weights(config.init_from))
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:10]

@@ -68,7 +68,8 @@ class Stage:
     after: the stage whose weights it starts from, those of the same seed; None: it starts anew.
     choice: settings that are chosen on held-out data.
     mode: "train", or "evaluate": nothing is trained, and the weights of `after` are scored again
-      with these settings, such as {"evaluate_average": False}.
+      with these settings.
+    average: False, with mode="evaluate": the parameters themselves are scored, not their average.
   """
 
   recipe: str
@@ -77,6 +78,7 @@ class Stage:
   after: "Stage | None" = None
   choice: Choice = Choice()
   mode: str = "train"
+  average: bool = True
 
   def chain(self) -> list["Stage"]:
     """This stage and all before it, the first one first."""
@@ -308,6 +310,11 @@ def check_mode(stage: Stage, name: str):
   """A stage that evaluates needs weights, and leaves none; what it is for is not chosen."""
   if stage.mode not in ("train", "evaluate"):
     raise ConfigError(f"{name}: Stage(mode={stage.mode!r}) is none of train, evaluate.")
+  if stage.mode == "train" and not stage.average:
+    raise ConfigError(
+      f"{name}: the stage {stage.name!r} trains, so that average=False has no effect; give it to a "
+      "stage with mode='evaluate'."
+    )
   if stage.mode == "evaluate" and (stage.after is None or stage.has_trials()):
     raise ConfigError(
       f"{name}: the stage {stage.name!r} evaluates the weights of another one; give that one as "
