@@ -116,7 +116,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("sweep", "--model x --task pets --workdir gs://b/run", 2, "gs://b/run is a URL"),
     ("vtab", "--source gs://b/w.npz", 2, "gs://b/w.npz is a URL"),
     ("cost", "--image-size 99999999999", 2, "image_size=99999999999"),
-    ("cost", "--num-classes 0", 2, "num_classes=0 is too small"),
+    ("cost", "--num-classes 0", 2, "num_classes=0 stands for as many as"),
     ("cost", "--epochs nan", 2, "not a finite number"),
     ("cost", "--config {}/none.py", 2, "no recipe .*none.py"),
     ("compile_table", "--jobs 0", 2, "'0' is not a whole number"),

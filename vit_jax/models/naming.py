@@ -119,13 +119,14 @@ def configured(settings: config.Model) -> ViT | ResNet:
   If config.model.compute_dtype is still "auto", the module computes in bfloat16.
 
   Raises:
-    ValueError: as `create`, the number of classes is left to the training data, or a setting would
-      make another kind of model than the name says; the message begins with the wrong setting.
+    ValueError: as `create`, or a setting would make another kind of model than the name says; the
+      message begins with the wrong setting.
+    ConfigError: the number of classes is left to the training data.
   """
   if not settings.num_classes:
-    raise ValueError(
-      "num_classes=0 stands for as many as the training data has, which is not known here; give "
-      "it, such as --config.model.num_classes=1000."
+    raise config.ConfigError(
+      "config.model.num_classes=0 stands for as many as the training data has, which is not known "
+      "here; give a number."
     )
   given = {
     field.name: value
