@@ -22,7 +22,7 @@ common = dict(transform=prepared, batch_size=2, host=0, hosts=1, num_classes=2, 
 with Watchdog(folder, limit=2, silence=0, process=0, processes=1) as dog:
   if mode == "train":
     batches = pipeline.train_batches(
-      source, seed=0, start_step=0, threads=3, **common
+      source, seed=0, start=0, threads=3, **common
     )
   else:
     batches = pipeline.evaluate_batches(source, threads=int(mode), **common)
