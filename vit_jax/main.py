@@ -9,7 +9,7 @@ nothing to save yet: start it again; 130 interrupted by a second Ctrl-C, or by t
 there was anything to save; 1 anything else.
 """
 
-from vit_jax.process import console, huge_pages, signals
+from vit_jax.process import console, huge_pages, limits, signals
 
 _STOP = signals.StopRequest()
 if __name__ == "__main__":  # before the imports below, which are slow
@@ -60,10 +60,12 @@ def main(_):
   from vit_jax.training import launch
 
   logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
-  for line in filter(None, [huge_pages.in_words()]):
-    print(line, flush=True)
   try:
     folder = expanded(_WORKDIR.value or default_workdir(command_line.recipe()))
+    if refusal := limits.refusal(folder):
+      raise ConfigError(refusal)
+    if not folder.exists() and (line := huge_pages.in_words()):  # a new run
+      print(line, flush=True)
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
     finished = launch.launch(
       command_line.resolve(),
@@ -82,6 +84,11 @@ def main(_):
     console.leave_at_once(str(error), command_line.FAILED)
   except RunError as error:
     command_line.leave(str(error), command_line.FAILED)
+  except (MemoryError, RuntimeError) as error:
+    said = limits.exhausted(error)
+    if not said:
+      raise
+    console.leave_at_once(said, command_line.FAILED)  # other threads may hang
   sys.exit(command_line.DONE if finished else command_line.STOPPED)
 
 

@@ -330,3 +330,18 @@ def test_a_process_that_is_aborted_has_the_last_word():
 def test_flags_that_describe_no_group(given, message):
   with pytest.raises(ConfigError, match=message):
     hosts.check(given)
+
+
+def test_the_coordinator_listens_only_where_it_was_told():
+  assert hosts.bind_address("127.0.0.1:1234") == "127.0.0.1:1234"
+  assert hosts.bind_address("[::1]:1234") in ("[::1]:1234", None)  # None without IPv6
+  assert hosts.bind_address("192.0.2.1:1234") is None  # not of this machine: translated on the way
+  assert hosts.bind_address("no-such-host.invalid:1234") is None
+
+
+def test_a_second_process_of_the_same_number_is_refused_and_the_first_is_left_alone():
+  first = hosts.Hosts("127.0.0.1:65001", 2, 1)
+  hosts.claim(first)
+  with pytest.raises(ConfigError, match=r"--process=1 with --coordinator=127\.0\.0\.1:65001 runs"):
+    hosts.claim(first)
+  hosts.claim(hosts.Hosts("127.0.0.1:65001", 2, 0))

@@ -118,10 +118,11 @@ def witnessed(step):
 
 
 def signal_in(place):
-  """SIGTERM in the middle of an evaluation or of a save: signal_in:evaluation."""
+  """A signal in the middle of an evaluation or of a save: signal_in:evaluation-SIGHUP."""
   from vit_jax.evaluation import classification
   from vit_jax.storage import manifest
 
+  place, _, kind = place.partition("-")
   module, name = {
     "evaluation": (classification, "evaluate"),
     "save": (manifest, "write"),
@@ -130,7 +131,7 @@ def signal_in(place):
 
   @functools.wraps(function)
   def signalled(*args, **kwargs):
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), getattr(signal, kind or "SIGTERM"))
     return function(*args, **kwargs)
 
   setattr(module, name, signalled)

@@ -15,7 +15,7 @@ from tests.weights import families
 from vit_jax import weights
 from vit_jax.config import ConfigError, RunError, Stopped
 from vit_jax.config.tool_ending import ending, folder
-from vit_jax.process import huge_pages
+from vit_jax.process import huge_pages, limits
 
 TOOLS = sorted(path.stem for path in (programs.ROOT / "tools").glob("*.py"))
 
@@ -195,7 +195,7 @@ def test_flags_may_be_spelt_as_they_were(tmp_path):
     (Stopped("a"), 75, "tool: a"),
     (ValueError("a"), 1, "tool: a"),
     (OSError(errno.ENOSPC, "full", "x"), 1, "tool: [Errno 28] full: 'x'"),
-    (MemoryError(), 1, "tool: This machine does not have enough memory."),
+    (MemoryError(), 1, f"tool: {limits.exhausted(MemoryError())}"),
     (KeyboardInterrupt(), 130, "tool: Interrupted."),
   ],
 )

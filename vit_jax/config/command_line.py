@@ -1,13 +1,14 @@
 """The command line: --config=configs/NAME.py[:ARG] [--config.KEY=VALUE ...] to frozen settings."""
 
 import itertools
+import os
 import sys
 
 from absl import flags
 from ml_collections import config_flags
 
 from vit_jax import config as cfg
-from vit_jax.config import recorded, suggestions
+from vit_jax.config import python_file, recorded, suggestions
 from vit_jax.process.text import listed, one_line, shown
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -21,7 +22,9 @@ _HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
 def parse(argv: list[str]) -> list[str]:
   """Parses the command line; if it is wrong, prints one message and exits with status 2."""
   try:
-    rest = flags.FLAGS(with_recorded(argv))
+    argv = with_recorded(argv)
+    try_recipe(value_of("config", argv) or "")
+    rest = flags.FLAGS(argv)
     if len(rest) > 1:
       raise cfg.ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
     if _CONFIG.value is None:
@@ -35,6 +38,18 @@ def parse(argv: list[str]) -> list[str]:
   except Exception as error:  # a recipe is the user's own program and can raise anything
     leave(wrong_usage(argv, error), WRONG_USAGE)
   return rest
+
+
+def try_recipe(recipe: str):
+  """Runs a recipe, if there is one: the library of flags hides where an error comes from.
+
+  Raises:
+    ConfigError: it cannot be run.
+  """
+  path, _, argument = recipe.partition(":")
+  if os.path.isfile(path):
+    with python_file.blaming(path, argument):
+      python_file.run(path)["get_config"](*filter(None, [argument]))
 
 
 def with_recorded(argv: list[str]) -> list[str]:

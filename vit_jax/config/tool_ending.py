@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from vit_jax.config.command_line import FAILED, STOPPED, WRONG_USAGE
 from vit_jax.config.errors import ConfigError, Stopped
 from vit_jax.config.reading import expanded
+from vit_jax.process import limits
 from vit_jax.process.text import one_line
 
 INTERRUPTED = 130  # the status that shells report after SIGINT
@@ -27,10 +28,8 @@ def ending(tool: str) -> Iterator[None]:
     leave(tool, str(error), WRONG_USAGE)
   except Stopped as error:
     leave(tool, str(error), STOPPED)
-  except MemoryError:
-    leave(tool, "This machine does not have enough memory.", FAILED)
-  except (OSError, RuntimeError, ValueError) as error:
-    leave(tool, str(error), FAILED)
+  except (MemoryError, OSError, RuntimeError, ValueError) as error:
+    leave(tool, limits.exhausted(error) or str(error), FAILED)
   except KeyboardInterrupt:
     leave(tool, "Interrupted.", INTERRUPTED)
 

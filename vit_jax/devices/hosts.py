@@ -1,10 +1,13 @@
 """Joins several processes to one run. Every host runs the same command."""
 
 import dataclasses
+import errno
 import importlib.util
+import ipaddress
 import os
 import pathlib
 import re
+import socket
 import sys
 
 import jax
@@ -17,6 +20,7 @@ MOST_PROCESSES = 100_000
 HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
 LONGEST_SILENCE = 300  # seconds; longer than the watchdog's limit, because its message says more
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
+_claims = []  # sockets: a claim ends when its socket is closed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +52,12 @@ def connect(hosts: Hosts, *, stall_seconds: float):
   check(hosts)
   known = {}
   if hosts.coordinator:
+    claim(hosts)
     known = dict(
       coordinator_address=hosts.coordinator,
       num_processes=hosts.processes,
       process_id=hosts.process,
+      coordinator_bind_address=bind_address(hosts.coordinator),
     )
   elif not (on_tpu() or under_slurm()):
     return
@@ -63,6 +69,48 @@ def connect(hosts: Hosts, *, stall_seconds: float):
       f"The processes of this run could not be joined: {error}. Every host must run the same "
       "command, with --process counting from 0, and reach the coordinator's port."
     ) from error
+
+
+def claim(hosts: Hosts):
+  """Claims the number of this process on this machine, until the process ends.
+
+  JAX would take a second process of the same number for the first one, restarted, and end the run.
+
+  Raises:
+    ConfigError: a process of this number, with this coordinator, runs on this machine.
+  """
+  claimed = socket.socket(socket.AF_UNIX)
+  try:  # Linux frees a name that begins with NUL however the process ends
+    claimed.bind(f"\0vit_jax {hosts.coordinator} {hosts.process}")
+  except OSError as error:
+    claimed.close()
+    if error.errno == errno.EADDRINUSE:
+      raise ConfigError(
+        f"--process={hosts.process} with --coordinator={hosts.coordinator} runs on this machine "
+        "already; give each process of a run its own number, and each run its own port."
+      ) from error
+    return  # another system, without such names
+  _claims.append(claimed)
+
+
+def bind_address(coordinator: str) -> str | None:
+  """Where process 0 listens: only at the coordinator's address, if this machine has it.
+
+  None stands for every address of the machine: for an address that is translated on the way, and
+  for a name that means this machine only here, as in many a file /etc/hosts.
+  """
+  host, _, port = coordinator.rpartition(":")
+  name = host.strip("[]")
+  try:
+    family, _, _, _, place = socket.getaddrinfo(name, 0, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family) as probe:
+      probe.bind(place)
+  except OSError:
+    return None
+  local = ipaddress.ip_address(place[0].partition("%")[0]).is_loopback
+  if local and name not in ("localhost", place[0]):
+    return None
+  return f"[{place[0]}]:{port}" if family == socket.AF_INET6 else f"{place[0]}:{port}"
 
 
 def say_that_others_are_gone():

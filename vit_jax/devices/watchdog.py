@@ -55,7 +55,8 @@ class Sign(NamedTuple):
 
 def of_run(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
   """The watchdog for this process of a run; `stall_seconds` is the limit."""
-  return _of_folder(stall_seconds, folder / FOLDER)
+  advice = "Start the same command again to go on from the last checkpoint."
+  return _of_folder(stall_seconds, folder / FOLDER, advice)
 
 
 def of_evaluation(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
@@ -63,12 +64,14 @@ def of_evaluation(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
   name = np.uint32(secrets.randbits(32))
   if jax.process_count() > 1:
     name = multihost_utils.broadcast_one_to_all(name)
-  return _of_folder(stall_seconds, folder / FOLDER / f"evaluation-{name:08x}")
+  advice = "Start the same command again to evaluate anew."
+  return _of_folder(stall_seconds, folder / FOLDER / f"evaluation-{name:08x}", advice)
 
 
-def _of_folder(stall_seconds, folder):
+def _of_folder(stall_seconds, folder, advice):
   return Watchdog(
     folder,
+    advice=advice,
     limit=stall_seconds,
     silence=min(stall_seconds, SILENCE),
     process=jax.process_index(),
@@ -80,7 +83,14 @@ class Watchdog:
   """A context manager around the loop, which calls `beat` after each piece of progress."""
 
   def __init__(
-    self, folder: pathlib.Path, *, limit: float, silence: float, process: int, processes: int
+    self,
+    folder: pathlib.Path,
+    *,
+    limit: float,
+    silence: float,
+    process: int,
+    processes: int,
+    advice: str = "",
   ):
     """Makes a watchdog, which begins to watch when the context is entered.
 
@@ -91,8 +101,9 @@ class Watchdog:
         process is ended; 0: never.
       process: the index of this process.
       processes: the number of processes.
+      advice: a sentence on what to do after this process was ended.
     """
-    self._folder = folder
+    self._folder, self._advice = folder, advice
     self._limit, self._silence = limit, silence
     self._process, self._processes = process, processes
     self._period = min(limit / 4 or LONGEST_PERIOD, silence / 8 or LONGEST_PERIOD, LONGEST_PERIOD)
@@ -234,10 +245,9 @@ class Watchdog:
       for process, sign in signs.items()
     ]
     sentences = f"{what}. {culprit(signs, self._process, now, silence)}".strip()
-    advice = "Start the same command again to go on from the last checkpoint."
     print("What every thread was doing:", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
-    lines = [f"vit_jax: {sentences} {advice}", *known, *_images()]
+    lines = [f"vit_jax: {sentences} {self._advice}", *known, *_images()]
     print("\n".join(lines), file=sys.stderr, flush=True)
     os._exit(1)  # A normal exit would wait for the main thread, or for JAX, without end.
 

@@ -23,7 +23,11 @@ def ask_for_huge_pages(devices: pathlib.Path = pathlib.Path("/dev")):
   """
   if VARIABLE not in os.environ and computes_on_cpu(os.environ, devices):
     os.environ[VARIABLE] = VALUE
-    os.execv(sys.executable, sys.orig_argv)
+    try:
+      os.execv(sys.executable, sys.orig_argv)
+    except OSError as error:
+      print(f"No huge pages, so steps on the CPU are slower: {error}.", file=sys.stderr)
+      os.environ[VARIABLE] = ""
 
 
 def computes_on_cpu(environment: Mapping[str, str], devices: pathlib.Path) -> bool:

@@ -1,4 +1,4 @@
-"""Requests to stop: SIGTERM, SIGINT, and the step at which all hosts stop.
+"""Requests to stop: SIGTERM, SIGINT, SIGHUP, and the step at which all hosts stop.
 
 JAX is imported inside functions: loading it takes seconds, and signals must be heard before that.
 """
@@ -9,7 +9,7 @@ import threading
 
 from vit_jax.process import console
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STOPPED, INTERRUPTED = 75, 130  # exit status; 130 is what shells report after SIGINT
 
 
@@ -38,7 +38,8 @@ class StopRequest:
       signal.set_wakeup_fd(write, warn_on_full_buffer=False)
       threading.Thread(target=self._hear, args=(read,), name="signals", daemon=True).start()
     for number in SIGNALS:
-      signal.signal(number, lambda *_: None)
+      if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
+        signal.signal(number, lambda *_: None)
 
   def hold(self):
     """From now on there is something to save: a signal is remembered, and the process goes on."""
@@ -48,7 +49,7 @@ class StopRequest:
     """Makes this process one of several, which stop together.
 
     JAX's preemption service listens for SIGTERM from the moment the processes are connected.
-    SIGINT is passed on to it.
+    The other signals are passed on to it.
     """
     self._held = self._several = True
 
@@ -68,7 +69,7 @@ class StopRequest:
         STOPPED,
       )
     self._interrupted = self._interrupted or number == signal.SIGINT
-    if self._several and number == signal.SIGINT:
+    if self._several and number != signal.SIGTERM:
       os.kill(os.getpid(), signal.SIGTERM)
     self._received.set()
 

@@ -1,7 +1,6 @@
 """Loads recipes by the names used on the command line: configs/NAME.py[:ARG]."""
 
 import os
-import runpy
 from collections.abc import Iterable
 
 from absl import flags
@@ -13,6 +12,7 @@ from vit_jax.config import (
   command_line,
   from_dict,
   missing_recipe,
+  python_file,
   replace_units,
   to_dict,
 )
@@ -52,13 +52,9 @@ def load(recipe: str) -> Config:
   path, _, argument = recipe.partition(":")
   if not os.path.exists(path):
     raise ConfigError(missing_recipe(path))
-  try:
-    get_config = runpy.run_path(path)["get_config"]
+  with python_file.blaming(path, argument):
+    get_config = python_file.run(path)["get_config"]
     return from_dict(get_config(*filter(None, [argument])).to_dict())
-  except ConfigError:
-    raise
-  except Exception as error:  # a recipe is the user's own program and can raise anything
-    raise ConfigError(f"{recipe} cannot be run: {type(error).__name__}: {error}.") from error
 
 
 def resolve(recipe: str, overrides: Iterable[str]) -> Config:

@@ -1,6 +1,7 @@
 """Starts a run from a resolved config: checks first, the cheapest before the others."""
 
 import dataclasses
+import errno
 import os
 import pathlib
 import signal
@@ -15,7 +16,7 @@ from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import opening as evaluation
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
-from vit_jax.storage import checkpoint, workdir
+from vit_jax.storage import checkpoint, files, workdir
 from vit_jax.training import checks, init_from, model_of_weights, opening, plan, resumed, steps
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
@@ -130,6 +131,15 @@ def prepare_jax():
   They are not in the workdir: JAX runs the programs that it finds, and a workdir may come from a
   stranger.
   """
-  if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-    jax.config.update("jax_compilation_cache_dir", str(CACHE.expanduser()))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+  if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    return
+  try:
+    folder = CACHE.expanduser()
+    files.make_folder(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+      raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+  except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home folder
+    print(f"Compiled programs are not kept for the next start: {error}", flush=True)
+    return
+  jax.config.update("jax_compilation_cache_dir", str(folder))
+  jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

@@ -36,8 +36,8 @@ def test_a_file_and_what_is_wrong_with_it(tmp_path):
   for text, scale, message in [
     (GOOD.replace("SEED", "False"), "paper", "has no scale 'paper'; it has small"),
     (GOOD.replace("SEED", "True"), "small", "sets seed, which the study itself sets"),
-    (GOOD, "small", "cannot be run: NameError: name 'SEED'"),
-    ("1 / 0", "small", "cannot be run: ZeroDivisionError"),
+    (GOOD, "small", r"cannot be run \(line 5\): NameError: name 'SEED'"),
+    ("1 / 0", "small", r"cannot be run \(line 1\): ZeroDivisionError"),
     ("small = 3", "small", "it has neither small nor paper"),
     ("def small(): return 3", "small", r"small\(\) returned int; it must return a Study"),
   ]:

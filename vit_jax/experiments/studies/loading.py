@@ -2,10 +2,9 @@
 
 import os
 import pickle
-import runpy
 from collections.abc import Callable
 
-from vit_jax.config import ConfigError, similar
+from vit_jax.config import ConfigError, python_file, similar
 from vit_jax.experiments.studies.study import Study, check
 
 SCALES = ("small", "paper")
@@ -21,12 +20,8 @@ def load(path: str, scale: str) -> Study:
   if scale not in made:
     known = " and ".join(made) or f"neither {' nor '.join(SCALES)}"
     raise ConfigError(f"{path} has no scale {scale!r}; it has {known}.")
-  try:
+  with python_file.blaming(path):
     study = made[scale]()
-  except ConfigError:
-    raise
-  except Exception as error:  # the file is the user's own program and can raise anything
-    raise cannot_be_run(path, error) from error
   if not isinstance(study, Study):
     raise ConfigError(f"{path}: {scale}() returned {type(study).__name__}; it must return a Study.")
   check(study, path)
@@ -57,15 +52,5 @@ def functions(path: str) -> dict[str, Callable[[], Study]]:
     others = [os.path.join(folder, name) for name in names if name.endswith(".py")]
     nearest = f"; nearest: {similar(path, others)}" if others else ""
     raise ConfigError(f"There is no study {path}{nearest}.")
-  try:
-    found = runpy.run_path(path)
-  except ConfigError:
-    raise
-  except Exception as error:
-    raise cannot_be_run(path, error) from error
+  found = python_file.run(path)
   return {scale: found[scale] for scale in SCALES if callable(found.get(scale))}
-
-
-def cannot_be_run(path: str, error: Exception) -> ConfigError:
-  """The error of a file that fails."""
-  return ConfigError(f"{path} cannot be run: {type(error).__name__}: {error}.")

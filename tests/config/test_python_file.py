@@ -1,0 +1,31 @@
+"""Whatever a user's Python file does, it ends in one sentence that names the file and the line."""
+
+import pytest
+
+from vit_jax.config import ConfigError, command_line, python_file
+
+ENDS = [
+  ("x = 1\nimport sys\nsys.exit(0)", r"\(line 3\): SystemExit: 0"),
+  ("raise KeyboardInterrupt", r"\(line 1\): KeyboardInterrupt\."),
+  ("class Odd(BaseException): pass\nraise Odd('why')", r"\(line 2\): Odd: why"),
+  ("\nx = = 1", r"\(line 2\): SyntaxError"),
+  ("raise MemoryError", r"\(line 1\): MemoryError\."),
+  ("def f(): f()\nf()", r"\(line 1\): RecursionError"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), ENDS)
+def test_a_file_that_fails(tmp_path, text, said):
+  path = tmp_path / "recipe.py"
+  path.write_text(text)
+  with pytest.raises(ConfigError, match=r"recipe\.py cannot be run " + said):
+    python_file.run(str(path))
+
+
+def test_a_recipe_that_ends_the_program_is_no_success(tmp_path, capsys):
+  path = tmp_path / "recipe.py"
+  path.write_text("import sys\ndef get_config():\n  sys.exit(0)\n")
+  with pytest.raises(SystemExit) as ended:
+    command_line.parse(["vit_jax", f"--config={path}"])
+  assert ended.value.code == 2
+  assert f"{path} cannot be run (line 3): SystemExit: 0." in capsys.readouterr().err

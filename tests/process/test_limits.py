@@ -1,0 +1,39 @@
+"""What forbids a run is said before it starts, not in the middle of a library."""
+
+import pathlib
+import sys
+import threading
+
+from vit_jax.process import limits
+
+
+def test_nothing_forbids_a_run_here():
+  before = threading.active_count()
+  assert not limits.refusal(pathlib.Path("workdirs/Größe"))
+  assert threading.active_count() == before
+
+
+def test_too_few_threads(monkeypatch):
+  start, left = threading.Thread.start, iter(range(5))
+
+  def limited(thread):
+    if next(left, None) is None:
+      raise RuntimeError("can't start new thread")
+    start(thread)
+
+  monkeypatch.setattr(threading.Thread, "start", limited)
+  said = limits.refusal(pathlib.Path("run"))
+  assert said.startswith("This process may start only 5 threads")
+  assert "ulimit -u" in said
+
+
+def test_a_folder_that_the_locale_cannot_write(monkeypatch):
+  monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+  assert "LC_ALL=C.UTF-8" in limits.refusal(pathlib.Path("Gr\udcc3\udcb6sse"))
+  assert not limits.refusal(pathlib.Path("run"))
+
+
+def test_an_error_of_a_limit_names_the_limits():
+  for error in (MemoryError(), RuntimeError("x: can't start new thread")):
+    assert "gets no more memory or threads (" in limits.exhausted(error)
+  assert not limits.exhausted(RuntimeError("RESOURCE_EXHAUSTED: Out of memory"))

@@ -1,0 +1,60 @@
+"""Limits of this machine that would end a run in the middle of a library."""
+
+import os
+import pathlib
+import resource
+import sys
+import threading
+
+
+def refusal(folder: pathlib.Path) -> str:
+  """One sentence on what forbids a run in `folder`; "" if nothing does."""
+  return _of_names(folder) or _of_threads()
+
+
+def _of_names(folder):
+  encoding = sys.getfilesystemencoding()
+  if encoding == "utf-8" or str(folder).isascii():
+    return ""
+  return (
+    f"--workdir={folder} has letters that this locale ({encoding}) cannot write; set "
+    "LC_ALL=C.UTF-8, or give a folder without them."
+  )
+
+
+def needed_threads() -> int:
+  """About as many threads as JAX, TensorStore and the reading of images start on this machine."""
+  return 48 + 2 * (os.cpu_count() or 1)
+
+
+def _of_threads():
+  """Starts the threads for a moment: a library that cannot start one of its own aborts."""
+  needed, enough, started = needed_threads(), threading.Event(), []
+  try:
+    for _ in range(needed):
+      thread = threading.Thread(target=enough.wait, daemon=True)
+      thread.start()
+      started.append(thread)
+  except (RuntimeError, MemoryError):
+    return (
+      f"This process may start only {len(started)} threads, and a run needs about {needed}; raise "
+      "the limit of processes (ulimit -u, or pids of the container) or of memory (ulimit -v)."
+    )
+  finally:
+    enough.set()
+    for thread in started:
+      thread.join()
+  return ""
+
+
+def exhausted(error: BaseException) -> str:
+  """One sentence on a limit that an error tells of; "" if it tells of none."""
+  if not isinstance(error, MemoryError) and "can't start new thread" not in str(error):
+    return ""
+  limits = {"memory, ulimit -v": resource.RLIMIT_AS, "processes, ulimit -u": resource.RLIMIT_NPROC}
+  soft = {name: resource.getrlimit(number)[0] for name, number in limits.items()}
+  known = [f"{name}: {n:,}" for name, n in soft.items() if n != resource.RLIM_INFINITY]
+  return (
+    f"This process gets no more memory or threads ({'; '.join(known) or 'no limit of its own'}); "
+    "raise the limit, or use a machine or container with more, and start the same command again."
+  )
