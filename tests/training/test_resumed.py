@@ -69,13 +69,15 @@ def begun(folder, config=STARTED, step=9):
     (dict(keep_representation=True), "config.keep_representation: False -> True"),
     (dict(class_names="data"), "config.class_names: '' -> 'data'"),
     (dict(model=c.Model()), "config.model.head_bias: -10.0 -> 0.0"),
+    (dict(optimizer=c.Optimizer(ema=0.9)), "config.optimizer.ema: 0.0 -> 0.9"),
+    (dict(optimizer=c.Optimizer(ema_corrected=False)), "config.optimizer.ema_corrected: True -> "),
   ],
 )
 def test_what_a_run_started_from_cannot_be_changed(tmp_path, changes, said):
   before = begun(tmp_path)
   with pytest.raises(c.ConfigError) as caught:
     resumed.going_on(dataclasses.replace(STARTED, **changes, seed=5), before)
-  assert str(caught.value).startswith(f"{tmp_path} has 9 steps already, and {said} would only ")
+  assert str(caught.value).startswith(f"{tmp_path} has 9 steps already, and {said}")
   new = resumed.Begun(tmp_path)
   assert resumed.going_on(dataclasses.replace(STARTED, **changes), new).init_from != "x"
 
@@ -123,6 +125,11 @@ def test_a_finished_run_takes_what_has_an_effect(tmp_path):
   resumed.check_counts(config, finished(tmp_path / "a"), 9)
   unscored = finished(tmp_path / "b", evaluated=False)
   resumed.check_counts(dataclasses.replace(STARTED, data=DIGITS), unscored, 9)
+  read = dataclasses.replace(DIGITS, threads=2, workers=1, ahead=1, max_pixels=9_999)
+  other = dataclasses.replace(STARTED, batch_size=2, accumulation=2, data=read)
+  resumed.check_counts(other, unscored, 9)  # as the reader of the missing evaluation takes them
+  with pytest.raises(c.ConfigError, match=r"config\.data\.workers"):
+    resumed.check_counts(other, finished(tmp_path / "c"), 9)
   unused = dataclasses.replace(STARTED, data=dataclasses.replace(DIGITS, flip=False))
   with pytest.raises(c.ConfigError, match=r"config\.data\.flip"):
     resumed.check_counts(unused, unscored, 9)

@@ -15,10 +15,16 @@ from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import early_stopping
 
 PATHS = ("init_from", "class_names")
-OF_THE_START = (*PATHS, "new_head", "new_positions", "keep_representation", "model.head_bias")
+OF_THE_START = (
+  *(*PATHS, "new_head", "new_positions", "keep_representation", "model.head_bias"),
+  *("optimizer.ema", "optimizer.ema_corrected"),  # an average has one factor from its first step
+)
 # Settings that count although no step is left; those of evaluations only if one is missing.
 WITHOUT_STEPS = ("mesh", "early_stopping", "report", "stall_seconds")
-OF_EVALUATIONS = ("data.evaluate_resize", "data.allow_overlap")
+OF_EVALUATIONS = (
+  *("batch_size", "accumulation", "data.evaluate_resize", "data.allow_overlap"),
+  *("data.max_pixels", "data.threads", "data.workers", "data.ahead"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +68,7 @@ def going_on(config: Config, begun: Begun) -> Config:
   """The settings of a run that goes on, with what belongs to its start as it was recorded.
 
   Raises:
-    ConfigError: a setting that only counts before the first step is not as it was.
+    ConfigError: a setting that only counts from the start is not as it was.
   """
   if not begun.config:
     return config
@@ -72,8 +78,8 @@ def going_on(config: Config, begun: Begun) -> Config:
   late = changed(begun.config, config, OF_THE_START)
   if late:
     raise ConfigError(
-      f"{begun.folder} has {begun.step:,} steps already, and {'; '.join(late)} would only count "
-      "before the first; leave it as it was, or begin a run with another --workdir."
+      f"{begun.folder} has {begun.step:,} steps already, and {'; '.join(late)} only counts from "
+      "the start; leave it as it was, or begin a run with another --workdir."
     )
   return config
 

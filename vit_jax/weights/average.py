@@ -26,5 +26,5 @@ def warning(share: float) -> str:
     return ""
   return (
     f"{share:.0%} of the moving average is still the initial weights; use --no-average, or train "
-    "with --config.optimizer.ema_corrected=True."
+    "anew with --config.optimizer.ema_corrected=True."
   )
