@@ -71,6 +71,14 @@ def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, cl
   assert texts == ([str(i) for i in range(classes**2)] if counted else [])
 
 
+def test_the_caption_of_the_confusion_matrix_is_whole(tmp_path, monkeypatch):
+  figures = []
+  monkeypatch.setattr(curves, "save", lambda figure, path: figures.append(figure))
+  said = "test: tfds:fashion_mnist test, step 488, moving average of the parameters"
+  curves.confusion(tmp_path, np.eye(3), ["a", "b", "c"], said)
+  assert figures[0].get_suptitle().replace("\n", " ") == said
+
+
 def test_a_neighbour_of_another_class_is_marked():
   images = np.zeros((2, 8, 8, 3), np.uint8)
   figure = captions.table([images, images], [["cat", "cat"], ["dog", "cat"]])

@@ -39,3 +39,9 @@ def test_a_font_that_has_the_character_is_used(monkeypatch):
 
 def test_a_long_name_is_cut():
   assert len(labels.label("a" * 100)) == labels.LONGEST
+
+
+def test_a_caption_is_whole_and_in_lines():
+  drawn = labels.caption("$a$ b\nc " * 20, 30)
+  assert drawn.replace("\n", " ") == r"\$a\$ b\nc " * 19 + r"\$a\$ b\nc"
+  assert max(len(line.replace(r"\$", "$")) for line in drawn.splitlines()) <= 30

@@ -1,14 +1,13 @@
 """Draws the curves and the confusion matrix of a run."""
 
 import pathlib
-import textwrap
 import warnings
 from collections.abc import Callable
 
 import numpy as np
 
 from vit_jax.plots import charts
-from vit_jax.plots.labels import fonts, label
+from vit_jax.plots.labels import caption, fonts, label
 from vit_jax.storage import files, metrics_log
 
 CURVES = "curves.png"
@@ -69,8 +68,11 @@ def _accuracy(axes, key: str, points: list[tuple[int, float]], whose: str = ""):
     axes.plot(*zip(*points, strict=True), marker=".", label=key + whose)
 
 
-def confusion(folder: pathlib.Path, matrix, class_names, caption: str):
-  """Draws FOLDER/confusion.png: images by label and prediction, coloured by the label's share."""
+def confusion(folder: pathlib.Path, matrix, class_names, whose: str):
+  """Draws FOLDER/confusion.png: images by label and prediction, coloured by the label's share.
+
+  `whose` says what the predictions are of.
+  """
   from matplotlib.figure import Figure
 
   count = len(class_names)
@@ -85,7 +87,7 @@ def confusion(folder: pathlib.Path, matrix, class_names, caption: str):
   for (row, column), images in np.ndenumerate(matrix if counted else matrix[:0]):
     colour = "white" if share[row, column] > 0.5 else "black" if images else "lightgrey"
     axes.text(column, row, f"{images:.0f}", ha="center", va="center", size=8, color=colour)
-  figure.suptitle("\n".join(textwrap.wrap(label(caption), round(7 * side))), fontsize=8)
+  figure.suptitle(caption(whose, round(9 * side)), fontsize=8)
   if named:
     names = [label(name) for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)

@@ -1,6 +1,7 @@
 """Names of classes and images in pictures, drawn with the fonts that this machine has."""
 
 import functools
+import textwrap
 import unicodedata
 
 from vit_jax.process.text import one_line
@@ -19,9 +20,23 @@ SELECTORS = "\ufe0e\ufe0f"  # choose between an emoji's forms; those of the cate
 
 def label(name: str) -> str:
   """A name as text of a picture: short, on one line, and nothing in it is a formula or a box."""
-  seen = "".join(x for x in name if unicodedata.category(x) != "Cf" and x not in SELECTORS)
-  # Matplotlib would set text between dollar signs as a formula.
-  return drawable(one_line(seen)[:LONGEST]).replace("$", r"\$")
+  return _no_formula(drawable(_visible(name)[:LONGEST]))
+
+
+def caption(text: str, width: int) -> str:
+  """As `label`, but the whole text, in lines of at most `width` characters."""
+  return "\n".join(map(_no_formula, textwrap.wrap(drawable(_visible(text)), width)))
+
+
+def _visible(text: str) -> str:
+  return one_line(
+    "".join(x for x in text if unicodedata.category(x) != "Cf" and x not in SELECTORS)
+  )
+
+
+def _no_formula(text: str) -> str:
+  """Matplotlib would set text between dollar signs as a formula."""
+  return text.replace("$", r"\$")
 
 
 def drawable(text: str) -> str:
