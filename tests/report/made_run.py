@@ -51,6 +51,7 @@ def step_line(step, **others):
     "update_norm": 0.25,
     "param_norm": 40.0,
     "images_per_second": 320.0 + step,
+    "data/images": 32 * step,
     "data/input_wait": 0.125,
     "goodput": 0.5,
     "time/steps": 1.0 * step,

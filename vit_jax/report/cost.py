@@ -77,20 +77,11 @@ def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
     yield from computation(run)
 
 
-def images_seen(run: RecordedRun) -> int:
-  """The images of the steps that the run kept; a later start may have another batch size."""
-  begun = [(start.get("step"), start.get("batch_size")) for start in run.starts]
-  images, end = 0, run.step
-  for step, size in reversed(begun):
-    if is_count(step) and is_count(size) and step < end:
-      images, end = images + (end - step) * size, step
-  return images + end * run.config.batch_size  # of starts that did not record theirs
-
-
 def computation(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The FLOPs of the steps that were made, and those of the paper's runs of the same model."""
   config = run.config
-  images = images_seen(run)
+  counts = [line.get("data/images") for line in reversed(run.lines)]
+  images = next(filter(is_count, counts), 0)
   if images:
     yield "Images seen", TableCell(f"{images:,}", images)
   trained, count = run.fact("trained_parameters", int), run.fact("parameters", int)
