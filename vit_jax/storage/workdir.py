@@ -2,11 +2,9 @@
 
 import contextlib
 import errno
-import itertools
 import json
 import os
 import pathlib
-from collections.abc import Iterator
 
 from vit_jax.config import Config, ConfigError, RunError, StorageError, to_dict
 from vit_jax.storage import files
@@ -22,7 +20,6 @@ METRICS = "metrics.jsonl"
 STARTS = "starts.jsonl"
 IMAGES = "training_images"  # folder of some images, kept at the first start
 PICTURES = "pictures"
-READ_BACK = (CONFIG, METRICS, STARTS, IMAGES, PICTURES, DETAILS, EVALUATION)
 
 
 class WriteError(StorageError):
@@ -30,29 +27,24 @@ class WriteError(StorageError):
 
 
 def check_links(workdir: pathlib.Path):
-  """Checks that no file is a link out of the folder, which may come from a stranger.
+  """Checks that nothing in the folder, which may come from a stranger, is a link out of it.
 
   What such a link leads to would be shown in a report, or written to. The folder itself may be a
-  link, and its checkpoints, which may be too large for the disk.
+  link, and so may all in `CHECKPOINTS`, which may be too large for the disk.
 
   Raises:
     ConfigError: names the link.
   """
   root = pathlib.Path(os.path.realpath(workdir))
-  for path in itertools.chain(*(_below(workdir / name) for name in READ_BACK)):
-    if path.is_symlink() and not pathlib.Path(os.path.realpath(path)).is_relative_to(root):
-      raise ConfigError(
-        f"{path} is a link out of the workdir {workdir}, and may lead to anything; replace it by "
-        "what it leads to, or remove it."
-      )
-
-
-def _below(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """A path, and all paths below it; links are not followed."""
-  yield path
-  if not path.is_symlink():
-    for folder, folders, names in os.walk(path):
-      yield from (pathlib.Path(folder, name) for name in (*folders, *names))
+  for folder, folders, names in os.walk(workdir):  # which does not follow links
+    if folder == str(workdir):
+      folders[:] = set(folders) - {CHECKPOINTS}
+    for path in (os.path.join(folder, name) for name in (*folders, *names)):
+      if os.path.islink(path) and not pathlib.Path(os.path.realpath(path)).is_relative_to(root):
+        raise ConfigError(
+          f"{path} is a link out of the workdir {workdir}, and may lead to anything; replace it by "
+          "what it leads to, or remove it."
+        )
 
 
 class LostError(RunError):
