@@ -13,25 +13,32 @@ from vit_jax.training.saver import Saver
 
 
 class Checkpoints:
-  """Saves that end as the test says, one after the other."""
+  """Saves that end as the test says, one after the other, when they were looked at often enough."""
 
-  def __init__(self, *outcomes):
-    self._outcomes, self._pending, self.saved = list(outcomes), False, []
+  def __init__(self, *outcomes, looks):
+    self._outcomes, self._outcome, self.saved = list(outcomes), None, []
+    self._looks, self._left = looks, 0
+
+  @property
+  def under_way(self):
+    return self._left > 0
 
   def save(self, state, meta, *, best):
     self.saved.append(state)
-    self._pending = True
+    self._left = self._looks
 
   def look(self):
-    pass
+    if self.under_way:
+      self._left -= 1
+      self._outcome = None if self._left else self._outcomes.pop(0)
 
-  wait = look
+  def wait(self):
+    while self.under_way:
+      self.look()
 
   def outcome(self):
-    if not self._pending:
-      return None
-    self._pending = False
-    return self._outcomes.pop(0)
+    outcome, self._outcome = self._outcome, None
+    return outcome
 
 
 @pytest.fixture
@@ -39,9 +46,9 @@ def run():
   """A saver of a run that saves every 10 steps and logs every 5, its clock and what it said."""
   now, said = [0.0], []
 
-  def make(*outcomes, seconds=10.0):
+  def make(*outcomes, seconds=10.0, looks=1):
     return Saver(
-      Checkpoints(*outcomes),
+      Checkpoints(*outcomes, looks=looks),
       None,
       {},
       Retry(seconds, clock=lambda: now[0]),
@@ -72,6 +79,20 @@ def test_a_failed_save_is_tried_again_with_the_state_of_a_later_step(run):
   now[0] = 100.0
   assert not saver.due(24)
   assert saver.checkpoints.saved == ["state 20", "state 22"]
+
+
+@pytest.mark.parametrize("outcome", ["22 failed", ""])
+def test_while_a_save_is_under_way_no_other_one_is_tried(run, outcome):
+  make, now, _ = run
+  saver = make("20 failed", outcome, "", looks=3)
+  saver.save("state 20", best=0, last=False)
+  assert [step for step in range(21, 25) if saver.due(step)] == []  # 23 learns of the failure
+  now[0] = 5.0
+  assert saver.due(25)
+  saver.save("state 25", best=0, last=False)
+  assert [step for step in range(26, 29) if saver.due(step)] == []
+  now[0] = 9.0
+  assert saver.due(29) == bool(outcome)
 
 
 def test_when_the_time_is_over_the_run_ends(run):

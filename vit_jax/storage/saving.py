@@ -118,9 +118,14 @@ class Checkpoints:
       self._remove_half_written()
     self._outcome = self._describe_failure(step, reason)
 
+  @property
+  def under_way(self) -> bool:
+    """Whether it is not known yet how the last save ends."""
+    return self._saving is not None
+
   def wait(self):
     """Waits until the current save, if any, is complete on disk or has failed."""
-    while self._saving is not None:
+    while self.under_way:
       self.look()
       time.sleep(0.01)
 

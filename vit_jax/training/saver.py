@@ -55,7 +55,8 @@ class Saver:
       return False
     self.checkpoints.look()
     self._note_outcome()
-    return saving or (self.retry.failing and agreement.answer_of_first(self.retry.due()))
+    retrying = self.retry.failing and not self.checkpoints.under_way
+    return saving or (retrying and agreement.answer_of_first(self.retry.due()))
 
   def save(self, state: TrainState, *, best: int, last: bool):
     """Starts to save the state; the checkpoint of step `best` is kept as well (0: none).
