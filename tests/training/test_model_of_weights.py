@@ -8,6 +8,7 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.models.differences import differences
+from vit_jax.storage import checkpoint
 from vit_jax.training import model_of_weights
 
 UNNAMED = c.Config(model=c.Model(name="", dropout=0.1, num_classes=7))
@@ -39,6 +40,13 @@ def test_the_model_of_another_run(tiny_run):
   assert completed(tiny_run, depth=3).model.depth == 3  # a contradiction that the start refuses
 
 
+def test_no_array_of_a_run_is_read(tiny_run, monkeypatch):
+  """Orbax would touch the devices before the processes of a run are connected."""
+  monkeypatch.setattr(checkpoint, "read", None)
+  (step,) = (tiny_run / "checkpoints").iterdir()
+  assert completed(tiny_run).model == completed(step).model
+
+
 def test_a_run_that_goes_on_has_its_own_model():
   recorded = c.to_dict(c.Config(model=c.Model(name="ViT-S/16", depth=5)))
   found = completed("/none-such", recorded).model
@@ -50,8 +58,9 @@ def test_a_run_that_goes_on_has_its_own_model():
   [
     ("", {}, r"model\.name is empty, .* and config\.init_from is empty too"),
     ("/none-such.npz", {}, r"^config\.init_from=/none-such\.npz: .*does not exist"),
-    ("x", {"model": {"name": 3}}, r"model\.name=3 is int"),
-    ("x", {"model": 3}, r"config\.model=3 is one value"),
+    ("x", {"model": {"name": 3}}, r"^The settings recorded in the workdir: .*model\.name=3 is int"),
+    ("x", {"model": 3}, r"^The settings recorded .*config\.model=3 is one value"),
+    ("x", {"batch_size": 3}, r"^The settings recorded .*: they name no model"),
   ],
 )
 def test_refusals(path, begun, message):

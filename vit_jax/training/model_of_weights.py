@@ -8,13 +8,16 @@ from vit_jax.config import Config, ConfigError, Model, RunError, recorded
 from vit_jax.config.reading import expanded
 from vit_jax.inference import model as inference
 from vit_jax.models.differences import FIELDS
+from vit_jax.storage import checkpoint
+from vit_jax.training import resumed
 
 
 def completed(config: Config, begun: Mapping) -> Config:
   """Fills in an empty config.model.name, and what the model has otherwise than its name says.
 
-  Settings of the model that are given stay as they are. So do those that do not belong to its
-  architecture: dropout, types, remat, classes.
+  Settings of the model that differ from their default stay as they are; a setting at its default
+  counts as not given. Those that do not belong to its architecture stay too: dropout, types, remat,
+  classes.
 
   Args:
     config: the settings.
@@ -40,10 +43,19 @@ def completed(config: Config, begun: Mapping) -> Config:
 
 
 def settings_of(init_from: str, begun: Mapping) -> Model:
-  """The settings of the run's own model, or else of that of the weights to start from."""
+  """The settings of the run's own model, or else of that of the weights to start from.
+
+  Those of a run are read from the description of its checkpoint: its arrays cannot be read before
+  the processes are connected.
+  """
+  place = "The settings recorded in the workdir" if begun else f"config.init_from={init_from}"
   try:
-    if begun:
-      return recorded.settings({"model": begun["model"]}).model
-    return models.settings_of(inference.read(expanded(init_from)).module)
+    path = expanded(init_from)
+    if not begun and not checkpoint.named_by(path)[1]:
+      return models.settings_of(inference.read(path).module)
+    values = begun or resumed.recorded(init_from)
+    if "model" not in values:
+      raise ValueError("they name no model" if begun else "none of its checkpoints can be read")
+    return recorded.settings({"model": values["model"]}).model
   except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
-    raise ConfigError(f"config.init_from={init_from}: {error}") from error
+    raise ConfigError(f"{place}: {error}") from error
