@@ -81,15 +81,17 @@ def test_the_nearest_names_are_of_every_size():
 def test_the_config_sets_the_patches():
   """Section 3.1: patches of a hybrid are cut out of the map, and 1 x 1 is the special case."""
   named = models.create("R50x1+ViT-B/16p2", num_classes=1000)
-  assert models.configured(c.Model(name="R50x1+ViT-B/16", patch=2)) == named
-  assert models.configured(c.Model(name="ViT-B/32", patch=16)) == models.create("ViT-B/16")
+  assert models.configured(c.Model(num_classes=1000, name="R50x1+ViT-B/16", patch=2)) == named
+  assert models.configured(c.Model(num_classes=1000, name="ViT-B/32", patch=16)) == models.create(
+    "ViT-B/16"
+  )
   assert (named.stride(), named.grid(224, 96)) == (32, (7, 3))
   with pytest.raises(ValueError, match="Maps of 15 x 14 positions cannot be cut into patches of 2"):
     named.grid(240, 224)
 
 
 def test_settings_of_another_kind_of_model_say_how_to_leave_them_out():
-  transformer = c.Model(name="R50x1", representation_layer=True, dropout=0.1, positions="2d")
+  transformer = c.Model("R50x1", 10, representation_layer=True, dropout=0.1, positions="2d")
   expected = (
     r"^representation_layer is no option of R50x1; give "
     r"--config.model.representation_layer=False --config.model.positions=1d "
@@ -112,13 +114,15 @@ def test_settings_of_another_kind_of_model_say_how_to_leave_them_out():
 def test_a_setting_makes_no_other_kind_of_model_than_the_name_says(name, setting, other):
   expected = rf"^(heads|stages) is no option of {name}, but of {other}; give --config\.model\."
   with pytest.raises(ValueError, match=expected if other else "^depth is no option of R50x1; give"):
-    models.configured(c.Model(name=name, **setting))
+    models.configured(c.Model(num_classes=1000, name=name, **setting))
 
 
 def test_settings_change_what_the_name_has():
-  assert models.configured(c.Model(name="R50x1", stages=(1, 2))).stages == (1, 2)
-  assert models.configured(c.Model(name="R+ViT-Ti/16", stages=(1,))).stages == (1,)
-  assert models.configured(c.Model(name="Axial-R50", heads=4)).heads == 4
+  assert models.configured(c.Model(num_classes=1000, name="R50x1", stages=(1, 2))).stages == (1, 2)
+  assert models.configured(c.Model(num_classes=1000, name="R+ViT-Ti/16", stages=(1,))).stages == (
+    1,
+  )
+  assert models.configured(c.Model(num_classes=1000, name="Axial-R50", heads=4)).heads == 4
 
 
 def test_an_option_of_another_kind_of_model():

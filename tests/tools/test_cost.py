@@ -182,7 +182,7 @@ def test_another_patch_size_is_named():
     (["--model", "ViT-B/16", "ViT-X/16"], "name='ViT-X/16' is no model; nearest: ViT-"),
     (["--image-size=225"], "image_size=225 is not divisible into the patches of ViT-B/32"),
     (["--model=R50x1", "--image-size=0"], "image_size=0 is too small"),
-    (["--model=R50x1", "--num-classes=0"], "num_classes=0 is too small"),
+    (["--model=R50x1", "--num-classes=0"], "num_classes=0 stands for as many as"),
     (["--model=R50x1", "--epochs=-1"], "epochs=-1.0 is too small"),
     (["--model=R50x1", "--epochs=nan"], "epochs=nan is not a finite number"),
     (["--config=nope.py"], "There is no recipe nope.py"),
