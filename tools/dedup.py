@@ -22,6 +22,7 @@ flags to Beam: --direct_running_mode=multi_processing --direct_num_workers=0 use
 """
 
 import json
+import shlex
 
 from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.config.tool_ending import ending
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None):
   print(
     f"{summary['excluded']:,} of {summary['train_images']:,} training images are copies of "
     f"{summary['test_images']:,} test images; {summary['broken_images']:,} could not be decoded.\n"
-    f"List:  {summary['exclude']} (--config.data.train.exclude={summary['exclude']})\n"
+    f"List:  {summary['exclude']} (--config.data.train.exclude={shlex.quote(summary['exclude'])})\n"
     f"Page:  {summary['page']}"
   )
 

@@ -91,13 +91,24 @@ def shown(args):
       found = images_of(args, 2**40) if args.images else None
       return views.mistakes(pathlib.Path(args.source), args.count, found)
     model = model_of(args)
+    look = getattr(views, args.what)
     if args.what not in COUNTS:
-      return getattr(views, args.what)(model)
+      return of_weights(look(model), model)
     found = images_of(args, args.count)
     with tqdm.tqdm(total=len(found), unit="image", disable=not sys.stderr.isatty()) as bar:
-      return getattr(views, args.what)(model, found, bar.update, **own_options(args))
+      return of_weights(look(model, found, bar.update, **own_options(args)), model)
   except (RunError, ValueError, OSError) as error:
     leave("visualize", str(error), WRONG_USAGE)
+
+
+def of_weights(shown, model):
+  """Says that what is shown is of a moving average, if it is."""
+  from vit_jax.weights import average
+
+  if not model.card.average:
+    return shown
+  said = f"With the {average.in_words(True)}: {shown.said}"
+  return shown._replace(said=said, summary={**shown.summary, "average": True})
 
 
 def check_images(args):

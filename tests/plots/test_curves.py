@@ -79,6 +79,18 @@ def test_the_caption_of_the_confusion_matrix_is_whole(tmp_path, monkeypatch):
   assert figures[0].get_suptitle().replace("\n", " ") == said
 
 
+def test_long_names_of_neighbours_stay_in_their_picture():
+  """They would cover the next picture, and push the headings out of the figure."""
+  images = np.zeros((24, 48, 48, 3), np.uint8)
+  figure = captions.table([images] * 6, [["name of many letters" + " x" * 9] * 6] * 24)
+  figure.draw_without_rendering()
+  axes = figure.axes[0]
+  (first, second, *_), width = axes.texts, figure.bbox.width
+  assert first.get_window_extent().x1 < second.get_window_extent().x0
+  assert all(0 < head.get_window_extent().x0 < width for head in axes.get_xticklabels())
+  assert axes.get_xticklabels()[0].get_window_extent().y1 <= figure.bbox.height
+
+
 def test_a_neighbour_of_another_class_is_marked():
   images = np.zeros((2, 8, 8, 3), np.uint8)
   figure = captions.table([images, images], [["cat", "cat"], ["dog", "cat"]])

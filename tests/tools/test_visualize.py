@@ -119,6 +119,15 @@ def test_one_patch_is_not_compared(folder, capsys):
   assert said == "Position embeddings of 4 px images. There is one patch alone."
 
 
+def test_what_is_of_a_moving_average_says_so(folder, capsys):
+  averaged = dataclasses.replace(CARD, average=True)
+  weights.write(folder / "average.npz", Weights(families.params("vit"), averaged))
+  for name in ("vit", "average"):
+    found = run(folder, f"filters --source {{}}/{name}.npz", capsys)
+    assert ("moving average of the parameters" in found["said"]) == (name == "average")
+    assert found["summary"].get("average", False) == (name == "average")
+
+
 def test_mistakes_of_a_run(folder, capsys):
   source = open_source("digits", split="test", num_classes=10)
   names = tuple(map(str, range(10)))

@@ -1,6 +1,7 @@
 """What a run says at its end."""
 
 import json
+import shlex
 
 from vit_jax.config import EarlyStopping
 from vit_jax.training import early_stopping, messages
@@ -15,3 +16,10 @@ def test_an_evaluation_that_was_not_finite(tmp_path):
     tmp_path, finished=True, last=3, account=account, watch=watch, head=True
   )
   assert "Reached: val: top-1 50.00%, top-5 75.00%, loss nan on 8 images" in said
+
+
+def test_the_next_command_can_be_pasted(tmp_path):
+  folder = tmp_path / "my run"
+  watch = early_stopping.Watch(EarlyStopping(), early_stopping.Best())
+  for head, word in ((True, str(folder / "params.npz")), (False, f"--config.init_from={folder}")):
+    assert word in shlex.split(messages.next_command(folder, watch, head=head))

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import pathlib
+import shlex
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError
@@ -45,7 +46,8 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   if not found:
     raise ConfigError(
       f"{workdir} holds no {DETAILS}/NUMBER/SET/{PREDICTIONS}, so its mistakes are not known; "
-      f"evaluate it first: python -m vit_jax.main --mode=evaluate --workdir={workdir}"
+      f"evaluate it first: python -m vit_jax.main --mode=evaluate "
+      f"--workdir={shlex.quote(str(workdir))}"
     )
   return found
 

@@ -1,5 +1,6 @@
 """Pictures of any size in rows and columns, each with its caption beneath."""
 
+import textwrap
 from collections.abc import Sequence
 
 import cv2
@@ -9,6 +10,7 @@ from vit_jax.plots import tiles
 from vit_jax.plots.labels import label
 
 COLUMNS = 4
+NAME_WIDTH = 16  # characters of a class in the width of a neighbour
 MOST = 400  # height of a picture in a figure, pixels
 
 
@@ -56,7 +58,8 @@ def table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]]):
       colour = "firebrick" if name != names[0] else "black"
       box = dict(facecolor=colour, edgecolor="none", pad=1, alpha=0.75)
       place = (column * width + tiles.GAP + 2, (row + 1) * height - tiles.GAP - 3)
-      axes.text(*place, label(name), size=6.5, color="white", bbox=box, va="bottom")
+      lines = "\n".join(textwrap.wrap(label(name), NAME_WIDTH))
+      axes.text(*place, lines, size=6.5, color="white", bbox=box, va="bottom", clip_on=True)
   return drawn
 
 

@@ -1,6 +1,7 @@
 """Messages to the user when a run begins and when it ends."""
 
 import pathlib
+import shlex
 
 import jax
 
@@ -130,7 +131,8 @@ def conclusion(
       *watch.in_words(folder),
       spent,
       f"Checkpoint: {folder}/checkpoints/{last}",
-      f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: tensorboard --logdir {folder})",
+      f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: "
+      f"tensorboard --logdir {quoted(folder)})",
       f"Curves:     {folder}/{curves.CURVES}",
       *pictures_in_words(folder),
       *report_in_words(folder),
@@ -154,13 +156,19 @@ def pictures_in_words(folder: pathlib.Path) -> list[str]:
 def next_command(folder: pathlib.Path, watch: early_stopping.Watch, *, head: bool) -> str:
   """What to do with the run: export the classifier, or fine-tune what has no head."""
   if head:
-    command = f"python tools/export.py --source {folder} --output {folder}/params.npz"
+    output = quoted(folder / "params.npz")
+    command = f"python tools/export.py --source {quoted(folder)} --output {output}"
     return command + watch.flag(folder)
   best = f"{folder}/checkpoints/{watch.best.step}" if watch.flag(folder) else folder
   return (
     "python -m vit_jax.main --config=configs/finetune.py:MODEL,TASK --config.new_head=True "
-    f"--config.init_from={best}"
+    f"--config.init_from={quoted(best)}"
   )
+
+
+def quoted(path: pathlib.Path | str) -> str:
+  """A path as a word of a command."""
+  return shlex.quote(str(path))
 
 
 def time_spent(account: dict[str, float]) -> str:

@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import os
 import re
+import shlex
 from collections.abc import Iterator
 
 import numpy as np
@@ -200,13 +201,14 @@ def _check_no_splits(directory: str, found: dict[str, Found]) -> None:
   if (len(splits) < 2 and splits != filled) or not splits:
     return
   train = next((name for name in splits if "train" in name.lower()), splits[0])
-  flags = [f"--config.data.train.source=folder:{os.path.join(directory, train)}"]
+  place = lambda name: shlex.quote(f"folder:{os.path.join(directory, name)}")
+  flags = [f"--config.data.train.source={place(train)}"]
   for name in [name for name in splits if name != train][:1]:
-    flags.append(f"--config.data.evaluate.val.source=folder:{os.path.join(directory, name)}")
+    flags.append(f"--config.data.evaluate.val.source={place(name)}")
   raise SourceError(
     f"The folders in {directory!r} are splits, not classes ({', '.join(splits)}): the folders of "
     f"classes are inside of them. Name each for itself: {' '.join(flags)}; "
-    f"in tools/prepare_data.py --split=train=folder:{os.path.join(directory, train)}."
+    f"in tools/prepare_data.py --split=train={place(train)}."
   )
 
 

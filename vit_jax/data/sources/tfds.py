@@ -6,6 +6,7 @@ import itertools
 import os
 import pathlib
 import re
+import shlex
 from collections.abc import Iterator
 
 from vit_jax.data.jpeg import BadImage
@@ -170,8 +171,8 @@ def open_builder(spec: str):
   if array_record not in builder.info.available_file_formats():
     raise SourceError(
       f'"{directory}" is prepared as {builder.info.file_format.value}, which does not allow random'
-      f" access; `python tools/prepare_data.py convert {directory}` adds files that do"
-      " (it needs pip install '.[prepare]')."
+      f" access; `python tools/prepare_data.py convert {shlex.quote(str(directory))}` adds files"
+      " that do (it needs pip install '.[prepare]')."
     )
   if builder.info.file_format != array_record:
     builder.info.set_file_format(array_record, override=True, override_if_initialized=True)
