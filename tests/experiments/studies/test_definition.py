@@ -320,16 +320,21 @@ def test_no_trial_of_any_stage_sees_what_the_cell_is_scored_on(tmp_path, halves,
 def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, halves, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   apart = dict(data__train=("first", "[:60%]"), data__evaluate__test=("first", "[60%:80%]"))
-  (tmp_path / "w.npz").touch()
 
   def started(seen):
     known = (Trained(Dataset(f"folder:{tmp_path / seen}"), ""),)
-    card.write(tmp_path / "w.json", card.Card(image_size=28, trained_on=known))
-    return halves(**apart, start={"init_from": str(tmp_path / "w.npz")})
+    card.write(tmp_path / f"{seen}.json", card.Card(image_size=28, trained_on=known))
+    (tmp_path / f"{seen}.npz").touch()
+    return {"init_from": str(tmp_path / f"{seen}.npz")}
 
-  assert checked(tmp_path, started("train"), data=True)
-  with pytest.raises(ConfigError, match=r"What the weights were trained on .*test/cat/0\.png"):
-    checked(tmp_path, started("test"), data=True)
+  good, bad = (halves(**apart, start=started(seen)) for seen in ("train", "test"))
+  assert checked(tmp_path, good, data=True)
+  (cell,), (other,) = good.cells, bad.cells
+  other = dataclasses.replace(other, label="other", factors={"model": "other"})
+  both = dataclasses.replace(good, cells=(cell, other))
+  message = r"cell 'other': What the weights were trained on .*test/cat/0\.png"
+  with pytest.raises(ConfigError, match=message):
+    checked(tmp_path, both, data=True)
 
 
 def test_no_trial_scores_what_the_run_before_it_was_trained_on(tmp_path, halves, monkeypatch):

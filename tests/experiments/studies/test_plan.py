@@ -1,11 +1,16 @@
 """What a study will cost: time by steps that are measured here, else device-days of a TPU."""
 
+import dataclasses
+
 import pytest
 
 from tests.experiments.studies import stub
-from vit_jax.experiments.studies import calibration, conduct, plan
+from vit_jax.experiments.studies import Cell, Stage, calibration, conduct, plan
 from vit_jax.experiments.studies.calibration import Speed
 from vit_jax.experiments.studies.cost import Cost
+
+
+AUTO = "--config.model.compute_dtype=auto"
 
 
 def costs(tmp_path, study, monkeypatch, speeds):
@@ -13,21 +18,27 @@ def costs(tmp_path, study, monkeypatch, speeds):
   measured = []
 
   def speed(config, cost):
+    assert cost.flops
+    assert config.model.compute_dtype == "float32"  # "auto", as a run computes on a CPU
     measured.append(config.model.dropout)
     return speeds[len(measured) - 1]
 
   monkeypatch.setattr(calibration, "_speed", speed)
-  return conduct.planned(stub.conducted(tmp_path, study), True), measured
+  return conduct.planned(stub.conducted(tmp_path, study, [AUTO]), True), measured
 
 
-def test_alike_steps_are_measured_once_and_compiled_in_each_run(tmp_path, monkeypatch):
+def test_alike_steps_are_measured_once_and_compiled_in_each_training(tmp_path, monkeypatch):
   study = stub.study(0.0)
   per_image = Speed(compiling=30.0, image=0.5, flops=1.0)
+  (tuning,) = [one.stage for one in study.cells]
+  evaluated = Stage(stub.DIGITS, tuning.settings, name="last", after=tuning, mode="evaluate")
+  cells = (*study.cells, Cell("last", evaluated, {"dropout": 1.0}))
+  study = dataclasses.replace(study, cells=cells)
   found, measured = costs(tmp_path, study, monkeypatch, [per_image] * 9)
   assert len(measured) == 1  # the candidates, the pre-training and both seeds have one step
   line = plan.lines(study, found)[-1]
   image = 0.5 * found[next(iter(found))].flops  # seconds
-  expected = (30.0 * line.runs + image * line.images) / 60
+  expected = (30.0 * (line.runs - study.seeds) + image * line.images) / 60
   assert line.minutes_here == pytest.approx(expected)
   assert line.device_days is None
   assert "time here" in plan.table([line])

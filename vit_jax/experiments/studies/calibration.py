@@ -12,6 +12,7 @@ from vit_jax.experiments.speed import trial
 from vit_jax.experiments.speed.case import TRAINING
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.tpu import compilation
+from vit_jax.training import resumed
 
 BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
 MOST_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
@@ -35,8 +36,9 @@ def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Co
 
   Args:
     costs: by the run's name.
-    configs: of the runs to measure, by the same names.
+    configs: of the runs, by the same names; those that train nothing are not measured.
   """
+  configs = {name: _typed(config) for name, config in configs.items() if costs[name].flops}
   work = {}
   for name, config in configs.items():
     cost = costs[name]
@@ -45,13 +47,19 @@ def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Co
   by_step = {_step(config): (costs[name], config) for name, config in configs.items()}
   for key in sorted(work, key=work.get, reverse=True):
     cost, config = by_step[key]
-    if not work[key] or (speeds and time.monotonic() - began > BUDGET):
+    if speeds and time.monotonic() - began > BUDGET:
       continue
     speeds[key] = _speed(config, cost)
   return costs | {
     name: dataclasses.replace(costs[name], seconds=_seconds(costs[name], speeds, _step(config)))
     for name, config in configs.items()
   }
+
+
+def _typed(config: Config) -> Config:
+  """The config with the type that a run computes in on the devices at hand."""
+  model = resumed.typed(config.model, {}, jax.default_backend())
+  return dataclasses.replace(config, model=model)
 
 
 def _step(config: Config) -> str:
@@ -68,8 +76,6 @@ def _step(config: Config) -> str:
 def _seconds(cost: Cost, speeds: dict[str, Speed | None], key: str) -> float | None:
   if cost.steps is None:
     return None
-  if not cost.steps or not cost.flops:
-    return 0.0
   others = [one for one in speeds.values() if one]
   alike = lambda one: abs(math.log(one.flops / cost.flops))
   near = speeds[key] if key in speeds else min(others, key=alike, default=None)

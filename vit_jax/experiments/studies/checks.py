@@ -51,7 +51,7 @@ def checked_cost(request: Request) -> Cost:
   config = accepted(request.run)
   check_score(config, request)
   if request.run.mode == "evaluate":
-    return Cost(0, config.batch_size, 0.0)
+    return Cost(0, config.batch_size, 0.0, seconds=0.0)
   objective = objectives.configured(config, models.configured(config.model))
   flops = objective.training_flops(config.data.image_size)
   return Cost(steps_of(config), config.batch_size, flops)
@@ -130,7 +130,9 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
   for chain in chains:
     configs = [accepted(one.run) for one in chain]
     scores = [one.score for one in chain]
-    key = repr([(of.data, of.few_shot, of.nearest, of.objective) for of in configs] + scores)
+    start = configs[0].init_from
+    parts = [(of.data, of.few_shot, of.nearest, of.objective) for of in configs]
+    key = repr([start, *parts, *scores])
     if key not in seen:
       with naming(chain[-1].cell):
         check_chain(chain, configs)
