@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from vit_jax import config as c
+from vit_jax import recipes
 from vit_jax.data.opening import Opener
-from vit_jax.experiments import holdout, runs
+from vit_jax.experiments import holdout
 
 RECIPE = """
 from vit_jax.config import Config, Data, Dataset, Duration, EvaluationSet, to_config_dict
@@ -32,7 +33,7 @@ def recipe(tmp_path):
 
 def check(development, final, overrides):
   """Checks a pair of recipes as a study checks a trial and the run that it chooses for."""
-  part, whole = (runs.accept(name, overrides) for name in (development, final))
+  part, whole = (recipes.resolve(name, overrides) for name in (development, final))
   judged = (holdout.Judged(*one, "set0/top1") for one in ((development, part), (final, whole)))
   holdout.check(*judged)
 
@@ -74,7 +75,7 @@ def test_the_same_folder_by_another_path_is_the_same_images(recipe, tmp_path):
 
 def test_the_images_of_a_few_shot_figure_are_kept_apart(recipe):
   """Those of the probe that chooses from those of the probe that scores, and from training."""
-  whole = runs.accept(recipe("[:80%]"), ())
+  whole = recipes.resolve(recipe("[:80%]"), ())
   train = whole.data.train
 
   def probe(part):
@@ -105,8 +106,6 @@ def test_wrong_settings_and_data_are_found(recipe):
   good = recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]")
   with pytest.raises(c.ConfigError, match="sed is not a setting"):
     check(*good, ("--config.sed=1",))
-  with pytest.raises(c.ConfigError, match="image_size=100 is not divisible"):
-    check(*good, ("--config.data.image_size=100",))
   with pytest.raises(c.ConfigError, match="There is no folder"):
     check(*good, ("--config.data.train.source=folder:/nowhere",))
 

@@ -83,9 +83,9 @@ def test_a_run_whose_length_was_raised_is_not_done(tmp_path):
 
 def test_a_run_that_may_stop_early_is_refused():
   stopping = ["--config.early_stopping.metric=test/top1", "--config.early_stopping.patience=2"]
-  assert runs.accept(DIGITS, stopping[:1]).early_stopping.metric == "test/top1"
+  runs.check_config(DIGITS, recipes.resolve(DIGITS, stopping[:1]))
   with pytest.raises(c.ConfigError, match=r"vit_digits.py may stop early .*patience=2"):
-    runs.accept(DIGITS, stopping)
+    runs.check_config(DIGITS, recipes.resolve(DIGITS, stopping))
 
 
 SLEEPER = """

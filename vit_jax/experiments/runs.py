@@ -9,11 +9,9 @@ import shlex
 import signal
 import subprocess
 import threading
-from collections.abc import Iterable
 from typing import BinaryIO
 
 from vit_jax import config as cfg
-from vit_jax import recipes
 from vit_jax.config import reading
 from vit_jax.process import json_text
 from vit_jax.storage import metrics_log
@@ -175,17 +173,6 @@ def end_with_parent():
     os._exit(1)
 
   threading.Thread(target=wait, daemon=True).start()
-
-
-def accept(recipe: str, overrides: Iterable[str]) -> cfg.Config:
-  """The config of a run, checked by `check_config`.
-
-  Raises:
-    ConfigError: a setting is wrong.
-  """
-  config = recipes.resolve(recipe, overrides)
-  check_config(recipe, config)
-  return config
 
 
 def check_config(recipe: str, config: cfg.Config):

@@ -252,6 +252,19 @@ def test_the_command_line_cannot_set_what_recipes_differ_in(name, scale, overrid
   conduct.check_overrides(stub.study(0.0, 0.1), tuple(f"--config.{one}" for one in alike))
 
 
+def test_a_run_without_a_name_has_the_model_of_its_weights(tmp_path, tiny_run):
+  settings = stub.STEPS | {"model.name": "", "model.depth": 0, "model.width": 0}
+  settings |= {"model.mlp_dim": 0, "model.heads": 0}
+  first = Stage(stub.DIGITS, settings | {"init_from": str(tiny_run)}, name="first")
+  conducted = stub.conducted(tmp_path, Study((Cell("a", first, {"x": 1}),), DRAWING))
+  assert all(cost.flops for cost in conduct.checked(conducted, data=True).values())
+  models = [config.model for config in conducted.configs().values()]
+  assert {(one.name, one.depth, one.width) for one in models} == {("ViT-Ti/4", 1, 8)}
+  later = Stage(stub.DIGITS, settings, after=first)
+  with pytest.raises(ConfigError, match=r"cell 'a': config\.model\.name is empty in a stage that"):
+    checked(tmp_path, Study((Cell("a", later, {"x": 1}),), DRAWING))
+
+
 def test_data_that_is_missing_or_used_twice(tmp_path):
   gone = f"--config.data.train.source=folder:{tmp_path}/gone"
   assert checked(tmp_path, stub.study(0.0), gone)  # a plan needs no data

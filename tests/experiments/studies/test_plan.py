@@ -9,7 +9,6 @@ from vit_jax.experiments.studies import Cell, Stage, calibration, conduct, plan
 from vit_jax.experiments.studies.calibration import Speed
 from vit_jax.experiments.studies.cost import Cost
 
-
 AUTO = "--config.model.compute_dtype=auto"
 
 

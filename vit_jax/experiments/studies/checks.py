@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import pathlib
 
 from vit_jax import models, recipes
 from vit_jax.config import Config, ConfigError, Dataset, similar
@@ -14,7 +15,7 @@ from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objectives
-from vit_jax.training import checks
+from vit_jax.training import checks, model_of_weights
 from vit_jax.training.opening import history_of, open_data
 
 
@@ -59,11 +60,21 @@ def checked_cost(request: Request) -> Cost:
 
 @functools.cache
 def accepted(run: Run) -> Config:
-  """The config of a run, checked; made-up images take the place of data that is not given."""
+  """The config of a run, checked; made-up images take the place of data that is not given.
+
+  An empty config.model.name becomes that of the weights.
+  """
   config = recipes.resolve(run.recipe, run.overrides)
   if run.mode == "evaluate":
     checks.check_evaluation(config)
     return config
+  if not config.model.name and pathlib.Path(config.init_from).parent == run.folder.parent:
+    raise ConfigError(
+      "config.model.name is empty in a stage that starts from another run of the study, whose "
+      "weights may not exist yet; name the model in its settings, such as "
+      '{"model.name": "ViT-B/16"}.'
+    )
+  config = model_of_weights.completed(config, {})
   given = all(dataset.source for dataset in config.data.training().values())
   if given:
     runs.check_config(run.recipe, config)
@@ -159,7 +170,8 @@ def check_chain(chain: list[Request], configs: list[Config]):
     if one.run.mode == "evaluate":
       open_alone(config, known)
     else:
-      open_data(runs.accept(one.run.recipe, one.run.overrides), known)
+      runs.check_config(one.run.recipe, config)  # refuses data that is not given
+      open_data(config, known)
   *earlier, last = map(judged, chain, configs)
   if last.config.data.allow_overlap:
     return
