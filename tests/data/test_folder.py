@@ -94,8 +94,17 @@ def test_a_folder_of_splits_is_no_folder_of_classes(tmp_path, names):
   assert len(open_source(f"folder:{tmp_path}", label_key="")) == len(names)
 
 
+@pytest.mark.parametrize("names", [("train", "val"), ("train2017", "TEST"), ("train",)])
+def test_splits_without_folders_of_classes_are_no_classes_either(tmp_path, names):
+  for name in names:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "1.jpg").touch()
+  with pytest.raises(sources.SourceError, match=r"are splits, not classes .*csv:FILE"):
+    open_source(f"folder:{tmp_path}")
+
+
 @pytest.mark.parametrize(
-  "files", [("train/1.jpg", "test/2.jpg"), ("train/old/1.jpg", "car/2.jpg"), ("testing/1.jpg",)]
+  "files", [("test_new/1.jpg", "test_old/2.jpg"), ("train/old/1.jpg", "car/2.jpg")]
 )
 def test_classes_may_be_called_like_splits(tmp_path, files):
   for name in files:

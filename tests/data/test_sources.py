@@ -39,7 +39,7 @@ def test_what_to_do_with_a_webdataset(tmp_path, monkeypatch, spec):
 
 @pytest.mark.parametrize("spec", ["csv:list", "/data/labels.csv", "folder:labels.tsv"])
 def test_what_to_do_with_a_table(spec):
-  with pytest.raises(sources.SourceError, match="Make a dataset of a CSV file by"):
+  with pytest.raises(sources.SourceError, match="Of a CSV file, make a dataset by"):
     open_source(spec)
 
 

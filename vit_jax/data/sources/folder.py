@@ -195,26 +195,45 @@ def _others(left_out: LeftOut) -> str:
 
 
 def _check_no_splits(directory: str, found: dict[str, Found]) -> None:
-  """Refuses a folder whose folders are splits, each with folders of classes inside."""
+  """Refuses a folder whose folders are splits: by all of their names, or two with folders inside.
+
+  Images that lie in the splits themselves count if no two names have the same word for a split:
+  "test_positive" and "test_negative" are classes.
+  """
   filled = [name for name, one in found.items() if one.names]
-  splits = [name for name in filled if _is_split(name) and _nested(found[name])]
-  if (len(splits) < 2 and splits != filled) or not splits:
+  splits = [name for name in filled if _split_words(name)]
+  nested = [name for name in splits if _nested(found[name])]
+  apart = nested or len({_split_words(name) for name in splits}) == len(splits)
+  if len(nested) < 2 and not (splits and splits == filled and apart):
     return
+  chosen = nested if len(nested) > 1 else splits
+  raise SourceError(
+    f"The folders in {directory!r} are splits, not classes ({', '.join(chosen)}): "
+    + _way_with_splits(directory, chosen, bool(nested))
+  )
+
+
+def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
+  """What to do with folders that are splits, nested or flat."""
+  if not nested:
+    return (
+      "their images are in no folders of classes. For each split, write a CSV file with a line "
+      f"path,label for each image; {foreign.DATASET}"
+    )
   train = next((name for name in splits if "train" in name.lower()), splits[0])
   place = lambda name: shlex.quote(f"folder:{os.path.join(directory, name)}")
   flags = [f"--config.data.train.source={place(train)}"]
   for name in [name for name in splits if name != train][:1]:
     flags.append(f"--config.data.evaluate.val.source={place(name)}")
-  raise SourceError(
-    f"The folders in {directory!r} are splits, not classes ({', '.join(splits)}): the folders of "
-    f"classes are inside of them. Name each for itself: {' '.join(flags)}; "
+  return (
+    f"the folders of classes are inside of them. Name each for itself: {' '.join(flags)}; "
     f"in tools/prepare_data.py --split=train={place(train)}."
   )
 
 
-def _is_split(name: str) -> bool:
-  """Whether one of the words of a name is that of a split, as in "val", "Test_Set", "train2017"."""
-  return not _SPLITS.isdisjoint(re.split("[^a-z]+", name.lower()))
+def _split_words(name: str) -> frozenset[str]:
+  """The words of a name that are those of splits, as in "val", "Test_Set", "train2017"."""
+  return frozenset(_SPLITS.intersection(re.split("[^a-z]+", name.lower())))
 
 
 def _nested(one: Found) -> bool:

@@ -3,14 +3,13 @@
 import re
 
 _PREPARE = "python tools/prepare_data.py images NAME --split train=csv:FILE"
+DATASET = f"make a dataset by `{_PREPARE}`, and give tfds:NAME."
 _ADVICE = {
   re.compile(r"\.(tar|tgz|zip)\b", re.IGNORECASE): (
     "Archives (WebDataset) are not read: unpack them, write a CSV file with a line path,label for "
-    f"each image, make a dataset of it by `{_PREPARE}`, and give tfds:NAME."
+    f"each image, {DATASET}"
   ),
-  re.compile(r"^csv:|\.[ct]sv\b", re.IGNORECASE): (
-    f"Make a dataset of a CSV file by `{_PREPARE}`, and give tfds:NAME."
-  ),
+  re.compile(r"^csv:|\.[ct]sv\b", re.IGNORECASE): f"Of a CSV file, {DATASET}",
 }
 
 
