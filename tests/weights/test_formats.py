@@ -100,6 +100,22 @@ def test_two_files_of_one_name_have_one_card(tmp_path, first, second, changes):
   assert weights.read(tmp_path / f"m{first}").card == other.card
 
 
+@pytest.mark.parametrize("changes", OTHERS)
+def test_a_file_that_was_copied_over_an_older_one_does_not_get_its_card(tmp_path, changes):
+  params, named = families.params("vit"), Card(image_size=16, class_names=tuple("abcde"))
+  old, new = tmp_path / "m.safetensors", tmp_path / "new.safetensors"
+  weights.write(old, Weights(params, named))
+  weights.write(new, Weights(params, dataclasses.replace(named, **changes)))
+  new.rename(old)
+  for read in (weights.read, weights.trained_on):
+    with pytest.raises(ValueError, match=r'm\.safetensors" holds another card than ".*m\.json"'):
+      read(old)
+  with pytest.raises(ValueError, match="share the card"):
+    weights.write(tmp_path / "m.npz", Weights(params, named))
+  (tmp_path / "m.json").unlink()
+  assert weights.read(old).card == dataclasses.replace(named, **changes)
+
+
 @pytest.mark.parametrize(
   ("settings", "message"),
   [

@@ -54,7 +54,9 @@ def read(folder: pathlib.Path) -> Begun:
   if not meta:
     return Begun(folder)
   try:
-    return Begun(folder, step, meta["config"], weights.of_description(meta))
+    return Begun(
+      folder, step, meta["config"], weights.of_description(checkpoint.folder_of(folder, step), meta)
+    )
   except ValueError as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
 

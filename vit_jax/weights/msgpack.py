@@ -34,14 +34,6 @@ def load(path: pathlib.Path) -> dict:
     return published.from_published(flatten(tree))
 
 
-def own_card(path: pathlib.Path) -> None:
-  """A msgpack file has no place for a card."""
-
-
-def card_inside(path: pathlib.Path, params: dict) -> None:
-  """As `own_card`."""
-
-
 def save(path: pathlib.Path, params: dict, known: Card | None = None):
   """Writes a tree of arrays; stacked blocks are unstacked."""
   data = flax.serialization.msgpack_serialize(jax.tree.map(np.asarray, unstack_blocks(params)))

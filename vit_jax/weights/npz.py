@@ -28,14 +28,6 @@ def load(path: pathlib.Path) -> dict:
     return published.from_published(flat)
 
 
-def own_card(path: pathlib.Path) -> None:
-  """An .npz file has no place for a card."""
-
-
-def card_inside(path: pathlib.Path, params: dict) -> None:
-  """As `own_card`."""
-
-
 def save(path: pathlib.Path, params: dict, known: Card | None = None):
   """Writes a tree of arrays under the published names; stacked blocks are unstacked."""
   flat = {name: np.asarray(x) for name, x in published.to_published(params).items()}

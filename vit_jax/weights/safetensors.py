@@ -53,18 +53,13 @@ def own_card(path: pathlib.Path) -> Card | None:
     return card.of_values(json.loads(metadata[CARD]), path) if CARD in metadata else None
 
 
-def card_inside(path: pathlib.Path, params: dict) -> Card | None:
-  """The card in the file; for a file of timm, what timm's models usually compute; else None.
+def usual_card(path: pathlib.Path, params: dict) -> Card | None:
+  """For a file of timm, without a card, what timm's models usually compute; else None.
 
   Args:
     path: the file.
     params: what `load` read from it.
-
-  Raises:
-    ValueError: what is there is no card.
   """
-  if own := own_card(path):
-    return own
   with arrays.reading(path, "safetensors"):
     names, metadata = _header(path)
   if HEADS in metadata or "resnet" in params or not timm.recognised(names):

@@ -1,6 +1,7 @@
 """Reads parameters from a file, a Hugging Face folder, a workdir or a checkpoint; writes them."""
 
 import dataclasses
+import functools
 import logging
 import pathlib
 
@@ -63,11 +64,9 @@ def read(path: pathlib.Path, *, step: int = 0, average: bool = True) -> Weights:
       f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."
     )
   if path.is_file() and not timm_hub.tells_of(path):
-    form, beside = format_of(path), card.path_beside(path)
-    params = form.load(path)
-    known = card.read(beside)
-    said_in = beside if known else path
-    return checked(Weights(params, known or form.card_inside(path, params)), said_in)
+    params = format_of(path).load(path)
+    known, said_in = _card_of(path)
+    return checked(Weights(params, known or _usual(path, params)), said_in)
   if step and steps and step not in steps:
     raise ConfigError(
       f"{path} has no checkpoint of step {step}; its steps are {', '.join(map(str, steps))}."
@@ -87,6 +86,32 @@ def read(path: pathlib.Path, *, step: int = 0, average: bool = True) -> Weights:
   )
 
 
+def _card_of(path: pathlib.Path) -> tuple[Card | None, pathlib.Path]:
+  """The card of a file of weights, and the file that holds it.
+
+  Raises:
+    ValueError: what is there is no card, or there are two that differ.
+  """
+  beside = card.path_beside(path)
+  outside, inside = card.read(beside), _inside(path)
+  if outside and inside and outside != inside:
+    raise ValueError(
+      f'"{path}" holds another card than "{beside}" beside it, which may be of older weights of '
+      "this name; remove the card beside it to take the one inside, or export the weights again."
+    )
+  return (outside, beside) if outside else (inside, path)
+
+
+def _inside(path: pathlib.Path) -> Card | None:
+  """The card in a file of weights; only one format has a place for it."""
+  return safetensors.own_card(path) if format_of(path) is safetensors else None
+
+
+def _usual(path: pathlib.Path, params: dict) -> Card | None:
+  """What the names in a file without a card tell, if they are timm's."""
+  return safetensors.usual_card(path, params) if format_of(path) is safetensors else None
+
+
 def trained_on(path: pathlib.Path, *, step: int = 0) -> History:
   """What the weights at `path` were trained on, read without their parameters; () if unknown.
 
@@ -97,24 +122,40 @@ def trained_on(path: pathlib.Path, *, step: int = 0) -> History:
     ValueError, OSError: a card or the description of a checkpoint is damaged.
   """
   if checkpoint.named_by(path)[1]:
-    return of_description(checkpoint.described(path, step)[1])
+    step, meta = checkpoint.described(path, step)
+    return of_description(checkpoint.folder_of(path, step), meta) if meta else ()
   found = None
   if not path.exists() or timm_hub.tells_of(path):
     return ()
   if path.is_file():
-    found = card.read(card.path_beside(path)) or format_of(path).own_card(path)
+    found, _ = _card_of(path)
   elif (path / huggingface.CONFIG).is_file():
     found = huggingface.read_card(path)
   return found.trained_on if found else ()
 
 
-def of_description(meta: dict) -> History:
-  """What the description of a checkpoint says that it was trained on.
+def of_description(folder: pathlib.Path, meta: dict) -> History:
+  """What the description of a checkpoint says that it was trained on; warns if it says nothing.
+
+  Args:
+    folder: the checkpoint.
+    meta: its description.
 
   Raises:
     ValueError: it is damaged.
   """
+  if "trained_on" not in meta:
+    _warn_of_unknown(folder)
   return history.read(meta.get("trained_on", []))
+
+
+@functools.cache  # once for each checkpoint
+def _warn_of_unknown(folder: pathlib.Path):
+  _log.warning(
+    "%s does not tell what it was trained on, so it cannot be checked whether images are scored "
+    "that it was trained on.",
+    folder,
+  )
 
 
 def write(path: pathlib.Path, weights: Weights):
@@ -152,8 +193,10 @@ def _check_alone(path: pathlib.Path, new: Card):
     if other == path or not other.is_file():
       continue
     try:
-      params = {} if there else form.load(other)
-      now = there or form.card_inside(other, params) or told_by(params)
+      now = _inside(other) or there
+      if not now:
+        params = form.load(other)
+        now = _usual(other, params) or told_by(params)
     except ValueError:  # no weights of this project, so it needs no card
       continue
     if now != new:
@@ -238,7 +281,7 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
       class_names=tuple(meta["class_names"]),
       loss=meta["config"]["loss"]["kind"],
       representation=meta.get("representation", card.REPRESENTATIONS[0]),
-      trained_on=of_description(meta),
+      trained_on=of_description(folder, meta),
       average=average,
       # Earlier releases lack these settings, and computed with what is now their default.
       **{key: model[key] for key in ("activation", "norm_epsilon") if key in model},
