@@ -81,6 +81,14 @@ def test_a_run_whose_length_was_raised_is_not_done(tmp_path):
   assert runs.result(tmp_path) is None
 
 
+def test_a_run_with_several_batch_sizes_is_done_after_its_images(tmp_path):
+  line = trained(9) | {"data/images": 60 + 6 * 10, "data/epoch": 3.0}  # 3 steps of 20, 6 of 10
+  write(tmp_path, c.Duration(epochs=3), line, scored(9))
+  assert runs.result(tmp_path) == scored(9)
+  write(tmp_path, c.Duration(epochs=4), line, scored(9), scored(12))
+  assert runs.result(tmp_path) is None  # 13 steps
+
+
 def test_a_run_that_may_stop_early_is_refused():
   stopping = ["--config.early_stopping.metric=test/top1", "--config.early_stopping.patience=2"]
   runs.check_config(DIGITS, recipes.resolve(DIGITS, stopping[:1]))

@@ -32,6 +32,39 @@ def test_checkpoints_are_kept_at_steps_that_are_saved(keep, save, expected):
   assert found.keep == expected
 
 
+@pytest.mark.parametrize(
+  ("step", "old", "new", "total", "warmup"),
+  [
+    (30, 100, 200, 65, 20),
+    (50, 100, 200, 75, 30),  # of 9,000 images after the warm-up 4,000 are done, of 45 steps 20
+    (20, 200, 100, 80, 1),
+    (100, 100, 200, 100, 55),  # no image is left
+    (5, 100, 200, 52, 8),  # in the warm-up
+  ],
+)
+@pytest.mark.parametrize("unit", [dict(epochs=10), dict(examples=10_000)])
+def test_a_run_takes_the_images_that_are_asked_whatever_batch_sizes_it_had(
+  unit, step, old, new, total, warmup
+):
+  schedule = c.Schedule(warmup=c.Duration(epochs=1))
+  config = c.Config(batch_size=new, duration=c.Duration(**unit), schedule=schedule)
+  later = steps.ImageCount(step, step * old, new)
+  found = steps.of_run(config, 1000, later)
+  assert (found.total, found.warmup) == (total, warmup)
+  assert abs(later.up_to(total) - 10_000) <= new / 2 or total <= step
+  again = steps.ImageCount(step + 7, later.up_to(step + 7), new)
+  assert steps.of_run(config, 1000, again) == found  # a later start finds the same
+  fixed = dataclasses.replace(config, duration=c.Duration(steps=90))
+  assert steps.of_run(fixed, 1000, later).total == 90
+
+
+@pytest.mark.parametrize("step", range(4))
+def test_with_one_batch_size_a_run_that_goes_on_rounds_as_at_its_start(step):
+  config = c.Config(batch_size=2, duration=c.Duration(examples=5))  # 2.5 steps
+  begun = steps.ImageCount(step, 2 * step, 2)
+  assert steps.of_run(config, 9, begun) == steps.of_run(config, 9)
+
+
 def test_images_of_starts_with_several_batch_sizes():
   first = steps.ImageCount(0, 0, 64)
   assert (first.up_to(0), first.up_to(10)) == (0, 640)

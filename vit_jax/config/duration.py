@@ -25,8 +25,19 @@ class Duration:
     """The units that are not 0."""
     return {unit: value for unit, value in dataclasses.asdict(self).items() if value}
 
-  def in_steps(self, *, batch_size: int, epoch_examples: int) -> int:
-    """The duration rounded to whole steps; at least 1 unless the duration is 0."""
+  def in_steps(
+    self, *, batch_size: int, epoch_examples: int, step: int = 0, images: int = 0
+  ) -> int:
+    """The duration rounded to whole steps; at least 1 unless the duration is 0.
+
+    Args:
+      batch_size: of the steps after `step`.
+      epoch_examples: the training examples.
+      step, images: a run took `images` images in its first `step` steps, whatever their batch
+        sizes; the duration counts from its start. Lengths in steps stay as they are.
+    """
     examples = self.examples + self.epochs * epoch_examples
+    if examples:
+      examples += step * batch_size - images
     steps = self.steps + round(examples / batch_size)
     return max(steps, 1) if self.given() else 0

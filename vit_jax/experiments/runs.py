@@ -86,7 +86,7 @@ def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
 def result(folder: pathlib.Path) -> dict[str, float] | None:
   """The figures of the evaluation after a run's last step; None if the run is not done.
 
-  A length in epochs becomes steps by its config.json and the epoch of its last metrics.
+  A length in epochs becomes steps by its config.json and the images and epoch of its last metrics.
 
   Raises:
     RunError: its config.json is damaged.
@@ -98,9 +98,12 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
   try:
     config = reading.read_json(folder / CONFIG, most=_MAX_BYTES)
     batch_size = config["batch_size"]
+    images = last.get("data/images", last["step"] * batch_size)
     total = cfg.Duration(**config["duration"]).in_steps(
       batch_size=batch_size,
-      epoch_examples=round(last.get("data/images", last["step"] * batch_size) / last["data/epoch"]),
+      epoch_examples=round(images / last["data/epoch"]),
+      step=last["step"],
+      images=images,
     )
   except (OSError, ValueError, TypeError, KeyError) as error:
     raise cfg.RunError(

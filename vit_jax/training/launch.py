@@ -71,7 +71,7 @@ def launch(
   data = opening.open_data(config, trained_on)
   model = config.model.with_classes(len(data.train.class_names) or 1)
   config = dataclasses.replace(config, model=model)
-  resumed.check_counts(config, begun, steps.of_run(config, len(data.train)).total)
+  resumed.check_counts(config, begun, steps.of_run(config, len(data.train), begun.images).total)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   if jax.process_count() > 1:
     stop.join()
@@ -79,7 +79,8 @@ def launch(
   model = resumed.typed(config.model, begun.config, jax.default_backend())
   config = dataclasses.replace(config, model=model)
   start = init_from.read(config, data.train.class_names) if starts else None
-  run = plan.make(config, data)  # before the lock: a run that is refused leaves no folder
+  # Before the lock: a run that is refused leaves no folder.
+  run = plan.make(config, data, begun=begun.images)
   from vit_jax.training.train import train
 
   with workdir.locked(folder, first=jax.process_index() == 0):

@@ -15,7 +15,7 @@ from vit_jax.learning.objective import Objective
 from vit_jax.models import requirements
 from vit_jax.training import steps as durations
 from vit_jax.training.opening import OpenedData
-from vit_jax.training.steps import Steps
+from vit_jax.training.steps import START, ImageCount, Steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +49,14 @@ class Plan:
   abstract: state.TrainState
 
 
-def make(config: Config, data: OpenedData, devices=None) -> Plan:
+def make(config: Config, data: OpenedData, devices=None, begun: ImageCount = START) -> Plan:
   """The whole plan for all devices, or for `devices`; looks at them but computes nothing.
 
   Args:
     config: the settings.
     data: opened sources.
     devices: the devices to compute on; None: all.
+    begun: the steps and images so far.
 
   Raises:
     ConfigError: the batch, the mesh or the attention does not suit the devices.
@@ -70,7 +71,7 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
   device = mesh.devices.flat[0]
   requirements.check_attention(model, config.data.image_size, device, training=True)
   objective = objectives.configured(config, model)
-  steps = durations.of_run(config, len(data.train))
+  steps = durations.of_run(config, len(data.train), begun)
   optimizer = optim.make(config.optimizer)
   init = functools.partial(
     state.init,
@@ -94,6 +95,12 @@ def make(config: Config, data: OpenedData, devices=None) -> Plan:
     init=init,
     abstract=state.abstract(init, mesh),
   )
+
+
+def after(plan: Plan, begun: ImageCount) -> Plan:
+  """The plan of a run that goes on after these steps and images."""
+  steps = durations.of_run(plan.config, len(plan.data.train), begun)
+  return dataclasses.replace(plan, steps=steps, rate=learning_rate(plan.config.schedule, steps))
 
 
 def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:

@@ -13,6 +13,7 @@ from vit_jax.data.history import History
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import early_stopping
+from vit_jax.training.steps import START, ImageCount, taken
 
 PATHS = ("init_from", "class_names")
 OF_THE_START = (
@@ -36,12 +37,14 @@ class Begun:
     step: number of steps that are done.
     config: the settings of the last of them; {}: there is no checkpoint, so the run is a new one.
     trained_on: what the parameters were trained on.
+    images: the training images of those steps; without a batch size of later ones.
   """
 
   folder: pathlib.Path
   step: int = 0
   config: Mapping = dataclasses.field(default_factory=dict)
   trained_on: History = ()
+  images: ImageCount = START
 
 
 def read(folder: pathlib.Path) -> Begun:
@@ -54,10 +57,10 @@ def read(folder: pathlib.Path) -> Begun:
   if not meta:
     return Begun(folder)
   try:
-    return Begun(
-      folder, step, meta["config"], weights.of_description(checkpoint.folder_of(folder, step), meta)
-    )
-  except ValueError as error:
+    images = ImageCount(step, taken(meta, step), batch_size=0)  # of now: not known yet
+    known = weights.of_description(checkpoint.folder_of(folder, step), meta)
+    return Begun(folder, step, meta["config"], known, images)
+  except (ValueError, TypeError) as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
 
 

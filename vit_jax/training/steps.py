@@ -1,6 +1,7 @@
 """The durations of a run in steps."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from vit_jax.config import MOST_STEPS, Config, ConfigError, Duration
@@ -37,19 +38,47 @@ class ImageCount(NamedTuple):
     return self.images + (step - self.step) * self.batch_size
 
 
-def of_run(config: Config, epoch_examples: int) -> Steps:
+START = ImageCount(0, 0, 0)
+
+
+def taken(meta: Mapping, step: int) -> int:
+  """The images of a run up to `step`, by the description of the checkpoint of that step.
+
+  Raises:
+    ValueError, TypeError: the description is damaged.
+  """
+  usual = meta["config"].get("batch_size", Config().batch_size)
+  return ImageCount(*meta.get("images", (0, 0, usual))).up_to(step)
+
+
+def of_run(config: Config, epoch_examples: int, begun: ImageCount = START) -> Steps:
   """All durations of a run in steps.
+
+  In epochs or examples, the run and its warm-up end after as many images as are asked, whatever
+  batch sizes earlier starts had. A warm-up that is over moves by the same rule, so that the decay
+  stays where the images are, but keeps at least one step. In steps, both stay as they are. What is
+  repeated has the length that it has with the batch size of now.
+
+  Args:
+    config: the settings.
+    epoch_examples: the training examples.
+    begun: the steps and images so far.
 
   Raises:
     ConfigError: the run is too long, or its warm-up is longer than the run.
   """
 
-  def steps(duration: Duration) -> int:
-    return duration.in_steps(batch_size=config.batch_size, epoch_examples=epoch_examples)
+  def steps(duration: Duration, since: ImageCount = START) -> int:
+    return duration.in_steps(
+      batch_size=config.batch_size,
+      epoch_examples=epoch_examples,
+      step=since.step,
+      images=since.images,
+    )
 
   result = Steps(
-    total=steps(config.duration),
-    warmup=steps(config.schedule.warmup),
+    total=steps(config.duration, begun),
+    warmup=steps(config.schedule.warmup, begun),
     log=steps(config.log_every),
     evaluate=steps(config.evaluate_every),
     save=steps(config.checkpoint.every),

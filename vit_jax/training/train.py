@@ -30,6 +30,7 @@ from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
 from vit_jax.training import early_stopping, init_from, messages, provenance
+from vit_jax.training import plan as plans
 from vit_jax.training.evaluator import Evaluator
 from vit_jax.training.goodput import Busy
 from vit_jax.training.init_from import Initial
@@ -39,7 +40,7 @@ from vit_jax.training.profiler import Profiler
 from vit_jax.training.recorder import Limits, Recorder
 from vit_jax.training.saver import Saver
 from vit_jax.training.speed import Monitor
-from vit_jax.training.steps import ImageCount
+from vit_jax.training.steps import ImageCount, taken
 from vit_jax.weights import average
 
 # The batch, its parts and remat do not help: nothing is computed yet.
@@ -100,6 +101,7 @@ def train(
     Busy() as busy,
   ):
     begun = watchdog.guarded(lambda: begin(plan, checkpoints), too_little=TOO_LITTLE_TO_START)
+    plan = plans.after(plan, begun.images)  # an earlier one than the newest, if that is damaged
     with contextlib.closing(open_writer(plan, folder, begun.step)) as writer:
       monitor = make_monitor(plan, begun.images, busy, began)
       meta = meta_of(plan) | {"images": list(begun.images)}
@@ -130,8 +132,7 @@ def begin(plan: Plan, checkpoints: Checkpoints) -> Begun:
     return Begun(states.create(plan.init, plan.abstract), 0, True, [], first)
   step = int(state.step)
   meta = checkpoints.meta(step)
-  before = ImageCount(*meta.get("images", (0, 0, meta["config"]["batch_size"])))
-  images = ImageCount(step, before.up_to(step), plan.config.batch_size)
+  images = ImageCount(step, taken(meta, step), plan.config.batch_size)
   return Begun(state, step, False, changes(meta["config"], to_dict(plan.config)), images)
 
 
