@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import jax
 
 from vit_jax.config import RunError
+from vit_jax.config.reading import read_json
 from vit_jax.data import described
 from vit_jax.data.batches import Reader
 from vit_jax.data.images import BadImage
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import evaluated_model, registry
+from vit_jax.evaluation.details import MOST_BYTES
 from vit_jax.evaluation.kind import Bench, NothingCounts, Result
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.plots import tiles
@@ -130,7 +132,7 @@ def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]
   origin = origin | {DATASET: result.dataset}
   files.write_text(folder / FIGURES, json_text.written(origin | result.figures) + "\n")
   if result.write:
-    result.write(folder, f"{folder.name}: {origin_in_words(origin)}")
+    result.write(folder, whose(folder.name, origin))
   for name, picture in result.pictures.items():
     files.write_bytes(folder / f"{name}.png", tiles.png(picture))
 
@@ -138,6 +140,26 @@ def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]
 def notes(found: list[tuple[str, Result]]) -> str:
   """What belongs to the figures, one line for each evaluation that has a note."""
   return "".join(f"\n{name}: {one.note}" for name, one in found if one.note)
+
+
+def recorded(folder: pathlib.Path) -> dict:
+  """The figures.json in the folder of a set, {} if it is not there.
+
+  Raises:
+    OSError, ValueError: it cannot be read.
+  """
+  path = folder / FIGURES
+  if not path.is_file():
+    return {}
+  found = json_text.with_numbers(read_json(path, most=MOST_BYTES))
+  if not isinstance(found, dict):
+    raise ValueError(f"{path.name} holds no figures")
+  return found
+
+
+def whose(name: str, origin: Mapping[str, object]) -> str:
+  """The name of a set, and `origin_in_words` if that is known."""
+  return ": ".join(filter(None, [name, origin_in_words(origin)]))
 
 
 def origin_in_words(origin: Mapping[str, object]) -> str:

@@ -9,7 +9,7 @@ from scipy.special import expit, softmax
 from vit_jax.config import ConfigError, recorded
 from vit_jax.data import opening
 from vit_jax.data.drawn import of_all_classes
-from vit_jax.evaluation import details
+from vit_jax.evaluation import details, evaluate
 from vit_jax.inference import LoadedModel
 from vit_jax.inspection import distance as distances
 from vit_jax.inspection import filters as components
@@ -177,19 +177,20 @@ def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) 
 
   Raises:
     ConfigError: there is no evaluation, or an image of it cannot be found or read.
-    OSError: the predictions cannot be read.
+    OSError, ValueError: the predictions, or what they are of, cannot be read.
   """
   said, summary, pictures, numbers = [], {}, [], {}
   for path in records.evaluated(workdir):
     name = path.parent.name
+    whose = evaluate.whose(name, evaluate.recorded(path.parent))
     found, total = records.mistakes(path)
-    said.append(_worst(name, found, total))
+    said.append(_worst(whose, found, total))
     summary[name] = dict(mistakes=len(found), images=total)
     numbers[f"mistakes_{name}.csv"] = [details.COLUMNS, *found[:count]]
     if found:
       images = _found(found[:count], gallery or set_of(workdir, name), name)
       lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in found]
-      pictures.append((f"mistakes_{name}.png", captions.figure(images, lines[:count])))
+      pictures.append((f"mistakes_{name}.png", captions.figure(images, lines[:count], whose)))
   return Shown(" ".join(said), summary, pictures, numbers)
 
 
@@ -245,13 +246,13 @@ def _header(best: Sequence) -> list[str]:
   return ["number", "name", *columns]
 
 
-def _worst(name: str, found: list[records.Mistake], total: int) -> str:
+def _worst(whose: str, found: list[records.Mistake], total: int) -> str:
   images = f"{total:,} image{'s' * (total != 1)}"
   if not found:
-    return f"{name}: no mistakes among {images}."
+    return f"{whose}: no mistakes among {images}."
   first = found[0]
   return (
-    f"{name}: {len(found):,} of {images} {'is' if len(found) == 1 else 'are'} wrong; the most "
+    f"{whose}: {len(found):,} of {images} {'is' if len(found) == 1 else 'are'} wrong; the most "
     f"confident, {first.name}, is {first.label} and was taken for {first.prediction} with "
     f"{first.probability:.1%}."
   )

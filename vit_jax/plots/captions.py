@@ -7,27 +7,29 @@ import cv2
 import numpy as np
 
 from vit_jax.plots import tiles
-from vit_jax.plots.labels import label
+from vit_jax.plots.labels import caption, label
 
 COLUMNS = 4
 NAME_WIDTH = 16  # characters of a class in the width of a neighbour
 MOST = 400  # height of a picture in a figure, pixels
 
 
-def figure(pictures: Sequence[np.ndarray], captions: Sequence[str]):
+def figure(pictures: Sequence[np.ndarray], captions: Sequence[str], title: str = ""):
   """A figure of Matplotlib: pictures (H, W, 3) uint8 of any size, with captions beneath."""
   from matplotlib.figure import Figure  # slow to import
 
   columns = min(COLUMNS, len(pictures))
   rows = -(-len(pictures) // columns)
   drawn = Figure(figsize=(3.4 * columns, 2.2 * rows), layout="constrained")
+  if title:
+    drawn.suptitle(caption(title, 30 * columns), fontsize=8)
   axes = drawn.subplots(rows, columns, squeeze=False).flatten()
   for each in axes:
     each.set(xticks=[], yticks=[])
     each.spines[:].set_visible(False)
-  for each, picture, caption in zip(axes, pictures, captions, strict=False):
+  for each, picture, lines in zip(axes, pictures, captions, strict=False):
     each.imshow(sized(picture), interpolation="nearest")
-    each.set_xlabel(caption, fontsize=8)
+    each.set_xlabel(lines, fontsize=8)
   return drawn
 
 
