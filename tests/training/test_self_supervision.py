@@ -11,6 +11,8 @@ from PIL import Image
 
 from tests import programs
 from vit_jax import config as c
+from vit_jax.data import sources
+from vit_jax.evaluation import reconstruction
 from vit_jax.inference import export
 from vit_jax.inference import model as inference
 from vit_jax.storage import checkpoint, metrics_log
@@ -146,6 +148,15 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained)
     assert found[name] == last[name]
   assert found["held/patch_loss"] == pytest.approx(last["held/patch_loss"])
   assert (pretrained / "evaluation" / "1" / "held" / "patches.png").is_file()
+  figures = json.loads((pretrained / "evaluation/1/held/figures.json").read_text())
+  assert figures["dataset"] == "digits test"
+
+
+def test_a_picture_of_masked_patches_shows_all_classes():
+  found = opening.open_data(MASKED).evaluations.opened
+  held = dict(found)["held"]
+  labels = sources.open_source("digits", split="test", num_classes=10).labels
+  assert len({labels(place) for place in held.places}) == reconstruction.SHOWN
 
 
 def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path):

@@ -1,6 +1,7 @@
 """How well masked patch prediction predicts held-out images, with pictures (Section 4.6)."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 import jax
@@ -39,19 +40,29 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class HeldOut(Opened):
-  """Held-out images, each corrupted in the same way at every evaluation."""
+  """Held-out images, each corrupted in the same way at every evaluation.
+
+  Attributes:
+    settings: of the evaluation.
+    source: the images; their labels, if they have any, only choose those of the picture.
+  """
 
   settings: Settings
   source: Source
+
+  @functools.cached_property
+  def places(self) -> list[int]:
+    """Places of the images of the picture in the source; reads labels."""
+    return drawn.of_source(self.source, SHOWN)
 
   def score(self, bench: Bench, params) -> Result:
     """Loss and measure over all images, and a picture of a few, of all classes."""
     masked = self.settings.masked
     check_layer(params, bench.model, masked.target)
     step = bench.compiled(make_step, masked.rate, masked.target)
-    totals, shown, places = {}, [], drawn.of_source(self.source, SHOWN)
-    with bench.batches(bench.reader.squares(self.source)) as batches:
-      placed = with_places(batches, bench.reader.mesh, places)
+    totals, shown = {}, []
+    with bench.batches(bench.reader.squares(Unlabelled(self.source))) as batches:
+      placed = with_places(batches, bench.reader.mesh, self.places)
       for (sums, few), here in one_behind((step(params, *each), here) for *each, here in placed):
         add(totals, sums)
         if here:
@@ -60,7 +71,8 @@ class HeldOut(Opened):
       raise NothingCounts("no image counts")
     picture = tiles.table(*(np.concatenate([x[column] for x in shown]) for column in COLUMNS))
     found = figures(totals, TARGETS[masked.target])
-    return Result(found, pictures={"patches": picture}, dataset=self.source.identity)
+    dataset = apart.in_words(self.settings.dataset)
+    return Result(found, pictures={"patches": picture}, dataset=dataset)
 
 
 def with_places(
@@ -164,7 +176,7 @@ def open_all(
   trained: Sequence[Use],
   classes: Sequence[str] | None,
 ) -> dict[str, HeldOut]:
-  """Opens each set without its labels; arguments as in `Kind.open`.
+  """Opens each set; arguments as in `Kind.open`.
 
   Raises:
     ConfigError: the set has images of the training data.
@@ -175,7 +187,7 @@ def open_all(
   for name, one in settings.items():
     use = opener.use(f"config.reconstruct.{name}", one.dataset)
     apart.check(trained, use, allow=opener.allow_overlap)
-    result[name] = HeldOut(one, Unlabelled(use.source))
+    result[name] = HeldOut(one, use.source)
   return result
 
 
