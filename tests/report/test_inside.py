@@ -31,5 +31,5 @@ def test_pictures_are_named_after_what_they_show(family, options, filters, posit
 def test_the_distance_of_axial_models_is_that_of_both_axes():
   axial = loaded("axial")
   first, *_, last = mean_distances(axial.module, axial.params, IMAGES).mean(axis=(0, 2))
-  alt = inside.distances(axial, IMAGES).alt
+  alt = inside.distances(axial, IMAGES, "test").alt
   assert f"from {first:.1f} pixels in the first to {last:.1f} in the last" in alt

@@ -76,7 +76,7 @@ def test_details_are_those_of_the_last_evaluation(digits):
   folder = workdir / "evaluation/1/test"
   figures = json.loads((folder / "figures.json").read_text())
   line = metrics_log.read(workdir)[-1]
-  assert figures == {"dataset": "digits test"} | {
+  assert figures == {"dataset": "digits test (16 x 16 px)"} | {
     k.removeprefix("test/"): x for k, x in line.items()
   }
   with (folder / "predictions.csv").open(newline="") as file:
@@ -96,11 +96,13 @@ def test_the_tool_looks_inside(digits, tmp_path, capsys):
   tool.main([str(digits[0]), "--output", str(tmp_path / "new/r.html")])
   assert "open it in a browser" in capsys.readouterr().out
   found = Page((tmp_path / "new/r.html").read_text())
-  whose = f"test: digits test, step {STEPS}, moving average of the parameters"
   inner = [title for _, title in found.headings][-2:]
-  assert inner == ["What it looks like inside", f"Attention Rollout of images of {whose}"]
+  assert inner == [
+    "What it looks like inside",
+    "Attention Rollout of images of test: digits test (16 x 16 px)",
+  ]
   assert f"The checkpoint after step {STEPS}, moving average of the parameters." in found.text
-  assert "Mean attention distance of every head, over 8 test images" in found.text
+  assert "Mean attention distance of every head, over 8 images of test: digits test" in found.text
   assert sum("rollout" in picture["alt"] for picture in found.pictures) == 8
 
 

@@ -301,7 +301,10 @@ def test_starts_survive_damage(tmp_path):
 
 
 def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):
-  """The same run scored in training, with its own parameters, and on other images."""
+  """The same run scored with an average, with its own parameters, and on other images.
+
+  Of the same images with the same parameters, another result stays, and the same one does not.
+  """
   folder = made_run.write(tmp_path / "run", lines=(*LINES, scored_line(100, 0.5) | {"average": 1}))
   of_average = "digits test, step 100, moving average of the parameters"
   made = {
@@ -309,16 +312,17 @@ def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):
     "digits test, step 100": dict(dataset="digits test", average=False, top1=0.75),
     "photos [90%:], step 100": dict(dataset="photos [90%:]", average=False, top1=0.25),
   }
-  for number, (_, figures) in enumerate(made.items(), 1):
-    made_run.write_set(folder, number=number, loss=1.0, examples=60, **figures)
-  made_run.write_set(folder, number=4, loss=2.0, examples=60, **made[of_average])  # newer
+  written = [*made, of_average, of_average]
+  for number, (whose, loss) in enumerate(zip(written, (1, 1, 1, 2, 2), strict=True), 1):
+    made_run.write_set(folder, number=number, loss=float(loss), examples=60, **made[whose])
   found = page(folder)
   sections = [title for _, title in found.headings if title.startswith("Evaluation ")]
-  assert sections == [f"Evaluation test: {whose}" for whose in sorted(made)]
-  for whose, figures in made.items():
+  shown = {f"{written[n - 1]}, evaluation/{n}": made[written[n - 1]] for n in (5, 3, 2, 1)}
+  assert sections == [f"Evaluation test: {whose}" for whose in shown]
+  for whose, figures in shown.items():
     own = [caption for caption in found.captions if caption.endswith(f"(test: {whose})")]
     assert len(own) == 5
-    score = f"top-1 {figures['top1']:.2%}, loss {1 + (whose == of_average)}.0000 on 60 images"
+    score = f"top-1 {figures['top1']:.2%}, loss {1 + whose.endswith('5')}.0000 on 60 images"
     row = next(
       row for row in found.tables["Evaluations, by their images and parameters"] if whose in row
     )

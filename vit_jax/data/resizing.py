@@ -17,6 +17,11 @@ def of_set(dataset: Dataset, data: Data) -> int:
   return data.evaluate_resize if own < 0 else round(own * data.image_size)
 
 
+def in_words(resize: int, side: int) -> str:
+  """Says how an image becomes a square of `side` pixels."""
+  return f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
+
+
 def square(side: int) -> int:
   """Side of the square to which images are resized for evaluations of features."""
   return round(side * SQUARE)

@@ -58,7 +58,8 @@ class LabelledSet(Opened):
     note = lacking(source.class_names, kept) if kept and self.classes is None else ""
     image = functools.partial(prepared, source, bench.reader.settings, resize)
     write = functools.partial(write_details, source=source, kept=kept, image=image)
-    dataset = apart.in_words(self.head.dataset)
+    seen = resizing.in_words(resize, bench.reader.settings.image_size)
+    dataset = f"{apart.in_words(self.head.dataset)} ({seen})"
     return Result(figures, write if kept else None, note=note, dataset=dataset)
 
   def of_head(self, names: Sequence[str]) -> "LabelledSet":

@@ -148,18 +148,13 @@ def preparation_in_words(data: Data, *, head: bool, known: bool) -> str:
   if not head:
     return f"{resizing.square(side)} x {resizing.square(side)} px, centre of {side} px"
   guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
-  said = resizing_in_words(data.evaluate_resize, side) + ("" if known else guess)
+  said = resizing.in_words(data.evaluate_resize, side) + ("" if known else guess)
   own = [
-    f"{name}: {resizing_in_words(resizing.of_set(dataset, data), side)}"
+    f"{name}: {resizing.in_words(resizing.of_set(dataset, data), side)}"
     for name, dataset in data.evaluate.items()
     if dataset.source and dataset.resize >= 0
   ]
   return "; ".join([said, *own])
-
-
-def resizing_in_words(resize: int, side: int) -> str:
-  """Says how an image becomes a square of `side` pixels."""
-  return f"smaller side to {resize} px, centre of {side} px" if resize else f"{side} x {side} px"
 
 
 def attention_here() -> str:

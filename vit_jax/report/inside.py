@@ -56,8 +56,9 @@ def looked_into(run: RecordedRun, model: LoadedModel, title: str) -> Section:
   if shown:
     scored, rows = shown[0]
     images = np.stack([np.asarray(rgb(scored.images[row])) for row in rows])
-    parts.append(distances(model, images))
-    rolled = rollouts(model, images, [str(scored.labels[row]) for row in rows], scored.whose)
+    whose = scored.images_in_words
+    parts.append(distances(model, images, whose))
+    rolled = rollouts(model, images, [str(scored.labels[row]) for row in rows], whose)
   return Section(title, pictures=parts, sections=[rolled])
 
 
@@ -91,7 +92,7 @@ def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
   return rows if sizes == {(side, side)} else []
 
 
-def distances(model: LoadedModel, images: np.ndarray) -> Picture:
+def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:
   """The mean attention distance of every head."""
   values = mean_distances(model.module, model.params, images)
   layers = values.mean(axis=-1).reshape(-1, model.module.depth).mean(axis=0)  # of both axes
@@ -100,13 +101,14 @@ def distances(model: LoadedModel, images: np.ndarray) -> Picture:
     "svg+xml",
     f"Mean attention distance by layer: from {layers[0]:.1f} pixels in the first to "
     f"{layers[-1]:.1f} in the last, averaged over heads.",
-    f"Mean attention distance of every head, over {len(images)} test images (Figure 7, right)",
+    f"Mean attention distance of every head, over {len(images)} images of {whose} (Figure 7, "
+    "right)",
   )
 
 
-def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], name: str) -> Section:
+def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], whose: str) -> Section:
   """Where in the images the output comes from; empty for axial models, which have no rollout."""
-  title = f"Attention Rollout of images of {name}"
+  title = f"Attention Rollout of images of {whose}"
   if model.module.axial:
     return Section(title)
   maps, logits = rollout(model.module, model.params, images)

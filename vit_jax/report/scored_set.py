@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.config.reading import read_bytes, read_json
+from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation import classification, details, evaluate, registry
-from vit_jax.process import json_text
 from vit_jax.storage import workdir
 
 MOST_SETS = 12  # evaluations of a run that are shown
@@ -22,6 +21,8 @@ class ScoredSet:
 
   Attributes:
     name: such as "val".
+    place: where it lies in the workdir, such as "evaluation/3"; tells apart evaluations that
+      differ in settings alone.
     figures: of figures.json: which images and parameters were scored, then figures.
     classes: (name, images, right) each.
     names, labels, predictions: (N,) texts of each image.
@@ -32,6 +33,7 @@ class ScoredSet:
   """
 
   name: str
+  place: str
   figures: Mapping[str, float | str]
   classes: Sequence[tuple[str, int, int]]
   names: np.ndarray
@@ -44,13 +46,18 @@ class ScoredSet:
 
   @property
   def origin(self) -> str:
-    """Which images and which parameters were scored; "" if it is not known."""
-    return evaluate.origin_in_words(self.figures)
+    """Which images and which parameters were scored, if that is known, and its place."""
+    return ", ".join(filter(None, [evaluate.origin_in_words(self.figures), self.place]))
 
   @property
   def whose(self) -> str:
-    """Its name, with the images and the parameters that were scored if they are known."""
-    return f"{self.name}: {self.origin}" if self.origin else self.name
+    """Its name and origin."""
+    return f"{self.name}: {self.origin}"
+
+  @property
+  def images_in_words(self) -> str:
+    """Its name, and its images if they are known, for what other parameters make of them."""
+    return evaluate.whose(self.name, {evaluate.DATASET: self.figures.get(evaluate.DATASET, "")})
 
   @property
   def score(self) -> str:
@@ -62,22 +69,22 @@ class ScoredSet:
 
 
 def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
-  """The evaluations of a workdir, and a sentence about each that is damaged.
+  """The evaluations of a workdir, the newest first, and a sentence about each that is damaged.
 
-  Of several evaluations of the same images with the same parameters it is the newest. Of very many
-  they are the newest.
+  One that was repeated with the same result is there once. Of very many they are the newest.
   """
-  found, wrong = {}, []
+  found, wrong = [], []
   for path in workdir.details(folder):
     if len(found) + len(wrong) == MOST_SETS:
       break
     try:
-      key = path.name, evaluate.origin_in_words(figures_of(path / evaluate.FIGURES))
-      if key not in found:
-        found[key] = read(path)
+      one = read(path)
+      same = [other for other in found if (other.name, other.figures) == (one.name, one.figures)]
+      if not (one.figures and same):
+        found.append(one)
     except (OSError, ValueError, OverflowError, csv.Error, RecursionError) as error:
       wrong.append(f"The details in {path} cannot be read and are left out: {error}.")
-  return [found[key] for key in sorted(found)], wrong
+  return found, wrong
 
 
 def read(folder: pathlib.Path) -> ScoredSet:
@@ -91,7 +98,8 @@ def read(folder: pathlib.Path) -> ScoredSet:
   own = {path.stem: path for path in sorted(folder.glob("*.png"))}
   return ScoredSet(
     name=folder.name,
-    figures=figures_of(folder / evaluate.FIGURES),
+    place="/".join(folder.parts[-3:-1]),
+    figures=evaluate.recorded(folder),
     classes=[(name, int(n), int(r)) for name, n, r, _ in rows_of(folder / details.CLASSES, 4)],
     names=np.array(names, object),
     labels=np.array(labels, object),
@@ -126,20 +134,6 @@ def matrix_of(path: pathlib.Path) -> np.ndarray | None:
   """
   rows = rows_of(path)
   return np.array([row[1:] for row in rows], int) if rows else None
-
-
-def figures_of(path: pathlib.Path) -> dict:
-  """The figures, {} if they are not there.
-
-  Raises:
-    OSError, ValueError: they cannot be read.
-  """
-  if not path.is_file():
-    return {}
-  found = json_text.with_numbers(read_json(path, most=details.MOST_BYTES))
-  if not isinstance(found, dict):
-    raise ValueError(f"{path.name} holds no figures")
-  return found
 
 
 def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:
