@@ -47,9 +47,8 @@ def try_recipe(recipe: str):
     ConfigError: it cannot be run.
   """
   path, _, argument = recipe.partition(":")
-  if os.path.isfile(path):
-    with python_file.blaming(path, argument):
-      python_file.run(path)["get_config"](*filter(None, [argument]))
+  if os.path.exists(path):
+    python_file.settings_of(path, argument)
 
 
 def with_recorded(argv: list[str]) -> list[str]:

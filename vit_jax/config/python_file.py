@@ -1,12 +1,16 @@
 """Runs the Python files of users: recipes and studies."""
 
 import contextlib
+import os
 import runpy
 import traceback
 from collections.abc import Iterator
 from typing import Any
 
+import ml_collections
+
 from vit_jax.config.errors import ConfigError
+from vit_jax.config.reading import regular
 from vit_jax.process.text import one_line
 
 
@@ -14,10 +18,30 @@ def run(path: str) -> dict[str, Any]:
   """The names that a file defines.
 
   Raises:
-    ConfigError: it cannot be run.
+    ConfigError: it is no file, or cannot be run.
   """
   with blaming(path):
+    os.close(regular(path, os.O_RDONLY))  # opening a FIFO would wait
     return runpy.run_path(path)
+
+
+def settings_of(path: str, argument: str) -> ml_collections.ConfigDict:
+  """What a recipe's function `get_config` returns; an argument that is empty is not given.
+
+  Raises:
+    ConfigError: the file cannot be run, or has no such function, or it returns something else.
+  """
+  get_config = run(path).get("get_config")
+  if not callable(get_config):
+    raise ConfigError(f"{path} defines no function get_config, which a recipe must have.")
+  with blaming(path, argument):
+    found = get_config(*filter(None, [argument]))
+  if not isinstance(found, ml_collections.ConfigDict):
+    raise ConfigError(
+      f"{path}: get_config returned {type(found).__name__}; return vit_jax.config.to_config_dict("
+      "Config(...))."
+    )
+  return found
 
 
 @contextlib.contextmanager
@@ -35,10 +59,17 @@ def blaming(path: str, argument: str = "") -> Iterator[None]:
   except ConfigError:
     raise
   except BaseException as error:
-    kind, words = type(error).__name__, one_line(str(error))
+    kind, words = type(error).__name__, _words(error)
     said = f"{kind}: {words}" if words else kind
     name = ":".join(filter(None, [path, argument]))
     raise ConfigError(f"{name} cannot be run{_line(path, error)}: {said}.") from error
+
+
+def _words(error: BaseException) -> str:
+  try:
+    return one_line(str(error))
+  except Exception:  # of the user's own class
+    return ""
 
 
 def _line(path: str, error: BaseException) -> str:

@@ -52,9 +52,7 @@ def load(recipe: str) -> Config:
   path, _, argument = recipe.partition(":")
   if not os.path.exists(path):
     raise ConfigError(missing_recipe(path))
-  with python_file.blaming(path, argument):
-    get_config = python_file.run(path)["get_config"]
-    return from_dict(get_config(*filter(None, [argument])).to_dict())
+  return from_dict(python_file.settings_of(path, argument).to_dict())
 
 
 def resolve(recipe: str, overrides: Iterable[str]) -> Config:
