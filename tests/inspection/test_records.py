@@ -60,6 +60,9 @@ def test_mistakes_say_of_which_images_and_weights_they_are(workdir):
   whose = "test: digits test, step 40, moving average of the parameters"
   assert shown.said.startswith(f"{whose}: 3 of 4 images are wrong;")
   assert shown.pictures[0][1].get_suptitle().replace("\n", " ") == whose
+  files.write_text(workdir / "evaluation/1/test" / evaluate.FIGURES, "[")
+  with pytest.raises(ValueError, match=r"test/figures.json does not hold figures of an evaluation"):
+    views.mistakes(workdir, 4)
 
 
 @pytest.mark.parametrize("source", ["weights.npz", "run/checkpoints/40", "nothing"])

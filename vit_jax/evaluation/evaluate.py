@@ -151,10 +151,10 @@ def recorded(folder: pathlib.Path) -> dict:
   path = folder / FIGURES
   if not path.is_file():
     return {}
-  found = json_text.with_numbers(read_json(path, most=MOST_BYTES))
-  if not isinstance(found, dict):
-    raise ValueError(f"{path.name} holds no figures")
-  return found
+  try:
+    return json_text.with_numbers(read_json(path, most=MOST_BYTES))
+  except ValueError as error:
+    raise ValueError(f"{path} does not hold figures of an evaluation ({error})") from error
 
 
 def whose(name: str, origin: Mapping[str, object]) -> str:
