@@ -37,7 +37,7 @@ def test_the_newest_one_that_is_left_is_read(tmp_path, monkeypatch, caplog, modu
 
   before(monkeypatch, module, name, save_another)
   with caplog.at_level(logging.WARNING):
-    found = weights.read(tmp_path, ema=False)
+    found = weights.read(tmp_path, average=False)
   checkpoints.close()
   assert found.params["head"]["bias"].shape == (3,)
   assert "DAMAGED" not in caplog.text

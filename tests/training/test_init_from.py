@@ -160,7 +160,7 @@ def test_the_main_job_starts_from_another_run_and_says_what_it_took(tmp_path):
   command = programs.digits(second, *short, *init, "--config.schedule.learning_rate=0.0")
   result = programs.run(command)
   assert result.returncode == 0, result.stderr
-  assert f"Started from {first}: 23 of 24 parameters taken as they are" in result.stdout
+  assert f"of the parameters of {first}: 23 of 24 parameters taken as they are" in result.stdout
   assert "resized  Transformer/posembed_input/pos_embedding" in result.stdout
   took, had = (flatten(weights.load(folder)) for folder in (second, first))
   for name, x in took.items():  # the learning rate was 0; the average is rounded at each step
