@@ -24,6 +24,7 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config.changes import changes
 from vit_jax.learning import state
+from vit_jax.process import agreement
 from vit_jax.storage import checkpoint, files, manifest, saving
 
 
@@ -214,6 +215,18 @@ class TestFind:
     saved(tmp_path, 7)
     with pytest.raises(checkpoint.CheckpointError, match=r"of step 8: there are steps \[7\]"):
       checkpoint.find(tmp_path, 8)
+
+  def test_a_process_follows_the_first_one(self, tmp_path, monkeypatch):
+    said = iter(["9", ""])  # a candidate, which this process cannot see, and its damage
+    monkeypatch.setattr(agreement, "of_first", lambda _: next(said))
+    assert checkpoint.find(tmp_path).name == "9"
+
+  def test_what_was_removed_for_one_process_is_read_again_by_all(self, tmp_path, monkeypatch):
+    saved(tmp_path, 7)
+    others, read = iter(["it is gone", ""]), []
+    monkeypatch.setattr(agreement, "texts", lambda own: [own, next(others)])
+    checkpoint.read(tmp_path, 0, read.append)
+    assert len(read) == 2
 
 
 def test_changes_between_configs():

@@ -92,13 +92,18 @@ def damage_of(folder: pathlib.Path) -> str:
   Raises:
     RemovedError: a run removed the checkpoint meanwhile.
   """
-  damage = agreement.of_first(lambda: manifest.damage_of(folder))
+  damage = agreement.of_first(lambda: manifest.damage_of(folder) or _copied(folder))
   if damage == manifest.GONE:
     raise RemovedError(_removed(folder))
-  if damage:
-    return damage
-  with _while_there(folder):
-    step = int(read_arrays(folder, ["step"])["step"])
+  return damage
+
+
+def _copied(folder: pathlib.Path) -> str:
+  """Whether the checkpoint is another step's, as `manifest.damage_of`."""
+  try:
+    step = read_json(folder / META, most=MAX_BYTES)["step"]
+  except (OSError, ValueError, LookupError):
+    return manifest.damage_of(folder) or "its description does not name its step"
   return "" if str(step) == folder.name else f"it is a copy of step {step}"
 
 
@@ -114,16 +119,17 @@ def read(
     The folder of the checkpoint, the same on every process, and what `reading` returns for it.
 
   Raises:
-    CheckpointError: there is no such checkpoint, it is damaged, or it was removed meanwhile.
+    CheckpointError: there is no such checkpoint, or it is damaged.
   """
   while True:
-    folder = find(workdir, step)
+    folder, found, gone = find(workdir, step), None, ""
     try:
       with _while_there(folder):
-        return folder, reading(folder)
+        found = reading(folder)
     except RemovedError:
-      if jax.process_count() > 1:  # the others may have read it
-        raise
+      gone = manifest.GONE
+    if not any(agreement.texts(gone)):  # it was removed for no process
+      return folder, found
 
 
 def find(workdir: pathlib.Path, step: int = 0) -> pathlib.Path:
@@ -267,7 +273,10 @@ def _reader(item, handler=None):
     "meta": ocp.JsonCheckpointHandler(),
   }
   composite = ocp.CompositeCheckpointHandler(**{item: handlers[item]})
-  with contextlib.closing(ocp.Checkpointer(composite)) as reader:
+  own = jax.process_index()  # none waits for another one, which may have failed
+  alone = ocp.options.MultiprocessingOptions(primary_host=own, active_processes={own})
+  reader = ocp.Checkpointer(composite, multiprocessing_options=alone)
+  with contextlib.closing(reader):
     yield reader
 
 

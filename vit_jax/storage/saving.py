@@ -82,7 +82,7 @@ class Checkpoints:
     workdirs.check_held(self._directory.parent)
     step, self._saves, self._outcome = int(state.step), self._saves + 1, None
     folder = self._directory / f"{step}{HALF_WRITTEN}-{self._saves}"
-    described = meta | {"arrays": describe(state)}
+    described = meta | {"step": step, "arrays": describe(state)}
     self._saving = _Save(folder, described, lambda: self._publish(folder, step, best))
     self._saving.begin(to_tree(state))
     return step
