@@ -101,10 +101,11 @@ def check_held(workdir: pathlib.Path):
   with contextlib.suppress(OSError):  # what cannot be read may come back
     if lock and workdir.is_dir() and not files.is_at(lock, workdir / LOCK):
       raise LostError(
-        f"{workdir / LOCK} was removed or replaced while this run held it, so another run may be "
-        f"writing to {workdir}; this one ends here and writes nothing more. Make sure that no "
-        "other run uses the folder, then start the same command again. Locks need no removing: "
-        "each is free as soon as its run has ended."
+        f"{workdir / LOCK} was removed or replaced while this run held it, or the folder was moved "
+        f"away; another run may be writing to {workdir}, so this one ends here and writes nothing "
+        "more. If you moved the folder, remove what a save under way has left at its old place "
+        "before you bring it back. Otherwise make sure that no other run uses it. Then start the "
+        "same command again. Locks need no removing: each is free as soon as its run has ended."
       )
 
 
