@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 
 import jax
 import ml_dtypes
@@ -293,3 +294,10 @@ class TestSpellings:
     arrays[f"{name}_7/kernel"] = arrays[f"{name}/kernel"]
     with pytest.raises(ValueError, match=rf"two arrays mean {name}/kernel"):
       self.read(tmp_path, arrays)
+
+
+def test_a_run_without_checkpoints_is_called_so(tiny_run, tmp_path):
+  folder = shutil.copytree(tiny_run, tmp_path / "run")
+  shutil.rmtree(folder / "checkpoints")
+  with pytest.raises(ConfigError, match="is a run without checkpoints: none has been saved yet"):
+    weights.read(folder)

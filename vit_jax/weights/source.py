@@ -13,6 +13,7 @@ from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint, files
 from vit_jax.storage.tree import flatten
+from vit_jax.storage.workdir import STARTS
 from vit_jax.weights import average as averages
 from vit_jax.weights import card, huggingface, msgpack, npz, safetensors, timm_hub
 from vit_jax.weights.card import Card, told_by
@@ -74,6 +75,10 @@ def read(path: pathlib.Path, *, step: int = 0, average: bool = True) -> Weights:
   if steps:
     named = workdir != path.absolute()
     return of_run(workdir, steps[0] if named else step, average)[1]
+  if (path / STARTS).is_file():
+    raise ConfigError(
+      f"{path} is a run without checkpoints: none has been saved yet, or they were removed."
+    )
   if timm_hub.tells_of(path):
     folder = path if path.is_dir() else path.parent
     return checked(Weights(*timm_hub.read(folder)), folder / timm_hub.CONFIG)
