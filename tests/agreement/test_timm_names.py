@@ -41,6 +41,7 @@ THEIRS = {
   "siglip": ("vit_base_patch16_siglip_224", {}),
   "siglip_tanh": ("vit_base_patch32_siglip_256", {}),
   "gap": ("vit_base_patch16_gap_224", {}),
+  "giantopt": ("vit_giantopt_patch16_siglip_256", {}),
   "no_head": ("vit_tiny_patch16_224", dict(num_classes=0)),
 }
 
@@ -179,6 +180,15 @@ def test_width_without_heads(peer, tmp_path):
   path = tmp_path / "w.safetensors"
   importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
   with pytest.raises(ValueError, match="how many attention heads a model of width 32 has"):
+    weights.read(path)
+
+
+@pytest.mark.parametrize("name", ["convnext_atto", "mixer_s32_224"])
+def test_a_part_of_another_architecture_is_named(peer, tmp_path, name):
+  model = peer.timm.create_model(name)
+  path = tmp_path / "w.safetensors"
+  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+  with pytest.raises(ValueError, match=r"w\.safetensors .* is a part that neither"):
     weights.read(path)
 
 

@@ -153,10 +153,11 @@ def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
     table = _WITH_ROOT if f"{_ROOT}.conv.weight" in flat else _HYBRID
   else:
     table = _BIT if "stem.conv.weight" in flat else _VIT
-  if table is not _BIT:
-    heads = heads or heads_of(flat)
+  flat = _without_layer_scale(flat)
   try:
-    found = table.ours(_without_layer_scale(flat), heads)
+    for name in flat:  # before the heads are asked for, which other models do not have
+      table.rows_of(name)
+    found = table.ours(flat, 0 if table is _BIT else heads or heads_of(flat))
   except KeyError as error:
     raise ValueError(
       f"{error.args[0]} is a part that neither the Vision Transformers, hybrids nor BiT of this "

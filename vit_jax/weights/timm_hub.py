@@ -22,7 +22,9 @@ _TANH = re.compile(
   r"vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip.*"
   r"|vit_large_patch16_siglip(_gap)?_512"
 )
-_HEADS = {"vit_base_patch16_gap_224": 16}
+_HEADS = {"vit_base_patch16_gap_224": 16} | {
+  f"vit_giantopt_patch16_siglip_{kind}": 16 for kind in ("256", "384", "gap_256", "gap_384")
+}
 # Arguments of timm's VisionTransformer that change nothing here, or that its arrays tell.
 _ARGUMENTS = {
   *("img_size", "patch_size", "in_chans", "num_classes", "embed_dim", "depth", "num_heads"),

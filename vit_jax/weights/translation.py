@@ -85,6 +85,17 @@ class Table:
       raise KeyError(min(left))
     return {name: np.concatenate(x) if len(x) > 1 else x[0] for name, x in parts.items()}
 
+  def rows_of(self, theirs: str) -> list[Row]:
+    """The rows for a name of theirs.
+
+    Raises:
+      KeyError: there is none; the name is the error's argument.
+    """
+    rows = [row for row in self.rows if _pattern(row[1]).fullmatch(theirs)]
+    if not rows:
+      raise KeyError(theirs)
+    return rows
+
   def ours(self, flat: dict[str, np.ndarray], heads: int) -> dict[str, np.ndarray]:
     """Translates {their name: array}.
 
@@ -94,9 +105,7 @@ class Table:
     """
     found = {}
     for name, array in flat.items():
-      rows = [row for row in self.rows if _pattern(row[1]).fullmatch(name)]
-      if not rows:
-        raise KeyError(name)
+      rows = self.rows_of(name)
       for (ours, theirs, layout), part in zip(rows, _split(name, array, len(rows)), strict=True):
         renamed = _renamed(name, theirs, ours)
         if renamed in found:
