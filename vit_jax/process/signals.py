@@ -26,8 +26,7 @@ class StopRequest:
   """
 
   def __init__(self):
-    self._received = threading.Event()
-    self._interrupted = self._held = self._several = False
+    self._received = self._interrupted = self._held = self._several = False
     self._pipe = ()
 
   def listen(self):
@@ -39,7 +38,7 @@ class StopRequest:
       threading.Thread(target=self._hear, args=(read,), name="signals", daemon=True).start()
     for number in SIGNALS:
       if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # not under nohup
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, self._receive)
 
   def hold(self):
     """From now on there is something to save: a signal is remembered, and the process goes on."""
@@ -52,6 +51,10 @@ class StopRequest:
     The other signals are passed on to it.
     """
     self._held = self._several = True
+
+  def _receive(self, *_):
+    """Runs in the main thread before its next step, however late `_hear` gets the processor."""
+    self._received = True
 
   def _hear(self, read):
     while True:
@@ -71,11 +74,11 @@ class StopRequest:
     self._interrupted = self._interrupted or number == signal.SIGINT
     if self._several and number != signal.SIGTERM:
       os.kill(os.getpid(), signal.SIGTERM)
-    self._received.set()
+    self._received = True
 
   def alone(self) -> bool:
     """Whether a run of one process received a signal; it may then stop its work at once."""
-    return not self._several and self._received.is_set()
+    return not self._several and self._received
 
   def agreed(self, step: int) -> bool:
     """Whether all hosts stop after `step`; every host must call this at every step.
