@@ -117,6 +117,8 @@ def test_what_is_known_of_its_figures(fourth):
   assert registry.names(CONFIG) == [*of_test, "test/top5", *own]
   five = dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, num_classes=5))
   assert registry.names(five) == [*of_test, *own]  # top-5 of five classes says nothing
+  unknown = dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, num_classes=0))
+  assert registry.names(unknown) == registry.names(CONFIG)  # the data may have more than five
   masked = dataclasses.replace(five, objective="masked_patches", reconstruct=five.data.evaluate)
   assert registry.names(masked)[2:5] == [
     f"test/patch_{name}" for name in ("loss", "constant_loss", "accuracy")

@@ -62,7 +62,7 @@ def test_a_good_config_passes():
         ),
         early_stopping=c.EarlyStopping(metric="val/top2"),
       ),
-      r"metric='val/top2' is not .*; they give val/loss, val/top1\.$",
+      r"metric='val/top2' is not .*; they give val/loss, val/top1, val/top5\.$",
     ),
     (
       replaced("model", heads=7),

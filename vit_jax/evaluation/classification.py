@@ -252,8 +252,9 @@ def in_words(_: str, figures: Mapping[str, float]) -> str:
 
 
 def names(dataset: Dataset, classes: int) -> tuple[str, ...]:
-  """The figures that a set always gives."""
-  return ("loss", "top1", *["top5"] * ((dataset.classes or classes) > FIVE))
+  """The figures that a set always gives; 0 classes: not known yet, so there may be many."""
+  known = dataset.classes or classes
+  return ("loss", "top1", *["top5"] * (not known or known > FIVE))
 
 
 KIND = Kind(

@@ -165,8 +165,8 @@ class Kind:
     open: (settings, opener, trained, classes) -> {name: Opened}; touches no device. `trained` are
       the training datasets that are known; `classes` are their class names, in a run that trains.
     figures: all figures that it may give.
-    names: (settings of one evaluation, number of the head's classes) -> names of the figures that
-      it always gives.
+    names: (settings of one evaluation, number of the head's classes, 0 if not known yet) -> names
+      of the figures that it always gives.
     in_words: (name of a headline figure, all figures of the evaluation) -> words.
   """
 

@@ -17,7 +17,10 @@ KINDS: tuple[Kind, ...] = (
 
 
 def names(config: Config) -> list[str]:
-  """The figures that every evaluation of a run will give, such as "val/top1"."""
+  """The figures that every evaluation of a run will give, such as "val/top1".
+
+  With config.model.num_classes=0, those that it may give; the training data tells the number.
+  """
   return [
     f"{name}/{figure}"
     for kind in KINDS

@@ -14,6 +14,7 @@ from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import opening as evaluation
+from vit_jax.evaluation import registry
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, files, workdir
@@ -71,6 +72,7 @@ def launch(
   data = opening.open_data(config, trained_on)
   model = config.model.with_classes(len(data.train.class_names) or 1)
   config = dataclasses.replace(config, model=model)
+  checks.check_early_stopping(config.early_stopping, registry.names(config))  # of these classes
   resumed.check_counts(config, begun, steps.of_run(config, len(data.train), begun.images).total)
   joining.connect(hosts, stall_seconds=config.stall_seconds)
   if jax.process_count() > 1:

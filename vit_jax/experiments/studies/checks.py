@@ -171,7 +171,9 @@ def check_chain(chain: list[Request], configs: list[Config]):
       open_alone(config, known)
     else:
       runs.check_config(one.run.recipe, config)  # refuses data that is not given
-      open_data(config, known)
+      data = open_data(config, known)
+      model = config.model.with_classes(len(data.train.class_names) or 1)
+      check_score(dataclasses.replace(config, model=model), one)  # of the classes that there are
   *earlier, last = map(judged, chain, configs)
   if last.config.data.allow_overlap:
     return
