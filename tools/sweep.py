@@ -33,11 +33,11 @@ failed, or anything else.
 
 import pathlib
 import sys
-from argparse import SUPPRESS, Namespace
+from argparse import Namespace
 
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, local, path, whole
+from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.experiments import sweep
 from vit_jax.experiments.studies import conduct, execution, jobs, plan, slurm, transfer
 from vit_jax.experiments.studies.conduct import Conduct
@@ -64,7 +64,6 @@ def flags() -> ToolFlags:
   add("--learning-rates", metavar="A,B,...", help="the grid; default: the task's")
   add("--seeds", type=whole(1, 1000), default=3, help="final runs (default: 3)")
   result.add_source()
-  add("--init-from", dest="source", type=local, help=SUPPRESS)  # its name before release 0.2.0
   add("--jobs", type=whole(1, 1000), default=1, help="runs at the same time (default: 1)")
   add("--workdir", type=path, help="default: workdirs/sweep-NAME")
   result.add_settings()

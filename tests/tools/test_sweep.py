@@ -22,7 +22,7 @@ def asked(*arguments):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_of_the_paper(task):
-  found = asked("--model=ViT-B/16", "--task", task, "--init_from", "B 16.npz", "--config.a=b")
+  found = asked("--model=ViT-B/16", "--task", task, "--source", "B 16.npz", "--config.a=b")
   assert found.final == f"configs/finetune.py:ViT-B/16,{task}"
   assert found.development == f"{found.final},development"
   assert found.learning_rates == TASKS[task].learning_rates

@@ -13,9 +13,7 @@ MAX_BYTES = 2**24
 
 
 def settings(values: Mapping[str, Any]) -> cfg.Config:
-  """The settings that a run recorded, perhaps with an earlier release.
-
-  Settings that did not exist in that release get their defaults.
+  """The settings that a run recorded; those that are missing get their defaults.
 
   Raises:
     ConfigError: a setting no longer exists, or a value is no longer allowed.

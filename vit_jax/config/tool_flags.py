@@ -17,8 +17,7 @@ SETTING = "--config."
 class ToolFlags(argparse.ArgumentParser):
   """The flags of `python tools/NAME.py`.
 
-  Wrong usage prints one sentence and exits with status 2. Flags may also be spelt with underscores,
-  because some were before release 0.2.0.
+  Wrong usage prints one sentence and exits with status 2. Flags may also be spelt with underscores.
   """
 
   def __init__(self, name: str, description: str | None = None, **options):

@@ -68,8 +68,7 @@ def is_as_written(folder: pathlib.Path, name: str) -> bool:
 def damage_of(folder: pathlib.Path) -> str:
   """Describes the damage of a checkpoint: `GONE`, or a sentence; empty if every sum agrees.
 
-  Unknown files beside the items are ignored: release 0.1.0 left two files of orbax there, which are
-  never read.
+  Unknown files beside the items are ignored: they are never read.
   """
   damage = _differences(folder) if folder.is_dir() else "it is not a folder"
   return GONE if damage and not os.path.lexists(folder) else damage

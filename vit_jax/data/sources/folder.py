@@ -134,7 +134,7 @@ class Folder:
 def without_classes(identity: str) -> str:
   """The identity of a source without what tells the classes of a folder's files.
 
-  Such identities are those of releases before 0.2.0, and of sources whose labels do not matter.
+  Such identities are those of sources whose labels do not matter.
   """
   return _CLASSES.sub("", identity)
 
