@@ -63,6 +63,7 @@ LAYERS = [
   {"storage"},
   {"config"},
   {"process"},
+  {"registry"},
 ]
 
 

@@ -1,11 +1,8 @@
-"""All objectives, by their names in config.objective."""
+"""The objective of a run, by its name in config.objective."""
 
 from vit_jax.config import Config
-from vit_jax.learning.classification import Classification
-from vit_jax.learning.masked_patches import MaskedPatches
 from vit_jax.learning.objective import Objective
-
-OBJECTIVES = {"classification": Classification, "masked_patches": MaskedPatches}
+from vit_jax.registry import OBJECTIVES
 
 
 def configured(config: Config, model) -> Objective:

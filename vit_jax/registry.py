@@ -1,0 +1,45 @@
+"""Everything that can be added to vit_jax, by name: one line for each thing.
+
+A line leads to the file that holds the thing, its settings, their checks and its words:
+"package.module:NAME". The file is imported when the thing is asked for, so that a program loads
+only what it uses, and a name can be checked without loading anything.
+"""
+
+import importlib
+from collections.abc import Iterator, MutableMapping
+
+
+class Registry(MutableMapping):
+  """The things of one sort by name; `registry[name]` imports the thing and returns it."""
+
+  def __init__(self, lines: dict[str, str]):
+    """`lines` maps each name to "package.module:NAME"."""
+    self._lines = dict(lines)
+
+  def __getitem__(self, name: str) -> object:
+    module, _, attribute = self._lines[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+  def __setitem__(self, name: str, line: str):
+    self._lines[name] = line
+
+  def __delitem__(self, name: str):
+    del self._lines[name]
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self._lines)
+
+  def __len__(self) -> int:
+    return len(self._lines)
+
+  def line(self, name: str) -> str:
+    """Where the thing called `name` lies; imports nothing."""
+    return self._lines[name]
+
+
+OBJECTIVES = Registry(
+  {
+    "classification": "vit_jax.learning.classification:Classification",
+    "masked_patches": "vit_jax.learning.masked_patches:MaskedPatches",
+  }
+)
