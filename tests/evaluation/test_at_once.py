@@ -9,13 +9,13 @@ from PIL import Image
 from tests.racing import at_once, slow_disk
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import evaluate
-from vit_jax.evaluation.kind import Result
+from vit_jax.evaluation.spec import Result
 from vit_jax.report import scored_set
 from vit_jax.storage import workdir
 
 
 def result(number):
-  """A result whose figure, table and picture all tell its number."""
+  """A result whose metric, table and picture all tell its number."""
 
   def write(folder, _):
     (folder / "classes.csv").write_text(f"class,images,right,accuracy\ncat,255,{number},\n")
@@ -25,12 +25,12 @@ def result(number):
 
 
 def numbers(folder):
-  """The numbers that figures, table and picture of the newest evaluation tell."""
+  """The numbers that metrics, table and picture of the newest evaluation tell."""
   sets, wrong = scored_set.read_all(folder)
   assert not wrong
   for one in sets:
     with Image.open(one.pictures["patches"]) as picture:
-      yield one.figures["top1"], one.classes[0][2], picture.getpixel((0, 0))[0]
+      yield one.metrics["top1"], one.classes[0][2], picture.getpixel((0, 0))[0]
 
 
 def test_readers_see_figures_with_their_own_details(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Exact figures for any batch size and any padding."""
+"""Exact metrics for any batch size and any padding."""
 
 import functools
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vit_jax import config as c
 from vit_jax.evaluation import classification, details
-from vit_jax.evaluation.kind import NothingCounts
+from vit_jax.evaluation.spec import NothingCounts
 
 CLASSES = 9
 

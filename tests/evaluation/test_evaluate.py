@@ -1,4 +1,4 @@
-"""Whole suites on made-up miniatures, against figures computed image by image."""
+"""Whole suites on made-up miniatures, against metrics computed image by image."""
 
 import csv
 import dataclasses
@@ -20,8 +20,8 @@ from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import details, evaluate, evaluated_model, registry
 from vit_jax.evaluation import features as seen_features
-from vit_jax.evaluation.kind import Bench, GivenUp
 from vit_jax.evaluation.opening import open_alone
+from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.training.launch import reader_of
 from vit_jax.weights.card import Card
 
@@ -39,7 +39,7 @@ def parameters(classes):
 
 
 def evaluated(config, folder):
-  """The figures of a config, computed as --mode=evaluate does it, in this process."""
+  """The metrics of a config, computed as --mode=evaluate does it, in this process."""
   opened = open_alone(config, ())
   read = evaluated_model.read(config, opened, folder)
   reader = reader_of(config, read.model, read.settings.data)
@@ -67,7 +67,7 @@ def different(logits, count):
 
 @pytest.fixture(scope="module")
 def variants(tmp_path_factory):
-  """The suite `variants` on miniatures: its figures, those expected, the folder and labels."""
+  """The suite `variants` on miniatures: its metrics, those expected, the folder and labels."""
   root = tmp_path_factory.mktemp("variants")
   module, params = parameters(1000)
   weights.write(root / "w.npz", weights.Weights(params, Card(image_size=SIDE)))
@@ -101,23 +101,23 @@ def variants(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["imagenet", "real", "v2", "a", "r", "sketch", "objectnet"])
 def test_figures_of_imagenets_variants(variants, name):
-  figures, expected, *_ = variants
+  metrics, expected, *_ = variants
   top1, top5, count = expected[name]
-  assert figures[f"{name}/examples"] == count
-  assert figures[f"{name}/top1"] == pytest.approx(top1, abs=1e-12)
-  assert figures[f"{name}/top5"] == pytest.approx(top5, abs=1e-12)
+  assert metrics[f"{name}/examples"] == count
+  assert metrics[f"{name}/top1"] == pytest.approx(top1, abs=1e-12)
+  assert metrics[f"{name}/top5"] == pytest.approx(top5, abs=1e-12)
   assert 0 < top1 < top5
-  assert ("ece" in {key.rpartition("/")[2] for key in figures if key.startswith(f"{name}/")}) == (
+  assert ("ece" in {key.rpartition("/")[2] for key in metrics if key.startswith(f"{name}/")}) == (
     name not in ("real", "objectnet")
   )
 
 
 def test_files_of_an_evaluation(variants):
-  figures, _, folder, labels = variants
+  metrics, _, folder, labels = variants
   result = json.loads((folder / "evaluation.json").read_text())
   assert result.pop("weights").endswith("w.npz")
   assert not result.pop("average")
-  assert result == figures
+  assert result == metrics
   single = {"imagenet", "v2", "a", "r", "sketch"}
   assert {path.name for path in (folder / "evaluation/1").iterdir()} == single
   with (folder / "evaluation/1/a/predictions.csv").open(newline="") as file:
@@ -126,7 +126,7 @@ def test_files_of_an_evaluation(variants):
   assert [row["label"] for row in rows] == [names[k] for k in labels["a"]]
   assert rows[5]["name"] == "tfds:imagenet_a/1.0.0 test example 5"
   right = np.mean([row["label"] == row["prediction"] for row in rows])
-  assert right == pytest.approx(figures["a/top1"])
+  assert right == pytest.approx(metrics["a/top1"])
   assert {row["prediction"] for row in rows} <= {names[k] for k in labels["a"]}
 
 
@@ -205,16 +205,16 @@ def test_few_shot_and_nearest_neighbours(features, representation, tmp_path, mon
   )
   beats = []
   monkeypatch.setattr(watchdog.Watchdog, "beat", lambda self, doing: beats.append(doing))
-  figures = evaluated(config, tmp_path)
+  metrics = evaluated(config, tmp_path)
   assert beats.count("the evaluation") > 360 // 64  # every batch: a stalled host is noticed
   expected = expected_of(known[representation])
-  assert figures == pytest.approx(expected, abs=1 / 360 + 1e-9)  # one image at a tie
-  named = {name for name in figures if not name.endswith("_std")}
+  assert metrics == pytest.approx(expected, abs=1 / 360 + 1e-9)  # one image at a tie
+  named = {name for name in metrics if not name.endswith("_std")}
   assert set(registry.names(config)) == named  # any of which may stop a run early
-  assert 0.15 < figures["digits/1shot"] < figures["digits/4shot"] < 1
-  said = registry.in_words(figures)
-  assert f"digits: 4-shot {figures['digits/4shot']:.2%} +- " in said
-  assert f"digits: 7 nearest {figures['digits/7nn']:.2%}" in said
+  assert 0.15 < metrics["digits/1shot"] < metrics["digits/4shot"] < 1
+  said = registry.in_words(metrics)
+  assert f"digits: 4-shot {metrics['digits/4shot']:.2%} +- " in said
+  assert f"digits: 7 nearest {metrics['digits/7nn']:.2%}" in said
 
 
 @pytest.mark.parametrize(("side", "said"), [(SIDE, ""), (16, "2 x 2 -> 4 x 4 patches")])
@@ -251,11 +251,11 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   read = evaluated_model.read(config, opened, tmp_path)
   reader = reader_of(config, read.model, read.settings.data)
   params = evaluated_model.put(read.params, reader.mesh)
-  bench = Bench(read.model, read.settings.loss, reader)
+  context = EvalContext(read.model, read.settings.loss, reader)
   for calls in (0, 3, 12, 20):
     left = iter(range(calls))
-    stopped = dataclasses.replace(bench, stop=lambda left=left: next(left, None) is None)
-    with pytest.raises(GivenUp):
+    stopped = dataclasses.replace(context, stop=lambda left=left: next(left, None) is None)
+    with pytest.raises(EvaluationInterrupted):
       evaluate.results(opened, stopped, params)
 
 
@@ -279,10 +279,10 @@ def test_two_processes_give_the_figures_of_one(features, tmp_path):
   running = [programs.start([*command, f"--process={i}"], devices=2) for i in range(2)]
   said = [process.finish(timeout=240) for process in running]
   assert [process.returncode for process in running] == [0, 0], said[0][-3000:]
-  figures = json.loads((tmp_path / "run/evaluation.json").read_text())
+  metrics = json.loads((tmp_path / "run/evaluation.json").read_text())
   for key, value in expected_of(known["pre_logits"]).items():
     if "shot" in key:
-      found = figures[key.replace("digits", "imagenet")]
+      found = metrics[key.replace("digits", "imagenet")]
       assert found == pytest.approx(value, abs=1 / 360 + 1e-9)
   assert "imagenet: 4-shot" in said[0]
   assert "shot" not in said[1]

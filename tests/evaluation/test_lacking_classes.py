@@ -89,9 +89,9 @@ def check_details(folder):
 
 def test_in_training(run):
   root, _ = run
-  figures = metrics_log.read(root / "run")[-1]
-  assert figures["test/top1"] == check_details(root / "run/evaluation/1/test") > 0.7
-  assert figures["test/examples"] == 8
+  metrics = metrics_log.read(root / "run")[-1]
+  assert metrics["test/top1"] == check_details(root / "run/evaluation/1/test") > 0.7
+  assert metrics["test/examples"] == 8
 
 
 def evaluate(config, root):

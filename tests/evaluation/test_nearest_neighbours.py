@@ -59,7 +59,7 @@ def test_a_near_vote_weighs_more_than_two_far_ones():
 
 def test_equal_similarities_go_by_row():
   train = np.ones((9, 2), np.float32)
-  chunks = dict(go_on=lambda: None, train_rows=2, test_rows=1)
+  chunks = dict(raise_if_stopped=lambda: None, train_rows=2, test_rows=1)
   values, rows = nearest_neighbours.nearest(train, train[:2], 4, **chunks)
   np.testing.assert_array_equal(rows, [[0, 1, 2, 3]] * 2)
   np.testing.assert_array_equal(values, 2.0)
@@ -75,5 +75,7 @@ def test_stopped_between_comparisons():
   options = dict(num_classes=CLASSES, neighbours=3, temperature=1.0, train_rows=10, test_rows=20)
   for calls in (0, 1, 7):
     with pytest.raises(StopIteration):
-      nearest_neighbours.accuracy(data, data, go_on=iter(range(calls)).__next__, **options)
-  nearest_neighbours.accuracy(data, data, go_on=iter(range(8)).__next__, **options)
+      nearest_neighbours.accuracy(
+        data, data, raise_if_stopped=iter(range(calls)).__next__, **options
+      )
+  nearest_neighbours.accuracy(data, data, raise_if_stopped=iter(range(8)).__next__, **options)

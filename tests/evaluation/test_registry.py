@@ -10,7 +10,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax.evaluation import features, registry
-from vit_jax.evaluation.kind import Figure, Kind, Opened, Result
+from vit_jax.evaluation.spec import EvaluationSpec, Evaluator, Metric, Result
 from vit_jax.plots import curves
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, metrics_log
@@ -28,32 +28,32 @@ class Spread:
 
 
 @dataclasses.dataclass(frozen=True)
-class OpenedSpread(Opened):
+class EvaluateSpread(Evaluator):
   """Its data."""
 
   settings: Spread
   source: object
 
-  def score(self, bench, params):
-    seen, _ = features.of_source(bench, params, self.source)
-    bench.go_on()
+  def score(self, context, params):
+    seen, _ = features.of_source(context, params, self.source)
+    context.raise_if_stopped()
     apart = np.abs(seen - seen.mean(axis=0)) ** self.settings.power
     write = lambda folder, _: (folder / "spread.txt").write_text("apart")
     return Result({"spread": float(apart.mean()), "widest": float(apart.max())}, write)
 
 
-FOURTH = Kind(
+FOURTH = EvaluationSpec(
   group="config.spread",
   settings=lambda config: getattr(config, "spread", {}),
   open=lambda settings, opener, trained, classes: {
-    name: OpenedSpread(one, opener.source(one.images)) for name, one in settings.items()
+    name: EvaluateSpread(one, opener.source(one.images)) for name, one in settings.items()
   },
-  figures=(
-    Figure("spread", curve="loss", smaller_is_better=True, headline=True),
-    Figure("widest", curve=""),
+  metrics=(
+    Metric("spread", curve="loss", smaller_is_better=True, headline=True),
+    Metric("widest", curve=""),
   ),
   names=lambda settings, _: ("spread", "widest"),
-  in_words=lambda figure, figures: f"spread {figures[figure]:.4f}, at most {figures['widest']:.4f}",
+  in_words=lambda metric, metrics: f"spread {metrics[metric]:.4f}, at most {metrics['widest']:.4f}",
 )
 
 # --- end of that file ---
@@ -85,7 +85,7 @@ CONFIG = WithSpread(
 @pytest.fixture
 def fourth(monkeypatch):
   """The line in the registry."""
-  monkeypatch.setattr(registry, "KINDS", (*registry.KINDS, FOURTH))
+  monkeypatch.setattr(registry, "SPECS", (*registry.SPECS, FOURTH))
 
 
 def test_a_run_with_a_fourth_evaluation(fourth, tmp_path, capsys, monkeypatch):
@@ -138,13 +138,13 @@ def test_without_its_line_nothing_knows_it():
 
 
 def test_which_figures_are_better_when_they_are_smaller():
-  smaller = lambda key: registry.figure(key).smaller_is_better
+  smaller = lambda key: registry.metric(key).smaller_is_better
   assert smaller("a/b/loss")
   assert not smaller("val/top1")
   assert not smaller("val/5shot")
   assert not smaller("val/20nn")
-  assert registry.figure("loss") is None
-  assert registry.figure("val/5shot_std") is None
+  assert registry.metric("loss") is None
+  assert registry.metric("val/5shot_std") is None
 
 
 def test_figures_that_are_drawn():
@@ -154,9 +154,9 @@ def test_figures_that_are_drawn():
 
 
 def test_figures_of_one_name_are_told_by_the_evaluation_that_they_belong_to():
-  figures = {"a/top1": 0.5, "a/top5": 0.75, "a/loss": 1.0, "a/examples": 1000}
-  figures |= {"a/b/20nn": 0.25, "a/5shot": 0.5, "a/5shot_std": 0.125}
-  assert registry.in_words(json.loads(json.dumps(figures | {"step": 7}))) == (
+  metrics = {"a/top1": 0.5, "a/top5": 0.75, "a/loss": 1.0, "a/examples": 1000}
+  metrics |= {"a/b/20nn": 0.25, "a/5shot": 0.5, "a/5shot_std": 0.125}
+  assert registry.in_words(json.loads(json.dumps(metrics | {"step": 7}))) == (
     "a: top-1 50.00%, top-5 75.00%, loss 1.0000 on 1,000 images; a/b: 20 nearest 25.00%; "
     "a: 5-shot 50.00% +- 12.50%"
   )

@@ -1,1 +1,1 @@
-"""Evaluations: which figures of a model are computed, and on which images."""
+"""Evaluations: which metrics of a model are computed, and on which images."""

@@ -19,7 +19,14 @@ from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Source
 from vit_jax.evaluation import details, examples
 from vit_jax.evaluation.adding import add, one_behind
-from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
+from vit_jax.evaluation.spec import (
+  EvalContext,
+  EvaluationSpec,
+  Evaluator,
+  Metric,
+  NothingCounts,
+  Result,
+)
 from vit_jax.learning import losses
 from vit_jax.plots import curves
 from vit_jax.process.text import listed
@@ -31,7 +38,7 @@ PROBABILITIES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelledSet(Opened):
+class LabelledSet(Evaluator):
   """A set of labelled images that the head is scored on.
 
   Attributes:
@@ -39,31 +46,31 @@ class LabelledSet(Opened):
     classes: the classes that a prediction may be, ascending; None: all.
   """
 
-  head: Use = dataclasses.field()  # required here; `Opened` has a default
+  head: Use = dataclasses.field()  # required here; `Evaluator` has a default
   classes: tuple[int, ...] | None
 
-  def score(self, bench: Bench, params) -> Result:
+  def score(self, context: EvalContext, params) -> Result:
     """As `evaluate`; adds tables and a picture if each image has one label."""
     source = self.head.source
-    resize = resizing.of_set(self.head.dataset, bench.reader.settings)
-    step = bench.compiled(make_step, bench.loss, static=("classes",))
-    kept = details.Kept() if bench.detailed and not source.multi_label else None
-    with bench.batches(bench.reader.evaluation(source, resize=resize)) as batches:
-      figures = evaluate(
+    resize = resizing.of_set(self.head.dataset, context.reader.settings)
+    step = context.compiled(make_step, context.loss, static=("classes",))
+    kept = details.Kept() if context.detailed and not source.multi_label else None
+    with context.batches(context.reader.evaluation(source, resize=resize)) as batches:
+      metrics = evaluate(
         functools.partial(step, classes=self.classes),
         params,
         batches,
         keep=kept.add if kept else lambda rows: None,
       )
     note = lacking(source.class_names, kept) if kept and self.classes is None else ""
-    image = functools.partial(prepared, source, bench.reader.settings, resize)
+    image = functools.partial(prepared, source, context.reader.settings, resize)
     write = functools.partial(write_details, source=source, kept=kept, image=image)
-    seen = resizing.in_words(resize, bench.reader.settings.image_size)
+    seen = resizing.in_words(resize, context.reader.settings.image_size)
     dataset = f"{apart.in_words(self.head.dataset)} ({seen})"
-    return Result(figures, write if kept else None, note=note, dataset=dataset)
+    return Result(metrics, write if kept else None, note=note, dataset=dataset)
 
   def of_head(self, names: Sequence[str]) -> "LabelledSet":
-    """The set with the labels of a head, by name; as `Opened.of_head`."""
+    """The set with the labels of a head, by name; as `Evaluator.of_head`."""
     whose, chosen = "the head", self.classes
     head = data_classes.matched(self.head, names, whose)
     if chosen is not None:
@@ -83,7 +90,7 @@ def open_sets(
   trained: Sequence[Use],
   classes: Sequence[str] | None,
 ) -> dict[str, LabelledSet]:
-  """Opens sets; arguments as in `Kind.open`.
+  """Opens sets; arguments as in `EvaluationSpec.open`.
 
   Raises:
     ConfigError: a set has classes that are not trained, or images that are.
@@ -242,30 +249,30 @@ def write_details(
   examples.write(folder / IMAGES, examples.read(rows, image))
 
 
-def in_words(_: str, figures: Mapping[str, float]) -> str:
+def in_words(_: str, metrics: Mapping[str, float]) -> str:
   """Accuracy, loss and the number of images."""
-  top5 = f"top-5 {figures['top5']:.2%}, " if "top5" in figures else ""
+  top5 = f"top-5 {metrics['top5']:.2%}, " if "top5" in metrics else ""
   return (
-    f"top-1 {figures['top1']:.2%}, {top5}loss {figures['loss']:.4f} "
-    f"on {figures['examples']:,} images"
+    f"top-1 {metrics['top1']:.2%}, {top5}loss {metrics['loss']:.4f} "
+    f"on {metrics['examples']:,} images"
   )
 
 
 def names(dataset: Dataset, classes: int) -> tuple[str, ...]:
-  """The figures that a set always gives; 0 classes: not known yet, so there may be many."""
+  """The metrics that a set always gives; 0 classes: not known yet, so there may be many."""
   known = dataset.classes or classes
   return ("loss", "top1", *["top5"] * (not known or known > FIVE))
 
 
-KIND = Kind(
+SPEC = EvaluationSpec(
   group="config.data.evaluate",
   settings=settings,
   open=open_sets,
-  figures=(
-    Figure("loss", curve="loss", smaller_is_better=True),
-    Figure("top1", headline=True),
-    Figure("top5"),
-    Figure("ece", curve="", smaller_is_better=True),
+  metrics=(
+    Metric("loss", curve="loss", smaller_is_better=True),
+    Metric("top1", headline=True),
+    Metric("top5"),
+    Metric("ece", curve="", smaller_is_better=True),
   ),
   names=names,
   in_words=in_words,

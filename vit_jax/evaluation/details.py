@@ -1,4 +1,4 @@
-"""The details of a set's figures: every prediction, accuracy by class, confusion of classes."""
+"""The details of a set's metrics: every prediction, accuracy by class, confusion of classes."""
 
 import dataclasses
 import pathlib

@@ -14,38 +14,38 @@ from vit_jax.data.images import BadImage
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import evaluated_model, registry
 from vit_jax.evaluation.details import MOST_BYTES
-from vit_jax.evaluation.kind import Bench, NothingCounts, Result
 from vit_jax.evaluation.opening import Evaluations
+from vit_jax.evaluation.spec import EvalContext, NothingCounts, Result
 from vit_jax.plots import tiles
 from vit_jax.process import json_text
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.weights import average
 
 FIGURES = "figures.json"
-DATASET = "dataset"  # beside the figures of a set: its images, in words
+DATASET = "dataset"  # beside the metrics of a set: its images, in words
 TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
 
 
-def results(evaluations: Evaluations, bench: Bench, params) -> list[tuple[str, Result]]:
+def results(evaluations: Evaluations, context: EvalContext, params) -> list[tuple[str, Result]]:
   """The name and the result of each evaluation, for parameters that are on the devices.
 
   Raises:
-    GivenUp: the bench was asked to stop.
+    EvaluationInterrupted: the run was asked to stop.
     RunError: a set cannot be read, or none of its images counts.
   """
   found = []
   for name, opened in evaluations.opened:
     try:
       with jax.transfer_guard("disallow"):
-        found.append((name, opened.score(bench, params)))
+        found.append((name, opened.score(context, params)))
     except (BadImage, OSError, NothingCounts) as error:
       raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
   return found
 
 
-def figures_of(found: list[tuple[str, Result]]) -> dict[str, float]:
-  """All figures as {"NAME/top1": ...}."""
-  return {f"{name}/{key}": value for name, one in found for key, value in one.figures.items()}
+def metrics_of(found: list[tuple[str, Result]]) -> dict[str, float]:
+  """All metrics as {"NAME/top1": ...}."""
+  return {f"{name}/{key}": value for name, one in found for key, value in one.metrics.items()}
 
 
 def evaluate(
@@ -56,7 +56,7 @@ def evaluate(
   *,
   stall_seconds: float,
 ) -> dict[str, float]:
-  """Evaluates parameters, prints the figures and writes WORKDIR/evaluation.json.
+  """Evaluates parameters, prints the metrics and writes WORKDIR/evaluation.json.
 
   Sets whose images have one label each also get a folder WORKDIR/evaluation/NUMBER/NAME with all
   predictions, the accuracy of each class and the confusion matrix.
@@ -75,14 +75,16 @@ def evaluate(
     evaluations = evaluations.of_head(read.head.names)
   with watchdog.of_evaluation(stall_seconds, folder) as watching:
     stop = functools.partial(went_on, watching)
-    bench = Bench(read.model, read.settings.loss, reader, read.representation, stop, detailed=True)
+    context = EvalContext(
+      read.model, read.settings.loss, reader, read.representation, stop, detailed=True
+    )
     found = watching.guarded(
-      lambda: results(evaluations, bench, evaluated_model.put(read.params, reader.mesh)),
+      lambda: results(evaluations, context, evaluated_model.put(read.params, reader.mesh)),
       too_little=TOO_LITTLE_MEMORY,
     )
   if jax.process_index() == 0:
     report(read, found, folder)
-  return figures_of(found)
+  return metrics_of(found)
 
 
 def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder: pathlib.Path):
@@ -91,18 +93,18 @@ def report(read: evaluated_model.Scored, found: list[tuple[str, Result]], folder
   Raises:
     WriteError: the folder cannot be written.
   """
-  figures, result = figures_of(found), folder / workdir.EVALUATION
+  metrics, result = metrics_of(found), folder / workdir.EVALUATION
   with workdir.writing(folder):
     details = write_details(folder, found, read.origin)
-    files.write_text(result, json_text.written(read.origin | figures) + "\n")
-  print(f"{origin_in_words(read.origin)}  {registry.in_words(figures)}{notes(found)}")
+    files.write_text(result, json_text.written(read.origin | metrics) + "\n")
+  print(f"{origin_in_words(read.origin)}  {registry.in_words(metrics)}{notes(found)}")
   print(f"Written to {result}" + (f", details to {details}" if details else ""))
 
 
 def write_details(
   folder: pathlib.Path, found: list[tuple[str, Result]], origin: dict[str, int | str]
 ) -> pathlib.Path | None:
-  """Writes figures, tables, plots and pictures of an evaluation to a folder of its own.
+  """Writes metrics, tables, plots and pictures of an evaluation to a folder of its own.
 
   Args:
     folder: the workdir.
@@ -130,7 +132,7 @@ def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]
   """Writes the details of one set into a new folder; arguments as for `write_details`."""
   files.make_folder(folder)
   origin = origin | {DATASET: result.dataset}
-  files.write_text(folder / FIGURES, json_text.written(origin | result.figures) + "\n")
+  files.write_text(folder / FIGURES, json_text.written(origin | result.metrics) + "\n")
   if result.write:
     result.write(folder, whose(folder.name, origin))
   for name, picture in result.pictures.items():
@@ -138,7 +140,7 @@ def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]
 
 
 def notes(found: list[tuple[str, Result]]) -> str:
-  """What belongs to the figures, one line for each evaluation that has a note."""
+  """What belongs to the metrics, one line for each evaluation that has a note."""
   return "".join(f"\n{name}: {one.note}" for name, one in found if one.note)
 
 
@@ -163,7 +165,7 @@ def whose(name: str, origin: Mapping[str, object]) -> str:
 
 
 def origin_in_words(origin: Mapping[str, object]) -> str:
-  """Says which images and parameters figures are of, such as "digits test, step 40"."""
+  """Says which images and parameters metrics are of, such as "digits test, step 40"."""
   said = [str(origin.get(DATASET, ""))]
   said += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
   said += [average.in_words(True)] * (origin.get(registry.AVERAGE) is True)
@@ -198,7 +200,7 @@ def steps_in(folder: pathlib.Path) -> frozenset[int]:
 
 
 def evaluations_in(folder: pathlib.Path) -> list[dict]:
-  """The lines of metrics.jsonl that hold figures of an evaluation."""
+  """The lines of metrics.jsonl that hold metrics of an evaluation."""
   lines = metrics_log.read(folder)
   keys = set(registry.headlines({key for line in lines for key in line}))
   return [line for line in lines if not keys.isdisjoint(line)]

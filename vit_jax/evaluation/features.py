@@ -7,7 +7,7 @@ import numpy as np
 from vit_jax.data.device import normalize
 from vit_jax.data.sources import Source
 from vit_jax.evaluation.adding import one_behind
-from vit_jax.evaluation.kind import Bench
+from vit_jax.evaluation.spec import EvalContext
 
 
 def features_of(model, params, images: jax.Array, representation: str) -> jax.Array:
@@ -36,20 +36,20 @@ def make_step(model, representation: str):
 
 
 def of_source(
-  bench: Bench, params, source: Source, representation: str = ""
+  context: EvalContext, params, source: Source, representation: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
   """As `collect`, for all images of a source, each as `Reader.squares` prepares it.
 
   Args:
-    bench, params, source: the model and the images.
-    representation: as in `features_of`; "": the bench's.
+    context, params, source: the model and the images.
+    representation: as in `features_of`; "": the context's.
 
   Raises:
-    GivenUp: the run was asked to stop.
+    EvaluationInterrupted: the run was asked to stop.
     BadImage, OSError: an image cannot be read.
   """
-  step = bench.compiled(make_step, representation or bench.representation)
-  with bench.batches(bench.reader.squares(source)) as batches:
+  step = context.compiled(make_step, representation or context.representation)
+  with context.batches(context.reader.squares(source)) as batches:
     return collect(step, params, batches)
 
 

@@ -23,7 +23,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import features, pairs
 from vit_jax.evaluation.adding import add, one_behind
 from vit_jax.evaluation.features import features_of
-from vit_jax.evaluation.kind import Bench, Figure, Kind, Opened, Result
+from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, Evaluator, Metric, Result
 from vit_jax.process.text import shown
 
 CONSTANT = 100.0
@@ -32,7 +32,7 @@ EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class Shots(Opened):
+class FewShotProbe(Evaluator):
   """The images that linear probes are fitted to and scored on.
 
   Attributes:
@@ -47,20 +47,20 @@ class Shots(Opened):
   draws: np.ndarray
   test: Source
 
-  def score(self, bench: Bench, params) -> Result:
-    """As `figures`, from a probe for each number of shots and each draw."""
-    representation = self.settings.representation or bench.representation
-    seen, labels = features.of_source(bench, params, self.train, representation)
+  def score(self, context: EvalContext, params) -> Result:
+    """As `metrics`, from a probe for each number of shots and each draw."""
+    representation = self.settings.representation or context.representation
+    seen, labels = features.of_source(context, params, self.train, representation)
     probes = []
     for k in self.settings.shots:
       for draw in self.draws:
-        bench.go_on()
+        context.raise_if_stopped()
         rows = draw[:, :k].ravel()
         probes.append(fit(seen[rows], labels[rows], len(self.test.class_names)))
-    probes = meshes.replicate(bench.reader.mesh, stack(probes))
-    with bench.batches(bench.reader.squares(self.test)) as batches:
-      accuracy = accuracies(bench.compiled(make_step, representation), params, probes, batches)
-    return Result(figures(self.settings.shots, accuracy.reshape(-1, self.settings.seeds)))
+    probes = meshes.replicate(context.reader.mesh, stack(probes))
+    with context.batches(context.reader.squares(self.test)) as batches:
+      accuracy = accuracies(context.compiled(make_step, representation), params, probes, batches)
+    return Result(metrics(self.settings.shots, accuracy.reshape(-1, self.settings.seeds)))
 
 
 def open_all(
@@ -68,8 +68,8 @@ def open_all(
   opener: Opener,
   trained: Sequence[Use],
   classes: Sequence[str] | None,
-) -> dict[str, Shots]:
-  """Draws the training images of each probe; arguments as in `Kind.open`.
+) -> dict[str, FewShotProbe]:
+  """Draws the training images of each probe; arguments as in `EvaluationSpec.open`.
 
   Raises:
     ConfigError: shots are not numbers of images, or as `pairs.open_pair`.
@@ -80,7 +80,7 @@ def open_all(
   }
 
 
-def drawn(key: str, settings: cfg.FewShot, opener: Opener, trained: Sequence[Use]) -> Shots:
+def drawn(key: str, settings: cfg.FewShot, opener: Opener, trained: Sequence[Use]) -> FewShotProbe:
   """Draws the training images of the setting `key`; raises as `open_all`."""
   most = most_shots(settings.shots, key)
   train, test = pairs.open_pair(key, settings, opener, trained)
@@ -93,7 +93,7 @@ def drawn(key: str, settings: cfg.FewShot, opener: Opener, trained: Sequence[Use
     raise SourceError(f"{key}.train ({settings.train.source}): {error}.") from error
   rows, places = np.unique(np.stack(draws), return_inverse=True)
   held = Selected(train, Listed(rows), f"{train.identity}, {key}")
-  return Shots(settings, held, places.reshape(np.shape(draws)), test)
+  return FewShotProbe(settings, held, places.reshape(np.shape(draws)), test)
 
 
 def most_shots(shots: tuple, key: str) -> int:
@@ -193,7 +193,7 @@ def accuracies(step, params, probes, batches) -> np.ndarray:
   return totals["right"] / totals["examples"]
 
 
-def figures(shots: tuple[int, ...], accuracy: np.ndarray) -> dict[str, float]:
+def metrics(shots: tuple[int, ...], accuracy: np.ndarray) -> dict[str, float]:
   """{"5shot": mean, "5shot_std": standard deviation (divided by n), ...} over the seeds.
 
   Args:
@@ -211,17 +211,17 @@ def settings_of(config: Config) -> dict[str, cfg.FewShot]:
   return pairs.with_sources(config.few_shot)
 
 
-def in_words(figure: str, figures: Mapping[str, float]) -> str:
+def in_words(metric: str, metrics: Mapping[str, float]) -> str:
   """The mean over the draws, and their standard deviation."""
-  shots, deviation = figure.removesuffix("shot"), figures[f"{figure}_std"]
-  return f"{shots}-shot {figures[figure]:.2%} +- {deviation:.2%}"
+  shots, deviation = metric.removesuffix("shot"), metrics[f"{metric}_std"]
+  return f"{shots}-shot {metrics[metric]:.2%} +- {deviation:.2%}"
 
 
-KIND = Kind(
+SPEC = EvaluationSpec(
   group="config.few_shot",
   settings=settings_of,
   open=open_all,
-  figures=(Figure(r"\d+shot", headline=True),),
+  metrics=(Metric(r"\d+shot", headline=True),),
   names=lambda settings, _: [f"{k}shot" for k in settings.shots],
   in_words=in_words,
 )

@@ -20,30 +20,30 @@ from vit_jax.data.apart import Use
 from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Source
 from vit_jax.evaluation import features, pairs
-from vit_jax.evaluation.kind import Bench, Figure, Kind, Opened, Result
+from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, Evaluator, Metric, Result
 
 TRAIN_ROWS = 65_536  # rows of training features on the device at a time
 TEST_ROWS = 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class Voters(Opened):
+class NearestNeighbours(Evaluator):
   """Training images that vote on test images, as config.nearest.NAME (`settings`) says."""
 
   settings: cfg.Nearest
   train: Source
   test: Source
 
-  def score(self, bench: Bench, params) -> Result:
+  def score(self, context: EvalContext, params) -> Result:
     """The accuracy, named "20nn" if 20 neighbours vote."""
     representation = self.settings.representation
     train, test = (
-      features.of_source(bench, params, part, representation) for part in (self.train, self.test)
+      features.of_source(context, params, part, representation) for part in (self.train, self.test)
     )
     found = accuracy(
       train,
       test,
-      go_on=bench.go_on,
+      raise_if_stopped=context.raise_if_stopped,
       num_classes=len(self.test.class_names),
       neighbours=self.settings.neighbours,
       temperature=self.settings.temperature,
@@ -56,8 +56,8 @@ def open_all(
   opener: Opener,
   trained: Sequence[Use],
   classes: Sequence[str] | None,
-) -> dict[str, Voters]:
-  """Opens both sets of each; arguments as in `Kind.open`.
+) -> dict[str, NearestNeighbours]:
+  """Opens both sets of each; arguments as in `EvaluationSpec.open`.
 
   Raises:
     ConfigError: there are fewer images than neighbours, or as `pairs.open_pair`.
@@ -72,7 +72,7 @@ def open_all(
         f"{key}.neighbours={one.neighbours} is more than the {len(train)} training images of "
         f"{one.train.source}; the most is {len(train)}."
       )
-    result[name] = Voters(one, train, test)
+    result[name] = NearestNeighbours(one, train, test)
   return result
 
 
@@ -83,7 +83,7 @@ def accuracy(
   num_classes: int,
   neighbours: int,
   temperature: float,
-  go_on: Callable[[], None] = lambda: None,
+  raise_if_stopped: Callable[[], None] = lambda: None,
   train_rows: int = TRAIN_ROWS,
   test_rows: int = TEST_ROWS,
 ) -> float:
@@ -95,11 +95,13 @@ def accuracy(
     num_classes: number of classes; labels are smaller.
     neighbours: k, at most N.
     temperature: T.
-    go_on: called before each comparison; it may raise to end the work.
+    raise_if_stopped: called before each comparison; it may raise to end the work.
     train_rows, test_rows: rows of features compared at a time; they bound the memory.
   """
   chunks = dict(train_rows=train_rows, test_rows=test_rows)
-  similarities, rows = nearest(unit(train[0]), unit(test[0]), neighbours, go_on=go_on, **chunks)
+  similarities, rows = nearest(
+    unit(train[0]), unit(test[0]), neighbours, raise_if_stopped=raise_if_stopped, **chunks
+  )
   # Subtracting the largest exponent scales all votes of an image alike, and none overflows.
   weights = np.exp((similarities - similarities[:, :1]) / temperature)
   votes = np.zeros((len(rows), num_classes))
@@ -113,7 +115,13 @@ def unit(features: np.ndarray) -> np.ndarray:
 
 
 def nearest(
-  train: np.ndarray, test: np.ndarray, neighbours: int, *, go_on, train_rows: int, test_rows: int
+  train: np.ndarray,
+  test: np.ndarray,
+  neighbours: int,
+  *,
+  raise_if_stopped,
+  train_rows: int,
+  test_rows: int,
 ) -> tuple[np.ndarray, np.ndarray]:
   """Similarities (M, k) of the nearest training features, greatest first, and their rows (M, k).
 
@@ -125,7 +133,7 @@ def nearest(
   for begin in range(0, len(train), train_rows):
     bank = jax.device_put(train[begin : begin + train_rows])
     for first in range(0, len(test), test_rows):
-      go_on()
+      raise_if_stopped()
       part = slice(first, first + test_rows)
       found = best(bank, jax.device_put(test[part]), min(neighbours, len(bank)))
       more, places = jax.device_get(found)
@@ -151,16 +159,16 @@ def settings_of(config: Config) -> dict[str, cfg.Nearest]:
   return pairs.with_sources(config.nearest)
 
 
-def in_words(figure: str, figures: Mapping[str, float]) -> str:
+def in_words(metric: str, metrics: Mapping[str, float]) -> str:
   """The accuracy."""
-  return f"{figure.removesuffix('nn')} nearest {figures[figure]:.2%}"
+  return f"{metric.removesuffix('nn')} nearest {metrics[metric]:.2%}"
 
 
-KIND = Kind(
+SPEC = EvaluationSpec(
   group="config.nearest",
   settings=settings_of,
   open=open_all,
-  figures=(Figure(r"\d+nn", headline=True),),
+  metrics=(Metric(r"\d+nn", headline=True),),
   names=lambda settings, _: (f"{settings.neighbours}nn",),
   in_words=in_words,
 )

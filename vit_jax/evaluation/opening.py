@@ -9,7 +9,7 @@ from vit_jax.data.apart import Use
 from vit_jax.data.history import History
 from vit_jax.data.opening import Opener
 from vit_jax.evaluation import registry
-from vit_jax.evaluation.kind import Opened
+from vit_jax.evaluation.spec import Evaluator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Evaluations:
   """All evaluations of a run.
 
   Attributes:
-    opened: (name, opened evaluation), in the order of their figures.
+    opened: (name, opened evaluation), in the order of their metrics.
     uses: all datasets that were opened for them.
   """
 
-  opened: tuple[tuple[str, Opened], ...] = ()
+  opened: tuple[tuple[str, Evaluator], ...] = ()
   uses: tuple[Use, ...] = ()
 
   def __bool__(self) -> bool:
@@ -62,7 +62,7 @@ def open_all(
     ConfigError: the classes do not agree, or images are trained on.
     SourceError: data is missing.
   """
-  asked = [(kind, kind.settings(config)) for kind in registry.KINDS]
+  asked = [(kind, kind.settings(config)) for kind in registry.SPECS]
   if any(settings for _, settings in asked):
     trained = (*trained, *opener.earlier(earlier))
   opened, before = [], len(opener.uses)
@@ -81,7 +81,7 @@ def open_alone(config: Config, trained_on: History) -> Evaluations:
   found = open_all(config, opener, (), earlier=trained_on)
   if not found:
     name = next(iter(config.data.evaluate), "NAME")
-    *groups, last = (kind.group for kind in registry.KINDS)
+    *groups, last = (kind.group for kind in registry.SPECS)
     raise ConfigError(
       f"No set of {', '.join(groups)} or {last} has a source, so there is "
       f"nothing to evaluate on; give one, such as --config.data.evaluate.{name}.source=folder:DIR "

@@ -16,7 +16,14 @@ from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Source, Unlabelled
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.adding import add, one_behind
-from vit_jax.evaluation.kind import Bench, Figure, Kind, NothingCounts, Opened, Result
+from vit_jax.evaluation.spec import (
+  EvalContext,
+  EvaluationSpec,
+  Evaluator,
+  Metric,
+  NothingCounts,
+  Result,
+)
 from vit_jax.learning import corruption, patch_targets
 from vit_jax.learning.corruption import KINDS
 from vit_jax.learning.masked_patches import MaskedPatches
@@ -26,7 +33,7 @@ from vit_jax.plots import tiles
 
 SHOWN = 8  # images in the picture
 GREY = 128  # of masked patches
-PREFIX = "patch_"  # of the names of all figures
+PREFIX = "patch_"  # of the names of all metrics
 COLUMNS = ("original", "corrupted", "predicted")
 
 
@@ -39,7 +46,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class HeldOut(Opened):
+class HeldOut(Evaluator):
   """Held-out images, each corrupted in the same way at every evaluation.
 
   Attributes:
@@ -55,14 +62,14 @@ class HeldOut(Opened):
     """Places of the images of the picture in the source; reads labels."""
     return drawn.of_source(self.source, SHOWN)
 
-  def score(self, bench: Bench, params) -> Result:
+  def score(self, context: EvalContext, params) -> Result:
     """Loss and measure over all images, and a picture of a few, of all classes."""
     masked = self.settings.masked
-    check_layer(params, bench.model, masked.target)
-    step = bench.compiled(make_step, masked.rate, masked.target)
+    check_layer(params, context.model, masked.target)
+    step = context.compiled(make_step, masked.rate, masked.target)
     totals, shown = {}, []
-    with bench.batches(bench.reader.squares(Unlabelled(self.source))) as batches:
-      placed = with_places(batches, bench.reader.mesh, self.places)
+    with context.batches(context.reader.squares(Unlabelled(self.source))) as batches:
+      placed = with_places(batches, context.reader.mesh, self.places)
       for (sums, few), here in one_behind((step(params, *each), here) for *each, here in placed):
         add(totals, sums)
         if here:
@@ -70,7 +77,7 @@ class HeldOut(Opened):
     if not totals["count"]:
       raise NothingCounts("no image counts")
     picture = tiles.table(*(np.concatenate([x[column] for x in shown]) for column in COLUMNS))
-    found = figures(totals, TARGETS[masked.target])
+    found = metrics(totals, TARGETS[masked.target])
     dataset = apart.in_words(self.settings.dataset)
     return Result(found, pictures={"patches": picture}, dataset=dataset)
 
@@ -139,8 +146,8 @@ def examples(objective: MaskedPatches, images, chosen, predictions) -> dict[str,
   return dict(original=images, corrupted=whole(corrupted), predicted=whole(filled))
 
 
-def figures(totals: dict, target: patch_targets.Target) -> dict[str, float]:
-  """The figures from sums over all images."""
+def metrics(totals: dict, target: patch_targets.Target) -> dict[str, float]:
+  """The metrics from sums over all images."""
   statistics = {
     name.removeprefix("statistics/"): x for name, x in totals.items() if "statistics/" in name
   }
@@ -176,7 +183,7 @@ def open_all(
   trained: Sequence[Use],
   classes: Sequence[str] | None,
 ) -> dict[str, HeldOut]:
-  """Opens each set; arguments as in `Kind.open`.
+  """Opens each set; arguments as in `EvaluationSpec.open`.
 
   Raises:
     ConfigError: the set has images of the training data.
@@ -198,20 +205,20 @@ def names(settings: Settings, classes: int) -> list[str]:
   return [PREFIX + name for name in ("loss", "constant_loss", measure)]
 
 
-def in_words(figure: str, figures: Mapping[str, float]) -> str:
+def in_words(metric: str, metrics: Mapping[str, float]) -> str:
   """The loss beside that of the best constant."""
-  return f"patch loss {figures[figure]:.4f} (constant {figures[PREFIX + 'constant_loss']:.4f})"
+  return f"patch loss {metrics[metric]:.4f} (constant {metrics[PREFIX + 'constant_loss']:.4f})"
 
 
-KIND = Kind(
+SPEC = EvaluationSpec(
   group="config.reconstruct",
   settings=settings_of,
   open=open_all,
-  figures=(
-    Figure("patch_loss", curve="loss", smaller_is_better=True, headline=True),
-    Figure("patch_constant_loss", curve="", smaller_is_better=True),
-    Figure(r"patch_accuracy\w*"),
-    Figure(r"patch_squared_error\w*", curve="", smaller_is_better=True),
+  metrics=(
+    Metric("patch_loss", curve="loss", smaller_is_better=True, headline=True),
+    Metric("patch_constant_loss", curve="", smaller_is_better=True),
+    Metric(r"patch_accuracy\w*"),
+    Metric(r"patch_squared_error\w*", curve="", smaller_is_better=True),
   ),
   names=names,
   in_words=in_words,

@@ -92,7 +92,7 @@ def chosen(
 def keys_of(run: RecordedRun) -> list[str]:
   """The training loss and the figures of evaluations that a run has."""
   keys = sorted({key for line in run.lines for key in line})
-  return [key for key in keys if key == "loss" or registry.figure(key)]
+  return [key for key in keys if key == "loss" or registry.metric(key)]
 
 
 def points_of(run: RecordedRun, key: str) -> Points:
@@ -103,8 +103,8 @@ def points_of(run: RecordedRun, key: str) -> Points:
 
 def best(key: str, points: Points) -> Point:
   """The best point, the first of equals."""
-  figure = registry.figure(key)
-  smaller = key == "loss" or (figure is not None and figure.smaller_is_better)
+  metric = registry.metric(key)
+  smaller = key == "loss" or (metric is not None and metric.smaller_is_better)
   return min(points, key=lambda point: point[1] if smaller else -point[1])
 
 
@@ -146,7 +146,7 @@ def chart(
   if not any(len(line.steps) > 1 for line in lines):
     return None
   title = label[0].upper() + label[1:]
-  if any(registry.figure(key) for key in keys):
+  if any(registry.metric(key) for key in keys):
     title += of_average(runs)
   alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MOST_LEGEND]))}."
   return Picture(charts.lines(lines, label, log=log), "svg+xml", alt, title)
@@ -157,7 +157,7 @@ def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alo
   figure = "training" if key == "loss" else key
   name = one_line(run.name if several and alone else f"{run.name} {figure}" if several else figure)
   steps, values = np.array(points, float).T
-  return Series(name, steps, values, group=place, dots=bool(registry.figure(key)))
+  return Series(name, steps, values, group=place, dots=bool(registry.metric(key)))
 
 
 def in_words(line: Series) -> str:

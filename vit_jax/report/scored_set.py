@@ -23,7 +23,7 @@ class ScoredSet:
     name: such as "val".
     place: where it lies in the workdir, such as "evaluation/3"; tells apart evaluations that
       differ in settings alone.
-    figures: of figures.json: which images and parameters were scored, then figures.
+    metrics: of figures.json: which images and parameters were scored, then metrics.
     classes: (name, images, right) each.
     names, labels, predictions: (N,) texts of each image.
     probabilities: (N,) of the predictions.
@@ -34,7 +34,7 @@ class ScoredSet:
 
   name: str
   place: str
-  figures: Mapping[str, float | str]
+  metrics: Mapping[str, float | str]
   classes: Sequence[tuple[str, int, int]]
   names: np.ndarray
   labels: np.ndarray
@@ -47,7 +47,7 @@ class ScoredSet:
   @property
   def origin(self) -> str:
     """Which images and which parameters were scored, if that is known, and its place."""
-    return ", ".join(filter(None, [evaluate.origin_in_words(self.figures), self.place]))
+    return ", ".join(filter(None, [evaluate.origin_in_words(self.metrics), self.place]))
 
   @property
   def whose(self) -> str:
@@ -57,13 +57,13 @@ class ScoredSet:
   @property
   def images_in_words(self) -> str:
     """Its name, and its images if they are known, for what other parameters make of them."""
-    return evaluate.whose(self.name, {evaluate.DATASET: self.figures.get(evaluate.DATASET, "")})
+    return evaluate.whose(self.name, {evaluate.DATASET: self.metrics.get(evaluate.DATASET, "")})
 
   @property
   def score(self) -> str:
     """The figures in words; "" if some are missing."""
     try:
-      return registry.in_words({f"{self.name}/{key}": x for key, x in self.figures.items()})
+      return registry.in_words({f"{self.name}/{key}": x for key, x in self.metrics.items()})
     except (KeyError, ValueError, TypeError):  # a file of a stranger
       return ""
 
@@ -79,8 +79,8 @@ def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
       break
     try:
       one = read(path)
-      same = [other for other in found if (other.name, other.figures) == (one.name, one.figures)]
-      if not (one.figures and same):
+      same = [other for other in found if (other.name, other.metrics) == (one.name, one.metrics)]
+      if not (one.metrics and same):
         found.append(one)
     except (OSError, ValueError, OverflowError, csv.Error, RecursionError) as error:
       wrong.append(f"The details in {path} cannot be read and are left out: {error}.")
@@ -99,7 +99,7 @@ def read(folder: pathlib.Path) -> ScoredSet:
   return ScoredSet(
     name=folder.name,
     place="/".join(folder.parts[-3:-1]),
-    figures=evaluate.recorded(folder),
+    metrics=evaluate.recorded(folder),
     classes=[(name, int(n), int(r)) for name, n, r, _ in rows_of(folder / details.CLASSES, 4)],
     names=np.array(names, object),
     labels=np.array(labels, object),

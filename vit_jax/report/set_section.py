@@ -137,7 +137,7 @@ def calibration(scored: ScoredSet) -> Section:
     rows,
     folded=True,
   )
-  error = scored.figures.get("ece")
+  error = scored.metrics.get("ece")
   said = f" Expected calibration error: {error:.2%}." if isinstance(error, float) else ""
   picture = Picture(
     charts.calibration(probability, accuracy, count[used]),

@@ -28,8 +28,8 @@ class Best:
 
   def after(self, step: int, value: float, *, metric: str) -> "Best":
     """The best, including the evaluation after `step`, which gave `value`; NaN is never better."""
-    figure = registry.figure(metric)
-    smaller = figure is not None and figure.smaller_is_better
+    known = registry.metric(metric)
+    smaller = known is not None and known.smaller_is_better
     better = value < self.value if smaller else value > self.value
     if better or (not self.step and not np.isnan(value)):
       return Best(step, value)

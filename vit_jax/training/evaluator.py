@@ -8,8 +8,8 @@ import jax
 
 from vit_jax.devices.watchdog import Watchdog
 from vit_jax.evaluation import evaluate, registry
-from vit_jax.evaluation.kind import Bench, GivenUp, Result
 from vit_jax.evaluation.opening import Evaluations
+from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted, Result
 from vit_jax.learning.state import TrainState, for_evaluation
 from vit_jax.plots import tiles
 from vit_jax.process.signals import StopRequest
@@ -23,15 +23,15 @@ from vit_jax.weights import average
 
 @dataclasses.dataclass(frozen=True)
 class Evaluator:
-  """Evaluates at the steps that are due, and logs the figures.
+  """Evaluates at the steps that are due, and logs the metrics.
 
   Attributes:
     evaluations: the opened evaluations.
-    bench: the model, loss and reader that they use.
+    context: the model, loss and reader that they use.
     steps: tells when they are due.
-    watch: follows the figures, for early stopping.
+    watch: follows the metrics, for early stopping.
     stop: tells whether a signal came; in a run of one process it ends an evaluation at once.
-    writer: writes the figures.
+    writer: writes the metrics.
     monitor: counts the time.
     watchdog: is told of progress.
     folder: the workdir.
@@ -39,7 +39,7 @@ class Evaluator:
   """
 
   evaluations: Evaluations
-  bench: Bench
+  context: EvalContext
   steps: Steps
   watch: Watch
   stop: StopRequest
@@ -59,20 +59,20 @@ class Evaluator:
       return self.stop.alone()
 
     perhaps_last = step == self.steps.total or self.watch.may_end  # others keep no predictions
-    bench = dataclasses.replace(self.bench, stop=stop, detailed=perhaps_last)
+    context = dataclasses.replace(self.context, stop=stop, detailed=perhaps_last)
     with self.monitor.paused("evaluation"):
       try:
-        found = evaluate.results(self.evaluations, bench, for_evaluation(state))
-      except GivenUp:
+        found = evaluate.results(self.evaluations, context, for_evaluation(state))
+      except EvaluationInterrupted:
         return False
-    figures = evaluate.figures_of(found) | ({registry.AVERAGE: 1} if state.ema else {})
-    self.watch.note(step, figures)
-    self.writer.write(step, figures)
+    metrics = evaluate.metrics_of(found) | ({registry.AVERAGE: 1} if state.ema else {})
+    self.watch.note(step, metrics)
+    self.writer.write(step, metrics)
     for name, one in found:
       for key, picture in one.pictures.items():
         self.writer.picture(step, f"{name}/{key}", tiles.png(picture))
     self.writer.say(
-      f"step {step}/{self.steps.total}  " + registry.in_words(figures) + evaluate.notes(found)
+      f"step {step}/{self.steps.total}  " + registry.in_words(metrics) + evaluate.notes(found)
     )
     if state.ema and (said := average.warning(self.initial_share(step))):
       self.writer.say(said)

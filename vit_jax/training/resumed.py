@@ -111,7 +111,7 @@ def check_counts(config: Config, begun: Begun, total: int):
     return
   still = WITHOUT_STEPS
   if begun.step not in evaluate.steps_in(begun.folder):
-    groups = [kind.group.removeprefix("config.") for kind in registry.KINDS]
+    groups = [kind.group.removeprefix("config.") for kind in registry.SPECS]
     still = (*still, *OF_EVALUATIONS, *groups)
   idle = set(changed(begun.config, config)) - set(changed(begun.config, config, still))
   if idle:

@@ -16,7 +16,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.chips import chip
 from vit_jax.evaluation import evaluate, registry
-from vit_jax.evaluation.kind import Bench
+from vit_jax.evaluation.spec import EvalContext
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.plots import curves
@@ -157,7 +157,7 @@ def make_loop(
   limits = Limits(config.non_finite, config.data.bad_limit, images)
   evaluator = Evaluator(
     plan.data.evaluations,
-    Bench(plan.model, config.loss, plan.reader, plan.objective.representation),
+    EvalContext(plan.model, config.loss, plan.reader, plan.objective.representation),
     plan.steps,
     make_watch(plan, folder),
     stop,

@@ -103,7 +103,7 @@ def check_score(config: Config, request: Request):
       f"No evaluation of {request.run.recipe} is sure to write {score.metric!r}; nearest: "
       f"{similar(score.metric, names)}."
     )
-  smaller = registry.figure(score.metric).smaller_is_better
+  smaller = registry.metric(score.metric).smaller_is_better
   if smaller != (score.better == "smaller"):
     right = "smaller" if smaller else "larger"
     raise ConfigError(f"Of {score.metric}, {right} is better; give Score(better={right!r}).")

@@ -1,4 +1,4 @@
-"""The parts that every kind of evaluation has; `registry.KINDS` lists all kinds."""
+"""The parts that every kind of evaluation has; `registry.SPECS` lists all kinds."""
 
 import abc
 import contextlib
@@ -17,7 +17,7 @@ from vit_jax.data.opening import Opener
 from vit_jax.devices import mesh as meshes
 
 
-class GivenUp(Exception):
+class EvaluationInterrupted(Exception):
   """An evaluation was given up half-way, because the run was asked to stop."""
 
 
@@ -26,14 +26,14 @@ class NothingCounts(ValueError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Figure:
-  """A figure that evaluations give.
+class Metric:
+  """A metric that evaluations give.
 
   Attributes:
     pattern: regex of its whole name, such as "top1".
     curve: "loss" or "accuracy", the plot that shows it; "": none.
     smaller_is_better: for early stopping; if False, larger is better.
-    headline: whether it represents the evaluation, so that `Kind.in_words` begins with it.
+    headline: whether it represents the evaluation: `EvaluationSpec.in_words` begins with it.
   """
 
   pattern: str
@@ -42,7 +42,7 @@ class Figure:
   headline: bool = False
 
   def matches(self, name: str) -> bool:
-    """Whether this is the figure called `name`."""
+    """Whether this is the metric called `name`."""
     return re.fullmatch(self.pattern, name) is not None
 
 
@@ -51,15 +51,15 @@ class Result:
   """The result of an evaluation.
 
   Attributes:
-    figures: values by name, without the name of the evaluation.
+    metrics: values by name, without the name of the evaluation.
     write: (folder, caption) writes tables and plots into the evaluation's own folder; the caption
       says what they are of. None: there are none.
     pictures: (H, W, 3) uint8 by name; a run keeps those of every evaluation.
-    note: a sentence that belongs to the figures; "": none.
+    note: a sentence that belongs to the metrics; "": none.
     dataset: the images that were scored, in words.
   """
 
-  figures: dict[str, float]
+  metrics: dict[str, float]
   write: Callable[[pathlib.Path, str], None] | None = None
   pictures: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   note: str = ""
@@ -67,7 +67,7 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True)
-class Bench:
+class EvalContext:
   """The model and all else that evaluations need to compute.
 
   Attributes:
@@ -114,20 +114,20 @@ class Bench:
 
   def _until_stopped(self, batches):
     for batch in batches:
-      self.go_on()
+      self.raise_if_stopped()
       yield batch
 
-  def go_on(self):
+  def raise_if_stopped(self):
     """Call this wherever an evaluation may be given up.
 
     Raises:
-      GivenUp: the run was asked to stop.
+      EvaluationInterrupted: the run was asked to stop.
     """
     if self.stop():
-      raise GivenUp
+      raise EvaluationInterrupted
 
 
-class Opened(abc.ABC):
+class Evaluator(abc.ABC):
   """An evaluation whose data is opened.
 
   Attributes:
@@ -136,7 +136,7 @@ class Opened(abc.ABC):
 
   head: Use | None = None
 
-  def of_head(self, names: Sequence[str]) -> "Opened":
+  def of_head(self, names: Sequence[str]) -> "Evaluator":
     """The evaluation for a head whose outputs have these names.
 
     Raises:
@@ -145,34 +145,34 @@ class Opened(abc.ABC):
     return self
 
   @abc.abstractmethod
-  def score(self, bench: Bench, params) -> Result:
+  def score(self, context: EvalContext, params) -> Result:
     """Evaluates parameters that are on the devices.
 
     Raises:
-      GivenUp: the run was asked to stop.
+      EvaluationInterrupted: the run was asked to stop.
       BadImage, OSError: an image cannot be read.
       NothingCounts: no image counts.
     """
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
+class EvaluationSpec:
   """A kind of evaluation; a run may have several evaluations of a kind, each with a name.
 
   Attributes:
     group: the group of its settings, such as "config.few_shot", for messages.
     settings: (config) -> {name: settings} of the evaluations that have all their sources.
-    open: (settings, opener, trained, classes) -> {name: Opened}; touches no device. `trained` are
-      the training datasets that are known; `classes` are their class names, in a run that trains.
-    figures: all figures that it may give.
+    open: (settings, opener, trained, classes) -> {name: Evaluator}; touches no device. `trained`
+      are the training datasets that are known; `classes` are their class names, in a run that trains.
+    metrics: all metrics that it may give.
     names: (settings of one evaluation, number of the head's classes, 0 if not known yet) -> names
-      of the figures that it always gives.
-    in_words: (name of a headline figure, all figures of the evaluation) -> words.
+      of the metrics that it always gives.
+    in_words: (name of a headline metric, all metrics of the evaluation) -> words.
   """
 
   group: str
   settings: Callable[[Config], Mapping[str, object]]
-  open: Callable[[Mapping, Opener, Sequence[Use], Sequence[str] | None], Mapping[str, Opened]]
-  figures: tuple[Figure, ...]
+  open: Callable[[Mapping, Opener, Sequence[Use], Sequence[str] | None], Mapping[str, Evaluator]]
+  metrics: tuple[Metric, ...]
   names: Callable[[object, int], Sequence[str]]
   in_words: Callable[[str, Mapping[str, float]], str]
