@@ -163,7 +163,8 @@ class EvaluationSpec:
     group: the group of its settings, such as "config.few_shot", for messages.
     settings: (config) -> {name: settings} of the evaluations that have all their sources.
     open: (settings, opener, trained, classes) -> {name: Evaluator}; touches no device. `trained`
-      are the training datasets that are known; `classes` are their class names, in a run that trains.
+      are the training datasets that are known; `classes` are their class names, in a run that
+      trains.
     metrics: all metrics that it may give.
     names: (settings of one evaluation, number of the head's classes, 0 if not known yet) -> names
       of the metrics that it always gives.
