@@ -49,7 +49,7 @@ def test_no_circles():
 # The packages, higher ones first. Nothing imports what stands above it.
 LAYERS = [
   {"main"},
-  {"experiments", "tpu", "benchmarks"},
+  {"experiments"},
   {"training"},
   {"report"},
   {"inspection"},
@@ -89,8 +89,8 @@ def test_imports_never_go_up():
     ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.data.preparation")),
     ("jinja2", ("vit_jax.report.page",)),
     ("apache_beam", ("vit_jax.data.duplicates.pipeline",)),
-    ("tensorflow", ("vit_jax.benchmarks",)),
-    ("torch", ("vit_jax.benchmarks",)),
+    ("tensorflow", ()),
+    ("torch", ()),
   ],
 )
 def test_each_library_has_its_place(library, allowed):
@@ -181,7 +181,7 @@ WHOLE_CONFIG = {
   "training.steps.of_run",
 }
 # Packages that make, read or vary whole configs.
-OF_CONFIGS = ("config", "recipes", "experiments", "tpu", "benchmarks", "main")
+OF_CONFIGS = ("config", "recipes", "experiments", "main")
 
 
 def taking_the_config(path):

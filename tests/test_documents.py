@@ -87,7 +87,7 @@ def is_setting(key):
 
 @functools.cache
 def texts_of_the_code():
-  files = [*ROOT.glob("vit_jax/**/*.py"), *ROOT.glob("tools/*.py")]
+  files = [*ROOT.glob("vit_jax/**/*.py"), *ROOT.glob("tools/**/*.py")]
   trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
   constants = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
   return {node.value for node in constants if isinstance(node.value, str)}

@@ -12,6 +12,8 @@ import types
 import numpy as np
 import pytest
 
+from benchmarks import survey
+from benchmarks.case import Case
 from tests.data.made_sets import contents, folder, made, opened, write_images
 from tests.data.numbered import jpegs
 from tests.racing import at_once, slow_disk
@@ -19,8 +21,6 @@ from vit_jax import models, weights
 from vit_jax.config import ConfigError
 from vit_jax.data import cache
 from vit_jax.data.duplicates import find
-from vit_jax.experiments.speed import survey
-from vit_jax.experiments.speed.case import Case
 from vit_jax.storage import files
 from vit_jax.weights.card import Card
 

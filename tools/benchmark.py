@@ -16,7 +16,7 @@ from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, huge_pages, json_text
 from vit_jax.process.columns import aligned
 
-MEASURES = {"step": "step", "data": "input", "device": "accelerator"}  # of vit_jax.benchmarks
+MEASURES = {"step": "step", "data": "input", "device": "accelerator"}  # of tools/benchmarks
 COLUMNS = {  # field of a row: (title, format)
   "batch": ("batch", "d"),
   "images_per_second": ("images/s", ".1f"),
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None):
   flags.add_format("table", "json")
   args = flags.parse_args(arguments)
   with ending("benchmark"):
-    rows = importlib.import_module(f"vit_jax.benchmarks.{MEASURES[args.what]}").measure()
+    rows = importlib.import_module(f"benchmarks.{MEASURES[args.what]}").measure()
   print(json_text.written(rows) if args.format == "json" else table(rows))
 
 

@@ -17,11 +17,11 @@ Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or
 import signal
 import sys
 
+from compiled import absent
 from vit_jax import recipes
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, json_text
-from vit_jax.tpu import absent
 
 
 def flags() -> ToolFlags:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None):
   absent.prepare()
   with ending("compile_check"):
     config = recipes.resolve(args.config, overrides)
-    from vit_jax.tpu import report
+    from compiled import report
 
     row = report.report(config, args.topology, parts=args.breakdown)
   print(json_text.written(row) if args.format == "json" else report.table(row))

@@ -8,13 +8,13 @@ LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=thp:always,dirty_decay_ms:60000 (Debian:
 row of ViT-B/32 for v4:4x4x4 took 93 s of CPU time instead of 144 s, with the same result.
 """
 
+from compiled import compiled_recipes
+from compiled.compiled_recipes import TOPOLOGIES
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, leave
 from vit_jax.config.tool_flags import ToolFlags, whole
 from vit_jax.process import console
 from vit_jax.storage import files
-from vit_jax.tpu import compiled_recipes
-from vit_jax.tpu.compiled_recipes import TOPOLOGIES
 
 
 def flags() -> ToolFlags:

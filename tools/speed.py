@@ -29,11 +29,11 @@ import shlex
 import signal
 from argparse import Namespace
 
+from compiled import absent
 from vit_jax.config import RunError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console, huge_pages, json_text
-from vit_jax.tpu import absent
 
 MODELS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14", "R50x1", "R50x2", "R152x2")
 SIDES = (64, 128, 224, 384, 512)  # pixels
@@ -70,9 +70,9 @@ def flags() -> ToolFlags:
 
 def by_compiler(topology: str, folder: pathlib.Path):
   """The survey of a slice that is not there, and where its figures come from."""
-  from vit_jax.experiments.speed import trial
-  from vit_jax.experiments.speed.survey import Survey
-  from vit_jax.tpu import compilation
+  from benchmarks import trial
+  from benchmarks.survey import Survey
+  from compiled import compilation
 
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
   devices = compilation.devices_of(topology)
@@ -87,9 +87,9 @@ def at_hand(memory: int, folder: pathlib.Path):
   Raises:
     RunError: there is no device that can be used.
   """
-  from vit_jax.benchmarks.processes import in_process
-  from vit_jax.experiments.speed import trial
-  from vit_jax.experiments.speed.survey import Survey
+  from benchmarks import trial
+  from benchmarks.processes import in_process
+  from benchmarks.survey import Survey
 
   context = multiprocessing.get_context("spawn")
   found = in_process(context, trial.device)
@@ -108,7 +108,7 @@ def measure(args: Namespace):
   Raises:
     ConfigError, RunError: a name or a size is wrong, or a trial failed.
   """
-  from vit_jax.experiments.speed import case, results
+  from benchmarks import case, results
 
   cases = case.cases(args.model, args.image_size)
   name = f"speed-{args.topology.replace(':', '-')}" if args.topology else "speed"

@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from compiled import compilation
 from tests.learning.hidden_channel import HiddenChannel
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
+from vit_jax.experiments import step_program
 from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.storage import checkpoint, metrics_log
-from vit_jax.tpu import compilation
 from vit_jax.training import opening, plan, train
 from vit_jax.training.recorder import Recorder
 
@@ -207,7 +208,7 @@ def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   batch = next(reader)
   reader.close()
-  assert batch.keys() == compilation.abstract_batch(made).keys()
+  assert batch.keys() == step_program.abstract_batch(made).keys()
   assert batch.keys() == {"image", "mask"} | ({"labels"} if needs_labels else set())
 
 

@@ -5,8 +5,8 @@ import multiprocessing
 
 import pytest
 
+from benchmarks import accelerator, processes
 from tools import benchmark
-from vit_jax.benchmarks import accelerator, processes
 
 
 def test_columns_that_there_are_in_line():

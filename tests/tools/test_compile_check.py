@@ -11,11 +11,11 @@ import sys
 import jax
 import pytest
 
+from compiled import compilation, compiled_recipes, program_text, report
 from tests import programs
 from tools import compile_table
 from vit_jax import recipes
 from vit_jax.config import ConfigError
-from vit_jax.tpu import compilation, compiled_recipes, program_text, report
 
 GIB = 2**30
 ROOT = compiled_recipes.ROOT
@@ -50,6 +50,7 @@ import runpy
 import sys
 
 sys.modules["libtpu"] = None
+sys.path.insert(0, "tools")
 sys.argv = ["tools/compile_check.py", "--config=configs/vit_digits.py"]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

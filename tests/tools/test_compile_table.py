@@ -3,8 +3,8 @@
 import csv
 import pathlib
 
+from compiled import compiled_recipes
 from vit_jax import recipes
-from vit_jax.tpu import compiled_recipes
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
 

@@ -162,6 +162,7 @@ def test_help_names_every_flag_and_imports_nothing_slow(tool):
   """Runs in a new process, in which nothing has been imported."""
   code = (
     "import runpy, sys, atexit\n"
+    "sys.path.insert(0, 'tools')\n"
     f"sys.argv = ['tools/{tool}.py', '--help']\n"
     "slow = ('jax', 'tensorflow', 'torch', 'grain', 'matplotlib')\n"
     "atexit.register(lambda: print([name for name in slow if name in sys.modules]))\n"

@@ -8,11 +8,9 @@ import time
 import jax
 
 from vit_jax.config import Config, Duration
-from vit_jax.experiments.speed import trial
-from vit_jax.experiments.speed.case import TRAINING
+from vit_jax.experiments import step_program
 from vit_jax.experiments.studies.cost import Cost
-from vit_jax.tpu import compilation
-from vit_jax.training import resumed
+from vit_jax.training import plan, resumed
 
 BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
 MOST_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
@@ -92,17 +90,17 @@ def _speed(config: Config, cost: Cost) -> Speed | None:
   began = time.monotonic()
   schedule = dataclasses.replace(config.schedule, warmup=Duration())
   short = dict(batch_size=images, duration=Duration(steps=1), schedule=schedule)
-  made = compilation.planned(dataclasses.replace(config, **short), jax.devices())
-  function, shapes = trial.program(TRAINING, made)
+  made = step_program.planned(dataclasses.replace(config, **short), jax.devices())
+  shapes = made.abstract, step_program.abstract_batch(made)
   try:
-    compiled = function.lower(*shapes).compile()
+    compiled = plan.jit_step(made).lower(*shapes).compile()
     compiling = time.monotonic() - began
-    needed = compilation.peak_bytes(compiled.memory_analysis())
+    needed = step_program.peak_bytes(compiled.memory_analysis())
     if jax.default_backend() == "cpu" and needed > _free_memory():
       return None
-    seconds = trial.median(trial.stepper(TRAINING, made, compiled))
+    seconds = step_program.median(step_program.stepper(made, compiled))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
-    if not trial.lacks_memory(error):
+    if not step_program.lacks_memory(error):
       raise
     return None
   return Speed(compiling, seconds / images, cost.flops)

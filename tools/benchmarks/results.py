@@ -3,9 +3,9 @@
 import dataclasses
 import pathlib
 
-from vit_jax.experiments.speed import search
-from vit_jax.experiments.speed.case import INFERENCE, TRAINING, Case
-from vit_jax.experiments.speed.survey import RESULTS, fits, of_case
+from benchmarks import search
+from benchmarks.case import INFERENCE, TRAINING, Case
+from benchmarks.survey import RESULTS, fits, of_case
 from vit_jax.plots import charts, curves
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files, workdir

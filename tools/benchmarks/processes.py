@@ -21,8 +21,3 @@ def _answer(pipe, function, arguments):
   except Exception as error:  # the libraries may raise anything, and the other cases must go on
     words = str(error).partition("\n")[0]
     pipe.send({"error": f"{type(error).__name__}: {words}"})
-
-
-def out_of_memory(error: str) -> bool:
-  """Whether an error says that the memory of a device is too small."""
-  return "RESOURCE_EXHAUSTED" in error or "out of memory" in error.lower()

@@ -7,16 +7,16 @@ import pathlib
 
 import pytest
 
+from compiled import bounds, program_text
+from compiled.breakdown import breakdown
+from compiled.categories import CATEGORIES, Categories
+from compiled.instructions import Program
 from vit_jax.config import Model
 from vit_jax.devices.chips import chip
 from vit_jax.models import configured
 from vit_jax.models.flops import forward_macs
-from vit_jax.tpu import bounds, program_text
-from vit_jax.tpu.breakdown import breakdown
-from vit_jax.tpu.categories import CATEGORIES, Categories
-from vit_jax.tpu.instructions import Program
 
-PROGRAMS = pathlib.Path(__file__).parents[1] / "fixtures" / "programs"
+PROGRAMS = pathlib.Path(__file__).parents[2] / "fixtures" / "programs"
 NAMES = ("vit", "accumulation", "hybrid", "resnet")
 V3 = chip("TPU v3")
 

@@ -3,10 +3,10 @@
 import collections
 from typing import NamedTuple
 
+from compiled import bounds
+from compiled.categories import CATEGORIES, Categories
+from compiled.instructions import Program
 from vit_jax.devices.chips import Chip
-from vit_jax.tpu import bounds
-from vit_jax.tpu.categories import CATEGORIES, Categories
-from vit_jax.tpu.instructions import Program
 
 
 class Part(NamedTuple):

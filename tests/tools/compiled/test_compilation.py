@@ -10,12 +10,13 @@ import jax
 import numpy as np
 import pytest
 
+from compiled import compilation, program_text
 from tests import programs
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh
 from vit_jax.evaluation.opening import Evaluations
-from vit_jax.tpu import compilation, program_text
+from vit_jax.experiments import step_program
 from vit_jax.training import plan
 from vit_jax.training.opening import OpenedData
 
@@ -201,10 +202,10 @@ BIT = dataclasses.replace(
 )
 def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config, fsdp):
   config = compilation.overridden(config, {"mesh.fsdp": fsdp})
-  source = compilation.Imagined(length=9, class_names=tuple("abcde"), multi_label=True)
+  source = step_program.Imagined(length=9, class_names=tuple("abcde"), multi_label=True)
   made = plan.make(config, OpenedData(source, Evaluations(), ()))
   text = (
-    plan.jit_step(made).lower(made.abstract, compilation.abstract_batch(made)).compile().as_text()
+    plan.jit_step(made).lower(made.abstract, step_program.abstract_batch(made)).compile().as_text()
   )
   kinds = "|".join(program_text.COLLECTIVES)
   moved = re.findall(rf"= (\S.*?) ({kinds})(?:-start)?\(", text)
@@ -242,10 +243,13 @@ def test_what_is_no_topology_is_refused_before_the_library_sees_it(topology):
 
 # Whether a program for a TPU writes float32 logits down: with our attention, and with JAX's.
 ATTENTION = r"""
+import sys
+
 import jax
 import jax.numpy as jnp
 
-from vit_jax.tpu import compilation
+sys.path.insert(0, "tools")
+from compiled import compilation
 from vit_jax.models.attention import attend
 
 device = jax.sharding.SingleDeviceSharding(compilation.devices_of("v3:2x2")[0])

@@ -2,8 +2,8 @@
 
 import re
 
-from vit_jax.tpu import dependence
-from vit_jax.tpu.instructions import Instruction, Program
+from compiled import dependence
+from compiled.instructions import Instruction, Program
 
 CATEGORIES = (
   "forward products",  # also those that remat computes again

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from vit_jax.tpu import program_text
+from compiled import program_text
 
 LINE = re.compile(r"\s*(ROOT )?(%\S+) = (.*?) ([a-z][\w-]*)\((.*)")
 

@@ -5,12 +5,11 @@ import json
 
 import pytest
 
+from benchmarks import processes, results, search, trial
+from benchmarks.case import Case, cases
+from benchmarks.survey import Survey
 from tools import speed as tool
-from vit_jax.benchmarks import processes
 from vit_jax.config import ConfigError, RunError
-from vit_jax.experiments.speed import results, search, trial
-from vit_jax.experiments.speed.case import Case, cases
-from vit_jax.experiments.speed.survey import Survey
 
 CASES = [Case("inference", "ViT-B/16", 224), Case("training", "ViT-B/16", 224)]
 

@@ -10,33 +10,18 @@ import math
 import re
 
 import jax
-import jax.numpy as jnp
 from jax.experimental import topologies
 
-from vit_jax import models, recipes
+from compiled import program_text
+from vit_jax import models
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip, chip
-from vit_jax.evaluation.opening import Evaluations
+from vit_jax.experiments import step_program
 from vit_jax.learning import objectives
-from vit_jax.tpu import program_text
 from vit_jax.training import plan
-from vit_jax.training.opening import OpenedData
 
 TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
-UNKNOWN_LENGTH = 10**9  # examples; the program does not depend on the length of the schedule
-
-
-@dataclasses.dataclass(frozen=True)
-class Imagined:
-  """Replaces training data, which is never read: its length, its classes, its kind of labels."""
-
-  length: int
-  class_names: tuple[str, ...]
-  multi_label: bool
-
-  def __len__(self) -> int:
-    return self.length
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,22 +88,8 @@ def compile_step(config: Config, devices) -> Program:
   Raises:
     ConfigError: the batch or the mesh does not fit the devices.
   """
-  made = planned(config, devices)
-  return program(made, plan.jit_step(made), (made.abstract, abstract_batch(made)))
-
-
-def planned(config: Config, devices) -> plan.Plan:
-  """The plan of a run on `devices`, whose data is never read.
-
-  Raises:
-    ConfigError: the batch or the mesh does not fit the devices.
-  """
-  imagined = Imagined(
-    length=recipes.examples_of(config) or UNKNOWN_LENGTH,
-    class_names=tuple(str(i) for i in range(config.model.num_classes)),
-    multi_label=config.loss.kind == "sigmoid",
-  )
-  return plan.make(config, OpenedData(imagined, Evaluations(), ()), devices)
+  made = step_program.planned(config, devices)
+  return program(made, plan.jit_step(made), (made.abstract, step_program.abstract_batch(made)))
 
 
 def program(made: plan.Plan, function, arguments) -> Program:
@@ -150,24 +121,13 @@ def program(made: plan.Plan, function, arguments) -> Program:
     **common,
     argument_bytes=memory.argument_size_in_bytes,
     temporary_bytes=memory.temp_size_in_bytes,
-    peak_bytes=peak_bytes(memory),
+    peak_bytes=step_program.peak_bytes(memory),
     fits=True,
     flops=cost["flops"],
     step_seconds=cycles and cycles / known(devices[0].device_kind).clock_hz,
     optimal_seconds=optimal_seconds(cost) if unrolled else None,
     collectives=program_text.collectives(text),
     text=text,
-  )
-
-
-def peak_bytes(memory) -> int:
-  """All memory of a compiled program, from its `memory_analysis()`."""
-  return (
-    memory.argument_size_in_bytes
-    + memory.temp_size_in_bytes
-    + memory.output_size_in_bytes
-    - memory.alias_size_in_bytes
-    + memory.generated_code_size_in_bytes
   )
 
 
@@ -179,20 +139,6 @@ def optimal_seconds(cost: dict) -> float | None:
   """
   seconds = cost.get("optimal_seconds", 0.0)
   return seconds if seconds > 0 else None
-
-
-def abstract_batch(made: plan.Plan) -> dict:
-  """Shapes, types and shardings of the plan's batch."""
-  sharding = meshes.batch_sharding(made.mesh)
-  size, side = made.config.batch_size, made.config.data.image_size
-  shapes = dict(image=((size, side, side, 3), jnp.uint8), mask=((size,), jnp.float32))
-  if made.objective.needs_labels:
-    several = (size, made.config.model.num_classes), jnp.uint8
-    shapes["labels"] = several if made.data.train.multi_label else ((size,), jnp.int32)
-  return {
-    name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
-    for name, (shape, dtype) in shapes.items()
-  }
 
 
 def known(device_kind: str) -> Chip:

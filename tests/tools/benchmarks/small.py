@@ -4,9 +4,10 @@ import dataclasses
 
 import jax
 
-from vit_jax.experiments.speed import trial
-from vit_jax.experiments.speed.case import Case
-from vit_jax.tpu import compilation
+from benchmarks import trial
+from benchmarks.case import Case
+from compiled import compilation
+from vit_jax.experiments import step_program
 
 
 class Small(Case):
@@ -20,7 +21,7 @@ class Small(Case):
 
 def compiled(case, batch):
   """The plan and the program of a batch, on one device."""
-  made = compilation.planned(case.config(batch, "float32"), jax.devices()[:1])
+  made = step_program.planned(case.config(batch, "float32"), jax.devices()[:1])
   function, shapes = trial.program(case.what, made)
   return made, function.lower(*shapes).compile()
 
@@ -30,9 +31,9 @@ def alone(case, batch, memory):
   made, twice = compiled(case, 2 * batch)
   said = trial.measured(case, batch, memory)  # from now on this process is limited
   try:
-    trial.median(trial.stepper(case.what, made, twice))
+    step_program.median(trial.stepper(case.what, made, twice))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
-    return dict(said=said["fits"], twice=trial.lacks_memory(error))
+    return dict(said=said["fits"], twice=step_program.lacks_memory(error))
   return dict(said=said["fits"], twice=False)
 
 

@@ -3,11 +3,12 @@
 import dataclasses
 import sys
 
+from compiled import compilation
+from compiled.breakdown import breakdown
 from vit_jax import recipes
 from vit_jax.config import Config, ConfigError, Optimizer
+from vit_jax.experiments import step_program
 from vit_jax.recipes import cost
-from vit_jax.tpu import compilation
-from vit_jax.tpu.breakdown import breakdown
 from vit_jax.training import checks
 
 # Table 2 of the paper: TPUv3-core-days of pre-training and their epochs, by model and classes. The
@@ -114,7 +115,7 @@ def estimates(config: Config, program) -> dict:
   )
   examples = recipes.examples_of(config)
   if examples or not config.duration.epochs:
-    days = steps.of_run(config, examples or compilation.UNKNOWN_LENGTH).total * seconds / 86_400
+    days = steps.of_run(config, examples or step_program.UNKNOWN_LENGTH).total * seconds / 86_400
     paper_core_days, paper_epochs = core_days_in_paper(config)
     result |= dict(
       days=days,

@@ -1,7 +1,7 @@
 """Which values of a compiled step depend on one of its arguments."""
 
-from vit_jax.tpu import program_text
-from vit_jax.tpu.instructions import Instruction, Program
+from compiled import program_text
+from compiled.instructions import Instruction, Program
 
 Flags = tuple[bool, ...]  # of each element of a tuple; of anything else, one flag
 

@@ -4,22 +4,18 @@ import functools
 import pathlib
 import re
 import resource
-import statistics
-import time
 
 import jax
-import numpy as np
 
-from vit_jax.benchmarks.processes import out_of_memory
+from benchmarks.case import TRAINING, Case
+from compiled import compilation
 from vit_jax.data.device import normalize
 from vit_jax.devices import mesh as meshes
-from vit_jax.experiments.speed.case import TRAINING, Case
+from vit_jax.experiments import step_program
+from vit_jax.experiments.step_program import lacks_memory
 from vit_jax.learning import state
-from vit_jax.tpu import compilation
 from vit_jax.training import plan
 from vit_jax.training.plan import Plan
-
-WARM_UP, STEPS, ENOUGH = 2, 10, 5.0  # steps, steps, seconds
 
 
 def device() -> dict:
@@ -43,15 +39,15 @@ def measured(case: Case, batch: int, memory: int) -> dict:
   """
   on_cpu = jax.default_backend() == "cpu"
   config = case.config(batch * jax.device_count(), "float32" if on_cpu else "bfloat16")
-  made = compilation.planned(config, jax.devices())
+  made = step_program.planned(config, jax.devices())
   function, shapes = program(case.what, made)
   try:
     compiled = function.lower(*shapes).compile()
-    if on_cpu and compilation.peak_bytes(compiled.memory_analysis()) > memory:
+    if on_cpu and step_program.peak_bytes(compiled.memory_analysis()) > memory:
       return dict(fits=False, seconds=None)
     if on_cpu:
       limit_data(memory)
-    return dict(fits=True, seconds=median(stepper(case.what, made, compiled)))
+    return dict(fits=True, seconds=step_program.median(stepper(case.what, made, compiled)))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
     if not lacks_memory(error):
       raise
@@ -66,15 +62,9 @@ def limit_data(memory: int):
   resource.setrlimit(resource.RLIMIT_DATA, (own + memory, most))
 
 
-def lacks_memory(error: Exception) -> bool:
-  """Whether an error says that memory is too small, as that of the library of products on CPUs."""
-  said = f"{type(error).__name__}: {error}"
-  return isinstance(error, MemoryError) or out_of_memory(said) or "YNNPACK operation failed" in said
-
-
 def estimated(case: Case, batch: int, devices) -> dict:
   """As `measured`, from the compiler of TPUs that are not there; seconds are its cycles."""
-  made = compilation.planned(case.config(batch * len(devices), "bfloat16"), devices)
+  made = step_program.planned(case.config(batch * len(devices), "bfloat16"), devices)
   try:
     found = compilation.program(made, *program(case.what, made))
   except jax.errors.JaxRuntimeError as error:
@@ -86,7 +76,7 @@ def estimated(case: Case, batch: int, devices) -> dict:
 
 def program(what: str, made: Plan):
   """The jitted function of a case, and the shapes of its arguments."""
-  batch = compilation.abstract_batch(made)
+  batch = step_program.abstract_batch(made)
   if what == TRAINING:
     return plan.jit_step(made), (made.abstract, batch)
   function = jax.jit(meshes.on(made.mesh, functools.partial(logits, made.model)))
@@ -100,37 +90,8 @@ def logits(model, params: dict, images: jax.Array) -> jax.Array:
 
 def stepper(what: str, made: Plan, compiled):
   """A function that runs a compiled program once, to its end."""
-  batch = random_batch(made)
-  if what != TRAINING:
-    params = state.create(lambda: made.init().params, made.abstract.params)
-    return lambda: jax.block_until_ready(compiled(params, batch["image"]))
-  current = state.create(made.init, made.abstract)
-
-  def step():
-    nonlocal current
-    current, _ = jax.block_until_ready(compiled(current, batch))
-
-  return step
-
-
-def random_batch(made: Plan) -> dict:
-  """Random images, with labels of the first class, on the devices."""
-  rng, arrays = np.random.default_rng(0), {}
-  for name, x in compilation.abstract_batch(made).items():
-    array = np.full(x.shape, name == "mask", x.dtype)
-    if name == "image":
-      array = rng.integers(0, 256, x.shape, x.dtype)
-    arrays[name] = meshes.place(array, x.sharding)
-  return arrays
-
-
-def median(step) -> float:
-  """The median seconds of some calls; few if they are slow."""
-  for _ in range(WARM_UP):
-    step()
-  times = []
-  while len(times) < STEPS and sum(times) < ENOUGH:
-    begin = time.perf_counter()
-    step()
-    times.append(time.perf_counter() - begin)
-  return statistics.median(times)
+  if what == TRAINING:
+    return step_program.stepper(made, compiled)
+  batch = step_program.random_batch(made)
+  params = state.create(lambda: made.init().params, made.abstract.params)
+  return lambda: jax.block_until_ready(compiled(params, batch["image"]))

@@ -5,9 +5,9 @@ import pathlib
 import sys
 from collections.abc import Callable
 
+from benchmarks import search
+from benchmarks.case import Case
 from vit_jax.config import ConfigError
-from vit_jax.experiments.speed import search
-from vit_jax.experiments.speed.case import Case
 from vit_jax.experiments.studies import rows
 from vit_jax.storage import files, workdir
 

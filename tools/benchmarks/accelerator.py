@@ -12,8 +12,9 @@ import sys
 import time
 from typing import NamedTuple
 
-from vit_jax.benchmarks import step as training_step
-from vit_jax.benchmarks.processes import in_process, out_of_memory
+from benchmarks import step as training_step
+from benchmarks.processes import in_process
+from vit_jax.experiments.step_program import out_of_memory
 
 WARM_UP, STEPS = 3, 10
 LARGEST_BATCH = 1024

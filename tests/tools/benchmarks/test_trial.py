@@ -6,13 +6,14 @@ import multiprocessing
 import jax
 import pytest
 
-from tests.experiments.speed import small
-from tests.tpu.test_compilation import needs_libtpu
+from benchmarks import trial
+from benchmarks.case import Case
+from benchmarks.processes import in_process
+from compiled import compilation
+from tests.tools.benchmarks import small
+from tests.tools.compiled.test_compilation import needs_libtpu
 from tools import cost as cost_tool
-from vit_jax.benchmarks.processes import in_process
-from vit_jax.experiments.speed import trial
-from vit_jax.experiments.speed.case import Case
-from vit_jax.tpu import compilation
+from vit_jax.experiments import step_program
 
 
 @pytest.mark.parametrize("side", [224, 384])
@@ -38,7 +39,7 @@ def test_what_fits_runs_within_the_memory_and_twice_that_runs_out_of_it(
   monkeypatch.setenv("PJRT_NPROC", "1")  # each thread packs its own
   case = small.Small(what, "ViT-Ti/16", 224)
   _, compiled = small.compiled(case, batch)
-  memory = int(times * compilation.peak_bytes(compiled.memory_analysis()))
+  memory = int(times * step_program.peak_bytes(compiled.memory_analysis()))
   context = multiprocessing.get_context("spawn")
   assert in_process(context, small.alone, case, batch, memory) == dict(said=True, twice=True)
 
@@ -59,7 +60,7 @@ def test_what_the_compiler_counts_is_refused_without_a_run(monkeypatch):
   ],
 )
 def test_only_a_lack_of_memory_is_one(error, memory):
-  assert trial.lacks_memory(error) is memory
+  assert step_program.lacks_memory(error) is memory
 
 
 @needs_libtpu

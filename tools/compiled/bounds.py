@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 
+from compiled import program_text
+from compiled.instructions import Instruction, Program
 from vit_jax.devices.chips import Chip
-from vit_jax.tpu import program_text
-from vit_jax.tpu.instructions import Instruction, Program
 
 NOT_IN_HBM = re.compile(r"[a-z]\w*\[[\d,]*\]\{[^}]*S\([1-9]\d*\)\}")  # layout in another memory
 

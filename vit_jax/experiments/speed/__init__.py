@@ -1,1 +1,0 @@
-"""Speed and largest batch of models, by image size (Figure 12)."""

@@ -1,0 +1,118 @@
+"""The step of a recipe as a program on its own: planned without data, run on random images."""
+
+import dataclasses
+import statistics
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax import recipes
+from vit_jax.config import Config
+from vit_jax.devices import mesh as meshes
+from vit_jax.evaluation.opening import Evaluations
+from vit_jax.learning import state
+from vit_jax.training import plan
+from vit_jax.training.opening import OpenedData
+from vit_jax.training.plan import Plan
+
+UNKNOWN_LENGTH = 10**9  # examples; the program does not depend on the length of the schedule
+WARM_UP, STEPS, ENOUGH = 2, 10, 5.0  # steps, steps, seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Imagined:
+  """Replaces training data, which is never read: its length, its classes, its kind of labels."""
+
+  length: int
+  class_names: tuple[str, ...]
+  multi_label: bool
+
+  def __len__(self) -> int:
+    return self.length
+
+
+def planned(config: Config, devices) -> Plan:
+  """The plan of a run on `devices`, whose data is never read.
+
+  Raises:
+    ConfigError: the batch or the mesh does not fit the devices.
+  """
+  imagined = Imagined(
+    length=recipes.examples_of(config) or UNKNOWN_LENGTH,
+    class_names=tuple(str(i) for i in range(config.model.num_classes)),
+    multi_label=config.loss.kind == "sigmoid",
+  )
+  return plan.make(config, OpenedData(imagined, Evaluations(), ()), devices)
+
+
+def abstract_batch(made: Plan) -> dict:
+  """Shapes, types and shardings of the plan's batch."""
+  sharding = meshes.batch_sharding(made.mesh)
+  size, side = made.config.batch_size, made.config.data.image_size
+  shapes = dict(image=((size, side, side, 3), jnp.uint8), mask=((size,), jnp.float32))
+  if made.objective.needs_labels:
+    several = (size, made.config.model.num_classes), jnp.uint8
+    shapes["labels"] = several if made.data.train.multi_label else ((size,), jnp.int32)
+  return {
+    name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+    for name, (shape, dtype) in shapes.items()
+  }
+
+
+def random_batch(made: Plan) -> dict:
+  """Random images, with labels of the first class, on the devices."""
+  rng, arrays = np.random.default_rng(0), {}
+  for name, x in abstract_batch(made).items():
+    array = np.full(x.shape, name == "mask", x.dtype)
+    if name == "image":
+      array = rng.integers(0, 256, x.shape, x.dtype)
+    arrays[name] = meshes.place(array, x.sharding)
+  return arrays
+
+
+def stepper(made: Plan, compiled):
+  """A function that runs a compiled training step once, to its end."""
+  batch = random_batch(made)
+  current = state.create(made.init, made.abstract)
+
+  def step():
+    nonlocal current
+    current, _ = jax.block_until_ready(compiled(current, batch))
+
+  return step
+
+
+def median(step) -> float:
+  """The median seconds of some calls; few if they are slow."""
+  for _ in range(WARM_UP):
+    step()
+  times = []
+  while len(times) < STEPS and sum(times) < ENOUGH:
+    begin = time.perf_counter()
+    step()
+    times.append(time.perf_counter() - begin)
+  return statistics.median(times)
+
+
+def peak_bytes(memory) -> int:
+  """All memory of a compiled program, from its `memory_analysis()`."""
+  return (
+    memory.argument_size_in_bytes
+    + memory.temp_size_in_bytes
+    + memory.output_size_in_bytes
+    - memory.alias_size_in_bytes
+    + memory.generated_code_size_in_bytes
+  )
+
+
+def lacks_memory(error: Exception) -> bool:
+  """Whether an error says that memory is too small, as that of the library of products on CPUs."""
+  said = f"{type(error).__name__}: {error}"
+  return isinstance(error, MemoryError) or out_of_memory(said) or "YNNPACK operation failed" in said
+
+
+def out_of_memory(error: str) -> bool:
+  """Whether an error says that the memory of a device is too small."""
+  return "RESOURCE_EXHAUSTED" in error or "out of memory" in error.lower()
