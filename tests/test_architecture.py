@@ -2,6 +2,8 @@
 
 import ast
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -138,6 +140,16 @@ def test_a_run_writes_by_one_module():
       assert list(writes(path)) == [], name
 
 
+def test_the_loop_loads_what_a_step_needs():
+  """Reports, plots and evaluations are callbacks, or come after the loop."""
+  code = "import sys, vit_jax.training.loop\nprint(*(m for m in sys.modules if m[:7] == 'vit_jax'))"
+  result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+  assert result.returncode == 0, result.stderr
+  loaded = result.stdout.split()
+  assert "vit_jax.training.loop" in loaded
+  assert len(loaded) <= 50, loaded
+
+
 def test_every_package_has_its_place_in_the_map():
   text = (ROOT / "docs" / "architecture.md").read_text()
   packages = {name.split(".")[1] for name, path in MODULES.items() if name.count(".") > 1}
@@ -170,11 +182,11 @@ WHOLE_CONFIG = {
   "training.launch.launch",
   "training.launch.launch_evaluation",
   "training.launch.reader_of",
-  "training.opening.open_data",
   "training.patterns.check_decay_rules",
   "training.patterns.check_trainable",
   "training.patterns.parameters",
-  "training.plan.make",
+  "training.run.make",
+  "training.run.open_data",
   "training.resumed.changed",
   "training.resumed.check_counts",
   "training.resumed.going_on",

@@ -6,7 +6,7 @@ import jax
 
 from vit_jax import config as c
 from vit_jax.process.signals import StopRequest
-from vit_jax.training import opening, plan
+from vit_jax.training import run as runs
 from vit_jax.training import train as training
 
 CONFIG = c.Config(
@@ -33,6 +33,6 @@ CONFIG = c.Config(
 
 def train(folder: pathlib.Path) -> pathlib.Path:
   """Trains to the end; returns the workdir."""
-  made = plan.make(CONFIG, opening.open_data(CONFIG), jax.devices()[:1])
+  made = runs.make(CONFIG, runs.open_data(CONFIG), jax.devices()[:1])
   assert training.train(made, folder, StopRequest())
   return folder

@@ -11,7 +11,8 @@ from vit_jax.data.sources import digits
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
 from vit_jax.process.text import one_line, shown
-from vit_jax.training import checks, opening, steps
+from vit_jax.training import checks, steps
+from vit_jax.training import run as runs
 
 SECONDS = 5
 GOOD = c.Config(
@@ -70,7 +71,7 @@ def accepted(path, value):
     config = c.from_dict(values)
     checks.check(config)
     if path[0] in OPENED:
-      opening.open_data(config)
+      runs.open_data(config)
     steps.of_run(config, 1437)
   except c.ConfigError as error:
     refusal = str(error)
@@ -140,7 +141,7 @@ def test_messages(path, value, message):
 
 def test_a_batch_larger_than_the_training_set():
   with pytest.raises(c.ConfigError, match="batch_size=5000 is more than the 1437 training images"):
-    opening.open_data(dataclasses.replace(GOOD, batch_size=5000))
+    runs.open_data(dataclasses.replace(GOOD, batch_size=5000))
 
 
 def test_more_steps_than_can_be_counted():

@@ -6,7 +6,7 @@ from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax.data.sources import subset
 from vit_jax.evaluation.opening import open_alone
-from vit_jax.training import opening
+from vit_jax.training import run as runs
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def scoring(train, test, *, classes=2, **more):
 
 def refused(config):
   with pytest.raises(c.ConfigError) as caught:
-    opening.open_data(config)
+    runs.open_data(config)
   said = str(caught.value)
   assert said.count("\n") == 0
   assert said.endswith("or set config.data.allow_overlap=True.")
@@ -48,15 +48,15 @@ def test_the_sentence(folder):
 
 
 def test_parts_that_have_none_in_common_are_taken(folder):
-  opening.open_data(scoring(c.Dataset(folder, "[:90%]"), c.Dataset(folder, "[90%:]")))
-  opening.open_data(scoring(c.Dataset(folder, "[:30]"), c.Dataset(folder, "[30:]")))
+  runs.open_data(scoring(c.Dataset(folder, "[:90%]"), c.Dataset(folder, "[90%:]")))
+  runs.open_data(scoring(c.Dataset(folder, "[:30]"), c.Dataset(folder, "[30:]")))
   mixed = scoring(c.Dataset(folder, "[:75%]"), c.Dataset(folder, "[20:]"))
   assert "have 10 images" in refused(mixed)
 
 
 def test_an_explicit_setting_allows_it_and_it_is_told(folder, caplog):
   sets = c.Dataset(folder), c.Dataset(folder, "[90%:]")
-  assert opening.open_data(scoring(*sets, allow_overlap=True)).evaluations
+  assert runs.open_data(scoring(*sets, allow_overlap=True)).evaluations
   (said,) = caplog.messages
   assert "have 4 images" in said
   assert "config.data.allow_overlap=True allows it" in said
@@ -73,7 +73,7 @@ def test_probes_and_neighbours(folder, kind):
     sets = (c.Dataset(folder, split) for split in (probe_train, test))
     return run(c.Dataset(folder, train), **{kind: {"mine": group(*sets, **options)}})
 
-  opening.open_data(config("[:50%]", "[:50%]", "[50%:]"))  # a probe may learn from training images
+  runs.open_data(config("[:50%]", "[:50%]", "[50%:]"))  # a probe may learn from training images
   key = f"config.{kind}.mine"
   assert f"{key}.train ({folder} [:60%]) and {key}.test" in refused(
     config("[:50%]", "[:60%]", "[50%:]")
@@ -88,20 +88,20 @@ def test_probes_and_neighbours(folder, kind):
 def test_digits_and_made_up_images():
   digits = lambda split: c.Dataset("digits", split)
   sets = lambda train, test: scoring(train, test, classes=10)
-  opening.open_data(sets(digits("train"), digits("test")))
+  runs.open_data(sets(digits("train"), digits("test")))
   assert "have 360 images" in refused(sets(digits("test"), digits("test")))
-  opening.open_data(sets(c.Dataset("synthetic"), c.Dataset("synthetic")))  # random images
+  runs.open_data(sets(c.Dataset("synthetic"), c.Dataset("synthetic")))  # random images
 
 
 def test_what_is_excluded_or_not_drawn_is_not_trained_on(folder, tmp_path):
-  whole = opening.open_data(run(c.Dataset(folder))).train
-  test = opening.open_data(run(c.Dataset(folder, "[90%:]"))).train
+  whole = runs.open_data(run(c.Dataset(folder))).train
+  test = runs.open_data(run(c.Dataset(folder, "[90%:]"))).train
   held = {test.name(index) for index in range(len(test))}
   rows = [index for index in range(len(whole)) if whole.name(index) in held]
   path = str(tmp_path / "exclude.txt")
   subset.write_exclusions(path, whole, rows)
   scored = c.Dataset(folder, "[90%:]")
-  opening.open_data(scoring(c.Dataset(folder, exclude=path), scored))
+  runs.open_data(scoring(c.Dataset(folder, exclude=path), scored))
   subset.write_exclusions(path, whole, rows[1:])
   assert "have 1 image (" in refused(scoring(c.Dataset(folder, exclude=path), scored))
   assert "have 36 images" in refused(scoring(c.Dataset(folder), c.Dataset(folder, subset=36)))
@@ -111,7 +111,7 @@ def test_records_of_tfds(tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   name = tfds_fixture.write_single_label_tfds(tmp_path, num_examples=50, num_classes=2, seed=0)
   part = lambda split, version="": c.Dataset(f"tfds:{name}{version}", split)
-  opening.open_data(scoring(part("train[:90%]"), part("train[90%:]")))
-  opening.open_data(scoring(part("train"), part("test")))
+  runs.open_data(scoring(part("train[:90%]"), part("train[90%:]")))
+  runs.open_data(scoring(part("train"), part("test")))
   assert "have 4 images" in refused(scoring(part("train"), part("train[90%:]", ":1.0.0")))
   assert "train example 36" in refused(scoring(part("train[30:]"), part("train[90%:]+test")))

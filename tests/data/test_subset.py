@@ -13,7 +13,7 @@ from vit_jax import config as c
 from vit_jax.data import opening, sources
 from vit_jax.data.sources import subset
 from vit_jax.data.sources.base import Block
-from vit_jax.training import opening as training
+from vit_jax.training import run as runs
 from vit_jax.training import steps
 
 
@@ -168,7 +168,7 @@ def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):
   with pytest.raises(
     sources.SourceError, match=r"^config\.data\.train: subset=719 is more than the 718"
   ):
-    training.open_data(c.Config(data=c.Data(train=dataset)))
+    runs.open_data(c.Config(data=c.Data(train=dataset)))
 
 
 def test_parts_of_a_source_tell_each_other_apart(tmp_path):
@@ -191,6 +191,6 @@ def test_epochs_are_of_the_subset():
     model=c.Model(num_classes=10),
     data=c.Data(train=dataset, evaluate={"some": c.EvaluationSet("digits", "test", subset=40)}),
   )
-  data = training.open_data(config)
+  data = runs.open_data(config)
   assert steps.of_run(config, len(data.train)).total == 30
   assert len(data.evaluations.heads()[0].source) == 40

@@ -13,7 +13,7 @@ from vit_jax.data import cache, overlap, pipeline, sources
 from vit_jax.data.images import BadImage
 from vit_jax.evaluation import opening as evaluation
 from vit_jax.learning import objectives
-from vit_jax.training import opening
+from vit_jax.training import run as runs
 
 NAMES = ["1.png", "b/2.jpg", "b/inner/deep/3.png", "c/4.webp"]
 
@@ -147,7 +147,7 @@ def with_data(**changes):
 
 def test_classification_refuses_training_images_without_labels():
   with pytest.raises(c.ConfigError, match=r"^config\.data\.train\.label_key is empty, so these im"):
-    opening.open_data(with_data(train=UNLABELLED))
+    runs.open_data(with_data(train=UNLABELLED))
 
 
 @pytest.mark.parametrize("key", ["data.evaluate.test", "few_shot.x.train", "nearest.x.test"])
@@ -167,7 +167,7 @@ def test_an_objective_without_labels_takes_them_with_any_number_of_classes(monke
   monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
   for train in (UNLABELLED, c.Dataset("digits", "train")):
     config = dataclasses.replace(with_data(train=train), model=c.Model(name="ViT-Ti/4"))
-    opened = opening.open_data(config).train
+    opened = runs.open_data(config).train
     assert (len(opened), opened.class_names) == (1437, ())
 
 

@@ -12,7 +12,7 @@ from tests.data import vtab_fixture
 from vit_jax import recipes
 from vit_jax.data import images, sources
 from vit_jax.data.sources import vtab_tasks
-from vit_jax.training import opening
+from vit_jax.training import run as runs
 
 SIZES = dict(train=37, validation=19, test=23)  # no round percentages
 TRAIN, HELD_BACK = 8, 3
@@ -156,7 +156,7 @@ def test_examples_and_labels_of_a_task(stored, name, split):
 @pytest.mark.parametrize("name", vtab_tasks.TASKS)
 def test_the_recipe_opens_its_data(stored, name):
   config = recipes.load(f"{programs.ROOT}/configs/vtab.py:ViT-B/16,{name}")
-  data = opening.open_data(dataclasses.replace(config, batch_size=TRAIN))
+  data = runs.open_data(dataclasses.replace(config, batch_size=TRAIN))
   assert len(data.train) == TRAIN + HELD_BACK
   assert len(data.evaluations.heads()[0].source) == len(protocol(name, "test"))
 

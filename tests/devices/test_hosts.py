@@ -22,7 +22,7 @@ from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import opening, plan
+from vit_jax.training import run as runs
 
 
 def group(workdir, *overrides, processes, devices, first=programs.MAIN, others=programs.MAIN):
@@ -113,7 +113,7 @@ def test_what_many_processes_saved_comes_back_bit_by_bit_on_other_devices(togeth
   folder = checkpoint.find(workdir, 40)
   config = from_dict(checkpoint.read_meta(folder)["config"])
   config = dataclasses.replace(config, mesh=Mesh(fsdp=fsdp))
-  made = plan.make(config, opening.open_data(config), jax.devices()[:devices])
+  made = runs.make(config, runs.open_data(config), jax.devices()[:devices])
   state = checkpoint.load(folder, made.abstract, to_dict(config))
   restored = {
     jax.tree_util.keystr(path): x for path, x in jax.tree_util.tree_leaves_with_path(state)

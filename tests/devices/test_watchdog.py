@@ -30,7 +30,8 @@ def alone():
 folder, limit, silence = pathlib.Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[4])
 with Watchdog(folder / "heartbeats", limit=limit, silence=silence, process=0, processes=2) as dog:
   for step in range(8):
-    dog.guarded(lambda: dog.beat(f"step {step}"))
+    with dog.guarded():
+      dog.beat(f"step {step}")
     if sys.argv[3] == "alone" and step < 6:
       (folder / "heartbeats").mkdir(exist_ok=True)
       told = dict(looks=step, beats=step + 1, words=f"elsewhere, at step {step}")
@@ -41,7 +42,8 @@ with Watchdog(folder / "heartbeats", limit=limit, silence=silence, process=0, pr
   if sys.argv[3] == "stuck":
     stuck()
   elif sys.argv[3] == "lost":
-    dog.guarded(lost)
+    with dog.guarded():
+      lost()
 print("came to its end")
 """
 
@@ -151,12 +153,9 @@ def test_a_process_that_never_sent_a_heartbeat_is_named():
 def test_too_little_memory_is_said_in_a_sentence(tmp_path, processes):
   dog = Watchdog(tmp_path, limit=9, silence=9, process=0, processes=processes)
   dog.beat("step 3")
-
-  def step():
+  said = r"at step 3\. Raise config\.accumulation.*allocating 9 bytes"
+  with pytest.raises(RunError, match=said), dog.guarded():
     raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
-
-  with pytest.raises(RunError, match=r"at step 3\. Raise config\.accumulation.*allocating 9 bytes"):
-    dog.guarded(step)
 
 
 @pytest.mark.parametrize(("limit", "silence"), [(10, 40), (1800, 300), (0, 300)])

@@ -14,7 +14,8 @@ from PIL import Image
 from vit_jax import config as c
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
-from vit_jax.training import launch, opening, plan, train
+from vit_jax.training import launch, train
+from vit_jax.training import run as runs
 
 TRAINED = {"bag": 40, "coat": 90, "hat": 140, "shoe": 190}  # grey values
 CONFIG = c.Config(
@@ -62,7 +63,7 @@ def run(tmp_path_factory):
   write(root / "train", dict.fromkeys(TRAINED, 16), 0)
   write(root / "test", {"shoe": 5, "coat": 3}, 1)
   config = configured(root, root / "test")
-  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
   with contextlib.redirect_stdout(io.StringIO()) as said:
     assert train.train(made, root / "run", StopRequest())
   assert said.getvalue().count("test: no image of: 'bag', 'hat'") == 1
@@ -116,6 +117,6 @@ def test_a_class_that_the_head_lacks_is_named(run):
   write(root / "more", {"coat": 1, "shoes": 1}, 2)
   other = configured(root, root / "more")
   with pytest.raises(c.ConfigError, match=r"training data has no class 'shoes' \(it has 'shoe'\)"):
-    opening.open_data(other)
+    runs.open_data(other)
   with pytest.raises(c.ConfigError, match=r"more\) has other .*the head has no class 'shoes' \("):
     evaluate(other, root)

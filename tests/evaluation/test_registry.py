@@ -14,7 +14,8 @@ from vit_jax.evaluation.spec import EvaluationSpec, Evaluator, Metric, Result
 from vit_jax.plots import curves
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, metrics_log
-from vit_jax.training import checks, opening, plan, train
+from vit_jax.training import checks, train
+from vit_jax.training import run as runs
 
 # --- the file of a fourth kind of evaluation: the distance between features ---
 
@@ -92,7 +93,7 @@ def test_a_run_with_a_fourth_evaluation(fourth, tmp_path, capsys, monkeypatch):
   stopping = c.EarlyStopping(metric="digits/spread", patience=9)
   config = dataclasses.replace(CONFIG, early_stopping=stopping)
   checks.check(config)
-  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
   plots = {}
   keep = lambda folder, plot_of: plots.update({key: plot_of(key) for key in lines_of(tmp_path)[-1]})
   monkeypatch.setattr(curves, "curves", keep)
@@ -134,7 +135,7 @@ def test_what_is_known_of_its_figures(fourth):
 
 def test_without_its_line_nothing_knows_it():
   assert not registry.headlines(["digits/spread"])
-  assert [name for name, _ in opening.open_data(CONFIG).evaluations.opened] == ["test"]
+  assert [name for name, _ in runs.open_data(CONFIG).evaluations.opened] == ["test"]
 
 
 def test_which_figures_are_better_when_they_are_smaller():

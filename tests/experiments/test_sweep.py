@@ -18,7 +18,8 @@ from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.sweep import RATE, Sweep
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log, workdir
-from vit_jax.training import opening, plan, train
+from vit_jax.training import run as runs
+from vit_jax.training import train
 
 RECIPE = """
 from vit_jax.config import *
@@ -77,7 +78,7 @@ def here(ledger, some):
   for job in some:
     run = ledger.run(job)
     config = recipes.resolve(run.recipe, run.overrides)
-    ready = plan.make(config, opening.open_data(config), jax.devices()[:1])
+    ready = runs.make(config, runs.open_data(config), jax.devices()[:1])
     with workdir.locked(run.folder, first=True):
       train.train(ready, run.folder, StopRequest())
 
@@ -92,7 +93,7 @@ def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, t
   chosen = ledger.chosen(stage)
   trials = [ledger.run(job).folder for job in jobs.all_trials(stage)]
   assert not any("test" in (folder / "config.json").read_text() for folder in trials)
-  scored = opening.open_data(recipes.resolve(some.final, ())).evaluations.heads()[0].source
+  scored = runs.open_data(recipes.resolve(some.final, ())).evaluations.heads()[0].source
   with pytest.raises(c.RunError, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):

@@ -48,17 +48,17 @@ FULL_AT = 2500  # bytes a file: less than an array file, and than the metrics of
 
 def before_save(step, act):
   """Does something to the workdir just before a step is saved."""
-  from vit_jax.training.saver import Saver
+  from vit_jax.training.checkpointing import Checkpointing
 
-  save = Saver.save
+  save = Checkpointing.save
 
   def late(saver, state, **options):
     if int(state.step) == step:
-      saver.checkpoints.wait()
-      act(saver.folder)
+      saver.session.checkpoints.wait()
+      act(saver.session.folder)
     return save(saver, state, **options)
 
-  Saver.save = late
+  Checkpointing.save = late
 
 
 def gone(step):
@@ -98,9 +98,9 @@ def witnessed(step):
   import jax
   import numpy as np
 
-  from vit_jax.training.saver import Saver
+  from vit_jax.training.checkpointing import Checkpointing
 
-  save = Saver.save
+  save = Checkpointing.save
 
   def witness(saver, state, **options):
     if int(state.step) == int(step):
@@ -111,10 +111,10 @@ def witnessed(step):
             axis.indices(size)[:2] for axis, size in zip(shard.index, array.shape, strict=True)
           ]
           parts[f"{jax.tree_util.keystr(path)}@{bounds}"] = np.asarray(shard.data)
-      np.savez(saver.folder / f"held-by-{jax.process_index()}.npz", **parts)
+      np.savez(saver.session.folder / f"held-by-{jax.process_index()}.npz", **parts)
     return save(saver, state, **options)
 
-  Saver.save = witness
+  Checkpointing.save = witness
 
 
 def signal_in(place):

@@ -7,7 +7,7 @@ from tests import programs
 from tests.faults import faulty
 from vit_jax.config import from_dict
 from vit_jax.storage import checkpoint
-from vit_jax.training import opening, plan
+from vit_jax.training import run as runs
 
 EACH_STEP = [
   "--config.duration.steps=8",
@@ -20,7 +20,7 @@ def state_after(workdir, step):
   """The whole state of a checkpoint."""
   folder = checkpoint.find(workdir, step)
   config = from_dict(checkpoint.read_meta(folder)["config"])
-  abstract = plan.make(config, opening.open_data(config), jax.devices()[:1]).abstract
+  abstract = runs.make(config, runs.open_data(config), jax.devices()[:1]).abstract
   return jax.device_get(checkpoint.load(folder, abstract, checkpoint.read_meta(folder)["config"]))
 
 

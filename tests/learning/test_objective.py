@@ -19,8 +19,9 @@ from vit_jax.experiments import step_program
 from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.storage import checkpoint, metrics_log
-from vit_jax.training import opening, plan, train
-from vit_jax.training.recorder import Recorder
+from vit_jax.training import run as runs
+from vit_jax.training import train
+from vit_jax.training.callbacks import Metrics
 
 SIDE, SIZE = 4, 16
 CONFIG = c.Config(batch_size=SIZE, optimizer=c.Optimizer(kind="sgd", ema=0.5))
@@ -160,7 +161,7 @@ class NoStop:
 def digits(monkeypatch):
   """The plan of a run on the digits with an objective that does not use their labels."""
   monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
-  return plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
+  return runs.make(DIGITS, runs.open_data(DIGITS), jax.devices()[:1])
 
 
 class Killed(BaseException):
@@ -174,13 +175,13 @@ def test_a_killed_run_goes_on_to_the_same_bits_and_its_metrics_are_written(
   whole, parts = tmp_path / "whole", tmp_path / "parts"
   assert train.train(digits, whole, NoStop())
 
-  def killed(recorder, pending, settle=Recorder.settle):
-    settle(recorder, pending)
-    if pending and pending[0] == 5:
+  def killed(metrics, step, line, log=Metrics._log):
+    log(metrics, step, line)
+    if step == 5:
       raise Killed
 
   with monkeypatch.context() as once:
-    once.setattr(Recorder, "settle", killed)
+    once.setattr(Metrics, "_log", killed)
     with pytest.raises(Killed):
       train.train(digits, parts, NoStop())
   assert checkpoint.available(parts) == [2, 4]
@@ -204,7 +205,7 @@ def test_a_killed_run_goes_on_to_the_same_bits_and_its_metrics_are_written(
 def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
   monkeypatch.setattr(HiddenChannel, "needs_labels", needs_labels)
   monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
-  made = plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
+  made = runs.make(DIGITS, runs.open_data(DIGITS), jax.devices()[:1])
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   batch = next(reader)
   reader.close()

@@ -1,6 +1,5 @@
 """Which evaluation is the best, when a run stops, and that a resumed run decides the same."""
 
-import dataclasses
 import json
 import math
 import shutil
@@ -14,20 +13,21 @@ from jax.experimental import multihost_utils
 
 from tests import programs
 from tests.ends import assert_equal_ends
-from vit_jax.config import EarlyStopping
+from vit_jax.config import EarlyStopping as Settings
 from vit_jax.process import json_text
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import early_stopping
-from vit_jax.training.early_stopping import Best, Watch, best_of
-from vit_jax.training.loop import Loop
+from vit_jax.training.early_stopping import Best, EarlyStopping, best_of
+from vit_jax.training.loop import Callback, Loop
+from vit_jax.training.steps import ImageCount
 
 
 def watched(values, *, patience, metric="val/top1"):
   """The watch when it stops the run (else after all values), and the step of the stop or None."""
-  watch = Watch(EarlyStopping(metric=metric, patience=patience), Best())
+  watch = EarlyStopping(Settings(metric=metric, patience=patience), Best())
   for step, value in enumerate(values, 1):
     watch.note(step, {metric: value, "val/examples": 9})
-    if watch.enough:
+    if watch.should_stop:
       return watch.best, step
   return watch.best, None
 
@@ -60,9 +60,9 @@ def test_only_nan():
 
 
 def test_off():
-  watch = Watch(EarlyStopping(), Best())
+  watch = EarlyStopping(Settings(), Best())
   watch.note(1, {"val/top1": 0.5})
-  assert (watch.best.step, watch.enough, watch.in_words(None)) == (0, False, [])
+  assert (watch.best.step, watch.should_stop, watch.in_words(None)) == (0, False, [])
 
 
 @given(
@@ -76,25 +76,28 @@ def test_a_resumed_run_decides_as_one_that_was_not_stopped(values, split, patien
     json.loads(json.dumps({"step": i, "val/top1": json_text.finite(value)}))
     for i, value in enumerate(values, 1)
   ]
-  settings = EarlyStopping(metric="val/top1", patience=patience)
-  watch, resumed = Watch(settings, Best()), Watch(settings, best_of(lines[: 3 + split], "val/top1"))
+  settings = Settings(metric="val/top1", patience=patience)
+  watch, resumed = (
+    EarlyStopping(settings, Best()),
+    EarlyStopping(settings, best_of(lines[: 3 + split], "val/top1")),
+  )
   for i, value in enumerate(values, 1):
     watch.note(i, {"val/top1": value})
     if i > split:
       resumed.note(i, {"val/top1": value})
   assert str(resumed.best) == str(watch.best)  # NaN is not equal to itself
-  assert resumed.enough == watch.enough
+  assert resumed.should_stop == watch.should_stop
 
 
 @given(values=st.lists(st.floats(0, 1) | st.just(math.nan)), patience=st.integers(0, 4))
 def test_only_an_evaluation_that_may_end_the_run_ends_it(values, patience):
-  watch = Watch(EarlyStopping(metric="val/top1", patience=patience), Best())
+  watch = EarlyStopping(Settings(metric="val/top1", patience=patience), Best())
   for i, value in enumerate(values, 1):
-    might, best = watch.may_end, str(watch.best)
+    might, best = watch.may_stop, str(watch.best)
     watch.note(i, {"val/top1": value})
     worse = watch.best.since > 0 and str(watch.best) != best
-    assert watch.enough == (might and worse)
-    if watch.enough:
+    assert watch.should_stop == (might and worse)
+    if watch.should_stop:
       break
 
 
@@ -149,16 +152,19 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
 
 
 def test_a_run_that_stopped_does_no_step_when_started_again():
-  watch = Watch(EarlyStopping(metric="val/top1", patience=3), Best(4, 0.5, 3))
-  unused = dict.fromkeys(field.name for field in dataclasses.fields(Loop))
+  watch = EarlyStopping(Settings(metric="val/top1", patience=3), Best(4, 0.5, 3))
+  run = types.SimpleNamespace(steps=types.SimpleNamespace(total=40), images=ImageCount(16, 0, 0))
+
+  class Evaluation(Callback):
+    def start(self, moment):
+      moment.ending = watch.should_stop
+
   monitor = types.SimpleNamespace(start=lambda step: None)
-  evaluator = types.SimpleNamespace(watch=watch)
-  loop = Loop(**unused | dict(monitor=monitor, evaluator=evaluator))
-  assert loop.run(None, 16, batches=None, evaluated=True)
+  assert Loop(run, [Evaluation()], stop=None, monitor=monitor, watchdog=None).train(None)
 
 
 def test_a_best_without_its_checkpoint_is_said_to_have_none(tmp_path):
-  watch = Watch(EarlyStopping(metric="val/top1"), Best(4, 0.5, 3))
+  watch = EarlyStopping(Settings(metric="val/top1"), Best(4, 0.5, 3))
   assert watch.in_words(tmp_path) == [
     "Best:       val/top1 0.5000 after step 4, of which there is no checkpoint"
   ]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from vit_jax.training.goodput import Busy
+from vit_jax.training.speed import DeviceTimer
 
 
 class Clock:
@@ -32,7 +32,7 @@ class Computation:
 
 @pytest.fixture
 def busy():
-  with Busy(Clock()) as busy:
+  with DeviceTimer(Clock()) as busy:
     yield busy
 
 
@@ -99,7 +99,7 @@ def test_a_failed_computation_is_done_too(busy, error):
 
 
 def test_leaving_waits_for_what_was_given():
-  with Busy() as busy:
+  with DeviceTimer() as busy:
     for _ in range(3):
       busy.dispatched(jax.jit(lambda x: x @ x)(jnp.ones((500, 500))))
   assert not busy._thread.is_alive()

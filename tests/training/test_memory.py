@@ -7,7 +7,8 @@ from tests.training.test_plan import CONFIG
 from vit_jax.config import RunError
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage.saving import Checkpoints
-from vit_jax.training import init_from, opening, plan, train
+from vit_jax.training import init_from, train
+from vit_jax.training import run as runs
 
 
 def too_little(*_, **__):
@@ -21,7 +22,7 @@ def too_little(*_, **__):
 )
 def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):
   monkeypatch.setattr(owner, name, too_little)
-  made = plan.make(CONFIG, opening.open_data(CONFIG))
+  made = runs.make(CONFIG, runs.open_data(CONFIG))
   weights = init_from.Initial(params={}, report="")
   with pytest.raises(RunError, match=r"at the start\. Split .*allocating 9 bytes") as refused:
     train.train(made, tmp_path, StopRequest(), weights)

@@ -21,7 +21,8 @@ from vit_jax.evaluation.opening import open_alone
 from vit_jax.experiments import holdout
 from vit_jax.learning import objectives
 from vit_jax.storage import checkpoint, metrics_log
-from vit_jax.training import checks, messages, opening, plan, steps, train
+from vit_jax.training import checks, messages, steps, train
+from vit_jax.training import run as runs
 
 MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=2)
 
@@ -61,7 +62,7 @@ def two(folders):
   return {"small": weighted(small, 3), "large": weighted(large, 2)}
 
 
-def refused(config, act=opening.open_data):
+def refused(config, act=runs.open_data):
   with pytest.raises(c.ConfigError) as caught:
     act(config)
   assert "\n" not in str(caught.value)
@@ -71,11 +72,11 @@ def refused(config, act=opening.open_data):
 def test_an_epoch_is_as_long_as_all_sources_together(two):
   config = run(two)
   checks.check(config)
-  data = opening.open_data(config)
+  data = runs.open_data(config)
   assert (len(data.train), data.train.class_names) == (30, ("a", "b"))
   assert steps.of_run(config, len(data.train)).total == round(2 * 30 / 8)
-  made = plan.make(config, data, jax.devices()[:1])
-  assert messages.mix(made, steps.ImageCount(0, 0, 8)) == (
+  made = runs.make(config, data, jax.devices()[:1])
+  assert messages.mix(made) == (
     "The training images are a mix: large 40.00% (20 images, each seen 1.28 times), "
     "small 60.00% (10 images, each seen 3.84 times)\n"
   )
@@ -83,7 +84,7 @@ def test_an_epoch_is_as_long_as_all_sources_together(two):
 
 def test_batches_have_the_shares_of_the_weights(two):
   config = run(two, data=dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)))
-  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   assert [(part.examples, part.weight) for part in made.data.parts] == [(20, 2), (10, 3)]
   batches = [next(reader) for _ in range(125)]  # 1,000 images: a block, which holds whole shares
@@ -99,12 +100,12 @@ def test_batches_have_the_shares_of_the_weights(two):
 
 def test_a_source_that_is_empty_is_left_out(two, folders):
   mix = two | {"none": c.Weighted(weight=9.0)}
-  assert len(opening.open_data(run(mix)).parts) == 2
-  alone = opening.open_data(run({"none": c.Weighted(), "only": weighted(folders[0], 7)}))
-  plain = opening.open_data(run({}, data=dict(train=c.Dataset(folders[0]))))
+  assert len(runs.open_data(run(mix)).parts) == 2
+  alone = runs.open_data(run({"none": c.Weighted(), "only": weighted(folders[0], 7)}))
+  plain = runs.open_data(run({}, data=dict(train=c.Dataset(folders[0]))))
   assert alone.train.identity == plain.train.identity
-  made = plan.make(run({}), plain, jax.devices()[:1])
-  assert not messages.mix(made, steps.ImageCount(0, 0, 8))
+  made = runs.make(run({}), plain, jax.devices()[:1])
+  assert not messages.mix(made)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_a_batch_takes_no_more_of_a_source_than_it_has(two):
   said = refused(run(two, batch_size=20))
   assert "has 10 images, and a batch takes 12.0 of them at config.data.mix.small.weight=3" in said
   assert said.endswith("config.batch_size at most 16.")
-  opening.open_data(run(two, batch_size=16))
+  runs.open_data(run(two, batch_size=16))
 
 
 def test_no_source_of_a_mix_is_scored(two, folders):
@@ -169,14 +170,14 @@ def test_no_source_of_a_mix_is_scored(two, folders):
     said = refused(run(two, data=dict(evaluate={"test": test})))
     assert said.startswith(f"config.data.mix.{name} ({source}) and config.data.evaluate.test (")
   part = two | {"large": weighted(large, 2, split="[:80%]")}
-  opening.open_data(run(part, data=dict(evaluate={"test": c.EvaluationSet(large, "[80%:]")})))
+  runs.open_data(run(part, data=dict(evaluate={"test": c.EvaluationSet(large, "[80%:]")})))
   nearest = {"x": c.Nearest(c.Dataset(large), c.Dataset(small))}
   said = refused(run(two, nearest=nearest))
   assert said.startswith(f"config.data.mix.small ({small}) and config.nearest.x.test (")
 
 
 def test_a_scored_run_knows_its_mix(two, folders):
-  known = opening.open_data(run(two)).own
+  known = runs.open_data(run(two)).own
   config = run({}, data=dict(evaluate={"test": c.EvaluationSet(folders[1], "[80%:]")}))
   said = refused(config, lambda it: open_alone(it, known))
   assert said.startswith(f"What the weights were trained on ({folders[1]}) and config.data.evalu")
@@ -194,12 +195,12 @@ def test_a_mix_can_be_cached(two, tmp_path):
   config = run(two, data=dict(cache=str(tmp_path / "cache"), cache_side=8))
   assert "There is no cache" in refused(config)
   tools_cache.prepare(config)
-  plain, cached = (opening.open_data(one) for one in (run(two), config))
+  plain, cached = (runs.open_data(one) for one in (run(two), config))
   for index in range(30):
     assert cached.train[index].name == plain.train[index].name
     assert cached.train[index].labels == plain.train[index].labels
   changed = two | {"small": dataclasses.replace(two["small"], weight=5.0)}
-  opening.open_data(dataclasses.replace(config, data=dataclasses.replace(config.data, mix=changed)))
+  runs.open_data(dataclasses.replace(config, data=dataclasses.replace(config.data, mix=changed)))
   assert "is of other images" in refused(
     dataclasses.replace(config, data=dataclasses.replace(config.data, mix={"large": two["large"]}))
   )
@@ -261,7 +262,7 @@ def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path,
   every = dict(log_every=c.Duration(steps=1), evaluate_every=c.Duration())
   config = run(bare, duration=c.Duration(steps=6), **every)
   checks.check(config)
-  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
   whole, parts, read = tmp_path / "whole", tmp_path / "parts", []
   reading = Reader.training
   monkeypatch.setattr(
@@ -273,7 +274,7 @@ def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path,
   turned = dataclasses.replace(  # the order in which a recipe names the sources does not matter
     config, data=dataclasses.replace(config.data, mix=dict(reversed(bare.items())))
   )
-  made = plan.make(turned, opening.open_data(turned), jax.devices()[:1])
+  made = runs.make(turned, runs.open_data(turned), jax.devices()[:1])
   assert train.train(made, parts, StopAfter(None))
   ends = [checkpoint.find(folder, 6) for folder in (whole, parts)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))

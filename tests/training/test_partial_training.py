@@ -20,7 +20,8 @@ from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import init_from, opening, plan, train
+from vit_jax.training import init_from, train
+from vit_jax.training import run as runs
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
 PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
@@ -192,7 +193,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   tmp_path, capsys, monkeypatch
 ):
   monkeypatch.setattr(train, "chip", lambda kind: Chip(1e12))
-  made = plan.make(DIGITS, opening.open_data(DIGITS), jax.devices()[:1])
+  made = runs.make(DIGITS, runs.open_data(DIGITS), jax.devices()[:1])
   assert train.train(made, tmp_path / "whole", StopAfter(0))
   assert "(2,394 of them trained)" in capsys.readouterr().out
   assert not train.train(made, tmp_path / "parts", StopAfter(3))

@@ -11,7 +11,8 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data import cache
 from vit_jax.models import requirements
-from vit_jax.training import launch, opening, plan
+from vit_jax.training import launch
+from vit_jax.training import run as runs
 
 
 def digits(split="train"):
@@ -39,17 +40,17 @@ def test_sources_with_other_classes_are_refused(tmp_path):
     CONFIG, data=dataclasses.replace(CONFIG.data, evaluate={"mine": other})
   )
   with pytest.raises(c.ConfigError, match=r"evaluate\.mine.*training data has no class 'a', "):
-    opening.open_data(config)
+    runs.open_data(config)
 
 
 def test_evaluation_sets_without_a_source_are_left_out():
-  assert [name for name, _ in opening.open_data(CONFIG).evaluations.opened] == ["test"]
+  assert [name for name, _ in runs.open_data(CONFIG).evaluations.opened] == ["test"]
 
 
 def test_the_learning_rate_is_that_of_the_settings():
   schedule = c.Schedule(learning_rate=2.0, warmup=c.Duration(steps=10), decay="steps", drops=(0.5,))
   config = dataclasses.replace(CONFIG, duration=c.Duration(steps=40), schedule=schedule)
-  made = plan.make(config, opening.open_data(config))
+  made = runs.make(config, runs.open_data(config))
   np.testing.assert_allclose([made.rate(s) for s in (5, 10, 19, 20)], [1, 2, 2, 0.2], rtol=1e-6)
 
 
@@ -58,17 +59,15 @@ def test_a_cache_is_read_for_training_alone(tmp_path):
     CONFIG, data=dataclasses.replace(CONFIG.data, cache=str(tmp_path / "cache"), cache_side=8)
   )
   with pytest.raises(c.ConfigError, match="There is no cache"):
-    opening.open_data(config)
+    runs.open_data(config)
   tools_cache.prepare(config)
   with pytest.raises(c.ConfigError, match="its cache_side is 8, this run's 9"):
-    opening.open_data(
-      dataclasses.replace(config, data=dataclasses.replace(config.data, cache_side=9))
-    )
-  plain, data = opening.open_data(CONFIG), opening.open_data(config)
+    runs.open_data(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_side=9)))
+  plain, data = runs.open_data(CONFIG), runs.open_data(config)
   assert type(data.train) is cache.Cached
   scored = data.evaluations.heads()[0].source
   assert type(scored) is type(plain.evaluations.heads()[0].source)
-  made = plan.make(config, data)
+  made = runs.make(config, data)
   first, second = (  # digits are no larger than the cache's side
     next(made.reader.training(source, parts=data.parts, seed=0, start=2 * CONFIG.batch_size))
     for source in (plain.train, data.train)
@@ -81,7 +80,7 @@ def test_cudnn_needs_a_gpu():
   model = dataclasses.replace(CONFIG.model, attention="cudnn", compute_dtype="bfloat16")
   config = dataclasses.replace(CONFIG, model=model)
   with pytest.raises(c.ConfigError, match=r"needs a GPU, and this is a cpu"):
-    plan.make(config, opening.open_data(config))
+    runs.make(config, runs.open_data(config))
 
 
 def test_the_attention_is_checked_for_the_model_that_computes(monkeypatch):
@@ -89,7 +88,7 @@ def test_the_attention_is_checked_for_the_model_that_computes(monkeypatch):
   checked = []
   note = lambda module, side, device, training: checked.append((module.dtype, side, training))
   monkeypatch.setattr(requirements, "check_attention", note)
-  plan.make(CONFIG, opening.open_data(CONFIG))
+  runs.make(CONFIG, runs.open_data(CONFIG))
   found = models.configured(dataclasses.replace(CONFIG.model, compute_dtype="bfloat16"))
   launch.reader_of(CONFIG, found, dataclasses.replace(CONFIG.data, image_size=16))
   assert checked == [(jnp.float32, 8, True), (jnp.bfloat16, 16, False)]

@@ -9,7 +9,7 @@ import pytest
 from vit_jax.process import agreement
 from vit_jax.process.retry import Retry
 from vit_jax.storage.saving import SaveError
-from vit_jax.training.saver import Saver
+from vit_jax.training.checkpointing import Checkpointing
 
 
 class Checkpoints:
@@ -47,16 +47,14 @@ def run():
   now, said = [0.0], []
 
   def make(*outcomes, seconds=10.0, looks=1):
-    return Saver(
-      Checkpoints(*outcomes, looks=looks),
-      None,
-      {},
-      Retry(seconds, clock=lambda: now[0]),
-      types.SimpleNamespace(save=10, log=5),
-      types.SimpleNamespace(say=said.append),
-      types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
-      types.SimpleNamespace(beat=lambda _: None),
+    session = types.SimpleNamespace(
+      checkpoints=Checkpoints(*outcomes, looks=looks),
+      writer=types.SimpleNamespace(say=said.append),
+      monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
+      watchdog=types.SimpleNamespace(beat=lambda _: None),
     )
+    run = types.SimpleNamespace(steps=types.SimpleNamespace(save=10, log=5))
+    return Checkpointing(run, session, {}, Retry(seconds, clock=lambda: now[0]))
 
   return make, now, said
 
@@ -64,21 +62,21 @@ def run():
 def test_a_failed_save_is_tried_again_with_the_state_of_a_later_step(run):
   make, now, said = run
   saver = make("20 could not be saved", "")
-  assert [step for step in range(1, 21) if saver.due(step)] == [10, 20]
+  assert [step for step in range(1, 21) if saver.wants(step)] == [10, 20]
   saver.save("state 20", best=0, last=False)
-  assert not saver.due(21)
+  assert not saver.wants(21)
   assert said == [
     "20 could not be saved. The run goes on, and tries again for 10 s "
     "(config.checkpoint.retry_seconds)."
   ]
   now[0] = 1.0
-  assert saver.due(22)
+  assert saver.wants(22)
   saver.save("state 22", best=0, last=False)
-  assert not saver.due(23)
+  assert not saver.wants(23)
   assert said[1:] == ["A checkpoint is saved again."]
   now[0] = 100.0
-  assert not saver.due(24)
-  assert saver.checkpoints.saved == ["state 20", "state 22"]
+  assert not saver.wants(24)
+  assert saver.session.checkpoints.saved == ["state 20", "state 22"]
 
 
 @pytest.mark.parametrize("outcome", ["22 failed", ""])
@@ -86,24 +84,24 @@ def test_while_a_save_is_under_way_no_other_one_is_tried(run, outcome):
   make, now, _ = run
   saver = make("20 failed", outcome, "", looks=3)
   saver.save("state 20", best=0, last=False)
-  assert [step for step in range(21, 25) if saver.due(step)] == []  # 23 learns of the failure
+  assert [step for step in range(21, 25) if saver.wants(step)] == []  # 23 learns of the failure
   now[0] = 5.0
-  assert saver.due(25)
+  assert saver.wants(25)
   saver.save("state 25", best=0, last=False)
-  assert [step for step in range(26, 29) if saver.due(step)] == []
+  assert [step for step in range(26, 29) if saver.wants(step)] == []
   now[0] = 9.0
-  assert saver.due(29) == bool(outcome)
+  assert saver.wants(29) == bool(outcome)
 
 
 def test_when_the_time_is_over_the_run_ends(run):
   make, now, _ = run
   saver = make("20 failed", "22 failed")
   saver.save("state 20", best=0, last=False)
-  assert not saver.due(21)
+  assert not saver.wants(21)
   now[0] = 10.0
   saver.save("state 22", best=0, last=False)
   with pytest.raises(SaveError, match=r"^22 failed\. It was tried again for 10 s\. Make room"):
-    saver.due(23)
+    saver.wants(23)
 
 
 def test_the_last_save_waits_for_its_success(run, monkeypatch):
@@ -111,7 +109,7 @@ def test_the_last_save_waits_for_its_success(run, monkeypatch):
   monkeypatch.setattr("time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
   saver = make("40 failed", "40 failed", "")
   saver.save("state 40", best=0, last=True)
-  assert saver.checkpoints.saved == ["state 40"] * 3
+  assert saver.session.checkpoints.saved == ["state 40"] * 3
   assert now[0] == 3.0
 
 
@@ -122,9 +120,9 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
   monkeypatch.setattr(agreement, "answer_of_first", lambda own: first[0])
   saver = make("20 failed", "failed", seconds=0.0)
   saver.save("state 20", best=0, last=False)
-  assert not saver.due(21)  # asked only where a line is logged
-  assert saver.due(25)  # the own time is over; the first process has time
+  assert not saver.wants(21)  # asked only where a line is logged
+  assert saver.wants(25)  # the own time is over; the first process has time
   saver.save("state 25", best=0, last=False)
   first[0] = False
   with pytest.raises(SaveError):
-    saver.due(30)
+    saver.wants(30)

@@ -17,7 +17,8 @@ from vit_jax.inference import export
 from vit_jax.inference import model as inference
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import init_from, opening, plan, train
+from vit_jax.training import init_from, train
+from vit_jax.training import run as runs
 
 VIT = c.Model(name="ViT-Ti/2", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10)
 PAIR = dict(train=c.Dataset("digits", "train"), test=c.Dataset("digits", "test"))
@@ -55,7 +56,7 @@ class StopAt:
 
 def run(folder, stop=0, **settings):
   config = dataclasses.replace(MASKED, **settings)
-  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
   return train.train(made, folder, StopAt(stop))
 
 
@@ -153,7 +154,7 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained)
 
 
 def test_a_picture_of_masked_patches_shows_all_classes():
-  found = opening.open_data(MASKED).evaluations.opened
+  found = runs.open_data(MASKED).evaluations.opened
   held = dict(found)["held"]
   labels = sources.open_source("digits", split="test", num_classes=10).labels
   assert len({labels(place) for place in held.places}) == reconstruction.SHOWN
@@ -172,4 +173,4 @@ def test_reconstruction_without_the_objective_is_refused():
   data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
   config = dataclasses.replace(MASKED, objective="classification", data=data)
   with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
-    opening.open_data(config)
+    runs.open_data(config)

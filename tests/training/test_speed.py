@@ -27,7 +27,7 @@ class Devices:
   def __init__(self, clock):
     self.clock, self.before, self.since = clock, 0.0, None
 
-  def __call__(self, now):
+  def seconds(self, now):
     return self.before + (0.0 if self.since is None else now - self.since)
 
   def work(self, seconds):
@@ -36,7 +36,7 @@ class Devices:
     self.rest()
 
   def rest(self):
-    self.before, self.since = self(self.clock.now), None
+    self.before, self.since = self.seconds(self.clock.now), None
 
 
 def make(clock=None, **changes):
@@ -49,7 +49,7 @@ def make(clock=None, **changes):
     flops_per_image=2e9,
     peak_flops=1e12,
   )
-  return Monitor(**arguments | changes, busy=devices, clock=clock), devices
+  return Monitor(**arguments | changes, devices=devices, clock=clock), devices
 
 
 def test_figures_of_a_window():

@@ -15,7 +15,8 @@ from vit_jax.data.history import Trained
 from vit_jax.data.opening import of_run
 from vit_jax.evaluation.opening import open_alone
 from vit_jax.storage import manifest
-from vit_jax.training import opening, resumed
+from vit_jax.training import resumed
+from vit_jax.training import run as runs
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -68,18 +69,18 @@ def refused(function, *arguments):
 def test_weights_keep_it_in_every_form(tmp_path, folder, form):
   first, second, rest = (c.Dataset(folder, part) for part in ("[:50%]", "[50%:80%]", "[80%:]"))
   place = stored(tmp_path / form, trained(first, second))
-  known = opening.history_of(place)
+  known = resumed.history_of(place)
   assert known == trained(first, second)
   for scored in (first, second):
     for refusal in (
       refused(open_alone, run(c.Dataset(), scored), known),
-      refused(opening.open_data, run(rest, scored), known),
+      refused(runs.open_data, run(rest, scored), known),
     ):
       said = f"What the weights were trained on ({folder} {scored.split}) and config.data.evaluate."
       assert refusal.startswith(said)
       assert "20 images" in refusal or "12 images" in refusal
   assert open_alone(run(c.Dataset(), rest), known)
-  data = opening.open_data(run(first, rest), known)
+  data = runs.open_data(run(first, rest), known)
   assert (data.earlier, data.own) == (trained(second), trained(first))
 
 
@@ -87,8 +88,8 @@ def test_safetensors_keep_it_without_the_card_beside_them(tmp_path, folder):
   known = trained(c.Dataset(folder))
   place = stored(tmp_path / "w.safetensors", known)
   (tmp_path / "w.json").unlink()
-  assert opening.history_of(place) == weights.read(tmp_path / "w.safetensors").card.trained_on
-  assert opening.history_of(place) == known
+  assert resumed.history_of(place) == weights.read(tmp_path / "w.safetensors").card.trained_on
+  assert resumed.history_of(place) == known
 
 
 def test_every_kind_of_set_is_compared(folder):
@@ -100,7 +101,7 @@ def test_every_kind_of_set_is_compared(folder):
     dict(reconstruct={"mine": seen}, objective="masked_patches"),
   ):
     config = dataclasses.replace(run(rest, None), **settings)
-    assert refused(opening.open_data, config, known).startswith("What the weights were trained on")
+    assert refused(runs.open_data, config, known).startswith("What the weights were trained on")
 
 
 def test_a_dataset_is_found_from_anywhere(tmp_path, folder, monkeypatch):
@@ -132,7 +133,7 @@ def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
   caplog.clear()
   open_alone(run(c.Dataset(), c.Dataset("digits", "test")), known)  # of other folders
   assert not caplog.messages
-  opening.open_data(run(c.Dataset(folder), None), (gone,))  # nothing is scored
+  runs.open_data(run(c.Dataset(folder), None), (gone,))  # nothing is scored
   assert not caplog.messages
 
 
@@ -140,17 +141,17 @@ def test_without_a_history_there_is_nothing_to_compare(tmp_path, folder):
   (tmp_path / "w.npz").touch()
   (tmp_path / "empty").mkdir()
   for place in ("", "w.npz", "gone.npz", "empty"):
-    assert opening.history_of(str(tmp_path / place) if place else "") == ()
+    assert resumed.history_of(str(tmp_path / place) if place else "") == ()
   assert open_alone(run(c.Dataset(), c.Dataset(folder)), ())
 
 
 def test_a_checkpoint_that_does_not_tell_it_is_named_once(tmp_path, caplog):
   place = stored(tmp_path / "run", ())
-  assert (opening.history_of(place), caplog.messages) == ((), [])  # told: nothing
+  assert (resumed.history_of(place), caplog.messages) == ((), [])  # told: nothing
   meta = tmp_path / "run/checkpoints/9/meta/metadata"
   meta.write_text(json.dumps({"config": {}}))
   manifest.write(meta.parents[1])
-  assert resumed.read(tmp_path / "run").trained_on == opening.history_of(place) == ()
+  assert resumed.read(tmp_path / "run").trained_on == resumed.history_of(place) == ()
   (said,) = caplog.messages
   assert said.startswith(f"{tmp_path}/run/checkpoints/9 does not tell what it was trained on")
 
@@ -185,7 +186,7 @@ def test_a_history_of_a_stranger_is_not_trusted(tmp_path, form, values):
   path.write_text(json.dumps(json.loads(path.read_text()) | {key: values}))
   if form == "run":
     manifest.write(tmp_path / "run/checkpoints/9")
-  assert "trained_on" in refused(opening.history_of, place)
+  assert "trained_on" in refused(resumed.history_of, place)
   if form == "run":
     assert "trained_on" in refused(resumed.read, tmp_path / "run")
   else:

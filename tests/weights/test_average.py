@@ -15,7 +15,8 @@ from vit_jax.config.suggestions import unknown
 from vit_jax.devices.hosts import Hosts
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
-from vit_jax.training import launch, opening, plan, train
+from vit_jax.training import launch, train
+from vit_jax.training import run as runs
 
 AVERAGE = "moving average of the parameters"
 CONFIG = c.Config(
@@ -37,7 +38,7 @@ CONFIG = c.Config(
 def trained(folder, capsys, **optimizer):
   settings = dataclasses.replace(CONFIG.optimizer, **optimizer)
   config = dataclasses.replace(CONFIG, optimizer=settings)
-  made = plan.make(config, opening.open_data(config), jax.devices()[:1])
+  made = runs.make(config, runs.open_data(config), jax.devices()[:1])
   assert train.train(made, folder, StopRequest())
   return config, capsys.readouterr().out
 

@@ -14,8 +14,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.experiments import step_program
 from vit_jax.experiments.step_program import lacks_memory
 from vit_jax.learning import state
-from vit_jax.training import plan
-from vit_jax.training.plan import Plan
+from vit_jax.training.run import Run
 
 
 def device() -> dict:
@@ -74,11 +73,11 @@ def estimated(case: Case, batch: int, devices) -> dict:
   return dict(fits=found.fits, seconds=found.step_seconds)
 
 
-def program(what: str, made: Plan):
+def program(what: str, made: Run):
   """The jitted function of a case, and the shapes of its arguments."""
   batch = step_program.abstract_batch(made)
   if what == TRAINING:
-    return plan.jit_step(made), (made.abstract, batch)
+    return made.update, (made.abstract, batch)
   function = jax.jit(meshes.on(made.mesh, functools.partial(logits, made.model)))
   return function, (made.abstract.params, batch["image"])
 
@@ -88,7 +87,7 @@ def logits(model, params: dict, images: jax.Array) -> jax.Array:
   return model.apply({"params": params}, normalize(images, model.dtype), train=False)[0]
 
 
-def stepper(what: str, made: Plan, compiled):
+def stepper(what: str, made: Run, compiled):
   """A function that runs a compiled program once, to its end."""
   if what == TRAINING:
     return step_program.stepper(made, compiled)

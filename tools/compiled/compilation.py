@@ -19,7 +19,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip, chip
 from vit_jax.experiments import step_program
 from vit_jax.learning import objectives
-from vit_jax.training import plan
+from vit_jax.training import run as runs
 
 TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
 
@@ -89,10 +89,10 @@ def compile_step(config: Config, devices) -> Program:
     ConfigError: the batch or the mesh does not fit the devices.
   """
   made = step_program.planned(config, devices)
-  return program(made, plan.jit_step(made), (made.abstract, step_program.abstract_batch(made)))
+  return program(made, made.update, (made.abstract, step_program.abstract_batch(made)))
 
 
-def program(made: plan.Plan, function, arguments) -> Program:
+def program(made: runs.Run, function, arguments) -> Program:
   """Compiles a jitted function for the devices of a plan; `arguments` are shapes."""
   devices, config = list(made.mesh.devices.flat), made.config
   common = dict(devices=len(devices), device_kind=devices[0].device_kind)

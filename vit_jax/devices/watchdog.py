@@ -198,20 +198,20 @@ class Watchdog:
       if sign.times > 1 and sign.beats and now - sign.since > self._silence
     ]
 
-  def guarded(self, function, *, too_little: str = TOO_LITTLE_TO_TRAIN):
-    """Calls a function, and ends this process if a computation fails that processes share.
+  @contextlib.contextmanager
+  def guarded(self, *, too_little: str = TOO_LITTLE_TO_TRAIN):
+    """Ends this process if a computation inside fails that processes share.
 
     Another process may be gone, and JAX would wait for it.
 
     Args:
-      function: called without arguments.
       too_little: a sentence with the remedy for too little memory.
 
     Raises:
       RunError: the devices have too little memory; every process raises it.
     """
     try:
-      return function()
+      yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:
       if not shared_errors.is_of_others(error):
         raise

@@ -78,10 +78,8 @@ def evaluate(
     context = EvalContext(
       read.model, read.settings.loss, reader, read.representation, stop, detailed=True
     )
-    found = watching.guarded(
-      lambda: results(evaluations, context, evaluated_model.put(read.params, reader.mesh)),
-      too_little=TOO_LITTLE_MEMORY,
-    )
+    with watching.guarded(too_little=TOO_LITTLE_MEMORY):
+      found = results(evaluations, context, evaluated_model.put(read.params, reader.mesh))
   if jax.process_index() == 0:
     report(read, found, folder)
   return metrics_of(found)

@@ -13,9 +13,8 @@ from vit_jax.config import Config
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.learning import state
-from vit_jax.training import plan
-from vit_jax.training.opening import OpenedData
-from vit_jax.training.plan import Plan
+from vit_jax.training import run as runs
+from vit_jax.training.run import OpenedData, Run
 
 UNKNOWN_LENGTH = 10**9  # examples; the program does not depend on the length of the schedule
 WARM_UP, STEPS, ENOUGH = 2, 10, 5.0  # steps, steps, seconds
@@ -33,7 +32,7 @@ class Imagined:
     return self.length
 
 
-def planned(config: Config, devices) -> Plan:
+def planned(config: Config, devices) -> Run:
   """The plan of a run on `devices`, whose data is never read.
 
   Raises:
@@ -44,10 +43,10 @@ def planned(config: Config, devices) -> Plan:
     class_names=tuple(str(i) for i in range(config.model.num_classes)),
     multi_label=config.loss.kind == "sigmoid",
   )
-  return plan.make(config, OpenedData(imagined, Evaluations(), ()), devices)
+  return runs.make(config, OpenedData(imagined, Evaluations(), ()), devices)
 
 
-def abstract_batch(made: Plan) -> dict:
+def abstract_batch(made: Run) -> dict:
   """Shapes, types and shardings of the plan's batch."""
   sharding = meshes.batch_sharding(made.mesh)
   size, side = made.config.batch_size, made.config.data.image_size
@@ -61,7 +60,7 @@ def abstract_batch(made: Plan) -> dict:
   }
 
 
-def random_batch(made: Plan) -> dict:
+def random_batch(made: Run) -> dict:
   """Random images, with labels of the first class, on the devices."""
   rng, arrays = np.random.default_rng(0), {}
   for name, x in abstract_batch(made).items():
@@ -72,7 +71,7 @@ def random_batch(made: Plan) -> dict:
   return arrays
 
 
-def stepper(made: Plan, compiled):
+def stepper(made: Run, compiled):
   """A function that runs a compiled training step once, to its end."""
   batch = random_batch(made)
   current = state.create(made.init, made.abstract)

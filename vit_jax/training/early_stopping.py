@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from vit_jax.config import EarlyStopping
+from vit_jax.config import EarlyStopping as Settings
 from vit_jax.evaluation import registry
 from vit_jax.storage import checkpoint
 
@@ -56,11 +56,11 @@ def agreed(best: Best) -> Best:
   return Best(int(step), value, int(since))
 
 
-class Watch:
+class EarlyStopping:
   """Follows the evaluations of a run. All processes see the same figures, so all decide alike."""
 
-  def __init__(self, settings: EarlyStopping, best: Best):
-    """Makes a watch that continues from the best evaluation so far."""
+  def __init__(self, settings: Settings, best: Best):
+    """Continues from the best evaluation so far."""
     self._settings, self.best = settings, best
 
   def note(self, step: int, figures: dict[str, float]):
@@ -70,12 +70,12 @@ class Watch:
       self.best = self.best.after(step, figures[metric], metric=metric)
 
   @property
-  def enough(self) -> bool:
+  def should_stop(self) -> bool:
     """Whether the run should end: `patience` evaluations in a row were not better."""
     return bool(self._settings.patience) and self.best.since >= self._settings.patience
 
   @property
-  def may_end(self) -> bool:
+  def may_stop(self) -> bool:
     """Whether the run ends if the next evaluation is not better."""
     return bool(self._settings.patience) and self.best.since + 1 >= self._settings.patience
 
@@ -85,10 +85,10 @@ class Watch:
     if not metric:
       return []
     ended = f"Stopped early: {best.since} evaluations in a row gave no better {metric}."
-    found = f"{metric} was never a number"
+    reached = f"{metric} was never a number"
     if best.step:
-      found = f"{metric} {best.value:.4f} after step {best.step}, {self._place(folder)}"
-    return [ended] * self.enough + [f"Best:       {found}"]
+      reached = f"{metric} {best.value:.4f} after step {best.step}, {self._place(folder)}"
+    return [ended] * self.should_stop + [f"Best:       {reached}"]
 
   def _place(self, folder):
     step = self.best.step

@@ -18,7 +18,8 @@ from vit_jax.evaluation import registry
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, files, workdir
-from vit_jax.training import checks, init_from, model_of_weights, opening, plan, resumed, steps
+from vit_jax.training import checks, init_from, model_of_weights, resumed, steps
+from vit_jax.training import run as runs
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
@@ -68,8 +69,8 @@ def launch(
   joining.check(hosts)
   config = resumed.going_on(config, begun)
   starts = config.init_from and not begun.config  # a run that resumes does not need the weights
-  trained_on = opening.history_of(config.init_from) if starts else begun.trained_on
-  data = opening.open_data(config, trained_on)
+  trained_on = resumed.history_of(config.init_from) if starts else begun.trained_on
+  data = runs.open_data(config, trained_on)
   model = config.model.with_classes(len(data.train.class_names) or 1)
   config = dataclasses.replace(config, model=model)
   checks.check_early_stopping(config.early_stopping, registry.names(config))  # of these classes
@@ -82,7 +83,7 @@ def launch(
   config = dataclasses.replace(config, model=model)
   start = init_from.read(config, data.train.class_names) if starts else None
   # Before the lock: a run that is refused leaves no folder.
-  run = plan.make(config, data, begun=begun.images)
+  run = runs.make(config, data, step=begun.step, images=begun.images.images)
   from vit_jax.training.train import train
 
   with workdir.locked(folder, first=jax.process_index() == 0):
@@ -97,7 +98,7 @@ def launch_evaluation(
   joining.check(hosts)
   place = str(folder) if checkpoint.available(folder) else config.init_from
   recorded = resumed.recorded(place, config.evaluate_step)
-  trained_on = opening.history_of(place, config.evaluate_step)
+  trained_on = resumed.history_of(place, config.evaluate_step)
   evaluations = evaluation.open_alone(config, trained_on)
   if not evaluations.heads():
     checks.check_without_head(given)

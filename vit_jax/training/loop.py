@@ -1,114 +1,137 @@
-"""The training loop: a fixed order of few calls."""
+"""The training loop: a fixed order of few calls. What happens beside the steps are callbacks."""
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import jax
 
 from vit_jax.devices.watchdog import Watchdog
 from vit_jax.learning.state import TrainState
 from vit_jax.process.signals import StopRequest
-from vit_jax.training import messages
-from vit_jax.training.evaluator import Evaluator
-from vit_jax.training.goodput import Busy
-from vit_jax.training.profiler import Profiler
-from vit_jax.training.recorder import Recorder
-from vit_jax.training.saver import Saver
 from vit_jax.training.speed import Monitor
-from vit_jax.training.steps import Steps, due
 
-Batches = Callable[[], contextlib.AbstractContextManager[Iterator[dict]]]
+if TYPE_CHECKING:  # a run holds data and models, which the loop only passes on
+  from vit_jax.training.run import Run
+
+
+@dataclasses.dataclass
+class Moment:
+  """The time between two steps. A callback may end the run here.
+
+  Attributes:
+    step: number of steps that are done.
+    state: the state after them.
+    stopping: whether the run was asked to stop; it goes on when it is started again.
+    ending: whether the run has reached its end.
+  """
+
+  step: int
+  state: TrainState
+  stopping: bool = False
+  ending: bool = False
+
+  @property
+  def last(self) -> bool:
+    """Whether no step follows in this command."""
+    return self.stopping or self.ending
+
+
+class Callback:
+  """Something that happens beside the steps; a method that is not overridden does nothing.
+
+  Every process calls the same methods at the same steps.
+  """
+
+  def start(self, moment: Moment):
+    """Before the first step of this command."""
+
+  def before_step(self, step: int):
+    """Before the batch of `step` is taken."""
+
+  def dispatched(self, step: int, metrics: dict[str, jax.Array]):
+    """While the devices compute `step`; to read `metrics` would wait for them."""
+
+  def wants(self, step: int) -> bool:
+    """Whether `after_step` is to be called; asked at every step. At the last step it always is."""
+    return False
+
+  def after_step(self, moment: Moment):
+    """After a step for which any callback asked; the devices have no further work."""
+
+  def end(self, step: int):
+    """After the last step of this command."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-  """The training loop, with all that it calls.
+  """The training loop of a run.
 
   The order of one step:
     1. take the batch, which is already on the devices, and dispatch the step;
-    2. while the devices work, read the metrics of the step before: log them, stop on trouble;
-    3. agree with all hosts whether to stop;
-    4. when due: read the metrics of this step, evaluate, then save. A state is also saved if its
-       evaluation is the best so far. A save that failed is tried again.
+    2. while the devices work, call `dispatched`: metrics of the step before are read there;
+    3. ask every callback whether it wants the state, and agree with all hosts whether to stop;
+    4. if so, call `after_step`. Metrics come first, so that a state that is not finite is neither
+       evaluated nor saved; then the evaluation; then the checkpoint, which keeps the best state
+       and must know what the evaluation found.
   In 1 and 2 arrays move between host and devices only by explicit calls.
 
   Attributes:
-    steps: tells when to log, evaluate and save.
-    update: (state, batch) -> (state, metrics), compiled; the old state is donated.
+    run: the run; its batches begin after the images so far.
+    callbacks: in the order in which they are called.
     stop: tells whether the run was asked to stop.
-    watchdog: is told of progress.
     monitor: measures speed and time.
-    busy: knows when the devices have work.
-    recorder, evaluator, saver, profiler: log metrics, evaluate, save checkpoints, write traces.
+    watchdog: is told of progress.
   """
 
-  steps: Steps
-  update: Callable
+  run: "Run"
+  callbacks: Sequence[Callback]
   stop: StopRequest
-  watchdog: Watchdog
   monitor: Monitor
-  busy: Busy
-  recorder: Recorder
-  evaluator: Evaluator
-  saver: Saver
-  profiler: Profiler
+  watchdog: Watchdog
 
-  def run(self, state: TrainState, start: int, batches: Batches, *, evaluated: bool) -> bool:
-    """Runs all steps after `start`.
-
-    Args:
-      state: the state after `start` steps.
-      start: number of steps that are done.
-      batches: opens the training batches of the steps after `start`, on the devices.
-      evaluated: whether the evaluation after `start` has been made.
+  def train(self, state: TrainState) -> bool:
+    """Trains from the state after `run.images.step` steps to the end of the run.
 
     Returns:
-      True at the end; False if a signal stopped the run, its state saved.
+      True at the end; False if the run was asked to stop before.
     """
-    self.monitor.start(start)
-    if start and not evaluated and not self.evaluator.after(start, state):
-      return False
-    if self.evaluator.watch.enough:
-      return True
-    with batches() as ready:
-      return self._steps(state, start, ready)
+    done, total = self.run.images.step, self.run.steps.total
+    self.monitor.start(done)
+    moment = Moment(done, state, ending=done >= total)
+    for callback in self.callbacks:
+      callback.start(moment)
+    if moment.last:
+      return not moment.stopping
+    with self.run.batches() as batches:
+      while not moment.last:
+        moment = self._step(moment.step + 1, moment.state, batches)
+    for callback in self.callbacks:
+      callback.end(moment.step)
+    return not moment.stopping
 
-  def _steps(self, state, start, batches) -> bool:
-    steps, before = self.steps, None
-    for step in range(start + 1, steps.total + 1):
-      self.profiler.before(step - start)
-      state, metrics = self._dispatch(step, state, batches, before)
-      before = step, metrics
-      saving = self.saver.due(step)
-      stopping, ending = self.stop.agreed(step), step == steps.total
-      if stopping or ending or due(step, steps.evaluate) or saving:
-        self.recorder.settle(before)
-        before = None
-        stopping = stopping or not self.evaluator.after(step, state)
-        ending = ending or self.evaluator.watch.enough
-        self._save(step, state, saving, stopping=stopping, ending=ending)
-      if stopping or ending:
-        self.profiler.end(step - start)
-        return not stopping
-    return True
+  def _step(self, step, state, batches) -> Moment:
+    for callback in self.callbacks:
+      callback.before_step(step)
+    state = self._dispatch(step, state, batches)
+    wanted = [callback.wants(step) for callback in self.callbacks]
+    stopping = self.stop.agreed(step)
+    moment = Moment(step, state, stopping, ending=step == self.run.steps.total)
+    if moment.last or any(wanted):
+      for callback in self.callbacks:
+        callback.after_step(moment)
+    return moment
 
-  def _dispatch(self, step, state, batches, before):
+  def _dispatch(self, step, state, batches) -> TrainState:
     with jax.transfer_guard("disallow"):
       with self.monitor.waiting():
         batch = next(batches)
       # Not before the batch is there: a host that waits for its batch must count as behind.
       self.watchdog.beat(f"step {step}")
       with self.monitor.dispatching():
-        result = self.update(state, batch)
+        state, metrics = self.run.update(state, batch)
       self.stop.hold()
-      self.busy.dispatched(result[1])
-      self.recorder.settle(before)
-    return result
-
-  def _save(self, step, state, saving, *, stopping, ending):
-    best, last = self.evaluator.watch.best.step, stopping or ending
-    if stopping:
-      self.recorder.writer.say(messages.stopping(step))
-    if last or saving or step == best:
-      self.saver.save(state, best=best, last=last)
+      self.monitor.dispatched(metrics)
+      for callback in self.callbacks:
+        callback.dispatched(step, metrics)
+    return state

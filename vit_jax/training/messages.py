@@ -2,6 +2,7 @@
 
 import pathlib
 import shlex
+from collections.abc import Sequence
 
 import jax
 
@@ -13,44 +14,40 @@ from vit_jax.process import json_text
 from vit_jax.report import report
 from vit_jax.storage import metrics_log, workdir
 from vit_jax.storage.tree import flatten
-from vit_jax.training import early_stopping
-from vit_jax.training.plan import Plan, total_count, trained_count
-from vit_jax.training.steps import ImageCount
+from vit_jax.training.early_stopping import EarlyStopping
+from vit_jax.training.run import Run
 
 
-def introduction(
-  plan: Plan, folder: pathlib.Path, images: ImageCount, *, left: bool, changed: list[str]
-) -> str:
+def introduction(run: Run, folder: pathlib.Path, *, left: bool, changed: Sequence[str]) -> str:
   """Describes the run that is about to begin, in a few lines.
 
   Args:
-    plan: the run.
+    run: the run.
     folder: its workdir.
-    images: the training images of the steps that are done, and of those to come.
     left: whether any steps are left to train.
     changed: settings that differ from those of the steps so far.
   """
-  config, device, start = plan.config, jax.devices()[0], images.step
-  parameters, trained = total_count(plan), trained_count(plan)
+  config, device, start = run.config, jax.devices()[0], run.images.step
+  parameters, trained = run.parameter_count(), run.trained_count()
   part = f" ({trained:,} of them trained)" if trained < parameters else ""
   then = (
     "compiling the first step ..." if left else f"nothing to train: it already has {start:,} steps"
   )
   begin = f"resuming after step {start}" if start else "starting"
   return (
-    f"{described.table(plan.data.uses)}\n"
-    f"{config.model.name}: {parameters:,} parameters{part} on {plan.mesh.size} device(s) "
+    f"{described.table(run.data.uses)}\n"
+    f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
     f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
     + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, changed)
-    + mix(plan, images)
-    + f"{len(plan.data.train):,} training images, {config.batch_size} a step, "
-    f"{plan.steps.total:,} steps; {then}" + advice_on_fsdp(plan)
+    + mix(run)
+    + f"{len(run.data.train):,} training images, {config.batch_size} a step, "
+    f"{run.steps.total:,} steps; {then}" + advice_on_fsdp(run)
   )
 
 
-def other_settings(start: int, changed: list[str]) -> str:
+def other_settings(start: int, changed: Sequence[str]) -> str:
   """Says which settings differ from those of the steps up to `start`; "" if none differs."""
   return f"Other settings than up to step {start}: {'; '.join(changed)}\n" if changed else ""
 
@@ -65,12 +62,12 @@ def slow_type(compute_dtype: str, platform: str) -> str:
   )
 
 
-def mix(plan: Plan, images: ImageCount) -> str:
+def mix(run: Run) -> str:
   """Says which share each source of a mix has, and how often it is seen; "" without a mix."""
-  names, parts = plan.config.data.mixed(), plan.data.parts
+  names, parts = run.config.data.mixed(), run.data.parts
   if not names:
     return ""
-  weights, seen = sum(part.weight for part in parts), images.up_to(plan.steps.total)
+  weights, seen = sum(part.weight for part in parts), run.images.up_to(run.steps.total)
   told = [
     f"{name} {part.weight / weights:.2%} ({part.examples:,} images, each seen "
     f"{seen * part.weight / weights / part.examples:.2f} times)"
@@ -79,15 +76,10 @@ def mix(plan: Plan, images: ImageCount) -> str:
   return f"The training images are a mix: {', '.join(told)}\n"
 
 
-def stopping(step: int) -> str:
-  """The message after a signal asked the run to stop, before the state is saved."""
-  return f"Stopping after step {step}; saving ... (a second Ctrl-C ends it at once, unsaved)"
-
-
-def advice_on_fsdp(plan: Plan) -> str:
+def advice_on_fsdp(run: Run) -> str:
   """Says which large parameters config.mesh.fsdp does not split; "" if it splits all of them."""
-  fsdp = plan.mesh.shape["fsdp"]
-  whole = meshes.kept_whole(flatten(plan.abstract.params), fsdp)
+  fsdp = run.mesh.shape["fsdp"]
+  whole = meshes.kept_whole(flatten(run.abstract.params), fsdp)
   if not whole:
     return ""
   return (
@@ -103,7 +95,7 @@ def conclusion(
   finished: bool,
   last: int,
   account: dict[str, float],
-  watch: early_stopping.Watch,
+  early_stopping: EarlyStopping,
   head: bool,
 ) -> str:
   """Gives the figures of a run that ended, and the paths of its files, in a few lines.
@@ -113,7 +105,7 @@ def conclusion(
     finished: whether the run reached its end; if not, a signal stopped it.
     last: step of the last checkpoint.
     account: seconds since the command began, by cause.
-    watch: the early stopping of the run.
+    early_stopping: of the run.
     head: whether the run trained a head.
   """
   spent = time_spent(account)
@@ -128,7 +120,7 @@ def conclusion(
     [
       f"Done: {last} steps.",
       *reached,
-      *watch.in_words(folder),
+      *early_stopping.in_words(folder),
       spent,
       f"Checkpoint: {folder}/checkpoints/{last}",
       f"Metrics:    {folder}/{metrics_log.METRICS} (TensorBoard: "
@@ -136,7 +128,7 @@ def conclusion(
       f"Curves:     {folder}/{curves.CURVES}",
       *pictures_in_words(folder),
       *report_in_words(folder),
-      f"Next:       {next_command(folder, watch, head=head)}",
+      f"Next:       {next_command(folder, early_stopping, head=head)}",
     ]
   )
 
@@ -153,13 +145,14 @@ def pictures_in_words(folder: pathlib.Path) -> list[str]:
   return [f"Pictures:   {folder}/{metrics_log.PICTURES}"] if there else []
 
 
-def next_command(folder: pathlib.Path, watch: early_stopping.Watch, *, head: bool) -> str:
+def next_command(folder: pathlib.Path, early_stopping: EarlyStopping, *, head: bool) -> str:
   """What to do with the run: export the classifier, or fine-tune what has no head."""
   if head:
     output = quoted(folder / "params.npz")
     command = f"python tools/export.py --source {quoted(folder)} --output {output}"
-    return command + watch.flag(folder)
-  best = f"{folder}/checkpoints/{watch.best.step}" if watch.flag(folder) else folder
+    return command + early_stopping.flag(folder)
+  kept = early_stopping.flag(folder)
+  best = f"{folder}/checkpoints/{early_stopping.best.step}" if kept else folder
   return (
     "python -m vit_jax.main --config=configs/finetune.py:MODEL,TASK --config.new_head=True "
     f"--config.init_from={quoted(best)}"

@@ -14,51 +14,50 @@ from vit_jax.data import described
 from vit_jax.data.apart import in_words
 from vit_jax.evaluation import examples
 from vit_jax.storage import files, starts, workdir
-from vit_jax.training.plan import Plan, total_count, trained_count
+from vit_jax.training.run import Run
 
 PACKAGES = ("vit_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 SHOWN = 8  # training images that are kept
 GIT_SECONDS = 5
 
 
-def record(plan: Plan, folder: pathlib.Path, step: int, changed: Sequence[str]):
-  """Writes what is known at the start after `step`; with the first start also some images.
+def record(run: Run, folder: pathlib.Path, changed: Sequence[str]):
+  """Writes what is known at the start of a run; with the first start also some images.
 
   Args:
-    plan: the run.
+    run: the run.
     folder: its workdir.
-    step: number of steps that are done.
     changed: the settings that differ from those of the steps so far.
 
   Raises:
     OSError: the folder cannot be written to.
   """
-  starts.add(folder, facts(plan, step) | {"changed": list(changed)})
-  if not step:
-    write_images(plan, folder / workdir.IMAGES)
+  starts.add(folder, facts(run) | {"changed": list(changed)})
+  if not run.images.step:
+    write_images(run, folder / workdir.IMAGES)
 
 
-def facts(plan: Plan, step: int) -> dict:
-  """The facts of a start after `step`, ready for JSON."""
-  device = plan.mesh.devices.flat[0]
+def facts(run: Run) -> dict:
+  """The facts of a start, ready for JSON."""
+  device = run.mesh.devices.flat[0]
   return {
-    "step": step,
+    "step": run.images.step,
     "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     "command": sys.argv,
     "revision": revision(),
     "versions": versions(),
     "platform": platform.platform(),
-    "devices": plan.mesh.size,
+    "devices": run.mesh.size,
     "device_kind": device.device_kind,
     "hosts": jax.process_count(),
-    "steps": plan.steps.total,
-    "batch_size": plan.config.batch_size,
-    "trained_on_before": [in_words(one.dataset) for one in plan.data.earlier],
-    "training_images": len(plan.data.train),
-    "classes": len(plan.data.train.class_names),
-    "data_notes": described.notes(plan.data.uses),
-    "parameters": total_count(plan),
-    "trained_parameters": trained_count(plan),
+    "steps": run.steps.total,
+    "batch_size": run.config.batch_size,
+    "trained_on_before": [in_words(one.dataset) for one in run.data.earlier],
+    "training_images": len(run.data.train),
+    "classes": len(run.data.train.class_names),
+    "data_notes": described.notes(run.data.uses),
+    "parameters": run.parameter_count(),
+    "trained_parameters": run.trained_count(),
   }
 
 
@@ -92,15 +91,15 @@ def output(command: list[str]) -> str:
   return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def write_images(plan: Plan, folder: pathlib.Path):
+def write_images(run: Run, folder: pathlib.Path):
   """Writes the first training images of the run as the step gets them, with their classes.
 
   Raises:
     OSError: the folder cannot be written to.
   """
-  data = plan.data
-  seen = plan.reader.first_training(
-    data.train, parts=data.parts, seed=plan.config.seed, count=min(SHOWN, plan.config.batch_size)
+  data = run.data
+  seen = run.reader.first_training(
+    data.train, parts=data.parts, seed=run.config.seed, count=min(SHOWN, run.config.batch_size)
   )
   names = data.train.class_names
   told = ["; ".join(names[label] for label in one.labels if names) for one in seen]

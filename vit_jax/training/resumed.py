@@ -65,8 +65,24 @@ def read(folder: pathlib.Path) -> Begun:
 
 
 def recorded(place: str, step: int = 0) -> Mapping:
-  """The settings of a checkpoint, with arguments as `opening.history_of`; {} without one."""
+  """The settings of a checkpoint, with arguments as `history_of`; {} without one."""
   return checkpoint.described(expanded(place), step)[1].get("config", {}) if place else {}
+
+
+def history_of(place: str, step: int = 0) -> History:
+  """What weights were trained on; () if it is not known.
+
+  Args:
+    place: config.init_from, or a workdir; "": no weights.
+    step: which checkpoint of a workdir; 0: the newest.
+
+  Raises:
+    ConfigError: the file that tells it is damaged.
+  """
+  try:
+    return weights.trained_on(expanded(place), step=step) if place else ()
+  except (ValueError, OSError) as error:
+    raise ConfigError(f"{place}: {error}") from error
 
 
 def going_on(config: Config, begun: Begun) -> Config:
@@ -126,7 +142,7 @@ def steps_left(begun: Begun, settings: EarlyStopping, total: int) -> bool:
   """Whether the run has steps left; early stopping, with these settings, may have ended it."""
   lines = [line for line in metrics_log.read(begun.folder) if line["step"] <= begun.step]
   best = early_stopping.best_of(lines, settings.metric)
-  return begun.step < total and not early_stopping.Watch(settings, best).enough
+  return begun.step < total and not early_stopping.EarlyStopping(settings, best).should_stop
 
 
 def changed(recorded: Mapping, config: Config, keys: Collection[str] = ("",)) -> list[str]:

@@ -1,13 +1,63 @@
 """Measures the speed of a run, and accounts for its time."""
 
 import contextlib
+import queue
+import threading
 import time
-from collections.abc import Callable
+
+import jax
 
 from vit_jax.training.steps import ImageCount
 
 # Causes of time without a step under way, in the order in which they first appear.
 CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
+
+
+class DeviceTimer:
+  """Measures how long the devices have worked, without delaying the loop that feeds them.
+
+  A context manager around the loop. A thread waits for each computation: the devices count as
+  working while any dispatched computation is not done.
+  """
+
+  def __init__(self, clock=time.monotonic):
+    self._clock = clock
+    self._lock = threading.Lock()
+    self._queue = queue.SimpleQueue()
+    self._pending = 0  # computations that are not done
+    self._since = 0.0  # when the devices last began to work
+    self._before = 0.0  # seconds of work up to then
+    self._thread = threading.Thread(target=self._follow, name="device-timer", daemon=True)
+
+  def __enter__(self):
+    self._thread.start()
+    return self
+
+  def __exit__(self, *_):
+    self._queue.put(None)
+    self._thread.join()  # Python crashes at its exit if a thread is still inside JAX.
+
+  def dispatched(self, outputs):
+    """Notes a computation by its output arrays; call it right after dispatching."""
+    with self._lock:
+      if not self._pending:
+        self._since = self._clock()
+      self._pending += 1
+    self._queue.put(outputs)
+
+  def seconds(self, now: float) -> float:
+    """Seconds that the devices have worked up to `now`, with the work that is still under way."""
+    with self._lock:
+      return self._before + (now - self._since if self._pending else 0.0)
+
+  def _follow(self):
+    while (outputs := self._queue.get()) is not None:
+      with contextlib.suppress(Exception):  # The loop reads the same arrays, and raises it there.
+        jax.block_until_ready(outputs)
+      with self._lock:
+        self._pending -= 1
+        if not self._pending:
+          self._before += self._clock() - self._since
 
 
 class Monitor:
@@ -27,7 +77,7 @@ class Monitor:
     epoch_examples: int,
     flops_per_image: float,
     peak_flops: float | None,
-    busy: Callable[[float], float],
+    devices: DeviceTimer,
     began: float | None = None,
     clock=time.monotonic,
   ):
@@ -39,7 +89,7 @@ class Monitor:
       epoch_examples: training examples an epoch.
       flops_per_image: FLOPs of one image in a training step, forward and backward.
       peak_flops: FLOP/s of all devices together; None leaves MFU out.
-      busy: tells how many seconds the devices have worked on steps up to a time by `clock`.
+      devices: measures how long they have worked.
       began: when the command began, by `clock`; None: now.
       clock: seconds, monotonic.
     """
@@ -48,7 +98,7 @@ class Monitor:
     self._epoch_examples = epoch_examples
     self._flops_per_image = flops_per_image
     self._peak_flops = peak_flops
-    self._busy = busy
+    self._devices = devices
     self._clock = clock
     self._began = clock() if began is None else began
     self._spent = dict.fromkeys(CAUSES, 0.0)
@@ -67,10 +117,10 @@ class Monitor:
   def _without_work(self, cause):
     """Counts the time inside for `cause`, as long as the devices have no work."""
     begin = self._clock()
-    worked = self._busy(begin)
+    worked = self._devices.seconds(begin)
     yield
     end = self._clock()
-    self._spent[cause] += max(end - begin - (self._busy(end) - worked), 0.0)
+    self._spent[cause] += max(end - begin - (self._devices.seconds(end) - worked), 0.0)
 
   @contextlib.contextmanager
   def waiting(self):
@@ -89,6 +139,10 @@ class Monitor:
     self._compiled = True
     with self.paused("compile"):
       yield
+
+  def dispatched(self, outputs):
+    """Notes that the devices got work, by its output arrays; call it right after dispatching."""
+    self._devices.dispatched(outputs)
 
   @contextlib.contextmanager
   def paused(self, cause: str):
@@ -129,6 +183,6 @@ class Monitor:
   def account(self) -> dict[str, float]:
     """Seconds since the command began: {"steps": ..., each of `CAUSES`: ..., "idle": ...}."""
     now = self._clock()
-    steps = self._busy(now)
+    steps = self._devices.seconds(now)
     idle = max(now - self._began - steps - sum(self._spent.values()), 0.0)
     return {"steps": steps} | self._spent | {"idle": idle}

@@ -1,10 +1,8 @@
-"""One training run: restores or creates its state, trains to the end, and reports."""
+"""Trains a run: from the newest checkpoint of its folder, or from the start, to the end."""
 
 import contextlib
-import dataclasses
-import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -15,12 +13,10 @@ from vit_jax.data import history
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.chips import chip
-from vit_jax.evaluation import evaluate, registry
-from vit_jax.evaluation.spec import EvalContext
+from vit_jax.evaluation import registry
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.plots import curves
-from vit_jax.process import agreement
 from vit_jax.process.retry import Retry
 from vit_jax.process.signals import StopRequest
 from vit_jax.process.text import one_line
@@ -30,18 +26,14 @@ from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
 from vit_jax.training import early_stopping, init_from, messages, provenance
-from vit_jax.training import plan as plans
-from vit_jax.training.evaluator import Evaluator
-from vit_jax.training.goodput import Busy
+from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
+from vit_jax.training.checkpointing import Checkpointing
+from vit_jax.training.early_stopping import EarlyStopping
 from vit_jax.training.init_from import Initial
-from vit_jax.training.loop import Loop
-from vit_jax.training.plan import Plan, jit_step, total_count, trained_count
-from vit_jax.training.profiler import Profiler
-from vit_jax.training.recorder import Limits, Recorder
-from vit_jax.training.saver import Saver
-from vit_jax.training.speed import Monitor
-from vit_jax.training.steps import ImageCount, taken
-from vit_jax.weights import average
+from vit_jax.training.loop import Callback, Loop
+from vit_jax.training.run import Run
+from vit_jax.training.speed import DeviceTimer, Monitor
+from vit_jax.training.steps import taken
 
 # The batch, its parts and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
@@ -50,38 +42,36 @@ TOO_LITTLE_TO_START = (
 )
 
 
-class Begun(NamedTuple):
-  """The state from which a run starts or resumes.
+class StartState(NamedTuple):
+  """The state from which a run starts or goes on.
 
   Attributes:
     state: from the newest checkpoint, or freshly initialised.
-    step: number of steps that are done; 0 if the state is fresh.
+    images: training images of the steps that are done.
     fresh: whether there was no checkpoint.
     changed: settings that differ from those of the checkpoint.
-    images: the training images of all steps so far, and of those to come.
   """
 
   state: TrainState
-  step: int
-  fresh: bool
-  changed: list[str]
-  images: ImageCount
+  images: int = 0
+  fresh: bool = True
+  changed: Sequence[str] = ()
 
 
 def train(
-  plan: Plan,
+  run: Run,
   folder: pathlib.Path,
   stop: StopRequest,
-  start_from: Initial | None = None,
+  initial: Initial | None = None,
   began: float | None = None,
 ) -> bool:
   """Trains from the newest checkpoint of `folder`, or from the start, to the end.
 
   Args:
-    plan: the run.
+    run: the run.
     folder: its workdir.
     stop: asked at every step.
-    start_from: parameters that replace the initial ones in a fresh run; None: keep those.
+    initial: parameters that replace the initial ones in a fresh run; None: keep those.
     began: when the command began, by time.monotonic(); None: now.
 
   Returns:
@@ -96,148 +86,152 @@ def train(
     ConfigError: the checkpoint does not fit the config.
   """
   with (
-    watchdogs.of_run(plan.config.stall_seconds, folder) as watchdog,
-    contextlib.closing(open_checkpoints(plan, folder)) as checkpoints,
-    Busy() as busy,
+    watchdogs.of_run(run.config.stall_seconds, folder) as watchdog,
+    contextlib.closing(open_checkpoints(run, folder)) as checkpoints,
+    DeviceTimer() as devices,
   ):
-    begun = watchdog.guarded(lambda: begin(plan, checkpoints), too_little=TOO_LITTLE_TO_START)
-    plan = plans.after(plan, begun.images)  # an earlier one than the newest, if that is damaged
-    with contextlib.closing(open_writer(plan, folder, begun.step)) as writer:
-      monitor = make_monitor(plan, begun.images, busy, began)
-      meta = meta_of(plan) | {"images": list(begun.images)}
-      retry = Retry(plan.config.checkpoint.retry_seconds)
-      saver = Saver(checkpoints, folder, meta, retry, plan.steps, writer, monitor, watchdog)
-      loop = make_loop(plan, begun.images, folder, stop, busy, saver)
-      state = watchdog.guarded(
-        lambda: introduce(loop, plan, folder, begun, start_from), too_little=TOO_LITTLE_TO_START
+    with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
+      start = start_state(run, checkpoints)
+    # The checkpoint may be an earlier one than the newest, if that is damaged.
+    run = run.after(int(start.state.step), start.images)
+    with contextlib.closing(open_writer(run, folder)) as writer:
+      session = Session(
+        folder=folder,
+        checkpoints=checkpoints,
+        writer=writer,
+        monitor=make_monitor(run, devices, began),
+        watchdog=watchdog,
+        stop=stop,
+        early_stopping=make_early_stopping(run, folder),
       )
-      finished = watchdog.guarded(lambda: go_through(loop, plan, folder, begun.images, state))
-      watchdog.guarded(lambda: conclude(loop, plan, folder, finished))
+      with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
+        state = log_start(run, session, start, initial)
+      with watchdog.guarded():
+        loop = Loop(run, callbacks(run, session), stop, session.monitor, watchdog)
+        finished = loop.train(state)
+      with watchdog.guarded():
+        finish(run, session, finished=finished)
   return finished
 
 
-def open_checkpoints(plan: Plan, folder: pathlib.Path) -> Checkpoints:
+def open_checkpoints(run: Run, folder: pathlib.Path) -> Checkpoints:
   """The checkpoints of the run."""
   with workdir.writing(folder):
-    return Checkpoints(
-      folder, keep_last=plan.config.checkpoint.keep_last, keep_every=plan.steps.keep
-    )
+    return Checkpoints(folder, keep_last=run.config.checkpoint.keep_last, keep_every=run.steps.keep)
 
 
-def begin(plan: Plan, checkpoints: Checkpoints) -> Begun:
+def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   """Restores the newest checkpoint, or makes a fresh state."""
-  state = checkpoints.restore(plan.abstract, meta_of(plan))
+  state = checkpoints.restore(run.abstract, description(run))
   if state is None:
-    first = ImageCount(0, 0, plan.config.batch_size)
-    return Begun(states.create(plan.init, plan.abstract), 0, True, [], first)
+    return StartState(states.create(run.init, run.abstract))
   step = int(state.step)
   meta = checkpoints.meta(step)
-  images = ImageCount(step, taken(meta, step), plan.config.batch_size)
-  return Begun(state, step, False, changes(meta["config"], to_dict(plan.config)), images)
+  changed = changes(meta["config"], to_dict(run.config))
+  return StartState(state, taken(meta, step), fresh=False, changed=changed)
 
 
-def open_writer(plan: Plan, folder: pathlib.Path, step: int) -> Writer | NoWriter:
-  """The writer of metrics, on the first process only; removes lines of steps after `step`."""
+def description(run: Run) -> dict:
+  """The description of the run that is saved in each checkpoint."""
+  return {
+    "config": to_dict(run.config),
+    "class_names": list(run.data.train.class_names),
+    "representation": run.objective.representation,
+    "trained_on": history.written((*run.data.earlier, *run.data.own)),
+    "images": list(run.images),
+  }
+
+
+def open_writer(run: Run, folder: pathlib.Path) -> Writer | NoWriter:
+  """The writer of metrics, on the first process only; removes lines of steps that come again."""
   if jax.process_index() != 0:
     return NoWriter()
-  return Writer(folder, start_step=step, retry=Retry(plan.config.checkpoint.retry_seconds))
+  retry = Retry(run.config.checkpoint.retry_seconds)
+  return Writer(folder, start_step=run.images.step, retry=retry)
 
 
-def make_loop(
-  plan: Plan,
-  images: ImageCount,
-  folder: pathlib.Path,
-  stop: StopRequest,
-  busy: Busy,
-  saver: Saver,
-) -> Loop:
-  """The loop of a run; jits the step."""
-  config = plan.config
-  writer, monitor, watchdog = saver.writer, saver.monitor, saver.watchdog
-  limits = Limits(config.non_finite, config.data.bad_limit, images)
-  evaluator = Evaluator(
-    plan.data.evaluations,
-    EvalContext(plan.model, config.loss, plan.reader, plan.objective.representation),
-    plan.steps,
-    make_watch(plan, folder),
-    stop,
-    writer,
-    monitor,
-    watchdog,
-    folder,
-    functools.partial(average.initial_share, dataclasses.asdict(config.optimizer)),
-  )
-  return Loop(
-    steps=plan.steps,
-    update=jit_step(plan),
-    stop=stop,
-    watchdog=watchdog,
-    monitor=monitor,
-    busy=busy,
-    recorder=Recorder(limits, plan.steps, writer, monitor, saver),
-    evaluator=evaluator,
-    saver=saver,
-    profiler=Profiler(config.profile, folder / "profile", writer.say),
+def make_monitor(run: Run, devices: DeviceTimer, began: float | None) -> Monitor:
+  """The monitor of a run."""
+  # With frozen parameters MFU would be wrong: its count of FLOPs includes all gradients.
+  whole = run.trained_count() == run.parameter_count()
+  known = chip(jax.devices()[0].device_kind) if whole else None
+  return Monitor(
+    images=run.images,
+    total_steps=run.steps.total,
+    epoch_examples=len(run.data.train),
+    flops_per_image=run.objective.training_flops(run.config.data.image_size),
+    peak_flops=known and known.peak_flops * run.mesh.size,
+    devices=devices,
+    began=began,
   )
 
 
-def introduce(
-  loop: Loop, plan: Plan, folder: pathlib.Path, begun: Begun, start_from: Initial | None
-) -> TrainState:
+def make_early_stopping(run: Run, folder: pathlib.Path) -> EarlyStopping:
+  """The early stopping of the run, with the evaluations that metrics.jsonl already holds."""
+  settings, first = run.config.early_stopping, jax.process_index() == 0
+  lines = metrics_log.read(folder) if first and settings.metric else []
+  best = early_stopping.best_of(lines, settings.metric)
+  return EarlyStopping(settings, early_stopping.agreed(best))
+
+
+def callbacks(run: Run, session: Session) -> Sequence[Callback]:
+  """What happens beside the steps, in the order that `vit_jax.training.loop` explains."""
+  return (
+    Metrics(run, session),
+    Evaluation(run, session),
+    Checkpointing(run, session, description(run)),
+    Profile(run, session),
+  )
+
+
+def log_start(run: Run, session: Session, start: StartState, initial: Initial | None) -> TrainState:
   """Records the settings, tells the user, and returns the state that training starts from."""
-  say, state = loop.recorder.writer.say, begun.state
-  left = begun.step < plan.steps.total and not loop.evaluator.watch.enough
+  say, state = session.writer.say, start.state
+  left = run.images.step < run.steps.total and not session.early_stopping.should_stop
   if left:
-    describe(plan, folder, begun.step, begun.changed)
-  if begun.fresh and start_from is not None:
-    state = init_from.put(start_from, state)
-    say(start_from.report)
-  say(messages.introduction(plan, folder, begun.images, left=left, changed=begun.changed))
+    record(run, session.folder, start.changed)
+  if start.fresh and initial is not None:
+    state = init_from.put(initial, state)
+    say(initial.report)
+  say(messages.introduction(run, session.folder, left=left, changed=start.changed))
   return state
 
 
-def go_through(
-  loop: Loop, plan: Plan, folder: pathlib.Path, images: ImageCount, state: TrainState
-) -> bool:
-  """Trains all steps after those of `images`; returns as `train`."""
-  start = images.step
-
-  def batches():
-    data = plan.data
-    read = plan.reader.training(
-      data.train, parts=data.parts, seed=plan.config.seed, start=images.images
-    )
-    return plan.reader.ahead(read)
-
-  evaluated = agreement.answer_of_first(start in evaluate.steps_in(folder))
-  return loop.run(state, start, batches, evaluated=evaluated)
+def record(run: Run, folder: pathlib.Path, changed: Sequence[str]):
+  """Writes config.json, the table of parameters and facts of this start, on the first process."""
+  if jax.process_index() == 0:
+    with workdir.writing(folder):
+      workdir.write_config(folder, run.config)
+      files.write_text(folder / workdir.PARAMETERS, meshes.table(flatten(run.abstract.params)))
+      provenance.record(run, folder, changed)
 
 
-def conclude(loop: Loop, plan: Plan, folder: pathlib.Path, finished: bool):
+def finish(run: Run, session: Session, *, finished: bool):
   """Finishes all writing after the last step of this command, draws curves, tells the user.
 
   Raises:
     WriteError: the metrics could not be written.
   """
-  writer, monitor = loop.recorder.writer, loop.monitor
-  writer.complete(lambda: loop.watchdog.beat("writing metrics"))
+  folder, writer, monitor = session.folder, session.writer, session.monitor
+  writer.complete(lambda: session.watchdog.beat("writing metrics"))
   if jax.process_index() != 0:
     return
   if finished:
-    with monitor.paused("plots"), workdir.writing(folder):
-      curves.curves(folder, registry.curve)
-    if plan.config.report:
-      with monitor.paused("plots"):
+    with monitor.paused("plots"):
+      with workdir.writing(folder):
+        curves.curves(folder, registry.curve)
+      if run.config.report:
         write_report(folder, writer.say)
-  said = messages.conclusion(
-    folder,
-    finished=finished,
-    last=loop.saver.checkpoints.last_step(),
-    account=monitor.account(),
-    watch=loop.evaluator.watch,
-    head=plan.objective.trains_head,
+  writer.say(
+    messages.conclusion(
+      folder,
+      finished=finished,
+      last=session.checkpoints.last_step(),
+      account=monitor.account(),
+      early_stopping=session.early_stopping,
+      head=run.objective.trains_head,
+    )
   )
-  writer.say(said)
 
 
 def write_report(folder: pathlib.Path, say: Callable[[str], None]):
@@ -247,47 +241,3 @@ def write_report(folder: pathlib.Path, say: Callable[[str], None]):
   except Exception as error:  # the run is done and saved: nothing here may make it fail
     reason = one_line(f"{type(error).__name__}: {error}")
     say(f"{folder / report.REPORT} cannot be written ({reason}). The run itself is complete.")
-
-
-def describe(plan: Plan, folder: pathlib.Path, step: int, changed: list[str]):
-  """Writes config.json, the table of parameters and facts of this start, on the first process."""
-  if jax.process_index() == 0:
-    with workdir.writing(folder):
-      workdir.write_config(folder, plan.config)
-      parameters = meshes.table(flatten(plan.abstract.params))
-      files.write_text(folder / workdir.PARAMETERS, parameters)
-      provenance.record(plan, folder, step, changed)
-
-
-def meta_of(plan: Plan) -> dict:
-  """The description of the run that is saved in each checkpoint."""
-  return {
-    "config": to_dict(plan.config),
-    "class_names": list(plan.data.train.class_names),
-    "representation": plan.objective.representation,
-    "trained_on": history.written((*plan.data.earlier, *plan.data.own)),
-  }
-
-
-def make_watch(plan: Plan, folder: pathlib.Path) -> early_stopping.Watch:
-  """The early stopping of the run, with the evaluations that metrics.jsonl already holds."""
-  settings, first = plan.config.early_stopping, jax.process_index() == 0
-  lines = metrics_log.read(folder) if first and settings.metric else []
-  best = early_stopping.best_of(lines, settings.metric)
-  return early_stopping.Watch(settings, early_stopping.agreed(best))
-
-
-def make_monitor(plan: Plan, images: ImageCount, busy: Busy, began: float | None) -> Monitor:
-  """The monitor of a run."""
-  # With frozen parameters MFU would be wrong: its count of FLOPs includes all gradients.
-  whole = trained_count(plan) == total_count(plan)
-  known = chip(jax.devices()[0].device_kind) if whole else None
-  return Monitor(
-    images=images,
-    total_steps=plan.steps.total,
-    epoch_examples=len(plan.data.train),
-    flops_per_image=plan.objective.training_flops(plan.config.data.image_size),
-    peak_flops=known and known.peak_flops * plan.mesh.size,
-    busy=busy.seconds,
-    began=began,
-  )

@@ -33,7 +33,7 @@ from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.learning import objectives
 from vit_jax.storage import files
-from vit_jax.training.opening import open_data
+from vit_jax.training.run import open_data
 
 ITSELF = "--no-average"
 

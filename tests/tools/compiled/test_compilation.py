@@ -17,8 +17,8 @@ from vit_jax import models
 from vit_jax.devices import mesh
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.experiments import step_program
-from vit_jax.training import plan
-from vit_jax.training.opening import OpenedData
+from vit_jax.training import run as runs
+from vit_jax.training.run import OpenedData
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,8 @@ BIT = dataclasses.replace(
 def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config, fsdp):
   config = compilation.overridden(config, {"mesh.fsdp": fsdp})
   source = step_program.Imagined(length=9, class_names=tuple("abcde"), multi_label=True)
-  made = plan.make(config, OpenedData(source, Evaluations(), ()))
-  text = (
-    plan.jit_step(made).lower(made.abstract, step_program.abstract_batch(made)).compile().as_text()
-  )
+  made = runs.make(config, OpenedData(source, Evaluations(), ()))
+  text = made.update.lower(made.abstract, step_program.abstract_batch(made)).compile().as_text()
   kinds = "|".join(program_text.COLLECTIVES)
   moved = re.findall(rf"= (\S.*?) ({kinds})(?:-start)?\(", text)
   assert any(kind == "all-gather" for _, kind in moved)

@@ -10,7 +10,7 @@ import jax
 from vit_jax.config import Config, Duration
 from vit_jax.experiments import step_program
 from vit_jax.experiments.studies.cost import Cost
-from vit_jax.training import plan, resumed
+from vit_jax.training import resumed
 
 BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
 MOST_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
@@ -93,7 +93,7 @@ def _speed(config: Config, cost: Cost) -> Speed | None:
   made = step_program.planned(dataclasses.replace(config, **short), jax.devices())
   shapes = made.abstract, step_program.abstract_batch(made)
   try:
-    compiled = plan.jit_step(made).lower(*shapes).compile()
+    compiled = made.update.lower(*shapes).compile()
     compiling = time.monotonic() - began
     needed = step_program.peak_bytes(compiled.memory_analysis())
     if jax.default_backend() == "cpu" and needed > _free_memory():

@@ -16,7 +16,8 @@ from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objectives
 from vit_jax.training import checks, model_of_weights
-from vit_jax.training.opening import history_of, open_data
+from vit_jax.training.resumed import history_of
+from vit_jax.training.run import open_data
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,236 @@
+"""What happens beside the steps of a run: metrics, evaluations, a profile."""
+
+import dataclasses
+import pathlib
+
+import jax
+import numpy as np
+
+from vit_jax.config import RunError
+from vit_jax.devices.watchdog import Watchdog
+from vit_jax.evaluation import evaluate, registry
+from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
+from vit_jax.learning.state import for_evaluation
+from vit_jax.plots import tiles
+from vit_jax.process import agreement
+from vit_jax.process.signals import StopRequest
+from vit_jax.process.text import one_line
+from vit_jax.storage import metrics_log
+from vit_jax.storage.metrics_log import NoWriter, Writer
+from vit_jax.storage.saving import Checkpoints
+from vit_jax.training.early_stopping import EarlyStopping
+from vit_jax.training.loop import Callback
+from vit_jax.training.run import Run
+from vit_jax.training.speed import Monitor
+from vit_jax.training.steps import due
+from vit_jax.weights import average
+
+
+class TrainingError(RunError):
+  """The run cannot go on; the message says at which step, why, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Session:
+  """What is open while a run trains.
+
+  Attributes:
+    folder: the workdir.
+    checkpoints: of the run.
+    writer: writes metrics, and tells the user.
+    monitor: measures speed and time.
+    watchdog: is told of progress.
+    stop: tells whether the run was asked to stop.
+    early_stopping: follows the evaluations.
+  """
+
+  folder: pathlib.Path
+  checkpoints: Checkpoints
+  writer: Writer | NoWriter
+  monitor: Monitor
+  watchdog: Watchdog
+  stop: StopRequest
+  early_stopping: EarlyStopping
+
+
+class Metrics(Callback):
+  """Reads the metrics of each step, ends the run if a limit is passed, and logs the metrics."""
+
+  def __init__(self, run: Run, session: Session):
+    self._run, self._session = run, session
+    self._pending: tuple[int, dict] | None = None
+
+  def dispatched(self, step, metrics):
+    """Reads the metrics of the step before."""
+    self.read_metrics()
+    self._pending = step, metrics
+
+  def after_step(self, moment):
+    """Reads the metrics of this step."""
+    self.read_metrics()
+
+  def read_metrics(self):
+    """Reads the metrics that are not read yet, and waits for the end of their step.
+
+    Raises:
+      TrainingError: losses that are not finite, or too many broken images.
+    """
+    if self._pending is None:
+      return
+    (step, metrics), self._pending = self._pending, None
+    metrics, steps = jax.device_get(metrics), self._run.steps
+    self._check_finite(step, metrics)
+    self._check_examples(step, int(metrics["bad_examples"]))
+    if due(step, steps.log) or step == steps.total:
+      self._log(step, metrics)
+
+  def _log(self, step, metrics):
+    writer = self._session.writer
+    line = {name: float(value) for name, value in metrics.items()}
+    line |= self._session.monitor.report(step)
+    line["data/bad_examples"] = int(line.pop("bad_examples"))
+    line["skipped"] = int(line["skipped"])
+    writer.write(step, line)
+    writer.progress(metrics_log.progress_line(step, self._run.steps.total, line))
+
+  def _check_finite(self, step, metrics):
+    """Ends the run if an update is not finite, unless the settings allow to leave it out."""
+    left_out, settings = int(metrics["skipped"]), self._run.config.non_finite
+    applied = np.isfinite(metrics["update_norm"])
+    if not left_out and applied:
+      return
+    what = (
+      f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}, update norm "
+      f"{metrics['update_norm']}" + ("; the update was left out" if left_out else "")
+    )
+    if applied and settings.action == "skip" and left_out <= settings.limit:
+      self._session.writer.say(
+        f"Not finite at {what} ({left_out} of at most {settings.limit} in a row)."
+      )
+      return
+    last = self._session.checkpoints.last_step()
+    good = f"{self._session.folder}/checkpoints/{last}" if last else "none yet"
+    also = {
+      "stop": ", or set config.non_finite.action=skip",
+      "skip": ", or raise config.non_finite.limit",
+    }
+    advice = "Lower config.schedule.learning_rate" + (also[settings.action] if left_out else "")
+    raise TrainingError(
+      f"Not finite at {what}. Last good checkpoint: {good}. {advice}; then start again."
+    )
+
+  def _check_examples(self, step, bad):
+    """Checks the share of broken images, of at least 1,000: one early broken image is harmless."""
+    seen, share = self._run.images.up_to(step), self._run.config.data.bad_limit
+    if bad > share * max(seen, 1000):
+      raise TrainingError(
+        f"{bad} of {seen} training images up to step {step} could not be decoded, more than "
+        f"config.data.bad_limit={share}; the log above names them. Repair or remove them, or "
+        "raise the limit."
+      )
+
+
+class Evaluation(Callback):
+  """Evaluates when that is due, logs the metrics, and ends the run when early stopping says so."""
+
+  def __init__(self, run: Run, session: Session):
+    self._run, self._session = run, session
+    representation = run.objective.representation
+    self._context = EvalContext(run.model, run.config.loss, run.reader, representation)
+
+  def start(self, moment):
+    """Makes the evaluation that was due before the run was stopped."""
+    step, folder = moment.step, self._session.folder
+    if step and not agreement.answer_of_first(step in evaluate.steps_in(folder)):
+      self._evaluate_if_due(moment)
+    moment.ending = moment.ending or self._session.early_stopping.should_stop
+
+  def wants(self, step):
+    """Whether an evaluation is due."""
+    return due(step, self._run.steps.evaluate)
+
+  def after_step(self, moment):
+    """Evaluates, unless the run was asked to stop: the next start does it then."""
+    if not moment.stopping:
+      self._evaluate_if_due(moment)
+    moment.ending = moment.ending or self._session.early_stopping.should_stop
+
+  def _evaluate_if_due(self, moment):
+    step, total = moment.step, self._run.steps.total
+    if not self._run.data.evaluations or not (self.wants(step) or step == total):
+      return
+    try:
+      with self._session.monitor.paused("evaluation"):
+        results = self._results(moment)
+    except EvaluationInterrupted:
+      moment.stopping = True
+      return
+    averaged = bool(moment.state.ema)
+    metrics = evaluate.metrics_of(results) | ({registry.AVERAGE: 1} if averaged else {})
+    self._session.early_stopping.note(step, metrics)
+    self._log(step, metrics, results, averaged)
+    if step == total or self._session.early_stopping.should_stop:
+      with self._session.monitor.paused("plots"):
+        self._write_details(results, {"step": step, "average": averaged})
+
+  def _results(self, moment):
+    session, step = self._session, moment.step
+
+    def stop():
+      session.watchdog.beat(f"the evaluation after step {step}")
+      return session.stop.alone()
+
+    # Others keep no predictions.
+    perhaps_last = step == self._run.steps.total or session.early_stopping.may_stop
+    context = dataclasses.replace(self._context, stop=stop, detailed=perhaps_last)
+    return evaluate.results(self._run.data.evaluations, context, for_evaluation(moment.state))
+
+  def _log(self, step, metrics, results, averaged):
+    writer, total = self._session.writer, self._run.steps.total
+    writer.write(step, metrics)
+    for name, result in results:
+      for key, picture in result.pictures.items():
+        writer.picture(step, f"{name}/{key}", tiles.png(picture))
+    writer.say(f"step {step}/{total}  {registry.in_words(metrics)}{evaluate.notes(results)}")
+    share = average.initial_share(dataclasses.asdict(self._run.config.optimizer), step)
+    if averaged and (warning := average.warning(share)):
+      writer.say(warning)
+
+  def _write_details(self, results, origin: dict):
+    """Writes the details of the last evaluation, on the first process; a failure is a warning."""
+    if jax.process_index() != 0:
+      return
+    try:
+      evaluate.write_details(self._session.folder, results, origin)
+    except Exception as error:  # the last checkpoint is not saved yet: the run must go on
+      reason = one_line(f"{type(error).__name__}: {error}")
+      self._session.writer.say(
+        f"The details of the evaluation cannot be written ({reason}). The run goes on."
+      )
+
+
+class Profile(Callback):
+  """A trace of a window of steps; steps are counted from the first step of this process."""
+
+  def __init__(self, run: Run, session: Session):
+    self._settings, self._done = run.config.profile, run.images.step
+    self._folder, self._say = session.folder / "profile", session.writer.say
+
+  def before_step(self, step):
+    """Starts the trace if the window begins with `step`; ends it if `step` comes after it."""
+    first, count = self._settings.first_step, self._settings.steps
+    if count and step - self._done == first:
+      jax.profiler.start_trace(self._folder)
+    if step - self._done == first + count:
+      self.end(step - 1)
+
+  def end(self, step):
+    """Ends the trace after `step`, if one is under way."""
+    first, count, taken = self._settings.first_step, self._settings.steps, step - self._done
+    if count and taken < first:
+      self._say(
+        f"No profile: config.profile.first_step={first} was not reached; give a smaller one."
+      )
+    if first <= taken < first + count:
+      jax.profiler.stop_trace()
+      self._say(f"Profile of {taken - first + 1} steps: {self._folder}")

@@ -1,0 +1,104 @@
+"""Saves states when that is due, and tries again after a save that failed."""
+
+import jax
+
+from vit_jax.learning.state import TrainState
+from vit_jax.process import agreement
+from vit_jax.process.retry import Retry
+from vit_jax.storage.saving import SaveError
+from vit_jax.training.callbacks import Session
+from vit_jax.training.loop import Callback
+from vit_jax.training.run import Run
+from vit_jax.training.steps import due
+
+
+class Checkpointing(Callback):
+  """Saves states, and tries again for a while if that fails; the run goes on meanwhile.
+
+  A later try saves the state of its own step. All processes decide alike, at the same steps: the
+  first one's clock counts.
+  """
+
+  def __init__(self, run: Run, session: Session, meta: dict, retry: Retry | None = None):
+    """Makes the callback; `meta`, a description of the run, is saved beside each state."""
+    self.session, self._steps, self._meta = session, run.steps, meta
+    self._retry = retry or Retry(run.config.checkpoint.retry_seconds)
+    self._due = False
+
+  def wants(self, step):
+    """Whether to save after `step`.
+
+    Several processes ask how a save went only where one is due and where metrics are logged.
+
+    Raises:
+      SaveError: a save failed, and there is no time left to try again.
+    """
+    self._due = due(step, self._steps.save)
+    if jax.process_count() > 1 and not (self._due or due(step, self._steps.log)):
+      return False
+    checkpoints = self.session.checkpoints
+    checkpoints.look()
+    self._note_outcome()
+    retrying = self._retry.failing and not checkpoints.under_way
+    self._due = self._due or (retrying and agreement.answer_of_first(self._retry.due()))
+    return self._due
+
+  def after_step(self, moment):
+    """Saves what is due, the best state so far, and the last one."""
+    best = self.session.early_stopping.best.step
+    if moment.stopping:
+      self.session.writer.say(
+        f"Stopping after step {moment.step}; saving ... (a second Ctrl-C ends it at once, unsaved)"
+      )
+    if moment.last or self._due or moment.step == best:
+      self.save(moment.state, best=best, last=moment.last)
+
+  def save(self, state: TrainState, *, best: int, last: bool):
+    """Starts to save the state; the checkpoint of step `best` is kept as well (0: none).
+
+    Args:
+      state: the state.
+      best: the step of the best evaluation.
+      last: whether the run ends here; then it waits until the state is saved.
+
+    Raises:
+      SaveError: as `wants`.
+    """
+    with self.session.monitor.paused("checkpoint"):
+      self._start(state, best)
+      while last and not self._saved():
+        self._retry.wait(self._alive)
+        self._start(state, best)
+
+  def _alive(self):
+    self.session.watchdog.beat("a checkpoint")
+
+  def _start(self, state, best):
+    self._alive()
+    self._saved()
+    self.session.checkpoints.save(state, self._meta, best=best)
+
+  def _saved(self) -> bool:
+    self.session.checkpoints.wait()
+    self._note_outcome()
+    return not self._retry.failing
+
+  def _note_outcome(self):
+    failure, failing = self.session.checkpoints.outcome(), self._retry.failing
+    if failure is None:
+      return
+    if not failure:
+      self._retry.succeeded()
+      if failing:
+        self.session.writer.say("A checkpoint is saved again.")
+      return
+    if not agreement.answer_of_first(self._retry.failed()):
+      raise SaveError(
+        f"{failure}.{self._retry.in_words()} Make room, bring the folder back or make it "
+        "writable, and start the same command again."
+      )
+    if not failing:
+      self.session.writer.say(
+        f"{failure}. The run goes on, and tries again for {self._retry.seconds:g} s "
+        "(config.checkpoint.retry_seconds)."
+      )

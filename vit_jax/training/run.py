@@ -1,0 +1,254 @@
+"""A training run: all that it consists of, made in one place; computes nothing."""
+
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import jax
+import optax
+
+from vit_jax import models
+from vit_jax.config import Config, ConfigError, Schedule
+from vit_jax.config import Data as DataSettings
+from vit_jax.data import apart, cache, described, opening, sources
+from vit_jax.data.apart import Use
+from vit_jax.data.batches import Reader
+from vit_jax.data.history import History
+from vit_jax.data.mixing import MixedSource
+from vit_jax.data.opening import Training
+from vit_jax.devices import mesh as meshes
+from vit_jax.evaluation import opening as evaluation
+from vit_jax.evaluation.opening import Evaluations
+from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.learning.objective import Objective
+from vit_jax.learning.state import TrainState
+from vit_jax.models import requirements
+from vit_jax.training import steps as durations
+from vit_jax.training.steps import ImageCount, Steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A run that is ready to start or to go on.
+
+  Attributes:
+    config: the settings.
+    data: opened sources.
+    images: the steps and images so far: where this start of the run begins.
+    steps: durations.
+    mesh: devices.
+    reader: reads batches for the devices.
+    model: Flax module.
+    objective: what the model learns.
+    optimizer: optax chain, without the learning rate.
+    rate: step -> learning rate.
+    init: () -> fresh TrainState, traceable.
+    abstract: shapes and shardings of the TrainState.
+  """
+
+  config: Config
+  data: "OpenedData"
+  images: ImageCount
+  steps: Steps
+  mesh: jax.sharding.Mesh
+  reader: Reader
+  model: object
+  objective: Objective
+  optimizer: optax.GradientTransformation
+  rate: optax.Schedule
+  init: Callable[[], TrainState]
+  abstract: TrainState
+
+  @functools.cached_property
+  def update(self) -> Callable:
+    """The compiled update, (state, batch) -> (state, metrics); the old state is donated."""
+    step = train_step.make(
+      self.objective,
+      self.optimizer,
+      self.rate,
+      self.config.optimizer,
+      seed=self.config.seed,
+      accumulation=self.config.accumulation,
+    )
+    return train_step.jit_step(step, mesh=self.mesh, abstract=self.abstract)
+
+  @contextlib.contextmanager
+  def batches(self) -> Iterator[Iterator[dict]]:
+    """The training batches after the images so far, on the devices ahead of their steps."""
+    data, seed = self.data, self.config.seed
+    batches = self.reader.training(
+      data.train, parts=data.parts, seed=seed, start=self.images.images
+    )
+    with self.reader.ahead(batches) as ahead:
+      yield ahead
+
+  def after(self, step: int, images: int) -> "Run":
+    """The same run, to go on after these steps and images."""
+    position, config = ImageCount(step, images, self.config.batch_size), self.config
+    steps = durations.of_run(config, len(self.data.train), position)
+    rate = learning_rate(config.schedule, steps)
+    return dataclasses.replace(self, images=position, steps=steps, rate=rate)
+
+  def parameter_count(self) -> int:
+    """Number of parameters; every scalar of an array counts."""
+    return sum(x.size for x in jax.tree.leaves(self.abstract.params))
+
+  def trained_count(self) -> int:
+    """Number of the parameters that config.optimizer.trainable matches."""
+    trained = optim.trained(self.abstract.params, self.config.optimizer.trainable)
+    return sum(x.size for x in jax.tree.leaves(trained))
+
+
+def make(
+  config: Config, data: "OpenedData", devices=None, *, step: int = 0, images: int = 0
+) -> Run:
+  """The run on all devices, or on `devices`; looks at them but computes nothing.
+
+  Args:
+    config: the settings.
+    data: opened sources.
+    devices: the devices to compute on; None: all.
+    step: number of steps that are done.
+    images: training images of these steps.
+
+  Raises:
+    ConfigError: the batch, the mesh or the attention does not suit the devices.
+  """
+  split = dict(batch_size=config.batch_size, accumulation=config.accumulation)
+  mesh = meshes.make(config.mesh, devices=devices, **split)
+  model = models.configured(config.model)
+  device = mesh.devices.flat[0]
+  requirements.check_attention(model, config.data.image_size, device, training=True)
+  objective = objectives.configured(config, model)
+  position = ImageCount(step, images, config.batch_size)
+  steps = durations.of_run(config, len(data.train), position)
+  optimizer = optim.make(config.optimizer)
+  init = functools.partial(
+    state.init,
+    objective,
+    optimizer,
+    seed=config.seed,
+    image_size=config.data.image_size,
+    with_ema=bool(config.optimizer.ema),
+    trainable=config.optimizer.trainable,
+  )
+  return Run(
+    config=config,
+    data=data,
+    images=position,
+    steps=steps,
+    mesh=mesh,
+    reader=Reader(config.data, mesh, **split),
+    model=model,
+    objective=objective,
+    optimizer=optimizer,
+    rate=learning_rate(config.schedule, steps),
+    init=init,
+    abstract=state.abstract(init, mesh),
+  )
+
+
+def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
+  """The learning rate of every step, as config.schedule says."""
+  return optim.schedule(
+    learning_rate=settings.learning_rate,
+    warmup_steps=steps.warmup,
+    total_steps=steps.total,
+    decay=settings.decay,
+    end_learning_rate=settings.end_learning_rate,
+    drops=settings.drops,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedData:
+  """The opened data of a run.
+
+  Attributes:
+    train: the training data, without labels if the run needs none.
+    evaluations: what the run evaluates on.
+    parts: the number of examples and the weight of each source of the training data.
+    earlier: what the parameters were trained on before, with other data than this.
+    own: what this run trains them on.
+    uses: the datasets of training and evaluation, as they were opened.
+  """
+
+  train: sources.Source
+  evaluations: Evaluations
+  parts: tuple[MixedSource, ...]
+  earlier: History = ()
+  own: History = ()
+  uses: tuple[Use, ...] = ()
+
+
+def open_data(config: Config, trained_on: History = ()) -> OpenedData:
+  """Opens all sources of a training run; no device is touched.
+
+  Args:
+    config: the settings.
+    trained_on: what the parameters that the run starts or resumes from were trained on.
+
+  Raises:
+    ConfigError: the classes do not agree with the config or with one another; labels are needed
+      and missing; or images are both trained on and scored.
+    SourceError: data is missing.
+  """
+  opener = opening.of_run(config.data, config.model.num_classes)
+  model = models.configured(config.model.with_classes(1))
+  labelled = objectives.configured(config, model).needs_labels
+  training = opener.training(config.data, labelled=labelled)
+  train = training.source
+  if labelled and config.model.num_classes not in (0, len(train.class_names)):
+    raise ConfigError(
+      f"config.model.num_classes={config.model.num_classes}, but {training} has "
+      f"{len(train.class_names)} classes; use --config.model.num_classes=0, which "
+      "takes the number of the data." + " ".join(["", *described.notes(training.uses)])
+    )
+  if labelled and len(train.class_names) == 1 and not train.multi_label:
+    raise ConfigError(
+      f"{training} has one class, {train.class_names[0]!r}, so there is nothing to learn; give a "
+      "folder with a folder for each class." + " ".join(["", *described.notes(training.uses)])
+    )
+  check_batch(config.batch_size, training)
+  classes = train.class_names if labelled else None
+  own = apart.record(training.uses)
+  earlier = tuple(one for one in trained_on if one not in own)
+  evaluations = evaluation.open_all(config, opener, training.uses, classes, earlier)
+  train = cached(train, config.data)
+  train = train if labelled else sources.Unlabelled(train)
+  uses = (*training.uses, *evaluations.uses)
+  return OpenedData(train, evaluations, training.parts, earlier, own, uses)
+
+
+def check_batch(size: int, training: Training):
+  """Checks that no source has fewer images than a batch takes of it: it would hold them twice.
+
+  Raises:
+    ConfigError: a source is too small.
+  """
+  if size > len(training.source):
+    raise ConfigError(
+      f"config.batch_size={size} is more than the {len(training.source)} training images of "
+      f"{training}; the most is {len(training.source)}."
+    )
+  weights = sum(part.weight for part in training.parts)
+  for use, part in zip(training.uses, training.parts, strict=True):
+    if size * part.weight > part.examples * weights:
+      raise ConfigError(
+        f"{use} has {part.examples} images, and a batch takes {size * part.weight / weights:.1f} "
+        f"of them at {use.key}.weight={part.weight:g}; lower this weight, or make "
+        f"config.batch_size at most {math.floor(part.examples * weights / part.weight)}."
+      )
+
+
+def cached(train: sources.Source, data: DataSettings) -> sources.Source:
+  """The training examples, read from the cache if config.data.cache names one.
+
+  Raises:
+    SourceError: the cache is missing, not complete, or of other images.
+  """
+  if not data.cache:
+    return train
+  return cache.Cached(train, data.cache, side=data.cache_side, max_pixels=data.max_pixels)
