@@ -1,8 +1,8 @@
 """Measures speed on this machine: python tools/benchmark.py step|data|device [--format=json].
 
 step: images/s of the training step of ViT-S/16 on this CPU, compared with timm in torch.
-data: images/s of the training input, from 500 x 375 JPEG files to 224 px, with threads, with
-workers and from a cache, compared with tf.data.
+data: images/s of the training input, from 500 x 375 JPEG files to 224 px, with threads
+and from a cache, compared with tf.data.
 device: images/s and MFU of training steps in bfloat16 on a GPU, compared with timm and
 torch.compile: ViT-S/16 to H/14, L/16 at 512 px, attention by XLA and cuDNN, scan, remat. On a CPU
 it measures tiny models, and lists the others as not measured.

@@ -60,7 +60,7 @@ def jpegs(count: int) -> Listed:
 
 def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, seed=0, **options):
   """The first `steps` batches."""
-  usual = dict(transform=TRAIN, threads=0, workers=0, num_classes=CLASSES)
+  usual = dict(transform=TRAIN, threads=0)
   batches = pipeline.train_batches(
     source,
     batch_size=batch_size,
@@ -76,7 +76,7 @@ def train(source, *, steps: int, host=0, hosts=1, batch_size=16, start_step=0, s
     batches.close()
 
 
-def evaluate(source, *, batch_size: int, host=0, hosts=1, threads=0, workers=0):
+def evaluate(source, *, batch_size: int, host=0, hosts=1, threads=0):
   return list(
     pipeline.evaluate_batches(
       source,
@@ -85,8 +85,6 @@ def evaluate(source, *, batch_size: int, host=0, hosts=1, threads=0, workers=0):
       host=host,
       hosts=hosts,
       threads=threads,
-      workers=workers,
-      num_classes=CLASSES,
     )
   )
 

@@ -18,7 +18,7 @@ def prepared(image, rng=None):
 
 folder, mode = pathlib.Path(sys.argv[1]), sys.argv[2]
 source = sources.open_source(f"folder:{folder}/images", split="", num_classes=2)
-common = dict(transform=prepared, batch_size=2, host=0, hosts=1, num_classes=2, workers=0)
+common = dict(transform=prepared, batch_size=2, host=0, hosts=1)
 with Watchdog(folder, limit=2, silence=0, process=0, processes=1) as dog:
   if mode == "train":
     batches = pipeline.train_batches(

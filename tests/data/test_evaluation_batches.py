@@ -1,4 +1,4 @@
-"""Evaluation batches hold every example once, for any number of hosts and workers."""
+"""Evaluation batches hold every example once, for any number of hosts."""
 
 import hypothesis
 import numpy as np
@@ -9,7 +9,6 @@ from tests.data.numbered import (
   CLASSES,
   SIZE,
   Listed,
-  assert_equal,
   evaluate,
   joined,
   jpegs,
@@ -44,20 +43,15 @@ def test_every_example_counts_once_in_order(count, per_host, hosts, threads):
   assert not pixels[count:].any()
 
 
-def test_evaluation_workers_change_nothing():
-  source = jpegs(30)
-  assert_equal(evaluate(source, batch_size=8, threads=1, workers=2), evaluate(source, batch_size=8))
-
-
 def test_multi_label_evaluation_is_padded_with_no_labels():
   source = Listed([Example(np.ones((2, 2, 3), np.uint8), (1, 4), "")] * 3, multi_label=True)
   (batch,) = evaluate(source, batch_size=5)
   np.testing.assert_array_equal(batch["labels"].sum(axis=1), [2, 2, 2, 0, 0])
 
 
-@pytest.mark.parametrize(("threads", "workers"), [(0, 0), (2, 0), (1, 1)])
-def test_bad_image_stops_evaluation_and_is_named(threads, workers):
+@pytest.mark.parametrize("threads", [0, 2])
+def test_bad_image_stops_evaluation_and_is_named(threads):
   source = jpegs(20)
   source._examples[13] = source[13]._replace(image=source[13].image[:-40])
   with pytest.raises(images.BadImage, match=r"file 13\.jpg: .*truncated"):
-    evaluate(source, batch_size=4, threads=threads, workers=workers)
+    evaluate(source, batch_size=4, threads=threads)

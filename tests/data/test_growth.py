@@ -37,7 +37,7 @@ transform = functools.partial(
   images.train_image, size=8, area=(0.05, 1), aspect=(0.75, 1.33), flip=True, max_pixels=10**6)
 batches = pipeline.train_batches(
   source, transform=transform, seed=0, batch_size=%d, host=0,
-  hosts=1, start=0, num_classes=10, threads=16, workers=0)
+  hosts=1, start=0, threads=16)
 mask = next(batches)["mask"]
 usage = resource.getrusage(resource.RUSAGE_SELF)
 batches.close()

@@ -1,17 +1,133 @@
-"""The stream of a run: each epoch has its own order."""
+"""The stream of a run: every epoch has its own order; in a mix every source has its share."""
 
-import pickle
+from fractions import Fraction
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.data.numbered import CLASSES, Listed, assert_equal, joined, train
 from vit_jax.data import order
+from vit_jax.data.order import MixedSource
+from vit_jax.data.sources import Example, Mixed
+
+WEIGHTS = st.lists(
+  st.one_of(st.integers(1, 20), st.floats(1e-6, 1e12, allow_nan=False)), min_size=2, max_size=6
+)
+
+
+def rows_of(parts, positions, *, seed=3):
+  return np.array(order.stream(parts, seed=seed)(positions))
+
+
+def shares(weights):
+  exact = [Fraction(str(weight)) for weight in weights]
+  return [weight / sum(exact) for weight in exact]
+
+
+@settings(deadline=None)
+@given(weights=WEIGHTS, block=st.integers(0, 10**9))
+def test_every_source_has_its_share_after_any_number_of_blocks(weights, block):
+  whole = order.whole_weights(weights)
+  size = order.block_size(whole)
+  before, after = (order.taken(size * number, whole) for number in (block, block + 1))
+  assert sum(after) == size * (block + 1)
+  for first, end, share in zip(before, after, shares(weights), strict=True):
+    assert first <= end
+    assert abs(end - size * (block + 1) * share) < len(weights)
+    if sum(whole) <= 10_000:
+      assert end - first == size * share  # exact in each block
+
+
+@pytest.mark.parametrize(
+  ("weights", "whole", "size"),
+  [
+    ((0.1, 0.3), (1, 3), 1000),
+    ((1_281_167, 1_281_167), (1, 1), 1000),
+    ((1.5, 2.5, 3), (3, 5, 6), 1008),
+    ((0.7, 0.2999), (7000, 2999), 9999),
+    ((1, 1 / 3), None, 10_000),
+  ],
+)
+def test_a_block_holds_whole_shares_if_it_can(weights, whole, size):
+  found = order.whole_weights(weights)
+  assert found == (whole or found)
+  assert order.block_size(found) == size
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+  sizes=st.lists(st.integers(5, 60), min_size=2, max_size=4),
+  weights=st.lists(st.sampled_from([1, 2, 7, 0.1, 1 / 3]), min_size=4, max_size=4),
+)
+def test_no_image_comes_again_before_all_others_of_its_source_came(sizes, weights):
+  parts = [MixedSource(size, weight) for size, weight in zip(sizes, weights, strict=False)]
+  rows = rows_of(parts, range(1100))
+  first = 0
+  for size in sizes:
+    own = rows[(rows >= first) & (rows < first + size)] - first
+    for at in range(0, len(own) - size + 1, size):
+      assert sorted(own[at : at + size]) == list(range(size))
+    last = own[len(own) - len(own) % size :]
+    assert len(set(last)) == len(last)
+    first += size
+  assert rows.max() < first
+
+
+@settings(max_examples=20, deadline=None)
+@given(begin=st.integers(0, 5000), size=st.integers(1, 2500))
+def test_the_stream_is_the_same_however_it_is_cut(begin, size):
+  parts = [MixedSource(30, 2), MixedSource(7, 1 / 3), MixedSource(500, 0.001)]
+  rows = order.stream(parts, seed=3)
+  whole = rows(range(begin, begin + size))
+  cut = [row for at in range(begin, begin + size, 64) for row in rows(range(at, at + 64))]
+  assert whole == cut[:size]
+  assert all(type(row) is int for row in whole)
+
+
+def test_a_late_position_is_reached_at_once():
+  rows = rows_of([MixedSource(300_000_000, 3), MixedSource(1_000, 1 / 3)], range(2**50, 2**50 + 64))
+  assert (rows < 300_001_000).all()
+  assert len(set(rows)) == 64
+
+
+def test_places_of_a_source_are_drawn_anew_and_evenly():
+  rows = rows_of([MixedSource(10**6, 1), MixedSource(10**6, 3)], range(400 * 1000))
+  blocks = (rows < 10**6).reshape(400, 1000)
+  assert (blocks.sum(axis=1) == 250).all()
+  assert len(np.unique(blocks, axis=0)) == 400
+  counts = blocks.sum(axis=0)  # each is binomial: mean 100, standard deviation 8.7
+  assert abs(counts - 100).max() < 5 * 8.7
+  assert counts.std() == pytest.approx(8.7, rel=0.15)
+
+
+def test_equal_sources_have_orders_of_their_own_and_so_have_seeds():
+  rows = rows_of([MixedSource(100, 1), MixedSource(100, 1)], range(200))
+  first, second = rows[rows < 100], rows[rows >= 100] - 100
+  assert (first[:50] == second[:50]).mean() < 0.2
+  assert (
+    rows == rows_of([MixedSource(100, 1), MixedSource(100, 1)], range(200), seed=4)
+  ).mean() < 0.2
+
+
+def test_one_source_has_the_order_that_it_has_without_a_mix():
+  plain = order.epochs(30, seed=3)(range(100))
+  assert rows_of([MixedSource(30, 0.2)], range(100)).tolist() == list(plain)
+
+
+def test_mixes_keep_their_order():
+  """A run that resumes with a later release must see the same images."""
+  parts = [MixedSource(5, 2), MixedSource(3, 1)]
+  first, later = (rows_of(parts, at, seed=7).tolist() for at in (range(15), range(996, 1006)))
+  assert first == [1, 2, 0, 3, 4, 5, 1, 0, 3, 2, 4, 4, 7, 6, 5]
+  assert later == [3, 5, 1, 3, 0, 2, 7, 6, 5, 7]
 
 
 @settings(max_examples=10, deadline=None)
 @given(length=st.integers(1, 12), begin=st.integers(0, 30), size=st.integers(1, 20))
 def test_every_epoch_has_every_example_once_however_it_is_cut(length, begin, size):
-  rows = pickle.loads(pickle.dumps(order.epochs(length, seed=3)))
+  rows = order.epochs(length, seed=3)
   whole = rows(range(5 * length))
   for epoch in range(5):
     assert sorted(whole[epoch * length : (epoch + 1) * length]) == list(range(length))
@@ -30,3 +146,35 @@ def test_the_order_never_changes():
   """Otherwise runs could not be resumed exactly."""
   rows = order.epochs(10, seed=7)(range(20))
   assert rows == [6, 0, 2, 3, 4, 7, 9, 5, 8, 1, 2, 6, 9, 8, 1, 7, 4, 5, 3, 0]
+
+
+# --- batches of a mix ---
+
+
+def listed(first, count):
+  """Image i has every pixel equal to first + i."""
+  pixels = [np.full((9, 9, 3), first + i, np.uint8) for i in range(count)]
+  examples = [Example(one, (i % CLASSES,), f"{first} {i}") for i, one in enumerate(pixels)]
+  return Listed(examples)
+
+
+SOURCE = Mixed([listed(0, 40), listed(40, 10)])
+PARTS = [MixedSource(40, 1), MixedSource(10, 3)]
+
+
+@pytest.mark.parametrize("hosts", [2, 4])
+def test_hosts_share_the_very_same_batches(hosts):
+  single = train(SOURCE, parts=PARTS, steps=5, start_step=60)
+  shared = [
+    train(SOURCE, parts=PARTS, steps=5, start_step=60, host=host, hosts=hosts, threads=2)
+    for host in range(hosts)
+  ]
+  assert_equal(joined(shared), single)
+  pixels = np.concatenate([batch["image"][:, 0, 0, 0] for batch in single])
+  assert 0.6 < (pixels >= 40).mean() < 0.9
+
+
+def test_a_run_resumes_at_any_step():
+  whole = train(SOURCE, parts=PARTS, steps=70)
+  for start in (1, 9, 61, 63):  # a block ends within step 62
+    assert_equal(train(SOURCE, parts=PARTS, steps=3, start_step=start), whole[start : start + 3])

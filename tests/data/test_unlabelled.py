@@ -105,9 +105,7 @@ def read(source, *, batch_size, transform):
     host=0,
     hosts=1,
     start=0,
-    num_classes=0,
     threads=0,
-    workers=0,
   )
 
 

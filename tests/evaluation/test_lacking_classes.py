@@ -32,7 +32,6 @@ CONFIG = c.Config(
     train_resize_ratio=1.0,
     crop_area=(1.0, 1.0),
     crop_aspect=(1.0, 1.0),
-    workers=0,
   ),
   report=False,
 )

@@ -52,14 +52,6 @@ PERMUTATION = named(
   " every_number_stands_at_one_position one_by_one_many_and_back_agree"
   " half_of_all_orders_are_even",
 )
-MIXES = named(
-  "data/test_mixing.py",
-  "mixes_keep_their_order a_block_holds_whole_shares_if_it_can"
-  " one_source_has_the_order_that_it_has_without_a_mix a_late_position_is_reached_at_once"
-  " equal_sources_have_orders_of_their_own_and_so_have_seeds"
-  " every_source_has_its_share_after_any_number_of_blocks"
-  " the_stream_is_the_same_however_it_is_cut",
-)
 PIXELS = [
   *named(
     "data/test_decoding.py",
@@ -122,7 +114,6 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/data/device.py": below("data", "device"),
   "vit_jax/data/by_label.py": below("data", "by_label"),
   "vit_jax/data/images.py": [*below("data", "crops evaluation_images partial_decoding"), *PIXELS],
-  "vit_jax/data/mixing.py": MIXES,
   "vit_jax/data/order.py": below("data", "order"),
   "vit_jax/data/permutation.py": PERMUTATION,
   "vit_jax/data/pipeline.py": below("data", "pipeline evaluation_batches broken_images"),

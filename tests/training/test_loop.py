@@ -338,7 +338,6 @@ def test_a_run_of_stacked_rematerialised_bfloat16_blocks_in_parts(tmp_path):
       "--config.model.compute_dtype=bfloat16",
       "--config.accumulation=2",
       "--config.optimizer.moment_dtype=bfloat16",
-      "--config.data.workers=1",
       "--config.duration.steps=160",  # in 40 chance decides whether the loss falls
       "--config.evaluate_every.steps=160",
       "--config.checkpoint.every.steps=160",

@@ -125,10 +125,10 @@ def test_a_finished_run_takes_what_has_an_effect(tmp_path):
   resumed.check_counts(config, finished(tmp_path / "a"), 9)
   unscored = finished(tmp_path / "b", evaluated=False)
   resumed.check_counts(dataclasses.replace(STARTED, data=DIGITS), unscored, 9)
-  read = dataclasses.replace(DIGITS, threads=2, workers=1, ahead=1, max_pixels=9_999)
+  read = dataclasses.replace(DIGITS, threads=2, ahead=1, max_pixels=9_999)
   other = dataclasses.replace(STARTED, batch_size=2, accumulation=2, data=read)
   resumed.check_counts(other, unscored, 9)  # as the reader of the missing evaluation takes them
-  with pytest.raises(c.ConfigError, match=r"config\.data\.workers"):
+  with pytest.raises(c.ConfigError, match=r"config\.data\.threads"):
     resumed.check_counts(other, finished(tmp_path / "c"), 9)
   unused = dataclasses.replace(STARTED, data=dataclasses.replace(DIGITS, flip=False))
   with pytest.raises(c.ConfigError, match=r"config\.data\.flip"):

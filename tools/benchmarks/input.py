@@ -54,7 +54,7 @@ def measure(
 
   Returns:
     [{name, images_per_second, ratio, cpu_microseconds}]; ratio is the median over the rounds of the
-    speed divided by tf.data's, cpu_microseconds the CPU time per image, including workers.
+    speed divided by tf.data's, cpu_microseconds the CPU time per image.
 
   Raises:
     SystemExit: TensorFlow is not installed.
@@ -66,14 +66,14 @@ def measure(
     write_jpegs(folder, count=files)
     source = sources.open_source(f"folder:{folder}", split="", num_classes=_CLASSES)
     runs = {"tf.data": functools.partial(_tf_batches, folder, batch_size=batch_size)}
-    for threads, workers in [(n, 0) for n in counts] + [(1, n) for n in counts]:
-      runs[f"vit_jax threads={threads} workers={workers}"] = functools.partial(
-        _our_batches, source, batch_size=batch_size, threads=threads, workers=workers
+    for threads in counts:
+      runs[f"vit_jax threads={threads}"] = functools.partial(
+        _our_batches, source, batch_size=batch_size, threads=threads
       )
     cached = _cached(source, os.path.join(temporary, "cache"), threads=cores)
     for threads in counts:
-      runs[f"vit_jax cached, threads={threads} workers=0"] = functools.partial(
-        _our_batches, cached, batch_size=batch_size, threads=threads, workers=0
+      runs[f"vit_jax cached, threads={threads}"] = functools.partial(
+        _our_batches, cached, batch_size=batch_size, threads=threads
       )
     turns = [
       {name: _turn(make, seconds=seconds, batch_size=batch_size) for name, make in runs.items()}
@@ -142,9 +142,7 @@ def _cached(source: sources.Source, folder: str, *, threads: int) -> cache.Cache
   return cache.Cached(source, folder, **options)
 
 
-def _our_batches(
-  source: sources.Source, *, batch_size: int, threads: int, workers: int
-) -> Iterator:
+def _our_batches(source: sources.Source, *, batch_size: int, threads: int) -> Iterator:
   transform = functools.partial(
     images.train_image, size=_SIZE, area=_AREA, aspect=_ASPECT, flip=True, max_pixels=_MAX_PIXELS
   )
@@ -156,9 +154,7 @@ def _our_batches(
     host=0,
     hosts=1,
     start=0,
-    num_classes=_CLASSES,
     threads=threads,
-    workers=workers,
   )
 
 
@@ -209,7 +205,7 @@ class _Speed(NamedTuple):
 def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> _Speed:
   """Speed of a pipeline, created for this turn because even a waiting pipeline takes CPU time.
 
-  A warm-up of half the turn comes first, so that threads, workers and buffers settle.
+  A warm-up of half the turn comes first, so that threads and buffers settle.
   """
   batches = make()
   next(batches)

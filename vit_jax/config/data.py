@@ -72,7 +72,7 @@ REPRESENTATION = (
 
 @dataclasses.dataclass(frozen=True)
 class Weighted(Dataset):
-  """A source of the training mix, with its weight; see vit_jax/data/mixing.py.
+  """A source of the training mix, with its weight; see vit_jax/data/order.py.
 
   A source that is empty is left out of the mix.
   """
@@ -200,7 +200,6 @@ class Data:
     used_if=(("data.cache",),),
   )
   threads: int = setting(16, "decoding threads per process", low=1, high=1024)
-  workers: int = setting(0, "decoding processes per host; 0: threads only", low=0, high=256)
   ahead: int = setting(2, "batches copied to the devices in advance", low=1, high=64)
 
   def resized_side(self) -> int:

@@ -21,7 +21,7 @@ SETTINGS = {
   "config.model.remat": "gradcheckpointing gradientcheckpointing checkpointing",
   "config.model.name": "arch architecture modelname variant",
   "config.data.image_size": "imgsize imagesize inputsize resolution res size",
-  "config.data.workers": "numworkers nworkers",
+  "config.data.threads": "workers numworkers nworkers",
   "config.data.train.source": "data dataset datadir datapath datasetname traindata traindir root",
   "config.init_from": "pretrained checkpointpath resume finetune ckpt weights initcheckpoint",
   "config.seed": "randomseed rngseed manualseed",

@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from vit_jax.config import Data
 from vit_jax.data import images, pipeline, resizing
 from vit_jax.data.device import put_ahead
-from vit_jax.data.mixing import MixedSource
+from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Source
 from vit_jax.devices import mesh as meshes
 
@@ -42,7 +42,7 @@ class Reader:
       start=start,
       batch_size=self.batch_size,
       parts=parts,
-      **self._reading(source),
+      **self._reading(),
     )
 
   def first_training(
@@ -82,18 +82,12 @@ class Reader:
       source,
       transform=functools.partial(transform, **bounds),
       batch_size=self.batch_size // self.accumulation,
-      **self._reading(source),
+      **self._reading(),
     )
 
-  def _reading(self, source):
+  def _reading(self):
     host, hosts = meshes.host_rows(self.mesh, self.batch_size)
-    return dict(
-      host=host,
-      hosts=hosts,
-      num_classes=len(source.class_names),
-      threads=self.settings.threads,
-      workers=self.settings.workers,
-    )
+    return dict(host=host, hosts=hosts, threads=self.settings.threads)
 
 
 def train_transform(data: Data):

@@ -9,7 +9,7 @@ from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import sources
 from vit_jax.data.apart import Use, in_words
 from vit_jax.data.history import History
-from vit_jax.data.mixing import MixedSource
+from vit_jax.data.order import MixedSource
 from vit_jax.process.text import first_difference
 
 _log = logging.getLogger(__name__)

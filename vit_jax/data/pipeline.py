@@ -1,13 +1,14 @@
 """Batches of images that are a pure function of (seed, step, host).
 
 A host batch is a dict: image (b, S, S, 3) uint8; labels (b,) int32, or (b, classes) uint8 multi-hot
-if the source is multi-label; mask (b,) float32, 1 for examples that count. With num_classes=0 there
-are no labels.
+if the source is multi-label; mask (b,) float32, 1 for examples that count. A source without classes
+gives batches without labels.
 
 Grain reads ahead. Its elements are parts of a host batch, not single images, because the cost of
 passing on one element is not small beside the cost of decoding one image.
 """
 
+import dataclasses
 import functools
 import itertools
 import logging
@@ -19,16 +20,14 @@ import grain
 import numpy as np
 
 from vit_jax.config import RunError
-from vit_jax.data import mixing, order
+from vit_jax.data import order
 from vit_jax.data.images import BadImage
-from vit_jax.data.mixing import MixedSource
+from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Example, Source
-from vit_jax.data.workers import Workers
 from vit_jax.process import at_work
 
 Batch = dict[str, np.ndarray]
 Transform = Callable[..., np.ndarray]
-Rows = Callable[[range], Sequence[int]]  # positions in the stream of examples to rows of the source
 
 _log = logging.getLogger(__name__)
 _own = threading.local()
@@ -41,7 +40,8 @@ class LabelError(RunError):
   """A label is not a class of the run; the message names the example and the label."""
 
 
-class _Share(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Share:
   """Which positions of the stream of examples this host reads."""
 
   batch_size: int
@@ -49,25 +49,29 @@ class _Share(NamedTuple):
   hosts: int
   start: int = 0
 
-  @property
-  def per_host(self) -> int:
-    return self.batch_size // self.hosts
+  def __post_init__(self):
+    if self.batch_size % self.hosts:
+      raise ValueError(
+        f"A batch of {self.batch_size} examples cannot be shared equally by {self.hosts} hosts;"
+        " make batch_size a multiple of the number of hosts."
+      )
 
-  @property
+  @functools.cached_property
   def part(self) -> int:
     """Images in a part: the largest divisor of the host batch up to `_LARGEST_PART`."""
-    candidates = range(min(self.per_host, _LARGEST_PART), 0, -1)
-    return next(size for size in candidates if self.per_host % size == 0)
+    per_host = self.batch_size // self.hosts
+    candidates = range(min(per_host, _LARGEST_PART), 0, -1)
+    return next(size for size in candidates if per_host % size == 0)
 
   @property
   def parts(self) -> int:
     """Number of parts in a host batch."""
-    return self.per_host // self.part
+    return self.batch_size // self.hosts // self.part
 
   def positions(self, index: int) -> range:
     """Positions in the stream of examples for part number `index` of this host."""
     step, part = divmod(index, self.parts)
-    first = self.start + step * self.batch_size + self.host * self.per_host
+    first = self.start + step * self.batch_size + self.host * self.parts * self.part
     return range(first + part * self.part, first + (part + 1) * self.part)
 
 
@@ -80,14 +84,12 @@ def train_batches(
   host: int,
   hosts: int,
   start: int,
-  num_classes: int,
   threads: int,
-  workers: int,
   parts: Sequence[MixedSource] = (),
 ) -> "Batches":
   """Endless batches of shuffled, augmented examples, beginning at the position `start`.
 
-  The examples, in the order of `mixing.epochs`, make one stream. Global batch `i` is positions
+  The examples, in the order of `order.stream`, make one stream. Global batch `i` is positions
   [start + i * batch_size, start + (i + 1) * batch_size); each host gets an equal, contiguous share.
   The random draws for an example depend only on the seed and its position.
 
@@ -98,47 +100,33 @@ def train_batches(
     batch_size: examples in a batch, over all hosts.
     host, hosts: index of this host, number of hosts.
     start: images that were taken before.
-    num_classes: labels must be in [0, num_classes); 0: batches have no labels.
-    threads: decoding threads of each process (at least 1 in workers); 0: decode when requested.
-    workers: decoding processes, which need a picklable source and transform; 0: none.
+    threads: decoding threads; 0: decode when requested.
     parts: the sources that `source` holds one after the other, if they are mixed by weight.
 
   Returns:
-    Host batches of batch_size / hosts examples; `close()` ends the threads and workers. A broken
-    image is logged by name, and is replaced by zeros with mask 0.
+    Host batches of batch_size / hosts examples; `close()` ends the threads. A broken image is
+    logged by name, and is replaced by zeros with mask 0.
 
   Raises:
     ValueError: hosts does not divide batch_size.
-    LabelError, WorkerError: from the iterator: a label is out of range; a worker has ended.
+    LabelError: from the iterator: a label is out of range.
   """
-  share = _check(_Share(batch_size, host, hosts, start))
-  load = functools.partial(
-    _load,
-    share=share,
-    rows=mixing.epochs(parts or [MixedSource(len(source), 1.0)], seed=seed),
-    item=functools.partial(_train_item, source=source, transform=transform, seed=seed),
-    name=source.name,
-    num_classes=num_classes,
-    multi_label=source.multi_label,
-  )
-  return _batches(load, _ENDLESS, share=share, threads=threads, workers=workers)
+  share = _Share(batch_size, host, hosts, start)
+  rows = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed)
+  item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
+  return Batches(functools.partial(_load, share, rows, item, source), _ENDLESS, share, threads)
 
 
 def first_training(
-  source: Source,
-  *,
-  transform: Transform,
-  seed: int,
-  parts: Sequence[MixedSource],
-  count: int,
+  source: Source, *, transform: Transform, seed: int, parts: Sequence[MixedSource], count: int
 ) -> "list[Item]":
   """The first examples of a run as `train_batches` prepares them, without broken images.
 
   Arguments as for `train_batches`; `count` is at most the batch size.
   """
-  rows = mixing.epochs(parts, seed=seed)(range(count))
+  rows = order.stream(parts, seed=seed)(range(count))
   item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
-  return [one for position, row in enumerate(rows) if (one := item(position, row)).counts]
+  return [example for example in map(item, range(count), rows) if example.counts]
 
 
 def evaluate_batches(
@@ -148,9 +136,7 @@ def evaluate_batches(
   batch_size: int,
   host: int,
   hosts: int,
-  num_classes: int,
   threads: int,
-  workers: int,
 ) -> "Batches":
   """Every example once, in order; the same number of batches on every host.
 
@@ -160,20 +146,13 @@ def evaluate_batches(
   Raises:
     BadImage: from the iterator: an image is broken; the message names it.
     OSError: from the iterator: an image cannot be read.
-    ValueError, LabelError, WorkerError: as for `train_batches`.
+    ValueError, LabelError: as for `train_batches`.
   """
-  share = _check(_Share(batch_size, host, hosts))
+  share = _Share(batch_size, host, hosts)
+  item = functools.partial(_evaluate_item, source=source, transform=transform)
+  load = functools.partial(_load, share, order.unchanged, item, source)
   steps = -(-len(source) // batch_size)
-  load = functools.partial(
-    _load,
-    share=share,
-    rows=order.unchanged,
-    item=functools.partial(_evaluate_item, source=source, transform=transform),
-    name=source.name,
-    num_classes=num_classes,
-    multi_label=source.multi_label,
-  )
-  return _batches(load, steps * share.parts, share=share, threads=threads, workers=workers)
+  return Batches(load, steps * share.parts, share, threads)
 
 
 class Item(NamedTuple):
@@ -231,68 +210,61 @@ def _blank(transform: Transform) -> np.ndarray:
 
 
 def _load(
-  index: int,
-  *,
   share: _Share,
-  rows: Rows,
+  rows: Callable[[range], Sequence[int]],
   item: Callable[[int, int], Item],
-  name: Callable[[int], str],
-  num_classes: int,
-  multi_label: bool,
+  source: Source,
+  index: int,
 ) -> Batch:
-  """Reads and stacks one part of a host batch."""
+  """Reads and stacks one part of a host batch; `rows` maps positions of the stream to rows."""
   images, labels, mask = None, [], []
   positions = share.positions(index)
   for place, (position, row) in enumerate(zip(positions, rows(positions), strict=True)):
-    at_work.begin(name, row)
+    at_work.begin(source.name, row)
     try:
-      one = item(position, row)
+      example = item(position, row)
     finally:
       at_work.end()
-    if num_classes:
-      _check_labels(one, num_classes=num_classes)
+    _check_labels(example, len(source.class_names))
     if images is None:
-      images = np.empty((share.part, *one.image.shape), np.uint8)
-    images[place] = one.image  # copied at once, so that the next image can reuse the memory
-    labels.append(one.labels)
-    mask.append(one.counts)
+      images = np.empty((share.part, *example.image.shape), np.uint8)
+    images[place] = example.image  # copied at once, so that the next image can reuse the memory
+    labels.append(example.labels)
+    mask.append(example.counts)
   batch = {"image": images, "mask": np.array(mask, np.float32)}
-  if num_classes and multi_label:
-    batch["labels"] = _multi_hot(labels, num_classes)
-  elif num_classes:
-    batch["labels"] = np.array(labels, np.int32)[:, 0]
-  return batch
+  return batch | _as_arrays(labels, source)
 
 
-def _check_labels(item: Item, *, num_classes: int) -> None:
-  for label in item.labels:
-    if not 0 <= label < num_classes:
+def _check_labels(item: Item, classes: int) -> None:
+  for label in item.labels if classes else ():
+    if not 0 <= label < classes:
       raise LabelError(
-        f"{item.name} has label {label}, but num_classes is {num_classes}, so labels must be in"
-        f" 0..{num_classes - 1}; correct the number of classes or the data."
+        f"{item.name} has label {label}, but the data has {classes} classes, so labels must be in"
+        f" 0..{classes - 1}; correct the data."
       )
 
 
-def _multi_hot(labels: list[tuple[int, ...]], num_classes: int) -> np.ndarray:
-  out = np.zeros((len(labels), num_classes), np.uint8)
-  for row, ones in zip(out, labels, strict=True):
-    row[list(ones)] = 1
-  return out
+def _as_arrays(labels: list[tuple[int, ...]], source: Source) -> Batch:
+  """The labels of a part as an array; {} if the source has no classes."""
+  if not source.class_names:
+    return {}
+  if not source.multi_label:
+    return {"labels": np.array(labels, np.int32)[:, 0]}
+  multi_hot = np.zeros((len(labels), len(source.class_names)), np.uint8)
+  for row, classes in zip(multi_hot, labels, strict=True):
+    row[list(classes)] = 1
+  return {"labels": multi_hot}
 
 
 class Batches:
-  """Iterates over host batches, assembled from parts; `close()` ends threads and workers."""
+  """Iterates over host batches, made of parts; `close()` ends the threads that read ahead."""
 
-  def __init__(self, read: Callable[..., Iterator[Batch]], *, parts: int, workers: int):
-    """Begins to read; with workers, reading begins when the first batch is requested.
-
-    Args:
-      read: read(first, every=) -> every `every`-th part from number `first` on, as `_read`.
-      parts: number of parts in a host batch.
-      workers: number of processes that read; 0: this process reads.
-    """
-    self._parts = parts
-    self._read = Workers(functools.partial(read, every=workers), workers) if workers else read(0)
+  def __init__(self, load: Callable[[int], Batch], count: int, share: _Share, threads: int):
+    """Begins to read the parts 0..count - 1 by `load`."""
+    self._parts = share.parts
+    ahead = max(threads, _AHEAD * share.parts) if threads else 0
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
+    self._read = iter(grain.MapDataset.range(count).map(load).to_iter_dataset(options))
 
   def __iter__(self) -> Iterator[Batch]:
     return self
@@ -301,50 +273,10 @@ class Batches:
     parts = list(itertools.islice(self._read, self._parts))
     if not parts:
       raise StopIteration
-    return _join(parts)
+    if len(parts) == 1:
+      return parts[0]
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
   def close(self):
-    """Ends threads and workers; no further batches are available."""
+    """Ends the threads; no further batches are available."""
     self._read.close()
-
-
-def _batches(
-  load: Callable[[int], Batch], count: int, *, share: _Share, threads: int, workers: int
-) -> Batches:
-  """Host batches of the parts 0..count - 1; a worker always decodes ahead."""
-  threads = max(threads, 1) if workers else threads
-  read = functools.partial(_read, load=load, count=count, share=share, threads=threads)
-  return Batches(read, parts=share.parts, workers=workers)
-
-
-def _read(
-  first: int,
-  *,
-  every: int = 1,
-  load: Callable[[int], Batch],
-  count: int,
-  share: _Share,
-  threads: int,
-) -> grain.DatasetIterator[Batch]:
-  """The parts `first`, `first` + `every`, ... below `count`, read ahead of the consumer.
-
-  With `every` workers, each worker reads its share of the parts ahead.
-  """
-  ahead = max(threads, -(-_AHEAD * share.parts // every)) if threads else 0
-  options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
-  return iter(grain.MapDataset.range(first, count, every).map(load).to_iter_dataset(options))
-
-
-def _join(parts: list[Batch]) -> Batch:
-  if len(parts) == 1:
-    return parts[0]
-  return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-
-
-def _check(share: _Share) -> _Share:
-  if share.batch_size % share.hosts:
-    raise ValueError(
-      f"A batch of {share.batch_size} examples cannot be shared equally by {share.hosts} hosts;"
-      " make batch_size a multiple of the number of hosts."
-    )
-  return share

@@ -22,14 +22,13 @@ def end() -> None:
   del _begun[threading.get_ident()]
 
 
-def in_words(*, least: float = 0.0) -> list[str]:
-  """A line for each image that has been in work for `least` seconds or more, the longest first."""
+def in_words() -> list[str]:
+  """A line for each image that is in work, the longest first."""
   now = time.monotonic()
   begun = sorted(_begun.values(), key=lambda one: one[0])
   return [
     f"  {_named(name, row)} has been read or decoded for {now - since:.0f} s"
     for since, name, row in begun[:MAX_SHOWN]
-    if now - since >= least
   ]
 
 

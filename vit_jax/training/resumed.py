@@ -24,7 +24,7 @@ OF_THE_START = (
 WITHOUT_STEPS = ("mesh", "early_stopping", "report", "stall_seconds")
 OF_EVALUATIONS = (
   *("batch_size", "accumulation", "data.evaluate_resize", "data.allow_overlap"),
-  *("data.max_pixels", "data.threads", "data.workers", "data.ahead"),
+  *("data.max_pixels", "data.threads", "data.ahead"),
 )
 
 

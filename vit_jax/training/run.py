@@ -16,8 +16,8 @@ from vit_jax.data import apart, cache, described, opening, sources
 from vit_jax.data.apart import Use
 from vit_jax.data.batches import Reader
 from vit_jax.data.history import History
-from vit_jax.data.mixing import MixedSource
 from vit_jax.data.opening import Training
+from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import opening as evaluation
 from vit_jax.evaluation.opening import Evaluations
