@@ -23,10 +23,11 @@ from vit_jax.config import (
   EvaluationSet,
   FewShot,
   Model,
-  Optimizer,
   Schedule,
   to_config_dict,
 )
+from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes import choice
 
 
@@ -87,7 +88,7 @@ def first(model: Model) -> Config:
     steps=800,
     warmup=80,
     learning_rate=1.5e-3,
-    optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0),
+    optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
     data=images(half("first", "train"), half("first", "test", subset=1000)),
     few_shot={"second": probe},
   )
@@ -100,7 +101,7 @@ def second(model: Model) -> Config:
     steps=200,
     warmup=40,
     learning_rate=0.03,
-    optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0),
+    optimizer=SGD(momentum=0.9, clip_norm=1.0),
     data=images(half("second", "train", subset=1000), half("second", "test")),
     new_head=True,
   )

@@ -16,10 +16,10 @@ from vit_jax.config import (
   Duration,
   Model,
   Nearest,
-  Optimizer,
   Schedule,
   to_config_dict,
 )
+from vit_jax.learning.optimizers.adam import Adam
 
 
 def get_config():
@@ -34,7 +34,7 @@ def get_config():
       evaluate_every=Duration(epochs=2),
       objective="masked_patches",
       model=Model(name="ViT-Ti/4", depth=4, width=96, mlp_dim=192, heads=3, num_classes=10),
-      optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0),
+      optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
       schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
       data=Data(train=train, image_size=28, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)),
       nearest={"neighbours": Nearest(train=train, test=held_out)},

@@ -15,10 +15,10 @@ from vit_jax.config import (
   Duration,
   EvaluationSet,
   Model,
-  Optimizer,
   Schedule,
   to_config_dict,
 )
+from vit_jax.learning.optimizers.adam import Adam
 
 
 def get_config():
@@ -30,7 +30,7 @@ def get_config():
       log_every=Duration(steps=20),
       evaluate_every=Duration(epochs=10),
       model=Model(name="ViT-Ti/4", depth=4, width=64, mlp_dim=256, heads=4, num_classes=10),
-      optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0, ema=0.98),
+      optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.98),
       schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=100)),
       data=Data(
         train=Dataset(source="digits", split="train"),

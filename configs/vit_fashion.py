@@ -19,10 +19,10 @@ from vit_jax.config import (
   Duration,
   EvaluationSet,
   Model,
-  Optimizer,
   Schedule,
   to_config_dict,
 )
+from vit_jax.learning.optimizers.adam import Adam
 
 
 def get_config():
@@ -34,7 +34,7 @@ def get_config():
       log_every=Duration(steps=125),
       evaluate_every=Duration(epochs=6),
       model=Model(name="ViT-Ti/4", depth=4, width=96, mlp_dim=192, heads=3, num_classes=10),
-      optimizer=Optimizer(weight_decay=0.1, clip_norm=1.0, ema=0.998),
+      optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.998),
       schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
       data=Data(
         train=Dataset(source="tfds:fashion_mnist", split="train"),

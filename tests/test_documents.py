@@ -5,7 +5,7 @@ import functools
 import pathlib
 import re
 
-from vit_jax import config
+from vit_jax.config.page import keys
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = {
@@ -75,14 +75,7 @@ def test_settings_that_are_named_exist():
 
 def is_setting(key):
   """Whether it is a setting or a group of them; names that recipes give are not looked at."""
-  node, path = config.to_dict(config.Config()), "config"
-  for part in key.split("."):
-    node = config.NAMED[path] if path in config.NAMED else node.get(part, ...)
-    if node is ...:
-      return False
-    path = f"{path}.{part}"
-    node = node if isinstance(node, dict) else {}
-  return True
+  return any(re.fullmatch(known.replace("NAME", r"\w+"), f"config.{key}") for known in keys())
 
 
 @functools.cache

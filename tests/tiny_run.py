@@ -5,6 +5,7 @@ import pathlib
 import jax
 
 from vit_jax import config as c
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
 from vit_jax.training import run as runs
 from vit_jax.training import train as training
@@ -17,7 +18,7 @@ CONFIG = c.Config(
   model=c.Model(
     name="ViT-Ti/4", num_classes=10, depth=1, width=8, mlp_dim=16, heads=2, dropout=0.1
   ),
-  optimizer=c.Optimizer(weight_decay=0.1, clip_norm=1.0, ema=0.9),
+  optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.9),
   schedule=c.Schedule(learning_rate=3e-3, warmup=c.Duration(steps=2)),
   data=c.Data(
     train=c.Dataset("digits", "train"),

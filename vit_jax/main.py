@@ -53,7 +53,7 @@ def default_workdir(config_flag: str) -> pathlib.Path:
   return pathlib.Path("workdirs") / name
 
 
-def main(_):
+def main(command: command_line.CommandLine):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   began = time.monotonic()
   from vit_jax.devices.hosts import Hosts
@@ -61,20 +61,20 @@ def main(_):
 
   logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
   try:
-    folder = expanded(_WORKDIR.value or default_workdir(command_line.recipe()))
+    folder = expanded(_WORKDIR.value or default_workdir(command.recipe))
     if refusal := limits.refusal(folder):
       raise ConfigError(refusal)
     if not folder.exists() and (line := huge_pages.in_words()):  # a new run
       print(line, flush=True)
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
     finished = launch.launch(
-      command_line.resolve(),
+      command.config,
       folder,
       _STOP,
       mode=_MODE.value,
       hosts=hosts,
       began=began,
-      given=command_line.given(),
+      given=command.given,
       average=not _NO_AVERAGE.value,
     )
   except ConfigError as error:

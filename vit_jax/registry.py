@@ -43,3 +43,10 @@ OBJECTIVES = Registry(
     "masked_patches": "vit_jax.learning.masked_patches:MaskedPatches",
   }
 )
+
+OPTIMIZERS = Registry(
+  {
+    "adam": "vit_jax.learning.optimizers.adam:Adam",
+    "sgd": "vit_jax.learning.optimizers.sgd:SGD",
+  }
+)

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax.config import Optimizer
 from vit_jax.learning import optim
+from vit_jax.learning.optimizers.adam import Adam
 
 STEPS, RATE = 20, 0.1
 ALL = ((".*", 1.0),)  # torch decays every parameter
@@ -41,7 +41,7 @@ def test_steps_are_those_of_torch(case, clip):
 
   parameter = torch.nn.Parameter(torch.from_numpy(first.copy()))
   optimizer = getattr(torch.optim, theirs)([parameter], lr=RATE, **options)
-  chain = optim.make(Optimizer(clip_norm=clip, decay_rules=ALL, **ours))
+  chain = optim.make(Adam(clip_norm=clip, decay_rules=ALL, **ours))
   params = {"kernel": jnp.asarray(first)}
   state = chain.init(params)
   for gradient in gradients:

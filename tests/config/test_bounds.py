@@ -10,6 +10,7 @@ from vit_jax import config as c
 from vit_jax.data.sources import digits
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.text import one_line, shown
 from vit_jax.training import checks, steps
 from vit_jax.training import run as runs
@@ -19,7 +20,7 @@ GOOD = c.Config(
   duration=c.Duration(steps=10),
   batch_size=64,
   model=c.Model(name="ViT-Ti/16", num_classes=10),
-  optimizer=c.Optimizer(kind="sgd"),
+  optimizer=SGD(),
   data=c.Data(
     train=c.Dataset("digits", "train"),
     evaluate={"test": c.EvaluationSet("digits", "test")},

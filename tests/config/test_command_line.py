@@ -1,89 +1,148 @@
-"""Wrong usage in one sentence, and the exit status of help."""
+"""The command line: settings by key, wrong usage in one sentence, and the exit status of help."""
 
 import pytest
 from absl import flags
 
-from vit_jax.config import command_line
+from vit_jax import config as c
+from vit_jax.config import command_line, overrides
+from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.storage import workdir
+
+RECIPE = c.Config(
+  duration=c.Duration(epochs=7),
+  optimizer=Adam(beta1=0.8, weight_decay=0.1),
+  data=c.Data(evaluate={"val": c.EvaluationSet("digits", "test")}),
+)
+
+
+def replaced(*words):
+  """The recipe's settings with those of a command line."""
+  texts, others = overrides.split(words)
+  assert not others
+  return overrides.replaced(RECIPE, texts)
 
 
 @pytest.mark.parametrize(
-  ("argument", "error", "message"),
+  ("words", "key", "value"),
   [
-    ("few_shot.mine.seeds=1", KeyError("'mine'"), "config.few_shot.mine is not in the recipe"),
-    ("data.evaluate.val.split=x", KeyError("'val'"), "config.data.evaluate.val is not in the rec"),
+    (["--config.seed=3"], "seed", 3),
+    (["-config.seed", "3"], "seed", 3),
+    (["--config.seed=3", "--config.seed=4"], "seed", 4),
+    (["--config.data.flip=false"], "data.flip", False),
+    (["--config.new_head"], "new_head", True),
+    (["--config.schedule.learning_rate=1"], "schedule.learning_rate", 1.0),
+    (["--config.model.stages=3,4,6"], "model.stages", (3, 4, 6)),
+    (["--config.model.stages=(3,)"], "model.stages", (3,)),
+    (["--config.schedule.drops=0.5"], "schedule.drops", (0.5,)),
+    (["--config.init_from=a=b c"], "init_from", "a=b c"),
+    (["--config.data.evaluate.val.split=x"], "data.evaluate", {"val": {"split": "x"}}),
+    (["--config.duration.steps=5"], "duration", {"steps": 5, "epochs": 0.0}),
+    (["--config.duration.steps=0"], "duration", {"steps": 0, "epochs": 0.0}),
+    (["--config.duration.epochs=2"], "duration", {"steps": 0, "epochs": 2.0}),
+    (["--config.optimizer.kind=sgd"], "optimizer", {"kind": "sgd", "momentum": 0.9}),
+    (["--config.optimizer.momentum=0.5", "--config.optimizer.kind=sgd"], "optimizer.momentum", 0.5),
     (
-      "data.mix.al.weight=2",
-      KeyError('\'al\'\nDid you mean "all" instead of "al"?'),
-      "config.data.mix.al is not in the recipe; new names can only be added in the recipe.",
+      ["--config.few_shot.new.seeds=1", "--config.few_shot.new.train.source=digits"],
+      "few_shot",
+      {"new": {"seeds": 1, "train": {"source": "digits", "image_key": "image"}}},
     ),
-    (
-      "few_shot.mine.seed=1",
-      KeyError(),
-      "config.few_shot.mine.seed is not a setting; nearest: config.seed, config.few_shot.mine.",
-    ),
-    (
-      "compute_dtype=float32",
-      AttributeError(),
-      "config.compute_dtype is not a setting; nearest: config.model.compute_dtype, ",
-    ),
-    ("seed.x=1", KeyError(), "config.seed.x is not a setting; nearest: config.seed."),
-    ("nearest.a.test.sauce=", KeyError(), "config.nearest.a.test.sauce is not a setting; nearest:"),
-    ("nearest.a.k=", KeyError(), "config.nearest.a.k is not a setting"),
-    (
-      "nearest.a.neighbours=x",
-      flags.IllegalFlagValueError("flag --config.nearest.a.neighbours=x: no"),
-      "config.nearest.a.neighbours='x' cannot be read as int; try 20.",
-    ),
-    ("few_shot.mine.seeds=1", ValueError("else"), "else"),
   ],
 )
-def test_keys_below_names(argument, error, message):
-  assert command_line.wrong_usage([f"--config.{argument}"], error).startswith(message)
+def test_what_the_command_line_replaces(words, key, value):
+  def agrees(found, wanted):
+    if isinstance(wanted, dict):
+      return all(agrees(found[name], wanted[name]) for name in wanted)
+    return type(found) is type(wanted) and found == wanted
+
+  found = c.to_dict(replaced(*words))
+  for part in key.split("."):
+    found = found[part]
+  assert agrees(found, value)
+
+
+def test_another_kind_keeps_the_settings_that_both_kinds_have():
+  assert replaced("--config.optimizer.kind=sgd").optimizer == SGD(weight_decay=0.1)
+  assert replaced("--config.optimizer.kind=adam").optimizer == RECIPE.optimizer
 
 
 @pytest.mark.parametrize(
-  "argument", ["--mode=a\nb", "--config.seed=a\nb", "--config=a\nb\x1b[2J.py"]
+  ("words", "message"),
+  [
+    ("few_shot.mine.seeds=1", r"few_shot\.mine is not in the recipe, which has none there; to add"),
+    ("data.evaluate.vol.split=x", r"data\.evaluate\.vol is not in the recipe, which has 'val'"),
+    ("few_shot.mine.seed=1 few_shot.mine.train.source=x", r"seed is not a setting; nearest: con"),
+    ("compute_dtype=float32", r"compute_dtype is not a setting; nearest: config\.model\.compute_d"),
+    ("seed.x=1", r"config\.seed\.x is not a setting; nearest: config\.seed\."),
+    ("seed=x", r"config\.seed='x' cannot be read as int; try 0\."),
+    ("seed=a\nb", r"config\.seed='a\\nb' cannot be read"),
+    (f"seed={'9' * 5000}", r"config\.seed has 5,000 characters; the most is 4,096"),
+    ("data.flip=maybe", r"config\.data\.flip='maybe' cannot be read as bool; try True\."),
+    ("model.stages=(", r"config\.model\.stages='\(' cannot be read as tuple; try \(\)\."),
+    (f"model.stages={'-' * 4000}1", r"stages='-+\.\.\. cannot be read as tuple"),
+    ("model=3", r"config\.model is a group of settings; give one of its settings\."),
+    ("few_shot=3", r"config\.few_shot is a group of settings"),
+    ("duration.steps=5 duration.epochs=3", "given twice"),
+    ("optimizer.kind=sdg", r"config\.optimizer\.kind='sdg' is not a choice; nearest: sgd\."),
+    (
+      "optimizer.momentum=0.5",
+      r"momentum is a setting of another kind; give --config\.optimizer\.k",
+    ),
+    (
+      "optimizer.kind=sgd optimizer.beta1=0.5",
+      r"beta1 is .*give --config\.optimizer\.kind=adam too",
+    ),
+  ],
 )
-def test_a_line_break_in_a_value_is_none_of_the_message(argument):
-  value = argument.partition("=")[2]
-  error = ValueError(f"Traceback ...\nflag {argument}: {value} cannot be")
-  said = command_line.wrong_usage([argument], error)
-  assert said.endswith("cannot be")
-  assert said.startswith("flag --")
-  assert said.isprintable()
+def test_wrong_settings(words, message):
+  with pytest.raises(c.ConfigError, match=message):
+    replaced(*(f"--config.{word}" for word in words.split(" ")))
+
+
+@pytest.mark.parametrize(
+  ("arguments", "message"),
+  [
+    ([], "--config is missing; give a recipe"),
+    (["--config=configs/vtap.py:7"], "no recipe configs/vtap.py; nearest: configs/vtab.py"),
+    (["--config", "configs/vtap.py"], "no recipe configs/vtap.py; nearest: configs/vtab.py"),
+    (["--config=a\nb\x1b[2J.py"], r"There is no recipe a\nb\x1b[2J.py"),
+    (["x"], "'x' is not a flag; settings are given as --config.a.b=value"),
+    (["--nonsense"], "Unknown command line flag 'nonsense'"),
+  ],
+)
+def test_wrong_command_lines(arguments, message, capsys):
+  flags.FLAGS.unparse_flags()
+  flags.FLAGS["config"].unparse()
+  with pytest.raises(SystemExit) as ended:
+    command_line.parse(["main.py", *arguments])
+  assert ended.value.code == command_line.WRONG_USAGE
+  said = capsys.readouterr().err
+  assert message in said
+  assert said.count("\n") == 1
+
+
+def test_an_evaluation_of_a_workdir_alone_has_its_settings(tmp_path):
+  workdir.write_config(tmp_path, RECIPE)
+  assert command_line.recipe_of(["main", "--mode=evaluate", "--workdir", str(tmp_path)]) == RECIPE
+  for argv in (["--mode=train", f"--workdir={tmp_path}"], ["--mode=evaluate"], []):
+    with pytest.raises(c.ConfigError, match="--config is missing"):
+      command_line.recipe_of(["main", *argv])
+
+
+def test_help_is_no_failure(monkeypatch):
+  def end(argv):
+    raise SystemExit(1)  # as absl does
+
+  monkeypatch.setattr(flags, "FLAGS", end)
+  with pytest.raises(SystemExit) as caught:
+    command_line.parse(["program", "--help"])
+  assert caught.value.code == 0
 
 
 def test_what_is_said_at_the_end_is_one_line(capsys):
   with pytest.raises(SystemExit):
     command_line.leave("a\nb\r\x1b[2J\udc80ü", 2)
   assert capsys.readouterr().err == "vit_jax: a\\nb\\r\\x1b[2J\\udc80ü\n"
-
-
-def missing(path):
-  return OSError(f"Attempted\n[Errno 2] No such file or directory: {path!r}")
-
-
-@pytest.mark.parametrize(
-  ("arguments", "error", "message"),
-  [
-    (["--config=configs/vtap.py:7"], missing("configs/vtap.py"), "no recipe configs/vtap.py; ne"),
-    (["--config", "configs/vtap.py"], missing("configs/vtap.py"), "nearest: configs/vtab.py, "),
-    (["--config=a.py"], missing("images.csv"), "[Errno 2] No such file or directory: 'images.csv'"),
-  ],
-)
-def test_a_file_that_is_not_there(arguments, error, message):
-  assert message in command_line.wrong_usage(arguments, error)
-
-
-@pytest.mark.parametrize(("argument", "status"), [("--help", 0), ("--config=mine.py", 1)])
-def test_help_is_no_failure_but_a_recipe_that_ends_the_program_is(argument, status, monkeypatch):
-  def end(argv):
-    raise SystemExit(1)
-
-  monkeypatch.setattr(flags, "FLAGS", end)
-  with pytest.raises(SystemExit) as caught:
-    command_line.parse(["program", argument])
-  assert caught.value.code == status
 
 
 @pytest.mark.parametrize(
@@ -100,27 +159,3 @@ def test_help_is_no_failure_but_a_recipe_that_ends_the_program_is(argument, stat
 )
 def test_the_value_of_a_flag_on_any_command_line(arguments, value):
   assert command_line.value_of("workdir", ["main.py", *arguments]) == value
-
-
-def test_a_command_without_arguments_is_told_what_is_missing(capsys):
-  with pytest.raises(SystemExit) as ended:
-    command_line.parse(["main.py"])
-  assert ended.value.code == command_line.WRONG_USAGE
-  assert "--config is missing; give a recipe" in capsys.readouterr().err
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the library that loads recipes
-@pytest.mark.parametrize(
-  ("group", "names"), [("config.data.evaluate", "'test', 'val'"), ("config.reconstruct", "none")]
-)
-def test_the_names_in_the_recipe_are_listed(tmp_path, group, names):
-  recipe = tmp_path / "recipe.py"
-  recipe.write_text(
-    "import ml_collections\n"
-    "def get_config():\n"
-    "  sets = {'val': {}, 'test': {}}\n"
-    "  return ml_collections.ConfigDict({'data': {'evaluate': sets}, 'reconstruct': {}})\n"
-  )
-  argv = ["main", f"--config={recipe}", f"--{group}.tset.source=folder:x"]
-  said = command_line.wrong_usage(argv, KeyError("'tset'"))
-  assert said.startswith(f"{group}.tset is not in the recipe, which has {names} there; new names")

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from vit_jax import config as c
-from vit_jax.config import command_line, recorded
+from vit_jax.config import recorded
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import workdir
 
 MINE = c.Config(
@@ -20,14 +21,13 @@ MINE = c.Config(
 def test_what_was_written_down_comes_back(tmp_path):
   workdir.write_config(tmp_path, MINE)
   assert recorded.read(tmp_path) == MINE
-  assert c.from_dict(recorded.get_config(str(tmp_path)).to_dict()) == MINE
 
 
 def test_settings_that_were_not_recorded_have_their_defaults(tmp_path):
   (tmp_path / "config.json").write_text('{"data": {"evaluate": {"test": {"split": "test"}}}}')
   old = recorded.read(tmp_path)
   assert old.data.evaluate["test"] == c.EvaluationSet(split="test")
-  assert old.optimizer == c.Optimizer()
+  assert old.optimizer == Adam()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_settings_that_were_not_recorded_have_their_defaults(tmp_path):
     ("null", "does not hold the settings of a run"),
     ("{", "does not hold the settings of a run"),
     ("[" * 100_000, "does not hold the settings of a run"),
-    ('{"data": {"evaluate": {"x": 3}}}', "does not hold the settings of a run"),
+    ('{"data": {"evaluate": {"x": 3}}}', r"config\.data\.evaluate\.x=3 is one value"),
     ('{"data": {"evaluate": 3}}', r"config\.data\.evaluate=3 is one value"),
     ('{"batch_sise": 3}', r"config\.batch_sise is not a setting; nearest: config\.batch_size"),
     ('{"batch_size": 0}', r"config\.batch_size=0 is too small"),
@@ -54,25 +54,7 @@ def test_what_is_no_settings_of_a_run(tmp_path, content, message):
 
 def test_a_list_of_values_is_a_tuple_again(tmp_path):
   values = json.loads(json.dumps(c.to_dict(MINE)))
-  assert recorded.settings(values) == MINE
+  assert c.from_dict(values) == MINE
   del values["data"]["crop_area"], values["few_shot"]["some"]["seeds"]
   missing = dataclasses.replace(MINE.data, crop_area=c.Data().crop_area)
-  assert recorded.settings(values) == dataclasses.replace(MINE, data=missing)
-
-
-@pytest.mark.parametrize(
-  ("arguments", "added"),
-  [
-    (["--mode=evaluate", "--workdir=W:1"], "W:1"),
-    (["--workdir", "W", "-mode", "evaluate", "--config.seed=3"], "W"),
-    (["--mode=evaluate", "--workdir=W", "--config=configs/evaluate.py:own"], None),
-    (["--mode=evaluate", "--workdir=W", "--config", "x.py"], None),
-    (["--mode=train", "--workdir=W"], None),
-    (["--workdir=W"], None),
-    (["--mode=evaluate"], None),
-    (["--mode"], None),
-  ],
-)
-def test_an_evaluation_of_a_workdir_alone_has_its_settings(arguments, added):
-  extra = [f"--config={recorded.__file__}:{added}"] if added else []
-  assert command_line.with_recorded(["main", *arguments]) == ["main", *extra, *arguments]
+  assert c.from_dict(values) == dataclasses.replace(MINE, data=missing)

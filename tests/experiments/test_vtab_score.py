@@ -19,6 +19,7 @@ from vit_jax.experiments import runs, vtab_score
 from vit_jax.experiments.studies import conduct, jobs
 from vit_jax.experiments.studies.cost import Cost
 from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.vtab_finetuning import PREPARATIONS
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
@@ -140,7 +141,7 @@ def test_the_recipe_is_the_row_of_table_4(task):
   assert config.schedule == c.Schedule(
     learning_rate=float(row["base_lr_grid"]), decay="cosine", warmup=c.Duration(steps=500)
   )
-  assert config.optimizer == c.Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0)
+  assert config.optimizer == SGD(momentum=0.9, clip_norm=1.0)
   assert config.batch_size == 512
   assert config.new_head
   assert config.model.num_classes == TASKS[task].num_classes

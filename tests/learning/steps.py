@@ -11,12 +11,13 @@ from vit_jax import models
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.learning.classification import Classification
+from vit_jax.learning.optimizers.adam import Adam
 
 CONFIG = c.Config(
   batch_size=16,
   model=c.Model(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=4, num_classes=5),
   # A large epsilon keeps Adam from blowing up the rounding of gradients near 0.
-  optimizer=c.Optimizer(weight_decay=0.1, clip_norm=1.0, epsilon=1e-3),
+  optimizer=Adam(weight_decay=0.1, clip_norm=1.0, epsilon=1e-3),
 )
 
 

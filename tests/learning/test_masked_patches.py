@@ -18,6 +18,7 @@ from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.learning.corruption import KINDS, Corruption
 from vit_jax.learning.masked_patches import MaskedPatches, encoded
 from vit_jax.learning.objective import OWN
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.patch_targets import TARGETS
 from vit_jax.models import flops
 
@@ -182,7 +183,7 @@ def check_gradients(model, side):
     assert ("key" in name and "bias" in name) or np.any(leaf), name
 
 
-OPTIMIZER = c.Optimizer(ema=0.5)
+OPTIMIZER = Adam(ema=0.5)
 BATCHES = [batch(seed) for seed in range(2)]
 
 

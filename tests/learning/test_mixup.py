@@ -10,12 +10,13 @@ import pytest
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import mixup, objectives, optim, state, train_step
+from vit_jax.learning.optimizers.sgd import SGD
 
 SIZE, CLASSES, RATE = 16, 5, 0.5
 CONFIG = c.Config(
   seed=3,
   batch_size=SIZE,
-  optimizer=c.Optimizer(kind="sgd", momentum=0.0, decay_rules=((".*", 0.0),)),
+  optimizer=SGD(momentum=0.0, decay_rules=((".*", 0.0),)),
   loss=c.Loss(label_smoothing=0.1),
   data=c.Data(mixup=0.4),
 )

@@ -18,13 +18,15 @@ from vit_jax.devices.chips import Chip
 from vit_jax.experiments import step_program
 from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.learning.classification import Classification
+from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import run as runs
 from vit_jax.training import train
 from vit_jax.training.callbacks import Metrics
 
 SIDE, SIZE = 4, 16
-CONFIG = c.Config(batch_size=SIZE, optimizer=c.Optimizer(kind="sgd", ema=0.5))
+CONFIG = c.Config(batch_size=SIZE, optimizer=SGD(ema=0.5))
 
 
 def batch(seed=0, broken=(2, 3, 9)):
@@ -139,7 +141,7 @@ DIGITS = c.Config(
   evaluate_every=c.Duration(),
   checkpoint=c.Checkpoint(every=c.Duration(steps=2)),
   model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),
-  optimizer=c.Optimizer(ema=0.75),
+  optimizer=Adam(ema=0.75),
   data=c.Data(train=c.Dataset("digits", "train"), image_size=8),
 )
 

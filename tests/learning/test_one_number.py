@@ -7,11 +7,11 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from vit_jax.config import Optimizer
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import Sums
+from vit_jax.learning.optimizers.sgd import SGD
 
-SETTINGS = Optimizer(kind="sgd", momentum=0.0, decay_rules=((".*", 0.0),))
+SETTINGS = SGD(momentum=0.0, decay_rules=((".*", 0.0),))
 ONE = jax.make_mesh((1, 1), ("data", "fsdp"), devices=jax.devices()[:1])
 
 

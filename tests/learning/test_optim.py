@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from vit_jax import models
-from vit_jax.config import DECAY_RULES, ConfigError, Optimizer
+from vit_jax.config import DECAY_RULES, ConfigError
 from vit_jax.learning import optim
+from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.registry import OPTIMIZERS
 from vit_jax.storage.tree import name_of
 
 
@@ -105,7 +108,7 @@ def test_adamw_step_by_step():
       )
       decay = 0.3 * params[name] if name == "kernel" else 0
       params[name] = params[name] - 0.1 * (direction + decay)
-  actual, _ = run(Optimizer(weight_decay=0.3, decay_rules=RULES))
+  actual, _ = run(Adam(weight_decay=0.3, decay_rules=RULES))
   for name in params:
     np.testing.assert_allclose(actual["a"][name], params[name], rtol=1e-4)
 
@@ -118,7 +121,7 @@ def test_sgd_with_momentum_and_clipping():
     for name, g in grads.items():
       trace[name] = 0.9 * trace[name] + g / max(norm, 1.0)
       params[name] = params[name] - 0.1 * trace[name]
-  actual, _ = run(Optimizer(kind="sgd", clip_norm=1.0, decay_rules=RULES))
+  actual, _ = run(SGD(clip_norm=1.0, decay_rules=RULES))
   for name in params:
     np.testing.assert_allclose(actual["a"][name], params[name], rtol=1e-5)
 
@@ -132,9 +135,7 @@ def test_coupled_decay_goes_through_the_momentum_after_clipping():
       decay = 0.3 * params[name] if name == "kernel" else 0
       trace[name] = 0.9 * trace[name] + g / max(norm, 1.0) + decay
       params[name] = params[name] - 0.1 * trace[name]
-  coupled = Optimizer(
-    kind="sgd", clip_norm=1.0, weight_decay=0.3, decay_kind="coupled", decay_rules=RULES
-  )
+  coupled = SGD(clip_norm=1.0, weight_decay=0.3, decay_kind="coupled", decay_rules=RULES)
   actual, _ = run(coupled)
   for name in params:
     np.testing.assert_allclose(actual["a"][name], params[name], rtol=1e-5)
@@ -142,12 +143,12 @@ def test_coupled_decay_goes_through_the_momentum_after_clipping():
 
 @pytest.mark.parametrize("kind", ["adam", "sgd"])
 def test_only_the_first_moment_may_be_bfloat16(kind):
-  config = Optimizer(kind=kind, moment_dtype="bfloat16", decay_rules=RULES)
+  config = OPTIMIZERS[kind](moment_dtype="bfloat16", decay_rules=RULES)
   params, state = run(config)
   types = [str(x.dtype) for x in jax.tree.leaves(state) if x.ndim]
   assert types.count("bfloat16") == 2
   assert types.count("float32") == (2 if kind == "adam" else 0)
-  exact, _ = run(Optimizer(kind=kind, decay_rules=RULES))
+  exact, _ = run(OPTIMIZERS[kind](decay_rules=RULES))
   np.testing.assert_allclose(params["a"]["kernel"], exact["a"]["kernel"], rtol=0.02)
 
 
@@ -159,7 +160,7 @@ def test_a_moment_in_bfloat16_decays_as_in_float32(kind, setting, decay):
   gradients = 0.2 + noise
   moments = {}
   for dtype in ("float32", "bfloat16"):
-    settings = Optimizer(kind=kind, moment_dtype=dtype, decay_rules=((".*", 0.0),))
+    settings = OPTIMIZERS[kind](moment_dtype=dtype, decay_rules=((".*", 0.0),))
     chain = optim.make(dataclasses.replace(settings, **{setting: decay}))
     params = {"w": jnp.zeros(1024)}
 
@@ -207,4 +208,4 @@ def test_a_parameter_without_a_rule_is_named():
   with pytest.raises(ConfigError, match="'a/bias'"):
     optim.decay_factors(PARAMS, RULES[:1])
   with pytest.raises(ConfigError, match="'a/bias'"):  # before the first step
-    optim.make(Optimizer(decay_rules=RULES[:1])).init(PARAMS)
+    optim.make(Adam(decay_rules=RULES[:1])).init(PARAMS)

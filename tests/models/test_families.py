@@ -15,6 +15,7 @@ from vit_jax.data.sources.digits import Digits
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.classification import Classification
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage import metrics_log
 
@@ -36,9 +37,7 @@ RESNETS = {
   "axial ResNet": dict(name="Axial-R50", stages=(1, 1), width=32),
 }
 OPTIONS = {key: fields | ENCODER for key, fields in TRANSFORMERS.items()} | RESNETS
-CONFIG = c.Config(
-  batch_size=BATCH, optimizer=c.Optimizer(kind="sgd", clip_norm=1.0, weight_decay=0.01)
-)
+CONFIG = c.Config(batch_size=BATCH, optimizer=SGD(clip_norm=1.0, weight_decay=0.01))
 RATE = optim.schedule(
   learning_rate=0.1, warmup_steps=0, total_steps=STEPS, decay="constant", end_learning_rate=0
 )

@@ -11,6 +11,7 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.learning import optim, state
 from vit_jax.learning.classification import Classification
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import saving
 
 MODEL = dict(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=2, num_classes=3)
@@ -28,7 +29,7 @@ def abstract(on=None, optimizer=None, ema=True, **model):
   init = functools.partial(
     state.init,
     Classification(models.create(**MODEL | model)),
-    optim.make(optimizer or c.Optimizer()),
+    optim.make(optimizer or Adam()),
     seed=0,
     image_size=8,
     with_ema=ema,

@@ -13,7 +13,6 @@ from tests.learning.hidden_channel import HiddenChannel
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.config import recorded
 from vit_jax.config.changes import changes
 from vit_jax.data.batches import Reader
 from vit_jax.data.opening import check_same_classes, of_run
@@ -186,9 +185,9 @@ def test_a_scored_run_knows_its_mix(two, folders):
 def test_earlier_runs_have_no_mix(two):
   values = c.to_dict(run({}))
   del values["data"]["mix"]
-  assert recorded.settings(values).data.mix == {}
+  assert c.from_dict(values).data.mix == {}
   assert changes(values, c.to_dict(run({}))) == []
-  assert recorded.settings(json.loads(json.dumps(c.to_dict(run(two))))) == run(two)
+  assert c.from_dict(json.loads(json.dumps(c.to_dict(run(two))))) == run(two)
 
 
 def test_a_mix_can_be_cached(two, tmp_path):

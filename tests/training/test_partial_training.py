@@ -18,6 +18,7 @@ from vit_jax.devices.chips import Chip
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.classification import Classification
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from, train
@@ -163,7 +164,7 @@ DIGITS = c.Config(
   duration=c.Duration(steps=6),
   evaluate_every=c.Duration(),
   model=c.Model(name="ViT-Ti/4", depth=2, width=16, mlp_dim=32, heads=2, num_classes=10),
-  optimizer=c.Optimizer(kind="sgd", trainable=LAST, ema=0.75),
+  optimizer=SGD(trainable=LAST, ema=0.75),
   schedule=c.Schedule(learning_rate=0.3),
   data=c.Data(
     train=c.Dataset("digits", "train"),

@@ -9,6 +9,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax import models, recipes
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import messages, resumed
 
@@ -69,8 +70,8 @@ def begun(folder, config=STARTED, step=9):
     (dict(keep_representation=True), "config.keep_representation: False -> True"),
     (dict(class_names="data"), "config.class_names: '' -> 'data'"),
     (dict(model=c.Model()), "config.model.head_bias: -10.0 -> 0.0"),
-    (dict(optimizer=c.Optimizer(ema=0.9)), "config.optimizer.ema: 0.0 -> 0.9"),
-    (dict(optimizer=c.Optimizer(ema_corrected=False)), "config.optimizer.ema_corrected: True -> "),
+    (dict(optimizer=Adam(ema=0.9)), "config.optimizer.ema: 0.0 -> 0.9"),
+    (dict(optimizer=Adam(ema_corrected=False)), "config.optimizer.ema_corrected: True -> "),
   ],
 )
 def test_what_a_run_started_from_cannot_be_changed(tmp_path, changes, said):

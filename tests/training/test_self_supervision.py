@@ -15,6 +15,7 @@ from vit_jax.data import sources
 from vit_jax.evaluation import reconstruction
 from vit_jax.inference import export
 from vit_jax.inference import model as inference
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
 from vit_jax.training import init_from, train
@@ -30,7 +31,7 @@ MASKED = c.Config(
   checkpoint=c.Checkpoint(every=c.Duration(steps=3)),
   objective="masked_patches",
   model=VIT,
-  optimizer=c.Optimizer(weight_decay=0.1, ema=0.75),
+  optimizer=Adam(weight_decay=0.1, ema=0.75),
   data=c.Data(train=c.Dataset("digits", "train", label_key=""), image_size=8),
   few_shot={"probe": c.FewShot(**PAIR, shots=(5,), seeds=1)},
   nearest={"near": c.Nearest(**PAIR), "token": c.Nearest(**PAIR, representation="pre_logits")},

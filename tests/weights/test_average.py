@@ -13,6 +13,7 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config.suggestions import unknown
 from vit_jax.devices.hosts import Hosts
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
 from vit_jax.training import launch, train
@@ -23,7 +24,7 @@ CONFIG = c.Config(
   batch_size=32,
   duration=c.Duration(steps=6),
   evaluate_every=c.Duration(steps=3),
-  optimizer=c.Optimizer(ema=0.75),
+  optimizer=Adam(ema=0.75),
   model=c.Model(
     name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10, compute_dtype="float32"
   ),

@@ -90,10 +90,11 @@ def jax_step(model: str, *, side: int, batch: int, **options):
   from vit_jax import config as c
   from vit_jax import models
   from vit_jax.learning import objectives, optim, state, train_step
+  from vit_jax.learning.optimizers.adam import Adam
 
   config = c.Config(
     model=c.Model(name=model, num_classes=CLASSES, **options),
-    optimizer=c.Optimizer(weight_decay=0.1),
+    optimizer=Adam(weight_decay=0.1),
   )
   objective = objectives.configured(config, models.configured(config.model))
   optimizer = optim.make(config.optimizer)

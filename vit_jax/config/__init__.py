@@ -11,9 +11,8 @@ from vit_jax.config.errors import ConfigError, RunError, Stopped, StorageError
 from vit_jax.config.fields import AUTO, MOST_BATCH, MOST_NUMBER, MOST_PIXELS, MOST_SIDE, MOST_STEPS
 from vit_jax.config.learning import DECAY_RULES, Loss, Masked, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
-from vit_jax.config.parsing import from_dict, replace_units, to_config_dict, to_dict
+from vit_jax.config.parsing import from_dict, to_config_dict, to_dict
 from vit_jax.config.run import (
-  NAMED,
   Checkpoint,
   Config,
   EarlyStopping,
@@ -30,7 +29,6 @@ __all__ = [
   "MOST_PIXELS",
   "MOST_SIDE",
   "MOST_STEPS",
-  "NAMED",
   "Checkpoint",
   "Config",
   "ConfigError",
@@ -55,7 +53,6 @@ __all__ = [
   "Weighted",
   "from_dict",
   "missing_recipe",
-  "replace_units",
   "similar",
   "to_config_dict",
   "to_dict",

@@ -1,26 +1,30 @@
 """How the settings of two runs differ."""
 
+import contextlib
 import json
 
-from vit_jax.config.parsing import to_dict
-from vit_jax.config.run import NAMED, Config
+from vit_jax.config.errors import ConfigError
+from vit_jax.config.parsing import from_dict, to_dict
 
 
 def changes(old: dict, new: dict) -> list[str]:
   """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
 
-  A setting that `old` lacks has its default there.
+  A setting that `old` lacks has its default there. Between groups of different kinds, only the
+  kind and the settings that both have are compared.
   """
-  return _changes(old, new, to_dict(Config()), "config")
+  with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
+    old = to_dict(from_dict(old))
+  return _changes(old, new, "config")
 
 
-def _changes(old, new, default, prefix):
+def _changes(old, new, prefix):
   result = []
-  for key in sorted(old.keys() | new.keys()):
-    usual = NAMED[prefix] if prefix in NAMED else default.get(key)
-    before, after = old.get(key, usual), new.get(key)
+  other_kind = old.get("kind") != new.get("kind")
+  for key in sorted(old.keys() & new.keys() if other_kind else old.keys() | new.keys()):
+    before, after = old.get(key), new.get(key)
     if isinstance(before, dict) and isinstance(after, dict):
-      result += _changes(before, after, usual or {}, f"{prefix}.{key}")
+      result += _changes(before, after, f"{prefix}.{key}")
     elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
       result.append(f"{prefix}.{key}: {before!r} -> {after!r}")
   return result

@@ -123,10 +123,11 @@ class Data:
 
   train: Dataset = group(Dataset)
   mix: Mapping[str, Weighted] = named(
+    Weighted,
     "training data from several sources, each with a weight, in place of `train`; an epoch is as "
-    "many images as all of them have together"
+    "many images as all of them have together",
   )
-  evaluate: Mapping[str, EvaluationSet] = named("evaluation sets of the head")
+  evaluate: Mapping[str, EvaluationSet] = named(EvaluationSet, "evaluation sets of the head")
   allow_overlap: bool = setting(
     False, "allow evaluation on images that are also trained on; otherwise such a run is refused"
   )

@@ -1,6 +1,23 @@
-"""How a setting is described: its default, meaning and bounds."""
+"""How a setting is described: its default, meaning and bounds; and groups of settings.
+
+Some groups have fields that depend on their `kind`, such as config.optimizer (adam, sgd). The
+fields of each kind are a frozen dataclass in the file of the thing itself, which a registry
+(vit_jax/registry.py) finds by the kind's name:
+
+  class Config:
+    optimizer: Optimizer = group_of_kind(registry.OPTIMIZERS, default="adam")
+    evaluate: Mapping[str, Evaluation] = named_of_kind(
+      registry.EVALUATIONS, "evaluations by name", default="classification"
+    )
+
+A line of the registry leads to that dataclass, or to something that has it as `Settings`. Its first
+field is `kind: str = setting("adam", "what it is")`, whose default is the name in the registry;
+fields that several kinds share stand in a base class. Reading a recipe imports the kinds that it
+names, and no other.
+"""
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 
 # Upper bounds that several settings share; other bounds are given with their settings.
 MOST_STEPS = 2**31 - 1  # optimizers count steps in int32
@@ -37,14 +54,67 @@ def setting(default, meaning, *, choices=(), low=None, high=None, off=None, used
   return dataclasses.field(default=default, metadata=check)
 
 
-def group(kind, *, used_if=(), **changes):
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """The groups of settings that a field holds: one, or any number by name.
+
+  Attributes:
+    kinds: a registry of the kinds, or {"": the class of settings} if there is only one.
+    default: the kind of a group that does not say its own.
+    by_name: whether the field holds groups by name.
+  """
+
+  kinds: Mapping[str, object]
+  default: str = ""
+  by_name: bool = False
+
+  def kind(self, values: Mapping[str, object]) -> str:
+    """The kind of the group with these values; it may be one that does not exist."""
+    return values.get("kind", self.default) if self.default else ""
+
+  def settings(self, kind: str) -> type:
+    """The dataclass with the settings of a kind; imports its file."""
+    member = self.kinds[kind]
+    return getattr(member, "Settings", member)
+
+  def classes(self) -> Iterator[tuple[str, type]]:
+    """(kind, its dataclass) of every kind; imports all of them."""
+    return ((kind, self.settings(kind)) for kind in self.kinds)
+
+  def new(self) -> object:
+    """A group of the default kind."""
+    return self.settings(self.default)()
+
+
+def group_in(field: dataclasses.Field) -> Group | None:
+  """The groups that a field holds; None if the field is one setting."""
+  return field.metadata.get("group")
+
+
+def group(settings: type, *, used_if=(), **changes):
   """A field that holds a dataclass of further settings, with some defaults changed.
 
   `used_if`, as for `setting`, holds for each setting of the group.
   """
-  return dataclasses.field(default_factory=lambda: kind(**changes), metadata=dict(used_if=used_if))
+  metadata = dict(group=Group({"": settings}), meaning="", used_if=used_if)
+  return dataclasses.field(default_factory=lambda: settings(**changes), metadata=metadata)
 
 
-def named(meaning):
+def named(settings: type, meaning: str):
   """A field that holds any number of groups of settings by name."""
-  return dataclasses.field(default_factory=dict, metadata=dict(meaning=meaning))
+  return _by_name(Group({"": settings}, by_name=True), meaning)
+
+
+def group_of_kind(kinds: Mapping[str, object], *, default: str):
+  """A field that holds the settings of one kind of a registry, with the kind as its `kind`."""
+  of_kind = Group(kinds, default)
+  return dataclasses.field(default_factory=of_kind.new, metadata=dict(group=of_kind, meaning=""))
+
+
+def named_of_kind(kinds: Mapping[str, object], meaning: str, *, default: str):
+  """A field that holds any number of groups by name, each of one kind of a registry."""
+  return _by_name(Group(kinds, default, by_name=True), meaning)
+
+
+def _by_name(groups: Group, meaning: str):
+  return dataclasses.field(default_factory=dict, metadata=dict(group=groups, meaning=meaning))

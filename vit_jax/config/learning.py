@@ -37,7 +37,6 @@ class Masked:
   )
 
 
-ADAM = (("optimizer.kind", "adam"),)
 DECAYING = (("optimizer.weight_decay",),)
 DECAY_RULES = (
   (r".*/kernel", 1.0),
@@ -48,21 +47,9 @@ DECAY_RULES = (
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-  """Update rule; see vit_jax/learning/optim.py for the formulas."""
+  """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas."""
 
-  kind: str = setting(
-    "adam", "Adam (with decoupled decay: AdamW) or SGD with momentum", choices=("adam", "sgd")
-  )
-  beta1: float = setting(0.9, "decay of Adam's first moment", low=0.0, high=0.999999, used_if=ADAM)
-  beta2: float = setting(
-    0.999, "decay of Adam's second moment", low=0.0, high=0.999999, used_if=ADAM
-  )
-  epsilon: float = setting(
-    1e-8, "added to the root of Adam's second moment", low=1e-15, high=1.0, used_if=ADAM
-  )
-  momentum: float = setting(
-    0.9, "momentum of SGD", low=0.0, high=0.999999, used_if=(("optimizer.kind", "sgd"),)
-  )
+  kind: str = setting("", "the update rule")
   moment_dtype: str = setting(
     "float32",
     "type that stores Adam's first moment or SGD's momentum; bfloat16 takes half the memory, "

@@ -2,9 +2,9 @@
 
 import dataclasses
 import html
-from collections.abc import Mapping
-from typing import get_args, get_origin
+import re
 
+from vit_jax.config.fields import Group, group_in
 from vit_jax.config.run import Config
 
 _BEGIN = """# Settings
@@ -30,6 +30,13 @@ def groups() -> dict[type, list[str]]:
   return found
 
 
+def keys() -> set[str]:
+  """The key of every setting and group, with NAME for a name that the recipe chooses."""
+  places = [(path.split()[0], kind) for kind, paths in groups().items() for path in paths]
+  inside = {f"{path}.{field.name}" for path, kind in places for field in dataclasses.fields(kind)}
+  return inside | {path for path, _ in places}
+
+
 def section(kind: type, paths: list[str]) -> str:
   """The heading, the meaning and the table of one kind of group."""
   places = "" if [heading(kind, paths)] == paths else f"Groups of this kind: {_codes(paths)}.\n\n"
@@ -45,43 +52,41 @@ def heading(kind: type, paths: list[str]) -> str:
 
 def row(field: dataclasses.Field) -> str:
   """The line of one setting, or of a group inside the group."""
-  inner = _inner(field)
-  if not inner:
+  group = group_in(field)
+  if not group:
     meaning = _cell(field.metadata["meaning"]) + _range(field) + _conditions(field)
     return f"| {_code(field.name)} | {_code(field.default)} | {meaning} |"
-  name = f"{field.name}.NAME" if _is_named(field) else field.name
-  meaning = field.metadata.get("meaning", "")
-  told = f"{_cell(meaning)}: see {_link(inner)}" if meaning else f"see {_link(inner)}"
-  return f"| {_code(name)} | {_changed(field)} | {told}{_conditions(field)} |"
+  links = " or ".join(_link(settings) for _, settings in group.classes())
+  meaning = field.metadata["meaning"]
+  told = f"{_cell(meaning)}: see {links}" if meaning else f"see {links}"
+  return f"| {_code(_name(field, group))} | {_changed(field, group)} | {told}{_conditions(field)} |"
 
 
-def _collect(kind, path, found):
-  found.setdefault(kind, []).append(path)
-  for field in dataclasses.fields(kind):
-    if inner := _inner(field):
-      _collect(inner, f"{path}.{field.name}" + ".NAME" * _is_named(field), found)
+def _collect(settings, path, found, kind=""):
+  found.setdefault(settings, []).append(f"{path}{kind}")
+  for field in dataclasses.fields(settings):
+    if group := group_in(field):
+      for name, inner in group.classes():
+        of_kind = f" with kind={name}" if name else kind
+        _collect(inner, f"{path}.{_name(field, group)}", found, of_kind)
 
 
-def _is_named(field) -> bool:
-  return get_origin(field.type) is Mapping
-
-
-def _inner(field) -> type | None:
-  """The kind of group that a field holds; None if the field is one setting."""
-  kind = get_args(field.type)[1] if _is_named(field) else field.type
-  return kind if dataclasses.is_dataclass(kind) else None
+def _name(field, group: Group) -> str:
+  return field.name + ".NAME" * group.by_name
 
 
 def _link(kind) -> str:
   text = heading(kind, groups()[kind])
-  return f"[{text}](#{text.lower().replace('.', '').replace(' ', '-')})"
+  return f"[{text}](#{re.sub('[^a-z0-9_ -]', '', text.lower()).replace(' ', '-')})"
 
 
-def _changed(field) -> str:
-  """The defaults of a group that differ from those of its kind."""
-  if _is_named(field):
+def _changed(field, group: Group) -> str:
+  """The defaults of a group that differ from those of its class, or its kind."""
+  if group.by_name:
     return "none"
-  group, usual = field.default_factory(), _inner(field)()
+  if group.default:
+    return _code(f"kind={group.default}")
+  group, usual = field.default_factory(), group.new()
   names = [part.name for part in dataclasses.fields(group)]
   changed = [name for name in names if getattr(group, name) != getattr(usual, name)]
   return ", ".join(_code(f"{name}={getattr(group, name)}") for name in changed)

@@ -1,17 +1,17 @@
-"""Converts between dataclasses, plain dictionaries and the ConfigDict of the command line."""
+"""Converts between dataclasses, plain dictionaries and the ConfigDict of a recipe."""
 
 import dataclasses
 import math
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import ml_collections
 
 from vit_jax.config.data import Dataset
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError
-from vit_jax.config.fields import MOST_ITEMS, MOST_NUMBER, MOST_TEXT
+from vit_jax.config.fields import MOST_ITEMS, MOST_NUMBER, MOST_TEXT, Group, group_in
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import similar, unknown
 from vit_jax.process.text import shown
@@ -23,20 +23,17 @@ def to_dict(config) -> dict[str, Any]:
 
 
 def to_config_dict(config) -> ml_collections.ConfigDict:
-  """The settings for the command line, where `config_flags` can override any key.
-
-  Whole numbers given for float settings become floats, because an override must have the same type.
-  """
+  """The settings as a recipe returns them; they are checked."""
   return ml_collections.ConfigDict(to_dict(from_dict(to_dict(config))))
 
 
 def from_dict(values: Mapping[str, Any]) -> Config:
-  """Builds a `Config`; every key must be given.
+  """Builds a `Config`; settings that are not given have their defaults.
 
   Raises:
-    ConfigError: a key is unknown or missing, or a value has a wrong type or is out of bounds.
+    ConfigError: a key is unknown, or a value has a wrong type or is out of bounds.
   """
-  return _build(Config, values, "config")
+  return build(Config(), values, "config")
 
 
 def dataset_of(values: Mapping[str, Any], path: str) -> Dataset:
@@ -45,65 +42,59 @@ def dataset_of(values: Mapping[str, Any], path: str) -> Dataset:
   Raises:
     ConfigError: as `from_dict`; `path` names the dataset.
   """
-  return _build(Dataset, to_dict(Dataset()) | dict(values), path)
+  return build(Dataset(), values, path)
 
 
-def replace_units(values: dict[str, Any], overridden: list[str]) -> dict[str, Any]:
-  """Makes a unit of a duration from the command line replace the unit of the recipe.
-
-  A unit that is 0 replaces it too, so that `--config.schedule.warmup.steps=0` means none.
-
-  `overridden` holds dotted keys, such as `duration.steps`. If the command line gives two units for
-  one duration, both are kept, and `from_dict` refuses them.
-  """
-  units = [field.name for field in dataclasses.fields(Duration)]
-  for key in overridden:
-    *path, unit = key.split(".")
-    node = values
-    for part in path:
-      node = node[part]
-    if unit not in units or set(node) != set(units):
-      continue
-    for other in units:
-      if ".".join([*path, other]) not in overridden:
-        node[other] = 0
-  return values
-
-
-def _build(kind, values, path):
+def build(default, values: Mapping[str, Any], path: str, group: Group | None = None):
+  """The group `default` with the given values in place of its own; `group` says what it is."""
   if not isinstance(values, Mapping):
     raise ConfigError(f"{path}={values!r} is one value; it must be a group of settings.")
-  fields = {field.name: field for field in dataclasses.fields(kind)}
+  fields = {field.name: field for field in dataclasses.fields(default)}
   for key in values:
     if key not in fields:
-      raise ConfigError(unknown(path, key, fields))
-  missing = fields.keys() - values.keys()
-  if missing:
-    raise ConfigError(
-      f"{path} lacks {', '.join(sorted(missing))}; start from vit_jax.config.Config."
-    )
-  built = kind(**{key: _value(fields[key], values[key], f"{path}.{key}") for key in fields})
-  if kind is Duration and len(built.given()) > 1:
+      raise ConfigError(unknown(path, key, fields, group))
+  given = {
+    key: _value(fields[key], getattr(default, key), value, f"{path}.{key}")
+    for key, value in values.items()
+  }
+  built = dataclasses.replace(default, **given)
+  if isinstance(built, Duration) and len(built.given()) > 1:
     raise ConfigError(
       f"{path} is given twice, as {built.given()}; keep one and set the others to 0."
     )
   return built
 
 
-def _build_named(kind, values, path):
-  if not isinstance(values, Mapping):
-    raise ConfigError(f"{path}={values!r} is one value; it must be groups of settings by name.")
-  return {name: _build(kind, item, f"{path}.{name}") for name, item in values.items()}
+def class_of(group: Group, values: Any, path: str) -> type:
+  """The dataclass of a group with these values.
+
+  Raises:
+    ConfigError: there is no such kind.
+  """
+  kind = group.kind(values) if isinstance(values, Mapping) else group.default
+  if not isinstance(kind, str) or kind not in group.kinds:
+    raise ConfigError(
+      f"{path}.kind={shown(kind)} is not a choice; nearest: {similar(str(kind), group.kinds)}."
+    )
+  return group.settings(kind)
 
 
-def _value(field, value, path):
-  if dataclasses.is_dataclass(field.type):
-    return _build(field.type, value, path)
-  if get_origin(field.type) is Mapping:
-    return _build_named(get_args(field.type)[1], value, path)
-  value = _typed(field.type, value, path)
-  _check_bounds(value, path, **field.metadata)
-  return value
+def _value(field, default, value, path):
+  group = group_in(field)
+  if group is None:
+    value = _typed(field.type, value, path)
+    _check_bounds(value, path, **field.metadata)
+    return value
+  if not group.by_name:
+    return _group(group, default, value, path)
+  if not isinstance(value, Mapping):
+    raise ConfigError(f"{path}={value!r} is one value; it must be groups of settings by name.")
+  return {name: _group(group, None, item, f"{path}.{name}") for name, item in value.items()}
+
+
+def _group(group, default, values, path):
+  settings = class_of(group, values, path)
+  return build(default if type(default) is settings else settings(), values, path, group)
 
 
 def _typed(kind, value, path):

@@ -10,7 +10,10 @@ from typing import Any
 import ml_collections
 
 from vit_jax.config.errors import ConfigError
+from vit_jax.config.parsing import from_dict
 from vit_jax.config.reading import regular
+from vit_jax.config.run import Config
+from vit_jax.config.suggestions import missing_recipe
 from vit_jax.process.text import one_line
 
 
@@ -23,6 +26,18 @@ def run(path: str) -> dict[str, Any]:
   with blaming(path):
     os.close(regular(path, os.O_RDONLY))  # opening a FIFO would wait
     return runpy.run_path(path)
+
+
+def load(recipe: str) -> Config:
+  """The config of a recipe, given as configs/NAME.py or configs/NAME.py:ARG.
+
+  Raises:
+    ConfigError: there is no such recipe, or it fails with this argument.
+  """
+  path, _, argument = recipe.partition(":")
+  if not os.path.exists(path):
+    raise ConfigError(missing_recipe(path))
+  return from_dict(settings_of(path, argument).to_dict())
 
 
 def settings_of(path: str, argument: str) -> ml_collections.ConfigDict:

@@ -3,9 +3,10 @@
 import dataclasses
 from collections.abc import Mapping
 
-from vit_jax.config.data import Data, Dataset, EvaluationSet, FewShot, Nearest, Weighted
+from vit_jax import registry
+from vit_jax.config.data import Data, Dataset, FewShot, Nearest
 from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MOST_BATCH, MOST_STEPS, group, named, setting
+from vit_jax.config.fields import MOST_BATCH, MOST_STEPS, group, group_of_kind, named, setting
 from vit_jax.config.learning import Loss, Masked, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
 
@@ -128,14 +129,17 @@ class Config:
   )
   loss: Loss = group(Loss, used_if=LABELS)
   masked: Masked = group(Masked, used_if=(("objective", "masked_patches"),))
-  optimizer: Optimizer = group(Optimizer)
+  optimizer: Optimizer = group_of_kind(registry.OPTIMIZERS, default="adam")
   schedule: Schedule = group(Schedule)
   data: Data = group(Data)
-  few_shot: Mapping[str, FewShot] = named("linear probes, run at every evaluation")
-  nearest: Mapping[str, Nearest] = named("nearest-neighbour evaluations, run at every evaluation")
+  few_shot: Mapping[str, FewShot] = named(FewShot, "linear probes, run at every evaluation")
+  nearest: Mapping[str, Nearest] = named(
+    Nearest, "nearest-neighbour evaluations, run at every evaluation"
+  )
   reconstruct: Mapping[str, Dataset] = named(
+    Dataset,
     "held-out images whose corrupted patches are predicted and drawn at every evaluation, with "
-    "config.objective=masked_patches"
+    "config.objective=masked_patches",
   )
   mesh: Mesh = group(Mesh)
   checkpoint: Checkpoint = group(Checkpoint)
@@ -151,13 +155,3 @@ class Config:
   non_finite: NonFinite = group(NonFinite)
   profile: Profile = group(Profile)
   report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
-
-
-# Groups whose names the recipe chooses, with the default settings of each name.
-NAMED = {
-  "config.data.mix": dataclasses.asdict(Weighted()),
-  "config.data.evaluate": dataclasses.asdict(EvaluationSet()),
-  "config.few_shot": dataclasses.asdict(FewShot()),
-  "config.nearest": dataclasses.asdict(Nearest()),
-  "config.reconstruct": dataclasses.asdict(Dataset()),
-}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vit_jax.config import synonyms
+from vit_jax.config.fields import Group
 from vit_jax.config.run import Config
 
 
@@ -15,20 +16,30 @@ def similar(word: str, known) -> str:
   return ", ".join((alike(word, sorted(known), 0.5) or sorted(known))[:5])
 
 
-def unknown(path: str, key: str, known) -> str:
+def unknown(path: str, key: str, known, group: Group | None = None) -> str:
   """One sentence about a key that the group `path`, with the settings `known`, does not have.
 
+  If another kind of the group has it, it names that kind.
   It suggests first the setting that other libraries call by this name, then the settings with the
   most similar names. Among equally similar names, those of this group come first.
   """
   if flag := synonyms.FLAGS.get(f"{path}.{key}"):
     return f"{path}.{key} is not a setting; give {flag}."
+  of_kinds = [kind for kind, settings in group.classes() if has(settings, key)] if group else []
+  if of_kinds:
+    kinds = " or ".join(f"--{path}.kind={kind}" for kind in of_kinds)
+    return f"{path}.{key} is a setting of another kind; give {kinds} too, or leave it out."
   here = [f"{path}.{name}" for name in sorted(known)] or [path]
   names = dict.fromkeys([*here, *_dotted(dataclasses.asdict(Config()), "config")])
   found = alike(key, names, 0.62, own=lambda name: name.rpartition(".")[2])
   called = [setting for setting in [synonyms.ours(key)] if setting]
   near = dict.fromkeys([*called, *(found or ([] if called else here))])
   return f"{path}.{key} is not a setting; nearest: {', '.join([*near][:5])}."
+
+
+def has(settings: type, key: str) -> bool:
+  """Whether a class of settings has the field `key`."""
+  return any(field.name == key for field in dataclasses.fields(settings))
 
 
 def alike(word: str, names, cutoff: float, own=str) -> list[str]:

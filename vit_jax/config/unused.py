@@ -45,6 +45,8 @@ def changed(group, default, path: str = "", used_if: tuple = ()) -> Iterator[Cha
   """Yields the settings of a group that differ from those of `default`, and of groups in it."""
   for field in dataclasses.fields(group):
     value, usual = getattr(group, field.name), getattr(default, field.name)
+    if dataclasses.is_dataclass(value) and type(value) is not type(usual):
+      usual = type(value)()
     conditions = (*used_if, *field.metadata.get("used_if", ()))
     if dataclasses.is_dataclass(value):
       yield from changed(value, usual, f"{path}{field.name}.", conditions)

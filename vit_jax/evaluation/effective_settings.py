@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
-from vit_jax.config import Data, Loss, recorded
+from vit_jax.config import Data, Loss
 from vit_jax.data import resizing
 from vit_jax.inference.model import LoadedModel
 from vit_jax.models import requirements
@@ -67,7 +67,7 @@ def overlaid_on_run(asked: Asked, read: weights.Weights) -> tuple[cfg.Model, Los
   """The model and the loss of the weights' run or card, overridden by the command line."""
   model, loss, given = asked.model, asked.loss, asked.given
   if read.settings is not None:
-    run = recorded.settings({key: read.settings[key] for key in ("model", "loss")})
+    run = cfg.from_dict({key: read.settings[key] for key in ("model", "loss")})
     model = overlaid(run.model, model, "model", given)
     loss = overlaid(run.loss, loss, "loss", given)
     if model.attention == "cudnn" and "model.attention" not in given:

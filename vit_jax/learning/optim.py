@@ -151,16 +151,11 @@ def make(config: Optimizer) -> optax.GradientTransformation:
   With decoupled decay (AdamW): clip, precondition, decay. With coupled decay (L2): clip, decay,
   precondition.
 
-  Adam's first moment or SGD's momentum is kept in `config.moment_dtype`; the second moment is
-  always float32.
+  The first moment is kept in `config.moment_dtype`, all others in float32.
   """
-  dtype = jnp.dtype(config.moment_dtype)
   clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
-  if config.kind == "adam":
-    adam = optax.scale_by_adam(config.beta1, config.beta2, config.epsilon)
-    precondition = stored(adam, "mu", dtype)
-  else:
-    precondition = stored(optax.trace(config.momentum), "trace", dtype)
+  dtype = jnp.dtype(config.moment_dtype)
+  precondition = stored(config.precondition(), config.moment, dtype)
   decay = decay_weights(config.weight_decay, config.decay_rules)
   if config.decay_kind == "coupled":
     return optax.chain(clip, decay, precondition)

@@ -11,9 +11,9 @@ from vit_jax.config import (
   Duration,
   EvaluationSet,
   Model,
-  Optimizer,
   Schedule,
 )
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.finetuning import TASKS, sets
 
 
@@ -99,7 +99,7 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
       name=model,
       compute_dtype=AUTO,
     ),
-    optimizer=Optimizer(kind="sgd", momentum=0.9),
+    optimizer=SGD(momentum=0.9),
     schedule=Schedule(
       learning_rate=0.003,
       warmup=Duration(steps=length.warmup),

@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from vit_jax.config import Config, ConfigError, Duration, Optimizer, Schedule
+from vit_jax.config import Config, ConfigError, Duration, Schedule
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.pretraining import pretrain
 
 
@@ -43,7 +44,7 @@ def pretrain_as_bit(model: str, dataset: str) -> Config:
   base = pretrain(model, dataset, epochs=length.epochs, learning_rate=0.0)
   return dataclasses.replace(
     base,
-    optimizer=Optimizer(kind="sgd", momentum=0.9, weight_decay=1e-4, decay_kind="coupled"),
+    optimizer=SGD(momentum=0.9, weight_decay=1e-4, decay_kind="coupled"),
     schedule=Schedule(
       learning_rate=LEARNING_RATE * base.batch_size / BATCH,
       warmup=Duration(steps=5000),

@@ -12,9 +12,9 @@ from vit_jax.config import (
   Duration,
   EvaluationSet,
   Model,
-  Optimizer,
   Schedule,
 )
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.sizes import largest_side
 from vit_jax.recipes.suites import SETS
 
@@ -128,7 +128,7 @@ def finetune(
       num_classes=row.num_classes,
       compute_dtype=AUTO,
     ),
-    optimizer=Optimizer(kind="sgd", momentum=0.9, clip_norm=1.0, **(AVERAGE if large else {})),
+    optimizer=SGD(momentum=0.9, clip_norm=1.0, **(AVERAGE if large else {})),
     schedule=Schedule(learning_rate=0.01, decay="cosine", warmup=warmup(row.steps)),
     data=Data(
       train=train,

@@ -1,21 +1,11 @@
 """Loads recipes by the names used on the command line: configs/NAME.py[:ARG]."""
 
-import os
 from collections.abc import Iterable
 
-from absl import flags
-from ml_collections import ConfigDict, config_flags
+from vit_jax.config import Config, ConfigError, overrides
+from vit_jax.config.python_file import load
 
-from vit_jax.config import (
-  Config,
-  ConfigError,
-  command_line,
-  from_dict,
-  missing_recipe,
-  python_file,
-  replace_units,
-  to_dict,
-)
+__all__ = ["choice", "load", "options", "resolve"]
 
 
 def choice(argument: str, *known: int | str) -> int | str:
@@ -43,38 +33,15 @@ def options(words: Iterable[str], *known: str) -> frozenset[str]:
   return found
 
 
-def load(recipe: str) -> Config:
-  """The config of a recipe, given as configs/NAME.py or configs/NAME.py:ARG.
-
-  Raises:
-    ConfigError: there is no such recipe, or it fails with this argument.
-  """
-  path, _, argument = recipe.partition(":")
-  if not os.path.exists(path):
-    raise ConfigError(missing_recipe(path))
-  return from_dict(python_file.settings_of(path, argument).to_dict())
-
-
-def resolve(recipe: str, overrides: Iterable[str]) -> Config:
+def resolve(recipe: str, words: Iterable[str]) -> Config:
   """The config of a run, built as the main job builds it from its command line.
+
+  Args:
+    recipe: configs/NAME.py or configs/NAME.py:ARG.
+    words: "--config.KEY=VALUE", ...
 
   Raises:
     ConfigError: there is no such recipe, or a setting is wrong.
   """
-  config = _Silent(to_dict(load(recipe)))
-  argv, values = ["vit_jax", *overrides], flags.FlagValues()
-  try:
-    config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=argv)
-    values(argv)
-    overridden = list(config_flags.get_override_values(values["config"]))
-  # The library passes on many kinds of exceptions, such as AttributeError for an unknown key.
-  except (flags.Error, AttributeError, LookupError, TypeError, ValueError) as error:
-    raise ConfigError(command_line.wrong_usage(argv, error)) from error
-  return from_dict(replace_units(values.config.to_dict(), overridden))
-
-
-class _Silent(ConfigDict):
-  """A config that the library of flags cannot print for its help, which took most of the time."""
-
-  def __str__(self) -> str:
-    return "config"
+  texts, _ = overrides.split(words)
+  return overrides.replaced(load(recipe), texts)

@@ -12,10 +12,10 @@ from vit_jax.config import (
   Duration,
   Masked,
   Model,
-  Optimizer,
   Schedule,
   to_config_dict,
 )
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes.loading import choice
 from vit_jax.recipes.pretraining import DATASETS, IN_LOOP_PROBE
 
@@ -61,7 +61,7 @@ def pretrain_masked(model: str, dataset: str, *, steps: int, target: str, rate: 
     masked=Masked(rate=rate, target=target),
     # The number of classes has no effect on training: it tells the dataset's size.
     model=Model(name=model, num_classes=data["num_classes"], compute_dtype="bfloat16"),
-    optimizer=Optimizer(weight_decay=0.1),
+    optimizer=Adam(weight_decay=0.1),
     schedule=Schedule(learning_rate=2e-4, warmup=Duration(steps=10_000), decay="cosine"),
     data=Data(train=data["train"]),
     few_shot={"imagenet": IN_LOOP_PROBE},

@@ -14,10 +14,10 @@ from vit_jax.config import (
   FewShot,
   Loss,
   Model,
-  Optimizer,
   Schedule,
   to_config_dict,
 )
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes.loading import choice
 
 # The columns of Table 3 that do not depend on the model, and the source of the images.
@@ -108,7 +108,7 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
       compute_dtype="bfloat16",
     ),
     loss=Loss(kind="sigmoid" if multi_label else "softmax"),
-    optimizer=Optimizer(weight_decay=data["weight_decay"], clip_norm=data["clip_norm"]),
+    optimizer=Adam(weight_decay=data["weight_decay"], clip_norm=data["clip_norm"]),
     schedule=Schedule(
       learning_rate=learning_rate,
       warmup=Duration(steps=10_000),

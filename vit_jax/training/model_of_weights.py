@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from vit_jax import models
-from vit_jax.config import Config, ConfigError, Model, RunError, recorded
+from vit_jax.config import Config, ConfigError, Model, RunError, from_dict
 from vit_jax.config.reading import expanded
 from vit_jax.inference import model as inference
 from vit_jax.models.differences import FIELDS
@@ -56,6 +56,6 @@ def settings_of(init_from: str, begun: Mapping) -> Model:
     values = begun or resumed.recorded(init_from)
     if "model" not in values:
       raise ValueError("they name no model" if begun else "none of its checkpoints can be read")
-    return recorded.settings({"model": values["model"]}).model
+    return from_dict({"model": values["model"]}).model
   except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
     raise ConfigError(f"{place}: {error}") from error

@@ -17,6 +17,7 @@ from vit_jax import models
 from vit_jax.devices import mesh
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.experiments import step_program
+from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.training import run as runs
 from vit_jax.training.run import OpenedData
 
@@ -147,7 +148,7 @@ SMALL = c.Config(
   duration=c.Duration(steps=9),
   model=c.Model(name="ViT-Ti/4", depth=3, width=64, mlp_dim=256, heads=4, num_classes=5),
   loss=c.Loss(kind="sigmoid"),
-  optimizer=c.Optimizer(weight_decay=0.1, clip_norm=1.0),
+  optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
   data=c.Data(image_size=16),
 )
 

@@ -1,0 +1,138 @@
+"""Settings that the command line replaces: --config.KEY=VALUE."""
+
+import ast
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vit_jax.config.duration import Duration
+from vit_jax.config.errors import ConfigError
+from vit_jax.config.fields import MOST_TEXT, Group, group_in
+from vit_jax.config.parsing import class_of, from_dict, to_dict
+from vit_jax.config.run import Config
+from vit_jax.config.suggestions import unknown
+from vit_jax.process.text import listed, shown
+
+PREFIX = "config."
+UNITS = {field.name for field in dataclasses.fields(Duration)}
+TRUTH = dict.fromkeys(("true", "True", "1"), True) | dict.fromkeys(("false", "False", "0"), False)
+
+
+def split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+  """({setting: its text}, the other words) of a command line; of a repeated one the last counts.
+
+  A setting without a value, which is the last word or comes before a flag, is switched on.
+  """
+  settings, others, words = {}, [], list(words)
+  while words:
+    word = words.pop(0)
+    flag, equals, value = word.partition("=")
+    key = flag.removeprefix("-").removeprefix("-")
+    if key == flag or not key.startswith(PREFIX):
+      others.append(word)
+    elif equals:
+      settings[key.removeprefix(PREFIX)] = value
+    else:
+      on = not words or words[0].startswith("--")
+      settings[key.removeprefix(PREFIX)] = "true" if on else words.pop(0)
+  return settings, others
+
+
+def replaced(config: Config, texts: Mapping[str, str]) -> Config:
+  """The settings with those of the command line in place of a recipe's.
+
+  The unit of a duration replaces another unit of the recipe; 0 of any unit means none. A `kind`
+  brings the defaults of its own settings, and leaves those that both kinds have. A name that the
+  recipe does not have is added, if a source is given for it.
+
+  Args:
+    config: the recipe's settings.
+    texts: the values by key, such as {"model.depth": "6"}.
+
+  Raises:
+    ConfigError: names the setting, its value and what to do.
+  """
+  values = to_dict(config)
+  for key in sorted(texts, key=lambda key: key.rpartition(".")[2] != "kind"):  # kinds first
+    _replace(values, key, texts)
+  return from_dict(values)
+
+
+def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
+  place = _locate(values, key, texts)
+  name, node = place.field.name, place.node
+  if name == "kind" and place.group.default:
+    known = _fields(class_of(place.group, {"kind": texts[key]}, place.path))
+    for other in node.keys() - known.keys():
+      del node[other]
+  node[name] = _read(texts[key], place.field, f"{place.path}.{name}")
+  if place.settings is Duration:
+    parent = key.rpartition(".")[0]
+    node.update({unit: 0 for unit in UNITS if f"{parent}.{unit}" not in texts})
+
+
+class _Place(NamedTuple):
+  """Where a setting lies: its field in a group, and the values of that group."""
+
+  node: dict[str, Any]
+  group: Group
+  settings: type
+  field: dataclasses.Field
+  path: str
+
+
+def _locate(values: dict[str, Any], key: str, texts: Mapping[str, str]) -> _Place:
+  """Where the setting `key` lies; adds the groups on the way that a new name needs."""
+  group, node, path, parts = Group({"": Config}), values, "config", key.split(".")
+  while parts:
+    settings = class_of(group, node, path)
+    fields = _fields(settings)
+    if parts[0] not in fields:
+      raise ConfigError(unknown(path, parts[0], fields, group))
+    field = fields[parts[0]]
+    inner = group_in(field)
+    if inner is None and parts[1:]:
+      raise ConfigError(unknown(f"{path}.{parts[0]}", parts[1], {}))
+    if inner is None:
+      return _Place(node, group, settings, field, path)
+    group, length = inner, 2 if inner.by_name else 1
+    for part in parts[:length]:
+      if part not in node and path != "config" and group.by_name:
+        _check_name(f"{path}.{part}", node, texts)
+      path, node = f"{path}.{part}", node.setdefault(part, {})
+    parts = parts[length:]
+  raise ConfigError(f"{path} is a group of settings; give one of its settings.")
+
+
+def _check_name(path: str, known: Mapping[str, Any], texts: Mapping[str, str]):
+  """Refuses a name that the recipe does not have, and that may be a mistake in writing."""
+  below = path.removeprefix(PREFIX)
+  if not any(key.startswith(f"{below}.") and key.endswith("source") for key in texts):
+    raise ConfigError(
+      f"{path} is not in the recipe, which has {listed(sorted(known)) or 'none'} there; to add it, "
+      "give its source too."
+    )
+
+
+def _fields(settings: type) -> dict[str, dataclasses.Field]:
+  return {field.name: field for field in dataclasses.fields(settings)}
+
+
+def _read(text: str, field: dataclasses.Field, path: str) -> Any:
+  """The value of a setting in the type of its field."""
+  if len(text) > MOST_TEXT:
+    raise ConfigError(f"{path} has {len(text):,} characters; the most is {MOST_TEXT:,}.")
+  try:
+    return READERS[field.type](text)
+  except (KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+    raise ConfigError(
+      f"{path}={shown(text)} cannot be read as {field.type.__name__}; try {field.default!r}."
+    ) from error
+
+
+def _tuple(text: str) -> tuple:
+  value = ast.literal_eval(text)
+  return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+READERS = {bool: TRUTH.__getitem__, int: int, float: float, str: str, tuple: _tuple}
