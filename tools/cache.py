@@ -26,7 +26,7 @@ def prepare(config: Config) -> None:
   Raises:
     ConfigError: config.data.cache is empty, or as `cache.prepare` and the sources.
   """
-  from vit_jax.data import cache, opening
+  from vit_jax.data import cache, datasets
   from vit_jax.training import checks
 
   data = config.data
@@ -34,7 +34,7 @@ def prepare(config: Config) -> None:
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
-  opener = opening.of_run(data, config.model.num_classes)
+  opener = datasets.of_run(data, config.model.num_classes)
   source = opener.training(data, labelled=False).source
   with tqdm(unit=" images", unit_scale=True) as bar:
 

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from tests.data.opened import assert_same, every, open_source
-from vit_jax.data import overlap
+from vit_jax.data import leakage
 from vit_jax.data.sources import Listed, Mixed, Selected
 
 
@@ -51,9 +51,9 @@ def test_identities_tell_what_is_mixed(folders):
 def test_images_are_found_in_every_source(folders):
   one, two, other = map(open_source, folders)
   mixed = Mixed([one, Selected(two, Listed([5, 0]), "some")])
-  assert overlap.shared(mixed, other) is None
-  assert overlap.shared(mixed, one).images == 6
-  found = overlap.shared(mixed, two)
+  assert leakage.shared(mixed, other) is None
+  assert leakage.shared(mixed, one).images == 6
+  found = leakage.shared(mixed, two)
   assert found.images == 2
   assert found.example in (two.name(0), two.name(5))
-  assert overlap.shared(two, mixed).images == 2
+  assert leakage.shared(two, mixed).images == 2

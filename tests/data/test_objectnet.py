@@ -8,7 +8,7 @@ import pytest
 
 from tests.data import objectnet_fixture
 from vit_jax import config as c
-from vit_jax.data import opening, sources
+from vit_jax.data import datasets, sources
 from vit_jax.data.images import BadImage
 
 
@@ -58,7 +58,7 @@ def test_the_limit_of_pixels_is_that_of_the_run(release):
   root, _ = release
   for limit, works in ((87, False), (88, True)):  # 6 x 9 pixels and the border
     data = c.Data(max_pixels=limit)
-    source = opening.of_run(data, 1000).source(c.Dataset(source=f"objectnet:{root}"))
+    source = datasets.of_run(data, 1000).source(c.Dataset(source=f"objectnet:{root}"))
     if works:
       assert source[0].image.shape == (6, 9, 3)
       continue

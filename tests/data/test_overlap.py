@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.data import tfds_fixture
-from vit_jax.data import overlap, sources
+from vit_jax.data import leakage, sources
 from vit_jax.data.sources import subset
 from vit_jax.data.sources.base import Block
 
@@ -33,9 +33,9 @@ def by_names(one, other):
 def assert_found(one, other):
   images, examples = by_names(one, other)
   for first, second in ((one, other), (other, one)):
-    found = overlap.shared(first, second)
+    found = leakage.shared(first, second)
     assert (found.images if found else 0) == images
-  assert not images or overlap.shared(one, other).example in examples
+  assert not images or leakage.shared(one, other).example in examples
   return images
 
 
@@ -83,7 +83,7 @@ def test_as_many_as_names_tell(bases, tmp_path_factory, data):
 
 
 def test_what_is_made_up_is_not_shared(bases):
-  assert overlap.shared(bases[-1], bases[-1]) is None
+  assert leakage.shared(bases[-1], bases[-1]) is None
 
 
 def test_a_record_that_a_split_names_twice_is_one_image(bases, monkeypatch):
@@ -91,7 +91,7 @@ def test_a_record_that_a_split_names_twice_is_one_image(bases, monkeypatch):
   twice = type(whole).__new__(type(whole))
   twice.__dict__ = dict(whole.__dict__)
   twice.blocks = lambda: itertools.chain(whole.blocks(), whole.blocks())
-  assert overlap.shared(twice, whole).images == len(whole)
+  assert leakage.shared(twice, whole).images == len(whole)
 
 
 # --- the same folder by other paths ---
@@ -114,11 +114,11 @@ def test_the_same_files_by_other_paths(folder, tmp_path, monkeypatch):
     (f"{tmp_path}/copy", 65),
   ):
     other = opened(f"folder:{path}")
-    assert overlap.shared(whole, other).images == images
+    assert leakage.shared(whole, other).images == images
     if path != f"{tmp_path}/copy":
       assert assert_found(whole, other) == images
   part = opened(f"folder:{folder}", "[:20%]")
-  assert overlap.shared(part, opened(f"folder:{tmp_path}/copy")).images == 13
+  assert leakage.shared(part, opened(f"folder:{tmp_path}/copy")).images == 13
 
 
 def test_a_folder_inside_of_the_other(tmp_path):
@@ -143,7 +143,7 @@ def test_two_links_to_one_file_are_one_image(folder, tmp_path):
   source = opened(f"folder:{tmp_path}")
   for rows in ([0], [1], [0, 1]):
     some = sources.Selected(source, sources.Listed(rows), "some")
-    assert overlap.shared(some, opened(f"folder:{folder}")).images == 1
+    assert leakage.shared(some, opened(f"folder:{folder}")).images == 1
 
 
 def test_equal_names_elsewhere_are_other_images(folder, tmp_path):
@@ -151,7 +151,7 @@ def test_equal_names_elsewhere_are_other_images(folder, tmp_path):
     other = tmp_path / path.relative_to(folder)
     other.parent.mkdir(exist_ok=True)
     other.write_bytes(path.read_bytes())  # a copy, which only tools/dedup.py finds
-  assert overlap.shared(opened(f"folder:{folder}"), opened(f"folder:{tmp_path}")) is None
+  assert leakage.shared(opened(f"folder:{folder}"), opened(f"folder:{tmp_path}")) is None
 
 
 def test_names_that_are_no_text(tmp_path):
@@ -160,7 +160,7 @@ def test_names_that_are_no_text(tmp_path):
   for index in range(10):
     open(folder + b"/\xff\xfe%d.png" % index, "w").close()
   whole, part = (opened(f"folder:{tmp_path}", split) for split in ("", "[:50%]"))
-  found = overlap.shared(whole, part)
+  found = leakage.shared(whole, part)
   assert found.images == 5
   assert found.in_words().isascii()
 
@@ -202,12 +202,12 @@ class Large:
     (Large(0, 302_950_000), Large(302_949_999), 1),
     (sources.Subset(Large(), 90_000_000), Large(302_950_000), None),
     (sources.Subset(Large(0, 302_950_000), 90_000_000), Large(302_950_000), 0),
-    (Large(), Large(), overlap._ENOUGH),
+    (Large(), Large(), leakage._ENOUGH),
   ],
 )
 def test_300_million_images_in_a_few_seconds(one, other, images):
   begin = time.process_time()
-  found = overlap.shared(one, other)
+  found = leakage.shared(one, other)
   assert time.process_time() - begin < 5
   if images is None:  # a random 29.7% of 50,000
     assert abs(found.images - 50_000 * 90 / 303) < 500
@@ -223,7 +223,7 @@ def test_a_folder_takes_little_time_for_each_file(tmp_path):
       os.mknod(tmp_path / label / f"image{index:06}.png")
   one, other = (opened(f"folder:{tmp_path}", split) for split in ("", "[90%:]"))
   begin = time.process_time()
-  assert overlap.shared(one, other).images == 400
+  assert leakage.shared(one, other).images == 400
   assert (time.process_time() - begin) / 4000 < 20e-6  # 100,000: 2 s
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vit_jax import config as c
-from vit_jax.data import opening, sources
+from vit_jax.data import datasets, sources
 from vit_jax.data.sources import subset
 from vit_jax.data.sources.base import Block
 from vit_jax.training import run as runs
@@ -154,7 +154,7 @@ def test_a_list_that_is_not_there(tmp_path):
 
 def opened(**changes):
   dataset = c.Dataset(source="digits", split="train", **changes)
-  return opening.of_run(c.Data(), 10).source(dataset)
+  return datasets.of_run(c.Data(), 10).source(dataset)
 
 
 def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):

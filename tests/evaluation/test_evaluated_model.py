@@ -11,7 +11,7 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.data import sources
-from vit_jax.data.apart import Use
+from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation import effective_settings, evaluated_model
 from vit_jax.evaluation.classification import LabelledSet
 from vit_jax.evaluation.opening import Evaluations
@@ -37,7 +37,7 @@ def data(classes=0):
   if not classes:
     return Evaluations()
   source = sources.open_source("synthetic", split="", num_classes=classes)
-  use = Use("config.data.evaluate.set", c.Dataset("synthetic"), source)
+  use = NamedDataset("config.data.evaluate.set", c.Dataset("synthetic"), source)
   return Evaluations((("set", LabelledSet(use, None)),))
 
 

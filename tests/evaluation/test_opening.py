@@ -9,7 +9,7 @@ from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data import sources
-from vit_jax.data.opening import of_run
+from vit_jax.data.datasets import of_run
 from vit_jax.evaluation import opening
 
 TRAIN, TEST = c.Dataset("digits", "train"), c.Dataset("digits", "test")

@@ -6,7 +6,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.data.opening import Opener
+from vit_jax.data.datasets import Opener
 from vit_jax.experiments import holdout
 
 RECIPE = """

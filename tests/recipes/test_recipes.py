@@ -11,7 +11,7 @@ from tests.recipes.paper import CONFIGS, docstring, load, table
 from vit_jax import config as c
 from vit_jax import models, recipes
 from vit_jax.config import Dataset
-from vit_jax.data import overlap
+from vit_jax.data import leakage
 from vit_jax.data.sources.base import Block
 from vit_jax.evaluation import registry
 from vit_jax.learning import objectives, optim, state, train_step
@@ -212,9 +212,9 @@ def test_no_recipe_scores_what_it_trains_on(name, argument):
   pairs += [(probe.train, probe.test) for probe in probes]
   for pair in pairs:
     if all(dataset.source for dataset in pair):
-      assert not overlap.shared(*map(Records, pair)), pair
+      assert not leakage.shared(*map(Records, pair)), pair
   wrong = Records(Dataset("tfds:a", "train[:60%]")), Records(Dataset("tfds:a", "train[50%:]"))
-  assert overlap.shared(*wrong).images == 100
+  assert leakage.shared(*wrong).images == 100
 
 
 @pytest.mark.parametrize(

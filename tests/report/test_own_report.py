@@ -12,7 +12,7 @@ from tests import programs
 from tests.report.read_page import Page
 from tools import report as tool
 from vit_jax.config import recorded
-from vit_jax.data import opening
+from vit_jax.data import datasets
 from vit_jax.evaluation import examples
 from vit_jax.report import inside, report, run
 from vit_jax.storage import metrics_log, starts
@@ -84,7 +84,7 @@ def test_details_are_those_of_the_last_evaluation(digits):
   right = np.mean([row["label"] == row["prediction"] for row in rows])
   assert right == pytest.approx(line["test/top1"])
   config = recorded.read(workdir)
-  source = opening.of_run(config.data, 10).labelled("x", config.data.evaluate["test"]).source
+  source = datasets.of_run(config.data, 10).labelled("x", config.data.evaluate["test"]).source
   columns = [np.array([row[key] for row in rows]) for key in ("label", "prediction")]
   kept = examples.chosen(*columns, np.array([float(row["probability"]) for row in rows]))
   assert {int(path.stem) for path in (folder / "images").iterdir()} == set(kept)

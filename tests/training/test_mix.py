@@ -15,7 +15,7 @@ from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.config.changes import changes
 from vit_jax.data.batches import Reader
-from vit_jax.data.opening import check_same_classes, of_run
+from vit_jax.data.datasets import check_same_classes, of_run
 from vit_jax.evaluation.opening import open_alone
 from vit_jax.experiments import holdout
 from vit_jax.learning import objectives
@@ -148,10 +148,10 @@ def test_sources_of_other_classes_are_named(two, tmp_path):
 
 
 def test_sources_with_another_kind_of_labels_are_named(two):
-  uses = of_run(run(two).data, 2).training(run(two).data, labelled=True).uses
-  uses[1].source.multi_label = True
+  datasets = of_run(run(two).data, 2).training(run(two).data, labelled=True).datasets
+  datasets[1].source.multi_label = True
   with pytest.raises(c.ConfigError, match=r"^Images of config\.data\.mix\.small .* any number of"):
-    check_same_classes(uses)
+    check_same_classes(datasets)
 
 
 def test_a_batch_takes_no_more_of_a_source_than_it_has(two):

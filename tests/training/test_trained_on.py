@@ -10,9 +10,9 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config import parsing
-from vit_jax.data import apart, history
+from vit_jax.data import history
+from vit_jax.data.datasets import of_run
 from vit_jax.data.history import Trained
-from vit_jax.data.opening import of_run
 from vit_jax.evaluation.opening import open_alone
 from vit_jax.storage import manifest
 from vit_jax.training import resumed
@@ -35,7 +35,7 @@ def folder(tmp_path):
 def trained(*datasets):
   """The history of weights trained on datasets."""
   opener = of_run(c.Data(), 2)
-  return apart.record([opener.use("", dataset) for dataset in datasets])
+  return history.record([opener.open("", dataset) for dataset in datasets])
 
 
 def stored(path, known):
@@ -113,8 +113,8 @@ def test_a_dataset_is_found_from_anywhere(tmp_path, folder, monkeypatch):
   monkeypatch.chdir("/")
   other = c.Dataset(f"folder:{tmp_path}/other", "[40%:]")
   assert "have 4 images" in refused(open_alone, run(c.Dataset(), other), (known,))
-  assert apart.anywhere(c.Dataset("tfds:a/b", exclude="list")).exclude == "/list"
-  assert apart.anywhere(c.Dataset("tfds:a/b")).source == "tfds:a/b"
+  assert history.anywhere(c.Dataset("tfds:a/b", exclude="list")).exclude == "/list"
+  assert history.anywhere(c.Dataset("tfds:a/b")).source == "tfds:a/b"
 
 
 def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
@@ -168,7 +168,7 @@ HOSTILE = (
   [{"identity": "x", "source": "a\nb"}],
   [{"identity": "x", "source": ["a"]}],
   [{"identity": "x", "colour": "red"}],
-  [{"identity": "x"}] * (history.MOST + 1),
+  [{"identity": "x"}] * (history.MAX_DATASETS + 1),
 )
 
 

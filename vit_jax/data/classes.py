@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from vit_jax.config import ConfigError, suggestions
 from vit_jax.config.reading import expanded, read_bytes
-from vit_jax.data.apart import Use
+from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.sources import Renumbered
 from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.process.text import first_difference, listed, nfc, unseen
@@ -133,20 +133,20 @@ def places(ours: Sequence[str], head: Sequence[str], whose: str = "the head") ->
   return tuple(found[name] for name in ours)
 
 
-def matched(use: Use, head: Sequence[str], whose: str) -> Use:
+def matched(dataset: NamedDataset, head: Sequence[str], whose: str) -> NamedDataset:
   """A dataset with the classes of a head, matched by name; it may lack some of them.
 
   Raises:
     ConfigError: it has classes that the head does not have; arguments as of `places`.
   """
-  names = use.source.class_names
+  names = dataset.source.class_names
   try:
     numbers = dict(enumerate(places(names, head, whose)))
   except OtherClasses as error:
-    raise ConfigError(f"{use} has other classes: {error}.") from error
+    raise ConfigError(f"{dataset} has other classes: {error}.") from error
   if tuple(names) == tuple(head):
-    return use
-  return use._replace(source=Renumbered(use.source, numbers, head))
+    return dataset
+  return dataset._replace(source=Renumbered(dataset.source, numbers, head))
 
 
 def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrder:

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.config import Config, ConfigError, Data, Dataset, Loss
-from vit_jax.data import apart, images, resizing
 from vit_jax.data import classes as data_classes
-from vit_jax.data.apart import Use
+from vit_jax.data import datasets, images, leakage, resizing
 from vit_jax.data.by_label import occurring_classes
+from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.device import normalize
-from vit_jax.data.opening import Opener
 from vit_jax.data.sources import Source
 from vit_jax.evaluation import details, examples
 from vit_jax.evaluation.adding import add, one_behind
@@ -46,7 +45,7 @@ class LabelledSet(Evaluator):
     classes: the classes that a prediction may be, ascending; None: all.
   """
 
-  head: Use = dataclasses.field()  # required here; `Evaluator` has a default
+  head: NamedDataset = dataclasses.field()  # required here; `Evaluator` has a default
   classes: tuple[int, ...] | None
 
   def score(self, context: EvalContext, params) -> Result:
@@ -66,7 +65,7 @@ class LabelledSet(Evaluator):
     image = functools.partial(prepared, source, context.reader.settings, resize)
     write = functools.partial(write_details, source=source, kept=kept, image=image)
     seen = resizing.in_words(resize, context.reader.settings.image_size)
-    dataset = f"{apart.in_words(self.head.dataset)} ({seen})"
+    dataset = f"{datasets.in_words(self.head.dataset)} ({seen})"
     return Result(metrics, write if kept else None, note=note, dataset=dataset)
 
   def of_head(self, names: Sequence[str]) -> "LabelledSet":
@@ -87,7 +86,7 @@ def settings(config: Config) -> dict[str, Dataset]:
 def open_sets(
   datasets: Mapping[str, Dataset],
   opener: Opener,
-  trained: Sequence[Use],
+  trained: Sequence[NamedDataset],
   classes: Sequence[str] | None,
 ) -> dict[str, LabelledSet]:
   """Opens sets; arguments as in `EvaluationSpec.open`.
@@ -106,7 +105,7 @@ def open_sets(
       for name, scored in sets.items()
     }
   for scored in sets.values():
-    apart.check(trained, scored, allow=opener.allow_overlap)
+    leakage.check(trained, scored, allow=opener.allow_overlap)
   return {
     name: LabelledSet(scored, counted_classes(scored, opener.threads))
     for name, scored in sets.items()
@@ -121,7 +120,7 @@ def lacking(names: Sequence[str], kept: details.Kept) -> str:
   return f"no image of: {listed(without)}" if without else ""
 
 
-def counted_classes(scored: Use, threads: int) -> tuple[int, ...] | None:
+def counted_classes(scored: NamedDataset, threads: int) -> tuple[int, ...] | None:
   """The classes that a prediction of this set may be; None: all.
 
   They are the classes that occur in the set. ImageNet-A, for example, has images of 200 of

@@ -8,7 +8,7 @@ import jax
 
 from vit_jax.config import RunError
 from vit_jax.config.reading import read_json
-from vit_jax.data import described
+from vit_jax.data import datasets
 from vit_jax.data.batches import Reader
 from vit_jax.data.images import BadImage
 from vit_jax.devices import watchdog
@@ -67,7 +67,7 @@ def evaluate(
   if jax.process_index() == 0:
     with workdir.writing(folder):
       files.make_folder(folder)
-    print(described.table(evaluations.uses))
+    print(datasets.table(evaluations.datasets))
     print(scored_in_words(read))
     if read.resized or read.side not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))

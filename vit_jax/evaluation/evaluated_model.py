@@ -10,7 +10,7 @@ from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.config.reading import expanded
 from vit_jax.data import classes
-from vit_jax.data.apart import Use
+from vit_jax.data.datasets import NamedDataset
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import effective_settings
 from vit_jax.evaluation.effective_settings import Asked, Settings
@@ -158,23 +158,23 @@ def fitted(
 
 
 def head_names(
-  class_names: str, scored: Sequence[Use], read: weights.Weights, outputs: int
+  class_names: str, scored: Sequence[NamedDataset], read: weights.Weights, outputs: int
 ) -> classes.HeadNames:
   """The names of the head's classes, which are all that the sets have.
 
   Raises:
     ValueError: the head lacks a class of a set, or nothing tells which classes it has.
   """
-  sets = [use.source.class_names for use in scored]
+  sets = [named.source.class_names for named in scored]
   head = classes.of_outputs(class_names, read.class_names(), outputs, sets)
   if not head.names:
     raise ValueError(
       f"nothing names the {outputs} classes of these weights, so they may not be those of "
       f"{scored[0]}, the {len(sets[0])} classes {listed(sets[0], 3)}. {NAME_THEM}."
     )
-  for use in scored:
+  for named in scored:
     try:
-      classes.matched(use, head.names, "the head")
+      classes.matched(named, head.names, "the head")
     except ConfigError as error:
       raise ValueError(
         f"{error} If they are the same under other names: {NAME_THEM[0].lower()}{NAME_THEM[1:]}; "

@@ -15,9 +15,8 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError
-from vit_jax.data.apart import Use
 from vit_jax.data.by_label import first_of_each_class
-from vit_jax.data.opening import Opener
+from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.sources import Listed, Selected, Source, SourceError
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import features, pairs
@@ -66,7 +65,7 @@ class FewShotProbe(Evaluator):
 def open_all(
   settings: Mapping[str, cfg.FewShot],
   opener: Opener,
-  trained: Sequence[Use],
+  trained: Sequence[NamedDataset],
   classes: Sequence[str] | None,
 ) -> dict[str, FewShotProbe]:
   """Draws the training images of each probe; arguments as in `EvaluationSpec.open`.
@@ -80,7 +79,9 @@ def open_all(
   }
 
 
-def drawn(key: str, settings: cfg.FewShot, opener: Opener, trained: Sequence[Use]) -> FewShotProbe:
+def drawn(
+  key: str, settings: cfg.FewShot, opener: Opener, trained: Sequence[NamedDataset]
+) -> FewShotProbe:
   """Draws the training images of the setting `key`; raises as `open_all`."""
   most = most_shots(settings.shots, key)
   train, test = pairs.open_pair(key, settings, opener, trained)

@@ -16,8 +16,7 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError
-from vit_jax.data.apart import Use
-from vit_jax.data.opening import Opener
+from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.sources import Source
 from vit_jax.evaluation import features, pairs
 from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, Evaluator, Metric, Result
@@ -54,7 +53,7 @@ class NearestNeighbours(Evaluator):
 def open_all(
   settings: Mapping[str, cfg.Nearest],
   opener: Opener,
-  trained: Sequence[Use],
+  trained: Sequence[NamedDataset],
   classes: Sequence[str] | None,
 ) -> dict[str, NearestNeighbours]:
   """Opens both sets of each; arguments as in `EvaluationSpec.open`.

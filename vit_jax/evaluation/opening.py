@@ -4,10 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from vit_jax.config import Config, ConfigError
-from vit_jax.data import opening
-from vit_jax.data.apart import Use
+from vit_jax.data import datasets
+from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.history import History
-from vit_jax.data.opening import Opener
 from vit_jax.evaluation import registry
 from vit_jax.evaluation.spec import Evaluator
 
@@ -18,16 +17,16 @@ class Evaluations:
 
   Attributes:
     opened: (name, opened evaluation), in the order of their metrics.
-    uses: all datasets that were opened for them.
+    datasets: all that were opened for them.
   """
 
   opened: tuple[tuple[str, Evaluator], ...] = ()
-  uses: tuple[Use, ...] = ()
+  datasets: tuple[NamedDataset, ...] = ()
 
   def __bool__(self) -> bool:
     return bool(self.opened)
 
-  def heads(self) -> tuple[Use, ...]:
+  def heads(self) -> tuple[NamedDataset, ...]:
     """The datasets that the head is scored on."""
     return tuple(one.head for _, one in self.opened if one.head)
 
@@ -38,13 +37,13 @@ class Evaluations:
       ConfigError: a set has classes that the head does not have.
     """
     opened = tuple((name, one.of_head(names)) for name, one in self.opened)
-    return Evaluations(opened, self.uses)
+    return Evaluations(opened, self.datasets)
 
 
 def open_all(
   config: Config,
   opener: Opener,
-  trained: Sequence[Use],
+  trained: Sequence[NamedDataset],
   classes: Sequence[str] | None = None,
   earlier: History = (),
 ) -> Evaluations:
@@ -65,10 +64,10 @@ def open_all(
   asked = [(kind, kind.settings(config)) for kind in registry.SPECS]
   if any(settings for _, settings in asked):
     trained = (*trained, *opener.earlier(earlier))
-  opened, before = [], len(opener.uses)
+  opened, before = [], len(opener.opened)
   for kind, settings in asked:
     opened += kind.open(settings, opener, trained, classes).items()
-  return Evaluations(tuple(opened), tuple(opener.uses[before:]))
+  return Evaluations(tuple(opened), tuple(opener.opened[before:]))
 
 
 def open_alone(config: Config, trained_on: History) -> Evaluations:
@@ -77,7 +76,7 @@ def open_alone(config: Config, trained_on: History) -> Evaluations:
   Raises:
     ConfigError: as `open_all`, or there is nothing to evaluate on.
   """
-  opener = opening.of_run(config.data, config.model.num_classes)
+  opener = datasets.of_run(config.data, config.model.num_classes)
   found = open_all(config, opener, (), earlier=trained_on)
   if not found:
     name = next(iter(config.data.evaluate), "NAME")

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from vit_jax.config import ConfigError
-from vit_jax.data import apart, classes
-from vit_jax.data.apart import Use
-from vit_jax.data.opening import Opener
+from vit_jax.data import classes, leakage
+from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.sources import Source
 
 
@@ -14,7 +13,9 @@ def with_sources(settings: Mapping) -> dict:
   return {name: one for name, one in settings.items() if one.train.source and one.test.source}
 
 
-def open_pair(key: str, settings, opener: Opener, trained: Sequence[Use]) -> tuple[Source, Source]:
+def open_pair(
+  key: str, settings, opener: Opener, trained: Sequence[NamedDataset]
+) -> tuple[Source, Source]:
   """The training and the test source of a setting, whose classes agree.
 
   Args:
@@ -31,11 +32,11 @@ def open_pair(key: str, settings, opener: Opener, trained: Sequence[Use]) -> tup
   train = opener.labelled(f"{key}.train", settings.train)
   test = opener.labelled(f"{key}.test", settings.test)
   test = classes.matched(test, train.source.class_names, f"{key}.train")
-  for use in (train, test):
-    if use.source.multi_label:
+  for named in (train, test):
+    if named.source.multi_label:
       raise ConfigError(
-        f"{use.key} has images with any number of labels, but each image must have exactly one; "
+        f"{named.key} has images with any number of labels, but each image must have exactly one; "
         "name another label_key or dataset."
       )
-  apart.check([train, *trained], test, allow=opener.allow_overlap)
+  leakage.check([train, *trained], test, allow=opener.allow_overlap)
   return train.source, test.source

@@ -10,9 +10,8 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError
-from vit_jax.data import apart, drawn
-from vit_jax.data.apart import Use
-from vit_jax.data.opening import Opener
+from vit_jax.data import datasets, drawn, leakage
+from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.sources import Source, Unlabelled
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.adding import add, one_behind
@@ -78,7 +77,7 @@ class HeldOut(Evaluator):
       raise NothingCounts("no image counts")
     picture = tiles.table(*(np.concatenate([x[column] for x in shown]) for column in COLUMNS))
     found = metrics(totals, TARGETS[masked.target])
-    dataset = apart.in_words(self.settings.dataset)
+    dataset = datasets.in_words(self.settings.dataset)
     return Result(found, pictures={"patches": picture}, dataset=dataset)
 
 
@@ -180,7 +179,7 @@ def settings_of(config: Config) -> dict[str, Settings]:
 def open_all(
   settings: Mapping[str, Settings],
   opener: Opener,
-  trained: Sequence[Use],
+  trained: Sequence[NamedDataset],
   classes: Sequence[str] | None,
 ) -> dict[str, HeldOut]:
   """Opens each set; arguments as in `EvaluationSpec.open`.
@@ -192,9 +191,9 @@ def open_all(
   del classes
   result = {}
   for name, one in settings.items():
-    use = opener.use(f"config.reconstruct.{name}", one.dataset)
-    apart.check(trained, use, allow=opener.allow_overlap)
-    result[name] = HeldOut(one, use.source)
+    scored = opener.open(f"config.reconstruct.{name}", one.dataset)
+    leakage.check(trained, scored, allow=opener.allow_overlap)
+    result[name] = HeldOut(one, scored.source)
   return result
 
 

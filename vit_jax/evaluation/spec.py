@@ -11,9 +11,8 @@ import jax
 import numpy as np
 
 from vit_jax.config import Config, Loss
-from vit_jax.data.apart import Use
 from vit_jax.data.batches import Reader
-from vit_jax.data.opening import Opener
+from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.devices import mesh as meshes
 
 
@@ -134,7 +133,7 @@ class Evaluator(abc.ABC):
     head: the dataset whose classes the head must have; None: the head is not scored.
   """
 
-  head: Use | None = None
+  head: NamedDataset | None = None
 
   def of_head(self, names: Sequence[str]) -> "Evaluator":
     """The evaluation for a head whose outputs have these names.
@@ -173,7 +172,9 @@ class EvaluationSpec:
 
   group: str
   settings: Callable[[Config], Mapping[str, object]]
-  open: Callable[[Mapping, Opener, Sequence[Use], Sequence[str] | None], Mapping[str, Evaluator]]
+  open: Callable[
+    [Mapping, Opener, Sequence[NamedDataset], Sequence[str] | None], Mapping[str, Evaluator]
+  ]
   metrics: tuple[Metric, ...]
   names: Callable[[object, int], Sequence[str]]
   in_words: Callable[[str, Mapping[str, float]], str]

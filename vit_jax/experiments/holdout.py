@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from vit_jax.config import Config, ConfigError, Dataset
-from vit_jax.data import opening, overlap, sources
-from vit_jax.data.apart import in_words
+from vit_jax.data import datasets, leakage, sources
+from vit_jax.data.datasets import in_words
 
 # Larger training sets are not searched for missing classes: it would take long.
 LOOKED_AT = 100_000
@@ -81,7 +81,7 @@ def check_apart(use: Role, kept: Role):
   Raises:
     ConfigError: names an image that both sets have.
   """
-  found = overlap.shared(*(opened(each.dataset, each.config) for each in (use, kept)))
+  found = leakage.shared(*(opened(each.dataset, each.config) for each in (use, kept)))
   if found:
     raise ConfigError(
       f"{use.in_words()}, and {kept.in_words()}, but both have {found.in_words()}; give parts that "
@@ -91,7 +91,7 @@ def check_apart(use: Role, kept: Role):
 
 def opened(dataset: Dataset, config: Config) -> sources.Source:
   """A dataset as a recipe's run opens it."""
-  return opening.of_run(config.data, config.model.num_classes).source(dataset)
+  return datasets.of_run(config.data, config.model.num_classes).source(dataset)
 
 
 def check_classes(part: Config, whole: Config):
@@ -116,7 +116,7 @@ def check_classes(part: Config, whole: Config):
 
 def trained(config: Config) -> sources.Source:
   """The training data of a recipe."""
-  opener = opening.of_run(config.data, config.model.num_classes)
+  opener = datasets.of_run(config.data, config.model.num_classes)
   return opener.training(config.data, labelled=False).source
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from vit_jax.config import ConfigError, recorded
-from vit_jax.data import opening
+from vit_jax.data import datasets
 from vit_jax.data.drawn import of_all_classes
 from vit_jax.evaluation import details, evaluate
 from vit_jax.inference import LoadedModel
@@ -207,7 +207,7 @@ def set_of(workdir: pathlib.Path, name: str) -> Gallery:
       f"{workdir}/config.json does not tell where the images of the set {name!r} are; give them "
       "with --images."
     )
-  source = opening.of_run(config.data, config.model.num_classes).source(dataset)
+  source = datasets.of_run(config.data, config.model.num_classes).source(dataset)
   names = [source.name(i) for i in range(len(source))]
   return Gallery(names, lambda i: source[i].image, (), len(source), config.data.max_pixels)
 

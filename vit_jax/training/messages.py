@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import jax
 
-from vit_jax.data import described
+from vit_jax.data import datasets
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.plots import curves
@@ -35,7 +35,7 @@ def introduction(run: Run, folder: pathlib.Path, *, left: bool, changed: Sequenc
   )
   begin = f"resuming after step {start}" if start else "starting"
   return (
-    f"{described.table(run.data.uses)}\n"
+    f"{datasets.table(run.data.datasets)}\n"
     f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
     f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import jax
 
-from vit_jax.data import described
-from vit_jax.data.apart import in_words
+from vit_jax.data import datasets
+from vit_jax.data.datasets import in_words
 from vit_jax.evaluation import examples
 from vit_jax.storage import files, starts, workdir
 from vit_jax.training.run import Run
@@ -55,7 +55,7 @@ def facts(run: Run) -> dict:
     "trained_on_before": [in_words(one.dataset) for one in run.data.earlier],
     "training_images": len(run.data.train),
     "classes": len(run.data.train.class_names),
-    "data_notes": described.notes(run.data.uses),
+    "data_notes": datasets.notes(run.data.datasets),
     "parameters": run.parameter_count(),
     "trained_parameters": run.trained_count(),
   }

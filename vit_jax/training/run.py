@@ -12,11 +12,10 @@ import optax
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Schedule
 from vit_jax.config import Data as DataSettings
-from vit_jax.data import apart, cache, described, opening, sources
-from vit_jax.data.apart import Use
+from vit_jax.data import cache, datasets, history, sources
 from vit_jax.data.batches import Reader
+from vit_jax.data.datasets import NamedDataset, Training
 from vit_jax.data.history import History
-from vit_jax.data.opening import Training
 from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import opening as evaluation
@@ -172,7 +171,7 @@ class OpenedData:
     parts: the number of examples and the weight of each source of the training data.
     earlier: what the parameters were trained on before, with other data than this.
     own: what this run trains them on.
-    uses: the datasets of training and evaluation, as they were opened.
+    datasets: those of training and evaluation, as they were opened.
   """
 
   train: sources.Source
@@ -180,7 +179,7 @@ class OpenedData:
   parts: tuple[MixedSource, ...]
   earlier: History = ()
   own: History = ()
-  uses: tuple[Use, ...] = ()
+  datasets: tuple[NamedDataset, ...] = ()
 
 
 def open_data(config: Config, trained_on: History = ()) -> OpenedData:
@@ -195,7 +194,7 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
       and missing; or images are both trained on and scored.
     SourceError: data is missing.
   """
-  opener = opening.of_run(config.data, config.model.num_classes)
+  opener = datasets.of_run(config.data, config.model.num_classes)
   model = models.configured(config.model.with_classes(1))
   labelled = objectives.configured(config, model).needs_labels
   training = opener.training(config.data, labelled=labelled)
@@ -204,22 +203,22 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
     raise ConfigError(
       f"config.model.num_classes={config.model.num_classes}, but {training} has "
       f"{len(train.class_names)} classes; use --config.model.num_classes=0, which "
-      "takes the number of the data." + " ".join(["", *described.notes(training.uses)])
+      "takes the number of the data." + " ".join(["", *datasets.notes(training.datasets)])
     )
   if labelled and len(train.class_names) == 1 and not train.multi_label:
     raise ConfigError(
       f"{training} has one class, {train.class_names[0]!r}, so there is nothing to learn; give a "
-      "folder with a folder for each class." + " ".join(["", *described.notes(training.uses)])
+      "folder with a folder for each class." + " ".join(["", *datasets.notes(training.datasets)])
     )
   check_batch(config.batch_size, training)
   classes = train.class_names if labelled else None
-  own = apart.record(training.uses)
+  own = history.record(training.datasets)
   earlier = tuple(one for one in trained_on if one not in own)
-  evaluations = evaluation.open_all(config, opener, training.uses, classes, earlier)
+  evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
   train = cached(train, config.data)
   train = train if labelled else sources.Unlabelled(train)
-  uses = (*training.uses, *evaluations.uses)
-  return OpenedData(train, evaluations, training.parts, earlier, own, uses)
+  opened = (*training.datasets, *evaluations.datasets)
+  return OpenedData(train, evaluations, training.parts, earlier, own, opened)
 
 
 def check_batch(size: int, training: Training):
@@ -234,11 +233,11 @@ def check_batch(size: int, training: Training):
       f"{training}; the most is {len(training.source)}."
     )
   weights = sum(part.weight for part in training.parts)
-  for use, part in zip(training.uses, training.parts, strict=True):
+  for named, part in zip(training.datasets, training.parts, strict=True):
     if size * part.weight > part.examples * weights:
       raise ConfigError(
-        f"{use} has {part.examples} images, and a batch takes {size * part.weight / weights:.1f} "
-        f"of them at {use.key}.weight={part.weight:g}; lower this weight, or make "
+        f"{named} has {part.examples} images, and a batch takes {size * part.weight / weights:.1f} "
+        f"of them at {named.key}.weight={part.weight:g}; lower this weight, or make "
         f"config.batch_size at most {math.floor(part.examples * weights / part.weight)}."
       )
 

@@ -69,7 +69,7 @@ class Source(Protocol):
     ...
 
   def blocks(self) -> Iterator[Block]:
-    """Where the images are stored, for `overlap.shared`; nothing for synthetic images. No reads."""
+    """Where the images are stored, for `leakage.shared`; nothing for synthetic images. No reads."""
     ...
 
 

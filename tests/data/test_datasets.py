@@ -1,7 +1,7 @@
 """The table of a run's data, and what it says of files that are left out."""
 
 from vit_jax.config import Dataset
-from vit_jax.data import described, opening
+from vit_jax.data import datasets
 from vit_jax.data.sources.subset import write_exclusions
 
 
@@ -10,12 +10,12 @@ def test_the_table_has_every_dataset_and_each_note_once(tmp_path):
     (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "in" / name).touch()
   folder = f"folder:{tmp_path}/in"
-  opener = opening.Opener(num_classes=9, max_pixels=1, threads=0, allow_overlap=False)
+  opener = datasets.Opener(num_classes=9, max_pixels=1, threads=0, allow_overlap=False)
   write_exclusions(tmp_path / "out.txt", opener.source(Dataset(folder)), [0])
-  opener.use("config.data.train", Dataset(folder, "[:50%]"))
-  opener.use("config.data.evaluate.val", Dataset(folder, exclude=str(tmp_path / "out.txt")))
-  opener.use("config.reconstruct.x", Dataset("digits", "test", label_key=""))
-  head, *rows, note = described.table(opener.uses).splitlines()
+  opener.open("config.data.train", Dataset(folder, "[:50%]"))
+  opener.open("config.data.evaluate.val", Dataset(folder, exclude=str(tmp_path / "out.txt")))
+  opener.open("config.reconstruct.x", Dataset("digits", "test", label_key=""))
+  head, *rows, note = datasets.table(opener.opened).splitlines()
   assert head.split() == ["data", "source", "images", "classes"]
   assert [row.split() for row in rows] == [
     ["data.train", folder, "[:50%]", "2", "2"],

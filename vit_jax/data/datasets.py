@@ -1,0 +1,204 @@
+"""The datasets of a run, opened as its settings say."""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vit_jax.config import ConfigError, Data, Dataset
+from vit_jax.data import sources
+from vit_jax.data.history import History
+from vit_jax.data.order import MixedSource
+from vit_jax.process.columns import aligned
+from vit_jax.process.text import first_difference
+
+_log = logging.getLogger(__name__)
+
+
+class NamedDataset(NamedTuple):
+  """A dataset of a run.
+
+  Attributes:
+    key: the name of its setting, such as "config.data.train".
+    dataset: the value of the setting.
+    source: the opened source.
+    changed: whether the source held other images when weights were trained on it.
+  """
+
+  key: str
+  dataset: Dataset
+  source: sources.Source
+  changed: bool = False
+
+  def __str__(self) -> str:
+    return f"{self.key} ({in_words(self.dataset)})"
+
+
+class Training(NamedTuple):
+  """The training data of a run.
+
+  Attributes:
+    datasets: more than one in a mix.
+    source: their examples, one dataset after the other.
+    parts: the number of examples and the weight of each dataset.
+  """
+
+  datasets: tuple[NamedDataset, ...]
+  source: sources.Source
+  parts: tuple[MixedSource, ...]
+
+  def __str__(self) -> str:
+    return " and ".join(named.dataset.source for named in self.datasets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Opener:
+  """Opens the datasets of a run, with the settings that they share.
+
+  Attributes:
+    num_classes: number of classes of the "synthetic" source.
+    max_pixels: larger images count as broken, as config.data.max_pixels.
+    threads: number of threads that read labels.
+    allow_overlap: whether the same image may be used for training and evaluation.
+    opened: what it opened by `open` so far, in order.
+  """
+
+  num_classes: int
+  max_pixels: int
+  threads: int
+  allow_overlap: bool
+  opened: list[NamedDataset] = dataclasses.field(default_factory=list)
+
+  def source(self, dataset: Dataset) -> sources.Source:
+    """Opens one source; drops its excluded examples first, and then takes the subset.
+
+    Raises:
+      SourceError: the data does not exist.
+    """
+    source = sources.open_source(
+      dataset.source,
+      split=dataset.split,
+      image_key=dataset.image_key,
+      label_key=dataset.label_key,
+      num_classes=self.num_classes,
+      max_pixels=self.max_pixels,
+    )
+    if dataset.exclude:
+      source = sources.Remaining(source, dataset.exclude)
+    if dataset.subset:
+      source = sources.Subset(source, dataset.subset)
+    return source
+
+  def open(self, key: str, dataset: Dataset) -> NamedDataset:
+    """Opens one source like `source`; messages name its setting, `key`."""
+    try:
+      self.opened.append(NamedDataset(key, dataset, self.source(dataset)))
+    except sources.SourceError as error:
+      raise sources.SourceError(f"{key}: {error}") from error
+    return self.opened[-1]
+
+  def labelled(self, key: str, dataset: Dataset) -> NamedDataset:
+    """Opens one source like `open`, and requires labels.
+
+    Raises:
+      ConfigError: the setting says to read the dataset without labels.
+      SourceError: the data does not exist.
+    """
+    if not dataset.label_key:
+      raise ConfigError(
+        f"{key}.label_key is empty, so these images have no labels, but labels are needed here; "
+        "leave it out for a folder of classes (DIR/class/image.jpg), or name the TFDS feature that "
+        "holds the label."
+      )
+    return self.open(key, dataset)
+
+  def earlier(self, history: History) -> tuple[NamedDataset, ...]:
+    """What weights were trained on before, as far as it is there; a warning names the rest."""
+    there, lost = [], []
+    for dataset, identity in history:
+      try:
+        source = self.source(dataset)
+      except (ConfigError, OSError) as error:
+        lost.append(f"{in_words(dataset)} ({error})")
+        continue
+      changed = source.identity != identity
+      there.append(NamedDataset("What the weights were trained on", dataset, source, changed))
+    if lost:
+      _log.warning(
+        "It cannot be checked whether images are scored that the weights were trained on: %s",
+        "; ".join(lost),
+      )
+    return tuple(there)
+
+  def training(self, data: Data, *, labelled: bool) -> Training:
+    """Opens all training data.
+
+    Args:
+      data: the run's settings.
+      labelled: whether labels are needed; if so, all sources must have the same classes.
+
+    Raises:
+      ConfigError: labels are missing, or sources of a mix have different classes.
+      SourceError: the data does not exist.
+    """
+    open_one = self.labelled if labelled else self.open
+    datasets = tuple(open_one(key, dataset) for key, dataset in data.training().items())
+    if labelled:
+      check_same_classes(datasets)
+    opened = [named.source for named in datasets]
+    weights = [dataset.weight for dataset in data.mixed().values()] or [1.0]
+    parts = tuple(map(MixedSource, map(len, opened), weights))
+    return Training(datasets, opened[0] if len(opened) == 1 else sources.Mixed(opened), parts)
+
+
+def of_run(data: Data, num_classes: int) -> Opener:
+  """The opener of a run's datasets; the "synthetic" source gets `num_classes`."""
+  return Opener(
+    num_classes=num_classes,
+    max_pixels=data.max_pixels,
+    threads=data.threads,
+    allow_overlap=data.allow_overlap,
+  )
+
+
+def check_same_classes(datasets: Sequence[NamedDataset]):
+  """Checks that all datasets have the classes and the kind of labels of the first.
+
+  Raises:
+    ConfigError: names the dataset and the first class that differs.
+  """
+  first, *others = datasets
+  names = first.source.class_names
+  for other in others:
+    if tuple(other.source.class_names) != tuple(names):
+      raise ConfigError(
+        f"{other} has {len(other.source.class_names)} classes that are not the {len(names)} of "
+        f"{first}: {first_difference(other.source.class_names, names, first.key)}; classification "
+        "needs sources with the same classes."
+      )
+    if other.source.multi_label != first.source.multi_label:
+      several, single = (other, first) if other.source.multi_label else (first, other)
+      raise ConfigError(
+        f"Images of {several} have any number of labels, and those of {single} exactly one; "
+        "classification needs sources with the same kind of labels."
+      )
+
+
+def in_words(dataset: Dataset) -> str:
+  """The source and the split of a dataset, as text."""
+  return " ".join(filter(None, [dataset.source, dataset.split]))
+
+
+def table(datasets: Sequence[NamedDataset]) -> str:
+  """A line for each dataset, with its numbers of images and classes, and lines with the notes."""
+  rows = [["data", "source", "images", "classes"]]
+  for named in datasets:
+    count, classes = len(named.source), len(named.source.class_names)
+    name = named.key.removeprefix("config.")
+    rows.append([name, in_words(named.dataset), f"{count:,}", f"{classes:,}" if classes else "-"])
+  return "\n".join([aligned(rows, left=(0, 1)), *notes(datasets)])
+
+
+def notes(datasets: Sequence[NamedDataset]) -> list[str]:
+  """What users should know of the datasets, such as files that are left out; each once."""
+  return [*dict.fromkeys(note for n in datasets for note in getattr(n.source, "notes", ()))]
