@@ -14,7 +14,7 @@ import jax  # reads the flags above
 import pytest
 
 # Files that take longest, first, so that no worker is left alone with one of them at the end.
-LONGEST = (
+SLOWEST = (
   "test_kills.py",
   "test_hosts.py",
   "test_train_step.py",
@@ -40,8 +40,8 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(items):
   """Puts the tests of the longest files first; those of a file stay together."""
-  place = {name: i for i, name in enumerate(LONGEST)}
-  items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))
+  place = {name: i for i, name in enumerate(SLOWEST)}
+  items.sort(key=lambda item: place.get(item.path.name, len(SLOWEST)))
   gc.freeze()  # so that no collection goes through all that was imported
   gc.set_threshold(100_000, 20, 100)  # tracing makes much that lives; a sixth of its time went here
 

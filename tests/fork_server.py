@@ -24,7 +24,7 @@ import sys
 import threading
 from typing import TextIO
 
-MOST = 2**20  # bytes of a request
+MAX_REQUEST = 2**20  # bytes of a request
 HANDED = 3  # with each: stdout, stderr, and a socket for the run's process number and exit status
 
 
@@ -148,7 +148,7 @@ def serve(descriptor: int):
   programs = {"vit_jax.main": main.run, "tests.faults.driver": driver.run}
   with socket.socket(fileno=descriptor) as asked:
     while True:
-      request, handed, *_ = socket.recv_fds(asked, MOST, HANDED)
+      request, handed, *_ = socket.recv_fds(asked, MAX_REQUEST, HANDED)
       if not request:
         return None
       keeper = os.fork()

@@ -32,7 +32,7 @@ from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console, json_text
 
 COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24}
-MOST = {"distance": 4096, "attention": 256, "features": 10**4, "mistakes": 256}
+MAX_IMAGES = {"distance": 4096, "attention": 256, "features": 10**4, "mistakes": 256}
 WHAT = ("filters", "positions", *COUNTS)
 SIZED = ("positions", "distance", "attention", "features")
 
@@ -78,7 +78,7 @@ def add_images(command: ToolFlags, what: str):
   most = f"most images (default: {COUNTS[what]}); of more, some at even distances are taken"
   larger = "larger images are refused (default: %(default)s)"
   command.add_argument("--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help=larger)
-  command.add_argument("--count", type=whole(1, MOST[what]), default=COUNTS[what], help=most)
+  command.add_argument("--count", type=whole(1, MAX_IMAGES[what]), default=COUNTS[what], help=most)
 
 
 def shown(args):

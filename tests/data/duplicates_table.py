@@ -23,7 +23,7 @@ SIZES = {48: 2, 64: 4, 128: 4, 224: 8}  # {side of the windows: factor of enlarg
 CONTRASTS = (0, 2, 4, 8, 16, 128)  # standard deviation of the grey thumbnail, of 256 levels
 KINDS = ("JPEG of quality 50", "half the size", "5% off all edges", "all together")
 GAP = 8  # pixels between windows
-MOST = 60  # images to copy, for each size and contrast
+MAX_COPIED = 60  # images to copy, for each size and contrast
 
 
 def photographs() -> list[np.ndarray]:
@@ -52,7 +52,7 @@ def rows(side: int, scale: int):
   false = np.array([bool(search.copied(one).keys() - {(0, i)}) for i, one in enumerate(prints)])
   for low, high in itertools.pairwise(CONTRASTS):
     (members,) = np.nonzero((low <= contrast) & (contrast < high))
-    chosen = np.random.default_rng(0).permutation(members)[:MOST]
+    chosen = np.random.default_rng(0).permutation(members)[:MAX_COPIED]
     found = [share_found(search, images, chosen, kind) for kind in KINDS]
     yield side, f"{low} to {high}", len(members), int(false[members].sum()), *found
 

@@ -106,7 +106,7 @@ def test_evaluation_is_always_the_size_asked_for(height, width, size, more):
 def test_the_middle_of_a_thin_image_is_that_of_the_whole(monkeypatch, side, long, turned):
   pixels = picture(side, long).transpose(1, 0, 2).copy() if turned else picture(side, long)
   whole = images.evaluate_image(pixels, size=56, resize=64, max_pixels=CAP)
-  monkeypatch.setattr(images, "_MOST_RESIZED", 0)
+  monkeypatch.setattr(images, "_MAX_RESIZED", 0)
   part = images.evaluate_image(pixels, size=56, resize=64, max_pixels=CAP)
   # The middle may lie up to a pixel elsewhere: the sides of both are rounded.
   steps = np.abs(np.diff(np.int32(whole), axis=0 if turned else 1)).max()

@@ -161,10 +161,10 @@ def test_models_without_attention():
 def test_as_much_attention_as_is_held(monkeypatch):
   """The weights of a layer are 4 bytes for each head and pair of tokens, the class token too."""
   module, _ = model("vit")
-  monkeypatch.setattr(attention, "MOST_OF_LAYER", 4 * module.heads * 17**2)
+  monkeypatch.setattr(attention, "MAX_OF_LAYER", 4 * module.heads * 17**2)
   attention.check(module, (16, 16))
   with pytest.raises(ValueError, match="would take"):
     attention.check(module, (16, 20))
-  monkeypatch.setattr(attention, "MOST_OF_LAYER", 4 * module.heads * 17**2 - 1)
+  monkeypatch.setattr(attention, "MAX_OF_LAYER", 4 * module.heads * 17**2 - 1)
   with pytest.raises(ValueError, match="would take"):
     attention.check(module, (16, 16))

@@ -80,7 +80,7 @@ def test_many_images_are_read_a_few_at_a_time(monkeypatch):
   module, params = model("gap")
   images, done = golden.images(16, batch=5), []
   whole = inspection.mean_distances(module, params, images)
-  monkeypatch.setattr(attention, "MOST_IMAGES", 2)
+  monkeypatch.setattr(attention, "MAX_IMAGES", 2)
   parts = inspection.mean_distances(module, params, images, on_batch=done.append)
   assert done == [2, 2, 1]
   np.testing.assert_allclose(parts, whole, rtol=1e-6)

@@ -96,7 +96,7 @@ def test_what_cannot_be_shown():
 
 
 def test_as_many_patches_as_are_shown(monkeypatch):
-  monkeypatch.setattr(similarity, "MOST_PATCHES", 16)
+  monkeypatch.setattr(similarity, "MAX_PATCHES", 16)
   assert of("vit")["stem"].shape == (4, 4, 4, 4)
   with pytest.raises(ValueError, match="at most 16 patches"):
     inspection.position_similarity(*model("vit"), (4, 5))

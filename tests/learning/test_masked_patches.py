@@ -17,7 +17,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.learning import objectives, optim, state, train_step
 from vit_jax.learning.corruption import KINDS, Corruption
 from vit_jax.learning.masked_patches import MaskedPatches, encoded
-from vit_jax.learning.objective import OWN
+from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.patch_targets import TARGETS
 from vit_jax.models import flops
@@ -57,7 +57,7 @@ def encoder(params, images, drawn):
   x = x.reshape(len(x), 3, 8, 3, 8, 3).swapaxes(2, 3).reshape(len(x), 9, -1)
   x = x @ p["embedding"]["kernel"].reshape(8 * 8 * 3, -1) + p["embedding"]["bias"]
   mixed = np.take_along_axis(x, np.asarray(drawn.sources)[..., None], axis=1)
-  x = np.where(np.asarray(drawn.masked)[..., None], p[OWN]["mask_embedding"], mixed)
+  x = np.where(np.asarray(drawn.masked)[..., None], p[OBJECTIVE_PARAMS]["mask_embedding"], mixed)
   x = np.concatenate([np.broadcast_to(p["cls"], (len(x), 1, x.shape[-1])), x], axis=1)
   blocks = p["Transformer"]
   x = x + blocks["posembed_input"]["pos_embedding"]
@@ -74,7 +74,7 @@ def test_loss_and_metrics_against_numpy(target):
   sums = objective.loss(params, prepared, KEY)
   drawn = Corruption(*(prepared[name] for name in Corruption._fields))
   seen = np.take_along_axis(encoder(params, one["image"], drawn), drawn.patches[..., None], axis=1)
-  layer = jax.tree.map(np.float64, params[OWN]["prediction"])
+  layer = jax.tree.map(np.float64, params[OBJECTIVE_PARAMS]["prediction"])
   predictions = reference.dense(layer, seen)
   every = np.asarray(TARGETS[target].of(one["image"], 8))
   targets = np.take_along_axis(every, drawn.patches[..., None], axis=1)
@@ -115,10 +115,10 @@ def test_a_masked_patch_is_predicted_without_its_pixels_but_with_its_neighbours(
 
   def prediction(pixels):
     out = MODEL.apply(
-      {"params": {k: v for k, v in params.items() if k != OWN}},
+      {"params": {k: v for k, v in params.items() if k != OBJECTIVE_PARAMS}},
       pixels,
       drawn,
-      params[OWN]["mask_embedding"],
+      params[OBJECTIVE_PARAMS]["mask_embedding"],
       method=encoded,
     )
     return jnp.sum(out[image, patch] ** 2)
@@ -234,7 +234,7 @@ def test_the_model_alone_has_the_same_initial_parameters():
   own = of().init(KEY, SIDE)
   whole = MODEL.init(KEY, jnp.zeros((1, SIDE, SIDE, 3)), train=False)["params"]
   chex.assert_trees_all_equal(
-    {name: own[name] for name in own if name != OWN},
+    {name: own[name] for name in own if name != OBJECTIVE_PARAMS},
     {name: whole[name] for name in whole if name != "head"},
   )
 

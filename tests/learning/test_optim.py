@@ -186,17 +186,17 @@ def test_default_rules_decay_the_kernels_of_a_vit_and_nothing_else():
 
 
 def test_parameters_are_trained_where_the_regex_matches_their_whole_name():
-  assert optim.trained(PARAMS, ".*") == PARAMS
-  assert optim.trained(PARAMS, "a/b.*") == {"a": {"kernel": None, "bias": PARAMS["a"]["bias"]}}
+  assert optim.partition(PARAMS, ".*") == PARAMS
+  assert optim.partition(PARAMS, "a/b.*") == {"a": {"kernel": None, "bias": PARAMS["a"]["bias"]}}
   for pattern in ("a/b", "bias", "b"):
-    assert not jax.tree.leaves(optim.trained(PARAMS, pattern))
+    assert not jax.tree.leaves(optim.partition(PARAMS, pattern))
 
 
 def test_trained_parameters_take_their_place_again():
-  part = jax.tree.map(lambda x: x + 1, optim.trained(PARAMS, "a/bias"))
-  assert optim.merged(part, PARAMS)["a"]["kernel"] is PARAMS["a"]["kernel"]
-  assert optim.merged(part, PARAMS)["a"]["bias"] is part["a"]["bias"]
-  assert optim.merged(PARAMS, part) == PARAMS
+  part = jax.tree.map(lambda x: x + 1, optim.partition(PARAMS, "a/bias"))
+  assert optim.combine(part, PARAMS)["a"]["kernel"] is PARAMS["a"]["kernel"]
+  assert optim.combine(part, PARAMS)["a"]["bias"] is part["a"]["bias"]
+  assert optim.combine(PARAMS, part) == PARAMS
 
 
 def test_the_first_rule_that_matches_counts():

@@ -19,7 +19,7 @@ import pytest
 from tests import conftest, programs  # the settings of JAX, which is imported; nothing of vit_jax
 
 SURVIVED, FAILED = 0, 1  # exit statuses of pytest; others are of tests that cannot be imported
-LONGEST = 1800  # seconds by the clock; a mutant may wait for ever
+MAX_SECONDS = 1800  # seconds by the clock; a mutant may wait for ever
 MEMORY = 2**34  # bytes of addresses
 
 SLOW = (
@@ -113,7 +113,7 @@ def run(overlay: Overlay | None, tests: list[str], seconds: int, log: pathlib.Pa
       os._exit(status)
   with contextlib.closing(os.fdopen(os.pidfd_open(child))) as ended:
     try:
-      select.select([ended], [], [], LONGEST)
+      select.select([ended], [], [], MAX_SECONDS)
     finally:
       with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)

@@ -61,7 +61,7 @@ def test_the_legend_covers_nothing():
   assert (box.x1, box.y1) <= (figure.bbox.x1, figure.bbox.y1)
 
 
-@pytest.mark.parametrize(("classes", "counted"), [(3, True), (curves._MOST_COUNTS + 1, False)])
+@pytest.mark.parametrize(("classes", "counted"), [(3, True), (curves._MAX_COUNTS + 1, False)])
 def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, classes, counted):
   figures = []
   monkeypatch.setattr(curves, "save", lambda figure, path: figures.append(figure))

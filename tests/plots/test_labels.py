@@ -38,7 +38,7 @@ def test_a_font_that_has_the_character_is_used(monkeypatch):
 
 
 def test_a_long_name_is_cut():
-  assert len(labels.label("a" * 100)) == labels.LONGEST
+  assert len(labels.label("a" * 100)) == labels.MAX_LENGTH
 
 
 def test_a_caption_is_whole_and_in_lines():

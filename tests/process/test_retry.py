@@ -1,6 +1,6 @@
 """When a write that failed is tried again."""
 
-from vit_jax.process.retry import LONGEST, Retry
+from vit_jax.process.retry import MAX_PAUSE, Retry
 
 
 def times(seconds):
@@ -18,7 +18,7 @@ def test_pauses_grow_and_the_last_try_is_at_the_end_of_the_time():
   assert times(10) == [0, 1, 3, 7, 10]
   assert times(0) == [0]
   pauses = [after - before for before, after in zip(times(600), times(600)[1:], strict=False)]
-  assert max(pauses) == LONGEST
+  assert max(pauses) == MAX_PAUSE
   assert sum(pauses) == 600
 
 

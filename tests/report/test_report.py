@@ -269,7 +269,7 @@ def test_pictures_beyond_the_bound_are_left_out(tmp_path, monkeypatch):
   folder = made_run.write(tmp_path / "run")
   made_run.write_set(folder)
   everything = len(page(folder).pictures)
-  monkeypatch.setattr(report, "MOST_PICTURES", 60_000)
+  monkeypatch.setattr(report, "MAX_PICTURES", 60_000)
   text = report.html([folder], inside=False)
   shown = len(Page(text).pictures)
   assert 0 < shown < everything

@@ -82,7 +82,7 @@ DAMAGED = [
   b'{"step": 5, "loss": 1' + b"0" * 400 + b"}",
   b'{"step": 5, "loss": 1' + b"0" * 5000 + b"}",
   b'{"a":' * 10**5,
-  b"x" * (3 * metrics_log.LONGEST_LINE),
+  b"x" * (3 * metrics_log.MAX_LINE),
   b'\0\0{"step": 5}',
 ]
 

@@ -14,7 +14,7 @@ from tests import programs
 from vit_jax import config as cfg
 
 CASES = (6, 600)
-LONGEST = 4_000  # characters of a refusal
+MAX_REFUSAL = 4_000  # characters of a refusal
 REFUSED_IN = 5  # seconds of computing, once everything is imported
 LONG = 120  # seconds after which a run, perhaps of a million steps, is asked to stop
 STUCK = 300  # seconds
@@ -121,7 +121,7 @@ def test_refused_in_a_sentence_or_sound(case, tmp_path):
   assert all(char.isprintable() for line in said for char in line), said
   if status == 2:
     assert not workdir.exists(), output
-    assert len(output) < LONGEST
+    assert len(output) < MAX_REFUSAL
     assert seconds < REFUSED_IN, output
   if status in (0, *STOPPED):
     for metrics in workdir.glob("metrics.jsonl"):

@@ -9,7 +9,7 @@ from tests.ends import assert_equal_ends, metric_lines, wait_for
 from tests.faults import faulty
 
 CASES = (2, 200)
-LONGEST = (3.0, 0.5)  # seconds after the start, and after the first line of metrics
+MAX_WAIT = (3.0, 0.5)  # seconds after the start, and after the first line of metrics
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 ENDS_IN = 30  # seconds of computing in all; a program may have to be compiled first
 STUCK = 300  # seconds
@@ -21,7 +21,7 @@ def cases(count: int):
   found = []
   for number in range(count):
     which, begun = SIGNALS[number % 2], number % 4 > 1
-    after = random.Random(number).uniform(0, LONGEST[begun])
+    after = random.Random(number).uniform(0, MAX_WAIT[begun])
     name = f"{number}-{which.name}-{'steps' if begun else 'start'}-{after:.3f}"
     found.append((name, (which, begun, after)))
   return found

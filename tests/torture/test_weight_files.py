@@ -15,8 +15,8 @@ from vit_jax.storage.tree import flatten
 
 CASES = (30, 20_000)
 FORMATS = ("w.npz", "w.msgpack", "w.safetensors", "hf/model.safetensors", "hf/config.json")
-MOST_SECONDS = 5
-MOST_BYTES = 2**28
+MAX_SECONDS = 5
+MAX_BYTES = 2**28
 
 
 def cases(count: int):
@@ -52,8 +52,8 @@ def test_refused_by_name_or_finite(case, whole, tmp_path):
     seconds, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
   finally:
     tracemalloc.stop()
-  assert seconds < MOST_SECONDS
-  assert peak < MOST_BYTES
+  assert seconds < MAX_SECONDS
+  assert peak < MAX_BYTES
   assert error.isprintable(), error
   assert params or pathlib.Path(name).parts[0] in error, error
   for parameter, array in flatten(params).items():

@@ -48,7 +48,7 @@ def start(config, mesh=ONE):
   fresh = state.create(init, state.abstract(init, mesh))
   moved = jax.tree.map(lambda x: x + jnp.sin(jnp.arange(x.size)).reshape(x.shape) / 9, fresh.params)
   moved = jax.device_put(moved, jax.tree.map(lambda x: x.sharding, fresh.params))
-  ema = jax.tree.map(jnp.copy, optim.trained(moved, config.optimizer.trainable))
+  ema = jax.tree.map(jnp.copy, optim.partition(moved, config.optimizer.trainable))
   fresh = dataclasses.replace(fresh, params=moved, ema=ema if config.optimizer.ema else None)
   made = train_step.make(
     objective, optimizer, RATE, config.optimizer, seed=0, accumulation=config.accumulation
@@ -98,7 +98,7 @@ def test_frozen_parameters_keep_their_bits_and_all_others_move(make, trained):
 
 def test_moments_and_averages_are_those_of_the_trained_alone():
   first, last, _ = partial_run()
-  trained = optim.trained(first.params, LAST)
+  trained = optim.partition(first.params, LAST)
   names = set(checkpoint.describe(trained))
   assert {name.split("/")[0] for name in names} == {"Transformer", "head"}
   adam = last.optimizer[1]
@@ -156,7 +156,7 @@ def test_weights_are_put_into_a_partial_average_too():
   read = jax.tree.map(lambda x: np.array(x) + 1, first.params)
   put = init_from.put(init_from.Initial(read, ""), first)
   chex.assert_trees_all_equal(jax.device_get(put.params), read)
-  chex.assert_trees_all_equal(jax.device_get(put.ema), optim.trained(read, LAST))
+  chex.assert_trees_all_equal(jax.device_get(put.ema), optim.partition(read, LAST))
 
 
 DIGITS = c.Config(

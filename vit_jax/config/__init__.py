@@ -8,7 +8,7 @@ back into frozen dataclasses. No other package defines defaults of settings.
 from vit_jax.config.data import Data, Dataset, EvaluationSet, FewShot, Nearest, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError, RunError, Stopped, StorageError
-from vit_jax.config.fields import AUTO, MOST_BATCH, MOST_NUMBER, MOST_PIXELS, MOST_SIDE, MOST_STEPS
+from vit_jax.config.fields import AUTO, MAX_BATCH, MAX_NUMBER, MAX_PIXELS, MAX_SIDE, MAX_STEPS
 from vit_jax.config.learning import DECAY_RULES, Loss, Masked, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
 from vit_jax.config.parsing import from_dict, to_config_dict, to_dict
@@ -24,11 +24,11 @@ from vit_jax.config.suggestions import missing_recipe, similar
 __all__ = [
   "AUTO",
   "DECAY_RULES",
-  "MOST_BATCH",
-  "MOST_NUMBER",
-  "MOST_PIXELS",
-  "MOST_SIDE",
-  "MOST_STEPS",
+  "MAX_BATCH",
+  "MAX_NUMBER",
+  "MAX_PIXELS",
+  "MAX_SIDE",
+  "MAX_STEPS",
   "Checkpoint",
   "Config",
   "ConfigError",

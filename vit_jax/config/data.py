@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from vit_jax.config.fields import MOST_PIXELS, MOST_SIDE, group, named, setting
+from vit_jax.config.fields import MAX_PIXELS, MAX_SIDE, group, named, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Data:
     224,
     "side of the square images, pixels; 0, only with --mode=evaluate: the size of the weights",
     low=0,
-    high=MOST_SIDE,
+    high=MAX_SIDE,
   )
   crop_area: tuple = setting(
     (0.05, 1.0),
@@ -150,14 +150,14 @@ class Data:
     "training images: 0 takes the crops above; another number resizes the whole image to a square "
     "with this side in pixels and takes a random crop of image_size",
     low=0,
-    high=MOST_PIXELS,
+    high=MAX_PIXELS,
   )
   train_resize_ratio: float = setting(
     0.0,
     "as train_resize, but as a multiple of image_size, so that it follows a change of it; 0: not "
     "used",
     low=1.0,
-    high=MOST_PIXELS / MOST_SIDE,
+    high=MAX_PIXELS / MAX_SIDE,
     off=0.0,
     used_if=(("data.train_resize", 0),),
   )
@@ -176,7 +176,7 @@ class Data:
     "evaluation images: 0 resizes straight to the square; another number resizes the smaller side "
     "to this many pixels and crops the centre",
     low=0,
-    high=MOST_PIXELS,
+    high=MAX_PIXELS,
   )
   max_pixels: int = setting(
     2**26, "images with more pixels are refused as decompression bombs", low=1, high=2**30
@@ -197,7 +197,7 @@ class Data:
     256,
     "smaller side of the images in the cache, pixels; smaller images keep their size",
     low=1,
-    high=MOST_PIXELS,
+    high=MAX_PIXELS,
     used_if=(("data.cache",),),
   )
   threads: int = setting(16, "decoding threads per process", low=1, high=1024)

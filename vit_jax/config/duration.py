@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from vit_jax.config.fields import MOST_STEPS, setting
+from vit_jax.config.fields import MAX_STEPS, setting
 
 
 @dataclasses.dataclass(frozen=True)
 class Duration:
   """A length of training in exactly one unit; if all three are 0, it means never."""
 
-  steps: int = setting(0, "optimizer updates", low=0, high=MOST_STEPS)
+  steps: int = setting(0, "optimizer updates", low=0, high=MAX_STEPS)
   epochs: float = setting(
     0.0,
     "passes over the training examples; for a mix, over as many as all its sources have together",

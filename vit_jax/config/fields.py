@@ -20,21 +20,21 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 # Upper bounds that several settings share; other bounds are given with their settings.
-MOST_STEPS = 2**31 - 1  # optimizers count steps in int32
+MAX_STEPS = 2**31 - 1  # optimizers count steps in int32
 
-MOST_SIDE = 4096  # pixels, side of a model's input
+MAX_SIDE = 4096  # pixels, side of a model's input
 
-MOST_PIXELS = 2 * MOST_SIDE  # side of an image before it is cropped
+MAX_PIXELS = 2 * MAX_SIDE  # side of an image before it is cropped
 
-MOST_BATCH = 2**20  # images
+MAX_BATCH = 2**20  # images
 
-MOST_NUMBER = 1e38  # float32 can hold it
+MAX_NUMBER = 1e38  # float32 can hold it
 
 AUTO = "auto"  # a value of config.model.compute_dtype
 
-MOST_TEXT = 4096  # characters, the longest path
+MAX_TEXT = 4096  # characters, the longest path
 
-MOST_ITEMS = 1000  # values in one setting
+MAX_ITEMS = 1000  # values in one setting
 
 
 def setting(default, meaning, *, choices=(), low=None, high=None, off=None, used_if=()):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MOST_NUMBER, group, setting
+from vit_jax.config.fields import MAX_NUMBER, group, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Schedule:
   """Learning rate: linear warm-up from 0, then decay to the end value."""
 
   learning_rate: float = setting(
-    1e-3, "base learning rate, reached after warm-up", low=0.0, high=MOST_NUMBER
+    1e-3, "base learning rate, reached after warm-up", low=0.0, high=MAX_NUMBER
   )
   warmup: Duration = group(Duration)
   decay: str = setting(
@@ -118,7 +118,7 @@ class Schedule:
     0.0,
     "learning rate that the decay would reach one step after the last update",
     low=0.0,
-    high=MOST_NUMBER,
+    high=MAX_NUMBER,
     used_if=(("schedule.decay", "cosine", "linear"),),
   )
 

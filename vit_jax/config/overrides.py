@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError
-from vit_jax.config.fields import MOST_TEXT, Group, group_in
+from vit_jax.config.fields import MAX_TEXT, Group, group_in
 from vit_jax.config.parsing import class_of, from_dict, to_dict
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import unknown
@@ -120,8 +120,8 @@ def _fields(settings: type) -> dict[str, dataclasses.Field]:
 
 def _read(text: str, field: dataclasses.Field, path: str) -> Any:
   """The value of a setting in the type of its field."""
-  if len(text) > MOST_TEXT:
-    raise ConfigError(f"{path} has {len(text):,} characters; the most is {MOST_TEXT:,}.")
+  if len(text) > MAX_TEXT:
+    raise ConfigError(f"{path} has {len(text):,} characters; the most is {MAX_TEXT:,}.")
   try:
     return READERS[field.type](text)
   except (KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:

@@ -11,7 +11,7 @@ import ml_collections
 from vit_jax.config.data import Dataset
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError
-from vit_jax.config.fields import MOST_ITEMS, MOST_NUMBER, MOST_TEXT, Group, group_in
+from vit_jax.config.fields import MAX_ITEMS, MAX_NUMBER, MAX_TEXT, Group, group_in
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import similar, unknown
 from vit_jax.process.text import shown
@@ -98,7 +98,7 @@ def _group(group, default, values, path):
 
 
 def _typed(kind, value, path):
-  if kind is float and type(value) is int and abs(value) < MOST_NUMBER:
+  if kind is float and type(value) is int and abs(value) < MAX_NUMBER:
     return float(value)
   if kind is float and isinstance(value, float) and not math.isfinite(value):
     raise ConfigError(f"{path}={value} is not a finite number; give one.")
@@ -115,15 +115,15 @@ def _typed(kind, value, path):
 
 
 def _check_items(items, path):
-  if len(items) > MOST_ITEMS:
-    raise ConfigError(f"{path} holds {len(items):,} values; the most is {MOST_ITEMS:,}.")
-  if any(type(item) is int and abs(item) > MOST_NUMBER for item in items):
-    raise ConfigError(f"{path}={shown(items)} holds a number beyond {MOST_NUMBER:g}; lower it.")
+  if len(items) > MAX_ITEMS:
+    raise ConfigError(f"{path} holds {len(items):,} values; the most is {MAX_ITEMS:,}.")
+  if any(type(item) is int and abs(item) > MAX_NUMBER for item in items):
+    raise ConfigError(f"{path}={shown(items)} holds a number beyond {MAX_NUMBER:g}; lower it.")
 
 
 def _check_text(value, path):
-  if len(value) > MOST_TEXT:
-    raise ConfigError(f"{path} has {len(value):,} characters; the most is {MOST_TEXT:,}.")
+  if len(value) > MAX_TEXT:
+    raise ConfigError(f"{path} has {len(value):,} characters; the most is {MAX_TEXT:,}.")
   if any(unicodedata.category(c) == "Cc" for c in value):
     raise ConfigError(
       f"{path}={shown(value)} holds a control character, such as a line break; leave it out."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from vit_jax import registry
 from vit_jax.config.data import Data, Dataset, FewShot, Nearest
 from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MOST_BATCH, MOST_STEPS, group, group_of_kind, named, setting
+from vit_jax.config.fields import MAX_BATCH, MAX_STEPS, group, group_of_kind, named, setting
 from vit_jax.config.learning import Loss, Masked, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
 
@@ -70,7 +70,7 @@ class Profile:
     10,
     "first step in the trace; 1 is the first step after each start, also of a resumed run",
     low=1,
-    high=MOST_STEPS,
+    high=MAX_STEPS,
     used_if=(("profile.steps",),),
   )
   steps: int = setting(0, "steps in the trace; 0: no trace", low=0, high=10**4)
@@ -81,9 +81,9 @@ class Config:
   """A whole run."""
 
   seed: int = setting(0, "root of all randomness", low=0, high=2**31 - 1)
-  batch_size: int = setting(4096, "images per update over all hosts", low=1, high=MOST_BATCH)
+  batch_size: int = setting(4096, "images per update over all hosts", low=1, high=MAX_BATCH)
   accumulation: int = setting(
-    1, "parts of the batch that are computed one after another", low=1, high=MOST_BATCH
+    1, "parts of the batch that are computed one after another", low=1, high=MAX_BATCH
   )
   duration: Duration = group(Duration)
   log_every: Duration = group(Duration, steps=50)
@@ -118,7 +118,7 @@ class Config:
     used_if=(*LABELS, *WEIGHTS, ("new_head", False)),
   )
   evaluate_step: int = setting(
-    0, "with --mode=evaluate: step of the checkpoint; 0: the newest", low=0, high=MOST_STEPS
+    0, "with --mode=evaluate: step of the checkpoint; 0: the newest", low=0, high=MAX_STEPS
   )
   model: Model = group(Model)
   objective: str = setting(

@@ -24,7 +24,7 @@ SUFFIXES = {
   ".pnm": "PPM",
 }
 LIST = ", ".join(SUFFIXES)
-MOST_BYTES = 2**30  # of an image file; larger files are not read
+MAX_BYTES = 2**30  # of an image file; larger files are not read
 
 _SHOWN = 6  # reasons in a message
 _SUFFIX_SHOWN = 12  # characters

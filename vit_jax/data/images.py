@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _CROP_TRIES = 100
-_MOST_RESIZED = 2**26  # pixels; of a very thin image, only the middle is resized
+_MAX_RESIZED = 2**26  # pixels; of a very thin image, only the middle is resized
 
 # Our own threads decode one image each; OpenCV's threads would compete with them for the cores.
 cv2.setNumThreads(0)
@@ -150,7 +150,7 @@ def evaluate_image(
     return _resize(pixels, height=size, width=size)
   height, width = pixels.shape[:2]
   scale = resize / min(height, width)
-  if height * width * scale**2 > _MOST_RESIZED:
+  if height * width * scale**2 > _MAX_RESIZED:
     pixels = _middle(pixels, math.ceil(size / scale) + 2)  # interpolation needs a pixel at each end
     height, width = pixels.shape[:2]
   pixels = _resize(pixels, height=round(height * scale), width=round(width * scale))

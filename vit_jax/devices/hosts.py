@@ -16,9 +16,9 @@ from vit_jax.config import ConfigError, RunError
 from vit_jax.process import aborts
 from vit_jax.process.text import shown
 
-MOST_PROCESSES = 100_000
+MAX_PROCESSES = 100_000
 HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
-LONGEST_SILENCE = 300  # seconds; longer than the watchdog's limit, because its message says more
+MAX_SILENCE = 300  # seconds; longer than the watchdog's limit, because its message says more
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
 _claims = []  # sockets: a claim ends when its socket is closed
 
@@ -128,7 +128,7 @@ def heartbeat(stall_seconds: float) -> int:
 
   More than twice the watchdog's limit, because JAX sends a heartbeat after each half of this time.
   """
-  return round(min(4 * stall_seconds, LONGEST_SILENCE)) or LONGEST_SILENCE
+  return round(min(4 * stall_seconds, MAX_SILENCE)) or MAX_SILENCE
 
 
 def check(hosts: Hosts):
@@ -146,9 +146,9 @@ def check(hosts: Hosts):
       f"--coordinator={shown(hosts.coordinator)} must be HOST:PORT of process 0, with a port from "
       "1 to 65535; give --processes and --process as well."
     )
-  if hosts.processes > MOST_PROCESSES:
+  if hosts.processes > MAX_PROCESSES:
     raise ConfigError(
-      f"--processes={shown(hosts.processes)} is too large; the most is {MOST_PROCESSES:,}."
+      f"--processes={shown(hosts.processes)} is too large; the most is {MAX_PROCESSES:,}."
     )
   if not 0 <= hosts.process < hosts.processes:
     raise ConfigError(

@@ -28,7 +28,7 @@ from vit_jax.process import aborts, at_work, shared_errors
 from vit_jax.storage import files
 
 FOLDER = "heartbeats"
-LONGEST_PERIOD = 10.0  # seconds between two checks
+MAX_PERIOD = 10.0  # seconds between two checks
 SILENCE = 120.0  # seconds; a shared folder may show new content a minute late
 TOO_LITTLE_TO_TRAIN = (
   "Raise config.accumulation, lower config.batch_size, split the parameters by config.mesh.fsdp, "
@@ -106,7 +106,7 @@ class Watchdog:
     self._folder, self._advice = folder, advice
     self._limit, self._silence = limit, silence
     self._process, self._processes = process, processes
-    self._period = min(limit / 4 or LONGEST_PERIOD, silence / 8 or LONGEST_PERIOD, LONGEST_PERIOD)
+    self._period = min(limit / 4 or MAX_PERIOD, silence / 8 or MAX_PERIOD, MAX_PERIOD)
     self._done = threading.Event()
     self._ending = threading.Lock()
     self._looks = 0

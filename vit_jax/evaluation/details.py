@@ -11,8 +11,8 @@ from vit_jax.storage import files
 
 PREDICTIONS, CLASSES, CONFUSION = "predictions.csv", "classes.csv", "confusion.csv"
 COLUMNS = ("name", "label", "prediction", "probability")  # of PREDICTIONS
-MOST_BYTES = 2**28  # of a file that is read back
-MOST_CLASSES = 2000  # above this, a table of classes by classes is too large to be useful
+MAX_BYTES = 2**28  # of a file that is read back
+MAX_CLASSES = 2000  # above this, a table of classes by classes is too large to be useful
 
 
 class Kept:
@@ -64,7 +64,7 @@ def write(folder: pathlib.Path, details: Details) -> np.ndarray | None:
   names = details.class_names
   files.write_csv(folder / PREDICTIONS, predictions(details))
   files.write_csv(folder / CLASSES, classes(details))
-  if len(names) > MOST_CLASSES:
+  if len(names) > MAX_CLASSES:
     return None
   matrix = confusion(details.labels, details.predictions, len(names))
   rows = ([name, *counts] for name, counts in zip(names, matrix.tolist(), strict=True))

@@ -13,7 +13,7 @@ from vit_jax.data.batches import Reader
 from vit_jax.data.images import BadImage
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import evaluated_model, registry
-from vit_jax.evaluation.details import MOST_BYTES
+from vit_jax.evaluation.details import MAX_BYTES
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.evaluation.spec import EvalContext, NothingCounts, Result
 from vit_jax.plots import tiles
@@ -152,7 +152,7 @@ def recorded(folder: pathlib.Path) -> dict:
   if not path.is_file():
     return {}
   try:
-    return json_text.with_numbers(read_json(path, most=MOST_BYTES))
+    return json_text.with_numbers(read_json(path, most=MAX_BYTES))
   except ValueError as error:
     raise ValueError(f"{path} does not hold figures of an evaluation ({error})") from error
 

@@ -16,7 +16,7 @@ from vit_jax.evaluation import effective_settings
 from vit_jax.evaluation.effective_settings import Asked, Settings
 from vit_jax.evaluation.opening import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
-from vit_jax.learning.objective import OWN
+from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
@@ -87,7 +87,7 @@ def read(
       f"{folder} has no checkpoint to evaluate: name a --workdir that has one, or give weights "
       "with --config.init_from=PATH."
     )
-  untold = dict(activation=config.model.activation, norm_epsilon=config.model.norm_epsilon)
+  defaults = dict(activation=config.model.activation, norm_epsilon=config.model.norm_epsilon)
   protocol = not config.duration.given()
   asked = Asked(config.model, config.loss, config.data, given, protocol)
   try:
@@ -95,7 +95,7 @@ def read(
       found = weights.read(path, step=config.evaluate_step, average=average)
     elif "init_from" in given:
       check_same(config.init_from, (found.settings or {}).get("init_from", ""))
-    model = of_weights(found, **untold)
+    model = of_weights(found, **defaults)
     origin["average"] = model.card.average
     return fitted(model, asked, evaluations, config.class_names, origin)
   except (ValueError, OSError, RunError) as error:
@@ -143,7 +143,7 @@ def fitted(
   named = asked.protocol and asked.data.image_size and "data.image_size" not in asked.given
   known = bool("data.evaluate_resize" in asked.given or model.read.card or named)
   params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
-  own = {OWN: model.read.params[OWN]} if OWN in model.read.params else {}
+  own = {key: part for key, part in model.read.params.items() if key == OBJECTIVE_PARAMS}
   return Scored(
     settings=settings,
     model=module,

@@ -26,7 +26,7 @@ from vit_jax.evaluation.spec import (
 from vit_jax.learning import corruption, patch_targets
 from vit_jax.learning.corruption import KINDS
 from vit_jax.learning.masked_patches import MaskedPatches
-from vit_jax.learning.objective import OWN
+from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.patch_targets import TARGETS
 from vit_jax.plots import tiles
 
@@ -101,7 +101,8 @@ def check_layer(params, model, target: str):
     NothingCounts: they do not.
   """
   wanted = TARGETS[target].outputs(model.stride())
-  if OWN not in params or params[OWN]["prediction"]["bias"].shape != (wanted,):
+  own = params.get(OBJECTIVE_PARAMS)
+  if own is None or own["prediction"]["bias"].shape != (wanted,):
     raise NothingCounts(
       f"these weights hold no layer that predicts {target}; evaluate a checkpoint of masked patch "
       "prediction with its own config.masked.target."

@@ -7,7 +7,7 @@ from vit_jax.config import ConfigError
 from vit_jax.experiments.sweep import rates
 from vit_jax.recipes.finetuning import warmup
 
-MOST_STEPS = 10**6
+MAX_STEPS = 10**6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ def lengths(text: str) -> tuple[int, ...]:
   """
   words = [word.strip() for word in text.split(",") if word.strip()]
   for word in words:
-    if not (word.isascii() and word.isdecimal() and 0 < int(word[:9]) <= MOST_STEPS):
+    if not (word.isascii() and word.isdecimal() and 0 < int(word[:9]) <= MAX_STEPS):
       raise ConfigError(f"--steps={text!r} holds {word!r}, no number of steps; give such as 2500.")
   found = tuple(map(int, words))
   if len(set(found)) < len(found) or not found:

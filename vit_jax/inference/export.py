@@ -7,7 +7,7 @@ import numpy as np
 
 from vit_jax import models, weights
 from vit_jax.inference.model import LoadedModel
-from vit_jax.learning.objective import OWN
+from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import average
 
@@ -29,8 +29,8 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
   read, card = model.read, model.card
   if card.image_size:
     model.at_size()  # finds missing and surplus parameters before anything is written
-  own = read.params.get(OWN, {})
-  kept = {name: part for name, part in read.params.items() if name != OWN}
+  own = read.params.get(OBJECTIVE_PARAMS, {})
+  kept = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
   weights.write(output, weights.Weights(kept, card))
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
   kind = average.in_words(card.average)
@@ -38,7 +38,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
     f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
   ]
   if own:
-    names = ", ".join(flatten({OWN: own}))
+    names = ", ".join(flatten({OBJECTIVE_PARAMS: own}))
     lines.append(f"Left out, because only the training objective needs them: {names}.")
   if "head" not in read.params:
     lines.append("These weights have no head: they give features, or a start for fine-tuning.")

@@ -8,7 +8,7 @@ import numpy as np
 from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config.reading import expanded
-from vit_jax.learning.objective import OWN
+from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.differences import differences
 from vit_jax.models.shapes import parameter_shapes
 from vit_jax.storage.tree import flatten
@@ -106,38 +106,40 @@ def load(
 
 
 def read(
-  source: pathlib.Path | str, *, step: int = 0, average: bool = True, **untold
+  source: pathlib.Path | str, *, step: int = 0, average: bool = True, **defaults
 ) -> LoadedModel:
   """As `load`, but the parameters stay as they are stored, not fitted to an image size.
 
   Args:
     source, step, average: as in `load`.
-    **untold: as in `of_weights`.
+    **defaults: as in `of_weights`.
 
   Raises:
     ConfigError, ValueError, OSError, CheckpointError: as `load`.
   """
   found = weights.read(expanded(source), step=step, average=average)
   try:
-    return of_weights(found, **untold)
+    return of_weights(found, **defaults)
   except ValueError as error:
     raise ValueError(f"{source} is not a model of this project: {error}") from error
 
 
-def of_weights(found: Weights, **untold) -> LoadedModel:
+def of_weights(found: Weights, **defaults) -> LoadedModel:
   """The model that weights belong to.
 
   Args:
     found: the weights.
-    **untold: activation and norm_epsilon to use if no card tells them; the defaults are those of
+    **defaults: activation and norm_epsilon to use if no card tells them; the defaults are those of
       the published weights.
 
   Raises:
     ValueError: the parameters are not of a model of this project.
   """
-  module = weights.module(found, **untold)
-  card = found.card or weights.told_by(found.params)
-  params = {name: part for name, part in with_head(found.params).items() if name != OWN}
+  module = weights.module(found, **defaults)
+  card = found.card or weights.inferred(found.params)
+  params = {
+    name: part for name, part in with_head(found.params).items() if name != OBJECTIVE_PARAMS
+  }
   return LoadedModel(found, module, params, card)
 
 

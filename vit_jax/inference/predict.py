@@ -138,7 +138,7 @@ def predict(
 def read_image(path: pathlib.Path, *, size: int, resize: int, max_pixels: int) -> np.ndarray | str:
   """The image, prepared as in an evaluation; or the reason why it cannot be read."""
   try:
-    data = reading.read_bytes(path, most=image_files.MOST_BYTES)
+    data = reading.read_bytes(path, most=image_files.MAX_BYTES)
     return evaluate_image(data, size=size, resize=resize, max_pixels=max_pixels)
   except (BadImage, OSError) as error:
     return str(error)

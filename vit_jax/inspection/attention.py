@@ -18,9 +18,9 @@ from vit_jax.models import ResNet, ViT
 from vit_jax.models.attention import relative_logits
 from vit_jax.models.stacking import unstack_blocks
 
-MOST_BYTES = 2**29  # of queries, keys and weights that are kept at a time
-MOST_IMAGES = 32
-MOST_OF_LAYER = 2**30  # bytes of the weights of one layer and one image
+MAX_BYTES = 2**29  # of queries, keys and weights that are kept at a time
+MAX_IMAGES = 32
+MAX_OF_LAYER = 2**30  # bytes of the weights of one layer and one image
 
 
 class Projections(NamedTuple):
@@ -151,11 +151,11 @@ def check(module: ViT, size: tuple[int, int]):
   lengths = (rows, columns) if module.axial else (rows * columns + 1,)
   lines = rows + columns if module.axial else 1
   needed = 4 * module.heads * lines * max(lengths) ** 2
-  if needed > MOST_OF_LAYER:
+  if needed > MAX_OF_LAYER:
     raise ValueError(
       f"images of {size[0]} x {size[1]} pixels have {rows} x {columns} patches, and the attention "
       f"of one layer would take {needed / 2**30:.1f} GiB; the most is "
-      f"{MOST_OF_LAYER / 2**30:.0f} GiB: choose smaller images."
+      f"{MAX_OF_LAYER / 2**30:.0f} GiB: choose smaller images."
     )
 
 
@@ -195,7 +195,7 @@ def at_a_time(module: ViT, size: tuple[int, int]) -> int:
   rows, columns = module.grid(*size)
   tokens = rows * columns + 1
   each = 4 * (2 * module.depth * tokens * module.width + 3 * module.heads * tokens**2)
-  return min(max(MOST_BYTES // each, 1), MOST_IMAGES)
+  return min(max(MAX_BYTES // each, 1), MAX_IMAGES)
 
 
 @functools.partial(jax.jit, static_argnums=0)

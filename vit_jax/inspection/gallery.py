@@ -100,7 +100,7 @@ def gallery(
   except (ValueError, OSError) as error:
     raise ConfigError(f"--images: {error}") from error
   paths, among = spaced(paths, count), len(paths)
-  read = lambda i: reading.read_bytes(paths[i], most=image_files.MOST_BYTES)
+  read = lambda i: reading.read_bytes(paths[i], most=image_files.MAX_BYTES)
   return Gallery([str(path) for path in paths], read, among=among, max_pixels=max_pixels)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vit_jax.config import ConfigError
 from vit_jax.config.reading import read_bytes
-from vit_jax.evaluation.details import COLUMNS, MOST_BYTES, PREDICTIONS
+from vit_jax.evaluation.details import COLUMNS, MAX_BYTES, PREDICTIONS
 from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, details
 
 
@@ -59,7 +59,7 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
     ConfigError: the file is not one that an evaluation writes.
     OSError: it cannot be read.
   """
-  text = read_bytes(path, most=MOST_BYTES).decode(errors="replace")
+  text = read_bytes(path, most=MAX_BYTES).decode(errors="replace")
   try:
     rows = list(csv.reader(io.StringIO(text, newline="")))
     found = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]

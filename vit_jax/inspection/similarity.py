@@ -6,7 +6,7 @@ from vit_jax.inspection import attention
 from vit_jax.models import ViT
 from vit_jax.models.positions import PositionEmbedding
 
-MOST_PATCHES = 4096  # a table of similarities between them takes 64 MB
+MAX_PATCHES = 4096  # a table of similarities between them takes 64 MB
 
 
 def position_similarity(module: ViT, params: dict, grid: tuple[int, int]) -> dict[str, np.ndarray]:
@@ -26,10 +26,10 @@ def position_similarity(module: ViT, params: dict, grid: tuple[int, int]) -> dic
     ValueError: the model has no position embeddings, or there are more than 4,096 patches.
   """
   attention.check_blocks(module)
-  if grid[0] * grid[1] > MOST_PATCHES:
+  if grid[0] * grid[1] > MAX_PATCHES:
     raise ValueError(
       f"the grid has {grid[0]} x {grid[1]} patches, and similarities are shown for at most "
-      f"{MOST_PATCHES:,} patches; choose smaller images (--image-size)."
+      f"{MAX_PATCHES:,} patches; choose smaller images (--image-size)."
     )
   if module.positions == "none":
     raise ValueError("these weights have no position embeddings, so there is nothing to compare.")

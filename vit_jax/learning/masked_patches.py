@@ -11,7 +11,7 @@ from vit_jax.config import Config, ConfigError, EvaluationSet, Masked
 from vit_jax.data.device import normalize
 from vit_jax.learning import corruption
 from vit_jax.learning.corruption import Corruption
-from vit_jax.learning.objective import OWN, Sums
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, Sums
 from vit_jax.learning.patch_targets import TARGETS, Target
 from vit_jax.models import ViT, flops
 from vit_jax.models.activations import split_by_example
@@ -65,7 +65,7 @@ class MaskedPatches:
     width = self.model.width
     mask = 0.02 * jax.random.normal(own_key, (width,))
     layer = self._layer().init(own_key, jnp.zeros((1, width)))["params"]
-    return params | {OWN: {"mask_embedding": mask, "prediction": layer}}
+    return params | {OBJECTIVE_PARAMS: {"mask_embedding": mask, "prediction": layer}}
 
   def prepare(self, batch: dict, key: jax.Array) -> dict:
     """Adds the corruption of every image, the targets, and the loss of the best constant."""
@@ -132,9 +132,9 @@ class MaskedPatches:
       drawn: which patches are corrupted, and how.
       train: whether to use dropout, with `key`.
     """
-    own = params[OWN]
+    own = params[OBJECTIVE_PARAMS]
     outputs = self.model.apply(
-      {"params": {name: value for name, value in params.items() if name != OWN}},
+      {"params": {name: value for name, value in params.items() if name != OBJECTIVE_PARAMS}},
       normalize(images, self.model.dtype),
       drawn,
       own["mask_embedding"],

@@ -9,7 +9,9 @@ from typing import NamedTuple, Protocol
 import jax
 
 PREFIX = "train/"  # of the names of an objective's metrics in metrics.jsonl
-OWN = "objective"  # subtree of the parameters that an objective adds to those of the model
+OBJECTIVE_PARAMS = (
+  "objective"  # subtree of the parameters that an objective adds to those of the model
+)
 
 
 class Sums(NamedTuple):
@@ -48,7 +50,7 @@ class Objective(Protocol):
   def init(self, key: jax.Array, image_size: int) -> dict:
     """Fresh parameters, float32, for square images of `image_size` pixels; traceable.
 
-    They are the model's, and perhaps some of the objective itself under `OWN`.
+    They are the model's, and perhaps some of the objective itself under `OBJECTIVE_PARAMS`.
     """
     ...
 

@@ -52,7 +52,7 @@ def schedule(
   return rate
 
 
-def trained(params, pattern: str):
+def partition(params, pattern: str):
   """The tree of the parameters whose whole names match the regex `pattern`.
 
   The other parameters are None, which JAX treats as a tree without leaves. So gradients, moments
@@ -63,8 +63,8 @@ def trained(params, pattern: str):
   )
 
 
-def merged(part, params):
-  """`params`, with the parameters in `part`, a result of `trained`, replacing their own values."""
+def combine(part, params):
+  """`params` with the values in `part`, a result of `partition`, in place of their own."""
   own = lambda new, old: old if new is None else new
   return jax.tree.map(own, part, params, is_leaf=lambda x: x is None)
 
@@ -118,7 +118,7 @@ def decay_weights(weight_decay: float, rules) -> optax.GradientTransformation:
   return optax.GradientTransformation(init, update)
 
 
-def stored(
+def with_moment_dtype(
   inner: optax.GradientTransformation, moment: str, dtype: jnp.dtype
 ) -> optax.GradientTransformation:
   """`inner`, with one moment of its state stored in `dtype` between updates, computed in float32.
@@ -155,7 +155,7 @@ def make(config: Optimizer) -> optax.GradientTransformation:
   """
   clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
   dtype = jnp.dtype(config.moment_dtype)
-  precondition = stored(config.precondition(), config.moment, dtype)
+  precondition = with_moment_dtype(config.precondition(), config.moment, dtype)
   decay = decay_weights(config.weight_decay, config.decay_rules)
   if config.decay_kind == "coupled":
     return optax.chain(clip, decay, precondition)

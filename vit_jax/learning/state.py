@@ -44,7 +44,7 @@ def init(
 ) -> TrainState:
   """A new state; meant to be traced by `create` or `jax.eval_shape`."""
   params = objective.init(jax.random.key(seed), image_size)
-  trained = optim.trained(params, trainable)
+  trained = optim.partition(params, trainable)
   zero = jnp.zeros((), jnp.int32)
   # Copies, because donated buffers must not be shared.
   ema = jax.tree.map(jnp.copy, trained) if with_ema else None
@@ -75,4 +75,4 @@ def create(init_fn, abstract_state: TrainState) -> TrainState:
 
 def for_evaluation(state: TrainState) -> dict:
   """The parameters for evaluation: the moving average for those that have one."""
-  return state.params if state.ema is None else optim.merged(state.ema, state.params)
+  return state.params if state.ema is None else optim.combine(state.ema, state.params)

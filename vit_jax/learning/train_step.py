@@ -45,7 +45,7 @@ def make(
     seed: root of all randomness.
     accumulation: parts of the batch that are computed one after another.
   """
-  trained = functools.partial(optim.trained, pattern=settings.trainable)
+  trained = functools.partial(optim.partition, pattern=settings.trainable)
 
   def step(state: TrainState, batch) -> tuple[TrainState, dict[str, jax.Array]]:
     # The key depends only on the seed and the step, so resumed runs draw the same numbers.
@@ -57,7 +57,7 @@ def make(
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
     factor = average_factor(settings, state.step - state.skipped)
     proposed = updated(optimizer, state, before, grads, learning_rate, factor)
-    after = advanced(state, before, proposed, finite, batch["mask"])
+    after = apply_if_finite(state, before, proposed, finite, batch["mask"])
     norms = dict(grad_norm=grad_norm, **norms_of(after, trained(after.params), before))
     counters = dict(bad_examples=after.bad_examples, skipped=after.skipped)
     return after, dict(loss=loss, learning_rate=learning_rate, **norms, **counters, **metrics)
@@ -85,7 +85,7 @@ def loss_and_grads(objective: Objective, params, trained, part, key):
   """((loss, (count, metrics)), gradient for `trained`) of a part of a batch; all are sums."""
 
   def loss(trained):
-    sums = objective.loss(optim.merged(trained, params), part, key)
+    sums = objective.loss(optim.combine(trained, params), part, key)
     return sums.loss, (sums.count, sums.metrics)
 
   return jax.value_and_grad(loss, has_aux=True)(trained)
@@ -110,14 +110,14 @@ def updated(optimizer, state: TrainState, before, grads, learning_rate, factor):
   return after, optimizer_state, average(state.ema, after, factor)
 
 
-def advanced(state: TrainState, before, proposed, finite, mask) -> TrainState:
+def apply_if_finite(state: TrainState, before, proposed, finite, mask) -> TrainState:
   """The state after a step; uses `proposed`, the result of `updated`, only if it is finite."""
   held = before, state.optimizer, state.ema
   chosen = jax.tree.map(lambda new, old: jnp.where(finite, new, old), proposed, held)
   params, optimizer_state, ema = chosen
   return TrainState(
     step=state.step + 1,
-    params=optim.merged(params, state.params),
+    params=optim.combine(params, state.params),
     optimizer=optimizer_state,
     ema=ema,
     bad_examples=state.bad_examples + jnp.sum(mask == 0, dtype=jnp.int32),

@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import MOST_SIDE, ConfigError
+from vit_jax.config import MAX_SIDE, ConfigError
 from vit_jax.models.attention import Attention
 from vit_jax.models.resnet import ResNet
 
@@ -19,7 +19,7 @@ def check_tiles(module, side: int, whose: str):
   """
   if side and not tiles(module, side):
     below = next((s for s in range(side, 0, -1) if tiles(module, s)), None)
-    above = next((s for s in range(side, MOST_SIDE + 1) if tiles(module, s)), None)
+    above = next((s for s in range(side, MAX_SIDE + 1) if tiles(module, s)), None)
     raise ConfigError(
       f"config.data.image_size={side} is not divisible into the patches of {whose}; "
       f"nearest: {', '.join(str(s) for s in (below, above) if s) or 'none'}."

@@ -11,7 +11,7 @@ from vit_jax.plots.labels import caption, label
 
 COLUMNS = 4
 NAME_WIDTH = 16  # characters of a class in the width of a neighbour
-MOST = 400  # height of a picture in a figure, pixels
+MAX_HEIGHT = 400  # height of a picture in a figure, pixels
 
 
 def figure(pictures: Sequence[np.ndarray], captions: Sequence[str], title: str = ""):
@@ -68,7 +68,7 @@ def table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]]):
 def sized(picture: np.ndarray) -> np.ndarray:
   """A picture for a figure: a large one is reduced."""
   height, width = picture.shape[:2]
-  if height <= MOST:
+  if height <= MAX_HEIGHT:
     return picture
-  size = max(round(width * MOST / height), 1), MOST
+  size = max(round(width * MAX_HEIGHT / height), 1), MAX_HEIGHT
   return cv2.resize(picture, size, interpolation=cv2.INTER_AREA)

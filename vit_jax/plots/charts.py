@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 WIDTH, HEIGHT = 4.8, 2.7  # inches; small enough for the text to be readable on a phone
-MOST_LEGEND = 12  # entries
-MOST_POINTS = 4000  # in a chart
+MAX_LEGEND = 12  # entries
+MAX_POINTS = 4000  # in a chart
 DPI = 144  # of images inside of a figure
-LONGEST = 40  # characters of a name
+MAX_NAME = 40  # characters of a name
 NARROW = 300  # ratio of the ends of a logarithmic axis below which 2 and 5 are marked too
 INK = "#010203"  # becomes the colour of text, light or dark
 STYLE = (
@@ -67,8 +67,8 @@ def lines(series: Sequence[Series], label: str, *, log: bool = False) -> bytes:
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.subplots()
     for one, style in zip(series, styles(series), strict=True):
-      steps, values = thinned(one.steps, one.values, most=MOST_POINTS // len(series))
-      axes.plot(steps, values, label=f" {one.name[:LONGEST]}", linewidth=1.3, **style)
+      steps, values = thinned(one.steps, one.values, most=MAX_POINTS // len(series))
+      axes.plot(steps, values, label=f" {one.name[:MAX_NAME]}", linewidth=1.3, **style)
     if log and all((one.values > 0).all() for one in series):
       axes.set_yscale("log")
       round_log_ticks(axes.yaxis)
@@ -76,7 +76,7 @@ def lines(series: Sequence[Series], label: str, *, log: bool = False) -> bytes:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set(xlabel="step", ylabel=label)
     axes.grid(alpha=0.2)
-    if 1 < len(series) <= MOST_LEGEND:
+    if 1 < len(series) <= MAX_LEGEND:
       figure.set_figheight(HEIGHT + 0.17 * legend_above(axes, fontsize=8))
     return svg(figure)
 

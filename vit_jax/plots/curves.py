@@ -12,8 +12,8 @@ from vit_jax.storage import files, metrics_log
 
 CURVES = "curves.png"
 CONFUSION = "confusion.png"
-_MOST_NAMES = 60  # class names along an axis; more would not be readable
-_MOST_COUNTS = 20  # classes whose cells have room for a number
+_MAX_NAMES = 60  # class names along an axis; more would not be readable
+_MAX_COUNTS = 20  # classes whose cells have room for a number
 CONSTANT = 0.01  # a top-5 that changes less is not drawn
 
 
@@ -76,7 +76,7 @@ def confusion(folder: pathlib.Path, matrix, class_names, whose: str):
   from matplotlib.figure import Figure
 
   count = len(class_names)
-  named, counted = count <= _MOST_NAMES, count <= _MOST_COUNTS
+  named, counted = count <= _MAX_NAMES, count <= _MAX_COUNTS
   side = min(4 + (0.4 if counted else 0.22) * count, 16) if named else 10
   figure = Figure(figsize=(side + 1, side), layout="constrained")
   axes = figure.subplots()

@@ -6,7 +6,7 @@ import unicodedata
 
 from vit_jax.process.text import one_line
 
-LONGEST = 24  # characters
+MAX_LENGTH = 24  # characters
 # Matplotlib brings the first one. The others have what it lacks: East Asian scripts and emoji.
 FONTS = (
   *("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Noto Sans SC"),
@@ -20,7 +20,7 @@ SELECTORS = "\ufe0e\ufe0f"  # choose between an emoji's forms; those of the cate
 
 def label(name: str) -> str:
   """A name as text of a picture: short, on one line, and nothing in it is a formula or a box."""
-  return _no_formula(drawable(_visible(name)[:LONGEST]))
+  return _no_formula(drawable(_visible(name)[:MAX_LENGTH]))
 
 
 def caption(text: str, width: int) -> str:

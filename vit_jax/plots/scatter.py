@@ -6,7 +6,7 @@ import numpy as np
 
 from vit_jax.plots.labels import label
 
-MOST_CLASSES = 20  # in the legend: ten colours, two markers
+MAX_CLASSES = 20  # in the legend: ten colours, two markers
 
 
 def figure(places: np.ndarray, labels: Sequence[str], title: str):
@@ -32,6 +32,6 @@ def figure(places: np.ndarray, labels: Sequence[str], title: str):
   for i, name in enumerate(classes):
     own = places[np.array(labels) == name]
     axes.scatter(*own.T, s=12, color=f"C{i % 10}", marker="o^"[i // 10 % 2], label=label(name))
-  if 0 < len(classes) <= MOST_CLASSES:
+  if 0 < len(classes) <= MAX_CLASSES:
     drawn.legend(loc="outside right upper")
   return drawn

@@ -5,7 +5,7 @@ JAX is imported inside functions, because loading it takes seconds.
 
 from collections.abc import Callable
 
-MOST_OF_EACH, MOST_OF_FIRST = 2**11, 2**16  # bytes of a text
+MAX_OF_EACH, MAX_OF_FIRST = 2**11, 2**16  # bytes of a text
 
 
 def texts(own: str) -> list[str]:
@@ -15,7 +15,7 @@ def texts(own: str) -> list[str]:
 
   if jax.process_count() == 1:
     return [own]
-  return [_text(row) for row in multihost_utils.process_allgather(_padded(own, MOST_OF_EACH))]
+  return [_text(row) for row in multihost_utils.process_allgather(_padded(own, MAX_OF_EACH))]
 
 
 def of_first(words: Callable[[], str]) -> str:
@@ -26,7 +26,7 @@ def of_first(words: Callable[[], str]) -> str:
   if jax.process_count() == 1:
     return words()
   own = words() if jax.process_index() == 0 else ""
-  return _text(multihost_utils.broadcast_one_to_all(_padded(own, MOST_OF_FIRST)))
+  return _text(multihost_utils.broadcast_one_to_all(_padded(own, MAX_OF_FIRST)))
 
 
 def answer_of_first(own: bool) -> bool:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-FIRST, LONGEST = 1.0, 60.0  # seconds between two tries
+FIRST, MAX_PAUSE = 1.0, 60.0  # seconds between two tries
 
 
 class Retry:
@@ -29,7 +29,7 @@ class Retry:
     now = self._clock()
     if not self.failing:
       self.failing, self._end, self._pause = True, now + self.seconds, FIRST / 2
-    self._pause = min(2 * self._pause, LONGEST, self._end - now)
+    self._pause = min(2 * self._pause, MAX_PAUSE, self._end - now)
     self._next = now + self._pause
     return self._pause > 0
 

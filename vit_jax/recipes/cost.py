@@ -9,7 +9,7 @@ import jax
 
 from vit_jax import config, models
 from vit_jax.learning import objectives
-from vit_jax.learning.objective import OWN, Objective
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.models import flops
 from vit_jax.recipes.pretraining import DATASETS, examples_of
 
@@ -85,7 +85,9 @@ def cost(run: config.Config, examples: int | None) -> dict:
     model=label(run.model),
     epochs=run.duration.epochs or None,
     params=sum(params.values()),
-    body_params=sum(n for part, n in params.items() if part not in ("head", "pre_logits", OWN)),
+    body_params=sum(
+      n for part, n in params.items() if part not in ("head", "pre_logits", OBJECTIVE_PARAMS)
+    ),
     gmacs=macs / 1e9,
     training_gflops=flops.training_flops(macs) / 1e9,
     exaflops=exaflops,

@@ -11,7 +11,7 @@ from vit_jax.report.tables import side_by_side
 from vit_jax.storage.metrics_log import clock
 
 TIME = "time/"
-MOST_SECONDS = 1e12  # a line with a longer time, or with none that is a number, is damaged
+MAX_SECONDS = 1e12  # a line with a longer time, or with none that is a number, is damaged
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
@@ -31,7 +31,7 @@ def account(run: RecordedRun) -> dict[str, float]:
     {key.removeprefix(TIME): float(value) for key, value in line.items() if key.startswith(TIME)}
     for line in run.lines
   ]
-  spent = [one for one in spent if one and all(0 <= x < MOST_SECONDS for x in one.values())]
+  spent = [one for one in spent if one and all(0 <= x < MAX_SECONDS for x in one.values())]
   ends = [*(begun_again(a, b) for a, b in itertools.pairwise(spent)), True]
   last = [one for one, end in zip(spent, ends, strict=False) if end]
   return {key: sum(one.get(key, 0) for one in last) for key in (spent[-1] if spent else ())}

@@ -11,7 +11,7 @@ from vit_jax.report.settings import tables
 from vit_jax.report.tables import side_by_side
 from vit_jax.report.training_images import pictures
 
-MOST_SHOWN = 4  # runs of which training images are shown
+MAX_SHOWN = 4  # runs of which training images are shown
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
@@ -19,7 +19,7 @@ def section(runs: Sequence[RecordedRun]) -> Section:
   return Section(
     "What it was" if len(runs) == 1 else "What they were",
     tables=[side_by_side("The run" if len(runs) == 1 else "The runs", runs, facts)],
-    sections=[Section("Settings", tables=tables(runs)), *map(images, runs[:MOST_SHOWN])],
+    sections=[Section("Settings", tables=tables(runs)), *map(images, runs[:MAX_SHOWN])],
   )
 
 

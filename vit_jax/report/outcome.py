@@ -25,7 +25,7 @@ OF_STEPS = (
   ("param_norm", "norm of the parameters", False),
   ("images_per_second", "images per second", False),
 )
-MOST_SETS = 8  # evaluations with a chart of their own
+MAX_SETS = 8  # evaluations with a chart of their own
 
 
 def section(runs: Sequence[RecordedRun], details: Sequence[Section]) -> Section:
@@ -126,7 +126,7 @@ def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
   accuracies = [key for key in keys if registry.curve(key) == "accuracy"]
   sets = list(dict.fromkeys(key.rpartition("/")[0] for key in accuracies))
   drawn = [chart(runs, losses, "loss", log=True)]
-  for name in sets[:MOST_SETS]:
+  for name in sets[:MAX_SETS]:
     of_set = [key for key in accuracies if key.rpartition("/")[0] == name]
     drawn.append(chart(runs, of_set, f"accuracy, {one_line(name)}"))
   drawn += [chart(runs, [key], label, log=log) for key, label, log in OF_STEPS]
@@ -148,7 +148,7 @@ def chart(
   title = label[0].upper() + label[1:]
   if any(registry.metric(key) for key in keys):
     title += of_average(runs)
-  alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MOST_LEGEND]))}."
+  alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MAX_LEGEND]))}."
   return Picture(charts.lines(lines, label, log=log), "svg+xml", alt, title)
 
 

@@ -14,9 +14,9 @@ from vit_jax.storage.metrics_log import clock
 from vit_jax.weights import average
 
 REPORT = "report.html"
-MOST_RUNS = 40
-MOST_DETAILED = 4  # runs whose evaluations are shown in detail
-MOST_PICTURES = 4 * 2**20  # bytes of all pictures, as they stand in the page
+MAX_RUNS = 40
+MAX_DETAILED = 4  # runs whose evaluations are shown in detail
+MAX_PICTURES = 4 * 2**20  # bytes of all pictures, as they stand in the page
 
 
 def write(folders: Sequence[pathlib.Path], output: pathlib.Path, *, inside: bool):
@@ -40,8 +40,8 @@ def html(folders: Sequence[pathlib.Path], *, inside: bool) -> str:
   Raises:
     ConfigError: a folder is not a workdir, or there are too many.
   """
-  if len(folders) > MOST_RUNS:
-    raise ConfigError(f"{len(folders)} workdirs are too many for a report; give up to {MOST_RUNS}.")
+  if len(folders) > MAX_RUNS:
+    raise ConfigError(f"{len(folders)} workdirs are too many for a report; give up to {MAX_RUNS}.")
   runs = run.read_all(folders)
   title = f"Run {runs[0].name}" if len(runs) == 1 else f"{len(runs)} runs compared"
   return page.html(title, sections(runs, inside=inside))
@@ -55,7 +55,7 @@ def sections(runs: Sequence[RecordedRun], *, inside: bool) -> list[Section]:
     cost.section(runs),
     *(looks(runs) if inside else []),
   ]
-  kept, left_out = document.bounded(document.filled(made), MOST_PICTURES)
+  kept, left_out = document.bounded(document.filled(made), MAX_PICTURES)
   return [summary(runs, left_out), *document.filled(kept)]
 
 
@@ -63,7 +63,7 @@ def looks(runs: Sequence[RecordedRun]) -> list[Section]:
   """What the models of few runs look like inside."""
   from vit_jax.report import inside  # slow to import
 
-  title, few = "What it looks like inside", runs[:MOST_DETAILED]
+  title, few = "What it looks like inside", runs[:MAX_DETAILED]
   if len(runs) == 1:
     return [inside.section(runs[0], title)]
   return [Section(title, sections=[inside.section(one, one.name) for one in few])]
@@ -83,8 +83,8 @@ def summary(runs: Sequence[RecordedRun], left_out: int) -> Section:
     words.append(
       f"{left_out:,} pictures are left out to keep this file small; fewer runs leave more room."
     )
-  if len(runs) > MOST_DETAILED:
-    words.append(f"Pictures and single evaluations are shown of the first {MOST_DETAILED} runs.")
+  if len(runs) > MAX_DETAILED:
+    words.append(f"Pictures and single evaluations are shown of the first {MAX_DETAILED} runs.")
   return Section("In short", words=words)
 
 
@@ -132,6 +132,6 @@ def details(runs: Sequence[RecordedRun]) -> list[Section]:
   several = len(runs) > 1
   return [
     set_section.section(one, f"{each.name}: " if several else "Evaluation ")
-    for each in runs[:MOST_DETAILED]
+    for each in runs[:MAX_DETAILED]
     for one in each.sets
   ]

@@ -12,7 +12,7 @@ from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation import classification, details, evaluate, registry
 from vit_jax.storage import workdir
 
-MOST_SETS = 12  # evaluations of a run that are shown
+MAX_SETS = 12  # evaluations of a run that are shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
   """
   found, wrong = [], []
   for path in workdir.details(folder):
-    if len(found) + len(wrong) == MOST_SETS:
+    if len(found) + len(wrong) == MAX_SETS:
       break
     try:
       one = read(path)
@@ -119,7 +119,7 @@ def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
   """
   if not path.is_file():
     return []
-  text = read_bytes(path, most=details.MOST_BYTES).decode()
+  text = read_bytes(path, most=details.MAX_BYTES).decode()
   rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
   if any(len(row) != (columns or len(rows) + 1) for row in rows):
     raise ValueError(f"{path.name} has rows of different lengths")

@@ -12,10 +12,10 @@ from vit_jax.plots import charts
 from vit_jax.process.text import listed
 from vit_jax.report.document import Picture, Section, Table, TableCell
 from vit_jax.report.scored_set import ScoredSet
-from vit_jax.report.thumbnails import MOST_BYTES, png, thumbnails
+from vit_jax.report.thumbnails import MAX_BYTES, png, thumbnails
 
-MOST_ROWS = 40  # classes in the table of classes
-MOST_CELLS = 20  # classes in the table of confusions; of more there is a picture
+MAX_ROWS = 40  # classes in the table of classes
+MAX_CELLS = 20  # classes in the table of confusions; of more there is a picture
 SHOWN = 10  # confusions
 
 
@@ -63,9 +63,9 @@ def classes(scored: ScoredSet) -> Table:
   found = [one for one in scored.classes if one[1]]
   found.sort(key=lambda one: one[2] / one[1])
   caption = f"Accuracy of {len(found):,} class{'es' * (len(found) != 1)}, the lowest first"
-  if len(found) > MOST_ROWS:
-    found = [*found[: MOST_ROWS // 2], *found[-MOST_ROWS // 2 :]]
-    caption = f"{caption}: the {MOST_ROWS // 2} lowest and the {MOST_ROWS // 2} highest"
+  if len(found) > MAX_ROWS:
+    found = [*found[: MAX_ROWS // 2], *found[-MAX_ROWS // 2 :]]
+    caption = f"{caption}: the {MAX_ROWS // 2} lowest and the {MAX_ROWS // 2} highest"
   rows = [(name, [share(right, n), TableCell(f"{n:,}", n)]) for name, n, right in found]
   return Table(caption, ["class", "accuracy", "images"], rows)
 
@@ -88,7 +88,7 @@ def confusion(scored: ScoredSet) -> Section:
   matrix = scored.confusion
   if matrix is None or len(matrix) != len(scored.classes):
     return Section("Confusions", tables=[often])
-  if len(matrix) <= MOST_CELLS:
+  if len(matrix) <= MAX_CELLS:
     return Section("Confusions", tables=[matrix_table(scored), often])
   picture = Picture(
     charts.matrix(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)),
@@ -179,6 +179,6 @@ def mistakes(scored: ScoredSet) -> Section:
 def own_pictures(scored: ScoredSet) -> list[Picture]:
   """The pictures that the evaluation itself drew."""
   good = [(name, path) for name, path in scored.pictures.items() if png(path)]
-  files = [(name, read_bytes(path, most=MOST_BYTES)) for name, path in good]
+  files = [(name, read_bytes(path, most=MAX_BYTES)) for name, path in good]
   alt = lambda name: f"{name} of {scored.name}, drawn by the evaluation."
   return [Picture(data, "png", alt(name), f"{scored.name}: {name}") for name, data in files]

@@ -10,7 +10,7 @@ from vit_jax.config.reading import read_bytes
 from vit_jax.report.document import Picture
 
 SIDE = 160  # pixels, of the longer side; larger images are reduced, smaller ones enlarged
-MOST_PIXELS, MOST_BYTES = 2**26, 2**28  # larger files are not decoded
+MAX_PIXELS, MAX_BYTES = 2**26, 2**28  # larger files are not decoded
 
 
 def thumbnails(
@@ -43,12 +43,12 @@ def rgb(path: pathlib.Path) -> Image.Image:
   """The image in a PNG file.
 
   Raises:
-    OSError: it cannot be read, is damaged, or has more than MOST_PIXELS pixels.
+    OSError: it cannot be read, is damaged, or has more than MAX_PIXELS pixels.
   """
   try:
-    with Image.open(io.BytesIO(read_bytes(path, most=MOST_BYTES)), formats=["PNG"]) as image:
-      if image.width * image.height > MOST_PIXELS:
-        raise ValueError(f"it has more than {MOST_PIXELS:,} pixels")
+    with Image.open(io.BytesIO(read_bytes(path, most=MAX_BYTES)), formats=["PNG"]) as image:
+      if image.width * image.height > MAX_PIXELS:
+        raise ValueError(f"it has more than {MAX_PIXELS:,} pixels")
       return image.convert("RGB")
   except (ValueError, SyntaxError, Image.DecompressionBombError) as error:  # PNG: SyntaxError
     raise OSError(f"{path} cannot be read: {error}") from error

@@ -181,7 +181,7 @@ class UnreadableError(Exception):
   """A file of metrics cannot be read at all; the message says why."""
 
 
-LONGEST_LINE = 2**20  # bytes; a line has about a thousand
+MAX_LINE = 2**20  # bytes; a line has about a thousand
 
 
 def lines_of(path: pathlib.Path) -> Iterator[tuple[bytes, dict | None]]:
@@ -199,7 +199,7 @@ def lines_of(path: pathlib.Path) -> Iterator[tuple[bytes, dict | None]]:
     raise UnreadableError("it is not a file")
   try:
     with path.open("rb") as file:
-      while (line := file.readline(LONGEST_LINE)).endswith(b"\n") or len(line) == LONGEST_LINE:
+      while (line := file.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
         yield line, figures_of(line)
   except OSError as error:
     raise UnreadableError(error.strerror) from error

@@ -8,7 +8,7 @@ from vit_jax.storage.files import Appender
 from vit_jax.storage.workdir import STARTS
 
 CLASSES = "classes.csv"  # of the images that are kept, in the folder IMAGES
-LONGEST = 2**24  # bytes that are read
+MAX_BYTES = 2**24  # bytes that are read
 
 
 def add(workdir: pathlib.Path, facts: dict):
@@ -31,7 +31,7 @@ def read(workdir: pathlib.Path) -> list[dict]:
   if not path.is_file():
     return []
   with path.open("rb") as file:
-    found = map(_facts, file.read(LONGEST).splitlines())
+    found = map(_facts, file.read(MAX_BYTES).splitlines())
     return [facts for facts in found if facts]
 
 

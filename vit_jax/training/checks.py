@@ -21,7 +21,7 @@ from vit_jax.models import requirements
 from vit_jax.process.text import shown
 from vit_jax.training import patterns
 
-MOST_STAGES, MOST_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
+MAX_STAGES, MAX_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
 
 OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
 
@@ -57,10 +57,10 @@ def check(config: Config):
 def check_model(model: Model, image_size: int):
   """Checks that the architecture can be built, and that its patches tile the images."""
   stages = [units for units in model.stages if type(units) is int and units > 0]
-  if len(stages) != len(model.stages) or len(stages) > MOST_STAGES or sum(stages) > MOST_UNITS:
+  if len(stages) != len(model.stages) or len(stages) > MAX_STAGES or sum(stages) > MAX_UNITS:
     raise ConfigError(
       f"config.model.stages={shown(model.stages)} must hold numbers of residual units, one for "
-      f"each of at most {MOST_STAGES} stages and {MOST_UNITS} in all, such as (3, 4, 6, 3)."
+      f"each of at most {MAX_STAGES} stages and {MAX_UNITS} in all, such as (3, 4, 6, 3)."
     )
   try:
     module = models.configured(model.with_classes(1))

@@ -13,7 +13,7 @@ from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
 from vit_jax.learning import objectives
-from vit_jax.learning.objective import OWN, Objective
+from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.storage.tree import flatten, nest
@@ -48,9 +48,9 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
       weights do not fit the model, or they were trained without a head and no new one is asked for.
   """
   path, settings = expanded(config.init_from), config.model
-  untold = dict(activation=settings.activation, norm_epsilon=settings.norm_epsilon)
+  defaults = dict(activation=settings.activation, norm_epsilon=settings.norm_epsilon)
   try:
-    model = inference.read(path, **untold)
+    model = inference.read(path, **defaults)
     model.check_is(settings)
     objective = unrolled(config)
     order = AS_IT_IS
@@ -119,7 +119,7 @@ def check_head(params: dict):
   Raises:
     ValueError: they are.
   """
-  if OWN in params and "head" not in params:
+  if OBJECTIVE_PARAMS in params and "head" not in params:
     raise ValueError(
       "these weights were trained without labels and have no head; take a new one with "
       "--config.new_head=True."

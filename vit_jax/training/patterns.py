@@ -12,7 +12,7 @@ from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.storage.tree import flatten
 
-MOST_FACTOR = 1e4  # of a rule of weight decay
+MAX_FACTOR = 1e4  # of a rule of weight decay
 
 
 def check_decay_rules(config: Config):
@@ -22,8 +22,8 @@ def check_decay_rules(config: Config):
     try:
       pattern, factor = rule
       re.compile(pattern)
-      if not 0.0 <= factor <= MOST_FACTOR:
-        raise ValueError(f"the factor must lie in 0 to {MOST_FACTOR:g}")
+      if not 0.0 <= factor <= MAX_FACTOR:
+        raise ValueError(f"the factor must lie in 0 to {MAX_FACTOR:g}")
     except (TypeError, ValueError, OverflowError, RecursionError, re.error) as error:
       raise ConfigError(
         f"config.optimizer.decay_rules holds {shown(rule)}; each rule is (regex, factor), "

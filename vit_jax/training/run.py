@@ -96,7 +96,7 @@ class Run:
 
   def trained_count(self) -> int:
     """Number of the parameters that config.optimizer.trainable matches."""
-    trained = optim.trained(self.abstract.params, self.config.optimizer.trainable)
+    trained = optim.partition(self.abstract.params, self.config.optimizer.trainable)
     return sum(x.size for x in jax.tree.leaves(trained))
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from vit_jax.config import MOST_STEPS, Config, ConfigError, Duration
+from vit_jax.config import MAX_STEPS, Config, ConfigError, Duration
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +84,10 @@ def of_run(config: Config, epoch_examples: int, begun: ImageCount = START) -> St
     save=steps(config.checkpoint.every),
     keep=nearest_multiple(steps(config.checkpoint.keep_every), steps(config.checkpoint.every)),
   )
-  if result.total > MOST_STEPS:
+  if result.total > MAX_STEPS:
     raise ConfigError(
       f"config.duration is {result.total:,} steps with config.batch_size={config.batch_size} and "
-      f"{epoch_examples} training images; the most is {MOST_STEPS:,}."
+      f"{epoch_examples} training images; the most is {MAX_STEPS:,}."
     )
   if result.warmup > result.total:
     raise ConfigError(

@@ -7,11 +7,11 @@ from vit_jax.weights.fit import fit, table
 from vit_jax.weights.source import (
   Weights,
   format_of,
+  inferred,
   module,
   of_description,
   of_run,
   read,
-  told_by,
   trained_on,
   write,
 )
@@ -21,6 +21,7 @@ __all__ = [
   "Weights",
   "fit",
   "format_of",
+  "inferred",
   "lacking_in_timm",
   "load",
   "module",
@@ -29,7 +30,6 @@ __all__ = [
   "read",
   "save",
   "table",
-  "told_by",
   "trained_on",
   "write",
 ]

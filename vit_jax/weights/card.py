@@ -4,7 +4,7 @@ import dataclasses
 import json
 import pathlib
 
-from vit_jax.config import MOST_PIXELS, MOST_SIDE
+from vit_jax.config import MAX_PIXELS, MAX_SIDE
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.models.gelu import FORMS
@@ -15,7 +15,7 @@ from vit_jax.storage.files import write_text
 
 MAX_BYTES = 64 * 2**20
 ACTIVATIONS = tuple(FORMS)
-MOST_EPSILON = 1e-2
+MAX_EPSILON = 1e-2
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
 DEEP = (
@@ -103,8 +103,8 @@ def of_values(values, path: pathlib.Path) -> Card:
     )
     if activation not in ACTIVATIONS:
       raise ValueError(f"its activation is {activation!r} and must be {' or '.join(ACTIVATIONS)}")
-    if not (isinstance(epsilon, float) and 0 < epsilon <= MOST_EPSILON):
-      raise ValueError(f"its norm_epsilon is {epsilon!r} and must be above 0, up to {MOST_EPSILON}")
+    if not (isinstance(epsilon, float) and 0 < epsilon <= MAX_EPSILON):
+      raise ValueError(f"its norm_epsilon is {epsilon!r} and must be above 0, up to {MAX_EPSILON}")
     representation = values.get("representation", REPRESENTATIONS[0])
     if representation not in REPRESENTATIONS:
       wanted = " or ".join(REPRESENTATIONS)
@@ -113,10 +113,10 @@ def of_values(values, path: pathlib.Path) -> Card:
     if not isinstance(average, bool):
       raise ValueError(f"its average is {average!r} and must be true or false")
     side, resize, names = values["image_size"], values["resize"], values["class_names"]
-    if type(side) is not int or not 0 <= side <= MOST_SIDE:
-      raise ValueError(f"its image_size is {side!r} and must be a number from 0 to {MOST_SIDE:,}")
-    if type(resize) is not int or not (resize == 0 or side <= resize <= MOST_PIXELS):
-      wanted = f"0, or a number from its image_size {side} to {MOST_PIXELS:,}"
+    if type(side) is not int or not 0 <= side <= MAX_SIDE:
+      raise ValueError(f"its image_size is {side!r} and must be a number from 0 to {MAX_SIDE:,}")
+    if type(resize) is not int or not (resize == 0 or side <= resize <= MAX_PIXELS):
+      wanted = f"0, or a number from its image_size {side} to {MAX_PIXELS:,}"
       raise ValueError(f"its resize is {resize!r} and must be {wanted}")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
       raise ValueError("its class_names are not a list of texts")
@@ -150,7 +150,7 @@ def read_json(path: pathlib.Path):
     raise ValueError(f"{path} is not JSON: {error}.") from error
 
 
-def told_by(params: dict) -> Card:
+def inferred(params: dict) -> Card:
   """Makes a card from parameters alone: the image size, if position embeddings tell it."""
   told = module_of(params)
   if "resnet" in params:

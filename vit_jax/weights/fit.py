@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.learning.objective import OWN
+from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.recognition import patch_grid
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import resize
@@ -93,8 +93,8 @@ def _renewed(
   parts = []
   if new_head or not _has_all(given, wanted, "head/"):
     parts.append(head)
-  if not _has_all(given, wanted, f"{OWN}/"):
-    parts.append(re.compile(f"{OWN}/.*"))
+  if not _has_all(given, wanted, f"{OBJECTIVE_PARAMS}/"):
+    parts.append(re.compile(f"{OBJECTIVE_PARAMS}/.*"))
   if new_positions:
     parts.append(POSITIONS)
     if not any(map(POSITIONS.fullmatch, wanted)):

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from vit_jax.weights.card import MOST_EPSILON, read_json
+from vit_jax.weights.card import MAX_EPSILON, read_json
 
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
 ARCHITECTURE, WITHOUT_HEAD = "ViTForImageClassification", "ViTModel"
@@ -62,9 +62,9 @@ def read(folder: pathlib.Path) -> dict:
       raise ValueError(f"{path}: {part} must divide {whole}.")
   others = differing(settings, COMPUTED)
   epsilon = settings.get("layer_norm_eps", DEFAULT_EPSILON)
-  if type(epsilon) is not float or not 0 < epsilon <= MOST_EPSILON:
+  if type(epsilon) is not float or not 0 < epsilon <= MAX_EPSILON:
     others.append(
-      f"layer_norm_eps is {repr(epsilon)[:SHOWN]} and must be above 0, at most {MOST_EPSILON}"
+      f"layer_norm_eps is {repr(epsilon)[:SHOWN]} and must be above 0, at most {MAX_EPSILON}"
     )
   if others:
     raise ValueError(

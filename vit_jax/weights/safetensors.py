@@ -21,7 +21,7 @@ from vit_jax.weights.card import Card
 
 DTYPES = ("F64", "F32", "F16", "BF16")
 CARD, HEADS = "vit_jax_card", "vit_jax_heads"  # keys of a file's metadata
-MOST_HEADS = 10**4
+MAX_HEADS = 10**4
 _TRANSFORMERS = ("vit.", "embeddings.", "encoder.layer.")
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def usual_card(path: pathlib.Path, params: dict) -> Card | None:
     "are not (DeiT, DINO and MAE have other images), put timm's config.json beside it.",
     path,
   )
-  return dataclasses.replace(card.told_by(params), activation=timm.ACTIVATION)
+  return dataclasses.replace(card.inferred(params), activation=timm.ACTIVATION)
 
 
 def load_flat(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -118,7 +118,7 @@ def _header(path) -> tuple[list[str], dict[str, str]]:
 
 def _heads(metadata) -> int:
   text = metadata.get(HEADS, "0")
-  if not text.isdecimal() or not int(text[:9]) <= MOST_HEADS:
+  if not text.isdecimal() or not int(text[:9]) <= MAX_HEADS:
     raise ValueError(f"its metadata says {text[:20]!r} attention heads")
   return int(text)
 

@@ -16,7 +16,7 @@ from vit_jax.storage.tree import flatten
 from vit_jax.storage.workdir import STARTS
 from vit_jax.weights import average as averages
 from vit_jax.weights import card, huggingface, msgpack, npz, safetensors, timm_hub
-from vit_jax.weights.card import Card, told_by
+from vit_jax.weights.card import Card, inferred
 
 _log = logging.getLogger(__name__)
 FILES = {".npz": npz, ".msgpack": msgpack, ".safetensors": safetensors}
@@ -173,7 +173,7 @@ def write(path: pathlib.Path, weights: Weights):
       card have the same name with another suffix, or another command writes there.
     OSError: the file cannot be written.
   """
-  known = weights.card or told_by(weights.params)
+  known = weights.card or inferred(weights.params)
   form, beside = (format_of(path), card.path_beside(path)) if path.suffix else (None, path)
   files.make_folder(path.parent)
   with files.one_writer(beside):
@@ -201,7 +201,7 @@ def _check_alone(path: pathlib.Path, new: Card):
       now = _inside(other) or there
       if not now:
         params = form.load(other)
-        now = _usual(other, params) or told_by(params)
+        now = _usual(other, params) or inferred(params)
     except ValueError:  # no weights of this project, so it needs no card
       continue
     if now != new:
@@ -240,20 +240,20 @@ def format_of(path: pathlib.Path):
   return FILES[path.suffix]
 
 
-def module(weights: Weights, **untold) -> ViT | ResNet:
+def module(weights: Weights, **defaults) -> ViT | ResNet:
   """The module for the weights, unrolled, in float32.
 
   Args:
     weights: the head may be missing; it then has one output.
-    **untold: activation and norm_epsilon for weights without a card; the defaults are those of the
+    **defaults: activation and norm_epsilon for weights without a card; if left out, those of the
       published weights.
 
   Raises:
     ValueError: no model of this project has such parameters.
   """
   if weights.card:
-    untold = dict(activation=weights.card.activation, norm_epsilon=weights.card.norm_epsilon)
-  return module_of(weights.params, **({} if "resnet" in weights.params else untold))
+    defaults = dict(activation=weights.card.activation, norm_epsilon=weights.card.norm_epsilon)
+  return module_of(weights.params, **({} if "resnet" in weights.params else defaults))
 
 
 def of_run(workdir: pathlib.Path, step: int, average: bool) -> tuple[pathlib.Path, Weights]:

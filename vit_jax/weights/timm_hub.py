@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from vit_jax.config import MOST_SIDE
+from vit_jax.config import MAX_SIDE
 from vit_jax.models.gelu import FORMS
 from vit_jax.weights import arrays, card, safetensors, timm
 from vit_jax.weights.card import Card, read_json
@@ -99,14 +99,14 @@ def _for_our_pixels(params, images):
 
 
 def _card(params, settings, images, asked):
-  told = card.told_by(params)
+  told = card.inferred(params)
   side = told.image_size or int(images.get("input_size", (3, 224, 224))[-1])
   share, mode = float(images.get("crop_pct") or 1), images.get("crop_mode", "center")
   if mode not in ("center", "squash") or (mode == "squash" and share < 1) or not 0.1 < share <= 1:
     raise ValueError(
       f"images are cropped by {mode!r} with crop_pct {share}, which is not known here"
     )
-  if not 0 < side <= MOST_SIDE:
+  if not 0 < side <= MAX_SIDE:
     raise ValueError(f"its images have {side} pixels")
   names = settings.get("label_names") or images.get("label_names") or ()
   activation = asked.get("act_layer") or (

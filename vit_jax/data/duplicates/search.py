@@ -9,7 +9,7 @@ from vit_jax.data.duplicates.compare import copies
 from vit_jax.data.duplicates.fingerprint import KNOWN_VIEWS, SOUGHT_VIEWS, Fingerprint, hashes
 from vit_jax.data.duplicates.index import Index
 
-_MOST = 10  # originals reported for an image; one is enough to exclude the image
+_MAX_ORIGINALS = 10  # originals reported for an image; one is enough to exclude the image
 
 
 class Known(NamedTuple):
@@ -49,7 +49,7 @@ class Search:
         likeness = copies(sought, sought_cut, one.fingerprint, known_cut)
         if likeness:
           found[one.place] = likeness
-      if len(found) == _MOST:
+      if len(found) == _MAX_ORIGINALS:
         break
     return found
 

@@ -47,7 +47,7 @@ class Listing:
 
   def __getitem__(self, index: int) -> Example:
     path = self.name(index)
-    image = reading.read_bytes(path, most=image_files.MOST_BYTES)
+    image = reading.read_bytes(path, most=image_files.MAX_BYTES)
     return Example(image, self.labels(index), path)
 
   def labels(self, index: int) -> tuple[int, ...]:

@@ -13,8 +13,8 @@ from vit_jax.experiments.studies.cost import Cost
 from vit_jax.training import resumed
 
 BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
-MOST_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
-MOST_FLOPS_ELSEWHERE = 2e14
+MAX_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
+MAX_FLOPS_ELSEWHERE = 2e14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _seconds(cost: Cost, speeds: dict[str, Speed | None], key: str) -> float | N
 
 def _speed(config: Config, cost: Cost) -> Speed | None:
   """Compiles and measures a step, on as many of its images as keep it short; None: no memory."""
-  most = MOST_FLOPS.get(jax.default_backend(), MOST_FLOPS_ELSEWHERE) * jax.device_count()
+  most = MAX_FLOPS.get(jax.default_backend(), MAX_FLOPS_ELSEWHERE) * jax.device_count()
   unit = jax.device_count() * config.accumulation
   images = min(config.batch_size, max(int(most / cost.flops) // unit, 1) * unit)
   began = time.monotonic()

@@ -11,7 +11,7 @@ from vit_jax.plots.labels import drawable
 from vit_jax.process.text import one_line
 
 PAPER = "score in the paper"  # what it is of stands in results.md
-LONGEST = 40  # characters of a value
+MAX_TEXT = 40  # characters of a value
 MARKERS = "os^Dv*P"  # the next one where the ten colours begin again
 COLUMN = 15  # lines of a column of a legend
 
@@ -130,7 +130,7 @@ def is_long(places: dict[str, float]) -> bool:
 def as_text(value: str) -> str:
   """A value as text of a picture: one line, its middle left out if it is long, no formula."""
   text = drawable(one_line(value))
-  text = text if len(text) <= LONGEST else f"{text[:20]}...{text[-17:]}"
+  text = text if len(text) <= MAX_TEXT else f"{text[:20]}...{text[-17:]}"
   return text.replace("$", r"\$")
 
 

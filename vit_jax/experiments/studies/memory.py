@@ -11,7 +11,7 @@ from vit_jax.experiments.studies.study import Study
 from vit_jax.storage import files, workdir
 
 STUDY, RESULTS, EARLIER = "study.json", "results.csv", "earlier.csv"
-MOST_BYTES = 2**24
+MAX_BYTES = 2**24
 
 
 def note(study: Study, ledger: Ledger) -> str:
@@ -72,7 +72,7 @@ def read(path: pathlib.Path) -> dict[str, set[str]]:
   if not path.exists():
     return {}
   try:
-    found = read_json(path, most=MOST_BYTES)
+    found = read_json(path, most=MAX_BYTES)
     return {label: set(map(str, names)) for label, names in found.items()}
   except (ValueError, TypeError, OSError) as error:
     raise RunError(

@@ -7,7 +7,7 @@ from vit_jax.config import ConfigError
 from vit_jax.config.reading import read_bytes
 from vit_jax.experiments.studies.study import Cell, Study
 
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 
 
 def figures(study: Study) -> dict[str, float]:
@@ -46,7 +46,7 @@ def of_cell(study: Study, cell: Cell, table: list[dict[str, str]]) -> float | No
 def read(path: str) -> list[dict[str, str]]:
   """The rows of a CSV file."""
   try:
-    text = read_bytes(path, most=MOST_BYTES).decode()
+    text = read_bytes(path, most=MAX_BYTES).decode()
   except (OSError, ValueError) as error:
     raise ConfigError(f"The paper's figures in {path} cannot be read: {error}.") from error
   return list(csv.DictReader(io.StringIO(text)))

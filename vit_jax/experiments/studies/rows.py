@@ -16,7 +16,7 @@ from vit_jax.experiments.studies.ledger import Ledger
 from vit_jax.experiments.studies.study import Cell, Study
 from vit_jax.storage import files, metrics_log
 
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 
 
 def rows(study: Study, ledger: Ledger, cost_of: Callable[[Job], Cost]) -> list[dict]:
@@ -152,7 +152,7 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
   if not path.exists():
     return []
   try:
-    text = read_bytes(path, most=MOST_BYTES).decode()
+    text = read_bytes(path, most=MAX_BYTES).decode()
     found = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
     for number, row in enumerate(found, 1):
       if None in row or None in row.values():
