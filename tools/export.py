@@ -16,16 +16,14 @@ from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console
 
-SUFFIXES = {"npz": ".npz", "msgpack": ".msgpack", "safetensors": ".safetensors", "huggingface": ""}
-
 
 def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("export", __doc__)
   result.add_source(required=True)
   add = result.add_argument
-  add("--output", type=path, required=True, help="file, or folder for huggingface")
-  add("--format", choices=SUFFIXES, help="default: by the suffix of --output")
+  add("--output", type=path, required=True, help="file or folder; its suffix gives the format")
+  add("--format", default="", metavar="NAME", help="of the format; default: by the suffix")
   add(
     "--step",
     type=whole(0, 2**63 - 1),
@@ -50,12 +48,7 @@ def check(args):
   """
   from vit_jax import weights
 
-  suffix = args.output.suffix if args.format is None else SUFFIXES[args.format]
-  if args.output.suffix != suffix:
-    wanted = f"end in {suffix!r}" if suffix else "be a folder's name without a dot"
-    raise ConfigError(f"--output {args.output} must {wanted} for --format {args.format}.")
-  if suffix:
-    weights.format_of(args.output)
+  suffix = weights.format_to_write(args.output, args.format).suffix
   folder(args.output.parent, "--output")
   if args.output.exists() and args.output.is_dir() == bool(suffix):
     kind = "folder" if suffix else "file"
@@ -74,7 +67,7 @@ def export(args) -> str:
   from vit_jax.inference import model as inference
 
   model = inference.read(args.source, step=args.step, average=args.average)
-  lines = exporting.write(model, args.source, args.output)
+  lines = exporting.write(model, args.source, args.output, args.format)
   if args.verify:
     lines.append(exporting.verify(model, inference.read(args.output)))
   return "\n".join(lines)

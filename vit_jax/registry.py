@@ -50,3 +50,13 @@ OPTIMIZERS = Registry(
     "sgd": "vit_jax.learning.optimizers.sgd:SGD",
   }
 )
+
+WEIGHT_FORMATS = Registry(  # in the order in which they are asked whether a path is theirs
+  {
+    "timm": "vit_jax.weights.timm_hub:TIMM",
+    "huggingface": "vit_jax.weights.huggingface:HUGGING_FACE",
+    "npz": "vit_jax.weights.npz:NPZ",
+    "msgpack": "vit_jax.weights.msgpack:MSGPACK",
+    "safetensors": "vit_jax.weights.safetensors:SAFETENSORS",
+  }
+)

@@ -211,12 +211,12 @@ def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
 
 
 def test_weights_without_a_card_tell_what_they_can(tmp_path):
-  weights.npz.save(tmp_path / "w.npz", families.params("vit"))
+  weights.save(tmp_path / "w.npz", families.params("vit"))
   path = str(tmp_path / "w.npz")
   found = evaluated_model.read(unnamed(path, resize=20), data(), NOWHERE).settings.data
   assert (found.image_size, found.evaluate_resize) == (16, 20)
   for family in ("bit", "relative", "none"):
-    weights.npz.save(tmp_path / "w.npz", families.params(family))
+    weights.save(tmp_path / "w.npz", families.params(family))
     with pytest.raises(c.ConfigError, match=r"do not tell the size .*data\.image_size=224"):
       evaluated_model.read(unnamed(path), data(), NOWHERE)
     images = c.Data(image_size=16)
@@ -277,7 +277,7 @@ def test_how_images_are_prepared_in_words():
 
 
 def test_a_recipe_that_names_the_preparation_leaves_nothing_to_guess(tmp_path):
-  weights.npz.save(tmp_path / "w.npz", families.params("vit"))
+  weights.save(tmp_path / "w.npz", families.params("vit"))
   path = str(tmp_path / "w.npz")
   images = c.Data(image_size=16, evaluate_resize=20, evaluate={"set": c.EvaluationSet("synthetic")})
   named = unnamed(path, data=images, class_names="data")

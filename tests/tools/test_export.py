@@ -110,11 +110,14 @@ def test_weights_without_a_card_tell_their_image_size(tmp_path):
 @pytest.mark.parametrize(
   ("arguments", "message"),
   [
-    (("--output", "x.npz", "--format", "msgpack"), r"must end in '\.msgpack'"),
-    (("--output", "x.onnx"), r"'\.onnx', which is no format"),
+    (("--output", "x.npz", "--format", "msgpack"), r"no name for the format 'msgpack'"),
+    (("--output", "x.onnx"), "no name for a format of weights"),
     (("--output", "x.npz", "--no-average"), "has no checkpoints to choose"),
     (("--output", "x.npz", "--step=7"), "has no checkpoints to choose"),
-    (("--output", "x-0.1", "--format", "huggingface"), "a folder's name without a dot"),
+    (
+      ("--output", "x-0.1", "--format", "huggingface"),
+      "no name for the format 'huggingface'",
+    ),
     (("--output", "source.npz/x.npz"), r"source\.npz"),
   ],
 )

@@ -261,7 +261,7 @@ def test_export_of_nothing_is_one_sentence(tmp_path):
   result = programs.run(command)
   assert result.returncode == 2
   assert result.stderr.startswith("export: ")
-  assert "is neither a workdir with checkpoints" in result.stderr
+  assert "holds no weights in a known format" in result.stderr
   assert "Traceback" not in result.stderr
 
 

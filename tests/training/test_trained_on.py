@@ -145,17 +145,6 @@ def test_without_a_history_there_is_nothing_to_compare(tmp_path, folder):
   assert open_alone(run(c.Dataset(), c.Dataset(folder)), ())
 
 
-def test_a_checkpoint_that_does_not_tell_it_is_named_once(tmp_path, caplog):
-  place = stored(tmp_path / "run", ())
-  assert (resumed.history_of(place), caplog.messages) == ((), [])  # told: nothing
-  meta = tmp_path / "run/checkpoints/9/meta/metadata"
-  meta.write_text(json.dumps({"config": {}}))
-  manifest.write(meta.parents[1])
-  assert resumed.read(tmp_path / "run").trained_on == resumed.history_of(place) == ()
-  (said,) = caplog.messages
-  assert said.startswith(f"{tmp_path}/run/checkpoints/9 does not tell what it was trained on")
-
-
 HOSTILE = (
   3,
   "x",

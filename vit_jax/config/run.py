@@ -9,6 +9,7 @@ from vit_jax.config.duration import Duration
 from vit_jax.config.fields import MAX_BATCH, MAX_STEPS, group, group_of_kind, named, setting
 from vit_jax.config.learning import Loss, Masked, NonFinite, Optimizer, Schedule
 from vit_jax.config.model import Model
+from vit_jax.registry import WEIGHT_FORMATS
 
 LABELS = (("objective", "classification"),)
 WEIGHTS = (("init_from",),)
@@ -90,8 +91,8 @@ class Config:
   evaluate_every: Duration = group(Duration, epochs=1.0)
   init_from: str = setting(
     "",
-    "weights to start from, or to evaluate if the workdir has no checkpoint: .npz, .msgpack, "
-    ".safetensors, a folder in Hugging Face's format, or the workdir of another run",
+    "weights to start from, or to evaluate if the workdir has no checkpoint: the workdir of "
+    f"another run, one of its checkpoints, or a file or folder of {', '.join(WEIGHT_FORMATS)}",
   )
   new_head: bool = setting(
     False,

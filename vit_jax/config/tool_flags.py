@@ -10,6 +10,7 @@ from vit_jax.config.errors import ConfigError
 from vit_jax.config.reading import expanded
 from vit_jax.config.suggestions import similar
 from vit_jax.config.tool_ending import leave
+from vit_jax.registry import WEIGHT_FORMATS
 
 SETTING = "--config."
 
@@ -48,8 +49,7 @@ class ToolFlags(argparse.ArgumentParser):
       "--source",
       type=local,
       metavar="PATH",
-      help="weights: a workdir, a checkpoint, a file (.npz, .msgpack, .safetensors), or a folder "
-      "in Hugging Face's format",
+      help=f"weights: a workdir, a checkpoint, or a file or folder of {', '.join(WEIGHT_FORMATS)}",
       **options,
     )
 

@@ -14,13 +14,14 @@ from vit_jax.weights import average
 BOUND = 1e-5
 
 
-def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
+def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "") -> list[str]:
   """Writes a model's parameters and their card; returns lines that describe the files.
 
   Args:
     model: the model.
     source: where it was read from.
-    output: *.npz, *.msgpack, *.safetensors, or a folder in Hugging Face's format.
+    output: a file or folder.
+    name: of the format; "": by the suffix of `output`.
 
   Raises:
     ValueError: the parameters are not of a model of this project, or have no place in the format.
@@ -31,7 +32,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
     model.at_size()  # finds missing and surplus parameters before anything is written
   own = read.params.get(OBJECTIVE_PARAMS, {})
   kept = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
-  weights.write(output, weights.Weights(kept, card))
+  weights.write(output, weights.Weights(kept, card), name)
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
   kind = average.in_words(card.average)
   lines = [
@@ -42,13 +43,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path) -> list[str]:
     lines.append(f"Left out, because only the training objective needs them: {names}.")
   if "head" not in read.params:
     lines.append("These weights have no head: they give features, or a start for fine-tuning.")
-  if output.suffix == ".npz" and "pre_logits" in read.params:
-    lines.append(
-      "Other readers of .npz, such as timm, drop its representation layer without a warning."
-    )
-  if output.suffix == ".safetensors" and (lacking := weights.lacking_in_timm(kept)):
-    lines.append(f"timm cannot read it: {lacking}. Its arrays have the published names.")
-  return lines
+  return lines + weights.format_to_write(output, name).notes(kept)
 
 
 def verify(model: LoadedModel, again: LoadedModel) -> str:

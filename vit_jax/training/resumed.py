@@ -9,6 +9,7 @@ from vit_jax import weights
 from vit_jax.config import AUTO, Config, ConfigError, EarlyStopping, Model, to_dict
 from vit_jax.config.changes import changes
 from vit_jax.config.reading import expanded
+from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.evaluation import evaluate, registry
 from vit_jax.storage import checkpoint, metrics_log
@@ -58,7 +59,7 @@ def read(folder: pathlib.Path) -> Begun:
     return Begun(folder)
   try:
     images = ImageCount(step, taken(meta, step), batch_size=0)  # of now: not known yet
-    known = weights.of_description(checkpoint.folder_of(folder, step), meta)
+    known = history.read(meta.get("trained_on"))
     return Begun(folder, step, meta["config"], known, images)
   except (ValueError, TypeError) as error:
     raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error

@@ -3,29 +3,20 @@
 import pathlib
 
 from vit_jax.models.stacking import unstack_blocks
+from vit_jax.weights.card import inferred
 from vit_jax.weights.fit import fit, table
-from vit_jax.weights.source import (
-  Weights,
-  format_of,
-  inferred,
-  module,
-  of_description,
-  of_run,
-  read,
-  trained_on,
-  write,
-)
-from vit_jax.weights.timm import lacking_in_timm
+from vit_jax.weights.format import WeightFormat, Weights
+from vit_jax.weights.source import format_to_write, module, read, trained_on, write
+from vit_jax.weights.workdir import of_run
 
 __all__ = [
+  "WeightFormat",
   "Weights",
   "fit",
-  "format_of",
+  "format_to_write",
   "inferred",
-  "lacking_in_timm",
   "load",
   "module",
-  "of_description",
   "of_run",
   "read",
   "save",
@@ -45,7 +36,7 @@ def load(path) -> dict:
       one of its checkpoints.
 
   Raises:
-    ConfigError: the path does not exist, or is a folder of another kind.
+    ConfigError: the path does not exist, or is of no known format.
     ValueError: the content does not match the format that the name says.
     OSError: the file cannot be read.
     CheckpointError: the checkpoint is damaged, or there is none.
@@ -61,11 +52,9 @@ def save(path, params: dict):
     params: tree of a model with scan=True or scan=False.
 
   Raises:
-    ValueError: the suffix is unknown, or the format cannot express the model.
+    ConfigError: no format has this suffix.
+    ValueError: the format cannot express the model.
     OSError: the file cannot be written.
   """
-  path, params = pathlib.Path(path), unstack_blocks(params)
-  if path.suffix:
-    format_of(path).save(path, params)
-  else:
-    write(path, Weights(params, None))
+  path = pathlib.Path(path)
+  format_to_write(path).save(path, unstack_blocks(params), None)

@@ -79,11 +79,14 @@ def check_bytes(path: pathlib.Path):
 
 
 @contextlib.contextmanager
-def reading(path: pathlib.Path, kind: str) -> Iterator[None]:
-  """Turns every error inside the context into one that names the file.
+def reading(path: pathlib.Path, words: str) -> Iterator[None]:
+  """Turns every error inside the context into one that names the file, if it does not yet.
 
-  Parsers may raise any kind of error on damaged bytes. An OSError that names a file is left as it
-  is.
+  Parsers may raise any kind of error on damaged bytes.
+
+  Args:
+    path: the file or folder.
+    words: what it should hold.
 
   Raises:
     ValueError: the content cannot be read.
@@ -91,9 +94,9 @@ def reading(path: pathlib.Path, kind: str) -> Iterator[None]:
   try:
     yield
   except Exception as error:
-    if isinstance(error, OSError) and error.filename:
+    if str(path) in str(error):
       raise
     reason = str(error).strip().rstrip(".") or type(error).__name__
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
       reason = f"its {path.stat().st_size:,} bytes do not fit in this machine's memory"
-    raise ValueError(f"{path} cannot be read as {kind} weights: {reason}.") from error
+    raise ValueError(f"{path} cannot be read as weights ({words}): {reason}.") from error

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import typing
 
 from vit_jax.config import MAX_PIXELS, MAX_SIDE
 from vit_jax.data import history
@@ -16,6 +17,7 @@ from vit_jax.storage.files import write_text
 MAX_BYTES = 64 * 2**20
 ACTIVATIONS = tuple(FORMS)
 MAX_EPSILON = 1e-2
+LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
 DEEP = (
@@ -45,7 +47,7 @@ class Card:
   image_size: int
   resize: int = 0
   class_names: tuple[str, ...] = ()
-  loss: str = "softmax"
+  loss: str = LOSSES[0]
   activation: str = ACTIVATIONS[0]
   norm_epsilon: float = EPSILON
   representation: str = REPRESENTATIONS[0]
@@ -61,6 +63,44 @@ class Card:
     return dataclasses.replace(self, image_size=side, resize=resize)
 
 
+class Rule(typing.NamedTuple):
+  """What a value of a card must be, as a test and in words."""
+
+  test: typing.Callable[[typing.Any], bool]
+  words: str
+
+  def check(self, key: str, value):
+    """Raises ValueError if the value breaks the rule."""
+    if not self.test(value):
+      raise ValueError(f"its {key} is {repr(value)[:100]} and must be {self.words}")
+
+
+def one_of(*values: str) -> Rule:
+  """The rule that a value is one of a few."""
+  return Rule(lambda value: value in values, " or ".join(map(repr, values)))
+
+
+RULES = {
+  "pixels": one_of(PIXELS),
+  "loss": one_of(*LOSSES),
+  "activation": one_of(*ACTIVATIONS),
+  "norm_epsilon": Rule(
+    lambda x: isinstance(x, float) and 0 < x <= MAX_EPSILON, f"above 0, at most {MAX_EPSILON}"
+  ),
+  "representation": one_of(*REPRESENTATIONS),
+  "average": Rule(lambda x: isinstance(x, bool), "true or false"),
+  "image_size": Rule(
+    lambda x: type(x) is int and 0 <= x <= MAX_SIDE, f"a number from 0 to {MAX_SIDE:,}"
+  ),
+  "resize": Rule(
+    lambda x: type(x) is int and 0 <= x <= MAX_PIXELS, f"a number from 0 to {MAX_PIXELS:,}"
+  ),
+  "class_names": Rule(
+    lambda x: isinstance(x, list) and all(isinstance(name, str) for name in x), "a list of texts"
+  ),
+}
+
+
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
   """The path of the card of a file of weights."""
   return weights.with_suffix(".json")
@@ -73,16 +113,18 @@ def write(path: pathlib.Path, card: Card):
 
 def values_of(card: Card) -> dict:
   """What the JSON of a card says."""
-  own = {"trained_on": history.written(card.trained_on), "pixels": PIXELS, "note": DEEP}
-  return dataclasses.asdict(dataclasses.replace(card, trained_on=())) | own
+  datasets = {"trained_on": history.written(card.trained_on)}
+  plain = dataclasses.asdict(dataclasses.replace(card, trained_on=()))
+  return plain | datasets | {"pixels": PIXELS, "note": DEEP}
 
 
-def read(path: pathlib.Path) -> Card | None:
-  """Reads a card; None if there is no such file.
+def read_beside(weights: pathlib.Path, params: dict | None = None) -> Card | None:
+  """Reads the card of a file of weights; None if it has none.
 
   Raises:
-    ValueError: the file is not a card.
+    ValueError: NAME.json is not a card.
   """
+  path = path_beside(weights)
   return of_values(read_json(path), path) if path.is_file() else None
 
 
@@ -93,44 +135,12 @@ def of_values(values, path: pathlib.Path) -> Card:
     ValueError: it is not a card.
   """
   try:
-    if values["pixels"] != PIXELS:
-      raise ValueError(f"its pixels are {values['pixels']!r} and must be {PIXELS!r}")
-    if values["loss"] not in ("softmax", "sigmoid"):
-      raise ValueError(f"its loss is {values['loss']!r} and must be softmax or sigmoid")
-    activation, epsilon = (
-      values.get("activation", ACTIVATIONS[0]),
-      values.get("norm_epsilon", EPSILON),
-    )
-    if activation not in ACTIVATIONS:
-      raise ValueError(f"its activation is {activation!r} and must be {' or '.join(ACTIVATIONS)}")
-    if not (isinstance(epsilon, float) and 0 < epsilon <= MAX_EPSILON):
-      raise ValueError(f"its norm_epsilon is {epsilon!r} and must be above 0, up to {MAX_EPSILON}")
-    representation = values.get("representation", REPRESENTATIONS[0])
-    if representation not in REPRESENTATIONS:
-      wanted = " or ".join(REPRESENTATIONS)
-      raise ValueError(f"its representation is {representation!r} and must be {wanted}")
-    average = values.get("average", False)
-    if not isinstance(average, bool):
-      raise ValueError(f"its average is {average!r} and must be true or false")
-    side, resize, names = values["image_size"], values["resize"], values["class_names"]
-    if type(side) is not int or not 0 <= side <= MAX_SIDE:
-      raise ValueError(f"its image_size is {side!r} and must be a number from 0 to {MAX_SIDE:,}")
-    if type(resize) is not int or not (resize == 0 or side <= resize <= MAX_PIXELS):
-      wanted = f"0, or a number from its image_size {side} to {MAX_PIXELS:,}"
-      raise ValueError(f"its resize is {resize!r} and must be {wanted}")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-      raise ValueError("its class_names are not a list of texts")
-    return Card(
-      image_size=side,
-      resize=resize,
-      class_names=tuple(names),
-      loss=values["loss"],
-      activation=activation,
-      norm_epsilon=epsilon,
-      representation=representation,
-      trained_on=history.read(values.get("trained_on", [])),
-      average=average,
-    )
+    for key, rule in RULES.items():
+      rule.check(key, values[key])
+    if 0 < values["resize"] < values["image_size"]:
+      raise ValueError(f"its resize is {values['resize']}, below its image_size")
+    fields = {field.name: values[field.name] for field in dataclasses.fields(Card)}
+    return Card(**fields | {"trained_on": history.read(values["trained_on"])})
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error
 
@@ -152,8 +162,8 @@ def read_json(path: pathlib.Path):
 
 def inferred(params: dict) -> Card:
   """Makes a card from parameters alone: the image size, if position embeddings tell it."""
-  told = module_of(params)
+  module = module_of(params)
   if "resnet" in params:
     return Card(image_size=0)
-  grid = patch_grid(params, told.pool == "class_token")
-  return Card(image_size=grid[0] * told.stride() if grid and grid[0] == grid[1] else 0)
+  grid = patch_grid(params, module.pool == "class_token")
+  return Card(image_size=grid[0] * module.stride() if grid and grid[0] == grid[1] else 0)

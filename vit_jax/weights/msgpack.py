@@ -9,39 +9,37 @@ import msgpack
 import numpy as np
 from flax.serialization import MAX_CHUNK_SIZE
 
-from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.files import write_bytes
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, published
 from vit_jax.weights.card import Card
+from vit_jax.weights.format import WeightFormat
 
+ARRAY = 1  # Flax's code for an array
 MAX_AXES = 16
 
 
-def load(path: pathlib.Path) -> dict:
-  """Reads a tree of NumPy arrays.
+def _load(path: pathlib.Path) -> dict:
+  arrays.check_bytes(path)
+  with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    check_claims(file, len(data))
+    tree = flax.serialization.msgpack_restore(data)
+  flat = flatten(tree) if isinstance(tree, dict) else {"": tree}
+  if not all(isinstance(array, np.ndarray) for array in flat.values()):
+    raise ValueError("it does not hold a tree of arrays")
+  return published.from_published(flat)
+
+
+def _save(path: pathlib.Path, params: dict, card: Card | None):
+  write_bytes(path, flax.serialization.msgpack_serialize(jax.tree.map(np.asarray, params)))
+
+
+def check_claims(file, size: int):
+  """Goes through a file of `size` bytes, before memory is allocated for what it claims to hold.
 
   Raises:
-    ValueError: the file holds something else, or is cut short.
+    ValueError: it holds something else than maps of arrays, or too many.
   """
-  with arrays.reading(path, "msgpack"):
-    arrays.check_bytes(path)
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-      _look_through(file, len(data))
-      tree = flax.serialization.msgpack_restore(data)
-    if not _is_params(tree):
-      raise ValueError("it does not hold a tree of parameters")
-    return published.from_published(flatten(tree))
-
-
-def save(path: pathlib.Path, params: dict, known: Card | None = None):
-  """Writes a tree of arrays; stacked blocks are unstacked."""
-  data = flax.serialization.msgpack_serialize(jax.tree.map(np.asarray, unstack_blocks(params)))
-  write_bytes(path, data)
-
-
-def _look_through(file, size: int):
-  """Refuses a file that is not a tree of arrays, before memory is allocated for its claims."""
   unpacker = msgpack.Unpacker(
     file,
     object_pairs_hook=_distinct,
@@ -59,20 +57,16 @@ def _look_through(file, size: int):
 
 
 def _check_array(code, content):
-  if code != 1:  # Flax's code for arrays
+  if code != ARRAY:
     raise ValueError(f"it holds something of type {code}, which is not an array")
   msgpack.unpackb(content, raw=True, max_array_len=MAX_AXES)
 
 
 def _distinct(pairs) -> dict:
   """A map without duplicate names; the library would silently take the last of them."""
-  names = [name for name, _ in pairs]
-  if len(set(names)) < len(names):
+  if len({name for name, _ in pairs}) < len(pairs):
     raise ValueError("two of its names are the same")
   return dict(pairs)
 
 
-def _is_params(tree) -> bool:
-  if isinstance(tree, dict):
-    return bool(tree) and all(_is_params(value) for value in tree.values())
-  return isinstance(tree, np.ndarray)
+MSGPACK = WeightFormat(words=".msgpack", suffix=".msgpack", load=_load, save=_save)

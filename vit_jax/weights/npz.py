@@ -1,4 +1,4 @@
-"""Weights as .npz, under the published names. Files are checked before memory is allocated."""
+"""Weights as .npz, under the published names."""
 
 import math
 import pathlib
@@ -9,27 +9,22 @@ import numpy as np
 from vit_jax.storage.files import write_whole
 from vit_jax.weights import arrays, published
 from vit_jax.weights.card import Card
+from vit_jax.weights.format import WeightFormat
 
 MAX_EXPANSION = 20  # uncompressed bytes for each byte of the file
+HEADERS = {
+  (1, 0): np.lib.format.read_array_header_1_0,
+  (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
-def load(path: pathlib.Path) -> dict:
-  """Reads a tree of NumPy arrays; see `published.from_published` for the spellings of names.
-
-  Never unpickles, and allocates memory only after the claimed sizes agree with the file's.
-
-  Raises:
-    ValueError: the file is not an .npz of arrays, or claims more than it holds or than is allowed.
-  """
-  with arrays.reading(path, ".npz"), zipfile.ZipFile(path) as archive:
-    entries = archive.infolist()
-    _check_bounds(entries, path.stat().st_size)
-    flat = {e.filename.removesuffix(".npy"): _read(archive, e) for e in entries}
-    return published.from_published(flat)
+def _load(path: pathlib.Path) -> dict:
+  check_claims(path)
+  with np.load(path, allow_pickle=False) as archive:
+    return published.from_published(dict(archive))
 
 
-def save(path: pathlib.Path, params: dict, known: Card | None = None):
-  """Writes a tree of arrays under the published names; stacked blocks are unstacked."""
+def _save(path: pathlib.Path, params: dict, card: Card | None):
   flat = {name: np.asarray(x) for name, x in published.to_published(params).items()}
 
   def fill(partial: str):
@@ -39,41 +34,51 @@ def save(path: pathlib.Path, params: dict, known: Card | None = None):
   write_whole(str(path), fill)
 
 
-def _check_bounds(entries, file_bytes):
-  if len(entries) > arrays.MAX_ARRAYS:
-    raise ValueError(f"it holds {len(entries):,} arrays; the most is {arrays.MAX_ARRAYS:,}")
-  if len({entry.filename for entry in entries}) != len(entries):
-    raise ValueError("two of its arrays have the same name")
-  total = sum(entry.file_size for entry in entries)
-  if total > arrays.MAX_BYTES:
-    raise ValueError(f"it expands to {total:,} bytes; the most is {arrays.MAX_BYTES:,}")
-  if total > MAX_EXPANSION * file_bytes:
+def _notes(params: dict) -> list[str]:
+  if "pre_logits" not in params:
+    return []
+  return ["Other readers of .npz, such as timm, drop its representation layer without a warning."]
+
+
+def check_claims(path: pathlib.Path):
+  """Checks what a file claims to hold against its size, before memory is allocated.
+
+  Raises:
+    ValueError: it claims more than it holds or than is allowed, or holds something else.
+  """
+  with zipfile.ZipFile(path) as archive:
+    entries = archive.infolist()
+    names = {entry.filename.removesuffix(".npy") for entry in entries}
+    if len(entries) > arrays.MAX_ARRAYS:
+      raise ValueError(f"it holds {len(entries):,} arrays; the most is {arrays.MAX_ARRAYS:,}")
+    if len(names) < len(entries):
+      raise ValueError("two of its arrays have the same name")
+    total, size = sum(entry.file_size for entry in entries), path.stat().st_size
+    if total > min(arrays.MAX_BYTES, MAX_EXPANSION * size):
+      raise ValueError(
+        f"it expands from {size:,} to {total:,} bytes; the most is {MAX_EXPANSION} times its size, "
+        f"and {arrays.MAX_BYTES:,}"
+      )
+    for entry in entries:
+      with archive.open(entry) as file:
+        _check_header(file, entry.filename, entry.file_size)
+
+
+def _check_header(file, name: str, size: int):
+  """Checks the header of one array, in a file of `size` bytes."""
+  if not name.endswith(".npy"):
+    raise ValueError(f"{name} inside is not an array")
+  version = np.lib.format.read_magic(file)
+  if version not in HEADERS:
+    raise ValueError(f"{name} has version {version}, which is unknown")
+  shape, _, dtype = HEADERS[version](file)
+  if dtype.hasobject:
+    raise ValueError(f"{name} holds pickled objects, which are never unpickled")
+  claimed, there = math.prod(shape) * dtype.itemsize, size - file.tell()
+  if min(shape, default=0) < 0 or claimed != there:
     raise ValueError(
-      f"it expands from {file_bytes:,} to {total:,} bytes, more than {MAX_EXPANSION} times"
+      f"{name} claims shape {shape} of {dtype}, {claimed:,} bytes, but has {there:,}"
     )
 
 
-def _read(archive, entry) -> np.ndarray:
-  """Reads one array, after checking its header against the size of its entry."""
-  name = entry.filename
-  if not name.endswith(".npy"):
-    raise ValueError(f"{name} inside is not an array")
-  with archive.open(entry) as file:
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-      raise ValueError(f"{name} has version {version}, which is unknown")
-    read_header = {
-      (1, 0): np.lib.format.read_array_header_1_0,
-      (2, 0): np.lib.format.read_array_header_2_0,
-    }[version]
-    shape, fortran_order, dtype = read_header(file)
-    if dtype.hasobject:
-      raise ValueError(f"{name} holds pickled objects, which are never unpickled")
-    claimed = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or claimed != entry.file_size - file.tell():
-      raise ValueError(
-        f"{name} claims shape {shape} of {dtype}, {claimed:,} bytes, but has "
-        f"{entry.file_size - file.tell():,}"
-      )
-    order = "F" if fortran_order else "C"
-    return np.frombuffer(file.read(claimed), dtype).reshape(shape, order=order)
+NPZ = WeightFormat(words=".npz", suffix=".npz", load=_load, save=_save, notes=_notes)

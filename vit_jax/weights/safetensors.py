@@ -13,56 +13,48 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.files import write_whole
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, published, timm
 from vit_jax.weights.card import Card
+from vit_jax.weights.format import WeightFormat
 
 DTYPES = ("F64", "F32", "F16", "BF16")
 CARD, HEADS = "vit_jax_card", "vit_jax_heads"  # keys of a file's metadata
 MAX_HEADS = 10**4
-_TRANSFORMERS = ("vit.", "embeddings.", "encoder.layer.")
+TRANSFORMERS = ("vit.", "embeddings.", "encoder.layer.")
 _log = logging.getLogger(__name__)
 
 
-def load(path: pathlib.Path) -> dict:
-  """Reads a tree of NumPy arrays, under the published names or timm's.
-
-  Raises:
-    ValueError: the file is not safetensors, its arrays fail `arrays.checked`, or they are of a
-      model that this project does not have.
-  """
-  with arrays.reading(path, "safetensors"):
-    flat = _flat(path)
-    if timm.recognised(flat):
-      return timm.from_timm(arrays.checked(flat), _heads(_header(path)[1]))
-    if any(name.startswith(_TRANSFORMERS) for name in flat):
-      raise ValueError("its names are those of transformers; give the folder with its config.json")
-    return published.from_published(flat)
+def _load(path: pathlib.Path) -> dict:
+  flat = _arrays(path)
+  if timm.recognised(flat):
+    return timm.from_timm(arrays.checked(flat), _heads(_header(path)[1]))
+  if any(name.startswith(TRANSFORMERS) for name in flat):
+    raise ValueError("its names are those of transformers; give the folder with its config.json")
+  return published.from_published(flat)
 
 
-def own_card(path: pathlib.Path) -> Card | None:
-  """The card that this project wrote into the file, read without its arrays.
+def _save(path: pathlib.Path, params: dict, known: Card | None):
+  metadata = {CARD: json.dumps(card.values_of(known))} if known else {}
+  try:
+    flat = timm.to_timm(params)
+    queries = [x for name, x in flatten(params).items() if name.endswith("query/kernel")]
+    metadata |= {HEADS: str(queries[0].shape[1])} if queries else {}
+  except ValueError:  # timm has no such model
+    flat = published.to_published(params)
+  save_arrays(path, flat, metadata)
 
-  Raises:
-    ValueError: what is there is no card.
-  """
-  with arrays.reading(path, "safetensors"):
-    metadata = _header(path)[1]
-    return card.of_values(json.loads(metadata[CARD]), path) if CARD in metadata else None
 
-
-def usual_card(path: pathlib.Path, params: dict) -> Card | None:
-  """For a file of timm, without a card, what timm's models usually compute; else None.
-
-  Args:
-    path: the file.
-    params: what `load` read from it.
-  """
-  with arrays.reading(path, "safetensors"):
+def _card(path: pathlib.Path, params: dict | None) -> Card | None:
+  """The card inside, or else the one beside, or else what timm's names tell."""
+  with arrays.reading(path, ".safetensors"):
     names, metadata = _header(path)
-  if HEADS in metadata or "resnet" in params or not timm.recognised(names):
+    if CARD in metadata:
+      return card.of_values(json.loads(metadata[CARD]), path)
+  if beside := card.read_beside(path):
+    return beside
+  if not params or HEADS in metadata or "resnet" in params or not timm.recognised(names):
     return None
   _log.warning(
     "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
@@ -73,37 +65,32 @@ def usual_card(path: pathlib.Path, params: dict) -> Card | None:
   return dataclasses.replace(card.inferred(params), activation=timm.ACTIVATION)
 
 
-def load_flat(path: pathlib.Path) -> dict[str, np.ndarray]:
+def _notes(params: dict) -> list[str]:
+  try:
+    timm.to_timm(params)
+  except ValueError as error:
+    return [f"timm cannot read it: {error}. Its arrays have the published names."]
+  return []
+
+
+def load_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   """Reads {name: array} under the file's own names.
 
   Raises:
-    ValueError: as in `load`.
+    ValueError: the file is not safetensors, or its arrays fail `arrays.checked`.
   """
   with arrays.reading(path, "safetensors"):
-    return arrays.checked(_flat(path))
+    return arrays.checked(_arrays(path))
 
 
-def save(path: pathlib.Path, params: dict, known: Card | None = None):
-  """Writes a tree of arrays, with its card; stacked blocks are unstacked."""
-  params = unstack_blocks(params)
-  told = {CARD: json.dumps(card.values_of(known))} if known else {}
-  try:
-    flat = timm.to_timm(params)
-    query = next((x for name, x in flatten(params).items() if name.endswith("query/kernel")), None)
-    told |= {HEADS: str(query.shape[1])} if query is not None else {}
-  except ValueError:  # timm has no such model
-    flat = published.to_published(params)
-  save_flat(path, flat, told)
-
-
-def save_flat(path: pathlib.Path, flat: dict[str, np.ndarray], told: dict[str, str] | None = None):
-  """Writes {name: array}, with the metadata that PyTorch's readers need and what else is told."""
+def save_arrays(path: pathlib.Path, flat: dict[str, np.ndarray], metadata: dict[str, str]):
+  """Writes {name: array}, with the metadata that PyTorch's readers need and `metadata`."""
   contiguous = {name: np.ascontiguousarray(array) for name, array in flat.items()}
 
   def fill(partial: str):
     with open(partial, "wb") as file:
       usual = os.fstat(file.fileno()).st_mode
-    safetensors.numpy.save_file(contiguous, partial, metadata={"format": "pt"} | (told or {}))
+    safetensors.numpy.save_file(contiguous, partial, metadata={"format": "pt"} | metadata)
     os.chmod(partial, usual)  # the library makes files that only their owner can read
 
   write_whole(str(path), fill)
@@ -123,8 +110,8 @@ def _heads(metadata) -> int:
   return int(text)
 
 
-def _flat(path):
-  """Reads the arrays of a file; checks its header before the arrays are read."""
+def _arrays(path) -> dict[str, np.ndarray]:
+  """Reads the arrays of a file, after their types."""
   arrays.check_bytes(path)
   with safetensors.safe_open(path, framework="numpy") as file:
     names = list(file.keys())
@@ -132,3 +119,8 @@ def _flat(path):
       if (kind := file.get_slice(name).get_dtype()) not in DTYPES:
         raise ValueError(f"{name} holds {kind}; weights are floating-point numbers")
     return {name: file.get_tensor(name) for name in names}
+
+
+SAFETENSORS = WeightFormat(
+  words=".safetensors", suffix=".safetensors", load=_load, save=_save, card=_card, notes=_notes
+)

@@ -8,7 +8,6 @@ import re
 
 import numpy as np
 
-from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.published import with_class_token
 from vit_jax.weights.translation import (
@@ -121,15 +120,6 @@ def to_timm(params: dict) -> dict[str, np.ndarray]:
     return table.theirs(flatten(params))
   except KeyError as error:
     raise ValueError(f"timm's models have no place for {error.args[0]}") from error
-
-
-def lacking_in_timm(params: dict) -> str:
-  """Why timm has no model with these parameters; "" if it has one."""
-  try:
-    to_timm(unstack_blocks(params))
-  except ValueError as error:
-    return str(error)
-  return ""
 
 
 def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:

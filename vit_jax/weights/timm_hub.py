@@ -13,8 +13,9 @@ import numpy as np
 
 from vit_jax.config import MAX_SIDE
 from vit_jax.models.gelu import FORMS
-from vit_jax.weights import arrays, card, safetensors, timm
+from vit_jax.weights import card, safetensors, timm
 from vit_jax.weights.card import Card, read_json
+from vit_jax.weights.format import WeightFormat
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # Models whose name alone tells what else than the usual they compute.
@@ -36,48 +37,39 @@ _ARGUMENTS = {
 _log = logging.getLogger(__name__)
 
 
-def tells_of(path: pathlib.Path) -> bool:
-  """Whether the path is such a folder, or the weights inside without a card of this project."""
+def _recognises(path: pathlib.Path) -> bool:
+  """Whether a path is such a folder, or the weights inside without a card of this project."""
   if path.is_file() and (path.name != WEIGHTS or card.path_beside(path).is_file()):
     return False
-  config = (path if path.is_dir() else path.parent) / CONFIG
-  if not config.is_file():
-    return False
-  settings = read_json(config)
+  config = _folder(path) / CONFIG
+  settings = read_json(config) if config.is_file() else None
   return isinstance(settings, dict) and isinstance(settings.get("architecture"), str)
 
 
-def read(folder: pathlib.Path) -> tuple[dict, Card]:
-  """Reads a tree of NumPy arrays, and the card.
-
-  Raises:
-    ValueError: the model has parts that this project's models do not have, or its images are
-      prepared in a way that this project does not know.
-  """
-  settings = read_json(folder / CONFIG)
-  images = settings.get("pretrained_cfg", settings)
-  asked = settings.get("model_args") or {}
-  if not isinstance(images, dict) or not isinstance(asked, dict):
-    raise ValueError(f"{folder / CONFIG} does not describe a model of timm.")
-  try:
-    params = _params(folder / WEIGHTS, settings, images, asked)
-    return params, _card(params, settings, images, asked)
-  except (TypeError, KeyError, OverflowError) as error:
-    raise ValueError(f"{folder / CONFIG} does not describe a model of timm: {error}.") from error
+def _folder(path: pathlib.Path) -> pathlib.Path:
+  return path if path.is_dir() else path.parent
 
 
-def _params(path, settings, images, asked):
-  if unknown := sorted(set(asked) - _ARGUMENTS):
+def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
+  """What config.json says: all of it, of the images, and the arguments of the model."""
+  settings = read_json(_folder(path) / CONFIG)
+  images, arguments = settings.get("pretrained_cfg", settings), settings.get("model_args") or {}
+  if not isinstance(images, dict) or not isinstance(arguments, dict):
+    raise ValueError(f"its {CONFIG} does not describe a model of timm")
+  return settings, images, arguments
+
+
+def _load(path: pathlib.Path) -> dict:
+  settings, images, arguments = _settings(path)
+  if unknown := sorted(set(arguments) - _ARGUMENTS):
     raise ValueError(
       f"its model was made with {', '.join(unknown)}, which this project does not know"
     )
-  heads = asked.get("num_heads") or _HEADS.get(settings["architecture"], 0)
-  flat = safetensors.load_flat(path)
-  with arrays.reading(path, "timm's"):
-    params = timm.from_timm(flat, int(heads))
-    if "cls" in params and settings.get("global_pool", "token") != "token":
-      raise ValueError("it has a class token and pools the patches, which no model here does")
-    return _for_our_pixels(params, images)
+  heads = arguments.get("num_heads") or _HEADS.get(settings["architecture"], 0)
+  params = timm.from_timm(safetensors.load_arrays(_folder(path) / WEIGHTS), int(heads))
+  if "cls" in params and settings.get("global_pool", "token") != "token":
+    raise ValueError("it has a class token and pools the patches, which no model here does")
+  return _for_our_pixels(params, images)
 
 
 def _for_our_pixels(params, images):
@@ -98,29 +90,43 @@ def _for_our_pixels(params, images):
   return params | {"embedding": {"kernel": np.float32(kernel), "bias": np.float32(bias)}}
 
 
-def _card(params, settings, images, asked):
-  told = card.inferred(params)
-  side = told.image_size or int(images.get("input_size", (3, 224, 224))[-1])
-  share, mode = float(images.get("crop_pct") or 1), images.get("crop_mode", "center")
-  if mode not in ("center", "squash") or (mode == "squash" and share < 1) or not 0.1 < share <= 1:
-    raise ValueError(
-      f"images are cropped by {mode!r} with crop_pct {share}, which is not known here"
-    )
+def _card(path: pathlib.Path, params: dict | None) -> Card | None:
+  if not params:
+    return None  # nothing tells what they were trained on
+  settings, images, arguments = _settings(path)
+  side = card.inferred(params).image_size or int(images.get("input_size", (3, 224, 224))[-1])
   if not 0 < side <= MAX_SIDE:
     raise ValueError(f"its images have {side} pixels")
   names = settings.get("label_names") or images.get("label_names") or ()
-  activation = asked.get("act_layer") or (
-    "gelu_tanh" if _TANH.fullmatch(settings["architecture"]) else timm.ACTIVATION
-  )
-  if activation not in FORMS:
-    raise ValueError(f"its act_layer is {activation!r} and must be one of {', '.join(FORMS)}")
   if images.get("interpolation", "bilinear") != "bilinear":
     _log.warning(
       "timm resizes images for it by %s; this project does so bilinearly.", images["interpolation"]
     )
   return Card(
     image_size=side,
-    resize=0 if mode == "squash" else math.floor(side / share),
+    resize=_resize(side, images),
     class_names=tuple(map(str, names)) if isinstance(names, list) else (),
-    activation=activation,
+    activation=_activation(settings["architecture"], arguments),
   )
+
+
+def _resize(side: int, images: dict) -> int:
+  share, mode = float(images.get("crop_pct") or 1), images.get("crop_mode", "center")
+  if mode == "squash" and share == 1:
+    return 0
+  if mode != "center" or not 0.1 < share <= 1:
+    raise ValueError(
+      f"images are cropped by {mode!r} with crop_pct {share}, which is not known here"
+    )
+  return math.floor(side / share)
+
+
+def _activation(architecture: str, arguments: dict) -> str:
+  usual = "gelu_tanh" if _TANH.fullmatch(architecture) else timm.ACTIVATION
+  activation = arguments.get("act_layer") or usual
+  if activation not in FORMS:
+    raise ValueError(f"its act_layer is {activation!r} and must be one of {', '.join(FORMS)}")
+  return activation
+
+
+TIMM = WeightFormat(words="a folder of timm", recognises=_recognises, load=_load, card=_card)

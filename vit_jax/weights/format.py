@@ -1,0 +1,61 @@
+"""What a way to store weights consists of."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+
+from vit_jax.weights import card
+from vit_jax.weights.card import Card
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+  """Parameters, and what is known about them.
+
+  Attributes:
+    params: NumPy arrays, blocks unstacked.
+    card: how images are prepared, and the classes; None: unknown.
+    settings: for a checkpoint, the settings that its run recorded.
+  """
+
+  params: dict
+  card: Card | None
+  settings: dict | None = None
+
+  def class_names(self) -> tuple[str, ...]:
+    """Names of the head's outputs; () if they are unknown."""
+    return self.card.class_names if self.card else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightFormat:
+  """One way to store weights: a file that ends in a `WeightFormat`, and a line in the registry.
+
+  Of several that recognise a path, the first line counts. All may raise ValueError for what is of
+  another kind, or has no place; errors of `load` need not name the file.
+
+  Attributes:
+    words: what is stored, for messages.
+    load: reads the parameters: a tree of NumPy arrays in float32, blocks unstacked.
+    save: writes parameters with blocks unstacked, and in a folder their card, which may be None;
+      None: this format is only read.
+    suffix: of its files; "": it is a folder.
+    recognises: whether an existing path has this format; None: by the suffix.
+    card: what is known about the weights at a path. Gets their parameters too, or None, for what
+      is recorded alone. Default: what NAME.json beside NAME.suffix says.
+    notes: what whoever exports such parameters should know of the result.
+  """
+
+  words: str
+  load: Callable[[pathlib.Path], dict]
+  save: Callable[[pathlib.Path, dict, Card | None], None] | None = None
+  suffix: str = ""
+  recognises: Callable[[pathlib.Path], bool] | None = None
+  card: Callable[[pathlib.Path, dict | None], Card | None] = card.read_beside
+  notes: Callable[[dict], list[str]] = lambda params: []
+
+  def is_at(self, path: pathlib.Path) -> bool:
+    """Whether the existing `path` has this format."""
+    if self.recognises:
+      return self.recognises(path)
+    return path.suffix == self.suffix and path.is_file()

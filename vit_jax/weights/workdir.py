@@ -1,0 +1,82 @@
+"""Weights in the checkpoints of a run, and what its settings say about them."""
+
+import logging
+import pathlib
+
+from vit_jax.config import ConfigError
+from vit_jax.data import history
+from vit_jax.data.history import History
+from vit_jax.models.stacking import unstack_blocks
+from vit_jax.storage import checkpoint
+from vit_jax.storage.workdir import STARTS
+from vit_jax.weights import average as averages
+from vit_jax.weights.card import Card
+from vit_jax.weights.format import Weights
+
+_log = logging.getLogger(__name__)
+
+
+def is_at(path: pathlib.Path) -> bool:
+  """Whether a path is a run's workdir, or one of its checkpoints."""
+  return bool(checkpoint.named_by(path)[1]) or (path / STARTS).is_file()
+
+
+def read(path: pathlib.Path, step: int, average: bool) -> Weights:
+  """Reads the weights of a workdir or of one of its checkpoints; arguments as for `source.read`.
+
+  Raises:
+    ConfigError: there is no such step.
+    CheckpointError: the checkpoint is damaged.
+  """
+  folder, steps = checkpoint.named_by(path)
+  if not steps:
+    raise ConfigError(
+      f"{path} is a run without checkpoints: none has been saved yet, or they were removed."
+    )
+  if step and step not in steps:
+    known = ", ".join(map(str, steps))
+    raise ConfigError(f"{path} has no checkpoint of step {step}; its steps are {known}.")
+  chosen = steps[0] if folder != path.absolute() else step
+  return of_run(folder, chosen, average)[1]
+
+
+def trained_on(path: pathlib.Path, step: int) -> History:
+  """As `source.trained_on`."""
+  _, meta = checkpoint.described(path, step)
+  return history.read(meta.get("trained_on")) if meta else ()
+
+
+def of_run(folder: pathlib.Path, step: int, average: bool) -> tuple[pathlib.Path, Weights]:
+  """The checkpoint of a workdir, and its weights; other arguments as for `source.read`.
+
+  Raises:
+    CheckpointError: the checkpoint is damaged, or there is none.
+  """
+  return checkpoint.read(folder, step, lambda path: of_checkpoint(path, average))
+
+
+def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
+  """Reads the weights of a checkpoint; `average` as in `source.read`.
+
+  Warns of an average that still holds much of the initial parameters.
+  """
+  meta = checkpoint.read_meta(folder)
+  average = average and any(name.startswith("ema/") for name in meta["arrays"])
+  if average:
+    share = averages.initial_share(meta["config"]["optimizer"], int(folder.name))
+    if warning := averages.warning(share):
+      _log.warning("%s: %s", folder, warning)
+  data, model = meta["config"]["data"], meta["config"]["model"]
+  card = Card(
+    image_size=data["image_size"],
+    resize=data["evaluate_resize"],
+    class_names=tuple(meta["class_names"]),
+    loss=meta["config"]["loss"]["kind"],
+    activation=model["activation"],
+    norm_epsilon=model["norm_epsilon"],
+    representation=meta["representation"],
+    trained_on=history.read(meta["trained_on"]),
+    average=average,
+  )
+  params = checkpoint.load_params(folder, ema=average)
+  return Weights(unstack_blocks(params), card, meta["config"])
