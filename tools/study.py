@@ -28,9 +28,10 @@ from argparse import Namespace
 
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.experiments.studies import conduct, jobs, loading, plan, report, slurm, summary
-from vit_jax.experiments.studies.conduct import Conduct
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments import runs
+from vit_jax.experiments.studies import jobs, loading, plan, report, runner, slurm
+from vit_jax.experiments.studies.runner import StudyRunner
+from vit_jax.experiments.studies.store import RunStore
 from vit_jax.process import console, json_text
 
 
@@ -52,7 +53,7 @@ def flags() -> ToolFlags:
   return result
 
 
-def asked(args: Namespace, overrides: list[str]) -> Conduct:
+def asked(args: Namespace, overrides: list[str]) -> StudyRunner:
   """The study of a command line.
 
   Raises:
@@ -62,7 +63,9 @@ def asked(args: Namespace, overrides: list[str]) -> Conduct:
   study = dataclasses.replace(study, seeds=args.seeds or study.seeds)
   name = f"study-{pathlib.Path(args.study).stem}-{args.scale}"
   folder = args.workdir or pathlib.Path("workdirs") / name
-  return Conduct(study, Ledger(folder, tuple(overrides)), shlex.join(command(args, overrides)))
+  return StudyRunner(
+    study, RunStore(folder, tuple(overrides)), shlex.join(command(args, overrides))
+  )
 
 
 def command(args: Namespace, overrides: list[str]) -> list[str]:
@@ -72,21 +75,20 @@ def command(args: Namespace, overrides: list[str]) -> list[str]:
   return [*words, *([f"--workdir={args.workdir}"] if args.workdir else []), *overrides]
 
 
-def do(found: Conduct, args: Namespace):
+def do(chosen: StudyRunner, args: Namespace):
   """Does what is missing, and prints and writes the results.
 
   Raises:
     ConfigError, RunError, Stopped: as `execution.execute`.
   """
-  costs = conduct.apart(found, data=True)
-  some = jobs.of_study(found.study) if args.only is None else found.one(args.only)
-  failed = found.run(some, costs, jobs=args.jobs)
-  if not conduct.is_one_run(args.only):  # the last job of a cluster writes the results
-    lines = found.results(costs)
+  costs = runs.in_new_process(chosen.checked_costs, data=True)
+  failed = chosen.run(chosen.asked_jobs(args.only), costs, jobs=args.jobs)
+  if not runner.is_one_run(args.only):  # the last job of a cluster writes the results
+    lines = chosen.results(costs)
     show = [dataclasses.asdict(line) for line in lines]
-    print(json_text.written(show) if args.format == "json" else summary.table(lines))
-    print(f"Results: {found.ledger.folder / report.PAGE}", file=sys.stderr)
-  conduct.raise_failures(failed)
+    print(json_text.written(show) if args.format == "json" else report.table(lines))
+    print(f"Results: {chosen.store.folder / report.PAGE}", file=sys.stderr)
+  runner.raise_failures(failed)
 
 
 def main(arguments: list[str] | None = None):
@@ -97,16 +99,16 @@ def main(arguments: list[str] | None = None):
   """
   args, overrides = flags().parse_with_settings(arguments)
   with ending("study"):
-    found = asked(args, overrides)
+    chosen = asked(args, overrides)
     if args.plan:
-      print(plan.said(found, args.format, measure=args.scale == "small"))
+      print(plan.text(chosen, args.format, measure=args.scale == "small"))
     elif args.slurm:
-      conduct.apart(found, data=False)
+      runs.in_new_process(chosen.checked_costs)
       program = [sys.executable, str(pathlib.Path(__file__).resolve())]
       program += command(args, overrides)[2:]
-      slurm.write(args.slurm, program, jobs.waves(jobs.of_study(found.study)))
+      slurm.write(args.slurm, program, jobs.waves(jobs.of_study(chosen.study)))
     else:
-      do(found, args)
+      do(chosen, args)
 
 
 if __name__ == "__main__":

@@ -38,10 +38,10 @@ from argparse import Namespace
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.experiments import sweep
-from vit_jax.experiments.studies import conduct, execution, jobs, plan, slurm, transfer
-from vit_jax.experiments.studies.conduct import Conduct
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments import runs, sweep
+from vit_jax.experiments.studies import execution, jobs, plan, runner, slurm, transfer
+from vit_jax.experiments.studies.runner import StudyRunner
+from vit_jax.experiments.studies.store import RunStore
 from vit_jax.experiments.sweep import Sweep
 from vit_jax.main import default_workdir
 from vit_jax.process import console, json_text
@@ -153,32 +153,31 @@ def run(chosen: Sweep, args: Namespace, command: list[str]):
     ConfigError: the sweep is wrong, or data is missing.
     RunError, Stopped: as `execution.execute`.
   """
-  found = Conduct(sweep.study(chosen), Ledger(chosen.folder))
+  study = StudyRunner(sweep.study(chosen), RunStore(chosen.folder))
   if args.plan:
-    print(plan.said(found, args.format, measure=True))
+    print(plan.text(study, args.format, measure=True))
     return
-  costs = conduct.apart(found, data=True)
-  every = jobs.of_study(found.study)
+  costs = runs.in_new_process(study.checked_costs, data=True)
+  every = study.asked_jobs(None)
   if args.commands:
-    for one in execution.startable(found.ledger, every, set()):
+    for one in execution.startable(study.store, every, set()):
       print(one.command())
   elif args.slurm:
     program = [sys.executable, str(pathlib.Path(__file__).resolve()), *command[2:]]
     slurm.write(args.slurm, program, jobs.waves(every))
   else:
-    some = every if args.only is None else found.one(args.only)
-    conduct.raise_failures(found.run(some, costs, jobs=args.jobs))
+    runner.raise_failures(study.run(study.asked_jobs(args.only), costs, jobs=args.jobs))
     if args.only is None:
-      report(chosen, found, args.format)
+      report(chosen, study, args.format)
 
 
-def report(chosen: Sweep, found: Conduct, form: str):
+def report(chosen: Sweep, study: StudyRunner, form: str):
   """Writes and prints the results.
 
   Raises:
     RunError: the folder cannot be written to.
   """
-  result = sweep.report(chosen, found.study)
+  result = sweep.report(chosen, study.study)
   with workdir.writing(chosen.folder):
     sweep.write(chosen, result)
   print(json_text.written(result) if form == "json" else sweep.table(result))

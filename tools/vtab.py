@@ -34,11 +34,11 @@ from argparse import Namespace
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.experiments import runs, vtab_choice, vtab_score
-from vit_jax.experiments.studies import conduct, jobs, plan
-from vit_jax.experiments.studies.conduct import Conduct
-from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.experiments.vtab_score import Benchmark
+from vit_jax.experiments import runs, vtab
+from vit_jax.experiments.studies import plan, runner
+from vit_jax.experiments.studies.runner import StudyRunner
+from vit_jax.experiments.studies.store import RunStore
+from vit_jax.experiments.vtab import Benchmark
 from vit_jax.process import console, json_text
 from vit_jax.storage import workdir
 
@@ -70,14 +70,14 @@ def asked(args: Namespace, overrides: list[str]) -> Benchmark:
   Raises:
     ConfigError: it names a task that does not exist, or settings that are wrong.
   """
-  settings = vtab_choice.grid(args.learning_rates, args.steps)
+  settings = vtab.grid(args.learning_rates, args.steps)
   if args.fast and settings:
     raise ConfigError("--fast has its own few steps; leave out --learning-rates and --steps.")
   name = f"vtab-{args.model.replace('/', '_')}{'-fast' if args.fast else ''}"
   return Benchmark(
     model=args.model,
     source=args.source,
-    tasks=vtab_score.tasks(args.tasks),
+    tasks=vtab.tasks(args.tasks),
     smoke=args.fast,
     folder=args.workdir or pathlib.Path("workdirs") / name,
     settings=settings,
@@ -90,21 +90,21 @@ def run(benchmark: Benchmark, args: Namespace):
   """Does the runs that are not done yet, and prints the table.
 
   Raises:
-    ConfigError: as `vtab_score.checked`.
+    ConfigError: as `vtab.checked_costs`.
     RunError, Stopped: as `execution.execute`.
   """
-  some = vtab_score.study(benchmark)
-  found = Conduct(some, Ledger(benchmark.folder))
+  some = vtab.study(benchmark)
+  study = StudyRunner(some, RunStore(benchmark.folder))
   if args.plan:
-    print(plan.said(found, args.format, measure=True))
+    print(plan.text(study, args.format, measure=True))
     return
-  costs = runs.apart(vtab_score.checked, benchmark, found)
-  conduct.raise_failures(found.run(jobs.of_study(some), costs, jobs=args.jobs))
-  result = vtab_score.report(benchmark, some)
+  costs = runs.in_new_process(vtab.checked_costs, benchmark, study)
+  runner.raise_failures(study.run(study.asked_jobs(None), costs, jobs=args.jobs))
+  result = vtab.report(benchmark, some)
   with workdir.writing(benchmark.folder):
-    vtab_score.write(benchmark, result)
-  print(json_text.written(result) if args.format == "json" else vtab_score.table(result))
-  print(f"Results: {benchmark.folder / vtab_score.TABLE}", file=sys.stderr)
+    vtab.write(benchmark, result)
+  print(json_text.written(result) if args.format == "json" else vtab.table(result))
+  print(f"Results: {benchmark.folder / vtab.TABLE}", file=sys.stderr)
 
 
 def main(arguments: list[str] | None = None):

@@ -34,7 +34,7 @@ def recipe(tmp_path):
 def check(development, final, overrides):
   """Checks a pair of recipes as a study checks a trial and the run that it chooses for."""
   part, whole = (recipes.resolve(name, overrides) for name in (development, final))
-  judged = (holdout.Judged(*one, "set0/top1") for one in ((development, part), (final, whole)))
+  judged = (holdout.ScoredRun(*one, "set0/top1") for one in ((development, part), (final, whole)))
   holdout.check(*judged)
 
 
@@ -82,7 +82,7 @@ def test_the_images_of_a_few_shot_figure_are_kept_apart(recipe):
     sets = (dataclasses.replace(train, split=split) for split in ("[:10%]", part))
     return dataclasses.replace(whole, few_shot={"p": c.FewShot(*sets)})
 
-  judged = lambda part, metric="p/5shot": holdout.Judged(part, probe(part), metric)
+  judged = lambda part, metric="p/5shot": holdout.ScoredRun(part, probe(part), metric)
   final = judged("[90%:]")
   part = judged("[80%:90%]")
   holdout.check(part, final)
@@ -156,6 +156,6 @@ def test_reading_ends_when_all_classes_were_met(monkeypatch):
 
 
 def test_very_large_sets_are_not_looked_through(monkeypatch):
-  monkeypatch.setattr(holdout, "LOOKED_AT", 5)
+  monkeypatch.setattr(holdout, "MAX_SEARCHED", 5)
   sources = checked(monkeypatch, [0] * 6, [0, 1, 2, 3])
   assert sources["train[:50%]"].read == 0

@@ -13,8 +13,9 @@ from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import sweep
-from vit_jax.experiments.studies import conduct, execution, jobs
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies import execution, jobs
+from vit_jax.experiments.studies.runner import StudyRunner
+from vit_jax.experiments.studies.store import RunStore
 from vit_jax.experiments.sweep import RATE, Sweep
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log, workdir
@@ -68,15 +69,15 @@ def small(tmp_path, **changes):
 
 
 def study_of(some):
-  """(study, its one stage, ledger)."""
+  """(study, its one stage, store)."""
   study = sweep.study(some)
-  return study, study.cells[0].stage, Ledger(some.folder)
+  return study, study.cells[0].stage, RunStore(some.folder)
 
 
-def here(ledger, some):
+def here(store, some):
   """Does runs in this process, where JAX is already there."""
   for job in some:
-    run = ledger.run(job)
+    run = store.run(job)
     config = recipes.resolve(run.recipe, run.overrides)
     ready = runs.make(config, runs.open_data(config), jax.devices()[:1])
     with workdir.locked(run.folder, first=True):
@@ -85,21 +86,21 @@ def here(ledger, some):
 
 def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, tmp_path):
   some = small(tmp_path, seeds=1, overrides=("--config.optimizer.kind=sgd",))
-  study, stage, ledger = study_of(some)
+  study, stage, store = study_of(some)
   for file in data.glob("*-test.*"):
     file.rename(file.with_suffix(".away"))
-  assert conduct.checked(conduct.Conduct(study, ledger), True)
-  here(ledger, jobs.all_trials(stage))
-  chosen = ledger.chosen(stage)
-  trials = [ledger.run(job).folder for job in jobs.all_trials(stage)]
+  assert StudyRunner(study, store).checked_costs(data=True)
+  here(store, jobs.trials_of_all(stage))
+  chosen = store.chosen(stage)
+  trials = [store.run(job).folder for job in jobs.trials_of_all(stage)]
   assert not any("test" in (folder / "config.json").read_text() for folder in trials)
   scored = runs.open_data(recipes.resolve(some.final, ())).evaluations.heads()[0].source
   with pytest.raises(c.RunError, match=r"tiny_single_label-test.*missing or damaged"):
     scored[0]
   for file in data.glob("*.away"):
     file.rename(file.with_suffix(".array_record-00000-of-00001"))
-  here(ledger, [job for job in jobs.of_study(study) if ledger.done(job) is None])
-  assert execution.startable(ledger, jobs.of_study(study), set()) == []
+  here(store, [job for job in jobs.of_study(study) if store.done(job) is None])
+  assert execution.startable(store, jobs.of_study(study), set()) == []
   found = sweep.report(some, study)
 
   last = lambda row: metrics_log.read(pathlib.Path(row["workdir"]))[-1]
@@ -122,11 +123,11 @@ def test_settings_of_the_runs(tmp_path):
   """Holds with any other overrides, also of the evaluation's frequency."""
   (tmp_path / "tiny.py").write_text(RECIPE)
   given = ("--config.evaluate_every.epochs=2", "--config.batch_size=4")
-  _, stage, ledger = study_of(small(tmp_path, overrides=given))
+  _, stage, store = study_of(small(tmp_path, overrides=given))
   resolved = lambda run: recipes.resolve(run.recipe, run.overrides)
-  grid = [resolved(ledger.run(job)) for job in jobs.all_trials(stage)]
+  grid = [resolved(store.run(job)) for job in jobs.trials_of_all(stage)]
   best = lambda stage: {RATE: 0.3} if stage.has_trials() else {}
-  tests = [resolved(ledger.run_with(jobs.Job(stage, seed), best)) for seed in (0, 1)]
+  tests = [resolved(store.run_with(jobs.Job(stage, seed), best)) for seed in (0, 1)]
   assert [(x.seed, x.schedule.learning_rate) for x in grid] == [(0, 0.01), (0, 0.3)]
   assert [(x.seed, x.schedule.learning_rate) for x in tests] == [(0, 0.3), (1, 0.3)]
   assert [x.evaluate_every for x in grid] == [c.Duration(epochs=2.0)] * 2
@@ -146,12 +147,12 @@ def finished(run, **top1):
 
 def done(some, development, **tests):
   """Finishes the trials, and then the seeds with the figures of each set; returns the report."""
-  study, stage, ledger = study_of(some)
-  for job, top1 in zip(jobs.all_trials(stage), development, strict=True):
-    finished(ledger.run(job), development=top1)
+  study, stage, store = study_of(some)
+  for job, top1 in zip(jobs.trials_of_all(stage), development, strict=True):
+    finished(store.run(job), development=top1)
   for seed in range(some.seeds):
     figures = {name: values[seed] for name, values in tests.items()}
-    finished(ledger.run(jobs.Job(stage, seed)), **figures)
+    finished(store.run(jobs.Job(stage, seed)), **figures)
   return sweep.report(some, study)
 
 
@@ -216,8 +217,8 @@ def test_a_rule_is_chosen_where_it_is_better_on_the_development_part(tiny, of_ru
   assert ("BiT-HyperRule             75.00%  chosen" in sweep.table(found)) == (of_rule == 0.75)
   sweep.write(some, found)
   assert (some.folder / "sweep.png").exists()
-  _, stage, ledger = study_of(some)
-  run = ledger.run(jobs.Job(stage, 1))
+  _, stage, store = study_of(some)
+  run = store.run(jobs.Job(stage, 1))
   config = recipes.resolve(run.recipe, run.overrides)
   assert (config.duration.steps, config.batch_size) == (9 if best == "hyperrule" else 3, 4)
   assert list(config.data.evaluate) == ["all"]

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from tests import programs
-from tests.experiments.test_vtab_score import benchmark, done
+from tests.experiments.test_vtab import benchmark, done
 from tools import vtab as tool
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.experiments import vtab_choice, vtab_score
+from vit_jax.experiments import vtab
 from vit_jax.experiments.studies import jobs
-from vit_jax.experiments.studies.ledger import Ledger, first_option
-from vit_jax.experiments.vtab_choice import Setting
+from vit_jax.experiments.studies.store import RunStore, first_option
+from vit_jax.experiments.vtab import Setting
 
-GRID = vtab_choice.grid("0.01,0.001", "500,2500")
+GRID = vtab.grid("0.01,0.001", "500,2500")
 TASKS = ("dtd", "svhn")
 
 
@@ -30,7 +30,7 @@ def test_the_grid_is_every_pair():
     (0.001, 500),
     (0.001, 2500),
   ]
-  assert vtab_choice.grid("", "") == ()
+  assert vtab.grid("", "") == ()
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,16 @@ def test_the_grid_is_every_pair():
 )
 def test_wrong_grids(rates, steps, message):
   with pytest.raises(c.ConfigError, match=message):
-    vtab_choice.grid(rates, steps)
+    vtab.grid(rates, steps)
 
 
 def test_no_run_that_chooses_reads_a_test_image(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
-  study, ledger = vtab_score.study(some(tmp_path)), Ledger(tmp_path / "v")
+  study, store = vtab.study(some(tmp_path)), RunStore(tmp_path / "v")
   stage = study.cells[0].stage
-  for setting, trials in zip(GRID, jobs.trials(stage), strict=True):
-    for run, task in zip(map(ledger.run, trials), TASKS, strict=True):
+  for setting in GRID:
+    trials = jobs.trials(stage, setting.option())
+    for run, task in zip(map(store.run, trials), TASKS, strict=True):
       config = recipes.resolve(run.recipe, run.overrides)
       assert config.data.train.source == f"vtab:{task}"
       assert config.data.train.split == "train800"
@@ -63,7 +64,7 @@ def test_no_run_that_chooses_reads_a_test_image(tmp_path, monkeypatch):
       assert config.schedule.learning_rate == setting.learning_rate
       assert config.duration == c.Duration(steps=setting.steps)
       assert config.schedule.warmup == c.Duration(steps=100 if setting.steps == 500 else 500)
-  run = ledger.run_with(jobs.Job(stage, 0), first_option)
+  run = store.run_with(jobs.Job(stage, 0), first_option)
   config = recipes.resolve(run.recipe, run.overrides)
   assert [one.split for one in config.data.evaluate.values()] == ["test"]
   assert config.duration == c.Duration(steps=500)
@@ -90,7 +91,7 @@ def test_the_best_mean_over_the_tasks_is_chosen_then_scored_by_every_seed(tmp_pa
     column = [100 * pair[index] for pair in of_seed]
     assert row["top1"] == pytest.approx(np.mean(column))
     assert row["std"] == pytest.approx(np.std(column, ddof=1))
-  said = vtab_score.table(found)
+  said = vtab.table(found)
   assert "Validation, learning rate 0.01, 2,500 steps: 60.0 (chosen)" in said
   assert "Validation, learning rate 0.001, 2,500 steps: 60.0\n" in said
   more = dataclasses.replace(everything, tasks=("dtd", "pets", "svhn"), settings=())
@@ -119,7 +120,7 @@ def test_a_score_has_the_deviation_of_the_seeds_scores(tmp_path, monkeypatch):
 )
 def test_what_the_benchmark_sets_itself_is_not_overridden(tmp_path, changes, key):
   with pytest.raises(c.ConfigError, match=f"--config.{key} is what the benchmark sets itself"):
-    vtab_score.study(some(tmp_path, **changes))
+    vtab.study(some(tmp_path, **changes))
 
 
 def asked(*arguments):

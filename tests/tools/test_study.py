@@ -13,7 +13,7 @@ from tests import programs
 from tools import study as tool
 from vit_jax.config import ConfigError
 from vit_jax.experiments import runs
-from vit_jax.experiments.studies import conduct, jobs, loading, paper, plan
+from vit_jax.experiments.studies import jobs, loading, plan, results
 
 STUDIES = sorted((programs.ROOT / "configs" / "studies").glob("*.py"))
 
@@ -24,7 +24,7 @@ SCALED = [(path, scale) for path in STUDIES for scale in loading.functions(str(p
 def here(monkeypatch):
   """Runs in the repository's root, and checks in this process, which has JAX already."""
   monkeypatch.chdir(programs.ROOT)
-  monkeypatch.setattr(conduct, "apart", lambda found, *, data: conduct.checked(found, data))
+  monkeypatch.setattr(runs, "in_new_process", lambda function, **options: function(**options))
 
 
 def asked(*arguments):
@@ -35,12 +35,12 @@ def asked(*arguments):
 def test_every_study_has_a_plan(path, scale, here):
   found = asked(f"--study={path}", f"--scale={scale}")
   short = dataclasses.replace(found, study=with_fewer_candidates(found.study))
-  lines = plan.lines(short.study, conduct.checked(short, False))
+  lines = plan.lines(short.study, short.checked_costs())
   assert lines[-1].runs == len(jobs.of_study(short.study))
   assert all(line.exaflops for line in lines)
   assert "device-days" in plan.table(lines)
   if found.study.paper:
-    assert paper.figures(found.study)
+    assert results.in_paper(found.study)
 
 
 def with_fewer_candidates(study):
@@ -59,7 +59,7 @@ def with_fewer_candidates(study):
 def test_the_paper_studies_are_those_of_table_3(here):
   """A cell differs from the recipe of the paper in what it compares alone."""
   found = asked("--study=configs/studies/positions.py", "--scale=paper")
-  lines = plan.lines(found.study, conduct.checked(found, False))
+  lines = plan.lines(found.study, found.checked_costs())
   assert lines[1].exaflops == pytest.approx(224, rel=0.01)  # Table 6
   assert lines[1].device_days == pytest.approx(224e18 / (61.5e12 * 0.4 * 86_400), rel=0.01)
   assert lines[1].steps == 517_822
@@ -68,7 +68,7 @@ def test_the_paper_studies_are_those_of_table_3(here):
 def test_runs_that_are_shared_count_once(here, tmp_path):
   path = written(tmp_path)
   found = asked(f"--study={path}", "--seeds=2")
-  lines = plan.lines(found.study, conduct.checked(found, False))
+  lines = plan.lines(found.study, found.checked_costs())
   assert [line.runs for line in lines] == [2 * 2, 2 * 2, 2 + 2 * 2]
   assert [line.steps for line in lines] == [16, 16, 24]
 
@@ -76,7 +76,7 @@ def test_runs_that_are_shared_count_once(here, tmp_path):
 def test_steps_that_depend_on_missing_data(here):
   arguments = ["--study=configs/studies/positions.py", "--config.duration.steps=0"]
   found = asked(*arguments, "--config.duration.epochs=1", "--config.data.train.source=folder:gone")
-  lines = plan.lines(found.study, conduct.checked(found, False))
+  lines = plan.lines(found.study, found.checked_costs())
   assert {line.exaflops for line in lines} == {None}
   assert "give the data" in plan.table(lines)
 
@@ -87,15 +87,15 @@ def test_the_example_of_the_documents(here, tmp_path):
   path = tmp_path / "example.py"
   path.write_text(example)
   found = asked(f"--study={path}", f"--workdir={tmp_path}/w")
-  lines = plan.lines(found.study, conduct.checked(found, False))
+  lines = plan.lines(found.study, found.checked_costs())
   assert lines[-1].runs == 3 * (2 + 3)
   with pytest.raises(ConfigError, match=r"The cell 'dropout 0.0': .*digits/train"):
-    conduct.checked(found, True)
+    found.checked_costs(data=True)
 
 
 @pytest.mark.parametrize("path", sorted((programs.ROOT / "configs/studies/paper").glob("*.csv")))
 def test_figures_of_the_paper_are_fractions(path):
-  for row in paper.read(str(path)):
+  for row in results.read(path):
     assert 0.2 < float(row.get("accuracy", 1)) <= 1
 
 

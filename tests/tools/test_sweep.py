@@ -10,7 +10,7 @@ from tools import sweep as tool
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import runs
-from vit_jax.experiments.studies import calibration, conduct, transfer
+from vit_jax.experiments.studies import step_time, transfer
 from vit_jax.recipes import TASKS
 
 PAIR = ["--development=configs/mine.py:part", "--final=configs/mine.py"]
@@ -88,7 +88,7 @@ def mine(tmp_path, monkeypatch):
       Image.new("RGB", (16, 16), (colour,) * 3).save(tmp_path / "images" / name / f"{index}.png")
   recipe = tmp_path / "mine.py"
   recipe.write_text(RECIPE.replace("FOLDER", str(tmp_path / "images")))
-  monkeypatch.setattr(conduct, "apart", lambda found, *, data: conduct.checked(found, data))
+  monkeypatch.setattr(runs, "in_new_process", lambda function, **options: function(**options))
   flags = [f"--development={recipe}:part", f"--final={recipe}:all", "--seeds=2"]
   return [*flags, "--learning-rates=0.25,0.125", f"--workdir={tmp_path / 's'}"]
 
@@ -138,8 +138,7 @@ def test_a_sweep_from_its_command_to_its_results(mine, tmp_path, monkeypatch, ca
 
 def test_a_plan_starts_nothing(mine, tmp_path, monkeypatch, capsys):
   ran = Runs(monkeypatch)
-  monkeypatch.setattr(calibration, "_speed", lambda *_: calibration.Speed(6.0, 1.0, 1.0))
-  monkeypatch.setattr(conduct, "of_plan", lambda found, *, measure: conduct.planned(found, measure))
+  monkeypatch.setattr(step_time, "measured_speed", lambda *_: step_time.Speed(6.0, 1.0, 1.0))
   tool.main([*mine, "--plan"])
   lines = capsys.readouterr().out.splitlines()
   assert lines[0].split()[-2:] == ["time", "here"]

@@ -210,7 +210,7 @@ def test_no_source_of_a_mix_is_chosen_by(two, folders, tmp_path):
 
   def judged(parts):
     recipe = f"{tmp_path / 'mixed.py'}:{parts}"
-    return holdout.Judged(recipe, recipes.resolve(recipe, ()), "test/top1")
+    return holdout.ScoredRun(recipe, recipes.resolve(recipe, ()), "test/top1")
 
   final = judged("[:80%]|[80%:]")
   holdout.check(judged("[:60%]|[60%:80%]"), final)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from benchmarks import search
 from benchmarks.case import Case
 from vit_jax.config import ConfigError
-from vit_jax.experiments.studies import rows
+from vit_jax.experiments.studies import results
 from vit_jax.storage import files, workdir
 
 RESULTS = "results.csv"
@@ -37,7 +37,7 @@ class Survey:
       ConfigError: they are of another device.
       RunError: results.csv is damaged.
     """
-    found = rows.read(self.folder / RESULTS)
+    found = results.read(self.folder / RESULTS)
     others = {row.get("device", "something else") for row in found} - {self.device}
     if others:
       raise ConfigError(
@@ -70,7 +70,7 @@ class Survey:
         return f"{name} failed: {found['error']}."
       row = self._row(case, batch, found)
       with workdir.writing(self.folder):
-        rows.write(self.folder / RESULTS, [*self.trials(), row])
+        results.write(self.folder / RESULTS, [*self.trials(), row])
       said = f"{row['images_per_second']:.4g} images/s" if row["fits"] else "does not fit"
       print(f"{name}: {said}", file=sys.stderr, flush=True)
     return ""

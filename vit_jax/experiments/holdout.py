@@ -1,6 +1,7 @@
 """Checks a development split: disjoint from training and test, no class missing."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from vit_jax.data import datasets, leakage, sources
 from vit_jax.data.datasets import in_words
 
 # Larger training sets are not searched for missing classes: it would take long.
-LOOKED_AT = 100_000
+MAX_SEARCHED = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,15 +28,15 @@ class Role:
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
-  """A recipe with its config, and the figure that it is judged by; "": by none."""
+class ScoredRun:
+  """A recipe with its config, and the metric that it is scored by; "": by none."""
 
   recipe: str
   config: Config
   metric: str
 
   def scores(self) -> list[Role]:
-    """The sets that the head is scored on, and the test images of the figure."""
+    """The sets that the head is scored on, and the test images of the metric."""
     name, data = self.metric.partition("/")[0], self.config.data
     others = {**self.config.few_shot, **self.config.nearest}
     sets = [*data.evaluate.values(), *([others[name].test] if name in others else [])]
@@ -47,7 +48,7 @@ class Judged:
     return [Role(self.recipe, "trains on", dataset, self.config) for dataset in sets]
 
 
-def check(trial: Judged, tested: Judged):
+def check(trial: ScoredRun, tested: ScoredRun):
   """Checks that settings may be chosen by a trial for a run that is tested.
 
   Raises:
@@ -55,38 +56,30 @@ def check(trial: Judged, tested: Judged):
       the trial has no image to train on for a class that the run has.
     SourceError: data is missing.
   """
-  for one in (trial, tested):
-    for use in one.trains_on():
-      for kept in one.scores():
-        check_apart(use, kept)
+  for run in (trial, tested):
+    check_apart(run.trains_on(), run.scores())
   check_unseen(trial, tested)
   check_classes(trial.config, tested.config)
 
 
-def check_unseen(trial: Judged, tested: Judged):
-  """Checks that a trial neither trains on nor scores what another run scores.
+def check_unseen(trial: ScoredRun, tested: ScoredRun):
+  """Checks that a trial neither trains on nor scores what another run scores; raises as `check`."""
+  check_apart([*trial.trains_on(), *trial.scores()], tested.scores())
+
+
+def check_apart(used: list[Role], scored: list[Role]):
+  """Checks that sets used for training or for choosing share no image with scored sets.
 
   Raises:
-    ConfigError: names an image that it sees.
-    SourceError: data is missing.
+    ConfigError: names an image that two sets have.
   """
-  for use in (*trial.trains_on(), *trial.scores()):
-    for test in tested.scores():
-      check_apart(use, test)
-
-
-def check_apart(use: Role, kept: Role):
-  """Checks that a set used for training or for choosing shares no image with a scored set.
-
-  Raises:
-    ConfigError: names an image that both sets have.
-  """
-  found = leakage.shared(*(opened(each.dataset, each.config) for each in (use, kept)))
-  if found:
-    raise ConfigError(
-      f"{use.in_words()}, and {kept.in_words()}, but both have {found.in_words()}; give parts that "
-      "share no image."
-    )
+  for use, kept in itertools.product(used, scored):
+    both = leakage.shared(*(opened(each.dataset, each.config) for each in (use, kept)))
+    if both:
+      raise ConfigError(
+        f"{use.in_words()}, and {kept.in_words()}, but both have {both.in_words()}; give parts "
+        "that share no image."
+      )
 
 
 def opened(dataset: Dataset, config: Config) -> sources.Source:
@@ -100,10 +93,10 @@ def check_classes(part: Config, whole: Config):
   Raises:
     ConfigError: names a class that is missing.
   """
-  images = trained(part)
+  images = training_source(part)
   lost = missing_classes(images)
   if lost:  # a class that the whole set lacks too is not lost by the split
-    never = set(missing_classes(trained(whole)))
+    never = set(missing_classes(training_source(whole)))
     lost = [name for name in lost if name not in never]
   if lost:
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
@@ -114,7 +107,7 @@ def check_classes(part: Config, whole: Config):
     )
 
 
-def trained(config: Config) -> sources.Source:
+def training_source(config: Config) -> sources.Source:
   """The training data of a recipe."""
   opener = datasets.of_run(config.data, config.model.num_classes)
   return opener.training(config.data, labelled=False).source
@@ -123,10 +116,10 @@ def trained(config: Config) -> sources.Source:
 def missing_classes(source: sources.Source) -> list[str]:
   """Names of the classes without images; reads labels until every class has appeared.
 
-  Returns [] for more than `LOOKED_AT` images.
+  Returns [] for more than `MAX_SEARCHED` images.
   """
   missing = set(range(len(source.class_names)))
-  if len(source) > LOOKED_AT:
+  if len(source) > MAX_SEARCHED:
     return []
   for index in np.random.default_rng(0).permutation(len(source)):  # soon some of every class
     missing -= set(source.labels(int(index)))

@@ -17,7 +17,7 @@ from vit_jax.process import json_text
 from vit_jax.storage import metrics_log
 from vit_jax.storage.workdir import CONFIG, EVALUATION
 
-_MAX_BYTES = 2**24  # of a JSON file
+MAX_BYTES = 2**24  # of a JSON file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
   if not path.exists():
     return None
   try:
-    found = json_text.with_numbers(reading.read_json(path, most=_MAX_BYTES))
+    found = json_text.with_numbers(reading.read_json(path, most=MAX_BYTES))
   except (OSError, ValueError) as error:
     raise cfg.RunError(
       f"{path} is damaged ({error}): remove it to evaluate those weights again."
@@ -96,7 +96,7 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
   if last is None or not (folder / CONFIG).exists():
     return None
   try:
-    config = reading.read_json(folder / CONFIG, most=_MAX_BYTES)
+    config = reading.read_json(folder / CONFIG, most=MAX_BYTES)
     batch_size = config["batch_size"]
     images = last.get("data/images", last["step"] * batch_size)
     total = cfg.Duration(**config["duration"]).in_steps(
@@ -161,11 +161,11 @@ class Children:
         self._processes.discard(process)
 
 
-def apart(function, *arguments):
-  """Calls a function in a fresh process, so that its imports do not stay in this one."""
+def in_new_process(function, *arguments, **named):
+  """Calls a function in a fresh process, so that JAX does not stay in this one."""
   spawn = multiprocessing.get_context("spawn")
   with concurrent.futures.ProcessPoolExecutor(1, spawn, initializer=end_with_parent) as pool:
-    return pool.submit(function, *arguments).result()
+    return pool.submit(function, *arguments, **named).result()
 
 
 def end_with_parent():

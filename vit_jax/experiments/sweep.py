@@ -20,7 +20,7 @@ from vit_jax.config import ConfigError
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study
 from vit_jax.experiments.studies.jobs import FIRST, Job
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.store import RunStore
 from vit_jax.plots import charts, curves
 from vit_jax.process.columns import aligned
 from vit_jax.storage import files
@@ -136,12 +136,12 @@ def report(sweep: Sweep, some: Study) -> dict:
   for a single seed. "others" has mean and deviation of each further set that the final runs score.
   "development" is empty for a grid of one rate, which is not tried.
   """
-  ledger, stage = Ledger(sweep.folder), some.cells[0].stage
-  tried = zip(stage.choice.options, ledger.tried(stage), strict=False)
+  store, stage = RunStore(sweep.folder), some.cells[0].stage
+  tried = zip(stage.choice.options, store.trial_scores(stage), strict=False)
   tests = [Job(stage, seed) for seed in range(sweep.seeds)]
-  by_set = [runs.accuracies(ledger.done(job)) for job in tests]
+  by_set = [runs.accuracies(store.done(job)) for job in tests]
   first, *others = by_set[0]
-  where = lambda job: str(ledger.run(job).folder)
+  where = lambda job: str(store.run(job).folder)
   return dict(
     development=[
       dict(
@@ -151,7 +151,7 @@ def report(sweep: Sweep, some: Study) -> dict:
       )
       for option, top1 in tried
     ],
-    learning_rate=named(ledger.chosen(stage)),
+    learning_rate=named(store.chosen(stage)),
     test=[
       dict(seed=job.seed, top1=scores[first], workdir=where(job))
       for job, scores in zip(tests, by_set, strict=True)

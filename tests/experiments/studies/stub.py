@@ -7,10 +7,9 @@ from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Stage, Study
-from vit_jax.experiments.studies.conduct import Conduct
-from vit_jax.experiments.studies.cost import Cost
-from vit_jax.experiments.studies.jobs import candidates, of_study
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.jobs import Cost, of_study
+from vit_jax.experiments.studies.runner import StudyRunner
+from vit_jax.experiments.studies.store import RunStore
 from vit_jax.storage import files
 
 DIGITS = "configs/vit_digits.py"
@@ -93,23 +92,21 @@ def finish(folder, config, top1):
   (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def conducted(folder, some, overrides=()):
+def runner(folder, some, overrides=()):
   """A study in a folder."""
-  return Conduct(some, Ledger(folder, tuple(overrides)), "python tools/study.py")
+  return StudyRunner(some, RunStore(folder, tuple(overrides)), "python tools/study.py")
 
 
 def costs(some):
   """Costs of all jobs, made up."""
-  wanted = [one for job in of_study(some) for one in (job, *candidates(job))]
-  return {repr(job): Cost(10, 64, 1e15) for job in wanted}
+  return {repr(one): Cost(10, 64, 1e15) for job in of_study(some) for one in job.variants()}
 
 
 def done(folder, some, *, jobs=1, only=None, overrides=()):
   """Does a study; returns (what failed, lines of the table)."""
-  found = conducted(folder, some, overrides)
-  chosen = found.one(only) if only else of_study(some)
-  failed = found.run(chosen, costs(some), jobs=jobs)
-  return failed, found.results(costs(some))
+  study = runner(folder, some, overrides)
+  failed = study.run(study.asked_jobs(only), costs(some), jobs=jobs)
+  return failed, study.results(costs(some))
 
 
 def named(configs):

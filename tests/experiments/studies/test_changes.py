@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from tests import programs
 from tests.experiments.studies import stub
 from vit_jax.config import ConfigError, RunError
 from vit_jax.experiments.studies import (
@@ -14,21 +13,17 @@ from vit_jax.experiments.studies import (
   Drawing,
   Stage,
   Study,
-  conduct,
-  content,
-  ledger,
-  memory,
-  summary,
+  changes,
+  report,
+  store,
 )
-from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.experiments.studies.loading import load
-from vit_jax.experiments.studies.study import check
+from vit_jax.experiments.studies.store import RunStore
 
 
 def clear():
   """Forgets what was read, as a new process has."""
-  content.of_weights.cache_clear()
-  ledger.fingerprint.cache_clear()
+  store.sum_of_weights.cache_clear()
+  store.fingerprint.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +36,11 @@ def test_a_new_candidate_is_no_change(tmp_path, monkeypatch):
   few = dataclasses.replace(stub.CHOSEN, options=stub.RATES[:2])
   stub.done(tmp_path, stub.study(0.0, choice=few))
   count = len(ran.called)
-  assert memory.note(stub.study(0.0), Ledger(tmp_path)) == ""
+  assert changes.note(stub.study(0.0), RunStore(tmp_path)) == ""
   stub.done(tmp_path, stub.study(0.0))
   assert [one.schedule.learning_rate for one in ran.called[count:]] == [1e-2]  # its trial
-  assert not (tmp_path / memory.EARLIER).exists()
-  assert "no longer match" in memory.note(stub.study(0.0, choice=few), Ledger(tmp_path))
+  assert not (tmp_path / changes.EARLIER).exists()
+  assert "no longer match" in changes.note(stub.study(0.0, choice=few), RunStore(tmp_path))
 
 
 def test_nothing_is_chosen_if_no_candidate_has_a_number(tmp_path, monkeypatch):
@@ -85,43 +80,27 @@ def test_of_a_workdir_the_newest_checkpoint_counts(tmp_path):
     folder = tmp_path / "checkpoints" / str(step)
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(text)
-  both = content.of_weights(str(tmp_path))
-  assert both == content.of_weights(str(tmp_path / "checkpoints/10"))
-  assert both != content.of_weights(str(tmp_path / "checkpoints/9"))
-  assert content.of_weights(str(tmp_path / "none")) == ""
+  both = store.sum_of_weights(str(tmp_path))
+  assert both == store.sum_of_weights(str(tmp_path / "checkpoints/10"))
+  assert both != store.sum_of_weights(str(tmp_path / "checkpoints/9"))
+  assert store.sum_of_weights(str(tmp_path / "none")) == ""
 
 
 def test_weights_that_cannot_be_read(tmp_path):
   with pytest.raises(ConfigError, match="cannot be read"):
-    content.sum_of(tmp_path / "gone.npz")
-
-
-@pytest.mark.parametrize(
-  ("name", "override"),
-  [
-    ("compute", "schedule.learning_rate=0.01"),
-    ("compute", "data.train.source=tfds:x"),
-    ("data_size", "duration.steps=100"),
-    ("resolution", "optimizer.kind=sgd"),
-  ],
-)
-def test_the_command_line_cannot_set_what_stages_differ_in(name, override, monkeypatch):
-  monkeypatch.chdir(programs.ROOT)
-  study = load(f"configs/studies/{name}.py", "small")
-  with pytest.raises(ConfigError, match="is set by the study itself"):
-    conduct.check_overrides(study, (f"--config.{override}",))
+    store.sum_of_file(tmp_path / "gone.npz")
 
 
 def result(cell, factors):
-  return summary.CellResult(cell, factors, 0.5, None, 1, "{}", None)
+  return report.CellResult(cell, factors, 0.5, None, 1, "{}", None)
 
 
 def test_cells_have_their_labels_where_factors_do_not_tell_them_apart():
   alike = [result("adam", {}), result("sgd", {})]
-  assert [row[0] for row in summary.cells(alike)] == ["cell", "adam", "sgd"]
-  assert summary.table(alike).splitlines()[1].startswith("adam")
+  assert [row[0] for row in report.cells(alike)] == ["cell", "adam", "sgd"]
+  assert report.table(alike).splitlines()[1].startswith("adam")
   apart = [result("a", {"x": "1"}), result("b", {"x": "2"})]
-  assert [row[0] for row in summary.cells(apart)] == ["x", "1", "2"]
+  assert [row[0] for row in report.cells(apart)] == ["x", "1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -129,12 +108,4 @@ def test_cells_have_their_labels_where_factors_do_not_tell_them_apart():
   [("_x_", r"\_x\_"), ("weight_decay", "weight_decay"), ("a~b", r"a\~b"), ("&amp;", r"\&amp;")],
 )
 def test_markup_in_names_is_shown_as_it_is(text, shown):
-  assert summary.escaped(text) == shown
-
-
-def test_over_epochs_only_columns_of_the_curves_are_drawn():
-  cells = (Cell("a", Stage(stub.DIGITS, stub.STEPS), {"x": 1}),)
-  for by in ("x", "cell", "seed"):
-    check(Study(cells, Drawing(x="epoch", by=by)), "s")
-  with pytest.raises(ConfigError, match=r"draws 'chosen', which is no factor"):
-    check(Study(cells, Drawing(x="epoch", by="chosen")), "s")
+  assert report.escaped(text) == shown

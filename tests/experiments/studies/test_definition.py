@@ -1,7 +1,6 @@
 """What a study's file may say, and the sentence for each mistake."""
 
 import dataclasses
-import pathlib
 
 import numpy as np
 import pytest
@@ -11,9 +10,18 @@ from tests import programs
 from tests.experiments.studies import stub
 from vit_jax.config import ConfigError, Dataset
 from vit_jax.data.history import Trained
-from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Stage, Study, conduct
-from vit_jax.experiments.studies.loading import load
-from vit_jax.experiments.studies.paper import figures
+from vit_jax.experiments.studies import (
+  Cell,
+  Choice,
+  Drawing,
+  Paper,
+  Score,
+  Stage,
+  Study,
+  loading,
+  runner,
+)
+from vit_jax.experiments.studies.results import in_paper
 from vit_jax.weights import card
 
 GOOD = """
@@ -32,7 +40,7 @@ def written(path, text):
 
 def test_a_file_and_what_is_wrong_with_it(tmp_path):
   path = tmp_path / "s.py"
-  assert load(written(path, GOOD.replace("SEED", "False")), "small").cells[0].label == "a"
+  assert loading.load(written(path, GOOD.replace("SEED", "False")), "small").cells[0].label == "a"
   for text, scale, message in [
     (GOOD.replace("SEED", "False"), "paper", "has no scale 'paper'; it has small"),
     (GOOD.replace("SEED", "True"), "small", "sets seed, which the study itself sets"),
@@ -40,160 +48,70 @@ def test_a_file_and_what_is_wrong_with_it(tmp_path):
     ("1 / 0", "small", r"cannot be run \(line 1\): ZeroDivisionError"),
     ("small = 3", "small", "it has neither small nor paper"),
     ("def small(): return 3", "small", r"small\(\) returned int; it must return a Study"),
+    (GOOD.replace('{"seed": 1} if SEED else {}', "3"), "small", r"s.py cannot be run.*TypeError"),
   ]:
     with pytest.raises(ConfigError, match=message):
-      load(written(path, text), scale)
+      loading.load(written(path, text), scale)
   with pytest.raises(ConfigError, match=r"no study .*/z.py; nearest: .*/s.py"):
-    load(str(tmp_path / "z.py"), "small")
-
-
-@pytest.mark.parametrize(
-  ("values", "message"),
-  [
-    ('{}, {"x": Kind.A}', "holds more than text, numbers, tuples and dicts .*Kind"),
-    ('types.MappingProxyType({}), {"x": 1}', "holds more than .*mappingproxy.*; write str"),
-    ('{}, {"x": lambda: 1}', "holds more than .*lambda"),
-  ],
-)
-def test_what_cannot_go_to_another_process(tmp_path, values, message):
-  text = f"""
-import enum
-import types
-from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
-
-class Kind(enum.Enum):
-  A = 1
-
-def cell(settings, factors):
-  return Cell("a", Stage("configs/vit_digits.py", settings), factors)
-
-def small():
-  return Study(cells=(cell({values}),), drawing=Drawing(x="x"))
-"""
-  with pytest.raises(ConfigError, match=message):
-    load(written(tmp_path / "s.py", text), "small")
-
-
-def wrong(tmp_path, monkeypatch, study, message):
-  """Loads a study from a file; it is refused."""
-  path = tmp_path / "s.py"
-  path.write_text("from tests.experiments.studies.test_definition import small")
-  monkeypatch.setitem(globals(), "small", lambda: study)
-  with pytest.raises(ConfigError, match=message):
-    load(str(path), "small")
+    loading.load(str(tmp_path / "z.py"), "small")
 
 
 STAGE = Stage(stub.DIGITS)
 LAST = Stage(stub.DIGITS, after=STAGE, mode="evaluate")
-CELL = Cell("a", STAGE, {"x": 1})
-DRAWING = Drawing(x="x")
+TWO = ({"k": 1}, {"k": 2})
+
+
+def cells(*stage, factors=None, label="a", **named):
+  """The cells of a study with one stage."""
+  made = stage[0] if stage and isinstance(stage[0], Stage) else Stage(stub.DIGITS, *stage, **named)
+  return dict(cells=(Cell(label, made, factors or {"x": 1}),))
 
 
 @pytest.mark.parametrize(
   ("parts", "message"),
   [
     (dict(cells=()), "has no cells"),
-    (dict(cells=(CELL, CELL)), "has 2 cells with the label 'a'; give each its own"),
-    (dict(cells=(CELL, Cell("b", STAGE, {"y": 1}))), "'b' has the factors y, and 'a' has x"),
-    (dict(cells=(Cell("a", STAGE, {"score": 1}),)), "'score' is a column of the results"),
-    (dict(cells=(Cell("1:2", STAGE, {"x": 1}),)), "'1:2' cannot be a label"),
-    (dict(cells=(Cell("a", Stage("r", name="a/b"), {"x": 1}),)), "'a/b' of the cell 'a' needs"),
-    (dict(drawing=Drawing(x="z")), "draws 'z', which is no factor of its cells; choose one of x"),
-    (dict(drawing=Drawing(x=("x", "epoch"))), "draws 'epoch', which is no factor"),
-    (
-      dict(cells=(Cell("a", LAST, {"x": 1}),), drawing=Drawing(x="epoch")),
-      "draws epochs, but the cell 'a' trains nothing",
-    ),
-    (
-      dict(drawing=Drawing(x="")),
-      "draws '', which is no factor of its cells; choose one of x, cell",
-    ),
+    (dict(cells=cells()["cells"] * 2), "2 cells have the label 'a'"),
+    (dict(cells=cells()["cells"] + cells(label="b", factors={"y": 1})["cells"]), "give all cells"),
+    (cells(label="1:2"), "'1:2' cannot be a label"),
+    (cells(factors={"score": 1}), "The factor 'score' cannot be a column"),
+    (cells(factors={"step": 1}), "The factor 'step' cannot be a column"),
+    (cells(factors={"": 1}), "The factor '' cannot be a column"),
+    (cells(name="a/b"), "'a/b' of the cell 'a' needs a name"),
+    (cells({"seed": 1}), "sets seed, which the study itself sets"),
+    (cells(mode="test"), "is none of train, evaluate"),
+    (cells(average=False), "average=False has no effect"),
+    (cells(mode="evaluate"), "evaluates the weights of another one"),
+    (cells(after=LAST), "is after 'training', which trains nothing"),
+    (cells(choice=Choice(stub.RATES)), "chooses settings without held-out data"),
+    (cells(choice=Choice(())), "chooses among no options"),
+    (cells(choice=Choice(TWO[:1] * 2, {"h": 2})), r"has the candidate \{'k': 1\} twice"),
+    (cells(choice=Choice(TWO, {"k": 3})), "holds k as 3 in all trials, so its candidate 1 would"),
+    (dict(drawing=Drawing(x="z")), "'z' is no factor of the cells; choose one of x, cell"),
+    (dict(drawing=Drawing(x="epoch", by="chosen")), "'chosen' is no factor"),
+    (dict(drawing=Drawing(x=("x", "epoch"))), "'epoch' is no factor"),
+    (cells(LAST) | dict(drawing=Drawing(x="epoch")), "along epochs, but the cell 'a' trains no"),
     (dict(drawing=Drawing(x=())), "draws nothing; name a factor"),
-    (dict(cells=(Cell("a", STAGE, {"step": 1}),)), "'step' is a column of the results"),
-    (dict(cells=(Cell("a", STAGE, {"": 1}),)), "a factor of the cell 'a' has no name"),
-    (
-      dict(means=(("z",),)),
-      "means over 'z', which is no factor of its cells; choose one of x",
-    ),
+    (dict(means=(("cell",),)), "'cell' is no factor of the cells; choose one of x"),
     (dict(seeds=0), r"Study\(seeds=0\) must be from 1 to 1,000"),
     (dict(score=Score(take="first")), r"Score\(take='first'\) is none of last, best"),
-    (
-      dict(cells=(Cell("a", Stage("r", choice=Choice(stub.RATES)), {"x": 1}),)),
-      "chooses settings without held-out data",
-    ),
-    (dict(cells=(Cell("a", Stage("r", choice=Choice(())), {"x": 1}),)), "chooses among no options"),
-    (
-      dict(cells=(Cell("a", Stage("r", choice=Choice(({"k": 1}, {"k": 1}), {"h": 2})), {"x": 1}),)),
-      r"'training' of the cell 'a' has the candidate \{'k': 1\} twice; leave one out",
-    ),
-    (
-      dict(cells=(Cell("a", Stage("r", choice=Choice(({"k": 1}, {"k": 2}), {"k": 3})), {"x": 1}),)),
-      "holds k as 3 in all trials, so its candidate 1 would not be tried; leave k out of held_out",
-    ),
-    (dict(cells=(Cell("a", Stage("r", mode="test"), {"x": 1}),)), "is none of train, evaluate"),
-    (
-      dict(cells=(Cell("a", Stage("r", mode="evaluate"), {"x": 1}),)),
-      "evaluates the weights of an",
-    ),
-    (
-      dict(
-        cells=(Cell("a", Stage("r", after=Stage("r", after=STAGE, mode="evaluate")), {"x": 1}),)
-      ),
-      "is after 'training', which trains nothing",
-    ),
+    (cells({"model.depth": np.int64(2)}), "holds more than text, numbers, .*int64"),
+    (cells(factors={"x": len}), "holds more than text, numbers, .*write str"),
   ],
 )
-def test_wrong_studies(tmp_path, monkeypatch, parts, message):
-  study = Study(**(dict(cells=(CELL,), drawing=DRAWING) | parts))
-  wrong(tmp_path, monkeypatch, study, message)
+def test_wrong_studies(parts, message):
+  study = Study(**(cells() | dict(drawing=Drawing(x="x")) | parts))
+  with pytest.raises(ConfigError, match=message):
+    loading.check(study, "s.py")
 
 
-def staged(*parts, **named):
-  """The cells of a study with one stage."""
-  return dict(cells=(Cell("a", Stage(stub.DIGITS, *parts, **named), {"x": 1}),))
-
-
-@pytest.mark.parametrize(
-  ("parts", "message"),
-  [
-    (dict(cells=CELL), r"Study\(cells=...\) is or holds Cell\(.*, where a tuple must be"),
-    (dict(cells=(STAGE,)), r"Study\(cells=...\) is or holds Stage\(.*, where a Cell must be"),
-    (
-      dict(cells=(Cell(3, STAGE, {"x": 1}),)),
-      r"Cell\(label=...\) is or holds 3, where text must be",
-    ),
-    (dict(cells=(Cell("a", STAGE, {1: 1}),)), r"Cell\(factors=...\) .* a dict with text as keys"),
-    (
-      dict(cells=(Cell("a", stub.DIGITS, {"x": 1}),)),
-      r"Cell\(stage=...\) .*, where a Stage must be",
-    ),
-    (staged(None), r"Stage\(settings=...\) is or holds None, where a dict with text as keys must"),
-    (staged(after="pre"), r"Stage\(after=...\) is or holds 'pre', where a Stage or None must be"),
-    (staged(choice=Choice({"a": 1}, {})), r"Choice\(options=...\) .*, where a tuple must be"),
-    (staged(choice=Choice((1e-3, 1e-2))), r"Choice\(options=...\) is or holds 0.001, where a dict"),
-    (
-      staged(choice=Choice(recipes="r.py")),
-      r"Choice\(recipes=...\) is or holds 'r.py', where a tup",
-    ),
-    (dict(drawing="x"), r"Study\(drawing=...\) is or holds 'x', where a Drawing must be"),
-    (dict(drawing=Drawing(None)), r"Drawing\(x=...\) is or holds None, where text or a tuple must"),
-    (dict(score="test/loss"), r"Study\(score=...\) is or holds 'test/loss', where a Score must be"),
-    (dict(seeds="3"), r"Study\(seeds=...\) is or holds '3', where a whole number must be"),
-    (dict(paper="t.csv"), r"Study\(paper=...\) is or holds 't.csv', where a Paper or None must be"),
-    (
-      staged({"model.depth": np.int64(2)}),
-      r"sets model.depth to np.int64\(2\), which .* int64; make",
-    ),
-    (staged({"name": pathlib.Path("a")}), "of 'a' sets name to PosixPath"),
-  ],
-)
-def test_a_part_of_another_type_is_named(tmp_path, monkeypatch, parts, message):
-  study = Study(**(dict(cells=(CELL,), drawing=DRAWING) | parts))
-  wrong(tmp_path, monkeypatch, study, message)
+def test_over_epochs_any_column_of_the_curves_is_drawn():
+  for by in ("x", "cell", "seed"):
+    loading.check(Study(**cells(), drawing=Drawing(x="epoch", by=by)), "s.py")
 
 
 def checked(tmp_path, study, *overrides, data=False):
-  return conduct.checked(stub.conducted(tmp_path, study, overrides), data)
+  return stub.runner(tmp_path, study, overrides).checked_costs(data=data)
 
 
 def tuned(**settings):
@@ -225,44 +143,43 @@ def test_wrong_cells_are_named_before_anything_starts(tmp_path, settings, parts,
 
 
 @pytest.mark.parametrize(
-  "key", ["seed", "init_from", "model.dropout", "schedule.learning_rate", "data.image_size"]
-)
-def test_the_command_line_cannot_set_what_is_compared(tmp_path, key):
-  with pytest.raises(ConfigError, match=f"--config.{key} is set by the study itself"):
-    checked(tmp_path, tuned(**{"data.image_size": 8}), f"--config.{key}=1")
-
-
-@pytest.mark.parametrize(
   ("name", "scale", "override"),
   [
+    ("subsets", "paper", "seed=1"),
+    ("subsets", "paper", "init_from=a"),
     ("subsets", "paper", "data.train.subset=9000000"),
-    ("subsets", "paper", "schedule.learning_rate=0.001"),
     ("optimizer", "paper", "optimizer.kind=adam"),
+    ("optimizer", "paper", "schedule.learning_rate=0.01"),  # which is chosen
+    ("optimizer", "paper", "data.evaluate.test.split=test"),  # which trials hold back
     ("compute", "paper", "duration.steps=5"),  # the recipes have 7 and 14 epochs
     ("data_size", "small", "model.name=R26x1"),
+    ("resolution", "small", "data.image_size=8"),
   ],
 )
-def test_the_command_line_cannot_set_what_recipes_differ_in(name, scale, override, monkeypatch):
+def test_the_command_line_cannot_set_what_runs_differ_in(name, scale, override, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
-  study = load(f"configs/studies/{name}.py", scale)
+  study = loading.load(f"configs/studies/{name}.py", scale)
   key = override.partition("=")[0]
   with pytest.raises(ConfigError, match=f"--config.{key} is set by the study itself"):
-    conduct.check_overrides(study, (f"--config.{override}",))
-  alike = ("batch_size=32", "model.num_classes=7", "data.train.source=folder:a")
-  conduct.check_overrides(stub.study(0.0, 0.1), tuple(f"--config.{one}" for one in alike))
+    runner.check_overrides(study, (f"--config.{override}",))
+
+
+def test_the_command_line_sets_what_all_runs_share():
+  shared = ("batch_size=32", "model.num_classes=7", "data.train.source=folder:a")
+  runner.check_overrides(stub.study(0.0, 0.1), tuple(f"--config.{one}" for one in shared))
 
 
 def test_a_run_without_a_name_has_the_model_of_its_weights(tmp_path, tiny_run):
   settings = stub.STEPS | {"model.name": "", "model.depth": 0, "model.width": 0}
   settings |= {"model.mlp_dim": 0, "model.heads": 0}
   first = Stage(stub.DIGITS, settings | {"init_from": str(tiny_run)}, name="first")
-  conducted = stub.conducted(tmp_path, Study((Cell("a", first, {"x": 1}),), DRAWING))
-  assert all(cost.flops for cost in conduct.checked(conducted, data=True).values())
-  models = [config.model for config in conducted.configs().values()]
+  made = stub.runner(tmp_path, Study((Cell("a", first, {"x": 1}),), Drawing(x="x")))
+  assert all(cost.flops for cost in made.checked_costs(data=True).values())
+  models = [config.model for config in made.configs().values()]
   assert {(one.name, one.depth, one.width) for one in models} == {("ViT-Ti/4", 1, 8)}
   later = Stage(stub.DIGITS, settings, after=first)
   with pytest.raises(ConfigError, match=r"cell 'a': config\.model\.name is empty in a stage that"):
-    checked(tmp_path, Study((Cell("a", later, {"x": 1}),), DRAWING))
+    checked(tmp_path, Study((Cell("a", later, {"x": 1}),), Drawing(x="x")))
 
 
 def test_data_that_is_missing_or_used_twice(tmp_path):
@@ -383,14 +300,14 @@ def paper_of(tmp_path, text):
 
 def test_the_figures_of_the_paper(tmp_path):
   study = paper_of(tmp_path, "dropout,accuracy\n0.0,0.5\n0.2,0.7\n")
-  assert figures(study) == {"dropout 0.0": 0.5}
+  assert in_paper(study) == {"dropout 0.0": 0.5}
   for text, message in [
     ("dropout,score\n0.0,1\n", "has no column 'accuracy'"),
     ("dropout,accuracy\n0.0,1\n0.0,2\n", "has 2 rows for the cell 'dropout 0.0'"),
     ("dropout,accuracy\n0.0,x\n", "holds 'x', which is no number"),
   ]:
     with pytest.raises(ConfigError, match=message):
-      figures(paper_of(tmp_path, text))
+      in_paper(paper_of(tmp_path, text))
   (tmp_path / "paper.csv").unlink()
-  with pytest.raises(ConfigError, match="cannot be read"):
-    figures(study)
+  with pytest.raises(ConfigError, match="is missing or has no column"):
+    in_paper(study)

@@ -23,14 +23,14 @@ from vit_jax.experiments.studies import (
   Drawing,
   Stage,
   Study,
-  conduct,
   execution,
   jobs,
   report,
-  rows,
+  results,
+  runner,
 )
 from vit_jax.experiments.studies.jobs import Job
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.store import RunStore
 from vit_jax.learning import objectives
 from vit_jax.storage import files
 from vit_jax.training.run import open_data
@@ -86,7 +86,7 @@ def test_test_images_are_not_there_while_settings_are_chosen(tmp_path, monkeypat
   stub.Runs(monkeypatch, score=score)
   stage = Stage(stub.DIGITS, stub.STEPS | settings, choice=choice)
   some = Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=2)
-  assert conduct.checked(stub.conducted(tmp_path / "study", some), True)
+  assert stub.runner(tmp_path / "study", some).checked_costs(data=True)
   assert stub.done(tmp_path / "study", some)[0] == []
   assert trials == [True] * 3 + [False] * 2
 
@@ -126,7 +126,7 @@ def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
   assert failed == []
   assert [line.mean for line in lines] == [0.75, 0.5]
   assert len(ran.called) == 2 * 3
-  assert [row["steps"] for row in rows.read(tmp_path / "results.csv")] == ["20"] * 4
+  assert [row["steps"] for row in results.read(tmp_path / "results.csv")] == ["20"] * 4
   tuned = {
     config.init_from
     for config, command in zip(ran.called, ran.commands, strict=True)
@@ -136,7 +136,7 @@ def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):
   stub.done(tmp_path, some)
   assert len(ran.called) == 2 * 3
   trained = dataclasses.replace(again, mode="train", average=True)  # would be another run
-  names = {Ledger(tmp_path).run(Job(stage, 0)).folder.name for stage in (again, trained)}
+  names = {RunStore(tmp_path).run(Job(stage, 0)).folder.name for stage in (again, trained)}
   assert len(names) == 2
   (path, _) = (tmp_path / "runs").glob("last-*/evaluation.json")
   path.write_text("[")
@@ -149,11 +149,11 @@ def test_what_a_row_cost_is_of_the_chosen_candidate(tmp_path, monkeypatch):
   stub.Runs(monkeypatch, score=lambda config: config.data.image_size / 100)
   sizes = tuple({"data.image_size": side} for side in (16, 32))
   some = stub.study(0.0, choice=Choice(sizes, stub.HELD_OUT), seeds=1)
-  found = stub.conducted(tmp_path, some)
-  costs = conduct.checked(found, False)
+  found = stub.runner(tmp_path, some)
+  costs = found.checked_costs()
   assert found.run(jobs.of_study(some), costs, jobs=1) == []
   found.results(costs)
-  (row,) = rows.read(tmp_path / "results.csv")
+  (row,) = results.read(tmp_path / "results.csv")
   assert json.loads(row["chosen"]) == {"data.image_size": 32}
   flops = {
     side: objectives.configured(config, models.configured(config.model)).training_flops(side)
@@ -178,11 +178,11 @@ def test_waves_need_nothing_of_themselves(tmp_path, monkeypatch):
   """As the jobs of a cluster do them: each run by its number."""
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, 0.1)
   with pytest.raises(ConfigError, match=r"--only=2:0 .* cannot start yet"):
-    stub.conducted(tmp_path, some).one("2:0")
+    stub.runner(tmp_path, some).asked_jobs("2:0")
   for number, wave in enumerate(jobs.waves(jobs.of_study(some))):
-    chosen = [stub.conducted(tmp_path, some).one(f"{number}:{i}") for i in range(len(wave))]
+    chosen = [stub.runner(tmp_path, some).asked_jobs(f"{number}:{i}") for i in range(len(wave))]
     for (job,) in reversed(chosen):
-      stub.conducted(tmp_path, some).run([job], stub.costs(some), jobs=1)
+      stub.runner(tmp_path, some).run([job], stub.costs(some), jobs=1)
   assert len(ran.called) == len(jobs.of_study(some)) == 12
   stub.done(tmp_path, some)
   assert len(ran.called) == 12
@@ -197,14 +197,14 @@ def test_a_failed_run_costs_no_other_and_is_done_later(tmp_path, monkeypatch, jo
   assert all("failed with exit status 1: vit_jax: It failed." in said for said in failed)
   assert [line.cell for line in lines] == ["dropout 0.0"]
   with pytest.raises(RunError, match=r"It failed.*\.log\. 2 more failed. All other runs are kept"):
-    conduct.raise_failures(failed)
+    runner.raise_failures(failed)
   count, ran.fails = len(ran.called), lambda one: False
   assert stub.done(tmp_path, some, jobs=jobs)[0] == []
   assert {one.model.dropout for one in ran.called[count:]} == {0.1}
 
 
 def test_a_run_that_was_killed_is_said_to_be(tmp_path):
-  run = Ledger(tmp_path).run(Job(stub.PRETRAINING, 0))
+  run = RunStore(tmp_path).run(Job(stub.PRETRAINING, 0))
   said = execution.ending(run, -signal.SIGKILL, tmp_path / "x.log", stopped=False)
   assert said.startswith("Pretraining, seed 0 was killed by SIGKILL; look whether memory ran out.")
 
@@ -267,16 +267,16 @@ def test_kill_9_loses_nothing(tmp_path):
   calls = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
   finished = [name for name, moment in calls if moment != "before"]
   assert len(finished) == len(set(finished)) == 1 + 3 + 1
-  assert len(rows.read(tmp_path / "results.csv")) == 1
+  assert len(results.read(tmp_path / "results.csv")) == 1
 
 
 def test_a_run_that_was_killed_before_its_last_save_is_not_started_from(tmp_path, monkeypatch):
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice(), seeds=1)
-  ledger, first = Ledger(tmp_path), Job(stub.PRETRAINING, 0)
-  run = ledger.run(first)
+  store, first = RunStore(tmp_path), Job(stub.PRETRAINING, 0)
+  run = store.run(first)
   stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
   (run.folder / "checkpoints" / "10").rmdir()
-  assert ledger.done(first)
+  assert store.done(first)
   stub.done(tmp_path, some)
   assert [bool(one.init_from) for one in ran.called] == [False, True]
 
@@ -284,7 +284,7 @@ def test_a_run_that_was_killed_before_its_last_save_is_not_started_from(tmp_path
 def test_a_run_of_another_command_is_waited_for(tmp_path, monkeypatch):
   """One that outlived a study that was killed."""
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice(), seeds=1)
-  run = Ledger(tmp_path).run(Job(stub.PRETRAINING, 0))
+  run = RunStore(tmp_path).run(Job(stub.PRETRAINING, 0))
   run.folder.mkdir(parents=True)
   with files.locked(run.folder / "lock", alone=True):
     assert execution.in_use(run.folder)
@@ -303,7 +303,7 @@ def test_a_run_of_another_command_is_waited_for(tmp_path, monkeypatch):
 
 def test_a_run_of_another_command_that_was_first_and_has_ended_is_no_failure(tmp_path):
   """It had the lock when this command's process began, and no more when that was refused."""
-  run = Ledger(tmp_path).run(Job(stub.PRETRAINING, 0))
+  run = RunStore(tmp_path).run(Job(stub.PRETRAINING, 0))
   children = runs.Children()
 
   def refused(*_):
@@ -351,4 +351,4 @@ def test_a_disk_that_is_full_is_one_sentence(tmp_path, monkeypatch):
   assert (tmp_path / "results.csv").read_bytes() == before
   monkeypatch.setattr(execution.files, "log", full)
   with pytest.raises(RunError, match="cannot be written to"):
-    execution.call(Ledger(tmp_path).run(Job(stub.PRETRAINING, 7)), runs.Children())
+    execution.call(RunStore(tmp_path).run(Job(stub.PRETRAINING, 7)), runs.Children())

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from tests.experiments.studies import stub
-from vit_jax.experiments.studies import Cell, Stage, calibration, conduct, plan
-from vit_jax.experiments.studies.calibration import Speed
-from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies import Cell, Stage, plan, step_time
+from vit_jax.experiments.studies.jobs import Cost
+from vit_jax.experiments.studies.step_time import Speed
 
 AUTO = "--config.model.compute_dtype=auto"
 
@@ -22,8 +22,8 @@ def costs(tmp_path, study, monkeypatch, speeds):
     measured.append(config.model.dropout)
     return speeds[len(measured) - 1]
 
-  monkeypatch.setattr(calibration, "_speed", speed)
-  return conduct.planned(stub.conducted(tmp_path, study, [AUTO]), True), measured
+  monkeypatch.setattr(step_time, "measured_speed", speed)
+  return stub.runner(tmp_path, study, [AUTO]).checked_costs(measure=True), measured
 
 
 def test_alike_steps_are_measured_once_and_compiled_in_each_training(tmp_path, monkeypatch):
@@ -45,7 +45,7 @@ def test_alike_steps_are_measured_once_and_compiled_in_each_training(tmp_path, m
 
 
 def test_when_the_time_is_over_flops_tell_the_rest(tmp_path, monkeypatch):
-  monkeypatch.setattr(calibration, "BUDGET", -1.0)
+  monkeypatch.setattr(step_time, "BUDGET", -1.0)
   found, measured = costs(tmp_path, stub.study(0.0, 0.1), monkeypatch, [Speed(0.0, 1.0, 1e6)])
   assert len(measured) == 1
   assert all(cost.seconds for cost in found.values() if cost.seconds is not None)
@@ -61,9 +61,9 @@ def test_what_does_not_fit_in_memory_has_device_days(tmp_path, monkeypatch):
 
 
 def test_a_step_is_measured(tmp_path):
-  conducted = stub.conducted(tmp_path, stub.study(0.0))
-  (config, *_) = conducted.configs().values()
-  speed = calibration._speed(config, Cost(10, config.batch_size, 1e12))  # on one image alone
+  runner = stub.runner(tmp_path, stub.study(0.0))
+  (config, *_) = runner.configs().values()
+  speed = step_time.measured_speed(config, Cost(10, config.batch_size, 1e12))  # on one image alone
   assert speed.compiling > 0
   assert 1e-5 < speed.image < 10
 

@@ -18,19 +18,18 @@ from vit_jax.experiments.studies import (
   Score,
   Stage,
   Study,
+  changes,
   figure,
-  memory,
   report,
-  rows,
-  summary,
+  results,
 )
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments.studies.store import RunStore
 
 WORTH = {0: 0.5, 1: 0.6, 2: 0.9}
 
 
 @pytest.fixture
-def results(tmp_path, monkeypatch):
+def finished(tmp_path, monkeypatch):
   """The folder of a study with the paper's figures, three seeds."""
   (tmp_path / "paper.csv").write_text("dropout,accuracy\n0.0,0.75\n")
   published = Paper(str(tmp_path / "paper.csv"), "accuracy", "a table of the paper")
@@ -40,9 +39,9 @@ def results(tmp_path, monkeypatch):
   return tmp_path / "study", some
 
 
-def test_rows_are_tidy(results):
-  folder, _ = results
-  found = rows.read(folder / "results.csv")
+def test_rows_are_tidy(finished):
+  folder, _ = finished
+  found = results.read(folder / "results.csv")
   assert [(row["cell"], row["dropout"], row["seed"]) for row in found] == [
     (f"dropout {dropout}", dropout, f"{seed}") for dropout in ("0.0", "0.1") for seed in range(3)
   ]
@@ -56,9 +55,9 @@ def test_rows_are_tidy(results):
   assert (folder / "runs" / first["run"] / "metrics.jsonl").exists()
 
 
-def test_means_and_deviations(results):
-  folder, _ = results
-  first, second = summary.lines(rows.read(folder / "results.csv"))
+def test_means_and_deviations(finished):
+  folder, _ = finished
+  first, second = report.lines(results.read(folder / "results.csv"))
   assert first.mean == pytest.approx(np.mean([0.5, 0.6, 0.9]))
   assert first.deviation == pytest.approx(np.std([0.5, 0.6, 0.9], ddof=1))
   assert (second.seeds, second.paper, first.paper) == (3, None, 0.75)
@@ -82,29 +81,29 @@ def drawn(monkeypatch, folder, some, found, curves=()):
   return panels
 
 
-def test_the_paper_s_panel_does_not_say_that_its_score_is_ours(results, tmp_path):
-  folder, some = results
+def test_the_paper_s_panel_does_not_say_that_its_score_is_ours(finished, tmp_path):
+  folder, some = finished
   drawing = dataclasses.replace(some.drawing, label="top-1 of ours")
-  figure.draw(rows.read(folder / "results.csv"), drawing, [tmp_path / "figure.svg"])
+  figure.draw(results.read(folder / "results.csv"), drawing, [tmp_path / "figure.svg"])
   texts = (tmp_path / "figure.svg").read_text()
   assert texts.count("<!-- top-1 of ours -->") == 1
   assert texts.count("<!-- score in the paper -->") == 1
 
 
-def test_a_panel_is_ours_or_the_paper_s_only_where_both_are_there(results, tmp_path):
-  folder, some = results
-  found = rows.read(folder / "results.csv")
+def test_a_panel_is_ours_or_the_paper_s_only_where_both_are_there(finished, tmp_path):
+  folder, some = finished
+  found = results.read(folder / "results.csv")
   for one, count in ((found, 1), ([{**row, "paper": ""} for row in found], 0)):
     figure.draw(one, some.drawing, [tmp_path / "figure.svg"])
     assert (tmp_path / "figure.svg").read_text().count("<!-- here -->") == count
 
 
-def test_the_figure_shows_what_results_csv_says_and_nothing_else(results, monkeypatch, tmp_path):
-  folder, some = results
+def test_the_figure_shows_what_results_csv_says_and_nothing_else(finished, monkeypatch, tmp_path):
+  folder, some = finished
   kinds = {kind: (folder / f"figure.{kind}").read_bytes() for kind in ("svg", "png")}
   assert kinds["png"].startswith(b"\x89PNG")
   assert b"<svg" in kinds["svg"]
-  found = rows.read(folder / "results.csv")
+  found = results.read(folder / "results.csv")
   for row in found:
     row["score"] = f"{float(row['score']) / 2}"
   new = tmp_path / "new"  # no run is here
@@ -165,13 +164,15 @@ def test_curves_over_training_come_from_curves_csv(tmp_path, monkeypatch):
   drawing = Drawing(x="epoch", by="cell")
   some = dataclasses.replace(stub.study(0.0, seeds=3), drawing=drawing)
   stub.done(tmp_path, some)
-  found = rows.read(tmp_path / "curves.csv")
+  found = results.read(tmp_path / "curves.csv")
   assert [(row["seed"], row["step"], row["epoch"], float(row["score"])) for row in found] == [
     (f"{seed}", *point)
     for seed, worth in WORTH.items()
     for point in [("5", "0.5", worth / 2), ("10", "1.0", worth)]
   ]
-  (points,) = drawn(monkeypatch, tmp_path, some, rows.read(tmp_path / "results.csv"), curves=found)
+  (points,) = drawn(
+    monkeypatch, tmp_path, some, results.read(tmp_path / "results.csv"), curves=found
+  )
   mean, spread = np.mean([0.5, 0.6, 0.9]), np.std([0.5, 0.6, 0.9], ddof=1)
   expected = [(0.5, mean / 2, spread / 2), (1.0, mean, spread)]
   np.testing.assert_allclose(points, expected)
@@ -181,13 +182,13 @@ def test_one_seed_has_no_deviation(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
   _, (line,) = stub.done(tmp_path, stub.study(0.0, seeds=1))
   assert line.deviation is None
-  assert "±" not in summary.table([line])
+  assert "±" not in report.table([line])
 
 
 def test_a_score_that_is_not_a_number_is_shown(tmp_path, monkeypatch):
   stub.Runs(monkeypatch, score=lambda one: "nan" if one.model.dropout else "inf")
   _, lines = stub.done(tmp_path, stub.study(0.0, 0.1, choice=Choice()))
-  assert [summary.score(line) for line in lines] == ["inf ± nan", "nan ± nan"]
+  assert [report.score(line) for line in lines] == ["inf ± nan", "nan ± nan"]
   assert (tmp_path / "figure.png").exists()
 
 
@@ -198,7 +199,7 @@ def test_factors_of_any_text_are_one_line_of_the_page_and_read_back(tmp_path, mo
   cells = [dataclasses.replace(cell, label=f"{n}", factors={"f": v}) for n, v in enumerate(odd)]
   some = dataclasses.replace(stub.study(0.0, seeds=1), cells=cells, drawing=Drawing(x="f"))
   stub.done(tmp_path, some)
-  assert [row["f"] for row in rows.read(tmp_path / "results.csv")] == ["None", *odd[1:]]
+  assert [row["f"] for row in results.read(tmp_path / "results.csv")] == ["None", *odd[1:]]
   page = (tmp_path / report.PAGE).read_text()
   shown = re.findall(r"^\| (.*) \| 0.5000 \| 1 \|$", page, flags=re.MULTILINE)
   assert shown == ["None", r"a\|b", r"line\\nbreak", r"a\\rreturn", r"\<b>", r"\*a\*", ""]
@@ -210,7 +211,7 @@ def test_stages_of_one_name_keep_their_settings_and_choices(tmp_path, monkeypatc
   stage = Stage(stub.DIGITS, stub.STEPS | {"batch_size": 32}, "all", stage, stub.CHOSEN)
   some = Study((Cell("a", stage, {"x": 1}),), Drawing(x="x"), seeds=1)
   stub.done(tmp_path, some, overrides=("--config.model.dropout=0.1",))
-  (row,) = rows.read(tmp_path / "results.csv")
+  (row,) = results.read(tmp_path / "results.csv")
   best = {"schedule.learning_rate": 0.003}
   assert json.loads(row["chosen"]) == {"all 2": best, "all 3": best}
   settings = json.loads(row["settings"])
@@ -255,7 +256,7 @@ def test_a_changed_study_names_its_cells_and_keeps_both(tmp_path, monkeypatch, c
   ran = stub.Runs(monkeypatch)
   stub.done(tmp_path, stub.study(0.0, 0.1))
   assert "no longer match" not in capfd.readouterr().err
-  before, count = rows.read(tmp_path / "results.csv"), len(ran.called)
+  before, count = results.read(tmp_path / "results.csv"), len(ran.called)
   changed = stub.study(0.0, 0.1)
   cell = changed.cells[1]
   stage = dataclasses.replace(cell.stage, settings={**cell.stage.settings, "batch_size": 32})
@@ -264,14 +265,14 @@ def test_a_changed_study_names_its_cells_and_keeps_both(tmp_path, monkeypatch, c
   said = capfd.readouterr().err
   assert re.search(r"the cells 'dropout 0.1' no longer match their earlier runs", said)
   assert {config.batch_size for config in ran.called[count:]} == {32}
-  assert [row["run"] for row in rows.read(tmp_path / memory.EARLIER)] == [
+  assert [row["run"] for row in results.read(tmp_path / changes.EARLIER)] == [
     row["run"] for row in before if row["cell"] == "dropout 0.1"
   ]
   assert all((tmp_path / "runs" / row["run"] / "metrics.jsonl").exists() for row in before)
   count = len(ran.called)
   stub.done(tmp_path, stub.study(0.0, 0.1))  # back again: its runs are still there
   assert len(ran.called) == count
-  assert rows.read(tmp_path / "results.csv") == before
+  assert results.read(tmp_path / "results.csv") == before
 
 
 def test_damaged_files_of_a_study(tmp_path, monkeypatch):
@@ -308,13 +309,13 @@ def test_means_over_a_factor_need_all_of_its_cells(tmp_path):
     for seed in range(3)
     if (cell.label, seed) not in missing
   ]
-  first, second = summary.means(cells, found, ("task",))
+  first, second = report.means(cells, found, ("task",))
   own = scores[:2, [0, 2]].mean(axis=0)
   assert (first.factors, first.seeds, first.paper) == ({"model": "a"}, 2, pytest.approx(0.6))
   assert first.mean == pytest.approx(own.mean())
   assert first.deviation == pytest.approx(own.std(ddof=1))
   assert (second.factors, second.seeds, second.paper) == ({"model": "b"}, 3, None)
-  (both,) = summary.means(cells[:4], found, ("task", "model"))
+  (both,) = report.means(cells[:4], found, ("task", "model"))
   assert (both.factors, both.seeds) == ({}, 2)
   assert both.mean == pytest.approx(scores[:4, [0, 2]].mean())
 
@@ -333,8 +334,8 @@ def test_choosing_by_another_figure_is_a_change_that_is_said(tmp_path, monkeypat
   some = stub.study(0.0)
   stub.done(tmp_path, some)
   other = dataclasses.replace(stub.CHOSEN, score=Score("test/loss", better="smaller"))
-  said = memory.note(stub.study(0.0, choice=other), Ledger(tmp_path))
+  said = changes.note(stub.study(0.0, choice=other), RunStore(tmp_path))
   assert said.startswith("The study has changed: the cells 'dropout 0.0' no longer match")
-  assert len(rows.read(tmp_path / memory.EARLIER)) == 2
-  assert "has changed" in memory.note(some, Ledger(tmp_path))  # and back
-  assert memory.note(some, Ledger(tmp_path)) == ""
+  assert len(results.read(tmp_path / changes.EARLIER)) == 2
+  assert "has changed" in changes.note(some, RunStore(tmp_path))  # and back
+  assert changes.note(some, RunStore(tmp_path)) == ""

@@ -8,7 +8,7 @@ from tests import programs
 from tests.experiments.studies import stub
 from vit_jax import recipes
 from vit_jax.config import Duration
-from vit_jax.experiments.studies import Drawing, Score, conduct, jobs, paper, transfer
+from vit_jax.experiments.studies import Drawing, Score, jobs, results, transfer
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.loading import load
 
@@ -56,8 +56,8 @@ def test_number_of_cells_and_runs(name, scale, cells, runs):
 
 @pytest.mark.parametrize(("name", "table"), [("data_size", 5), ("compute", 6), ("optimizer", 7)])
 def test_every_figure_of_the_table_has_its_cell(name, table):
-  rows = paper.read(str(STUDIES / "paper" / f"table{table}.csv"))
-  found = paper.figures(of(name))
+  rows = results.read(STUDIES / "paper" / f"table{table}.csv")
+  found = results.in_paper(of(name))
   assert sorted(found.values()) == sorted(
     float(row["accuracy"]) for row in rows if row["task"] != "Average"
   )
@@ -70,10 +70,10 @@ def test_the_cost_of_pre_training_is_that_of_table_6(tmp_path):
   alone = dataclasses.replace(
     study, cells=tuple(cells), score=Score("imagenet/5shot"), drawing=Drawing("model"), paper=None
   )
-  costs = conduct.checked(stub.conducted(tmp_path, alone), False)
+  costs = stub.runner(tmp_path, alone).checked_costs()
   table = {
     (row["model"], row["epochs"]): float(row["exaflops"])
-    for row in paper.read(str(STUDIES / "paper" / "table6.csv"))
+    for row in results.read(STUDIES / "paper" / "table6.csv")
   }
   assert len(cells) == len(table) == 18
   for cell in cells:
@@ -112,10 +112,10 @@ def test_a_fine_tuning_chooses_on_the_development_part_and_is_scored_once(model,
 
 def test_pre_training_on_jft_is_as_long_as_table_5_says():
   """Its figures are those of Table 6, which has the epochs, or 0.0004 less for ViT-H/14."""
-  rows = paper.read(str(STUDIES / "paper" / "table6.csv"))
+  rows = results.read(STUDIES / "paper" / "table6.csv")
   rows = [row for row in rows if row["task"] == "ImageNet"]
   study, found = of("data_size"), 0
-  figures = paper.figures(study)
+  figures = results.in_paper(study)
   for cell in study.cells:
     model, images, task = (cell.factors[key] for key in ("model", "pretraining", "task"))
     if (images, task) == ("JFT-300M", "ImageNet") and cell.label in figures:

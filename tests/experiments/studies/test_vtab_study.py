@@ -8,9 +8,9 @@ from tests import programs
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data.sources.vtab_tasks import TASKS
-from vit_jax.experiments.studies import paper
+from vit_jax.experiments.studies import results
 from vit_jax.experiments.studies.loading import load
-from vit_jax.experiments.vtab_score import PAPER
+from vit_jax.experiments.vtab import paper
 
 FILE = str(programs.ROOT / "configs" / "studies" / "vtab.py")
 
@@ -18,7 +18,7 @@ FILE = str(programs.ROOT / "configs" / "studies" / "vtab.py")
 def test_every_task_is_beside_its_figure_of_table_9(monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   study = load(FILE, "paper")
-  published, means = paper.figures(study), {}
+  published, means = results.in_paper(study), {}
   for cell in study.cells:
     means.setdefault(cell.factors["weights"], []).append(published[cell.label])
     assert cell.stage.recipe.rpartition(",")[2] in TASKS
@@ -33,7 +33,7 @@ def test_every_task_is_beside_its_figure_of_table_9(monkeypatch):
 def test_tasks_are_in_the_groups_of_the_benchmark():
   study = load(FILE, "paper")
   found = {(cell.factors["group"], cell.factors["task"]) for cell in study.cells}
-  assert found == {(group, task) for group, tasks in PAPER.items() for task in tasks}
+  assert found == {(group, task) for group, tasks in paper().items() for task in tasks}
   assert len(study.cells) == 3 * len(TASKS)
 
 

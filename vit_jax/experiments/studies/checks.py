@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+from collections.abc import Callable, Sequence
 
 from vit_jax import models, recipes
 from vit_jax.config import Config, ConfigError, Dataset, similar
@@ -10,9 +11,9 @@ from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import registry
 from vit_jax.evaluation.opening import open_alone
 from vit_jax.experiments import holdout, runs
-from vit_jax.experiments.holdout import Judged
+from vit_jax.experiments.holdout import ScoredRun
 from vit_jax.experiments.runs import Run
-from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objectives
 from vit_jax.training import checks, model_of_weights
@@ -34,24 +35,26 @@ class Request:
   run: Run
   score: Score | None
 
+  @property
+  def config(self) -> Config:
+    """Its config, checked."""
+    return accepted(self.run)
 
-def costs(requests: list[Request]) -> list[Cost]:
-  """Checks settings and scores, and returns the cost of each run. Data may be missing.
+  def scored(self, remark: str = "") -> ScoredRun:
+    """The run with what it is scored by; a remark follows its name in messages."""
+    metric = self.score.metric if self.score else ""
+    return ScoredRun(f"{self.run.recipe}{remark}", self.config, metric)
+
+
+def checked_cost(request: Request) -> Cost:
+  """The cost of a run whose settings and score are right; its data may be missing.
 
   Raises:
     ConfigError: names the cell and what is wrong.
   """
-  found = []
-  for one in requests:
-    with naming(one.cell):
-      found.append(checked_cost(one))
-  return found
-
-
-def checked_cost(request: Request) -> Cost:
-  """The cost of a run whose settings and score are right."""
-  config = accepted(request.run)
-  check_score(config, request)
+  with naming(request.cell):
+    config = request.config
+    check_score(config, request)
   if request.run.mode == "evaluate":
     return Cost(0, config.batch_size, 0.0, seconds=0.0)
   objective = objectives.configured(config, models.configured(config.model))
@@ -122,13 +125,15 @@ def steps_of(config: Config) -> int | None:
 def epoch_of(config: Config) -> int | None:
   """Training images: those that are there, else those of the paper's dataset; None: not known."""
   try:
-    return len(holdout.trained(config))
+    return len(holdout.training_source(config))
   except SourceError:
     return recipes.examples_of(config)
 
 
 def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request, Request]]):
   """Checks that all data is there, and that nothing is trained or chosen on what is scored.
+
+  What has the same data is checked once.
 
   Args:
     chains: the runs of each cell with each candidate, and those up to each trial of a
@@ -138,53 +143,44 @@ def check_data(chains: list[list[Request]], choices: list[tuple[Request, Request
   Raises:
     ConfigError: names the cell.
   """
-  seen = set()
-  for chain in chains:
-    configs = [accepted(one.run) for one in chain]
-    scores = [one.score for one in chain]
-    start = configs[0].init_from
-    parts = [(of.data, of.few_shot, of.nearest, of.objective) for of in configs]
-    key = repr([start, *parts, *scores])
-    if key not in seen:
-      with naming(chain[-1].cell):
-        check_chain(chain, configs)
-    seen.add(key)
-  for some in choices:
-    configs = [accepted(one.run) for one in some]
-    key = repr(
-      [(one.score, of.data, of.few_shot, of.nearest) for one, of in zip(some, configs, strict=True)]
-    )
-    if key not in seen:
-      remarks = (" (trial)", "", "")
-      trial, final, last = map(judged, some, configs, remarks)
-      with naming(some[0].cell):
-        holdout.check(trial, final)
-        if last != final:
-          holdout.check_unseen(trial, last)
-    seen.add(key)
+  for chain in first_of_each(chains, lambda chain: chain[0].config.init_from + data_of(chain)):
+    with naming(chain[-1].cell):
+      check_chain(chain)
+  for trial, final, last in first_of_each(choices, data_of):
+    with naming(trial.cell):
+      tried = trial.scored(" (trial)")
+      holdout.check(tried, final.scored())
+      if last != final:
+        holdout.check_unseen(tried, last.scored())
 
 
-def check_chain(chain: list[Request], configs: list[Config]):
+def first_of_each(items: list, key: Callable) -> list:
+  """The first item with each value of `key`."""
+  by_key = {}
+  for item in items:
+    by_key.setdefault(key(item), item)
+  return list(by_key.values())
+
+
+def data_of(some: Sequence[Request]) -> str:
+  """What runs read, as text."""
+  configs = [(one.score, one.config) for one in some]
+  return repr([(score, c.data, c.few_shot, c.nearest, c.objective) for score, c in configs])
+
+
+def check_chain(chain: list[Request]):
   """Opens the data of runs; none may train on what the last one scores if it does not allow it."""
-  known = history_of(configs[0].init_from)  # of the weights that the first run starts from
-  for one, config in zip(chain, configs, strict=True):
-    if one.run.mode == "evaluate":
+  known = history_of(chain[0].config.init_from)  # of the weights that the first run starts from
+  for request in chain:
+    config = request.config
+    if request.run.mode == "evaluate":
       open_alone(config, known)
     else:
-      runs.check_config(one.run.recipe, config)  # refuses data that is not given
+      runs.check_config(request.run.recipe, config)  # refuses data that is not given
       data = open_data(config, known)
       model = config.model.with_classes(len(data.train.class_names) or 1)
-      check_score(dataclasses.replace(config, model=model), one)  # of the classes that there are
-  *earlier, last = map(judged, chain, configs)
-  if last.config.data.allow_overlap:
-    return
-  for one in earlier:
-    for use in one.trains_on():
-      for test in last.scores():
-        holdout.check_apart(use, test)
-
-
-def judged(request: Request, config: Config, remark: str = "") -> Judged:
-  """A run with what it is judged by; a remark follows its name in messages."""
-  metric = request.score.metric if request.score else ""
-  return Judged(f"{request.run.recipe}{remark}", config, metric)
+      check_score(dataclasses.replace(config, model=model), request)  # of the classes there are
+  *earlier, last = [request.scored() for request in chain]
+  if not last.config.data.allow_overlap:
+    for run in earlier:
+      holdout.check_apart(run.trains_on(), last.scores())

@@ -1,29 +1,85 @@
-"""Starts the runs of a study on this machine, several at a time if asked to."""
+"""Does the runs of a study on this machine, several at a time if asked to, with their progress."""
 
+import collections
 import concurrent.futures
 import pathlib
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 
 from vit_jax.config import RunError, Stopped, command_line
 from vit_jax.config.reading import read_bytes
 from vit_jax.experiments.runs import Children, Run
-from vit_jax.experiments.studies.jobs import Job
-from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.experiments.studies.progress import Progress
+from vit_jax.experiments.studies.jobs import Cost, Job
+from vit_jax.experiments.studies.store import RunStore
 from vit_jax.process.text import one_line
-from vit_jax.storage import files, workdir
+from vit_jax.storage import files, metrics_log, workdir
 
 PERIOD = 30.0  # seconds between two lines of progress
 POLL = 1.0  # seconds between two looks at a workdir that another command uses
 
 
-def execute(ledger: Ledger, some: list[Job], *, jobs: int, progress: Progress) -> list[str]:
+class Progress:
+  """Says how much is done, measured in FLOPs, and how long the rest will take at this speed."""
+
+  def __init__(self, store: RunStore, some: list[Job], costs: Mapping[str, Cost], *, clock=None):
+    """Starts the clock. Runs whose length is not known count as one step."""
+    self._store, self._jobs, self._costs = store, some, costs
+    self._clock: Callable[[], float] = clock or time.monotonic
+    self._began, self._before = self._clock(), self._work()
+    self._live = sys.stderr.isatty()
+
+  def _work(self):
+    """(work done, all work), in exaFLOPs."""
+    done = total = 0.0
+    for job in self._jobs:
+      cost = self._costs[repr(job)]
+      work = cost.exaflops(cost.steps or 1)
+      total += work
+      done += work * self._share(job, cost.steps or 1)
+    return done, total
+
+  def _share(self, job, steps):
+    run = self._store.run(job)
+    if run is None:
+      return 0.0
+    if self._store.done(job):
+      return 1.0
+    lines = collections.deque(metrics_log.read(run.folder), maxlen=1)
+    return min(lines[0]["step"] / steps, 1.0) if lines else 0.0
+
+  def line(self, *, under_way: int, failed: int) -> str:
+    """Such as "12 of 24 runs done, 1 under way, 51.2%, ETA 0:21:07"."""
+    done = sum(self._store.done(job) is not None for job in self._jobs)
+    work, total = self._work()
+    parts = [f"{done} of {len(self._jobs)} runs done"]
+    parts += [f"{failed} failed"] * bool(failed) + [f"{under_way} under way"]
+    parts.append(f"{work / total:.1%}" if total else "100%")
+    spent = work - self._before[0]
+    if spent > 0:
+      seconds = (total - work) / spent * (self._clock() - self._began)
+      parts.append(f"ETA {metrics_log.clock(seconds)}")
+    return ", ".join(parts)
+
+  def show(self, **counts: int):
+    """Prints the line; on a terminal it replaces the previous one."""
+    line = self.line(**counts)
+    print(
+      f"\r{line}\x1b[K" if self._live else line, end="" if self._live else "\n", file=sys.stderr
+    )
+    sys.stderr.flush()
+
+  def say(self, line: str):
+    """Prints a line that stays."""
+    print(f"\r\x1b[K{line}" if self._live else line, file=sys.stderr, flush=True)
+
+
+def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) -> list[str]:
   """Does the jobs that are not done; a job that fails costs only those that need it.
 
   Args:
-    ledger: tells which are done and what they chose.
+    store: tells which are done and what they chose.
     some: the jobs.
     jobs: most processes at a time.
     progress: says what happens.
@@ -40,7 +96,7 @@ def execute(ledger: Ledger, some: list[Job], *, jobs: int, progress: Progress) -
     try:
       while not children.asked:
         busy = {run.folder for run in under_way.values()}
-        for run in startable(ledger, some, busy | failed.keys())[: jobs - len(under_way)]:
+        for run in startable(store, some, busy | failed.keys())[: jobs - len(under_way)]:
           progress.say(f"Started: {run.name} ({run.folder.name})")
           under_way[pool.submit(call, run, children)] = run
         if not under_way:
@@ -68,26 +124,22 @@ def end_of(run: Run) -> str:
   return "Done" if run.result() else "Stopped"
 
 
-def startable(ledger: Ledger, some: list[Job], left_out: set[pathlib.Path]) -> list[Run]:
+def startable(store: RunStore, some: list[Job], left_out: set[pathlib.Path]) -> list[Run]:
   """The runs that are not done and can start now, without those in the folders `left_out`."""
-  found = {}
-  for job in some:
-    for one in first_missing(ledger, job, start=False):
-      run = ledger.run(one)
-      if run:
-        found.setdefault(run.folder, run)
-  return [run for folder, run in found.items() if folder not in left_out]
+  first = [missing for job in some if (missing := first_missing(store, job, start=False))]
+  runs = {run.folder: run for job in first if (run := store.run(job))}
+  return [run for folder, run in runs.items() if folder not in left_out]
 
 
-def first_missing(ledger: Ledger, job: Job, *, start: bool) -> list[Job]:
-  """The job that must be done first for this one; [] if this one is done.
+def first_missing(store: RunStore, job: Job, *, start: bool) -> Job | None:
+  """The job that must be done first for this one; None if this one is done.
 
   With `start`, another run starts from this one, so its last checkpoint must be there too.
   """
-  if ledger.saved(job) if start else ledger.done(job) is not None:
-    return []
+  if store.saved(job) if start else store.done(job) is not None:
+    return None
   before = job.before()
-  return (first_missing(ledger, before, start=True) if before else []) or [job]
+  return (before and first_missing(store, before, start=True)) or job
 
 
 def call(run: Run, children: Children) -> str:

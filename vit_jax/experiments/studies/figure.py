@@ -4,8 +4,8 @@ import math
 import pathlib
 import statistics
 
+from vit_jax.experiments.studies.results import deviation
 from vit_jax.experiments.studies.study import EPOCH, Drawing
-from vit_jax.experiments.studies.summary import deviation
 from vit_jax.plots import curves
 from vit_jax.plots.labels import drawable
 from vit_jax.process.text import one_line

@@ -7,13 +7,35 @@ from typing import Any
 from vit_jax.experiments.studies.study import Cell, Choice, Score, Stage, Study
 
 FIRST = 0  # the seed that chooses settings
+Option = Mapping[str, Any]  # a candidate: {setting: value}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+  """The cost of one run.
+
+  Attributes:
+    steps: its length; None if that depends on data that is not there.
+    batch_size: images a step.
+    flops: of training on one image.
+    seconds: of compiling and training on the devices at hand; None if that is not measured.
+  """
+
+  steps: int | None
+  batch_size: int
+  flops: float
+  seconds: float | None = None
+
+  def exaflops(self, steps: int) -> float:
+    """Those of a number of steps."""
+    return steps * self.batch_size * self.flops / 1e18
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
   """What a run is tried for: a candidate, and how it is scored."""
 
-  option: Mapping[str, Any]
+  option: Option
   score: Score
 
 
@@ -49,36 +71,30 @@ class Job:
     option = ", ".join(f"{key}={value}" for key, value in self.trial.option.items())
     return f"{words}, trial of {option}"
 
+  def with_option(self, option: Option) -> "Job":
+    """This job with a candidate in place of the choice, if its stage has one."""
+    if not self.stage.has_trials():
+      return self
+    stage = dataclasses.replace(self.stage, choice=Choice((option,)))
+    return dataclasses.replace(self, stage=stage)
 
-def trials(stage: Stage) -> list[list[Job]]:
-  """The trials of each candidate for the settings of a stage; [] if it has one candidate."""
-  return [tries(stage, option) for option in stage.choice.options if stage.has_trials()]
+  def variants(self) -> list["Job"]:
+    """This job, and the same with each candidate of its stage."""
+    options = self.stage.choice.options if self.stage.has_trials() else ()
+    return [self, *map(self.with_option, options)]
 
 
-def tries(stage: Stage, option: Mapping[str, Any]) -> list[Job]:
-  """The trials of one candidate; [] if it is the only one."""
+def trials(stage: Stage, option: Option) -> list[Job]:
+  """The trials of a candidate; [] if it is the only one."""
+  if not stage.has_trials():
+    return []
   trial = Trial(option, stage.choice.score)
-  return [Job(one, FIRST, trial) for one in stage.trials(option) if stage.has_trials()]
+  return [Job(tried, FIRST, trial) for tried in stage.trials(option)]
 
 
-def with_candidate(job: Job, option: Mapping[str, Any]) -> Job:
-  """A job whose stage has this candidate in place of its choice, if it has one."""
-  if not job.stage.has_trials():
-    return job
-  stage = dataclasses.replace(job.stage, choice=Choice((option,)))
-  return dataclasses.replace(job, stage=stage)
-
-
-def candidates(job: Job) -> list[Job]:
-  """A job with each of the candidates of its stage; [] if it has one."""
-  return [
-    with_candidate(job, option) for option in job.stage.choice.options if job.stage.has_trials()
-  ]
-
-
-def all_trials(stage: Stage) -> list[Job]:
+def trials_of_all(stage: Stage) -> list[Job]:
   """The trials of all candidates."""
-  return [job for some in trials(stage) for job in some]
+  return [job for option in stage.choice.options for job in trials(stage, option)]
 
 
 def of_stage(stage: Stage, seed: int) -> list[Job]:
@@ -86,7 +102,7 @@ def of_stage(stage: Stage, seed: int) -> list[Job]:
   before = [] if stage.after is None else of_stage(stage.after, seed)
   if stage.has_trials():
     first = [] if stage.after is None else of_stage(stage.after, FIRST)
-    before = [*first, *all_trials(stage), *before]
+    before = [*first, *trials_of_all(stage), *before]
   return distinct([*before, Job(stage, seed)])
 
 
@@ -102,10 +118,10 @@ def of_study(study: Study) -> list[Job]:
 
 def waves(jobs: list[Job]) -> list[list[Job]]:
   """The jobs by wave: those of a wave need none of the same wave."""
-  found = {}
+  by_wave = {}
   for job in jobs:
-    found.setdefault(job.wave(), []).append(job)
-  return [found[number] for number in sorted(found)]
+    by_wave.setdefault(job.wave(), []).append(job)
+  return [by_wave[number] for number in sorted(by_wave)]
 
 
 def distinct(jobs: list[Job]) -> list[Job]:

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from vit_jax.devices.chips import CHIPS
-from vit_jax.experiments.studies import conduct, jobs
-from vit_jax.experiments.studies.conduct import Conduct
-from vit_jax.experiments.studies.cost import Cost
-from vit_jax.experiments.studies.jobs import Job
+from vit_jax.experiments import runs
+from vit_jax.experiments.studies import jobs
+from vit_jax.experiments.studies.jobs import Cost, Job
+from vit_jax.experiments.studies.runner import StudyRunner
 from vit_jax.experiments.studies.study import Study
 from vit_jax.process import json_text
 from vit_jax.process.columns import aligned
@@ -33,12 +33,13 @@ class Estimate(NamedTuple):
   device_days: float | None
 
 
-def said(found: Conduct, form: str, *, measure: bool) -> str:
+def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
   """The plan in words or as JSON; with `measure`, steps are timed on the devices at hand."""
-  some = lines(found.study, conduct.of_plan(found, measure=measure))
+  costs = runs.in_new_process(runner.checked_costs, measure=measure)
+  estimates = lines(runner.study, costs)
   if form == "json":
-    return json_text.written([one._asdict() for one in some])
-  return table(some)
+    return json_text.written([one._asdict() for one in estimates])
+  return table(estimates)
 
 
 def line(name: str, some: list[Job], costs: dict[str, Cost]) -> Estimate:

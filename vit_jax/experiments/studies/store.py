@@ -11,24 +11,22 @@ import json
 import math
 import pathlib
 import statistics
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config.changes import changes
+from vit_jax.config.reading import expanded, regular
 from vit_jax.experiments.runs import Run
-from vit_jax.experiments.studies import content, jobs
-from vit_jax.experiments.studies.jobs import Job
-from vit_jax.experiments.studies.study import Cell, Score, Stage, naming
+from vit_jax.experiments.studies import jobs
+from vit_jax.experiments.studies.jobs import Job, Option
+from vit_jax.experiments.studies.study import Score, Stage
 from vit_jax.storage import metrics_log
-from vit_jax.storage.workdir import CHECKPOINTS
-
-Options = Mapping[str, Any]
+from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
 
 @dataclasses.dataclass(frozen=True)
-class Ledger:
+class RunStore:
   """The runs of a study in a folder.
 
   Attributes:
@@ -39,13 +37,13 @@ class Ledger:
 
   folder: pathlib.Path
   overrides: tuple[str, ...] = ()
-  choices: dict[str, Options] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+  choices: dict[str, Option] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
   def run(self, job: Job) -> Run | None:
     """The run of a job; None if its settings are not chosen yet."""
     return self.run_with(job, self.chosen)
 
-  def run_with(self, job: Job, choose: Callable[[Stage], Options | None]) -> Run | None:
+  def run_with(self, job: Job, choose: Callable[[Stage], Option | None]) -> Run | None:
     """The run of a job with the settings that `choose` gives for each stage.
 
     Raises:
@@ -58,43 +56,44 @@ class Ledger:
       return None
     settings = {**stage.settings, **option, "seed": job.seed}
     flags = (*(f"--config.{key}={value}" for key, value in settings.items()), *self.overrides)
-    sum_ = fingerprint(stage.recipe, flags, name_of(start), stage.mode, average=stage.average)
+    start_name = start.folder.name if start else ""
+    sum_ = fingerprint(stage.recipe, flags, start_name, stage.mode, average=stage.average)
     if start:
       flags += (f"--config.init_from={start.folder}",)
     folder = self.folder / "runs" / f"{stage.name}-seed{job.seed}-{sum_}"
     return Run(job.in_words(), stage.recipe, folder, flags, stage.mode, stage.average)
 
-  def chosen(self, stage: Stage) -> Options | None:
+  def chosen(self, stage: Stage) -> Option | None:
     """The candidate with the best score; None if not all trials are done.
 
     Raises:
       RunError: no candidate has a score that is a number.
     """
     if not stage.has_trials():
-      return stage.choice.options[0]
-    key = repr(jobs.all_trials(stage))
+      return first_option(stage)
+    key = repr(jobs.trials_of_all(stage))
     if key not in self.choices:
-      found = self.tried(stage)
-      if None in found:
+      scores = self.trial_scores(stage)
+      if None in scores:
         return None
-      if all(map(math.isnan, found)):
-        raise cfg.RunError(
-          f"Nothing can be chosen for {stage.name!r}: {stage.choice.score.metric} is not a number "
-          "for any candidate. Give other candidates."
-        )
-      sign = 1 if stage.choice.score.better == "larger" else -1
-      values = [-math.inf if math.isnan(value) else sign * value for value in found]
-      self.choices[key] = stage.choice.options[values.index(max(values))]
+      self.choices[key] = stage.choice.options[best_of(scores, stage)]
     return self.choices[key]
 
-  def tried(self, stage: Stage) -> list[float | None]:
-    """The mean score of the trials of each candidate; None if not all of them are done."""
-    score = stage.choice.score
-    found = [[self.score(job, score) for job in some] for some in jobs.trials(stage)]
-    return [None if None in some else statistics.fmean(some) for some in found]
+  def trial_scores(self, stage: Stage) -> list[float | None]:
+    """The mean score of the trials of each candidate; None if not all of them are done.
+
+    [] if nothing is chosen.
+    """
+    if not stage.has_trials():
+      return []
+    by_option = [
+      [self.score(job, stage.choice.score) for job in jobs.trials(stage, option)]
+      for option in stage.choice.options
+    ]
+    return [None if None in scores else statistics.fmean(scores) for scores in by_option]
 
   def done(self, job: Job) -> dict[str, float] | None:
-    """The figures after the last step of a job's run; None if it is not done."""
+    """The metrics after the last step of a job's run; None if it is not done."""
     run = self.run(job)
     return run.result() if run else None
 
@@ -104,16 +103,16 @@ class Ledger:
     Raises:
       RunError: the run did not write the metric.
     """
-    figures = self.done(job)
-    if figures is None:
+    metrics = self.done(job)
+    if metrics is None:
       return None
     folder = self.run(job).folder
     best_of_all = score.take == "best" and job.stage.mode == "train"
-    lines = metrics_log.read(folder) if best_of_all else [figures]
+    lines = metrics_log.read(folder) if best_of_all else [metrics]
     values = [float(line[score.metric]) for line in lines if score.metric in line]
     if not values:
       raise cfg.RunError(
-        f"{folder} has no {score.metric}; its evaluation wrote {', '.join(figures)}. Score one of "
+        f"{folder} has no {score.metric}; its evaluation wrote {', '.join(metrics)}. Score one of "
         "these, or remove that folder to run it again."
       )
     numbers = [value for value in values if not math.isnan(value)]
@@ -125,10 +124,10 @@ class Ledger:
 
     A run that was killed between its last evaluation and its last save has no such checkpoint.
     """
-    figures = self.done(job)
-    if figures is None:
+    metrics = self.done(job)
+    if metrics is None:
       return False
-    return (self.run(job).folder / CHECKPOINTS / str(figures["step"])).is_dir()
+    return (self.run(job).folder / CHECKPOINTS / str(metrics["step"])).is_dir()
 
   def ready(self, job: Job) -> bool:
     """Whether a job can start: its settings are chosen, and the run before it is saved."""
@@ -136,19 +135,30 @@ class Ledger:
     return self.run(job) is not None and (before is None or self.saved(before))
 
 
-def first_option(stage: Stage) -> Options:
+def best_of(scores: list[float], stage: Stage) -> int:
+  """The place of the best score, the first of equally good ones.
+
+  Raises:
+    RunError: none is a number.
+  """
+  if all(map(math.isnan, scores)):
+    raise cfg.RunError(
+      f"Nothing can be chosen for {stage.name!r}: {stage.choice.score.metric} is not a number "
+      "for any candidate. Give other candidates."
+    )
+  sign = 1 if stage.choice.score.better == "larger" else -1
+  values = [-math.inf if math.isnan(value) else sign * value for value in scores]
+  return values.index(max(values))
+
+
+def first_option(stage: Stage) -> Option:
   """The candidate that stands for the chosen one before there is one."""
   return stage.choice.options[0]
 
 
-def picking(stage: Stage, option: Options) -> Callable[[Stage], Options]:
+def picking(stage: Stage, option: Option) -> Callable[[Stage], Option]:
   """Chooses `option` for a stage, and the first candidate for others."""
   return lambda some: option if some == stage else first_option(some)
-
-
-def name_of(run: Run | None) -> str:
-  """The name of the folder that a run starts from; "" without one."""
-  return run.folder.name if run else ""
 
 
 @functools.cache
@@ -164,24 +174,37 @@ def fingerprint(
   differing = changes(cfg.to_dict(cfg.Config()), cfg.to_dict(config))
   parts = [differing, start] + [mode] * (mode != "train") + ["--no-average"] * (not average)
   if config.init_from:
-    parts.append(content.of_weights(config.init_from))
+    parts.append(sum_of_weights(config.init_from))
   return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:10]
 
 
-def signature(ledger: Ledger, cell: Cell) -> list[str]:
-  """The names of all that a cell computes with the first seed, for every candidate.
+@functools.cache
+def sum_of_weights(init_from: str) -> str:
+  """The sums of the files of weights, which tell other weights at the same path apart; "" of none.
 
-  It does not depend on the results of runs.
+  Of a workdir it is the sum of the newest checkpoint's manifest, which has those of its files.
+
+  Args:
+    init_from: a file, a Hugging Face folder, a workdir, or one of its checkpoints.
 
   Raises:
-    ConfigError: names the cell whose recipe or settings are wrong.
+    ConfigError: a file cannot be read.
   """
-  names = []
-  with naming(cell.label):
-    for stage in cell.stage.chain():
-      for option in stage.choice.options:
-        names.append(name_of(ledger.run_with(Job(stage, jobs.FIRST), picking(stage, option))))
-      names += [name_of(ledger.run_with(trial, first_option)) for trial in jobs.all_trials(stage)]
-      if stage.has_trials():
-        names.append(f"{stage.name} by {stage.choice.score}")
-  return sorted(set(names))
+  path = expanded(init_from)
+  manifests = [p for p in (path / CHECKPOINTS).glob(f"*/{MANIFEST}") if p.parent.name.isdecimal()]
+  files = [
+    *(path, path.with_suffix(".json"), path / MANIFEST, path / "config.json"),
+    path / "model.safetensors",
+  ]
+  if manifests:
+    files = [max(manifests, key=lambda manifest: int(manifest.parent.name))]
+  return " ".join(sum_of_file(file) for file in files if file.is_file())
+
+
+def sum_of_file(path: pathlib.Path) -> str:
+  """The SHA-256 sum of a file; raises ConfigError if it cannot be read."""
+  try:
+    with open(path, "rb", opener=regular) as stream:
+      return hashlib.file_digest(stream, "sha256").hexdigest()
+  except OSError as error:
+    raise cfg.ConfigError(f"{path} cannot be read: {error}.") from error

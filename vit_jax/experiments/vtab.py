@@ -1,57 +1,53 @@
-"""The VTAB-1k score: fine-tunes on each of 19 tasks, with the same settings (Tables 2 and 9)."""
+"""The VTAB-1k score: fine-tunes on each of 19 tasks, with the same settings (Tables 2 and 9).
+
+The settings may be chosen on the 200 validation images of every task (Appendix B.1.1).
+"""
 
 import dataclasses
+import itertools
 import pathlib
 import statistics
 
 from vit_jax.config import ConfigError
 from vit_jax.data import sources
 from vit_jax.data.sources.vtab_tasks import TASKS
-from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study, conduct
-from vit_jax.experiments.studies.conduct import Conduct
-from vit_jax.experiments.studies.cost import Cost
-from vit_jax.experiments.studies.jobs import Job
-from vit_jax.experiments.studies.ledger import Ledger
-from vit_jax.experiments.vtab_choice import Setting
+from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study, results
+from vit_jax.experiments.studies.jobs import Cost, Job
+from vit_jax.experiments.studies.runner import StudyRunner
+from vit_jax.experiments.studies.store import RunStore
+from vit_jax.experiments.sweep import rates
 from vit_jax.process.columns import aligned
+from vit_jax.recipes.finetuning import warmup
 from vit_jax.recipes.vtab_finetuning import PARTS
 from vit_jax.storage import files
 
 # Settings that the benchmark itself sets, all but the first only where it has settings of its own.
 OWN = ("seed", "schedule.learning_rate", "schedule.warmup.steps", "duration.steps")
-
+MAX_STEPS = 10**6
 TABLE = "vtab.csv"
-
-# Table 9 of the paper: top-1 accuracy in per cent, by model and pre-training data.
-PAPER_MODELS = ("ViT-H/14 JFT", "ViT-L/16 JFT", "ViT-L/16 I21k")
-BIT = "BiT-L (R152x4, JFT-300M), by Table 2: 76.29 ± 1.70 over all 19 tasks."
-PAPER = {
-  "natural": {
-    "Caltech101": (95.3, 95.4, 90.8),
-    "CIFAR-100": (85.5, 81.9, 84.1),
-    "DTD": (75.2, 74.3, 74.1),
-    "Flowers102": (99.7, 99.7, 99.3),
-    "Pets": (97.2, 96.7, 92.7),
-    "Sun397": (65.0, 63.5, 61.0),
-    "SVHN": (88.9, 87.4, 80.9),
-  },
-  "specialized": {
-    "Camelyon": (83.3, 83.6, 82.5),
-    "EuroSAT": (96.7, 96.5, 95.6),
-    "Resisc45": (91.4, 89.7, 85.2),
-    "Retinopathy": (76.6, 77.1, 75.3),
-  },
-  "structured": {
-    "Clevr-Count": (91.7, 86.4, 70.3),
-    "Clevr-Dist": (63.8, 63.1, 56.1),
-    "DMLab": (53.1, 49.7, 41.9),
-    "dSpr-Loc": (79.4, 74.5, 74.7),
-    "dSpr-Ori": (63.3, 60.5, 64.9),
-    "KITTI-Dist": (84.5, 82.2, 79.9),
-    "sNORB-Azim": (33.2, 36.2, 30.5),
-    "sNORB-Elev": (51.2, 51.1, 41.7),
-  },
+TABLE_9 = pathlib.Path("configs/studies/paper/table9.csv")
+PAPER_MODELS = {  # of Table 9, as the results call them
+  ("ViT-H/14", "JFT-300M"): "ViT-H/14 JFT",
+  ("ViT-L/16", "JFT-300M"): "ViT-L/16 JFT",
+  ("ViT-L/16", "ImageNet-21k"): "ViT-L/16 I21k",
 }
+BIT = "BiT-L (R152x4, JFT-300M), by Table 2: 76.29 ± 1.70 over all 19 tasks."
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """A learning rate and a length, the same for every task."""
+
+  learning_rate: float
+  steps: int
+
+  def option(self) -> dict[str, float]:
+    """As a candidate of a study; the warm-up goes with the length."""
+    return {
+      "schedule.learning_rate": self.learning_rate,
+      "duration.steps": self.steps,
+      "schedule.warmup.steps": warmup(self.steps).steps,
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +88,38 @@ def tasks(text: str) -> tuple[str, ...]:
   return tuple(name for name in TASKS if name in words or not words)
 
 
+def grid(learning_rates: str, steps: str) -> tuple[Setting, ...]:
+  """Every pair of a learning rate and a number of steps; () if both texts are empty.
+
+  Raises:
+    ConfigError: only one is given, or an entry is wrong.
+  """
+  if not learning_rates and not steps:
+    return ()
+  if not learning_rates or not steps:
+    raise ConfigError(
+      "--learning-rates and --steps go together; give both, such as --learning-rates=0.003,0.01 "
+      "--steps=500,2500."
+    )
+  return tuple(Setting(*pair) for pair in itertools.product(rates(learning_rates), lengths(steps)))
+
+
+def lengths(text: str) -> tuple[int, ...]:
+  """Parses numbers of steps, separated by commas.
+
+  Raises:
+    ConfigError: an entry is not a whole number of steps, or a number is repeated.
+  """
+  words = [word.strip() for word in text.split(",") if word.strip()]
+  for word in words:
+    if not (word.isascii() and word.isdecimal() and 0 < int(word[:9]) <= MAX_STEPS):
+      raise ConfigError(f"--steps={text!r} holds {word!r}, no number of steps; give such as 2500.")
+  numbers = tuple(map(int, words))
+  if len(set(numbers)) < len(numbers) or not numbers:
+    raise ConfigError(f"--steps={text!r} must hold each number of steps once, such as 500,2500.")
+  return numbers
+
+
 def study(benchmark: Benchmark) -> Study:
   """The study that does a benchmark: a cell for each task, whose candidates are chosen together.
 
@@ -124,13 +152,13 @@ def study(benchmark: Benchmark) -> Study:
   return Study(cells, Drawing(x="task"), Score(f"{scored}/top1"), benchmark.seeds)
 
 
-def checked(benchmark: Benchmark, found: Conduct) -> dict[str, Cost]:
+def checked_costs(benchmark: Benchmark, runner: StudyRunner) -> dict[str, Cost]:
   """Checks that every run can begin; returns the costs of the runs.
 
   Raises:
     ConfigError: a setting is wrong, or as `check_data`.
   """
-  costs = conduct.checked(found, False)
+  costs = runner.checked_costs()
   check_data(benchmark)
   return costs
 
@@ -156,86 +184,84 @@ def check_data(benchmark: Benchmark):
     )
 
 
+def paper() -> dict[str, dict[str, dict[str, float]]]:
+  """Table 9: {group: {task: {model: top-1 accuracy in per cent}}}."""
+  groups = {}
+  for row in results.read(TABLE_9):
+    name = PAPER_MODELS[row["model"], row["pretraining"]]
+    top1 = round(100 * float(row["accuracy"]), 1)
+    groups.setdefault(row["group"], {}).setdefault(row["task"], {})[name] = top1
+  return groups
+
+
 def report(benchmark: Benchmark, some: Study) -> dict:
   """The result of a benchmark whose runs are all done, ready for JSON; accuracies in per cent.
 
-  Figures are means over the seeds, with their standard deviation (of a sample; None for one seed).
-  Each group has the mean of its tasks; the score is the mean of all 19. A mean is None if one of
-  its tasks is left out. The figures of Table 9 are given beside ours.
+  Accuracies are means over the seeds, with their standard deviation (of a sample; None for one
+  seed). Each group has the mean of its tasks; the score is the mean of all 19. A mean is None if
+  one of its tasks is left out. Those of Table 9 are given beside ours.
   """
-  ledger, stages = Ledger(benchmark.folder), [cell.stage for cell in some.cells]
-  setting = chosen(benchmark, ledger, stages[0])
+  store, stages = RunStore(benchmark.folder), [cell.stage for cell in some.cells]
   top1 = [
-    {stage.name: 100 * ledger.score(Job(stage, seed), some.score) for stage in stages}
+    {stage.name: 100 * store.score(Job(stage, seed), some.score) for stage in stages}
     for seed in range(benchmark.seeds)
   ]
-  rows, groups = [], []
-  for group, paper in PAPER.items():
-    rows += [
-      dict(task=title, group=group, paper=dict(zip_models(scores)))
-      | over_seeds([seed[title.lower()] for seed in top1])
-      for title, scores in paper.items()
-      if title.lower() in top1[0]
-    ]
-    groups.append(mean_row(group, paper, top1))
-  everything = {title: scores for paper in PAPER.values() for title, scores in paper.items()}
+  published = paper()
+  everything = {task: scores for group in published.values() for task, scores in group.items()}
+  option = store.chosen(stages[0])
+  setting = next((one for one in benchmark.settings if one.option() == option), None)
   return dict(
     model=benchmark.model,
     source=benchmark.source,
     smoke=benchmark.smoke,
     setting=dataclasses.asdict(setting) if setting else None,
-    validation=validation(benchmark, ledger, stages[0]),
-    tasks=rows,
-    groups=groups,
+    validation=validation(benchmark, store.trial_scores(stages[0])),
+    tasks=[
+      dict(task=task, group=group, paper=scores) | over_seeds([seed[task.lower()] for seed in top1])
+      for group, of_group in published.items()
+      for task, scores in of_group.items()
+      if task.lower() in top1[0]
+    ],
+    groups=[mean_row(group, of_group, top1) for group, of_group in published.items()],
     score=mean_row("all 19", everything, top1),
   )
 
 
-def zip_models(scores: tuple[float, ...]):
-  """Pairs (model, score) of the paper's models."""
-  return zip(PAPER_MODELS, scores, strict=True)
-
-
-def chosen(benchmark: Benchmark, ledger: Ledger, stage: Stage) -> Setting | None:
-  """The setting of the runs that are scored; None: the recipe's."""
-  option = ledger.chosen(stage)
-  return next((one for one in benchmark.settings if one.option() == option), None)
-
-
-def validation(benchmark: Benchmark, ledger: Ledger, stage: Stage) -> list[dict]:
+def validation(benchmark: Benchmark, scores: list[float]) -> list[dict]:
   """The mean accuracy of each setting on the validation images; [] if nothing was chosen."""
-  tried = ledger.tried(stage)
   return [
-    dataclasses.asdict(one) | dict(top1=100 * top1)
-    for one, top1 in zip(benchmark.settings[: len(tried)], tried, strict=True)
+    dataclasses.asdict(setting) | dict(top1=100 * score)
+    for setting, score in zip(benchmark.settings[: len(scores)], scores, strict=True)
   ]
 
 
 def over_seeds(scores: list[float]) -> dict:
-  """Mean and standard deviation of a figure of each seed."""
+  """Mean and standard deviation of the accuracies of each seed."""
   std = statistics.stdev(scores) if len(scores) > 1 else None
   return dict(top1=statistics.fmean(scores), std=std)
 
 
-def mean_row(name: str, paper: dict[str, tuple[float, ...]], top1: list[dict]) -> dict:
-  """Means over the tasks of `paper`: ours, if no task is missing, and the paper's.
+def mean_row(name: str, published: dict[str, dict[str, float]], top1: list[dict]) -> dict:
+  """Means over the tasks of `published`: ours, if no task is missing, and the paper's.
 
   Args:
     name: of the group.
-    paper: the paper's figures by task.
-    top1: our figures by task, for each seed.
+    published: the paper's accuracies by task.
+    top1: our accuracies by task, for each seed.
   """
-  names = [title.lower() for title in paper]
+  names = [task.lower() for task in published]
   ours = dict(top1=None, std=None)
   if all(task in top1[0] for task in names):
     ours = over_seeds([statistics.fmean(seed[task] for task in names) for seed in top1])
-  columns = zip(*paper.values(), strict=True)
-  means = tuple(round(statistics.fmean(column), 4) for column in columns)
-  return dict(group=name, **ours, paper=dict(zip_models(means)))
+  theirs = {
+    model: round(statistics.fmean(scores[model] for scores in published.values()), 4)
+    for model in PAPER_MODELS.values()
+  }
+  return dict(group=name, **ours, paper=theirs)
 
 
 def lines_of(result: dict) -> list[list]:
-  """The report as rows: name, group, our figure, its deviation, the paper's figures."""
+  """The report as rows: name, group, our accuracy, its deviation, the paper's."""
   return [
     [row.get("task", "mean"), row["group"], row["top1"], row["std"], *row["paper"].values()]
     for row in [*result["tasks"], *result["groups"], result["score"]]
@@ -244,13 +270,13 @@ def lines_of(result: dict) -> list[list]:
 
 def write(benchmark: Benchmark, result: dict):
   """Writes the results as a table into the benchmark's folder."""
-  heading = ["task", "group", "top1", "std", *PAPER_MODELS]
+  heading = ["task", "group", "top1", "std", *PAPER_MODELS.values()]
   files.write_csv(benchmark.folder / TABLE, [heading, *lines_of(result)])
 
 
 def table(result: dict) -> str:
   """The results as a table for the console, in per cent; deviations if there are several seeds."""
-  heading = ["task", "group", "top-1", "±", *PAPER_MODELS]
+  heading = ["task", "group", "top-1", "±", *PAPER_MODELS.values()]
   cells = [heading] + [
     [name, group, *("" if value is None else f"{value:.1f}" for value in values)]
     for name, group, *values in lines_of(result)

@@ -1,5 +1,6 @@
 """How long the runs of a study train on the devices at hand, from measured steps. Imports JAX."""
 
+import collections
 import dataclasses
 import math
 import os
@@ -9,7 +10,7 @@ import jax
 
 from vit_jax.config import Config, Duration
 from vit_jax.experiments import step_program
-from vit_jax.experiments.studies.cost import Cost
+from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.training import resumed
 
 BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
@@ -36,31 +37,27 @@ def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Co
     costs: by the run's name.
     configs: of the runs, by the same names; those that train nothing are not measured.
   """
-  configs = {name: _typed(config) for name, config in configs.items() if costs[name].flops}
-  work = {}
-  for name, config in configs.items():
-    cost = costs[name]
-    work[_step(config)] = work.get(_step(config), 0.0) + cost.exaflops(cost.steps or 1)
+  configs = {name: with_compute_dtype(c) for name, c in configs.items() if costs[name].flops}
+  keys = {name: step_key(config) for name, config in configs.items()}
+  work = collections.Counter()
+  for name, key in keys.items():
+    work[key] += costs[name].exaflops(costs[name].steps or 1)
+  by_key = {key: name for name, key in keys.items()}
   speeds, began = {}, time.monotonic()
-  by_step = {_step(config): (costs[name], config) for name, config in configs.items()}
-  for key in sorted(work, key=work.get, reverse=True):
-    cost, config = by_step[key]
-    if speeds and time.monotonic() - began > BUDGET:
-      continue
-    speeds[key] = _speed(config, cost)
-  return costs | {
-    name: dataclasses.replace(costs[name], seconds=_seconds(costs[name], speeds, _step(config)))
-    for name, config in configs.items()
-  }
+  for key, _ in work.most_common():
+    if not speeds or time.monotonic() - began <= BUDGET:
+      speeds[key] = measured_speed(configs[by_key[key]], costs[by_key[key]])
+  seconds = {name: run_seconds(costs[name], speeds, key) for name, key in keys.items()}
+  return costs | {name: dataclasses.replace(costs[name], seconds=s) for name, s in seconds.items()}
 
 
-def _typed(config: Config) -> Config:
+def with_compute_dtype(config: Config) -> Config:
   """The config with the type that a run computes in on the devices at hand."""
   model = resumed.typed(config.model, {}, jax.default_backend())
   return dataclasses.replace(config, model=model)
 
 
-def _step(config: Config) -> str:
+def step_key(config: Config) -> str:
   """What tells compiled steps of different speeds apart."""
   model, optimizer = config.model, config.optimizer
   return repr(
@@ -71,18 +68,19 @@ def _step(config: Config) -> str:
   )
 
 
-def _seconds(cost: Cost, speeds: dict[str, Speed | None], key: str) -> float | None:
+def run_seconds(cost: Cost, speeds: dict[str, Speed | None], key: str) -> float | None:
+  """Seconds of a whole run; None if its length is not known, or its step lacks memory."""
   if cost.steps is None:
     return None
-  others = [one for one in speeds.values() if one]
-  alike = lambda one: abs(math.log(one.flops / cost.flops))
-  near = speeds[key] if key in speeds else min(others, key=alike, default=None)
+  others = [speed for speed in speeds.values() if speed]
+  distance = lambda speed: abs(math.log(speed.flops / cost.flops))
+  near = speeds[key] if key in speeds else min(others, key=distance, default=None)
   if near is None:
     return None
   return near.compiling + cost.steps * cost.batch_size * near.image * cost.flops / near.flops
 
 
-def _speed(config: Config, cost: Cost) -> Speed | None:
+def measured_speed(config: Config, cost: Cost) -> Speed | None:
   """Compiles and measures a step, on as many of its images as keep it short; None: no memory."""
   most = MAX_FLOPS.get(jax.default_backend(), MAX_FLOPS_ELSEWHERE) * jax.device_count()
   unit = jax.device_count() * config.accumulation
@@ -96,7 +94,7 @@ def _speed(config: Config, cost: Cost) -> Speed | None:
     compiled = made.update.lower(*shapes).compile()
     compiling = time.monotonic() - began
     needed = step_program.peak_bytes(compiled.memory_analysis())
-    if jax.default_backend() == "cpu" and needed > _free_memory():
+    if jax.default_backend() == "cpu" and needed > free_memory():
       return None
     seconds = step_program.median(step_program.stepper(made, compiled))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
@@ -106,5 +104,6 @@ def _speed(config: Config, cost: Cost) -> Speed | None:
   return Speed(compiling, seconds / images, cost.flops)
 
 
-def _free_memory() -> int:
+def free_memory() -> int:
+  """Bytes of this machine that nothing uses."""
   return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -15,10 +15,11 @@ from vit_jax import recipes
 from vit_jax.data import images
 from vit_jax.data.batches import train_transform
 from vit_jax.data.sources.vtab_tasks import TASKS
-from vit_jax.experiments import runs, vtab_score
-from vit_jax.experiments.studies import conduct, jobs
-from vit_jax.experiments.studies.cost import Cost
-from vit_jax.experiments.studies.ledger import Ledger
+from vit_jax.experiments import runs, vtab
+from vit_jax.experiments.studies import jobs
+from vit_jax.experiments.studies.jobs import Cost
+from vit_jax.experiments.studies.runner import StudyRunner
+from vit_jax.experiments.studies.store import RunStore
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.vtab_finetuning import PREPARATIONS
 
@@ -30,12 +31,12 @@ def rows(name):
   return list(csv.DictReader((PAPER / name).read_text().splitlines()))
 
 
-def test_the_papers_figures_are_table_9():
+def test_the_papers_figures_are_table_9(monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
   found = [
-    dict(task=title, group=group)
-    | dict(zip(vtab_score.PAPER_MODELS, map(str, scores), strict=True))
-    for group, paper in vtab_score.PAPER.items()
-    for title, scores in paper.items()
+    dict(task=task, group=group) | {model: str(score) for model, score in scores.items()}
+    for group, tasks in vtab.paper().items()
+    for task, scores in tasks.items()
   ]
   assert found == rows("table9_vtab.csv")
   assert [row["task"].lower() for row in found] == list(TASKS)
@@ -45,7 +46,7 @@ def benchmark(tmp_path, **changes):
   values = dict(
     model="ViT-B/16", source="B.npz", tasks=tuple(TASKS), smoke=False, folder=tmp_path / "v"
   )
-  return vtab_score.Benchmark(**(values | changes))
+  return vtab.Benchmark(**(values | changes))
 
 
 class Runs:
@@ -76,11 +77,11 @@ class Runs:
 def done(monkeypatch, some, score):
   """Does a benchmark; returns (what was called, the report)."""
   monkeypatch.chdir(programs.ROOT)
-  ran, study = Runs(monkeypatch, some, score), vtab_score.study(some)
-  found = conduct.Conduct(study, Ledger(some.folder))
+  ran, study = Runs(monkeypatch, some, score), vtab.study(some)
+  runner = StudyRunner(study, RunStore(some.folder))
   every = jobs.of_study(study)
-  assert found.run(every, {repr(task): Cost(4, 8, 1e9) for task in every}, jobs=1) == []
-  return ran.called, vtab_score.report(some, study)
+  assert runner.run(every, {repr(task): Cost(4, 8, 1e9) for task in every}, jobs=1) == []
+  return ran.called, vtab.report(some, study)
 
 
 def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(
@@ -96,17 +97,15 @@ def test_means_of_the_paper_are_those_of_its_table_2_and_ours_are_taken_alike(
   means += [np.mean([100 * (i + 1) / 32 for i in part]) for part in (range(11, 19), range(19))]
   ours = [*(row["top1"] for row in found["groups"]), found["score"]["top1"]]
   assert ours == pytest.approx(means, rel=1e-12)
-  vtab_score.write(everything, found)
+  vtab.write(everything, found)
   table = list(csv.reader((everything.folder / "vtab.csv").read_text().splitlines()))
-  assert table[0] == ["task", "group", "top1", "std", *vtab_score.PAPER_MODELS]
+  assert table[0] == ["task", "group", "top1", "std", *vtab.PAPER_MODELS.values()]
   assert len(table) == 1 + 19 + 3 + 1
   assert table[1] == ["Caltech101", "natural", "3.125", "", "95.3", "95.4", "90.8"]
 
 
 def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path, monkeypatch):
-  some = benchmark(
-    tmp_path, tasks=vtab_score.tasks("sNORB-Elev,resisc45, camelyon,eurosat,retinopathy")
-  )
+  some = benchmark(tmp_path, tasks=vtab.tasks("sNORB-Elev,resisc45, camelyon,eurosat,retinopathy"))
   _, found = done(monkeypatch, some, lambda part, index, config: 0.5)
   assert [row["task"] for row in found["tasks"]] == [
     "Camelyon",
@@ -117,7 +116,7 @@ def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path, monkeypatch):
   ]
   assert [row["top1"] for row in found["groups"]] == [None, 50.0, None]
   assert found["score"]["top1"] is None
-  assert vtab_score.table(found).splitlines() == [
+  assert vtab.table(found).splitlines() == [
     "task         group        top-1  ViT-H/14 JFT  ViT-L/16 JFT  ViT-L/16 I21k",
     "Camelyon     specialized   50.0          83.3          83.6           82.5",
     "EuroSAT      specialized   50.0          96.7          96.5           95.6",
@@ -130,7 +129,7 @@ def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path, monkeypatch):
     "mean         all 19                      77.6          76.3           72.7",
     "BiT-L (R152x4, JFT-300M), by Table 2: 76.29 ± 1.70 over all 19 tasks.",
   ]
-  assert vtab_score.table(found | dict(smoke=True)).startswith("A smoke run")
+  assert vtab.table(found | dict(smoke=True)).startswith("A smoke run")
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -229,15 +228,15 @@ def test_wrong_arguments(argument, message):
 
 
 def test_tasks_are_named_as_in_table_9_in_any_order():
-  assert vtab_score.tasks("") == tuple(TASKS)
-  assert vtab_score.tasks("SVHN, clevr-Dist,dtd") == ("dtd", "svhn", "clevr-dist")
+  assert vtab.tasks("") == tuple(TASKS)
+  assert vtab.tasks("SVHN, clevr-Dist,dtd") == ("dtd", "svhn", "clevr-dist")
   with pytest.raises(c.ConfigError, match="no task 'cifar100'; it has caltech101, cifar-100"):
-    vtab_score.tasks("dtd,cifar100")
+    vtab.tasks("dtd,cifar100")
 
 
 def checked(some):
-  study = vtab_score.study(some)
-  return vtab_score.checked(some, conduct.Conduct(study, Ledger(some.folder)))
+  study = vtab.study(some)
+  return vtab.checked_costs(some, StudyRunner(study, RunStore(some.folder)))
 
 
 def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, monkeypatch):
@@ -266,14 +265,14 @@ def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):
 def test_the_weights_are_named_once(tmp_path):
   some = benchmark(tmp_path, overrides=("--config.init_from=other.npz",))
   with pytest.raises(c.ConfigError, match=r"--config\.init_from is what --source sets"):
-    vtab_score.study(some)
+    vtab.study(some)
 
 
 def test_a_run_for_each_task(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   some = benchmark(tmp_path, tasks=("dtd", "svhn"), seeds=2, overrides=("--config.batch_size=8",))
-  ledger = Ledger(some.folder)
-  found = [ledger.run(job) for job in jobs.of_study(vtab_score.study(some))]
+  store = RunStore(some.folder)
+  found = [store.run(job) for job in jobs.of_study(vtab.study(some))]
   assert [run.recipe for run in found] == [
     f"configs/vtab.py:ViT-B/16,{task}" for task in ("dtd", "dtd", "svhn", "svhn")
   ]
@@ -282,8 +281,8 @@ def test_a_run_for_each_task(tmp_path, monkeypatch):
     settings = ("--config.init_from=B.npz", "--config.batch_size=8", f"--config.seed={seed}")
     assert run.overrides == settings
   smoke = benchmark(tmp_path, tasks=("dtd",), smoke=True)
-  (job,) = jobs.of_study(vtab_score.study(smoke))
-  assert ledger.run(job).recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
+  (job,) = jobs.of_study(vtab.study(smoke))
+  assert store.run(job).recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
 
 
 @pytest.mark.parametrize(
@@ -310,8 +309,8 @@ def test_the_program(tmp_path, monkeypatch, capsys):
   from tools import vtab as tool
 
   monkeypatch.chdir(programs.ROOT)
-  monkeypatch.setattr(vtab_score, "check_data", lambda benchmark: None)
-  monkeypatch.setattr(runs, "apart", lambda function, *arguments: function(*arguments))
+  monkeypatch.setattr(vtab, "check_data", lambda benchmark: None)
+  monkeypatch.setattr(runs, "in_new_process", lambda function, *arguments: function(*arguments))
   arguments = ["--source=B.npz", "--tasks=svhn,dtd", f"--workdir={tmp_path}", "--seeds=1"]
   ran = Runs(monkeypatch, tool.asked(*tool.flags().parse_with_settings(arguments)), lambda *_: 0.25)
   tool.main(arguments)
@@ -322,5 +321,5 @@ def test_the_program(tmp_path, monkeypatch, capsys):
   found = json.loads(capsys.readouterr().out)
   assert [row["top1"] for row in found["tasks"]] == [25.0, 25.0]
   assert found["tasks"][0]["paper"] == dict(
-    zip(vtab_score.PAPER_MODELS, (75.2, 74.3, 74.1), strict=True)
+    zip(vtab.PAPER_MODELS.values(), (75.2, 74.3, 74.1), strict=True)
   )
