@@ -4,24 +4,20 @@ import csv
 import dataclasses
 import json
 import pathlib
-import re
 
 import numpy as np
 import pytest
 
 from tests import programs
+from tools import vtab as tool
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.data import images
-from vit_jax.data.batches import train_transform
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.experiments import runs, vtab
 from vit_jax.experiments.studies import jobs
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.runner import StudyRunner
-from vit_jax.experiments.studies.store import RunStore
-from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.recipes.vtab_finetuning import PREPARATIONS
+from vit_jax.experiments.studies.store import RunStore, first_option
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
 RECIPE = programs.ROOT / "configs" / "vtab.py"
@@ -132,101 +128,6 @@ def test_a_mean_of_which_a_task_is_missing_is_left_out(tmp_path, monkeypatch):
   assert vtab.table(found | dict(smoke=True)).startswith("A smoke run")
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_the_recipe_is_the_row_of_table_4(task):
-  (row,) = [row for row in rows("table4_finetuning.csv") if row["dataset"].startswith("VTAB")]
-  config = recipes.load(f"{RECIPE}:ViT-L/16,{task}")
-  assert config.duration == c.Duration(steps=int(row["steps"]))
-  assert config.schedule == c.Schedule(
-    learning_rate=float(row["base_lr_grid"]), decay="cosine", warmup=c.Duration(steps=500)
-  )
-  assert config.optimizer == SGD(momentum=0.9, clip_norm=1.0)
-  assert config.batch_size == 512
-  assert config.new_head
-  assert config.model.num_classes == TASKS[task].num_classes
-  assert config.data.train == c.Dataset(f"vtab:{task}", "train800val200")
-  assert config.data.evaluate == {"test": c.EvaluationSet(f"vtab:{task}", "test")}
-  assert config.data.image_size == 384
-  assert re.search(rf"\b{task}[, .]", vtab_docstring())
-
-
-def vtab_docstring():
-  return RECIPE.read_text().split('"""')[1].replace("\n", " ")
-
-
-@pytest.mark.parametrize(("part", "steps"), [("development", 2500), ("smoke", 4)])
-@pytest.mark.parametrize("task", ["svhn", "snorb-azim"])
-def test_other_parts_do_not_look_at_the_test_set(part, steps, task):
-  config = recipes.load(f"{RECIPE}:ViT-B/16,{task},{part}")
-  assert config.data.train.split == "train800"
-  assert [data.split for data in config.data.evaluate.values()] == ["val200"]
-  assert config.duration.steps == steps
-
-
-@pytest.mark.parametrize(
-  ("model", "side", "small"),
-  [("ViT-H/14", 378, 56), ("ViT-B/32", 384, 64), ("R50x1+ViT-B/16", 384, 64), ("R50x1", 384, 64)],
-)
-def test_images_are_as_large_as_the_patches_allow(model, side, small):
-  assert recipes.load(f"{RECIPE}:{model},dtd").data.image_size == side
-  assert recipes.load(f"{RECIPE}:{model},dtd,smoke").data.image_size == small
-
-
-# Without it the label could become wrong: counts and distances are lost by crops, places, numerals
-# and directions by flips.
-UNCROPPED = {"clevr-count", "clevr-dist", "dmlab", "dspr-loc", "dspr-ori", "kitti-dist"}
-UNFLIPPED = {"svhn", "dspr-loc", "dspr-ori", "snorb-azim"}
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_training_images_are_cropped_and_flipped_where_the_label_survives(task):
-  data = recipes.load(f"{RECIPE}:ViT-B/16,{task}").data
-  assert data.resized_side() == (0 if task in UNCROPPED else 448)
-  assert data.flip == (task not in UNFLIPPED)
-  data = dataclasses.replace(data, image_size=24)
-  prepare = train_transform(data)
-  image = np.random.default_rng(0).integers(0, 256, (31, 40, 3), dtype=np.uint8)
-  whole = images.evaluate_image(image, size=24, resize=0, max_pixels=10**6)
-  found = [prepare(image, rng=np.random.default_rng(seed)) for seed in range(8)]
-  same = [np.array_equal(one, whole) for one in found]
-  mirrored = [np.array_equal(one, whole[:, ::-1]) for one in found]
-  if task not in UNCROPPED:
-    assert not any(same + mirrored)
-  else:
-    assert all(a or b for a, b in zip(same, mirrored, strict=True))
-    assert any(mirrored) == (task not in UNFLIPPED)
-
-
-def test_the_page_lists_the_same_tasks():
-  page = (programs.ROOT / "docs" / "decisions" / "vtab-images.md").read_text()
-  cells = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-  listed = {
-    name: (crop, flip, why)
-    for row in cells[1:]
-    for *names, crop, flip, why in [[*row[0].split(", "), *row[1:]]]
-    for name in names
-  }
-  yes = {True: "yes", False: "no"}
-  assert listed == {
-    name: (yes[row.crop], yes[row.flip], row.why) for name, row in PREPARATIONS.items()
-  }
-  assert list(PREPARATIONS) == list(TASKS)
-
-
-@pytest.mark.parametrize(
-  ("argument", "message"),
-  [
-    ("ViT-B/16", "is not MODEL,TASK"),
-    ("ViT-B/16,birds", "'birds' is none of caltech101"),
-    ("ViT-B/16,dtd,test", "'test' is none of all, development, smoke"),
-    ("ViT-Q/16,dtd", "model cannot be used"),
-  ],
-)
-def test_wrong_arguments(argument, message):
-  with pytest.raises(c.ConfigError, match=message):
-    recipes.load(f"{RECIPE}:{argument}")
-
-
 def test_tasks_are_named_as_in_table_9_in_any_order():
   assert vtab.tasks("") == tuple(TASKS)
   assert vtab.tasks("SVHN, clevr-Dist,dtd") == ("dtd", "svhn", "clevr-dist")
@@ -254,20 +155,6 @@ def test_all_that_is_missing_is_listed_once_before_anything_starts(tmp_path, mon
   assert line.startswith("  snorb-azim, snorb-elev: tfds:smallnorb: there is no prepared dataset")
 
 
-def test_a_wrong_setting_is_found_before_anything_starts(tmp_path, monkeypatch):
-  monkeypatch.chdir(programs.ROOT)
-  with pytest.raises(c.ConfigError, match="image_size=100 is not divisible into the patches"):
-    checked(benchmark(tmp_path, overrides=("--config.data.image_size=100",)))
-  with pytest.raises(c.ConfigError, match="model cannot be used: name='ViT-Q/16' is no model"):
-    checked(benchmark(tmp_path, model="ViT-Q/16"))
-
-
-def test_the_weights_are_named_once(tmp_path):
-  some = benchmark(tmp_path, overrides=("--config.init_from=other.npz",))
-  with pytest.raises(c.ConfigError, match=r"--config\.init_from is what --source sets"):
-    vtab.study(some)
-
-
 def test_a_run_for_each_task(tmp_path, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   some = benchmark(tmp_path, tasks=("dtd", "svhn"), seeds=2, overrides=("--config.batch_size=8",))
@@ -285,29 +172,8 @@ def test_a_run_for_each_task(tmp_path, monkeypatch):
   assert store.run(job).recipe == "configs/vtab.py:ViT-B/16,dtd,smoke"
 
 
-@pytest.mark.parametrize(
-  "changes",
-  [
-    dict(model="ViT-L/16"),
-    dict(source="L.npz"),
-    dict(smoke=True),
-    dict(overrides=("--config.batch_size=1",)),
-  ],
-)
-def test_another_benchmark_in_the_folder_uses_no_run_of_the_first(tmp_path, monkeypatch, changes):
-  score = lambda part, index, config: 0.5
-  one = benchmark(tmp_path, tasks=("dtd", "pets"))
-  assert done(monkeypatch, one, score)[0] == ["dtd", "pets"]
-  assert done(monkeypatch, benchmark(tmp_path, tasks=("dtd",)), score)[0] == []
-  other = benchmark(tmp_path, tasks=("dtd",), **changes)
-  assert len(done(monkeypatch, other, score)[0]) == 1
-  assert done(monkeypatch, one, score)[0] == []
-
-
 def test_the_program(tmp_path, monkeypatch, capsys):
   """With runs that are done at once, and data that are there."""
-  from tools import vtab as tool
-
   monkeypatch.chdir(programs.ROOT)
   monkeypatch.setattr(vtab, "check_data", lambda benchmark: None)
   monkeypatch.setattr(runs, "in_new_process", lambda function, *arguments: function(*arguments))
@@ -323,3 +189,132 @@ def test_the_program(tmp_path, monkeypatch, capsys):
   assert found["tasks"][0]["paper"] == dict(
     zip(vtab.PAPER_MODELS.values(), (75.2, 74.3, 74.1), strict=True)
   )
+
+
+TWO = ("dtd", "svhn")
+GRID = vtab.grid("0.01,0.001", "500,2500")
+
+
+def test_the_grid_is_every_pair():
+  assert [(one.learning_rate, one.steps) for one in GRID] == [
+    (0.01, 500),
+    (0.01, 2500),
+    (0.001, 500),
+    (0.001, 2500),
+  ]
+  assert vtab.grid("", "") == ()
+
+
+@pytest.mark.parametrize(
+  ("rates", "steps", "message"),
+  [
+    ("0.1", "", "--learning-rates and --steps go together"),
+    ("", "500", "--learning-rates and --steps go together"),
+    ("0.1", "500,5e2", "holds '5e2', no number of steps"),
+    ("0.1", "0", "holds '0', no number of steps"),
+    ("0.1", "500,500", "must hold each number of steps once"),
+    ("0.1", ",", "must hold each number of steps once"),
+    ("x", "500", "'x' is no number above 0"),
+  ],
+)
+def test_wrong_grids(rates, steps, message):
+  with pytest.raises(c.ConfigError, match=message):
+    vtab.grid(rates, steps)
+
+
+def test_no_run_that_chooses_reads_a_test_image(tmp_path, monkeypatch):
+  monkeypatch.chdir(programs.ROOT)
+  study, store = (
+    vtab.study(benchmark(tmp_path, tasks=TWO, settings=GRID, seeds=3)),
+    RunStore(tmp_path / "v"),
+  )
+  stage = study.cells[0].stage
+  for setting in GRID:
+    trials = jobs.trials(stage, setting.option())
+    for run, task in zip(map(store.run, trials), TWO, strict=True):
+      config = recipes.resolve(run.recipe, run.overrides)
+      assert config.data.train.source == f"vtab:{task}"
+      assert config.data.train.split == "train800"
+      assert [one.split for one in config.data.evaluate.values()] == ["val200"]
+      assert config.schedule.learning_rate == setting.learning_rate
+      assert config.duration == c.Duration(steps=setting.steps)
+      assert config.schedule.warmup == c.Duration(steps=100 if setting.steps == 500 else 500)
+  run = store.run_with(jobs.Job(stage, 0), first_option)
+  config = recipes.resolve(run.recipe, run.overrides)
+  assert [one.split for one in config.data.evaluate.values()] == ["test"]
+  assert config.duration == c.Duration(steps=500)
+
+
+def test_the_best_mean_over_the_tasks_is_chosen_then_scored_by_every_seed(tmp_path, monkeypatch):
+  """A setting that is best on one task loses to one that is better on the mean."""
+  of_setting = dict(zip(GRID, [(0.9, 0.1), (0.6, 0.6), (0.5, 0.5), (0.6, 0.6)], strict=True))
+  of_seed = [(0.5, 0.25), (0.75, 0.5), (0.625, 0.5)]
+
+  def score(part, index, config):
+    if part != "development":
+      return of_seed[config.seed][index]
+    setting = vtab.Setting(config.schedule.learning_rate, config.duration.steps)
+    return of_setting[setting][index]
+
+  everything = benchmark(tmp_path, tasks=TWO, settings=GRID, seeds=3)
+  called, found = done(monkeypatch, everything, score)
+  assert sorted(called[:8]) == ["dtd development"] * 4 + ["svhn development"] * 4
+  assert sorted(called[8:]) == ["dtd"] * 3 + ["svhn"] * 3
+  assert found["setting"] == dict(learning_rate=0.01, steps=2500)
+  assert [row["top1"] for row in found["validation"]] == pytest.approx([50, 60, 50, 60])
+  for index, row in enumerate(found["tasks"]):
+    column = [100 * pair[index] for pair in of_seed]
+    assert row["top1"] == pytest.approx(np.mean(column))
+    assert row["std"] == pytest.approx(np.std(column, ddof=1))
+  said = vtab.table(found)
+  assert "Validation, learning rate 0.01, 2,500 steps: 60.0 (chosen)" in said
+  assert "Validation, learning rate 0.001, 2,500 steps: 60.0\n" in said
+  more = dataclasses.replace(everything, tasks=("dtd", "pets", "svhn"), settings=())
+  called, _ = done(monkeypatch, more, lambda part, index, config: 0.5)
+  assert called == ["pets"] * 3  # what was chosen is the recipe's setting, and done
+
+
+def test_a_score_has_the_deviation_of_the_seeds_scores(tmp_path, monkeypatch):
+  """Table 2: not the mean of the tasks' deviations."""
+  everything = benchmark(tmp_path, seeds=2)
+  _, found = done(
+    monkeypatch, everything, lambda part, index, one: 0.5 + 0.25 * ((index + one.seed) % 2)
+  )
+  of_seeds = [100 * (0.5 + 0.25 * 9 / 19), 100 * (0.5 + 0.25 * 10 / 19)]
+  assert found["score"]["top1"] == pytest.approx(np.mean(of_seeds))
+  assert found["score"]["std"] == pytest.approx(np.std(of_seeds, ddof=1))
+
+
+@pytest.mark.parametrize(
+  ("changes", "key"),
+  [
+    (dict(overrides=("--config.seed=1",)), "seed"),
+    (dict(overrides=("--config.duration.steps=9",)), "duration.steps"),
+    (dict(overrides=("--config.seed=1",), settings=()), "seed"),
+    (dict(overrides=("--config.init_from=other.npz",)), "init_from"),
+  ],
+)
+def test_what_the_benchmark_sets_itself_is_not_overridden(tmp_path, changes, key):
+  with pytest.raises(c.ConfigError, match=f"--config.{key} is what .* sets"):
+    vtab.study(benchmark(tmp_path, **(dict(settings=GRID) | changes)))
+
+
+def asked(*arguments):
+  return tool.asked(*tool.flags().parse_with_settings(["--source=B.npz", *arguments]))
+
+
+def test_flags_of_the_tool():
+  assert (asked().seeds, asked().settings) == (3, ())
+  assert asked("--fast").seeds == 1
+  found = asked("--learning-rates=0.1", "--steps=500", "--seeds=2")
+  assert (found.settings, found.seeds) == ((vtab.Setting(0.1, 500),), 2)
+  with pytest.raises(c.ConfigError, match="--fast has its own few steps"):
+    asked("--fast", "--learning-rates=0.1", "--steps=500")
+
+
+def test_a_single_setting_needs_no_choice(tmp_path, monkeypatch):
+  one = benchmark(tmp_path, tasks=TWO, settings=GRID[:1])
+  called, found = done(monkeypatch, one, lambda part, index, config: config.duration.steps / 1000)
+  assert called == ["dtd", "svhn"]
+  assert (found["setting"], found["validation"]) == (dict(learning_rate=0.01, steps=500), [])
+  assert found["tasks"][0]["top1"] == 50

@@ -1,0 +1,120 @@
+"""The recipe of VTAB-1k's tasks: Table 4's row, parts, image sizes, crops and flips."""
+
+import csv
+import dataclasses
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from tests import programs
+from vit_jax import config as c
+from vit_jax import recipes
+from vit_jax.data import images
+from vit_jax.data.batches import train_transform
+from vit_jax.data.sources.vtab_tasks import TASKS
+from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.recipes.vtab_finetuning import PREPARATIONS
+
+PAPER = pathlib.Path(__file__).parents[1] / "paper"
+RECIPE = programs.ROOT / "configs" / "vtab.py"
+
+
+def rows(name):
+  return list(csv.DictReader((PAPER / name).read_text().splitlines()))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_recipe_is_the_row_of_table_4(task):
+  (row,) = [row for row in rows("table4_finetuning.csv") if row["dataset"].startswith("VTAB")]
+  config = recipes.load(f"{RECIPE}:ViT-L/16,{task}")
+  assert config.duration == c.Duration(steps=int(row["steps"]))
+  assert config.schedule == c.Schedule(
+    learning_rate=float(row["base_lr_grid"]), decay="cosine", warmup=c.Duration(steps=500)
+  )
+  assert config.optimizer == SGD(momentum=0.9, clip_norm=1.0)
+  assert config.batch_size == 512
+  assert config.new_head
+  assert config.model.num_classes == TASKS[task].num_classes
+  assert config.data.train == c.Dataset(f"vtab:{task}", "train800val200")
+  assert config.data.evaluate == {"test": c.EvaluationSet(f"vtab:{task}", "test")}
+  assert config.data.image_size == 384
+  assert re.search(rf"\b{task}[, .]", vtab_docstring())
+
+
+def vtab_docstring():
+  return RECIPE.read_text().split('"""')[1].replace("\n", " ")
+
+
+@pytest.mark.parametrize(("part", "steps"), [("development", 2500), ("smoke", 4)])
+@pytest.mark.parametrize("task", ["svhn", "snorb-azim"])
+def test_other_parts_do_not_look_at_the_test_set(part, steps, task):
+  config = recipes.load(f"{RECIPE}:ViT-B/16,{task},{part}")
+  assert config.data.train.split == "train800"
+  assert [data.split for data in config.data.evaluate.values()] == ["val200"]
+  assert config.duration.steps == steps
+
+
+@pytest.mark.parametrize(
+  ("model", "side", "small"),
+  [("ViT-H/14", 378, 56), ("ViT-B/32", 384, 64), ("R50x1+ViT-B/16", 384, 64), ("R50x1", 384, 64)],
+)
+def test_images_are_as_large_as_the_patches_allow(model, side, small):
+  assert recipes.load(f"{RECIPE}:{model},dtd").data.image_size == side
+  assert recipes.load(f"{RECIPE}:{model},dtd,smoke").data.image_size == small
+
+
+# Without it the label could become wrong: counts and distances are lost by crops, places, numerals
+# and directions by flips.
+UNCROPPED = {"clevr-count", "clevr-dist", "dmlab", "dspr-loc", "dspr-ori", "kitti-dist"}
+UNFLIPPED = {"svhn", "dspr-loc", "dspr-ori", "snorb-azim"}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_training_images_are_cropped_and_flipped_where_the_label_survives(task):
+  data = recipes.load(f"{RECIPE}:ViT-B/16,{task}").data
+  assert data.resized_side() == (0 if task in UNCROPPED else 448)
+  assert data.flip == (task not in UNFLIPPED)
+  data = dataclasses.replace(data, image_size=24)
+  prepare = train_transform(data)
+  image = np.random.default_rng(0).integers(0, 256, (31, 40, 3), dtype=np.uint8)
+  whole = images.evaluate_image(image, size=24, resize=0, max_pixels=10**6)
+  found = [prepare(image, rng=np.random.default_rng(seed)) for seed in range(8)]
+  same = [np.array_equal(one, whole) for one in found]
+  mirrored = [np.array_equal(one, whole[:, ::-1]) for one in found]
+  if task not in UNCROPPED:
+    assert not any(same + mirrored)
+  else:
+    assert all(a or b for a, b in zip(same, mirrored, strict=True))
+    assert any(mirrored) == (task not in UNFLIPPED)
+
+
+def test_the_page_lists_the_same_tasks():
+  page = (programs.ROOT / "docs" / "decisions" / "vtab-images.md").read_text()
+  cells = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+  listed = {
+    name: (crop, flip, why)
+    for row in cells[1:]
+    for *names, crop, flip, why in [[*row[0].split(", "), *row[1:]]]
+    for name in names
+  }
+  yes = {True: "yes", False: "no"}
+  assert listed == {
+    name: (yes[row.crop], yes[row.flip], row.why) for name, row in PREPARATIONS.items()
+  }
+  assert list(PREPARATIONS) == list(TASKS)
+
+
+@pytest.mark.parametrize(
+  ("argument", "message"),
+  [
+    ("ViT-B/16", "is not MODEL,TASK"),
+    ("ViT-B/16,birds", "'birds' is none of caltech101"),
+    ("ViT-B/16,dtd,test", "'test' is none of all, development, smoke"),
+    ("ViT-Q/16,dtd", "model cannot be used"),
+  ],
+)
+def test_wrong_arguments(argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    recipes.load(f"{RECIPE}:{argument}")
