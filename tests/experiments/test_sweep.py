@@ -1,26 +1,16 @@
 """The choice of a learning rate: the study of a sweep, its results, and a test set nobody saw."""
 
-import csv
 import json
-import pathlib
-import shutil
 
-import jax
 import numpy as np
 import pytest
 
-from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.experiments import sweep
-from vit_jax.experiments.studies import execution, jobs
-from vit_jax.experiments.studies.runner import StudyRunner
+from vit_jax.experiments.studies import jobs
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.experiments.sweep import RATE, Sweep
-from vit_jax.process.signals import StopRequest
-from vit_jax.storage import metrics_log, workdir
-from vit_jax.training import run as runs
-from vit_jax.training import train
 
 RECIPE = """
 from vit_jax.config import *
@@ -41,22 +31,6 @@ def get_config(part):
 """
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("tfds")
-  tfds_fixture.write_single_label_tfds(folder, num_examples=60, num_classes=3, seed=0)
-  return folder
-
-
-@pytest.fixture
-def data(prepared, tmp_path, monkeypatch):
-  """Folder of the dataset, and the two recipes."""
-  shutil.copytree(prepared, tmp_path / "tfds")
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "tfds"))
-  (tmp_path / "tiny.py").write_text(RECIPE)
-  return tmp_path / "tfds" / "tiny_single_label" / "1.0.0"
-
-
 def small(tmp_path, **changes):
   values = dict(
     development=f"{tmp_path / 'tiny.py'}:development",
@@ -72,51 +46,6 @@ def study_of(some):
   """(study, its one stage, store)."""
   study = sweep.study(some)
   return study, study.cells[0].stage, RunStore(some.folder)
-
-
-def here(store, some):
-  """Does runs in this process, where JAX is already there."""
-  for job in some:
-    run = store.run(job)
-    config = recipes.resolve(run.recipe, run.overrides)
-    ready = runs.make(config, runs.open_data(config), jax.devices()[:1])
-    with workdir.locked(run.folder, first=True):
-      train.train(ready, run.folder, StopRequest())
-
-
-def test_from_the_grid_to_the_test_set_which_is_not_there_while_choosing(data, tmp_path):
-  some = small(tmp_path, seeds=1, overrides=("--config.optimizer.kind=sgd",))
-  study, stage, store = study_of(some)
-  for file in data.glob("*-test.*"):
-    file.rename(file.with_suffix(".away"))
-  assert StudyRunner(study, store).checked_costs(data=True)
-  here(store, jobs.trials_of_all(stage))
-  chosen = store.chosen(stage)
-  trials = [store.run(job).folder for job in jobs.trials_of_all(stage)]
-  assert not any("test" in (folder / "config.json").read_text() for folder in trials)
-  scored = runs.open_data(recipes.resolve(some.final, ())).evaluations.heads()[0].source
-  with pytest.raises(c.RunError, match=r"tiny_single_label-test.*missing or damaged"):
-    scored[0]
-  for file in data.glob("*.away"):
-    file.rename(file.with_suffix(".array_record-00000-of-00001"))
-  here(store, [job for job in jobs.of_study(study) if store.done(job) is None])
-  assert execution.startable(store, jobs.of_study(study), set()) == []
-  found = sweep.report(some, study)
-
-  last = lambda row: metrics_log.read(pathlib.Path(row["workdir"]))[-1]
-  by_rate = {row["learning_rate"]: row["top1"] for row in found["development"]}
-  assert by_rate == {
-    row["learning_rate"]: last(row)["development/top1"] for row in found["development"]
-  }
-  assert found["learning_rate"] == chosen[RATE] == max(sorted(by_rate), key=by_rate.get)
-  (row,) = found["test"]
-  folder = pathlib.Path(row["workdir"])
-  config, lines = json.loads((folder / "config.json").read_text()), metrics_log.read(folder)
-  assert (config["seed"], config["schedule"]["learning_rate"]) == (0, chosen[RATE])
-  assert config["data"]["train"]["split"] == "train"
-  assert config["optimizer"]["kind"] == "sgd"
-  assert [line["step"] for line in lines if "all/top1" in line] == [3]  # once, after the last step
-  assert row["top1"] == lines[-1]["all/top1"]
 
 
 def test_settings_of_the_runs(tmp_path):
@@ -255,38 +184,3 @@ def test_a_recipe_that_scores_nothing(tiny):
 def test_wrong_grids(text, message):
   with pytest.raises(c.ConfigError, match=message):
     sweep.rates(text)
-
-
-def test_results_as_table_and_picture(tmp_path):
-  some = small(tmp_path)
-  result = dict(
-    development=[
-      dict(learning_rate=0.3, top1=0.25, workdir="a"),
-      dict(learning_rate=0.01, top1=0.9876, workdir="b"),
-    ],
-    learning_rate=0.01,
-    test=[dict(seed=0, top1=0.5, workdir="c"), dict(seed=1, top1=0.75, workdir="d")],
-    mean=0.625,
-    std=0.1768,
-    others={},
-  )
-  assert sweep.table(result).splitlines() == [
-    "learning rate  development top-1",
-    "0.3                       25.00%",
-    "0.01                      98.76%  chosen",
-    "",
-    "seed                  test top-1",
-    "0                         50.00%",
-    "1                         75.00%",
-    "mean                      62.50%  ± 17.68%",
-  ]
-  some.folder.mkdir()
-  sweep.write(some, result)
-  rows = list(csv.DictReader((some.folder / "sweep.csv").read_text().splitlines()))
-  assert [list(row.values()) for row in rows] == [
-    ["development", "0.3", "0", "0.25", "a"],
-    ["development", "0.01", "0", "0.9876", "b"],
-    ["test", "0.01", "0", "0.5", "c"],
-    ["test", "0.01", "1", "0.75", "d"],
-  ]
-  assert (some.folder / "sweep.png").read_bytes().startswith(b"\x89PNG")

@@ -3,7 +3,6 @@
 import csv
 import json
 import pathlib
-import sys
 
 import pytest
 
@@ -127,11 +126,6 @@ def test_examples_are_known_by_the_classes_or_given():
   assert row["exaflops"] == pytest.approx(row["training_gflops"] * 300 * 1000 / 1e9)
 
 
-def test_a_recipe_is_its_row_of_table_6(table6):
-  assert rows_of(f"--config={CONFIGS / 'vit_l16_jft.py'}:14") == [table6[4]]
-  assert rows_of(f"--config={CONFIGS / 'r50x1_jft.py'}") == [table6[6]]
-
-
 def test_a_recipe_of_another_shape_is_not_called_by_the_name_alone():
   (row,) = rows_of(f"--config={CONFIGS / 'vit_shape_jft.py'}:base")
   assert row["model"] == "ViT-L/32 depth=8 width=1024 mlp_dim=2048 heads=16"
@@ -169,48 +163,3 @@ def test_masked_patches_by_hand(target, outputs):
   macs = 196 * 768 * width + 12 * block + 98 * width * outputs
   assert row["gmacs"] * 1e9 == pytest.approx(macs)
   assert row["training_gflops"] == pytest.approx(6 * macs / 1e9)
-
-
-def test_another_patch_size_is_named():
-  config = c.Model(name="ViT-L/16", patch=32)
-  assert cost.label(config) == "ViT-L/16 patch=32"
-
-
-@pytest.mark.parametrize(
-  ("arguments", "message"),
-  [
-    (["--model", "ViT-B/16", "ViT-X/16"], "name='ViT-X/16' is no model; nearest: ViT-"),
-    (["--image-size=225"], "image_size=225 is not divisible into the patches of ViT-B/32"),
-    (["--model=R50x1", "--image-size=0"], "image_size=0 is too small"),
-    (["--model=R50x1", "--num-classes=0"], "num_classes=0 stands for as many as"),
-    (["--model=R50x1", "--epochs=-1"], "epochs=-1.0 is too small"),
-    (["--model=R50x1", "--epochs=nan"], "epochs=nan is not a finite number"),
-    (["--config=nope.py"], "There is no recipe nope.py"),
-    ([f"--config={CONFIGS / 'vit_l16_jft.py'}:8"], "'8' is none of 7, 14"),
-  ],
-)
-def test_wrong_command_lines_are_one_sentence_and_status_2(capsys, arguments, message):
-  with pytest.raises(SystemExit) as end:
-    tool.main(arguments)
-  out, error = capsys.readouterr()
-  assert (end.value.code, out) == (2, "")
-  assert error.startswith("cost: ")
-  assert message in error
-  assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-  "arguments", [["--examples=0"], ["--examples=x"], ["--model=R50x1", "--config=nope.py"]]
-)
-def test_what_the_parser_refuses(capsys, arguments):
-  with pytest.raises(SystemExit) as end:
-    tool.main(arguments)
-  assert end.value.code == 2
-  assert "cost" not in capsys.readouterr().out
-
-
-def test_the_program():
-  command = [sys.executable, "tools/cost.py", "--model", "R50x1", "ViT-Ti/16", "--format=json"]
-  result = programs.run(command)
-  assert (result.returncode, result.stderr) == (0, "")
-  assert [row["model"] for row in json.loads(result.stdout)] == ["R50x1", "ViT-Ti/16"]

@@ -85,20 +85,6 @@ def arguments(words, tmp_path):
   return dedup.flags().parse_args([*words.split(), "--output", str(tmp_path / "out")])
 
 
-@pytest.mark.parametrize(
-  ("words", "message"),
-  [
-    ("--train digits --test digits test", 'has the splits "train" and "test", not ""'),
-    ("--train digits train --test folder:/none", 'There is no folder "/none"'),
-    ("--train digits a b --test digits", "'digits a b' is more than a source and a split"),
-  ],
-)
-def test_wrong_data_is_said_before_anything_is_done(tmp_path, words, message):
-  with pytest.raises(c.ConfigError, match=message):
-    dedup.search(arguments(words, tmp_path), [])
-  assert not (tmp_path / "out").exists()
-
-
 def test_without_beam_it_says_how_to_install_it(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, "apache_beam", None)
   monkeypatch.delitem(sys.modules, "vit_jax.data.duplicates.pipeline", raising=False)

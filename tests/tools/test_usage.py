@@ -47,16 +47,21 @@ def run(tool, arguments, monkeypatch, capfd):
   ("tool", "arguments", "status", "message"),
   [
     ("export", "--source {}/none.npz --output {}/o.npz", 2, "none.npz does not exist"),
-    ("export", "--source {} --output {}/o.npz", 2, "is neither a workdir"),
+    ("export", "--source {} --output {}/o.npz", 2, "holds no weights in a known format"),
     ("export", "--source {}/w.npz --output {}/file/o.npz", 2, "file cannot be made: "),
     ("export", "--source {}/w.npz --output {}/d.npz", 2, "d.npz is a folder already"),
-    ("export", "--source {}/w.npz --output {}/run", 1, "does not describe a ViTForImage"),
+    (
+      "export",
+      "--source {}/w.npz --output {}/run",
+      1,
+      "a model that this project does not",
+    ),
     ("export", "--source {}/w.npz --output {}/file", 2, "is a file already"),
     ("export", "--source {}/w.npz --output /dev/null/o.npz", 2, "cannot be made: File exists"),
-    ("export", "--source {}/w.npz --output {}/o.onnx", 2, "is no format for weights"),
+    ("export", "--source {}/w.npz --output {}/o.onnx", 2, "is no name for a format of weights"),
     ("export", "--source {}/w.npz --output {}/o.npz --step x", 2, "'x' is not a whole number"),
     ("export", "--source {}/w.npz --output {}/o.npz --step -1", 2, "'-1' is not a whole number"),
-    ("export", "--source {}/bad.npz --output {}/o.npz", 1, "bad.npz cannot be read as .npz"),
+    ("export", "--source {}/bad.npz --output {}/o.npz", 1, "bad.npz cannot be read as weights"),
     ("export", "--source {}/w.onnx --output {}/o.npz", 2, "w.onnx does not exist"),
     ("report", "{}/none --output {}/r.html", 2, "none is no folder"),
     ("report", "{} --output {}/r.html", 2, "it has neither config.json nor metrics.jsonl"),
@@ -83,6 +88,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("dedup", "--train folder:{}/none --test digits --output {}/o", 2, "none"),
     ("dedup", "--train digits train --test digits test --output /dev/null/o", 2, "cannot be made"),
     ("dedup", "--train digits train --test digits test --output {}/o --shown x", 2, "not a whole"),
+    ("dedup", "--train digits a b --test digits --output {}/o", 2, "more than a source and a spl"),
     ("prepare_data", "images x --split train=folder:{}/none", 2, "none"),
     ("prepare_data", "images x --split train=csv:{}/none.csv", 2, "none.csv"),
     ("prepare_data", "images x --split nonsense", 2, "is not SPLIT=folder:DIR"),
@@ -107,6 +113,12 @@ def run(tool, arguments, monkeypatch, capfd):
     ("settings", "--output /dev/null/x.md", 2, "cannot be made"),
     ("cache", "", 2, "required: --config"),
     ("cache", "--config configs/vit_digits.py --config.seed=1", 2, "config.data.cache is empty"),
+    (
+      "cache",
+      "--config configs/vit_digits.py --config.data.cache=x --config.data.cache_side=4",
+      2,
+      "cache_side=4 is smaller",
+    ),
     ("cache", "--config configs/vit_digits.py --confg.seed=1", 2, "'--confg.seed=1' is not a flag"),
     ("cache", "--config configs/vit_digits.py --config.data.cache=/dev/null", 2, "cannot be made"),
     ("compile_check", "--config configs/none.py", 2, "no recipe configs/none.py"),
@@ -157,26 +169,29 @@ def test_every_tool_is_tried():
   assert {row[0] for row in marks} == set(TOOLS)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_help_names_every_flag_and_imports_nothing_slow(tool):
+# Prints the help of each tool, and which modules that take long to import are there after it.
+HELP = """
+import contextlib, json, runpy, sys
+
+sys.path.insert(0, "tools")
+for tool in sys.argv[1:]:
+  sys.argv = [f"tools/{tool}.py", "--help"]
+  with contextlib.suppress(SystemExit):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+  slow = ("jax", "tensorflow", "torch", "grain", "matplotlib")
+  print([name for name in slow if name in sys.modules], end="\\0")
+"""
+
+
+def test_help_names_every_flag_and_imports_nothing_slow():
   """Runs in a new process, in which nothing has been imported."""
-  code = (
-    "import runpy, sys, atexit\n"
-    "sys.path.insert(0, 'tools')\n"
-    f"sys.argv = ['tools/{tool}.py', '--help']\n"
-    "slow = ('jax', 'tensorflow', 'torch', 'grain', 'matplotlib')\n"
-    "atexit.register(lambda: print([name for name in slow if name in sys.modules]))\n"
-    "runpy.run_path(sys.argv[0], run_name='__main__')\n"
-  )
-  done = programs.run([sys.executable, "-c", code], GLIBC_TUNABLES="")
+  done = programs.run([sys.executable, "-c", HELP, *TOOLS], GLIBC_TUNABLES="")
   assert done.returncode == 0, done.stderr
-  assert done.stdout.startswith(f"usage: python tools/{tool}.py")
-  assert done.stdout.endswith("[]\n"), done.stdout
-  flags = re.findall("--[a-z-]+(?:_[a-z]+)*", done.stdout)
-  assert {flag for flag in flags if "_" in flag} <= {
-    "--direct_running_mode",
-    "--direct_num_workers",
-  }
+  for tool, text in zip(TOOLS, done.stdout.split("\0")[:-1], strict=True):
+    assert text.startswith(f"usage: python tools/{tool}.py")
+    assert text.endswith("[]"), (tool, text)
+    underscored = {flag for flag in re.findall("--[a-z-]+(?:_[a-z]+)*", text) if "_" in flag}
+    assert underscored <= {"--direct_running_mode", "--direct_num_workers"}
 
 
 def test_flags_may_be_spelt_with_underscores():

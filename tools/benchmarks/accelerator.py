@@ -6,18 +6,16 @@ matrices on the same device. Without an accelerator, the program runs models of 
 images, which says nothing about speed, and marks the real cases as not measured.
 """
 
+import math
 import multiprocessing
-import statistics
 import sys
-import time
 from typing import NamedTuple
 
 from benchmarks import step as training_step
 from benchmarks.processes import in_process
-from vit_jax.experiments.step_program import out_of_memory
+from vit_jax.experiments import timing
 
-WARM_UP, STEPS = 3, 10
-LARGEST_BATCH = 1024
+MAX_BATCH = 1024
 
 
 class Case(NamedTuple):
@@ -87,19 +85,19 @@ def measure() -> list[dict]:
     sys.exit(f"benchmark: the device cannot be used: {device['error']}")
   rows, torch_speed = [], {}
   for case in small_cases() if device["platform"] == "cpu" else cases():
-    found = _largest(context, case, largest=8 if device["platform"] == "cpu" else LARGEST_BATCH)
-    speed = found.get("images_per_second")
+    measured = _largest(context, case, largest=8 if device["platform"] == "cpu" else MAX_BATCH)
+    speed = measured.get("images_per_second")
     if case.options is None:
       torch_speed[case[:3]] = speed
     other = torch_speed.get(case[:3])
     rows.append(
       dict(
         name=str(case),
-        batch=found["batch"],
+        batch=measured["batch"],
         images_per_second=speed,
-        mfu=speed and speed * found["flops"] / device["flops_per_second"],
+        mfu=speed and speed * measured["flops"] / device["flops_per_second"],
         ratio=speed / other if speed and other else None,
-        error=found.get("error"),
+        error=measured.get("error"),
       )
     )
   return rows + (not_measured() if device["platform"] == "cpu" else [])
@@ -115,9 +113,9 @@ def _largest(context, case: Case, *, largest: int) -> dict:
   """Measures the case with the largest batch that fits."""
   batch = largest
   while True:
-    found = in_process(context, _time, case, batch) | {"batch": batch}
-    if "error" not in found or batch == 1 or not out_of_memory(found["error"]):
-      return found
+    measured = in_process(context, _time, case, batch) | {"batch": batch}
+    if "error" not in measured or batch == 1 or not timing.out_of_memory(measured["error"]):
+      return measured
     batch //= 2
 
 
@@ -130,7 +128,7 @@ def _device() -> dict:
   size = 512 if platform == "cpu" else 8192
   x = jnp.ones((size, size), jnp.bfloat16)
   product = jax.jit(jnp.matmul)
-  seconds = _median(lambda: jax.block_until_ready(product(x, x)))
+  seconds = timing.median_seconds(lambda: jax.block_until_ready(product(x, x)))
   return dict(platform=platform, flops_per_second=2 * size**3 / seconds)
 
 
@@ -148,18 +146,6 @@ def _time(case: Case, batch: int) -> dict:
   else:
     step = training_step.jax_step(case.model, **size, compute_dtype="bfloat16", **options)
   return dict(
-    images_per_second=batch / _median(step),
+    images_per_second=batch / timing.median_seconds(step, enough=math.inf),
     flops=flops.training_flops(flops.forward_macs(module, case.side, case.side)),
   )
-
-
-def _median(function) -> float:
-  """Median seconds of a call."""
-  for _ in range(WARM_UP):
-    function()
-  times = []
-  for _ in range(STEPS):
-    begin = time.perf_counter()
-    function()
-    times.append(time.perf_counter() - begin)
-  return statistics.median(times)

@@ -8,16 +8,19 @@ contestants take turns, so that a change in the machine's speed favours none of 
 
 import enum
 import importlib.util
+import math
 import multiprocessing
 import statistics
 import sys
-import time
 import types
 
 import numpy as np
 
+from benchmarks.processes import in_process
+from vit_jax.experiments import timing
+
 BATCH, SIDE, CLASSES = 16, 224, 1000
-WARM_UP, STEPS = 2, 6
+CALLS = 6  # of a step
 OURS, EAGER, COMPILED = "vit_jax", "timm, torch eager", "timm, torch.compile"
 
 
@@ -32,7 +35,10 @@ def measure(*, rounds: int = 3) -> list[dict]:
   seconds = {name: [] for name in (OURS, EAGER, COMPILED)}
   for _ in range(rounds):
     for name, times in seconds.items():
-      times.append(_seconds(context, name))
+      answer = in_process(context, step_seconds, name)
+      if "error" in answer:
+        sys.exit(f"benchmark: {name} could not be measured: {answer['error']}")
+      times.append(answer["seconds"])
   return [
     {
       "name": name,
@@ -43,35 +49,14 @@ def measure(*, rounds: int = 3) -> list[dict]:
   ]
 
 
-def _seconds(context, name):
-  """Seconds of a step of `name`, measured in a new process."""
-  ours, theirs = context.Pipe()
-  process = context.Process(target=_work, args=(name, theirs), daemon=True)
-  process.start()
-  theirs.close()  # so that the pipe ends when the process ends
-  try:
-    median = ours.recv()
-  except EOFError:
-    sys.exit(f"benchmark: {name} could not be measured; see above.")
-  process.join()
-  return median
-
-
-def _work(name, pipe):
-  """The process of a contestant: prepares, warms up, and sends the median seconds of a step."""
+def step_seconds(name: str) -> dict:
+  """The median seconds of a step of a contestant, for a process of its own."""
   size = dict(side=SIDE, batch=BATCH)
   if name == OURS:
     step = jax_step("ViT-S/16", **size, compute_dtype="float32")
   else:
     step = torch_step("vit_small_patch16_224", **size, compiled=name == COMPILED, half=False)
-  for _ in range(WARM_UP):
-    step()
-  times = []
-  for _ in range(STEPS):
-    begin = time.perf_counter()
-    step()
-    times.append(time.perf_counter() - begin)
-  pipe.send(statistics.median(times))
+  return dict(seconds=timing.median_seconds(step, calls=CALLS, enough=math.inf))
 
 
 def jax_step(model: str, *, side: int, batch: int, **options):

@@ -11,8 +11,7 @@ from benchmarks.case import TRAINING, Case
 from compiled import compilation
 from vit_jax.data.device import normalize
 from vit_jax.devices import mesh as meshes
-from vit_jax.experiments import step_program
-from vit_jax.experiments.step_program import lacks_memory
+from vit_jax.experiments import step_program, timing
 from vit_jax.learning import state
 from vit_jax.training.run import Run
 
@@ -46,9 +45,9 @@ def measured(case: Case, batch: int, memory: int) -> dict:
       return dict(fits=False, seconds=None)
     if on_cpu:
       limit_data(memory)
-    return dict(fits=True, seconds=step_program.median(stepper(case.what, made, compiled)))
+    return dict(fits=True, seconds=timing.median_seconds(stepper(case.what, made, compiled)))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
-    if not lacks_memory(error):
+    if not timing.lacks_memory(error):
       raise
     return dict(fits=False, seconds=None)
 
@@ -67,7 +66,7 @@ def estimated(case: Case, batch: int, devices) -> dict:
   try:
     found = compilation.program(made, *program(case.what, made))
   except jax.errors.JaxRuntimeError as error:
-    if not lacks_memory(error):
+    if not timing.lacks_memory(error):
       raise
     return dict(fits=False, seconds=None)
   return dict(fits=found.fits, seconds=found.step_seconds)

@@ -1,8 +1,6 @@
 """The step of a recipe as a program on its own: planned without data, run on random images."""
 
 import dataclasses
-import statistics
-import time
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +15,6 @@ from vit_jax.training import run as runs
 from vit_jax.training.run import OpenedData, Run
 
 UNKNOWN_LENGTH = 10**9  # examples; the program does not depend on the length of the schedule
-WARM_UP, STEPS, ENOUGH = 2, 10, 5.0  # steps, steps, seconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,18 +80,6 @@ def stepper(made: Run, compiled):
   return step
 
 
-def median(step) -> float:
-  """The median seconds of some calls; few if they are slow."""
-  for _ in range(WARM_UP):
-    step()
-  times = []
-  while len(times) < STEPS and sum(times) < ENOUGH:
-    begin = time.perf_counter()
-    step()
-    times.append(time.perf_counter() - begin)
-  return statistics.median(times)
-
-
 def peak_bytes(memory) -> int:
   """All memory of a compiled program, from its `memory_analysis()`."""
   return (
@@ -104,14 +89,3 @@ def peak_bytes(memory) -> int:
     - memory.alias_size_in_bytes
     + memory.generated_code_size_in_bytes
   )
-
-
-def lacks_memory(error: Exception) -> bool:
-  """Whether an error says that memory is too small, as that of the library of products on CPUs."""
-  said = f"{type(error).__name__}: {error}"
-  return isinstance(error, MemoryError) or out_of_memory(said) or "YNNPACK operation failed" in said
-
-
-def out_of_memory(error: str) -> bool:
-  """Whether an error says that the memory of a device is too small."""
-  return "RESOURCE_EXHAUSTED" in error or "out of memory" in error.lower()

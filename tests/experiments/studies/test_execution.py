@@ -25,7 +25,6 @@ from vit_jax.experiments.studies import (
   Study,
   execution,
   jobs,
-  report,
   results,
   runner,
 )
@@ -164,16 +163,6 @@ def test_what_a_row_cost_is_of_the_chosen_candidate(tmp_path, monkeypatch):
   assert float(row["exaflops"]) == pytest.approx(expected)
 
 
-def test_only_one_cell(tmp_path, monkeypatch):
-  ran, some = stub.Runs(monkeypatch), stub.study(0.0, 0.1)
-  _, lines = stub.done(tmp_path, some, only="dropout 0.1")
-  assert [line.cell for line in lines] == ["dropout 0.1"]
-  assert "2 of 4 results are missing" in (tmp_path / report.PAGE).read_text()
-  with pytest.raises(ConfigError, match="--only=dropout is no cell; nearest: dropout 0"):
-    stub.done(tmp_path, some, only="dropout")
-  assert len(ran.called) == 2 + 3 + 2
-
-
 def test_waves_need_nothing_of_themselves(tmp_path, monkeypatch):
   """As the jobs of a cluster do them: each run by its number."""
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, 0.1)
@@ -186,6 +175,8 @@ def test_waves_need_nothing_of_themselves(tmp_path, monkeypatch):
   assert len(ran.called) == len(jobs.of_study(some)) == 12
   stub.done(tmp_path, some)
   assert len(ran.called) == 12
+  cell = stub.runner(tmp_path, some).asked_jobs("dropout 0.1")
+  assert cell == jobs.of_cell(some.cells[1], seeds=2)
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

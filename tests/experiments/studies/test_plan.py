@@ -63,6 +63,8 @@ def test_what_does_not_fit_in_memory_has_device_days(tmp_path, monkeypatch):
 def test_a_step_is_measured(tmp_path):
   runner = stub.runner(tmp_path, stub.study(0.0))
   (config, *_) = runner.configs().values()
+  small = dataclasses.replace(config.model, depth=1, width=16, mlp_dim=32, heads=2)
+  config = dataclasses.replace(config, model=small)
   speed = step_time.measured_speed(config, Cost(10, config.batch_size, 1e12))  # on one image alone
   assert speed.compiling > 0
   assert 1e-5 < speed.image < 10

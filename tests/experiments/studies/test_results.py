@@ -178,13 +178,6 @@ def test_curves_over_training_come_from_curves_csv(tmp_path, monkeypatch):
   np.testing.assert_allclose(points, expected)
 
 
-def test_one_seed_has_no_deviation(tmp_path, monkeypatch):
-  stub.Runs(monkeypatch)
-  _, (line,) = stub.done(tmp_path, stub.study(0.0, seeds=1))
-  assert line.deviation is None
-  assert "±" not in report.table([line])
-
-
 def test_a_score_that_is_not_a_number_is_shown(tmp_path, monkeypatch):
   stub.Runs(monkeypatch, score=lambda one: "nan" if one.model.dropout else "inf")
   _, lines = stub.done(tmp_path, stub.study(0.0, 0.1, choice=Choice()))

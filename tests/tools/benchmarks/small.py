@@ -7,7 +7,7 @@ import jax
 from benchmarks import trial
 from benchmarks.case import Case
 from compiled import compilation
-from vit_jax.experiments import step_program
+from vit_jax.experiments import step_program, timing
 
 
 class Small(Case):
@@ -31,9 +31,9 @@ def alone(case, batch, memory):
   made, twice = compiled(case, 2 * batch)
   said = trial.measured(case, batch, memory)  # from now on this process is limited
   try:
-    step_program.median(trial.stepper(case.what, made, twice))
+    timing.median_seconds(trial.stepper(case.what, made, twice))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
-    return dict(said=said["fits"], twice=step_program.lacks_memory(error))
+    return dict(said=said["fits"], twice=timing.lacks_memory(error))
   return dict(said=said["fits"], twice=False)
 
 

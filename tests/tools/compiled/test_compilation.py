@@ -46,13 +46,6 @@ def test_an_estimate_below_zero_is_none(cost, seconds):
   assert compilation.optimal_seconds(cost) == seconds
 
 
-@pytest.mark.parametrize(
-  ("kind", "gibibytes"), [("TPU v3", 16), ("TPU v4", 32), ("TPU v5 lite", 16), ("TPU v5", 95)]
-)
-def test_memory_of_a_device(kind, gibibytes):
-  assert compilation.known(kind).hbm_bytes == gibibytes * 2**30
-
-
 def test_an_unknown_device():
   with pytest.raises(c.RunError, match="'TPU v99' is not known"):
     compilation.known("TPU v99")

@@ -9,7 +9,7 @@ import time
 import jax
 
 from vit_jax.config import Config, Duration
-from vit_jax.experiments import step_program
+from vit_jax.experiments import step_program, timing
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.training import resumed
 
@@ -96,9 +96,9 @@ def measured_speed(config: Config, cost: Cost) -> Speed | None:
     needed = step_program.peak_bytes(compiled.memory_analysis())
     if jax.default_backend() == "cpu" and needed > free_memory():
       return None
-    seconds = step_program.median(step_program.stepper(made, compiled))
+    seconds = timing.median_seconds(step_program.stepper(made, compiled))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
-    if not step_program.lacks_memory(error):
+    if not timing.lacks_memory(error):
       raise
     return None
   return Speed(compiling, seconds / images, cost.flops)
