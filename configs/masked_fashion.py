@@ -19,6 +19,7 @@ from vit_jax.config import (
   Schedule,
   to_config_dict,
 )
+from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 
 
@@ -32,7 +33,7 @@ def get_config():
       duration=Duration(epochs=10),
       log_every=Duration(steps=125),
       evaluate_every=Duration(epochs=2),
-      objective="masked_patches",
+      objective=Masked(),
       model=Model(name="ViT-Ti/4", depth=4, width=96, mlp_dim=192, heads=3, num_classes=10),
       optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
       schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),

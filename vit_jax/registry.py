@@ -39,8 +39,8 @@ class Registry(MutableMapping):
 
 OBJECTIVES = Registry(
   {
-    "classification": "vit_jax.learning.classification:Classification",
-    "masked_patches": "vit_jax.learning.masked_patches:MaskedPatches",
+    "classification": "vit_jax.learning.classification:Settings",
+    "masked_patches": "vit_jax.learning.masked_patches:Masked",
   }
 )
 

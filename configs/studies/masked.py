@@ -41,8 +41,8 @@ def pretraining(target: str, rate: float) -> Stage:
     "reconstruct.held_out.split": "test",
     "nearest.neighbours.train.source": "",
     "nearest.neighbours.test.source": "",
-    "masked.target": target,
-    "masked.rate": rate,
+    "objective.target": target,
+    "objective.rate": rate,
   }
   return Stage("configs/masked_fashion.py", settings, name=f"pretraining_{target}_{rate:g}")
 

@@ -131,7 +131,7 @@ def test_what_many_processes_saved_comes_back_bit_by_bit_on_other_devices(togeth
 def test_without_labels_many_processes_are_one_run_too(tmp_path):
   """The corrupted patches of an image depend on its place in the global batch alone."""
   masked = (
-    "--config.objective=masked_patches",
+    "--config.objective.kind=masked_patches",
     "--config.data.train.label_key=",
     "--config.data.evaluate.test.source=",
     "--config.duration.steps=12",

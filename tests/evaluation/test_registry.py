@@ -11,6 +11,7 @@ import pytest
 from vit_jax import config as c
 from vit_jax.evaluation import features, registry
 from vit_jax.evaluation.spec import EvaluationSpec, Evaluator, Metric, Result
+from vit_jax.learning.masked_patches import Masked
 from vit_jax.plots import curves
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, metrics_log
@@ -120,7 +121,7 @@ def test_what_is_known_of_its_figures(fourth):
   assert registry.names(five) == [*of_test, *own]  # top-5 of five classes says nothing
   unknown = dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, num_classes=0))
   assert registry.names(unknown) == registry.names(CONFIG)  # the data may have more than five
-  masked = dataclasses.replace(five, objective="masked_patches", reconstruct=five.data.evaluate)
+  masked = dataclasses.replace(five, objective=Masked(), reconstruct=five.data.evaluate)
   assert registry.names(masked)[2:5] == [
     f"test/patch_{name}" for name in ("loss", "constant_loss", "accuracy")
   ]

@@ -1,24 +1,36 @@
 """A second objective, small and without labels, to test properties of all objectives."""
 
 import dataclasses
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config import ObjectiveSettings
+from vit_jax.config.fields import setting
 from vit_jax.learning.objective import Sums
+
+LINE = "tests.learning.hidden_channel:Hidden"  # for the registry
+
+
+@dataclasses.dataclass(frozen=True)
+class Hidden(ObjectiveSettings):
+  """The mean of a hidden colour channel."""
+
+  kind: str = setting("hidden_channel", "the mean of a hidden colour channel")
+  scale: float = setting(1.0, "factor of the loss", low=0.0, high=10.0)
+
+  def configured(self, config, model):
+    del config
+    return HiddenChannel(model, scale=self.scale)
 
 
 @dataclasses.dataclass(frozen=True)
 class HiddenChannel:
   """Hides one colour channel of each image; the model predicts its mean from the other two."""
 
-  needs_labels: ClassVar[bool] = False
-  trains_head: ClassVar[bool] = False
-  representation: ClassVar[str] = "pre_logits"
-
   model: object  # of the config; not used
   dtype: jnp.dtype = jnp.float32
+  scale: float = 1.0
 
   def init(self, key, image_size):
     shape = image_size * image_size * 3, 3
@@ -42,7 +54,7 @@ class HiddenChannel:
       "error": (jnp.sum(counts * jnp.abs(error)), counts.sum()),
       "error_red": (jnp.sum(red * jnp.abs(error)), red.sum()),
     }
-    return Sums(jnp.sum(counts * error**2), counts.sum(), metrics)
+    return Sums(self.scale * jnp.sum(counts * error**2), counts.sum(), metrics)
 
   def training_flops(self, image_size):
     return 6 * image_size * image_size * 3 * 3

@@ -9,7 +9,7 @@ import numpy as np
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 
@@ -86,7 +86,7 @@ def update(config, mesh):
   """The step of a configuration, compiled once: (state, batch in the host's memory)."""
   key = repr(config), mesh
   if key not in COMPILED:
-    objective = objectives.configured(config, models.configured(config.model))
+    objective = config.objective.configured(config, models.configured(config.model))
     made = train_step.make(
       objective,
       optim.make(config.optimizer),

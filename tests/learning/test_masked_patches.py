@@ -14,9 +14,9 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.config import ConfigError
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.corruption import KINDS, Corruption
-from vit_jax.learning.masked_patches import MaskedPatches, encoded
+from vit_jax.learning.masked_patches import Masked, MaskedPatches, encoded
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.patch_targets import TARGETS
@@ -256,7 +256,7 @@ def test_flops_against_the_compiler(target):
 
 def changed(**settings):
   model = c.Model(name="ViT-B/8", num_classes=1, **SMALL)
-  base = c.Config(objective="masked_patches", model=model, data=c.Data(image_size=SIDE))
+  base = c.Config(objective=Masked(), model=model, data=c.Data(image_size=SIDE))
   return dataclasses.replace(base, **settings)
 
 
@@ -272,11 +272,11 @@ SET = {"val": c.EvaluationSet("digits", "test")}
       dict(model=c.Model(name="ViT-B/8", num_classes=1, representation_layer=True)),
       "representation_layer=False",
     ),
-    (dict(masked=c.Masked(rate=0.05)), "rate=0.05 of 9 patches of an image leaves none"),
-    (dict(masked=c.Masked(rate=0.0)), "raise the rate"),
+    (dict(objective=Masked(rate=0.05)), "rate=0.05 of 9 patches of an image leaves none"),
+    (dict(objective=Masked(rate=0.0)), "raise the rate"),
     (dict(model=c.Model(name="ViT-B/24", num_classes=1)), "of 1 patches"),
     (
-      dict(model=c.Model(name="ViT-B/3", num_classes=1), masked=c.Masked(target="down4")),
+      dict(model=c.Model(name="ViT-B/3", num_classes=1), objective=Masked(target="down4")),
       "at least 4 pixels",
     ),
     (
@@ -289,11 +289,5 @@ SET = {"val": c.EvaluationSet("digits", "test")}
 def test_settings_without_sense_are_refused(settings, words):
   config = changed(**settings)
   with pytest.raises(ConfigError) as found:
-    objectives.configured(config, models.configured(config.model))
+    config.objective.configured(config, models.configured(config.model))
   assert words in str(found.value)
-
-
-def test_the_objective_is_what_the_config_names():
-  made = objectives.configured(changed(), models.configured(changed().model))
-  assert isinstance(made, MaskedPatches)
-  assert not made.needs_labels

@@ -9,7 +9,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import mixup, objectives, optim, state, train_step
+from vit_jax.learning import mixup, optim, state, train_step
 from vit_jax.learning.optimizers.sgd import SGD
 
 SIZE, CLASSES, RATE = 16, 5, 0.5
@@ -59,7 +59,7 @@ def step(config, one, *, at=7, devices=1):
     bad_examples=zero,
     skipped=zero,
   )
-  objective = objectives.configured(config, Linear())
+  objective = config.objective.configured(config, Linear())
   made = train_step.make(
     objective,
     optimizer,

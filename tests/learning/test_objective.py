@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from compiled import compilation
-from tests.learning.hidden_channel import HiddenChannel
+from tests.learning.hidden_channel import Hidden, HiddenChannel
 from vit_jax import config as c
-from vit_jax import models
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
 from vit_jax.experiments import step_program
-from vit_jax.learning import objectives, optim, state, train_step
-from vit_jax.learning.classification import Classification
+from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, metrics_log
@@ -146,6 +144,9 @@ DIGITS = c.Config(
 )
 
 
+HIDDEN = dataclasses.replace(DIGITS, objective=Hidden())
+
+
 class NoStop:
   """A stop request that never comes."""
 
@@ -160,10 +161,9 @@ class NoStop:
 
 
 @pytest.fixture
-def digits(monkeypatch):
-  """The plan of a run on the digits with an objective that does not use their labels."""
-  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
-  return runs.make(DIGITS, runs.open_data(DIGITS), jax.devices()[:1])
+def digits():
+  """A run on the digits with an objective that does not use their labels."""
+  return runs.make(HIDDEN, runs.open_data(HIDDEN), jax.devices()[:1])
 
 
 class Killed(BaseException):
@@ -205,9 +205,8 @@ def test_a_killed_run_goes_on_to_the_same_bits_and_its_metrics_are_written(
 
 @pytest.mark.parametrize("needs_labels", [False, True])
 def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
-  monkeypatch.setattr(HiddenChannel, "needs_labels", needs_labels)
-  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
-  made = runs.make(DIGITS, runs.open_data(DIGITS), jax.devices()[:1])
+  monkeypatch.setattr(Hidden, "needs_labels", needs_labels)
+  made = runs.make(HIDDEN, runs.open_data(HIDDEN), jax.devices()[:1])
   reader = made.reader.training(made.data.train, parts=made.data.parts, seed=0, start=0)
   batch = next(reader)
   reader.close()
@@ -215,17 +214,10 @@ def test_batches_hold_what_the_objective_needs(needs_labels, monkeypatch):
   assert batch.keys() == {"image", "mask"} | ({"labels"} if needs_labels else set())
 
 
-def test_the_pod_compiler_and_the_cost_are_of_the_objective(monkeypatch):
+def test_the_pod_compiler_and_the_cost_are_of_the_objective():
   plain = compilation.compile_step(DIGITS, jax.devices())
   assert compilation.step_flops(DIGITS) > 10 * 32 * HiddenChannel(None).training_flops(8)
-  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
-  program = compilation.compile_step(DIGITS, jax.devices())
+  program = compilation.compile_step(HIDDEN, jax.devices())
   assert program.fits
   assert program.argument_bytes < plain.argument_bytes
-  assert compilation.step_flops(DIGITS) == 32 * HiddenChannel(None).training_flops(8)
-
-
-def test_the_model_is_what_the_config_names():
-  made = objectives.configured(DIGITS, models.configured(DIGITS.model))
-  assert isinstance(made, Classification)
-  assert made.needs_labels
+  assert compilation.step_flops(HIDDEN) == 32 * HiddenChannel(None).training_flops(8)

@@ -16,6 +16,7 @@ from tests import programs
 from tools import compile_table
 from vit_jax import recipes
 from vit_jax.config import ConfigError
+from vit_jax.learning.masked_patches import Masked
 
 GIB = 2**30
 ROOT = compiled_recipes.ROOT
@@ -110,7 +111,7 @@ def test_the_papers_days_are_of_the_same_step(recipe, days):
   config = recipes.load(str(ROOT / "configs" / recipe))
   assert report.core_days_in_paper(config)[0] == days
   for changed in (
-    dataclasses.replace(config, objective="masked_patches"),
+    dataclasses.replace(config, objective=Masked()),
     dataclasses.replace(config, data=dataclasses.replace(config.data, image_size=192)),
     dataclasses.replace(config, optimizer=dataclasses.replace(config.optimizer, trainable="head")),
   ):

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.learning.hidden_channel import HiddenChannel
+from tests.learning.hidden_channel import Hidden
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import recipes
@@ -18,7 +18,6 @@ from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import check_same_classes, of_run
 from vit_jax.evaluation.opening import open_alone
 from vit_jax.experiments import holdout
-from vit_jax.learning import objectives
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import checks, messages, steps, train
 from vit_jax.training import run as runs
@@ -256,10 +255,9 @@ class StopAfter:
 
 
 def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path, monkeypatch):
-  monkeypatch.setattr(objectives, "configured", lambda config, model: HiddenChannel(model))
   bare = {name: dataclasses.replace(one, label_key="") for name, one in two.items()}
   every = dict(log_every=c.Duration(steps=1), evaluate_every=c.Duration())
-  config = run(bare, duration=c.Duration(steps=6), **every)
+  config = run(bare, duration=c.Duration(steps=6), objective=Hidden(), **every)
   checks.check(config)
   made = runs.make(config, runs.open_data(config), jax.devices()[:1])
   whole, parts, read = tmp_path / "whole", tmp_path / "parts", []

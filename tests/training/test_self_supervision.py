@@ -15,6 +15,7 @@ from vit_jax.data import sources
 from vit_jax.evaluation import reconstruction
 from vit_jax.inference import export
 from vit_jax.inference import model as inference
+from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
@@ -29,7 +30,7 @@ MASKED = c.Config(
   log_every=c.Duration(steps=1),
   evaluate_every=c.Duration(steps=3),
   checkpoint=c.Checkpoint(every=c.Duration(steps=3)),
-  objective="masked_patches",
+  objective=Masked(),
   model=VIT,
   optimizer=Adam(weight_decay=0.1, ema=0.75),
   data=c.Data(train=c.Dataset("digits", "train", label_key=""), image_size=8),
@@ -123,7 +124,7 @@ def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
 def test_another_masked_run_goes_on_with_all_of_them(pretrained):
   again = init_from.read(dataclasses.replace(MASKED, init_from=str(pretrained)), ())
   assert flatten(again.params).keys() >= {"objective/mask_embedding", "objective/prediction/kernel"}
-  other = dataclasses.replace(MASKED, init_from=str(pretrained), masked=c.Masked(target="pixels"))
+  other = dataclasses.replace(MASKED, init_from=str(pretrained), objective=Masked(target="pixels"))
   report = init_from.read(other, ()).report
   assert "new      objective/prediction/kernel" in report
 
@@ -172,6 +173,6 @@ def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path):
 
 def test_reconstruction_without_the_objective_is_refused():
   data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
-  config = dataclasses.replace(MASKED, objective="classification", data=data)
+  config = dataclasses.replace(MASKED, objective=c.Config().objective, data=data)
   with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
     runs.open_data(config)

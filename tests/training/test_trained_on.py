@@ -14,6 +14,7 @@ from vit_jax.data import history
 from vit_jax.data.datasets import of_run
 from vit_jax.data.history import Trained
 from vit_jax.evaluation.opening import open_alone
+from vit_jax.learning.masked_patches import Masked
 from vit_jax.storage import manifest
 from vit_jax.training import resumed
 from vit_jax.training import run as runs
@@ -98,7 +99,7 @@ def test_every_kind_of_set_is_compared(folder):
   for settings in (
     dict(few_shot={"mine": c.FewShot(rest, seen, shots=(1,), seeds=1)}),
     dict(nearest={"mine": c.Nearest(rest, seen, neighbours=1)}),
-    dict(reconstruct={"mine": seen}, objective="masked_patches"),
+    dict(reconstruct={"mine": seen}, objective=Masked()),
   ):
     config = dataclasses.replace(run(rest, None), **settings)
     assert refused(runs.open_data, config, known).startswith("What the weights were trained on")

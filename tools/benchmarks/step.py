@@ -74,14 +74,14 @@ def jax_step(model: str, *, side: int, batch: int, **options):
 
   from vit_jax import config as c
   from vit_jax import models
-  from vit_jax.learning import objectives, optim, state, train_step
+  from vit_jax.learning import optim, state, train_step
   from vit_jax.learning.optimizers.adam import Adam
 
   config = c.Config(
     model=c.Model(name=model, num_classes=CLASSES, **options),
     optimizer=Adam(weight_decay=0.1),
   )
-  objective = objectives.configured(config, models.configured(config.model))
+  objective = config.objective.configured(config, models.configured(config.model))
   optimizer = optim.make(config.optimizer)
   rate = optim.schedule(
     learning_rate=1e-3, warmup_steps=0, total_steps=1, decay="constant", end_learning_rate=0.0

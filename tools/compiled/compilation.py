@@ -18,7 +18,6 @@ from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip, chip
 from vit_jax.experiments import step_program
-from vit_jax.learning import objectives
 from vit_jax.training import run as runs
 
 TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
@@ -168,7 +167,7 @@ def refused_bytes(message: str) -> int | None:
 
 def step_flops(config: Config) -> int:
   """FLOPs of one update on all devices, from the formulas of the model."""
-  objective = objectives.configured(config, models.configured(config.model))
+  objective = config.objective.configured(config, models.configured(config.model))
   return config.batch_size * objective.training_flops(config.data.image_size)
 
 

@@ -135,9 +135,9 @@ def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
   """Table 2's core-days and epochs, if a step costs as much as that of the model there."""
   model = config.model
   found = PAPER_CORE_DAYS.get((model.name, model.num_classes))
-  if not found or config.objective != "classification":
-    return None, None
   its = cost.pretraining(model.name)
+  if not found or config.objective != its.objective:
+    return None, None
   as_many = dataclasses.replace(its.model, num_classes=model.num_classes)
   its = dataclasses.replace(its, model=as_many)
   same = cost.forward_macs(config) == cost.forward_macs(its)

@@ -9,7 +9,14 @@ from vit_jax.config.data import Data, Dataset, EvaluationSet, FewShot, Nearest, 
 from vit_jax.config.duration import Duration
 from vit_jax.config.errors import ConfigError, RunError, Stopped, StorageError
 from vit_jax.config.fields import AUTO, MAX_BATCH, MAX_NUMBER, MAX_PIXELS, MAX_SIDE, MAX_STEPS
-from vit_jax.config.learning import DECAY_RULES, Loss, Masked, NonFinite, Optimizer, Schedule
+from vit_jax.config.learning import (
+  DECAY_RULES,
+  Loss,
+  NonFinite,
+  ObjectiveSettings,
+  Optimizer,
+  Schedule,
+)
 from vit_jax.config.model import Model
 from vit_jax.config.parsing import from_dict, to_config_dict, to_dict
 from vit_jax.config.run import (
@@ -39,11 +46,11 @@ __all__ = [
   "EvaluationSet",
   "FewShot",
   "Loss",
-  "Masked",
   "Mesh",
   "Model",
   "Nearest",
   "NonFinite",
+  "ObjectiveSettings",
   "Optimizer",
   "Profile",
   "RunError",

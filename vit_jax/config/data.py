@@ -66,7 +66,7 @@ CROPPED = (("data.train_resize", 0), ("data.train_resize_ratio", 0.0))
 REPRESENTATION = (
   "what is evaluated: the input of the head (pre_logits) or the mean of the encoder's outputs at "
   "the patches (patches). Empty: what the weights were trained for, patches after "
-  "config.objective=masked_patches, and pre_logits otherwise"
+  "config.objective.kind=masked_patches, and pre_logits otherwise"
 )
 
 
@@ -169,7 +169,7 @@ class Data:
     low=1e-3,
     high=1e3,
     off=0.0,
-    used_if=(("objective", "classification"),),
+    used_if=(("objective.uses_mixup",),),
   )
   evaluate_resize: int = setting(
     0,

@@ -48,7 +48,8 @@ def setting(default, meaning, *, choices=(), low=None, high=None, off=None, used
     off: the only value allowed outside the bounds; it switches something off.
     used_if: conditions without which the setting has no effect (vit_jax/config/unused.py). Each is
       (key of another setting, *values): the other must have one of the values, or, without values,
-      must not be 0, False or empty.
+      must not be 0, False or empty. A key may also name what the class of a kind tells, such as
+      "objective.trains_head".
   """
   check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off, used_if=used_if)
   return dataclasses.field(default=default, metadata=check)

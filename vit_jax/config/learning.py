@@ -1,14 +1,46 @@
-"""Settings of the objective, the update rule and the learning rate."""
+"""Settings that all objectives and all update rules have, and of the learning rate."""
 
 import dataclasses
+from typing import ClassVar
 
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import MAX_NUMBER, group, setting
 
 
 @dataclasses.dataclass(frozen=True)
+class ObjectiveSettings:
+  """What a run learns: the settings that all objectives have, and what their class tells.
+
+  The class of an objective has more settings, its own values of the attributes below, and the
+  method `configured`.
+
+  Attributes:
+    needs_labels: whether a batch holds labels.
+    trains_head: whether it trains the model's head; otherwise its parameters may lack a head.
+    uses_mixup: whether config.data.mixup has an effect.
+    representation: the features that evaluations without a head use, if their settings do not say:
+      "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
+  """
+
+  kind: str = setting("", "what is learned")
+
+  needs_labels: ClassVar[bool] = False
+  trains_head: ClassVar[bool] = False
+  uses_mixup: ClassVar[bool] = False
+  representation: ClassVar[str] = "pre_logits"
+
+  def configured(self, config, model):
+    """The `vit_jax.learning.objective.Objective` of a run; `model`, a Flax module, is its network.
+
+    Raises:
+      ConfigError: the run's settings do not suit the objective.
+    """
+    raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
 class Loss:
-  """The training objective."""
+  """How the logits of a head are scored: in training with labels, and in evaluation."""
 
   kind: str = setting(
     "softmax", "cross-entropy over classes, or per class", choices=("softmax", "sigmoid")
@@ -19,21 +51,6 @@ class Loss:
     "goes this fraction of the way to 1/2: 0.1 makes it 0.05 for every false class",
     low=0.0,
     high=1.0,
-  )
-
-
-@dataclasses.dataclass(frozen=True)
-class Masked:
-  """Masked patch prediction."""
-
-  rate: float = setting(
-    0.5, "fraction of each image's patches that is corrupted", low=0.0, high=1.0
-  )
-  target: str = setting(
-    "mean_color",
-    "what is predicted of a corrupted patch: the class of its mean colour, the classes of a patch "
-    "reduced to 4 x 4 pixels, or all its pixels",
-    choices=("mean_color", "down4", "pixels"),
   )
 
 

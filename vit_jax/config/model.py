@@ -52,7 +52,7 @@ class Model:
     "initial value of the head's bias",
     low=-100.0,
     high=100.0,
-    used_if=(("objective", "classification"),),
+    used_if=(("objective.trains_head",),),
   )
   compute_dtype: str = setting(
     "float32",

@@ -101,7 +101,8 @@ def _locate(values: dict[str, Any], key: str, texts: Mapping[str, str]) -> _Plac
         _check_name(f"{path}.{part}", node, texts)
       path, node = f"{path}.{part}", node.setdefault(part, {})
     parts = parts[length:]
-  raise ConfigError(f"{path} is a group of settings; give one of its settings.")
+  one = "its kind" if group.default else "one of its settings"
+  raise ConfigError(f"{path} is a group of settings; give {one}.")
 
 
 def _check_name(path: str, known: Mapping[str, Any], texts: Mapping[str, str]):

@@ -6,6 +6,7 @@ import re
 
 from vit_jax.config.fields import Group, group_in
 from vit_jax.config.run import Config
+from vit_jax.config.unused import of_kinds
 
 _BEGIN = """# Settings
 
@@ -106,7 +107,7 @@ def _conditions(field) -> str:
   """Says which other settings are needed for this one to have an effect."""
   told = [
     " or ".join(f"`config.{key}={value}`" for value in values) or f"`config.{key}`"
-    for key, *values in field.metadata.get("used_if", ())
+    for key, *values in map(of_kinds, field.metadata.get("used_if", ()))
   ]
   return f"; only with {' and '.join(told)}" if told else ""
 

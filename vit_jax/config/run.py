@@ -7,11 +7,11 @@ from vit_jax import registry
 from vit_jax.config.data import Data, Dataset, FewShot, Nearest
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import MAX_BATCH, MAX_STEPS, group, group_of_kind, named, setting
-from vit_jax.config.learning import Loss, Masked, NonFinite, Optimizer, Schedule
+from vit_jax.config.learning import Loss, NonFinite, ObjectiveSettings, Optimizer, Schedule
 from vit_jax.config.model import Model
 from vit_jax.registry import WEIGHT_FORMATS
 
-LABELS = (("objective", "classification"),)
+HEAD = (("objective.trains_head",),)
 WEIGHTS = (("init_from",),)
 
 
@@ -97,7 +97,7 @@ class Config:
   new_head: bool = setting(
     False,
     "start with a new head even if the weights have one that fits",
-    used_if=(*LABELS, *WEIGHTS),
+    used_if=(*HEAD, *WEIGHTS),
   )
   new_positions: bool = setting(
     False,
@@ -116,20 +116,14 @@ class Config:
     "class names of the head in init_from (with --mode=evaluate, of the evaluated head), in the "
     "order of its outputs: a text file with one name per line, or 'data' if the data has the same "
     "classes in the same order; empty: the names stored with the weights",
-    used_if=(*LABELS, *WEIGHTS, ("new_head", False)),
+    used_if=(*HEAD, *WEIGHTS, ("new_head", False)),
   )
   evaluate_step: int = setting(
     0, "with --mode=evaluate: step of the checkpoint; 0: the newest", low=0, high=MAX_STEPS
   )
   model: Model = group(Model)
-  objective: str = setting(
-    "classification",
-    "what is learned: the classes of labelled images, or, without labels, what corrupted patches "
-    "look like (Section 4.6)",
-    choices=("classification", "masked_patches"),
-  )
-  loss: Loss = group(Loss, used_if=LABELS)
-  masked: Masked = group(Masked, used_if=(("objective", "masked_patches"),))
+  objective: ObjectiveSettings = group_of_kind(registry.OBJECTIVES, default="classification")
+  loss: Loss = group(Loss, used_if=HEAD)
   optimizer: Optimizer = group_of_kind(registry.OPTIMIZERS, default="adam")
   schedule: Schedule = group(Schedule)
   data: Data = group(Data)
@@ -140,7 +134,7 @@ class Config:
   reconstruct: Mapping[str, Dataset] = named(
     Dataset,
     "held-out images whose corrupted patches are predicted and drawn at every evaluation, with "
-    "config.objective=masked_patches",
+    "config.objective.kind=masked_patches",
   )
   mesh: Mesh = group(Mesh)
   checkpoint: Checkpoint = group(Checkpoint)

@@ -23,8 +23,8 @@ def unknown(path: str, key: str, known, group: Group | None = None) -> str:
   It suggests first the setting that other libraries call by this name, then the settings with the
   most similar names. Among equally similar names, those of this group come first.
   """
-  if flag := synonyms.FLAGS.get(f"{path}.{key}"):
-    return f"{path}.{key} is not a setting; give {flag}."
+  if now := synonyms.MOVED.get(f"{path}.{key}"):
+    return f"{path}.{key} is not a setting; give {now}."
   of_kinds = [kind for kind, settings in group.classes() if has(settings, key)] if group else []
   if of_kinds:
     kinds = " or ".join(f"--{path}.kind={kind}" for kind in of_kinds)

@@ -32,8 +32,11 @@ SETTINGS = {
 }
 _OURS = {word: setting for setting, words in SETTINGS.items() for word in words.split()}
 
-# Settings that are flags now.
-FLAGS = {"config.evaluate_average": "--no-average, which scores the parameters themselves"}
+# Settings that have moved, and what to give now.
+MOVED = {
+  "config.evaluate_average": "--no-average, which scores the parameters themselves",
+  "config.masked": "config.objective.rate and config.objective.target",
+}
 
 
 def ours(key: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from vit_jax.config.errors import ConfigError
+from vit_jax.config.fields import group_in
 from vit_jax.config.run import Config
 from vit_jax.process.text import shown
 
@@ -29,10 +30,13 @@ def check(config: Config):
     ConfigError: names the setting, and the one that makes it useless.
   """
   for key, value, default, used_if in changed(config, type(config)()):
-    for other, *values in used_if:
+    for condition in used_if:
+      other, *values = condition
       cause = operator.attrgetter(other)(config)
       if cause in values if values else cause:
         continue
+      other, *values = of_kinds(condition)
+      cause = operator.attrgetter(other)(config)
       because = f"with config.{other}={shown(cause)}" if values else f"without config.{other}"
       remedy = f"--config.{other}={values[0]}" if values else f"--config.{other} too"
       raise ConfigError(
@@ -41,12 +45,26 @@ def check(config: Config):
       )
 
 
+def of_kinds(condition: tuple) -> tuple:
+  """The condition; what a group's class tells is replaced by the kinds of which it is true.
+
+  So ("objective.trains_head",) becomes ("objective.kind", "classification").
+  """
+  key, *values = condition
+  path, _, name = key.rpartition(".")
+  groups = {field.name: group_in(field) for field in dataclasses.fields(Config)}
+  group = groups.get(path)
+  if values or group is None or not group.default:
+    return condition
+  return f"{path}.kind", *(kind for kind, of_kind in group.classes() if getattr(of_kind, name))
+
+
 def changed(group, default, path: str = "", used_if: tuple = ()) -> Iterator[Changed]:
   """Yields the settings of a group that differ from those of `default`, and of groups in it."""
   for field in dataclasses.fields(group):
     value, usual = getattr(group, field.name), getattr(default, field.name)
     if dataclasses.is_dataclass(value) and type(value) is not type(usual):
-      usual = type(value)()
+      usual = type(value)()  # of another kind
     conditions = (*used_if, *field.metadata.get("used_if", ()))
     if dataclasses.is_dataclass(value):
       yield from changed(value, usual, f"{path}{field.name}.", conditions)

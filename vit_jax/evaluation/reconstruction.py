@@ -25,7 +25,7 @@ from vit_jax.evaluation.spec import (
 )
 from vit_jax.learning import corruption, patch_targets
 from vit_jax.learning.corruption import KINDS
-from vit_jax.learning.masked_patches import MaskedPatches
+from vit_jax.learning.masked_patches import Masked, MaskedPatches
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.learning.patch_targets import TARGETS
 from vit_jax.plots import tiles
@@ -38,10 +38,10 @@ COLUMNS = ("original", "corrupted", "predicted")
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """config.reconstruct.NAME, and config.masked."""
+  """config.reconstruct.NAME, and config.objective."""
 
   dataset: cfg.Dataset
-  masked: cfg.Masked
+  masked: Masked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,7 @@ def check_layer(params, model, target: str):
   if own is None or own["prediction"]["bias"].shape != (wanted,):
     raise NothingCounts(
       f"these weights hold no layer that predicts {target}; evaluate a checkpoint of masked patch "
-      "prediction with its own config.masked.target."
+      "prediction with its own config.objective.target."
     )
 
 
@@ -168,13 +168,13 @@ def settings_of(config: Config) -> dict[str, Settings]:
     ConfigError: the run does not predict patches.
   """
   found = {name: one for name, one in config.reconstruct.items() if one.source}
-  if found and config.objective != "masked_patches":
+  if found and not isinstance(config.objective, Masked):
     raise ConfigError(
       f"config.reconstruct.{next(iter(found))} predicts corrupted patches, which "
-      f"config.objective={config.objective!r} does not learn; leave its source empty, or use "
-      "--config.objective=masked_patches."
+      f"config.objective.kind={config.objective.kind!r} does not learn; leave its source empty, or "
+      "use --config.objective.kind=masked_patches."
     )
-  return {name: Settings(one, config.masked) for name, one in found.items()}
+  return {name: Settings(one, config.objective) for name, one in found.items()}
 
 
 def open_all(

@@ -48,7 +48,7 @@ def abstract_batch(made: Run) -> dict:
   sharding = meshes.batch_sharding(made.mesh)
   size, side = made.config.batch_size, made.config.data.image_size
   shapes = dict(image=((size, side, side, 3), jnp.uint8), mask=((size,), jnp.float32))
-  if made.objective.needs_labels:
+  if made.config.objective.needs_labels:
     several = (size, made.config.model.num_classes), jnp.uint8
     shapes["labels"] = several if made.data.train.multi_label else ((size,), jnp.int32)
   return {

@@ -7,11 +7,27 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import Config, Loss
+from vit_jax.config import Config, Loss, ObjectiveSettings
+from vit_jax.config.fields import setting
 from vit_jax.data.device import normalize
 from vit_jax.learning import losses, mixup
 from vit_jax.learning.objective import Sums
 from vit_jax.models import flops
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(ObjectiveSettings):
+  """The classes of labelled images, with config.loss and config.data.mixup."""
+
+  kind: str = setting("classification", "the classes of labelled images")
+
+  needs_labels: ClassVar[bool] = True
+  trains_head: ClassVar[bool] = True
+  uses_mixup: ClassVar[bool] = True
+
+  def configured(self, config: Config, model) -> "Classification":
+    """The objective of a run."""
+    return Classification(model, config.loss, config.data.mixup)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,18 +40,9 @@ class Classification:
     mixup: config.data.mixup.
   """
 
-  needs_labels: ClassVar[bool] = True
-  trains_head: ClassVar[bool] = True
-  representation: ClassVar[str] = "pre_logits"
-
   model: object
   settings: Loss = Loss()
   mixup: float = 0.0
-
-  @classmethod
-  def of_run(cls, config: Config, model) -> "Classification":
-    """The objective of a run with config.objective="classification"."""
-    return cls(model, config.loss, config.data.mixup)
 
   def init(self, key: jax.Array, image_size: int) -> dict:
     """The model's parameters."""

@@ -7,7 +7,8 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import Config, ConfigError, EvaluationSet, Masked
+from vit_jax.config import Config, ConfigError, EvaluationSet, ObjectiveSettings
+from vit_jax.config.fields import setting
 from vit_jax.data.device import normalize
 from vit_jax.learning import corruption
 from vit_jax.learning.corruption import Corruption
@@ -18,6 +19,40 @@ from vit_jax.models.activations import split_by_example
 from vit_jax.models.head import Head
 
 _OWN_STREAM = 2**32 - 1  # folded into the key of the parameters
+
+
+@dataclasses.dataclass(frozen=True)
+class Masked(ObjectiveSettings):
+  """Masked patch prediction, without labels."""
+
+  kind: str = setting(
+    "masked_patches", "without labels: what corrupted patches look like (Section 4.6)"
+  )
+  rate: float = setting(
+    0.5, "fraction of each image's patches that is corrupted", low=0.0, high=1.0
+  )
+  target: str = setting(
+    "mean_color",
+    "what is predicted of a corrupted patch: the class of its mean colour, the classes of a patch "
+    "reduced to 4 x 4 pixels, or all its pixels",
+    choices=("mean_color", "down4", "pixels"),
+  )
+
+  representation: ClassVar[str] = "patches"
+
+  def configured(self, config: Config, model) -> "MaskedPatches":
+    """The objective of a run.
+
+    Raises:
+      ConfigError: the model has no patches to predict, the settings leave none to corrupt, or a
+        setting has no meaning for this objective.
+    """
+    name, side = config.model.name, config.data.image_size
+    check_model(model, name)
+    made = MaskedPatches(model, self.rate, TARGETS[self.target])
+    check_patches(made, self, name, side)
+    check_sets(config.data.evaluate)
+    return made
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,28 +69,9 @@ class MaskedPatches:
     target: what is predicted.
   """
 
-  needs_labels: ClassVar[bool] = False
-  trains_head: ClassVar[bool] = False
-  representation: ClassVar[str] = "patches"
-
   model: ViT
   rate: float
   target: Target
-
-  @classmethod
-  def of_run(cls, config: Config, model) -> "MaskedPatches":
-    """The objective of a run with config.objective="masked_patches".
-
-    Raises:
-      ConfigError: the model has no patches to predict, the settings leave none to corrupt, or a
-        setting has no meaning for this objective.
-    """
-    name, side, settings = config.model.name, config.data.image_size, config.masked
-    check_model(model, name)
-    made = cls(model, settings.rate, TARGETS[settings.target])
-    check_patches(made, settings, name, side)
-    check_sets(config.data.evaluate)
-    return made
 
   def init(self, key: jax.Array, image_size: int) -> dict:
     """The model's parameters without head, the mask embedding and the prediction layer."""
@@ -183,8 +199,8 @@ def check_model(model, name: str):
   """Checks that the model called `name` has patches, and nothing that would stay untrained."""
   if not isinstance(model, ViT):
     raise ConfigError(
-      f"config.objective='masked_patches' corrupts patch embeddings, and {name} has none; use a "
-      "ViT or a hybrid, such as --config.model.name=ViT-B/16."
+      f"config.objective.kind='masked_patches' corrupts patch embeddings, and {name} has none; "
+      "use a ViT or a hybrid, such as --config.model.name=ViT-B/16."
     )
   if model.pool == "map":
     raise ConfigError(
@@ -203,7 +219,7 @@ def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):
 
   Args:
     made: the objective.
-    settings: config.masked.
+    settings: config.objective.
     name: of the model.
     side: of the images, pixels.
   """
@@ -214,8 +230,8 @@ def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):
   stride, patches, rate = made.model.stride(), rows * columns, settings.rate
   if patches < 2 or not corruption.count(rate, patches):
     raise ConfigError(
-      f"config.masked.rate={rate:g} of {patches} patches of an image leaves none to corrupt; raise "
-      "the rate, such as --config.masked.rate=0.5, or take more patches."
+      f"config.objective.rate={rate:g} of {patches} patches of an image leaves none to corrupt; "
+      "raise the rate, such as --config.objective.rate=0.5, or take more patches."
     )
   if rows * stride != side:
     raise ConfigError(
@@ -224,7 +240,7 @@ def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):
     )
   if stride < made.target.least_side:
     raise ConfigError(
-      f"config.masked.target={settings.target!r} needs patches of at least "
+      f"config.objective.target={settings.target!r} needs patches of at least "
       f"{made.target.least_side} pixels, and those of {name} have {stride}; use "
       "mean_color or pixels."
     )
@@ -235,7 +251,7 @@ def check_sets(sets: Mapping[str, EvaluationSet]):
   for name, dataset in sets.items():
     if dataset.source:
       raise ConfigError(
-        f"config.data.evaluate.{name} scores the head, which config.objective='masked_patches' "
-        "does not train; leave its source empty, and use config.few_shot, config.nearest or "
-        "config.reconstruct."
+        f"config.data.evaluate.{name} scores the head, which "
+        "config.objective.kind='masked_patches' does not train; leave its source empty, and use "
+        "config.few_shot, config.nearest or config.reconstruct."
       )

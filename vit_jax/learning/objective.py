@@ -1,7 +1,7 @@
 """The interface between the training step and what a run learns.
 
-The step only uses an objective; it does not know labels, losses or models. The objectives are
-listed in `vit_jax.learning.objectives`.
+The step only uses an objective; it does not know labels, losses or models. An objective is made by
+its settings, a `vit_jax.config.ObjectiveSettings`; `vit_jax.registry.OBJECTIVES` lists these.
 """
 
 from typing import NamedTuple, Protocol
@@ -36,16 +36,9 @@ class Objective(Protocol):
 
   Attributes:
     model: the network, a Flax module.
-    needs_labels: whether a batch holds labels.
-    trains_head: whether it trains the model's head; otherwise its parameters may lack a head.
-    representation: the features that evaluations without a head use, if their settings do not say:
-      "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
   """
 
   model: object
-  needs_labels: bool
-  trains_head: bool
-  representation: str
 
   def init(self, key: jax.Array, image_size: int) -> dict:
     """Fresh parameters, float32, for square images of `image_size` pixels; traceable.
@@ -58,8 +51,8 @@ class Objective(Protocol):
     """Adds shared values and random draws to the whole batch, before accumulation divides it.
 
     Args:
-      batch: image (B, S, S, 3) uint8; mask (B,) float32, 0 for broken images; and, if
-        `needs_labels`, labels, (B,) int32 or (B, K) uint8 indicators.
+      batch: image (B, S, S, 3) uint8; mask (B,) float32, 0 for broken images; and, if the
+        objective's settings have `needs_labels`, labels, (B,) int32 or (B, K) uint8 indicators.
       key: of the step.
 
     Returns:

@@ -8,7 +8,6 @@ import dataclasses
 import jax
 
 from vit_jax import config, models
-from vit_jax.learning import objectives
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.models import flops
 from vit_jax.recipes.pretraining import DATASETS, examples_of
@@ -98,7 +97,7 @@ def cost(run: config.Config, examples: int | None) -> dict:
 
 def objective_of(run: config.Config) -> Objective:
   """What the run trains: a classifier has a head, masked patch prediction a layer of its own."""
-  return objectives.configured(run, models.configured(run.model))
+  return run.objective.configured(run, models.configured(run.model))
 
 
 def parameters(run: config.Config) -> dict[str, int]:

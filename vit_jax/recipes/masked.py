@@ -10,11 +10,11 @@ from vit_jax.config import (
   ConfigError,
   Data,
   Duration,
-  Masked,
   Model,
   Schedule,
   to_config_dict,
 )
+from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes.loading import choice
 from vit_jax.recipes.pretraining import DATASETS, IN_LOOP_PROBE
@@ -57,8 +57,7 @@ def pretrain_masked(model: str, dataset: str, *, steps: int, target: str, rate: 
     batch_size=4096,
     duration=Duration(steps=steps),
     evaluate_every=Duration(steps=5000),
-    objective="masked_patches",
-    masked=Masked(rate=rate, target=target),
+    objective=Masked(rate=rate, target=target),
     # The number of classes has no effect on training: it tells the dataset's size.
     model=Model(name=model, num_classes=data["num_classes"], compute_dtype="bfloat16"),
     optimizer=Adam(weight_decay=0.1),

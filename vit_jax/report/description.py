@@ -63,7 +63,7 @@ def of_settings(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The settings that readers ask for first."""
   if run.config is None:
     return
-  yield "Learns", run.config.objective.replace("_", " ")
+  yield "Learns", run.config.objective.kind.replace("_", " ")
   yield "Batch size", TableCell(f"{run.config.batch_size:,}", run.config.batch_size)
   yield "Learning rate", f"{run.config.schedule.learning_rate:g}"
   yield "Weight decay", f"{run.config.optimizer.weight_decay:g}"

@@ -135,7 +135,7 @@ class Evaluation(Callback):
 
   def __init__(self, run: Run, session: Session):
     self._run, self._session = run, session
-    representation = run.objective.representation
+    representation = run.config.objective.representation
     self._context = EvalContext(run.model, run.config.loss, run.reader, representation)
 
   def start(self, moment):

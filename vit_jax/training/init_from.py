@@ -12,7 +12,6 @@ from vit_jax.config.reading import expanded
 from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
-from vit_jax.learning import objectives
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.models.stacking import stack_blocks
@@ -54,7 +53,7 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
     model.check_is(settings)
     objective = unrolled(config)
     order = AS_IT_IS
-    if objective.trains_head and not config.new_head:
+    if config.objective.trains_head and not config.new_head:
       check_head(model.read.params)
       order = head_order(config.class_names, model.read, class_names)
     params, rows = fitted(
@@ -110,7 +109,7 @@ def head_order(
 def unrolled(config: Config) -> Objective:
   """The objective of the run, with a model whose blocks are not stacked."""
   model = dataclasses.replace(config.model, scan=False)
-  return objectives.configured(config, models.configured(model))
+  return config.objective.configured(config, models.configured(model))
 
 
 def check_head(params: dict):

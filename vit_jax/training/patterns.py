@@ -7,7 +7,7 @@ import jax
 
 from vit_jax import models
 from vit_jax.config import Config, ConfigError, Optimizer, similar
-from vit_jax.learning import objectives, optim
+from vit_jax.learning import optim
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.storage.tree import flatten
@@ -54,7 +54,7 @@ def check_trainable(config: Config):
 
 def parameters(config: Config) -> dict[str, tuple[int, ...]]:
   """The shape of every parameter of the run, by name; computes nothing."""
-  objective = objectives.configured(config, models.configured(config.model.with_classes(1)))
+  objective = config.objective.configured(config, models.configured(config.model.with_classes(1)))
   init = lambda: objective.init(jax.random.key(0), config.data.image_size)
   return {name: leaf.shape for name, leaf in flatten(jax.eval_shape(init)).items()}
 

@@ -20,7 +20,7 @@ from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import opening as evaluation
 from vit_jax.evaluation.opening import Evaluations
-from vit_jax.learning import objectives, optim, state, train_step
+from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.models import requirements
@@ -120,7 +120,7 @@ def make(
   model = models.configured(config.model)
   device = mesh.devices.flat[0]
   requirements.check_attention(model, config.data.image_size, device, training=True)
-  objective = objectives.configured(config, model)
+  objective = config.objective.configured(config, model)
   position = ImageCount(step, images, config.batch_size)
   steps = durations.of_run(config, len(data.train), position)
   optimizer = optim.make(config.optimizer)
@@ -196,7 +196,8 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
   """
   opener = datasets.of_run(config.data, config.model.num_classes)
   model = models.configured(config.model.with_classes(1))
-  labelled = objectives.configured(config, model).needs_labels
+  config.objective.configured(config, model)  # refuses what does not suit it
+  labelled = config.objective.needs_labels
   training = opener.training(config.data, labelled=labelled)
   train = training.source
   if labelled and config.model.num_classes not in (0, len(train.class_names)):

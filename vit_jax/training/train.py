@@ -136,7 +136,7 @@ def description(run: Run) -> dict:
   return {
     "config": to_dict(run.config),
     "class_names": list(run.data.train.class_names),
-    "representation": run.objective.representation,
+    "representation": run.config.objective.representation,
     "trained_on": history.written((*run.data.earlier, *run.data.own)),
     "images": list(run.images),
   }
@@ -229,7 +229,7 @@ def finish(run: Run, session: Session, *, finished: bool):
       last=session.checkpoints.last_step(),
       account=monitor.account(),
       early_stopping=session.early_stopping,
-      head=run.objective.trains_head,
+      head=run.config.objective.trains_head,
     )
   )
 

@@ -30,7 +30,6 @@ from vit_jax.experiments.studies import (
 )
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.store import RunStore
-from vit_jax.learning import objectives
 from vit_jax.storage import files
 from vit_jax.training.run import open_data
 
@@ -155,7 +154,7 @@ def test_what_a_row_cost_is_of_the_chosen_candidate(tmp_path, monkeypatch):
   (row,) = results.read(tmp_path / "results.csv")
   assert json.loads(row["chosen"]) == {"data.image_size": 32}
   flops = {
-    side: objectives.configured(config, models.configured(config.model)).training_flops(side)
+    side: config.objective.configured(config, models.configured(config.model)).training_flops(side)
     for side in (16, 32)
     for config in [recipes.resolve(stub.DIGITS, [])]
   }

@@ -15,7 +15,6 @@ from vit_jax.experiments.holdout import ScoredRun
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
-from vit_jax.learning import objectives
 from vit_jax.training import checks, model_of_weights
 from vit_jax.training.resumed import history_of
 from vit_jax.training.run import open_data
@@ -57,7 +56,7 @@ def checked_cost(request: Request) -> Cost:
     check_score(config, request)
   if request.run.mode == "evaluate":
     return Cost(0, config.batch_size, 0.0, seconds=0.0)
-  objective = objectives.configured(config, models.configured(config.model))
+  objective = config.objective.configured(config, models.configured(config.model))
   flops = objective.training_flops(config.data.image_size)
   return Cost(steps_of(config), config.batch_size, flops)
 
