@@ -142,8 +142,7 @@ def test_export_leaves_them_out_and_says_so(pretrained, tmp_path, output):
 
 
 def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained):
-  own = f"--config=vit_jax/config/recorded.py:{pretrained}"
-  done = programs.run([*programs.MAIN, own, f"--workdir={pretrained}", "--mode=evaluate"])
+  done = programs.run([*programs.MAIN, f"--workdir={pretrained}", "--mode=evaluate"])
   assert done.returncode == 0, done.stderr
   found = json.loads((pretrained / "evaluation.json").read_text())
   last = [line for line in metrics_log.read(pretrained) if "near/20nn" in line][-1]
