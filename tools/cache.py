@@ -34,7 +34,7 @@ def prepare(config: Config) -> None:
   if not data.cache:
     raise ConfigError("config.data.cache is empty; name a folder for the cache.")
   folder(data.cache, "config.data.cache")
-  opener = datasets.of_run(data, config.model.num_classes)
+  opener = datasets.of_run(data)
   source = opener.training(data, labelled=False).source
   with tqdm(unit=" images", unit_scale=True) as bar:
 

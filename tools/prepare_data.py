@@ -4,8 +4,8 @@ python tools/prepare_data.py images NAME --split train=folder:DIR --split val=cs
   Takes DIR/class/image files, or a CSV file with lines of path,label. It decodes every image once,
   leaves broken images out, and reports images with a wrong suffix and images that occur twice.
   It writes the examples in a random order, so that train[:98%] is a random part.
-  SPLIT=tfds:OTHER takes the split of that name of another dataset, and --classes NAME NAME ...
-  keeps only the images of these classes.
+  SOURCE is any that config.data.train.source takes; of tfds:OTHER it takes the split of that name.
+  --classes NAME NAME ... keeps only the images of these classes.
 python tools/prepare_data.py build NAME[/CONFIG][:VERSION]
   Lets TensorFlow Datasets download and build one of its datasets (pip install '.[prepare]').
 python tools/prepare_data.py convert DIR/NAME/VERSION
@@ -36,7 +36,7 @@ def flags() -> ToolFlags:
   images, build, convert = (kinds.add_parser(name) for name in ("images", "build", "convert"))
   add = images.add_argument
   add("name", help="name of the dataset: lower-case letters, digits, _")
-  add("--split", action="append", required=True, metavar="SPLIT=folder:DIR|csv:FILE|tfds:NAME")
+  add("--split", action="append", required=True, metavar="SPLIT=csv:FILE|SPLIT=SOURCE")
   add("--classes", nargs="+", default=(), metavar="NAME", help="classes to keep (default: all)")
   add(
     "--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help="most pixels of an image"

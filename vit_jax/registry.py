@@ -60,3 +60,14 @@ WEIGHT_FORMATS = Registry(  # in the order in which they are asked whether a pat
     "safetensors": "vit_jax.weights.safetensors:SAFETENSORS",
   }
 )
+
+SOURCES = Registry(  # what stands before the colon of config.data.*.source
+  {
+    "tfds": "vit_jax.data.sources.tfds:Tfds",
+    "folder": "vit_jax.data.sources.folder:Folder",
+    "objectnet": "vit_jax.data.sources.objectnet:ObjectNet",
+    "vtab": "vit_jax.data.sources.vtab_tasks:Vtab",
+    "digits": "vit_jax.data.sources.digits:Digits",
+    "synthetic": "vit_jax.data.sources.synthetic:Synthetic",
+  }
+)

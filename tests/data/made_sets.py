@@ -36,7 +36,7 @@ def made(tmp_path, splits, name="mine"):
 
 
 def opened(split, name="mine"):
-  return sources.open_source(f"tfds:{name}", split=split, num_classes=1)
+  return sources.open_source(f"tfds:{name}", split=split)
 
 
 def contents(source):

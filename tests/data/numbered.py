@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.data import tfds_fixture
 from vit_jax.data import images, pipeline
-from vit_jax.data.sources import Example
+from vit_jax.data.sources import Example, Source
 
 SIZE, CLASSES = 8, 10
 
@@ -16,7 +16,7 @@ TRAIN = functools.partial(
 EVALUATE = functools.partial(images.evaluate_image, size=SIZE, resize=0, max_pixels=10**6)
 
 
-class Listed:
+class Listed(Source):
   """Examples from a list; an OSError in the list is raised when its index is read."""
 
   identity = "listed"
@@ -33,6 +33,9 @@ class Listed:
     if isinstance(self._examples[index], OSError):
       raise self._examples[index]
     return self._examples[index]
+
+  def labels(self, index):
+    return self._examples[index].labels
 
   def name(self, index):
     return self._examples[index].name

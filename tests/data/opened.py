@@ -6,7 +6,7 @@ from vit_jax.data import sources
 
 
 def open_source(spec: str, split: str = "", **options):
-  return sources.open_source(spec, split=split, **{"num_classes": 10, **options})
+  return sources.open_source(spec, split=split, **options)
 
 
 def every(source) -> list[sources.Example]:

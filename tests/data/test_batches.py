@@ -16,7 +16,7 @@ DATA = c.Data(image_size=8)
 
 
 def digits(split):
-  return sources.open_source("digits", split=split, num_classes=10)
+  return sources.open_source("digits", split=split)
 
 
 def test_training_batches_resume_where_they_left_off():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from vit_jax.data import classes
+from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.data.preparation.listing import Listing
-from vit_jax.data.preparation.of_classes import OfClasses
+from vit_jax.data.preparation.splits import OfClasses
 from vit_jax.data.sources import SourceError
 from vit_jax.data.sources.folder import Folder
-from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.weights.card import Card
 
 WORDNET = tuple(f"n{i:08d}" for i in range(21_843))

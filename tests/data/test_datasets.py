@@ -10,7 +10,7 @@ def test_the_table_has_every_dataset_and_each_note_once(tmp_path):
     (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "in" / name).touch()
   folder = f"folder:{tmp_path}/in"
-  opener = datasets.Opener(num_classes=9, max_pixels=1, threads=0, allow_overlap=False)
+  opener = datasets.Opener(max_pixels=1, threads=0, allow_overlap=False)
   write_exclusions(tmp_path / "out.txt", opener.source(Dataset(folder)), [0])
   opener.open("config.data.train", Dataset(folder, "[:50%]"))
   opener.open("config.data.evaluate.val", Dataset(folder, exclude=str(tmp_path / "out.txt")))

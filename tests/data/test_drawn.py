@@ -26,6 +26,6 @@ def test_few_are_all():
 
 
 def test_of_a_source():
-  source = sources.open_source("digits", split="test", num_classes=10)
+  source = sources.open_source("digits", split="test")
   found = drawn.of_source(source, 20)
   assert sorted(source.labels(i)[0] for i in found) == sorted([*range(10)] * 2)

@@ -224,10 +224,10 @@ def test_a_correlation_of_nothing_is_zero():
 # --- results ---
 
 
-class Listed:
+class Listed(sources.Source):
   """A source of images in memory."""
 
-  class_names, multi_label = ("a",), False
+  class_names, labels = ("a",), None
 
   def __init__(self, name, ones):
     self.identity, self._ones = name, ones

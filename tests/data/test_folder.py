@@ -8,9 +8,7 @@ import pytest
 
 from tests.data.opened import every, open_source
 from vit_jax.data import sources
-from vit_jax.data.sources import Mixed, Remaining, Subset
-from vit_jax.data.sources.folder import without_classes
-from vit_jax.data.sources.subset import write_exclusions
+from vit_jax.data.sources import Mixed, Subset
 
 
 def write_folder(root: pathlib.Path) -> None:
@@ -28,17 +26,6 @@ def test_folder_lists_images_of_sorted_classes(tmp_path):
   seen = [(example.image.decode(), example.labels) for example in every(source)]
   assert seen == [("a/x.Png", (0,)), ("b/10.jpeg", (1,)), ("b/2.JPG", (1,)), ("c/y.webp", (2,))]
   assert source[2].name == str(tmp_path / "b" / "2.JPG")
-
-
-@pytest.mark.parametrize("link", ["a/more", "kitty"])
-def test_a_folder_in_two_classes_is_refused(tmp_path, link):
-  write_folder(tmp_path)
-  (tmp_path / link).symlink_to(tmp_path / "b", target_is_directory=True)
-  with pytest.raises(
-    sources.SourceError, match=r"are one folder, by a link: its images would be in two"
-  ):
-    open_source(f"folder:{tmp_path}")
-  assert len(open_source(f"folder:{tmp_path}", label_key="")) == 4
 
 
 def test_folder_reads_odd_names(tmp_path):
@@ -148,20 +135,6 @@ def test_the_identity_tells_which_class_a_file_is_in(tmp_path, before, after):
     opened[name] = open_source(spec), Subset(open_source(spec), 2), Mixed([open_source(spec)])
   for one, other in zip(opened["before"], opened["after"], strict=True):
     assert one.identity != other.identity
-    assert without_classes(one.identity) == without_classes(other.identity)
-
-
-def test_exclusion_lists_of_earlier_releases_stay_valid(tmp_path):
-  """Labels do not matter to them: they are valid after a file moved to another class, too."""
-  for name in ("a/1.png", "a/2.png", "b/3.png"):
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).touch()
-  path, earlier = tmp_path / "list.txt", "# source: folder 178b08d5e9c47730\n1\n"
-  write_exclusions(str(path), open_source(f"folder:{tmp_path}"), [1])
-  assert path.read_text() == earlier
-  (tmp_path / "a/2.png").rename(tmp_path / "b/2.png")
-  remaining = Remaining(open_source(f"folder:{tmp_path}"), str(path))
-  assert [remaining.name(i)[-7:] for i in range(2)] == ["a/1.png", "b/3.png"]
 
 
 def write_classes(root: pathlib.Path, **counts: int) -> None:

@@ -32,7 +32,7 @@ from vit_jax.data import images, pipeline, sources
 
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # the usual limit of open files
-source = sources.open_source("tfds:huge", split="train", num_classes=10)
+source = sources.open_source("tfds:huge", split="train")
 transform = functools.partial(
   images.train_image, size=8, area=(0.05, 1), aspect=(0.75, 1.33), flip=True, max_pixels=10**6)
 batches = pipeline.train_batches(

@@ -90,7 +90,7 @@ def test_digits_and_made_up_images():
   sets = lambda train, test: scoring(train, test, classes=10)
   runs.open_data(sets(digits("train"), digits("test")))
   assert "have 360 images" in refused(sets(digits("test"), digits("test")))
-  runs.open_data(sets(c.Dataset("synthetic"), c.Dataset("synthetic")))  # random images
+  runs.open_data(sets(c.Dataset("synthetic:10"), c.Dataset("synthetic:10")))  # random images
 
 
 def test_what_is_excluded_or_not_drawn_is_not_trained_on(folder, tmp_path):

@@ -25,7 +25,7 @@ def release(tmp_path):
 
 
 def open_source(root, split=""):
-  return sources.open_source(f"objectnet:{root}", split=split, num_classes=1000)
+  return sources.open_source(f"objectnet:{root}", split=split)
 
 
 def test_shared_classes_without_their_border(release):
@@ -58,7 +58,7 @@ def test_the_limit_of_pixels_is_that_of_the_run(release):
   root, _ = release
   for limit, works in ((87, False), (88, True)):  # 6 x 9 pixels and the border
     data = c.Data(max_pixels=limit)
-    source = datasets.of_run(data, 1000).source(c.Dataset(source=f"objectnet:{root}"))
+    source = datasets.of_run(data).source(c.Dataset(source=f"objectnet:{root}"))
     if works:
       assert source[0].image.shape == (6, 9, 3)
       continue

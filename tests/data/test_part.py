@@ -45,7 +45,7 @@ def test_a_part_of_images_named_by_subject_and_date_has_all_of_them(tmp_path):
   people = lambda source: collections.Counter(
     os.path.basename(source.name(i))[:9] for i in range(len(source))
   )
-  part = sources.open_source(f"folder:{subjects(tmp_path)}", split="[90%:]", num_classes=2)
+  part = sources.open_source(f"folder:{subjects(tmp_path)}", split="[90%:]")
   found = people(part)
   assert sum(found.values()) == 60
   assert len(found) > 15
@@ -140,10 +140,7 @@ def test_names_that_are_no_text(tmp_path):
   for index in range(20):
     with open(folder + b"/\xff\xfe%02d.png" % index, "wb") as stream:
       stream.write(b"%d" % index)
-  parts = [
-    sources.open_source(f"folder:{tmp_path}", split=split, num_classes=1)
-    for split in ("[:70%]", "[70%:]")
-  ]
+  parts = [sources.open_source(f"folder:{tmp_path}", split=split) for split in ("[:70%]", "[70%:]")]
   images = [one[index].image for one in parts for index in range(len(one))]
   assert sorted(images, key=int) == [b"%d" % index for index in range(20)]
 

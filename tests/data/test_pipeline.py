@@ -210,7 +210,7 @@ def test_batch_that_hosts_cannot_share():
 def test_tfds_source(tmp_path, monkeypatch):
   name = tfds_fixture.write_multilabel_tfds(tmp_path, num_examples=20, num_classes=5, seed=0)
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  source = sources.open_source(f"tfds:{name}", split="train[:75%]", num_classes=5)
+  source = sources.open_source(f"tfds:{name}", split="train[:75%]")
   plain = train(source, steps=3)
   assert plain[0]["labels"].shape == (16, 5)
   assert_equal(train(source, steps=3, threads=2), plain)

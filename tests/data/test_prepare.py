@@ -141,7 +141,7 @@ def test_refusals(tmp_path):
 
 
 def test_pixels_become_png_files(tmp_path):
-  digits = sources.Subset(sources.open_source("digits", split="test", num_classes=10), 50)
+  digits = sources.Subset(sources.open_source("digits", split="test"), 50)
   made(tmp_path, {"test": digits})
   found = opened("test")
   pixels = collections.Counter(

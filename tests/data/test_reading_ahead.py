@@ -48,7 +48,7 @@ def test_the_program_ends_with_batches_open(end):
 
     if __name__ == "__main__":
       batches = pipeline.train_batches(
-        sources.open_source("synthetic", split="", num_classes=10),
+        sources.open_source("synthetic:10"),
         transform=functools.partial(
           images.train_image, size=32, area=(0.05, 1), aspect=(0.75, 1.33), flip=True,
           max_pixels=10**6),

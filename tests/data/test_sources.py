@@ -12,7 +12,7 @@ def test_unknown_kind_names_the_nearest_first():
     open_source("fodler:/data")
   message = str(caught.value)
   assert '"fodler:/data"' in message
-  kinds = ("tfds:NAME", "folder:DIR", "digits", "synthetic")
+  kinds = ("tfds:NAME", "folder:DIR", "digits", "synthetic:CLASSES")
   assert min(kinds, key=message.index) == "folder:DIR"
 
 
@@ -43,7 +43,9 @@ def test_what_to_do_with_a_table(spec):
     open_source(spec)
 
 
-@pytest.mark.parametrize("spec", ["", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:"])
+@pytest.mark.parametrize(
+  "spec", ["", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:", "synthetic"]
+)
 def test_incomplete_specs_are_refused(spec):
   with pytest.raises(sources.SourceError, match="does not name a data source"):
     open_source(spec)
@@ -86,10 +88,10 @@ def test_digits_have_two_splits():
 
 
 def test_synthetic_is_deterministic_and_knows_its_classes():
-  source = open_source("synthetic", num_classes=7)
+  source = open_source("synthetic:7")
   assert len(source) == 1_281_167
   assert len(source.class_names) == 7
-  assert_same(source[123], open_source("synthetic", num_classes=7)[123])
+  assert_same(source[123], open_source("synthetic:7")[123])
   assert source[0].image.dtype == np.uint8
   assert source[0].image.shape[2] == 3
   assert {source[index].labels[0] for index in range(500)} == set(range(7))
@@ -97,4 +99,4 @@ def test_synthetic_is_deterministic_and_knows_its_classes():
 
 def test_synthetic_has_no_splits():
   with pytest.raises(sources.SourceError, match='split to ""'):
-    open_source("synthetic", "train")
+    open_source("synthetic:7", "train")

@@ -17,10 +17,11 @@ from vit_jax.training import run as runs
 from vit_jax.training import steps
 
 
-class Numbers:
+class Numbers(sources.Source):
   """Examples that are their own indices."""
 
   class_names, multi_label = ("a", "b"), True
+  labels = None
 
   def __init__(self, length, identity="numbers"):
     self._length, self.identity = length, identity
@@ -154,7 +155,7 @@ def test_a_list_that_is_not_there(tmp_path):
 
 def opened(**changes):
   dataset = c.Dataset(source="digits", split="train", **changes)
-  return datasets.of_run(c.Data(), 10).source(dataset)
+  return datasets.of_run(c.Data()).source(dataset)
 
 
 def test_what_is_excluded_is_left_out_before_the_subset_is_taken(tmp_path):

@@ -267,7 +267,7 @@ def test_identity_tells_what_the_examples_are_and_not_where(tfds_dir, tmp_path):
   others = [
     other,
     *(open_source("digits", split).identity for split in ("train", "test")),
-    *(open_source("synthetic", num_classes=classes).identity for classes in (3, 4)),
+    *(open_source(f"synthetic:{classes}").identity for classes in (3, 4)),
     *(open_source("tfds:tiny_single_label", split).identity for split in ("train", "test")),
     open_source("tfds:tiny_multi_label", "train").identity,
   ]
@@ -278,7 +278,7 @@ def test_labels_and_names_alone_are_those_of_the_example(tfds_dir, tmp_path):
   write_folder(tmp_path / "folder")
   for source in (
     open_source("digits", "test"),
-    open_source("synthetic"),
+    open_source("synthetic:10"),
     open_source(f"folder:{tmp_path / 'folder'}"),
     open_source(f"tfds:{tfds_fixture.SINGLE_LABEL}", "train"),
     open_source(f"tfds:{tfds_fixture.MULTI_LABEL}", "train"),
@@ -292,7 +292,7 @@ def test_sources_are_pickled_for_worker_processes(tfds_dir, tmp_path):
   write_folder(tmp_path)
   for source in (
     open_source("digits", "test"),
-    open_source("synthetic"),
+    open_source("synthetic:10"),
     open_source(f"folder:{tmp_path}"),
     open_source("tfds:tiny_multi_label", "train[:50%]"),
   ):
@@ -306,7 +306,7 @@ def test_sources_are_pickled_for_worker_processes(tfds_dir, tmp_path):
 def test_tensorflow_is_never_imported(tfds_dir):
   code = (
     "import sys; from vit_jax.data import sources, images, pipeline;"
-    "sources.open_source('tfds:tiny_single_label', split='train', num_classes=5)[0];"
+    "sources.open_source('tfds:tiny_single_label', split='train')[0];"
     "print('tensorflow' in sys.modules)"
   )
   root = pathlib.Path(sources.__file__).parents[3]

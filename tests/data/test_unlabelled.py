@@ -27,7 +27,7 @@ def folder(tmp_path):
 
 
 def open_source(spec, split="", label_key=""):
-  return sources.open_source(spec, split=split, label_key=label_key, num_classes=3)
+  return sources.open_source(spec, split=split, label_key=label_key)
 
 
 def test_a_folder_gives_all_images_at_any_depth_without_labels(folder):
@@ -74,7 +74,7 @@ def test_a_dataset_of_tfds_is_read_without_its_label(tmp_path, monkeypatch):
   assert plain.identity != labelled.identity
 
 
-@pytest.mark.parametrize(("spec", "split"), [("digits", "train"), ("synthetic", "")])
+@pytest.mark.parametrize(("spec", "split"), [("digits", "train"), ("synthetic:3", "")])
 def test_other_sources_drop_their_labels(spec, split):
   plain, labelled = (open_source(spec, split, key) for key in ("", "label"))
   assert (plain.class_names, plain.multi_label, len(plain)) == ((), False, len(labelled))

@@ -135,7 +135,7 @@ def stored(prepared, monkeypatch):
 
 
 def open_task(name, split):
-  return sources.open_source(f"vtab:{name}", split=split, num_classes=0)
+  return sources.open_source(f"vtab:{name}", split=split)
 
 
 @pytest.mark.parametrize("split", vtab_tasks.SPLITS)

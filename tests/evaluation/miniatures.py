@@ -8,7 +8,7 @@ import tensorflow_datasets as tfds
 
 from tests.data import objectnet_fixture, tfds_fixture
 from vit_jax.data import images
-from vit_jax.data.sources.tfds import imagenet_classes
+from vit_jax.data.imagenet import imagenet_classes
 
 SIDE = 8
 

@@ -16,7 +16,7 @@ from tests.evaluation.miniatures import SIDE, Miniatures, seen, several_or_none
 from vit_jax import config as c
 from vit_jax import models, recipes, weights
 from vit_jax.data import images, sources
-from vit_jax.data.sources.tfds import imagenet_classes
+from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import details, evaluate, evaluated_model, registry
 from vit_jax.evaluation import features as seen_features
@@ -145,7 +145,7 @@ def features(tmp_path_factory):
   look = functools.partial(images.square_image, size=SIDE, resize=9, max_pixels=10**6)
   known = {"pre_logits": {}, "patches": {}}
   for split in ("train", "test"):
-    source = sources.open_source("digits", split=split, num_classes=10)
+    source = sources.open_source("digits", split=split)
     pixels = [look(source[i].image) for i in range(len(source))]
     labels = np.array([source[i].labels[0] for i in range(len(source))])
     for representation, found in seen(module, params, pixels)[1].items():

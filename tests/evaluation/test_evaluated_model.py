@@ -36,21 +36,21 @@ def data(classes=0):
   """A set of images with this number of classes, to score the head on; 0: no set."""
   if not classes:
     return Evaluations()
-  source = sources.open_source("synthetic", split="", num_classes=classes)
-  use = NamedDataset("config.data.evaluate.set", c.Dataset("synthetic"), source)
-  return Evaluations((("set", LabelledSet(use, None)),))
+  source = sources.open_source(f"synthetic:{classes}")
+  scored = NamedDataset("config.data.evaluate.set", c.Dataset(f"synthetic:{classes}"), source)
+  return Evaluations((("set", LabelledSet(scored, None)),))
 
 
 def configured(path, **changes):
   """Settings of an evaluation that name the model and the size."""
-  images = c.Data(image_size=16, evaluate={"set": c.EvaluationSet("synthetic")})
+  images = c.Data(image_size=16, evaluate={"set": c.EvaluationSet("synthetic:5")})
   return c.Config(init_from=path, **(dict(model=MODEL, data=images) | changes))
 
 
 def unnamed(path, resize=0, **changes):
   """Settings that take the model and the preparation of images from the weights."""
   images = c.Data(
-    image_size=0, evaluate_resize=resize, evaluate={"set": c.EvaluationSet("synthetic")}
+    image_size=0, evaluate_resize=resize, evaluate={"set": c.EvaluationSet("synthetic:5")}
   )
   return configured(path, **(dict(model=c.Model(name=""), data=images) | changes))
 
@@ -111,12 +111,12 @@ def test_another_model(tmp_path, family, model, message):
 def test_other_classes(tmp_path):
   path = saved(tmp_path, families.params("vit"))
   with pytest.raises(
-    c.ConfigError, match=r"set \(synthetic\) has other .*head has no class '5', '6', '7', '8'\."
+    c.ConfigError, match=r"set \(synthetic:9\) has other .*head has no class '5', '6', '7', '8'\."
   ):
     read(path, 9)
   path = saved(tmp_path, families.params("vit"), class_names=("0", "1", "2", "x", "4"))
   with pytest.raises(
-    c.ConfigError, match=r"w\.npz: .*set \(synthetic\) .* no class '3'.*class_names=FILE"
+    c.ConfigError, match=r"w\.npz: .*set \(synthetic:5\) .* no class '3'.*class_names=FILE"
   ):
     read(path, 5)
 
@@ -177,7 +177,7 @@ def test_model_and_images_come_from_the_weights(tmp_path, family):
 )
 def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, resize):
   path = saved(tmp_path, families.params("vit"), resize=20)
-  images = c.Data(evaluate={"set": c.EvaluationSet("synthetic")}, **changes)
+  images = c.Data(evaluate={"set": c.EvaluationSet("synthetic:5")}, **changes)
   found = evaluated_model.read(
     unnamed(path, data=images), data(5), NOWHERE, frozenset(given)
   ).settings.data
@@ -187,7 +187,7 @@ def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, r
 def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
   path = saved(tmp_path, families.params("vit"), resize=20)
   images = c.Data(
-    image_size=224, evaluate_resize=256, evaluate={"set": c.EvaluationSet("synthetic")}
+    image_size=224, evaluate_resize=256, evaluate={"set": c.EvaluationSet("synthetic:5")}
   )
   recipe = configured(path, model=c.Model("R50x1"), data=images, duration=c.Duration(steps=9))
   found = evaluated_model.read(recipe, data(5), NOWHERE)
@@ -279,7 +279,8 @@ def test_how_images_are_prepared_in_words():
 def test_a_recipe_that_names_the_preparation_leaves_nothing_to_guess(tmp_path):
   weights.save(tmp_path / "w.npz", families.params("vit"))
   path = str(tmp_path / "w.npz")
-  images = c.Data(image_size=16, evaluate_resize=20, evaluate={"set": c.EvaluationSet("synthetic")})
+  scored = {"set": c.EvaluationSet("synthetic:5")}
+  images = c.Data(image_size=16, evaluate_resize=20, evaluate=scored)
   named = unnamed(path, data=images, class_names="data")
   assert evaluated_model.read(named, data(5), NOWHERE).prepared == (
     "smaller side to 20 px, centre of 16 px"

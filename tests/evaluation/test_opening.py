@@ -15,7 +15,7 @@ from vit_jax.evaluation import opening
 TRAIN, TEST = c.Dataset("digits", "train"), c.Dataset("digits", "test")
 PROBE = c.FewShot(TRAIN, TEST, shots=(1, 25), seeds=2)
 NEAREST = c.Nearest(TRAIN, TEST)
-OTHER = c.Dataset("synthetic")
+OTHER = c.Dataset("synthetic:7")
 
 
 def config(**groups):
@@ -23,7 +23,7 @@ def config(**groups):
 
 
 def opened_of(settings):
-  return opening.open_all(settings, of_run(settings.data, settings.model.num_classes), ())
+  return opening.open_all(settings, of_run(settings.data), ())
 
 
 def few_shot(**changes):
@@ -37,7 +37,7 @@ def test_every_drawn_image_is_held_once_and_found():
   assert len(held) == len({*held}) < 500
   assert {*opened.draws.ravel().tolist()} == {*range(len(held))}
   order = np.random.default_rng(1).permutation(1437)  # of seed 1
-  train = sources.open_source("digits", split="train", num_classes=10)
+  train = sources.open_source("digits", split="train")
   for label in range(10):
     first = [row for row in order if train.labels(row) == (label,)][:25]
     assert [held[place] for place in opened.draws[1, label]] == [train.name(row) for row in first]
@@ -95,7 +95,7 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
     given = config(data=c.Data(evaluate={"set": dataset, "all": several}))
     return {name: one.classes for name, one in opened_of(given).opened}
 
-  source = of_run(c.Data(), 10).source(several)
+  source = of_run(c.Data()).source(several)
   occurring = sorted({label for i in range(len(source)) for label in source[i].labels})
   assert all(source.labels(i) == source[i].labels for i in range(len(source)))
   assert opened(len(occurring)) == {"set": tuple(occurring), "all": None}

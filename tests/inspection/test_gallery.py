@@ -76,7 +76,7 @@ def test_a_folder_without_classes(folder):
   [
     (["no.png"], "", "--images: 'no.png' does not exist"),
     (["no*.png"], "", "matches no file"),
-    (["{}"], "test", "--split=test is for sources"),
+    (["{}"], "test", "--split=test is for one source"),
     (["digits"], "dev", "dev"),
     (["folder:{}/none"], "", "no folder"),
   ],

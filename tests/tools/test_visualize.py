@@ -129,7 +129,7 @@ def test_what_is_of_a_moving_average_says_so(folder, capsys):
 
 
 def test_mistakes_of_a_run(folder, capsys):
-  source = open_source("digits", split="test", num_classes=10)
+  source = open_source("digits", split="test")
   names = tuple(map(str, range(10)))
   labels = np.array([source.labels(i)[0] for i in range(4)])
   predictions = (labels + np.array([0, 1, 1, 0])) % 10

@@ -147,7 +147,7 @@ def test_sources_of_other_classes_are_named(two, tmp_path):
 
 
 def test_sources_with_another_kind_of_labels_are_named(two):
-  datasets = of_run(run(two).data, 2).training(run(two).data, labelled=True).datasets
+  datasets = of_run(run(two).data).training(run(two).data, labelled=True).datasets
   datasets[1].source.multi_label = True
   with pytest.raises(c.ConfigError, match=r"^Images of config\.data\.mix\.small .* any number of"):
     check_same_classes(datasets)

@@ -157,7 +157,7 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained)
 def test_a_picture_of_masked_patches_shows_all_classes():
   found = runs.open_data(MASKED).evaluations.opened
   held = dict(found)["held"]
-  labels = sources.open_source("digits", split="test", num_classes=10).labels
+  labels = sources.open_source("digits", split="test").labels
   assert len({labels(place) for place in held.places}) == reconstruction.SHOWN
 
 

@@ -35,7 +35,7 @@ def folder(tmp_path):
 
 def trained(*datasets):
   """The history of weights trained on datasets."""
-  opener = of_run(c.Data(), 2)
+  opener = of_run(c.Data())
   return history.record([opener.open("", dataset) for dataset in datasets])
 
 

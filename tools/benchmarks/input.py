@@ -64,7 +64,7 @@ def measure(
   with tempfile.TemporaryDirectory() as temporary:
     folder = os.path.join(temporary, "jpegs")
     write_jpegs(folder, count=files)
-    source = sources.open_source(f"folder:{folder}", split="", num_classes=_CLASSES)
+    source = sources.open_source(f"folder:{folder}", split="")
     runs = {"tf.data": functools.partial(_tf_batches, folder, batch_size=batch_size)}
     for threads in counts:
       runs[f"vit_jax threads={threads}"] = functools.partial(

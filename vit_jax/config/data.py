@@ -3,28 +3,29 @@
 import dataclasses
 from collections.abc import Mapping
 
+from vit_jax import registry
 from vit_jax.config.fields import MAX_PIXELS, MAX_SIDE, group, named, setting
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """Where examples come from; see vit_jax/data/sources for the kinds."""
+  """Where examples come from; vit_jax/data/sources has a file for each source."""
 
   source: str = setting(
     "",
-    "tfds:NAME[/CONFIG][:VERSION], folder:DIR, objectnet:DIR, vtab:TASK, digits or synthetic",
+    f"{', '.join(registry.SOURCES)}: each with its argument after a colon (docs/data.md)",
   )
   split: str = setting(
     "",
-    "split in TFDS's syntax, such as train[:90%]; for a folder, a random part of each class, such "
-    "as [:90%], or empty for all",
+    "part of the examples, as the source names its parts, such as train, train[:90%] or [:90%] "
+    "(docs/input.md); empty: all, where a source has no names for parts",
   )
-  image_key: str = setting("image", "TFDS feature that holds the image")
+  image_key: str = setting("image", "feature that holds the image, where features have names")
   label_key: str = setting(
     "label",
-    "TFDS feature that holds the label or the labels. Empty, with any source: images without "
-    "labels; for a folder, all images in it and in its subfolders. Classification and evaluation "
-    "need labels",
+    "feature that holds the label or the labels, where features have names. Empty, with any "
+    "source: images without labels, such as all images in a folder and in its subfolders. "
+    "Classification and evaluation need labels",
   )
   exclude: str = setting(
     "",

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from vit_jax.config import ConfigError, suggestions
 from vit_jax.config.reading import expanded, read_bytes
 from vit_jax.data.datasets import NamedDataset
+from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.data.sources import Renumbered
-from vit_jax.data.sources.tfds import imagenet_classes
 from vit_jax.process.text import first_difference, listed, nfc, unseen
 
 DATA = "data"  # a value of config.class_names

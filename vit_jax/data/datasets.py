@@ -56,14 +56,12 @@ class Opener:
   """Opens the datasets of a run, with the settings that they share.
 
   Attributes:
-    num_classes: number of classes of the "synthetic" source.
     max_pixels: larger images count as broken, as config.data.max_pixels.
     threads: number of threads that read labels.
     allow_overlap: whether the same image may be used for training and evaluation.
     opened: what it opened by `open` so far, in order.
   """
 
-  num_classes: int
   max_pixels: int
   threads: int
   allow_overlap: bool
@@ -80,7 +78,6 @@ class Opener:
       split=dataset.split,
       image_key=dataset.image_key,
       label_key=dataset.label_key,
-      num_classes=self.num_classes,
       max_pixels=self.max_pixels,
     )
     if dataset.exclude:
@@ -151,14 +148,9 @@ class Opener:
     return Training(datasets, opened[0] if len(opened) == 1 else sources.Mixed(opened), parts)
 
 
-def of_run(data: Data, num_classes: int) -> Opener:
-  """The opener of a run's datasets; the "synthetic" source gets `num_classes`."""
-  return Opener(
-    num_classes=num_classes,
-    max_pixels=data.max_pixels,
-    threads=data.threads,
-    allow_overlap=data.allow_overlap,
-  )
+def of_run(data: Data) -> Opener:
+  """The opener of a run's datasets."""
+  return Opener(data.max_pixels, data.threads, data.allow_overlap)
 
 
 def check_same_classes(datasets: Sequence[NamedDataset]):
@@ -201,4 +193,4 @@ def table(datasets: Sequence[NamedDataset]) -> str:
 
 def notes(datasets: Sequence[NamedDataset]) -> list[str]:
   """What users should know of the datasets, such as files that are left out; each once."""
-  return [*dict.fromkeys(note for n in datasets for note in getattr(n.source, "notes", ()))]
+  return [*dict.fromkeys(note for n in datasets for note in n.source.notes)]

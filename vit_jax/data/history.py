@@ -36,7 +36,7 @@ def anywhere(dataset: Dataset) -> Dataset:
   """The settings that choose the images of a dataset, for any current directory."""
   chosen = {field.name: getattr(dataset, field.name) for field in dataclasses.fields(Dataset)}
   exclude = dataset.exclude and os.path.abspath(os.path.expanduser(dataset.exclude))
-  return Dataset(**chosen | {"source": sources.absolute(dataset.source), "exclude": exclude})
+  return Dataset(**chosen | {"source": sources.anywhere(dataset.source), "exclude": exclude})
 
 
 def written(history: Iterable[Trained]) -> list[dict[str, Any]]:

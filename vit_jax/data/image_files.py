@@ -62,21 +62,19 @@ class LeftOut:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class Listing:
   """The content of a folder.
 
   Attributes:
     names: sorted paths of the images, relative to the folder ("inner/x.jpg").
     left_out: all other entries.
-    folders: {device and number of each folder that was read: its path within the folder}.
   """
 
   names: list[str]
   left_out: LeftOut
-  folders: dict[tuple[int, int], str]
 
 
-def find(folder: str) -> Found:
+def find(folder: str) -> Listing:
   """Finds the images in a folder and in all folders below it; opens no file.
 
   Follows links. Reads each folder once, under its own path rather than under that of a link to it,
@@ -85,7 +83,7 @@ def find(folder: str) -> Found:
   Raises:
     OSError: a folder cannot be read.
   """
-  names, left_out, known = [], LeftOut(), {}
+  names, left_out, known = [], LeftOut(), set()
   pending = [(False, "")]  # (whether it is below a link, path): links are read last
   while pending:
     linked, inner = heapq.heappop(pending)
@@ -94,7 +92,7 @@ def find(folder: str) -> Found:
     if (identity.st_dev, identity.st_ino) in known:
       left_out.add("folders that are read already", inner)
       continue
-    known[identity.st_dev, identity.st_ino] = inner
+    known.add((identity.st_dev, identity.st_ino))
     with os.scandir(path) as entries:
       for entry in entries:
         name = prefix + entry.name
@@ -105,7 +103,7 @@ def find(folder: str) -> Found:
           names.append(name)
         else:
           left_out.add(kind, name)
-  return Found(sorted(names), left_out, known)
+  return Listing(sorted(names), left_out)
 
 
 def kind_of(entry: os.DirEntry) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from vit_jax.config import Config, ConfigError
-from vit_jax.data import datasets
+from vit_jax.data import datasets, sources
 from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.history import History
 from vit_jax.evaluation import registry
@@ -76,14 +76,14 @@ def open_alone(config: Config, trained_on: History) -> Evaluations:
   Raises:
     ConfigError: as `open_all`, or there is nothing to evaluate on.
   """
-  opener = datasets.of_run(config.data, config.model.num_classes)
+  opener = datasets.of_run(config.data)
   found = open_all(config, opener, (), earlier=trained_on)
   if not found:
     name = next(iter(config.data.evaluate), "NAME")
     *groups, last = (kind.group for kind in registry.SPECS)
     raise ConfigError(
       f"No set of {', '.join(groups)} or {last} has a source, so there is "
-      f"nothing to evaluate on; give one, such as --config.data.evaluate.{name}.source=folder:DIR "
-      "(or tfds:NAME, or objectnet:DIR)."
+      f"nothing to evaluate on; give one, such as --config.data.evaluate.{name}.source=..., one of "
+      f"{sources.forms()}."
     )
   return found

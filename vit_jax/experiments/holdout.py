@@ -84,7 +84,7 @@ def check_apart(used: list[Role], scored: list[Role]):
 
 def opened(dataset: Dataset, config: Config) -> sources.Source:
   """A dataset as a recipe's run opens it."""
-  return datasets.of_run(config.data, config.model.num_classes).source(dataset)
+  return datasets.of_run(config.data).source(dataset)
 
 
 def check_classes(part: Config, whole: Config):
@@ -109,7 +109,7 @@ def check_classes(part: Config, whole: Config):
 
 def training_source(config: Config) -> sources.Source:
   """The training data of a recipe."""
-  opener = datasets.of_run(config.data, config.model.num_classes)
+  opener = datasets.of_run(config.data)
   return opener.training(config.data, labelled=False).source
 
 

@@ -173,7 +173,7 @@ def check_data(benchmark: Benchmark):
   for task in benchmark.tasks:
     try:
       for split in PARTS["all"]:
-        sources.open_source(f"vtab:{task}", split=split, num_classes=0)
+        sources.open_source(f"vtab:{task}", split=split)
     except sources.SourceError as error:
       missing.setdefault(str(error), []).append(task)
   if missing:

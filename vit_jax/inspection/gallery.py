@@ -80,7 +80,7 @@ def gallery(
   """The images that the command line names.
 
   Args:
-    words: files, folders and globs; or one source, such as "digits" or "tfds:NAME".
+    words: files, folders and globs; or one source, as config.data.train.source names it.
     split: of the source.
     count: the most images; of more images, this number at even distances is taken.
     labelled: whether the labels of a source are wanted.
@@ -92,9 +92,7 @@ def gallery(
   if len(words) == 1 and is_source(words[0]):
     return of_source(words[0], split, count, labelled=labelled, max_pixels=max_pixels)
   if split:
-    raise ConfigError(
-      f"--split={split} is for sources such as tfds:NAME, and files have no splits."
-    )
+    raise ConfigError(f"--split={split} is for one source, and files have no splits.")
   try:
     paths = find_images(words)
   except (ValueError, OSError) as error:
@@ -107,9 +105,7 @@ def gallery(
 def of_source(spec: str, split: str, count: int, *, labelled: bool, max_pixels: int) -> Gallery:
   """Examples of a source; arguments as in `gallery`."""
   label_key = "label" if labelled else ""
-  source = sources.open_source(
-    spec, split=split, label_key=label_key, num_classes=10, max_pixels=max_pixels
-  )
+  source = sources.open_source(spec, split=split, label_key=label_key, max_pixels=max_pixels)
   if not len(source):
     raise ConfigError(f"{spec} has no images in the split {split!r}.")
   places = spaced(range(len(source)), count)
@@ -133,9 +129,7 @@ def _class_names(source: sources.Source, places: Sequence[int]) -> list[str]:
 
 def is_source(word: str) -> bool:
   """Whether a word of the command line is a source, and not a file or folder of that name."""
-  kind, colon, _ = word.partition(":")
-  known = sources.FORMS.get(kind)
-  return known is not None and bool(colon) == (":" in known) and not pathlib.Path(word).exists()
+  return sources.is_named(word) and not pathlib.Path(word).exists()
 
 
 def spaced(items: Sequence, count: int) -> list:

@@ -207,7 +207,7 @@ def set_of(workdir: pathlib.Path, name: str) -> Gallery:
       f"{workdir}/config.json does not tell where the images of the set {name!r} are; give them "
       "with --images."
     )
-  source = datasets.of_run(config.data, config.model.num_classes).source(dataset)
+  source = datasets.of_run(config.data).source(dataset)
   names = [source.name(i) for i in range(len(source))]
   return Gallery(names, lambda i: source[i].image, (), len(source), config.data.max_pixels)
 

@@ -15,7 +15,7 @@ from vit_jax.config import (
   unused,
 )
 from vit_jax.config.reading import expanded
-from vit_jax.data import resizing
+from vit_jax.data import resizing, sources
 from vit_jax.evaluation import registry
 from vit_jax.models import requirements
 from vit_jax.process.text import shown
@@ -27,11 +27,11 @@ OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features 
 
 NO_DATA = (
   "config.data.train.source is empty: the data of this recipe cannot be downloaded. Point it at "
-  "your own with --config.data.train.source=folder:DIR (DIR/class/*.jpg), or with "
-  "--config.data.train.source=tfds:NAME --config.data.train.split=train "
-  "(--config.data.train.label_key=... where the labels are not called {label_key!r}), and take the "
-  "number of its classes with --config.model.num_classes=0. A recipe can also mix several sources "
-  "by weight, with config.data.mix."
+  "your own with --config.data.train.source=..., one of {forms} (with "
+  "--config.data.train.split=... where it has splits, and --config.data.train.label_key=... where "
+  "the labels are not called {label_key!r}), and take the number of its classes with "
+  "--config.model.num_classes=0. A recipe can also mix several sources by weight, with "
+  "config.data.mix."
 )
 
 
@@ -134,7 +134,7 @@ def check_data(data: Data, duration: Duration):
       "alone; add --mode=evaluate, or give both settings to train."
     )
   if not given:
-    raise ConfigError(NO_DATA.format(label_key=data.train.label_key))
+    raise ConfigError(NO_DATA.format(label_key=data.train.label_key, forms=sources.forms()))
   if not duration.given():
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")
   for key, low, high in (("crop_area", 1e-4, 1.0), ("crop_aspect", 0.01, 100.0)):

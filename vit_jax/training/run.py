@@ -194,7 +194,7 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
       and missing; or images are both trained on and scored.
     SourceError: data is missing.
   """
-  opener = datasets.of_run(config.data, config.model.num_classes)
+  opener = datasets.of_run(config.data)
   model = models.configured(config.model.with_classes(1))
   config.objective.configured(config, model)  # refuses what does not suit it
   labelled = config.objective.needs_labels

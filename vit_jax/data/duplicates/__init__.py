@@ -12,6 +12,5 @@ def open_one(dataset: Dataset, max_pixels: int) -> Source:
     split=dataset.split,
     image_key=dataset.image_key,
     label_key=dataset.label_key,
-    num_classes=1,
     max_pixels=max_pixels,
   )

@@ -9,7 +9,7 @@ import pathlib
 from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.preparation import labels
-from vit_jax.data.sources import Example, SourceError, foreign
+from vit_jax.data.sources import Example, Source, SourceError, foreign
 from vit_jax.process.text import nfc, shown
 
 _HEADER = ["path", "label"]
@@ -18,7 +18,7 @@ _HEAD = 4096  # characters; text has no zero among them
 _log = logging.getLogger(__name__)
 
 
-class Listing:
+class Listing(Source):
   """The images of a CSV file with two columns, the path of an image and its class.
 
   Paths are relative to the file's folder. The first row may be a header: path,label, or any other
@@ -29,8 +29,6 @@ class Listing:
     SourceError: the file is no text or cannot be read, a line does not have two columns, or an
       image does not exist.
   """
-
-  multi_label = False
 
   def __init__(self, path: str):
     file = reading.expanded(path).absolute()

@@ -126,7 +126,7 @@ def _completed(
   by_split = {split: [checked[file] for file in files if file.split == split] for split in splits}
   report = quality.report(by_split, {split: _order(splits[split]) for split in splits})
   for split, source in splits.items():
-    report["splits"][split]["notes"] = list(getattr(source, "notes", ()))
+    report["splits"][split]["notes"] = list(source.notes)
   _write_metadata(folder, splits, by_split, class_names)
   (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
   return report

@@ -2,34 +2,14 @@
 
 from collections.abc import Sequence
 
+from vit_jax.config import similar
 from vit_jax.data import sources
 from vit_jax.data.preparation.listing import Listing
-from vit_jax.data.preparation.of_classes import OfClasses
+from vit_jax.data.sources import Listed, Renumbered, Selected, Source, SourceError
+from vit_jax.process.text import nfc
 
 
-def open_split(text: str) -> tuple[str, sources.Source]:
-  """The split and the source that SPLIT=folder:DIR, SPLIT=csv:FILE or SPLIT=tfds:NAME names.
-
-  Raises:
-    SourceError: the text has another form, or the data does not exist.
-  """
-  split, _, spec = text.partition("=")
-  kind, _, path = spec.partition(":")
-  if not split.isidentifier() or kind not in ("folder", "csv", "tfds") or not path:
-    raise sources.SourceError(
-      f"--split {text!r} is not SPLIT=folder:DIR, SPLIT=csv:FILE or SPLIT=tfds:NAME."
-    )
-  if split == "all":
-    raise sources.SourceError(
-      '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
-    )
-  if kind == "csv":
-    return split, Listing(path)
-  of_tfds = split if kind == "tfds" else ""
-  return split, sources.open_source(spec, split=of_tfds, num_classes=1)
-
-
-def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, sources.Source]:
+def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Source]:
   """The sources of all splits.
 
   Args:
@@ -43,8 +23,61 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, sour
   names = [name for name, _ in opened]
   for name in names:
     if names.count(name) > 1:
-      raise sources.SourceError(
+      raise SourceError(
         f"--split {name} is given {names.count(name)} times; put its images into one folder or "
         "table, or name the splits differently."
       )
-  return {name: OfClasses(one, classes) if classes else one for name, one in opened}
+  return {name: OfClasses(source, classes) if classes else source for name, source in opened}
+
+
+def open_split(text: str) -> tuple[str, Source]:
+  """The split and the source that SPLIT=csv:FILE or SPLIT=SOURCE names.
+
+  Of a source that has splits itself, takes the split of the same name.
+
+  Raises:
+    SourceError: the text has another form, or the data does not exist.
+  """
+  split, _, spec = text.partition("=")
+  kind, _, path = spec.partition(":")
+  table = kind == "csv" and path
+  if not split.isidentifier() or not (table or sources.is_named(spec)):
+    raise SourceError(
+      f"--split {text!r} is not SPLIT=csv:FILE or SPLIT=SOURCE, with one of {sources.forms(kind)}."
+    )
+  if split == "all":
+    raise SourceError(
+      '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
+    )
+  if table:
+    return split, Listing(path)
+  return split, sources.open_source(spec, split=split if sources.member(spec).splits else "")
+
+
+class OfClasses(Renumbered):
+  """The examples of a source whose labels are all among some classes, in the source's order.
+
+  Args:
+    source: the examples.
+    names: the classes. They keep the source's order, and their numbers begin at 0.
+
+  Raises:
+    SourceError: the source has no such class, or no example of these classes.
+  """
+
+  def __init__(self, source: Source, names: Sequence[str]):
+    names = nfc(names)
+    for name in names:
+      if name not in source.class_names:
+        raise SourceError(
+          f"--classes: {source.identity} has no class {name!r}; nearest: "
+          f"{similar(name, source.class_names)}."
+        )
+    kept = [name for name in source.class_names if name in names]
+    numbers = {source.class_names.index(name): new for new, name in enumerate(kept)}
+    has = lambda labels: bool(labels) and numbers.keys() >= set(labels)
+    rows = [row for row in range(len(source)) if has(source.labels(row))]
+    if not rows:
+      raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
+    chosen = Selected(source, Listed(rows), f"{source.identity}, classes {kept!r}")
+    super().__init__(chosen, numbers, kept)

@@ -1,23 +1,14 @@
-"""Sources of images, with or without labels; all follow one protocol, `Source`."""
+"""Sources of images, with or without labels: `registry.SOURCES` lists those that can be named."""
 
 import difflib
-import logging
-import os
+import inspect
 
-from vit_jax.config import Data
+from vit_jax import registry
+from vit_jax.config import Data, Dataset
 from vit_jax.data.sources import foreign
 from vit_jax.data.sources.base import Example, Source, SourceError
-from vit_jax.data.sources.digits import Digits
-from vit_jax.data.sources.folder import Folder
-from vit_jax.data.sources.mixed import Mixed
-from vit_jax.data.sources.objectnet import ObjectNet
-from vit_jax.data.sources.renumbered import Renumbered
-from vit_jax.data.sources.selected import Listed, Selected
 from vit_jax.data.sources.subset import Remaining, Subset
-from vit_jax.data.sources.synthetic import Synthetic
-from vit_jax.data.sources.tfds import Tfds
-from vit_jax.data.sources.unlabelled import Unlabelled
-from vit_jax.data.sources.vtab_tasks import Vtab
+from vit_jax.data.sources.views import Listed, Mixed, Renumbered, Selected, Unlabelled
 
 __all__ = [
   "Example",
@@ -30,94 +21,85 @@ __all__ = [
   "SourceError",
   "Subset",
   "Unlabelled",
+  "anywhere",
+  "forms",
+  "is_named",
+  "member",
   "open_source",
 ]
-
-_log = logging.getLogger(__name__)
-FORMS = {
-  "tfds": "tfds:NAME[/CONFIG][:VERSION]",
-  "folder": "folder:DIR",
-  "objectnet": "objectnet:DIR",
-  "vtab": "vtab:TASK",
-  "digits": "digits",
-  "synthetic": "synthetic",
-}
 
 
 def open_source(
   spec: str,
   *,
-  split: str,
-  image_key: str = "image",
-  label_key: str = "label",
-  num_classes: int,
+  split: str = "",
+  image_key: str = Dataset().image_key,
+  label_key: str = Dataset().label_key,
   max_pixels: int = Data().max_pixels,
 ) -> Source:
   """Opens the examples that `spec` names.
 
   Args:
-    spec: "tfds:NAME[/CONFIG][:VERSION]", "folder:DIR", "objectnet:DIR", "vtab:TASK", "digits" or
-      "synthetic".
-    split: for TFDS, a split such as "train[:90%]"; for digits, "train" or "test"; for a folder, ""
-      or a part such as "[:90%]"; for VTAB, one of vtab.SPLITS; for other sources, "".
-    image_key: TFDS only: the feature that holds the image.
-    label_key: for TFDS, the feature that holds the label, or the sequence of labels. "": no labels;
-      a folder then gives all images in it and below it.
-    num_classes: number of classes of "synthetic".
+    spec: in the form of one of `registry.SOURCES`, such as "folder:DIR".
+    split: the part of the examples, as the source names its parts; "": all, or it has no parts.
+    image_key: the feature that holds the image, where examples have several.
+    label_key: the feature that holds the label or the labels; "": no labels.
     max_pixels: larger images count as broken, for a source that decodes images itself.
 
   Raises:
-    SourceError: the kind is unknown, or the data or the split does not exist.
+    SourceError: there is no such source, or the data or the split does not exist.
   """
-  kind, colon, argument = spec.partition(":")
-  if kind not in FORMS or bool(colon) != (":" in FORMS[kind]) or bool(colon) != bool(argument):
-    raise SourceError(_unknown(spec, kind=kind))
-  if kind == "tfds":
-    source = Tfds(argument, split=split, image_key=image_key, label_key=label_key)
-    if source.as_written:
-      _log.warning(
-        "The examples of %s were written without shuffling, so %r is not a random part: it may lack"
-        " classes, or hold few different subjects.",
-        spec,
-        split,
-      )
-    return source
-  if kind == "folder":
-    return Folder(argument, split=split, labelled=bool(label_key))
-  source = _LABELLED[kind](argument, split, num_classes, max_pixels)
-  return source if label_key else Unlabelled(source)
+  kind = member(spec)
+  settings = {"image_key": image_key, "label_key": label_key, "max_pixels": max_pixels}
+  takes = inspect.signature(kind).parameters
+  if "split" in takes:
+    settings["split"] = split
+  elif split:
+    raise SourceError(
+      f'"{kind.form}" has no splits, but split "{split}" was given; set the split to "".'
+    )
+  argument = [spec.partition(":")[2]] if ":" in spec else []
+  source = kind(*argument, **{name: settings[name] for name in settings.keys() & takes.keys()})
+  return source if label_key or "label_key" in takes else Unlabelled(source)
 
 
-def absolute(spec: str) -> str:
+def member(spec: str) -> type[Source]:
+  """The source that `spec` names.
+
+  Raises:
+    SourceError: there is none.
+  """
+  if not is_named(spec):
+    raise SourceError(f'"{spec}" does not name a data source{_advice(spec)}')
+  return registry.SOURCES[spec.partition(":")[0]]
+
+
+def is_named(text: str) -> bool:
+  """Whether a text has the form of a source."""
+  name, colon, argument = text.partition(":")
+  if name not in registry.SOURCES or bool(colon) != bool(argument):
+    return False
+  return (":" in registry.SOURCES[name].form) == bool(colon)
+
+
+def anywhere(spec: str) -> str:
   """The same source for any current directory: its folder by an absolute path."""
-  kind, _, argument = spec.partition(":")
-  if not FORMS.get(kind, "").endswith(":DIR"):
-    return spec
-  return f"{kind}:{os.path.abspath(os.path.expanduser(argument))}"
+  name, colon, argument = spec.partition(":")
+  return name + colon + member(spec).anywhere(argument) if is_named(spec) else spec
 
 
-_LABELLED = {
-  "objectnet": lambda directory, split, _, most: ObjectNet(directory, split=split, max_pixels=most),
-  "vtab": lambda task, split, *_: Vtab(task, split=split),
-  "digits": lambda _, split, *__: Digits(split=split),
-  "synthetic": lambda _, split, classes, __: Synthetic(split=split, num_classes=classes),
-}
+def forms(nearest: str = "") -> str:
+  """How all sources are named, as text; those whose names are like `nearest` first."""
+  alike = lambda name: difflib.SequenceMatcher(None, nearest, name).ratio()
+  return ", ".join(
+    registry.SOURCES[name].form for name in sorted(registry.SOURCES, key=alike, reverse=True)
+  )
 
 
-def _unknown(spec: str, *, kind: str) -> str:
-  if os.path.isdir(os.path.expanduser(spec)):
-    return f'"{spec}" does not name a data source; {_as_folder(spec)}'
-  if said := foreign.advice(spec):
-    return f'"{spec}" does not name a data source.{said}'
-  closeness = {name: difflib.SequenceMatcher(None, kind, name).ratio() for name in FORMS}
-  nearest = sorted(FORMS, key=lambda name: -closeness[name])
-  forms = ", ".join(FORMS[name] for name in nearest)
-  return f'"{spec}" does not name a data source; give one of these, nearest first: {forms}.'
-
-
-def _as_folder(path: str) -> str:
-  try:
-    Folder(path, split="")
-  except SourceError as error:
-    return f"as a folder of images it cannot be read either: {error}"
-  return f"did you mean folder:{path}?"
+def _advice(spec: str) -> str:
+  hints = filter(None, (source.hint(spec) for source in registry.SOURCES.values()))
+  if hint := next(hints, ""):
+    return f"; {hint}"
+  if advice := foreign.advice(spec):
+    return f".{advice}"
+  return f"; give one of these, nearest first: {forms(spec.partition(':')[0])}."

@@ -1,7 +1,8 @@
-"""The protocol of all sources of examples."""
+"""What a source of examples is: random access to images and their labels."""
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+import abc
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,40 +43,64 @@ class Block(NamedTuple):
   index: Callable[[np.ndarray], np.ndarray] = np.asarray
 
 
-class Source(Protocol):
-  """Random access to examples. Sources must be picklable, for worker processes.
+class Source(abc.ABC):
+  """Random access to examples.
+
+  Five members are required: len, an example by its index, its labels, the names of the classes and
+  the identity. The others have defaults.
+
+  A source that `config.data.*.source` can name has a line in `registry.SOURCES` that leads to its
+  class, and states its `form`. It is made of what stands after the colon of the form, if there is
+  one. The keyword arguments of its constructor are the settings that it takes, of `split`,
+  `image_key`, `label_key` and `max_pixels`. Without `split`, it has no splits. Without `label_key`,
+  its labels can be dropped, but not chosen. It raises SourceError if there is no such data.
 
   Attributes:
+    form: how it is named, such as "folder:DIR".
+    splits: whether `split` is the name of a set of examples, such as "train", which cannot be left
+      out; otherwise "" is all examples.
     class_names: the name of each label, by index; () if the examples have no labels.
     multi_label: whether an example has any number of labels, rather than exactly one.
     identity: one line that identifies the examples: sources with equal identities have the same.
-    notes: optional; sentences that a user should see, such as on files that are left out.
+    notes: sentences that a user should see, such as on files that are left out.
   """
 
+  form: str
+  splits: bool = False
   class_names: tuple[str, ...]
-  multi_label: bool
   identity: str
+  multi_label: bool = False
+  notes: Sequence[str] = ()
 
+  @abc.abstractmethod
   def __len__(self) -> int: ...
 
+  @abc.abstractmethod
   def __getitem__(self, index: int) -> Example: ...
 
+  @abc.abstractmethod
   def labels(self, index: int) -> tuple[int, ...]:
     """The labels of an example, without its image if possible."""
-    ...
 
   def name(self, index: int) -> str:
     """The name of an example; reads nothing. Different examples have different names."""
-    ...
+    return f"{self.identity} example {index}"
 
   def blocks(self) -> Iterator[Block]:
-    """Where the images are stored, for `leakage.shared`; nothing for synthetic images. No reads."""
-    ...
+    """Where the images are stored, for `leakage.shared`. Reads none.
 
+    By default in a place of their own, which sources of the same identity share. Yield nothing if
+    the same images may be trained on and scored.
+    """
+    yield Block(self.identity, range(len(self)), range(len(self)))
 
-def refuse_split(split: str, *, kind: str) -> None:
-  """Raises SourceError if a split is given for a kind of source without splits."""
-  if split:
-    raise SourceError(
-      f'A "{kind}" source has no splits, but split "{split}" was given; set the split to "".'
-    )
+  @classmethod
+  def anywhere(cls, argument: str) -> str:
+    """The argument of the form for any current directory: override it if it is a path."""
+    return argument
+
+  @classmethod
+  def hint(cls, text: str) -> str:
+    """What to do with a text that names no source, if this source may be meant; "": nothing."""
+    del text
+    return ""

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.sources.base import Block, Example, Source, SourceError
 
 _TEST_SHARE = 0.2
 _SPLIT_SEED = 0
 
 
-class Digits:
+class Digits(Source):
   """1,797 grey 8 x 8 images of the digits 0 to 9 in a fixed, stratified 80/20 split.
 
   Source: https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html
@@ -19,7 +19,7 @@ class Digits:
     SourceError: the split is neither "train" nor "test".
   """
 
-  multi_label = False
+  form, splits = "digits", True
   class_names = tuple(str(digit) for digit in range(10))
 
   def __init__(self, *, split: str):

@@ -1,6 +1,7 @@
 """A folder of images, DIR/class/file or files without classes; all of them or a part."""
 
 import bisect
+import collections
 import hashlib
 import itertools
 import os
@@ -12,16 +13,15 @@ import numpy as np
 
 from vit_jax.config import reading
 from vit_jax.data import image_files
-from vit_jax.data.image_files import Found, LeftOut
-from vit_jax.data.sources import foreign, part, placed
-from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.image_files import LeftOut, Listing
+from vit_jax.data.sources import foreign, part
+from vit_jax.data.sources.base import Block, Example, Source, SourceError
 from vit_jax.process.text import nfc
 
 _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"}
-_CLASSES = re.compile(r" \(\d+ classes: [0-9a-f]{16}\)")  # how many files each class has
 
 
-class Folder:
+class Folder(Source):
   """Images in DIR/class and the folders below it; classes are the sorted names of DIR's folders.
 
   The names are those that `nfc` gives, so that a folder from a Mac has the same classes.
@@ -34,39 +34,33 @@ class Folder:
     directory: DIR.
     split: "" for all images, or a random part of each class, as in `part`: "[:90%]" is nine tenths
       of it, to the nearest image, and "[90%:]" is the rest.
-    labelled: whether the folders in DIR are classes. If not, a part is a part of all images.
+    label_key: "": the folders in DIR are no classes, and a part is a part of all images.
 
   Raises:
     SourceError: DIR does not exist or cannot be read, its folders are splits, a class has no images
-      in this part or cannot be read, links put one folder into two classes, or the split is not a
-      part.
-
-  Attributes:
-    left_out: all entries in DIR and its classes that are not images, for every part.
-    notes: sentences about the whole of DIR, as for `Source`.
+      in this part or cannot be read, or the split is not a part.
   """
 
-  multi_label = False
+  form = "folder:DIR"
 
-  def __init__(self, directory: str, *, split: str, labelled: bool = True):
-    root = os.path.abspath(os.path.expanduser(directory))
-    _check_there(root, "a folder of images for each class" if labelled else "images")
-    names, self.left_out = _class_folders(root) if labelled else ([""], LeftOut())
-    found = {name: _images(os.path.join(root, name)) for name in names}
-    if labelled:
-      _check_no_splits(directory, found)
+  def __init__(self, directory: str, *, split: str = "", label_key: str = "label"):
+    root = self.anywhere(directory)
+    _check_there(root, "a folder of images for each class" if label_key else "images")
+    names, left_out = _class_folders(root) if label_key else ([""], LeftOut())
+    listings = {name: _images(os.path.join(root, name)) for name in names}
+    if label_key:
+      _check_no_splits(directory, listings)
     cut = part.parse(split)  # later, because "train" may be one of those folders
-    self._take_out_empty(root, found)
-    _check_apart(root, found)
-    self.class_names = nfc(filter(None, found))
-    self._folders = [os.path.join(root, name) if name else root for name in found]
-    images = {f: one.names for f, one in zip(self._folders, found.values(), strict=True)}
-    listings = part.choose(cut, images)
-    self.notes = tuple(_notes(directory, self.left_out, found))
-    # One array of names for each class: a list of 1.3 million str objects would make every pickle,
-    # fork and garbage collection slow.
-    self._names = [np.array([os.fsencode(name) for name in files]) for files in listings]
-    self._ends = list(itertools.accumulate(len(files) for files in listings))
+    listings = _without_empty(root, listings, left_out)
+    self.class_names = nfc(filter(None, listings))
+    self.notes = tuple(_notes(directory, left_out, listings))
+    images = {os.path.join(root, name) if name else root: listings[name].names for name in listings}
+    self._folders = list(images)
+    # One array of names for each class: a list of 1.3 million str objects would make every fork and
+    # garbage collection slow.
+    chosen = part.choose(cut, images)
+    self._names = [np.array([os.fsencode(name) for name in files]) for files in chosen]
+    self._ends = list(itertools.accumulate(map(len, chosen)))
 
   @property
   def identity(self) -> str:
@@ -104,39 +98,28 @@ class Folder:
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them."""
     for folder, files, end in zip(self._folders, self._names, self._ends, strict=True):
-      rows = range(end - len(files), end)
-      yield from placed.blocks(folder, files, rows)
-
-  def _take_out_empty(self, root: str, found: dict[str, Found]):
-    """Counts all that is left out, and removes class folders without files.
-
-    Raises:
-      SourceError: there is no image, or a class has other files alone.
-    """
-    for name, one in list(found.items()):
-      self.left_out.update(one.left_out, name)
-      if not one.names and name and one.left_out.counts().keys() <= {"hidden"}:
-        self.left_out.add("empty class folders", name)
-        del found[name]
-    if not found:
-      raise SourceError(_without_images("Folder", root, self.left_out))
-    for name, one in found.items():
-      if not one.names:
-        kind = "Class folder" if name else "Folder"
-        path = os.path.join(root, name) if name else root
-        raise SourceError(_without_images(kind, path, one.left_out))
+      if files.size:
+        yield from _placed(os.fsencode(folder), files, range(end - len(files), end))
 
   def _folder(self, index: int) -> int:
     """Which of the listed folders an example is in."""
     return bisect.bisect_right(self._ends, index)
 
+  @classmethod
+  def anywhere(cls, argument: str) -> str:
+    """The absolute path."""
+    return os.path.abspath(os.path.expanduser(argument))
 
-def without_classes(identity: str) -> str:
-  """The identity of a source without what tells the classes of a folder's files.
-
-  Such identities are those of sources whose labels do not matter.
-  """
-  return _CLASSES.sub("", identity)
+  @classmethod
+  def hint(cls, text: str) -> str:
+    """Whether a path without the form is a folder of classes."""
+    if not os.path.isdir(os.path.expanduser(text)):
+      return ""
+    try:
+      cls(text)
+    except SourceError as error:
+      return f"as a folder of images it cannot be read either: {error}"
+    return f"did you mean folder:{text}?"
 
 
 def _check_there(directory: str, holds: str) -> None:
@@ -162,16 +145,16 @@ def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
       f" DIR/class/image.jpg.{_others(left_out)}"
     )
   names.sort(key=lambda name: nfc([name]))
-  for one, other in itertools.pairwise(names):
-    if nfc([one]) == nfc([other]):
+  for name, after in itertools.pairwise(names):
+    if nfc([name]) == nfc([after]):
       raise SourceError(
-        f'"{directory}" has two folders for class {one!r}, {one!a} and {other!a}; put '
+        f'"{directory}" has two folders for class {name!r}, {name!a} and {after!a}; put '
         "their images into one."
       )
   return names, left_out
 
 
-def _images(directory: str) -> Found:
+def _images(directory: str) -> Listing:
   """The images in a folder and below it."""
   try:
     return image_files.find(directory)
@@ -180,6 +163,29 @@ def _images(directory: str) -> Found:
       f'Folder "{error.filename}" cannot be read ({error.strerror}); make it readable, or remove'
       " it."
     ) from error
+
+
+def _without_empty(
+  root: str, listings: dict[str, Listing], left_out: LeftOut
+) -> dict[str, Listing]:
+  """The class folders with images; counts in `left_out` all that is left out of them.
+
+  Raises:
+    SourceError: there is no image, or a class has other files alone.
+  """
+  filled = dict(listings)
+  for name, listing in listings.items():
+    left_out.update(listing.left_out, name)
+    if not listing.names and name and listing.left_out.counts().keys() <= {"hidden"}:
+      left_out.add("empty class folders", name)
+      del filled[name]
+  if not filled:
+    raise SourceError(_without_images("Folder", root, left_out))
+  for name, listing in filled.items():
+    if not listing.names:
+      kind, path = ("Class folder", os.path.join(root, name)) if name else ("Folder", root)
+      raise SourceError(_without_images(kind, path, listing.left_out))
+  return filled
 
 
 def _without_images(kind: str, folder: str, left_out: LeftOut) -> str:
@@ -194,15 +200,15 @@ def _others(left_out: LeftOut) -> str:
   return f" Left out: {others}.{foreign.advice(others)}" if others else ""
 
 
-def _check_no_splits(directory: str, found: dict[str, Found]) -> None:
+def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
   """Refuses a folder whose folders are splits: by all of their names, or two with folders inside.
 
   Images that lie in the splits themselves count if no two names have the same word for a split:
   "test_positive" and "test_negative" are classes.
   """
-  filled = [name for name, one in found.items() if one.names]
+  filled = [name for name, listing in listings.items() if listing.names]
   splits = [name for name in filled if _split_words(name)]
-  nested = [name for name in splits if _nested(found[name])]
+  nested = [name for name in splits if _nested(listings[name])]
   apart = nested or len({_split_words(name) for name in splits}) == len(splits)
   if len(nested) < 2 and not (splits and splits == filled and apart):
     return
@@ -236,28 +242,47 @@ def _split_words(name: str) -> frozenset[str]:
   return frozenset(_SPLITS.intersection(re.split("[^a-z]+", name.lower())))
 
 
-def _nested(one: Found) -> bool:
+def _nested(listing: Listing) -> bool:
   """Whether all images are in folders inside."""
-  return all("/" in name for name in one.names)
+  return all("/" in name for name in listing.names)
 
 
-def _notes(directory: str, left_out: LeftOut, found: dict[str, Found]) -> Iterator[str]:
+def _notes(directory: str, left_out: LeftOut, listings: dict[str, Listing]) -> Iterator[str]:
   if others := left_out.in_words():
     yield f"Left out of {directory!r}: {others}."
-  inner = [(name, file) for name, one in found.items() if name for file in one.names]
-  for name, file in itertools.islice((one for one in inner if "/" in one[1]), 1):
+  inner = ((name, file) for name in listings if name for file in listings[name].names)
+  for name, file in itertools.islice((pair for pair in inner if "/" in pair[1]), 1):
     yield f"Class folders in {directory!r} hold folders: '{name}/{file}' is of class {name!r}."
 
 
-def _check_apart(root: str, found: dict[str, Found]):
-  """Refuses a folder that links put into two classes."""
-  seen = {}
-  for name, one in found.items():
-    for identity, inner in one.folders.items():
-      path = os.path.join(root, name, inner).rstrip("/")
-      if identity in seen:
-        raise SourceError(
-          f'"{seen[identity]}" and "{path}" are one folder, by a link: its images would be in two'
-          " classes; remove the link."
-        )
-      seen[identity] = path
+def _placed(root: bytes, names: np.ndarray, rows: range) -> Iterator[Block]:
+  """Groups the files of a folder by the real folders that hold them; lists each folder again.
+
+  Args:
+    root: the folder.
+    names: (n,) bytes, paths of the files relative to the folder.
+    rows: the rows of the files in the source.
+  """
+  if (np.char.find(names, b"/") < 0).all() and not _links(root):  # the usual case
+    yield Block(os.fsdecode(os.path.realpath(root)), names, rows)
+    return
+  files_in = collections.defaultdict(list)
+  real = {}  # {folder below the root: (its real path, its files that are links)}
+  for row, name in zip(rows, names.tolist(), strict=True):
+    below, file = os.path.split(name)
+    if below not in real:
+      path = os.path.join(root, below)
+      real[below] = os.path.realpath(path), _links(path)
+    place, links = real[below]
+    if file in links:
+      place, file = os.path.split(os.path.realpath(os.path.join(place, file)))
+    files_in[place].append((file, row))
+  for place, pairs in files_in.items():
+    files, numbers = zip(*pairs, strict=True)
+    yield Block(os.fsdecode(place), np.array(files), np.array(numbers))
+
+
+def _links(path: bytes) -> set[bytes]:
+  """Names of the symbolic links in a folder."""
+  with os.scandir(path) as entries:
+    return {entry.name for entry in entries if entry.is_symlink()}

@@ -5,17 +5,15 @@ object recognition models", 2019; https://objectnet.dev.
 """
 
 import json
-import os
 import pathlib
-from collections.abc import Iterator
 
 from vit_jax.config import reading
+from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.data.images import decode
 from vit_jax.data.jpeg import BadImage
-from vit_jax.data.sources.base import Block, Example, SourceError, refuse_split
+from vit_jax.data.sources.base import Example, SourceError
 from vit_jax.data.sources.folder import Folder
-from vit_jax.data.sources.selected import Listed, Selected
-from vit_jax.data.sources.tfds import imagenet_classes
+from vit_jax.data.sources.views import Listed, Selected
 
 _BORDER = 1  # every image has a red border of one pixel
 _MAX_BYTES = 2**20  # of a mapping file; the released files have 22 kB at most
@@ -25,7 +23,7 @@ _NAMES = "imagenet_to_label_2012_v2"  # ImageNet's names, one a line
 _LINES = "pytorch_to_imagenet_2012_id.json"  # {"index among the sorted WordNet ids": line, from 0}
 
 
-class ObjectNet:
+class ObjectNet(Selected):
   """The images of the classes that ImageNet has too, labelled with ImageNet's classes.
 
   An ObjectNet class may correspond to several classes of ImageNet, each of which counts as correct.
@@ -34,36 +32,30 @@ class ObjectNet:
 
   Args:
     directory: the folder of the release.
-    split: must be "".
     max_pixels: larger images count as broken.
 
   Raises:
-    SourceError: a split is given, or images or mapping files are missing or wrong.
+    SourceError: images or mapping files are missing or wrong.
     BadImage: from an item: it cannot be decoded.
   """
 
-  multi_label = True
+  form = "objectnet:DIR"
 
-  def __init__(self, directory: str, *, split: str, max_pixels: int):
-    refuse_split(split, kind="objectnet")
-    root = pathlib.Path(os.path.abspath(os.path.expanduser(directory)))
-    self.class_names, self._max_pixels = imagenet_classes(), max_pixels
-    images = Folder(str(root / "images"), split="")
+  def __init__(self, directory: str, *, max_pixels: int):
+    root = pathlib.Path(self.anywhere(directory))
+    images = Folder(str(root / "images"))
     classes = _classes(root / "mappings", images.class_names)
     shared = [row for row in range(len(images)) if classes[images.labels(row)[0]]]
     if not shared:
       raise SourceError(
         f'"{root}" has no images of a class that ImageNet shares; give the whole release.'
       )
-    self.notes = images.notes
-    self.identity = f"objectnet {len(shared)} of {images.identity}"
-    self._images, self._classes = Selected(images, Listed(shared), self.identity), classes
-
-  def __len__(self) -> int:
-    return len(self._images)
+    super().__init__(images, Listed(shared), f"objectnet {len(shared)} of {images.identity}")
+    self.class_names, self.multi_label = imagenet_classes(), True
+    self._classes, self._max_pixels = classes, max_pixels
 
   def __getitem__(self, index: int) -> Example:
-    image, _, name = self._images[index]
+    image, _, name = super().__getitem__(index)
     try:
       pixels = decode(image, max_pixels=self._max_pixels)
     except BadImage as error:
@@ -75,15 +67,12 @@ class ObjectNet:
 
   def labels(self, index: int) -> tuple[int, ...]:
     """The classes of ImageNet to which the file's folder corresponds."""
-    return self._classes[self._images.labels(index)[0]]
+    return self._classes[super().labels(index)[0]]
 
-  def name(self, index: int) -> str:
-    """The file's path."""
-    return self._images.name(index)
-
-  def blocks(self) -> Iterator[Block]:
-    """The files."""
-    return self._images.blocks()
+  @classmethod
+  def anywhere(cls, argument: str) -> str:
+    """The absolute path."""
+    return Folder.anywhere(argument)
 
 
 def _classes(mappings: pathlib.Path, folders: tuple[str, ...]) -> list[tuple[int, ...]]:

@@ -92,13 +92,13 @@ def choose(part: Part | None, names: dict[str, list[str]]) -> list[list[str]]:
     SourceError: as `Part.ends`, or the part has no image of a class.
   """
   if part is None:
-    return [sorted(one) for one in names.values()]
-  ordered = [sorted(one, key=_random) for one in names.values()]
-  cuts = part.ends([len(one) for one in ordered])
-  chosen = [sorted(one[first:end]) for one, first, end in zip(ordered, *cuts, strict=True)]
-  for folder, one in itertools.compress(names.items(), [not one for one in chosen]):
+    return [sorted(files) for files in names.values()]
+  ordered = [sorted(files, key=_random) for files in names.values()]
+  cuts = part.ends([len(files) for files in ordered])
+  chosen = [sorted(files[first:end]) for files, first, end in zip(ordered, *cuts, strict=True)]
+  for folder, files in itertools.compress(names.items(), [not files for files in chosen]):
     raise SourceError(
-      f'Folder "{folder}" has {len(one)} images, and none of them is in its part'
+      f'Folder "{folder}" has {len(files)} images, and none of them is in its part'
       f" {part.split}; add images, or take a larger part."
     )
   return chosen

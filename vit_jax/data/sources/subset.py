@@ -8,8 +8,7 @@ import numpy as np
 from vit_jax.config import reading
 from vit_jax.data.permutation import Permutation
 from vit_jax.data.sources.base import Source, SourceError
-from vit_jax.data.sources.folder import without_classes
-from vit_jax.data.sources.selected import Selected
+from vit_jax.data.sources.views import Selected
 
 # A fixed seed, so that all seeds of an experiment see the same subset. Runs have seeds below 2**31.
 _SEED = 2**32 - 1
@@ -54,8 +53,8 @@ class _First:
     return self._whole[index]
 
   def find(self, rows: np.ndarray) -> np.ndarray:
-    found = self._whole.find(rows)
-    return np.where(found < self._size, found, -1)
+    positions = self._whole.find(rows)
+    return np.where(positions < self._size, positions, -1)
 
 
 class Remaining(Selected):
@@ -103,9 +102,8 @@ class _Kept:
 def write_exclusions(path: str, source: Source, indices, *, remarks=None) -> None:
   """Writes an exclusion list, the examples that `Remaining` leaves out.
 
-  The first line is "# source: " and the source's identity `without_classes`: labels do not matter.
-  Each example has a line with its index and, after a tab, a remark for human readers. Other lines
-  that begin with # are remarks too.
+  The first line is "# source: " and the source's identity. Each example has a line with its
+  index and, after a tab, a remark for human readers. Other lines that begin with # are remarks too.
 
   Args:
     path: the file; it gets its name when it is complete.
@@ -115,7 +113,7 @@ def write_exclusions(path: str, source: Source, indices, *, remarks=None) -> Non
   """
   remarks = remarks or {}
   with open(f"{path}.partial", "w", encoding="utf-8", errors="surrogateescape") as stream:
-    stream.write(f"{_IDENTITY}{without_classes(source.identity)}\n")
+    stream.write(f"{_IDENTITY}{source.identity}\n")
     for index in sorted(indices):
       remark = " ".join(remarks.get(index, "").split())[: _LINE // 8]
       stream.write(f"{index}\t{remark}\n" if remark else f"{index}\n")
@@ -140,17 +138,16 @@ def read_exclusions(path: str, source: Source) -> np.ndarray:
 
 
 def _check_identity(line: str, path: str, source: Source) -> None:
-  identity = without_classes(source.identity)
   if not line.startswith(_IDENTITY):
     raise SourceError(
       f'"{path}" (exclude) is not a list of examples: its first line must be "{_IDENTITY}" and the'
-      f' source, here "{_IDENTITY}{identity}".'
+      f' source, here "{_IDENTITY}{source.identity}".'
     )
-  found = line.removeprefix(_IDENTITY).rstrip("\n")
-  if found != identity:
+  identity = line.removeprefix(_IDENTITY).rstrip("\n")
+  if identity != source.identity:
     raise SourceError(
-      f'"{path}" (exclude) is for other examples: for "{found}", but this source is'
-      f' "{identity}"; make a list for this source.'
+      f'"{path}" (exclude) is for other examples: for "{identity}", but this source is'
+      f' "{source.identity}"; make a list for this source.'
     )
 
 

@@ -1,34 +1,32 @@
 """Random images at the speed of memory, for measurements without the cost of input."""
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
-from vit_jax.data.sources.base import Block, Example, SourceError, refuse_split
+from vit_jax.data.sources.base import Block, Example, Source, SourceError
 
 _LENGTH = 1_281_167  # the size of ImageNet, so that an epoch has as many steps
 _SIDE = 256  # pixels
+_CLASSES = re.compile("[1-9][0-9]{0,6}")
 _POOL = 64  # distinct images; few enough to stay in the processor's cache
 
 
-class Synthetic:
-  """Deterministic random uint8 images (256, 256, 3) with labels below `num_classes`.
+class Synthetic(Source):
+  """Deterministic random uint8 images (256, 256, 3) with labels below `classes`.
 
   Raises:
-    SourceError: a split is named, or there is no class.
+    SourceError: `classes` is not a number of classes.
   """
 
-  multi_label = False
+  form = "synthetic:CLASSES"
 
-  def __init__(self, *, split: str, num_classes: int):
-    refuse_split(split, kind="synthetic")
-    if not num_classes:
-      raise SourceError(
-        'A "synthetic" source has as many classes as config.model.num_classes, which is 0; give '
-        "it, such as --config.model.num_classes=10."
-      )
-    self.class_names = tuple(str(label) for label in range(num_classes))
-    self.identity = f"synthetic {num_classes}"
+  def __init__(self, classes: str):
+    if not _CLASSES.fullmatch(classes):
+      raise SourceError(f'"synthetic:{classes}" has no number of classes, such as synthetic:10.')
+    self.class_names = tuple(str(label) for label in range(int(classes)))
+    self.identity = f"synthetic {classes}"
     rng = np.random.default_rng(0)
     self._images = rng.integers(0, 256, (_POOL, _SIDE, _SIDE, 3), dtype=np.uint8)
 
@@ -41,10 +39,6 @@ class Synthetic:
   def labels(self, index: int) -> tuple[int, ...]:
     """A multiplicative hash: neighbouring examples get unrelated labels."""
     return ((index * 2_654_435_761 % 2**32) % len(self.class_names),)
-
-  def name(self, index: int) -> str:
-    """A name with the index."""
-    return f"synthetic example {index}"
 
   def blocks(self) -> Iterator[Block]:
     """None: a run may train and evaluate on the same random images."""

@@ -1,24 +1,24 @@
 """Reads datasets that TensorFlow Datasets prepared as ArrayRecord, without TensorFlow."""
 
 import functools
-import importlib.util
 import itertools
+import logging
 import os
-import pathlib
 import re
 import shlex
 from collections.abc import Iterator
 
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.records import DamagedRecord, Records, Span
-from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.sources.base import Block, Example, Source, SourceError
 from vit_jax.process.text import nfc
 
+_log = logging.getLogger(__name__)
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
-class Tfds:
+class Tfds(Source):
   """One split of a prepared dataset; never downloads or builds anything.
 
   Args:
@@ -31,27 +31,27 @@ class Tfds:
     SourceError: the dataset, split or feature does not exist, or does not allow random access.
     BadImage: from an item: its record is damaged.
     RunError: from an item: its file is missing, has too few records, or cannot be opened.
-
-  Attributes:
-    as_written: whether the split is a part of a dataset that was not shuffled, and may be sorted
-      by class. TFDS shuffles every dataset unless its builder forbids it.
   """
 
+  form, splits = "tfds:NAME[/CONFIG][:VERSION]", True
+
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
-    self._arguments = (spec, split, image_key, label_key)
     self._image_key, self._label_key = image_key, label_key
     builder = open_builder(spec)
     self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}".rstrip()
-    self.as_written = builder.info.disable_shuffling and "[" in split
     check_features(builder, *filter(None, [image_key, label_key]))
     label = _label_feature(builder, label_key) if label_key else None
     self.multi_label = hasattr(label, "feature")
     classes = label.feature if self.multi_label else label
     self.class_names = nfc(classes.names) if label_key else ()
     self._features = Features(builder, split, image_key=image_key, label_key=label_key)
-
-  def __reduce__(self):
-    return (_reopen, self._arguments)
+    if builder.info.disable_shuffling and "[" in split:
+      _log.warning(
+        "The examples of tfds:%s were written without shuffling, so %r is not a random part: it may"
+        " lack classes, or hold few different subjects.",
+        spec,
+        split,
+      )
 
   def __len__(self) -> int:
     return len(self._features)
@@ -76,16 +76,7 @@ class Tfds:
     if not self._label_key:
       return ()
     label = record[self._label_key]
-    return tuple(int(one) for one in label) if self.multi_label else (int(label),)
-
-
-def imagenet_classes() -> tuple[str, ...]:
-  """ImageNet's 1,000 classes as WordNet ids such as "n01440764", sorted, as TFDS names them.
-
-  Reads them from the package of TFDS; no dataset needs to be prepared.
-  """
-  package = pathlib.Path(importlib.util.find_spec("tensorflow_datasets").origin).parent
-  return tuple((package / "datasets/imagenet2012/labels.txt").read_text().split())
+    return tuple(map(int, label)) if self.multi_label else (int(label),)
 
 
 class Features:
@@ -144,10 +135,6 @@ class Features:
       return self._records[index]
     except DamagedRecord as error:
       raise BadImage(f"{self.name(index)}: {error}") from error
-
-
-def _reopen(spec: str, split: str, image_key: str, label_key: str) -> Tfds:
-  return Tfds(spec, split=split, image_key=image_key, label_key=label_key)
 
 
 def open_builder(spec: str):

@@ -14,7 +14,7 @@ import numpy as np
 from vit_jax.data import images
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import tfds
-from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.sources.base import Block, Example, Source, SourceError
 
 # Development trains on 800 images and chooses settings by 200; the final run trains on all 1,000.
 TRAIN, HELD_BACK = 800, 200
@@ -152,7 +152,7 @@ TASKS = {
 }
 
 
-class Vtab:
+class Vtab(Source):
   """The images of a task in one of `SPLITS`, with the task's labels.
 
   Args:
@@ -164,10 +164,9 @@ class Vtab:
     BadImage: from an item: its record is damaged, or its label is not a class of the task.
   """
 
-  multi_label = False
+  form, splits = "vtab:TASK", True
 
   def __init__(self, name: str, *, split: str):
-    self._arguments = (name, split)
     self._task = task_of(name)
     label = self._task.label
     builder = tfds.open_builder(self._task.data)
@@ -177,9 +176,6 @@ class Vtab:
     part = tfds_split(name, split, sizes)
     self.identity = f"vtab:{name} tfds:{builder.info.full_name} {part}"
     self._features = tfds.Features(builder, part, image_key="image", label_key=label.key)
-
-  def __reduce__(self):
-    return (_reopen, self._arguments)
 
   def __len__(self) -> int:
     return len(self._features)
@@ -208,10 +204,6 @@ class Vtab:
         f"{len(self.class_names)} classes."
       )
     return (label,)
-
-
-def _reopen(name: str, split: str) -> Vtab:
-  return Vtab(name, split=split)
 
 
 def task_of(name: str) -> VtabTask:

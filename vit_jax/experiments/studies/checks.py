@@ -82,7 +82,7 @@ def accepted(run: Run) -> Config:
   if given:
     runs.check_config(run.recipe, config)
     return config
-  data = dataclasses.replace(config.data, train=Dataset(source="synthetic"))
+  data = dataclasses.replace(config.data, train=Dataset(source="not given yet"))
   checks.check(dataclasses.replace(config, data=data))
   return config
 
