@@ -65,7 +65,7 @@ def test_parts_are_nested_and_complements(counts, cuts, data):
   elif ends is not None:
     assert ends.sum(axis=1).tolist() == [low, high]
     shares = np.array([low, high])[:, None] * np.array(counts) / sum(counts)
-    assert (abs(ends - shares) <= 1).all()
+    assert (abs(ends - shares) < 1.5).all()  # within about one image
   try:
     parts = [
       chosen(f"[{a}{unit}:{b}{unit}]", names) for a, b in ((0, low), (low, high), (high, whole))
