@@ -144,7 +144,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/inspection/similarity.py": below("inspection", "similarity"),
   "vit_jax/weights/fit.py": [
     *below("weights", "fit"),
+    *below("weights", "resize"),
     *named("training/test_init_from.py", "a_head_goes_by_the_names_of_its_classes"),
   ],
-  "vit_jax/weights/resize.py": below("weights", "resize"),
 }

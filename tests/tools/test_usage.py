@@ -54,7 +54,7 @@ def run(tool, arguments, monkeypatch, capfd):
       "export",
       "--source {}/w.npz --output {}/run",
       1,
-      "a model that this project does not",
+      "asks for what this project does not",
     ),
     ("export", "--source {}/w.npz --output {}/file", 2, "is a file already"),
     ("export", "--source {}/w.npz --output /dev/null/o.npz", 2, "cannot be made: File exists"),

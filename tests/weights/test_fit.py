@@ -7,7 +7,7 @@ import pytest
 from tests.weights import families
 from vit_jax import models, weights
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.weights.resize import resize_axis, resize_table
+from vit_jax.weights.fit import resize_axis, resize_table
 
 
 def shapes(module, side=families.SIDE):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from vit_jax.weights.resize import resize_axis, resize_table
+from vit_jax.weights.fit import resize_axis, resize_table
 
 
 def bilinear(grid, new):

@@ -5,7 +5,7 @@ import json
 import pathlib
 import typing
 
-from vit_jax.config import MAX_PIXELS, MAX_SIDE
+from vit_jax.config import MAX_PIXELS, MAX_SIDE, reading
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.models.gelu import FORMS
@@ -64,18 +64,17 @@ class Card:
 
 
 class Rule(typing.NamedTuple):
-  """What a value of a card must be, as a test and in words."""
+  """What a value must be, as a test and in words."""
 
   test: typing.Callable[[typing.Any], bool]
   words: str
 
-  def check(self, key: str, value):
-    """Raises ValueError if the value breaks the rule."""
-    if not self.test(value):
-      raise ValueError(f"its {key} is {repr(value)[:100]} and must be {self.words}")
+  def broken(self, key: str, value) -> str:
+    """Says that the value of `key` breaks the rule; "" if it does not."""
+    return "" if self.test(value) else f"{key} is {repr(value)[:100]} and must be {self.words}"
 
 
-def one_of(*values: str) -> Rule:
+def one_of(*values) -> Rule:
   """The rule that a value is one of a few."""
   return Rule(lambda value: value in values, " or ".join(map(repr, values)))
 
@@ -135,29 +134,27 @@ def of_values(values, path: pathlib.Path) -> Card:
     ValueError: it is not a card.
   """
   try:
-    for key, rule in RULES.items():
-      rule.check(key, values[key])
-    if 0 < values["resize"] < values["image_size"]:
-      raise ValueError(f"its resize is {values['resize']}, below its image_size")
+    wrong = [text for key, rule in RULES.items() if (text := rule.broken(key, values[key]))]
+    if not wrong and 0 < values["resize"] < values["image_size"]:
+      wrong.append(f"resize is {values['resize']}, below its image_size")
+    if wrong:
+      raise ValueError("; ".join(wrong))
     fields = {field.name: values[field.name] for field in dataclasses.fields(Card)}
     return Card(**fields | {"trained_on": history.read(values["trained_on"])})
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error
 
 
-def read_json(path: pathlib.Path):
-  """Reads JSON from a file of bounded size.
+def read_json(path: pathlib.Path) -> dict:
+  """Reads a JSON object from a file of bounded size.
 
   Raises:
-    ValueError: the file is too large, or not JSON.
+    ValueError: the file is too large, or holds something else.
   """
-  size = path.stat().st_size
-  if size > MAX_BYTES:
-    raise ValueError(f"{path} has {size:,} bytes; the most is {MAX_BYTES:,}.")
   try:
-    return json.loads(path.read_text(encoding="utf-8"))
-  except (ValueError, RecursionError) as error:
-    raise ValueError(f"{path} is not JSON: {error}.") from error
+    return reading.read_json(path, most=MAX_BYTES)
+  except (ValueError, OSError) as error:
+    raise ValueError(f"{path} cannot be read as JSON: {error}.") from error
 
 
 def inferred(params: dict) -> Card:

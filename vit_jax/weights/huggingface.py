@@ -8,12 +8,11 @@ import logging
 import pathlib
 
 from vit_jax.data import history
-from vit_jax.models import ViT
 from vit_jax.models.recognition import module_of
 from vit_jax.storage.files import write_text
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import safetensors
-from vit_jax.weights.card import DEEP, MAX_EPSILON, RULES, Card, inferred, read_json
+from vit_jax.weights.card import DEEP, RULES, Card, Rule, inferred, one_of, read_json
 from vit_jax.weights.format import WeightFormat
 from vit_jax.weights.translation import (
   CONVOLUTION,
@@ -49,45 +48,28 @@ ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # a ViTModel that 
 WITH_HEAD, WITHOUT_HEAD = ["ViTForImageClassification"], ["ViTModel"]
 # For each of our activations, transformers' names; exports use the first.
 ACTIVATIONS = {
-  "gelu_tanh": (
-    *("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"),
-  ),
-  "gelu": ("gelu", "gelu_python"),
+  "gelu_tanh": ["gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"],
+  "gelu": ["gelu", "gelu_python"],
 }
-PROBLEM_TYPES = {
-  "softmax": "single_label_classification",
-  "sigmoid": "multi_label_classification",
-}
-# For each key that changes what transformers computes: the values for which this project computes
-# the same, and transformers' default for a missing key.
+PROBLEM_TYPES = {"softmax": "single_label_classification", "sigmoid": "multi_label_classification"}
+# For each key of config.json that counts: what it must be, so that this project computes the same,
+# and transformers' default for a missing key; or ours, for a key of our own.
 COMPUTED = {
-  "architectures": ((WITH_HEAD, WITHOUT_HEAD), None),
-  "model_type": (("vit",), "vit"),
-  "hidden_act": ((*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
-  "num_channels": ((3,), 3),
-  "qkv_bias": ((True,), True),
-  "problem_type": ((*PROBLEM_TYPES.values(), None), None),
-  "pruned_heads": (({}, None), None),
-  "quantization_config": ((None,), None),
+  "architectures": (one_of(WITH_HEAD, WITHOUT_HEAD), None),
+  "model_type": (one_of("vit"), "vit"),
+  "hidden_act": (one_of(*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
+  "layer_norm_eps": (RULES["norm_epsilon"], 1e-12),
+  "num_attention_heads": (Rule(lambda x: type(x) is int and 0 < x < 10**4, "a number"), 12),
+  "num_channels": (one_of(3), 3),
+  "qkv_bias": (one_of(True), True),
+  "problem_type": (one_of(*PROBLEM_TYPES.values(), None), None),
+  "pruned_heads": (one_of({}, None), None),
+  "quantization_config": (one_of(None), None),
+  "image_size": (RULES["image_size"], 224),
+  "representation": (RULES["representation"], Card.representation),
+  "average": (RULES["average"], Card.average),
 }
-HALF = [0.5] * 3
-PREPARED = {
-  "image_processor_type": (
-    *(("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil", None), None),
-  ),
-  "feature_extractor_type": (("ViTFeatureExtractor", None), None),
-  "image_mean": ((HALF,), HALF),
-  "image_std": ((HALF,), HALF),
-  "resample": ((2,), 2),
-  "do_resize": ((True,), True),
-  "do_rescale": ((True,), True),
-  "rescale_factor": ((1 / 255,), 1 / 255),
-  "do_normalize": ((True,), True),
-  "do_center_crop": ((False, None), None),
-  "do_pad": ((False, None), None),
-}
-DEFAULT_EPSILON = 1e-12  # transformers' default
-MAX_HEADS = 10**4
+PROCESSORS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil")
 _log = logging.getLogger(__name__)
 TRAINED_ON = "vit_jax_trained_on"  # a key of our own, as "representation" and "average" are
 README = f"""# Images for this model
@@ -112,7 +94,7 @@ transformers gives other pixels than vit_jax, and so other probabilities:
 
 
 def _load(folder: pathlib.Path) -> dict:
-  settings = read_settings(folder)
+  settings = read_checked(folder / CONFIG, COMPUTED)
   if not (folder / WEIGHTS).is_file():
     raise ValueError(
       f"it has no {WEIGHTS} (weights in several files or as pickles are not read); save the model "
@@ -123,107 +105,10 @@ def _load(folder: pathlib.Path) -> dict:
     params = nest(NAMES.ours(flat, settings["num_attention_heads"]))
   except KeyError as error:
     raise ValueError(f"{error} is not part of a {WITH_HEAD[0]}") from error
-  for key, size in sizes(params).items():
+  for key, size in _sizes(params).items():
     if settings.get(key) != size:
-      raise ValueError(
-        f"{key} is {_shown(settings.get(key))} in {CONFIG}, and {size} by the arrays"
-      )
+      raise ValueError(f"{key} is {settings.get(key)!r} in {CONFIG}, and {size} by the arrays")
   return params
-
-
-def _save(folder: pathlib.Path, params: dict, card: Card | None):
-  card = card or inferred(params)
-  settings = sizes(params) | _settings(params, card)
-  if card.resize:
-    raise _no_place("a centre cut out of a larger resized image (config.data.evaluate_resize)")
-  if (folder / CONFIG).exists():
-    read_settings(folder)  # raises for a folder of another kind: do not replace it
-  folder.mkdir(parents=True, exist_ok=True)
-  safetensors.save_arrays(folder / WEIGHTS, NAMES.theirs(flatten(params)), {})
-  for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card.image_size))):
-    write_text(folder / name, json.dumps(content, indent=2) + "\n")
-  if not (folder / NOTES).exists():  # the user may have written it
-    write_text(folder / NOTES, README.replace("[SIDE]", str(card.image_size)))
-
-
-def read_settings(folder: pathlib.Path) -> dict:
-  """Reads config.json of a model that this project can compute.
-
-  Raises:
-    ValueError: this project does not compute such a model; names the keys.
-  """
-  settings = _json(folder / CONFIG)
-  wrong = differing(settings, COMPUTED)
-  epsilon, heads = _epsilon(settings), settings.get("num_attention_heads")
-  if type(epsilon) is not float or not 0 < epsilon <= MAX_EPSILON:
-    wrong.append(f"layer_norm_eps is {_shown(epsilon)} and must be above 0, at most {MAX_EPSILON}")
-  if type(heads) is not int or not 0 < heads <= MAX_HEADS:
-    wrong.append(f"num_attention_heads is {_shown(heads)} and must be a number up to {MAX_HEADS:,}")
-  if wrong:
-    raise ValueError(
-      f"{folder / CONFIG} describes a model that this project does not compute: {'; '.join(wrong)}."
-    )
-  return settings
-
-
-def sizes(params: dict) -> dict:
-  """The keys of config.json that follow from the parameters.
-
-  Raises:
-    ValueError: ViTForImageClassification does not compute the same as this model; names the first
-      part that it cannot express.
-  """
-  module = module_of(params)
-  if not isinstance(module, ViT) or "conv_root" in params:
-    raise _no_place("a ResNet")
-  reasons = {
-    "a representation layer (pre_logits)": module.representation_layer,
-    "a model without class token (pool='gap' or 'map')": module.pool != "class_token",
-    "position embeddings other than 1-D at the stem": (
-      (module.positions, module.position_place) != ("1d", "stem")
-    ),
-  }
-  for what, here in reasons.items():
-    if here:
-      raise _no_place(what)
-  return {
-    "architectures": WITH_HEAD if "head" in params else WITHOUT_HEAD,
-    "hidden_size": module.width,
-    "num_hidden_layers": module.depth,
-    "num_attention_heads": module.heads,
-    "intermediate_size": module.mlp_dim,
-    "image_size": inferred(params).image_size,
-    "patch_size": module.patch,
-  }
-
-
-def differing(settings: dict, expected: dict) -> list[str]:
-  """Describes the keys of `settings` whose value is not an expected one.
-
-  Args:
-    settings: {key: value}.
-    expected: {key: (allowed values, default of a missing key)}.
-  """
-  return [
-    f"{key} is {_shown(settings.get(key, default))} and must be {values[0]!r}"
-    for key, (values, default) in expected.items()
-    if settings.get(key, default) not in values
-  ]
-
-
-def _shown(value) -> str:
-  return repr(value)[:60]
-
-
-def _json(path: pathlib.Path) -> dict:
-  settings = read_json(path)
-  if not isinstance(settings, dict):
-    raise ValueError(f"{path} is not a JSON object.")
-  return settings
-
-
-def _no_place(what: str) -> ValueError:
-  return ValueError(f"Hugging Face's ViTForImageClassification has no place for {what}.")
 
 
 def _within_vit(flat: dict, architectures: list[str]) -> dict:
@@ -240,25 +125,19 @@ def _within_vit(flat: dict, architectures: list[str]) -> dict:
   return {name: x for name, x in named.items() if name not in pooler}
 
 
-def _epsilon(settings: dict) -> float:
-  return settings.get("layer_norm_eps", DEFAULT_EPSILON)
-
-
 def _card(folder: pathlib.Path, params: dict | None) -> Card:
-  settings = {"representation": Card.representation, "average": Card.average, TRAINED_ON: []}
-  settings |= read_settings(folder)
+  settings = read_checked(folder / CONFIG, COMPUTED)
   if (folder / PREPROCESSOR).is_file():
-    _check_preprocessor(folder / PREPROCESSOR, settings.get("image_size"))
-  for key in ("image_size", "representation", "average"):
-    RULES[key].check(key, settings.get(key))
+    read_checked(folder / PREPROCESSOR, _prepared(settings["image_size"]))
+  activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
   return Card(
     image_size=settings["image_size"],
     class_names=_class_names(settings),
-    loss="sigmoid" if settings.get("problem_type") == PROBLEM_TYPES["sigmoid"] else "softmax",
-    activation=_activation(settings),
-    norm_epsilon=_epsilon(settings),
+    loss="sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax",
+    activation=activations[0],
+    norm_epsilon=settings["layer_norm_eps"],
     representation=settings["representation"],
-    trained_on=history.read(settings[TRAINED_ON]),
+    trained_on=history.read(settings.get(TRAINED_ON, [])),
     average=settings["average"],
   )
 
@@ -273,9 +152,47 @@ def _class_names(settings: dict) -> tuple[str, ...]:
   return tuple(str(classes[str(i)]) for i in range(len(classes)))
 
 
-def _activation(settings: dict) -> str:
-  name = settings.get("hidden_act", COMPUTED["hidden_act"][1])
-  return next(ours for ours, theirs in ACTIVATIONS.items() if name in theirs)
+def _save(folder: pathlib.Path, params: dict, card: Card | None):
+  card = card or inferred(params)
+  if card.resize:
+    raise _no_place("a centre cut out of a larger resized image (config.data.evaluate_resize)")
+  try:
+    flat = NAMES.theirs(flatten(params))
+  except KeyError as error:
+    raise _no_place(error.args[0]) from error
+  settings = _sizes(params) | _settings(params, card)
+  if (folder / CONFIG).exists():
+    read_checked(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
+  folder.mkdir(parents=True, exist_ok=True)
+  safetensors.save_arrays(folder / WEIGHTS, flat, {})
+  for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card.image_size))):
+    write_text(folder / name, json.dumps(content, indent=2) + "\n")
+  if not (folder / NOTES).exists():  # the user may have written it
+    write_text(folder / NOTES, README.replace("[SIDE]", str(card.image_size)))
+
+
+def _no_place(what: str) -> ValueError:
+  return ValueError(f"Hugging Face's ViTForImageClassification has no place for {what}.")
+
+
+def _sizes(params: dict) -> dict:
+  """The keys of config.json that follow from the parameters, whose names are those of NAMES.
+
+  Raises:
+    ValueError: the class token or the position embeddings are missing.
+  """
+  module = module_of(params)
+  if module.pool != "class_token" or module.positions == "none":
+    raise _no_place("a model without class token or without position embeddings")
+  return {
+    "architectures": WITH_HEAD if "head" in params else WITHOUT_HEAD,
+    "hidden_size": module.width,
+    "num_hidden_layers": module.depth,
+    "num_attention_heads": module.heads,
+    "intermediate_size": module.mlp_dim,
+    "image_size": inferred(params).image_size,
+    "patch_size": module.patch,
+  }
 
 
 def _settings(params: dict, card: Card) -> dict:
@@ -301,25 +218,49 @@ def _settings(params: dict, card: Card) -> dict:
   }
 
 
-def _check_preprocessor(path: pathlib.Path, side: int):
-  """Checks that the folder's images are prepared as in this project.
+def _preprocessor(side: int) -> dict:
+  return {
+    "image_processor_type": PROCESSORS[0],
+    "do_convert_rgb": True,
+    "do_resize": True,
+    "size": {"height": side, "width": side},
+    "resample": 2,
+    "do_rescale": True,
+    "rescale_factor": 1 / 255,
+    "do_normalize": True,
+    "image_mean": [0.5] * 3,
+    "image_std": [0.5] * 3,
+  }
+
+
+def _prepared(side: int) -> dict:
+  """As COMPUTED, for preprocessor_config.json: images are prepared as in this project."""
+  written = _preprocessor(side)
+  return {key: (one_of(value), value) for key, value in written.items()} | {
+    "do_convert_rgb": (one_of(True, False, None), None),
+    "image_processor_type": (one_of(*PROCESSORS, None), None),
+    "feature_extractor_type": (one_of("ViTFeatureExtractor", None), None),
+    "size": (one_of(written["size"], side), {"height": 224, "width": 224}),
+    "do_center_crop": (one_of(False, None), None),
+    "do_pad": (one_of(False, None), None),
+  }
+
+
+def read_checked(path: pathlib.Path, rules: dict) -> dict:
+  """Reads JSON with a default for each key that is missing, and checks it.
+
+  Args:
+    path: the file.
+    rules: {key: (what it must be, default)}.
 
   Raises:
-    ValueError: they are prepared in another way; names the keys.
+    ValueError: it asks for something that this project does not compute; names the keys.
   """
-  settings = _json(path)
-  square = {"height": side, "width": side}
-  size = {"size": ((square, side), {"height": 224, "width": 224})}
-  if wrong := differing(settings, PREPARED | size):
-    raise ValueError(
-      f"{path} prepares images in another way than this project: {'; '.join(wrong)}."
-    )
-
-
-def _preprocessor(side: int) -> dict:
-  values = {key: allowed[0] for key, (allowed, _) in PREPARED.items() if allowed[0]}
-  del values["feature_extractor_type"]
-  return values | {"do_convert_rgb": True, "size": {"height": side, "width": side}}
+  settings = {key: default for key, (_, default) in rules.items()} | read_json(path)
+  wrong = [text for key, (rule, _) in rules.items() if (text := rule.broken(key, settings[key]))]
+  if wrong:
+    raise ValueError(f"{path} asks for what this project does not compute: {'; '.join(wrong)}.")
+  return settings
 
 
 HUGGING_FACE = WeightFormat(
