@@ -38,6 +38,11 @@ def config(source, side=16, **model):
   )
 
 
+def read(config, names=NAMES):
+  objective = config.objective.configured(config, models.configured(config.model))
+  return init_from.read(config, objective, names)
+
+
 def started(config, *, fsdp=1):
   """A fresh state, and the same state with the weights put into it."""
   objective = Classification(models.configured(config.model))
@@ -49,7 +54,7 @@ def started(config, *, fsdp=1):
     return state.init(objective, optimizer, seed=0, image_size=size, with_ema=True)
 
   fresh = state.create(init, state.abstract(init, devices))
-  return fresh, init_from.put(init_from.read(config, NAMES[: config.model.num_classes]), fresh)
+  return fresh, init_from.put(read(config, NAMES[: config.model.num_classes]), fresh)
 
 
 @pytest.mark.parametrize("scan", [False, True])
@@ -80,7 +85,7 @@ def test_names_of_a_head_that_cannot_be_kept_are_refused(source):
   with pytest.raises(
     c.ConfigError, match=r"'data' names the .* a head of 5 classes and the data 7"
   ):
-    init_from.read(named, tuple("abcdefg"))
+    read(named, tuple("abcdefg"))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_names_of_a_head_that_cannot_be_kept_are_refused(source):
 )
 def test_what_does_not_fit_is_wrong_usage(source, change, message):
   with pytest.raises(c.ConfigError, match=r"config\.init_from=.*" + message):
-    init_from.read(config(source, **change), NAMES)
+    read(config(source, **change))
 
 
 def carded(tmp_path, *names):
@@ -110,10 +115,10 @@ def carded(tmp_path, *names):
 
 def test_a_head_goes_by_the_names_of_its_classes(tmp_path):
   head = families.params("vit")["head"]
-  same = init_from.read(config(carded(tmp_path, *NAMES)), NAMES)
+  same = read(config(carded(tmp_path, *NAMES)))
   np.testing.assert_array_equal(same.params["head"]["kernel"], head["kernel"])
   assert "classes  those of the data, by name" in same.report
-  moved = init_from.read(config(carded(tmp_path, *"badce"), scan=True), NAMES)
+  moved = read(config(carded(tmp_path, *"badce"), scan=True))
   for name in ("kernel", "bias"):
     np.testing.assert_array_equal(moved.params["head"][name], head[name][..., [1, 0, 3, 2, 4]])
   assert "moved    head/kernel  by the names of classes" in moved.report
@@ -124,32 +129,32 @@ def test_a_head_of_other_classes_is_refused_or_new(tmp_path):
   path = carded(tmp_path, "eight", "five", "four", "nine", "one")
   message = r"class 0 is 'eight' there and 'a' in the data\. Take a new head .*class_names=FILE"
   with pytest.raises(c.ConfigError, match=message):
-    init_from.read(config(path), NAMES)
-  new = init_from.read(dataclasses.replace(config(path), new_head=True), NAMES)
+    read(config(path))
+  new = read(dataclasses.replace(config(path), new_head=True))
   assert "head" not in new.params
   assert "  classes  " not in new.report
-  fewer = init_from.read(config(path, num_classes=3), NAMES[:3])
+  fewer = read(config(path, num_classes=3), NAMES[:3])
   assert "new      head/kernel  in the file (32, 5)" in fewer.report
-  told = init_from.read(dataclasses.replace(config(path), class_names="data"), NAMES)
+  told = read(dataclasses.replace(config(path), class_names="data"))
   families.assert_same_bits(told.params["head"], families.params("vit")["head"])
   assert "config.class_names=data" in told.report
 
 
 def test_a_head_whose_classes_nothing_names_is_spoken_of(source):
-  report = init_from.read(config(source), NAMES).report
+  report = read(config(source)).report
   assert "classes  not named by the weights" in report
   assert "--config.new_head=True takes a new head" in report
 
 
 def test_weights_of_another_family(source):
-  resnet = c.Config(init_from=str(source), model=c.Model(name="R50x1"))
+  resnet = c.Config(init_from=str(source), model=c.Model(name="R50x1", num_classes=5))
   with pytest.raises(c.ConfigError, match=r"not of a R50x1 .*: they are a ViT there and a ResNet"):
-    init_from.read(resnet, NAMES)
+    read(resnet)
 
 
 def test_what_is_not_there_is_wrong_usage(tmp_path):
   with pytest.raises(c.ConfigError, match=r"config\.init_from=.*w\.npz does not exist"):
-    init_from.read(config(tmp_path / "w.npz"), NAMES)
+    read(config(tmp_path / "w.npz"))
 
 
 def test_the_main_job_starts_from_another_run_and_says_what_it_took(tmp_path):

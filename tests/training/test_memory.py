@@ -7,7 +7,7 @@ from tests.training.test_plan import CONFIG
 from vit_jax.config import RunError
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage.saving import Checkpoints
-from vit_jax.training import init_from, train
+from vit_jax.training import init_from, start, train
 from vit_jax.training import run as runs
 
 
@@ -17,7 +17,7 @@ def too_little(*_, **__):
 
 @pytest.mark.parametrize(
   ("owner", "name"),
-  [(train.states, "create"), (Checkpoints, "restore"), (init_from, "put")],
+  [(start.states, "create"), (Checkpoints, "restore"), (init_from, "put")],
   ids=["a new state", "a checkpoint", "weights"],
 )
 def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):

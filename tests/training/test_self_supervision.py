@@ -11,6 +11,7 @@ from PIL import Image
 
 from tests import programs
 from vit_jax import config as c
+from vit_jax import models
 from vit_jax.data import sources
 from vit_jax.evaluation import reconstruction
 from vit_jax.inference import export
@@ -99,13 +100,18 @@ def test_what_a_user_sees(pretrained):
   assert events.count(pictures[0].read_bytes()) == 1
 
 
+def read_weights(config, names):
+  objective = config.objective.configured(config, models.configured(config.model))
+  return init_from.read(config, objective, names)
+
+
 def finetuning(folder, **settings):
   return c.Config(init_from=str(folder), model=VIT, data=c.Data(image_size=8), **settings)
 
 
 def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
   names = tuple("0123456789")
-  start = init_from.read(finetuning(pretrained, new_head=True), names)
+  start = read_weights(finetuning(pretrained, new_head=True), names)
   own = flatten(checkpoint.load_params(checkpoint.find(pretrained), ema=True))
   taken = flatten(start.params)
   assert own.keys() - taken.keys() == {
@@ -118,14 +124,14 @@ def test_fine_tuning_takes_all_but_what_the_objective_added(pretrained):
   assert "dropped  objective/mask_embedding" in start.report
   assert "new      head/kernel" in start.report
   with pytest.raises(c.ConfigError, match="have no head; take a new one with"):
-    init_from.read(finetuning(pretrained), names)
+    read_weights(finetuning(pretrained), names)
 
 
 def test_another_masked_run_goes_on_with_all_of_them(pretrained):
-  again = init_from.read(dataclasses.replace(MASKED, init_from=str(pretrained)), ())
+  again = read_weights(dataclasses.replace(MASKED, init_from=str(pretrained)), ())
   assert flatten(again.params).keys() >= {"objective/mask_embedding", "objective/prediction/kernel"}
   other = dataclasses.replace(MASKED, init_from=str(pretrained), objective=Masked(target="pixels"))
-  report = init_from.read(other, ()).report
+  report = read_weights(other, ()).report
   assert "new      objective/prediction/kernel" in report
 
 

@@ -16,8 +16,8 @@ from vit_jax.data.history import Trained
 from vit_jax.evaluation.opening import open_alone
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.storage import manifest
-from vit_jax.training import resumed
 from vit_jax.training import run as runs
+from vit_jax.training import start
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -45,7 +45,8 @@ def stored(path, known):
     workdir = path if path.name == "run" else path.parents[1]
     meta = workdir / "checkpoints" / "9" / "meta" / "metadata"
     meta.parent.mkdir(parents=True)
-    meta.write_text(json.dumps({"config": {}, "trained_on": history.written(known)}))
+    told = {"config": {}, "images": [0, 0, 8], "trained_on": history.written(known)}
+    meta.write_text(json.dumps(told))
     manifest.write(meta.parents[1])
   else:
     names = tuple("abcde")
@@ -70,7 +71,7 @@ def refused(function, *arguments):
 def test_weights_keep_it_in_every_form(tmp_path, folder, form):
   first, second, rest = (c.Dataset(folder, part) for part in ("[:50%]", "[50%:80%]", "[80%:]"))
   place = stored(tmp_path / form, trained(first, second))
-  known = resumed.history_of(place)
+  known = start.history_of(place)
   assert known == trained(first, second)
   for scored in (first, second):
     for refusal in (
@@ -89,8 +90,8 @@ def test_safetensors_keep_it_without_the_card_beside_them(tmp_path, folder):
   known = trained(c.Dataset(folder))
   place = stored(tmp_path / "w.safetensors", known)
   (tmp_path / "w.json").unlink()
-  assert resumed.history_of(place) == weights.read(tmp_path / "w.safetensors").card.trained_on
-  assert resumed.history_of(place) == known
+  assert start.history_of(place) == weights.read(tmp_path / "w.safetensors").card.trained_on
+  assert start.history_of(place) == known
 
 
 def test_every_kind_of_set_is_compared(folder):
@@ -142,7 +143,7 @@ def test_without_a_history_there_is_nothing_to_compare(tmp_path, folder):
   (tmp_path / "w.npz").touch()
   (tmp_path / "empty").mkdir()
   for place in ("", "w.npz", "gone.npz", "empty"):
-    assert resumed.history_of(str(tmp_path / place) if place else "") == ()
+    assert start.history_of(str(tmp_path / place) if place else "") == ()
   assert open_alone(run(c.Dataset(), c.Dataset(folder)), ())
 
 
@@ -176,9 +177,9 @@ def test_a_history_of_a_stranger_is_not_trusted(tmp_path, form, values):
   path.write_text(json.dumps(json.loads(path.read_text()) | {key: values}))
   if form == "run":
     manifest.write(tmp_path / "run/checkpoints/9")
-  assert "trained_on" in refused(resumed.history_of, place)
+  assert "trained_on" in refused(start.history_of, place)
   if form == "run":
-    assert "trained_on" in refused(resumed.read, tmp_path / "run")
+    assert "trained_on" in refused(start.read, tmp_path / "run")
   else:
     with pytest.raises(ValueError, match="trained_on"):
       weights.read(tmp_path / form)

@@ -1,6 +1,9 @@
 """Relations between settings, checked before data or devices are touched."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection, Mapping
+
+import jax
 
 from vit_jax import models
 from vit_jax.config import (
@@ -11,17 +14,22 @@ from vit_jax.config import (
   Duration,
   EarlyStopping,
   Model,
+  Optimizer,
   Schedule,
+  similar,
   unused,
 )
-from vit_jax.config.reading import expanded
 from vit_jax.data import resizing, sources
 from vit_jax.evaluation import registry
+from vit_jax.learning import optim
+from vit_jax.learning.objective import Objective
 from vit_jax.models import requirements
+from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
-from vit_jax.training import patterns
+from vit_jax.storage.tree import flatten
 
 MAX_STAGES, MAX_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
+MAX_FACTOR = 1e4  # of a rule of weight decay
 
 OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
 
@@ -41,21 +49,23 @@ def check(config: Config):
   Raises:
     ConfigError: names the key, the value and the nearest valid choice.
   """
-  check_model(config.model, config.data.image_size)
+  module = check_model(config.model, config.data.image_size)
   check_batch(config.batch_size, parts=config.accumulation)
   check_data(config.data, config.duration)
   check_schedule(config.schedule)
-  patterns.check_decay_rules(config)
-  patterns.check_trainable(config)
+  check_patterns(config, config.objective.configured(config, module))
   check_early_stopping(config.early_stopping, registry.names(config))
-  expanded(config.init_from)
   check_mode(config)
   check_probes(config)
   unused.check(config)
 
 
 def check_model(model: Model, image_size: int):
-  """Checks that the architecture can be built, and that its patches tile the images."""
+  """Checks that the architecture can be built, and that its patches tile the images.
+
+  Returns:
+    The module, with one class in place of a number that the data tells.
+  """
   stages = [units for units in model.stages if type(units) is int and units > 0]
   if len(stages) != len(model.stages) or len(stages) > MAX_STAGES or sum(stages) > MAX_UNITS:
     raise ConfigError(
@@ -68,6 +78,7 @@ def check_model(model: Model, image_size: int):
     raise ConfigError(f"config.model.{error}") from error
   requirements.check_tiles(module, image_size, model.name)
   requirements.check_type(model.attention, model.compute_dtype)
+  return module
 
 
 def check_batch(batch_size: int, *, parts: int):
@@ -214,3 +225,72 @@ def check_early_stopping(settings: EarlyStopping, figures: list[str]):
       f"config.early_stopping.metric={metric!r} is not a metric that this run's evaluation sets "
       f"are sure to give; they give {known}."
     )
+
+
+def check_patterns(config: Config, objective: Objective):
+  """Checks the settings that are regexes of parameter names, against the parameters of the run."""
+  settings, usual = config.optimizer, Optimizer()
+  for rule in settings.decay_rules:
+    check_decay_rule(rule)
+  if not is_regex(settings.trainable):
+    raise ConfigError(f"config.optimizer.trainable={shown(settings.trainable)} is not a regex.")
+  pattern, rules = settings.trainable, settings.decay_rules
+  if (pattern, rules) == (usual.trainable, usual.decay_rules):
+    return
+  init = lambda: objective.init(jax.random.key(0), config.data.image_size)
+  shapes = {name: leaf.shape for name, leaf in flatten(jax.eval_shape(init)).items()}
+  trains = lambda name: bool(re.fullmatch(pattern, name))
+  check_blocks(f"config.optimizer.trainable={shown(pattern)}", trains, shapes)
+  decays = lambda name: optim.decay_factor(name, rules)
+  check_blocks(f"config.optimizer.decay_rules={shown(rules)}", decays, shapes)
+  if not any(map(trains, shapes)):
+    raise ConfigError(
+      f"config.optimizer.trainable={shown(pattern)} matches no parameter of {config.model.name}; "
+      f"nearest: {similar(pattern, shapes)}."
+    )
+
+
+def check_decay_rule(rule):
+  """Checks that a rule of weight decay is (regex, factor)."""
+  pair = rule if isinstance(rule, tuple) and len(rule) == 2 else (None, None)
+  pattern, factor = pair
+  number = isinstance(factor, (int, float)) and 0.0 <= factor <= MAX_FACTOR
+  if not (is_regex(pattern) and number):
+    raise ConfigError(
+      f"config.optimizer.decay_rules holds {shown(rule)}; each rule is (regex, factor), such as "
+      f"('.*/kernel', 1.0), with a factor in 0 to {MAX_FACTOR:g}."
+    )
+
+
+def is_regex(pattern) -> bool:
+  """Whether this is a text that can be matched as a regex."""
+  try:
+    return isinstance(pattern, str) and bool(re.compile(pattern))
+  except re.error:
+    return False
+
+
+def check_blocks(setting: str, value: Callable, shapes: Mapping[str, tuple[int, ...]]):
+  """Checks that a setting is the same for an array of stacked blocks as for each of its blocks.
+
+  With config.model.scan=True only the array has a name, so what the setting says of a block's own
+  name would not be done.
+
+  Args:
+    setting: the setting and its value, for the message.
+    value: what the setting says of a parameter's name.
+    shapes: of the parameters.
+
+  Raises:
+    ConfigError: it differs.
+  """
+  for name, shape in shapes.items():
+    blocks = range(shape[0]) if f"{STACKED}/" in name else ()
+    for block in blocks:
+      alone = name.replace(f"{STACKED}/", f"{STACKED}_{block}/")
+      if value(alone) != value(name):
+        raise ConfigError(
+          f"{setting} names single blocks, such as {alone}, but config.model.scan=True stacks all "
+          f"blocks in one array ({name}); use --config.model.scan=False, or write {STACKED}.* for "
+          "all blocks."
+        )

@@ -14,7 +14,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.learning.state import TrainState
-from vit_jax.models.stacking import stack_blocks
+from vit_jax.models.stacking import stack_blocks, unstack_blocks
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import average
 
@@ -35,11 +35,12 @@ class Initial:
   report: str
 
 
-def read(config: Config, class_names: Sequence[str]) -> Initial:
+def read(config: Config, objective: Objective, class_names: Sequence[str]) -> Initial:
   """Reads config.init_from and fits it to the model; nothing is put on a device.
 
   Args:
     config: the settings.
+    objective: of the run.
     class_names: of the training data.
 
   Raises:
@@ -51,7 +52,6 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
   try:
     model = inference.read(path, **defaults)
     model.check_is(settings)
-    objective = unrolled(config)
     order = AS_IT_IS
     if config.objective.trains_head and not config.new_head:
       check_head(model.read.params)
@@ -66,26 +66,28 @@ def read(config: Config, class_names: Sequence[str]) -> Initial:
     params = stack_blocks(params) if settings.scan else params
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
-  said = f"\n  classes  {order.said}" if order.said else ""
   start = f"the {average.in_words(model.card.average)} of {path}"
-  return Initial(params=params, report=f"Started from {start}: {weights.table(rows)}{said}")
+  report = f"Started from {start}: {weights.table(rows)}"
+  if order.said:
+    report += f"\n  classes  {order.said}"
+  return Initial(params, report)
 
 
 def head_order(
-  setting: str, found: weights.Weights, class_names: Sequence[str]
+  setting: str, source: weights.Weights, class_names: Sequence[str]
 ) -> classes.HeadOrder:
   """The order in which the head's outputs become the data's classes; silent if it is not kept.
 
   Args:
     setting: config.class_names.
-    found: the weights.
+    source: the weights.
     class_names: of the training data.
 
   Raises:
     ValueError: the head has other classes than the data, or `setting` names those of a head that
       cannot be kept.
   """
-  bias = found.params.get("head", {}).get("bias")
+  bias = source.params.get("head", {}).get("bias")
   outputs = 0 if bias is None else len(bias)
   if outputs != len(class_names):
     if setting:
@@ -95,7 +97,7 @@ def head_order(
       )
     return AS_IT_IS
   try:
-    order = classes.of_head(setting, found.class_names(), class_names)
+    order = classes.of_head(setting, source.class_names(), class_names)
   except classes.OtherClasses as error:
     raise ValueError(
       f"the head is of other classes than the data: {error}. Take a new head with "
@@ -104,12 +106,6 @@ def head_order(
     ) from error
   advice = "; --config.new_head=True takes a new head" if not order.known else ""
   return dataclasses.replace(order, said=order.said + advice)
-
-
-def unrolled(config: Config) -> Objective:
-  """The objective of the run, with a model whose blocks are not stacked."""
-  model = dataclasses.replace(config.model, scan=False)
-  return config.objective.configured(config, models.configured(model))
 
 
 def check_head(params: dict):
@@ -130,7 +126,7 @@ def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[di
 
   Args:
     params: a tree in this project's names, with blocks unstacked.
-    objective: of the run, with blocks unstacked.
+    objective: of the run.
     side: of the images, pixels.
     **options: of `weights.fit`: what becomes of the head and of the positions.
 
@@ -139,7 +135,7 @@ def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[di
   """
   module = objective.model
   grid = module.grid(side, side) if isinstance(module, models.ViT) else None
-  wanted = jax.eval_shape(lambda: objective.init(jax.random.key(0), side))
+  wanted = jax.eval_shape(lambda: unstack_blocks(objective.init(jax.random.key(0), side)))
   return weights.fit(params, wanted, grid, **options)
 
 
@@ -148,14 +144,14 @@ def put(initial: Initial, state: TrainState) -> TrainState:
 
   Every process puts its own part of each array on its devices.
   """
-  read_arrays, own = flatten(initial.params), flatten(state.params)
+  loaded, initialised = flatten(initial.params), flatten(state.params)
 
   def replaced(name, fresh):
-    if name not in read_arrays:
+    if name not in loaded:
       return fresh
-    return meshes.place(read_arrays[name], fresh.sharding)
+    return meshes.place(loaded[name], fresh.sharding)
 
-  params = nest({name: replaced(name, fresh) for name, fresh in own.items()})
+  params = nest({name: replaced(name, fresh) for name, fresh in initialised.items()})
   # The average gets copies, because donated buffers must not be shared.
   copied = lambda old, new: None if old is None else jnp.copy(new)
   ema = jax.tree.map(copied, state.ema, params, is_leaf=lambda x: x is None)

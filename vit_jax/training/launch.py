@@ -18,8 +18,10 @@ from vit_jax.evaluation import registry
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, files, workdir
-from vit_jax.training import checks, init_from, model_of_weights, resumed, steps
+from vit_jax.training import checks, init_from, start, steps
 from vit_jax.training import run as runs
+from vit_jax.training.run import OpenedData, Run
+from vit_jax.training.start import Recorded
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
@@ -63,31 +65,54 @@ def launch(
       "the parameters of a run and not from their average, export them: python tools/export.py "
       "--no-average --source=RUN --output=FILE."
     )
-  begun = resumed.read(folder)
-  config = model_of_weights.completed(config, begun.config)
+  recorded = start.read(folder)
+  config, data = open_run(config, recorded, hosts)
+  connect(config, hosts)
+  if jax.process_count() > 1:
+    stop.join()
+  run, initial = make_run(config, data, recorded)
+  from vit_jax.training.train import train
+
+  # Only now: a run that is refused leaves no folder.
+  with workdir.locked(folder, first=jax.process_index() == 0):
+    return train(run, folder, stop, initial, began)
+
+
+def open_run(config: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, OpenedData]:
+  """Checks the settings of a training run and opens its data; no device is touched.
+
+  Returns:
+    The settings, with what the data, the weights and the steps so far decide; and the data.
+  """
+  config = start.resolved_model(config, recorded.settings)
   checks.check(config)
   joining.check(hosts)
-  config = resumed.going_on(config, begun)
-  starts = config.init_from and not begun.config  # a run that resumes does not need the weights
-  trained_on = resumed.history_of(config.init_from) if starts else begun.trained_on
-  data = runs.open_data(config, trained_on)
+  config = start.resolved_settings(config, recorded)
+  weights = starts_from_weights(config, recorded)
+  data = runs.open_data(config, start.history_of(weights) if weights else recorded.trained_on)
   model = config.model.with_classes(len(data.train.class_names) or 1)
   config = dataclasses.replace(config, model=model)
   checks.check_early_stopping(config.early_stopping, registry.names(config))  # of these classes
-  resumed.check_counts(config, begun, steps.of_run(config, len(data.train), begun.images).total)
-  joining.connect(hosts, stall_seconds=config.stall_seconds)
-  if jax.process_count() > 1:
-    stop.join()
-  prepare_jax()
-  model = resumed.typed(config.model, begun.config, jax.default_backend())
-  config = dataclasses.replace(config, model=model)
-  start = init_from.read(config, data.train.class_names) if starts else None
-  # Before the lock: a run that is refused leaves no folder.
-  run = runs.make(config, data, step=begun.step, images=begun.images.images)
-  from vit_jax.training.train import train
+  total = steps.of_run(config, len(data.train), recorded.images).total
+  start.check_changes_count(config, recorded, total)
+  return config, data
 
-  with workdir.locked(folder, first=jax.process_index() == 0):
-    return train(run, folder, stop, start, began)
+
+def starts_from_weights(config: Config, recorded: Recorded) -> str:
+  """config.init_from of a new run; "": a run that goes on does not need the weights any more."""
+  return "" if recorded.settings else config.init_from
+
+
+def make_run(
+  config: Config, data: OpenedData, recorded: Recorded
+) -> tuple[Run, init_from.Initial | None]:
+  """Makes the run on the devices that are there, and reads the weights that it starts from."""
+  model = start.resolved_type(config.model, recorded.settings, jax.default_backend())
+  config = dataclasses.replace(config, model=model)
+  run = runs.make(config, data, step=recorded.step, images=recorded.images.images)
+  if not starts_from_weights(config, recorded):
+    return run, None
+  return run, init_from.read(config, run.objective, data.train.class_names)
 
 
 def launch_evaluation(
@@ -97,23 +122,22 @@ def launch_evaluation(
   checks.check_evaluation(config)
   joining.check(hosts)
   place = str(folder) if checkpoint.available(folder) else config.init_from
-  recorded = resumed.recorded(place, config.evaluate_step)
-  trained_on = resumed.history_of(place, config.evaluate_step)
+  settings = start.settings_of(place, config.evaluate_step)
+  trained_on = start.history_of(place, config.evaluate_step)
   evaluations = evaluation.open_alone(config, trained_on)
   if not evaluations.heads():
     checks.check_without_head(given)
-  joining.connect(hosts, stall_seconds=config.stall_seconds)
+  connect(config, hosts)
   # SIGTERM ends an evaluation at once; JAX's own handler would wait for a training step.
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
-  prepare_jax()
-  model = resumed.typed(config.model, recorded, jax.default_backend())
+  model = start.resolved_type(config.model, settings, jax.default_backend())
   config = dataclasses.replace(config, model=model)
   from vit_jax.evaluation import evaluated_model
   from vit_jax.evaluation.evaluate import evaluate
 
-  read = evaluated_model.read(config, evaluations, folder, given, average=average)
-  reader = reader_of(config, read.model, read.settings.data)
-  evaluate(read, evaluations, reader, folder, stall_seconds=config.stall_seconds)
+  scored = evaluated_model.read(config, evaluations, folder, given, average=average)
+  reader = reader_of(config, scored.model, scored.settings.data)
+  evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
 
 
 def reader_of(config: Config, model, data: Data) -> Reader:
@@ -129,7 +153,13 @@ def reader_of(config: Config, model, data: Data) -> Reader:
   return Reader(data, mesh, **split)
 
 
-def prepare_jax():
+def connect(config: Config, hosts: Hosts):
+  """Connects the processes of this command, before any of them touches a device."""
+  joining.connect(hosts, stall_seconds=config.stall_seconds)
+  keep_compiled_programs()
+
+
+def keep_compiled_programs():
   """Keeps compiled programs on disk, so that the next start is quick.
 
   They are not in the workdir: JAX runs the programs that it finds, and a workdir may come from a

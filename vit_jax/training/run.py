@@ -10,7 +10,7 @@ import jax
 import optax
 
 from vit_jax import models
-from vit_jax.config import Config, ConfigError, Schedule
+from vit_jax.config import Config, ConfigError, Schedule, to_dict
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, datasets, history, sources
 from vit_jax.data.batches import Reader
@@ -89,6 +89,16 @@ class Run:
     steps = durations.of_run(config, len(self.data.train), position)
     rate = learning_rate(config.schedule, steps)
     return dataclasses.replace(self, images=position, steps=steps, rate=rate)
+
+  def description(self) -> dict:
+    """The description of the run that is saved in each checkpoint."""
+    return {
+      "config": to_dict(self.config),
+      "class_names": list(self.data.train.class_names),
+      "representation": self.config.objective.representation,
+      "trained_on": history.written((*self.data.earlier, *self.data.own)),
+      "images": list(self.images),
+    }
 
   def parameter_count(self) -> int:
     """Number of parameters; every scalar of an array counts."""
@@ -195,8 +205,6 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
     SourceError: data is missing.
   """
   opener = datasets.of_run(config.data)
-  model = models.configured(config.model.with_classes(1))
-  config.objective.configured(config, model)  # refuses what does not suit it
   labelled = config.objective.needs_labels
   training = opener.training(config.data, labelled=labelled)
   train = training.source

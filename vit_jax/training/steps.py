@@ -45,10 +45,13 @@ def taken(meta: Mapping, step: int) -> int:
   """The images of a run up to `step`, by the description of the checkpoint of that step.
 
   Raises:
-    ValueError, TypeError: the description is damaged.
+    ValueError: the description is damaged.
   """
-  usual = meta["config"].get("batch_size", Config().batch_size)
-  return ImageCount(*meta.get("images", (0, 0, usual))).up_to(step)
+  match meta.get("images"):
+    case [int(first), int(images), int(batch_size)]:
+      return ImageCount(first, images, batch_size).up_to(step)
+    case other:
+      raise ValueError(f"images={other!r} is not [step, images, batch size]")
 
 
 def of_run(config: Config, epoch_examples: int, begun: ImageCount = START) -> Steps:

@@ -3,18 +3,13 @@
 import contextlib
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import jax
 
-from vit_jax.config import to_dict
-from vit_jax.config.changes import changes
-from vit_jax.data import history
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.chips import chip
 from vit_jax.evaluation import registry
-from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.plots import curves
 from vit_jax.process.retry import Retry
@@ -33,29 +28,13 @@ from vit_jax.training.init_from import Initial
 from vit_jax.training.loop import Callback, Loop
 from vit_jax.training.run import Run
 from vit_jax.training.speed import DeviceTimer, Monitor
-from vit_jax.training.steps import taken
+from vit_jax.training.start import StartState, start_state
 
 # The batch, its parts and remat do not help: nothing is computed yet.
 TOO_LITTLE_TO_START = (
   "Split the parameters over more devices by config.mesh.fsdp, take a smaller model, or, for a new "
   "run, set config.optimizer.moment_dtype=bfloat16."
 )
-
-
-class StartState(NamedTuple):
-  """The state from which a run starts or goes on.
-
-  Attributes:
-    state: from the newest checkpoint, or freshly initialised.
-    images: training images of the steps that are done.
-    fresh: whether there was no checkpoint.
-    changed: settings that differ from those of the checkpoint.
-  """
-
-  state: TrainState
-  images: int = 0
-  fresh: bool = True
-  changed: Sequence[str] = ()
 
 
 def train(
@@ -120,28 +99,6 @@ def open_checkpoints(run: Run, folder: pathlib.Path) -> Checkpoints:
     return Checkpoints(folder, keep_last=run.config.checkpoint.keep_last, keep_every=run.steps.keep)
 
 
-def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
-  """Restores the newest checkpoint, or makes a fresh state."""
-  state = checkpoints.restore(run.abstract, description(run))
-  if state is None:
-    return StartState(states.create(run.init, run.abstract))
-  step = int(state.step)
-  meta = checkpoints.meta(step)
-  changed = changes(meta["config"], to_dict(run.config))
-  return StartState(state, taken(meta, step), fresh=False, changed=changed)
-
-
-def description(run: Run) -> dict:
-  """The description of the run that is saved in each checkpoint."""
-  return {
-    "config": to_dict(run.config),
-    "class_names": list(run.data.train.class_names),
-    "representation": run.config.objective.representation,
-    "trained_on": history.written((*run.data.earlier, *run.data.own)),
-    "images": list(run.images),
-  }
-
-
 def open_writer(run: Run, folder: pathlib.Path) -> Writer | NoWriter:
   """The writer of metrics, on the first process only; removes lines of steps that come again."""
   if jax.process_index() != 0:
@@ -179,7 +136,7 @@ def callbacks(run: Run, session: Session) -> Sequence[Callback]:
   return (
     Metrics(run, session),
     Evaluation(run, session),
-    Checkpointing(run, session, description(run)),
+    Checkpointing(run, session, run.description()),
     Profile(run, session),
   )
 

@@ -15,9 +15,9 @@ from vit_jax.experiments.holdout import ScoredRun
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
-from vit_jax.training import checks, model_of_weights
-from vit_jax.training.resumed import history_of
+from vit_jax.training import checks, start
 from vit_jax.training.run import open_data
+from vit_jax.training.start import history_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ def accepted(run: Run) -> Config:
       "weights may not exist yet; name the model in its settings, such as "
       '{"model.name": "ViT-B/16"}.'
     )
-  config = model_of_weights.completed(config, {})
+  config = start.resolved_model(config, {})
   given = all(dataset.source for dataset in config.data.training().values())
   if given:
     runs.check_config(run.recipe, config)

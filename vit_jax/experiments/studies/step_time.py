@@ -11,7 +11,7 @@ import jax
 from vit_jax.config import Config, Duration
 from vit_jax.experiments import step_program, timing
 from vit_jax.experiments.studies.jobs import Cost
-from vit_jax.training import resumed
+from vit_jax.training import start
 
 BUDGET = 60.0  # seconds, after which the steps that are left are reckoned by their FLOPs
 MAX_FLOPS = {"cpu": 2e11}  # of a measured step; larger ones are measured on fewer images
@@ -53,7 +53,7 @@ def measured(costs: dict[str, Cost], configs: dict[str, Config]) -> dict[str, Co
 
 def with_compute_dtype(config: Config) -> Config:
   """The config with the type that a run computes in on the devices at hand."""
-  model = resumed.typed(config.model, {}, jax.default_backend())
+  model = start.resolved_type(config.model, {}, jax.default_backend())
   return dataclasses.replace(config, model=model)
 
 

@@ -7,18 +7,21 @@ import os
 import jax.numpy as jnp
 import pytest
 
+from tests.weights import families
 from vit_jax import config as c
-from vit_jax import models, recipes
+from vit_jax import models, recipes, weights
 from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.models.differences import differences
 from vit_jax.storage import checkpoint, manifest
-from vit_jax.training import messages, resumed
+from vit_jax.training import messages, start
 
 
 def saved(workdir, step, settings):
   """The parts of a checkpoint that these functions read."""
   meta = workdir / "checkpoints" / str(step) / "meta" / "metadata"
   meta.parent.mkdir(parents=True)
-  meta.write_text(settings if isinstance(settings, str) else json.dumps({"config": settings}))
+  described = {"config": settings, "images": [0, 0, 32], "trained_on": []}
+  meta.write_text(settings if isinstance(settings, str) else json.dumps(described))
   manifest.write(meta.parents[1])
   return workdir
 
@@ -30,7 +33,8 @@ def saved(workdir, step, settings):
 def test_the_newest_description_that_can_be_read_counts(tmp_path, damage):
   workdir = saved(tmp_path, 9, {"seed": 1})
   saved(workdir, 10, damage)
-  assert checkpoint.described(workdir) == (9, {"config": {"seed": 1}})
+  step, meta = checkpoint.described(workdir)
+  assert (step, meta["config"]) == (9, {"seed": 1})
   assert checkpoint.described(workdir, 10) == (0, {})
   saved(workdir, 11, {"seed": 2})
   assert checkpoint.described(workdir)[0] == 11
@@ -57,7 +61,7 @@ STARTED = c.Config(init_from="w.npz", new_head=True, model=c.Model(head_bias=-10
 
 
 def begun(folder, config=STARTED, step=9):
-  return resumed.read(saved(folder, step, json.loads(json.dumps(c.to_dict(config)))))
+  return start.read(saved(folder, step, json.loads(json.dumps(c.to_dict(config)))))
 
 
 @pytest.mark.parametrize(
@@ -77,17 +81,17 @@ def begun(folder, config=STARTED, step=9):
 def test_what_a_run_started_from_cannot_be_changed(tmp_path, changes, said):
   before = begun(tmp_path)
   with pytest.raises(c.ConfigError) as caught:
-    resumed.going_on(dataclasses.replace(STARTED, **changes, seed=5), before)
+    start.resolved_settings(dataclasses.replace(STARTED, **changes, seed=5), before)
   assert str(caught.value).startswith(f"{tmp_path} has 9 steps already, and {said}")
-  new = resumed.Begun(tmp_path)
-  assert resumed.going_on(dataclasses.replace(STARTED, **changes), new).init_from != "x"
+  new = start.Recorded(tmp_path)
+  assert start.resolved_settings(dataclasses.replace(STARTED, **changes), new).init_from != "x"
 
 
 def test_other_settings_may_change_and_a_path_stays_as_it_was_written(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   before, path = begun(tmp_path / "run"), str(tmp_path / "." / "w.npz")
   changed = dataclasses.replace(STARTED, init_from=path, batch_size=7, seed=5)
-  assert resumed.going_on(changed, before) == dataclasses.replace(changed, init_from="w.npz")
+  assert start.resolved_settings(changed, before) == dataclasses.replace(changed, init_from="w.npz")
 
 
 # --- a run without a step left ---
@@ -109,31 +113,28 @@ DIGITS = c.Data(evaluate={"val": c.EvaluationSet("digits", "test")})
     (dict(schedule=c.Schedule(learning_rate=0.5)), 9, "config.schedule.learning_rate: "),
     (dict(seed=3), 8, "config.seed: 0 -> 3"),
     (dict(duration=c.Duration(steps=4)), 4, "config.duration.steps: 0 -> 4"),
-    (dict(data=DIGITS), 9, "config.data.evaluate.val.source: '' -> 'digits'"),
+    (dict(data=DIGITS), 9, "config.data.evaluate.val"),
   ],
 )
 def test_a_finished_run_refuses_what_has_no_effect(tmp_path, changes, total, said):
   before, config = finished(tmp_path), dataclasses.replace(STARTED, **changes)
   with pytest.raises(c.ConfigError) as caught:
-    resumed.check_counts(config, before, total)
+    start.check_changes_count(config, before, total)
   assert str(caught.value).startswith(f"{tmp_path} has all of its 9 steps, so {said}")
-  resumed.check_counts(config, before, 10)  # a longer run
-  resumed.check_counts(config, resumed.Begun(tmp_path), total)  # a new one
+  start.check_changes_count(config, before, 10)  # a longer run
+  start.check_changes_count(config, start.Recorded(tmp_path), total)  # a new one
 
 
 def test_a_finished_run_takes_what_has_an_effect(tmp_path):
   config = dataclasses.replace(STARTED, report=False, mesh=c.Mesh(fsdp=2), stall_seconds=9.0)
-  resumed.check_counts(config, finished(tmp_path / "a"), 9)
+  start.check_changes_count(config, finished(tmp_path / "a"), 9)
   unscored = finished(tmp_path / "b", evaluated=False)
-  resumed.check_counts(dataclasses.replace(STARTED, data=DIGITS), unscored, 9)
+  start.check_changes_count(dataclasses.replace(STARTED, data=DIGITS), unscored, 9)
   read = dataclasses.replace(DIGITS, threads=2, ahead=1, max_pixels=9_999)
   other = dataclasses.replace(STARTED, batch_size=2, accumulation=2, data=read)
-  resumed.check_counts(other, unscored, 9)  # as the reader of the missing evaluation takes them
+  start.check_changes_count(other, unscored, 9)
   with pytest.raises(c.ConfigError, match=r"config\.data\.threads"):
-    resumed.check_counts(other, finished(tmp_path / "c"), 9)
-  unused = dataclasses.replace(STARTED, data=dataclasses.replace(DIGITS, flip=False))
-  with pytest.raises(c.ConfigError, match=r"config\.data\.flip"):
-    resumed.check_counts(unused, unscored, 9)
+    start.check_changes_count(other, finished(tmp_path / "c"), 9)
 
 
 def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
@@ -144,16 +145,75 @@ def test_a_run_that_was_stopped_early_has_no_step_left(tmp_path):
   (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
   other = dataclasses.replace(config, seed=3)
   with pytest.raises(c.ConfigError, match=r"config\.seed"):
-    resumed.check_counts(other, before, 100)
+    start.check_changes_count(other, before, 100)
   patient = dataclasses.replace(other, early_stopping=dataclasses.replace(watch, patience=2))
-  resumed.check_counts(patient, before, 100)
+  start.check_changes_count(patient, before, 100)
+
+
+# --- the model of the weights ---
+
+UNNAMED = c.Config(model=c.Model(name="", dropout=0.1, num_classes=7))
+
+
+def resolved(path, begun=None, **model):
+  config = dataclasses.replace(UNNAMED, model=dataclasses.replace(UNNAMED.model, **model))
+  return start.resolved_model(dataclasses.replace(config, init_from=str(path)), begun or {})
+
+
+def test_a_named_model_stays():
+  config = c.Config(init_from="/none-such")
+  assert start.resolved_model(config, {}) == config
+
+
+@pytest.mark.parametrize("family", ["vit", "bit", "representation"])
+def test_the_model_of_a_file(tmp_path, family):
+  path = tmp_path / "w.npz"
+  weights.save(path, families.params(family))
+  found = resolved(path).model
+  assert (found.dropout, found.num_classes) == (0.1, 7)
+  plain = dataclasses.replace(found, dropout=0.0)
+  assert differences(models.configured(plain), families.module(family)) == []
+
+
+def test_the_model_of_another_run(tiny_run):
+  found = resolved(tiny_run).model
+  assert (found.name, found.depth, found.width) == ("ViT-Ti/4", 1, 8)
+  assert resolved(tiny_run, depth=3).model.depth == 3  # a contradiction that the start refuses
+
+
+def test_no_array_of_a_run_is_read(tiny_run, monkeypatch):
+  """Orbax would touch the devices before the processes of a run are connected."""
+  monkeypatch.setattr(checkpoint, "read", None)
+  (step,) = (tiny_run / "checkpoints").iterdir()
+  assert resolved(tiny_run).model == resolved(step).model
+
+
+def test_a_run_that_goes_on_has_its_own_model():
+  recorded = c.to_dict(c.Config(model=c.Model(name="ViT-S/16", depth=5)))
+  found = resolved("/none-such", recorded).model
+  assert (found.name, found.depth, found.dropout) == ("ViT-S/16", 5, 0.1)
+
+
+@pytest.mark.parametrize(
+  ("path", "begun", "message"),
+  [
+    ("", {}, r"model\.name is empty, .* and config\.init_from is empty too"),
+    ("/none-such.npz", {}, r"^config\.init_from=/none-such\.npz: .*does not exist"),
+    ("x", {"model": {"name": 3}}, r"^The settings recorded in the workdir: .*model\.name=3 is int"),
+    ("x", {"model": 3}, r"^The settings recorded .*config\.model=3 is one value"),
+    ("x", {"batch_size": 3}, r"^The settings recorded .*: they name no model"),
+  ],
+)
+def test_models_that_are_not_known(path, begun, message):
+  with pytest.raises(c.ConfigError, match=message):
+    resolved(path, begun)
 
 
 # --- the type of activations ---
 
 
 def compute_type(platform, recorded, asked="auto"):
-  return resumed.typed(c.Model(compute_dtype=asked), recorded, platform).compute_dtype
+  return start.resolved_type(c.Model(compute_dtype=asked), recorded, platform).compute_dtype
 
 
 def test_a_new_run_takes_the_type_that_is_quick_on_its_devices():
@@ -178,7 +238,7 @@ def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
     config = recipes.load(f"configs/{recipe}")
     assert config.model.compute_dtype == "auto"
     assert models.configured(config.model).dtype == jnp.bfloat16
-    assert models.configured(resumed.typed(config.model, {}, "cpu")).dtype == jnp.float32
+    assert models.configured(start.resolved_type(config.model, {}, "cpu")).dtype == jnp.float32
 
 
 def test_a_slow_type_is_told():

@@ -1,0 +1,258 @@
+"""What a run starts from: its newest checkpoint, or the weights that config.init_from names."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from vit_jax import models, weights
+from vit_jax.config import (
+  AUTO,
+  Config,
+  ConfigError,
+  EarlyStopping,
+  Model,
+  RunError,
+  from_dict,
+  to_dict,
+)
+from vit_jax.config.changes import changes
+from vit_jax.config.reading import expanded
+from vit_jax.data import history
+from vit_jax.data.history import History
+from vit_jax.evaluation import evaluate, registry
+from vit_jax.inference import model as inference
+from vit_jax.learning import state as states
+from vit_jax.learning.state import TrainState
+from vit_jax.models.differences import FIELDS
+from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage.saving import Checkpoints
+from vit_jax.training import early_stopping
+from vit_jax.training.run import Run
+from vit_jax.training.steps import START, ImageCount, taken
+
+PATHS = ("init_from", "class_names")
+OF_THE_START = (
+  *(*PATHS, "new_head", "new_positions", "keep_representation", "model.head_bias"),
+  *("optimizer.ema", "optimizer.ema_corrected"),  # an average has one factor from its first step
+)
+# Settings that count although no step is left; those of evaluations only if one is missing.
+WITHOUT_STEPS = ("mesh", "early_stopping", "report", "stall_seconds")
+OF_EVALUATIONS = ("batch_size", "accumulation", "data")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorded:
+  """What the newest readable checkpoint of a workdir tells of its run.
+
+  Attributes:
+    folder: the workdir.
+    step: number of steps that are done.
+    settings: of the last of them, plain; {}: there is no checkpoint, so the run is a new one.
+    trained_on: what the parameters were trained on.
+    images: the training images of those steps; without a batch size of later ones.
+  """
+
+  folder: pathlib.Path
+  step: int = 0
+  settings: Mapping = dataclasses.field(default_factory=dict)
+  trained_on: History = ()
+  images: ImageCount = START
+
+
+def read(folder: pathlib.Path) -> Recorded:
+  """What is known of the run in a workdir.
+
+  Raises:
+    ConfigError: the description of its checkpoint is damaged.
+  """
+  step, meta = checkpoint.described(folder)
+  if not meta:
+    return Recorded(folder)
+  try:
+    images = ImageCount(step, taken(meta, step), batch_size=0)  # of now: not known yet
+    trained_on = history.read(meta.get("trained_on"))
+    return Recorded(folder, step, meta["config"], trained_on, images)
+  except ValueError as error:
+    raise ConfigError(f"{folder}, checkpoint {step}: {error}.") from error
+
+
+def settings_of(place: str, step: int = 0) -> Mapping:
+  """The settings of a checkpoint, with arguments as `history_of`; {} without one."""
+  return checkpoint.described(expanded(place), step)[1].get("config", {}) if place else {}
+
+
+def history_of(place: str, step: int = 0) -> History:
+  """What weights were trained on; () if it is not known.
+
+  Args:
+    place: config.init_from, or a workdir; "": no weights.
+    step: which checkpoint of a workdir; 0: the newest.
+
+  Raises:
+    ConfigError: the file that tells it is damaged.
+  """
+  try:
+    return weights.trained_on(expanded(place), step=step) if place else ()
+  except (ValueError, OSError) as error:
+    raise ConfigError(f"{place}: {error}") from error
+
+
+def resolved_model(config: Config, settings: Mapping) -> Config:
+  """Fills in an empty config.model.name, and what the model has otherwise than its name says.
+
+  Settings of the model that differ from their default stay as they are; a setting at its default
+  counts as not given. Those that do not belong to its architecture stay too: dropout, types, remat,
+  classes.
+
+  Args:
+    config: the settings.
+    settings: those that the run has recorded; {} for a new run.
+
+  Raises:
+    ConfigError: there are no weights, they cannot be read, or they are of a model without a name.
+  """
+  if config.model.name:
+    return config
+  if not settings and not config.init_from:
+    raise ConfigError(
+      "config.model.name is empty, which stands for the model of the weights, and config.init_from "
+      "is empty too; give one of them, such as --config.model.name=ViT-B/16."
+    )
+  source, usual = model_of(config.init_from, settings), Model()
+  inferred = {"name": source.name} | {
+    field: getattr(source, field)
+    for field in FIELDS
+    if hasattr(usual, field) and getattr(config.model, field) == getattr(usual, field)
+  }
+  return dataclasses.replace(config, model=dataclasses.replace(config.model, **inferred))
+
+
+def model_of(init_from: str, settings: Mapping) -> Model:
+  """The model of the run, by its recorded settings, or else that of the weights to start from.
+
+  That of another run is read from the description of its checkpoint: its arrays cannot be read
+  before the processes are connected.
+  """
+  place = "The settings recorded in the workdir" if settings else f"config.init_from={init_from}"
+  try:
+    path = expanded(init_from)
+    if not settings and not checkpoint.named_by(path)[1]:
+      return models.settings_of(inference.read(path).module)
+    values = settings or settings_of(init_from)
+    if "model" not in values:
+      raise ValueError("they name no model" if settings else "none of its checkpoints can be read")
+    return from_dict({"model": values["model"]}).model
+  except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
+    raise ConfigError(f"{place}: {error}") from error
+
+
+def resolved_settings(config: Config, run: Recorded) -> Config:
+  """The settings of a run that goes on, with what belongs to its start as it was recorded.
+
+  Raises:
+    ConfigError: a setting that only counts from the start is not as it was.
+  """
+  if not run.settings:
+    return config
+  kept = {key: run.settings.get(key) for key in PATHS}
+  same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
+  model = resolved_type(config.model, run.settings)
+  config = dataclasses.replace(config, model=model, **same)
+  if late := changed(run.settings, config, OF_THE_START):
+    raise ConfigError(
+      f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "
+      "start; leave it as it was, or begin a run with another --workdir."
+    )
+  return config
+
+
+def is_same(path: str, other: str) -> bool:
+  """Whether two texts name the same path."""
+  if not (isinstance(path, str) and path and other):
+    return False
+  return os.path.realpath(expanded(path)) == os.path.realpath(expanded(other))
+
+
+def resolved_type(model: Model, settings: Mapping, platform: str = "") -> Model:
+  """Replaces config.model.compute_dtype="auto" by a type.
+
+  Args:
+    model: config.model.
+    settings: of a checkpoint, whose type is taken; {}: there is none.
+    platform: JAX's name for the kind of devices; it decides if no type is recorded. "": none does.
+  """
+  if model.compute_dtype != AUTO:
+    return model
+  of_run = settings.get("model")
+  dtype = of_run.get("compute_dtype") if isinstance(of_run, Mapping) else None
+  if dtype not in ("float32", "bfloat16"):
+    dtype = {"": AUTO, "cpu": "float32"}.get(platform, "bfloat16")
+  return dataclasses.replace(model, compute_dtype=dtype)
+
+
+def check_changes_count(config: Config, run: Recorded, total: int):
+  """Checks, in a run without a step left, that no changed setting needs one to have an effect.
+
+  Args:
+    config: the settings.
+    run: what is recorded of the run.
+    total: number of steps of the whole run.
+
+  Raises:
+    ConfigError: names the settings.
+  """
+  if not run.settings or steps_left(run, config.early_stopping, total):
+    return
+  counting = WITHOUT_STEPS
+  if run.step not in evaluate.steps_in(run.folder):
+    groups = [spec.group.removeprefix("config.") for spec in registry.SPECS]
+    counting = (*counting, *OF_EVALUATIONS, *groups)
+  idle = set(changed(run.settings, config)) - set(changed(run.settings, config, counting))
+  if idle:
+    raise ConfigError(
+      f"{run.folder} has all of its {run.step:,} steps, so {'; '.join(sorted(idle))} has no "
+      "effect; leave it as it was, give a longer config.duration, score the run on other sets with "
+      "--mode=evaluate, or begin a run with another --workdir."
+    )
+
+
+def steps_left(run: Recorded, settings: EarlyStopping, total: int) -> bool:
+  """Whether the run has steps left; early stopping, with these settings, may have ended it."""
+  lines = [line for line in metrics_log.read(run.folder) if line["step"] <= run.step]
+  best = early_stopping.best_of(lines, settings.metric)
+  return run.step < total and not early_stopping.EarlyStopping(settings, best).should_stop
+
+
+def changed(settings: Mapping, config: Config, keys: Collection[str] = ("",)) -> list[str]:
+  """How settings differ from recorded ones, as `changes`; only `keys` and the groups `keys`."""
+  prefixes = tuple(f"config.{key}{end}" for key in keys for end in ("." if key else "", ":"))
+  return [line for line in changes(dict(settings), to_dict(config)) if line.startswith(prefixes)]
+
+
+class StartState(NamedTuple):
+  """The state from which a run starts or goes on.
+
+  Attributes:
+    state: from the newest checkpoint, or freshly initialised.
+    images: training images of the steps that are done.
+    fresh: whether there was no checkpoint.
+    changed: settings that differ from those of the checkpoint.
+  """
+
+  state: TrainState
+  images: int = 0
+  fresh: bool = True
+  changed: Sequence[str] = ()
+
+
+def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
+  """Restores the newest checkpoint, or makes a fresh state."""
+  state = checkpoints.restore(run.abstract, run.description())
+  if state is None:
+    return StartState(states.create(run.init, run.abstract))
+  step = int(state.step)
+  meta = checkpoints.meta(step)
+  differing = changes(meta["config"], to_dict(run.config))
+  return StartState(state, taken(meta, step), fresh=False, changed=differing)
