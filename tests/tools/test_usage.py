@@ -108,6 +108,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("cost", "--modle R50x1", 2, "'--modle' is not a flag; nearest: --model,"),
     ("cost", "R50x1", 2, "'R50x1' is not a flag"),
     ("cost", "--examples 0", 2, "Examples|'0' is not a whole number"),
+    ("architecture", "--output /dev/null/x.svg", 2, "cannot be made"),
     ("settings", "", 2, "The following arguments are required: --output"),
     ("settings", "--output gs://b/x.md", 2, "gs://b/x.md is a URL"),
     ("settings", "--output /dev/null/x.md", 2, "cannot be made"),
