@@ -24,7 +24,8 @@ import time
 from absl import app, flags, logging
 
 from vit_jax.config import ConfigError, RunError, StorageError, command_line
-from vit_jax.config.reading import expanded
+from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
@@ -61,10 +62,10 @@ def main(command: command_line.CommandLine):
 
   logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
   try:
-    folder = expanded(_WORKDIR.value or default_workdir(command.recipe))
+    folder = path_of(_WORKDIR.value or default_workdir(command.recipe))
     if refusal := limits.refusal(folder):
       raise ConfigError(refusal)
-    if not folder.exists() and (line := huge_pages.in_words()):  # a new run
+    if not files.exists(folder) and (line := huge_pages.in_words()):  # a new run
       print(line, flush=True)
     hosts = Hosts(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
     finished = launch.launch(

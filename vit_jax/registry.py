@@ -71,3 +71,9 @@ SOURCES = Registry(  # what stands before the colon of config.data.*.source
     "synthetic": "vit_jax.data.sources.synthetic:Synthetic",
   }
 )
+
+STORAGES = Registry(
+  {
+    "file": "vit_jax.storage.local:LOCAL",
+  }
+)

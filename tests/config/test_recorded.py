@@ -19,7 +19,7 @@ MINE = c.Config(
 
 
 def test_what_was_written_down_comes_back(tmp_path):
-  workdir.write_config(tmp_path, MINE)
+  workdir.write_config(tmp_path, c.to_dict(MINE))
   assert recorded.read(tmp_path) == MINE
 
 

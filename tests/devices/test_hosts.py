@@ -17,7 +17,7 @@ import pytest
 from tests import programs
 from tests.ends import TIMING
 from vit_jax import weights
-from vit_jax.config import ConfigError, Mesh, from_dict, to_dict
+from vit_jax.config import ConfigError, Mesh, from_dict
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
 from vit_jax.storage import checkpoint, metrics_log
@@ -114,7 +114,7 @@ def test_what_many_processes_saved_comes_back_bit_by_bit_on_other_devices(togeth
   config = from_dict(checkpoint.read_meta(folder)["config"])
   config = dataclasses.replace(config, mesh=Mesh(fsdp=fsdp))
   made = runs.make(config, runs.open_data(config), jax.devices()[:devices])
-  state = checkpoint.load(folder, made.abstract, to_dict(config))
+  state = checkpoint.load(folder, made.abstract)
   restored = {
     jax.tree_util.keystr(path): x for path, x in jax.tree_util.tree_leaves_with_path(state)
   }

@@ -77,7 +77,7 @@ def gone_lock(step):
 
   def take(folder):
     (folder / "lock").unlink()
-    other.enter_context(files.locked(folder / "lock", alone=True))
+    other.enter_context(files.locked(folder / "lock"))
 
   other = contextlib.ExitStack()
   before_save(int(step), take)

@@ -21,7 +21,7 @@ def state_after(workdir, step):
   folder = checkpoint.find(workdir, step)
   config = from_dict(checkpoint.read_meta(folder)["config"])
   abstract = runs.make(config, runs.open_data(config), jax.devices()[:1]).abstract
-  return jax.device_get(checkpoint.load(folder, abstract, checkpoint.read_meta(folder)["config"]))
+  return jax.device_get(checkpoint.load(folder, abstract))
 
 
 def test_skipped_it_leaves_no_trace(tmp_path):

@@ -70,7 +70,7 @@ LINES = (step_line(50), scored_line(50, 0.875), step_line(100), scored_line(100,
 def write(folder, *, lines=LINES, settings=CONFIG, start=START):
   """Writes config.json, metrics.jsonl and starts.jsonl; `start` None: without the last."""
   folder.mkdir(parents=True)
-  workdir.write_config(folder, settings)
+  workdir.write_config(folder, config.to_dict(settings))
   text = "".join(json.dumps(line) + "\n" for line in lines)
   (folder / metrics_log.METRICS).write_text(text)
   if start is not None:

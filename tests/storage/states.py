@@ -52,6 +52,10 @@ def at_step(step):
   return dataclasses.replace(example(), step=jnp.int32(step))
 
 
+def no_changes(saved):
+  return []
+
+
 def opened(folder, keep_last=3, keep_every=0):
   return saving.Checkpoints(folder, keep_last=keep_last, keep_every=keep_every)
 
@@ -66,7 +70,7 @@ def saved(folder, *steps, **options):
 def restore(folder, shapes=None):
   checkpoints = opened(folder)
   try:
-    return checkpoints.restore(shapes or abstract(mesh(2, 4))[1], META)
+    return checkpoints.restore(shapes or abstract(mesh(2, 4))[1], META["class_names"], no_changes)
   finally:
     checkpoints.close()
 

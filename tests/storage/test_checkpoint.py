@@ -16,6 +16,7 @@ from tests.storage.states import (
   example,
   flip_a_bit,
   mesh,
+  no_changes,
   opened,
   restore,
   saved,
@@ -83,7 +84,7 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("changes", "message"),
+  ("different", "message"),
   [
     (dict(width=32), r"config\.model\.width: 0 -> 32"),
     (dict(optimizer=SGD()), r"optimizer"),
@@ -92,14 +93,16 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
     (dict(optimizer=Adam(moment_dtype="bfloat16")), r"mu/.*wants bfloat16"),
   ],
 )
-def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, changes, message):
+def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, different, message):
   saved(tmp_path, 7)
   now = c.to_dict(c.Config())
-  if "width" in changes:
+  if "width" in different:
     now["model"]["width"] = 32
   checkpoints = opened(tmp_path)
   with pytest.raises(c.ConfigError, match=message):
-    checkpoints.restore(abstract(**changes)[1], META | {"config": now})
+    checkpoints.restore(
+      abstract(**different)[1], META["class_names"], lambda saved: changes(saved, now)
+    )
   checkpoints.close()
   assert checkpoint.available(tmp_path) == [7]  # nothing was thrown away
 
@@ -117,7 +120,7 @@ def test_a_run_does_not_go_on_with_other_classes(tmp_path, names, message):
   saved(tmp_path, 7)
   checkpoints = opened(tmp_path)
   with pytest.raises(c.ConfigError, match=message):
-    checkpoints.restore(abstract()[1], META | {"class_names": names})
+    checkpoints.restore(abstract()[1], names, no_changes)
   checkpoints.close()
   assert checkpoint.available(tmp_path) == [7]
 

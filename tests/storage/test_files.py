@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from vit_jax.config import ConfigError, reading
+from vit_jax.config import ConfigError
 from vit_jax.storage import files
+from vit_jax.storage.paths import local_path
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path):
@@ -49,36 +50,37 @@ def test_what_is_set_aside_replaces_nothing(tmp_path):
 
 
 def test_a_lock_is_held_by_one(tmp_path):
-  with files.locked(tmp_path / "lock", alone=True):
-    with pytest.raises(BlockingIOError), files.locked(tmp_path / "lock", alone=True):
-      pass
-    with files.locked(tmp_path / "lock", alone=False):
-      pass
-  with files.locked(tmp_path / "lock", alone=True):
+  with (
+    files.locked(tmp_path / "lock"),
+    pytest.raises(BlockingIOError),
+    files.locked(tmp_path / "lock"),
+  ):
+    pass
+  with files.locked(tmp_path / "lock"):
     pass
 
 
 @pytest.mark.parametrize("path", ["gs://b/run", "s3://b", "http://a/b", "file:///c", "gs:/d"])
 def test_urls_are_refused(path):
   with pytest.raises(ConfigError, match=f"{re.escape(path)} is a URL.*mount the storage"):
-    reading.expanded(path)
+    local_path(path)
 
 
 @pytest.mark.parametrize("path", ["/a", "a:b/c", "c:/d", "a/b://c", "runs/2026-01-01T00:00/x"])
 def test_paths_are_not(path):
-  assert str(reading.expanded(path)) == path.replace("//", "/")
+  assert str(local_path(path)) == path.replace("//", "/")
 
 
 class TestAppender:
   def test_pieces_follow_one_another(self, tmp_path):
-    file = files.Appender(tmp_path / "file")
+    file = files.append(tmp_path / "file")
     file.add(b"one ")
     file.add(b"two")
     file.close()
     assert (tmp_path / "file").read_bytes() == b"one two"
 
   def test_what_could_not_be_written_leaves_no_half_of_a_piece(self, tmp_path, monkeypatch):
-    file = files.Appender(tmp_path / "file")
+    file = files.append(tmp_path / "file")
     file.add(b"one ")
     with monkeypatch.context() as broken:
       broken.setattr(file, "_file", Full(file._file, room=2))
@@ -90,7 +92,7 @@ class TestAppender:
     assert (tmp_path / "file").read_bytes() == b"one three"
 
   def test_a_file_that_is_gone_or_another_is_noticed(self, tmp_path):
-    file = files.Appender(tmp_path / "file")
+    file = files.append(tmp_path / "file")
     (tmp_path / "file").rename(tmp_path / "elsewhere")
     with pytest.raises(FileNotFoundError):
       file.add(b"one")

@@ -45,7 +45,7 @@ def test_a_workdir_that_cannot_be_made(tmp_path):
 
 def test_config_json_is_the_whole_config(tmp_path):
   config = c.Config(batch_size=8, duration=c.Duration(epochs=2))
-  workdir.write_config(tmp_path, config)
+  workdir.write_config(tmp_path, c.to_dict(config))
   assert c.from_dict(json.loads((tmp_path / "config.json").read_text())) == config
 
 

@@ -7,7 +7,6 @@ back into frozen dataclasses. No other package defines defaults of settings.
 
 from vit_jax.config.data import Data, Dataset, EvaluationSet, FewShot, Nearest, Weighted
 from vit_jax.config.duration import Duration
-from vit_jax.config.errors import ConfigError, RunError, Stopped, StorageError
 from vit_jax.config.fields import AUTO, MAX_BATCH, MAX_NUMBER, MAX_PIXELS, MAX_SIDE, MAX_STEPS
 from vit_jax.config.learning import (
   DECAY_RULES,
@@ -27,6 +26,7 @@ from vit_jax.config.run import (
   Profile,
 )
 from vit_jax.config.suggestions import missing_recipe, similar
+from vit_jax.process.errors import ConfigError, RunError, Stopped, StorageError
 
 __all__ = [
   "AUTO",

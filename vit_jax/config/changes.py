@@ -3,8 +3,8 @@
 import contextlib
 import json
 
-from vit_jax.config.errors import ConfigError
 from vit_jax.config.parsing import from_dict, to_dict
+from vit_jax.process.errors import ConfigError
 
 
 def changes(old: dict, new: dict) -> list[str]:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from absl import flags
 
 from vit_jax.config import overrides, python_file, recorded
-from vit_jax.config.errors import ConfigError
-from vit_jax.config.reading import expanded
 from vit_jax.config.run import Config
+from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import one_line
+from vit_jax.storage.paths import path_of
 
 _RECIPE = flags.DEFINE_string("config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG.")
 
@@ -56,7 +56,7 @@ def recipe_of(argv: list[str]) -> Config:
       "--config is missing; give a recipe, such as --config=configs/vit_digits.py, or, with "
       "--mode=evaluate, the --workdir of a run."
     )
-  return recorded.read(expanded(workdir))
+  return recorded.read(path_of(workdir))
 
 
 def value_of(flag: str, argv: list[str]) -> str | None:

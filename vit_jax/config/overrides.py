@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vit_jax.config.duration import Duration
-from vit_jax.config.errors import ConfigError
 from vit_jax.config.fields import MAX_TEXT, Group, group_in
 from vit_jax.config.parsing import class_of, from_dict, to_dict
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import unknown
+from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import listed, shown
 
 PREFIX = "config."

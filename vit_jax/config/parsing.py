@@ -10,10 +10,10 @@ import ml_collections
 
 from vit_jax.config.data import Dataset
 from vit_jax.config.duration import Duration
-from vit_jax.config.errors import ConfigError
 from vit_jax.config.fields import MAX_ITEMS, MAX_NUMBER, MAX_TEXT, Group, group_in
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import similar, unknown
+from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import shown
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import ml_collections
 
-from vit_jax.config.errors import ConfigError
 from vit_jax.config.parsing import from_dict
-from vit_jax.config.reading import regular
 from vit_jax.config.run import Config
 from vit_jax.config.suggestions import missing_recipe
+from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import one_line
+from vit_jax.storage.local import regular
 
 
 def run(path: str) -> dict[str, Any]:

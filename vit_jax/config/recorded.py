@@ -2,10 +2,10 @@
 
 import pathlib
 
-from vit_jax.config.errors import ConfigError
 from vit_jax.config.parsing import from_dict
-from vit_jax.config.reading import read_json
 from vit_jax.config.run import Config
+from vit_jax.process.errors import ConfigError
+from vit_jax.storage import files
 
 MAX_BYTES = 2**24
 
@@ -17,12 +17,12 @@ def read(workdir: pathlib.Path) -> Config:
     ConfigError: the file does not exist or cannot be read.
   """
   path = workdir / "config.json"
-  if not path.exists():
+  if not files.exists(path):
     raise ConfigError(
       f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
     )
   try:
-    return from_dict(read_json(path, most=MAX_BYTES))
+    return from_dict(files.files.read_json(path, most=MAX_BYTES))
   except ConfigError as error:
     raise ConfigError(f"{path}: {error}") from error
   except (OSError, ValueError) as error:

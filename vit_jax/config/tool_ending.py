@@ -1,16 +1,16 @@
 """How a tool ends after an error: one line on stderr and an exit status, never a traceback."""
 
 import contextlib
-import os
 import pathlib
 import sys
 from collections.abc import Iterator
 
 from vit_jax.config.command_line import FAILED, STOPPED, WRONG_USAGE
-from vit_jax.config.errors import ConfigError, Stopped
-from vit_jax.config.reading import expanded
 from vit_jax.process import limits
+from vit_jax.process.errors import ConfigError, Stopped
 from vit_jax.process.text import one_line
+from vit_jax.storage import files
+from vit_jax.storage.paths import local_path
 
 INTERRUPTED = 130  # the status that shells report after SIGINT
 
@@ -50,12 +50,14 @@ def folder(path: str | pathlib.Path, setting: str) -> pathlib.Path:
   Raises:
     ConfigError: the folder cannot be made or cannot be written to.
   """
-  path = expanded(path)
+  path = local_path(path)
   try:
-    path.mkdir(parents=True, exist_ok=True)
+    files.make_folder(path)
   except (OSError, ValueError) as error:
     reason = getattr(error, "strerror", None) or error
     raise ConfigError(f"{setting}: the folder {path} cannot be made: {reason}.") from error
-  if not os.access(path, os.W_OK | os.X_OK):
-    raise ConfigError(f"{setting}: the folder {path} cannot be written to.")
+  try:
+    files.check_writable(path)
+  except PermissionError as error:
+    raise ConfigError(f"{setting}: the folder {path} cannot be written to.") from error
   return path

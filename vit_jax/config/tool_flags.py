@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 from vit_jax.config.command_line import WRONG_USAGE
-from vit_jax.config.errors import ConfigError
-from vit_jax.config.reading import expanded
 from vit_jax.config.suggestions import similar
 from vit_jax.config.tool_ending import leave
+from vit_jax.process.errors import ConfigError
 from vit_jax.registry import WEIGHT_FORMATS
+from vit_jax.storage.paths import local_path
 
 SETTING = "--config."
 
@@ -127,7 +127,7 @@ def path(text: str) -> pathlib.Path:
   if not text:
     raise argparse.ArgumentTypeError("the path is empty; name a file or folder, or leave it out.")
   try:
-    return expanded(text)
+    return local_path(text)
   except ConfigError as error:
     raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -8,9 +8,9 @@ import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vit_jax.config.errors import ConfigError
 from vit_jax.config.fields import group_in
 from vit_jax.config.run import Config
+from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import shown
 
 

@@ -17,11 +17,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.config import reading
 from vit_jax.data import images
 from vit_jax.data.records import Records, Span
 from vit_jax.data.sources import Example, Source, SourceError
+from vit_jax.storage import files
 from vit_jax.storage.files import create, write_whole
+from vit_jax.storage.paths import local_path
 
 _FORMAT = 1  # version of the record format
 _FILE = 1024  # images in a file; a preparation that is stopped loses at most one file per thread
@@ -207,7 +208,7 @@ def _description(source: Source, *, side: int, max_pixels: int) -> dict:
 
 def _compare(root: pathlib.Path, expected: dict) -> None:
   try:
-    found = reading.read_json(root / "cache.json", most=_MAX_BYTES)
+    found = files.read_json(root / "cache.json", most=_MAX_BYTES)
   except OSError as error:
     raise SourceError(f"The cache of config.data.cache cannot be read: {error}.") from error
   except ValueError as error:
@@ -224,7 +225,7 @@ def _compare(root: pathlib.Path, expected: dict) -> None:
 
 
 def _root(directory: str) -> pathlib.Path:
-  return reading.expanded(directory).absolute()
+  return local_path(directory).absolute()
 
 
 def _parts(root: pathlib.Path, count: int) -> list[Span]:

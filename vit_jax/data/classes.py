@@ -9,11 +9,12 @@ import re
 from collections.abc import Sequence
 
 from vit_jax.config import ConfigError, suggestions
-from vit_jax.config.reading import expanded, read_bytes
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.data.sources import Renumbered
 from vit_jax.process.text import first_difference, listed, nfc, unseen
+from vit_jax.storage.files import read_bytes
+from vit_jax.storage.paths import local_path
 
 DATA = "data"  # a value of config.class_names
 ASSUMED = f"assumed to be the data's, in the same order (config.class_names={DATA})"
@@ -173,7 +174,7 @@ def of_file(setting: str, outputs: int) -> tuple[str, ...]:
     ValueError: it cannot be read, or has another number of names.
   """
   try:
-    found = read(expanded(setting))
+    found = read(local_path(setting))
   except (ValueError, OSError) as error:
     reason = getattr(error, "strerror", None) or error
     raise ValueError(

@@ -28,6 +28,7 @@ from vit_jax.process import aborts, at_work, shared_errors
 from vit_jax.storage import files
 
 FOLDER = "heartbeats"
+MAX_BYTES = 2**16  # of a heartbeat
 MAX_PERIOD = 10.0  # seconds between two checks
 SILENCE = 120.0  # seconds; a shared folder may show new content a minute late
 TOO_LITTLE_TO_TRAIN = (
@@ -168,7 +169,8 @@ class Watchdog:
     """Reads the heartbeat of every process, and notes when it changed."""
     for process in range(self._processes):
       try:
-        text = (self._folder / str(process)).read_text(encoding="utf-8")
+        path = self._folder / str(process)
+        text = files.read_bytes(path, most=MAX_BYTES).decode()
         told = json.loads(text)
         beats, words = int(told["beats"]), str(told["words"])
       except (FileNotFoundError, ValueError, TypeError, KeyError):  # no file, or an older release's

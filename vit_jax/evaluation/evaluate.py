@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import jax
 
 from vit_jax.config import RunError
-from vit_jax.config.reading import read_json
 from vit_jax.data import datasets
 from vit_jax.data.batches import Reader
 from vit_jax.data.images import BadImage
@@ -149,10 +148,10 @@ def recorded(folder: pathlib.Path) -> dict:
     OSError, ValueError: it cannot be read.
   """
   path = folder / FIGURES
-  if not path.is_file():
+  if not files.is_file(path):
     return {}
   try:
-    return json_text.with_numbers(read_json(path, most=MAX_BYTES))
+    return json_text.with_numbers(files.read_json(path, most=MAX_BYTES))
   except ValueError as error:
     raise ValueError(f"{path} does not hold figures of an evaluation ({error})") from error
 

@@ -8,7 +8,6 @@ import jax
 
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
-from vit_jax.config.reading import expanded
 from vit_jax.data import classes
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.devices import mesh as meshes
@@ -20,6 +19,7 @@ from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
+from vit_jax.storage.paths import path_of
 
 NAME_THEM = (
   "Say in which order the head has the classes with --config.class_names=FILE (a name a line), or "
@@ -80,7 +80,7 @@ def read(
     path, found = weights.of_run(folder, config.evaluate_step, average)
     name, origin = str(path), {"step": int(path.name)}
   elif config.init_from:
-    path = expanded(config.init_from)
+    path = path_of(config.init_from)
     name, origin = f"config.init_from={config.init_from}", {"weights": str(path)}
   else:
     raise ConfigError(

@@ -12,9 +12,8 @@ import threading
 from typing import BinaryIO
 
 from vit_jax import config as cfg
-from vit_jax.config import reading
 from vit_jax.process import json_text
-from vit_jax.storage import metrics_log
+from vit_jax.storage import files, metrics_log
 from vit_jax.storage.workdir import CONFIG, EVALUATION
 
 MAX_BYTES = 2**24  # of a JSON file
@@ -72,10 +71,10 @@ def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
     RunError: its evaluation.json is damaged.
   """
   path = folder / EVALUATION
-  if not path.exists():
+  if not files.exists(path):
     return None
   try:
-    found = json_text.with_numbers(reading.read_json(path, most=MAX_BYTES))
+    found = json_text.with_numbers(files.read_json(path, most=MAX_BYTES))
   except (OSError, ValueError) as error:
     raise cfg.RunError(
       f"{path} is damaged ({error}): remove it to evaluate those weights again."
@@ -93,10 +92,10 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
   """
   lines = metrics_log.read(folder)
   last = next((line for line in reversed(lines) if line.get("data/epoch")), None)
-  if last is None or not (folder / CONFIG).exists():
+  if last is None or not files.exists(folder / CONFIG):
     return None
   try:
-    config = reading.read_json(folder / CONFIG, most=MAX_BYTES)
+    config = files.read_json(folder / CONFIG, most=MAX_BYTES)
     batch_size = config["batch_size"]
     images = last.get("data/images", last["step"] * batch_size)
     total = cfg.Duration(**config["duration"]).in_steps(

@@ -7,10 +7,10 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
-from vit_jax.config.reading import expanded
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.differences import differences
 from vit_jax.models.shapes import parameter_shapes
+from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
@@ -117,7 +117,7 @@ def read(
   Raises:
     ConfigError, ValueError, OSError, CheckpointError: as `load`.
   """
-  found = weights.read(expanded(source), step=step, average=average)
+  found = weights.read(path_of(source), step=step, average=average)
   try:
     return of_weights(found, **defaults)
   except ValueError as error:

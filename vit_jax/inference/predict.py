@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import jax
 import numpy as np
 
-from vit_jax.config import Data, reading
-from vit_jax.config.reading import expanded
+from vit_jax.config import Data
 from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.inference.model import LoadedModel
+from vit_jax.storage import files
+from vit_jax.storage.paths import local_path
 
 _log = logging.getLogger(__name__)
 MAX_PIXELS = Data().max_pixels
@@ -57,7 +58,7 @@ def find_images(patterns: Sequence[str]) -> list[pathlib.Path]:
 
 def _images_of(pattern: str) -> list[pathlib.Path]:
   if not os.path.lexists(pattern):
-    pattern = str(expanded(pattern)) if pattern else pattern
+    pattern = str(local_path(pattern)) if pattern else pattern
   path = pathlib.Path(pattern)
   if pattern and path.is_dir():
     return _images_below(path)
@@ -138,7 +139,7 @@ def predict(
 def read_image(path: pathlib.Path, *, size: int, resize: int, max_pixels: int) -> np.ndarray | str:
   """The image, prepared as in an evaluation; or the reason why it cannot be read."""
   try:
-    data = reading.read_bytes(path, most=image_files.MAX_BYTES)
+    data = files.read_bytes(path, most=image_files.MAX_BYTES)
     return evaluate_image(data, size=size, resize=resize, max_pixels=max_pixels)
   except (BadImage, OSError) as error:
     return str(error)

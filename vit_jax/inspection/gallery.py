@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from vit_jax.config import ConfigError, reading
+from vit_jax.config import ConfigError
 from vit_jax.data import image_files, sources
 from vit_jax.data.images import BadImage, Box, as_rgb, evaluate_image
 from vit_jax.inference.predict import MAX_PIXELS, THREADS, find_images
+from vit_jax.storage import files
 from vit_jax.weights.card import Card
 
 
@@ -98,7 +99,7 @@ def gallery(
   except (ValueError, OSError) as error:
     raise ConfigError(f"--images: {error}") from error
   paths, among = spaced(paths, count), len(paths)
-  read = lambda i: reading.read_bytes(paths[i], most=image_files.MAX_BYTES)
+  read = lambda i: files.read_bytes(paths[i], most=image_files.MAX_BYTES)
   return Gallery([str(path) for path in paths], read, among=among, max_pixels=max_pixels)
 
 

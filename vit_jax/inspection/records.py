@@ -8,8 +8,8 @@ import shlex
 from typing import NamedTuple
 
 from vit_jax.config import ConfigError
-from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation.details import COLUMNS, MAX_BYTES, PREDICTIONS
+from vit_jax.storage import files
 from vit_jax.storage.workdir import CONFIG, DETAILS, check_links, details
 
 
@@ -31,9 +31,9 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   """
   check_links(workdir)
   sets = details(workdir)
-  newest = {path.name: path for path in reversed(sets) if (path / PREDICTIONS).is_file()}
+  newest = {path.name: path for path in reversed(sets) if files.is_file(path / PREDICTIONS)}
   found = [newest[name] / PREDICTIONS for name in sorted(newest)]
-  if not found and not (workdir / CONFIG).is_file():
+  if not found and not files.is_file(workdir / CONFIG):
     raise ConfigError(
       f"{workdir} is not the workdir of a run: it has no {CONFIG}. Mistakes are those of an "
       "evaluation; give the folder that its --workdir named."
@@ -59,7 +59,7 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
     ConfigError: the file is not one that an evaluation writes.
     OSError: it cannot be read.
   """
-  text = read_bytes(path, most=MAX_BYTES).decode(errors="replace")
+  text = files.read_bytes(path, most=MAX_BYTES).decode(errors="replace")
   try:
     rows = list(csv.reader(io.StringIO(text, newline="")))
     found = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]

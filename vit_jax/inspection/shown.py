@@ -47,7 +47,7 @@ def _remove_outdated(folder: pathlib.Path, pictures: set[pathlib.Path], numbers:
   numbered = [
     path
     for inner in {picture.parent for picture in pictures} - {folder}
-    for path in inner.glob("*.png")
+    for path in files.matching(inner, "*.png")
     if path.stem.isdecimal()
   ]
   for path in (*numbered, *(pathlib.Path(number).with_suffix(".png") for number in numbers)):

@@ -9,7 +9,7 @@ from vit_jax.evaluation import registry
 from vit_jax.recipes import cost
 from vit_jax.report import scored_set
 from vit_jax.report.scored_set import ScoredSet
-from vit_jax.storage import metrics_log, starts, workdir
+from vit_jax.storage import files, metrics_log, starts, workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ def read_all(folders: Sequence[pathlib.Path]) -> list[RecordedRun]:
   """
   for folder in folders:
     check(folder)
-  if len({folder.resolve() for folder in folders}) < len(folders):
+  if len({files.real(folder) for folder in folders}) < len(folders):
     raise ConfigError("a workdir is given twice; give each once.")
   return [read(folder, name) for folder, name in zip(folders, names(folders), strict=True)]
 
@@ -89,9 +89,9 @@ def check(folder: pathlib.Path):
   Raises:
     ConfigError: it is not.
   """
-  if not folder.is_dir():
+  if not files.is_folder(folder):
     raise ConfigError(f"{folder} is no folder; give the workdir of a run.")
-  if not any((folder / file).exists() for file in (workdir.CONFIG, metrics_log.METRICS)):
+  if not any(files.exists(folder / name) for name in (workdir.CONFIG, metrics_log.METRICS)):
     raise ConfigError(
       f"{folder} is not the workdir of a run: it has neither {workdir.CONFIG} nor "
       f"{metrics_log.METRICS}."
@@ -101,7 +101,7 @@ def check(folder: pathlib.Path):
 
 def names(folders: Sequence[pathlib.Path]) -> list[str]:
   """The last part of each path, or the whole path if two end alike."""
-  last = [folder.resolve().name for folder in folders]
+  last = [files.real(folder).name for folder in folders]
   return last if len({*last}) == len(last) else [str(folder) for folder in folders]
 
 
@@ -137,7 +137,7 @@ def metrics(folder: pathlib.Path) -> tuple[list[dict], str]:
 
 def settings(folder: pathlib.Path) -> tuple[Config | None, str]:
   """The settings, and a sentence if they cannot be read or are of no model."""
-  if not (folder / workdir.CONFIG).exists():
+  if not files.exists(folder / workdir.CONFIG):
     return None, ""
   try:
     config = recorded.read(folder)

@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation import classification, details, evaluate, registry
-from vit_jax.storage import workdir
+from vit_jax.storage import files, workdir
 
 MAX_SETS = 12  # evaluations of a run that are shown
 
@@ -95,7 +94,7 @@ def read(folder: pathlib.Path) -> ScoredSet:
   """
   rows = rows_of(folder / details.PREDICTIONS, 4)
   names, labels, predicted, probability = zip(*rows, strict=True) if rows else [()] * 4
-  own = {path.stem: path for path in sorted(folder.glob("*.png"))}
+  own = {path.stem: path for path in files.matching(folder, "*.png")}
   return ScoredSet(
     name=folder.name,
     place="/".join(folder.parts[-3:-1]),
@@ -117,9 +116,9 @@ def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
   Raises:
     OSError, ValueError, csv.Error: it cannot be read, or a row has not as many columns.
   """
-  if not path.is_file():
+  if not files.is_file(path):
     return []
-  text = read_bytes(path, most=details.MAX_BYTES).decode()
+  text = files.read_bytes(path, most=details.MAX_BYTES).decode()
   rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
   if any(len(row) != (columns or len(rows) + 1) for row in rows):
     raise ValueError(f"{path.name} has rows of different lengths")
@@ -138,5 +137,5 @@ def matrix_of(path: pathlib.Path) -> np.ndarray | None:
 
 def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:
   """The files FOLDER/NUMBER.png by number."""
-  found = {path.stem: path for path in folder.glob("*.png") if path.stem.isdecimal()}
+  found = {path.stem: path for path in files.matching(folder, "*.png") if path.stem.isdecimal()}
   return {int(stem): found[stem] for stem in sorted(found, key=int)}

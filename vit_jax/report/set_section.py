@@ -5,7 +5,6 @@ from collections import Counter
 
 import numpy as np
 
-from vit_jax.config.reading import read_bytes
 from vit_jax.evaluation import examples
 from vit_jax.evaluation.classification import BINS
 from vit_jax.plots import charts
@@ -13,6 +12,7 @@ from vit_jax.process.text import listed
 from vit_jax.report.document import Picture, Section, Table, TableCell
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.report.thumbnails import MAX_BYTES, png, thumbnails
+from vit_jax.storage.files import read_bytes
 
 MAX_ROWS = 40  # classes in the table of classes
 MAX_CELLS = 20  # classes in the table of confusions; of more there is a picture

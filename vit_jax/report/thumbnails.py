@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from PIL import Image
 
-from vit_jax.config.reading import read_bytes
 from vit_jax.report.document import Picture
+from vit_jax.storage.files import read_bytes
 
 SIDE = 160  # pixels, of the longer side; larger images are reduced, smaller ones enlarged
 MAX_PIXELS, MAX_BYTES = 2**26, 2**28  # larger files are not decoded

@@ -1,62 +1,136 @@
-"""All functions that write the files of a run: folders, whole files, growing files, moves, locks.
+"""All reading, writing, listing and locking of the files of a run, wherever they lie.
 
-Another kind of storage would be a second implementation of these functions. For now every path is
-on this machine: `config.reading.expanded` refuses URLs. Two libraries write files themselves:
-JAX's profiler, and orbax for checkpoints, whose manifest and final name are written here.
+Each function finds the storage by the path: a `paths.UrlPath` has its own (`registry.STORAGES`),
+and any other path is of this machine (`local.py`). Errors are OSErrors.
 """
 
 import contextlib
 import csv
 import errno
-import fcntl
+import fnmatch
 import io
-import os
+import json
 import pathlib
 import re
-import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from vit_jax.config import ConfigError
+from vit_jax import registry
+from vit_jax.process.errors import ConfigError
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, Growing, Lock, Storage
+from vit_jax.storage.paths import HERE, Path, UrlPath
 
-Path = str | pathlib.Path
+
+def storage_of(path: Path | str) -> Storage:
+  """The storage that a path is of."""
+  return registry.STORAGES[path.scheme if isinstance(path, UrlPath) else HERE]
+
+
+def exists(path: Path) -> bool:
+  """Whether something is at a path, even a broken link."""
+  return storage_of(path).kind(path) != NOTHING
+
+
+def is_file(path: Path) -> bool:
+  """Whether a file is at a path; a pipe or device is none."""
+  return storage_of(path).kind(path) == FILE
+
+
+def is_folder(path: Path) -> bool:
+  """Whether a folder is at a path."""
+  return storage_of(path).kind(path) == FOLDER
+
+
+def matching(folder: Path, pattern: str = "*") -> list[Path]:
+  """What lies in a folder under names such as "*.png", sorted; [] if there is no such folder."""
+  names = storage_of(folder).names(folder) if is_folder(folder) else []
+  return [folder / name for name in sorted(names) if fnmatch.fnmatchcase(name, pattern)]
+
+
+def numbers_in(folder: Path) -> list[int]:
+  """The names in a folder that are numbers, ascending; "007" or other scripts' digits are not."""
+  names = (path.name for path in matching(folder))
+  return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
+
+
+def files_below(folder: Path) -> Iterator[str]:
+  """The paths within a folder of all files in it and in its folders, such as "state/d/1"."""
+  return storage_of(folder).files_below(folder)
+
+
+def links_out(folder: Path, *, skipped: str) -> Iterator[Path]:
+  """All links in a folder, but for those in its part `skipped`, that lead out of it."""
+  return storage_of(folder).links_out(folder, skipped)
+
+
+def real(path: Path) -> Path:
+  """The whole path, without links and "..": equal for equal places."""
+  return path.resolve() if isinstance(path, pathlib.Path) else path
+
+
+def check_writable(folder: Path):
+  """Raises PermissionError if nothing can be written in a folder."""
+  storage_of(folder).check_writable(folder)
+
+
+def open_file(path: Path | str) -> BinaryIO:
+  """Opens a regular file for reading, unbuffered; never waits, as opening a pipe would."""
+  return storage_of(path).open(path)
+
+
+def read_bytes(path: Path | str, *, most: int) -> bytes:
+  """All bytes of a regular file; one of more than `most` bytes is an OSError."""
+  with open_file(path) as stream:
+    size = stream.seek(0, io.SEEK_END)
+    if size > most:
+      raise OSError(errno.EFBIG, f"It is larger than {most:,} bytes ({size:,})", str(path))
+    stream.seek(0)
+    return stream.read()
+
+
+def read_json(path: Path | str, *, most: int) -> dict:
+  """The JSON object in a regular file of at most `most` bytes.
+
+  Raises:
+    OSError: as `read_bytes`.
+    ValueError: it is not JSON, it is nested too deeply, or it is not an object.
+  """
+  try:
+    value = json.loads(read_bytes(path, most=most))
+  except RecursionError as error:
+    raise ValueError("it is nested too deeply") from error
+  if not isinstance(value, dict):
+    raise ValueError("it is not a JSON object")
+  return value
 
 
 def make_folder(path: Path):
-  """Makes a folder and its parents, if they do not exist.
-
-  Raises:
-    OSError: the folder cannot be made, or a file is in its place.
-  """
-  pathlib.Path(path).mkdir(parents=True, exist_ok=True)
-
-
-def _replace(partial: str, path: Path):
-  os.replace(partial, path)
+  """Makes a folder and its parents, if they do not exist."""
+  storage_of(path).make_folder(path)
 
 
 @contextlib.contextmanager
-def whole(path: Path, publish: Callable[[str, Path], None] = _replace) -> Iterator[str]:
-  """A temporary path to write a file to; the file is renamed to `path` when it is safe on disk.
+def whole(path: Path, *, new: bool = False) -> Iterator[str]:
+  """A path of this machine to write a file to, which becomes `path` when it is safe on disk.
 
   After an error, or if nothing was written, `path` stays as it was: missing, or the old file.
 
   Args:
     path: the file.
-    publish: gives the file at its first argument the name of its second one.
+    new: whether to raise FileExistsError if there is a file already.
 
   Raises:
     OSError: the file cannot be written; the error names `path`. If the code inside cannot read
       another file, the error names that file.
   """
-  partial = f"{path}.{secrets.token_hex(8)}.partial"
+  storage = storage_of(path)
+  partial = storage.partial(path)
   try:
     yield partial
-    with contextlib.suppress(FileNotFoundError):  # Another process wrote `path` and cleaned up.
-      with open(partial, "rb") as stream:
-        os.fsync(stream.fileno())
-      publish(partial, path)
+    with contextlib.suppress(FileNotFoundError):  # another process wrote `path` and cleaned up
+      storage.put(partial, path, new=new)
   except OSError as error:
     if error.filename in (None, partial):
       error.filename = str(path)
@@ -77,27 +151,13 @@ def create(path: Path, text: str) -> bool:
 
   Returns:
     Whether this process wrote it; otherwise read what the other one wrote, and compare.
-
-  Raises:
-    OSError: it cannot be written.
   """
   try:
-    with whole(path, _link) as partial:
+    with whole(path, new=True) as partial:
       pathlib.Path(partial).write_text(text, encoding="utf-8")
   except FileExistsError:
     return False
   return True
-
-
-def _link(partial: str, path: Path):
-  """Gives a file a second name, unless it is taken."""
-  try:
-    os.link(partial, path)
-  except OSError as error:
-    if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-      raise
-    with open(path, "xb") as copy:  # a storage without links; a reader may find a part of it
-      copy.write(pathlib.Path(partial).read_bytes())
 
 
 def write_bytes(path: Path, data: bytes):
@@ -137,157 +197,42 @@ def as_written(text: str) -> str:
   return text.encode(errors="backslashreplace").decode()
 
 
-def log(path: Path) -> BinaryIO:
-  """Opens a file for what a process prints; it grows, and no line of it is changed.
+def append(path: Path) -> Growing:
+  """Opens a file that grows by whole pieces, or creates it."""
+  return storage_of(path).append(path)
 
-  Raises:
-    OSError: it cannot be written.
-  """
+
+def log(path: pathlib.Path) -> BinaryIO:
+  """Opens a file of this machine for what a process prints; no line of it is changed."""
   return open(path, "ab", buffering=0)
 
 
-class Appender:
-  """A file that grows by whole pieces."""
-
-  def __init__(self, path: pathlib.Path):
-    """Opens the file, or creates it."""
-    self._path = path
-    self._file = path.open("ab", buffering=0)
-
-  def add(self, piece: bytes):
-    """Writes a piece, or nothing at all.
-
-    Raises:
-      OSError: the file cannot be written, or is no longer at its path.
-    """
-    self._check_place()
-    end = os.fstat(self._file.fileno()).st_size
-    try:
-      done = 0
-      while done < len(piece):
-        done += self._file.write(piece[done:])
-    except OSError:
-      self._file.truncate(end)
-      raise
-
-  def _check_place(self):
-    # An open file survives its removal: a run whose folder was removed would lose what it writes.
-    if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path)):
-      raise FileNotFoundError(f"{self._path} was replaced by another file")
-
-  def flush(self):
-    """Returns once the file is on the disk.
-
-    Raises:
-      OSError: it cannot be written to disk; a full shared file system may report it only now.
-    """
-    os.fsync(self._file.fileno())
-
-  def close(self):
-    """Closes the file; ignores errors, so that they do not hide an earlier one."""
-    with contextlib.suppress(OSError):
-      self._file.close()
-
-
-def write_numbered(parent: pathlib.Path, fill: Callable[[pathlib.Path], None]) -> pathlib.Path:
-  """Lets `fill` fill a folder, which becomes PARENT/NUMBER, the next number; returns that path.
-
-  Several processes may do this at once, and readers see each folder whole.
-
-  Raises:
-    OSError: it cannot be written; nothing is left of it.
-  """
-  partial = parent / f"{secrets.token_hex(8)}.partial"
-  make_folder(partial)
-  try:
-    fill(partial)
-    number = max(numbers_in(parent), default=0) + 1
-    while not _claimed(partial, parent / str(number)):
-      number += 1
-  finally:
-    remove(partial)
-  return parent / str(number)
-
-
-def _claimed(folder: pathlib.Path, name: pathlib.Path) -> bool:
-  """Renames a folder that is not empty, unless another one has the name."""
-  try:
-    os.rename(folder, name)
-  except OSError as error:
-    if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-      return False
-    raise
-  return True
-
-
-def numbers_in(folder: pathlib.Path) -> list[int]:
-  """The names in a folder that are numbers, ascending; "007" or other scripts' digits are not."""
-  names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
-  return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
-
-
 def rename(path: Path, target: Path):
-  """Renames a file or folder, atomically."""
-  os.rename(path, target)
+  """Renames a file or folder; the target appears at once."""
+  storage_of(path).rename(path, target)
 
 
-def set_aside(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+def set_aside(path: Path, target: Path) -> Path:
   """Renames a damaged file to `target`, or to TARGET-again if that exists; returns the new path."""
-  while os.path.lexists(target):
+  while exists(target):
     target = target.with_name(f"{target.name}-again")
   rename(path, target)
   return target
 
 
-def remove(path: pathlib.Path):
+def remove(path: Path):
   """Removes a file, or a folder as far as possible; a missing path is no error."""
-  if path.is_dir():
-    shutil.rmtree(path, ignore_errors=True)
-  else:
-    path.unlink(missing_ok=True)
+  storage_of(path).remove(path)
 
 
-def remove_empty(folder: pathlib.Path):
+def remove_empty(folder: Path):
   """Removes a folder, unless something is in it."""
-  with contextlib.suppress(OSError):
-    folder.rmdir()
+  storage_of(folder).remove_empty(folder)
 
 
-@contextlib.contextmanager
-def locked(path: pathlib.Path, *, alone: bool) -> Iterator[os.stat_result]:
-  """Creates a file and locks it; the system frees the lock however the process ends.
-
-  Yields what `os.stat` says of the file: it tells later whether the file was replaced.
-
-  Args:
-    path: the file.
-    alone: whether to lock it; otherwise it is only opened, to check that it can be written.
-
-  Raises:
-    BlockingIOError: another process holds it.
-    OSError: the file cannot be written.
-  """
-  while True:
-    # Non-blocking, because opening a pipe at this path would wait for a reader.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
-    with os.fdopen(descriptor, "w"):
-      if alone:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      if is_at(os.fstat(descriptor), path):  # else whoever held it has removed it meanwhile
-        yield os.fstat(descriptor)
-        return
-
-
-def is_at(known: os.stat_result, path: Path) -> bool:
-  """Whether the file at a path is still the one that `os.stat` told of.
-
-  Raises:
-    OSError: it cannot be known, for another reason than that there is none.
-  """
-  try:
-    return os.path.samestat(known, os.stat(path))
-  except FileNotFoundError:
-    return False
+def locked(path: Path) -> contextlib.AbstractContextManager[Lock]:
+  """Holds a lock, which is free again however the process ends; BlockingIOError: it is held."""
+  return storage_of(path).lock(path)
 
 
 @contextlib.contextmanager
@@ -296,15 +241,49 @@ def one_writer(path: Path) -> Iterator[None]:
 
   Raises:
     ConfigError: another process holds it.
-    OSError: it cannot be made.
   """
-  lock = pathlib.Path(f"{path}.lock")
+  lock = path.with_name(f"{path.name}.lock")
   with contextlib.ExitStack() as held:
     try:
-      held.enter_context(locked(lock, alone=True))
+      held.enter_context(locked(lock))
     except BlockingIOError as error:
       raise ConfigError(
         f"{path} is being written by another command; wait for its end, or give another name."
       ) from error
     held.callback(remove, lock)  # while it is held
     yield
+
+
+@contextlib.contextmanager
+def local_copy(path: Path) -> Iterator[pathlib.Path]:
+  """A file or folder, for a library that reads by itself: where it is, or a copy of it."""
+  if storage_of(path).direct:
+    yield path
+    return
+  with tempfile.TemporaryDirectory() as scratch:
+    place = pathlib.Path(scratch, path.name)
+    copy(path, place)
+    yield place
+
+
+def place_to_fill(folder: Path) -> Path:
+  """Where a library may write what is to be in a folder: there, or in an empty folder here."""
+  return folder if storage_of(folder).direct else pathlib.Path(tempfile.mkdtemp())
+
+
+def publish(place: Path, folder: Path):
+  """Brings what was written in a `place_to_fill` into its folder."""
+  if place != folder:
+    copy(place, folder)
+    remove(place)
+
+
+def copy(path: Path, target: Path):
+  """Copies a file, or all files of a folder, also from one storage to another."""
+  if not is_folder(path):
+    with whole(target) as partial, open(partial, "wb") as stream, open_file(path) as source:
+      shutil.copyfileobj(source, stream)
+    return
+  for name in files_below(path):
+    make_folder((target / name).parent)
+    copy(path / name, target / name)

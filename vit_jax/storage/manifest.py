@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-import os
-import pathlib
 from collections.abc import Iterable
 
 from vit_jax.storage import files
+from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import MANIFEST
 
 ITEMS = ("state", "meta")
@@ -15,7 +14,7 @@ GONE = "it is gone"
 NAMED = 3  # files named for each kind of damage
 
 
-def write(folder: pathlib.Path):
+def write(folder: Path):
   """Writes the sums of all files of a complete checkpoint."""
   sums = {name: _sum(folder / name) for name in _files(folder)}
   files.write_bytes(folder / MANIFEST, _as_bytes(sums))
@@ -26,28 +25,22 @@ def _as_bytes(sums: dict[str, str]) -> bytes:
 
 
 def _files(folder):
-  paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-  return {path.as_posix() for path in paths} - {MANIFEST}
+  return set(files.files_below(folder)) - {MANIFEST}
 
 
 def _sum(path):
-  with path.open("rb") as file:
+  with files.open_file(path) as file:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read(folder: pathlib.Path) -> dict[str, str]:
+def read(folder: Path) -> dict[str, str]:
   """The recorded sums of a checkpoint, by path within `folder`.
 
   Raises:
     OSError: the manifest cannot be read.
     ValueError: it differs, in any byte, from what `write` writes.
   """
-  path = folder / MANIFEST
-  if not path.is_file() and path.exists():
-    raise ValueError("it is not a file")
-  if path.stat().st_size > LARGEST:
-    raise ValueError(f"it has over {LARGEST:,} bytes")
-  written = path.read_bytes()
+  written = files.read_bytes(folder / MANIFEST, most=LARGEST)
   try:
     sums = json.loads(written)
   except RecursionError as error:
@@ -57,7 +50,7 @@ def read(folder: pathlib.Path) -> dict[str, str]:
   return sums
 
 
-def is_as_written(folder: pathlib.Path, name: str) -> bool:
+def is_as_written(folder: Path, name: str) -> bool:
   """Whether a file of a checkpoint has the sum that was recorded."""
   try:
     return read(folder).get(name) == _sum(folder / name)
@@ -65,13 +58,13 @@ def is_as_written(folder: pathlib.Path, name: str) -> bool:
     return False
 
 
-def damage_of(folder: pathlib.Path) -> str:
+def damage_of(folder: Path) -> str:
   """Describes the damage of a checkpoint: `GONE`, or a sentence; empty if every sum agrees.
 
   Unknown files beside the items are ignored: they are never read.
   """
-  damage = _differences(folder) if folder.is_dir() else "it is not a folder"
-  return GONE if damage and not os.path.lexists(folder) else damage
+  damage = _differences(folder) if files.is_folder(folder) else "it is not a folder"
+  return GONE if damage and not files.exists(folder) else damage
 
 
 def _differences(folder):
@@ -79,13 +72,17 @@ def _differences(folder):
     expected = read(folder)
   except (OSError, ValueError) as error:
     return f"its {MANIFEST} cannot be read ({getattr(error, 'strerror', None) or error})"
-  found = _files(folder)
-  extra = {name for name in found - expected.keys() if name.partition("/")[0] in ITEMS}
+  present = _files(folder)
+  extra = {name for name in present - expected.keys() if name.partition("/")[0] in ITEMS}
   try:
-    changed = {name for name in found & expected.keys() if _sum(folder / name) != expected[name]}
+    changed = {name for name in present & expected.keys() if _sum(folder / name) != expected[name]}
   except OSError as error:
     return f"{_in_words([error.filename])} cannot be read ({error.strerror})"
-  kinds = ("missing", expected.keys() - found), ("not in the manifest", extra), ("changed", changed)
+  kinds = (
+    ("missing", expected.keys() - present),
+    ("not in the manifest", extra),
+    ("changed", changed),
+  )
   return "; ".join(f"{what} {_in_words(names)}" for what, names in kinds if names)
 
 

@@ -2,9 +2,8 @@
 
 import collections
 import contextlib
+import io
 import json
-import os
-import pathlib
 import socket
 import sys
 import time
@@ -14,7 +13,7 @@ from vit_jax.process import json_text
 from vit_jax.process.retry import Retry
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
-from vit_jax.storage.files import Appender
+from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import METRICS, PICTURES
 
 
@@ -25,7 +24,7 @@ class Writer:
   thread dies, and the run would wait for it for ever.
   """
 
-  def __init__(self, workdir: pathlib.Path, *, start_step: int, retry: Retry | None = None):
+  def __init__(self, workdir: Path, *, start_step: int, retry: Retry | None = None):
     """Opens the files of `workdir` and drops metrics of steps after `start_step`.
 
     A killed run has already written metrics of steps after its last checkpoint. The resumed run
@@ -44,9 +43,9 @@ class Writer:
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
       damage = keep_until(workdir / METRICS, start_step)
-      self._metrics = Appender(workdir / METRICS)
+      self._metrics = files.append(workdir / METRICS)
       name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"
-      self._events = Appender(workdir / name)
+      self._events = files.append(workdir / name)
       self._events.add(events.beginning(start_step))
     if damage:
       self.say(damage)
@@ -151,7 +150,7 @@ class NoWriter:
     """Has nothing to close."""
 
 
-def keep_until(path: pathlib.Path, step: int) -> str:
+def keep_until(path: Path, step: int) -> str:
   """Drops the lines of steps after `step`, and a last line that a crash cut short.
 
   Damaged lines are moved to PATH.damaged, and so is a file that cannot be read; the run goes on.
@@ -166,7 +165,7 @@ def keep_until(path: pathlib.Path, step: int) -> str:
         if figures is not None and figures["step"] <= step:
           kept.write(line)
         elif figures is None:
-          with contextlib.closing(Appender(aside)) as damaged:
+          with contextlib.closing(files.append(aside)) as damaged:
             damaged.add(line)
           count, first = count + 1, first or number
   except UnreadableError as error:
@@ -184,7 +183,7 @@ class UnreadableError(Exception):
 MAX_LINE = 2**20  # bytes; a line has about a thousand
 
 
-def lines_of(path: pathlib.Path) -> Iterator[tuple[bytes, dict | None]]:
+def lines_of(path: Path) -> Iterator[tuple[bytes, dict | None]]:
   """Yields each line of a metrics file as bytes with its parsed contents, None if it is damaged.
 
   A missing file has no lines. A last line that a crash cut short is left out. A line that is far
@@ -193,12 +192,10 @@ def lines_of(path: pathlib.Path) -> Iterator[tuple[bytes, dict | None]]:
   Raises:
     UnreadableError: the file cannot be read.
   """
-  if not os.path.lexists(path):
+  if not files.exists(path):
     return
-  if path.exists() and not path.is_file():  # opening a pipe would wait
-    raise UnreadableError("it is not a file")
   try:
-    with path.open("rb") as file:
+    with io.BufferedReader(files.open_file(path)) as file:
       while (line := file.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
         yield line, figures_of(line)
   except OSError as error:
@@ -224,7 +221,7 @@ def is_figure(value) -> bool:
   return type(value) is float or (type(value) is int and abs(value) < 2**63)
 
 
-def read(workdir: pathlib.Path) -> list[dict]:
+def read(workdir: Path) -> list[dict]:
   """The lines of a workdir's metrics.jsonl, in order, without damaged ones.
 
   Empty if the file is missing or cannot be read; the run that resumes reports such a file.

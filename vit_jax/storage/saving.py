@@ -16,31 +16,30 @@ import asyncio
 import json
 import logging
 import os
-import pathlib
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
-from vit_jax.config import StorageError
 from vit_jax.process import agreement
+from vit_jax.process.errors import ConfigError, StorageError
 from vit_jax.storage import files, manifest, quiet
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.checkpoint import (
   FOLDER,
+  META,
   CheckpointError,
   available,
-  check_classes,
   damage_of,
-  describe,
   load,
   read_meta,
-  to_tree,
 )
+from vit_jax.storage.fit import check_classes, describe, to_tree
+from vit_jax.storage.paths import Path
 
 HALF_WRITTEN = ".orbax-checkpoint-tmp"
 # Holds old checkpoints until they are removed: by one rename they are gone for all readers.
@@ -58,8 +57,13 @@ class Checkpoints:
   Every process makes one object, with the same arguments, and calls its methods at the same steps.
   """
 
-  def __init__(self, workdir: pathlib.Path, *, keep_last: int, keep_every: int):
+  def __init__(self, workdir: Path, *, keep_last: int, keep_every: int):
     """Opens WORKDIR/checkpoints; keeps the newest `keep_last` and each `keep_every`th step."""
+    if jax.process_count() > 1 and not files.storage_of(workdir).direct:
+      raise ConfigError(
+        f"--workdir={workdir} can be used by a run of one process alone; give a run of several a "
+        "folder that all hosts share."
+      )
     self._directory = workdir.absolute() / FOLDER
     self._keep_last, self._keep_every = keep_last, keep_every
     self._saving: _Save | None = None
@@ -162,10 +166,10 @@ class Checkpoints:
     return f"Checkpoint {self._directory / str(step)} could not be saved ({reason}); {last}"
 
   def _remove_half_written(self):
-    for folder in self._directory.glob(f"*{HALF_WRITTEN}*"):
+    for folder in files.matching(self._directory, f"*{HALF_WRITTEN}*"):
       files.remove(folder)
 
-  def restore(self, abstract, meta: dict):
+  def restore(self, abstract, class_names: Iterable[str], changes: Callable[[dict], list[str]]):
     """The state in the newest undamaged checkpoint, or None if there are no checkpoints.
 
     Damaged checkpoints are moved to WORKDIR/checkpoints-damaged, so that the run can save those
@@ -173,7 +177,8 @@ class Checkpoints:
 
     Args:
       abstract: shapes, types and shardings of the state, by the current config.
-      meta: as for `save`.
+      class_names: of the training data.
+      changes: as in `check_fits`.
 
     Raises:
       CheckpointError: all checkpoints are damaged.
@@ -181,13 +186,12 @@ class Checkpoints:
     """
     steps = sorted(files.numbers_in(self._directory), reverse=True)
     for step in steps:
-      damage = damage_of(self._directory / str(step))
+      folder = self._directory / str(step)
+      damage = damage_of(folder)
       if not damage:
-        check_classes(self._directory / str(step), meta["class_names"])
-        return load(self._directory / str(step), abstract, meta["config"])
-      logging.warning(
-        "CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", self._directory / str(step), damage
-      )
+        check_classes(folder, read_meta(folder), class_names)
+        return load(folder, abstract, changes)
+      logging.warning("CHECKPOINT %s IS DAMAGED AND IS NOT USED: %s.", folder, damage)
       self._set_aside(step)
     if steps:
       raise CheckpointError(
@@ -214,11 +218,12 @@ class _Save:
     step: the step of the state, for messages.
   """
 
-  def __init__(self, folder: pathlib.Path, meta: dict, publish: Callable[[], None]):
+  def __init__(self, folder: Path, meta: dict, publish: Callable[[], None]):
     """Prepares to save; `publish` is called in the first process when the folder is complete."""
     self.step = int(folder.name.partition(".")[0])
     self._folder, self._meta, self._publish = folder, meta, publish
     self._handler = ocp.StandardCheckpointHandler()
+    self._place = folder  # where orbax writes it
     self._state = BUSY
     self._phases: list[Callable[[], None]] = []
 
@@ -227,8 +232,9 @@ class _Save:
     self._state = agreement.of_first(self._make_folder)
     if self._state != DONE:
       return
-    place = epath.Path(self._folder / "state")  # orbax takes no other kind of path
-    writing = _run(self._handler.async_save(place, args=ocp.args.StandardSave(tree)))
+    self._place = files.place_to_fill(self._folder)
+    target = epath.Path(str(self._place / "state"))  # orbax takes no other kind of path
+    writing = _run(self._handler.async_save(target, args=ocp.args.StandardSave(tree)))
     write = lambda: [part.result() for part in writing]
     complete = self._complete if jax.process_index() == 0 else lambda: None
     if jax.process_count() == 1:  # nobody to wait for
@@ -241,9 +247,9 @@ class _Save:
     """Makes the folder. The workdir is never made anew on the way: it may have been moved."""
     try:
       workdir = self._folder.parents[1]
-      if not workdir.is_dir():
+      if not files.is_folder(workdir):
         return f"the folder {workdir} is gone"
-      if not self._folder.parent.is_dir():
+      if not files.is_folder(self._folder.parent):
         logging.warning("%s was removed; it is made anew.", self._folder.parent)
       files.make_folder(self._folder / "state")
     except OSError as error:
@@ -259,17 +265,20 @@ class _Save:
       phase()
     except Exception as error:  # orbax passes on any exception of its parts: OSError, ValueError...
       # Without its folder, orbax's own words are of other things.
-      there = self._folder.is_dir()
+      there = files.is_folder(self._folder)
       self._state = reason_of(error) if there else f"the folder {self._folder} was removed"
+      if self._place != self._folder:
+        files.remove(self._place)
     else:
       self._state = DONE
 
   def _complete(self):
     """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""
-    self._handler.finalize(epath.Path(self._folder / "state"))
-    files.make_folder(self._folder / "meta")
-    files.write_text(self._folder / "meta" / "metadata", json.dumps(self._meta))
-    manifest.write(self._folder)
+    self._handler.finalize(epath.Path(str(self._place / "state")))
+    files.make_folder((self._place / META).parent)
+    files.write_text(self._place / META, json.dumps(self._meta))
+    manifest.write(self._place)
+    files.publish(self._place, self._folder)
     self._publish()
 
   def progress(self) -> str:

@@ -3,11 +3,13 @@
 import contextlib
 import errno
 import json
-import os
-import pathlib
+import secrets
+from collections.abc import Callable
 
-from vit_jax.config import Config, ConfigError, RunError, StorageError, to_dict
+from vit_jax.process.errors import ConfigError, RunError, StorageError
 from vit_jax.storage import files
+from vit_jax.storage.base import Lock
+from vit_jax.storage.paths import Path
 
 LOCK = "lock"
 CONFIG = "config.json"
@@ -26,7 +28,7 @@ class WriteError(StorageError):
   """The folder of the run cannot be written to; the message says why."""
 
 
-def check_links(workdir: pathlib.Path):
+def check_links(workdir: Path):
   """Checks that nothing in the folder, which may come from a stranger, is a link out of it.
 
   What such a link leads to would be shown in a report, or written to. The folder itself may be a
@@ -35,27 +37,22 @@ def check_links(workdir: pathlib.Path):
   Raises:
     ConfigError: names the link.
   """
-  root = pathlib.Path(os.path.realpath(workdir))
-  for folder, folders, names in os.walk(workdir):  # which does not follow links
-    if folder == str(workdir):
-      folders[:] = set(folders) - {CHECKPOINTS}
-    for path in (os.path.join(folder, name) for name in (*folders, *names)):
-      if os.path.islink(path) and not pathlib.Path(os.path.realpath(path)).is_relative_to(root):
-        raise ConfigError(
-          f"{path} is a link out of the workdir {workdir}, and may lead to anything; replace it by "
-          "what it leads to, or remove it."
-        )
+  for link in files.links_out(workdir, skipped=CHECKPOINTS):
+    raise ConfigError(
+      f"{link} is a link out of the workdir {workdir}, and may lead to anything; replace it by "
+      "what it leads to, or remove it."
+    )
 
 
 class LostError(RunError):
   """The run does not have its folder to itself any more, and must not write there."""
 
 
-_held: dict[pathlib.Path, os.stat_result] = {}  # by workdir: the lock that this process holds
+_held: dict[Path, Lock] = {}  # by workdir: the lock that this process holds
 
 
 @contextlib.contextmanager
-def locked(workdir: pathlib.Path, *, first: bool):
+def locked(workdir: Path, *, first: bool):
   """Makes and locks the folder; the operating system frees the lock however the run ends.
 
   Args:
@@ -68,8 +65,13 @@ def locked(workdir: pathlib.Path, *, first: bool):
   with contextlib.ExitStack() as held:
     try:
       files.make_folder(workdir)
-      lock = held.enter_context(files.locked(workdir / LOCK, alone=first))
-      _check_writable(workdir / CHECKPOINTS)
+      if first:
+        _held[workdir.absolute()] = held.enter_context(files.locked(workdir / LOCK))
+        held.callback(_held.pop, workdir.absolute())
+      # Found out before the first step, not at the first save.
+      for folder in (workdir, workdir / CHECKPOINTS):
+        if files.is_folder(folder):
+          files.check_writable(folder)
     except BlockingIOError as error:
       raise ConfigError(
         f"--workdir={workdir} is in use by another run; wait for it to end, stop "
@@ -79,19 +81,10 @@ def locked(workdir: pathlib.Path, *, first: bool):
       raise ConfigError(
         f"--workdir={workdir} cannot be written to: {error.strerror} ({error.filename})."
       ) from error
-    if first:
-      _held[workdir.absolute()] = lock
-      held.callback(_held.pop, workdir.absolute())
     yield
 
 
-def _check_writable(folder: pathlib.Path):
-  """Finds out before the first step what would otherwise fail at the first save."""
-  if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-
-
-def check_held(workdir: pathlib.Path):
+def check_held(workdir: Path):
   """Checks that the lock is where this process put it, if it did: call it before the run writes.
 
   Raises:
@@ -99,7 +92,7 @@ def check_held(workdir: pathlib.Path):
   """
   lock = _held.get(workdir.absolute())
   with contextlib.suppress(OSError):  # what cannot be read may come back
-    if lock and workdir.is_dir() and not files.is_at(lock, workdir / LOCK):
+    if lock and files.is_folder(workdir) and not lock.held():
       raise LostError(
         f"{workdir / LOCK} was removed or replaced while this run held it, or the folder was moved "
         f"away; another run may be writing to {workdir}, so this one ends here and writes nothing "
@@ -110,7 +103,7 @@ def check_held(workdir: pathlib.Path):
 
 
 @contextlib.contextmanager
-def writing(workdir: pathlib.Path):
+def writing(workdir: Path):
   """Turns a file-system error inside into an error that names the folder.
 
   Raises:
@@ -125,12 +118,43 @@ def writing(workdir: pathlib.Path):
     ) from error
 
 
-def details(folder: pathlib.Path) -> list[pathlib.Path]:
+def details(folder: Path) -> list[Path]:
   """The folders of all evaluations of all sets, the newest evaluation first."""
   numbers = reversed(files.numbers_in(folder / DETAILS))
-  return [path for n in numbers for path in sorted((folder / DETAILS / str(n)).glob("*/"))]
+  children = (path for n in numbers for path in files.matching(folder / DETAILS / str(n)))
+  return [path for path in children if files.is_folder(path)]
 
 
-def write_config(workdir: pathlib.Path, config: Config):
-  """Writes the whole resolved config to WORKDIR/config.json."""
-  files.write_text(workdir / CONFIG, json.dumps(to_dict(config), indent=2) + "\n")
+def write_details(workdir: Path, fill: Callable[[Path], None]) -> Path:
+  """Lets `fill` fill a folder, which becomes DETAILS/NUMBER, the next number; returns that path.
+
+  Several processes may do this at once, and readers see each folder whole. After an error nothing
+  is left of it.
+  """
+  parent = workdir / DETAILS
+  partial = parent / f"{secrets.token_hex(8)}.partial"
+  files.make_folder(partial)
+  try:
+    fill(partial)
+    number = max(files.numbers_in(parent), default=0) + 1
+    while not _claimed(partial, parent / str(number)):
+      number += 1
+  finally:
+    files.remove(partial)
+  return parent / str(number)
+
+
+def _claimed(folder: Path, name: Path) -> bool:
+  """Renames a folder that is not empty, unless another one has the name."""
+  try:
+    files.rename(folder, name)
+  except OSError as error:
+    if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+      return False
+    raise
+  return True
+
+
+def write_config(workdir: Path, config: dict):
+  """Writes the whole resolved config, as a dictionary, to WORKDIR/config.json."""
+  files.write_text(workdir / CONFIG, json.dumps(config, indent=2) + "\n")

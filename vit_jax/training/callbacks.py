@@ -15,7 +15,7 @@ from vit_jax.plots import tiles
 from vit_jax.process import agreement
 from vit_jax.process.signals import StopRequest
 from vit_jax.process.text import one_line
-from vit_jax.storage import metrics_log
+from vit_jax.storage import files, metrics_log
 from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training.early_stopping import EarlyStopping
@@ -215,12 +215,14 @@ class Profile(Callback):
   def __init__(self, run: Run, session: Session):
     self._settings, self._done = run.config.profile, run.images.step
     self._folder, self._say = session.folder / "profile", session.writer.say
+    self._place = self._folder  # where JAX writes it
 
   def before_step(self, step):
     """Starts the trace if the window begins with `step`; ends it if `step` comes after it."""
     first, count = self._settings.first_step, self._settings.steps
     if count and step - self._done == first:
-      jax.profiler.start_trace(self._folder)
+      self._place = files.place_to_fill(self._folder)
+      jax.profiler.start_trace(self._place)
     if step - self._done == first + count:
       self.end(step - 1)
 
@@ -233,4 +235,5 @@ class Profile(Callback):
       )
     if first <= taken < first + count:
       jax.profiler.stop_trace()
+      files.publish(self._place, self._folder)
       self._say(f"Profile of {taken - first + 1} steps: {self._folder}")

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, RunError
-from vit_jax.config.reading import expanded
 from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
+from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import average
 
@@ -47,7 +47,7 @@ def read(config: Config, objective: Objective, class_names: Sequence[str]) -> In
     ConfigError: the path does not exist, its content is not of the kind that its name says, the
       weights do not fit the model, or they were trained without a head and no new one is asked for.
   """
-  path, settings = expanded(config.init_from), config.model
+  path, settings = path_of(config.init_from), config.model
   defaults = dict(activation=settings.activation, norm_epsilon=settings.norm_epsilon)
   try:
     model = inference.read(path, **defaults)

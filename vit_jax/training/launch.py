@@ -1,7 +1,6 @@
 """Starts a run from a resolved config: checks first, the cheapest before the others."""
 
 import dataclasses
-import errno
 import os
 import pathlib
 import signal
@@ -170,8 +169,7 @@ def keep_compiled_programs():
   try:
     folder = CACHE.expanduser()
     files.make_folder(folder)
-    if not os.access(folder, os.W_OK | os.X_OK):
-      raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+    files.check_writable(folder)
   except (OSError, RuntimeError) as error:  # RuntimeError: this user has no home folder
     print(f"Compiled programs are not kept for the next start: {error}", flush=True)
     return

@@ -12,7 +12,7 @@ from vit_jax.evaluation import evaluate, registry
 from vit_jax.plots import curves
 from vit_jax.process import json_text
 from vit_jax.report import report
-from vit_jax.storage import metrics_log, workdir
+from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.tree import flatten
 from vit_jax.training.early_stopping import EarlyStopping
 from vit_jax.training.run import Run
@@ -136,12 +136,12 @@ def conclusion(
 def report_in_words(folder: pathlib.Path) -> list[str]:
   """The line about the report, if there is one."""
   path = folder / report.REPORT
-  return [f"Report:     {path} (open it in a browser)"] if path.is_file() else []
+  return [f"Report:     {path} (open it in a browser)"] if files.is_file(path) else []
 
 
 def pictures_in_words(folder: pathlib.Path) -> list[str]:
   """The line about the pictures of the evaluations, if there are any."""
-  there = (folder / metrics_log.PICTURES).is_dir()
+  there = files.is_folder(folder / metrics_log.PICTURES)
   return [f"Pictures:   {folder}/{metrics_log.PICTURES}"] if there else []
 
 

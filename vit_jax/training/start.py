@@ -1,7 +1,6 @@
 """What a run starts from: its newest checkpoint, or the weights that config.init_from names."""
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from vit_jax.config import (
   to_dict,
 )
 from vit_jax.config.changes import changes
-from vit_jax.config.reading import expanded
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.evaluation import evaluate, registry
@@ -26,7 +24,8 @@ from vit_jax.inference import model as inference
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.models.differences import FIELDS
-from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage.paths import path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping
 from vit_jax.training.run import Run
@@ -80,7 +79,7 @@ def read(folder: pathlib.Path) -> Recorded:
 
 def settings_of(place: str, step: int = 0) -> Mapping:
   """The settings of a checkpoint, with arguments as `history_of`; {} without one."""
-  return checkpoint.described(expanded(place), step)[1].get("config", {}) if place else {}
+  return checkpoint.described(path_of(place), step)[1].get("config", {}) if place else {}
 
 
 def history_of(place: str, step: int = 0) -> History:
@@ -94,7 +93,7 @@ def history_of(place: str, step: int = 0) -> History:
     ConfigError: the file that tells it is damaged.
   """
   try:
-    return weights.trained_on(expanded(place), step=step) if place else ()
+    return weights.trained_on(path_of(place), step=step) if place else ()
   except (ValueError, OSError) as error:
     raise ConfigError(f"{place}: {error}") from error
 
@@ -137,7 +136,7 @@ def model_of(init_from: str, settings: Mapping) -> Model:
   """
   place = "The settings recorded in the workdir" if settings else f"config.init_from={init_from}"
   try:
-    path = expanded(init_from)
+    path = path_of(init_from)
     if not settings and not checkpoint.named_by(path)[1]:
       return models.settings_of(inference.read(path).module)
     values = settings or settings_of(init_from)
@@ -172,7 +171,7 @@ def is_same(path: str, other: str) -> bool:
   """Whether two texts name the same path."""
   if not (isinstance(path, str) and path and other):
     return False
-  return os.path.realpath(expanded(path)) == os.path.realpath(expanded(other))
+  return files.real(path_of(path)) == files.real(path_of(other))
 
 
 def resolved_type(model: Model, settings: Mapping, platform: str = "") -> Model:
@@ -249,10 +248,11 @@ class StartState(NamedTuple):
 
 def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   """Restores the newest checkpoint, or makes a fresh state."""
-  state = checkpoints.restore(run.abstract, run.description())
+  config, names = to_dict(run.config), run.data.train.class_names
+  state = checkpoints.restore(run.abstract, names, lambda saved: changes(saved, config))
   if state is None:
     return StartState(states.create(run.init, run.abstract))
   step = int(state.step)
   meta = checkpoints.meta(step)
-  differing = changes(meta["config"], to_dict(run.config))
+  differing = changes(meta["config"], config)
   return StartState(state, taken(meta, step), fresh=False, changed=differing)

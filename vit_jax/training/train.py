@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import jax
 
+from vit_jax.config import to_dict
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.chips import chip
@@ -158,7 +159,7 @@ def record(run: Run, folder: pathlib.Path, changed: Sequence[str]):
   """Writes config.json, the table of parameters and facts of this start, on the first process."""
   if jax.process_index() == 0:
     with workdir.writing(folder):
-      workdir.write_config(folder, run.config)
+      workdir.write_config(folder, to_dict(run.config))
       files.write_text(folder / workdir.PARAMETERS, meshes.table(flatten(run.abstract.params)))
       provenance.record(run, folder, changed)
 

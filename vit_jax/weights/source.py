@@ -9,6 +9,7 @@ from vit_jax.models import ResNet, ViT
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
+from vit_jax.storage.paths import local_path
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, workdir
 from vit_jax.weights.card import Card
@@ -33,6 +34,7 @@ def read(path: pathlib.Path, *, step: int = 0, average: bool = True) -> Weights:
   """
   if workdir.is_at(path):
     return workdir.read(path, step, average)
+  path = local_path(path)
   if path.exists() and (step or not average):
     raise ConfigError(
       f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."
@@ -68,7 +70,7 @@ def trained_on(path: pathlib.Path, *, step: int = 0) -> History:
   """
   if workdir.is_at(path):
     return workdir.trained_on(path, step)
-  form = _recognised(path)
+  form = _recognised(local_path(path))
   recorded = _recorded(form, path) if form else None
   return recorded.trained_on if recorded else ()
 
@@ -134,7 +136,7 @@ def format_of(path: pathlib.Path) -> WeightFormat:
   """
   if not path.exists():
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
-  form = _recognised(path)
+  form = _recognised(local_path(path))
   if form is None:
     known = ", ".join(form.words for form in _formats().values())
     raise ConfigError(f"{path} holds no weights in a known format: {known}, the workdir of a run.")

@@ -7,7 +7,7 @@ from vit_jax.config import ConfigError
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.models.stacking import unstack_blocks
-from vit_jax.storage import checkpoint
+from vit_jax.storage import checkpoint, files
 from vit_jax.storage.workdir import STARTS
 from vit_jax.weights import average as averages
 from vit_jax.weights.card import Card
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 def is_at(path: pathlib.Path) -> bool:
   """Whether a path is a run's workdir, or one of its checkpoints."""
-  return bool(checkpoint.named_by(path)[1]) or (path / STARTS).is_file()
+  return bool(checkpoint.named_by(path)[1]) or files.is_file(path / STARTS)
 
 
 def read(path: pathlib.Path, step: int, average: bool) -> Weights:

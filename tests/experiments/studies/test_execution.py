@@ -276,7 +276,7 @@ def test_a_run_of_another_command_is_waited_for(tmp_path, monkeypatch):
   ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice(), seeds=1)
   run = RunStore(tmp_path).run(Job(stub.PRETRAINING, 0))
   run.folder.mkdir(parents=True)
-  with files.locked(run.folder / "lock", alone=True):
+  with files.locked(run.folder / "lock"):
     assert execution.in_use(run.folder)
 
     def ended(seconds):

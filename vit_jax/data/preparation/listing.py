@@ -6,11 +6,13 @@ import logging
 import os
 import pathlib
 
-from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.preparation import labels
 from vit_jax.data.sources import Example, Source, SourceError, foreign
 from vit_jax.process.text import nfc, shown
+from vit_jax.storage import files
+from vit_jax.storage.local import regular
+from vit_jax.storage.paths import local_path
 
 _HEADER = ["path", "label"]
 _HEAD = 4096  # characters; text has no zero among them
@@ -31,7 +33,7 @@ class Listing(Source):
   """
 
   def __init__(self, path: str):
-    file = reading.expanded(path).absolute()
+    file = local_path(path).absolute()
     self._folder = file.parent
     rows = _rows(file)
     self.class_names = labels.ordered(label for _, label in rows)
@@ -45,7 +47,7 @@ class Listing(Source):
 
   def __getitem__(self, index: int) -> Example:
     path = self.name(index)
-    image = reading.read_bytes(path, most=image_files.MAX_BYTES)
+    image = files.read_bytes(path, most=image_files.MAX_BYTES)
     return Example(image, self.labels(index), path)
 
   def labels(self, index: int) -> tuple[int, ...]:
@@ -60,7 +62,7 @@ class Listing(Source):
 def _rows(file: pathlib.Path) -> list[tuple[str, str]]:
   try:
     with open(
-      file, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=reading.regular
+      file, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=regular
     ) as stream:
       if "\0" in stream.read(_HEAD):
         raise SourceError(

@@ -15,12 +15,17 @@ from collections.abc import Callable
 
 import cv2
 
-from vit_jax.config import reading
-from vit_jax.config.reading import expanded
 from vit_jax.data.permutation import Permutation
 from vit_jax.data.preparation import labels, quality
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.storage.files import make_folder, one_writer, write_text, write_whole
+from vit_jax.storage.files import (
+  make_folder,
+  one_writer,
+  read_json,
+  write_text,
+  write_whole,
+)
+from vit_jax.storage.paths import local_path
 
 REPORT = "report.json"
 VERSION = "1.0.0"
@@ -61,7 +66,7 @@ def prepare(
     ConfigError: another command is making the dataset.
     OSError: an image cannot be read, or the disk cannot be written.
   """
-  target = expanded(data_dir).absolute() / _checked_name(name) / VERSION
+  target = local_path(data_dir).absolute() / _checked_name(name) / VERSION
   _check_new(target)
   class_names = labels.checked_classes(splits)
   make_folder(target.parent)
@@ -176,7 +181,7 @@ def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> 
   }
   if plan.exists():
     try:
-      found = reading.read_json(plan, most=_MAX_BYTES)
+      found = read_json(plan, most=_MAX_BYTES)
     except (OSError, ValueError) as error:
       raise SourceError(
         f'"{plan}" is damaged ({error}); delete the folder "{folder}" and start again.'

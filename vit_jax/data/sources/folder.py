@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vit_jax.config import reading
 from vit_jax.data import image_files
 from vit_jax.data.image_files import LeftOut, Listing
 from vit_jax.data.sources import foreign, part
 from vit_jax.data.sources.base import Block, Example, Source, SourceError
 from vit_jax.process.text import nfc
+from vit_jax.storage import files
 
 _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"}
 
@@ -82,7 +82,7 @@ class Folder(Source):
 
   def __getitem__(self, index: int) -> Example:
     path = self.name(index)
-    image = reading.read_bytes(path, most=image_files.MAX_BYTES)
+    image = files.read_bytes(path, most=image_files.MAX_BYTES)
     return Example(image, self.labels(index), path)
 
   def labels(self, index: int) -> tuple[int, ...]:
@@ -97,9 +97,9 @@ class Folder(Source):
 
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them."""
-    for folder, files, end in zip(self._folders, self._names, self._ends, strict=True):
-      if files.size:
-        yield from _placed(os.fsencode(folder), files, range(end - len(files), end))
+    for folder, names, end in zip(self._folders, self._names, self._ends, strict=True):
+      if names.size:
+        yield from _placed(os.fsencode(folder), names, range(end - len(names), end))
 
   def _folder(self, index: int) -> int:
     """Which of the listed folders an example is in."""

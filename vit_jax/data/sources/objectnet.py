@@ -7,13 +7,13 @@ object recognition models", 2019; https://objectnet.dev.
 import json
 import pathlib
 
-from vit_jax.config import reading
 from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.data.images import decode
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources.base import Example, SourceError
 from vit_jax.data.sources.folder import Folder
 from vit_jax.data.sources.views import Listed, Selected
+from vit_jax.storage import files
 
 _BORDER = 1  # every image has a red border of one pixel
 _MAX_BYTES = 2**20  # of a mapping file; the released files have 22 kB at most
@@ -124,7 +124,7 @@ def _json(path: pathlib.Path, kind: type) -> dict:
 
 def _text(path: pathlib.Path) -> str:
   try:
-    return reading.read_bytes(path, most=_MAX_BYTES).decode()
+    return files.read_bytes(path, most=_MAX_BYTES).decode()
   except (OSError, UnicodeDecodeError) as error:
     raise SourceError(
       f'The mapping file "{path}" cannot be read ({error}); give the folder of the whole release,'

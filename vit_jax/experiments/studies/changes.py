@@ -4,12 +4,12 @@ import json
 import pathlib
 
 from vit_jax.config import RunError
-from vit_jax.config.reading import read_json
 from vit_jax.experiments.studies import jobs, results
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.store import RunStore, first_option, picking
 from vit_jax.experiments.studies.study import Cell, Study, naming
 from vit_jax.storage import files, workdir
+from vit_jax.storage.files import read_json
 
 STUDY, EARLIER = "study.json", "earlier.csv"
 MAX_BYTES = 2**24
@@ -38,7 +38,7 @@ def note(study: Study, store: RunStore) -> str:
   if not gone:
     return ""
   earlier = store.folder / EARLIER
-  where = f", and their results in {earlier}" if earlier.exists() else ""
+  where = f", and their results in {earlier}" if files.exists(earlier) else ""
   return (
     f"The study has changed: the cells {', '.join(map(repr, gone))} no longer match their earlier "
     f"runs. These stay in {store.folder / 'runs'}{where}; what has changed is run anew."
@@ -91,7 +91,7 @@ def of_cells(path: pathlib.Path) -> list[dict[str, str]]:
 
 def read(path: pathlib.Path) -> dict[str, set[str]]:
   """{label: names of its runs} of the study that the folder holds; {} if it is new."""
-  if not path.exists():
+  if not files.exists(path):
     return {}
   try:
     signatures = read_json(path, most=MAX_BYTES)

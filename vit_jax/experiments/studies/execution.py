@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from vit_jax.config import RunError, Stopped, command_line
-from vit_jax.config.reading import read_bytes
 from vit_jax.experiments.runs import Children, Run
 from vit_jax.experiments.studies.jobs import Cost, Job
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log, workdir
+from vit_jax.storage.files import read_bytes
 
 PERIOD = 30.0  # seconds between two lines of progress
 POLL = 1.0  # seconds between two looks at a workdir that another command uses
@@ -177,10 +177,10 @@ def wait_until_free(folder: pathlib.Path, children: Children) -> bool:
 
 def in_use(folder: pathlib.Path) -> bool:
   """Whether a run holds the lock of a workdir."""
-  if not (folder / workdir.LOCK).exists():
+  if not files.exists(folder / workdir.LOCK):
     return False
   try:
-    with files.locked(folder / workdir.LOCK, alone=True):
+    with files.locked(folder / workdir.LOCK):
       return False
   except BlockingIOError:
     return True

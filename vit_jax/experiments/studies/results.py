@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vit_jax.config import ConfigError, RunError
-from vit_jax.config.reading import read_bytes
 from vit_jax.experiments.studies.jobs import Cost, Job
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.experiments.studies.study import Cell, Study
 from vit_jax.storage import files, metrics_log
+from vit_jax.storage.files import read_bytes
 
 RESULTS, CURVES = "results.csv", "curves.csv"
 MAX_BYTES = 2**28
@@ -187,7 +187,7 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
   Raises:
     RunError: it is damaged.
   """
-  if not path.exists():
+  if not files.exists(path):
     return []
   try:
     text = read_bytes(path, most=MAX_BYTES).decode()

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from vit_jax import config as cfg
 from vit_jax import recipes
 from vit_jax.config.changes import changes
-from vit_jax.config.reading import expanded, regular
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies import jobs
 from vit_jax.experiments.studies.jobs import Job, Option
 from vit_jax.experiments.studies.study import Score, Stage
-from vit_jax.storage import metrics_log
+from vit_jax.storage import files, metrics_log
+from vit_jax.storage.paths import path_of
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
 
@@ -127,7 +127,7 @@ class RunStore:
     metrics = self.done(job)
     if metrics is None:
       return False
-    return (self.run(job).folder / CHECKPOINTS / str(metrics["step"])).is_dir()
+    return files.is_folder(self.run(job).folder / CHECKPOINTS / str(metrics["step"]))
 
   def ready(self, job: Job) -> bool:
     """Whether a job can start: its settings are chosen, and the run before it is saved."""
@@ -190,21 +190,20 @@ def sum_of_weights(init_from: str) -> str:
   Raises:
     ConfigError: a file cannot be read.
   """
-  path = expanded(init_from)
-  manifests = [p for p in (path / CHECKPOINTS).glob(f"*/{MANIFEST}") if p.parent.name.isdecimal()]
-  files = [
-    *(path, path.with_suffix(".json"), path / MANIFEST, path / "config.json"),
-    path / "model.safetensors",
-  ]
-  if manifests:
-    files = [max(manifests, key=lambda manifest: int(manifest.parent.name))]
-  return " ".join(sum_of_file(file) for file in files if file.is_file())
+  path = path_of(init_from)
+  steps = reversed(files.numbers_in(path / CHECKPOINTS))
+  manifests = (path / CHECKPOINTS / str(step) / MANIFEST for step in steps)
+  if newest := next(filter(files.is_file, manifests), None):
+    return sum_of_file(newest)
+  names = MANIFEST, "config.json", "model.safetensors"
+  candidates = path, path.with_suffix(".json"), *(path / name for name in names)
+  return " ".join(map(sum_of_file, filter(files.is_file, candidates)))
 
 
 def sum_of_file(path: pathlib.Path) -> str:
   """The SHA-256 sum of a file; raises ConfigError if it cannot be read."""
   try:
-    with open(path, "rb", opener=regular) as stream:
+    with files.open_file(path) as stream:
       return hashlib.file_digest(stream, "sha256").hexdigest()
   except OSError as error:
     raise cfg.ConfigError(f"{path} cannot be read: {error}.") from error

@@ -1,0 +1,106 @@
+"""What a kind of storage must do, so that a run can be kept on it.
+
+A new kind is one class in one file with the members of `Storage`, and one line in
+`registry.STORAGES`: {"gs": "vit_jax.storage.gs:BUCKET"} serves all paths gs://... Only
+`storage.files` calls these members; everything else calls `storage.files`.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import BinaryIO, Protocol
+
+from vit_jax.storage.paths import Path
+
+FILE, FOLDER, OTHER, NOTHING = "file", "folder", "other", ""  # what can be at a path
+
+
+class Growing(Protocol):
+  """A file that grows by whole pieces."""
+
+  def add(self, piece: bytes):
+    """Writes a piece, or nothing at all.
+
+    Raises:
+      OSError: the file cannot be written, or is no longer at its path.
+    """
+
+  def flush(self):
+    """Returns once everything that was added would survive a crash of the machine."""
+
+  def close(self):
+    """Closes the file; ignores errors, so that they do not hide an earlier one."""
+
+
+class Lock(Protocol):
+  """A lock that this process holds."""
+
+  def held(self) -> bool:
+    """Whether it is still where this process put it; OSError: that cannot be known."""
+
+
+class Storage(Protocol):
+  """A kind of storage. All members raise OSError, with `errno` and `filename`.
+
+  Attributes:
+    direct: whether libraries can read and write at its paths by themselves (orbax, TensorStore,
+      JAX's profiler). If not, they work in a folder of this machine, which is copied.
+  """
+
+  direct: bool
+
+  def open(self, path: Path) -> BinaryIO:
+    """Opens a file for reading; must not wait, as opening a pipe would."""
+
+  def kind(self, path: Path) -> str:
+    """`FILE`, `FOLDER`, `OTHER` (such as a pipe or a broken link) or `NOTHING`."""
+
+  def names(self, folder: Path) -> list[str]:
+    """The names of what lies in a folder, in any order."""
+
+  def files_below(self, folder: Path) -> Iterator[str]:
+    """The paths within a folder of all files in it and in its folders, such as "state/d/1"."""
+
+  def links_out(self, folder: Path, skipped: str) -> Iterator[Path]:
+    """All links in a folder, but for those in its part `skipped`, that lead out of it."""
+
+  def check_writable(self, folder: Path):
+    """Raises PermissionError if nothing can be written in a folder."""
+
+  def make_folder(self, path: Path):
+    """Makes a folder and its parents, if they do not exist."""
+
+  def partial(self, path: Path) -> str:
+    """A new path of this machine, for a file that will be `put` at `path`."""
+
+  def put(self, partial: str, path: Path, *, new: bool):
+    """Makes a finished file of this machine appear at `path`: whole, at once, safe from a crash.
+
+    Args:
+      partial: a path of `partial`; it may be moved from there.
+      path: where.
+      new: whether to raise FileExistsError if something is at `path`, even if another process put
+        it there just now; otherwise it is replaced.
+    """
+
+  def append(self, path: Path) -> Growing:
+    """Opens a file that grows, or creates it."""
+
+  def rename(self, path: Path, target: Path):
+    """Renames a file or folder.
+
+    The target appears at once. Where that cannot be, a folder's "manifest.json" appears last.
+    Raises `errno.ENOTEMPTY` or EEXIST if the target is a folder that is not empty.
+    """
+
+  def remove(self, path: Path):
+    """Removes a file, or a folder as far as possible; a missing path is no error."""
+
+  def remove_empty(self, folder: Path):
+    """Removes a folder, unless something is in it."""
+
+  def lock(self, path: Path) -> AbstractContextManager[Lock]:
+    """Holds a lock, which is free again however this process ends.
+
+    Raises:
+      BlockingIOError: another process holds it.
+    """

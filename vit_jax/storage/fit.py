@@ -1,0 +1,71 @@
+"""Whether a checkpoint fits a run: its arrays and its classes."""
+
+from collections.abc import Callable, Iterable
+
+import jax
+
+from vit_jax.process.errors import ConfigError
+from vit_jax.process.text import first_difference, nfc
+from vit_jax.storage.paths import Path
+from vit_jax.storage.tree import name_of, nest
+
+
+def check_classes(folder: Path, meta: dict, class_names: Iterable[str]):
+  """Checks that a checkpoint has exactly the classes `class_names`, in the same order.
+
+  Raises:
+    ConfigError: they differ; the message names the first class that differs.
+  """
+  saved, wanted = nfc(meta["class_names"]), nfc(class_names)
+  if saved != wanted:
+    difference = first_difference(saved, wanted, "the training data")
+    raise ConfigError(
+      f"Checkpoint {folder} was trained on other classes, or on these in another order: "
+      f"{difference}. Use the data that it was trained on, or begin a run with another "
+      f"--workdir and --config.init_from={folder.parents[1]}, which orders the head by class name."
+    )
+
+
+def check_fits(folder: Path, meta: dict, state, changes: Callable[[dict], list[str]]):
+  """Compares a checkpoint's arrays with the shapes and types of a state.
+
+  Args:
+    folder: the checkpoint.
+    meta: its description.
+    state: as the run wants it.
+    changes: how the settings that it is called with, the checkpoint's, differ from the run's.
+
+  Raises:
+    ConfigError: they differ; the message names the first arrays and the settings that differ.
+  """
+  saved, wanted = meta["arrays"], describe(state)
+  differing = sorted(
+    name for name in wanted.keys() | saved.keys() if wanted.get(name) != saved.get(name)
+  )
+  if not differing:
+    return
+  show = lambda spec: f"{spec[1]}{tuple(spec[0])}" if spec else "absent"
+  arrays = "; ".join(
+    f"{name} is {show(saved.get(name))}, the config wants {show(wanted.get(name))}"
+    for name in differing[:3]
+  )
+  more = f" (and {len(differing) - 3} more)" if len(differing) > 3 else ""
+  settings = "; ".join(changes(meta["config"]))
+  raise ConfigError(
+    f"Checkpoint {folder} does not fit the config. Settings that differ: {settings or 'none'}. "
+    f"Arrays that differ: {arrays}{more}. Use another --workdir, or the settings it was "
+    "made with."
+  )
+
+
+def describe(state) -> dict[str, list]:
+  """{name: [shape, type]} of every array of a state."""
+  leaves = jax.tree_util.tree_flatten_with_path(state)[0]
+  return {name_of(path): [list(leaf.shape), str(leaf.dtype)] for path, leaf in leaves}
+
+
+def to_tree(state) -> dict:
+  """The state as nested dictionaries, whose names do not depend on any Python class."""
+  return nest(
+    {name_of(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]}
+  )

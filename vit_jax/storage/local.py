@@ -1,0 +1,195 @@
+"""The storage of this machine, or of whatever is mounted as a folder: `base.Storage` for its paths.
+
+Only regular files are opened, so that no read waits for ever: opening a FIFO for reading waits
+until somebody writes to it, and reading a device may never end.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import pathlib
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, OTHER
+
+_KINDS = (
+  (stat.S_ISDIR, "a folder"),
+  (stat.S_ISFIFO, "a FIFO"),
+  (stat.S_ISSOCK, "a socket"),
+  (stat.S_ISCHR, "a device"),
+  (stat.S_ISBLK, "a device"),
+)
+
+
+class _Local:
+  """Files and folders of this machine."""
+
+  direct = True
+
+  def open(self, path) -> BinaryIO:
+    return open(path, "rb", buffering=0, opener=regular)
+
+  def kind(self, path) -> str:
+    try:
+      mode = os.stat(path).st_mode
+    except OSError as error:
+      if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        raise
+      return OTHER if os.path.islink(path) else NOTHING
+    return FILE if stat.S_ISREG(mode) else FOLDER if stat.S_ISDIR(mode) else OTHER
+
+  def names(self, folder) -> list[str]:
+    return os.listdir(folder)
+
+  def files_below(self, folder) -> Iterator[str]:
+    for parent, _, names in os.walk(folder):  # which does not follow links
+      paths = (pathlib.Path(parent, name) for name in names)
+      yield from (path.relative_to(folder).as_posix() for path in paths if path.is_file())
+
+  def links_out(self, folder, skipped: str) -> Iterator[pathlib.Path]:
+    root = pathlib.Path(os.path.realpath(folder))
+    for parent, folders, names in os.walk(folder):
+      if parent == str(folder):
+        folders[:] = set(folders) - {skipped}
+      for path in (pathlib.Path(parent, name) for name in (*folders, *names)):
+        if path.is_symlink() and not pathlib.Path(os.path.realpath(path)).is_relative_to(root):
+          yield path
+
+  def check_writable(self, folder):
+    if not os.access(folder, os.W_OK | os.X_OK):
+      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+  def make_folder(self, path):
+    pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+
+  def partial(self, path) -> str:
+    return f"{path}.{secrets.token_hex(8)}.partial"  # beside it, to be renamed
+
+  def put(self, partial: str, path, *, new: bool):
+    with open(partial, "rb") as stream:
+      os.fsync(stream.fileno())
+    if new:
+      _link(partial, path)
+    else:
+      os.replace(partial, path)
+
+  def append(self, path) -> "Appender":
+    return Appender(path)
+
+  def rename(self, path, target):
+    os.rename(path, target)
+
+  def remove(self, path):
+    if os.path.isdir(path):
+      shutil.rmtree(path, ignore_errors=True)
+    else:
+      pathlib.Path(path).unlink(missing_ok=True)
+
+  def remove_empty(self, folder):
+    with contextlib.suppress(OSError):
+      os.rmdir(folder)
+
+  @contextlib.contextmanager
+  def lock(self, path) -> Iterator["Flock"]:
+    while True:
+      # Non-blocking, because opening a pipe at this path would wait for a reader.
+      descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666)
+      with os.fdopen(descriptor, "w"):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock = Flock(path, os.fstat(descriptor))
+        if lock.held():  # else whoever held it has removed it meanwhile
+          yield lock
+          return
+
+
+LOCAL = _Local()
+
+
+def regular(path: str, flags: int) -> int:
+  """An opener that never waits: `open(path, opener=regular)`.
+
+  Raises:
+    OSError: as `os.open`, or the path does not lead to a regular file.
+  """
+  try:
+    descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
+  except OSError as error:
+    if error.errno == errno.ENXIO:  # a socket, or a FIFO opened for writing
+      raise _irregular(os.stat(path).st_mode, path) from error
+    raise
+  mode = os.fstat(descriptor).st_mode
+  if not stat.S_ISREG(mode):
+    os.close(descriptor)
+    raise _irregular(mode, path)
+  return descriptor
+
+
+def _irregular(mode: int, path: str) -> OSError:
+  kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "of an unknown kind")
+  return OSError(errno.EINVAL, f"It is {kind}, not a file", str(path))
+
+
+def _link(partial, path):
+  """Gives a file a second name, unless it is taken."""
+  try:
+    os.link(partial, path)
+  except OSError as error:
+    if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+      raise
+    with open(path, "xb") as copy:  # a disk without links; a reader may find a part of it
+      copy.write(pathlib.Path(partial).read_bytes())
+
+
+class Flock:
+  """A lock of the operating system, which frees it however the process ends."""
+
+  def __init__(self, path, known: os.stat_result):
+    """`known` is what `os.stat` said of the file when it was locked."""
+    self._path, self._known = path, known
+
+  def held(self) -> bool:
+    """As `base.Lock`."""
+    try:
+      return os.path.samestat(self._known, os.stat(self._path))
+    except FileNotFoundError:
+      return False
+
+
+class Appender:
+  """A file that grows by whole pieces; `base.Growing`."""
+
+  def __init__(self, path):
+    """Opens the file, or creates it."""
+    self._path = path
+    self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed in `close`
+
+  def add(self, piece: bytes):
+    """Writes a piece, or nothing at all."""
+    self._check_place()
+    end = os.fstat(self._file.fileno()).st_size
+    try:
+      done = 0
+      while done < len(piece):
+        done += self._file.write(piece[done:])
+    except OSError:
+      self._file.truncate(end)
+      raise
+
+  def _check_place(self):
+    # An open file survives its removal: a run whose folder was removed would lose what it writes.
+    if not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path)):
+      raise FileNotFoundError(f"{self._path} was replaced by another file")
+
+  def flush(self):
+    """Returns once the file is on the disk; a full shared disk may report it only now."""
+    os.fsync(self._file.fileno())
+
+  def close(self):
+    """Closes the file; ignores errors."""
+    with contextlib.suppress(OSError):
+      self._file.close()

@@ -1,0 +1,66 @@
+"""Paths that users give: of this machine, or of another kind of storage, such as gs://bucket/run."""
+
+import pathlib
+import re
+
+from vit_jax import registry
+from vit_jax.process.errors import ConfigError
+
+HERE = "file"  # the storage of paths that are no URL
+_URL = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/")  # one slash, because pathlib merges the two
+
+
+class UrlPath(pathlib.PurePosixPath):
+  """A path on another kind of storage. It has no `open` or `exists`: `storage.files` has.
+
+  pathlib merges the two slashes of a URL; `str` writes both.
+  """
+
+  def __str__(self) -> str:
+    return super().__str__().replace(":/", "://", 1)
+
+  def __fspath__(self) -> str:
+    # Otherwise `open` would look for a folder called "gs:" on this machine.
+    raise TypeError(f"{self} is not on this machine; use the functions of vit_jax.storage.files")
+
+  @property
+  def scheme(self) -> str:
+    """The kind of storage: "gs" of gs://bucket/run."""
+    return self.parts[0].removesuffix(":")
+
+  def absolute(self) -> "UrlPath":
+    """The same path, because a URL is never relative."""
+    return self
+
+
+Path = pathlib.Path | UrlPath
+
+
+def path_of(text: str | pathlib.PurePath) -> Path:
+  """The path that a user gives for something that may lie on any kind of storage.
+
+  Raises:
+    ConfigError: as `local_path`, or the kind of storage is not known.
+  """
+  url = _URL.match(str(text))
+  if url and url[1] in registry.STORAGES and url[1] != HERE:
+    return UrlPath(str(text))
+  return local_path(text)
+
+
+def local_path(text: str | pathlib.PurePath) -> pathlib.Path:
+  """The path of this machine that a user gives, with ~ or ~USER replaced by the home folder.
+
+  Raises:
+    ConfigError: there is no such user, or the path is a URL.
+  """
+  if _URL.match(str(text)):
+    raise ConfigError(
+      f"{text} is a URL, and only files and folders of this machine can be used: mount the storage "
+      "as a folder and give its path."
+    )
+  try:
+    return pathlib.Path(text).expanduser()
+  except RuntimeError as error:
+    user = pathlib.Path(text).parts[0]
+    raise ConfigError(f"{text}: there is no user {user} here; give another path.") from error
