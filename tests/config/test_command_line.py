@@ -122,7 +122,7 @@ def test_wrong_command_lines(arguments, message, capsys):
 
 
 def test_an_evaluation_of_a_workdir_alone_has_its_settings(tmp_path):
-  workdir.write_config(tmp_path, RECIPE)
+  workdir.write_config(tmp_path, c.to_dict(RECIPE))
   assert command_line.recipe_of(["main", "--mode=evaluate", "--workdir", str(tmp_path)]) == RECIPE
   for argv in (["--mode=train", f"--workdir={tmp_path}"], ["--mode=evaluate"], []):
     with pytest.raises(c.ConfigError, match="--config is missing"):
