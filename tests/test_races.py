@@ -6,6 +6,7 @@ back, and tells whose all of it is.
 
 import contextlib
 import csv
+import os
 import threading
 import types
 
@@ -165,7 +166,7 @@ def test_what_is_there_is_not_created_again(tmp_path, monkeypatch):
     raise PermissionError(1, "Operation not permitted")
 
   assert files.create(tmp_path / "x", "one")
-  monkeypatch.setattr(files.os, "link", without_links)
+  monkeypatch.setattr(os, "link", without_links)
   assert not files.create(tmp_path / "x", "two")
   assert files.create(tmp_path / "y", "two")
   assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"x": "one", "y": "two"}

@@ -22,7 +22,7 @@ def read(workdir: pathlib.Path) -> Config:
       f"{path} is not there, so the run's settings are not known; give --config=configs/NAME.py."
     )
   try:
-    return from_dict(files.files.read_json(path, most=MAX_BYTES))
+    return from_dict(files.read_json(path, most=MAX_BYTES))
   except ConfigError as error:
     raise ConfigError(f"{path}: {error}") from error
   except (OSError, ValueError) as error:

@@ -122,7 +122,7 @@ def write_details(
     for name, one in detailed:
       write_set(partial / name, one, origin)
 
-  return files.write_numbered(folder / workdir.DETAILS, fill)
+  return workdir.write_details(folder, fill)
 
 
 def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]):

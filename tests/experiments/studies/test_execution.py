@@ -335,7 +335,7 @@ def test_a_disk_that_is_full_is_one_sentence(tmp_path, monkeypatch):
   def full(*args):
     raise OSError(28, "No space left on device")
 
-  monkeypatch.setattr(files.os, "fsync", full)
+  monkeypatch.setattr(os, "fsync", full)
   with pytest.raises(RunError, match=r"cannot be written to .*No space left.*Make room there"):
     stub.done(tmp_path, stub.study(0.0))
   assert (tmp_path / "results.csv").read_bytes() == before
