@@ -8,11 +8,13 @@ import socket
 
 import pytest
 
-from vit_jax.config import RunError, reading
+from vit_jax.config import RunError
 from vit_jax.data import image_files, records, sources
 from vit_jax.data.preparation import listing
 from vit_jax.data.sources import SourceError, objectnet, subset
 from vit_jax.data.sources.folder import Folder
+from vit_jax.storage import files
+from vit_jax.storage.local import regular
 
 
 def write(root: pathlib.Path, *names: str) -> pathlib.Path:
@@ -70,19 +72,19 @@ def test_only_regular_files_are_read_and_nothing_is_waited_for(tmp_path, kind):
   path = tmp_path / "x"
   IRREGULAR[kind](path)
   with soon(), pytest.raises(OSError, match=f"It is {kind}, not a file.*x'"):
-    reading.read_bytes(path, most=10)
+    files.read_bytes(path, most=10)
 
 
 def test_larger_files_are_not_read(tmp_path):
   write(tmp_path, "x")
   os.truncate(tmp_path / "x", 2**40)  # sparse
   with pytest.raises(OSError, match=r"larger than 10 bytes \(1,099,511,627,776\)"):
-    reading.read_bytes(tmp_path / "x", most=10)
+    files.read_bytes(tmp_path / "x", most=10)
 
 
 def test_text_is_read_by_the_same_opener(tmp_path):
   write(tmp_path, "x")
-  with open(tmp_path / "x", opener=reading.regular) as stream:
+  with open(tmp_path / "x", opener=regular) as stream:
     assert stream.read() == "x"
 
 
