@@ -64,7 +64,13 @@ DECAY_RULES = (
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-  """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas."""
+  """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas.
+
+  Attributes:
+    moment: the field of the state of `precondition` that is kept in `moment_dtype`.
+  """
+
+  moment: ClassVar[str]
 
   kind: str = setting("", "the update rule")
   moment_dtype: str = setting(
@@ -113,6 +119,14 @@ class Optimizer:
     "have no weight, and the others share all of it. False, as in the paper: their weight after n "
     "steps is ema^n, 13.5% after 20,000 steps at 0.9999",
   )
+
+  def precondition(self):
+    """The `optax.GradientTransformation` of a kind, from gradients to directions.
+
+    Its state is a named tuple. `vit_jax.learning.optim.make` puts clipping and weight decay around
+    it.
+    """
+    raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,12 @@
 """Adam; with decoupled weight decay it is AdamW."""
 
 import dataclasses
+from typing import ClassVar
 
+import optax
+
+from vit_jax.config import Optimizer
 from vit_jax.config.fields import setting
-from vit_jax.config.learning import Optimizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,10 +18,8 @@ class Adam(Optimizer):
   beta2: float = setting(0.999, "decay of the second moment", low=0.0, high=0.999999)
   epsilon: float = setting(1e-8, "added to the root of the second moment", low=1e-15, high=1.0)
 
-  moment = "mu"
+  moment: ClassVar[str] = "mu"
 
   def precondition(self):
     """The gradient's first moment over the root of its second."""
-    import optax  # slow, and reading settings does not need it
-
     return optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)

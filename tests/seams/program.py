@@ -1,0 +1,49 @@
+"""The main program in this process: from the words of a command line to the end of a run."""
+
+import pathlib
+
+from vit_jax import recipes
+from vit_jax.config import overrides
+from vit_jax.devices.hosts import Hosts
+from vit_jax.training import launch
+
+SMALL = (
+  "--config.model.depth=1",
+  "--config.model.width=8",
+  "--config.model.mlp_dim=8",
+  "--config.model.heads=2",
+  "--config.batch_size=32",
+  "--config.schedule.warmup.steps=1",
+  "--config.log_every.steps=1",
+  "--config.evaluate_every.steps=0",
+)
+
+
+class StopAfter:
+  """A stop request that comes after a step; None: never."""
+
+  def __init__(self, step: int | None = None):
+    self._step = step
+
+  def agreed(self, step):
+    return step == self._step
+
+  def alone(self):
+    return False
+
+  def hold(self):
+    """Does nothing, because no signal comes."""
+
+
+def run(
+  folder: pathlib.Path,
+  *words: str,
+  mode: str = "train",
+  stop: StopAfter | None = None,
+) -> bool:
+  """A small run on the digits with the words of a command line; whether it reached its end."""
+  words = [*SMALL, *words]
+  config = recipes.resolve("configs/vit_digits.py", words)
+  given = frozenset(overrides.split(words)[0])
+  stop = stop or StopAfter()
+  return launch.launch(config, folder, stop, mode=mode, hosts=Hosts("", 0, -1), given=given)

@@ -1,0 +1,60 @@
+"""An objective is one file and one line: a toy goes through the main program."""
+
+import json
+
+import chex
+import pytest
+
+from tests.learning.hidden_channel import LINE
+from tests.seams import program
+from vit_jax import recipes, registry
+from vit_jax.config import ConfigError
+from vit_jax.config.page import page
+from vit_jax.recipes import cost
+from vit_jax.report import report
+from vit_jax.storage import checkpoint, metrics_log
+
+TOY = (
+  "--config.objective.kind=hidden_channel",
+  "--config.data.evaluate.test.source=",  # it trains no head
+  "--config.data.train.label_key=",
+)
+
+
+@pytest.fixture(autouse=True)
+def line(monkeypatch):
+  monkeypatch.setitem(registry.OBJECTIVES, "hidden_channel", LINE)
+
+
+def test_it_trains_resumes_and_is_in_the_report(tmp_path):
+  words = (*TOY, "--config.objective.scale=2", "--config.duration.steps=4")
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  assert program.run(whole, *words)
+  assert not program.run(parts, *words, stop=program.StopAfter(2))
+  assert program.run(parts, *words)
+  ends = [checkpoint.find(folder) for folder in (whole, parts)]
+  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
+  assert json.loads((whole / "config.json").read_text())["objective"] == {
+    "kind": "hidden_channel",
+    "scale": 2.0,
+  }
+  lines = [line for line in metrics_log.read(whole) if "loss" in line]
+  assert {"train/error", "train/error_red"} <= lines[-1].keys()
+  report.write([whole], tmp_path / "report.html", inside=False)
+  assert "hidden channel" in (tmp_path / "report.html").read_text()
+
+
+def test_what_has_no_effect_on_it_is_refused(tmp_path):
+  for word, message in (
+    ("--config.data.mixup=0.2", r"no effect with config\.objective\.kind='hidden_channel'"),
+    ("--config.new_head=true", r"give --config\.objective\.kind=classification, or leave"),
+    ("--config.objective.rate=0.2", r"rate is a setting of another kind; .*kind=masked_patches"),
+  ):
+    with pytest.raises(ConfigError, match=message):
+      program.run(tmp_path / "run", *TOY, word)
+
+
+def test_its_cost_and_its_settings_are_told():
+  config = recipes.resolve("configs/vit_digits.py", TOY)
+  assert cost.cost(config, 10)["params"] == 16 * 16 * 3 * 3 + 3
+  assert "config.objective with kind=hidden_channel" in page()

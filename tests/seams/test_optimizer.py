@@ -1,0 +1,66 @@
+"""An optimizer is one file and one line: a toy goes through the main program."""
+
+import dataclasses
+import json
+from typing import ClassVar
+
+import chex
+import jax
+import optax
+import pytest
+
+from tests.seams import program
+from vit_jax import registry
+from vit_jax.config import Optimizer
+from vit_jax.config.fields import setting
+from vit_jax.report import report
+from vit_jax.storage import checkpoint
+
+TOY, STEPS = "--config.optimizer.kind=sums", "--config.duration.steps=4"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sums(Optimizer):
+  """A decaying sum of gradients."""
+
+  kind: str = setting("sums", "a decaying sum of gradients")
+  memory: float = setting(0.5, "decay of the sum", low=0.0, high=0.99)
+
+  moment: ClassVar[str] = "trace"
+
+  def precondition(self):
+    """The sum; the chain after it is that of all optimizers."""
+    return optax.trace(self.memory)
+
+
+@pytest.fixture(autouse=True)
+def line(monkeypatch):
+  monkeypatch.setitem(registry.OPTIMIZERS, "sums", f"{__name__}:Sums")
+
+
+def test_it_trains_resumes_and_is_in_the_report(tmp_path):
+  words = (TOY, "--config.optimizer.memory=0.25", STEPS)
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  assert program.run(whole, *words)
+  assert not program.run(parts, *words, stop=program.StopAfter(2))
+  assert program.run(parts, *words)
+  ends = [checkpoint.find(folder) for folder in (whole, parts)]
+  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
+  settings = json.loads((whole / "config.json").read_text())["optimizer"]
+  assert settings == dataclasses.asdict(Sums(0.1)) | settings
+  assert (settings["kind"], settings["memory"]) == ("sums", 0.25)
+  assert "beta1" not in settings
+  report.write([whole], tmp_path / "report.html", inside=False)
+  page = (tmp_path / "report.html").read_text()
+  assert "sums" in page
+  assert "optimizer.memory" in page
+
+
+def test_its_settings_change_what_is_trained(tmp_path):
+  ends = []
+  for memory in ("0", "0.9"):
+    folder = tmp_path / memory
+    assert program.run(folder, TOY, f"--config.optimizer.memory={memory}", STEPS)
+    ends.append(checkpoint.load_params(checkpoint.find(folder), ema=False))
+  kernels = [jax.tree.leaves(end)[0] for end in ends]
+  assert (kernels[0] != kernels[1]).any()
