@@ -5,13 +5,14 @@ import json
 import pathlib
 import typing
 
-from vit_jax.config import MAX_PIXELS, MAX_SIDE, reading
+from vit_jax.config import MAX_PIXELS, MAX_SIDE
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.models.gelu import FORMS
 from vit_jax.models.norm import EPSILON
 from vit_jax.models.recognition import module_of, patch_grid
 from vit_jax.process.text import nfc
+from vit_jax.storage import files
 from vit_jax.storage.files import write_text
 
 MAX_BYTES = 64 * 2**20
@@ -152,7 +153,7 @@ def read_json(path: pathlib.Path) -> dict:
     ValueError: the file is too large, or holds something else.
   """
   try:
-    return reading.read_json(path, most=MAX_BYTES)
+    return files.read_json(path, most=MAX_BYTES)
   except (ValueError, OSError) as error:
     raise ValueError(f"{path} cannot be read as JSON: {error}.") from error
 
