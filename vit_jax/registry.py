@@ -77,3 +77,11 @@ STORAGES = Registry(
     "file": "vit_jax.storage.local:LOCAL",
   }
 )
+
+# Families of models; see vit_jax.models.family.
+FAMILIES = Registry(
+  {
+    "vit": "vit_jax.models.vit_names:FAMILY",
+    "resnet": "vit_jax.models.resnet:FAMILY",
+  }
+)

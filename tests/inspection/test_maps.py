@@ -107,7 +107,7 @@ def test_there_is_no_such_head(layer, head):
 
 def test_axial_models_are_refused():
   module, params = model("axial")
-  with pytest.raises(ValueError, match="only that within rows and within columns"):
+  with pytest.raises(ValueError, match="only within rows and within columns"):
     inspection.rollout(module, params, IMAGES)
-  with pytest.raises(ValueError, match="it has no map"):
+  with pytest.raises(ValueError, match="makes no map"):
     inspection.raw(module, params, IMAGES, layer=0, head=0)

@@ -89,8 +89,7 @@ def test_means_by_loops(grid):
 
 
 def test_what_cannot_be_shown():
-  with pytest.raises(ValueError, match="no position embeddings"):
-    of("none")
+  assert of("none") == {}
   with pytest.raises(ValueError, match=r"65 x 65 patches.*at most 4,096"):
     inspection.position_similarity(*model("vit"), (65, 65))
 

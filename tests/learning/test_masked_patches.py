@@ -266,8 +266,8 @@ SET = {"val": c.EvaluationSet("digits", "test")}
 @pytest.mark.parametrize(
   ("settings", "words"),
   [
-    (dict(model=c.Model(name="R50x1", num_classes=1)), "R50x1 has none; use a ViT"),
-    (dict(model=c.Model(name="ViT-B/8", num_classes=1, pool="map")), "pool='map'"),
+    (dict(model=c.Model(name="R50x1", num_classes=1)), "R50x1: it has no patch embeddings"),
+    (dict(model=c.Model(name="ViT-B/8", num_classes=1, pool="map")), "pool=class_token or gap"),
     (
       dict(model=c.Model(name="ViT-B/8", num_classes=1, representation_layer=True)),
       "representation_layer=False",

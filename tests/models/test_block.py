@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import modules, reference
-from vit_jax.models.block import AxialBlock, EncoderBlock
+from vit_jax.models.encoder import AxialBlock, EncoderBlock
 
 OPTIONS = dict(mlp_dim=24, heads=2, dropout=0.0, dtype=jnp.float32, attention="xla")
 

@@ -6,7 +6,7 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax import models
-from vit_jax.models.differences import differences
+from vit_jax.models.description import differences
 
 
 def again(module):

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from vit_jax.models.dropout import LEVELS, Dropout, draws, dropout
+from vit_jax.models.layers import LEVELS, Dropout, draws, dropout
 
 KEY = jax.random.key(3)
 SHAPE = (64, 50, 128)

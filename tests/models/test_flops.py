@@ -51,7 +51,7 @@ def test_multiply_adds_are_those_that_the_compiler_counts(name, options, shape):
   images = jnp.zeros((1, *shape, 3))
   params = jax.eval_shape(lambda: model.init(jax.random.key(0), images, train=False))
   forward = jax.make_jaxpr(lambda p, x: model.apply(p, x, train=False)[0])(params, images)
-  assert 2 * flops.forward_macs(model, *shape) == pytest.approx(counted(forward.jaxpr), rel=1e-6)
+  assert 2 * model.macs(*shape) == pytest.approx(counted(forward.jaxpr), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_multiply_adds_are_those_that_the_compiler_counts(name, options, shape):
   ],
 )
 def test_parameters_of_the_published_models(name, side, count):
-  assert sum(flops.parameters(models.create(name), side, side).values()) == count
+  assert sum(flops.by_part(models.create(name).parameter_shapes(side)).values()) == count
 
 
 @pytest.mark.parametrize(
   ("name", "millions"), [("R101x1", 44.54), ("R152x2", 236.34), ("R50x3", 217.32)]
 )
 def test_parameters_of_the_published_resnets(name, millions):
-  counts = flops.parameters(models.create(name), 224, 224)
+  counts = flops.by_part(models.create(name).parameter_shapes(224))
   assert round(sum(counts.values()) / 1e6, 2) == millions
 
 
@@ -87,7 +87,7 @@ def test_the_images_that_chips_take_in_the_documents():
   lines = [line for line in text.splitlines() if line.startswith(("| TPU", "| NVIDIA"))]
   rows = [line.strip("| ").split("|") for line in lines]
   model = models.create("ViT-S/16", num_classes=1000)
-  image = flops.training_flops(flops.forward_macs(model, 224, 224))
+  image = flops.training_flops(model.macs(224, 224))
   for kind, images, *_ in rows:
     expected = 0.4 * chip(kind.strip().removesuffix(" (one of two)")).peak_flops / image
     assert float(images.replace(",", "")) == pytest.approx(expected, rel=0.01), kind

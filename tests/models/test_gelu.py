@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vit_jax.models.gelu import FORMS, gelu
+from vit_jax.models.layers import GELU_FORMS, gelu
 
 POINTS = np.concatenate([np.linspace(-12, 12, 481), [0.0, 1e-6, -1e-6, 60.0, -60.0]])
 
@@ -17,9 +17,9 @@ def formula(x):
 
 def test_both_forms_by_their_names():
   forms = {"gelu_tanh": formula(POINTS), "gelu": POINTS * stats.norm.cdf(POINTS)}
-  assert forms.keys() == FORMS.keys()
+  assert forms.keys() == GELU_FORMS.keys()
   for name, expected in forms.items():
-    np.testing.assert_allclose(FORMS[name](np.float32(POINTS)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(GELU_FORMS[name](np.float32(POINTS)), expected, rtol=1e-5, atol=1e-6)
   assert np.abs(forms["gelu"] - forms["gelu_tanh"]).max() > 1e-4
 
 

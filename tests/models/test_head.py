@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax.models.head import Head
+from vit_jax.models.layers import Head
 
 
 def parameters():

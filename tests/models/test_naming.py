@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import pytest
 
 from vit_jax import config as c
-from vit_jax import models
+from vit_jax import models, registry
+
+MODULES = [family.module for family in registry.FAMILIES.values()]
 
 
 def test_all_names_can_be_created():
@@ -138,16 +140,16 @@ def test_heads_that_do_not_divide_the_width():
 def test_a_config_at_its_defaults_is_the_module_at_its_defaults():
   """`configured` only passes on settings that differ from the config's defaults."""
   settings = c.Model()
-  for kind in (models.ViT, models.ResNet):
+  for kind in MODULES:
     for field in dataclasses.fields(kind):
       value = getattr(settings, field.name, None) if field.name != "name" else None
       if field.default is not dataclasses.MISSING and value not in (None, "", 0, ()):
         assert value == field.default, field.name
-  assert jnp.dtype(settings.compute_dtype) == jnp.dtype(models.ViT(16, 1, 8, 8, 1).dtype)
+  assert jnp.dtype(settings.compute_dtype) == jnp.dtype(models.create("ViT-B/16").dtype)
 
 
 def test_every_setting_is_a_field_of_some_module():
-  fields = {f.name for kind in (models.ViT, models.ResNet) for f in dataclasses.fields(kind)}
+  fields = {f.name for kind in MODULES for f in dataclasses.fields(kind)}
   settings = {f.name for f in dataclasses.fields(c.Model)}
   assert settings - fields == {"compute_dtype"} | ({"name"} - fields)
 
@@ -180,7 +182,7 @@ def test_every_setting_is_a_field_of_some_module():
   ],
 )
 def test_what_others_call_a_model_is_told_by_our_name(theirs, ours):
-  with pytest.raises(ValueError, match=rf"is no model; nearest: {re.escape(ours)}[, ]"):
+  with pytest.raises(ValueError, match=rf"is no model; nearest: {re.escape(ours)}[,.]"):
     models.create(theirs)
   models.create(ours)
 

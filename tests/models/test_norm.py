@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vit_jax.models import norm
+from vit_jax.models import layers as norm
 
 
 def draw(seed, shape=(3, 5, 8), shift=0.0):

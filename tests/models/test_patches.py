@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import modules
-from vit_jax.models.patches import PatchEmbedding
+from vit_jax.models.vit import PatchEmbedding
 
 
 @pytest.mark.parametrize(

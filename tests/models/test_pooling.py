@@ -8,9 +8,10 @@ import pytest
 from tests import modules, reference
 from tests.golden import weights as golden
 from vit_jax import models
-from vit_jax.models.pooling import AttentionPooling
+from vit_jax.models.vit import AttentionPooling
 from vit_jax.storage.tree import name_of
 
+OPTIONS = dict(dtype=jnp.float32, attention="xla", activation="gelu_tanh", norm_epsilon=1e-6)
 TINY = dict(name="ViT-Ti/4", depth=1, width=32, mlp_dim=64, heads=4, num_classes=5)
 NAMES = {
   "probe": (1, 1, 32),
@@ -32,7 +33,7 @@ NAMES = {
 
 @pytest.mark.parametrize("tokens", [1, 6])
 def test_values(tokens):
-  module = AttentionPooling(mlp_dim=24, heads=3, dtype=jnp.float32, attention="xla")
+  module = AttentionPooling(mlp_dim=24, heads=3, **OPTIONS)
   x = np.random.default_rng(0).standard_normal((2, tokens, 12)).astype(np.float32)
   params = modules.parameters(module, x)
   wide = jax.tree.map(np.float64, params)
@@ -55,7 +56,7 @@ def test_the_head_sees_the_pooled_tokens():
   images = golden.images(16)
   params = modules.parameters(model, images, train=False)
   _, features = modules.run(model, params, images)
-  pooling = AttentionPooling(mlp_dim=64, heads=4, dtype=jnp.float32, attention="xla")
+  pooling = AttentionPooling(mlp_dim=64, heads=4, **OPTIONS)
   expected = pooling.apply({"params": params["MAPHead_0"]}, features["patches"])
   assert features["patches"].shape == (2, 16, 32)
   np.testing.assert_allclose(features["pre_logits"], expected, atol=1e-5)

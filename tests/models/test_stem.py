@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests import modules
 from tests.golden import weights as golden
 from vit_jax import models
-from vit_jax.models.stem import map_size, stem
+from vit_jax.models.convolution import map_size
+from vit_jax.models.stem import stem
 
 ENCODER = dict(depth=1, width=32, mlp_dim=64, heads=2, num_classes=5)
 SMALL = dict(name="R50x1+ViT-B/16", stages=(1, 1), stem_width=32) | ENCODER

@@ -11,7 +11,7 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, recipes, weights
 from vit_jax.learning.optimizers.adam import Adam
-from vit_jax.models.differences import differences
+from vit_jax.models.description import differences
 from vit_jax.storage import checkpoint, manifest
 from vit_jax.training import messages, start
 

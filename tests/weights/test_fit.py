@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.weights import families
-from vit_jax import models, weights
+from vit_jax import weights
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.fit import resize_axis, resize_table
 
@@ -16,7 +16,7 @@ def shapes(module, side=families.SIDE):
 
 
 def fit(family, module, side=families.SIDE):
-  grid = module.grid(side, side) if isinstance(module, models.ViT) else None
+  grid = module.grid(side, side)
   return weights.fit(families.params(family), shapes(module, side), grid)
 
 
@@ -90,7 +90,7 @@ def test_a_new_head_may_be_asked_for(family):
   """Section 3.2: for a task with as many classes as pre-training had."""
   params = {k: v for k, v in families.params(family).items() if k != "pre_logits"}
   module = families.module("vit" if family == "representation" else family)
-  grid = module.grid(16, 16) if isinstance(module, models.ViT) else None
+  grid = module.grid(16, 16)
   fitted, rows = weights.fit(families.params(family), shapes(module), grid, new_head=True)
   found = whats(rows)
   assert {found.pop("head/kernel"), found.pop("head/bias")} == {"new"}

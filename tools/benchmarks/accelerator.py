@@ -147,5 +147,5 @@ def _time(case: Case, batch: int) -> dict:
     step = training_step.jax_step(case.model, **size, compute_dtype="bfloat16", **options)
   return dict(
     images_per_second=batch / timing.median_seconds(step, enough=math.inf),
-    flops=flops.training_flops(flops.forward_macs(module, case.side, case.side)),
+    flops=flops.training_flops(module.macs(case.side, case.side)),
   )

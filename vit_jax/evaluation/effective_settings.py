@@ -15,10 +15,10 @@ from vit_jax.config import Data, Loss
 from vit_jax.data import resizing
 from vit_jax.inference.model import LoadedModel
 from vit_jax.models import requirements
-from vit_jax.models.differences import FIELDS
+from vit_jax.models.description import SETTINGS
 
 # Settings of the model that follow from the parameters.
-TOLD = (*FIELDS, "representation_layer")
+TOLD = (*SETTINGS, "representation_layer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +162,7 @@ def attention_here() -> str:
   return "cudnn" if jax.default_backend() == "gpu" else "xla"
 
 
-def computing(module, model) -> models.ViT | models.ResNet:
+def computing(module, model) -> models.Network:
   """The module with the type, attention and scan of config.model."""
   options = dict(dtype=jnp.dtype(model.compute_dtype), attention=model.attention, scan=model.scan)
   known = {field.name for field in dataclasses.fields(module)}

@@ -44,7 +44,7 @@ class Scored:
   """
 
   settings: Settings
-  model: models.ViT | models.ResNet
+  model: models.Network
   params: dict
   side: int
   resized: str

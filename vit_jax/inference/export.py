@@ -5,7 +5,7 @@ import pathlib
 import jax
 import numpy as np
 
-from vit_jax import models, weights
+from vit_jax import weights
 from vit_jax.inference.model import LoadedModel
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.storage.tree import flatten
@@ -54,9 +54,7 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
   Raises:
     ValueError: the difference is above the bound.
   """
-  side = model.card.image_size
-  if not side and isinstance(model.module, models.ResNet) and not model.module.heads:
-    side = 224  # convolutions take any size
+  side = model.card.image_size or model.module.usual_side()
   if not side:
     raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
   images = np.random.default_rng(0).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)

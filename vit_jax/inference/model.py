@@ -8,8 +8,7 @@ import numpy as np
 from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.models.differences import differences
-from vit_jax.models.shapes import parameter_shapes
+from vit_jax.models.description import differences
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
@@ -32,7 +31,7 @@ class LoadedModel:
   """
 
   read: Weights
-  module: models.ViT | models.ResNet
+  module: models.Network
   params: dict
   card: Card
   rows: tuple[Row, ...] = ()
@@ -59,9 +58,8 @@ class LoadedModel:
     if not card.image_size:
       raise ValueError("the weights do not tell the size of their images; give it")
     square = card.image_size, card.image_size
-    grid = self.module.grid(*square) if isinstance(self.module, models.ViT) else None
-    wanted = parameter_shapes(self.module, card.image_size)
-    params, rows = weights.fit(self.params, wanted, grid)
+    wanted = self.module.parameter_shapes(card.image_size)
+    params, rows = weights.fit(self.params, wanted, self.module.grid(*square))
     lost = [row.name for row in rows if row.what == "new"]
     if self.has_head and lost:
       raise ValueError(

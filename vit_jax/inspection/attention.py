@@ -5,6 +5,7 @@ The model's own code runs without a change: Flax keeps the outputs of the module
 """
 
 import functools
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.data.device import normalize
-from vit_jax.inspection.batches import batches
-from vit_jax.models import ResNet, ViT
+from vit_jax.models import Network
 from vit_jax.models.attention import relative_logits
 from vit_jax.models.stacking import unstack_blocks
 
@@ -53,14 +53,14 @@ class Seen(NamedTuple):
   pooling: Projections | None
 
 
-def attention_weights(module: ViT, params: dict, images) -> Iterator[np.ndarray]:
+def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndarray]:
   """Attention weights softmax(q k^T / sqrt(D_h)) of every layer, from the first to the last.
 
   The softmax of Appendix A, equation 6; with relative position embeddings r (Appendix D.4) it is
   that of q (k + r)^T / sqrt(D_h). Only one layer's weights are in memory at a time.
 
   Args:
-    module: a ViT, a hybrid or an axial ViT; blocks may be stacked for scan.
+    module: a `Transparent` one (vit_jax/models/family.py); blocks may be stacked for scan.
     params: its parameters.
     images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
 
@@ -81,7 +81,7 @@ def attention_weights(module: ViT, params: dict, images) -> Iterator[np.ndarray]
     yield jax.device_get(weights(layer))
 
 
-def stream(module: ViT, params: dict, images) -> Iterator[tuple[Seen, int]]:
+def stream(module: Network, params: dict, images) -> Iterator[tuple[Seen, int]]:
   """What the model shows of a few images at a time, so that the memory is bounded.
 
   Args:
@@ -101,56 +101,48 @@ def stream(module: ViT, params: dict, images) -> Iterator[tuple[Seen, int]]:
     yield look(module, params, some), counted
 
 
-def look(module: ViT, params: dict, images: np.ndarray) -> Seen:
+def look(module: Network, params: dict, images: np.ndarray) -> Seen:
   """One forward pass over some images; the result of `on_device`, and that of `pixels`."""
   with jax.default_matmul_precision("highest"):
     logits, kept = _run(single(module), params, images)
-  encoder, layers = kept["Transformer"], []
-  rows, columns = module.grid(*images.shape[1:3])
-  for i in range(module.depth):
-    block, own = encoder[f"encoderblock_{i}"], params["Transformer"][f"encoderblock_{i}"]
-    if module.axial:
-      layers += [_projections(block["row"], own["row"], rows)]
-      layers += [_projections(block["column"], own["column"], columns)]
-    else:
-      layers.append(_projections(block, own))
-  pooling = kept.get("MAPHead_0", {}).get("MultiHeadDotProductAttention_0")
-  return Seen(logits, tuple(layers), pooling and Projections(*_outputs(pooling)))
+  grids = module.attention_grids(module.grid(*images.shape[1:3]))
+  pairs = zip(module.attentions(kept), module.attentions(params), strict=True)
+  layers = tuple(
+    Projections(*_outputs(seen), own.get("pos_embedding_relative"), grids[i % len(grids)].lines)
+    for i, (seen, own) in enumerate(pairs)
+  )
+  pooling = module.pooling(kept)
+  return Seen(logits, layers, pooling and Projections(*_outputs(pooling)))
 
 
 def weights(read: Projections) -> jax.Array:
   """Attention weights (B, heads, N, M), or (B, lines, heads, N, N), from queries and keys."""
   with jax.default_matmul_precision("highest"):
-    found = _softmax(read.query, read.key, read.table)
-  return found.reshape(-1, read.lines, *found.shape[1:]) if read.lines else found
+    attention = _softmax(read.query, read.key, read.table)
+  return attention.reshape(-1, read.lines, *attention.shape[1:]) if read.lines else attention
 
 
-def check_blocks(module):
-  """Checks that a model has attention that can be read.
+def check_transparent(module: Network):
+  """Checks that a model can be looked into.
 
   Raises:
-    ValueError: it is a ResNet, or it has no blocks.
+    ValueError: it cannot.
   """
-  if isinstance(module, ResNet):
-    raise ValueError(
-      "these weights are of a ResNet, which has no patches and no blocks to look into; give "
-      "weights of a ViT or a hybrid."
-    )
-  if not module.depth:
-    raise ValueError("these weights have no blocks, so there is no attention to look at.")
+  if reason := module.why_opaque():
+    raise ValueError(reason)
 
 
-def check(module: ViT, size: tuple[int, int]):
+def check(module: Network, size: tuple[int, int]):
   """Checks that a model has attention that can be held, for images of this height and width.
 
   Raises:
-    ValueError: as `check_blocks`, or the weights of a layer take too much memory.
+    ValueError: it cannot be looked into, or the weights of a layer take too much memory.
   """
-  check_blocks(module)
+  check_transparent(module)
   rows, columns = module.grid(*size)
-  lengths = (rows, columns) if module.axial else (rows * columns + 1,)
-  lines = rows + columns if module.axial else 1
-  needed = 4 * module.heads * lines * max(lengths) ** 2
+  grids = module.attention_grids((rows, columns))
+  tokens = max(math.prod(each.grid) + (not each.lines) for each in grids)  # and a class token
+  needed = 4 * module.heads * sum(max(each.lines, 1) for each in grids) * tokens**2
   if needed > MAX_OF_LAYER:
     raise ValueError(
       f"images of {size[0]} x {size[1]} pixels have {rows} x {columns} patches, and the attention "
@@ -180,17 +172,28 @@ def pixels(images) -> np.ndarray:
   return images.astype(np.float32)
 
 
+def batches(images: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, int]]:
+  """Batches of `size` images and the number that counts; blank images fill up the last batch.
+
+  So the memory is bounded, and one program is compiled.
+  """
+  for begin in range(0, len(images), size):
+    some = images[begin : begin + size]
+    blank = np.zeros((size - len(some), *images.shape[1:]), images.dtype)
+    yield np.concatenate([some, blank]), len(some)
+
+
 def on_device(params: dict) -> dict:
   """The parameters with single blocks, on the device."""
   return jax.device_put(unstack_blocks(params))
 
 
-def single(module: ViT) -> ViT:
+def single(module: Network) -> Network:
   """The same model with single blocks, in which nothing is computed twice."""
   return module.clone(scan=False, remat="none")
 
 
-def at_a_time(module: ViT, size: tuple[int, int]) -> int:
+def at_a_time(module: Network, size: tuple[int, int]) -> int:
   """The number of images of this size, height and width, that are looked at together."""
   rows, columns = module.grid(*size)
   tokens = rows * columns + 1
@@ -211,11 +214,6 @@ def _run(module, params, images):
     mutable=["intermediates"],
   )
   return logits, kept["intermediates"]
-
-
-def _projections(block: dict, params: dict, lines: int = 0) -> Projections:
-  name = "MultiHeadDotProductAttention_1"
-  return Projections(*_outputs(block[name]), params[name].get("pos_embedding_relative"), lines)
 
 
 def _outputs(kept: dict) -> list[jax.Array]:

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.inspection import attention
-from vit_jax.models import ViT
+from vit_jax.models import Network
 
 
 def mean_distances(
-  module: ViT, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
+  module: Network, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
 ) -> np.ndarray:
   """How far each head looks: the mean distance, in pixels, between queries and what they attend to.
 
@@ -32,17 +32,15 @@ def mean_distances(
     ValueError: as `attention.attention_weights`.
   """
   images, total = attention.pixels(images), 0.0
-  axes = 1 + module.axial if isinstance(module, ViT) else 1
+  attention.check_transparent(module)
+  grids = module.attention_grids(module.grid(*images.shape[1:3]))
+  places = [centres(each.grid, module.stride()) for each in grids]
   for seen, count in attention.stream(module, params, images):
-    grid = module.grid(*images.shape[1:3])
-    places = [centres(grid, module.stride())]
-    if module.axial:
-      places = [centres((n, 1), module.stride()) for n in reversed(grid)]
-    found = [_of_layer(seen.layers[i], places[i % axes]) for i in range(len(seen.layers))]
-    total += np.stack([each[:count].sum(axis=0) for each in found])
+    distances = [_of_layer(layer, places[i % len(places)]) for i, layer in enumerate(seen.layers)]
+    total += np.stack([of_images[:count].sum(axis=0) for of_images in distances])
     on_batch(count)
-  depths = (total / len(images)).reshape(-1, axes, module.heads).swapaxes(0, 1)
-  return depths if module.axial else depths[0]
+  means = (total / len(images)).reshape(-1, len(grids), module.heads).swapaxes(0, 1)
+  return means if len(grids) > 1 else means[0]
 
 
 def mean_distance(weights: jax.Array, places: jax.Array) -> jax.Array:
@@ -68,8 +66,8 @@ def centres(grid: tuple[int, int], stride: int) -> np.ndarray:
 
 def _of_layer(read: attention.Projections, places: np.ndarray) -> np.ndarray:
   """(B, heads) float64."""
-  found = np.asarray(_mean_distance(attention.weights(read), places), np.float64)
-  return found.mean(axis=1) if read.lines else found
+  distances = np.asarray(_mean_distance(attention.weights(read), places), np.float64)
+  return distances.mean(axis=1) if read.lines else distances
 
 
 _mean_distance = jax.jit(mean_distance)

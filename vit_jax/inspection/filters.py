@@ -2,12 +2,10 @@
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from vit_jax.inspection import attention
-from vit_jax.models import ViT
-from vit_jax.models.convolution import standardize_stem
+from vit_jax.models import Network
 
 SHOWN = 28
 
@@ -24,7 +22,7 @@ class Components(NamedTuple):
   variance: np.ndarray
 
 
-def filter_components(module: ViT, params: dict) -> Components:
+def filter_components(module: Network, params: dict) -> Components:
   """The first 28 principal components of the patch-embedding filters, as in Figure 7.
 
   The D filters are the samples and their P * P * 3 weights the features; their mean is subtracted.
@@ -38,21 +36,13 @@ def filter_components(module: ViT, params: dict) -> Components:
     The components; fewer than 28 if the filters have fewer.
 
   Raises:
-    ValueError: the model is a ResNet, or a filter is not finite.
+    ValueError: the model cannot be looked into, or a filter is not finite.
   """
-  attention.check_blocks(module)
-  if module.stages is None:
-    kernel = np.asarray(params["embedding"]["kernel"], np.float64)
-  else:
-    kernel = np.asarray(standardize_stem(jnp.asarray(params["conv_root"]["kernel"])), np.float64)
+  attention.check_transparent(module)
+  kernel = np.asarray(module.filters(params), np.float64)
   if not np.isfinite(kernel).all():
     raise ValueError("the patch-embedding filters hold values that are not finite numbers.")
   return components(kernel)
-
-
-def owner(module: ViT) -> str:
-  """The part of the model whose filters `filter_components` shows, in words."""
-  return "the patch embedding" if module.stages is None else "the ResNet's root"
 
 
 def components(kernel: np.ndarray) -> Components:

@@ -11,14 +11,14 @@ import numpy as np
 
 from vit_jax.inspection import attention
 from vit_jax.inspection.attention import Seen
-from vit_jax.models import ViT
+from vit_jax.models import Network
 
-Found = tuple[np.ndarray, np.ndarray]
+MapsAndLogits = tuple[np.ndarray, np.ndarray]
 
 
 def rollout(
-  module: ViT, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
-) -> Found:
+  module: Network, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
+) -> MapsAndLogits:
   """Attention Rollout from the output to the patches (Appendix D.8, Figures 6 and 14).
 
   With A_l the attention of layer l averaged over its heads, the map is the output's row of
@@ -36,26 +36,21 @@ def rollout(
     stays at the class token.
 
   Raises:
-    ValueError: the model is axial, or as `attention.attention_weights`.
+    ValueError: the model has no such maps, or as `attention.attention_weights`.
   """
-  attention.check_blocks(module)
-  if module.axial:
-    raise ValueError(
-      "Attention Rollout multiplies attention between all tokens, and an axial model has only that "
-      "within rows and within columns; the attention distance can be shown for it."
-    )
+  _check(module)
   return _maps(module, params, images, lambda seen: _rolled(seen, module), on_batch)
 
 
 def raw(
-  module: ViT,
+  module: Network,
   params: dict,
   images,
   *,
   layer: int,
   head: int,
   on_batch: Callable[[int], None] = lambda count: None,
-) -> Found:
+) -> MapsAndLogits:
   """The attention of one head: from the class token to the patches, else the mean over all queries.
 
   Args:
@@ -68,11 +63,7 @@ def raw(
   Raises:
     ValueError: there is no such layer or head, or as `rollout`.
   """
-  attention.check_blocks(module)
-  if module.axial:
-    raise ValueError(
-      "a head of an axial model attends within single rows and columns: it has no map."
-    )
+  _check(module)
   if not (0 <= layer < module.depth and 0 <= head < module.heads):
     raise ValueError(
       f"there is no layer {layer} with a head {head}: layers are 0 to {module.depth - 1}, heads 0 "
@@ -104,12 +95,18 @@ def rolled(row: jax.Array, layers: Iterable[jax.Array]) -> jax.Array:
   return row
 
 
-def _rolled(seen: Seen, module: ViT) -> jax.Array:
+def _check(module: Network):
+  attention.check_transparent(module)
+  if reason := module.why_no_map():
+    raise ValueError(reason)
+
+
+def _rolled(seen: Seen, module: Network) -> jax.Array:
   last_first = (attention.weights(layer) for layer in reversed(seen.layers))
   return rolled(_output(seen, module), last_first)
 
 
-def _output(seen: Seen, module: ViT) -> jax.Array:
+def _output(seen: Seen, module: Network) -> jax.Array:
   """(B, N): what the output takes of each token of the last layer."""
   batch, tokens = seen.layers[0].query.shape[:2]
   if module.pool == "class_token":
@@ -119,7 +116,7 @@ def _output(seen: Seen, module: ViT) -> jax.Array:
   return attention.weights(seen.pooling).mean(axis=1)[:, 0]
 
 
-def _maps(module, params, images, of_seen, on_batch) -> Found:
+def _maps(module, params, images, of_seen, on_batch) -> MapsAndLogits:
   """What `of_seen` finds at the patches of all images, and their logits."""
   images = attention.pixels(images)
   grid, maps, logits = module.grid(*images.shape[1:3]), [], []

@@ -8,9 +8,8 @@ import numpy as np
 
 from vit_jax.evaluation.features import features_of
 from vit_jax.evaluation.nearest_neighbours import unit
-from vit_jax.inspection.attention import pixels
-from vit_jax.inspection.batches import batches
-from vit_jax.models import ResNet, ViT
+from vit_jax.inspection.attention import batches, pixels
+from vit_jax.models import Network
 
 AT_A_TIME = 8
 LEAST = 4  # images in a map
@@ -18,7 +17,7 @@ METHODS = ("tsne", "pca")
 
 
 def features(
-  module: ViT | ResNet,
+  module: Network,
   params: dict,
   images,
   *,
@@ -28,7 +27,7 @@ def features(
   """The features of images.
 
   Args:
-    module, params: the model; it may also be a ResNet.
+    module, params: the model.
     images: (B, H, W, 3) uint8 pixels.
     representation: "pre_logits", the input of the head; or "patches", the mean of the encoder's
       outputs at the patches.

@@ -3,55 +3,46 @@
 import numpy as np
 
 from vit_jax.inspection import attention
-from vit_jax.models import ViT
-from vit_jax.models.positions import PositionEmbedding
+from vit_jax.models import Network
 
 MAX_PATCHES = 4096  # a table of similarities between them takes 64 MB
 
 
-def position_similarity(module: ViT, params: dict, grid: tuple[int, int]) -> dict[str, np.ndarray]:
+def position_similarity(
+  module: Network, params: dict, grid: tuple[int, int]
+) -> dict[str, np.ndarray]:
   """Cosine similarity of each patch's position embedding with all others, in a grid of grids.
 
   Args:
-    module: a model with "1d" or "2d" embeddings, or one with "relative" ones.
+    module: a `Transparent` model (vit_jax/models/family.py).
     params: its parameters, blocks not stacked.
     grid: rows and columns of patches that the parameters are for.
 
   Returns:
     {place: similarities}. For "1d" and "2d" the places are "stem", "shared", or "layer 0" and so
     on, and similarities are (rows, columns, rows, columns) float32. For "relative" see
-    `offset_similarity`.
+    `offset_similarity`. {} without position embeddings.
 
   Raises:
-    ValueError: the model has no position embeddings, or there are more than 4,096 patches.
+    ValueError: the model cannot be looked into, or there are more than 4,096 patches.
   """
-  attention.check_blocks(module)
+  attention.check_transparent(module)
   if grid[0] * grid[1] > MAX_PATCHES:
     raise ValueError(
       f"the grid has {grid[0]} x {grid[1]} patches, and similarities are shown for at most "
       f"{MAX_PATCHES:,} patches; choose smaller images (--image-size)."
     )
-  if module.positions == "none":
-    raise ValueError("these weights have no position embeddings, so there is nothing to compare.")
-  if module.positions == "relative":
+  tables = module.position_tables(params, grid)
+  if not tables:
     return offset_similarity(module, params, grid)
-  fields = dict(
-    kind=module.positions,
-    grid=grid,
-    class_token=module.pool == "class_token",
-    width=module.width,
-  )
-  tables = {
-    place: PositionEmbedding(**fields).apply({"params": own})
-    for place, own in _embeddings(module, params).items()
-  }
   return {
-    place: cosines(np.asarray(module.patches(table))[0]).reshape(*grid, *grid)
-    for place, table in tables.items()
+    place: cosines(np.asarray(table)).reshape(*grid, *grid) for place, table in tables.items()
   }
 
 
-def offset_similarity(module: ViT, params: dict, grid: tuple[int, int]) -> dict[str, np.ndarray]:
+def offset_similarity(
+  module: Network, params: dict, grid: tuple[int, int]
+) -> dict[str, np.ndarray]:
   """For relative embeddings: the cosine similarity of each offset's embedding with offset zero's.
 
   Offsets are counted along the tokens in raster order: r rows and c columns are r * columns + c
@@ -63,16 +54,13 @@ def offset_similarity(module: ViT, params: dict, grid: tuple[int, int]) -> dict[
     "layer 0" and so on; in axial models "layer 0 rows" (heads, 1, 2 columns - 1) and
     "layer 0 columns" (heads, 2 rows - 1, 1).
   """
-  rows, columns = grid
-  found = {}
-  for i in range(module.depth):
-    block = params["Transformer"][f"encoderblock_{i}"]
-    if module.axial:
-      found[f"layer {i} rows"] = _offsets(block["row"], (1, columns))
-      found[f"layer {i} columns"] = _offsets(block["column"], (rows, 1))
-    else:
-      found[f"layer {i}"] = _offsets(block, grid)
-  return found
+  grids, similarities = module.attention_grids(grid), {}
+  for i, own in enumerate(module.attentions(params)):
+    layer, axis = divmod(i, len(grids))
+    if "pos_embedding_relative" in own:
+      table = own["pos_embedding_relative"]
+      similarities[f"layer {layer}{grids[axis].name}"] = _offsets(table, grids[axis].grid)
+  return similarities
 
 
 def cosines(vectors: np.ndarray) -> np.ndarray:
@@ -97,19 +85,7 @@ def means(table: np.ndarray) -> dict[str, float]:
   return {name: float(table[kind].mean()) for name, kind in kinds.items() if kind.any()}
 
 
-def _embeddings(module: ViT, params: dict) -> dict[str, dict]:
-  """{place: parameters of its `PositionEmbedding`}."""
-  encoder = params["Transformer"]
-  if module.position_place == "stem":
-    return {"stem": encoder["posembed_input"]}
-  if module.position_place == "every_layer_shared":
-    return {"shared": encoder["posembed_shared"]}
-  blocks = range(module.depth)
-  return {f"layer {i}": encoder[f"encoderblock_{i}"]["posembed_input"] for i in blocks}
-
-
-def _offsets(block: dict, grid: tuple[int, int]) -> np.ndarray:
-  table = block["MultiHeadDotProductAttention_1"]["pos_embedding_relative"]
+def _offsets(table: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
   rows, columns = grid
   middle = len(table) // 2
   down, right = np.arange(1 - rows, rows), np.arange(1 - columns, columns)

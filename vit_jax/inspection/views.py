@@ -38,7 +38,7 @@ def filters(model: LoadedModel) -> Shown:
   count, side = found.tiles.shape[:2]
   first, together = float(found.variance[0]), float(found.variance.sum())
   return Shown(
-    f"{count} principal components of the filters of {components.owner(model.module)} "
+    f"{count} principal components of the filters of {model.module.filters_in_words()} "
     f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
     f"{first:.1%}.",
     dict(components=count, first=first, together=together),
@@ -50,16 +50,18 @@ def filters(model: LoadedModel) -> Shown:
 def positions(model: LoadedModel) -> Shown:
   """Similarities of position embeddings; raises as `similarity.position_similarity`."""
   side = model.card.image_size
-  found = similarity.position_similarity(model.module, model.params, model.module.grid(side, side))
-  relative = model.module.positions == "relative"
-  means = {} if relative else {place: similarity.means(table) for place, table in found.items()}
+  grid = model.module.grid(side, side)
+  found = similarity.position_similarity(model.module, model.params, grid)
+  if not found:
+    raise ValueError("these weights have no position embeddings, so there is nothing to compare.")
+  means = {place: similarity.means(table) for place, table in found.items() if table.ndim == 4}
   places = {"row": "within a row", "column": "within a column", "elsewhere": "elsewhere"}
   said = "; ".join(
     f"{place}: mean cosine " + ", ".join(f"{x:.2f} {places[kind]}" for kind, x in each.items())
     for place, each in means.items()
     if each
   )
-  if relative:
+  if not means:
     said = "For each head, how alike each offset is to offset zero"
   return Shown(
     f"Position embeddings of {side} px images. {said or 'There is one patch alone'}.",

@@ -66,4 +66,4 @@ class Classification:
 
   def training_flops(self, image_size: int) -> int:
     """The training FLOPs of the whole model."""
-    return flops.training_flops(flops.forward_macs(self.model, image_size, image_size))
+    return flops.training_flops(self.model.macs(image_size, image_size))

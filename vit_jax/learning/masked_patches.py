@@ -14,9 +14,8 @@ from vit_jax.learning import corruption
 from vit_jax.learning.corruption import Corruption
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Sums
 from vit_jax.learning.patch_targets import TARGETS, Target
-from vit_jax.models import ViT, flops
-from vit_jax.models.activations import split_by_example
-from vit_jax.models.head import Head
+from vit_jax.models import Network, flops
+from vit_jax.models.layers import Head, split_by_example
 
 _OWN_STREAM = 2**32 - 1  # folded into the key of the parameters
 
@@ -64,12 +63,13 @@ class MaskedPatches:
   over the corrupted patches of an image, whatever their corruption, and then over images.
 
   Attributes:
-    model: a ViT or hybrid; its head, pooling and representation layer are neither used nor made.
+    model: a `Maskable` one (vit_jax/models/family.py); its head, pooling and representation layer
+      are neither used nor made.
     rate: share of the patches that is corrupted.
     target: what is predicted.
   """
 
-  model: ViT
+  model: Network
   rate: float
   target: Target
 
@@ -169,7 +169,7 @@ class MaskedPatches:
     model = self.model
     rows, columns = model.grid(image_size, image_size)
     predictions = corruption.count(self.rate, rows * columns) * model.width * self._outputs()
-    return flops.training_flops(flops.encoder_macs(model, image_size, image_size) + predictions)
+    return flops.training_flops(model.encoder_macs(image_size, image_size) + predictions)
 
   def _layer(self) -> Head:
     return Head(self._outputs(), 0.0, self.model.dtype)
@@ -179,7 +179,7 @@ class MaskedPatches:
 
 
 def encoded(
-  model: ViT,
+  model: Network,
   images: jax.Array,
   drawn: Corruption | None = None,
   mask_embedding: jax.Array | None = None,
@@ -195,23 +195,10 @@ def encoded(
   return model.patches(x)
 
 
-def check_model(model, name: str):
+def check_model(model: Network, name: str):
   """Checks that the model called `name` has patches, and nothing that would stay untrained."""
-  if not isinstance(model, ViT):
-    raise ConfigError(
-      f"config.objective.kind='masked_patches' corrupts patch embeddings, and {name} has none; "
-      "use a ViT or a hybrid, such as --config.model.name=ViT-B/16."
-    )
-  if model.pool == "map":
-    raise ConfigError(
-      f"config.model.pool='map': masked patch prediction would not train the attention pooling of "
-      f"{name}; use class_token or gap."
-    )
-  if model.representation_layer:
-    raise ConfigError(
-      "config.model.representation_layer=True: masked patch prediction would not train this layer; "
-      "use --config.model.representation_layer=False."
-    )
+  if reason := model.why_not_masked():
+    raise ConfigError(f"config.objective.kind='masked_patches' does not suit {name}: {reason}")
 
 
 def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):

@@ -98,7 +98,7 @@ def _backward(saved, grad):
   # Gradient of softmax, p = weights / total: dlogits = p (dp - sum over keys of p dp); the sum is
   # y dy.
   mean = jnp.einsum("bqhd,bqhd->bhq", grad, y, preferred_element_type=jnp.float32)
-  dlogits = weights / total * (_products(grad, value) - mean[..., None])
+  dlogits = weights / total * (_matmul(grad, value) - mean[..., None])
   scaled = (dlogits / query.shape[-1] ** 0.5).astype(query.dtype)
   return (
     jnp.einsum("bhqk,bkhd->bqhd", scaled, key),
@@ -109,11 +109,11 @@ def _backward(saved, grad):
 
 
 def _logits(query, key, bias):
-  logits = _products(query, key) / query.shape[-1] ** 0.5
+  logits = _matmul(query, key) / query.shape[-1] ** 0.5
   return logits if bias is None else logits + bias
 
 
-def _products(a, b):
+def _matmul(a, b):
   return jnp.einsum("bqhd,bkhd->bhqk", a, b, preferred_element_type=jnp.float32)
 
 

@@ -1,7 +1,7 @@
-"""Convolutions with standardised weights (Section 4.1), and their GroupNorm.
+"""What a ResNet and the ResNet of a hybrid share: convolutions with standardised weights, stages.
 
-The two published families of ResNets compute the standard deviation in two ways, which differ by up
-to 5e-4. So there are two functions.
+The published weights of the two (Section 4.1) compute the standard deviation in two ways, which
+differ by up to 5e-4. So there are two functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,6 +9,18 @@ from collections.abc import Callable, Sequence
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+from vit_jax.process.text import shown
+
+# Residual units in each stage, by the depth that a name says.
+STAGES = {
+  "26": (2, 2, 2, 2),
+  "50": (3, 4, 6, 3),
+  "101": (3, 4, 23, 3),
+  "152": (3, 8, 36, 3),
+  "200": (3, 24, 36, 3),
+}
+MAX_STAGES, MAX_UNITS = 6, 256  # the paper's deepest ResNet has 4 stages, 66 units
 
 
 def standardize_stem(kernel: jax.Array) -> jax.Array:
@@ -58,3 +70,27 @@ def group_norm(epsilon: float, dtype: jnp.dtype, name: str, scale_init=nn.initia
     scale_init=scale_init,
     name=name,
   )
+
+
+def map_size(pixels: int, stages: tuple[int, ...]) -> int:
+  """Positions along a side of the map after the root and `stages`.
+
+  The root divides by 4, each stage after the first by 2, and each division by 2 rounds up.
+  """
+  for _ in range(2 + max(len(stages) - 1, 0)):
+    pixels = -(-pixels // 2)
+  return pixels
+
+
+def check_stages(stages: tuple):
+  """Checks that stages are numbers of units, and not too many.
+
+  Raises:
+    ValueError: they are not.
+  """
+  units = [number for number in stages if type(number) is int and number > 0]
+  if len(units) != len(stages) or len(units) > MAX_STAGES or sum(units) > MAX_UNITS:
+    raise ValueError(
+      f"stages={shown(stages)} must hold numbers of residual units, one for each of at most "
+      f"{MAX_STAGES} stages and {MAX_UNITS} in all, such as (3, 4, 6, 3)."
+    )

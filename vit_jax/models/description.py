@@ -1,17 +1,41 @@
-"""The settings that describe a module: the way back from parameters to config.model."""
+"""What describes a module: its settings, the way back from parameters to config.model."""
 
 import dataclasses
 
 from vit_jax import config
 from vit_jax.models import naming
-from vit_jax.models.differences import FIELDS, differences
-from vit_jax.models.resnet import ResNet
-from vit_jax.models.vit import ViT
+from vit_jax.models.family import Network
 
-SETTINGS = {field.name for field in dataclasses.fields(config.Model)}
+# Fields of modules, and settings, that do not belong to an architecture: what weights of the same
+# architecture may differ in.
+OUTSIDE = frozenset(
+  {"name", "parent", "num_classes", "representation_layer", "head_bias", "dropout"}
+  | {"dtype", "compute_dtype", "attention", "scan", "remat"}
+)
+SETTINGS = tuple(
+  field.name for field in dataclasses.fields(config.Model) if field.name not in OUTSIDE
+)
 
 
-def settings_of(module: ViT | ResNet) -> config.Model:
+def differences(there: Network, here: Network) -> list[str]:
+  """Describes each difference between two modules; [] if they differ at most in their heads."""
+  kinds = type(there).__name__, type(here).__name__
+  if kinds[0] != kinds[1]:
+    return ["they are a {} there and a {} here".format(*kinds)]
+  return [
+    f"{key} is {value} there and {getattr(here, key)} here"
+    for key, value in architecture(there).items()
+    if value != getattr(here, key)
+  ]
+
+
+def architecture(module: Network) -> dict:
+  """The module's fields that belong to its architecture."""
+  names = (field.name for field in dataclasses.fields(module))
+  return {name: getattr(module, name) for name in names if name not in OUTSIDE}
+
+
+def settings_of(module: Network) -> config.Model:
   """A name, and what the module has otherwise than the name says, with as little as possible.
 
   Type, dropout, classes and the like do not belong to the description: they keep their defaults.
@@ -19,31 +43,15 @@ def settings_of(module: ViT | ResNet) -> config.Model:
   Raises:
     ValueError: no name stands for this kind of module.
   """
-  described = []
-  for name in names_like(module):
-    usual = naming.create(name)
-    other = {key: getattr(module, key) for key in FIELDS if hasattr(module, key)}
-    other = {key: value for key, value in other.items() if value != getattr(usual, key)}
-    if other.keys() <= SETTINGS:
-      settings = config.Model(name=name, **other)
+  candidates = []
+  for name in naming.family_of(module).alike(module):
+    named = naming.create(name)
+    others = {k: x for k, x in architecture(module).items() if x != getattr(named, k)}
+    if others.keys() <= set(SETTINGS):
+      settings = config.Model(name=name, **others)
       as_many = dataclasses.replace(settings, num_classes=1)
       if not differences(naming.configured(as_many), module):
-        described.append((len(other), name not in naming.NAMES, settings))
-  if not described:
+        candidates.append((len(others), name not in naming.names(), settings))
+  if not candidates:
     raise ValueError("these weights are of a model without a name; give config.model.name.")
-  return min(described, key=lambda one: one[:2])[-1]
-
-
-def names_like(module: ViT | ResNet) -> list[str]:
-  """Names of models of the module's kind, with all known depths of ResNets and sizes of ViTs."""
-  if isinstance(module, ResNet):
-    factor = max(module.width // 64, 1)
-    return [f"Axial-R{d}" if module.heads else f"R{d}x{factor}" for d in naming.STAGES]
-  if module.stages is None:
-    axial = "Axial-" if module.axial else ""
-    return [f"{axial}ViT-{size}/{module.patch}" for size in naming.SIZES]
-  if not module.stages:
-    return [f"R+ViT-{size}/16" for size in naming.SIZES]
-  factors = [f"x{max(module.stem_width // 64, 1)}", ""]  # 1 if the name has none
-  stems = [f"R{depth}{factor}" for depth in naming.STAGES for factor in factors]
-  return [f"{stem}+ViT-{size}/{n}" for stem in stems for size in naming.SIZES for n in (16, 32)]
+  return min(candidates, key=lambda candidate: candidate[:2])[-1]

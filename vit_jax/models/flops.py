@@ -1,87 +1,14 @@
-"""Cost of the models, from formulas."""
+"""Formulas for the cost of models; `Network.macs` (vit_jax/models/family.py) adds them up."""
 
 import math
 
 import jax
-import jax.numpy as jnp
-
-from vit_jax import models
-
-
-def parameters(model: models.ViT | models.ResNet, height: int, width: int) -> dict[str, int]:
-  """Counts the parameters of each part of a model, without creating arrays or using a device.
-
-  Args:
-    model: any module of vit_jax.models.
-    height, width: of the images, pixels; position embeddings grow with them.
-
-  Returns:
-    {part: count}; "head" and "pre_logits", the representation layer, are separate parts.
-
-  Raises:
-    ValueError: the patch size does not divide the image size.
-  """
-  init = lambda: model.init(jax.random.key(0), jnp.zeros((1, height, width, 3)), train=False)
-  return by_part(jax.eval_shape(init)["params"])
 
 
 def by_part(params: dict) -> dict[str, int]:
   """{part: number of its parameters} of a tree of arrays or of their shapes."""
   sizes = lambda part: (math.prod(x.shape) for x in jax.tree.leaves(part))
   return {name: sum(sizes(part)) for name, part in params.items()}
-
-
-def forward_macs(model: models.ViT | models.ResNet, height: int, width: int) -> int:
-  """Multiply-adds of one image's forward pass; only matrix products and convolutions count.
-
-  Products with the zeros around a map are left out, as by XLA and in the paper's Table 6.
-
-  Args:
-    model: any module of vit_jax.models.
-    height, width: of the image, pixels.
-  """
-  if isinstance(model, models.ResNet):
-    macs, channels = resnet_macs(model.stages, model.width, model.heads, height, width)
-    return macs + channels * model.num_classes
-  return vit_macs(model, height, width)
-
-
-def vit_macs(model: models.ViT, height: int, width: int) -> int:
-  """Multiply-adds of a ViT, hybrid or axial ViT.
-
-  They are the sum of `encoder_macs`, attention pooling, the representation layer and the head.
-  """
-  rows, columns = model.grid(height, width)
-  patches = rows * columns
-  pooling = 0
-  if model.pool == "map":
-    # One query: the projections of query and output, of keys and values, products, and the MLP.
-    pooling = 2 * model.width**2 + 2 * patches * model.width**2 + 2 * patches * model.width
-    pooling += 2 * model.width * model.mlp_dim
-  head = model.width**2 * model.representation_layer + model.width * model.num_classes
-  return encoder_macs(model, height, width) + pooling + head
-
-
-def encoder_macs(model: models.ViT, height: int, width: int) -> int:
-  """Multiply-adds up to the output of the encoder.
-
-  They are the sum of the stem, the patch embedding, N P^2 C D with C the channels of the image (3)
-  or of the stem's map, and the blocks.
-  """
-  stem, channels = 0, 3
-  if model.stages is not None:
-    stem, channels = resnet_macs(model.stages, model.stem_width, 0, height, width)
-  rows, columns = model.grid(height, width)
-  patches = rows * columns
-  relative = model.positions == "relative"
-  if model.axial:
-    block = rows * block_macs(columns, model.width, model.mlp_dim, relative=relative)
-    block += columns * block_macs(rows, model.width, model.mlp_dim, relative=relative)
-  else:
-    tokens = patches + (model.pool == "class_token")
-    block = block_macs(tokens, model.width, model.mlp_dim, relative=relative)
-  embedding = patches * model.patch**2 * channels * model.width
-  return stem + embedding + model.depth * block
 
 
 def block_macs(tokens: int, width: int, mlp_dim: int, *, relative: bool) -> int:

@@ -6,63 +6,48 @@ import jax.numpy as jnp
 
 from vit_jax.config import MAX_SIDE, ConfigError
 from vit_jax.models.attention import Attention
-from vit_jax.models.resnet import ResNet
+from vit_jax.models.family import Network
 
 HOPPER = 9  # its compute capability is 9.0
 
 
-def check_tiles(module, side: int, whose: str):
+def check_tiles(module: Network, side: int, whose: str):
   """Checks that the module's patches tile the images; `whose` names the model in the message.
 
   Raises:
     ConfigError: they do not.
   """
-  if side and not tiles(module, side):
-    below = next((s for s in range(side, 0, -1) if tiles(module, s)), None)
-    above = next((s for s in range(side, MAX_SIDE + 1) if tiles(module, s)), None)
+  if side and not module.tiles(side):
+    below = next((s for s in range(side, 0, -1) if module.tiles(s)), None)
+    above = next((s for s in range(side, MAX_SIDE + 1) if module.tiles(s)), None)
     raise ConfigError(
       f"config.data.image_size={side} is not divisible into the patches of {whose}; "
       f"nearest: {', '.join(str(s) for s in (below, above) if s) or 'none'}."
     )
 
 
-def largest_side(module, most: int, whose: str) -> int:
-  """The largest multiple of the module's stride up to `most`, a side of square images in pixels.
-
-  Args:
-    module: ViT or ResNet, whose stride is taken as 1.
-    most: pixels.
-    whose: names the model in the message.
+def largest_side(module: Network, most: int, whose: str) -> int:
+  """The largest side up to `most` of square images that the module is meant for, pixels.
 
   Raises:
-    ConfigError: there is none.
+    ConfigError: there is none; `whose` names the model in the message.
   """
-  stride = 1 if isinstance(module, ResNet) else module.stride()
-  if most < stride:
+  side = module.largest_side(most)
+  if not side:
     raise ConfigError(
-      f"Images of {most} pixels are smaller than a patch of {whose}; the smallest size is {stride}."
+      f"Images of {most} pixels are smaller than a patch of {whose}; the smallest size is "
+      f"{module.stride()}."
     )
-  return most // stride * stride
+  return side
 
 
-def tiles(module, side: int) -> bool:
-  """Whether the module's patches tile a square image of this side; a ResNet has no patches."""
-  if isinstance(module, ResNet):
-    return True
-  try:
-    module.grid(side, side)
-  except ValueError:
-    return False
-  return True
-
-
-def check_attention(module, side: int, device: jax.Device, *, training: bool):
+def check_attention(module: Network, side: int, device: jax.Device, *, training: bool):
   """Checks that the chosen attention can compute this model on this device.
 
   cuDNN's conditions are those of `jax.nn.dot_product_attention`, which raises an error of its own.
 
   Args:
-    module: ViT or ResNet, in the type in which it computes.
+    module: in the type in which it computes.
     side: of the images, pixels.
     device: one of those that compute.
     training: whether gradients are computed.
@@ -70,7 +55,7 @@ def check_attention(module, side: int, device: jax.Device, *, training: bool):
   Raises:
     ConfigError: it cannot.
   """
-  if module.attention != "cudnn":
+  if getattr(module, "attention", "xla") != "cudnn":
     return
   if device.platform != "gpu":
     raise ConfigError(
@@ -112,18 +97,16 @@ def most_channels(device: jax.Device) -> int:
   return 256 if major.isdecimal() and int(major) >= HOPPER else 128
 
 
-def attentions(module, side: int) -> set[tuple[int, int, bool]]:
+def attentions(module: Network, side: int) -> set[tuple[int, int, bool]]:
   """(tokens, channels of a head, relative positions) of every attention; computes nothing."""
-  found = set()
+  sizes = set()
 
   def noted(function, args, kwargs, context):
-    one = context.module
-    if isinstance(one, Attention) and context.method_name == "__call__":
-      found.add((args[0].shape[1], args[0].shape[2] // one.heads, one.relative))
+    inner = context.module
+    if isinstance(inner, Attention) and context.method_name == "__call__":
+      sizes.add((args[0].shape[1], args[0].shape[2] // inner.heads, inner.relative))
     return function(*args, **kwargs)
 
-  plain = module.clone(attention="xla")
-  init = lambda: plain.init(jax.random.key(0), jnp.zeros((1, side, side, 3)), train=False)
   with nn.intercept_methods(noted):
-    jax.eval_shape(init)
-  return found
+    module.clone(attention="xla").parameter_shapes(side)
+  return sizes

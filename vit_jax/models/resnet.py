@@ -5,17 +5,26 @@ names of BiT's published weights, except in GroupNorm (scale and bias here) and 
 (head/{kernel (D, K), bias} here, as in every model of this project).
 """
 
+import re
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from vit_jax import config
-from vit_jax.models.activations import split_by_example
+from vit_jax.models import flops
 from vit_jax.models.attention import Attention
-from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_bit
-from vit_jax.models.head import Head
-from vit_jax.models.images import as_input
-from vit_jax.models.remat import remat
+from vit_jax.models.convolution import (
+  STAGES,
+  StandardizedConv,
+  check_stages,
+  group_norm,
+  map_size,
+  standardize_bit,
+)
+from vit_jax.models.family import Family, Network, check_heads
+from vit_jax.models.layers import Head, as_input, remat, split_by_example
+from vit_jax.models.recognition import child_count, outputs
 
 MODEL = config.Model()  # default settings
 
@@ -154,7 +163,7 @@ class Backbone(nn.Module):
     return nn.relu(group_norm(EPSILON, self.dtype, "group_norm")(x))
 
 
-class ResNet(nn.Module):
+class ResNet(Network, nn.Module):
   """ResNet with GroupNorm and standardised weights, pre-activation (BiT).
 
   Attributes:
@@ -216,6 +225,40 @@ class ResNet(nn.Module):
     patches = x.reshape(len(x), -1, x.shape[-1])
     return {"patches": patches, "pre_logits": patches.mean(axis=1)}
 
+  def check(self, name: str):
+    """As `Network.check`."""
+    check_heads(self, name)
+    check_stages(self.stages)
+    if self.width % 32:
+      raise ValueError(
+        f"width={self.width} of {name} is not divisible by the 32 groups of GroupNorm; "
+        "make it a multiple of 32."
+      )
+
+  def grid(self, height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of the last map; convolutions take images of any size."""
+    return map_size(height, self.stages), map_size(width, self.stages)
+
+  def stride(self) -> int:
+    """Pixels from one position of the last map to the next."""
+    return 4 * 2 ** max(len(self.stages) - 1, 0)
+
+  def usual_side(self) -> int:
+    """Convolutions take any size; relative position embeddings belong to one."""
+    return 0 if self.heads else 224
+
+  def macs(self, height: int, width: int) -> int:
+    """As `Network.macs`."""
+    macs, channels = flops.resnet_macs(self.stages, self.width, self.heads, height, width)
+    return macs + channels * self.num_classes
+
+  def why_opaque(self) -> str:
+    """As `Network.why_opaque`."""
+    return (
+      "these weights are of a ResNet, which has no patches and no blocks to look into; give "
+      "weights of a ViT or a hybrid."
+    )
+
 
 def _conv(features, size, stride, dtype):
   pad = PADDING[size]
@@ -228,3 +271,68 @@ def _conv(features, size, stride, dtype):
     dtype=dtype,
     name="standardized_conv2d",
   )
+
+
+_NAME = re.compile(r"R(?P<depth>\d+)x(?P<factor>[1-9]\d?)|Axial-R(?P<axial>\d+)", re.ASCII)
+AXIAL_HEADS = 8  # of the axial attention; the paper does not state the number
+
+
+def fields_of_name(name: str) -> dict | None:
+  """As `Family.fields`."""
+  match = _NAME.fullmatch(name)
+  if not match or (depth := match["depth"] or match["axial"]) not in STAGES:
+    return None
+  axial = dict(heads=AXIAL_HEADS) if match["axial"] else {}
+  return dict(stages=STAGES[depth], width=64 * int(match["factor"] or 1)) | axial
+
+
+def recognise(params: dict) -> dict | None:
+  """As `Family.recognise`."""
+  if "resnet" not in params:
+    return None
+  backbone = params["resnet"]
+  blocks = range(1, child_count(backbone, "block", first=1) + 1)
+  middle = backbone["block1"]["unit01"]["b"]
+  fields = dict(
+    stages=tuple(child_count(backbone[f"block{i}"], "unit", first=1) for i in blocks),
+    width=backbone["root_block"]["standardized_conv2d"]["kernel"].shape[-1],
+    num_classes=outputs(params),
+  )
+  if "row_attention" in middle:
+    fields["heads"] = middle["row_attention"]["query"]["kernel"].shape[1]
+  return fields
+
+
+def alike(module: ResNet) -> list[str]:
+  """As `Family.alike`."""
+  factor = max(module.width // 64, 1)
+  return [f"Axial-R{depth}" if module.heads else f"R{depth}x{factor}" for depth in STAGES]
+
+
+_ELSEWHERE = (
+  (r"(?:resnetv2_|.*bit-?(?:[sm]-)?)r?(?P<depth>\d+)x(?P<factor>\d)(?!\d).*", "R{depth}x{factor}"),
+  (r".*\bbit-(?P<depth>50|101|152)\b.*", "R{depth}x1"),
+  (r"resnet-?(?P<depth>50|101|152)(?!\d).*", "R{depth}x1"),
+)
+
+
+def translate(name: str) -> str:
+  """As `Family.translate`: names of timm ("resnetv2_50x1_bit.goog_in21k") and of the files."""
+  for pattern, ours in _ELSEWHERE:
+    if match := re.fullmatch(pattern, name):
+      return ours.format(**match.groupdict())
+  return ""
+
+
+FAMILY = Family(
+  module=ResNet,
+  names=(
+    *("R50x1", "R50x2", "R50x3", "R101x1", "R101x3", "R152x1", "R152x2", "R152x4", "R200x3"),
+    "Axial-R50",
+  ),
+  fields=fields_of_name,
+  recognise=recognise,
+  alike=alike,
+  translate=translate,
+  kinds={"heads": "Axial-R50"},
+)

@@ -4,9 +4,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.activations import split_by_example
 from vit_jax.models.convolution import StandardizedConv, group_norm, standardize_stem
-from vit_jax.models.remat import remat
+from vit_jax.models.layers import remat, split_by_example
 
 EPSILON = 1e-6
 
@@ -62,10 +61,10 @@ def stem(x: jax.Array, stages: tuple[int, ...], width: int, dtype, policy: str) 
     stages: units of each stage; () for only the root.
     width: channels of the root.
     dtype: type of the computation.
-    policy: what the backward pass recomputes; see vit_jax.models.remat.
+    policy: what the backward pass recomputes; see `layers.remat`.
 
   Returns:
-    (B, h, w, C), with h and w by `map_size`.
+    (B, h, w, C), with h and w by `convolution.map_size`.
   """
   x = _conv(width, 7, 2, dtype, "conv_root")(x)
   x = nn.relu(group_norm(EPSILON, dtype, "gn_root")(x))
@@ -74,16 +73,6 @@ def stem(x: jax.Array, stages: tuple[int, ...], width: int, dtype, policy: str) 
     stride = 1 if i == 0 else 2
     x = StemStage(units, width * 2**i, stride, dtype, policy, name=f"block{i + 1}")(x)
   return x
-
-
-def map_size(pixels: int, stages: tuple[int, ...]) -> int:
-  """Positions along a side of the stem's map.
-
-  The root divides by 4, each stage after the first by 2, and each division by 2 rounds up.
-  """
-  for _ in range(2 + max(len(stages) - 1, 0)):
-    pixels = -(-pixels // 2)
-  return pixels
 
 
 def _conv(features, size, stride, dtype, name):

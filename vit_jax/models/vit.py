@@ -5,23 +5,80 @@ file. Blocks are either single (Transformer/encoderblock_0, ...) or, with scan, 
 first axis (Transformer/encoderblock); see vit_jax.models.stacking.
 """
 
+import dataclasses
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from vit_jax import config
-from vit_jax.models.activations import split_by_example
-from vit_jax.models.encoder import Encoder
-from vit_jax.models.head import Head
-from vit_jax.models.images import as_input
-from vit_jax.models.patches import PatchEmbedding
-from vit_jax.models.pooling import AttentionPooling
-from vit_jax.models.stem import map_size, stem
+from vit_jax.models.attention import Attention
+from vit_jax.models.encoder import Encoder, MlpBlock
+from vit_jax.models.layers import Head, LayerNorm, as_input, split_by_example
+from vit_jax.models.stem import stem
+from vit_jax.models.vit_properties import Properties
 
 MODEL = config.Model()  # default settings
 
 
-class ViT(nn.Module):
+class PatchEmbedding(nn.Module):
+  """x_p E + b for each P x P patch x_p of an image or of a map (equation 1).
+
+  This equals a P x P convolution with stride P. E is its kernel, (P, P, C, D) as in the published
+  weights. For a convolution the TPU compiler puts the batch innermost and pads 8 images to 128; a
+  matrix product avoids this.
+
+  Attributes:
+    patch: P.
+    width: D.
+    dtype: type of the computation.
+  """
+
+  patch: int
+  width: int
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """(B, H, W, C), H and W divisible by P -> (B, H W / P^2, D), in raster order."""
+    size, (batch, height, width, channels) = self.patch, x.shape
+    shape = (size, size, channels, self.width)
+    kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
+    bias = self.param("bias", nn.initializers.zeros, (self.width,))
+    x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
+    x = x.reshape(batch, height // size, size, width // size, size, channels)
+    y = jnp.einsum("byixjc,ijcd->byxd", x, kernel) + bias
+    return y.reshape(batch, -1, self.width)
+
+
+class AttentionPooling(nn.Module):
+  """A learned query attends to the tokens, as in big_vision: y = MHA(probe, x); y + MLP(LN(y)).
+
+  The fields are those of `ViT`.
+  """
+
+  mlp_dim: int
+  heads: int
+  dtype: jnp.dtype
+  attention: str
+  activation: str
+  norm_epsilon: float
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """(B, N, D) -> (B, D)."""
+    probe = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, x.shape[-1]))
+    probe = jnp.broadcast_to(probe.astype(x.dtype), (len(x), 1, x.shape[-1]))
+    attention = Attention(
+      self.heads, self.dtype, self.attention, name="MultiHeadDotProductAttention_0"
+    )
+    y = attention(probe, x)
+    z = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_0")(y)
+    mlp = MlpBlock(self.mlp_dim, 0.0, self.dtype, self.activation, name="MlpBlock_0")
+    return (y + mlp(z, train=False))[:, 0]
+
+
+class ViT(Properties, nn.Module):
   """Vision Transformer.
 
   Attributes:
@@ -163,54 +220,16 @@ class ViT(nn.Module):
       return x[:, 0]
     if self.pool == "gap":
       return x.mean(axis=1)
-    return AttentionPooling(
-      self.mlp_dim,
-      self.heads,
-      self.dtype,
-      self.attention,
-      self.activation,
-      self.norm_epsilon,
-      name="MAPHead_0",
-    )(x)
+    return AttentionPooling(**self._shared_with(AttentionPooling), name="MAPHead_0")(x)
 
   @nn.nowrap
   def _encoder(self, grid):
     """The encoder for this grid of patches; every stage uses the same parameters."""
-    return Encoder(
-      grid=grid,
-      class_token=self.pool == "class_token",
-      depth=self.depth,
-      mlp_dim=self.mlp_dim,
-      heads=self.heads,
-      dropout=self.dropout,
-      positions=self.positions,
-      position_place=self.position_place,
-      axial=self.axial,
-      dtype=self.dtype,
-      attention=self.attention,
-      scan=self.scan,
-      remat=self.remat,
-      activation=self.activation,
-      norm_epsilon=self.norm_epsilon,
-      name="Transformer",
-    )
+    cls = self.pool == "class_token"
+    return Encoder(grid, cls, **self._shared_with(Encoder), name="Transformer")
 
-  def stride(self) -> int:
-    """Pixels from one patch to the next."""
-    return self.patch if self.stages is None else self.patch * 4 * 2 ** max(len(self.stages) - 1, 0)
-
-  def grid(self, height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of patches of an image.
-
-    Raises:
-      ValueError: the patch size does not divide both sides.
-    """
-    if self.stages is not None:
-      height, width = map_size(height, self.stages), map_size(width, self.stages)
-    if height % self.patch or width % self.patch:
-      raise ValueError(
-        f"{'Maps' if self.stages is not None else 'Images'} of {height} x {width} "
-        f"{'positions' if self.stages is not None else 'pixels'} cannot be cut into patches of "
-        f"{self.patch} x {self.patch}: the patch size must divide both sides."
-      )
-    return height // self.patch, width // self.patch
+  @nn.nowrap
+  def _shared_with(self, part) -> dict:
+    """The fields of a module class that are fields of this model too."""
+    names = {field.name for field in dataclasses.fields(part)} - {"parent", "name", "grid"}
+    return {name: getattr(self, name) for name in names if hasattr(self, name)}

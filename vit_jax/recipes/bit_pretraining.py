@@ -60,12 +60,12 @@ def resnet(name: str) -> str:
   Raises:
     ConfigError: there is no such model, or it is none.
   """
-  from vit_jax import models  # slow, and users of the tables alone do not need it
+  from vit_jax import models, registry  # slow, and users of the tables alone do not need it
 
   try:
     module = models.create(name)
   except ValueError as error:
     raise ConfigError(f"The recipe's model cannot be used: {error}") from error
-  if not isinstance(module, models.ResNet):
+  if models.family_of(module) is not registry.FAMILIES["resnet"]:
     raise ConfigError(f"The recipe's model {name!r} is no ResNet; give one such as R50x1.")
   return name

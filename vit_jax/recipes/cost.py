@@ -63,8 +63,8 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
     module = models.create(name)
   except ValueError as error:
     raise config.ConfigError(str(error)) from error
-  if isinstance(module, models.ViT):
-    model = dataclasses.replace(model, representation_layer=True, scan=True)
+  options = {key: True for key in ("representation_layer", "scan") if hasattr(module, key)}
+  model = dataclasses.replace(model, **options)
   return config.Config(model=model, duration=config.Duration(epochs=epochs))
 
 

@@ -13,8 +13,6 @@ from vit_jax.evaluation import examples
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
 from vit_jax.inspection import filter_components, mean_distances, position_similarity, rollout
-from vit_jax.inspection.filters import owner
-from vit_jax.models import ViT
 from vit_jax.plots import charts, distance, filters, overlay, similarity, tiles
 from vit_jax.report.document import Picture, Section
 from vit_jax.report.run import RecordedRun
@@ -28,13 +26,13 @@ TO_PROBABILITY = {"softmax": lambda logits: softmax(logits, axis=-1), "sigmoid":
 
 
 def section(run: RecordedRun, title: str) -> Section:
-  """The section of a run; empty without a checkpoint, and of a ResNet."""
+  """The section of a run; empty without a checkpoint, or for a model that shows nothing."""
   if not checkpoint.available(run.folder):
     return Section(title)
   try:
     path = checkpoint.find(run.folder)
     model = inference.read(path).at_size()
-    if not isinstance(model.module, ViT):
+    if model.module.why_opaque():
       return Section(title)
     found = looked_into(run, model, title)
     whose = f", {average.in_words(True)}" * model.card.average
@@ -69,16 +67,17 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
     tiles.png(filters.picture(found.tiles)),
     "png",
     "The principal components of the filters as coloured tiles.",
-    f"The first {len(found.tiles)} principal components of the filters of {owner(model.module)}, "
-    f"which hold {found.variance.sum():.0%} of their variance (Figure 7, left)",
+    f"The first {len(found.tiles)} principal components of the filters of "
+    f"{model.module.filters_in_words()}, which hold {found.variance.sum():.0%} of their variance "
+    "(Figure 7, left)",
   )
   side = model.card.image_size
-  if model.module.positions == "none":
-    return
   values = position_similarity(model.module, model.params, model.module.grid(side, side))
+  if not values:
+    return
   alt = "A grid of grids: how similar each position embedding is to all others."
   caption = "Cosine similarity of position embeddings (Figure 7, centre)"
-  if model.module.positions == "relative":
+  if next(iter(values.values())).ndim == 3:
     alt = "A map for each head of each layer: how similar each offset is to offset zero."
     caption = "Cosine similarity of the embeddings of all offsets with that of offset zero, by head"
   yield Picture(inked(similarity.figure, values), "svg+xml", alt, caption)
@@ -107,9 +106,9 @@ def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:
 
 
 def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], whose: str) -> Section:
-  """Where in the images the output comes from; empty for axial models, which have no rollout."""
+  """Where in the images the output comes from; empty for models without one."""
   title = f"Attention Rollout of images of {whose}"
-  if model.module.axial:
+  if model.module.why_no_map():
     return Section(title)
   maps, logits = rollout(model.module, model.params, images)
   probabilities = TO_PROBABILITY[model.card.loss](logits)

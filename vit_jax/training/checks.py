@@ -28,7 +28,6 @@ from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.storage.tree import flatten
 
-MAX_STAGES, MAX_UNITS = 6, 256  # of a ResNet; the paper's deepest has 4 stages, 66 units
 MAX_FACTOR = 1e4  # of a rule of weight decay
 
 OF_HEADS = ("data.evaluate_resize", "class_names")  # no evaluation of features uses them
@@ -66,12 +65,6 @@ def check_model(model: Model, image_size: int):
   Returns:
     The module, with one class in place of a number that the data tells.
   """
-  stages = [units for units in model.stages if type(units) is int and units > 0]
-  if len(stages) != len(model.stages) or len(stages) > MAX_STAGES or sum(stages) > MAX_UNITS:
-    raise ConfigError(
-      f"config.model.stages={shown(model.stages)} must hold numbers of residual units, one for "
-      f"each of at most {MAX_STAGES} stages and {MAX_UNITS} in all, such as (3, 4, 6, 3)."
-    )
   try:
     module = models.configured(model.with_classes(1))
   except ValueError as error:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from vit_jax import models, weights
+from vit_jax import weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
@@ -133,10 +133,8 @@ def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[di
   Raises:
     ValueError: they do not fit.
   """
-  module = objective.model
-  grid = module.grid(side, side) if isinstance(module, models.ViT) else None
   wanted = jax.eval_shape(lambda: unstack_blocks(objective.init(jax.random.key(0), side)))
-  return weights.fit(params, wanted, grid, **options)
+  return weights.fit(params, wanted, objective.model.grid(side, side), **options)
 
 
 def put(initial: Initial, state: TrainState) -> TrainState:

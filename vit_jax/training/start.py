@@ -23,7 +23,7 @@ from vit_jax.evaluation import evaluate, registry
 from vit_jax.inference import model as inference
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
-from vit_jax.models.differences import FIELDS
+from vit_jax.models.description import SETTINGS
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.saving import Checkpoints
@@ -122,8 +122,8 @@ def resolved_model(config: Config, settings: Mapping) -> Config:
   source, usual = model_of(config.init_from, settings), Model()
   inferred = {"name": source.name} | {
     field: getattr(source, field)
-    for field in FIELDS
-    if hasattr(usual, field) and getattr(config.model, field) == getattr(usual, field)
+    for field in SETTINGS
+    if getattr(config.model, field) == getattr(usual, field)
   }
   return dataclasses.replace(config, model=dataclasses.replace(config.model, **inferred))
 

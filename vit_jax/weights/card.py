@@ -8,15 +8,14 @@ import typing
 from vit_jax.config import MAX_PIXELS, MAX_SIDE
 from vit_jax.data import history
 from vit_jax.data.history import History
-from vit_jax.models.gelu import FORMS
-from vit_jax.models.norm import EPSILON
-from vit_jax.models.recognition import module_of, patch_grid
+from vit_jax.models.layers import EPSILON, GELU_FORMS
+from vit_jax.models.recognition import module_of
 from vit_jax.process.text import nfc
 from vit_jax.storage import files
 from vit_jax.storage.files import write_text
 
 MAX_BYTES = 64 * 2**20
-ACTIVATIONS = tuple(FORMS)
+ACTIVATIONS = tuple(GELU_FORMS)
 MAX_EPSILON = 1e-2
 LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
@@ -160,8 +159,4 @@ def read_json(path: pathlib.Path) -> dict:
 
 def inferred(params: dict) -> Card:
   """Makes a card from parameters alone: the image size, if position embeddings tell it."""
-  module = module_of(params)
-  if "resnet" in params:
-    return Card(image_size=0)
-  grid = patch_grid(params, module.pool == "class_token")
-  return Card(image_size=grid[0] * module.stride() if grid and grid[0] == grid[1] else 0)
+  return Card(image_size=module_of(params).side_of(params))

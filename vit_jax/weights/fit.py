@@ -36,7 +36,7 @@ class Row:
 def fit(
   params: dict,
   wanted: dict,
-  grid: tuple[int, int] | None,
+  grid: tuple[int, int],
   *,
   new_head: bool = False,
   new_positions: bool = False,
@@ -51,7 +51,7 @@ def fit(
   Args:
     params: the loaded tree, blocks unstacked.
     wanted: the model's tree, blocks unstacked, of arrays or shapes.
-    grid: rows and columns of patches that the model sees; None: it has no patches.
+    grid: rows and columns of patches that the model sees.
     new_head: whether to make a new head even if the old one fits.
     new_positions: whether to make new position embeddings even if the old ones can be resized.
     keep_representation: whether the representation layer stays under a new head.

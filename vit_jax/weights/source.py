@@ -5,7 +5,7 @@ import pathlib
 from vit_jax import registry
 from vit_jax.config import ConfigError
 from vit_jax.data.history import History
-from vit_jax.models import ResNet, ViT
+from vit_jax.models import Network
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
@@ -170,7 +170,7 @@ def _recognised(path: pathlib.Path) -> WeightFormat | None:
   return next((form for form in _formats().values() if form.is_at(path)), None)
 
 
-def module(weights: Weights, **defaults) -> ViT | ResNet:
+def module(weights: Weights, **defaults) -> Network:
   """The module for the weights, unrolled, in float32.
 
   Args:
@@ -183,4 +183,4 @@ def module(weights: Weights, **defaults) -> ViT | ResNet:
   """
   if weights.card:
     defaults = dict(activation=weights.card.activation, norm_epsilon=weights.card.norm_epsilon)
-  return module_of(weights.params, **({} if "resnet" in weights.params else defaults))
+  return module_of(weights.params, **defaults)

@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from vit_jax.config import MAX_SIDE
-from vit_jax.models.gelu import FORMS
+from vit_jax.models.layers import GELU_FORMS
 from vit_jax.weights import card, safetensors, timm
 from vit_jax.weights.card import Card, read_json
 from vit_jax.weights.format import WeightFormat
@@ -124,8 +124,8 @@ def _resize(side: int, images: dict) -> int:
 def _activation(architecture: str, arguments: dict) -> str:
   usual = "gelu_tanh" if _TANH.fullmatch(architecture) else timm.ACTIVATION
   activation = arguments.get("act_layer") or usual
-  if activation not in FORMS:
-    raise ValueError(f"its act_layer is {activation!r} and must be one of {', '.join(FORMS)}")
+  if activation not in GELU_FORMS:
+    raise ValueError(f"its act_layer is {activation!r} and must be one of {', '.join(GELU_FORMS)}")
   return activation
 
 

@@ -14,7 +14,6 @@ from compiled.instructions import Program
 from vit_jax.config import Model
 from vit_jax.devices.chips import chip
 from vit_jax.models import configured
-from vit_jax.models.flops import forward_macs
 
 PROGRAMS = pathlib.Path(__file__).parents[2] / "fixtures" / "programs"
 NAMES = ("vit", "accumulation", "hybrid", "resnet")
@@ -97,7 +96,7 @@ def test_the_products_are_those_of_the_model(name):
   heads = flops["head and loss"] / 3  # forward and two gradients
   attention = flops["attention, forward"] * 2 / 3
   found = flops["forward products"] + attention + heads
-  whole = 2 * 8 * forward_macs(configured(settings), side, side)
+  whole = 2 * 8 * configured(settings).macs(side, side)
   assert whole * (0.95 if name == "resnet" else 1) <= found <= whole
 
 

@@ -1,0 +1,218 @@
+"""Layers that all families share, where Flax's own are slower, larger or less exact.
+
+LayerNorm, GELU and the head have gradients written by hand. With JAX's own gradient of LayerNorm,
+XLA on the CPU recomputes the residual chain of unrolled blocks for every use; the closed form
+halves the time of a training step there (docs/decisions/layer-norm.md). The gradient of GELU needs
+only its input, the largest array of a block; JAX's own keeps several arrays of this size.
+"""
+
+import functools
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+EPSILON = 1e-6  # of LayerNorm, in the published weights
+LEVELS = 2**16  # a draw for dropout is a whole number from 0 to LEVELS - 1
+POLICIES = {
+  "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+  "everything": jax.checkpoint_policies.nothing_saveable,
+}
+
+
+def as_input(images: jax.Array, dtype: jnp.dtype) -> jax.Array:
+  """Images in [-1, 1] in the type of the computation.
+
+  Raises:
+    ValueError: they are integers, so their pixels are not in [-1, 1].
+  """
+  if not jnp.issubdtype(images.dtype, jnp.floating):
+    raise ValueError(
+      f"The images are {images.dtype}; a model takes floats in [-1, 1]. For pixels from 0 to 255, "
+      "give images / 127.5 - 1."
+    )
+  return images.astype(dtype)
+
+
+def split_by_example(x: jax.Array) -> jax.Array:
+  """x with its first axis split over all devices of the current mesh; unchanged without a mesh.
+
+  If parameters are split, XLA would otherwise split activations by features too, and move them
+  between devices in every layer. Moving the parameters takes less communication.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  return x if mesh.empty else jax.lax.with_sharding_constraint(x, P(mesh.axis_names))
+
+
+def remat(block, policy: str, *, scan: bool = False, static_argnums=()):
+  """The module class `block`, whose activations the backward pass recomputes by `policy`.
+
+  The policies are "none" (the same class), "dots" (all but the outputs of dense layers) and
+  "everything".
+  """
+  if policy == "none":
+    return block
+  # Under scan the loop itself keeps XLA from merging the recomputation with the forward pass.
+  return nn.remat(
+    block, policy=POLICIES[policy], prevent_cse=not scan, static_argnums=static_argnums
+  )
+
+
+class LayerNorm(nn.Module):
+  """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis.
+
+  Statistics are always float32; `dtype` is the type of the result. The variance is the mean of the
+  squared deviations, which stays exact if the mean is large.
+  """
+
+  dtype: jnp.dtype
+  epsilon: float = EPSILON
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """(..., D) -> (..., D)."""
+    scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
+    bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
+    return normalize(x, scale, bias, self.epsilon).astype(self.dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def normalize(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
+  """LayerNorm of (..., D) by scale and bias (D,); float32."""
+  return _normalize_forward(x, scale, bias, epsilon)[0]
+
+
+def _normalize_forward(x, scale, bias, epsilon):
+  wide = x.astype(jnp.float32)
+  mean = wide.mean(axis=-1, keepdims=True)
+  centred = wide - mean
+  rstd = jax.lax.rsqrt(jnp.square(centred).mean(axis=-1, keepdims=True) + epsilon)
+  return centred * rstd * scale + bias, (x, mean, rstd, scale)
+
+
+def _normalize_backward(_, saved, grad):
+  x, mean, rstd, scale = saved
+  unit = (x.astype(jnp.float32) - mean) * rstd
+  scaled = grad * scale
+  along = (scaled * unit).mean(axis=-1, keepdims=True)
+  dx = rstd * (scaled - scaled.mean(axis=-1, keepdims=True) - unit * along)
+  rows = tuple(range(x.ndim - 1))
+  return dx.astype(x.dtype), (grad * unit).sum(rows), grad.sum(rows)
+
+
+normalize.defvjp(_normalize_forward, _normalize_backward)
+
+
+@jax.custom_vjp
+def gelu(x: jax.Array) -> jax.Array:
+  """x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, of any shape and type."""
+  return jax.nn.gelu(x, approximate=True)
+
+
+def _gelu_forward(x):
+  return gelu(x), x
+
+
+def _gelu_backward(x, grad):
+  scale, cubic = math.sqrt(2 / math.pi), 0.044715
+  wide = x.astype(jnp.float32)
+  tanh = jnp.tanh(scale * (wide + cubic * wide**3))
+  inner = scale * (1 + 3 * cubic * wide**2)
+  slope = 0.5 * (1 + tanh) + 0.5 * wide * (1 - tanh**2) * inner
+  return ((grad * slope).astype(x.dtype),)
+
+
+gelu.defvjp(_gelu_forward, _gelu_backward)
+
+# By timm's names: the tanh form, used by the published weights, and the exact form, x times the
+# normal distribution function, used by many other models.
+GELU_FORMS = {"gelu_tanh": gelu, "gelu": functools.partial(jax.nn.gelu, approximate=False)}
+
+
+class Dropout(nn.Module):
+  """Sets random elements to 0 and scales the others, so that the mean does not change.
+
+  One random word of 32 bits decides about two elements. On TPUs, most of the cost of dropout is the
+  random generator (threefry: about a hundred integer operations per word, none of them on the
+  matrix unit). 16 bits are precise enough for a rate.
+
+  Attributes:
+    rate: fraction of elements set to 0, 0 <= rate < 1.
+  """
+
+  rate: float
+
+  @nn.compact
+  def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
+    """x unchanged if `train` is False or the rate is 0; else uses the random stream "dropout"."""
+    if not train or self.rate == 0:
+      return x
+    return dropout(x, self.make_rng("dropout"), self.rate)
+
+
+def dropout(x: jax.Array, key: jax.Array, rate: float) -> jax.Array:
+  """(..., D) -> (..., D): 0 with probability `rate`, rounded to 2^-16, else x / (1 - rate).
+
+  The draws depend only on the key and the shape, not on how x is split over devices.
+  """
+  lowest = round(rate * LEVELS)
+  scale = LEVELS / (LEVELS - lowest)
+  # In float32, because 1 / 0.9 has an error of 0.2% in bfloat16.
+  scaled = (x.astype(jnp.float32) * scale).astype(x.dtype)
+  return jnp.where(draws(key, x.shape) >= lowest, scaled, 0)
+
+
+def draws(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+  """Uniform whole numbers from 0 to 2^16 - 1, of shape (..., D), uint32.
+
+  Along the last axis, the lower halves of the words come first, then the upper halves.
+  """
+  *rows, width = shape
+  words = jax.random.bits(key, (*rows, (width + 1) // 2), jnp.uint32)
+  return jnp.concatenate([words % LEVELS, words // LEVELS], axis=-1)[..., :width]
+
+
+class Head(nn.Module):
+  """The classifier, y W + b; products in the type of the computation, sums in float32.
+
+  Attributes:
+    num_classes: number of logits.
+    bias: initial value of b; W starts at zero (Section 3.2).
+    dtype: type of the computation; parameters are float32.
+  """
+
+  num_classes: int
+  bias: float
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, y: jax.Array) -> jax.Array:
+    """(B, D) -> logits (B, num_classes) float32."""
+    shape = y.shape[-1], self.num_classes
+    kernel = self.param("kernel", nn.initializers.zeros, shape)
+    bias = self.param("bias", nn.initializers.constant(self.bias), (self.num_classes,))
+    return matmul(y.astype(self.dtype), kernel.astype(self.dtype)) + bias
+
+
+@jax.custom_vjp
+def matmul(y: jax.Array, kernel: jax.Array) -> jax.Array:
+  """(B, D) times (D, K) in float32; both gradients are products in the arguments' type.
+
+  JAX's own gradients are products with a float32 factor, and are summed over devices in float32.
+  """
+  return jnp.matmul(y, kernel, preferred_element_type=jnp.float32)
+
+
+def _matmul_forward(y, kernel):
+  return matmul(y, kernel), (y, kernel)
+
+
+def _matmul_backward(saved, grad):
+  y, kernel = saved
+  grad = grad.astype(y.dtype)
+  return grad @ kernel.T, y.T @ grad
+
+
+matmul.defvjp(_matmul_forward, _matmul_backward)

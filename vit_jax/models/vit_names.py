@@ -1,0 +1,167 @@
+"""The family of ViTs: what a name such as "R50x1+ViT-B/16" says, and what parameters say."""
+
+import re
+
+from vit_jax.models.convolution import STAGES
+from vit_jax.models.family import Family
+from vit_jax.models.recognition import UnlikeError, child_count, outputs
+from vit_jax.models.vit import ViT
+
+# Shapes of the Transformer encoder (Table 1 of the paper; b, of Figure 4, is B with sizes halved).
+SIZES = {
+  "Ti": dict(depth=12, width=192, mlp_dim=768, heads=3),
+  "S": dict(depth=12, width=384, mlp_dim=1536, heads=6),
+  "b": dict(depth=12, width=384, mlp_dim=1536, heads=6),
+  "B": dict(depth=12, width=768, mlp_dim=3072, heads=12),
+  "L": dict(depth=24, width=1024, mlp_dim=4096, heads=16),
+  "H": dict(depth=32, width=1280, mlp_dim=5120, heads=16),
+}
+
+_VIT = re.compile(r"(?P<axial>Axial-)?ViT-(?P<size>\w+)/(?P<patch>[1-9]\d{0,3})", re.ASCII)
+_HYBRID = re.compile(
+  r"R(?:(?P<depth>\d+)(?:x(?P<factor>[1-9]\d?))?)?\+ViT-(?P<size>\w+)/(?P<stride>\d\d?)"
+  r"(?:p(?P<patch>[1-9]\d?))?",
+  re.ASCII,
+)
+
+
+def fields_of_name(name: str) -> dict | None:
+  """As `Family.fields`."""
+  match = _VIT.fullmatch(name) or _HYBRID.fullmatch(name)
+  if not match or match["size"] not in SIZES:
+    return None
+  size = SIZES[match["size"]]
+  if match.re is _VIT:
+    # Attention along rows and columns has no place for a class token.
+    axial = dict(axial=True, pool="gap") if match["axial"] else {}
+    return size | dict(patch=int(match["patch"])) | axial
+  stem = _stem(match["depth"], int(match["stride"]), match["patch"])
+  return stem and size | stem | dict(stem_width=64 * int(match["factor"] or 1))
+
+
+def _stem(depth: str | None, stride: int, patch: str | None) -> dict | None:
+  """Stages and patch size of a hybrid whose map divides by `stride`; None if unknown.
+
+  Patches are 1 x 1 on the map unless the name says `patch`.
+
+  With /32 the tokens are the output of stage 4. With /16 the units of stage 4 are added to stage 3
+  (Section 3.1). "R+" has only the root, with patches of 8 x 8. Its published name says 16, although
+  its tokens are 32 pixels apart.
+  """
+  if depth is None:
+    return dict(stages=(), patch=8) if stride == 16 and not patch else None
+  if depth not in STAGES or stride not in (16, 32):
+    return None
+  one, two, three, four = STAGES[depth]
+  stages = (one, two, three, four) if stride == 32 else (one, two, three + four)
+  return dict(stages=stages, patch=int(patch or 1))
+
+
+def recognise(params: dict) -> dict | None:
+  """As `Family.recognise`."""
+  if "Transformer" not in params:
+    return None
+  encoder = params["Transformer"]
+  first = encoder["encoderblock_0"]
+  axial = "row" in first
+  block = first["row"] if axial else first
+  attention = block["MultiHeadDotProductAttention_1"]
+  patch, _, _, width = params["embedding"]["kernel"].shape
+  _, heads, _ = attention["query"]["kernel"].shape
+  if width % heads:
+    raise UnlikeError(f"{heads} heads do not divide the width {width}")
+  fields = dict(
+    patch=patch,
+    depth=child_count(encoder, "encoderblock_"),
+    width=width,
+    mlp_dim=block["MlpBlock_3"]["Dense_0"]["kernel"].shape[-1],
+    heads=heads,
+    num_classes=outputs(params),
+    axial=axial,
+    representation_layer="pre_logits" in params,
+    pool="class_token" if "cls" in params else "map" if "MAPHead_0" in params else "gap",
+  )
+  if "conv_root" in params:
+    stages = range(1, child_count(params, "block", first=1) + 1)
+    fields["stages"] = tuple(child_count(params[f"block{i}"], "unit", first=1) for i in stages)
+    fields["stem_width"] = params["conv_root"]["kernel"].shape[-1]
+  return fields | _positions(encoder, first, attention)
+
+
+def _positions(encoder: dict, block: dict, attention: dict) -> dict:
+  """The fields about position embeddings."""
+  if "pos_embedding_relative" in attention:
+    return dict(positions="relative")
+  places = {
+    "stem": encoder.get("posembed_input"),
+    "every_layer": block.get("posembed_input"),
+    "every_layer_shared": encoder.get("posembed_shared"),
+  }
+  for place, table in places.items():
+    if table is not None:
+      kind = "2d" if "pos_embedding_row" in table else "1d"
+      return dict(positions=kind, position_place=place)
+  return dict(positions="none")
+
+
+def alike(module: ViT) -> list[str]:
+  """As `Family.alike`: all known sizes, and for hybrids all known depths of ResNets."""
+  if module.stages is None:
+    axial = "Axial-" if module.axial else ""
+    return [f"{axial}ViT-{size}/{module.patch}" for size in SIZES]
+  if not module.stages:
+    return [f"R+ViT-{size}/16" for size in SIZES]
+  factors = [f"x{max(module.stem_width // 64, 1)}", ""]  # 1 if the name has none
+  stems = [f"R{depth}{factor}" for depth in STAGES for factor in factors]
+  return [f"{stem}+ViT-{size}/{n}" for stem in stems for size in SIZES for n in (16, 32)]
+
+
+_WORDS = {"tiny": "Ti", "small": "S", "base": "B", "large": "L", "huge": "H"}
+_WORDS |= {size.lower(): size for size in _WORDS.values()}
+_SIZE = f"(?P<size>{'|'.join(sorted(_WORDS, key=len, reverse=True))})"
+_ELSEWHERE = (
+  # A hybrid with only the root of a ResNet, and other hybrids: size, depth, pixels between tokens.
+  (rf"(?:vit_)?{_SIZE}_r_s(?P<patch>16)(?!\d).*", "R+ViT-{size}/{patch}"),
+  (r"r_(?P<size>ti|s|b|l)_(?P<patch>16)(?!\d).*", "R+ViT-{size}/{patch}"),
+  (rf"(?:vit_)?{_SIZE}_r26_s(?P<patch>16|32)(?!\d).*", "R26+ViT-{size}/{patch}"),
+  (rf"(?:vit_)?{_SIZE}_r50_s(?P<patch>16|32)(?!\d).*", "R50x1+ViT-{size}/{patch}"),
+  (r"r26\+?_?(?:vit-)?(?P<size>ti|s|b|l)_(?P<patch>16|32)(?!\d).*", "R26+ViT-{size}/{patch}"),
+  (r"r50\+?_?(?:vit-)?(?P<size>ti|s|b|l)_(?P<patch>16|32)(?!\d).*", "R50x1+ViT-{size}/{patch}"),
+  (rf".*vit[-_](?:hybrid[-_])?{_SIZE}[-_](?:bit|resnet50)(?!\d).*", "R50x1+ViT-{size}/16"),
+  # A Vision Transformer: size, patch.
+  (
+    rf"(?:.*[/_-])?(?:vit|deit)[-_.]?{_SIZE}[-_/.]?(?:(?:patch|p)[-_]?)?(?P<patch>\d\d?)(?!\d).*",
+    "ViT-{size}/{patch}",
+  ),
+  (r"(?P<size>ti|s|b|l|h)[-_/](?P<patch>\d\d?)(?!\d).*", "ViT-{size}/{patch}"),
+)
+
+
+def translate(name: str) -> str:
+  """As `Family.translate`.
+
+  It knows names of timm ("vit_base_patch16_224"), Hugging Face ("google/vit-large-patch32-384"),
+  torchvision ("vit_b_16"), OpenCLIP ("ViT-B-16") and the published files ("B_16-i21k-300ep.npz",
+  "R26_S_32").
+  """
+  for pattern, ours in _ELSEWHERE:
+    if match := re.fullmatch(pattern, name):
+      return ours.format(**match.groupdict() | dict(size=_WORDS[match["size"]]))
+  return ""
+
+
+FAMILY = Family(
+  module=ViT,
+  names=(
+    *("ViT-Ti/16", "ViT-S/16", "ViT-S/32", "ViT-b/16", "ViT-b/32", "ViT-B/8", "ViT-B/16"),
+    *("ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14"),
+    *("R+ViT-Ti/16", "R26+ViT-S/32", "R26+ViT-B/32"),
+    *("R50x1+ViT-B/32", "R50x1+ViT-B/16", "R50x1+ViT-L/32", "R50x1+ViT-L/16"),
+    *("Axial-ViT-B/32", "Axial-ViT-B/16"),
+  ),
+  fields=fields_of_name,
+  recognise=recognise,
+  alike=alike,
+  translate=translate,
+  kinds={"stages": "R50x1+ViT-B/16"},
+)

@@ -1,0 +1,162 @@
+"""What other packages ask of a ViT, a hybrid or an axial ViT; see `vit_jax.models.family`."""
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.models import flops
+from vit_jax.models.convolution import check_stages, map_size, standardize_stem
+from vit_jax.models.family import AttentionGrid, Maskable, Network, Transparent, check_heads
+from vit_jax.models.positions import PositionEmbedding
+from vit_jax.models.recognition import patch_grid
+
+
+class Properties(Network, Maskable, Transparent):
+  """The members of the three classes that are not stages of the network."""
+
+  def check(self, name: str):
+    """As `Network.check`."""
+    check_heads(self, name)
+    check_stages(self.stages or ())
+    if self.axial and self.pool == "class_token":
+      raise ValueError(
+        f"pool='class_token' does not suit {name}: axial attention has no place for a class token; "
+        "use 'gap' or 'map'."
+      )
+    if self.positions == "2d" and self.width % 2:
+      raise ValueError(
+        f"positions='2d' gives row and column half of the width each, and the width of {name}, "
+        f"{self.width}, is odd; use '1d' or an even width."
+      )
+    if self.positions in ("none", "relative") and self.position_place != "stem":
+      raise ValueError(
+        f"position_place={self.position_place!r} says where position embeddings are added to the "
+        f"tokens, and positions={self.positions!r} adds none to them; use '1d' or '2d'."
+      )
+
+  def stride(self) -> int:
+    """Pixels from one patch to the next."""
+    return self.patch if self.stages is None else self.patch * 4 * 2 ** max(len(self.stages) - 1, 0)
+
+  def grid(self, height: int, width: int) -> tuple[int, int]:
+    """As `Network.grid`; the patch size must divide both sides of the image or the hybrid's map."""
+    what, unit = "Images", "pixels"
+    if self.stages is not None:
+      height, width = (map_size(side, self.stages) for side in (height, width))
+      what, unit = "Maps", "positions"
+    if height % self.patch or width % self.patch:
+      raise ValueError(
+        f"{what} of {height} x {width} {unit} cannot be cut into patches of {self.patch} x "
+        f"{self.patch}: the patch size must divide both sides."
+      )
+    return height // self.patch, width // self.patch
+
+  def largest_side(self, most: int) -> int:
+    """The largest multiple of the stride."""
+    return most // self.stride() * self.stride()
+
+  def side_of(self, params: dict) -> int:
+    """The side that a square grid of position embeddings is for."""
+    grid = patch_grid(params, self.pool == "class_token")
+    return grid[0] * self.stride() if grid and grid[0] == grid[1] else 0
+
+  def macs(self, height: int, width: int) -> int:
+    """The sum of `encoder_macs`, attention pooling, the representation layer and the head."""
+    rows, columns = self.grid(height, width)
+    pooling = 0
+    if self.pool == "map":
+      # One query: the projections of query and output, of keys and values, products, and the MLP.
+      pooling = 2 * self.width**2 + 2 * rows * columns * (self.width**2 + self.width)
+      pooling += 2 * self.width * self.mlp_dim
+    head = self.width**2 * self.representation_layer + self.width * self.num_classes
+    return self.encoder_macs(height, width) + pooling + head
+
+  def encoder_macs(self, height: int, width: int) -> int:
+    """Multiply-adds up to the output of the encoder.
+
+    They are the sum of the stem, the patch embedding, N P^2 C D with C the channels of the image
+    (3) or of the stem's map, and the blocks.
+    """
+    stem, channels = 0, 3
+    if self.stages is not None:
+      stem, channels = flops.resnet_macs(self.stages, self.stem_width, 0, height, width)
+    rows, columns = self.grid(height, width)
+    relative = self.positions == "relative"
+    block = lambda tokens: flops.block_macs(tokens, self.width, self.mlp_dim, relative=relative)
+    if self.axial:
+      blocks = rows * block(columns) + columns * block(rows)
+    else:
+      blocks = block(rows * columns + (self.pool == "class_token"))
+    embedding = rows * columns * self.patch**2 * channels * self.width
+    return stem + embedding + self.depth * blocks
+
+  def why_not_masked(self) -> str:
+    """Parts that would stay untrained."""
+    if self.pool == "map":
+      return "it would not train the attention pooling; use --config.model.pool=class_token or gap."
+    if self.representation_layer:
+      return (
+        "it would not train the representation layer; use "
+        "--config.model.representation_layer=False."
+      )
+    return ""
+
+  def why_opaque(self) -> str:
+    """As `Network.why_opaque`."""
+    if self.depth:
+      return ""
+    return "these weights have no blocks, so there is no attention to look at."
+
+  def why_no_map(self) -> str:
+    """As `Network.why_no_map`."""
+    if not self.axial:
+      return ""
+    return (
+      "an axial model attends only within rows and within columns, which makes no map over the "
+      "image; the attention distance can be shown for it."
+    )
+
+  def attention_grids(self, grid: tuple[int, int]) -> tuple[AttentionGrid, ...]:
+    """In axial models, along rows, then along columns."""
+    if not self.axial:
+      return (AttentionGrid(grid),)
+    rows, columns = grid
+    return (
+      AttentionGrid((1, columns), rows, " rows"),
+      AttentionGrid((rows, 1), columns, " columns"),
+    )
+
+  def attentions(self, tree: dict) -> list[dict]:
+    """As `Transparent.attentions`."""
+    blocks = [tree["Transformer"][f"encoderblock_{i}"] for i in range(self.depth)]
+    if self.axial:
+      blocks = [block[axis] for block in blocks for axis in ("row", "column")]
+    return [block["MultiHeadDotProductAttention_1"] for block in blocks]
+
+  def pooling(self, tree: dict) -> dict | None:
+    """As `Transparent.pooling`."""
+    return tree.get("MAPHead_0", {}).get("MultiHeadDotProductAttention_0")
+
+  def filters(self, params: dict) -> jax.Array:
+    """The patch embedding; in hybrids the root of the ResNet, standardised as it is applied."""
+    if self.stages is None:
+      return params["embedding"]["kernel"]
+    return standardize_stem(jnp.asarray(params["conv_root"]["kernel"]))
+
+  def filters_in_words(self) -> str:
+    """As `Transparent.filters_in_words`."""
+    return "the patch embedding" if self.stages is None else "the ResNet's root"
+
+  def position_tables(self, params: dict, grid: tuple[int, int]) -> dict[str, jax.Array]:
+    """The places are "stem", "shared", or "layer 0" and so on."""
+    if self.positions not in ("1d", "2d"):
+      return {}
+    encoder = params["Transformer"]
+    if self.position_place == "stem":
+      nodes = {"stem": encoder["posembed_input"]}
+    elif self.position_place == "every_layer_shared":
+      nodes = {"shared": encoder["posembed_shared"]}
+    else:
+      blocks = {f"layer {i}": encoder[f"encoderblock_{i}"] for i in range(self.depth)}
+      nodes = {place: block["posembed_input"] for place, block in blocks.items()}
+    table = PositionEmbedding(self.positions, grid, self.pool == "class_token", self.width)
+    return {place: self.patches(table.apply({"params": node}))[0] for place, node in nodes.items()}
