@@ -38,6 +38,13 @@ ALLOWED = {
     ("vit_jax.evaluation.reconstruction", "masked_patches"),  # evaluates what it learns
   },
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
+  "SOURCES": {
+    ("vit_jax.data.sources.vtab_tasks", "tfds"),  # its tasks are datasets of TFDS
+    ("vit_jax.data.sources.objectnet", "folder"),  # a folder with other names of its classes
+    ("vit_jax.data.image_files", "folder"),  # the word, not the source
+    ("vit_jax.storage.base", "folder"),
+    ("vit_jax.experiments.vtab", "vtab"),  # the benchmark
+  },
   "WEIGHT_FORMATS": {  # both are folders with a file of that format
     ("vit_jax.weights.huggingface", "safetensors"),
     ("vit_jax.weights.timm_hub", "safetensors"),
