@@ -11,9 +11,9 @@ row of ViT-B/32 for v4:4x4x4 took 93 s of CPU time instead of 144 s, with the sa
 from compiled import compiled_recipes
 from compiled.compiled_recipes import TOPOLOGIES
 from vit_jax.config import ConfigError
-from vit_jax.config.tool_ending import ending, leave
+from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, whole
-from vit_jax.process import console
+from vit_jax.process import console, exit_status
 from vit_jax.storage import files
 
 
@@ -59,7 +59,8 @@ def main(arguments: list[str] | None = None):
       count += 1
       print(f"{count}/{len(pairs)} {made}", flush=True)
   if count < len(pairs):
-    leave("compile_table", f"{len(pairs) - count} of {len(pairs)} rows are missing: see above.", 1)
+    missing = f"{len(pairs) - count} of {len(pairs)} rows are missing: see above."
+    console.leave(missing, exit_status.FAILED, "compile_table")
 
 
 if __name__ == "__main__":

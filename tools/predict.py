@@ -13,10 +13,9 @@ import sys
 import tqdm
 
 from vit_jax.config import Data, RunError
-from vit_jax.config.command_line import FAILED, WRONG_USAGE
-from vit_jax.config.tool_ending import ending, folder, leave
+from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.process import console
+from vit_jax.process import console, exit_status
 from vit_jax.process.text import one_line
 
 PROGRESS_FROM = 100  # images
@@ -75,7 +74,7 @@ def predicted(args) -> list:
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
     return list(tqdm.tqdm(predictions, total=len(paths), unit="image", disable=quiet))
   except (RunError, ValueError, OSError) as error:
-    leave("predict", str(error), WRONG_USAGE)
+    console.leave(str(error), exit_status.WRONG_USAGE, "predict")
 
 
 def show(done: list, output: pathlib.Path | None):
@@ -93,7 +92,9 @@ def show(done: list, output: pathlib.Path | None):
   for p in bad:
     print(f"predict: {one_line(f'{p.path} was skipped: {p.error}')}", file=sys.stderr)
   if bad:
-    leave("predict", f"{len(bad)} of {len(done)} images could not be read.", FAILED)
+    console.leave(
+      f"{len(bad)} of {len(done)} images could not be read.", exit_status.FAILED, "predict"
+    )
 
 
 if __name__ == "__main__":

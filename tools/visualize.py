@@ -26,10 +26,9 @@ import sys
 import tqdm
 
 from vit_jax.config import ConfigError, Data, RunError
-from vit_jax.config.command_line import WRONG_USAGE
-from vit_jax.config.tool_ending import ending, folder, leave
+from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.process import console, json_text
+from vit_jax.process import console, exit_status, json_text
 
 COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24}
 MAX_IMAGES = {"distance": 4096, "attention": 256, "features": 10**4, "mistakes": 256}
@@ -98,7 +97,7 @@ def shown(args):
     with tqdm.tqdm(total=len(found), unit="image", disable=not sys.stderr.isatty()) as bar:
       return of_weights(look(model, found, bar.update, **own_options(args)), model)
   except (RunError, ValueError, OSError) as error:
-    leave("visualize", str(error), WRONG_USAGE)
+    console.leave(str(error), exit_status.WRONG_USAGE, "visualize")
 
 
 def of_weights(shown, model):

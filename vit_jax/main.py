@@ -9,7 +9,7 @@ nothing to save yet: start it again; 130 interrupted by a second Ctrl-C, or by t
 there was anything to save; 1 anything else.
 """
 
-from vit_jax.process import console, huge_pages, limits, signals
+from vit_jax.process import console, exit_status, huge_pages, limits, signals
 
 _STOP = signals.StopRequest()
 if __name__ == "__main__":  # before the imports below, which are slow
@@ -79,18 +79,18 @@ def main(command: command_line.CommandLine):
       average=not _NO_AVERAGE.value,
     )
   except ConfigError as error:
-    command_line.leave(str(error), command_line.WRONG_USAGE)
+    console.leave(str(error), exit_status.WRONG_USAGE)
   except StorageError as error:
     # The threads of a failed save may hang, or print tracebacks.
-    console.leave_at_once(str(error), command_line.FAILED)
+    console.leave_at_once(str(error), exit_status.FAILED)
   except RunError as error:
-    command_line.leave(str(error), command_line.FAILED)
+    console.leave(str(error), exit_status.FAILED)
   except (MemoryError, RuntimeError) as error:
-    said = limits.exhausted(error)
-    if not said:
+    reason = limits.exhausted(error)
+    if not reason:
       raise
-    console.leave_at_once(said, command_line.FAILED)  # other threads may hang
-  sys.exit(command_line.DONE if finished else command_line.STOPPED)
+    console.leave_at_once(reason, exit_status.FAILED)  # other threads may hang
+  sys.exit(exit_status.DONE if finished else exit_status.STOPPED)
 
 
 def run():

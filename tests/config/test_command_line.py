@@ -7,6 +7,7 @@ from vit_jax import config as c
 from vit_jax.config import command_line, overrides
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.process import console, exit_status
 from vit_jax.storage import workdir
 
 RECIPE = c.Config(
@@ -115,7 +116,7 @@ def test_wrong_command_lines(arguments, message, capsys):
   flags.FLAGS["config"].unparse()
   with pytest.raises(SystemExit) as ended:
     command_line.parse(["main.py", *arguments])
-  assert ended.value.code == command_line.WRONG_USAGE
+  assert ended.value.code == exit_status.WRONG_USAGE
   said = capsys.readouterr().err
   assert message in said
   assert said.count("\n") == 1
@@ -141,7 +142,7 @@ def test_help_is_no_failure(monkeypatch):
 
 def test_what_is_said_at_the_end_is_one_line(capsys):
   with pytest.raises(SystemExit):
-    command_line.leave("a\nb\r\x1b[2J\udc80ü", 2)
+    console.leave("a\nb\r\x1b[2J\udc80ü", 2)
   assert capsys.readouterr().err == "vit_jax: a\\nb\\r\\x1b[2J\\udc80ü\n"
 
 

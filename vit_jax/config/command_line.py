@@ -8,13 +8,12 @@ from absl import flags
 
 from vit_jax.config import overrides, python_file, recorded
 from vit_jax.config.run import Config
+from vit_jax.process import console, exit_status
 from vit_jax.process.errors import ConfigError
-from vit_jax.process.text import one_line
 from vit_jax.storage.paths import path_of
 
 _RECIPE = flags.DEFINE_string("config", None, "The recipe, configs/NAME.py or configs/NAME.py:ARG.")
 
-DONE, FAILED, WRONG_USAGE, STOPPED = 0, 1, 2, 75
 _HELP = {"--help", "--helpshort", "--helpfull", "--helpxml", "-help", "-?"}
 
 
@@ -43,9 +42,9 @@ def parse(argv: list[str]) -> CommandLine:
     config = recipe_of(argv) if recipe is None else python_file.load(recipe)
     return CommandLine(overrides.replaced(config, texts), recipe or "", frozenset(texts))
   except SystemExit as end:  # absl exits with 1 after --help
-    sys.exit(end.code if _HELP.isdisjoint(argv) else DONE)
+    sys.exit(end.code if _HELP.isdisjoint(argv) else exit_status.DONE)
   except (ConfigError, flags.Error) as error:
-    leave(str(error), WRONG_USAGE)
+    console.leave(str(error), exit_status.WRONG_USAGE)
 
 
 def recipe_of(argv: list[str]) -> Config:
@@ -70,9 +69,3 @@ def value_of(flag: str, argv: list[str]) -> str | None:
     if name in (f"-{flag}", f"--{flag}"):
       found = value if equals else following
   return found
-
-
-def leave(message: str, status: int):
-  """Prints one sentence on stderr and ends the program."""
-  print(f"vit_jax: {one_line(message)}", file=sys.stderr, flush=True)
-  sys.exit(status)

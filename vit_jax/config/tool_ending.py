@@ -2,17 +2,12 @@
 
 import contextlib
 import pathlib
-import sys
 from collections.abc import Iterator
 
-from vit_jax.config.command_line import FAILED, STOPPED, WRONG_USAGE
-from vit_jax.process import limits
+from vit_jax.process import console, exit_status, limits
 from vit_jax.process.errors import ConfigError, Stopped
-from vit_jax.process.text import one_line
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
-
-INTERRUPTED = 130  # the status that shells report after SIGINT
 
 
 @contextlib.contextmanager
@@ -25,19 +20,13 @@ def ending(tool: str) -> Iterator[None]:
   try:
     yield
   except ConfigError as error:
-    leave(tool, str(error), WRONG_USAGE)
+    console.leave(str(error), exit_status.WRONG_USAGE, tool)
   except Stopped as error:
-    leave(tool, str(error), STOPPED)
+    console.leave(str(error), exit_status.STOPPED, tool)
   except (MemoryError, OSError, RuntimeError, ValueError) as error:
-    leave(tool, limits.exhausted(error) or str(error), FAILED)
+    console.leave(limits.exhausted(error) or str(error), exit_status.FAILED, tool)
   except KeyboardInterrupt:
-    leave(tool, "Interrupted.", INTERRUPTED)
-
-
-def leave(tool: str, message: str, status: int):
-  """Prints one line on stderr and ends the program."""
-  print(f"{tool}: {one_line(message)}", file=sys.stderr)
-  sys.exit(status)
+    console.leave("Interrupted.", exit_status.INTERRUPTED, tool)
 
 
 def folder(path: str | pathlib.Path, setting: str) -> pathlib.Path:

@@ -5,9 +5,8 @@ import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
-from vit_jax.config.command_line import WRONG_USAGE
 from vit_jax.config.suggestions import similar
-from vit_jax.config.tool_ending import leave
+from vit_jax.process import console, exit_status
 from vit_jax.process.errors import ConfigError
 from vit_jax.registry import WEIGHT_FORMATS
 from vit_jax.storage.paths import local_path
@@ -98,7 +97,8 @@ class ToolFlags(argparse.ArgumentParser):
   def error(self, message: str):
     """Prints one sentence and ends the program."""
     words = message.removeprefix("argument ").rstrip(".")
-    leave(self._name, f"{words[0].upper()}{words[1:]}. See --help.", WRONG_USAGE)
+    said = f"{words[0].upper()}{words[1:]}. See --help."
+    console.leave(said, exit_status.WRONG_USAGE, self._name)
 
   def _refuse(self, words):
     if not words:

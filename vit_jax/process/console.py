@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+from vit_jax.process import exit_status
 from vit_jax.process.text import one_line
 
 INPUT, OUTPUT, ERRORS = 0, 1, 2
@@ -64,7 +65,13 @@ class _Console(io.FileIO):
 
 def _leave(error):
   name = pathlib.Path(sys.argv[0]).stem
-  leave_at_once(f"stdout cannot be written to ({error.strerror}).", 1, name)
+  leave_at_once(f"stdout cannot be written to ({error.strerror}).", exit_status.FAILED, name)
+
+
+def leave(message: str, status: int, name: str = "vit_jax"):
+  """Prints one sentence on stderr and ends the program."""
+  print(f"{name}: {one_line(message)}", file=sys.stderr, flush=True)
+  sys.exit(status)
 
 
 def leave_at_once(message: str, status: int, name: str = "vit_jax"):

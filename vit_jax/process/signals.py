@@ -7,10 +7,9 @@ import os
 import signal
 import threading
 
-from vit_jax.process import console
+from vit_jax.process import console, exit_status
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-STOPPED, INTERRUPTED = 75, 130  # exit status; 130 is what shells report after SIGINT
 
 
 class StopRequest:
@@ -65,11 +64,11 @@ class StopRequest:
   def hear(self, number: int):
     """Handles a signal as the class describes."""
     if number == signal.SIGINT and (self._interrupted or not self._held):
-      console.leave_at_once("Interrupted.", INTERRUPTED)
+      console.leave_at_once("Interrupted.", exit_status.INTERRUPTED)
     if not self._held:
       console.leave_at_once(
         "Stopped by a signal before there was anything to save; start the same command again.",
-        STOPPED,
+        exit_status.STOPPED,
       )
     self._interrupted = self._interrupted or number == signal.SIGINT
     if self._several and number != signal.SIGTERM:

@@ -15,7 +15,7 @@ from PIL import Image
 from tests import programs
 from tests.experiments.studies import stub
 from vit_jax import models, recipes
-from vit_jax.config import ConfigError, RunError, Stopped, command_line
+from vit_jax.config import ConfigError, RunError, Stopped
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import (
   Cell,
@@ -30,6 +30,7 @@ from vit_jax.experiments.studies import (
 )
 from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.store import RunStore
+from vit_jax.process import exit_status
 from vit_jax.storage import files
 from vit_jax.training.run import open_data
 
@@ -298,7 +299,7 @@ def test_a_run_of_another_command_that_was_first_and_has_ended_is_no_failure(tmp
 
   def refused(*_):
     stub.finish(run.folder, stub.recipes.resolve(run.recipe, run.overrides), 0.5)
-    return command_line.WRONG_USAGE
+    return exit_status.WRONG_USAGE
 
   children.call = refused
   assert execution.call(run, children) == ""
@@ -311,7 +312,7 @@ def test_a_signal_stops_the_study_and_the_next_start_goes_on(tmp_path, monkeypat
   def call(*args):
     if len(ran.called) == 2:
       os.kill(os.getpid(), signal.SIGTERM)
-      return command_line.STOPPED
+      return exit_status.STOPPED
     return plain(*args)
 
   ran._call = call

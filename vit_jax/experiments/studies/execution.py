@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
-from vit_jax.config import RunError, Stopped, command_line
+from vit_jax.config import RunError, Stopped
 from vit_jax.experiments.runs import Children, Run
 from vit_jax.experiments.studies.jobs import Cost, Job
 from vit_jax.experiments.studies.store import RunStore
+from vit_jax.process import exit_status
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.files import read_bytes
@@ -161,7 +162,7 @@ def call(run: Run, children: Children) -> str:
       output = files.log(log)
     with output:
       status = children.call([sys.executable, *run.arguments()], output)
-    waited = status == command_line.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
+    waited = status == exit_status.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
     if not waited:  # else another process was first, and may have ended meanwhile
       return ending(run, status, log, stopped=children.asked)
 
@@ -190,9 +191,9 @@ def in_use(folder: pathlib.Path) -> bool:
 
 def ending(run: Run, status: int, log: pathlib.Path, *, stopped: bool) -> str:
   """A sentence if a run that ended with `status` has failed, else ""."""
-  if stopped or status == command_line.STOPPED:
+  if stopped or status == exit_status.STOPPED:
     return ""
-  if status == command_line.DONE and run.result():
+  if status == exit_status.DONE and run.result():
     return ""
   if status < 0:  # what it printed last does not say why
     what = f"was killed by {signal.Signals(-status).name}; look whether memory ran out."

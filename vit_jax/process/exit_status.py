@@ -1,0 +1,7 @@
+"""The exit statuses of all commands."""
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2  # a wrong command line, config or data; no device was touched
+STOPPED = 75  # by a signal, with its state saved or nothing to save yet: start it again
+INTERRUPTED = 130  # by Ctrl-C at once; what shells report after SIGINT
