@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import gzip
-import importlib.util
 import json
 import subprocess
 import sys
@@ -64,19 +63,6 @@ def test_without_the_compiler_it_says_what_to_install():
     "install it: pip install --target=.libtpu libtpu, and set PYTHONPATH=.libtpu.\n"
   )
   assert not result.stdout
-
-
-# The first would make libtpu crash with SIGFPE; libtpu itself refuses the second, if present. They
-# run in their own process, because a refusal leaves state in the library that affects other tests.
-@pytest.mark.parametrize(
-  ("topology", "status"),
-  [("v3:0x0", 2), ("v9:4x4", 2 if importlib.util.find_spec("libtpu") else 1)],
-)
-def test_a_slice_that_cannot_be_is_wrong_usage(topology, status):
-  command = [sys.executable, "tools/compile_check.py", "--config=configs/vit_digits.py"]
-  result = programs.run([*command, f"--topology={topology}"])
-  assert result.returncode == status
-  assert (topology if status == 2 else "pip install --target=.libtpu libtpu") in result.stderr
 
 
 @pytest.mark.parametrize(("task", "steps"), [("imagenet", 20_000), ("cifar100", 10_000)])

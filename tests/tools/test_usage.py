@@ -122,6 +122,12 @@ def run(tool, arguments, monkeypatch, capfd):
     ),
     ("cache", "--config configs/vit_digits.py --confg.seed=1", 2, "'--confg.seed=1' is not a flag"),
     ("cache", "--config configs/vit_digits.py --config.data.cache=/dev/null", 2, "cannot be made"),
+    (
+      "compile_check",
+      "--config configs/vit_digits.py --topology v3:0x0",
+      2,
+      "named KIND:AxB or KIND:AxBxC, not 'v3:0x0'",
+    ),
     ("compile_check", "--config configs/none.py", 2, "no recipe configs/none.py"),
     ("compile_check", "--config configs/vit_digits.py --format yaml", 2, "invalid choice: 'yaml'"),
     ("export", "--source gs://b/w.npz --output {}/o.npz", 2, "gs://b/w.npz is a URL"),

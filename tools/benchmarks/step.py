@@ -14,8 +14,6 @@ import statistics
 import sys
 import types
 
-import numpy as np
-
 from benchmarks.processes import in_process
 from vit_jax.experiments import timing
 
@@ -68,45 +66,23 @@ def jax_step(model: str, *, side: int, batch: int, **options):
     batch: images in a step.
     **options: further fields of vit_jax.config.Model.
   """
-  import functools
-
   import jax
 
   from vit_jax import config as c
-  from vit_jax import models
-  from vit_jax.learning import optim, state, train_step
+  from vit_jax.experiments import step_program
   from vit_jax.learning.optimizers.adam import Adam
 
   config = c.Config(
+    batch_size=batch,
+    duration=c.Duration(steps=1),
+    schedule=c.Schedule(decay="constant"),
     model=c.Model(name=model, num_classes=CLASSES, **options),
     optimizer=Adam(weight_decay=0.1),
+    data=c.Data(image_size=side),
   )
-  objective = config.objective.configured(config, models.configured(config.model))
-  optimizer = optim.make(config.optimizer)
-  rate = optim.schedule(
-    learning_rate=1e-3, warmup_steps=0, total_steps=1, decay="constant", end_learning_rate=0.0
-  )
-  init = functools.partial(
-    state.init, objective, optimizer, seed=0, image_size=side, with_ema=False
-  )
-  current = jax.jit(init)()
-  made = train_step.make(objective, optimizer, rate, config.optimizer, seed=0, accumulation=1)
-  update = jax.jit(made, donate_argnums=0)
-  rng = np.random.default_rng(0)
-  inputs = jax.device_put(
-    dict(
-      image=rng.integers(0, 256, (batch, side, side, 3), np.uint8),
-      labels=rng.integers(0, CLASSES, batch, np.int32),
-      mask=np.ones(batch, np.float32),
-    )
-  )
-
-  def step():
-    nonlocal current
-    current, metrics = update(current, inputs)
-    return jax.block_until_ready((current, metrics))[1]
-
-  return step
+  run = step_program.planned(config, jax.devices()[:1])
+  shapes = run.abstract, step_program.abstract_batch(run)
+  return step_program.stepper(run, run.update.lower(*shapes).compile())
 
 
 def torch_step(name: str, *, side: int, batch: int, compiled: bool, half: bool, depth: int = 0):

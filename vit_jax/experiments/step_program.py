@@ -43,24 +43,24 @@ def planned(config: Config, devices) -> Run:
   return runs.make(config, OpenedData(imagined, Evaluations(), ()), devices)
 
 
-def abstract_batch(made: Run) -> dict:
+def abstract_batch(run: Run) -> dict:
   """Shapes, types and shardings of the plan's batch."""
-  sharding = meshes.batch_sharding(made.mesh)
-  size, side = made.config.batch_size, made.config.data.image_size
+  sharding = meshes.batch_sharding(run.mesh)
+  size, side = run.config.batch_size, run.config.data.image_size
   shapes = dict(image=((size, side, side, 3), jnp.uint8), mask=((size,), jnp.float32))
-  if made.config.objective.needs_labels:
-    several = (size, made.config.model.num_classes), jnp.uint8
-    shapes["labels"] = several if made.data.train.multi_label else ((size,), jnp.int32)
+  if run.config.objective.needs_labels:
+    several = (size, run.config.model.num_classes), jnp.uint8
+    shapes["labels"] = several if run.data.train.multi_label else ((size,), jnp.int32)
   return {
     name: jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
     for name, (shape, dtype) in shapes.items()
   }
 
 
-def random_batch(made: Run) -> dict:
+def random_batch(run: Run) -> dict:
   """Random images, with labels of the first class, on the devices."""
   rng, arrays = np.random.default_rng(0), {}
-  for name, x in abstract_batch(made).items():
+  for name, x in abstract_batch(run).items():
     array = np.full(x.shape, name == "mask", x.dtype)
     if name == "image":
       array = rng.integers(0, 256, x.shape, x.dtype)
@@ -68,14 +68,15 @@ def random_batch(made: Run) -> dict:
   return arrays
 
 
-def stepper(made: Run, compiled):
-  """A function that runs a compiled training step once, to its end."""
-  batch = random_batch(made)
-  current = state.create(made.init, made.abstract)
+def stepper(run: Run, compiled):
+  """A function that runs a compiled training step once, to its end, and returns its metrics."""
+  batch = random_batch(run)
+  current = state.create(run.init, run.abstract)
 
   def step():
     nonlocal current
-    current, _ = jax.block_until_ready(compiled(current, batch))
+    current, metrics = jax.block_until_ready(compiled(current, batch))
+    return metrics
 
   return step
 

@@ -200,31 +200,6 @@ def test_a_run_that_was_killed_is_said_to_be(tmp_path):
   assert said.startswith("Pretraining, seed 0 was killed by SIGKILL; look whether memory ran out.")
 
 
-class Killed(BaseException):
-  """Ends the study, wherever it is."""
-
-
-def test_a_study_that_is_stopped_between_any_two_runs_does_nothing_twice(tmp_path, monkeypatch):
-  ran, some, allowed = stub.Runs(monkeypatch), stub.study(0.0, 0.1), []
-  plain = ran._call
-
-  def call(*args):
-    if not allowed.pop():
-      raise Killed
-    return plain(*args)
-
-  ran._call = call
-  for _ in range(11):
-    allowed[:] = [False, True]  # one run, and then the end
-    with pytest.raises(Killed):
-      stub.done(tmp_path, some)
-  ran._call = plain
-  failed, lines = stub.done(tmp_path, some)
-  assert failed == []
-  assert len(ran.called) == len({repr(one) for one in ran.called}) == 12
-  assert [line.seeds for line in lines] == [2, 2]
-
-
 KILLED = """
 import os, pathlib, signal, sys
 from tests.experiments.studies import stub

@@ -92,10 +92,3 @@ def test_each_cell_has_a_curve_over_the_epochs(tmp_path, seen):
   rows = [row(cell=cell, epoch=epoch) for cell in "ab" for epoch in "12"]
   figure.draw(rows, Drawing(x="epoch"), [tmp_path / "figure.svg"])
   assert (seen["names"], seen["lines"]) == (["a", "b"], ["-", "-"])
-
-
-@pytest.mark.filterwarnings("error")
-def test_many_curves_and_long_values_leave_room_for_the_panel(tmp_path):
-  text = "a long value that has {} words"
-  rows = [row(cell=f"{n}", x=text.format(n), by=text.format(n)) for n in range(31)]
-  figure.draw(rows, Drawing(x="x", by="by"), [tmp_path / "figure.svg"])

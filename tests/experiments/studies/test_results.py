@@ -90,14 +90,6 @@ def test_the_paper_s_panel_does_not_say_that_its_score_is_ours(finished, tmp_pat
   assert texts.count("<!-- score in the paper -->") == 1
 
 
-def test_a_panel_is_ours_or_the_paper_s_only_where_both_are_there(finished, tmp_path):
-  folder, some = finished
-  found = results.read(folder / "results.csv")
-  for one, count in ((found, 1), ([{**row, "paper": ""} for row in found], 0)):
-    figure.draw(one, some.drawing, [tmp_path / "figure.svg"])
-    assert (tmp_path / "figure.svg").read_text().count("<!-- here -->") == count
-
-
 def test_the_figure_shows_what_results_csv_says_and_nothing_else(finished, monkeypatch, tmp_path):
   folder, some = finished
   kinds = {kind: (folder / f"figure.{kind}").read_bytes() for kind in ("svg", "png")}
@@ -112,17 +104,6 @@ def test_the_figure_shows_what_results_csv_says_and_nothing_else(finished, monke
   assert [x for x, *_ in ours] == [0.0, 0.1]
   assert ours[0][1:] == pytest.approx((2 / 6, np.std([0.25, 0.3, 0.45], ddof=1)))
   assert theirs == [(0.0, 0.75, 0.0)]
-
-
-def test_values_without_order_are_placed_side_by_side(tmp_path, monkeypatch):
-  common = dict(paper="", chosen="{}", seed="0")
-  found = [
-    dict(cell=f"{x} {by}", x=x, by=by, score="0.5", **common) for x in "ba" for by in ("s", "t")
-  ]
-  some = dataclasses.replace(stub.study(0.0), drawing=Drawing(x="x", by="by"))
-  first, second = drawn(monkeypatch, tmp_path, some, found)
-  assert [point[0] for point in first] == [-0.05, 0.95]
-  assert [point[0] for point in second] == [0.05, 1.05]
 
 
 def test_each_value_of_the_panel_has_its_own_rows(tmp_path, monkeypatch):

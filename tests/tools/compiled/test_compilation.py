@@ -182,7 +182,6 @@ BIT = dataclasses.replace(
 )
 
 
-@pytest.mark.parametrize("fsdp", [2, 8])
 @pytest.mark.parametrize(
   "config",
   [
@@ -194,8 +193,8 @@ BIT = dataclasses.replace(
     BIT,
   ],
 )
-def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config, fsdp):
-  config = compilation.overridden(config, {"mesh.fsdp": fsdp})
+def test_where_parameters_are_split_they_are_gathered_and_no_activation_moves(config):
+  config = compilation.overridden(config, {"mesh.fsdp": 2})
   source = step_program.Imagined(length=9, class_names=tuple("abcde"), multi_label=True)
   made = runs.make(config, OpenedData(source, Evaluations(), ()))
   text = made.update.lower(made.abstract, step_program.abstract_batch(made)).compile().as_text()
@@ -296,24 +295,6 @@ def report_of(recipe, topology, *overrides):
   result = programs.run(command, XLA_FLAGS="")  # those of the CPU's compiler are none of libtpu's
   assert result.stdout, result.stderr
   return json.loads(result.stdout), result.returncode
-
-
-@needs_libtpu
-@pytest.mark.slow
-def test_a_recipe_compiled_for_a_slice_as_it_is():
-  report, status = report_of("vit_b16_jft.py", "v3:16x16")
-  assert status == 0
-  assert report["devices"] == 512
-  assert report["global_batch"] == 4096  # 8 images on each core
-  assert report["fits"]
-  assert report["peak_bytes"] < report["hbm_bytes"]
-  assert report["collectives"].keys() == {"all-reduce"}  # no activation is gathered
-  assert report["collectives"]["all-reduce"]["count"] <= 8  # of 152 gradients, in fused groups
-  assert report["flops_per_device"] == pytest.approx(3 * 2 * 8 * 17.58e9, rel=1e-3)
-  assert 0.35 < report["mfu"] < 0.6
-  # docs/decisions/attention.md: 25.2 ms, and 25.4 ms for a plain model.
-  assert 0.015 < report["optimal_seconds"] < 0.0254
-  assert report["optimal_seconds"] < report["step_seconds_estimate"] < 0.04
 
 
 @needs_libtpu
