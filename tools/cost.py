@@ -127,8 +127,8 @@ def flags() -> ToolFlags:
     "--examples",
     type=whole(1, 10**15),
     metavar="N",
-    help="training images in an epoch; not needed if the head has the classes of JFT-300M "
-    "(18,291), ImageNet-21k (21,843) or ImageNet (1,000)",
+    help="training images in an epoch; default: those of the dataset that the recipe is for, "
+    "JFT-300M for --model",
   )
   result.add_format(*FORMATS)
   return result

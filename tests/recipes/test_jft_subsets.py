@@ -41,13 +41,20 @@ def test_every_subset_costs_what_the_whole_costs(model):
     assert cost.training_images(config, None) == pytest.approx(whole, rel=1e-3)
 
 
+def test_a_recipe_can_name_every_dataset():
+  (field,) = (field for field in dataclasses.fields(c.Data) if field.name == "dataset")
+  assert field.metadata["choices"] == ("", *recipes.DATASETS)
+
+
 @pytest.mark.parametrize(
-  ("classes", "subset", "examples"),
-  [(1000, 0, 1_281_167), (1000, 500, 500), (1000, 10**8, 1_281_167), (7, 500, 500), (7, 0, None)],
+  ("dataset", "subset", "examples"),
+  [
+    *(("imagenet", 0, 1_281_167), ("imagenet", 500, 500), ("imagenet", 10**8, 1_281_167)),
+    *(("", 500, 500), ("", 0, None)),
+  ],
 )
-def test_an_epoch_is_of_the_subset_and_no_more_than_the_set(classes, subset, examples):
-  data = c.Data(train=c.Dataset(subset=subset))
-  config = c.Config(model=c.Model(num_classes=classes), data=data)
+def test_an_epoch_is_of_the_subset_and_no_more_than_the_set(dataset, subset, examples):
+  config = c.Config(data=c.Data(dataset=dataset, train=c.Dataset(subset=subset)))
   assert recipes.examples_of(config) == examples
 
 

@@ -44,7 +44,7 @@ def test_sgd_is_the_one_of_bit(model, dataset, epochs, drops):
     assert getattr(config, group) == getattr(adam, group)
   checks.check_schedule(config.schedule)
   steps = c.Duration(epochs=epochs).in_steps(
-    batch_size=4096, epoch_examples=recipes.DATASETS[dataset]["examples"]
+    batch_size=4096, epoch_examples=recipes.DATASETS[dataset].examples
   )
   assert f"{steps:,} steps" in docstring("resnet_sgd")
 

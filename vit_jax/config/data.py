@@ -122,6 +122,12 @@ class Nearest:
 class Data:
   """Training data, evaluation sets, and how images are prepared and loaded."""
 
+  dataset: str = setting(
+    "",
+    "the paper's dataset that the recipe is for; it tells the number of training images where the "
+    "images are not at hand, for the cost of a run and its compiled step",
+    choices=("", "jft", "imagenet21k", "imagenet"),
+  )
   train: Dataset = group(Dataset)
   mix: Mapping[str, Weighted] = named(
     Weighted,

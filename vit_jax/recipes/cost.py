@@ -35,8 +35,7 @@ PAPER = {
 }
 EPOCHS = 7  # in most rows of Table 6
 
-JFT_CLASSES = DATASETS["jft"]["num_classes"]
-JFT_EXAMPLES = DATASETS["jft"]["examples"]
+JFT = DATASETS["jft"]
 
 # Settings that change a model from the one that its name describes.
 SHAPE = (
@@ -58,14 +57,15 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
   Raises:
     ConfigError: there is no such model.
   """
-  model = config.Model(name=name, num_classes=JFT_CLASSES)
+  model = config.Model(name=name, num_classes=JFT.num_classes)
   try:
     module = models.create(name)
   except ValueError as error:
     raise config.ConfigError(str(error)) from error
   options = {key: True for key in ("representation_layer", "scan") if hasattr(module, key)}
   model = dataclasses.replace(model, **options)
-  return config.Config(model=model, duration=config.Duration(epochs=epochs))
+  data = config.Data(dataset="jft")
+  return config.Config(model=model, data=data, duration=config.Duration(epochs=epochs))
 
 
 def cost(run: config.Config, examples: int | None) -> dict:
@@ -73,8 +73,8 @@ def cost(run: config.Config, examples: int | None) -> dict:
 
   Args:
     run: the cost depends on its model, image size, duration and batch size.
-    examples: training images in an epoch; None: the size of the paper's dataset with as many
-      classes, if there is one.
+    examples: training images in an epoch; None: those of the dataset that the recipe names, if it
+      names one.
   """
   macs, images = forward_macs(run), training_images(run, examples)
   exaflops = None if images is None else flops.training_flops(macs) * images / 1e18
@@ -125,7 +125,7 @@ def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int |
   if row not in PAPER:
     return None
   its = pretraining(*row)
-  same = (macs, images) == (forward_macs(its), training_images(its, JFT_EXAMPLES))
+  same = (macs, images) == (forward_macs(its), training_images(its, JFT.examples))
   return PAPER[row] if same else None
 
 

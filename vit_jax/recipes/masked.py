@@ -58,12 +58,11 @@ def pretrain_masked(model: str, dataset: str, *, steps: int, target: str, rate: 
     duration=Duration(steps=steps),
     evaluate_every=Duration(steps=5000),
     objective=Masked(rate=rate, target=target),
-    # The number of classes has no effect on training: it tells the dataset's size.
-    model=Model(name=model, num_classes=data["num_classes"], compute_dtype="bfloat16"),
+    model=Model(name=model, num_classes=data.num_classes, compute_dtype="bfloat16"),
     optimizer=Adam(weight_decay=0.1),
     schedule=Schedule(learning_rate=2e-4, warmup=Duration(steps=10_000), decay="cosine"),
-    data=Data(train=data["train"]),
+    data=Data(dataset=dataset, train=data.train),
     few_shot={"imagenet": IN_LOOP_PROBE},
-    reconstruct={"val": data["validation"]},
+    reconstruct={"val": data.validation},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )

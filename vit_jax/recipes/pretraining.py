@@ -1,5 +1,6 @@
 """Pre-training: the rows of Table 3."""
 
+import dataclasses
 from collections.abc import Callable
 
 from ml_collections import ConfigDict
@@ -20,41 +21,45 @@ from vit_jax.config import (
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes.loading import choice
 
-# The columns of Table 3 that do not depend on the model, and the source of the images.
-# JFT-300M is not public and ImageNet-21k is not in TFDS: the user must give their sources.
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingSet:
+  """A dataset that the paper pre-trains on, with the columns of Table 3 that depend on it alone.
+
+  Attributes:
+    examples: training images.
+    num_classes: outputs of the head.
+    multi_label: whether an image can have several labels; the loss is then a sigmoid's.
+    decay: shape of the learning rate.
+    weight_decay, dropout, clip_norm: settings.
+    train, validation: where the images are.
+  """
+
+  examples: int
+  num_classes: int
+  multi_label: bool
+  decay: str
+  weight_decay: float
+  dropout: float
+  clip_norm: float
+  train: Dataset = Dataset()
+  validation: Dataset = Dataset()
+
+
+IMAGENET = "tfds:imagenet2012"
+# By the name in config.data.dataset. JFT-300M is not public and ImageNet-21k is not in TFDS: the
+# user must give their sources.
 DATASETS = {
-  "jft": dict(
-    num_classes=18_291,
-    multi_label=True,
-    decay="linear",
-    weight_decay=0.1,
-    dropout=0.0,
-    clip_norm=0.0,
-    train=Dataset(),
-    validation=Dataset(),
-    examples=303_000_000,
+  "jft": PretrainingSet(303_000_000, 18_291, True, "linear", 0.1, dropout=0.0, clip_norm=0.0),
+  "imagenet21k": PretrainingSet(
+    12_400_000, 21_843, True, "linear", 0.03, dropout=0.1, clip_norm=0.0
   ),
-  "imagenet21k": dict(
-    num_classes=21_843,
-    multi_label=True,
-    decay="linear",
-    weight_decay=0.03,
-    dropout=0.1,
-    clip_norm=0.0,
-    train=Dataset(),
-    validation=Dataset(),
-    examples=12_400_000,
-  ),
-  "imagenet": dict(
-    num_classes=1000,
-    multi_label=False,
-    decay="cosine",
-    weight_decay=0.3,
+  "imagenet": PretrainingSet(
+    *(1_281_167, 1000, False, "cosine", 0.3),
     dropout=0.1,
     clip_norm=1.0,
-    train=Dataset(source="tfds:imagenet2012", split="train"),
-    validation=Dataset(source="tfds:imagenet2012", split="validation"),
-    examples=1_281_167,
+    train=Dataset(IMAGENET, "train"),
+    validation=Dataset(IMAGENET, "validation"),
   ),
 }
 
@@ -94,41 +99,44 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
   1e-5 as the end of the linear schedule.
   """
   data, transformer = DATASETS[dataset], "ViT-" in model
-  multi_label = data["multi_label"]
+  multi_label = data.multi_label
   return Config(
     batch_size=4096,
     duration=Duration(epochs=epochs),
     evaluate_every=Duration(steps=5000),
     model=Model(
       name=model,
-      num_classes=data["num_classes"],
+      num_classes=data.num_classes,
       representation_layer=transformer,
-      dropout=data["dropout"] if transformer else 0.0,
+      dropout=data.dropout if transformer else 0.0,
       head_bias=-10.0 if multi_label else 0.0,
       compute_dtype="bfloat16",
     ),
     loss=Loss(kind="sigmoid" if multi_label else "softmax"),
-    optimizer=Adam(weight_decay=data["weight_decay"], clip_norm=data["clip_norm"]),
+    optimizer=Adam(weight_decay=data.weight_decay, clip_norm=data.clip_norm),
     schedule=Schedule(
       learning_rate=learning_rate,
       warmup=Duration(steps=10_000),
-      decay=data["decay"],
-      end_learning_rate=1e-5 if data["decay"] == "linear" else 0.0,
+      decay=data.decay,
+      end_learning_rate=1e-5 if data.decay == "linear" else 0.0,
     ),
-    data=Data(train=data["train"], evaluate={"val": EvaluationSet(**vars(data["validation"]))}),
+    data=Data(
+      dataset=dataset,
+      train=data.train,
+      evaluate={"val": EvaluationSet(**vars(data.validation))},
+    ),
     few_shot={"imagenet": IN_LOOP_PROBE},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )
 
 
 def examples_of(config: Config) -> int | None:
-  """Training images: those of config.data.train.subset, or of the dataset that the head is for.
+  """Training images: config.data.train.subset, or those of the dataset in config.data.dataset.
 
-  That is the dataset with as many classes as the head. None: there is none, and no subset is set,
-  or the run trains on a mix.
+  None: neither is given, or the run trains on a mix.
   """
   if config.data.mixed():
     return None
-  known = {data["num_classes"]: data["examples"] for data in DATASETS.values()}
-  whole, subset = known.get(config.model.num_classes), config.data.train.subset
+  known, subset = DATASETS.get(config.data.dataset), config.data.train.subset
+  whole = known and known.examples
   return min(subset, whole or subset) if subset else whole
