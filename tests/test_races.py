@@ -105,7 +105,7 @@ def searches(place, monkeypatch):
   """Searches for copies; Beam, which takes seconds to start, is replaced."""
   write_images(place / "in", {"ant": 9})
   source = folder(place / "in")
-  monkeypatch.setattr(find.duplicates, "open_one", lambda *_: source)
+  monkeypatch.setattr(find.Opener, "source", lambda *_: source)
   from vit_jax.data.duplicates import pipeline, report
 
   def pairs(train, tests, directory, **_):

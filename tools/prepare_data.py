@@ -53,7 +53,7 @@ def flags() -> ToolFlags:
 
 def images(args) -> str:
   """Makes a dataset of images; returns a report."""
-  from vit_jax.data.preparation import prepare, splits, summary
+  from vit_jax.data.preparation import prepare, quality, splits
 
   opened = splits.open_splits(args.split, args.classes)
   with tqdm(unit=" images", unit_scale=True) as bar:
@@ -68,7 +68,11 @@ def images(args) -> str:
     )
   if args.format == "json":
     return json.dumps(report)
-  return summary.in_words(report, args.data_dir, args.name)
+  folder = f"{args.data_dir}/{args.name}/{prepare.VERSION}"
+  return (
+    f"{quality.in_words(report)}\nDataset: {folder} (--config.data.train.source=tfds:{args.name})\n"
+    f"Report:   {folder}/{prepare.REPORT}"
+  )
 
 
 def of_tfds(args) -> str:

@@ -8,7 +8,7 @@ import pytest
 import simplejpeg
 from hypothesis import strategies as st
 
-from tests.data.pictures import AREA, ASPECT, CAP, encodings, picture, see
+from tests.data.pictures import AREA, ASPECT, crop, encodings, picture, see, whole
 from vit_jax.data import images, jpeg
 
 
@@ -58,21 +58,6 @@ def test_crops_fill_their_ranges():
     assert (places.min(), places.max()) == pytest.approx((0, 1), abs=0.01)
 
 
-def drawn(seed, **options):
-  """2,000 crops of images of many sizes, each from its own generator."""
-  return [
-    images.draw_crop(
-      np.random.default_rng([seed, i]),
-      height=8 + i % 97,
-      width=8 + i % 53,
-      area=(0.3, 0.7),
-      aspect=ASPECT,
-      **options,
-    )
-    for i in range(2000)
-  ]
-
-
 def test_crops_never_change():
   """Otherwise runs could not be resumed exactly."""
   rng, boxes = np.random.default_rng(0), []
@@ -113,16 +98,7 @@ def test_flip_with_p_half_and_only_if_asked():
   pixels = picture(32, 32)
   seen = {
     flip: [
-      images.train_image(
-        pixels,
-        rng=np.random.default_rng(seed),
-        size=32,
-        area=(1, 1),
-        aspect=(1, 1),
-        flip=flip,
-        max_pixels=CAP,
-      )
-      for seed in range(200)
+      crop(pixels, seed=seed, size=32, area=(1, 1), aspect=(1, 1), flip=flip) for seed in range(200)
     ]
     for flip in (True, False)
   }
@@ -141,18 +117,7 @@ def test_training_crop_of_a_jpeg_is_that_of_its_pixels():
   decoded = simplejpeg.decode_jpeg(data)
   for seed in range(40):
     np.testing.assert_array_equal(
-      *(
-        images.train_image(
-          image,
-          rng=np.random.default_rng(seed),
-          size=128,
-          area=AREA,
-          aspect=ASPECT,
-          flip=True,
-          max_pixels=CAP,
-        )
-        for image in (data, decoded)
-      )
+      *(crop(image, seed=seed, size=128, area=AREA) for image in (data, decoded))
     )
 
 
@@ -161,16 +126,7 @@ def test_reduced_decoding_keeps_the_crop_where_it_is():
   data = simplejpeg.encode_jpeg(pixels, quality=98, colorsubsampling="444")
   for seed in range(40):
     from_file, from_pixels = (
-      images.train_image(
-        image,
-        rng=np.random.default_rng(seed),
-        size=64,
-        area=(0.2, 1),
-        aspect=ASPECT,
-        flip=True,
-        max_pixels=CAP,
-      ).astype(int)
-      for image in (data, pixels)
+      crop(image, seed=seed, size=64, area=(0.2, 1)).astype(int) for image in (data, pixels)
     )
     assert np.abs(from_file - from_pixels).mean() < 3
 
@@ -184,15 +140,7 @@ def test_a_crop_is_decoded_as_small_as_the_result_allows(monkeypatch, size, fact
     return decode_rows(data, **options)
 
   monkeypatch.setattr(jpeg, "decode_rows", watched)
-  images.train_image(
-    simplejpeg.encode_jpeg(picture(400, 600)),
-    rng=np.random.default_rng(0),
-    size=size,
-    area=(1, 1),
-    aspect=(1.5, 1.5),
-    flip=False,
-    max_pixels=CAP,
-  )
+  whole(simplejpeg.encode_jpeg(picture(400, 600)), size=size)
   assert factors == [factor]
 
 

@@ -17,101 +17,77 @@ from tests.data.pictures import (
   picture,
   png16,
   saved,
-  without_adobe_marker,
+  stored,
+  whole,
 )
-from vit_jax.data import images, jpeg
+from tests.data.tiff import tiff
+from vit_jax.data import image_files, images, jpeg
+from vit_jax.data.preparation import quality
 
 
-def test_rgb_png_is_exact():
-  pixels = picture()
-  np.testing.assert_array_equal(decode(saved(Image.fromarray(pixels), "PNG")), pixels)
+def coloured(indices, colours, **options):
+  """A palette image of one row."""
+  image = Image.fromarray(np.array([indices], np.uint8)).convert("P")
+  image.putpalette([value for colour in colours for value in colour])
+  return saved(image, options.pop("file_format", "PNG"), **options)
 
 
-def test_webp_lossless_is_exact():
-  pixels = picture()
-  data = saved(Image.fromarray(pixels), "WEBP", lossless=True)
-  np.testing.assert_array_equal(decode(data), pixels)
+RED, GREEN, BLUE, WHITE = [255, 0, 0], [0, 255, 0], [0, 0, 255], [255] * 3
+PIXELS = picture()
+ARRAY = lambda *pixels: np.array([pixels], np.uint8)
+EXACT = {
+  "png": (saved(PIXELS, "PNG"), PIXELS),
+  "webp": (saved(PIXELS, "WEBP", lossless=True), PIXELS),
+  "png of one bit": (saved(np.eye(9, dtype=bool), "PNG"), np.stack([np.eye(9) * 255] * 3, -1)),
+  "palette": (coloured([0, 1, 2], [RED, GREEN, BLUE]), [[RED, GREEN, BLUE]]),
+  "transparent colour of a palette": (
+    coloured([0, 1, 2], [RED, GREEN, BLUE], transparency=1),
+    [[RED, WHITE, BLUE]],
+  ),
+  "transparent gif": (
+    coloured([0, 1], [RED, GREEN], transparency=1, file_format="GIF"),
+    [[RED, WHITE]],
+  ),
+  "alpha": (saved(ARRAY([200, 100, 0, 255], [9, 9, 9, 0]), "PNG"), [[[200, 100, 0], WHITE]]),
+  "half of alpha": (saved(ARRAY([200, 100, 0, 51]), "PNG"), [[[244, 224, 204]]]),
+  "webp with alpha": (
+    saved(ARRAY([200, 100, 0, 255], [9, 9, 9, 0]), "WEBP", lossless=True),
+    [[[200, 100, 0], WHITE]],
+  ),
+  "grey with alpha": (saved(ARRAY([80, 255], [80, 0]), "PNG"), [[[80] * 3, WHITE]]),
+  "transparent colour": (
+    saved(ARRAY([1, 2, 3], [40, 50, 60]), "PNG", transparency=(1, 2, 3)),
+    [[WHITE, [40, 50, 60]]],
+  ),
+}
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_colours_palettes_and_transparency_on_white(kind):
+  data, wanted = EXACT[kind]
+  np.testing.assert_array_equal(decode(data), wanted)
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"keep_rgb": True}])
 def test_jpeg(options):
-  pixels = picture()
-  data = saved(Image.fromarray(pixels), "JPEG", quality=98, subsampling=0, **options)
-  assert_near(decode(data), pixels, tolerance=6)
+  data = saved(PIXELS, "JPEG", quality=98, subsampling=0, **options)
+  assert_near(decode(data), PIXELS, tolerance=6)
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "JPEG"])
 def test_grey_is_replicated(file_format):
-  grey = picture()[..., 0]
+  grey = PIXELS[..., 0]
   out = decode(saved(Image.fromarray(grey), file_format, quality=98))
   assert_near(out, np.stack([grey] * 3, -1), tolerance=4)
   np.testing.assert_array_equal(out[..., 0], out[..., 2])
 
 
-def test_one_bit_png_is_black_and_white():
-  bits = picture()[..., 0] > 128
-  out = decode(saved(Image.fromarray(bits), "PNG"))
-  np.testing.assert_array_equal(out[..., 1], np.where(bits, 255, 0))
-
-
-def test_palette():
-  palette = [255, 0, 0, 0, 255, 0, 0, 0, 255]
-  image = Image.fromarray(np.array([[0, 1, 2]], np.uint8)).convert("P")
-  image.putpalette(palette)
-  assert decode(saved(image, "PNG")).tolist() == [[[255, 0, 0], [0, 255, 0], [0, 0, 255]]]
-
-
-def test_transparent_palette_entry_becomes_white():
-  image = Image.fromarray(np.array([[0, 1, 2]], np.uint8)).convert("P")
-  image.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
-  data = saved(image, "PNG", transparency=1)
-  assert decode(data).tolist() == [[[255, 0, 0], [255, 255, 255], [0, 0, 255]]]
-
-
-def test_the_first_frame_of_a_gif():
+def test_of_several_images_the_first_is_read():
   first, second = (Image.fromarray(picture(seed=seed)).quantize(64) for seed in (0, 1))
   data = saved(first, "GIF", save_all=True, append_images=[second])
   np.testing.assert_array_equal(decode(data), np.asarray(first.convert("RGB")))
-
-
-def test_transparent_gif_becomes_white():
-  image = Image.fromarray(np.array([[0, 1]], np.uint8)).convert("P")
-  image.putpalette([255, 0, 0, 0, 255, 0])
-  assert decode(saved(image, "GIF", transparency=1)).tolist() == [[[255, 0, 0], [255, 255, 255]]]
-
-
-@pytest.mark.parametrize("orientation", [1, 6])
-def test_avif(orientation):
-  exif = Image.Exif()
-  exif[ExifTags.Base.Orientation] = orientation
-  data = saved(Image.fromarray(picture()), "AVIF", quality=98, subsampling="4:4:4", exif=exif)
-  wanted = picture() if orientation == 1 else np.rot90(picture(), -1)
-  assert_near(decode(data), wanted, tolerance=8)
-
-
-def test_alpha_is_laid_on_white():
-  rgba = np.array([[[200, 100, 0, 255], [200, 100, 0, 0], [200, 100, 0, 51]]], np.uint8)
-  out = decode(saved(Image.fromarray(rgba), "PNG"))
-  wanted = [[[200, 100, 0], [255, 255, 255], [244, 224, 204]]]
-  assert_near(out, np.array(wanted), tolerance=1)
-
-
-def test_webp_alpha_is_laid_on_white():
-  rgba = np.array([[[200, 100, 0, 255], [9, 9, 9, 0]]], np.uint8)
-  out = decode(saved(Image.fromarray(rgba), "WEBP", lossless=True))
-  assert out.tolist() == [[[200, 100, 0], [255, 255, 255]]]
-
-
-def test_grey_with_alpha_is_laid_on_white():
-  image = Image.fromarray(np.array([[[80, 255], [80, 0]]], np.uint8))
-  assert image.mode == "LA"
-  assert decode(saved(image, "PNG")).tolist() == [[[80] * 3, [255] * 3]]
-
-
-def test_colour_key_transparency_becomes_white():
-  pixels = np.array([[[1, 2, 3], [40, 50, 60]]], np.uint8)
-  data = saved(Image.fromarray(pixels), "PNG", transparency=(1, 2, 3))
-  assert decode(data).tolist() == [[[255] * 3, [40, 50, 60]]]
+  pages = [picture(seed=seed) for seed in range(3)]
+  np.testing.assert_array_equal(decode(tiff(*pages)), pages[0])
 
 
 @pytest.mark.parametrize("channels", [(), (3,)])
@@ -125,6 +101,11 @@ def test_16_bits_are_scaled_not_clipped(channels):
   assert (out.min(), out.max()) == (0, 255)
 
 
+def without_adobe_marker(data: bytes) -> bytes:
+  at = data.index(b"\xff\xee")
+  return data[:at] + data[at + 2 + int.from_bytes(data[at + 2 : at + 4], "big") :]
+
+
 @pytest.mark.parametrize("kind", ["adobe cmyk", "adobe ycck", "plain cmyk"])
 def test_cmyk_jpeg(kind):
   cmyk = np.zeros((32, 48, 4), np.uint8)
@@ -136,56 +117,33 @@ def test_cmyk_jpeg(kind):
   else:
     data = saved(Image.fromarray(255 - cmyk, mode="CMYK"), "JPEG", quality=99, subsampling=0)
     data = without_adobe_marker(data)
-  colours = simplejpeg.decode_jpeg_header(data)[2]
-  assert colours == ("YCCK" if "ycck" in kind else "CMYK")
+  assert simplejpeg.decode_jpeg_header(data)[2] == ("YCCK" if "ycck" in kind else "CMYK")
   assert_near(decode(data), naive_rgb(cmyk), tolerance=6)
-  small = images.train_image(
-    data,
-    rng=np.random.default_rng(0),
-    size=8,
-    area=(1, 1),
-    aspect=(1.5, 1.5),
-    flip=False,
-    max_pixels=CAP,
-  )
-  assert_near(small, cv2.resize(naive_rgb(cmyk).astype(np.uint8), (8, 8)), tolerance=8)
+  small = cv2.resize(naive_rgb(cmyk).astype(np.uint8), (8, 8))
+  assert_near(whole(data, size=8), small, tolerance=8)
 
 
-@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
+LOSSLESS = {"WEBP": {"lossless": True}, "JPEG": {"quality": 98, "subsampling": 0}}
+LOSSLESS["AVIF"] = {"quality": 98, "subsampling": "4:4:4"}
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "AVIF"])
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_applied(file_format, orientation):
-  """`as_stored` has the pixels in the file, for each orientation of the Exif standard."""
+  upright, exif = picture(16, 24), Image.Exif()
+  exif[ExifTags.Base.Orientation] = orientation
+  options = LOSSLESS.get(file_format, {})
+  data = saved(stored(upright, orientation), file_format, exif=exif.tobytes(), **options)
+  assert_near(decode(data), upright, tolerance=10 if file_format in ("JPEG", "AVIF") else 0)
+  assert_near(whole(data, size=24), cv2.resize(upright, (24, 24)), tolerance=10)
+
+
+@pytest.mark.parametrize("deflate", [False, True])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_of_a_tiff_is_applied_once(orientation, deflate):
   upright = picture(16, 24)
-  as_stored = {
-    1: upright,
-    2: upright[:, ::-1],
-    3: upright[::-1, ::-1],
-    4: upright[::-1],
-    5: upright.transpose(1, 0, 2),
-    6: np.rot90(upright, 1),  # a viewer turns it clockwise
-    7: upright[::-1, ::-1].transpose(1, 0, 2),
-    8: np.rot90(upright, -1),
-  }[orientation]
-  exif = Image.Exif()
-  exif[0x0112] = orientation
-  lossless = {"WEBP": {"lossless": True}, "JPEG": {"quality": 98, "subsampling": 0}}
-  data = saved(
-    Image.fromarray(np.ascontiguousarray(as_stored)),
-    file_format,
-    exif=exif.tobytes(),
-    **lossless.get(file_format, {}),
-  )
-  assert_near(decode(data), upright, tolerance=8 if file_format == "JPEG" else 0)
-  trained = images.train_image(
-    data,
-    rng=np.random.default_rng(0),
-    size=24,
-    area=(1, 1),
-    aspect=(1.5, 1.5),
-    flip=False,
-    max_pixels=CAP,
-  )
-  assert_near(trained, cv2.resize(upright, (24, 24)), tolerance=8)
+  out = decode(tiff(stored(upright, orientation), deflate=deflate, t274=orientation))
+  np.testing.assert_array_equal(out, upright)
 
 
 def segment(marker: int, content: bytes) -> bytes:
@@ -205,35 +163,32 @@ def segment(marker: int, content: bytes) -> bytes:
 )
 def test_exif_may_lie_anywhere_before_the_pixels(before, gap):
   upright = picture(16, 24)
-  stored = Image.fromarray(np.ascontiguousarray(np.rot90(upright, 1)))
-  data = saved(stored, "JPEG", quality=98, subsampling=0)
+  data = saved(stored(upright, 6), "JPEG", quality=98, subsampling=0)
   directory = struct.pack("<HHHIHHI", 1, 0x0112, 3, 1, 6, 0, 0)
-  tiff = b"II*\0" + struct.pack("<I", 8 + gap) + bytes(gap) + directory
-  data = data[:2] + before + segment(0xE1, b"Exif\0\0" + tiff) + data[2:]
+  content = b"II*\0" + struct.pack("<I", 8 + gap) + bytes(gap) + directory
+  data = data[:2] + before + segment(0xE1, b"Exif\0\0" + content) + data[2:]
   assert_near(decode(data), upright, tolerance=8)
   expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(data))))
   assert_near(decode(data), expected, tolerance=2)
 
 
 def test_what_follows_the_first_scan_is_no_exif():
-  data = saved(Image.fromarray(picture()), "JPEG", quality=98, subsampling=0)
-  tiff = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x0112, 3, 1, 6, 0, 0)
-  assert jpeg.orientation(data[:-2] + segment(0xE1, b"Exif\0\0" + tiff) + data[-2:]) == 1
+  data = saved(PIXELS, "JPEG", quality=98, subsampling=0)
+  content = b"II*\0" + struct.pack("<IHHHIHHI", 8, 1, 0x0112, 3, 1, 6, 0, 0)
+  assert jpeg.orientation(data[:-2] + segment(0xE1, b"Exif\0\0" + content) + data[-2:]) == 1
 
 
 def test_broken_exif_does_not_cost_the_image():
-  pixels = picture()
-  data = saved(Image.fromarray(pixels), "JPEG", quality=98, subsampling=0)
+  data = saved(PIXELS, "JPEG", quality=98, subsampling=0)
   rubbish = b"Exif\0\0" + b"II*\0\xff\xff\xff\x7f" + b"\1" * 20
-  assert_near(decode(data[:2] + segment(0xE1, rubbish) + data[2:]), pixels, tolerance=6)
+  assert_near(decode(data[:2] + segment(0xE1, rubbish) + data[2:]), PIXELS, tolerance=6)
 
 
 def test_arrays_pass_through():
-  pixels = picture()
-  assert images.as_rgb(pixels, max_pixels=CAP) is pixels
-  for grey in (pixels[..., 0], pixels[..., :1]):
+  assert images.as_rgb(PIXELS, max_pixels=CAP) is PIXELS
+  for grey in (PIXELS[..., 0], PIXELS[..., :1]):
     out = images.as_rgb(np.ascontiguousarray(grey), max_pixels=CAP)
-    np.testing.assert_array_equal(out, np.stack([pixels[..., 0]] * 3, -1))
+    np.testing.assert_array_equal(out, np.stack([PIXELS[..., 0]] * 3, -1))
 
 
 @pytest.mark.parametrize(
@@ -242,3 +197,12 @@ def test_arrays_pass_through():
 def test_other_arrays_are_refused(pixels):
   with pytest.raises(images.BadImage, match=r"uint8 \(H, W\)"):
     images.as_rgb(pixels, max_pixels=CAP)
+
+
+@pytest.mark.parametrize(
+  "file_format", ["JPEG", "PNG", "WEBP", "GIF", "AVIF", "TIFF", "BMP", "PPM"]
+)
+def test_the_format_is_told_by_the_content(file_format):
+  data = saved(PIXELS, file_format)
+  assert quality.format_of(data) == file_format
+  assert file_format in image_files.SUFFIXES.values()

@@ -59,16 +59,6 @@ def test_straight_to_the_square_in_evaluation_and_training(shape):
   check_rounding(crop, exact)
 
 
-def test_resized_images_of_many_sizes_are_rounded_to_the_nearest_without_bias():
-  rng, off = np.random.default_rng(0), []
-  for height, width, size in rng.integers(1, 400, (60, 3)):
-    pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
-    out = images.evaluate_image(pixels, size=size, resize=0, max_pixels=CAP)
-    off.append((out - bilinear(pixels, size, size)).ravel())
-  assert np.abs(np.concatenate(off)).max() <= 0.5 + 1e-3
-  assert abs(np.concatenate(off).mean()) < 0.001
-
-
 @pytest.mark.parametrize("shape", [(48, 80), (80, 48), (48, 48)])
 def test_smaller_side_then_central_crop(shape):
   pixels = noise(*shape)

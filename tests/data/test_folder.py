@@ -3,7 +3,6 @@
 import pathlib
 import shlex
 
-import numpy as np
 import pytest
 
 from tests.data.opened import every, open_source
@@ -142,19 +141,6 @@ def write_classes(root: pathlib.Path, **counts: int) -> None:
     (root / name).mkdir(parents=True)
     for index in range(count):
       (root / name / f"{index:03}.png").touch()
-
-
-def test_parts_of_a_folder_hold_every_image_of_each_class_once(tmp_path):
-  write_classes(tmp_path, a=10, b=17, c=30)
-  cuts = ["[:33%]", "[33%:90%]", "[90%:]"]
-  parts = [open_source(f"folder:{tmp_path}", cut) for cut in cuts]
-  names = sorted(example.name for part in parts for example in every(part))
-  assert names == [example.name for example in every(open_source(f"folder:{tmp_path}"))]
-  for part, share in zip(parts, (0.33, 0.57, 0.10), strict=True):
-    counts = np.bincount([example.labels[0] for example in every(part)])
-    assert (abs(counts - share * np.array([10, 17, 30])) <= 1).all()
-  assert sum(example.labels == (2,) for example in every(parts[0])) == 10  # 33% of 30 are 9.9
-  assert len({part.identity for part in parts}) == 3
 
 
 def test_a_part_that_leaves_a_class_empty_names_the_class(tmp_path):

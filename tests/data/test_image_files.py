@@ -14,7 +14,6 @@ from vit_jax.data.preparation import listing
 from vit_jax.data.sources import SourceError, objectnet, subset
 from vit_jax.data.sources.folder import Folder
 from vit_jax.storage import files
-from vit_jax.storage.local import regular
 
 
 def write(root: pathlib.Path, *names: str) -> pathlib.Path:
@@ -80,12 +79,6 @@ def test_larger_files_are_not_read(tmp_path):
   os.truncate(tmp_path / "x", 2**40)  # sparse
   with pytest.raises(OSError, match=r"larger than 10 bytes \(1,099,511,627,776\)"):
     files.read_bytes(tmp_path / "x", most=10)
-
-
-def test_text_is_read_by_the_same_opener(tmp_path):
-  write(tmp_path, "x")
-  with open(tmp_path / "x", opener=regular) as stream:
-    assert stream.read() == "x"
 
 
 # --- listing ---
@@ -204,10 +197,6 @@ def test_a_folder_says_what_it_leaves_out(tmp_path):
     "1 empty class folders ('c')",
   ):
     assert words in said
-
-
-def test_a_folder_of_nothing_else_says_nothing(tmp_path):
-  assert Folder(str(write(tmp_path, "a/1.png", "b/2.png")), split="").notes == ()
 
 
 def test_a_class_without_images_says_what_it_has(tmp_path):

@@ -1,7 +1,5 @@
 """Several sources as one: labels, names and places."""
 
-import pickle
-
 import pytest
 
 from tests.data.opened import assert_same, every, open_source
@@ -24,7 +22,7 @@ def folders(tmp_path):
 
 def test_examples_follow_one_another(folders):
   sources = [open_source(folders[0]), open_source(folders[1], "[:2]")]
-  mixed = pickle.loads(pickle.dumps(Mixed(sources)))
+  mixed = Mixed(sources)
   assert (len(mixed), mixed.class_names, mixed.multi_label) == (8, ("a", "b"), False)
   for found, wanted in zip(every(mixed), [*every(sources[0]), *every(sources[1])], strict=True):
     assert_same(found, wanted)

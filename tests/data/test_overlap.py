@@ -4,7 +4,6 @@ import itertools
 import os
 import time
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,10 +79,6 @@ def test_as_many_as_names_tell(bases, tmp_path_factory, data):
     return source
 
   assert_found(chosen(), chosen())
-
-
-def test_what_is_made_up_is_not_shared(bases):
-  assert leakage.shared(bases[-1], bases[-1]) is None
 
 
 def test_a_record_that_a_split_names_twice_is_one_image(bases, monkeypatch):
@@ -226,10 +221,3 @@ def test_a_folder_takes_little_time_for_each_file(tmp_path):
   begin = time.process_time()
   assert leakage.shared(one, other).images == 400
   assert (time.process_time() - begin) / 4000 < 20e-6  # 100,000: 2 s
-
-
-def test_indices_are_found_again():
-  rows = np.random.default_rng(0).permutation(1000)[:300]
-  listed = sources.Listed(rows)
-  assert listed.find(rows).tolist() == list(range(300))
-  assert (np.sort(np.unique(listed.find(np.arange(1000)))) == np.arange(-1, 300)).all()

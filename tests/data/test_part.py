@@ -134,17 +134,6 @@ def test_a_part_never_changes():
   assert chosen("[:30%]", numbered([10])) == [["img_0005.png", "img_0008.png", "img_0009.png"]]
 
 
-def test_names_that_are_no_text(tmp_path):
-  folder = os.fsencode(tmp_path / "a")
-  os.mkdir(folder)
-  for index in range(20):
-    with open(folder + b"/\xff\xfe%02d.png" % index, "wb") as stream:
-      stream.write(b"%d" % index)
-  parts = [sources.open_source(f"folder:{tmp_path}", split=split) for split in ("[:70%]", "[70%:]")]
-  images = [one[index].image for one in parts for index in range(len(one))]
-  assert sorted(images, key=int) == [b"%d" % index for index in range(20)]
-
-
 @pytest.mark.parametrize(
   ("split", "of"),
   [
@@ -157,8 +146,3 @@ def test_what_is_no_part(split, of):
   said = f'A "folder" source{of} has no split {split!r}; set it to'
   with pytest.raises(sources.SourceError, match=f"^{re.escape(said)}"):
     chosen(split, numbered([10, 20]))
-
-
-@pytest.mark.parametrize("split", ["", "[:]"])
-def test_all(split):
-  assert pairs(chosen(split, numbered([3, 1]))) == pairs(numbered([3, 1]).values())

@@ -111,20 +111,6 @@ def test_a_half_made_data_set_of_other_images_is_not_gone_on_with(tmp_path):
     made(tmp_path, {"train": folder(tmp_path / "in")})
 
 
-def test_a_half_made_data_set_of_other_classes_is_not_gone_on_with(tmp_path):
-  *_, last = write_images(tmp_path / "in", {"ant": 30})
-  moved = write_images(tmp_path / "in", {"bee": 1})[0].with_name("030.jpg")
-  moved.with_name("000.jpg").rename(moved)
-  source = folder(tmp_path / "in")
-  whole = last.read_bytes()
-  last.unlink()
-  with pytest.raises(FileNotFoundError):
-    made(tmp_path, {"train": source})
-  (tmp_path / "in/bee" / last.name).write_bytes(whole)
-  with pytest.raises(SourceError, match="is an unfinished dataset of other images or classes"):
-    made(tmp_path, {"train": folder(tmp_path / "in")})
-
-
 def test_refusals(tmp_path):
   write_images(tmp_path / "in", {"ant": 2})
   source = folder(tmp_path / "in")

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import os
-import pickle
 import subprocess
 import sys
 
@@ -57,14 +56,11 @@ def test_few_files_are_open_and_threads_get_their_records(paths):
   assert open_files(paths) == 2
 
 
-def test_files_are_opened_when_they_are_read_and_not_pickled(paths):
+def test_files_are_opened_when_they_are_read(paths):
   records = Records([Span(path, 0, EACH) for path in paths], remedy=REMEDY)
   assert open_files(paths) == 0
   assert records[25] == content(2, 5)
   assert open_files(paths) == 1
-  copy = pickle.loads(pickle.dumps(records))
-  assert open_files(paths) == 1
-  assert copy[69] == content(6, 9)
 
 
 def test_more_files_than_the_system_allows(paths):

@@ -1,7 +1,6 @@
 """Parts of a source: random subsets are nested and fixed; exclusion lists are left out."""
 
 import os
-import pickle
 import tracemalloc
 
 import numpy as np
@@ -90,7 +89,6 @@ def test_a_subset_of_jft_needs_no_memory():
   assert len({chosen[index] for index in (0, 1, 45_000_000, 89_999_999)}) == 4
   assert tracemalloc.get_traced_memory()[1] < 2**20
   tracemalloc.stop()
-  assert len(pickle.dumps(chosen)) < 10_000
 
 
 def test_more_than_there_are():
@@ -109,7 +107,6 @@ def test_what_remains_is_the_rest_in_order(tmp_path_factory, length, data):
   subset.write_exclusions(path, Numbers(length), excluded, remarks={3: "a\nb\tc"})
   remaining = sources.Remaining(Stored(length), path)
   assert every(remaining) == [index for index in range(length) if index not in excluded]
-  assert every(pickle.loads(pickle.dumps(remaining))) == every(remaining)
   assert_found_where_they_lie(remaining, length)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import pickle
 import shutil
 import subprocess
 import sys
@@ -119,15 +118,6 @@ def test_tfds_config(tfds_dir, tmp_path, monkeypatch):
     open_source("tfds:tiny_single_label", "train")
 
 
-def test_tfds_not_prepared_says_where_it_looked_and_what_to_run(tfds_dir):
-  with pytest.raises(sources.SourceError) as caught:
-    open_source("tfds:imagenet2012", "train")
-  assert str(tfds_dir / "imagenet2012") in str(caught.value)
-  assert "`python tools/prepare_data.py build imagenet2012` (it needs pip install" in str(
-    caught.value
-  )
-
-
 def test_tfds_part_of_examples_as_they_were_written_is_told(
   tfds_dir, tmp_path, monkeypatch, caplog
 ):
@@ -142,10 +132,38 @@ def test_tfds_part_of_examples_as_they_were_written_is_told(
   written(True)
   open_source("tfds:tiny_single_label", "train+test")
   assert not caplog.messages
-  part = open_source("tfds:tiny_single_label", "train[90%:]")
-  pickle.loads(pickle.dumps(part))  # workers do not warn again
+  open_source("tfds:tiny_single_label", "train[90%:]")
   (said,) = caplog.messages
   assert "tfds:tiny_single_label were written without shuffling, so 'train[90%:]' is no" in said
+
+
+@pytest.mark.parametrize(
+  ("spec", "split", "options", "message"),
+  [
+    (
+      "imagenet2012",
+      "train",
+      {},
+      r"{}/imagenet2012; .* build imagenet2012` \(it needs pip",
+    ),
+    ("tiny_single_label:2.0.0", "train", {}, r"has only version 1\.0\.0"),
+    *((f"{bad}", "train", {}, "not of the form") for bad in ("../etc", "a b", "x:1", "/abs")),
+    *(
+      ("tiny_single_label", split, {}, r"train \(40 examples\), test \(10 examples\)")
+      for split in ("validation", "train[:0]", "train[:1%]", "train[", "")
+    ),
+    (
+      "tiny_single_label",
+      "train",
+      dict(label_key="labels"),
+      'no feature "labels"; it has image',
+    ),
+    ("tiny_single_label", "train", dict(label_key="image"), "not a class label"),
+  ],
+)
+def test_what_there_is_not(tfds_dir, spec, split, options, message):
+  with pytest.raises(sources.SourceError, match=message.format(tfds_dir)):
+    open_source(f"tfds:{spec}", split, **options)
 
 
 def test_tfds_default_directory(monkeypatch, tmp_path):
@@ -153,30 +171,6 @@ def test_tfds_default_directory(monkeypatch, tmp_path):
   monkeypatch.setenv("HOME", str(tmp_path))
   with pytest.raises(sources.SourceError, match=f"{tmp_path}/tensorflow_datasets/mnist"):
     open_source("tfds:mnist", "train")
-
-
-def test_tfds_missing_version(tfds_dir):
-  with pytest.raises(sources.SourceError, match=r"has only version 1\.0\.0"):
-    open_source("tfds:tiny_single_label:2.0.0", "train")
-
-
-@pytest.mark.parametrize("split", ["validation", "train[:0]", "train[:1%]", "train[", ""])
-def test_tfds_wrong_split_lists_the_splits(tfds_dir, split):
-  with pytest.raises(sources.SourceError, match=r"train \(40 examples\), test \(10 examples\)"):
-    open_source("tfds:tiny_single_label", split)
-
-
-def test_tfds_missing_feature_lists_the_features(tfds_dir):
-  with pytest.raises(sources.SourceError, match=r'no feature "labels"; it has image, label'):
-    open_source("tfds:tiny_single_label", "train", label_key="labels")
-  with pytest.raises(sources.SourceError, match="not a class label"):
-    open_source("tfds:tiny_single_label", "train", label_key="image")
-
-
-@pytest.mark.parametrize("spec", ["tfds:../etc", "tfds:a b", "tfds:x:1", "tfds:/abs"])
-def test_tfds_malformed(tfds_dir, spec):
-  with pytest.raises(sources.SourceError, match=r"not of the form"):
-    open_source(spec, "train")
 
 
 def test_tfds_tfrecord_is_refused_with_the_command(tfds_dir, tmp_path, monkeypatch):
@@ -286,21 +280,6 @@ def test_labels_and_names_alone_are_those_of_the_example(tfds_dir, tmp_path):
     for index in range(4):
       example = source[index]
       assert (source.labels(index), source.name(index)) == (example.labels, example.name)
-
-
-def test_sources_are_pickled_for_worker_processes(tfds_dir, tmp_path):
-  write_folder(tmp_path)
-  for source in (
-    open_source("digits", "test"),
-    open_source("synthetic:10"),
-    open_source(f"folder:{tmp_path}"),
-    open_source("tfds:tiny_multi_label", "train[:50%]"),
-  ):
-    copy = pickle.loads(pickle.dumps(source))
-    assert len(copy) == len(source)
-    assert copy.class_names == source.class_names
-    assert copy.multi_label == source.multi_label
-    assert_same(copy[3], source[3])
 
 
 def test_tensorflow_is_never_imported(tfds_dir):

@@ -1,13 +1,14 @@
-"""Selects examples of a source by their labels alone."""
+"""Draws examples of a source by their labels alone."""
 
 import concurrent.futures
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import Source, SourceError
 
+AMONG = 512  # examples among which some are drawn to be shown
 _STRETCH = 4096  # labels to read at a time
 
 
@@ -25,19 +26,19 @@ def first_of_each_class(source: Source, *, count: int, seed: int, threads: int) 
     SourceError: a class has too few examples, or labels cannot be read.
   """
   order = np.random.default_rng(seed).permutation(len(source)).tolist()
-  found = [[] for _ in source.class_names]
-  lacking = set(range(len(found)))
+  rows_of = [[] for _ in source.class_names]
+  lacking = set(range(len(rows_of)))
   for row, labels in _labels(source, order, threads):
     (label,) = labels
-    if len(found[label]) < count:
-      found[label].append(row)
-      if len(found[label]) == count:
+    if len(rows_of[label]) < count:
+      rows_of[label].append(row)
+      if len(rows_of[label]) == count:
         lacking.remove(label)
     if not lacking:
-      return np.array(found)
-  least = min(lacking, key=lambda label: len(found[label]))
+      return np.array(rows_of)
+  least = min(lacking, key=lambda label: len(rows_of[label]))
   raise SourceError(
-    f"Class {source.class_names[least]!r} has {len(found[least])} images, but {count} images of "
+    f"Class {source.class_names[least]!r} has {len(rows_of[least])} images, but {count} images of "
     f"each class are needed ({len(lacking)} classes have too few)"
   )
 
@@ -48,10 +49,29 @@ def occurring_classes(source: Source, *, threads: int) -> tuple[int, ...]:
   Raises:
     SourceError: labels cannot be read.
   """
-  found = set()
+  classes = set()
   for _, labels in _labels(source, range(len(source)), threads):
-    found.update(labels)
-  return tuple(sorted(found))
+    classes.update(labels)
+  return tuple(sorted(classes))
+
+
+def of_all_classes(labels: Sequence[Hashable], count: int, seed: int = 0) -> list[int]:
+  """Places of `count` examples, or of all: from each class in turn, drawn by a seed, by class."""
+  order = np.random.default_rng(seed).permutation(len(labels)).tolist()
+  turns, seen = [], {}
+  for place in order:
+    turn = seen[labels[place]] = seen.get(labels[place], -1) + 1
+    turns.append((turn, place))
+  chosen = [place for _, place in sorted(turns, key=lambda pair: pair[0])[:count]]
+  first = {label: i for i, label in reversed(list(enumerate(labels)))}
+  return sorted(chosen, key=lambda place: (first[labels[place]], place))
+
+
+def of_source(source: Source, count: int, seed: int = 0) -> list[int]:
+  """Places of `count` examples of a source, as in `of_all_classes`; reads labels alone."""
+  among = min(len(source), AMONG)
+  some = np.random.default_rng(seed).choice(len(source), among, replace=False).tolist()
+  return [some[i] for i in of_all_classes([source.labels(i) for i in some], count, seed)]
 
 
 def _labels(

@@ -6,6 +6,7 @@ memory, the operating system keeps the files there, and reads the disk only once
 
 import collections
 import concurrent.futures
+import dataclasses
 import io
 import json
 import os
@@ -20,8 +21,8 @@ import numpy as np
 from vit_jax.data import images
 from vit_jax.data.records import Records, Span
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.storage import files
-from vit_jax.storage.files import create, write_whole
+from vit_jax.data.sources.views import View
+from vit_jax.storage.files import create, read_json, write_whole
 from vit_jax.storage.paths import local_path
 
 _FORMAT = 1  # version of the record format
@@ -34,7 +35,7 @@ _HEAD = struct.Struct("<4I")
 _LABELS = np.dtype("<i8")
 
 
-class Cached:
+class Cached(View):
   """The examples of a source, with images from a cache: uint8 RGB pixels, reduced by `shrink`.
 
   The cache holds the original file, or array, of an image that cannot be used, so that the run
@@ -50,40 +51,28 @@ class Cached:
   """
 
   def __init__(self, source: Source, directory: str, *, side: int, max_pixels: int):
-    root = _root(directory)
-    expected = _description(source, side=side, max_pixels=max_pixels)
-    if not os.path.exists(root / "cache.json"):
+    super().__init__(source)
+    cache = _Cache(source, local_path(directory).absolute(), side, max_pixels)
+    if not cache.json.exists():
       raise SourceError(
-        f'There is no cache in "{root}" (config.data.cache); make it with `python tools/cache.py`'
-        " and the flags of this run."
+        f'There is no cache in "{cache.root}" (config.data.cache); make it with `python '
+        "tools/cache.py` and the flags of this run."
       )
-    _compare(root, expected)
-    missing = _missing(root, len(source))
-    if missing:
+    cache.check()
+    if missing := cache.missing():
       raise SourceError(
-        f'The cache in "{root}" lacks {len(missing)} of its {len(_parts(root, len(source)))} files;'
+        f'The cache in "{cache.root}" lacks {len(missing)} of its {len(cache.parts())} files;'
         " finish it with `python tools/cache.py` and the flags of this run."
       )
-    self.class_names, self.multi_label = source.class_names, source.multi_label
-    self.identity, self._source = source.identity, source
-    self._records = Records(
-      _parts(root, len(source)),
-      remedy="delete it and run tools/cache.py, which makes the missing files",
-    )
-
-  def __len__(self) -> int:
-    return len(self._records)
+    remedy = "delete it and run tools/cache.py, which makes the missing files"
+    self._records = Records(cache.parts(), remedy=remedy)
 
   def __getitem__(self, index: int) -> Example:
     return decode(self._records[index])
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """The labels of the example."""
+    """The labels in the cache."""
     return self[index].labels
-
-  def name(self, index: int) -> str:
-    """The name of the example."""
-    return self._source.name(index)
 
 
 def prepare(
@@ -115,39 +104,112 @@ def prepare(
     SourceError: the folder holds a cache of other images, or the disk is too small.
     OSError: an image cannot be read, or the disk cannot be written.
   """
-  root = _claimed(directory, _description(source, side=side, max_pixels=max_pixels))
-  missing = _missing(root, len(source))
+  cache = _Cache(source, local_path(directory).absolute(), side, max_pixels)
+  cache.claim()
+  missing = cache.missing()
   count = sum(part.count for part in missing.values())
-  size = count and count * _bytes_each(source, side=side, max_pixels=max_pixels)
-  started(count, size, _checked_space(root, count=count, size=size))
+  size = count and count * cache.bytes_each()
+  started(count, size, _checked_space(cache.root, count=count, size=size))
 
   def make(first: int) -> int:
     part = missing[first]
     if not os.path.exists(part.path):  # another process may have made it
-      fill = lambda path: _fill(path, source, first, part.count, side=side, max_pixels=max_pixels)
-      write_whole(part.path, fill)
+      write_whole(part.path, lambda path: cache.fill(path, range(first, first + part.count)))
     return part.count
 
   order = random.sample(sorted(missing), len(missing))
   with concurrent.futures.ThreadPoolExecutor(threads) as pool:
     collections.deque(map(done, pool.map(make, order)), maxlen=0)
-  for leftover in root.glob("*.partial"):  # of processes that were killed
+  for leftover in cache.root.glob("*.partial"):  # of processes that were killed
     leftover.unlink(missing_ok=True)
 
 
-def _claimed(directory: str, description: dict) -> pathlib.Path:
-  """The folder; if it is new, makes it and writes the description of the cache."""
-  root = _root(directory)
-  root.mkdir(parents=True, exist_ok=True)
-  names = os.listdir(root)
-  if "cache.json" not in names:
-    if any(not name.endswith(".partial") for name in names):
+@dataclasses.dataclass(frozen=True)
+class _Cache:
+  """The folder of a cache, and what it is made from."""
+
+  source: Source
+  root: pathlib.Path
+  side: int
+  max_pixels: int
+
+  @property
+  def json(self) -> pathlib.Path:
+    return self.root / "cache.json"
+
+  def description(self) -> dict:
+    """Everything on which the records depend."""
+    return {
+      "format": _FORMAT,
+      "source": self.source.identity,
+      "images": len(self.source),
+      "cache_side": self.side,
+      "max_pixels": self.max_pixels,
+    }
+
+  def claim(self) -> None:
+    """Makes the folder, if it is new, and checks that it is a cache of these images."""
+    self.root.mkdir(parents=True, exist_ok=True)
+    names = os.listdir(self.root)
+    if "cache.json" not in names:
+      if any(not name.endswith(".partial") for name in names):
+        raise SourceError(
+          f'"{self.root}" (config.data.cache) has files but is not a cache; give an empty or new '
+          "folder."
+        )
+      create(self.json, json.dumps(self.description(), indent=2))
+    self.check()  # another process may have been first
+
+  def check(self) -> None:
+    """Checks that the folder is a cache of these images."""
+    try:
+      there = read_json(self.json, most=_MAX_BYTES)
+    except OSError as error:
+      raise SourceError(f"The cache of config.data.cache cannot be read: {error}.") from error
+    except ValueError as error:
       raise SourceError(
-        f'"{root}" (config.data.cache) has files but is not a cache; give an empty or new folder.'
-      )
-    create(root / "cache.json", json.dumps(description, indent=2))
-  _compare(root, description)  # another process may have been first
-  return root
+        f'"{self.json}" is damaged ({error}); delete the folder and make the cache again'
+        " with `python tools/cache.py`."
+      ) from error
+    for key, value in self.description().items():
+      if there.get(key) != value:
+        raise SourceError(
+          f'The cache in "{self.root}" (config.data.cache) is of other images: its {key} is'
+          f" {there.get(key)!r}, this run's {value!r}; give another folder, or delete this one."
+        )
+
+  def parts(self) -> list[Span]:
+    """The files."""
+    count = len(self.source)
+    files = -(-count // _FILE)
+    path = lambda i: str(self.root / f"images-{i:06}-of-{files:06}.array_record")
+    return [Span(path(i), 0, min(_FILE, count - i * _FILE)) for i in range(files)]
+
+  def missing(self) -> dict[int, Span]:
+    """The missing files, by the position of their first image."""
+    there = set(os.listdir(self.root))
+    parts = enumerate(self.parts())
+    return {i * _FILE: part for i, part in parts if os.path.basename(part.path) not in there}
+
+  def record(self, index: int) -> bytes:
+    """The record of an example."""
+    return encode(self.source[index], side=self.side, max_pixels=self.max_pixels)
+
+  def bytes_each(self) -> int:
+    """Mean size of a record, from a sample."""
+    sample = range(0, len(self.source), max(1, len(self.source) // _SAMPLE))
+    return round(sum(len(self.record(i)) for i in sample) / len(sample))
+
+  def fill(self, path: str, rows: range) -> None:
+    """Writes the records of these examples to a file."""
+    # Imported late, because it is slow, and runs without a cache do not need it.
+    from array_record.python import array_record_module
+
+    # Fast compression hardly reduces pixels. Uncompressed files have Riegeli's checksums too.
+    writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
+    for row in rows:
+      writer.write(self.record(row))
+    writer.close()
 
 
 def _checked_space(root: pathlib.Path, *, count: int, size: int) -> int:
@@ -193,70 +255,3 @@ def decode(record: bytes) -> Example:
   elif width:
     image = np.load(io.BytesIO(image), allow_pickle=False)
   return Example(image, tuple(labels.tolist()), name)
-
-
-def _description(source: Source, *, side: int, max_pixels: int) -> dict:
-  """The description of a cache: everything on which its records depend."""
-  return {
-    "format": _FORMAT,
-    "source": source.identity,
-    "images": len(source),
-    "cache_side": side,
-    "max_pixels": max_pixels,
-  }
-
-
-def _compare(root: pathlib.Path, expected: dict) -> None:
-  try:
-    found = files.read_json(root / "cache.json", most=_MAX_BYTES)
-  except OSError as error:
-    raise SourceError(f"The cache of config.data.cache cannot be read: {error}.") from error
-  except ValueError as error:
-    raise SourceError(
-      f'"{root / "cache.json"}" is damaged ({error}); delete the folder and make the cache again'
-      " with `python tools/cache.py`."
-    ) from error
-  for key, value in expected.items():
-    if found.get(key) != value:
-      raise SourceError(
-        f'The cache in "{root}" (config.data.cache) is of other images: its {key} is'
-        f" {found.get(key)!r}, this run's {value!r}; give another folder, or delete this one."
-      )
-
-
-def _root(directory: str) -> pathlib.Path:
-  return local_path(directory).absolute()
-
-
-def _parts(root: pathlib.Path, count: int) -> list[Span]:
-  """The files of a cache of `count` images."""
-  files = -(-count // _FILE)
-  return [
-    Span(str(root / f"images-{i:06}-of-{files:06}.array_record"), 0, min(_FILE, count - i * _FILE))
-    for i in range(files)
-  ]
-
-
-def _missing(root: pathlib.Path, count: int) -> dict[int, Span]:
-  """The missing files, by the position of their first image."""
-  there = set(os.listdir(root))
-  parts = enumerate(_parts(root, count))
-  return {i * _FILE: part for i, part in parts if os.path.basename(part.path) not in there}
-
-
-def _bytes_each(source: Source, *, side: int, max_pixels: int) -> int:
-  """Mean size of a record, from a sample."""
-  sample = range(0, len(source), max(1, len(source) // _SAMPLE))
-  sizes = [len(encode(source[i], side=side, max_pixels=max_pixels)) for i in sample]
-  return round(sum(sizes) / len(sizes))
-
-
-def _fill(path: str, source: Source, first: int, count: int, *, side: int, max_pixels: int) -> None:
-  # Imported late, because it is slow, and runs without a cache do not need it.
-  from array_record.python import array_record_module
-
-  # Fast compression hardly reduces pixels. Uncompressed files have Riegeli's checksums too.
-  writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
-  for index in range(first, first + count):
-    writer.write(encode(source[index], side=side, max_pixels=max_pixels))
-  writer.close()

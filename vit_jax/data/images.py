@@ -3,6 +3,10 @@
 The content of a file shows its format, never the name. Everything becomes 8-bit RGB: grey and
 palette images are expanded, transparency becomes white, 16 bits are scaled to 8, CMYK is converted,
 and the Exif orientation is applied.
+
+Everywhere here `image` is an encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3); an image
+of more than `max_pixels` pixels is refused; and the result is (H, W, 3) uint8 RGB. `BadImage` is
+raised as by `decode`.
 """
 
 import math
@@ -12,21 +16,9 @@ import cv2
 import numpy as np
 
 from vit_jax.data import jpeg, pillow
-from vit_jax.data.jpeg import BadImage, upright
+from vit_jax.data.jpeg import BadImage as BadImage
+from vit_jax.data.jpeg import upright
 from vit_jax.data.pillow import check_size
-
-__all__ = [
-  "BadImage",
-  "Box",
-  "as_rgb",
-  "decode",
-  "draw_crop",
-  "evaluate_image",
-  "shrink",
-  "square_image",
-  "train_image",
-  "train_square",
-]
 
 _CROP_TRIES = 100
 _MAX_RESIZED = 2**26  # pixels; of a very thin image, only the middle is resized
@@ -72,19 +64,11 @@ def train_image(
   """A random crop of the image, resized to a square and flipped left-right with probability 0.5.
 
   Args:
-    image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
     rng: draws the crop and the flip.
     size: side of the result in pixels.
     area: smallest and largest fraction of the image's area in the crop.
     aspect: smallest and largest width / height of the crop.
     flip: whether to flip at all.
-    max_pixels: larger images are refused.
-
-  Returns:
-    (size, size, 3) uint8 RGB.
-
-  Raises:
-    BadImage: as `decode`.
 
   Source: the Inception crop of Szegedy et al., "Going deeper with convolutions", 2015.
   """
@@ -110,7 +94,7 @@ def train_square(
 ) -> np.ndarray:
   """Resizes the image to a square, cuts out a random smaller square, flips with probability 0.5.
 
-  Args and returns: as `train_image`, but
+  Args: as `train_image`, but
     resize: side in pixels of the square to which the whole image is first resized, without keeping
       its aspect; at least `size`.
 
@@ -128,17 +112,11 @@ def evaluate_image(
   """Prepares an image for evaluation, with exact decoding and no randomness.
 
   Args:
-    image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
     size: side of the result in pixels.
     resize: 0: the whole image is resized to the square, without keeping its aspect. Otherwise the
       smaller side is resized to `resize` pixels, and the central square of `size` is cut out.
-    max_pixels: larger images are refused.
-
-  Returns:
-    (size, size, 3) uint8 RGB.
 
   Raises:
-    BadImage: as `decode`.
     ValueError: `resize` is neither 0 nor at least `size`.
   """
   if 0 != resize < size:
@@ -163,16 +141,9 @@ def square_image(
   """Resizes the image to a square, without keeping its aspect, and cuts out the centre.
 
   Args:
-    image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
     size: side of the result in pixels.
     resize: side in pixels of the square before the centre is cut out; at least `size`.
-    max_pixels: larger images are refused.
 
-  Returns:
-    (size, size, 3) uint8 RGB.
-
-  Raises:
-    BadImage: as `decode`.
   """
   pixels = _resize(as_rgb(image, max_pixels=max_pixels), height=resize, width=resize)
   return _centre(pixels, size)
@@ -182,15 +153,11 @@ def shrink(image: bytes | np.ndarray, *, side: int, max_pixels: int) -> np.ndarr
   """Reduces the smaller side of an image to `side` pixels; smaller images stay as they are.
 
   Args:
-    image: encoded file, or uint8 pixels (H, W), (H, W, 1) or (H, W, 3).
     side: pixels of the smaller side.
-    max_pixels: larger images are refused.
 
   Returns:
-    (H, W, 3) uint8 RGB; each pixel is the mean of the pixels that it replaces.
+    Pixels each of which is the mean of those that it replaces.
 
-  Raises:
-    BadImage: as `decode`.
   """
   pixels = as_rgb(image, max_pixels=max_pixels)
   height, width = pixels.shape[:2]
@@ -207,7 +174,7 @@ def as_rgb(image: bytes | np.ndarray, *, max_pixels: int) -> np.ndarray:
   """Decodes a file, or checks pixels and converts grey to RGB: (H, W, 3) uint8.
 
   Raises:
-    BadImage: as `decode`, or the pixels have another type or shape.
+    BadImage: also if the pixels have another type or shape.
   """
   if isinstance(image, bytes):
     return decode(image, max_pixels=max_pixels)

@@ -49,7 +49,7 @@ class Records:
     self.parts, self._remedy = parts, remedy
     self._ends = list(itertools.accumulate(part.count for part in parts))
     self._most_open = most_open or _files_allowed(_SHARE * len(parts)) // _SHARE
-    self._forget()
+    self._readers, self._lock = collections.OrderedDict(), threading.Lock()
 
   def __len__(self) -> int:
     return self._ends[-1] if self._ends else 0
@@ -101,17 +101,6 @@ class Records:
       while len(self._readers) > self._most_open:
         self._readers.popitem(last=False)  # it is closed when no thread reads it any more
     return reader
-
-  def _forget(self) -> None:
-    self._readers, self._lock = collections.OrderedDict(), threading.Lock()
-
-  def __getstate__(self):
-    hidden = ("_readers", "_lock")
-    return {name: value for name, value in self.__dict__.items() if name not in hidden}
-
-  def __setstate__(self, state) -> None:
-    self.__dict__.update(state)
-    self._forget()
 
 
 def _open(part: Span):

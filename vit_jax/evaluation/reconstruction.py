@@ -10,7 +10,7 @@ import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError
-from vit_jax.data import datasets, drawn, leakage
+from vit_jax.data import by_label, datasets, leakage
 from vit_jax.data.datasets import NamedDataset, Opener
 from vit_jax.data.sources import Source, Unlabelled
 from vit_jax.devices import mesh as meshes
@@ -59,7 +59,7 @@ class HeldOut(Evaluator):
   @functools.cached_property
   def places(self) -> list[int]:
     """Places of the images of the picture in the source; reads labels."""
-    return drawn.of_source(self.source, SHOWN)
+    return by_label.of_source(self.source, SHOWN)
 
   def score(self, context: EvalContext, params) -> Result:
     """Loss and measure over all images, and a picture of a few, of all classes."""

@@ -8,7 +8,7 @@ from scipy.special import expit, softmax
 
 from vit_jax.config import ConfigError, recorded
 from vit_jax.data import datasets
-from vit_jax.data.drawn import of_all_classes
+from vit_jax.data.by_label import of_all_classes
 from vit_jax.evaluation import details, evaluate
 from vit_jax.inference import LoadedModel
 from vit_jax.inspection import distance as distances

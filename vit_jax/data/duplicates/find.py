@@ -5,7 +5,7 @@ import sys
 
 from vit_jax.config import ConfigError, Dataset
 from vit_jax.config.tool_ending import folder
-from vit_jax.data import duplicates
+from vit_jax.data.datasets import Opener
 from vit_jax.storage import files
 
 
@@ -32,7 +32,8 @@ def search(
     ConfigError: another search writes there, the data does not exist, Beam is not installed, or a
       flag is unknown to Beam.
   """
-  opened = [duplicates.open_one(one, max_pixels) for one in (train, *tests)]
+  opener = Opener(max_pixels, threads=1, allow_overlap=True)
+  opened = [opener.source(dataset) for dataset in (train, *tests)]
   try:
     from vit_jax.data.duplicates import pipeline, report
   except ModuleNotFoundError as error:

@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.utils.shared import Shared
 
 from vit_jax.config import ConfigError, Dataset
-from vit_jax.data.duplicates import open_one
+from vit_jax.data.datasets import Opener
 from vit_jax.data.duplicates.fingerprint import Fingerprint, fingerprint
 from vit_jax.data.duplicates.search import Known, Search
 from vit_jax.data.images import BadImage
@@ -54,7 +54,7 @@ def find_pairs(
     SourceError: the data does not exist.
     ConfigError: Beam has no such flag or runner.
   """
-  lengths = [len(open_one(dataset, max_pixels)) for dataset in (train, *tests)]
+  lengths = [len(Opener(max_pixels, 1, True).source(dataset)) for dataset in (train, *tests)]
   flags = PipelineOptions(options)
   flags.view_as(StandardOptions).runner = flags.view_as(StandardOptions).runner or RUNNER
   known_flags = flags.get_all_options()
@@ -65,8 +65,8 @@ def find_pairs(
   except ValueError as error:
     raise ConfigError(f"Beam: {error}") from error
   known = [
-    pipeline | f"test {i}" >> _Fingerprints(one, length, "known", max_pixels=max_pixels, place=i)
-    for i, (one, length) in enumerate(zip(tests, lengths[1:], strict=True))
+    pipeline | f"test {i}" >> _Fingerprints(test, length, "known", max_pixels=max_pixels, place=i)
+    for i, (test, length) in enumerate(zip(tests, lengths[1:], strict=True))
   ]
   _ = (
     pipeline
@@ -79,8 +79,8 @@ def find_pairs(
   result.wait_until_finish()
   counts = dict.fromkeys(("known", "sought", "broken"), 0)
   ours = beam.metrics.MetricsFilter().with_namespace(_COUNTERS)
-  for one in result.metrics().query(ours)["counters"]:  # one for each step of the pipeline
-    counts[one.key.metric.name] += one.result
+  for counter in result.metrics().query(ours)["counters"]:  # one for each step of the pipeline
+    counts[counter.key.metric.name] += counter.result
   return counts
 
 
@@ -117,15 +117,17 @@ class _Read(beam.DoFn):
   place: int | None
 
   def setup(self):
-    self._source = open_one(self.dataset, self.max_pixels)
+    self._source = Opener(self.max_pixels, 1, True).source(self.dataset)
     self._told = time.monotonic()
 
   def process(self, ends):
     for index in range(*ends):
-      found = _fingerprint(self._source, index, self.max_pixels)
-      beam.metrics.Metrics.counter(_COUNTERS, self.counter if found else "broken").inc()
-      if found:
-        yield (index, found) if self.place is None else Known.of((self.place, index), found)
+      image_print = _fingerprint(self._source, index, self.max_pixels)
+      beam.metrics.Metrics.counter(_COUNTERS, self.counter if image_print else "broken").inc()
+      if image_print:
+        yield (
+          (index, image_print) if self.place is None else Known.of((self.place, index), image_print)
+        )
     if time.monotonic() > self._told + _NEWS:
       self._told = time.monotonic()
       _log.warning("%s: around image %d of %d", self.dataset.source, ends[1], len(self._source))

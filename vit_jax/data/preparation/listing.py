@@ -5,9 +5,10 @@ import hashlib
 import logging
 import os
 import pathlib
+import re
+from collections.abc import Iterable
 
 from vit_jax.data import image_files
-from vit_jax.data.preparation import labels
 from vit_jax.data.sources import Example, Source, SourceError, foreign
 from vit_jax.process.text import nfc, shown
 from vit_jax.storage import files
@@ -16,6 +17,7 @@ from vit_jax.storage.paths import local_path
 
 _HEADER = ["path", "label"]
 _HEAD = 4096  # characters; text has no zero among them
+_WHOLE = re.compile("-?[0-9]{1,18}")
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ class Listing(Source):
 
   Paths are relative to the file's folder. The first row may be a header: path,label, or any other
   row, if its first cell is neither a file nor named like an image, but that of the second row is.
-  The log reports such a header. Classes are the labels in the order of `labels.ordered`.
+  The log reports such a header. Classes are the labels in the order of `ordered`.
 
   Raises:
     SourceError: the file is no text or cannot be read, a line does not have two columns, or an
@@ -36,7 +38,7 @@ class Listing(Source):
     file = local_path(path).absolute()
     self._folder = file.parent
     rows = _rows(file)
-    self.class_names = labels.ordered(label for _, label in rows)
+    self.class_names = ordered(label for _, label in rows)
     numbers = {name: number for number, name in enumerate(self.class_names)}
     self._paths, self._labels = [path for path, _ in rows], [numbers[label] for _, label in rows]
     digest = hashlib.sha256(repr(rows).encode(errors="surrogateescape")).hexdigest()[:16]
@@ -90,7 +92,7 @@ def _rows(file: pathlib.Path) -> list[tuple[str, str]]:
 
 
 def _check_there(file: pathlib.Path, lines: list[tuple[int, list[str]]]) -> None:
-  missing = [one for one in lines if not os.path.exists(file.parent / one[1][0])]
+  missing = [line for line in lines if not os.path.exists(file.parent / line[1][0])]
   if missing:
     number, (path, _) = missing[0]
     raise SourceError(
@@ -112,3 +114,12 @@ def _has_header(file: pathlib.Path, rows: list[list[str]]) -> bool:
       'The first row of "%s", %r, is used as a header: no image has that name.', file, rows[0]
     )
   return second and not first
+
+
+def ordered(names: Iterable[str]) -> tuple[str, ...]:
+  """Different class names in ascending order: 2 before 10 if all are whole numbers, else as text.
+
+  Folders keep the order of text, which other libraries give them too.
+  """
+  names = sorted(set(names))
+  return tuple(sorted(names, key=int) if all(map(_WHOLE.fullmatch, names)) else names)

@@ -16,15 +16,10 @@ from collections.abc import Callable
 import cv2
 
 from vit_jax.data.permutation import Permutation
-from vit_jax.data.preparation import labels, quality
+from vit_jax.data.preparation import quality
+from vit_jax.data.preparation.splits import checked_classes
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.storage.files import (
-  make_folder,
-  one_writer,
-  read_json,
-  write_text,
-  write_whole,
-)
+from vit_jax.storage.files import make_folder, one_writer, read_json, write_text, write_whole
 from vit_jax.storage.paths import local_path
 
 REPORT = "report.json"
@@ -68,11 +63,17 @@ def prepare(
   """
   target = local_path(data_dir).absolute() / _checked_name(name) / VERSION
   _check_new(target)
-  class_names = labels.checked_classes(splits)
+  new = _NewDataset(target, splits, checked_classes(splits), max_pixels)
   make_folder(target.parent)
   with one_writer(target):
     _check_new(target)  # another command may have made it meanwhile
-    return _made(target, splits, class_names, max_pixels, threads, started, done)
+    files = new.files()
+    missing = [file for file in files if not file.checked.exists()]
+    started(sum(map(len, missing)))
+    new.features()  # imports TFDS before there are threads: two that import it at once may deadlock
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+      collections.deque(map(done, pool.map(new.make, missing)), maxlen=0)
+    return new.complete(files)
 
 
 def _check_new(target: pathlib.Path):
@@ -80,87 +81,141 @@ def _check_new(target: pathlib.Path):
     raise SourceError(f'"{target}" is already there; give another name, or delete it.')
 
 
-def _made(target, splits, class_names, max_pixels, threads, started, done) -> dict:
-  """Makes the dataset, or what is missing of it; returns the report."""
-  folder, name = target.with_name(f"{VERSION}.incomplete"), target.parent.name
-  counts = _claim(folder, splits, max_pixels)
-  files = [
-    _File(folder, name, split, number, counts[split])
-    for split in splits
-    for number in range(counts[split])
-  ]
-  missing = [file for file in files if not file.checked.exists()]
-  started(sum(len(file.positions(splits[file.split])) for file in missing))
-  make = _maker(splits, class_names, max_pixels)
-  with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-    collections.deque(map(done, pool.map(make, missing)), maxlen=0)
-  report = _completed(folder, files, splits, class_names)
-  folder.rename(target)
-  for leftover in [*target.glob("checked-*.json"), target / _PLAN]:
-    leftover.unlink()
-  return report
-
-
-def _maker(
-  splits: dict[str, Source], class_names: tuple[str, ...], max_pixels: int
-) -> Callable[["_File"], int]:
-  """A function that makes one file and returns its number of images; safe for any thread.
-
-  Imports TFDS before there are threads: two threads that import it at once may deadlock.
-  """
-  features = {split: _features(class_names, source.multi_label) for split, source in splits.items()}
-
-  def make(file: "_File") -> int:
-    source = splits[file.split]
-    _make(file, source, features[file.split], class_names, max_pixels)
-    return len(file.positions(source))
-
-  return make
-
-
-def _completed(
-  folder: pathlib.Path,
-  files: list["_File"],
-  splits: dict[str, Source],
-  class_names: tuple[str, ...],
-) -> dict:
-  """Writes TFDS's metadata and the report; returns the report."""
-  checked = {file: quality.Checked(**json.loads(file.checked.read_text())) for file in files}
-  for leftover in folder.glob("*.partial"):  # from a process that was killed
-    leftover.unlink()
-  by_split = {split: [checked[file] for file in files if file.split == split] for split in splits}
-  report = quality.report(by_split, {split: _order(splits[split]) for split in splits})
-  for split, source in splits.items():
-    report["splits"][split]["notes"] = list(source.notes)
-  _write_metadata(folder, splits, by_split, class_names)
-  (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
-  return report
-
-
 @dataclasses.dataclass(frozen=True)
 class _File:
-  """One ArrayRecord file of a split."""
+  """One ArrayRecord file of a split: the examples at `positions` of its random order."""
 
-  folder: pathlib.Path
-  name: str
+  path: pathlib.Path
   split: str
-  number: int
-  count: int
+  positions: range
 
-  @property
-  def path(self) -> pathlib.Path:
-    part = f"{self.number:05}-of-{self.count:05}"
-    return self.folder / f"{self.name}-{self.split}.array_record-{part}"
+  def __len__(self) -> int:
+    return len(self.positions)
 
   @property
   def checked(self) -> pathlib.Path:
     """The path of the file's findings, which are written last: if they exist, it is complete."""
     return self.path.with_name(f"checked-{self.path.name}.json")
 
-  def positions(self, source: Source) -> range:
-    """The positions in the random order that this file holds."""
-    length = len(source)
-    return range(length * self.number // self.count, length * (self.number + 1) // self.count)
+
+@dataclasses.dataclass(frozen=True)
+class _NewDataset:
+  """A dataset that is being made, in a folder beside its place."""
+
+  target: pathlib.Path
+  splits: dict[str, Source]
+  class_names: tuple[str, ...]
+  max_pixels: int
+
+  @property
+  def folder(self) -> pathlib.Path:
+    return self.target.with_name(f"{VERSION}.incomplete")
+
+  def files(self) -> list[_File]:
+    """All files, after the folder is made, or checked to be for this dataset."""
+    files, name = [], self.target.parent.name
+    for split, count in self._claimed().items():
+      length = len(self.splits[split])
+      for i in range(count):
+        path = self.folder / f"{name}-{split}.array_record-{i:05}-of-{count:05}"
+        files.append(_File(path, split, range(length * i // count, length * (i + 1) // count)))
+    return files
+
+  def _claimed(self) -> dict[str, int]:
+    """The number of files of each split."""
+    plan = self.folder / _PLAN
+    wanted = {
+      "splits": {name: [source.identity, len(source)] for name, source in self.splits.items()},
+      "max_pixels": self.max_pixels,
+    }
+    if plan.exists():
+      try:
+        there = read_json(plan, most=_MAX_BYTES)
+      except (OSError, ValueError) as error:
+        raise SourceError(
+          f'"{plan}" is damaged ({error}); delete the folder "{self.folder}" and start again.'
+        ) from error
+      if {key: there.get(key) for key in wanted} != wanted:
+        raise SourceError(
+          f'"{self.folder}" is an unfinished dataset of other images or classes; delete it, or '
+          "finish it with the command that began it."
+        )
+      return there["files"]
+    self.folder.mkdir(parents=True, exist_ok=True)
+    files = {name: _number_of_files(source) for name, source in self.splits.items()}
+    write_text(plan, json.dumps(wanted | {"files": files}))
+    return files
+
+  def features(self, *, multi_label: bool = False):
+    """TFDS's description of an example."""
+    import tensorflow_datasets as tfds
+
+    label = tfds.features.ClassLabel(names=list(self.class_names))
+    label = tfds.features.Sequence(label) if multi_label else label
+    return tfds.features.FeaturesDict({"image": tfds.features.Image(), "label": label})
+
+  def make(self, file: _File) -> int:
+    """Makes a file and returns its number of images; safe for any thread."""
+    # Imported late, because it is slow, and only this function needs it.
+    from array_record.python import array_record_module
+
+    source, checked = self.splits[file.split], quality.Checked()
+    rows, features = _order(source), self.features(multi_label=source.multi_label)
+    new = [self.class_names.index(name) for name in source.class_names]
+
+    def fill(path: str) -> None:
+      writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
+      for position in file.positions:
+        example = source[rows[position]]
+        labels = tuple(new[label] for label in example.labels)
+        example = example._replace(labels=labels, image=_encoded(example))
+        if quality.check(example, checked, max_pixels=self.max_pixels):
+          label = list(labels) if source.multi_label else labels[0]
+          values = features.encode_example({"image": example.image, "label": label})
+          record = features.serialize_example(values)
+          checked.bytes += len(record)
+          writer.write(record)
+      writer.close()
+
+    write_whole(str(file.path), fill)
+    write_text(file.checked, json.dumps(dataclasses.asdict(checked)))
+    return len(file)
+
+  def complete(self, files: list[_File]) -> dict:
+    """Writes TFDS's metadata and the report, and gives the folder its name; returns the report."""
+    for leftover in self.folder.glob("*.partial"):  # from a process that was killed
+      leftover.unlink()
+    by_split = {split: [] for split in self.splits}
+    for file in files:
+      by_split[file.split].append(quality.Checked(**json.loads(file.checked.read_text())))
+    orders = {split: _order(source) for split, source in self.splits.items()}
+    report = quality.report(by_split, orders)
+    for split, source in self.splits.items():
+      report["splits"][split]["notes"] = list(source.notes)
+    self._write_metadata(by_split)
+    (self.folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
+    self.folder.rename(self.target)
+    for leftover in [*self.target.glob("checked-*.json"), self.target / _PLAN]:
+      leftover.unlink()
+    return report
+
+  def _write_metadata(self, by_split: dict[str, list[quality.Checked]]) -> None:
+    import tensorflow_datasets as tfds
+
+    infos = []
+    for split, parts in by_split.items():
+      lengths = [part.examples for part in parts]
+      if not sum(lengths):
+        raise SourceError(f'Split "{split}" has no image that can be decoded; check its files.')
+      size = sum(part.bytes for part in parts)
+      infos.append(tfds.core.SplitInfo(name=split, shard_lengths=lengths, num_bytes=size))
+    tfds.folder_dataset.write_metadata(
+      data_dir=str(self.folder),
+      features=self.features(multi_label=next(iter(self.splits.values())).multi_label),
+      split_infos=infos,
+      version=VERSION,
+      check_data=False,  # the check needs TensorFlow
+    )
 
 
 def _checked_name(name: str) -> str:
@@ -170,32 +225,6 @@ def _checked_name(name: str) -> str:
       " a letter."
     )
   return name
-
-
-def _claim(folder: pathlib.Path, splits: dict[str, Source], max_pixels: int) -> dict[str, int]:
-  """Makes the folder, or checks that it is for this dataset; returns the files of each split."""
-  plan = folder / _PLAN
-  wanted = {
-    "splits": {name: [source.identity, len(source)] for name, source in splits.items()},
-    "max_pixels": max_pixels,
-  }
-  if plan.exists():
-    try:
-      found = read_json(plan, most=_MAX_BYTES)
-    except (OSError, ValueError) as error:
-      raise SourceError(
-        f'"{plan}" is damaged ({error}); delete the folder "{folder}" and start again.'
-      ) from error
-    if {key: found.get(key) for key in wanted} != wanted:
-      raise SourceError(
-        f'"{folder}" is an unfinished dataset of other images or classes; delete it, or finish it'
-        " with the command that began it."
-      )
-    return found["files"]
-  folder.mkdir(parents=True, exist_ok=True)
-  files = {name: _number_of_files(source) for name, source in splits.items()}
-  write_text(plan, json.dumps(wanted | {"files": files}))
-  return files
 
 
 def _number_of_files(source: Source) -> int:
@@ -217,69 +246,3 @@ def _encoded(example: Example) -> bytes:
   if pixels.ndim == 3 and pixels.shape[2] == 3:
     pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
   return cv2.imencode(".png", pixels)[1].tobytes()
-
-
-def _make(file: _File, source: Source, features, class_names, max_pixels: int) -> None:
-  # Imported late, because it is slow, and only this function needs it.
-  from array_record.python import array_record_module
-
-  rows = _order(source)
-  new = [class_names.index(name) for name in source.class_names]
-  checked = quality.Checked()
-
-  def fill(path: str) -> None:
-    writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
-    for position in file.positions(source):
-      example = source[rows[position]]
-      numbers = tuple(new[one] for one in example.labels)
-      example = example._replace(labels=numbers, image=_encoded(example))
-      if quality.check(example, checked, max_pixels=max_pixels):
-        record = _serialized(example, features, multi_label=source.multi_label)
-        checked.bytes += len(record)
-        writer.write(record)
-    writer.close()
-
-  write_whole(str(file.path), fill)
-  write_text(file.checked, json.dumps(dataclasses.asdict(checked)))
-
-
-def _features(class_names, multi_label: bool):
-  import tensorflow_datasets as tfds
-
-  label = tfds.features.ClassLabel(names=list(class_names))
-  return tfds.features.FeaturesDict(
-    {
-      "image": tfds.features.Image(),
-      "label": tfds.features.Sequence(label) if multi_label else label,
-    }
-  )
-
-
-def _serialized(example: Example, features, *, multi_label: bool) -> bytes:
-  label = list(example.labels) if multi_label else example.labels[0]
-  return features.serialize_example(
-    features.encode_example({"image": example.image, "label": label})
-  )
-
-
-def _write_metadata(folder, splits, by_split, class_names) -> None:
-  import tensorflow_datasets as tfds
-
-  infos = []
-  for split, parts in by_split.items():
-    if not sum(one.examples for one in parts):
-      raise SourceError(f'Split "{split}" has no image that can be decoded; check its files.')
-    infos.append(
-      tfds.core.SplitInfo(
-        name=split,
-        shard_lengths=[one.examples for one in parts],
-        num_bytes=sum(one.bytes for one in parts),
-      )
-    )
-  tfds.folder_dataset.write_metadata(
-    data_dir=str(folder),
-    features=_features(class_names, next(iter(splits.values())).multi_label),
-    split_infos=infos,
-    version=VERSION,
-    check_data=False,  # the check needs TensorFlow
-  )

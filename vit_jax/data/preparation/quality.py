@@ -1,4 +1,4 @@
-"""Finds problems of images: broken, misnamed or duplicate files, and data sorted by class."""
+"""Problems of images: broken, misnamed or repeated files, and data sorted by class; the report."""
 
 import collections
 import dataclasses
@@ -82,28 +82,32 @@ def report(by_split: dict[str, list[Checked]], orders: dict[str, Sequence[int]])
     images with the content of an earlier image, and names of such pairs.
   """
   first, repeated = {}, collections.defaultdict(lambda: {"images": 0, "names": []})
-  for split, parts in by_split.items():
-    for one in parts:
-      for name, digest in zip(one.names, one.digests, strict=True):
-        if digest not in first:
-          first[digest] = split, name
-          continue
-        found = repeated[" and ".join(sorted({first[digest][0], split}))]
-        found["images"] += 1
-        if len(found["names"]) < _SHOWN:
-          found["names"].append([first[digest][1], name])
+  written = (
+    (split, name, digest)
+    for split, parts in by_split.items()
+    for part in parts
+    for name, digest in zip(part.names, part.digests, strict=True)
+  )
+  for split, name, digest in written:
+    if digest not in first:
+      first[digest] = split, name
+      continue
+    pair = repeated[" and ".join(sorted({first[digest][0], split}))]
+    pair["images"] += 1
+    if len(pair["names"]) < _SHOWN:
+      pair["names"].append([first[digest][1], name])
   splits = {split: _split_report(parts, orders[split]) for split, parts in by_split.items()}
   return {"splits": splits, "duplicates": dict(repeated)}
 
 
 def _split_report(parts: list[Checked], order: Sequence[int]) -> dict:
-  broken = [name for one in parts for name in one.broken]
-  misnamed = [name for one in parts for name in one.misnamed]
+  broken = [name for part in parts for name in part.broken]
+  misnamed = [name for part in parts for name in part.misnamed]
   return {
-    "examples": sum(one.examples for one in parts),
+    "examples": sum(part.examples for part in parts),
     "broken": len(broken),
     "misnamed": len(misnamed),
-    "in_order_of_classes": in_order([label for one in parts for label in one.labels], order),
+    "in_order_of_classes": in_order([label for part in parts for label in part.labels], order),
     "names": {"broken": broken[:_SHOWN], "misnamed": misnamed[:_SHOWN]},
   }
 
@@ -114,3 +118,21 @@ def in_order(labels: list[Sequence[int]], order: Sequence[int]) -> bool:
   for position, label in enumerate(labels):
     numbers[order[position]] = label[0] if label else -1
   return bool(len(set(numbers.tolist())) > 1 and np.all(np.diff(numbers) >= 0))
+
+
+def in_words(report: dict) -> str:
+  """The report as text."""
+  lines = []
+  for split, of_split in report["splits"].items():
+    lines.append(
+      f"{split}: {of_split['examples']:,} images; left out as broken: {of_split['broken']:,}; with "
+      f"a wrong suffix: {of_split['misnamed']:,}"
+    )
+    lines += [f"  {note}" for note in of_split["notes"]]
+    lines += [f"  {name}" for names in of_split["names"].values() for name in names[:3]]
+    if of_split["in_order_of_classes"]:
+      lines.append("  The images were sorted by class; the dataset has them in a random order.")
+  for splits, pairs in report["duplicates"].items():
+    lines.append(f"In {splits} {pairs['images']:,} images are repeated.")
+    lines += [f"  {again}: as {first}" for first, again in pairs["names"][:3]]
+  return "\n".join(lines)

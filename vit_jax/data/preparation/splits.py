@@ -1,10 +1,10 @@
-"""Opens the sources that the command line names for the splits of a new dataset."""
+"""The sources of a new dataset's splits, as the command line names them, and their classes."""
 
 from collections.abc import Sequence
 
 from vit_jax.config import similar
 from vit_jax.data import sources
-from vit_jax.data.preparation.listing import Listing
+from vit_jax.data.preparation.listing import Listing, ordered
 from vit_jax.data.sources import Listed, Renumbered, Selected, Source, SourceError
 from vit_jax.process.text import nfc
 
@@ -81,3 +81,42 @@ class OfClasses(Renumbered):
       raise SourceError(f"--classes leaves no image of {source.identity}; name more classes.")
     chosen = Selected(source, Listed(rows), f"{source.identity}, classes {kept!r}")
     super().__init__(chosen, numbers, kept)
+
+
+def checked_classes(splits: dict[str, Source]) -> tuple[str, ...]:
+  """The class names of all splits; in the order of `ordered` if the splits differ.
+
+  TFDS stores the names in UTF-8, one a line. When it reads them, it strips each line and drops
+  empty ones. A name that it would change could shift all labels.
+
+  Raises:
+    SourceError: TFDS cannot hold a class name, a split has two classes of one name, or the splits
+      have different kinds of labels.
+  """
+  kinds = {source.multi_label: split for split, source in splits.items()}
+  if len(kinds) > 1:
+    raise SourceError(
+      f'Images of split "{kinds[True]}" have any number of labels, and those of split '
+      f'"{kinds[False]}" exactly one; prepare them as two datasets.'
+    )
+  for split, source in splits.items():
+    for number, name in enumerate(source.class_names):
+      again = name in source.class_names[:number]
+      if problem := "another class has this name" if again else _problem(name):
+        raise SourceError(
+          f'Split "{split}" has a class {name!r}, which a dataset cannot hold: {problem}; rename '
+          "the folder, or the label in the table."
+        )
+  lists = [source.class_names for source in splits.values()]
+  return lists[0] if len(set(lists)) == 1 else ordered(set().union(*lists))
+
+
+def _problem(name: str) -> str:
+  """What TFDS would change in a class name, in words; "": nothing."""
+  if not name.strip():
+    return "it is empty"
+  if name != name.strip():
+    return "it begins or ends with white space"
+  if "\n" in name or "\r" in name:
+    return "it has a line break"
+  return "" if name.encode(errors="replace").decode() == name else "it is not valid UTF-8"
