@@ -28,13 +28,7 @@ CASES = {
     dict(VIT, class_token=False, global_pool="avg", fc_norm=False),
     1e-5,
   ),
-  "hybrid": (
-    "R26+ViT-S/32",
-    {},
-    "small_hybrid",
-    dict(VIT),
-    1e-5,
-  ),
+  "hybrid": ("R26+ViT-S/32", dict(depth=2), "small_hybrid", dict(VIT, depth=2), 1e-5),
   "bit": ("R50x1", {}, "resnetv2_50x1_bit", {}, 1e-5),
   "small_bit": ("R50x1", dict(stages=(1, 1, 1, 1)), "small_bit", {}, 2e-5),
 }

@@ -15,9 +15,9 @@ def shapes(module, side=families.SIDE):
   return jax.eval_shape(lambda: module.init(jax.random.key(0), images, train=False))["params"]
 
 
-def fit(family, module, side=families.SIDE):
+def fit(family, module, side=families.SIDE, **options):
   grid = module.grid(side, side)
-  return weights.fit(families.params(family), shapes(module, side), grid)
+  return weights.fit(families.params(family), shapes(module, side), grid, **options)
 
 
 def whats(rows):
@@ -32,14 +32,35 @@ def test_all_is_taken_where_all_fits(family):
   assert len(rows) == len(flatten(fitted))
 
 
-def test_another_number_of_classes_makes_a_new_head():
-  fitted, rows = fit("vit", families.module("vit", num_classes=7))
-  assert whats(rows) == {"head/kernel": "new", "head/bias": "new"}
-  assert "head" not in fitted
-  expected = {k: v for k, v in families.params("vit").items() if k != "head"}
-  families.assert_same_bits(fitted, expected)
-  assert "2 of" not in weights.table(rows)
-  assert "new      head/kernel  in the file (32, 5)" in weights.table(rows)
+NEW_HEAD = {"head/kernel": "new", "head/bias": "new"}
+DROPPED = {"pre_logits/kernel": "dropped", "pre_logits/bias": "dropped"}
+SEVEN, ASKED, KEPT = dict(num_classes=7), dict(new_head=True), dict(keep_representation=True)
+
+
+@pytest.mark.parametrize(
+  ("source", "family", "model", "options", "expected"),
+  [
+    ("vit", "vit", SEVEN, {}, NEW_HEAD),
+    ("vit", "vit", {}, ASKED, NEW_HEAD),  # a task with as many classes as pre-training
+    ("bit", "bit", {}, ASKED, NEW_HEAD),
+    # Section 3.2: the whole pre-training head is dropped.
+    ("representation", "vit", SEVEN, {}, NEW_HEAD | DROPPED),
+    ("representation", "vit", {}, ASKED, NEW_HEAD | DROPPED),
+    # What Appendix B.1.1 compares with: only the last layer is initialised again.
+    ("representation", "representation", SEVEN, KEPT, NEW_HEAD),
+    ("representation", "representation", {}, ASKED | KEPT, NEW_HEAD),
+  ],
+)
+def test_a_new_head(source, family, model, options, expected):
+  fitted, rows = fit(source, families.module(family, **model), **options)
+  assert whats(rows) == expected
+  parts = {name.partition("/")[0] for name in expected}
+  families.assert_same_bits(
+    fitted, {name: x for name, x in families.params(source).items() if name not in parts}
+  )
+  table = weights.table(rows)
+  assert "new head/kernel in the file (" in " ".join(table.split())
+  assert table.startswith(f"{len(rows) - len(expected)} of {len(rows)} parameters taken")
 
 
 def test_a_head_that_the_file_lacks_is_new_and_the_table_says_no_more():
@@ -52,60 +73,22 @@ def test_a_head_that_the_file_lacks_is_new_and_the_table_says_no_more():
   }
 
 
-def test_the_representation_layer_goes_with_the_old_head():
-  """Section 3.2: the whole pre-training head is dropped."""
-  _, rows = fit("representation", families.module("vit", num_classes=7))
-  assert whats(rows) == {
-    "head/kernel": "new",
-    "head/bias": "new",
-    "pre_logits/kernel": "dropped",
-    "pre_logits/bias": "dropped",
-  }
-
-
-@pytest.mark.parametrize(("classes", "new_head"), [(7, False), (5, True)])
-def test_the_last_layer_alone_is_new_where_the_representation_layer_is_kept(classes, new_head):
-  """What Appendix B.1.1 compares with: only the last layer is initialised again."""
-  wanted = shapes(families.module("representation", num_classes=classes))
-  fitted, rows = weights.fit(
-    families.params("representation"),
-    wanted,
-    (4, 4),
-    new_head=new_head,
-    keep_representation=True,
-  )
-  assert whats(rows) == {"head/kernel": "new", "head/bias": "new"}
-  expected = {k: v for k, v in families.params("representation").items() if k != "head"}
-  families.assert_same_bits(fitted, expected)
-
-
-def test_a_representation_layer_that_is_to_be_kept_must_be_there():
-  wanted = shapes(families.module("representation"))
-  with pytest.raises(ValueError, match=r"pre_logits/kernel \(32, 32\) is missing"):
-    weights.fit(families.params("vit"), wanted, (4, 4), new_head=True, keep_representation=True)
-
-
-@pytest.mark.parametrize("family", ["vit", "representation", "bit"])
-def test_a_new_head_may_be_asked_for(family):
-  """Section 3.2: for a task with as many classes as pre-training had."""
-  params = {k: v for k, v in families.params(family).items() if k != "pre_logits"}
-  module = families.module("vit" if family == "representation" else family)
-  grid = module.grid(16, 16)
-  fitted, rows = weights.fit(families.params(family), shapes(module), grid, new_head=True)
-  found = whats(rows)
-  assert {found.pop("head/kernel"), found.pop("head/bias")} == {"new"}
-  assert set(found.values()) <= {"dropped"}
-  families.assert_same_bits(fitted, {k: v for k, v in params.items() if k != "head"})
-
-
-def test_the_representation_layer_is_not_dropped_under_a_head_that_stays():
-  with pytest.raises(ValueError, match=r"pre_logits/kernel \(32, 32\) is not part of the model"):
-    fit("representation", families.module("vit"))
-
-
-def test_a_missing_representation_layer_is_not_made_up_under_a_head_that_stays():
-  with pytest.raises(ValueError, match=r"pre_logits/kernel \(32, 32\) is missing"):
-    fit("vit", families.module("representation"))
+@pytest.mark.parametrize(
+  ("source", "family", "side", "options", "message"),
+  [
+    ("representation", "vit", 16, {}, r"pre_logits/kernel \(32, 32\) is not part of the model"),
+    ("vit", "representation", 16, {}, r"pre_logits/kernel \(32, 32\) is missing"),
+    ("vit", "representation", 16, ASKED | KEPT, r"pre_logits/kernel \(32, 32\) is missing"),
+    ("bit", "bit", 16, dict(new_positions=True), "has no position embeddings; leave"),
+    (
+      *("relative", "relative", 28, {}),
+      r"relative is \(33, 2, 16\) and must be \(\d+, 2, 16\) \(relative .* are not resized\)",
+    ),
+  ],
+)
+def test_what_does_not_fit(source, family, side, options, message):
+  with pytest.raises(ValueError, match=message):
+    fit(source, families.module(family), side, **options)
 
 
 POSITIONED = ["vit", "2d_every_layer", "1d_shared", "relative", "axial", "axial_resnet"]
@@ -116,17 +99,12 @@ def test_new_positions_may_be_asked_for(family):
   """All else is taken, at another resolution too."""
   params, module = families.params(family), families.module(family)
   for side in (families.SIDE, 28):
-    fitted, rows = weights.fit(params, shapes(module, side), (side // 4,) * 2, new_positions=True)
+    fitted, rows = fit(family, module, side, new_positions=True)
     positions = {name for name in flatten(params) if "pos_embedding" in name}
     assert positions
     assert whats(rows) == dict.fromkeys(positions, "new")
     kept = {name: x for name, x in flatten(params).items() if name not in positions}
     families.assert_same_bits(fitted, nest(kept))
-
-
-def test_a_model_without_positions_gets_no_new_ones():
-  with pytest.raises(ValueError, match="has no position embeddings; leave"):
-    weights.fit(families.params("bit"), shapes(families.module("bit")), None, new_positions=True)
 
 
 @pytest.mark.parametrize("family", ["vit", "gap", "hybrid"])
@@ -156,12 +134,6 @@ def test_every_table_of_position_embeddings_is_resized(family):
   for name in tables:
     if name.endswith(("row", "column")):
       np.testing.assert_array_equal(flatten(fitted)[name], resize_axis(before[name], 7))
-
-
-def test_relative_embeddings_are_not_resized():
-  said = r"relative is \(33, 2, 16\) and must be \(\d+, 2, 16\) \(relative .* are not resized\)"
-  with pytest.raises(ValueError, match=said):
-    fit("relative", families.module("relative"), 28)
 
 
 def test_a_table_for_no_square_of_patches():
