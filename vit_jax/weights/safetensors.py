@@ -39,8 +39,7 @@ def _save(path: pathlib.Path, params: dict, known: Card | None):
   metadata = {CARD: json.dumps(card.values_of(known))} if known else {}
   try:
     flat = timm.to_timm(params)
-    queries = [x for name, x in flatten(params).items() if name.endswith("query/kernel")]
-    metadata |= {HEADS: str(queries[0].shape[1])} if queries else {}
+    metadata |= {HEADS: str(heads)} if (heads := _heads_in(params)) else {}
   except ValueError:  # timm has no such model
     flat = published.to_published(params)
   save_arrays(path, flat, metadata)
@@ -54,7 +53,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
       return card.of_values(json.loads(metadata[CARD]), path)
   if beside := card.read_beside(path):
     return beside
-  if not params or HEADS in metadata or "resnet" in params or not timm.recognised(names):
+  if not params or HEADS in metadata or not timm.recognised(names) or not _heads_in(params):
     return None
   _log.warning(
     "%s has timm's names, and nothing says how its model computes. Taken as usual in timm: exact "
@@ -101,6 +100,12 @@ def _header(path) -> tuple[list[str], dict[str, str]]:
   arrays.check_bytes(path)
   with safetensors.safe_open(path, framework="numpy") as file:
     return list(file.keys()), file.metadata() or {}
+
+
+def _heads_in(params: dict) -> int:
+  """Attention heads; 0: there is no attention."""
+  queries = (x for name, x in flatten(params).items() if name.endswith("query/kernel"))
+  return next((query.shape[1] for query in queries), 0)
 
 
 def _heads(metadata) -> int:

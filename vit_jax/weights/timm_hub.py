@@ -79,11 +79,11 @@ def _for_our_pixels(params, images):
     raise ValueError(f"mean {mean} and std {deviation} must be three numbers each, std above 0")
   if (mean == 0.5).all() and (deviation == 0.5).all():
     return params
-  if "resnet" in params or "conv_root" in params:
+  kernel = np.asarray(params.get("embedding", {}).get("kernel", 0), float)  # (P, P, 3, D)
+  if kernel.ndim != 4 or kernel.shape[2] != 3:
     raise ValueError(
       f"its pixels have mean {mean} and std {deviation}; with a ResNet they must be 0.5"
     )
-  kernel = params["embedding"]["kernel"].astype(float)  # (P, P, 3, D)
   shift = np.einsum("hwcd,c->d", kernel, (0.5 - mean) / deviation)
   kernel = kernel * (0.5 / deviation)[:, None]
   bias = params["embedding"]["bias"] + shift
