@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.learning.hidden_channel import Hidden
+from tests.seams.program import StopAfter
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import recipes
@@ -238,22 +239,6 @@ def test_weights_are_changed_on_the_command_line(tmp_path, folders):
 # --- through the loop ---
 
 
-class StopAfter:
-  """A stop request that comes after a step."""
-
-  def __init__(self, step):
-    self._step = step
-
-  def agreed(self, step):
-    return step == self._step
-
-  def alone(self):
-    return False
-
-  def hold(self):
-    """Does nothing, because no signal comes."""
-
-
 def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path, monkeypatch):
   bare = {name: dataclasses.replace(one, label_key="") for name, one in two.items()}
   every = dict(log_every=c.Duration(steps=1), evaluate_every=c.Duration())
@@ -265,14 +250,14 @@ def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path,
   monkeypatch.setattr(
     Reader, "training", lambda *a, **k: read.append(k["parts"]) or reading(*a, **k)
   )
-  assert train.train(made, whole, StopAfter(None))
+  assert train.train(made, whole, StopAfter())
   assert read == [made.data.parts]
   assert not train.train(made, parts, StopAfter(3))
   turned = dataclasses.replace(  # the order in which a recipe names the sources does not matter
     config, data=dataclasses.replace(config.data, mix=dict(reversed(bare.items())))
   )
   made = runs.make(turned, runs.open_data(turned), jax.devices()[:1])
-  assert train.train(made, parts, StopAfter(None))
+  assert train.train(made, parts, StopAfter())
   ends = [checkpoint.find(folder, 6) for folder in (whole, parts)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
   losses = [[line["loss"] for line in metrics_log.read(folder)] for folder in (whole, parts)]

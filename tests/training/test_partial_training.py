@@ -11,6 +11,7 @@ import optax
 import pytest
 
 from tests.learning.steps import BATCHES, CONFIG, ONE, changed, mesh_of
+from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
@@ -174,31 +175,15 @@ DIGITS = c.Config(
 )
 
 
-class StopAfter:
-  """A stop request that comes after `step`; 0: never."""
-
-  def __init__(self, step):
-    self._step = step
-
-  def agreed(self, step):
-    return step == self._step
-
-  def alone(self):
-    return False
-
-  def hold(self):
-    """Does nothing: no signal comes."""
-
-
 def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   tmp_path, capsys, monkeypatch
 ):
   monkeypatch.setattr(train, "chip", lambda kind: Chip(1e12))
   made = runs.make(DIGITS, runs.open_data(DIGITS), jax.devices()[:1])
-  assert train.train(made, tmp_path / "whole", StopAfter(0))
+  assert train.train(made, tmp_path / "whole", StopAfter())
   assert "(2,394 of them trained)" in capsys.readouterr().out
   assert not train.train(made, tmp_path / "parts", StopAfter(3))
-  assert train.train(made, tmp_path / "parts", StopAfter(0))
+  assert train.train(made, tmp_path / "parts", StopAfter())
   ends = [checkpoint.find(tmp_path / name) for name in ("whole", "parts")]
   for ema in (False, True):
     chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=ema) for end in ends))

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from tests import programs
+from tests.seams.program import StopAfter
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data import sources
@@ -41,26 +42,10 @@ MASKED = c.Config(
 )
 
 
-class StopAt:
-  """A signal that comes at a step; 0: never."""
-
-  def __init__(self, step=0):
-    self.step = step
-
-  def agreed(self, step):
-    return step == self.step
-
-  def alone(self):
-    return False
-
-  def hold(self):
-    """Does nothing."""
-
-
 def run(folder, stop=0, **settings):
   config = dataclasses.replace(MASKED, **settings)
   made = runs.make(config, runs.open_data(config), jax.devices()[:1])
-  return train.train(made, folder, StopAt(stop))
+  return train.train(made, folder, StopAfter(stop))
 
 
 @pytest.fixture(scope="module")

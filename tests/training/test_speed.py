@@ -1,8 +1,14 @@
 """Figures of speed, with a clock that the test turns."""
 
-import numpy as np
+import threading
+import time
 
-from vit_jax.training.speed import Monitor
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vit_jax.training.speed import DeviceTimer, Monitor
 from vit_jax.training.steps import ImageCount
 
 
@@ -167,3 +173,97 @@ def test_the_time_before_the_monitor_is_start_up():
   devices.clock.now += 3
   monitor.start(7)
   assert monitor.account()["start-up"] == 15
+
+
+# --- the time of the devices, with computations that end when the test says so ---
+
+
+class Computation:
+  """Stands for an array that is not ready yet, as jax.block_until_ready takes one."""
+
+  def __init__(self, error=None):
+    self.done, self.error = threading.Event(), error
+
+  def block_until_ready(self):
+    assert self.done.wait(60)
+    if self.error:
+      raise self.error
+    return self
+
+
+@pytest.fixture
+def timer():
+  with DeviceTimer(Clock()) as timer:
+    yield timer
+
+
+def after(timer, seconds):
+  timer._clock.now += seconds
+  return timer.seconds(timer._clock.now)
+
+
+def finish(timer, computation):
+  """Lets a computation end, and waits until the thread has seen it."""
+  before = timer._pending
+  computation.done.set()
+  deadline = time.monotonic() + 60
+  while timer._pending == before:
+    assert time.monotonic() < deadline
+    time.sleep(0.001)
+
+
+def test_devices_without_work_are_not_busy(timer):
+  assert after(timer, 10) == 0
+
+
+def test_work_under_way_counts(timer):
+  step = Computation()
+  timer.dispatched(step)
+  assert after(timer, 3) == 3
+  assert after(timer, 1) == 4
+  finish(timer, step)
+  assert after(timer, 7) == 4
+
+
+def test_steps_given_ahead_count_once(timer):
+  first, second = Computation(), Computation()
+  timer.dispatched(first)
+  assert after(timer, 2) == 2
+  timer.dispatched(second)
+  assert after(timer, 2) == 4
+  finish(timer, first)
+  assert after(timer, 5) == 9
+  finish(timer, second)
+  assert after(timer, 100) == 9
+
+
+def test_a_gap_between_steps_does_not_count(timer):
+  for seconds in (2, 3):
+    step = Computation()
+    after(timer, 50)
+    timer.dispatched(step)
+    after(timer, seconds)
+    finish(timer, step)
+  assert after(timer, 1) == 5
+
+
+@pytest.mark.parametrize("error", [jax.errors.JaxRuntimeError("lost"), RuntimeError("deleted")])
+def test_a_failed_computation_is_done_too(timer, error):
+  failed, next_ = Computation(error), Computation()
+  timer.dispatched(failed)
+  after(timer, 1)
+  finish(timer, failed)
+  after(timer, 10)
+  timer.dispatched(next_)
+  assert after(timer, 2) == 3
+  finish(timer, next_)
+
+
+def test_leaving_waits_for_what_was_given():
+  with DeviceTimer() as timer:
+    for _ in range(3):
+      timer.dispatched(jax.jit(lambda x: x @ x)(jnp.ones((500, 500))))
+  assert not timer._thread.is_alive()
+  end = timer.seconds(time.monotonic())
+  assert end > 0
+  assert timer.seconds(time.monotonic()) == end

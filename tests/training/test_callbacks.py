@@ -1,0 +1,269 @@
+"""The order of the loop, and its callbacks: when states are saved and saved again, a profile."""
+
+import contextlib
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from tests.seams.program import StopAfter
+from vit_jax.config import Profile as ProfileSettings
+from vit_jax.process import agreement
+from vit_jax.process.retry import Retry
+from vit_jax.storage.saving import SaveError
+from vit_jax.training.callbacks import Profile
+from vit_jax.training.checkpointing import Checkpointing
+from vit_jax.training.loop import Callback, Loop
+from vit_jax.training.steps import ImageCount
+
+# --- the order of the loop ---
+
+
+class Noted(Callback):
+  """Notes each call; asks for the states of even steps, and ends the run after a step."""
+
+  def __init__(self, calls, name, end=None):
+    self._calls, self._name, self._end = calls, name, end
+
+  def _note(self, *what):
+    self._calls.append((self._name, *what))
+
+  def start(self, moment):
+    self._note("start", moment.step)
+    moment.ending = moment.ending or moment.step == self._end
+
+  def before_step(self, step):
+    self._note("before", step)
+
+  def dispatched(self, step, metrics):
+    self._note("dispatched", step, metrics)
+
+  def wants(self, step):
+    return step % 2 == 0
+
+  def after_step(self, moment):
+    self._note("after", moment.step, moment.state, moment.stopping, moment.ending)
+    moment.ending = moment.ending or moment.step == self._end
+
+  def end(self, step):
+    self._note("end", step)
+
+
+def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
+  """What a run of made-up steps calls, and whether it reached its end."""
+  calls = []
+
+  def update(state, batch):
+    calls.append(("step", batch))
+    return state + batch, f"metrics {batch}"
+
+  run = types.SimpleNamespace(
+    images=ImageCount(first, 0, 1),
+    steps=types.SimpleNamespace(total=total),
+    update=update,
+    batches=lambda: contextlib.nullcontext(iter(range(first + 1, 99))),
+  )
+  nothing = lambda *_: contextlib.nullcontext()
+  monitor = dict.fromkeys(("start", "waiting", "dispatching", "dispatched"), nothing)
+  watchdog = types.SimpleNamespace(beat=lambda doing: calls.append(("beat", doing)))
+  noted = [Noted(calls, name, end) for name in "ab"[:callbacks]]
+  loop = Loop(run, noted, StopAfter(stop), types.SimpleNamespace(**monitor), watchdog)
+  return calls, loop.train(0)
+
+
+def test_a_step_is_dispatched_before_the_callbacks_and_the_state_is_given_in_their_order():
+  calls, finished = trained(total=3)
+  step = lambda n: [
+    *(("a", "before", n), ("b", "before", n), ("beat", f"step {n}"), ("step", n)),
+    *(("a", "dispatched", n, f"metrics {n}"), ("b", "dispatched", n, f"metrics {n}")),
+  ]
+  assert finished
+  assert calls == [
+    *(("a", "start", 0), ("b", "start", 0)),
+    *step(1),
+    *step(2),
+    *(("a", "after", 2, 3, False, False), ("b", "after", 2, 3, False, False)),
+    *step(3),
+    *(("a", "after", 3, 6, False, True), ("b", "after", 3, 6, False, True)),
+    *(("a", "end", 3), ("b", "end", 3)),
+  ]
+
+
+@pytest.mark.parametrize(
+  ("options", "last", "finished"),
+  [
+    (dict(stop=1), 1, False),
+    (dict(stop=2), 2, False),
+    (dict(end=2), 2, True),
+    (dict(first=3), 4, True),
+  ],
+)
+def test_where_a_run_ends(options, last, finished):
+  calls, ended = trained(callbacks=1, **options)
+  assert (calls[-1], ended) == (("a", "end", last), finished)
+  assert calls[-2][:3] == ("a", "after", last)
+
+
+@pytest.mark.parametrize("options", [dict(first=4), dict(first=3, end=3)])
+def test_a_run_at_its_end_takes_no_batch(options):
+  calls, finished = trained(callbacks=1, **options)
+  assert finished
+  assert calls == [("a", "start", options["first"])]
+
+
+def test_arrays_move_by_explicit_calls_only():
+  class Reading(Callback):
+    def dispatched(self, step, metrics):
+      jax.jit(lambda x: x)(np.ones(3))
+
+  calls = []
+  run = types.SimpleNamespace(
+    images=ImageCount(0, 0, 1),
+    steps=types.SimpleNamespace(total=1),
+    update=lambda state, batch: (state, None),
+    batches=lambda: contextlib.nullcontext(iter([0])),
+  )
+  nothing = lambda *_: contextlib.nullcontext()
+  monitor = dict.fromkeys(("start", "waiting", "dispatching", "dispatched"), nothing)
+  watchdog = types.SimpleNamespace(beat=calls.append)
+  loop = Loop(run, [Reading()], StopAfter(), types.SimpleNamespace(**monitor), watchdog)
+  with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
+    loop.train(0)
+
+
+# --- checkpoints ---
+
+
+class Checkpoints:
+  """Saves that end as the test says, one after the other, when they were looked at often enough."""
+
+  def __init__(self, *outcomes, looks):
+    self._outcomes, self._outcome, self.saved = list(outcomes), None, []
+    self._looks, self._left = looks, 0
+
+  @property
+  def under_way(self):
+    return self._left > 0
+
+  def save(self, state, meta, *, best):
+    self.saved.append(state)
+    self._left = self._looks
+
+  def look(self):
+    if self.under_way:
+      self._left -= 1
+      self._outcome = None if self._left else self._outcomes.pop(0)
+
+  def wait(self):
+    while self.under_way:
+      self.look()
+
+  def outcome(self):
+    outcome, self._outcome = self._outcome, None
+    return outcome
+
+
+@pytest.fixture
+def run():
+  """A saver of a run that saves every 10 steps and logs every 5, its clock and what it said."""
+  now, said = [0.0], []
+
+  def make(*outcomes, seconds=10.0, looks=1):
+    session = types.SimpleNamespace(
+      checkpoints=Checkpoints(*outcomes, looks=looks),
+      writer=types.SimpleNamespace(say=said.append),
+      monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
+      watchdog=types.SimpleNamespace(beat=lambda _: None),
+    )
+    run = types.SimpleNamespace(steps=types.SimpleNamespace(save=10, log=5))
+    return Checkpointing(run, session, {}, Retry(seconds, clock=lambda: now[0]))
+
+  return make, now, said
+
+
+def test_a_failed_save_is_tried_again_with_the_state_of_a_later_step(run):
+  make, now, said = run
+  saver = make("20 could not be saved", "")
+  assert [step for step in range(1, 21) if saver.wants(step)] == [10, 20]
+  saver.save("state 20", best=0, last=False)
+  assert not saver.wants(21)
+  assert said == [
+    "20 could not be saved. The run goes on, and tries again for 10 s "
+    "(config.checkpoint.retry_seconds)."
+  ]
+  now[0] = 1.0
+  assert saver.wants(22)
+  saver.save("state 22", best=0, last=False)
+  assert not saver.wants(23)
+  assert said[1:] == ["A checkpoint is saved again."]
+  now[0] = 100.0
+  assert not saver.wants(24)
+  assert saver.session.checkpoints.saved == ["state 20", "state 22"]
+
+
+@pytest.mark.parametrize("outcome", ["22 failed", ""])
+def test_while_a_save_is_under_way_no_other_one_is_tried(run, outcome):
+  make, now, _ = run
+  saver = make("20 failed", outcome, "", looks=3)
+  saver.save("state 20", best=0, last=False)
+  assert [step for step in range(21, 25) if saver.wants(step)] == []  # 23 learns of the failure
+  now[0] = 5.0
+  assert saver.wants(25)
+  saver.save("state 25", best=0, last=False)
+  assert [step for step in range(26, 29) if saver.wants(step)] == []
+  now[0] = 9.0
+  assert saver.wants(29) == bool(outcome)
+
+
+def test_when_the_time_is_over_the_run_ends(run):
+  make, now, _ = run
+  saver = make("20 failed", "22 failed")
+  saver.save("state 20", best=0, last=False)
+  assert not saver.wants(21)
+  now[0] = 10.0
+  saver.save("state 22", best=0, last=False)
+  with pytest.raises(SaveError, match=r"^22 failed\. It was tried again for 10 s\. Make room"):
+    saver.wants(23)
+
+
+def test_the_last_save_waits_for_its_success(run, monkeypatch):
+  make, now, _ = run
+  monkeypatch.setattr("time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+  saver = make("40 failed", "40 failed", "")
+  saver.save("state 40", best=0, last=True)
+  assert saver.session.checkpoints.saved == ["state 40"] * 3
+  assert now[0] == 3.0
+
+
+def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
+  make, _, _ = run
+  first = [True]
+  monkeypatch.setattr(jax, "process_count", lambda: 2)
+  monkeypatch.setattr(agreement, "answer_of_first", lambda own: first[0])
+  saver = make("20 failed", "failed", seconds=0.0)
+  saver.save("state 20", best=0, last=False)
+  assert not saver.wants(21)  # asked only where a line is logged
+  assert saver.wants(25)  # the own time is over; the first process has time
+  saver.save("state 25", best=0, last=False)
+  first[0] = False
+  with pytest.raises(SaveError):
+    saver.wants(30)
+
+
+# --- a profile ---
+
+
+@pytest.mark.parametrize(("count", "words"), [(5, 1), (0, 0)])
+def test_a_window_after_the_end_is_said(tmp_path, count, words):
+  said = []
+  config = types.SimpleNamespace(profile=ProfileSettings(first_step=10, steps=count))
+  run = types.SimpleNamespace(config=config, images=ImageCount(5, 40, 8))
+  writer = types.SimpleNamespace(say=said.append)
+  profile = Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer))
+  for step in range(6, 14):
+    profile.before_step(step)
+  profile.end(13)
+  assert len(said) == words
+  assert all("first_step=10 was not reached" in line for line in said)
+  assert not list(tmp_path.iterdir())
