@@ -37,6 +37,13 @@ ALLOWED = {
     ("vit_jax.config.run", "classification"),
     ("vit_jax.evaluation.reconstruction", "masked_patches"),  # evaluates what it learns
   },
+  "FAMILIES": {  # formats of other libraries; they read names of parameters
+    ("vit_jax.weights.huggingface", "vit"),
+    ("vit_jax.weights.published", "resnet"),
+    ("vit_jax.weights.safetensors", "resnet"),
+    ("vit_jax.weights.timm", "resnet"),
+    ("vit_jax.weights.timm_hub", "resnet"),
+  },
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
   "SOURCES": {
     ("vit_jax.data.sources.vtab_tasks", "tfds"),  # its tasks are datasets of TFDS

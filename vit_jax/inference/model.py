@@ -10,7 +10,6 @@ from vit_jax import models, weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.description import differences
 from vit_jax.storage.paths import path_of
-from vit_jax.storage.tree import flatten
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 from vit_jax.weights.fit import Row
@@ -135,24 +134,13 @@ def of_weights(found: Weights, **defaults) -> LoadedModel:
   """
   module = weights.module(found, **defaults)
   card = found.card or weights.inferred(found.params)
-  params = {
-    name: part for name, part in with_head(found.params).items() if name != OBJECTIVE_PARAMS
-  }
-  return LoadedModel(found, module, params, card)
+  params = {name: part for name, part in found.params.items() if name != OBJECTIVE_PARAMS}
+  return LoadedModel(found, module, with_head(params, module.feature_width()), card)
 
 
-def with_head(params: dict) -> dict:
-  """The parameters; if they have no head, a head of zeros for one class is added.
-
-  Raises:
-    ValueError: they have neither a head nor the last norm, which tells the size of the features.
-  """
+def with_head(params: dict, width: int) -> dict:
+  """The parameters; if they have no head, a head of zeros for one class of `width` features."""
   if "head" in params:
     return params
-  norm = "resnet/group_norm" if "resnet" in params else "Transformer/encoder_norm"
-  scale = flatten(params).get(f"{norm}/scale")
-  if np.ndim(scale) != 1:
-    there = "is missing" if scale is None else f"is {scale.shape}"
-    raise ValueError(f"{norm}/scale {there} and must be a vector, the scales of the last norm.")
-  head = {"kernel": np.zeros((len(scale), 1), np.float32), "bias": np.zeros(1, np.float32)}
+  head = {"kernel": np.zeros((width, 1), np.float32), "bias": np.zeros(1, np.float32)}
   return params | {"head": head}

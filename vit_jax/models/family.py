@@ -45,8 +45,8 @@ class Network:
   A module is called with images (B, H, W, 3), floats in [-1, 1], and `train`. It returns logits
   (B, num_classes), float32, and features: "patches" (B, N, D), its output at each place of the
   image, and "pre_logits" (B, D), the input of its head. `features`, with the same arguments, gives
-  the features alone; a model without "head" in its parameters can compute them. Its fields
-  `num_classes` and `dtype`, the type of the computation, and `grid` and `macs` are required.
+  the features alone, and needs no "head" among the parameters. Required are its fields
+  `num_classes` and `dtype`, the type of the computation, `grid`, `feature_width` and `macs`.
   """
 
   def check(self, name: str):
@@ -90,6 +90,10 @@ class Network:
     except ValueError:
       return False
     return True
+
+  def feature_width(self) -> int:
+    """The size of "pre_logits"."""
+    raise NotImplementedError
 
   # Cost.
 

@@ -247,6 +247,10 @@ class ResNet(Network, nn.Module):
     """Convolutions take any size; relative position embeddings belong to one."""
     return 0 if self.heads else 224
 
+  def feature_width(self) -> int:
+    """The channels of the last map."""
+    return flops.resnet_macs(self.stages, self.width, 0, 1, 1)[1]
+
   def macs(self, height: int, width: int) -> int:
     """As `Network.macs`."""
     macs, channels = flops.resnet_macs(self.stages, self.width, self.heads, height, width)

@@ -59,6 +59,10 @@ class Properties(Network, Maskable, Transparent):
     grid = patch_grid(params, self.pool == "class_token")
     return grid[0] * self.stride() if grid and grid[0] == grid[1] else 0
 
+  def feature_width(self) -> int:
+    """As `Network.feature_width`."""
+    return self.width
+
   def macs(self, height: int, width: int) -> int:
     """The sum of `encoder_macs`, attention pooling, the representation layer and the head."""
     rows, columns = self.grid(height, width)

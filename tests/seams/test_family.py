@@ -1,0 +1,153 @@
+"""A family of models is one file and one line: a toy goes through the main program and tools."""
+
+import re
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.seams import program
+from tools import export
+from vit_jax import inference, models, recipes, registry
+from vit_jax.config import ConfigError
+from vit_jax.models.family import Family, Network
+from vit_jax.models.layers import Head
+from vit_jax.recipes import cost
+from vit_jax.report import report
+from vit_jax.storage import checkpoint, metrics_log
+
+
+class PatchMLP(Network, nn.Module):
+  """Two dense layers for each patch, and their mean."""
+
+  patch: int
+  width: int = 16
+  num_classes: int = 1000
+  dtype: jnp.dtype = jnp.float32
+
+  @nn.compact
+  def features(self, images, *, train):
+    rows, columns = self.grid(*images.shape[1:3])
+    x = images.astype(self.dtype).reshape(len(images), rows, self.patch, columns, self.patch, 3)
+    x = x.swapaxes(2, 3).reshape(len(images), rows * columns, -1)
+    x = nn.relu(nn.Dense(self.width, dtype=self.dtype, name="patch_mlp")(x))
+    x = nn.Dense(self.width, dtype=self.dtype, name="second")(x)
+    return {"patches": x, "pre_logits": x.mean(axis=1)}
+
+  @nn.compact
+  def __call__(self, images, *, train):
+    features = self.features(images, train=train)
+    return Head(self.num_classes, 0.0, self.dtype, name="head")(features["pre_logits"]), features
+
+  def grid(self, height, width):
+    if height % self.patch or width % self.patch:
+      raise ValueError(f"{self.patch} pixels do not tile {height} x {width}")
+    return height // self.patch, width // self.patch
+
+  def stride(self):
+    return self.patch
+
+  def feature_width(self):
+    return self.width
+
+  def macs(self, height, width):
+    rows, columns = self.grid(height, width)
+    of_patch = 3 * self.patch**2 * self.width + self.width**2
+    return rows * columns * of_patch + self.width * self.num_classes
+
+
+def fields(name):
+  match = re.fullmatch(r"PatchMLP/(\d+)", name)
+  return match and dict(patch=int(match[1]))
+
+
+def recognise(params):
+  if "patch_mlp" not in params:
+    return None
+  inputs, width = params["patch_mlp"]["kernel"].shape
+  outputs = params["head"]["kernel"].shape[1] if "head" in params else 1
+  return dict(patch=round((inputs / 3) ** 0.5), width=width, num_classes=outputs)
+
+
+TOY = Family(
+  module=PatchMLP,
+  names=("PatchMLP/4", "PatchMLP/8"),
+  fields=fields,
+  recognise=recognise,
+  alike=lambda module: [f"PatchMLP/{module.patch}"],
+)
+WORDS = (
+  "--config.model.name=PatchMLP/4",
+  *(f"--config.model.{key}=0" for key in ("depth", "mlp_dim", "heads")),
+  "--config.duration.epochs=0",
+  "--config.duration.steps=6",
+)
+
+
+@pytest.fixture(autouse=True)
+def line(monkeypatch):
+  monkeypatch.setitem(registry.FAMILIES, "patch_mlp", "tests.seams.test_family:TOY")
+
+
+def test_it_is_created_by_name_and_described_by_its_settings():
+  assert "PatchMLP/8" in models.names()
+  module = models.create("PatchMLP/6", width=24)
+  assert (module.patch, module.width) == (6, 24)
+  described = models.settings_of(module)
+  assert (described.name, described.width) == ("PatchMLP/6", 24)
+  with pytest.raises(ValueError, match="nearest: PatchMLP/4"):
+    models.create("PatchMLP-4")
+
+
+def test_it_trains_resumes_is_evaluated_reported_and_exported(tmp_path):
+  whole, parts = tmp_path / "whole", tmp_path / "parts"
+  assert program.run(whole, *WORDS)
+  assert not program.run(parts, *WORDS, stop=program.StopAfter(3))
+  assert program.run(parts, *WORDS)
+  params = checkpoint.load_params(checkpoint.find(whole), ema=False)
+  chex.assert_trees_all_equal(params, checkpoint.load_params(checkpoint.find(parts), ema=False))
+  assert program.run(whole, *WORDS, mode="evaluate")
+  assert any("test/top1" in line for line in metrics_log.read(whole))
+  report.write([whole], tmp_path / "report.html", inside=True)
+  assert "PatchMLP/4" in (tmp_path / "report.html").read_text()
+  path = tmp_path / "weights.npz"
+  export.main(["--source", str(whole), "--output", str(path), "--verify"])
+  again, run = inference.load(path), inference.load(whole)
+  assert again.module == run.module
+  chex.assert_trees_all_equal(again.params, run.params)
+  assert program.run(
+    tmp_path / "tuned", *WORDS, f"--config.init_from={path}", "--config.model.name="
+  )
+
+
+def test_features_need_no_head():
+  module = models.create("PatchMLP/4")
+  params = module.init(jax.random.key(0), np.zeros((1, 8, 8, 3)), train=False)["params"]
+  del params["head"]
+  model = inference.model.of_weights(inference.model.Weights(jax.device_get(params), None))
+  assert model.params["head"]["kernel"].shape == (16, 1)
+
+
+def test_its_cost_is_counted():
+  config = recipes.resolve("configs/vit_digits.py", (*program.SMALL, *WORDS))
+  row = cost.cost(config, 10)
+  assert row["params"] == 3 * 16 * 8 + 8 + 8 * 8 + 8 + 8 * 10 + 10
+  side = config.data.image_size
+  patches = (side // 4) ** 2
+  assert row["gmacs"] == pytest.approx((patches * (48 * 8 + 64) + 80) / 1e9)
+
+
+@pytest.mark.parametrize(
+  ("word", "message"),
+  [
+    ("--config.data.image_size=30", "image_size=30 is not divisible .* nearest: 28, 32"),
+    ("--config.model.dropout=0.1", "dropout is no option of PatchMLP/4"),
+    ("--config.objective.kind=masked_patches", "PatchMLP/4: it has no patch embeddings"),
+  ],
+)
+def test_what_it_cannot_do_is_refused(tmp_path, word, message):
+  with pytest.raises(ConfigError, match=message):
+    program.run(tmp_path / "run", *WORDS, word)
