@@ -14,7 +14,7 @@ Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or there can be n
 
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, path
+from vit_jax.config.tool_flags import ToolFlags, anywhere, path
 from vit_jax.process import console
 
 
@@ -22,7 +22,7 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("report", __doc__)
   add = result.add_argument
-  add("workdirs", nargs="+", type=path, metavar="WORKDIR", help="folders of runs")
+  add("workdirs", nargs="+", type=anywhere, metavar="WORKDIR", help="folders of runs")
   add("--output", type=path, required=True, help="*.html")
   return result
 

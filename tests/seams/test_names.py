@@ -52,6 +52,10 @@ ALLOWED = {
     ("vit_jax.storage.base", "folder"),
     ("vit_jax.experiments.vtab", "vtab"),  # the benchmark
   },
+  "STORAGES": {  # paths that are no URL; "file" also says what is at a path
+    ("vit_jax.storage.base", "file"),
+    ("vit_jax.storage.paths", "file"),
+  },
   "WEIGHT_FORMATS": {  # both are folders with a file of that format
     ("vit_jax.weights.huggingface", "safetensors"),
     ("vit_jax.weights.timm_hub", "safetensors"),

@@ -14,7 +14,7 @@ from vit_jax.config.run import Config
 from vit_jax.config.suggestions import missing_recipe
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import one_line
-from vit_jax.storage.local import regular
+from vit_jax.storage import files
 
 
 def run(path: str) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def run(path: str) -> dict[str, Any]:
     ConfigError: it is no file, or cannot be run.
   """
   with blaming(path):
-    os.close(regular(path, os.O_RDONLY))  # opening a FIFO would wait
+    files.open_file(path).close()  # running a FIFO would wait
     return runpy.run_path(path)
 
 

@@ -9,7 +9,7 @@ from vit_jax.config.suggestions import similar
 from vit_jax.process import console, exit_status
 from vit_jax.process.errors import ConfigError
 from vit_jax.registry import WEIGHT_FORMATS
-from vit_jax.storage.paths import local_path
+from vit_jax.storage.paths import Path, local_path, path_of
 
 SETTING = "--config."
 
@@ -46,7 +46,7 @@ class ToolFlags(argparse.ArgumentParser):
     """Adds --source: the weights, in any supported form."""
     self.add_argument(
       "--source",
-      type=local,
+      type=source,
       metavar="PATH",
       help=f"weights: a workdir, a checkpoint, or a file or folder of {', '.join(WEIGHT_FORMATS)}",
       **options,
@@ -122,12 +122,28 @@ def local(text: str) -> str:
   return text
 
 
+def source(text: str) -> str:
+  """A path on any kind of storage, checked and returned as it was given; for `type=`."""
+  anywhere(text)
+  return text
+
+
 def path(text: str) -> pathlib.Path:
-  """A path of this machine; for `type=`. An empty text, as of an unset variable, is refused."""
+  """A path of this machine; for `type=`."""
+  return _checked(local_path, text)
+
+
+def anywhere(text: str) -> Path:
+  """A path on any kind of storage; for `type=`."""
+  return _checked(path_of, text)
+
+
+def _checked(read, text):
+  """An empty text, as of an unset variable, is refused."""
   if not text:
     raise argparse.ArgumentTypeError("the path is empty; name a file or folder, or leave it out.")
   try:
-    return local_path(text)
+    return read(text)
   except ConfigError as error:
     raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -15,7 +15,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from vit_jax import registry
 from vit_jax.process.errors import ConfigError
@@ -78,6 +78,11 @@ def check_writable(folder: Path):
 def open_file(path: Path | str) -> BinaryIO:
   """Opens a regular file for reading, unbuffered; never waits, as opening a pipe would."""
   return storage_of(path).open(path)
+
+
+def open_text(path: Path | str, **options) -> TextIO:
+  """As `open_file`, for text; options are those of `io.TextIOWrapper`."""
+  return io.TextIOWrapper(io.BufferedReader(open_file(path)), **options)
 
 
 def read_bytes(path: Path | str, *, most: int) -> bytes:

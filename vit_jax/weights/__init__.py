@@ -1,8 +1,7 @@
 """Parameters in files. The suffix gives the format; blocks are always stored unstacked."""
 
-import pathlib
-
 from vit_jax.models.stacking import unstack_blocks
+from vit_jax.storage.paths import local_path, path_of
 from vit_jax.weights.card import inferred
 from vit_jax.weights.fit import fit, table
 from vit_jax.weights.format import WeightFormat, Weights
@@ -41,7 +40,7 @@ def load(path) -> dict:
     OSError: the file cannot be read.
     CheckpointError: the checkpoint is damaged, or there is none.
   """
-  return read(pathlib.Path(path)).params
+  return read(path_of(path)).params
 
 
 def save(path, params: dict):
@@ -56,5 +55,5 @@ def save(path, params: dict):
     ValueError: the format cannot express the model.
     OSError: the file cannot be written.
   """
-  path = pathlib.Path(path)
+  path = local_path(path)
   format_to_write(path).save(path, unstack_blocks(params), None)

@@ -12,7 +12,6 @@ from vit_jax.data import image_files
 from vit_jax.data.sources import Example, Source, SourceError, foreign
 from vit_jax.process.text import nfc, shown
 from vit_jax.storage import files
-from vit_jax.storage.local import regular
 from vit_jax.storage.paths import local_path
 
 _HEADER = ["path", "label"]
@@ -63,9 +62,8 @@ class Listing(Source):
 
 def _rows(file: pathlib.Path) -> list[tuple[str, str]]:
   try:
-    with open(
-      file, encoding="utf-8-sig", errors="surrogateescape", newline="", opener=regular
-    ) as stream:
+    options = dict(encoding="utf-8-sig", errors="surrogateescape", newline="")
+    with files.open_text(file, **options) as stream:
       if "\0" in stream.read(_HEAD):
         raise SourceError(
           f'"{file}" is not text in UTF-8, so not a CSV file.{foreign.advice(str(file))}'

@@ -8,7 +8,7 @@ import numpy as np
 from vit_jax.data.permutation import Permutation
 from vit_jax.data.sources.base import Source, SourceError
 from vit_jax.data.sources.views import Selected
-from vit_jax.storage.local import regular
+from vit_jax.storage import files
 
 # A fixed seed, so that all seeds of an experiment see the same subset. Runs have seeds below 2**31.
 _SEED = 2**32 - 1
@@ -128,7 +128,7 @@ def read_exclusions(path: str, source: Source) -> np.ndarray:
   """
   file = os.path.expanduser(path)
   try:
-    with open(file, encoding="utf-8", errors="surrogateescape", opener=regular) as stream:
+    with files.open_text(file, encoding="utf-8", errors="surrogateescape") as stream:
       _check_identity(stream.readline(_LINE), path, source)
       lines = enumerate(iter(lambda: stream.readline(_LINE), ""), 2)
       indices = np.fromiter(_indices(lines, path, len(source)), np.int64)

@@ -1,0 +1,200 @@
+"""A kind of storage is one file and one line: a whole run is kept in the memory of this process."""
+
+import contextlib
+import dataclasses
+import errno
+import io
+import os
+import pathlib
+import tempfile
+
+import pytest
+
+from tests.ends import assert_equal_ends
+from tests.tiny_run import CONFIG
+from tools import export, report
+from vit_jax import registry, weights
+from vit_jax.config import ConfigError, Duration
+from vit_jax.process.signals import StopRequest
+from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage.base import FILE, FOLDER, NOTHING
+from vit_jax.storage.paths import UrlPath, path_of
+from vit_jax.training import launch
+
+
+class Killed(BaseException):
+  """What nothing in the program catches."""
+
+
+class Toy:
+  """Files by their URL; a folder is there if it was made, or if something is in it."""
+
+  direct = False
+
+  def __init__(self):
+    self.contents, self.folders, self.locks = {}, set(), set()
+    self.appends_left = 10**9
+
+  def open(self, path):
+    try:
+      return io.BytesIO(self.contents[str(path)])
+    except KeyError:
+      raise FileNotFoundError(errno.ENOENT, "There is no such file", str(path)) from None
+
+  def kind(self, path):
+    if str(path) in self.contents:
+      return FILE
+    return FOLDER if str(path) in self.folders or self.inside(path) else NOTHING
+
+  def inside(self, folder):
+    return [key for key in (*self.contents, *self.folders) if key.startswith(f"{folder}/")]
+
+  def names(self, folder):
+    return {key.removeprefix(f"{folder}/").partition("/")[0] for key in self.inside(folder)}
+
+  def files_below(self, folder):
+    return (key.removeprefix(f"{folder}/") for key in self.inside(folder) if key in self.contents)
+
+  def links_out(self, folder, skipped):
+    return iter(())
+
+  def check_writable(self, folder):
+    pass
+
+  def make_folder(self, path):
+    self.folders.add(str(path))
+
+  def partial(self, path):
+    return tempfile.mktemp()
+
+  def put(self, partial, path, *, new):
+    if new and str(path) in self.contents:
+      raise FileExistsError(errno.EEXIST, "There is a file", str(path))
+    self.contents[str(path)] = pathlib.Path(partial).read_bytes()
+
+  def append(self, path):
+    self.contents.setdefault(str(path), b"")
+    return Growing(self, str(path))
+
+  def rename(self, path, target):
+    if self.kind(target) == FOLDER and self.inside(target):
+      raise OSError(errno.ENOTEMPTY, "The folder is not empty", str(target))
+    for key in [str(path), *self.inside(path)]:
+      moved = str(target) + key.removeprefix(str(path))
+      if key in self.contents:
+        self.contents[moved] = self.contents.pop(key)
+      self.folders.discard(key)
+
+  def remove(self, path):
+    for key in [str(path), *self.inside(path)]:
+      self.contents.pop(key, None)
+      self.folders.discard(key)
+
+  def remove_empty(self, folder):
+    if not self.inside(folder):
+      self.folders.discard(str(folder))
+
+  @contextlib.contextmanager
+  def lock(self, path):
+    if path in self.locks:
+      raise BlockingIOError(errno.EAGAIN, "It is locked", str(path))
+    self.locks.add(path)
+    try:
+      yield self
+    finally:
+      self.locks.remove(path)
+
+  def held(self):
+    return True
+
+
+class Growing:
+  """A file in the toy; after a number of pieces the process dies."""
+
+  def __init__(self, toy, key):
+    self._toy, self._key = toy, key
+
+  def add(self, piece):
+    self._toy.appends_left -= 1
+    if self._toy.appends_left < 0:
+      raise Killed
+    self._toy.contents[self._key] += piece
+
+  def flush(self):
+    pass
+
+  def close(self):
+    pass
+
+
+TOY = Toy()
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+  monkeypatch.setitem(registry.STORAGES, "toy", "tests.seams.test_storage:TOY")
+  monkeypatch.setattr(f"{__name__}.TOY", Toy())
+
+
+STEPS = dataclasses.replace(
+  CONFIG,
+  duration=Duration(steps=10),
+  evaluate_every=Duration(steps=4),
+  checkpoint=dataclasses.replace(CONFIG.checkpoint, every=Duration(steps=4)),
+  report=True,
+)
+
+
+def run(folder, mode="train", config=STEPS):
+  return launch.launch(config, path_of(folder), StopRequest(), mode=mode, hosts=launch.Hosts())
+
+
+def test_a_run_that_is_killed_goes_on_to_the_same_bits_and_is_used(tmp_path, capsys):
+  assert run(tmp_path / "alone")
+  TOY.appends_left = 23  # of lines and events
+  with pytest.raises(Killed):
+    run("toy://b/run")
+  TOY.appends_left = 10**9
+  stopped = checkpoint.available(path_of("toy://b/run"))
+  assert stopped
+  assert stopped[-1] < metrics_log.read(path_of("toy://b/run"))[-1]["step"] < 10
+  assert run("toy://b/run")
+  assert f"resuming after step {stopped[-1]}" in capsys.readouterr().out
+  assert_equal_ends(path_of("toy://b/run"), tmp_path / "alone", step=10)
+  names = lambda paths: {path for path in paths if not path.startswith(("events", "compiled"))}
+  alone = names(files.files_below(tmp_path / "alone"))
+  there = names(files.files_below(path_of("toy://b/run")))
+  state = lambda paths: {path for path in paths if "/state/" not in path and path != "lock"}
+  assert state(alone) == state(there)
+
+  run("toy://b/run", "evaluate")
+  assert files.read_json(path_of("toy://b/run/evaluation.json"), most=10**6)["step"] == 10
+  report.main(["toy://b/run", "--output", str(tmp_path / "report.html")])
+  assert "Run run" in (tmp_path / "report.html").read_text()
+  export.main(["--source=toy://b/run", "--output", str(tmp_path / "w.npz"), "--verify"])
+  assert weights.load(tmp_path / "w.npz")
+  config = dataclasses.replace(STEPS, init_from="toy://b/run", duration=Duration(steps=2))
+  assert run("toy://b/another", config=config)
+  assert not TOY.locks
+  assert not list(pathlib.Path.cwd().glob("toy:*"))
+
+
+def test_a_run_on_it_is_locked():
+  with TOY.lock(path_of("toy://b/run") / "lock"), pytest.raises(ConfigError, match="is in use by"):
+    run("toy://b/run")
+
+
+def test_what_lies_there_alone_can_be_no_file_of_weights():
+  TOY.contents["toy://b/w.npz"] = b"PK"
+  with pytest.raises(ConfigError, match=r"toy://b/w\.npz is a URL, and only files"):
+    weights.load(path_of("toy://b/w.npz"))
+
+
+def test_its_paths_are_never_opened_as_files_of_this_machine():
+  path = path_of("toy://b/run") / "x" / "y.json"
+  assert (str(path), path.scheme) == ("toy://b/run/x/y.json", "toy")
+  assert isinstance(path.parent, UrlPath)
+  assert path.parent.name == "x"
+  assert path_of(str(path)) == path.absolute() == path
+  with pytest.raises(TypeError, match="not on this machine"):
+    os.stat(path)
