@@ -23,7 +23,7 @@ is evaluated in the type that it was trained in, and weights from files in float
   objectnet  the 113 classes shared with ImageNet; the smaller side is resized to 512 px and the
              centre of 480 px is cropped, whatever the size of the weights
              :objectnet --config.init_from=B_16.npz
-             --config.data.evaluate.objectnet.source=objectnet:DIR
+             --config.evaluate.objectnet.source=objectnet:DIR
   variants   all of these at the size of the weights; ObjectNet (smaller side 512/480 of this size)
              only if its source is given
              :variants --config.init_from=B_16.npz
@@ -32,15 +32,15 @@ is evaluated in the type that it was trained in, and weights from files in float
              :few_shot --config.init_from=B_16.npz
   knn        the 20 nearest neighbours in a tenth of ImageNet's training images, 224 px
              :knn --config.init_from=B_16.npz
-  own        your images: --config.data.evaluate.own.source=folder:DIR (DIR/class/*.jpg)
-             :own --config.init_from=workdirs/mine --config.data.evaluate.own.source=folder:DIR
+  own        your images: --config.evaluate.own.source=folder:DIR (DIR/class/*.jpg)
+             :own --config.init_from=workdirs/mine --config.evaluate.own.source=folder:DIR
 
 The classes of the weights are compared with the classes of the data by name. Weights without class
 names need --config.class_names=FILE (one name per line, in the order of the head), or =data for the
 order of the data (sorted folder names, or the order of TFDS). The 1,000 classes of ImageNet need no
 names, because all published weights have them in the same order.
-For few-shot probes on other data, give --config.few_shot.imagenet.train.source=... and
-.test.source; for knn, --config.nearest.imagenet.train.source=... and .test.source.
+For few-shot probes on other data, give --config.evaluate.imagenet.train.source=... and
+.test.source; for knn, --config.evaluate.imagenet.train.source=... and .test.source.
 The figures are printed and written to WORKDIR/evaluation.json. For sets with one label per image,
 WORKDIR/evaluation has every prediction, the accuracy of each class and the confusion matrix.
 All sets except ObjectNet and folders must be prepared with TFDS first, for example with

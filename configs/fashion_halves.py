@@ -20,12 +20,12 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  EvaluationSet,
-  FewShot,
   Model,
   Schedule,
   to_config_dict,
 )
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes import choice
@@ -73,11 +73,13 @@ def run(model: Model, *, steps: int, warmup: int, learning_rate: float, **fields
   )
 
 
-def images(train: Dataset, test: Dataset) -> Data:
-  """Whole images of 28 x 28 pixels, flipped at random."""
+def images(train: Dataset, test: Dataset, **others: FewShot) -> dict:
+  """Whole images of 28 x 28 pixels, flipped at random; `others` are evaluations by name."""
   whole = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0))
-  scored = EvaluationSet(**vars(test))
-  return Data(train=train, evaluate={"test": scored}, image_size=28, **whole)
+  return dict(
+    data=Data(train=train, image_size=28, **whole),
+    evaluate={"test": Classification(**vars(test)), **others},
+  )
 
 
 def first(model: Model) -> Config:
@@ -89,8 +91,7 @@ def first(model: Model) -> Config:
     warmup=80,
     learning_rate=1.5e-3,
     optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
-    data=images(half("first", "train"), half("first", "test", subset=1000)),
-    few_shot={"second": probe},
+    **images(half("first", "train"), half("first", "test", subset=1000), second=probe),
   )
 
 
@@ -102,7 +103,7 @@ def second(model: Model) -> Config:
     warmup=40,
     learning_rate=0.03,
     optimizer=SGD(momentum=0.9, clip_norm=1.0),
-    data=images(half("second", "train", subset=1000), half("second", "test")),
+    **images(half("second", "train", subset=1000), half("second", "test")),
     new_head=True,
   )
 

@@ -16,7 +16,7 @@ scores it instead of the test split. Use it to choose the learning rate; the pap
 vit_jax/recipes/finetuning.py.
 MODEL,imagenet,real scores ReaL's labels too (tfds:imagenet2012_real).
 Your own images: --config.data.train.source=folder:DIR --config.data.train.split= and the same for
---config.data.evaluate.test, with --config.model.num_classes=0 (as many as there are).
+--config.evaluate.test, with --config.model.num_classes=0 (as many as there are).
 Not run here: the weights are large.
 """
 

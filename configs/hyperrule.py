@@ -9,7 +9,7 @@ MODEL,TASK,development holds out the paper's part of the training split and scor
 MODEL,imagenet,real scores ReaL's labels too.
 Your own images: --config=configs/hyperrule.py:MODEL,EXAMPLES,SIZE with the number of training
 images and "small" (an area below 96 x 96 pixels) or "large", and
---config.data.train.source=folder:DIR --config.data.evaluate.test.source=folder:DIR2
+--config.data.train.source=folder:DIR --config.evaluate.test.source=folder:DIR2
 --config.model.num_classes=K.
 Not run here at full size: the weights are large.
 """

@@ -17,7 +17,8 @@ large as the subset at least. Not run here: it needs a pod.
 
 import dataclasses
 
-from vit_jax.config import ConfigError, Dataset, Duration, EarlyStopping, FewShot, to_config_dict
+from vit_jax.config import ConfigError, Dataset, Duration, EarlyStopping, to_config_dict
+from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.recipes import choice, pretrain
 
 LEARNING_RATES = {
@@ -51,7 +52,7 @@ def get_config(argument="ViT-B/32,9M"):
       duration=Duration(steps=STEPS),
       evaluate_every=Duration(steps=2500),
       data=dataclasses.replace(base.data, train=Dataset(subset=images)),
-      few_shot={"imagenet": probe},
+      evaluate={**base.evaluate, "imagenet": probe},
       early_stopping=EarlyStopping(metric="imagenet/5shot"),
     )
   )

@@ -15,10 +15,11 @@ from vit_jax.config import (
   Dataset,
   Duration,
   Model,
-  Nearest,
   Schedule,
   to_config_dict,
 )
+from vit_jax.evaluation.nearest_neighbours import Nearest
+from vit_jax.evaluation.reconstruction import Reconstruction
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 
@@ -38,8 +39,10 @@ def get_config():
       optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
       schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
       data=Data(train=train, image_size=28, crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0)),
-      nearest={"neighbours": Nearest(train=train, test=held_out)},
-      reconstruct={"held_out": held_out},
+      evaluate={
+        "neighbours": Nearest(train=train, test=held_out),
+        "held_out": Reconstruction(**vars(held_out)),
+      },
       checkpoint=Checkpoint(every=Duration(epochs=2)),
     )
   )

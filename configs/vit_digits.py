@@ -13,11 +13,11 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  EvaluationSet,
   Model,
   Schedule,
   to_config_dict,
 )
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 
 
@@ -34,11 +34,11 @@ def get_config():
       schedule=Schedule(learning_rate=3e-3, warmup=Duration(steps=100)),
       data=Data(
         train=Dataset(source="digits", split="train"),
-        evaluate={"test": EvaluationSet(source="digits", split="test")},
         image_size=16,
         crop_area=(0.5, 1.0),
         flip=False,
       ),
+      evaluate={"test": Classification(source="digits", split="test")},
       checkpoint=Checkpoint(every=Duration(steps=500)),
     )
   )

@@ -17,11 +17,11 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  EvaluationSet,
   Model,
   Schedule,
   to_config_dict,
 )
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 
 
@@ -38,11 +38,11 @@ def get_config():
       schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
       data=Data(
         train=Dataset(source="tfds:fashion_mnist", split="train"),
-        evaluate={"test": EvaluationSet(source="tfds:fashion_mnist", split="test")},
         image_size=28,
         crop_area=(1.0, 1.0),
         crop_aspect=(1.0, 1.0),
       ),
+      evaluate={"test": Classification(source="tfds:fashion_mnist", split="test")},
       checkpoint=Checkpoint(every=Duration(epochs=6)),
     )
   )

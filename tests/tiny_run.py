@@ -5,6 +5,7 @@ import pathlib
 import jax
 
 from vit_jax import config as c
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
 from vit_jax.training import run as runs
@@ -22,11 +23,11 @@ CONFIG = c.Config(
   schedule=c.Schedule(learning_rate=3e-3, warmup=c.Duration(steps=2)),
   data=c.Data(
     train=c.Dataset("digits", "train"),
-    evaluate={"test": c.EvaluationSet("digits", "test")},
     image_size=16,
     crop_area=(0.5, 1.0),
     mixup=0.2,
   ),
+  evaluate={"test": Classification("digits", "test")},
   checkpoint=c.Checkpoint(every=c.Duration(steps=5)),
   report=False,
 )

@@ -8,7 +8,7 @@ a part of the training set. The rate with the best development accuracy (the sma
 good ones) then trains on the whole training set with three seeds, and these runs are scored on the
 test set after their last step. --model and --task take configs/finetune.py and the task's grid of
 Table 4. For other data write two recipes: --development trains on a part and scores the rest
-(data.train.split="train[:90%]", data.evaluate={"development": ... "train[90%:]"}, or [:90%] and
+(data.train.split="train[:90%]", evaluate={"development": ... "train[90%:]"}, or [:90%] and
 [90%:] of a folder), --final trains on all and scores the test set.
 --config.KEY=VALUE goes to every run.
 

@@ -37,6 +37,15 @@ class Registry(MutableMapping):
     return self._lines[name]
 
 
+EVALUATIONS = Registry(
+  {
+    "classification": "vit_jax.evaluation.classification:Classification",
+    "few_shot": "vit_jax.evaluation.few_shot:FewShot",
+    "nearest_neighbours": "vit_jax.evaluation.nearest_neighbours:Nearest",
+    "reconstruction": "vit_jax.evaluation.reconstruction:Reconstruction",
+  }
+)
+
 OBJECTIVES = Registry(
   {
     "classification": "vit_jax.learning.classification:Settings",

@@ -31,8 +31,8 @@ SMALL = {
   "checkpoint.every.steps": 400,
 }
 PROBE = {
-  "few_shot.imagenet.train.source": "tfds:imagenet2012",
-  "few_shot.imagenet.test.source": "tfds:imagenet2012",
+  "evaluate.imagenet.train.source": "tfds:imagenet2012",
+  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 
 

@@ -20,8 +20,8 @@ from vit_jax.experiments.studies import Cell, Drawing, Paper, Stage, Study, tran
 
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}
 PROBE = {
-  "few_shot.imagenet.train.source": "tfds:imagenet2012",
-  "few_shot.imagenet.test.source": "tfds:imagenet2012",
+  "evaluate.imagenet.train.source": "tfds:imagenet2012",
+  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 MODELS = {  # with their epochs
   "ViT-B/32": (7,),

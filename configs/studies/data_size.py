@@ -28,23 +28,23 @@ from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Sta
 TABLE = Paper("configs/studies/paper/table5.csv", "accuracy", "Table 5, accuracy after fine-tuning")
 VITS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14")
 MODELS = (*VITS, "R50x1", "R152x2")
-I21K = {"data.train.source": "tfds:imagenet21k", "data.evaluate.val.source": "tfds:imagenet21k"}
+I21K = {"data.train.source": "tfds:imagenet21k", "evaluate.val.source": "tfds:imagenet21k"}
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}
 PROBE = {
-  "few_shot.imagenet.train.source": "tfds:imagenet2012",
-  "few_shot.imagenet.test.source": "tfds:imagenet2012",
+  "evaluate.imagenet.train.source": "tfds:imagenet2012",
+  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 SETTINGS = {
-  "ImageNet": {"data.train.split": "train[:99%]", "data.evaluate.val.split": "train[99%:]"},
+  "ImageNet": {"data.train.split": "train[:99%]", "evaluate.val.split": "train[99%:]"},
   "ImageNet-21k": I21K
-  | {"data.train.split": "train[51200:]", "data.evaluate.val.split": "train[:51200]"},
+  | {"data.train.split": "train[51200:]", "evaluate.val.split": "train[:51200]"},
   "JFT-300M": JFT | PROBE,
 }
 HELD_OUT = {
-  "ImageNet": {"data.train.split": "train[:98%]", "data.evaluate.val.split": "train[98%:99%]"},
+  "ImageNet": {"data.train.split": "train[:98%]", "evaluate.val.split": "train[98%:99%]"},
   "ImageNet-21k": {
     "data.train.split": "train[102400:]",
-    "data.evaluate.val.split": "train[51200:102400]",
+    "evaluate.val.split": "train[51200:102400]",
   },
 }
 IMAGES = {"ImageNet": 1_281_167, "ImageNet-21k": 12_400_000, "JFT-300M": 303_000_000}
@@ -58,7 +58,7 @@ OF_RESNETS = {"ImageNet": "imagenet", "ImageNet-21k": "imagenet21k"}
 
 SMALL_MODELS = ("ViT-64/7", "ViT-96/7", "ResNet-3")
 SMALL_SIZES = (300, 3000, 27_000)
-SMALL_HELD_OUT = {"data.evaluate.test.split": "train[90%:]", "data.evaluate.test.subset": 0}
+SMALL_HELD_OUT = {"evaluate.test.split": "train[90%:]", "evaluate.test.subset": 0}
 
 
 def candidates(model: str, decay: float, dropout: float, smoothing: float) -> tuple[dict, ...]:

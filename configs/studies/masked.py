@@ -25,7 +25,7 @@ KINDS = tuple(
   (target, rate) for target in ("mean_color", "down4", "pixels") for rate in (0.5, 0.15)
 )
 RATES = tuple({"schedule.learning_rate": rate} for rate in (3e-4, 1e-3, 3e-3, 1e-2))
-HELD_OUT = {"data.evaluate.test.split": "train[90%:]"}
+HELD_OUT = {"evaluate.test.split": "train[90%:]"}
 SEEN = {"data.allow_overlap": True}  # pre-training has seen the held-out images, without labels
 
 
@@ -38,9 +38,9 @@ def pretraining(target: str, rate: float) -> Stage:
     "evaluate_every.steps": STEPS // 2,
     "checkpoint.every.steps": STEPS // 4,
     "data.train.split": "train",
-    "reconstruct.held_out.split": "test",
-    "nearest.neighbours.train.source": "",
-    "nearest.neighbours.test.source": "",
+    "evaluate.held_out.split": "test",
+    "evaluate.neighbours.train.source": "",
+    "evaluate.neighbours.test.source": "",
     "objective.target": target,
     "objective.rate": rate,
   }

@@ -22,8 +22,8 @@ from vit_jax.recipes import LENGTHS_OF_BIT
 
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}
 PROBE = {
-  "few_shot.imagenet.train.source": "tfds:imagenet2012",
-  "few_shot.imagenet.test.source": "tfds:imagenet2012",
+  "evaluate.imagenet.train.source": "tfds:imagenet2012",
+  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 RECIPES = {"Adam": "configs/{}_jft.py", "SGD": "configs/resnet_sgd.py:{},jft"}
 TABLE = Paper(
@@ -42,7 +42,7 @@ SGD = {
 SMALL = {"Adam": {}, "SGD": SGD}
 RATES = {"Adam": (1.5e-4, 5e-4, 1.5e-3, 4.5e-3), "SGD": (0.0075, 0.02, 0.06, 0.2)}
 PART = {"data.train.split": "train[:90%]"}
-HELD_OUT = {"data.evaluate.test.split": "train[90%:]", "data.evaluate.test.subset": 0}
+HELD_OUT = {"evaluate.test.split": "train[90%:]", "evaluate.test.subset": 0}
 
 
 def cell(task: str, model: str, optimizer: str, stage: Stage) -> Cell:

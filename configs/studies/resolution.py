@@ -36,8 +36,8 @@ SMALL = {
 
 def half(name: str) -> dict:
   """The training and test images of half of the classes of Fashion-MNIST."""
-  sources = ("data.train.source", "data.evaluate.test.source")
-  return {"data.evaluate.test.split": "test", **dict.fromkeys(sources, f"tfds:fashion_{name}")}
+  sources = ("data.train.source", "evaluate.test.source")
+  return {"evaluate.test.split": "test", **dict.fromkeys(sources, f"tfds:fashion_{name}")}
 
 
 def lasting(steps: int) -> dict:
@@ -62,8 +62,8 @@ def study(before: Stage, recipe: str, settings: dict, held_out: str, pixels: tup
   """
   parts = {
     "data.train.split": f"train[:{held_out}]",
-    "data.evaluate.test.source": settings["data.train.source"],
-    "data.evaluate.test.split": f"train[{held_out}:]",
+    "evaluate.test.source": settings["data.train.source"],
+    "evaluate.test.split": f"train[{held_out}:]",
   }
   found = []
   for positions, new in POSITIONS.items():

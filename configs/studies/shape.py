@@ -29,8 +29,8 @@ SMALL = {
   "checkpoint.every.steps": 500,
 }
 PROBE = {
-  "few_shot.imagenet.train.source": "tfds:imagenet2012",
-  "few_shot.imagenet.test.source": "tfds:imagenet2012",
+  "evaluate.imagenet.train.source": "tfds:imagenet2012",
+  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 
 

@@ -25,8 +25,8 @@ from vit_jax.experiments.studies import Cell, Drawing, Score, Stage, Study
 MODELS = ("ViT-b/32", "ViT-B/32", "ViT-L/32", "ViT-L/16", "R50x1", "R152x2")
 SUBSETS = {"9M": 9_000_000, "30M": 30_000_000, "90M": 90_000_000, "all": 303_000_000}
 PROBE = {
-  "few_shot.imagenet.train.source": "tfds:imagenet2012",
-  "few_shot.imagenet.test.source": "tfds:imagenet2012",
+  "evaluate.imagenet.train.source": "tfds:imagenet2012",
+  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 SMALL_MODELS = ("ViT-64/7", "ViT-96/7", "ResNet-2", "ResNet-3")
 SMALL_SUBSETS = (900, 3000, 9000, 30_000)

@@ -32,8 +32,8 @@ def images(half: str) -> dict:
   return {
     "data.train.source": f"tfds:fashion_{half}",
     "data.train.split": "train",
-    "data.evaluate.test.source": f"tfds:fashion_{half}",
-    "data.evaluate.test.split": "test",
+    "evaluate.test.source": f"tfds:fashion_{half}",
+    "evaluate.test.split": "test",
   }
 
 

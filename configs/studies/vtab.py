@@ -30,14 +30,14 @@ MEANS = (("task",), ("task", "group"))  # of each group, and of all tasks
 JFT = {
   "data.train.source": "tfds:jft",
   "data.train.split": "train",
-  "few_shot.imagenet.train.source": "tfds:imagenet2012",
-  "few_shot.imagenet.test.source": "tfds:imagenet2012",
+  "evaluate.imagenet.train.source": "tfds:imagenet2012",
+  "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
 I21K = {
   "data.train.source": "tfds:imagenet21k",
   "data.train.split": "train[51200:]",
-  "data.evaluate.val.source": "tfds:imagenet21k",
-  "data.evaluate.val.split": "train[:51200]",
+  "evaluate.val.source": "tfds:imagenet21k",
+  "evaluate.val.split": "train[:51200]",
 }
 BEFORE = {  # model and data: the recipe, its length, and its settings
   ("ViT-H/14", "JFT-300M"): ("jft", "", JFT),
@@ -61,7 +61,7 @@ SMALL_TASKS = {  # with their groups and settings
     {
       "model.num_classes": 10,
       "data.train.source": "digits",
-      "data.evaluate.test.source": "digits",
+      "evaluate.test.source": "digits",
     },
   ),
 }

@@ -10,6 +10,9 @@ from vit_jax import config as c
 from vit_jax.data.sources import digits
 from vit_jax.devices import hosts
 from vit_jax.devices.hosts import Hosts
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process.text import one_line, shown
 from vit_jax.training import checks, steps
@@ -23,16 +26,16 @@ GOOD = c.Config(
   optimizer=SGD(),
   data=c.Data(
     train=c.Dataset("digits", "train"),
-    evaluate={"test": c.EvaluationSet("digits", "test")},
     image_size=32,
   ),
+  evaluate={"test": Classification("digits", "test")},
 )
 PAIR = c.Dataset("digits", "train", subset=200), c.Dataset("digits", "test")
 WITHOUT_A_HEAD = dataclasses.replace(
-  GOOD, few_shot={"probe": c.FewShot(*PAIR, shots=(1,))}, nearest={"knn": c.Nearest(*PAIR)}
+  GOOD, evaluate={"probe": FewShot(*PAIR, shots=(1,)), "knn": Nearest(*PAIR)}
 )
 DIGITS = {split: digits._load(split) for split in ("train", "test")}
-OPENED = ("batch_size", "data", "few_shot", "nearest")  # settings that data are opened with
+OPENED = ("batch_size", "data", "evaluate")  # settings that data are opened with
 NUMBERS = [
   *(-(10**5000), -(10**12), -1, 0, 1, 3, 10**5, 10**8, 10**12, 10**30, 10**5000),
   *(-1e300, -1e-300, -0.0, 1e-300, 1e-30, 0.5, 1e10, 1e300, math.nan, math.inf, -math.inf),
@@ -60,7 +63,7 @@ def settings(node=None, path=()):
 
 def accepted(path, value):
   """Whether the setting is accepted; if not, asserts that it is refused in the right way."""
-  values = c.to_dict(WITHOUT_A_HEAD if path[0] in ("few_shot", "nearest") else GOOD)
+  values = c.to_dict(WITHOUT_A_HEAD if path[0] == "evaluate" else GOOD)
   node = values
   for part in path[:-1]:
     node = node[part]
@@ -106,7 +109,7 @@ def test_every_number_has_both_bounds():
       elif field.type in (int, float):
         assert None not in (field.metadata["low"], field.metadata["high"]), field.name
 
-  for kind in (c.Config, c.Dataset, c.FewShot, c.Nearest):
+  for kind in (c.Config, c.Dataset, FewShot, Nearest):
     walk(kind)
 
 

@@ -5,6 +5,7 @@ from absl import flags
 
 from vit_jax import config as c
 from vit_jax.config import command_line, overrides
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process import console, exit_status
@@ -13,7 +14,8 @@ from vit_jax.storage import workdir
 RECIPE = c.Config(
   duration=c.Duration(epochs=7),
   optimizer=Adam(beta1=0.8, weight_decay=0.1),
-  data=c.Data(evaluate={"val": c.EvaluationSet("digits", "test")}),
+  data=c.Data(),
+  evaluate={"val": Classification("digits", "test")},
 )
 
 
@@ -37,15 +39,19 @@ def replaced(*words):
     (["--config.model.stages=(3,)"], "model.stages", (3,)),
     (["--config.schedule.drops=0.5"], "schedule.drops", (0.5,)),
     (["--config.init_from=a=b c"], "init_from", "a=b c"),
-    (["--config.data.evaluate.val.split=x"], "data.evaluate", {"val": {"split": "x"}}),
+    (["--config.evaluate.val.split=x"], "evaluate", {"val": {"split": "x"}}),
     (["--config.duration.steps=5"], "duration", {"steps": 5, "epochs": 0.0}),
     (["--config.duration.steps=0"], "duration", {"steps": 0, "epochs": 0.0}),
     (["--config.duration.epochs=2"], "duration", {"steps": 0, "epochs": 2.0}),
     (["--config.optimizer.kind=sgd"], "optimizer", {"kind": "sgd", "momentum": 0.9}),
     (["--config.optimizer.momentum=0.5", "--config.optimizer.kind=sgd"], "optimizer.momentum", 0.5),
     (
-      ["--config.few_shot.new.seeds=1", "--config.few_shot.new.train.source=digits"],
-      "few_shot",
+      [
+        "--config.evaluate.new.seeds=1",
+        "--config.evaluate.new.train.source=digits",
+        "--config.evaluate.new.kind=few_shot",
+      ],
+      "evaluate",
       {"new": {"seeds": 1, "train": {"source": "digits", "image_key": "image"}}},
     ),
   ],
@@ -70,9 +76,14 @@ def test_another_kind_keeps_the_settings_that_both_kinds_have():
 @pytest.mark.parametrize(
   ("words", "message"),
   [
-    ("few_shot.mine.seeds=1", r"few_shot\.mine is not in the recipe, which has none there; to add"),
-    ("data.evaluate.vol.split=x", r"data\.evaluate\.vol is not in the recipe, which has 'val'"),
-    ("few_shot.mine.seed=1 few_shot.mine.train.source=x", r"seed is not a setting; nearest: con"),
+    ("evaluate.vol.split=x", r"evaluate\.vol is not in the recipe, which has 'val'"),
+    (
+      "evaluate.mine.seed=1 evaluate.mine.train.source=x evaluate.mine.kind=few_shot",
+      r"seed is not a setting; nearest: con",
+    ),
+    ("evaluate.val.seeds=1", r"seeds is .*give --config\.evaluate\.val\.kind=few_shot too"),
+    ("data.evaluate.val.split=x", r"data\.evaluate is not a setting; give --config\.evaluate\.N"),
+    ("few_shot.x.seeds=1", r"few_shot is not a setting; give .*evaluate\.NAME\.kind=few_shot"),
     ("compute_dtype=float32", r"compute_dtype is not a setting; nearest: config\.model\.compute_d"),
     ("seed.x=1", r"config\.seed\.x is not a setting; nearest: config\.seed\."),
     ("seed=x", r"config\.seed='x' cannot be read as int; try 0\."),
@@ -82,7 +93,7 @@ def test_another_kind_keeps_the_settings_that_both_kinds_have():
     ("model.stages=(", r"config\.model\.stages='\(' cannot be read as tuple; try \(\)\."),
     (f"model.stages={'-' * 4000}1", r"stages='-+\.\.\. cannot be read as tuple"),
     ("model=3", r"config\.model is a group of settings; give one of its settings\."),
-    ("few_shot=3", r"config\.few_shot is a group of settings"),
+    ("evaluate=3", r"config\.evaluate is a group of settings"),
     ("duration.steps=5 duration.epochs=3", "given twice"),
     ("optimizer.kind=sdg", r"config\.optimizer\.kind='sdg' is not a choice; nearest: sgd\."),
     (

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from vit_jax import config as c
 from vit_jax.config import synonyms
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 
 
 def edited(key, value):
@@ -24,9 +27,12 @@ def edited(key, value):
 
 FULL = c.Config(
   duration=c.Duration(epochs=7),
-  data=c.Data(evaluate={"test": c.EvaluationSet(source="digits", split="test")}),
-  few_shot={"some": c.FewShot(c.Dataset("digits"), shots=(1, 5))},
-  nearest={"some": c.Nearest(test=c.Dataset("digits"), neighbours=3)},
+  data=c.Data(),
+  evaluate={
+    "test": Classification(source="digits", split="test"),
+    "few": FewShot(c.Dataset("digits"), shots=(1, 5)),
+    "near": Nearest(test=c.Dataset("digits"), neighbours=3),
+  },
 )
 
 
@@ -49,7 +55,7 @@ def test_every_setting_says_what_it_means():
       else:
         assert field.metadata["meaning"], f"{kind.__name__}.{field.name}"
 
-  for kind in (c.Config, c.Dataset, c.FewShot, c.Nearest):
+  for kind in (c.Config, c.Dataset, FewShot, Nearest):
     walk(kind)
 
 
@@ -75,11 +81,11 @@ def test_every_setting_says_what_it_means():
     ("model.remat", "dot", r"config\.model\.remat='dot' is not a choice.*nearest: dots"),
     ("loss.kind", "hinge", r"config\.loss\.kind='hinge' is not a choice.*softmax"),
     ("model", 3, r"config\.model=3 is one value"),
-    ("few_shot", 3, r"config\.few_shot=3 is one value; it must be groups of settings by name"),
+    ("evaluate", 3, r"config\.evaluate=3 is one value; it must be groups of settings by name"),
     (
-      "data.evaluate",
+      "evaluate",
       {"x": {"sauce": ""}},
-      r"evaluate\.x\.sauce is not a setting; .*: config\.data\.evaluate\.x\.source",
+      r"evaluate\.x\.sauce is not a setting; .*: config\.evaluate\.x\.source",
     ),
     ("duration", {"steps": 1, "epochs": 2.0, "examples": 0}, r"config\.duration is given twice"),
     ("data.crop_area", 0.5, r"config\.data\.crop_area=0\.5 is float; it must be tuple"),

@@ -29,4 +29,4 @@ def test_a_table_stays_one_whatever_its_texts_hold():
 
 def test_groups_that_stand_at_several_keys_name_them():
   assert groups()[config.Duration][:2] == ["config.duration", "config.log_every"]
-  assert "config.few_shot.NAME.train" in groups()[config.Dataset]
+  assert "config.evaluate.NAME.train with kind=few_shot" in groups()[config.Dataset]

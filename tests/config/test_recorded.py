@@ -7,14 +7,16 @@ import pytest
 
 from vit_jax import config as c
 from vit_jax.config import recorded
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import workdir
 
 MINE = c.Config(
   batch_size=7,
   duration=c.Duration(epochs=2),
-  data=c.Data(evaluate={"mine": c.EvaluationSet("digits", "test")}, crop_area=(0.1, 0.9)),
-  few_shot={"some": c.FewShot(shots=(1, 5))},
+  data=c.Data(crop_area=(0.1, 0.9)),
+  evaluate={"mine": Classification("digits", "test"), "some": FewShot(shots=(1, 5))},
 )
 
 
@@ -24,9 +26,9 @@ def test_what_was_written_down_comes_back(tmp_path):
 
 
 def test_settings_that_were_not_recorded_have_their_defaults(tmp_path):
-  (tmp_path / "config.json").write_text('{"data": {"evaluate": {"test": {"split": "test"}}}}')
+  (tmp_path / "config.json").write_text('{"evaluate": {"test": {"split": "test"}}}')
   old = recorded.read(tmp_path)
-  assert old.data.evaluate["test"] == c.EvaluationSet(split="test")
+  assert old.evaluate["test"] == Classification(split="test")
   assert old.optimizer == Adam()
 
 
@@ -38,8 +40,8 @@ def test_settings_that_were_not_recorded_have_their_defaults(tmp_path):
     ("null", "does not hold the settings of a run"),
     ("{", "does not hold the settings of a run"),
     ("[" * 100_000, "does not hold the settings of a run"),
-    ('{"data": {"evaluate": {"x": 3}}}', r"config\.data\.evaluate\.x=3 is one value"),
-    ('{"data": {"evaluate": 3}}', r"config\.data\.evaluate=3 is one value"),
+    ('{"evaluate": {"x": 3}}', r"config\.evaluate\.x=3 is one value"),
+    ('{"evaluate": 3}', r"config\.evaluate=3 is one value"),
     ('{"batch_sise": 3}', r"config\.batch_sise is not a setting; nearest: config\.batch_size"),
     ('{"batch_size": 0}', r"config\.batch_size=0 is too small"),
   ],
@@ -55,6 +57,6 @@ def test_what_is_no_settings_of_a_run(tmp_path, content, message):
 def test_a_list_of_values_is_a_tuple_again(tmp_path):
   values = json.loads(json.dumps(c.to_dict(MINE)))
   assert c.from_dict(values) == MINE
-  del values["data"]["crop_area"], values["few_shot"]["some"]["seeds"]
+  del values["data"]["crop_area"], values["evaluate"]["some"]["seeds"]
   missing = dataclasses.replace(MINE.data, crop_area=c.Data().crop_area)
   assert c.from_dict(values) == dataclasses.replace(MINE, data=missing)

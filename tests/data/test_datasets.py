@@ -13,14 +13,14 @@ def test_the_table_has_every_dataset_and_each_note_once(tmp_path):
   opener = datasets.Opener(max_pixels=1, threads=0, allow_overlap=False)
   write_exclusions(tmp_path / "out.txt", opener.source(Dataset(folder)), [0])
   opener.open("config.data.train", Dataset(folder, "[:50%]"))
-  opener.open("config.data.evaluate.val", Dataset(folder, exclude=str(tmp_path / "out.txt")))
-  opener.open("config.reconstruct.x", Dataset("digits", "test", label_key=""))
+  opener.open("config.evaluate.val", Dataset(folder, exclude=str(tmp_path / "out.txt")))
+  opener.open("config.evaluate.x", Dataset("digits", "test", label_key=""))
   head, *rows, note = datasets.table(opener.opened).splitlines()
   assert head.split() == ["data", "source", "images", "classes"]
   assert [row.split() for row in rows] == [
     ["data.train", folder, "[:50%]", "2", "2"],
-    ["data.evaluate.val", folder, "3", "2"],
-    ["reconstruct.x", "digits", "test", "360", "-"],
+    ["evaluate.val", folder, "3", "2"],
+    ["evaluate.x", "digits", "test", "360", "-"],
   ]
   assert note.startswith(f"Left out of '{tmp_path}/in': ")
   assert "1 hidden ('.DS_Store')" in note

@@ -76,7 +76,7 @@ def test_a_folder_of_splits_is_no_folder_of_classes(tmp_path, names):
     said = str(raised.value)
     words = shlex.split(said[said.index("--config") :].replace(";", " ; "))
     assert f"--config.data.train.source=folder:{tmp_path}/{train}" in words
-    assert f"--config.data.evaluate.val.source=folder:{tmp_path}/{other}" in words
+    assert f"--config.evaluate.val.source=folder:{tmp_path}/{other}" in words
   assert len(open_source(f"folder:{tmp_path}", label_key="")) == len(names)
 
 

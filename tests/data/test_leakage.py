@@ -5,7 +5,10 @@ import pytest
 from tests.data import tfds_fixture
 from vit_jax import config as c
 from vit_jax.data.sources import subset
-from vit_jax.evaluation.opening import open_alone
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.evaluations import open_alone
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.training import run as runs
 
 
@@ -25,8 +28,8 @@ def run(train, *, classes=2, data=None, **more):
 
 
 def scoring(train, test, *, classes=2, **more):
-  scored = {"test": c.EvaluationSet(**vars(test))}
-  return run(train, classes=classes, data=dict(evaluate=scored, **more))
+  scored = {"test": Classification(**vars(test))}
+  return run(train, classes=classes, data=more, evaluate=scored)
 
 
 def refused(config):
@@ -41,7 +44,7 @@ def refused(config):
 def test_the_sentence(folder):
   said = refused(scoring(c.Dataset(folder), c.Dataset(folder, "[90%:]")))
   assert said.startswith(
-    f"config.data.train ({folder}) and config.data.evaluate.test ({folder} [90%:]) have 4 images "
+    f"config.data.train ({folder}) and config.evaluate.test ({folder} [90%:]) have 4 images "
     f"(such as '{folder[7:]}/a/"
   )
   assert "in common; evaluate on images that are not trained on" in said
@@ -62,19 +65,17 @@ def test_an_explicit_setting_allows_it_and_it_is_told(folder, caplog):
   assert "config.data.allow_overlap=True allows it" in said
 
 
-@pytest.mark.parametrize("kind", ["few_shot", "nearest"])
-def test_probes_and_neighbours(folder, kind):
-  group, options = {
-    "few_shot": (c.FewShot, dict(shots=(1,), seeds=1)),
-    "nearest": (c.Nearest, dict(neighbours=1)),
-  }[kind]
+@pytest.mark.parametrize(
+  ("kind", "options"), [(FewShot, dict(shots=(1,), seeds=1)), (Nearest, dict(neighbours=1))]
+)
+def test_probes_and_neighbours(folder, kind, options):
 
   def config(train, probe_train, test):
     sets = (c.Dataset(folder, split) for split in (probe_train, test))
-    return run(c.Dataset(folder, train), **{kind: {"mine": group(*sets, **options)}})
+    return run(c.Dataset(folder, train), evaluate={"mine": kind(*sets, **options)})
 
   runs.open_data(config("[:50%]", "[:50%]", "[50%:]"))  # a probe may learn from training images
-  key = f"config.{kind}.mine"
+  key = "config.evaluate.mine"
   assert f"{key}.train ({folder} [:60%]) and {key}.test" in refused(
     config("[:50%]", "[:60%]", "[50%:]")
   )

@@ -12,6 +12,7 @@ from vit_jax import config as c
 from vit_jax.data import datasets, sources
 from vit_jax.data.sources import subset
 from vit_jax.data.sources.base import Block
+from vit_jax.evaluation.classification import Classification
 from vit_jax.training import run as runs
 from vit_jax.training import steps
 
@@ -187,7 +188,8 @@ def test_epochs_are_of_the_subset():
     batch_size=16,
     duration=c.Duration(epochs=3),
     model=c.Model(num_classes=10),
-    data=c.Data(train=dataset, evaluate={"some": c.EvaluationSet("digits", "test", subset=40)}),
+    data=c.Data(train=dataset),
+    evaluate={"some": Classification("digits", "test", subset=40)},
   )
   data = runs.open_data(config)
   assert steps.of_run(config, len(data.train)).total == 30

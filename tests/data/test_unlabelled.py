@@ -10,7 +10,10 @@ from tests.learning.hidden_channel import Hidden
 from vit_jax import config as c
 from vit_jax.data import leakage, pipeline, sources
 from vit_jax.data.images import BadImage
-from vit_jax.evaluation import opening as evaluation
+from vit_jax.evaluation import evaluations as evaluation
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.training import run as runs
 
 NAMES = ["1.png", "b/2.jpg", "b/inner/deep/3.png", "c/4.webp"]
@@ -143,17 +146,17 @@ def test_classification_refuses_training_images_without_labels():
     runs.open_data(with_data(train=UNLABELLED))
 
 
-@pytest.mark.parametrize("key", ["data.evaluate.test", "few_shot.x.train", "nearest.x.test"])
+@pytest.mark.parametrize("key", ["test", "probe.train", "near.test"])
 def test_evaluations_refuse_images_without_labels(key):
-  test = c.EvaluationSet("digits", "test", label_key="label")
+  test = Classification("digits", "test", label_key="label")
   bare = dataclasses.replace(test, label_key="")
   changes = {
-    "data.evaluate.test": with_data(evaluate={"test": bare}),
-    "few_shot.x.train": dataclasses.replace(CONFIG, few_shot={"x": c.FewShot(bare, test)}),
-    "nearest.x.test": dataclasses.replace(CONFIG, nearest={"x": c.Nearest(test, bare)}),
+    "test": {"test": bare},
+    "probe.train": {"probe": FewShot(bare, test)},
+    "near.test": {"near": Nearest(test, bare)},
   }
-  with pytest.raises(c.ConfigError, match=rf"^config\.{key}\.label_key is empty, so these images"):
-    evaluation.open_alone(changes[key], ())
+  with pytest.raises(c.ConfigError, match=rf"^config\.evaluate\.{key}\.label_key is empty"):
+    evaluation.open_alone(dataclasses.replace(CONFIG, evaluate=changes[key]), ())
 
 
 def test_an_objective_without_labels_takes_them_with_any_number_of_classes():

@@ -133,7 +133,7 @@ def test_without_labels_many_processes_are_one_run_too(tmp_path):
   masked = (
     "--config.objective.kind=masked_patches",
     "--config.data.train.label_key=",
-    "--config.data.evaluate.test.source=",
+    "--config.evaluate.test.source=",
     "--config.duration.steps=12",
     "--config.evaluate_every.steps=12",
     "--config.checkpoint.every.steps=12",

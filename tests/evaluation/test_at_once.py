@@ -8,7 +8,7 @@ from PIL import Image
 
 from tests.racing import at_once, slow_disk
 from vit_jax.devices import watchdog
-from vit_jax.evaluation import evaluate
+from vit_jax.evaluation import results
 from vit_jax.evaluation.spec import Result
 from vit_jax.report import scored_set
 from vit_jax.storage import workdir
@@ -43,7 +43,7 @@ def test_readers_see_figures_with_their_own_details(tmp_path, monkeypatch):
 
   reader = threading.Thread(target=read)
   reader.start()
-  write = lambda number: evaluate.write_details(tmp_path, result(number), {"step": number})
+  write = lambda number: results.write_details(tmp_path, result(number), {"step": number})
   folders = at_once(*(lambda number=number: write(number) for number in range(1, 9)))
   written.set()
   reader.join()

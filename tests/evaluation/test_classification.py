@@ -127,7 +127,7 @@ def test_classes_that_do_not_occur_are_left_out(classes, multi_label, seed):
 def test_top5_is_told_of_more_than_five_classes(classes, told):
   result = evaluate(np.eye(classes)[[1, 1]], np.array([0, 1], np.int32), 2)
   assert (result["top1"], result.get("top5")) == (0.5, 1.0 if told else None)
-  said = classification.in_words("top1", result)
+  said = classification.Classification.in_words("top1", result)
   assert said.startswith("top-1 50.00%, top-5 100.00%, loss" if told else "top-1 50.00%, loss")
 
 
@@ -150,3 +150,13 @@ def test_one_batch_is_always_ahead():
   classification.evaluate(step, {}, [0, 1, 2])
   assert log.index(("step", 1)) < log.index(("read", 0))
   assert log.index(("step", 2)) < log.index(("read", 1))
+
+
+@pytest.mark.parametrize(
+  ("own", "side", "resize"),
+  [(-1, 8, 10), (0, 8, 0), (1, 8, 8), (512 / 480, 480, 512), (512 / 480, 384, 410)],
+)
+def test_a_set_may_be_resized_in_its_own_way(own, side, resize):
+  """`resize` is a ratio: ObjectNet's 512 to 480 holds at every image size."""
+  settings = classification.Classification("digits", "test", resize=own)
+  assert settings.pixels(c.Data(image_size=side, evaluate_resize=10)) == resize

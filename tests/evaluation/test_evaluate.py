@@ -18,9 +18,12 @@ from vit_jax import models, recipes, weights
 from vit_jax.data import images, sources
 from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.devices import watchdog
-from vit_jax.evaluation import details, evaluate, evaluated_model, registry
+from vit_jax.evaluation import catalogue, details, evaluate, evaluated_model
 from vit_jax.evaluation import features as seen_features
-from vit_jax.evaluation.opening import open_alone
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.evaluations import open_alone, score_all
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.training.launch import reader_of
 from vit_jax.weights.card import Card
@@ -84,14 +87,15 @@ def variants(tmp_path_factory):
   made.add_objectnet(root / "objectnet")
 
   config = recipes.evaluation("variants", "ViT-Ti/16")
-  sets = dict(config.data.evaluate)
-  sets["objectnet"] = c.EvaluationSet(f"objectnet:{root / 'objectnet'}", resize=512 / 480)
+  sets = dict(config.evaluate)
+  sets["objectnet"] = Classification(f"objectnet:{root / 'objectnet'}", resize=512 / 480)
   config = dataclasses.replace(
     config,
     init_from=str(root / "w.npz"),
     batch_size=16,
     model=MODEL,
-    data=dataclasses.replace(config.data, evaluate=sets, image_size=SIDE),
+    data=dataclasses.replace(config.data, image_size=SIDE),
+    evaluate=sets,
   )
   with pytest.MonkeyPatch.context() as patch:
     patch.setenv("TFDS_DATA_DIR", str(root))
@@ -130,7 +134,7 @@ def test_files_of_an_evaluation(variants):
   assert {row["prediction"] for row in rows} <= {names[k] for k in labels["a"]}
 
 
-PROBE = c.FewShot(c.Dataset("digits", "train"), c.Dataset("digits", "test"), (1, 4), 2)
+PROBE = FewShot(c.Dataset("digits", "train"), c.Dataset("digits", "test"), shots=(1, 4), seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +159,7 @@ def features(tmp_path_factory):
     batch_size=64,
     model=dataclasses.replace(MODEL, num_classes=7),
     data=c.Data(image_size=SIDE),
-    few_shot={"digits": PROBE},
-    nearest={"digits": c.Nearest(PROBE.train, PROBE.test, neighbours=7)},
+    evaluate={"digits": PROBE, "near": Nearest(PROBE.train, PROBE.test, neighbours=7)},
   )
   return config, known
 
@@ -187,7 +190,7 @@ def neighboured(known, k):
 
 
 def expected_of(known):
-  result = {"digits/7nn": neighboured(known, 7)}
+  result = {"near/7nn": neighboured(known, 7)}
   for k in PROBE.shots:
     values = [probed(known, k, seed) for seed in (0, 1)]
     result |= {f"digits/{k}shot": np.mean(values), f"digits/{k}shot_std": np.std(values)}
@@ -197,12 +200,11 @@ def expected_of(known):
 @pytest.mark.parametrize("representation", ["pre_logits", "patches"])
 def test_few_shot_and_nearest_neighbours(features, representation, tmp_path, monkeypatch):
   config, known = features
-  of_all = lambda group: {
-    name: dataclasses.replace(one, representation=representation) for name, one in group.items()
+  specs = {
+    name: dataclasses.replace(spec, representation=representation)
+    for name, spec in config.evaluate.items()
   }
-  config = dataclasses.replace(
-    config, few_shot=of_all(config.few_shot), nearest=of_all(config.nearest)
-  )
+  config = dataclasses.replace(config, evaluate=specs)
   beats = []
   monkeypatch.setattr(watchdog.Watchdog, "beat", lambda self, doing: beats.append(doing))
   metrics = evaluated(config, tmp_path)
@@ -210,17 +212,17 @@ def test_few_shot_and_nearest_neighbours(features, representation, tmp_path, mon
   expected = expected_of(known[representation])
   assert metrics == pytest.approx(expected, abs=1 / 360 + 1e-9)  # one image at a tie
   named = {name for name in metrics if not name.endswith("_std")}
-  assert set(registry.names(config)) == named  # any of which may stop a run early
+  assert set(catalogue.names(config)) == named  # any of which may stop a run early
   assert 0.15 < metrics["digits/1shot"] < metrics["digits/4shot"] < 1
-  said = registry.in_words(metrics)
+  said = catalogue.in_words(metrics)
   assert f"digits: 4-shot {metrics['digits/4shot']:.2%} +- " in said
-  assert f"digits: 7 nearest {metrics['digits/7nn']:.2%}" in said
+  assert f"near: 7 nearest {metrics['near/7nn']:.2%}" in said
 
 
 @pytest.mark.parametrize(("side", "said"), [(SIDE, ""), (16, "2 x 2 -> 4 x 4 patches")])
 def test_weights_of_another_image_size_are_spoken_of(features, tmp_path, capsys, side, said):
   config, _ = features
-  config = dataclasses.replace(config, data=c.Data(image_size=side), nearest={})
+  config = dataclasses.replace(config, data=c.Data(image_size=side), evaluate={"digits": PROBE})
   evaluated(config, tmp_path)
   text = capsys.readouterr().out
   assert said in text
@@ -256,7 +258,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
     left = iter(range(calls))
     stopped = dataclasses.replace(context, stop=lambda left=left: next(left, None) is None)
     with pytest.raises(EvaluationInterrupted):
-      evaluate.results(opened, stopped, params)
+      score_all(opened, stopped, params)
 
 
 def test_two_processes_give_the_figures_of_one(features, tmp_path):
@@ -270,7 +272,7 @@ def test_two_processes_give_the_figures_of_one(features, tmp_path):
   settings |= {"batch_size": 64, "data.image_size": SIDE, "init_from": config.init_from}
   probe = {"train.source": "digits", "test.source": "digits", "test.split": "test"}
   probe |= {"shots": "(1,4)", "seeds": 2}
-  settings |= {f"few_shot.imagenet.{key}": value for key, value in probe.items()}
+  settings |= {f"evaluate.imagenet.{key}": value for key, value in probe.items()}
   command = [
     *(*programs.MAIN, "--mode=evaluate", "--config=configs/evaluate.py:few_shot"),
     *(f"--config.{key}={value}" for key, value in settings.items()),

@@ -12,9 +12,9 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.data import sources
 from vit_jax.data.datasets import NamedDataset
-from vit_jax.evaluation import effective_settings, evaluated_model
-from vit_jax.evaluation.classification import LabelledSet
-from vit_jax.evaluation.opening import Evaluations
+from vit_jax.evaluation import evaluated_model
+from vit_jax.evaluation.classification import Classification, LabelledSet
+from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten
 from vit_jax.weights.card import Card
@@ -37,21 +37,18 @@ def data(classes=0):
   if not classes:
     return Evaluations()
   source = sources.open_source(f"synthetic:{classes}")
-  scored = NamedDataset("config.data.evaluate.set", c.Dataset(f"synthetic:{classes}"), source)
+  scored = NamedDataset("config.evaluate.set", Classification(f"synthetic:{classes}"), source)
   return Evaluations((("set", LabelledSet(scored, None)),))
 
 
 def configured(path, **changes):
   """Settings of an evaluation that name the model and the size."""
-  images = c.Data(image_size=16, evaluate={"set": c.EvaluationSet("synthetic:5")})
-  return c.Config(init_from=path, **(dict(model=MODEL, data=images) | changes))
+  return c.Config(init_from=path, **(dict(model=MODEL, data=c.Data(image_size=16)) | changes))
 
 
 def unnamed(path, resize=0, **changes):
   """Settings that take the model and the preparation of images from the weights."""
-  images = c.Data(
-    image_size=0, evaluate_resize=resize, evaluate={"set": c.EvaluationSet("synthetic:5")}
-  )
+  images = c.Data(image_size=0, evaluate_resize=resize)
   return configured(path, **(dict(model=c.Model(name=""), data=images) | changes))
 
 
@@ -177,7 +174,7 @@ def test_model_and_images_come_from_the_weights(tmp_path, family):
 )
 def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, resize):
   path = saved(tmp_path, families.params("vit"), resize=20)
-  images = c.Data(evaluate={"set": c.EvaluationSet("synthetic:5")}, **changes)
+  images = c.Data(**changes)
   found = evaluated_model.read(
     unnamed(path, data=images), data(5), NOWHERE, frozenset(given)
   ).settings.data
@@ -186,9 +183,7 @@ def test_what_is_named_goes_before_the_weights(tmp_path, given, changes, side, r
 
 def test_a_training_recipe_leaves_model_and_images_to_the_weights(tmp_path):
   path = saved(tmp_path, families.params("vit"), resize=20)
-  images = c.Data(
-    image_size=224, evaluate_resize=256, evaluate={"set": c.EvaluationSet("synthetic:5")}
-  )
+  images = c.Data(image_size=224, evaluate_resize=256)
   recipe = configured(path, model=c.Model("R50x1"), data=images, duration=c.Duration(steps=9))
   found = evaluated_model.read(recipe, data(5), NOWHERE)
   assert found.model == families.module("vit")
@@ -259,28 +254,26 @@ def test_no_other_weights_are_scored_than_those_that_are_named(tiny_run):
 
 
 def test_how_images_are_prepared_in_words():
-  own = {
-    "a": c.EvaluationSet("x"),
-    "b": c.EvaluationSet("y", resize=512 / 480),
-    "c": c.EvaluationSet("z", resize=0),
-  }
-  images = c.Data(image_size=480, evaluate=own)
-  said = functools.partial(effective_settings.preparation_in_words, images)
-  assert said(head=True, known=True) == (
+  sets = {"a": -1.0, "b": 512 / 480, "c": 0.0}
+  use = lambda resize: NamedDataset("", Classification("x", resize=resize), None)
+  opened = tuple((name, LabelledSet(use(resize), None)) for name, resize in sets.items())
+  words = functools.partial(
+    evaluated_model.preparation_in_words, c.Data(image_size=480), Evaluations(opened)
+  )
+  assert words(known=True) == (
     "480 x 480 px; b: smaller side to 512 px, centre of 480 px; c: 480 x 480 px"
   )
-  assert "480 x 480 px (the weights do not tell" in said(head=True, known=False)
-  features = effective_settings.preparation_in_words
+  assert "480 x 480 px (the weights do not tell" in words(known=False)
   for resize in (0, 256):
     plain = c.Data(image_size=224, evaluate_resize=resize)
-    assert features(plain, head=False, known=False) == "256 x 256 px, centre of 224 px"
+    words = evaluated_model.preparation_in_words(plain, Evaluations(), known=False)
+    assert words == "256 x 256 px, centre of 224 px"
 
 
 def test_a_recipe_that_names_the_preparation_leaves_nothing_to_guess(tmp_path):
   weights.save(tmp_path / "w.npz", families.params("vit"))
   path = str(tmp_path / "w.npz")
-  scored = {"set": c.EvaluationSet("synthetic:5")}
-  images = c.Data(image_size=16, evaluate_resize=20, evaluate=scored)
+  images = c.Data(image_size=16, evaluate_resize=20)
   named = unnamed(path, data=images, class_names="data")
   assert evaluated_model.read(named, data(5), NOWHERE).prepared == (
     "smaller side to 20 px, centre of 16 px"

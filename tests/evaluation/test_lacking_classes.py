@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from vit_jax import config as c
+from vit_jax.evaluation.classification import Classification
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
 from vit_jax.training import launch, train
@@ -47,12 +48,10 @@ def write(root, counts, seed):
 
 
 def configured(root, scored):
-  data = dataclasses.replace(
-    CONFIG.data,
-    train=c.Dataset(f"folder:{root}/train"),
-    evaluate={"test": c.EvaluationSet(f"folder:{scored}")},
+  data = dataclasses.replace(CONFIG.data, train=c.Dataset(f"folder:{root}/train"))
+  return dataclasses.replace(
+    CONFIG, data=data, evaluate={"test": Classification(f"folder:{scored}")}
   )
-  return dataclasses.replace(CONFIG, data=data)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vit_jax.evaluation import nearest_neighbours
+from vit_jax.evaluation import features, nearest_neighbours
 
 CLASSES = 5
 
@@ -66,8 +66,8 @@ def test_equal_similarities_go_by_row():
 
 
 def test_features_of_nothing_stay_finite():
-  assert np.isfinite(nearest_neighbours.unit(np.zeros((2, 3), np.float32))).all()
-  assert nearest_neighbours.unit(np.full((1, 4), 3.0))[0] == pytest.approx(0.5)
+  assert np.isfinite(features.unit(np.zeros((2, 3), np.float32))).all()
+  assert features.unit(np.full((1, 4), 3.0))[0] == pytest.approx(0.5)
 
 
 def test_stopped_between_comparisons():

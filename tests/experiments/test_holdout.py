@@ -7,16 +7,18 @@ import pytest
 from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data.datasets import Opener
+from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.experiments import holdout
 
 RECIPE = """
-from vit_jax.config import Config, Data, Dataset, Duration, EvaluationSet, to_config_dict
+from vit_jax.config import Config, Data, Dataset, Duration, to_config_dict
+from vit_jax.evaluation.classification import Classification
 
 def get_config(parts):
   train, *scored = parts.split("|")
-  sets = {{f"set{{i}}": EvaluationSet("folder:{folder}", part) for i, part in enumerate(scored)}}
+  sets = {{f"set{{i}}": Classification("folder:{folder}", part) for i, part in enumerate(scored)}}
   return to_config_dict(Config(
-    duration=Duration(steps=1), data=Data(train=Dataset("folder:{folder}", train), evaluate=sets)))
+    duration=Duration(steps=1), data=Data(train=Dataset("folder:{folder}", train)), evaluate=sets))
 """
 
 
@@ -80,7 +82,7 @@ def test_the_images_of_a_few_shot_figure_are_kept_apart(recipe):
 
   def probe(part):
     sets = (dataclasses.replace(train, split=split) for split in ("[:10%]", part))
-    return dataclasses.replace(whole, few_shot={"p": c.FewShot(*sets)})
+    return dataclasses.replace(whole, evaluate={**whole.evaluate, "p": FewShot(*sets)})
 
   judged = lambda part, metric="p/5shot": holdout.ScoredRun(part, probe(part), metric)
   final = judged("[90%:]")

@@ -14,6 +14,7 @@ from vit_jax.experiments.sweep import RATE, Sweep
 
 RECIPE = """
 from vit_jax.config import *
+from vit_jax.evaluation.classification import Classification
 
 def get_config(part):
   train, scored = {"all": ("train", "test"), "development": ("train[:75%]", "train[75%:]")}[part]
@@ -25,8 +26,8 @@ def get_config(part):
     evaluate_every=Duration(steps=1),
     model=Model(name="ViT-Ti/16", depth=1, width=16, mlp_dim=32, heads=2, num_classes=3),
     data=Data(
-      train=Dataset(source, train), evaluate={part: EvaluationSet(source, scored)}, image_size=16
-    ),
+      train=Dataset(source, train), image_size=16
+    ), evaluate={part: Classification(source, scored)},
   ))
 """
 
@@ -150,7 +151,7 @@ def test_a_rule_is_chosen_where_it_is_better_on_the_development_part(tiny, of_ru
   run = store.run(jobs.Job(stage, 1))
   config = recipes.resolve(run.recipe, run.overrides)
   assert (config.duration.steps, config.batch_size) == (9 if best == "hyperrule" else 3, 4)
-  assert list(config.data.evaluate) == ["all"]
+  assert list(config.evaluate) == ["all"]
 
 
 @pytest.mark.parametrize("key", ["seed", "schedule.learning_rate"])
@@ -160,10 +161,12 @@ def test_what_a_sweep_sets_itself_is_not_overridden(tmp_path, key):
 
 
 def test_a_recipe_that_scores_nothing(tiny):
-  some = small(tiny, overrides=("--config.data.evaluate.all.source=",))
+  some = small(tiny, overrides=("--config.evaluate.all.source=",))
   with pytest.raises(c.ConfigError, match="scores 0 sets"):
     sweep.study(some)
-  (tiny / "tiny.py").write_text(RECIPE.replace("EvaluationSet(source, scored)", "EvaluationSet()"))
+  (tiny / "tiny.py").write_text(
+    RECIPE.replace("Classification(source, scored)", "Classification()")
+  )
   with pytest.raises(c.ConfigError, match=r"tiny\.py:development scores 0 sets"):
     sweep.study(small(tiny))
 

@@ -60,7 +60,7 @@ class Runs:
     _, task, *part = command[3].rpartition(":")[2].split(",")
     self.called.append(" ".join([task, *part]))
     config = recipes.resolve(command[3].removeprefix("--config="), command[5:])
-    (name,), folder = config.data.evaluate, pathlib.Path(command[4].removeprefix("--workdir="))
+    (name,), folder = config.evaluate, pathlib.Path(command[4].removeprefix("--workdir="))
     top1 = self._score("".join(part), self._some.tasks.index(task), config)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(c.to_dict(config)))
@@ -235,13 +235,13 @@ def test_no_run_that_chooses_reads_a_test_image(tmp_path, monkeypatch):
       config = recipes.resolve(run.recipe, run.overrides)
       assert config.data.train.source == f"vtab:{task}"
       assert config.data.train.split == "train800"
-      assert [one.split for one in config.data.evaluate.values()] == ["val200"]
+      assert [one.split for one in config.evaluate.values()] == ["val200"]
       assert config.schedule.learning_rate == setting.learning_rate
       assert config.duration == c.Duration(steps=setting.steps)
       assert config.schedule.warmup == c.Duration(steps=100 if setting.steps == 500 else 500)
   run = store.run_with(jobs.Job(stage, 0), first_option)
   config = recipes.resolve(run.recipe, run.overrides)
-  assert [one.split for one in config.data.evaluate.values()] == ["test"]
+  assert [one.split for one in config.evaluate.values()] == ["test"]
   assert config.duration == c.Duration(steps=500)
 
 

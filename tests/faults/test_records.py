@@ -34,8 +34,8 @@ def run(data_dir, workdir, *more):
   return programs.run(command, TFDS_DATA_DIR=str(data_dir))
 
 
-NO_TEST = "data.evaluate.test.source="
-TEST = ("data.evaluate.test.source=tfds:tiny_single_label", "data.evaluate.test.split=test")
+NO_TEST = "evaluate.test.source="
+TEST = ("evaluate.test.source=tfds:tiny_single_label", "evaluate.test.split=test")
 
 
 def test_in_training_it_is_masked_counted_and_named(data_dir, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vit_jax.config import ConfigError
-from vit_jax.evaluation import details, evaluate
+from vit_jax.evaluation import details, results
 from vit_jax.inspection import views
 from vit_jax.inspection.gallery import Gallery
 from vit_jax.inspection.records import evaluated, mistakes
@@ -54,13 +54,13 @@ def test_an_image_whose_name_is_no_text_is_found(workdir):
 
 def test_mistakes_say_of_which_images_and_weights_they_are(workdir):
   origin = {"step": 40, "average": True, "dataset": "digits test"}
-  files.write_text(workdir / "evaluation/1/test" / evaluate.FIGURES, json.dumps(origin))
+  files.write_text(workdir / "evaluation/1/test" / results.METRICS, json.dumps(origin))
   names = [f"image {i}" for i in range(4)]
   shown = views.mistakes(workdir, 4, Gallery(names, lambda _: np.zeros((4, 4, 3), np.uint8)))
   whose = "test: digits test, step 40, moving average of the parameters"
   assert shown.said.startswith(f"{whose}: 3 of 4 images are wrong;")
   assert shown.pictures[0][1].get_suptitle().replace("\n", " ") == whose
-  files.write_text(workdir / "evaluation/1/test" / evaluate.FIGURES, "[")
+  files.write_text(workdir / "evaluation/1/test" / results.METRICS, "[")
   with pytest.raises(ValueError, match=r"test/figures.json does not hold figures of an evaluation"):
     views.mistakes(workdir, 4)
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.manifold import TSNE
 
 from tests.inspection.miniatures import IMAGES, model
-from vit_jax.evaluation.nearest_neighbours import unit
+from vit_jax.evaluation.features import unit
 from vit_jax.inspection import features
 from vit_jax.inspection.representation import METHODS, neighbours, plane
 

@@ -260,9 +260,6 @@ def changed(**settings):
   return dataclasses.replace(base, **settings)
 
 
-SET = {"val": c.EvaluationSet("digits", "test")}
-
-
 @pytest.mark.parametrize(
   ("settings", "words"),
   [
@@ -283,7 +280,6 @@ SET = {"val": c.EvaluationSet("digits", "test")}
       dict(model=c.Model(name="R26+ViT-B/32", num_classes=1), data=c.Data(image_size=240)),
       "image_size=240 is not 8 patches of 32 pixels",
     ),
-    (dict(data=c.Data(image_size=SIDE, evaluate=SET)), "config.data.evaluate.val scores the head"),
   ],
 )
 def test_settings_without_sense_are_refused(settings, words):

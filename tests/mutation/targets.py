@@ -73,10 +73,8 @@ PUBLISHED = named(
   "published_npz_gives_the_logits_of_an_independent_implementation",
 )
 FIGURES = named(
-  "evaluation/test_registry.py",
-  "which_figures_are_better_when_they_are_smaller figures_that_are_drawn"
-  " figures_of_one_name_are_told_by_the_evaluation_that_they_belong_to"
-  " lines_of_metrics_that_are_evaluations what_is_known_of_its_figures",
+  "evaluation/test_catalogue.py",
+  "metrics what_a_run_is_sure_to_give metrics_are_told_by_the_evaluation_that_they_belong_to",
 )
 VARIANTS = named(
   "evaluation/test_evaluate.py", "figures_of_imagenets_variants files_of_an_evaluation"

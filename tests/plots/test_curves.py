@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
 from vit_jax.plots import captions, charts, curves
 from vit_jax.storage import metrics_log
 
@@ -19,7 +19,7 @@ SCORED = [{"step": 3, "val/top1": 0.5, "val/loss": 2.0}]
 def drawn(folder, lines):
   """For each of the three plots, from the top, whether it has coloured lines."""
   (folder / metrics_log.METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-  curves.curves(folder, registry.curve)
+  curves.curves(folder, catalogue.curve)
   with Image.open(folder / curves.CURVES) as image:
     pixels = np.asarray(image.convert("RGB")).astype(int)
   coloured = np.ptp(pixels, axis=2) > 50

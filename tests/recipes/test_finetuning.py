@@ -7,6 +7,7 @@ import pytest
 from tests.recipes.paper import docstring, load, table
 from vit_jax import config as c
 from vit_jax import recipes
+from vit_jax.evaluation.classification import Classification
 
 TASKS = {
   "ImageNet": ("imagenet", 1000, "validation"),
@@ -38,7 +39,7 @@ def test_fine_tuning_is_the_row_of_table_4(model, row):
   assert not config.model.representation_layer
   assert config.model.num_classes == classes
   assert config.data.train.split == "train"
-  assert config.data.evaluate["test"].split == test
+  assert config.evaluate["test"].split == test
   # Table 2.
   large = model == "ViT-H/14" and task == "imagenet"
   assert config.data.image_size == (518 if large else 378 if model == "ViT-H/14" else 384)
@@ -78,25 +79,24 @@ def test_the_development_part_is_cut_from_the_training_split(task):
   config = load("finetune", f"ViT-B/16,{task},development")
   cut = f"{100 - recipes.TASKS[task].development}%"
   assert config.data.train.split == f"train[:{cut}]"
-  assert list(config.data.evaluate) == ["development"]
-  assert config.data.evaluate["development"].split == f"train[{cut}:]"
+  assert list(config.evaluate) == ["development"]
+  assert config.evaluate["development"].split == f"train[{cut}:]"
 
 
 @pytest.mark.parametrize("recipe", ["finetune", "hyperrule"])
 def test_real_is_scored_beside_the_test_set(recipe):
   plain, both = load(recipe, "R50x1,imagenet"), load(recipe, "R50x1,imagenet,real")
-  assert both.data.evaluate == plain.data.evaluate | {"real": recipes.SETS["real"]}
-  sets = dataclasses.replace(both.data, evaluate=plain.data.evaluate)
-  assert dataclasses.replace(both, data=sets) == plain
+  assert both.evaluate == plain.evaluate | {"real": recipes.SETS["real"]}
+  assert dataclasses.replace(both, evaluate=plain.evaluate) == plain
 
 
 @pytest.mark.parametrize("task", recipes.TASKS)
 def test_the_hyperrule_can_be_scored_on_the_development_part(task):
   """The same part as the sweep's, so that the better of the two can be chosen."""
   part, whole = load("hyperrule", f"R50x1,{task},development"), load("hyperrule", f"R50x1,{task}")
-  sweep = load("finetune", f"R50x1,{task},development").data
-  wanted = dataclasses.replace(whole.data, train=sweep.train, evaluate=sweep.evaluate)
-  assert part == dataclasses.replace(whole, data=wanted)
+  sweep = load("finetune", f"R50x1,{task},development")
+  data = dataclasses.replace(whole.data, train=sweep.data.train)
+  assert part == dataclasses.replace(whole, data=data, evaluate=sweep.evaluate)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +147,11 @@ def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
     row = recipes.TASKS[task]
     assert config.model.num_classes == row.num_classes
     assert config.data.train == c.Dataset(row.source, "train")
-    assert config.data.evaluate == {"test": c.EvaluationSet(row.source, row.test)}
+    assert config.evaluate == {"test": Classification(row.source, row.test)}
     assert f"{steps:,} steps, {sides[1]} px" in " ".join(docstring("hyperrule").split())
   else:
     assert config.data.train == c.Dataset()
-    assert config.data.evaluate["test"] == c.EvaluationSet()
+    assert config.evaluate["test"] == Classification()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from vit_jax import models, recipes
 from vit_jax.config import Dataset
 from vit_jax.data import leakage
 from vit_jax.data.sources.base import Block
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
 from vit_jax.learning import optim, state, train_step
 from vit_jax.recipes.vtab_finetuning import PARTS
 
@@ -206,9 +206,9 @@ class Records:
 )
 def test_no_recipe_scores_what_it_trains_on(name, argument):
   config = load(name, argument)
-  train, tests = config.data.train, [*config.data.evaluate.values(), *config.reconstruct.values()]
-  probes = [*config.few_shot.values(), *config.nearest.values()]
-  pairs = [(train, test) for test in (*tests, *(probe.test for probe in probes))]
+  train, specs = config.data.train, config.evaluate.values()
+  probes = [spec for spec in specs if len(spec.datasets()) > 1]
+  pairs = [(train, spec.scored()) for spec in specs]
   pairs += [(probe.train, probe.test) for probe in probes]
   for pair in pairs:
     if all(dataset.source for dataset in pair):
@@ -226,11 +226,11 @@ def test_no_recipe_scores_what_it_trains_on(name, argument):
 )
 def test_how_to_hold_nothing_out(page, recipe, held_out):
   text = (CONFIGS.parent / "docs" / f"{page}.md").read_text()
-  flags = ["--config.data.train.split=", f"--config.data.evaluate.{held_out}.source="]
+  flags = ["--config.data.train.split=", f"--config.evaluate.{held_out}.source="]
   assert f"`{flags[0]}` and `{flags[1]}`" in " ".join(text.split())
   config = recipes.resolve(str(CONFIGS / recipe), flags)
   assert not config.data.train.split
-  assert not registry.names(config)
+  assert not catalogue.names(config)
 
 
 def test_an_unknown_length_lists_the_known_ones():
@@ -271,15 +271,17 @@ def test_what_is_no_recipe(name, argument, message):
 def test_sizes_of_evaluation_suites(argument, side, resize):
   config = load("evaluate", argument)
   assert config.data.image_size == side
-  assert max([-1, *(dataset.resize for dataset in config.data.evaluate.values())]) == resize
+  assert max([-1, *(getattr(spec, "resize", -1) for spec in config.evaluate.values())]) == resize
 
 
 def test_every_suite_has_its_line_and_its_data():
   for suite, names in recipes.SUITES.items():
     config = load("evaluate", suite)
-    assert list(config.data.evaluate) == sorted(names)
-    assert bool(config.few_shot) == (suite == "few_shot")
-    assert bool(config.nearest) == (suite == "knn")
+    of_head = [name for name, spec in config.evaluate.items() if spec.scores_head]
+    assert of_head == sorted(names)
+    kinds = {spec.kind for spec in config.evaluate.values()}
+    assert ("few_shot" in kinds) == (suite == "few_shot")
+    assert ("nearest_neighbours" in kinds) == (suite == "knn")
     assert f":{suite}" in docstring("evaluate")
   for argument, message in (
     ("imagnet", "'imagnet' is none of imagenet, real"),
@@ -293,6 +295,5 @@ def test_every_suite_has_its_line_and_its_data():
 def test_the_docstring_names_the_settings_of_probes_and_neighbours(suite):
   said = (CONFIGS / "evaluate.py").read_text()
   config = recipes.evaluation(suite)
-  for group in ("few_shot", "nearest"):
-    for name in getattr(config, group):
-      assert f"--config.{group}.{name}.train.source=" in said
+  for name, spec in config.evaluate.items():
+    assert spec.scores_head or f"--config.evaluate.{name}.train.source=" in said

@@ -40,7 +40,7 @@ def test_sgd_is_the_one_of_bit(model, dataset, epochs, drops):
   assert config.schedule.warmup == c.Duration(steps=5000)
   assert [share * epochs for share in config.schedule.drops] == pytest.approx(list(drops))
   adam = recipes.pretrain(model, dataset, epochs=epochs, learning_rate=1.0)
-  for group in ("batch_size", "model", "loss", "data", "few_shot"):
+  for group in ("batch_size", "model", "loss", "data", "evaluate"):
     assert getattr(config, group) == getattr(adam, group)
   checks.check_schedule(config.schedule)
   steps = c.Duration(epochs=epochs).in_steps(

@@ -14,6 +14,7 @@ from vit_jax import recipes
 from vit_jax.data import images
 from vit_jax.data.batches import train_transform
 from vit_jax.data.sources.vtab_tasks import TASKS
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.vtab_finetuning import PREPARATIONS
 
@@ -38,7 +39,7 @@ def test_the_recipe_is_the_row_of_table_4(task):
   assert config.new_head
   assert config.model.num_classes == TASKS[task].num_classes
   assert config.data.train == c.Dataset(f"vtab:{task}", "train800val200")
-  assert config.data.evaluate == {"test": c.EvaluationSet(f"vtab:{task}", "test")}
+  assert config.evaluate == {"test": Classification(f"vtab:{task}", "test")}
   assert config.data.image_size == 384
   assert re.search(rf"\b{task}[, .]", vtab_docstring())
 
@@ -52,7 +53,7 @@ def vtab_docstring():
 def test_other_parts_do_not_look_at_the_test_set(part, steps, task):
   config = recipes.load(f"{RECIPE}:ViT-B/16,{task},{part}")
   assert config.data.train.split == "train800"
-  assert [data.split for data in config.data.evaluate.values()] == ["val200"]
+  assert [data.split for data in config.evaluate.values()] == ["val200"]
   assert config.duration.steps == steps
 
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from vit_jax import config
-from vit_jax.evaluation import classification, details, evaluate, examples
+from vit_jax.evaluation import details, examples, results
 from vit_jax.storage import files, metrics_log, starts, workdir
 
 CONFIG = config.Config(
@@ -98,9 +98,9 @@ def write_set(
   details.write(path, known)
   rows = examples.chosen(labels, predictions, probabilities)
   pixels = lambda row: rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
-  examples.write(path / classification.IMAGES, examples.read(rows, pixels))
+  examples.write(path / examples.IMAGES, examples.read(rows, pixels))
   figures = {"step": 100, "top1": float((labels == predictions).mean()), "ece": 0.0625} | figures
-  files.write_text(path / evaluate.FIGURES, json.dumps(figures))
+  files.write_text(path / results.METRICS, json.dumps(figures))
   return labels, predictions, probabilities
 
 

@@ -84,7 +84,7 @@ def test_details_are_those_of_the_last_evaluation(digits):
   right = np.mean([row["label"] == row["prediction"] for row in rows])
   assert right == pytest.approx(line["test/top1"])
   config = recorded.read(workdir)
-  source = datasets.of_run(config.data).labelled("x", config.data.evaluate["test"]).source
+  source = datasets.of_run(config.data).labelled("x", config.evaluate["test"]).source
   columns = [np.array([row[key] for row in rows]) for key in ("label", "prediction")]
   kept = examples.chosen(*columns, np.array([float(row["probability"]) for row in rows]))
   assert {int(path.stem) for path in (folder / "images").iterdir()} == set(kept)

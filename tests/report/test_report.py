@@ -14,8 +14,9 @@ from tests.programs import ROOT
 from tests.report import made_run
 from tests.report.made_run import LINES, NAMES, scored_line, step_line
 from tests.report.read_page import Page
-from vit_jax.config import ConfigError, Dataset, EarlyStopping
+from vit_jax.config import ConfigError, EarlyStopping
 from vit_jax.evaluation import details, examples
+from vit_jax.evaluation.reconstruction import Reconstruction
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.report import report
 from vit_jax.storage import starts
@@ -239,7 +240,7 @@ def test_runs_of_different_models_and_of_equal_names(tmp_path):
 
 
 def test_masked_patches_and_pictures_of_an_evaluation(tmp_path):
-  settings = made_run.replaced(objective=Masked(), reconstruct={"held": Dataset("digits")})
+  settings = made_run.replaced(objective=Masked(), evaluate={"held": Reconstruction("digits")})
   lines = [step_line(5), {"step": 5, "held/patch_loss": 0.5, "held/accuracy": 0.25}, step_line(9)]
   folder = made_run.write(tmp_path / "run", settings=settings, lines=lines)
   made_run.write_set(folder, set_name="other")

@@ -36,6 +36,11 @@ ALLOWED = {
   "OBJECTIVES": {
     ("vit_jax.config.run", "classification"),
     ("vit_jax.evaluation.reconstruction", "masked_patches"),  # evaluates what it learns
+    ("vit_jax.evaluation.classification", "classification"),  # of the same name
+  },
+  "EVALUATIONS": {
+    ("vit_jax.config.run", "classification"),
+    ("vit_jax.learning.classification", "classification"),  # of the same name
   },
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.weights.huggingface", "vit"),

@@ -16,7 +16,7 @@ from vit_jax.storage import checkpoint, metrics_log
 
 TOY = (
   "--config.objective.kind=hidden_channel",
-  "--config.data.evaluate.test.source=",  # it trains no head
+  "--config.evaluate.test.source=",  # it trains no head
   "--config.data.train.label_key=",
 )
 

@@ -48,13 +48,14 @@ def flags(**changes):
   """A small run that trains on the toy and evaluates on it in two ways."""
   sets = {
     "data.train": "train",
-    "data.evaluate.test": "test",
-    "few_shot.probe.train": "train",
-    "few_shot.probe.test": "test",
+    "evaluate.test": "test",
+    "evaluate.probe.train": "train",
+    "evaluate.probe.test": "test",
   }
   settings = {f"{key}.source": "toy:40" for key in sets}
   settings |= {f"{key}.split": split for key, split in sets.items()}
-  settings |= {"model.num_classes": 0, "model.depth": 1, "few_shot.probe.shots": "(1, 2)"}
+  settings |= {"model.num_classes": 0, "model.depth": 1, "evaluate.probe.shots": "(1, 2)"}
+  settings |= {"evaluate.probe.kind": "few_shot"}
   settings |= {"batch_size": 8, "duration.epochs": 0, "duration.steps": 12}
   settings |= {"schedule.warmup.steps": 2, "log_every.steps": 4, **changes}
   return [f"--config.{key}={value}" for key, value in settings.items()]
@@ -84,7 +85,7 @@ def test_it_is_trained_on_evaluated_and_reported(tmp_path, capsys):
 
 def test_images_that_are_trained_on_are_not_scored(tmp_path):
   with pytest.raises(ConfigError, match=r"40 images \(such as \'toy train 40 example 0\'\)"):
-    run(tmp_path / "run", **{"data.evaluate.test.split": "train"})
+    run(tmp_path / "run", **{"evaluate.test.split": "train"})
   whole = sources.open_source("toy:40", split="train")
   assert leakage.shared(sources.Subset(whole, 10), whole).images == 10
 

@@ -68,14 +68,15 @@ def test_wrong_command_lines(arguments, message):
 RECIPE = """
 from vit_jax.config import *
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.evaluation.classification import Classification
 
 def get_config(part):
   train, scored = {"part": ("[:60%]", "[60%:80%]"), "all": ("[:80%]", "[80%:]")}[part]
   return to_config_dict(Config(
     batch_size=2, duration=Duration(steps=1), optimizer=SGD(),
     model=Model(name="ViT-Ti/16", depth=1, width=16, mlp_dim=32, heads=2, num_classes=2),
-    data=Data(train=Dataset("folder:FOLDER", train), image_size=16,
-              evaluate={part: EvaluationSet("folder:FOLDER", scored)})))
+    data=Data(train=Dataset("folder:FOLDER", train), image_size=16),
+    evaluate={part: Classification("folder:FOLDER", scored)}))
 """
 
 

@@ -14,6 +14,7 @@ from tools import visualize
 from vit_jax import config, weights
 from vit_jax.data.sources import open_source
 from vit_jax.evaluation import details
+from vit_jax.evaluation.classification import Classification
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
@@ -135,8 +136,8 @@ def test_mistakes_of_a_run(folder, capsys):
   predictions = (labels + np.array([0, 1, 1, 0])) % 10
   known = details.Details(names, labels, predictions, np.array([1, 0.5, 0.75, 1]), source.name)
   details.write(folder / "run" / "evaluation" / "1" / "test", known)
-  sets = {"test": config.EvaluationSet("digits", "test")}
-  recorded = config.Config(data=config.Data(evaluate=sets))
+  sets = {"test": Classification("digits", "test")}
+  recorded = config.Config(evaluate=sets)
   (folder / "run" / "config.json").write_text(json.dumps(config.to_dict(recorded)))
   found = run(folder, "mistakes --source {}/run", capsys)
   assert found["summary"] == {"test": {"mistakes": 2, "images": 4}}

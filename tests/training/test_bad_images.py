@@ -32,7 +32,7 @@ def command(folder, workdir, *more):
     f"data.train.source=folder:{folder}",
     "data.train.split=",
     "model.num_classes=2",
-    "data.evaluate.test.source=",
+    "evaluate.test.source=",
     "batch_size=16",
     "duration.steps=10",
     "log_every.steps=5",
@@ -94,8 +94,8 @@ def test_in_evaluation_it_is_an_error_that_names_the_file(folder, tmp_path, harm
       folder,
       tmp_path / "run",
       "--config.data.bad_limit=0.1",
-      f"--config.data.evaluate.test.source=folder:{folder}",
-      "--config.data.evaluate.test.split=",
+      f"--config.evaluate.test.source=folder:{folder}",
+      "--config.evaluate.test.split=",
       "--config.data.allow_overlap=True",  # one folder will do here
       "--config.evaluate_every.steps=5",
     )

@@ -5,6 +5,9 @@ import dataclasses
 import pytest
 
 from vit_jax import config as c
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.training import checks
 
 GOOD = c.Config(
@@ -52,14 +55,12 @@ def test_a_good_config_passes():
     (replaced("model", name="ViT-BB/16"), r"config\.model\.name='ViT-BB/16'.*nearest: ViT-B/16"),
     (
       replaced("early_stopping", metric="val/top2"),
-      r"metric='val/top2' is not a metric .* give none: no set of config\.data\.evaluate has",
+      r"metric='val/top2' is not a metric .* give none: no set of config\.evaluate has",
     ),
     (
       dataclasses.replace(
         GOOD,
-        data=dataclasses.replace(
-          GOOD.data, evaluate={"val": c.EvaluationSet("digits", "test"), "off": c.EvaluationSet()}
-        ),
+        evaluate={"val": Classification("digits", "test"), "off": Classification()},
         early_stopping=c.EarlyStopping(metric="val/top2"),
       ),
       r"metric='val/top2' is not .*; they give val/loss, val/top1, val/top5\.$",
@@ -145,12 +146,12 @@ def test_evaluation_needs_neither_training_data_nor_a_length():
   config = dataclasses.replace(replaced("data", train=c.Dataset()), duration=c.Duration())
   checks.check_evaluation(config)
   for resize in (0.5, 0.999, -0.5):
-    own = dataclasses.replace(config.data, evaluate={"own": c.EvaluationSet(resize=resize)})
+    own = {"own": Classification(resize=resize)}
     with pytest.raises(c.ConfigError, match=rf"evaluate\.own\.resize={resize} .*at least 1, or -1"):
-      checks.check_evaluation(dataclasses.replace(config, data=own))
+      checks.check_evaluation(dataclasses.replace(config, evaluate=own))
   for resize in (-1.0, 0.0, 1.0, 8 / 7):
-    own = dataclasses.replace(config.data, evaluate={"own": c.EvaluationSet(resize=resize)})
-    checks.check_evaluation(dataclasses.replace(config, data=own))
+    own = {"own": Classification(resize=resize)}
+    checks.check_evaluation(dataclasses.replace(config, evaluate=own))
   unnamed = dataclasses.replace(config, model=c.Model(name=""), data=c.Data(image_size=0))
   checks.check_evaluation(unnamed)
   with pytest.raises(c.ConfigError, match=r"batch_size=64.*accumulation=3"):
@@ -164,13 +165,12 @@ def test_settings_without_effect_are_refused_in_training_alone():
     checks.check(config)
 
 
-@pytest.mark.parametrize("group", ["few_shot", "nearest"])
+@pytest.mark.parametrize("kind", [FewShot, Nearest])
 @pytest.mark.parametrize("given", ["train", "test"])
-def test_half_a_pair_is_refused(group, given):
-  kind = {"few_shot": c.FewShot, "nearest": c.Nearest}[group]
+def test_half_a_pair_is_refused(kind, given):
   parts = {part: c.Dataset("digits" if part == given else "", part) for part in ("train", "test")}
-  config = dataclasses.replace(GOOD, **{group: {"a": kind(**parts)}})
-  message = rf"config\.{group}\.a\.{given}\.source has no effect without config\.{group}\.a\.t"
+  config = dataclasses.replace(GOOD, evaluate={"a": kind(**parts)})
+  message = rf"config\.evaluate\.a\.{given}\.source has no effect without config\.evaluate\.a\.t"
   for check in (checks.check, checks.check_evaluation):
     with pytest.raises(c.ConfigError, match=message):
       check(config)
@@ -186,5 +186,5 @@ def test_settings_of_evaluation_are_refused_in_training():
 @pytest.mark.parametrize("key", ["data.evaluate_resize", "class_names"])
 def test_settings_of_heads_are_refused_where_none_is_scored(key):
   checks.check_without_head(frozenset(["data.image_size"]))
-  with pytest.raises(c.ConfigError, match=f"config.{key} has no effect: no set of config.data.ev"):
+  with pytest.raises(c.ConfigError, match=f"config.{key} has no effect: no set of config.evaluate"):
     checks.check_without_head(frozenset([key, "seed"]))

@@ -21,7 +21,7 @@ SMALL = {
   "model.heads": 2,
   "data.image_size": 32,
   "data.train.split": "train",
-  "data.evaluate.val.split": "test",
+  "evaluate.val.split": "test",
   "batch_size": 16,
   "duration.steps": 24,
   "schedule.warmup.steps": 4,
@@ -40,7 +40,7 @@ def data(tmp_path_factory):
 
 
 def command(workdir, name, *more):
-  sources = {"data.train.source": f"tfds:{name}", "data.evaluate.val.source": f"tfds:{name}"}
+  sources = {"data.train.source": f"tfds:{name}", "evaluate.val.source": f"tfds:{name}"}
   overrides = [f"--config.{key}={value}" for key, value in (SMALL | sources).items()]
   config = "--config=configs/vit_l16_jft.py:14"
   return [*programs.MAIN, config, f"--workdir={workdir}", *overrides, *more]

@@ -11,6 +11,7 @@ from tests.tiny_run import CONFIG
 from vit_jax import config as c
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import Hosts
+from vit_jax.evaluation.classification import Classification
 from vit_jax.experiments import runs as results
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
@@ -77,8 +78,8 @@ def test_top5_of_two_classes_is_refused_before_a_device(tmp_path, monkeypatch):
     path.parent.mkdir(parents=True, exist_ok=True)
     cv2.imwrite(str(path), np.full((16, 16, 3), index, np.uint8))
   source = f"folder:{tmp_path / 'images'}"
-  sets = {"test": c.EvaluationSet(source, "[:20%]")}
-  data = dataclasses.replace(TOP5.data, train=c.Dataset(source, "[20%:]"), evaluate=sets)
+  sets = {"test": Classification(source, "[:20%]")}
+  data = dataclasses.replace(TOP5.data, train=c.Dataset(source, "[20%:]"))
   monkeypatch.setattr(launch.joining, "connect", lambda *_, **__: pytest.fail("too late"))
   with pytest.raises(c.ConfigError, match=r"metric='test/top5' is not .*test/loss, test/top1\."):
-    launched(dataclasses.replace(TOP5, data=data, batch_size=8), tmp_path / "run")
+    launched(dataclasses.replace(TOP5, data=data, evaluate=sets, batch_size=8), tmp_path / "run")

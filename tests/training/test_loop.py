@@ -122,8 +122,8 @@ def shuffled(read):
 
 OWN = (
   "--config=configs/evaluate.py:own",
-  "--config.data.evaluate.own.source=digits",
-  "--config.data.evaluate.own.split=test",
+  "--config.evaluate.own.source=digits",
+  "--config.evaluate.own.split=test",
   "--config.batch_size=32",
 )
 
@@ -170,12 +170,12 @@ def test_probes_are_followed_in_training(tmp_path):
   """The few-shot figures after the last step equal those of --mode=evaluate on the workdir."""
   shape = dict(name="ViT-Ti/4", depth=1, width=16, mlp_dim=32, heads=2)
   settings = {f"model.{key}": value for key, value in shape.items()}
-  settings |= {f"few_shot.imagenet.{part}.source": "digits" for part in ("train", "test")}
-  settings |= {"few_shot.imagenet.test.split": "test", "few_shot.imagenet.shots": "(1,4)"}
+  settings |= {f"evaluate.imagenet.{part}.source": "digits" for part in ("train", "test")}
+  settings |= {"evaluate.imagenet.test.split": "test", "evaluate.imagenet.shots": "(1,4)"}
   settings |= {"data.image_size": 8, "batch_size": 64}
   training = {"model.num_classes": 10, "model.compute_dtype": "float32"}
   training |= {"data.train.source": "digits", "data.train.split": "train"}
-  training |= {"data.evaluate.val.source": "", "few_shot.imagenet.seeds": 3}
+  training |= {"evaluate.val.source": "", "evaluate.imagenet.seeds": 3}
   training |= {"duration.steps": 6, "schedule.warmup.steps": 2, "evaluate_every.steps": 3}
   flags = lambda some: [f"--config.{key}={value}" for key, value in some.items()]
   common = [f"--workdir={tmp_path}", *flags(settings)]
@@ -203,7 +203,7 @@ def test_evaluate_mode_of_a_named_checkpoint(digits):
 
 
 def test_evaluate_mode_without_a_set_is_wrong_usage(digits):
-  nothing = ["--mode=evaluate", "--config.data.evaluate.test.source="]
+  nothing = ["--mode=evaluate", "--config.evaluate.test.source="]
   result = programs.run(programs.digits(digits[0], *nothing))
   assert result.returncode == 2
   assert "nothing to evaluate on" in result.stderr

@@ -17,7 +17,9 @@ from vit_jax import recipes
 from vit_jax.config.changes import changes
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import check_same_classes, of_run
-from vit_jax.evaluation.opening import open_alone
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.evaluations import open_alone
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.experiments import holdout
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import checks, messages, steps, train
@@ -165,21 +167,21 @@ def test_a_batch_takes_no_more_of_a_source_than_it_has(two):
 def test_no_source_of_a_mix_is_scored(two, folders):
   large, small = folders
   for name, source in (("large", large), ("small", small)):
-    test = c.EvaluationSet(source, "[80%:]")
-    said = refused(run(two, data=dict(evaluate={"test": test})))
-    assert said.startswith(f"config.data.mix.{name} ({source}) and config.data.evaluate.test (")
+    test = Classification(source, "[80%:]")
+    said = refused(run(two, evaluate={"test": test}))
+    assert said.startswith(f"config.data.mix.{name} ({source}) and config.evaluate.test (")
   part = two | {"large": weighted(large, 2, split="[:80%]")}
-  runs.open_data(run(part, data=dict(evaluate={"test": c.EvaluationSet(large, "[80%:]")})))
-  nearest = {"x": c.Nearest(c.Dataset(large), c.Dataset(small))}
-  said = refused(run(two, nearest=nearest))
-  assert said.startswith(f"config.data.mix.small ({small}) and config.nearest.x.test (")
+  runs.open_data(run(part, evaluate={"test": Classification(large, "[80%:]")}))
+  nearest = {"x": Nearest(c.Dataset(large), c.Dataset(small))}
+  said = refused(run(two, evaluate=nearest))
+  assert said.startswith(f"config.data.mix.small ({small}) and config.evaluate.x.test (")
 
 
 def test_a_scored_run_knows_its_mix(two, folders):
   known = runs.open_data(run(two)).own
-  config = run({}, data=dict(evaluate={"test": c.EvaluationSet(folders[1], "[80%:]")}))
+  config = run({}, evaluate={"test": Classification(folders[1], "[80%:]")})
   said = refused(config, lambda it: open_alone(it, known))
-  assert said.startswith(f"What the weights were trained on ({folders[1]}) and config.data.evalu")
+  assert said.startswith(f"What the weights were trained on ({folders[1]}) and config.evaluate")
 
 
 def test_earlier_runs_have_no_mix(two):
@@ -219,13 +221,15 @@ def test_no_source_of_a_mix_is_chosen_by(two, folders, tmp_path):
 
 
 RECIPE = """
-from vit_jax.config import Config, Data, Dataset, Duration, EvaluationSet, Weighted, to_config_dict
+from vit_jax.config import Config, Data, Dataset, Duration, Weighted, to_config_dict
+from vit_jax.evaluation.classification import Classification
 
 def get_config(parts):
   train, scored = parts.split("|")
   mix = {{"a": Weighted("{0}", weight=2.0), "b": Weighted("{1}", train)}}
-  data = Data(mix=mix, evaluate={{"test": EvaluationSet("{1}", scored)}})
-  return to_config_dict(Config(duration=Duration(steps=1), data=data))
+  sets = {{"test": Classification("{1}", scored)}}
+  data = Data(mix=mix)
+  return to_config_dict(Config(duration=Duration(steps=1), data=data, evaluate=sets))
 """
 
 

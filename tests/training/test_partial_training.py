@@ -169,9 +169,9 @@ DIGITS = c.Config(
   schedule=c.Schedule(learning_rate=0.3),
   data=c.Data(
     train=c.Dataset("digits", "train"),
-    evaluate={"test": c.EvaluationSet("digits", "test")},
     image_size=8,
   ),
+  evaluate={"test": Classification("digits", "test")},
 )
 
 

@@ -10,13 +10,14 @@ from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data import cache
+from vit_jax.evaluation.classification import Classification
 from vit_jax.models import requirements
 from vit_jax.training import launch
 from vit_jax.training import run as runs
 
 
 def digits(split="train"):
-  return c.EvaluationSet(source="digits", split=split)
+  return Classification(source="digits", split=split)
 
 
 CONFIG = c.Config(
@@ -25,9 +26,9 @@ CONFIG = c.Config(
   model=c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10),
   data=c.Data(
     train=c.Dataset("digits", "train"),
-    evaluate={"test": digits("test"), "none": c.EvaluationSet()},
     image_size=8,
   ),
+  evaluate={"test": digits("test"), "none": Classification()},
 )
 
 
@@ -35,10 +36,8 @@ def test_sources_with_other_classes_are_refused(tmp_path):
   for name in "abcdefghij":
     (tmp_path / name).mkdir()
     (tmp_path / name / "1.png").write_bytes(b"")
-  other = c.EvaluationSet(source=f"folder:{tmp_path}")
-  config = dataclasses.replace(
-    CONFIG, data=dataclasses.replace(CONFIG.data, evaluate={"mine": other})
-  )
+  other = Classification(source=f"folder:{tmp_path}")
+  config = dataclasses.replace(CONFIG, evaluate={"mine": other})
   with pytest.raises(c.ConfigError, match=r"evaluate\.mine.*training data has no class 'a', "):
     runs.open_data(config)
 

@@ -103,7 +103,7 @@ def test_weights_that_a_run_started_from_stay_in_its_records(ten, tmp_path):
   for start in starts.read(workdir):
     assert start["trained_on_before"] == ["digits train"]
   scored = [*programs.MAIN, "--mode=evaluate", f"--workdir={workdir}"]
-  result = programs.run([*scored, "--config.data.evaluate.test.split=train"])
+  result = programs.run([*scored, "--config.evaluate.test.split=train"])
   assert result.returncode == 2
   assert "What the weights were trained on (digits train)" in programs.message(result)
 

@@ -15,13 +15,16 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data import sources
 from vit_jax.evaluation import reconstruction
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
+from vit_jax.evaluation.reconstruction import Reconstruction
 from vit_jax.inference import export
 from vit_jax.inference import model as inference
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import init_from, train
+from vit_jax.training import checks, init_from, train
 from vit_jax.training import run as runs
 
 VIT = c.Model(name="ViT-Ti/2", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10)
@@ -36,9 +39,12 @@ MASKED = c.Config(
   model=VIT,
   optimizer=Adam(weight_decay=0.1, ema=0.75),
   data=c.Data(train=c.Dataset("digits", "train", label_key=""), image_size=8),
-  few_shot={"probe": c.FewShot(**PAIR, shots=(5,), seeds=1)},
-  nearest={"near": c.Nearest(**PAIR), "token": c.Nearest(**PAIR, representation="pre_logits")},
-  reconstruct={"held": c.Dataset("digits", "test")},
+  evaluate={
+    "probe": FewShot(**PAIR, shots=(5,), seeds=1),
+    "near": Nearest(**PAIR),
+    "token": Nearest(**PAIR, representation="pre_logits"),
+    "held": Reconstruction("digits", "test"),
+  },
 )
 
 
@@ -146,7 +152,7 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained)
 
 
 def test_a_picture_of_masked_patches_shows_all_classes():
-  found = runs.open_data(MASKED).evaluations.opened
+  found = runs.open_data(MASKED).evaluations.evaluators
   held = dict(found)["held"]
   labels = sources.open_source("digits", split="test").labels
   assert len({labels(place) for place in held.places}) == reconstruction.SHOWN
@@ -154,7 +160,7 @@ def test_a_picture_of_masked_patches_shows_all_classes():
 
 def test_a_suite_that_needs_a_head_is_refused(pretrained, tmp_path):
   suite = ["--config=configs/evaluate.py:own", f"--config.init_from={pretrained}"]
-  data = ["--config.data.evaluate.own.source=digits", "--config.data.evaluate.own.split=test"]
+  data = ["--config.evaluate.own.source=digits", "--config.evaluate.own.split=test"]
   place = f"--workdir={tmp_path}"
   done = programs.run([*programs.MAIN, "--mode=evaluate", *suite, *data, place])
   assert done.returncode == 2
@@ -165,4 +171,4 @@ def test_reconstruction_without_the_objective_is_refused():
   data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
   config = dataclasses.replace(MASKED, objective=c.Config().objective, data=data)
   with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
-    runs.open_data(config)
+    checks.check(config)

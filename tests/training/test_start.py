@@ -10,6 +10,7 @@ import pytest
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, recipes, weights
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models.description import differences
 from vit_jax.storage import checkpoint, manifest
@@ -104,7 +105,7 @@ def finished(folder, *, evaluated=True):
   return begun(folder)
 
 
-DIGITS = c.Data(evaluate={"val": c.EvaluationSet("digits", "test")})
+DIGITS = {"val": Classification("digits", "test")}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +114,7 @@ DIGITS = c.Data(evaluate={"val": c.EvaluationSet("digits", "test")})
     (dict(schedule=c.Schedule(learning_rate=0.5)), 9, "config.schedule.learning_rate: "),
     (dict(seed=3), 8, "config.seed: 0 -> 3"),
     (dict(duration=c.Duration(steps=4)), 4, "config.duration.steps: 0 -> 4"),
-    (dict(data=DIGITS), 9, "config.data.evaluate.val"),
+    (dict(evaluate=DIGITS), 9, "config.evaluate.val"),
   ],
 )
 def test_a_finished_run_refuses_what_has_no_effect(tmp_path, changes, total, said):
@@ -129,8 +130,8 @@ def test_a_finished_run_takes_what_has_an_effect(tmp_path):
   config = dataclasses.replace(STARTED, report=False, mesh=c.Mesh(fsdp=2), stall_seconds=9.0)
   start.check_changes_count(config, finished(tmp_path / "a"), 9)
   unscored = finished(tmp_path / "b", evaluated=False)
-  start.check_changes_count(dataclasses.replace(STARTED, data=DIGITS), unscored, 9)
-  read = dataclasses.replace(DIGITS, threads=2, ahead=1, max_pixels=9_999)
+  start.check_changes_count(dataclasses.replace(STARTED, evaluate=DIGITS), unscored, 9)
+  read = c.Data(threads=2, ahead=1, max_pixels=9_999)
   other = dataclasses.replace(STARTED, batch_size=2, accumulation=2, data=read)
   start.check_changes_count(other, unscored, 9)
   with pytest.raises(c.ConfigError, match=r"config\.data\.threads"):

@@ -13,7 +13,11 @@ from vit_jax.config import parsing
 from vit_jax.data import history
 from vit_jax.data.datasets import of_run
 from vit_jax.data.history import Trained
-from vit_jax.evaluation.opening import open_alone
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.evaluations import open_alone
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
+from vit_jax.evaluation.reconstruction import Reconstruction
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.storage import manifest
 from vit_jax.training import run as runs
@@ -56,9 +60,11 @@ def stored(path, known):
 
 
 def run(train, test, **more):
-  sets = {"test": c.EvaluationSet(**vars(test))} if test else {}
-  data = c.Data(train=train, evaluate=sets)
-  return c.Config(model=c.Model(num_classes=2), data=data, batch_size=1, **more)
+  sets = {"test": Classification(**vars(test))} if test else {}
+  data = c.Data(train=train)
+  return c.Config(
+    model=c.Model(num_classes=2), data=data, batch_size=1, **({"evaluate": sets} | more)
+  )
 
 
 def refused(function, *arguments):
@@ -78,7 +84,7 @@ def test_weights_keep_it_in_every_form(tmp_path, folder, form):
       refused(open_alone, run(c.Dataset(), scored), known),
       refused(runs.open_data, run(rest, scored), known),
     ):
-      said = f"What the weights were trained on ({folder} {scored.split}) and config.data.evaluate."
+      said = f"What the weights were trained on ({folder} {scored.split}) and config.evaluate."
       assert refusal.startswith(said)
       assert "20 images" in refusal or "12 images" in refusal
   assert open_alone(run(c.Dataset(), rest), known)
@@ -98,9 +104,9 @@ def test_every_kind_of_set_is_compared(folder):
   known, rest = trained(c.Dataset(folder, "[:50%]")), c.Dataset(folder, "[50%:]")
   seen = c.Dataset(folder, "[40%:50%]")
   for settings in (
-    dict(few_shot={"mine": c.FewShot(rest, seen, shots=(1,), seeds=1)}),
-    dict(nearest={"mine": c.Nearest(rest, seen, neighbours=1)}),
-    dict(reconstruct={"mine": seen}, objective=Masked()),
+    dict(evaluate={"mine": FewShot(rest, seen, shots=(1,), seeds=1)}),
+    dict(evaluate={"mine": Nearest(rest, seen, neighbours=1)}),
+    dict(evaluate={"mine": Reconstruction(**vars(seen))}, objective=Masked()),
   ):
     config = dataclasses.replace(run(rest, None), **settings)
     assert refused(runs.open_data, config, known).startswith("What the weights were trained on")
@@ -129,7 +135,7 @@ def test_what_is_lost_is_named_once(tmp_path, folder, caplog):
   assert "folder:/nowhere (There is no folder" in said
   assert [said.split(" and")[0] for said in changed] == [
     f"What the weights were trained on ({folder} {part}) has changed since, so images of it may be "
-    f"in config.data.evaluate.test ({folder} [95%:])."
+    f"in config.evaluate.test ({folder} [95%:])."
     for part in ("[:50%]", "[50%:80%]")
   ]
   caplog.clear()

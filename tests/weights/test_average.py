@@ -13,6 +13,7 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config.suggestions import unknown
 from vit_jax.devices.hosts import Hosts
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
@@ -30,9 +31,9 @@ CONFIG = c.Config(
   ),
   data=c.Data(
     train=c.Dataset("digits", "train"),
-    evaluate={"test": c.EvaluationSet("digits", "test")},
     image_size=8,
   ),
+  evaluate={"test": Classification("digits", "test")},
 )
 
 

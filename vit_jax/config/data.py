@@ -1,4 +1,4 @@
-"""Settings of the data: training data, evaluation sets, and how they reach the devices."""
+"""Settings of the data: training data, and how images reach the devices."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -41,34 +41,8 @@ class Dataset:
   )
 
 
-@dataclasses.dataclass(frozen=True)
-class EvaluationSet(Dataset):
-  """Images that the head is scored on; a set with an empty source is skipped."""
-
-  resize: float = setting(
-    -1.0,
-    "replaces config.data.evaluate_resize: 0 resizes straight to the "
-    "square; a number from 1 up resizes the smaller side to that many times "
-    "config.data.image_size and crops the centre; -1: use config.data.evaluate_resize",
-    low=-1.0,
-    high=8.0,
-  )
-  classes: int = setting(
-    0,
-    "0 predicts among all classes; another number predicts only among the "
-    "classes that occur in the set, which must be that many",
-    low=0,
-    high=10**7,
-  )
-
-
 # Training images are cropped at random, unless they are resized.
 CROPPED = (("data.train_resize", 0), ("data.train_resize_ratio", 0.0))
-REPRESENTATION = (
-  "what is evaluated: the input of the head (pre_logits) or the mean of the encoder's outputs at "
-  "the patches (patches). Empty: what the weights were trained for, patches after "
-  "config.objective.kind=masked_patches, and pre_logits otherwise"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,40 +61,8 @@ class Weighted(Dataset):
 
 
 @dataclasses.dataclass(frozen=True)
-class FewShot:
-  """A linear probe with few training images per class; see vit_jax/evaluation/few_shot.py.
-
-  A probe whose training and test source are both empty is skipped.
-  """
-
-  train: Dataset = group(Dataset)
-  test: Dataset = group(Dataset)
-  shots: tuple = setting((1, 5, 10, 25), "training images of each class")
-  seeds: int = setting(
-    3, "draws of the training images, with the seeds 0, 1, ...", low=1, high=1000
-  )
-  representation: str = setting("", REPRESENTATION, choices=("", "pre_logits", "patches"))
-
-
-@dataclasses.dataclass(frozen=True)
-class Nearest:
-  """Classification by the nearest training images, vit_jax/evaluation/nearest_neighbours.py.
-
-  An evaluation whose training and test source are both empty is skipped.
-  """
-
-  train: Dataset = group(Dataset)
-  test: Dataset = group(Dataset)
-  neighbours: int = setting(20, "training images that vote", low=1, high=10**6)
-  temperature: float = setting(
-    0.07, "a vote weighs exp(cosine similarity / temperature)", low=0.001, high=1000.0
-  )
-  representation: str = setting("", REPRESENTATION, choices=("", "pre_logits", "patches"))
-
-
-@dataclasses.dataclass(frozen=True)
 class Data:
-  """Training data, evaluation sets, and how images are prepared and loaded."""
+  """Training data, and how images are prepared and loaded."""
 
   dataset: str = setting(
     "",
@@ -134,7 +76,6 @@ class Data:
     "training data from several sources, each with a weight, in place of `train`; an epoch is as "
     "many images as all of them have together",
   )
-  evaluate: Mapping[str, EvaluationSet] = named(EvaluationSet, "evaluation sets of the head")
   allow_overlap: bool = setting(
     False, "allow evaluation on images that are also trained on; otherwise such a run is refused"
   )

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from vit_jax import registry
-from vit_jax.config.data import Data, Dataset, FewShot, Nearest
+from vit_jax.config.data import Data
 from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MAX_BATCH, MAX_STEPS, group, group_of_kind, named, setting
+from vit_jax.config.fields import MAX_BATCH, MAX_STEPS, group, group_of_kind, named_of_kind, setting
 from vit_jax.config.learning import Loss, NonFinite, ObjectiveSettings, Optimizer, Schedule
 from vit_jax.config.model import Model
 from vit_jax.registry import WEIGHT_FORMATS
@@ -127,14 +128,11 @@ class Config:
   optimizer: Optimizer = group_of_kind(registry.OPTIMIZERS, default="adam")
   schedule: Schedule = group(Schedule)
   data: Data = group(Data)
-  few_shot: Mapping[str, FewShot] = named(FewShot, "linear probes, run at every evaluation")
-  nearest: Mapping[str, Nearest] = named(
-    Nearest, "nearest-neighbour evaluations, run at every evaluation"
-  )
-  reconstruct: Mapping[str, Dataset] = named(
-    Dataset,
-    "held-out images whose corrupted patches are predicted and drawn at every evaluation, with "
-    "config.objective.kind=masked_patches",
+  evaluate: Mapping[str, Any] = named_of_kind(
+    registry.EVALUATIONS,
+    "evaluations, each under a name of its own, made at every `evaluate_every`; one without a "
+    "source is left out",
+    default="classification",
   )
   mesh: Mesh = group(Mesh)
   checkpoint: Checkpoint = group(Checkpoint)

@@ -4,20 +4,13 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from etils import epy
 
 from vit_jax.config import Config, ConfigError, Data, Dataset, Loss
-from vit_jax.data import classes as data_classes
-from vit_jax.data import datasets, images, leakage, resizing
-from vit_jax.data.by_label import occurring_classes
-from vit_jax.data.datasets import NamedDataset, Opener
-from vit_jax.data.device import normalize
-from vit_jax.data.sources import Source
-from vit_jax.evaluation import details, examples
-from vit_jax.evaluation.adding import add, one_behind
+from vit_jax.config.fields import setting
 from vit_jax.evaluation.spec import (
   EvalContext,
   EvaluationSpec,
@@ -25,15 +18,94 @@ from vit_jax.evaluation.spec import (
   Metric,
   NothingCounts,
   Result,
+  RunData,
+  add,
+  one_behind,
 )
-from vit_jax.learning import losses
-from vit_jax.plots import curves
 from vit_jax.process.text import listed
 
-BINS = 15
-IMAGES = "images"  # folder of the images of a set that are kept
+with epy.lazy_imports():
+  import jax
+  import jax.numpy as jnp
+
+  from vit_jax.data import by_label, datasets, device, images, resizing, sources
+  from vit_jax.data import classes as data_classes
+  from vit_jax.evaluation import details, examples
+  from vit_jax.learning import losses
+  from vit_jax.plots import curves
+
 FIVE = 5  # classes: the first five are told only of more
-PROBABILITIES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classification(Dataset, EvaluationSpec):
+  """Images that the head is scored on; a set with an empty source is left out."""
+
+  metrics: ClassVar = (
+    Metric("loss", curve="loss", smaller_is_better=True),
+    Metric("top1", headline=True),
+    Metric("top5"),
+    Metric("ece", curve="", smaller_is_better=True),
+  )
+  scores_head: ClassVar = True
+
+  kind: str = setting("classification", "accuracy, loss and calibration of the head")
+  resize: float = setting(
+    -1.0,
+    "replaces config.data.evaluate_resize: 0 resizes straight to the "
+    "square; a number from 1 up resizes the smaller side to that many times "
+    "config.data.image_size and crops the centre; -1: use config.data.evaluate_resize",
+    low=-1.0,
+    high=8.0,
+  )
+  classes: int = setting(
+    0,
+    "0 predicts among all classes; another number predicts only among the "
+    "classes that occur in the set, which must be that many",
+    low=0,
+    high=10**7,
+  )
+
+  def datasets(self) -> dict[str, Dataset]:
+    """The set itself."""
+    return {"": self}
+
+  def names(self, config: Config) -> tuple[str, ...]:
+    """Top-5 only of more than five classes; their number may not be known yet."""
+    known = self.classes or config.model.num_classes
+    return ("loss", "top1", *["top5"] * (not known or known > FIVE))
+
+  def check(self, key: str, config: Config):
+    """Checks that the image is resized to at least the square that is cut out of it."""
+    if self.resize != -1 and 0 != self.resize < 1:
+      raise ConfigError(
+        f"{key}.resize={self.resize} times the image size is smaller than the image size; make it "
+        "0, at least 1, or -1 for config.data.evaluate_resize."
+      )
+
+  def pixels(self, data: Data) -> int:
+    """To how many the smaller side of an image is resized before the centre is cut out.
+
+    0: the whole image is resized to the square.
+    """
+    return data.evaluate_resize if self.resize < 0 else round(self.resize * data.image_size)
+
+  def open(self, key: str, data: RunData) -> "LabelledSet":
+    """Opens the set; also refuses classes that are not trained, and images that are."""
+    scored = data.opener.labelled(key, self)
+    if data.classes is not None:
+      scored = data_classes.matched(scored, data.classes, "the training data")
+    data.check_apart(scored)
+    return LabelledSet(scored, counted_classes(scored, data.opener.threads))
+
+  @staticmethod
+  def in_words(_: str, metrics: Mapping[str, float]) -> str:
+    """Accuracy, loss and the number of images."""
+    top5 = f"top-5 {metrics['top5']:.2%}, " if "top5" in metrics else ""
+    return (
+      f"top-1 {metrics['top1']:.2%}, {top5}loss {metrics['loss']:.4f} "
+      f"on {metrics['examples']:,} images"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +117,13 @@ class LabelledSet(Evaluator):
     classes: the classes that a prediction may be, ascending; None: all.
   """
 
-  head: NamedDataset = dataclasses.field()  # required here; `Evaluator` has a default
+  head: "datasets.NamedDataset" = dataclasses.field()  # required here; `Evaluator` has a default
   classes: tuple[int, ...] | None
 
   def score(self, context: EvalContext, params) -> Result:
     """As `evaluate`; adds tables and a picture if each image has one label."""
     source = self.head.source
-    resize = resizing.of_set(self.head.dataset, context.reader.settings)
+    resize = self.head.dataset.pixels(context.reader.settings)
     step = context.compiled(make_step, context.loss, static=("classes",))
     kept = details.Kept() if context.detailed and not source.multi_label else None
     with context.batches(context.reader.evaluation(source, resize=resize)) as batches:
@@ -68,6 +140,11 @@ class LabelledSet(Evaluator):
     dataset = f"{datasets.in_words(self.head.dataset)} ({seen})"
     return Result(metrics, write if kept else None, note=note, dataset=dataset)
 
+  def resizing_in_words(self, data: Data) -> str:
+    """As `Evaluator.resizing_in_words`."""
+    settings = self.head.dataset
+    return resizing.in_words(settings.pixels(data), data.image_size) if settings.resize >= 0 else ""
+
   def of_head(self, names: Sequence[str]) -> "LabelledSet":
     """The set with the labels of a head, by name; as `Evaluator.of_head`."""
     whose, chosen = "the head", self.classes
@@ -78,41 +155,7 @@ class LabelledSet(Evaluator):
     return dataclasses.replace(self, head=head, classes=chosen)
 
 
-def settings(config: Config) -> dict[str, Dataset]:
-  """The sets of config.data.evaluate that have a source."""
-  return {name: dataset for name, dataset in config.data.evaluate.items() if dataset.source}
-
-
-def open_sets(
-  datasets: Mapping[str, Dataset],
-  opener: Opener,
-  trained: Sequence[NamedDataset],
-  classes: Sequence[str] | None,
-) -> dict[str, LabelledSet]:
-  """Opens sets; arguments as in `EvaluationSpec.open`.
-
-  Raises:
-    ConfigError: a set has classes that are not trained, or images that are.
-    SourceError: data is missing.
-  """
-  sets = {
-    name: opener.labelled(f"config.data.evaluate.{name}", dataset)
-    for name, dataset in datasets.items()
-  }
-  if classes is not None:
-    sets = {
-      name: data_classes.matched(scored, classes, "the training data")
-      for name, scored in sets.items()
-    }
-  for scored in sets.values():
-    leakage.check(trained, scored, allow=opener.allow_overlap)
-  return {
-    name: LabelledSet(scored, counted_classes(scored, opener.threads))
-    for name, scored in sets.items()
-  }
-
-
-def lacking(names: Sequence[str], kept: details.Kept) -> str:
+def lacking(names: Sequence[str], kept: "details.Kept") -> str:
   """Names the classes without an image among those that counted; "" if there are none."""
   labels, _, _ = kept.joined()
   images = np.bincount(labels, minlength=len(names))
@@ -120,7 +163,7 @@ def lacking(names: Sequence[str], kept: details.Kept) -> str:
   return f"no image of: {listed(without)}" if without else ""
 
 
-def counted_classes(scored: NamedDataset, threads: int) -> tuple[int, ...] | None:
+def counted_classes(scored: "datasets.NamedDataset", threads: int) -> tuple[int, ...] | None:
   """The classes that a prediction of this set may be; None: all.
 
   They are the classes that occur in the set. ImageNet-A, for example, has images of 200 of
@@ -133,7 +176,7 @@ def counted_classes(scored: NamedDataset, threads: int) -> tuple[int, ...] | Non
   key, dataset, source, _ = scored
   if not dataset.classes:
     return None
-  result = occurring_classes(source, threads=threads)
+  result = by_label.occurring_classes(source, threads=threads)
   if len(result) != dataset.classes:
     raise ConfigError(
       f"{key}.classes={dataset.classes}, but {len(result)} classes occur in "
@@ -154,10 +197,11 @@ def make_step(model, loss: Loss):
   number of hits in each bin of probability. Rows, one for each image: labels as in the batch,
   prediction (B,), its probability (B,), and counts (B,).
   """
-  per_example, probabilities = losses.LOSSES[loss.kind], PROBABILITIES[loss.kind]
+  per_example, probabilities = losses.LOSSES[loss.kind], losses.PROBABILITIES[loss.kind]
 
   def step(params, batch, classes=None):
-    logits, _ = model.apply({"params": params}, normalize(batch["image"], model.dtype), train=False)
+    pixels = device.normalize(batch["image"], model.dtype)
+    logits, _ = model.apply({"params": params}, pixels, train=False)
     target = losses.targets(batch["labels"], logits.shape[-1])
     counts = batch["mask"] * target.any(axis=-1)
     if classes is not None:
@@ -182,10 +226,10 @@ def make_step(model, loss: Loss):
   return step
 
 
-def binned(probability: jax.Array, hits: jax.Array, counts: jax.Array) -> jax.Array:
+def binned(probability: "jax.Array", hits: "jax.Array", counts: "jax.Array") -> "jax.Array":
   """Sums over the images in each bin ((m - 1) / M, m / M]: number, probabilities and hits."""
-  bins = jnp.clip(jnp.ceil(probability * BINS).astype(jnp.int32) - 1, 0, BINS - 1)
-  member = (bins == jnp.arange(BINS)[:, None]) * counts
+  bins = jnp.clip(jnp.ceil(probability * details.BINS).astype(jnp.int32) - 1, 0, details.BINS - 1)
+  member = (bins == jnp.arange(details.BINS)[:, None]) * counts
   return jnp.stack([member.sum(-1), (member * probability).sum(-1), (member * hits).sum(-1)])
 
 
@@ -221,7 +265,7 @@ def evaluate(step, params, batches, *, keep=lambda rows: None) -> dict[str, floa
   return result | {"examples": int(count)}
 
 
-def prepared(source: Source, data: Data, resize: int, row: int) -> np.ndarray:
+def prepared(source: "sources.Source", data: Data, resize: int, row: int) -> np.ndarray:
   """An image of a set as the model sees it, (S, S, 3) uint8.
 
   Raises:
@@ -235,8 +279,8 @@ def write_details(
   folder: pathlib.Path,
   caption: str,
   *,
-  source: Source,
-  kept: details.Kept,
+  source: "sources.Source",
+  kept: "details.Kept",
   image: Callable[[int], np.ndarray],
 ):
   """Writes predictions, accuracies by class, the confusion matrix and some images."""
@@ -245,34 +289,4 @@ def write_details(
   if matrix is not None:
     curves.confusion(folder, matrix, source.class_names, caption)
   rows = examples.chosen(known.labels, known.predictions, known.probabilities)
-  examples.write(folder / IMAGES, examples.read(rows, image))
-
-
-def in_words(_: str, metrics: Mapping[str, float]) -> str:
-  """Accuracy, loss and the number of images."""
-  top5 = f"top-5 {metrics['top5']:.2%}, " if "top5" in metrics else ""
-  return (
-    f"top-1 {metrics['top1']:.2%}, {top5}loss {metrics['loss']:.4f} "
-    f"on {metrics['examples']:,} images"
-  )
-
-
-def names(dataset: Dataset, classes: int) -> tuple[str, ...]:
-  """The metrics that a set always gives; 0 classes: not known yet, so there may be many."""
-  known = dataset.classes or classes
-  return ("loss", "top1", *["top5"] * (not known or known > FIVE))
-
-
-SPEC = EvaluationSpec(
-  group="config.data.evaluate",
-  settings=settings,
-  open=open_sets,
-  metrics=(
-    Metric("loss", curve="loss", smaller_is_better=True),
-    Metric("top1", headline=True),
-    Metric("top5"),
-    Metric("ece", curve="", smaller_is_better=True),
-  ),
-  names=names,
-  in_words=in_words,
-)
+  examples.write(folder / examples.IMAGES, examples.read(rows, image))

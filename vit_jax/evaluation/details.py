@@ -11,6 +11,7 @@ from vit_jax.storage import files
 
 PREDICTIONS, CLASSES, CONFUSION = "predictions.csv", "classes.csv", "confusion.csv"
 COLUMNS = ("name", "label", "prediction", "probability")  # of PREDICTIONS
+BINS = 15  # of probability, for the calibration error
 MAX_BYTES = 2**28  # of a file that is read back
 MAX_CLASSES = 2000  # above this, a table of classes by classes is too large to be useful
 

@@ -1,28 +1,36 @@
-"""The parameters that --mode=evaluate scores: of the workdir's checkpoint, or config.init_from."""
+"""The model that --mode=evaluate scores: of the workdir's checkpoint, or of config.init_from.
+
+Model, loss and preparation of images come from the weights. The command line overrides them. A
+recipe for evaluation alone (without a length of training) also overrides them, if it names a model
+or an image size, as recipes of published protocols do.
+"""
 
 import dataclasses
 import pathlib
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 
+from vit_jax import config as cfg
 from vit_jax import models, weights
-from vit_jax.config import Config, ConfigError, RunError
-from vit_jax.data import classes
+from vit_jax.config import Config, ConfigError, Data, Loss, RunError
+from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.devices import mesh as meshes
-from vit_jax.evaluation import effective_settings
-from vit_jax.evaluation.effective_settings import Asked, Settings
-from vit_jax.evaluation.opening import Evaluations
+from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
+from vit_jax.models import requirements
+from vit_jax.models.description import SETTINGS
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
 from vit_jax.storage.paths import path_of
 
+OF_PARAMETERS = (*SETTINGS, "representation_layer")  # settings that follow from the parameters
 NAME_THEM = (
-  "Say in which order the head has the classes with --config.class_names=FILE (a name a line), or "
+  "ay in which order the head has the classes with --config.class_names=FILE (a name a line), or "
   "=data for the order of data with as many classes"
 )
 
@@ -32,7 +40,7 @@ class Scored:
   """A model to evaluate, with its settings.
 
   Attributes:
-    settings: the settings of the evaluation (`effective_settings.settings`).
+    settings: the config, with the model, loss and data of the evaluation.
     model: Flax module of the parameters.
     params: NumPy arrays in the module's tree, and what the training objective added, if anything.
     side: size of the images that they were trained on, pixels; 0: it is not known.
@@ -43,7 +51,7 @@ class Scored:
     origin: where the parameters come from; the first entry of evaluation.json.
   """
 
-  settings: Settings
+  settings: Config
   model: models.Network
   params: dict
   side: int
@@ -77,7 +85,7 @@ def read(
   """
   of_run = bool(checkpoint.available(folder))
   if of_run:
-    path, found = weights.of_run(folder, config.evaluate_step, average)
+    path, stored = weights.of_run(folder, config.evaluate_step, average)
     name, origin = str(path), {"step": int(path.name)}
   elif config.init_from:
     path = path_of(config.init_from)
@@ -88,16 +96,14 @@ def read(
       "with --config.init_from=PATH."
     )
   defaults = dict(activation=config.model.activation, norm_epsilon=config.model.norm_epsilon)
-  protocol = not config.duration.given()
-  asked = Asked(config.model, config.loss, config.data, given, protocol)
   try:
     if not of_run:
-      found = weights.read(path, step=config.evaluate_step, average=average)
+      stored = weights.read(path, step=config.evaluate_step, average=average)
     elif "init_from" in given:
-      check_same(config.init_from, (found.settings or {}).get("init_from", ""))
-    model = of_weights(found, **defaults)
+      check_same(config.init_from, (stored.settings or {}).get("init_from", ""))
+    model = of_weights(stored, **defaults)
     origin["average"] = model.card.average
-    return fitted(model, asked, evaluations, config.class_names, origin)
+    return fitted(model, config, given, evaluations, origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error
 
@@ -117,40 +123,42 @@ def check_same(init_from: str, recorded: str):
 
 def fitted(
   model: LoadedModel,
-  asked: Asked,
+  config: Config,
+  given: frozenset[str],
   evaluations: Evaluations,
-  class_names: str,
   origin: dict[str, int | str],
 ) -> Scored:
-  """The model, prepared for the evaluation.
+  """The model, prepared for the evaluation; arguments as for `read`.
 
   Raises:
     ValueError: it is not the model that was asked for, it has other classes, or it has no head and
       a set needs one.
   """
-  scored = evaluations.heads()
-  if scored and not model.has_head:
+  heads = evaluations.heads()
+  if heads and not model.has_head:
     raise ValueError(
-      "these weights have no head, so config.data.evaluate cannot be scored with them; "
-      "config.few_shot and config.nearest can."
+      f"these weights have no head, so {heads[0].key} cannot be scored with them; evaluate their "
+      "features (docs/evaluation.md), or fine-tune them first."
     )
-  settings = effective_settings.settings(asked, model)
-  head = classes.HeadNames(())
-  if scored:
-    head = head_names(class_names, scored, model.read, model.module.num_classes)
+  settings = settings_of(config, given, model)
+  head = head_names(config.class_names, heads, model) if heads else classes.HeadNames(())
   sized = model.at_size(settings.data.image_size)
-  module = effective_settings.computing(sized.module, settings.model)
-  named = asked.protocol and asked.data.image_size and "data.image_size" not in asked.given
-  known = bool("data.evaluate_resize" in asked.given or model.read.card or named)
+  module = computing(sized.module, settings.model)
   params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
-  own = {key: part for key, part in model.read.params.items() if key == OBJECTIVE_PARAMS}
+  of_objective = (
+    {OBJECTIVE_PARAMS: model.read.params[OBJECTIVE_PARAMS]}
+    if OBJECTIVE_PARAMS in model.read.params
+    else {}
+  )
   return Scored(
     settings=settings,
     model=module,
-    params=params | own,
+    params=params | of_objective,
     side=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
-    prepared=effective_settings.preparation_in_words(settings.data, head=bool(scored), known=known),
+    prepared=preparation_in_words(
+      settings.data, evaluations, known=resizing_is_known(config, given, model)
+    ),
     representation=model.card.representation,
     head=head,
     origin=origin,
@@ -158,30 +166,153 @@ def fitted(
 
 
 def head_names(
-  class_names: str, scored: Sequence[NamedDataset], read: weights.Weights, outputs: int
+  class_names: str, heads: Sequence[NamedDataset], model: LoadedModel
 ) -> classes.HeadNames:
-  """The names of the head's classes, which are all that the sets have.
+  """The names of the head's classes, which are all that the sets `heads` have.
 
   Raises:
     ValueError: the head lacks a class of a set, or nothing tells which classes it has.
   """
-  sets = [named.source.class_names for named in scored]
-  head = classes.of_outputs(class_names, read.class_names(), outputs, sets)
+  sets, outputs = [named.source.class_names for named in heads], model.module.num_classes
+  head = classes.of_outputs(class_names, model.read.class_names(), outputs, sets)
   if not head.names:
     raise ValueError(
       f"nothing names the {outputs} classes of these weights, so they may not be those of "
-      f"{scored[0]}, the {len(sets[0])} classes {listed(sets[0], 3)}. {NAME_THEM}."
+      f"{heads[0]}, the {len(sets[0])} classes {listed(sets[0], 3)}. S{NAME_THEM}."
     )
-  for named in scored:
+  for named in heads:
     try:
       classes.matched(named, head.names, "the head")
     except ConfigError as error:
       raise ValueError(
-        f"{error} If they are the same under other names: {NAME_THEM[0].lower()}{NAME_THEM[1:]}; "
-        "else fine-tune the weights on its classes first, or evaluate them with config.few_shot "
-        "or config.nearest."
+        f"{error} If they are the same under other names: s{NAME_THEM}; else fine-tune the weights "
+        "on its classes first, or evaluate their features (docs/evaluation.md)."
       ) from error
   return head
+
+
+def settings_of(config: Config, given: frozenset[str], model: LoadedModel) -> Config:
+  """The config with the model, the loss and the preparation of images of an evaluation.
+
+  Raises:
+    ValueError: a named setting contradicts the weights, or no image size is known.
+  """
+  check_named(config, given, model)
+  of_model, loss = overlaid_on_run(config, given, model.read)
+  data = preparation(config, given, model)
+  requirements.check_tiles(model.module, data.image_size, "these weights")
+  resizing.check(data)
+  of_model = dataclasses.replace(
+    of_model, num_classes=model.module.num_classes, **function_of(model.module, of_model)
+  )
+  return dataclasses.replace(config, model=of_model, loss=loss, data=data)
+
+
+def alone(config: Config) -> bool:
+  """Whether the recipe is for evaluation alone, so that it overrides what the weights tell."""
+  return not config.duration.given()
+
+
+def overlaid_on_run(
+  config: Config, given: frozenset[str], read: weights.Weights
+) -> tuple[cfg.Model, Loss]:
+  """The model and the loss of the weights' run or card, overridden by the command line."""
+  model, loss = config.model, config.loss
+  if read.settings is not None:
+    run = cfg.from_dict({key: read.settings[key] for key in ("model", "loss")})
+    model = overlaid(run.model, model, "model", given)
+    loss = overlaid(run.loss, loss, "loss", given)
+    if model.attention == "cudnn" and "model.attention" not in given:
+      here = "cudnn" if jax.default_backend() == "gpu" else "xla"
+      model = dataclasses.replace(model, attention=here)
+  elif read.card:
+    loss = overlaid(dataclasses.replace(loss, kind=read.card.loss), loss, "loss", given)
+  return model, loss
+
+
+def check_named(config: Config, given: frozenset[str], loaded: LoadedModel):
+  """Checks that the weights are of the model that the user named, if any.
+
+  Raises:
+    ValueError: names every setting that differs.
+  """
+  model, module = config.model, loaded.module
+  if "model.name" in given or (model.name and alone(config)):
+    loaded.check_is(dataclasses.replace(model, **function_of(module, model)))
+  for field in OF_PARAMETERS:
+    wanted, there = getattr(model, field, None), getattr(module, field, None)
+    if f"model.{field}" in given and wanted != there and (wanted or isinstance(wanted, bool)):
+      raise ValueError(
+        f"config.model.{field} is {there} in these weights, but {wanted} was asked for; leave "
+        "this setting out."
+      )
+
+
+def function_of(module, model: cfg.Model) -> dict[str, str | float]:
+  """The module's settings that do not follow from parameters: activation and norm epsilon."""
+  return {key: getattr(module, key, getattr(model, key)) for key in ("activation", "norm_epsilon")}
+
+
+def overlaid(group, named, prefix: str, given: frozenset[str]):
+  """The settings of a group, with those that the command line names taken from `named`."""
+  names = [field.name for field in dataclasses.fields(group) if f"{prefix}.{field.name}" in given]
+  return dataclasses.replace(group, **{name: getattr(named, name) for name in names})
+
+
+def preparation(config: Config, given: frozenset[str], model: LoadedModel) -> Data:
+  """The settings of the data, with the image size and the resizing of the evaluation.
+
+  Raises:
+    ValueError: no size is known.
+    ConfigError: the size is smaller than a patch.
+  """
+  data = config.data
+  named = data.image_size if "data.image_size" in given else 0
+  if data.image_size and not named and alone(config):
+    side = requirements.largest_side(model.module, data.image_size, "these weights")
+    resize = data.evaluate_resize
+  else:
+    card = model.card.at_size(named) if named else model.card
+    side = card.image_size or data.image_size
+    resize = card.resize if model.read.card else data.evaluate_resize
+  if not side:
+    raise ValueError(
+      "the weights do not tell the size of their images; give a size, such as "
+      "--config.data.image_size=224."
+    )
+  if "data.evaluate_resize" in given:
+    resize = data.evaluate_resize
+  return dataclasses.replace(data, image_size=side, evaluate_resize=resize)
+
+
+def resizing_is_known(config: Config, given: frozenset[str], model: LoadedModel) -> bool:
+  """Whether the weights, the recipe or the user tell how images are resized."""
+  by_recipe = alone(config) and config.data.image_size and "data.image_size" not in given
+  return bool("data.evaluate_resize" in given or model.read.card or by_recipe)
+
+
+def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -> str:
+  """Says how images are prepared.
+
+  Args:
+    data: the settings of the evaluation.
+    evaluations: what is scored.
+    known: as `resizing_is_known`.
+  """
+  side = data.image_size
+  if not evaluations.heads():
+    return f"{resizing.square(side)} x {resizing.square(side)} px, centre of {side} px"
+  guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
+  of_all = resizing.in_words(data.evaluate_resize, side) + ("" if known else guess)
+  others = [(name, each.resizing_in_words(data)) for name, each in evaluations.evaluators]
+  return "; ".join([of_all, *(f"{name}: {words}" for name, words in others if words)])
+
+
+def computing(module, model) -> models.Network:
+  """The module with the type, attention and scan of config.model."""
+  options = dict(dtype=jnp.dtype(model.compute_dtype), attention=model.attention, scan=model.scan)
+  known = {field.name for field in dataclasses.fields(module)}
+  return module.clone(**{key: value for key, value in options.items() if key in known})
 
 
 def put(params: dict, mesh: jax.sharding.Mesh) -> dict:

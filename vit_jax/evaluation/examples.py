@@ -9,6 +9,7 @@ from vit_jax.data.images import BadImage
 from vit_jax.plots import tiles
 from vit_jax.storage import files
 
+IMAGES = "images"  # folder of the images of a set
 SHOWN = 8  # of the worst mistakes, and of the others
 
 

@@ -1,16 +1,73 @@
-"""Features: a model's output before its head, used by evaluations without the head."""
+"""Features, a model's output before its head, and evaluations that need nothing else of it."""
 
-import jax
-import jax.numpy as jnp
+import dataclasses
+
 import numpy as np
+from etils import epy
 
-from vit_jax.data.device import normalize
-from vit_jax.data.sources import Source
-from vit_jax.evaluation.adding import one_behind
-from vit_jax.evaluation.spec import EvalContext
+from vit_jax.config import Config, ConfigError, Dataset
+from vit_jax.config.fields import group, setting
+from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, RunData, one_behind
+
+with epy.lazy_imports():
+  import jax
+  import jax.numpy as jnp
+
+  from vit_jax.data import classes, device, sources
 
 
-def features_of(model, params, images: jax.Array, representation: str) -> jax.Array:
+@dataclasses.dataclass(frozen=True)
+class FeatureSpec(EvaluationSpec):
+  """Settings of an evaluation that learns classes from the features of training images.
+
+  It is left out if both sources are empty.
+  """
+
+  train: Dataset = group(Dataset)
+  test: Dataset = group(Dataset)
+  representation: str = setting(
+    "",
+    "what is evaluated: the input of the head (pre_logits) or the mean of the encoder's outputs at "
+    "the patches (patches). Empty: what the weights were trained for, patches after "
+    "config.objective.kind=masked_patches, and pre_logits otherwise",
+    choices=("", "pre_logits", "patches"),
+  )
+
+  def datasets(self) -> dict[str, Dataset]:
+    """The training images and the test images."""
+    return {"train": self.train, "test": self.test}
+
+  def check(self, key: str, config: Config):
+    """Refuses one source without the other."""
+    if bool(self.train.source) != bool(self.test.source):
+      there, missing = ("train", "test") if self.train.source else ("test", "train")
+      raise ConfigError(
+        f"{key}.{there}.source has no effect without {key}.{missing}.source; give both, or make "
+        "both empty."
+      )
+
+  def open_both(self, key: str, data: RunData) -> tuple["sources.Source", "sources.Source"]:
+    """The training and the test source, whose classes agree; `key` as for `open`.
+
+    Raises:
+      ConfigError: the classes do not agree; an image may have several labels; or the test set
+        shares images with the training images or with the data that the run trains on.
+      SourceError: data is missing.
+    """
+    train = data.opener.labelled(f"{key}.train", self.train)
+    test = data.opener.labelled(f"{key}.test", self.test)
+    test = classes.matched(test, train.source.class_names, f"{key}.train")
+    for named in (train, test):
+      if named.source.multi_label:
+        raise ConfigError(
+          f"{named.key} has images with any number of labels, but each image must have exactly "
+          "one; name another label_key or dataset."
+        )
+    data.check_apart(test, train)
+    return train.source, test.source
+
+
+def features_of(model, params, images: "jax.Array", representation: str) -> "jax.Array":
   """The features (B, D), float32, of uint8 images (B, S, S, 3).
 
   Args:
@@ -19,10 +76,10 @@ def features_of(model, params, images: jax.Array, representation: str) -> jax.Ar
     representation: "pre_logits", the input of the head; or "patches", the mean of the encoder's
       outputs at the patches.
   """
-  images = normalize(images, model.dtype)
+  images = device.normalize(images, model.dtype)
   seen = model.apply({"params": params}, images, train=False, method="features")
-  found = seen[representation].astype(jnp.float32)
-  return found.mean(axis=1) if representation == "patches" else found
+  features = seen[representation].astype(jnp.float32)
+  return features.mean(axis=1) if representation == "patches" else features
 
 
 def make_step(model, representation: str):
@@ -36,12 +93,12 @@ def make_step(model, representation: str):
 
 
 def of_source(
-  context: EvalContext, params, source: Source, representation: str = ""
+  context: EvalContext, params, source: "sources.Source", representation: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
-  """As `collect`, for all images of a source, each as `Reader.squares` prepares it.
+  """Features (N, D) float32 and labels (N,) of all images of a source, in order, on every host.
 
   Args:
-    context, params, source: the model and the images.
+    context, params, source: the model and the images, each as `Reader.squares` prepares it.
     representation: as in `features_of`; "": the context's.
 
   Raises:
@@ -50,18 +107,7 @@ def of_source(
   """
   step = context.compiled(make_step, representation or context.representation)
   with context.batches(context.reader.squares(source)) as batches:
-    return collect(step, params, batches)
-
-
-def collect(step, params, batches) -> tuple[np.ndarray, np.ndarray]:
-  """Features (N, D) float32 and labels (N,) of all images, in order, on every host.
-
-  Args:
-    step: jitted `make_step(...)` whose results are replicated, so that each host has every row.
-    params: parameters.
-    batches: batches on the devices.
-  """
-  parts = [counted(rows) for rows in one_behind(step(params, batch) for batch in batches)]
+    parts = [counted(rows) for rows in one_behind(step(params, batch) for batch in batches)]
   features, labels = zip(*parts, strict=True)
   return np.concatenate(features), np.concatenate(labels)
 
@@ -71,3 +117,8 @@ def counted(rows) -> tuple[np.ndarray, np.ndarray]:
   rows = jax.device_get(rows)
   counts = rows["mask"] > 0
   return rows["features"][counts], rows["labels"][counts]
+
+
+def unit(features: np.ndarray) -> np.ndarray:
+  """Features (N, D) divided by their length."""
+  return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)

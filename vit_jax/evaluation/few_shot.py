@@ -7,27 +7,68 @@ those of big_vision's evaluators/fewshot_lsr.py.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from etils import epy
 
-from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError
-from vit_jax.data.by_label import first_of_each_class
-from vit_jax.data.datasets import NamedDataset, Opener
-from vit_jax.data.sources import Listed, Selected, Source, SourceError
-from vit_jax.devices import mesh as meshes
-from vit_jax.evaluation import features, pairs
-from vit_jax.evaluation.adding import add, one_behind
-from vit_jax.evaluation.features import features_of
-from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, Evaluator, Metric, Result
+from vit_jax.config.fields import setting
+from vit_jax.evaluation import features
+from vit_jax.evaluation.features import FeatureSpec
+from vit_jax.evaluation.spec import EvalContext, Evaluator, Metric, Result, RunData, add, one_behind
 from vit_jax.process.text import shown
+
+with epy.lazy_imports():
+  import jax
+  import jax.numpy as jnp
+
+  from vit_jax.data import by_label, sources
+  from vit_jax.devices import mesh as meshes
 
 CONSTANT = 100.0
 RIDGE = 2.0**10
 EPSILON = 1e-5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FewShot(FeatureSpec):
+  """A linear probe with few training images per class; see vit_jax/evaluation/few_shot.py.
+
+  A probe whose training and test source are both empty is left out.
+  """
+
+  metrics: ClassVar = (Metric(r"\d+shot", headline=True),)
+
+  kind: str = setting("few_shot", "accuracy of a linear probe with few training images per class")
+  shots: tuple = setting((1, 5, 10, 25), "training images of each class")
+  seeds: int = setting(
+    3, "draws of the training images, with the seeds 0, 1, ...", low=1, high=1000
+  )
+
+  def names(self, config: Config) -> list[str]:
+    """The mean for each number of shots."""
+    return [f"{k}shot" for k in self.shots]
+
+  def open(self, key: str, data: RunData) -> "FewShotProbe":
+    """Draws the training images; refuses a class that has fewer than the shots."""
+    most = most_shots(self.shots, key)
+    train, test = self.open_both(key, data)
+    draw = dict(count=most, threads=data.opener.threads)
+    try:
+      draws = [by_label.first_of_each_class(train, seed=i, **draw) for i in range(self.seeds)]
+    except sources.SourceError as error:
+      raise sources.SourceError(f"{key}.train ({self.train.source}): {error}.") from error
+    rows, places = np.unique(np.stack(draws), return_inverse=True)
+    drawn = sources.Selected(train, sources.Listed(rows), f"{train.identity}, {key}")
+    return FewShotProbe(self, drawn, places.reshape(np.shape(draws)), test)
+
+  @staticmethod
+  def in_words(metric: str, metrics: Mapping[str, float]) -> str:
+    """The mean over the draws, and their standard deviation."""
+    shots, deviation = metric.removesuffix("shot"), metrics[f"{metric}_std"]
+    return f"{shots}-shot {metrics[metric]:.2%} +- {deviation:.2%}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,19 +76,19 @@ class FewShotProbe(Evaluator):
   """The images that linear probes are fitted to and scored on.
 
   Attributes:
-    settings: config.few_shot.NAME.
+    settings: config.evaluate.NAME.
     train: the training images of all draws, each once.
     draws: (seeds, classes, most shots) indices into `train`; the first k of a class are its shots.
     test: the test images.
   """
 
-  settings: cfg.FewShot
-  train: Source
+  settings: FewShot
+  train: "sources.Source"
   draws: np.ndarray
-  test: Source
+  test: "sources.Source"
 
   def score(self, context: EvalContext, params) -> Result:
-    """As `metrics`, from a probe for each number of shots and each draw."""
+    """As `metrics_of`, from a probe for each number of shots and each draw."""
     representation = self.settings.representation or context.representation
     seen, labels = features.of_source(context, params, self.train, representation)
     probes = []
@@ -59,42 +100,7 @@ class FewShotProbe(Evaluator):
     probes = meshes.replicate(context.reader.mesh, stack(probes))
     with context.batches(context.reader.squares(self.test)) as batches:
       accuracy = accuracies(context.compiled(make_step, representation), params, probes, batches)
-    return Result(metrics(self.settings.shots, accuracy.reshape(-1, self.settings.seeds)))
-
-
-def open_all(
-  settings: Mapping[str, cfg.FewShot],
-  opener: Opener,
-  trained: Sequence[NamedDataset],
-  classes: Sequence[str] | None,
-) -> dict[str, FewShotProbe]:
-  """Draws the training images of each probe; arguments as in `EvaluationSpec.open`.
-
-  Raises:
-    ConfigError: shots are not numbers of images, or as `pairs.open_pair`.
-    SourceError: data is missing, or a class has fewer images than shots.
-  """
-  return {
-    name: drawn(f"config.few_shot.{name}", one, opener, trained) for name, one in settings.items()
-  }
-
-
-def drawn(
-  key: str, settings: cfg.FewShot, opener: Opener, trained: Sequence[NamedDataset]
-) -> FewShotProbe:
-  """Draws the training images of the setting `key`; raises as `open_all`."""
-  most = most_shots(settings.shots, key)
-  train, test = pairs.open_pair(key, settings, opener, trained)
-  try:
-    draws = [
-      first_of_each_class(train, count=most, seed=seed, threads=opener.threads)
-      for seed in range(settings.seeds)
-    ]
-  except SourceError as error:
-    raise SourceError(f"{key}.train ({settings.train.source}): {error}.") from error
-  rows, places = np.unique(np.stack(draws), return_inverse=True)
-  held = Selected(train, Listed(rows), f"{train.identity}, {key}")
-  return FewShotProbe(settings, held, places.reshape(np.shape(draws)), test)
+    return Result(metrics_of(self.settings.shots, accuracy.reshape(-1, self.settings.seeds)))
 
 
 def most_shots(shots: tuple, key: str) -> int:
@@ -173,7 +179,7 @@ def make_step(model, representation: str):
   """
 
   def step(params, probes, batch):
-    seen = features_of(model, params, batch["image"], representation)
+    seen = features.features_of(model, params, batch["image"], representation)
 
     def predict(probe):
       white = (seen - probe["mean"]) / probe["deviation"]
@@ -194,7 +200,7 @@ def accuracies(step, params, probes, batches) -> np.ndarray:
   return totals["right"] / totals["examples"]
 
 
-def metrics(shots: tuple[int, ...], accuracy: np.ndarray) -> dict[str, float]:
+def metrics_of(shots: tuple[int, ...], accuracy: np.ndarray) -> dict[str, float]:
   """{"5shot": mean, "5shot_std": standard deviation (divided by n), ...} over the seeds.
 
   Args:
@@ -205,24 +211,3 @@ def metrics(shots: tuple[int, ...], accuracy: np.ndarray) -> dict[str, float]:
   for k, values in zip(shots, accuracy, strict=True):
     result |= {f"{k}shot": float(values.mean()), f"{k}shot_std": float(values.std())}
   return result
-
-
-def settings_of(config: Config) -> dict[str, cfg.FewShot]:
-  """The probes of config.few_shot that have both sources."""
-  return pairs.with_sources(config.few_shot)
-
-
-def in_words(metric: str, metrics: Mapping[str, float]) -> str:
-  """The mean over the draws, and their standard deviation."""
-  shots, deviation = metric.removesuffix("shot"), metrics[f"{metric}_std"]
-  return f"{shots}-shot {metrics[metric]:.2%} +- {deviation:.2%}"
-
-
-SPEC = EvaluationSpec(
-  group="config.few_shot",
-  settings=settings_of,
-  open=open_all,
-  metrics=(Metric(r"\d+shot", headline=True),),
-  names=lambda settings, _: [f"{k}shot" for k in settings.shots],
-  in_words=in_words,
-)

@@ -7,31 +7,70 @@ al., "Emerging Properties in Self-Supervised Vision Transformers", 2021.
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from etils import epy
 
-from vit_jax import config as cfg
 from vit_jax.config import Config, ConfigError
-from vit_jax.data.datasets import NamedDataset, Opener
-from vit_jax.data.sources import Source
-from vit_jax.evaluation import features, pairs
-from vit_jax.evaluation.spec import EvalContext, EvaluationSpec, Evaluator, Metric, Result
+from vit_jax.config.fields import setting
+from vit_jax.evaluation import features
+from vit_jax.evaluation.features import FeatureSpec
+from vit_jax.evaluation.spec import EvalContext, Evaluator, Metric, Result, RunData
+
+with epy.lazy_imports():
+  import jax
+  import jax.numpy as jnp
+
+  from vit_jax.data import sources
 
 TRAIN_ROWS = 65_536  # rows of training features on the device at a time
 TEST_ROWS = 1024
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Nearest(FeatureSpec):
+  """Classification by the nearest training images, vit_jax/evaluation/nearest_neighbours.py.
+
+  An evaluation whose training and test source are both empty is left out.
+  """
+
+  metrics: ClassVar = (Metric(r"\d+nn", headline=True),)
+
+  kind: str = setting("nearest_neighbours", "accuracy of a vote of the nearest training images")
+  neighbours: int = setting(20, "training images that vote", low=1, high=10**6)
+  temperature: float = setting(
+    0.07, "a vote weighs exp(cosine similarity / temperature)", low=0.001, high=1000.0
+  )
+
+  def names(self, config: Config) -> list[str]:
+    """The accuracy, named "20nn" if 20 neighbours vote."""
+    return [f"{self.neighbours}nn"]
+
+  def open(self, key: str, data: RunData) -> "NearestNeighbours":
+    """Opens both sets; refuses more neighbours than training images."""
+    train, test = self.open_both(key, data)
+    if len(train) < self.neighbours:
+      raise ConfigError(
+        f"{key}.neighbours={self.neighbours} is more than the {len(train)} training images of "
+        f"{self.train.source}; the most is {len(train)}."
+      )
+    return NearestNeighbours(self, train, test)
+
+  @staticmethod
+  def in_words(metric: str, metrics: Mapping[str, float]) -> str:
+    """The accuracy."""
+    return f"{metric.removesuffix('nn')} nearest {metrics[metric]:.2%}"
+
+
 @dataclasses.dataclass(frozen=True)
 class NearestNeighbours(Evaluator):
-  """Training images that vote on test images, as config.nearest.NAME (`settings`) says."""
+  """Training images that vote on test images, as config.evaluate.NAME (`settings`) says."""
 
-  settings: cfg.Nearest
-  train: Source
-  test: Source
+  settings: Nearest
+  train: "sources.Source"
+  test: "sources.Source"
 
   def score(self, context: EvalContext, params) -> Result:
     """The accuracy, named "20nn" if 20 neighbours vote."""
@@ -39,7 +78,7 @@ class NearestNeighbours(Evaluator):
     train, test = (
       features.of_source(context, params, part, representation) for part in (self.train, self.test)
     )
-    found = accuracy(
+    share = accuracy(
       train,
       test,
       raise_if_stopped=context.raise_if_stopped,
@@ -47,32 +86,7 @@ class NearestNeighbours(Evaluator):
       neighbours=self.settings.neighbours,
       temperature=self.settings.temperature,
     )
-    return Result({f"{self.settings.neighbours}nn": found})
-
-
-def open_all(
-  settings: Mapping[str, cfg.Nearest],
-  opener: Opener,
-  trained: Sequence[NamedDataset],
-  classes: Sequence[str] | None,
-) -> dict[str, NearestNeighbours]:
-  """Opens both sets of each; arguments as in `EvaluationSpec.open`.
-
-  Raises:
-    ConfigError: there are fewer images than neighbours, or as `pairs.open_pair`.
-    SourceError: data is missing.
-  """
-  result = {}
-  for name, one in settings.items():
-    key = f"config.nearest.{name}"
-    train, test = pairs.open_pair(key, one, opener, trained)
-    if len(train) < one.neighbours:
-      raise ConfigError(
-        f"{key}.neighbours={one.neighbours} is more than the {len(train)} training images of "
-        f"{one.train.source}; the most is {len(train)}."
-      )
-    result[name] = NearestNeighbours(one, train, test)
-  return result
+    return Result({f"{self.settings.neighbours}nn": share})
 
 
 def accuracy(
@@ -99,18 +113,17 @@ def accuracy(
   """
   chunks = dict(train_rows=train_rows, test_rows=test_rows)
   similarities, rows = nearest(
-    unit(train[0]), unit(test[0]), neighbours, raise_if_stopped=raise_if_stopped, **chunks
+    features.unit(train[0]),
+    features.unit(test[0]),
+    neighbours,
+    raise_if_stopped=raise_if_stopped,
+    **chunks,
   )
   # Subtracting the largest exponent scales all votes of an image alike, and none overflows.
   weights = np.exp((similarities - similarities[:, :1]) / temperature)
   votes = np.zeros((len(rows), num_classes))
   np.add.at(votes, (np.arange(len(rows))[:, None], train[1][rows]), weights)
   return float(np.mean(votes.argmax(axis=1) == test[1]))
-
-
-def unit(features: np.ndarray) -> np.ndarray:
-  """Features (N, D) divided by their length."""
-  return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
 
 
 def nearest(
@@ -127,6 +140,7 @@ def nearest(
   Among equal similarities the smaller row comes first. Each process computes everything on one of
   its own devices.
   """
+  compare = jax.jit(best, static_argnums=2)
   values = np.full((len(test), neighbours), -np.inf, np.float32)
   rows = np.zeros((len(test), neighbours), np.int64)
   for begin in range(0, len(train), train_rows):
@@ -134,14 +148,13 @@ def nearest(
     for first in range(0, len(test), test_rows):
       raise_if_stopped()
       part = slice(first, first + test_rows)
-      found = best(bank, jax.device_put(test[part]), min(neighbours, len(bank)))
-      more, places = jax.device_get(found)
+      nearest_rows = compare(bank, jax.device_put(test[part]), min(neighbours, len(bank)))
+      more, places = jax.device_get(nearest_rows)
       values[part], rows[part] = merge(values[part], rows[part], more, places + begin)
   return values, rows
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def best(train: jax.Array, test: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+def best(train: "jax.Array", test: "jax.Array", count: int) -> tuple["jax.Array", "jax.Array"]:
   """The greatest products of each test row with training rows, and these rows: both (M, count)."""
   return jax.lax.top_k(jnp.matmul(test, train.T, precision="highest"), count)
 
@@ -151,23 +164,3 @@ def merge(values, rows, more, other) -> tuple[np.ndarray, np.ndarray]:
   values, rows = np.concatenate([values, more], axis=1), np.concatenate([rows, other], axis=1)
   order = np.argsort(-values, axis=1, kind="stable")[:, : rows.shape[1] - other.shape[1]]
   return np.take_along_axis(values, order, axis=1), np.take_along_axis(rows, order, axis=1)
-
-
-def settings_of(config: Config) -> dict[str, cfg.Nearest]:
-  """The pairs of config.nearest that have both sources."""
-  return pairs.with_sources(config.nearest)
-
-
-def in_words(metric: str, metrics: Mapping[str, float]) -> str:
-  """The accuracy."""
-  return f"{metric.removesuffix('nn')} nearest {metrics[metric]:.2%}"
-
-
-SPEC = EvaluationSpec(
-  group="config.nearest",
-  settings=settings_of,
-  open=open_all,
-  metrics=(Metric(r"\d+nn", headline=True),),
-  names=lambda settings, _: (f"{settings.neighbours}nn",),
-  in_words=in_words,
-)

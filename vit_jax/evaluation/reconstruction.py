@@ -3,18 +3,13 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from etils import epy
 
-from vit_jax import config as cfg
-from vit_jax.config import Config, ConfigError
-from vit_jax.data import by_label, datasets, leakage
-from vit_jax.data.datasets import NamedDataset, Opener
-from vit_jax.data.sources import Source, Unlabelled
-from vit_jax.devices import mesh as meshes
-from vit_jax.evaluation.adding import add, one_behind
+from vit_jax.config import Config, ConfigError, Dataset
+from vit_jax.config.fields import setting
 from vit_jax.evaluation.spec import (
   EvalContext,
   EvaluationSpec,
@@ -22,13 +17,19 @@ from vit_jax.evaluation.spec import (
   Metric,
   NothingCounts,
   Result,
+  RunData,
+  add,
+  one_behind,
 )
-from vit_jax.learning import corruption, patch_targets
-from vit_jax.learning.corruption import KINDS
-from vit_jax.learning.masked_patches import Masked, MaskedPatches
-from vit_jax.learning.objective import OBJECTIVE_PARAMS
-from vit_jax.learning.patch_targets import TARGETS
-from vit_jax.plots import tiles
+
+with epy.lazy_imports():
+  import jax
+  import jax.numpy as jnp
+
+  from vit_jax.data import by_label, datasets, sources
+  from vit_jax.devices import mesh as meshes
+  from vit_jax.learning import corruption, masked_patches, objective, patch_targets
+  from vit_jax.plots import tiles
 
 SHOWN = 8  # images in the picture
 GREY = 128  # of masked patches
@@ -36,12 +37,50 @@ PREFIX = "patch_"  # of the names of all metrics
 COLUMNS = ("original", "corrupted", "predicted")
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """config.reconstruct.NAME, and config.objective."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reconstruction(Dataset, EvaluationSpec):
+  """Held-out images whose corrupted patches are predicted and drawn.
 
-  dataset: cfg.Dataset
-  masked: Masked
+  It needs config.objective.kind=masked_patches; a set with an empty source is left out.
+  """
+
+  metrics: ClassVar = (
+    Metric("patch_loss", curve="loss", smaller_is_better=True, headline=True),
+    Metric("patch_constant_loss", curve="", smaller_is_better=True),
+    Metric(r"patch_accuracy\w*"),
+    Metric(r"patch_squared_error\w*", curve="", smaller_is_better=True),
+  )
+
+  kind: str = setting("reconstruction", "how well corrupted patches are predicted")
+
+  def datasets(self) -> dict[str, Dataset]:
+    """The set itself."""
+    return {"": self}
+
+  def names(self, config: Config) -> list[str]:
+    """The loss, the best constant's, and the measure of the target."""
+    measure = patch_targets.TARGETS[config.objective.target].measure
+    return [PREFIX + name for name in ("loss", "constant_loss", measure)]
+
+  def check(self, key: str, config: Config):
+    """Refuses a run that does not predict patches."""
+    kind = config.objective.kind
+    if self.source and not isinstance(config.objective, masked_patches.Masked):
+      raise ConfigError(
+        f"{key} predicts corrupted patches, which config.objective.kind={kind!r} does not learn; "
+        "leave its source empty, or use --config.objective.kind=masked_patches."
+      )
+
+  def open(self, key: str, data: RunData) -> "HeldOut":
+    """Opens the images; refuses those that are trained on."""
+    scored = data.opener.open(key, self)
+    data.check_apart(scored)
+    return HeldOut(self, data.config.objective, scored.source)
+
+  @staticmethod
+  def in_words(metric: str, metrics: Mapping[str, float]) -> str:
+    """The loss beside that of the best constant."""
+    return f"patch loss {metrics[metric]:.4f} (constant {metrics[PREFIX + 'constant_loss']:.4f})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +89,13 @@ class HeldOut(Evaluator):
 
   Attributes:
     settings: of the evaluation.
+    masked: config.objective.
     source: the images; their labels, if they have any, only choose those of the picture.
   """
 
-  settings: Settings
-  source: Source
+  settings: Reconstruction
+  masked: "masked_patches.Masked"
+  source: "sources.Source"
 
   @functools.cached_property
   def places(self) -> list[int]:
@@ -63,11 +104,11 @@ class HeldOut(Evaluator):
 
   def score(self, context: EvalContext, params) -> Result:
     """Loss and measure over all images, and a picture of a few, of all classes."""
-    masked = self.settings.masked
-    check_layer(params, context.model, masked.target)
-    step = context.compiled(make_step, masked.rate, masked.target)
+    target = self.masked.target
+    check_layer(params, context.model, target)
+    step = context.compiled(make_step, self.masked.rate, target)
     totals, shown = {}, []
-    with context.batches(context.reader.squares(Unlabelled(self.source))) as batches:
+    with context.batches(context.reader.squares(sources.Unlabelled(self.source))) as batches:
       placed = with_places(batches, context.reader.mesh, self.places)
       for (sums, few), here in one_behind((step(params, *each), here) for *each, here in placed):
         add(totals, sums)
@@ -76,14 +117,14 @@ class HeldOut(Evaluator):
     if not totals["count"]:
       raise NothingCounts("no image counts")
     picture = tiles.table(*(np.concatenate([x[column] for x in shown]) for column in COLUMNS))
-    found = metrics(totals, TARGETS[masked.target])
-    dataset = datasets.in_words(self.settings.dataset)
-    return Result(found, pictures={"patches": picture}, dataset=dataset)
+    metrics = metrics_of(totals, patch_targets.TARGETS[target])
+    dataset = datasets.in_words(self.settings)
+    return Result(metrics, pictures={"patches": picture}, dataset=dataset)
 
 
 def with_places(
-  batches, mesh: jax.sharding.Mesh, places: Sequence[int]
-) -> Iterator[tuple[dict, jax.Array, jax.Array, int]]:
+  batches, mesh: "jax.sharding.Mesh", places: Sequence[int]
+) -> Iterator[tuple[dict, "jax.Array", "jax.Array", int]]:
   """Each batch, the place of its first image in the set, its rows to show, and their number."""
   first = 0
   for batch in batches:
@@ -100,9 +141,9 @@ def check_layer(params, model, target: str):
   Raises:
     NothingCounts: they do not.
   """
-  wanted = TARGETS[target].outputs(model.stride())
-  own = params.get(OBJECTIVE_PARAMS)
-  if own is None or own["prediction"]["bias"].shape != (wanted,):
+  wanted = patch_targets.TARGETS[target].outputs(model.stride())
+  layers = params.get(objective.OBJECTIVE_PARAMS)
+  if layers is None or layers["prediction"]["bias"].shape != (wanted,):
     raise NothingCounts(
       f"these weights hold no layer that predicts {target}; evaluate a checkpoint of masked patch "
       "prediction with its own config.objective.target."
@@ -115,111 +156,49 @@ def make_step(model, rate: float, target: str):
   `first` is the place of the batch's first image in the set: the corruption of an image depends on
   its place alone, so it is the same for every size of batch.
   """
-  objective = MaskedPatches(model, rate, TARGETS[target])
+  masked = masked_patches.MaskedPatches(model, rate, patch_targets.TARGETS[target])
 
   def step(params, batch, first, rows):
     images, mask = batch["image"], batch["mask"]
-    chosen = objective.corruption(jax.random.key(0), images, first)
-    targets = objective.targets(images, chosen)
-    predictions = objective.predict(params, images, chosen, train=False)
-    found = objective.sums(predictions, targets, chosen.kinds, mask)
-    sums = dict(loss=found.loss, count=found.count)
-    for name, (total, count) in found.metrics.items():
+    chosen = masked.corruption(jax.random.key(0), images, first)
+    targets = masked.targets(images, chosen)
+    predictions = masked.predict(params, images, chosen, train=False)
+    of_batch = masked.sums(predictions, targets, chosen.kinds, mask)
+    sums = dict(loss=of_batch.loss, count=of_batch.count)
+    for name, (total, count) in of_batch.metrics.items():
       sums |= {f"{name}/sum": total, f"{name}/count": count}
-    statistics = objective.target.statistics(targets, mask)
+    statistics = masked.target.statistics(targets, mask)
     sums |= {f"statistics/{name}": value for name, value in statistics.items()}
     few = jax.tree.map(lambda x: x[rows], (images, chosen, predictions))
-    return sums, examples(objective, *few)
+    return sums, examples(masked, *few)
 
   return step
 
 
-def examples(objective: MaskedPatches, images, chosen, predictions) -> dict[str, jax.Array]:
+def examples(
+  masked: "masked_patches.MaskedPatches", images, chosen, predictions
+) -> dict[str, "jax.Array"]:
   """Images (B, S, S, 3) uint8 as they are, corrupted, and with predictions in corrupted places."""
-  side = objective.model.stride()
+  side = masked.model.stride()
   patches = patch_targets.in_patches(images, side)
   flat = patches.reshape(*patches.shape[:2], -1)
-  predicted = objective.target.pictures(predictions, side)
+  predicted = masked.target.pictures(predictions, side)
   filled = corruption.filled(flat, chosen.patches, predicted.reshape(*predicted.shape[:2], -1))
   corrupted = corruption.corrupt(flat, chosen, jnp.full(flat.shape[-1], GREY))
   whole = lambda x: patch_targets.joined(x.reshape(patches.shape), images.shape[1:3])
   return dict(original=images, corrupted=whole(corrupted), predicted=whole(filled))
 
 
-def metrics(totals: dict, target: patch_targets.Target) -> dict[str, float]:
+def metrics_of(totals: dict, target: "patch_targets.Target") -> dict[str, float]:
   """The metrics from sums over all images."""
   statistics = {
     name.removeprefix("statistics/"): x for name, x in totals.items() if "statistics/" in name
   }
   with jax.transfer_guard("allow"):  # of a few numbers, once
     constant = target.constant_loss(statistics)
-  found = {"loss": totals["loss"] / totals["count"], "constant_loss": constant}
-  for kind in ("", *(f"_{name}" for name in KINDS)):
+  metrics = {"loss": totals["loss"] / totals["count"], "constant_loss": constant}
+  for kind in ("", *(f"_{name}" for name in corruption.KINDS)):
     name = target.measure + kind
     if totals[f"{name}/count"]:
-      found[name] = totals[f"{name}/sum"] / totals[f"{name}/count"]
-  return {PREFIX + name: float(value) for name, value in found.items()}
-
-
-def settings_of(config: Config) -> dict[str, Settings]:
-  """The sets of config.reconstruct that have a source.
-
-  Raises:
-    ConfigError: the run does not predict patches.
-  """
-  found = {name: one for name, one in config.reconstruct.items() if one.source}
-  if found and not isinstance(config.objective, Masked):
-    raise ConfigError(
-      f"config.reconstruct.{next(iter(found))} predicts corrupted patches, which "
-      f"config.objective.kind={config.objective.kind!r} does not learn; leave its source empty, or "
-      "use --config.objective.kind=masked_patches."
-    )
-  return {name: Settings(one, config.objective) for name, one in found.items()}
-
-
-def open_all(
-  settings: Mapping[str, Settings],
-  opener: Opener,
-  trained: Sequence[NamedDataset],
-  classes: Sequence[str] | None,
-) -> dict[str, HeldOut]:
-  """Opens each set; arguments as in `EvaluationSpec.open`.
-
-  Raises:
-    ConfigError: the set has images of the training data.
-    SourceError: data is missing.
-  """
-  del classes
-  result = {}
-  for name, one in settings.items():
-    scored = opener.open(f"config.reconstruct.{name}", one.dataset)
-    leakage.check(trained, scored, allow=opener.allow_overlap)
-    result[name] = HeldOut(one, scored.source)
-  return result
-
-
-def names(settings: Settings, classes: int) -> list[str]:
-  """The loss, the best constant's, and the measure of the target; the head does not matter."""
-  del classes
-  measure = TARGETS[settings.masked.target].measure
-  return [PREFIX + name for name in ("loss", "constant_loss", measure)]
-
-
-def in_words(metric: str, metrics: Mapping[str, float]) -> str:
-  """The loss beside that of the best constant."""
-  return f"patch loss {metrics[metric]:.4f} (constant {metrics[PREFIX + 'constant_loss']:.4f})"
-
-
-SPEC = EvaluationSpec(
-  group="config.reconstruct",
-  settings=settings_of,
-  open=open_all,
-  metrics=(
-    Metric("patch_loss", curve="loss", smaller_is_better=True, headline=True),
-    Metric("patch_constant_loss", curve="", smaller_is_better=True),
-    Metric(r"patch_accuracy\w*"),
-    Metric(r"patch_squared_error\w*", curve="", smaller_is_better=True),
-  ),
-  names=names,
-  in_words=in_words,
-)
+      metrics[name] = totals[f"{name}/sum"] / totals[f"{name}/count"]
+  return {PREFIX + name: float(value) for name, value in metrics.items()}

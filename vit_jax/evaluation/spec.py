@@ -1,23 +1,40 @@
-"""The parts that every kind of evaluation has; `registry.SPECS` lists all kinds."""
+"""What an evaluation consists of; `vit_jax.registry.EVALUATIONS` has a line for each kind.
+
+A kind of evaluation is one file with two classes. The line in the registry leads to the first:
+
+- an `EvaluationSpec`: the settings of config.evaluate.NAME, their checks, the names of the metrics,
+  and how they are said in words;
+- an `Evaluator`, which the spec opens: the images, and the computation on the devices.
+
+Reading the settings of a run imports the files of its evaluations, so what is slow to import stands
+in `with epy.lazy_imports()`.
+"""
 
 import abc
 import contextlib
 import dataclasses
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, TypeVar
 
-import jax
 import numpy as np
+from etils import epy
 
-from vit_jax.config import Config, Loss
-from vit_jax.data.batches import Reader
-from vit_jax.data.datasets import NamedDataset, Opener
-from vit_jax.devices import mesh as meshes
+from vit_jax.config.data import Dataset
+from vit_jax.config.fields import setting
+
+with epy.lazy_imports():
+  import jax
+
+  from vit_jax.data import leakage
+  from vit_jax.devices import mesh as meshes
+
+Item = TypeVar("Item")
 
 
 class EvaluationInterrupted(Exception):
-  """An evaluation was given up half-way, because the run was asked to stop."""
+  """An evaluation ended half-way, because the run was asked to stop."""
 
 
 class NothingCounts(ValueError):
@@ -66,22 +83,138 @@ class Result:
 
 
 @dataclasses.dataclass(frozen=True)
+class RunData:
+  """What the images of evaluations are opened with.
+
+  Attributes:
+    config: the run's settings.
+    opener: opens sources, a `vit_jax.data.datasets.Opener`.
+    trained: the datasets that the parameters were trained on, as far as they are known.
+    classes: the class names of the training data, which sets that the head is scored on get;
+      None: the head is not known yet.
+  """
+
+  config: object
+  opener: object
+  trained: Sequence = ()
+  classes: Sequence[str] | None = None
+
+  def check_apart(self, scored, *trained):
+    """Checks that no image is scored that is trained on, by the run or by an evaluation itself.
+
+    Raises:
+      ConfigError: there is one, and config.data.allow_overlap is False.
+    """
+    leakage.check([*trained, *self.trained], scored, allow=self.opener.allow_overlap)
+
+
+class Evaluator(abc.ABC):
+  """An evaluation whose data is opened.
+
+  Attributes:
+    head: the dataset whose classes the head must have; None: the head is not scored.
+  """
+
+  head = None
+
+  def of_head(self, names: Sequence[str]) -> "Evaluator":
+    """The evaluation for a head whose outputs have these names.
+
+    Raises:
+      ConfigError: the head is scored, and lacks classes.
+    """
+    return self
+
+  def resizing_in_words(self, data) -> str:
+    """How it resizes images if not as config.data (`data`) says; "": it does as that says."""
+    del data
+    return ""
+
+  @abc.abstractmethod
+  def score(self, context: "EvalContext", params) -> Result:
+    """Evaluates parameters that are on the devices.
+
+    Raises:
+      EvaluationInterrupted: the run was asked to stop.
+      BadImage, OSError: an image cannot be read.
+      NothingCounts: no image counts.
+    """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluationSpec(abc.ABC):
+  """The settings of an evaluation of some kind, config.evaluate.NAME.
+
+  Attributes:
+    kind: its name in the registry.
+    metrics: all metrics that it may give; no other kind has a metric of this name.
+    scores_head: whether it scores the model's head.
+  """
+
+  metrics: ClassVar[tuple[Metric, ...]]
+  scores_head: ClassVar[bool] = False
+
+  kind: str = setting("", "what is measured")
+
+  @abc.abstractmethod
+  def datasets(self) -> Mapping[str, Dataset]:
+    """Its datasets, by the name of their group; the last one holds the images that are scored."""
+
+  @abc.abstractmethod
+  def names(self, config) -> Sequence[str]:
+    """The metrics that it always gives in a run with this config.
+
+    With config.model.num_classes=0, those that it may give; the data tells the number.
+    """
+
+  @abc.abstractmethod
+  def open(self, key: str, data: RunData) -> Evaluator:
+    """Opens the data; touches no device. `key` is config.evaluate.NAME, for messages.
+
+    Raises:
+      ConfigError: the data does not suit the settings or the run.
+      SourceError: it is missing.
+    """
+
+  @staticmethod
+  @abc.abstractmethod
+  def in_words(metric: str, metrics: Mapping[str, float]) -> str:
+    """All metrics of the evaluation in words, beginning with the headline metric `metric`."""
+
+  def check(self, key: str, config):
+    """Checks relations between settings; `key` as for `open`.
+
+    Raises:
+      ConfigError: they contradict one another.
+    """
+    del key, config  # most kinds have none
+
+  def scored(self) -> Dataset:
+    """The images that are scored."""
+    return list(self.datasets().values())[-1]
+
+  def given(self) -> bool:
+    """Whether all its datasets have a source; otherwise the evaluation is left out."""
+    return all(dataset.source for dataset in self.datasets().values())
+
+
+@dataclasses.dataclass(frozen=True)
 class EvalContext:
   """The model and all else that evaluations need to compute.
 
   Attributes:
     model: Flax module.
     loss: the run's settings of the loss.
-    reader: reads batches, and knows the devices.
+    reader: reads batches, and knows the devices, a `vit_jax.data.batches.Reader`.
     representation: what evaluations without a head use if their settings do not say:
       "pre_logits" or "patches", as in `features.features_of`.
-    stop: asked between batches; if it returns True, the evaluation is given up.
+    stop: asked between batches; if it returns True, the evaluation ends.
     detailed: whether tables and pictures are wanted.
   """
 
   model: object
-  loss: Loss
-  reader: Reader
+  loss: object
+  reader: object
   representation: str = "pre_logits"
   stop: Callable[[], bool] = lambda: False
   detailed: bool = False
@@ -117,7 +250,7 @@ class EvalContext:
       yield batch
 
   def raise_if_stopped(self):
-    """Call this wherever an evaluation may be given up.
+    """Call this wherever an evaluation may end half-way.
 
     Raises:
       EvaluationInterrupted: the run was asked to stop.
@@ -126,55 +259,20 @@ class EvalContext:
       raise EvaluationInterrupted
 
 
-class Evaluator(abc.ABC):
-  """An evaluation whose data is opened.
+def one_behind(results: Iterable[Item]) -> Iterator[Item]:
+  """Yields each result after the next one has been dispatched, so that the devices never wait.
 
-  Attributes:
-    head: the dataset whose classes the head must have; None: the head is not scored.
+  Args:
+    results: dispatches the work on a batch whenever its next item is taken.
   """
-
-  head: NamedDataset | None = None
-
-  def of_head(self, names: Sequence[str]) -> "Evaluator":
-    """The evaluation for a head whose outputs have these names.
-
-    Raises:
-      ConfigError: the head is scored, and lacks classes.
-    """
-    return self
-
-  @abc.abstractmethod
-  def score(self, context: EvalContext, params) -> Result:
-    """Evaluates parameters that are on the devices.
-
-    Raises:
-      EvaluationInterrupted: the run was asked to stop.
-      BadImage, OSError: an image cannot be read.
-      NothingCounts: no image counts.
-    """
+  waiting = []
+  for result in results:
+    yield from waiting
+    waiting = [result]
+  yield from waiting
 
 
-@dataclasses.dataclass(frozen=True)
-class EvaluationSpec:
-  """A kind of evaluation; a run may have several evaluations of a kind, each with a name.
-
-  Attributes:
-    group: the group of its settings, such as "config.few_shot", for messages.
-    settings: (config) -> {name: settings} of the evaluations that have all their sources.
-    open: (settings, opener, trained, classes) -> {name: Evaluator}; touches no device. `trained`
-      are the training datasets that are known; `classes` are their class names, in a run that
-      trains.
-    metrics: all metrics that it may give.
-    names: (settings of one evaluation, number of the head's classes, 0 if not known yet) -> names
-      of the metrics that it always gives.
-    in_words: (name of a headline metric, all metrics of the evaluation) -> words.
-  """
-
-  group: str
-  settings: Callable[[Config], Mapping[str, object]]
-  open: Callable[
-    [Mapping, Opener, Sequence[NamedDataset], Sequence[str] | None], Mapping[str, Evaluator]
-  ]
-  metrics: tuple[Metric, ...]
-  names: Callable[[object, int], Sequence[str]]
-  in_words: Callable[[str, Mapping[str, float]], str]
+def add(totals: dict[str, np.ndarray], sums: Mapping):
+  """Adds one batch's sums to the totals, in place and in float64."""
+  for name, value in jax.device_get(sums).items():
+    totals[name] = totals.get(name, 0.0) + np.asarray(value, np.float64)

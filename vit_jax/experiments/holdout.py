@@ -8,6 +8,7 @@ import numpy as np
 from vit_jax.config import Config, ConfigError, Dataset
 from vit_jax.data import datasets, leakage, sources
 from vit_jax.data.datasets import in_words
+from vit_jax.evaluation import catalogue
 
 # Larger training sets are not searched for missing classes: it would take long.
 MAX_SEARCHED = 100_000
@@ -37,10 +38,10 @@ class ScoredRun:
 
   def scores(self) -> list[Role]:
     """The sets that the head is scored on, and the test images of the metric."""
-    name, data = self.metric.partition("/")[0], self.config.data
-    others = {**self.config.few_shot, **self.config.nearest}
-    sets = [*data.evaluate.values(), *([others[name].test] if name in others else [])]
-    return [Role(self.recipe, "scores", one, self.config) for one in sets if one.source]
+    scoring = self.metric.rpartition("/")[0]
+    specs = catalogue.asked_for(self.config).items()
+    sets = [spec.scored() for name, spec in specs if spec.scores_head or name == scoring]
+    return [Role(self.recipe, "scores", dataset, self.config) for dataset in sets]
 
   def trains_on(self) -> list[Role]:
     """The sets that it trains on."""

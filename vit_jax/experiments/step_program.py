@@ -9,7 +9,7 @@ import numpy as np
 from vit_jax import recipes
 from vit_jax.config import Config
 from vit_jax.devices import mesh as meshes
-from vit_jax.evaluation.opening import Evaluations
+from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.learning import state
 from vit_jax.training import run as runs
 from vit_jax.training.run import OpenedData, Run

@@ -17,6 +17,7 @@ from typing import Any
 
 from vit_jax import recipes
 from vit_jax.config import ConfigError
+from vit_jax.evaluation import catalogue
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Study
 from vit_jax.experiments.studies.jobs import FIRST, Job
@@ -98,7 +99,7 @@ def study(sweep: Sweep) -> Study:
   part, *more = scores_of(sweep.development, sweep.overrides)
   if more:
     raise ConfigError(
-      f"{sweep.development} scores {1 + len(more)} sets (config.data.evaluate); give a recipe that "
+      f"{sweep.development} scores {1 + len(more)} sets (config.evaluate); give a recipe that "
       "scores one."
     )
   options = [{RATE: rate} for rate in sorted(sweep.learning_rates)]
@@ -117,11 +118,13 @@ def scores_of(recipe: str, overrides: tuple[str, ...]) -> list[Score]:
   Raises:
     ConfigError: there is no such recipe, a setting is wrong, or it scores no set.
   """
-  sets = recipes.resolve(recipe, overrides).data.evaluate
-  names = sorted((name for name in sets if sets[name].source), key=lambda name: name != "test")
+  config = recipes.resolve(recipe, overrides)
+  keys = catalogue.headlines(catalogue.names(config))
+  of_head = [key for key in keys if config.evaluate[key.rpartition("/")[0]].scores_head]
+  names = sorted(of_head, key=lambda key: not key.startswith("test/"))
   if not names:
-    raise ConfigError(f"{recipe} scores 0 sets (config.data.evaluate); give a recipe that does.")
-  return [Score(f"{name}/top1") for name in names]
+    raise ConfigError(f"{recipe} scores 0 sets (config.evaluate); give a recipe that does.")
+  return [Score(name) for name in names]
 
 
 def named(option: dict) -> float | str:

@@ -18,6 +18,7 @@ from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.inference.model import LoadedModel
+from vit_jax.learning.losses import PROBABILITIES
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
 
@@ -109,13 +110,12 @@ def predict(
   """
   if not model.has_head:
     raise ValueError(
-      "these weights have no head, so they cannot name the classes of images; fine-tune them, or "
-      "evaluate them with config.few_shot or config.nearest."
+      "these weights have no head, so they cannot name the classes of images; fine-tune them first."
     )
   module, card, params = model.module, model.card, jax.device_put(model.params)
   side = card.image_size
   names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
-  to_probability = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}[card.loss]
+  to_probability = PROBABILITIES[card.loss]
 
   @jax.jit
   def most_probable(params, images):

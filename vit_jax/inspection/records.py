@@ -41,7 +41,7 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   if not found and sets:
     raise ConfigError(
       f"the evaluations in {workdir / DETAILS} have no {PREDICTIONS}: only the sets of "
-      "config.data.evaluate have, if each of their images has one label."
+      "config.evaluate that score the head have, if each of their images has one label."
     )
   if not found:
     raise ConfigError(

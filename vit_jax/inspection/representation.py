@@ -6,8 +6,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from vit_jax.evaluation.features import features_of
-from vit_jax.evaluation.nearest_neighbours import unit
+from vit_jax.evaluation.features import features_of, unit
 from vit_jax.inspection.attention import batches, pixels
 from vit_jax.models import Network
 

@@ -9,7 +9,7 @@ from scipy.special import expit, softmax
 from vit_jax.config import ConfigError, recorded
 from vit_jax.data import datasets
 from vit_jax.data.by_label import of_all_classes
-from vit_jax.evaluation import details, evaluate
+from vit_jax.evaluation import details, results
 from vit_jax.inference import LoadedModel
 from vit_jax.inspection import distance as distances
 from vit_jax.inspection import filters as components
@@ -184,7 +184,7 @@ def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) 
   said, summary, pictures, numbers = [], {}, [], {}
   for path in records.evaluated(workdir):
     name = path.parent.name
-    whose = evaluate.whose(name, evaluate.recorded(path.parent))
+    whose = results.whose(name, results.recorded(path.parent))
     found, total = records.mistakes(path)
     said.append(_worst(whose, found, total))
     summary[name] = dict(mistakes=len(found), images=total)
@@ -203,13 +203,13 @@ def set_of(workdir: pathlib.Path, name: str) -> Gallery:
     ConfigError: the settings have no such set, or its data is missing.
   """
   config = recorded.read(workdir)
-  dataset = config.data.evaluate.get(name)
-  if dataset is None or not dataset.source:
+  spec = config.evaluate.get(name)
+  if spec is None or not spec.given():
     raise ConfigError(
       f"{workdir}/config.json does not tell where the images of the set {name!r} are; give them "
       "with --images."
     )
-  source = datasets.of_run(config.data).source(dataset)
+  source = datasets.of_run(config.data).source(spec.scored())
   names = [source.name(i) for i in range(len(source))]
   return Gallery(names, lambda i: source[i].image, (), len(source), config.data.max_pixels)
 

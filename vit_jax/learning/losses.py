@@ -43,3 +43,4 @@ def sigmoid(logits: jax.Array, target: jax.Array, *, label_smoothing: float) -> 
 
 
 LOSSES = {"softmax": softmax, "sigmoid": sigmoid}
+PROBABILITIES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}  # of logits (..., K)

@@ -1,13 +1,12 @@
 """Masked patch prediction: the paper's self-supervision (Section 4.6, Appendix B.1.2)."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config import Config, ConfigError, EvaluationSet, ObjectiveSettings
+from vit_jax.config import Config, ConfigError, ObjectiveSettings
 from vit_jax.config.fields import setting
 from vit_jax.data.device import normalize
 from vit_jax.learning import corruption
@@ -50,7 +49,6 @@ class Masked(ObjectiveSettings):
     check_model(model, name)
     made = MaskedPatches(model, self.rate, TARGETS[self.target])
     check_patches(made, self, name, side)
-    check_sets(config.data.evaluate)
     return made
 
 
@@ -231,14 +229,3 @@ def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):
       f"{made.target.least_side} pixels, and those of {name} have {stride}; use "
       "mean_color or pixels."
     )
-
-
-def check_sets(sets: Mapping[str, EvaluationSet]):
-  """Refuses evaluation sets of the head, which this objective does not train."""
-  for name, dataset in sets.items():
-    if dataset.source:
-      raise ConfigError(
-        f"config.data.evaluate.{name} scores the head, which "
-        "config.objective.kind='masked_patches' does not train; leave its source empty, and use "
-        "config.few_shot, config.nearest or config.reconstruct."
-      )

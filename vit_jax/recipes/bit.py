@@ -9,10 +9,10 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  EvaluationSet,
   Model,
   Schedule,
 )
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.finetuning import TASKS, sets
 
@@ -67,7 +67,8 @@ def of_task(model: str, task: str, *, part: str, real: bool) -> Config:
   return dataclasses.replace(
     base,
     model=dataclasses.replace(base.model, num_classes=TASKS[task].num_classes),
-    data=dataclasses.replace(base.data, train=train, evaluate=scored),
+    data=dataclasses.replace(base.data, train=train),
+    evaluate=scored,
   )
 
 
@@ -108,10 +109,10 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
     ),
     data=Data(
       train=Dataset(),
-      evaluate={"test": EvaluationSet()},
       image_size=size,
       train_resize=resize,
       mixup=0.1 if examples >= MIXUP_FROM else 0.0,
     ),
+    evaluate={"test": Classification()},
     checkpoint=Checkpoint(every=every),
   )

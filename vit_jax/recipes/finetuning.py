@@ -10,10 +10,10 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  EvaluationSet,
   Model,
   Schedule,
 )
+from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.sizes import largest_side
 from vit_jax.recipes.suites import SETS
@@ -70,7 +70,7 @@ def warmup(steps: int) -> Duration:
   return Duration(steps=max(1, min(500, steps // 5)))
 
 
-def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, EvaluationSet]]:
+def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Classification]]:
   """Training data of a task, and the sets to score; the arguments are those of `finetune`.
 
   Raises:
@@ -84,10 +84,10 @@ def sets(task: str, *, part: str, real: bool) -> tuple[Dataset, dict[str, Evalua
     )
   if part == "all":
     more = {"real": SETS["real"]} if real else {}
-    return Dataset(row.source, "train"), {"test": EvaluationSet(row.source, row.test), **more}
+    return Dataset(row.source, "train"), {"test": Classification(row.source, row.test), **more}
   # TFDS rounds both percentages to the same example, so the two parts do not overlap.
   cut = f"{100 - row.development}%"
-  held_back = {"development": EvaluationSet(row.source, f"train[{cut}:]")}
+  held_back = {"development": Classification(row.source, f"train[{cut}:]")}
   return Dataset(row.source, f"train[:{cut}]"), held_back
 
 
@@ -132,9 +132,9 @@ def finetune(
     schedule=Schedule(learning_rate=0.01, decay="cosine", warmup=warmup(row.steps)),
     data=Data(
       train=train,
-      evaluate=scored,
       image_size=large or (largest_side(model, 384) if model else 384),
       train_resize_ratio=CROPS[crops],
     ),
+    evaluate=scored,
     checkpoint=Checkpoint(every=every),
   )

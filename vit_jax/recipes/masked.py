@@ -14,6 +14,7 @@ from vit_jax.config import (
   Schedule,
   to_config_dict,
 )
+from vit_jax.evaluation.reconstruction import Reconstruction
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes.loading import choice
@@ -62,7 +63,6 @@ def pretrain_masked(model: str, dataset: str, *, steps: int, target: str, rate: 
     optimizer=Adam(weight_decay=0.1),
     schedule=Schedule(learning_rate=2e-4, warmup=Duration(steps=10_000), decay="cosine"),
     data=Data(dataset=dataset, train=data.train),
-    few_shot={"imagenet": IN_LOOP_PROBE},
-    reconstruct={"val": data.validation},
+    evaluate={"imagenet": IN_LOOP_PROBE, "val": Reconstruction(**vars(data.validation))},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )

@@ -11,13 +11,13 @@ from vit_jax.config import (
   Data,
   Dataset,
   Duration,
-  EvaluationSet,
-  FewShot,
   Loss,
   Model,
   Schedule,
   to_config_dict,
 )
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.recipes.loading import choice
 
@@ -120,12 +120,8 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
       decay=data.decay,
       end_learning_rate=1e-5 if data.decay == "linear" else 0.0,
     ),
-    data=Data(
-      dataset=dataset,
-      train=data.train,
-      evaluate={"val": EvaluationSet(**vars(data.validation))},
-    ),
-    few_shot={"imagenet": IN_LOOP_PROBE},
+    data=Data(dataset=dataset, train=data.train),
+    evaluate={"val": Classification(**vars(data.validation)), "imagenet": IN_LOOP_PROBE},
     checkpoint=Checkpoint(every=Duration(steps=1000), keep_every=Duration(steps=50_000)),
   )
 

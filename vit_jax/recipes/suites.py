@@ -1,21 +1,28 @@
 """Suites of evaluations: ImageNet and its variants, few-shot probes, nearest neighbours."""
 
-import dataclasses
-
-from vit_jax.config import Config, Data, Dataset, EvaluationSet, FewShot, Model, Nearest
+from vit_jax.config import Config, Data, Dataset, Model
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.recipes.sizes import largest_side
 
 # For models with 480 x 480 pixels, ObjectNet's images are resized to a smaller side of 512.
 WIDER = 512 / 480
 
 SETS = {
-  "imagenet": EvaluationSet("tfds:imagenet2012", "validation"),
-  "real": EvaluationSet("tfds:imagenet2012_real", "validation", label_key="real_label"),
-  "v2": EvaluationSet("tfds:imagenet_v2/matched-frequency", "test"),
-  "a": EvaluationSet("tfds:imagenet_a", "test", classes=200),
-  "r": EvaluationSet("tfds:imagenet_r", "test", classes=200),
-  "sketch": EvaluationSet("tfds:imagenet_sketch", "test"),
-  "objectnet": EvaluationSet(resize=WIDER),
+  "imagenet": Classification("tfds:imagenet2012", "validation"),
+  "real": Classification("tfds:imagenet2012_real", "validation", label_key="real_label"),
+  "v2": Classification("tfds:imagenet_v2/matched-frequency", "test"),
+  "a": Classification("tfds:imagenet_a", "test", classes=200),
+  "r": Classification("tfds:imagenet_r", "test", classes=200),
+  "sketch": Classification("tfds:imagenet_sketch", "test"),
+  "objectnet": Classification(resize=WIDER),
+}
+
+TEST = Dataset("tfds:imagenet2012", "validation")
+OF_FEATURES = {
+  "few_shot": {"imagenet": FewShot(Dataset("tfds:imagenet2012", "train"), TEST)},
+  "knn": {"imagenet": Nearest(Dataset("tfds:imagenet2012", "train[:10%]"), TEST)},
 }
 
 # Suites with a fixed image size, pixels; the others use the size of the weights.
@@ -43,14 +50,10 @@ def evaluation(suite: str, model: str = "") -> Config:
   side = PUBLISHED_SIDES.get(suite, 0)
   if model:
     side = largest_side(model, side)
-  sets = {name: SETS.get(name, EvaluationSet()) for name in SUITES[suite]}
-  train = Dataset("tfds:imagenet2012", "train")
-  test = Dataset("tfds:imagenet2012", "validation")
-  tenth = dataclasses.replace(train, split="train[:10%]")
+  sets = {name: SETS.get(name, Classification()) for name in SUITES[suite]}
   return Config(
     batch_size=256,
     model=Model(name=model),
-    data=Data(evaluate=sets, image_size=side),
-    few_shot={"imagenet": FewShot(train, test)} if suite == "few_shot" else {},
-    nearest={"imagenet": Nearest(tenth, test)} if suite == "knn" else {},
+    data=Data(image_size=side),
+    evaluate=sets | OF_FEATURES.get(suite, {}),
   )

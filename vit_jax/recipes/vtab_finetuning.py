@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from vit_jax.config import Checkpoint, Config, Data, Dataset, Duration, EvaluationSet
+from vit_jax.config import Checkpoint, Config, Data, Dataset, Duration
 from vit_jax.data.sources.vtab_tasks import TASKS
+from vit_jax.evaluation.classification import Classification
 from vit_jax.recipes.finetuning import RESIZE_RATIO, finetune, warmup
 from vit_jax.recipes.sizes import largest_side
 
@@ -89,10 +90,10 @@ def finetune_on_vtab(model: str, task: str, *, part: str) -> Config:
     schedule=dataclasses.replace(base.schedule, learning_rate=LEARNING_RATE, warmup=warmup(steps)),
     data=Data(
       train=Dataset(source, train),
-      evaluate={scored: EvaluationSet(source, scored)},
       image_size=largest_side(model, SMOKE_SIDE if smoke else SIDE),
       flip=images.flip,
       **(dict(train_resize_ratio=RESIZE_RATIO) if images.crop else whole),
     ),
+    evaluate={scored: Classification(source, scored)},
     checkpoint=Checkpoint(every=Duration(steps=max(1, steps // 5)), keep_last=1),
   )

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from vit_jax.config.command_line import value_of
+from vit_jax.evaluation import catalogue
 from vit_jax.recipes import cost
 from vit_jax.report.document import Section, TableCell
 from vit_jax.report.run import RecordedRun
@@ -77,7 +78,8 @@ def of_data(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
     data = run.config.data
     told = [f"{one.source} {one.split}".strip() for one in data.training().values()]
     yield "Training data", "; ".join(told)
-    sets = {name: one for name, one in data.evaluate.items() if one.source}
+    specs = catalogue.asked_for(run.config).items()
+    sets = {name: spec.scored() for name, spec in specs if spec.scores_head}
     yield (
       "Evaluated on, in training",
       "; ".join(f"{n} ({one.source} {one.split})" for n, one in sets.items()),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
 from vit_jax.plots import charts
 from vit_jax.plots.charts import Series
 from vit_jax.process.text import one_line
@@ -92,7 +92,7 @@ def chosen(
 def keys_of(run: RecordedRun) -> list[str]:
   """The training loss and the figures of evaluations that a run has."""
   keys = sorted({key for line in run.lines for key in line})
-  return [key for key in keys if key == "loss" or registry.metric(key)]
+  return [key for key in keys if key == "loss" or catalogue.metric(key)]
 
 
 def points_of(run: RecordedRun, key: str) -> Points:
@@ -103,7 +103,7 @@ def points_of(run: RecordedRun, key: str) -> Points:
 
 def best(key: str, points: Points) -> Point:
   """The best point, the first of equals."""
-  metric = registry.metric(key)
+  metric = catalogue.metric(key)
   smaller = key == "loss" or (metric is not None and metric.smaller_is_better)
   return min(points, key=lambda point: point[1] if smaller else -point[1])
 
@@ -116,14 +116,14 @@ def at(key: str, point: Point) -> list[TableCell]:
 
 def said(key: str, value: float) -> str:
   """A value as it is read: accuracies in percent."""
-  return f"{value:.2%}" if registry.curve(key) == "accuracy" else f"{value:.4g}"
+  return f"{value:.2%}" if catalogue.curve(key) == "accuracy" else f"{value:.4g}"
 
 
 def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
   """The charts of all figures that change with the steps; runs are laid over one another."""
   keys = list(dict.fromkeys(key for run in runs for key in keys_of(run)))
-  losses = [key for key in keys if key == "loss" or registry.curve(key) == "loss"]
-  accuracies = [key for key in keys if registry.curve(key) == "accuracy"]
+  losses = [key for key in keys if key == "loss" or catalogue.curve(key) == "loss"]
+  accuracies = [key for key in keys if catalogue.curve(key) == "accuracy"]
   sets = list(dict.fromkeys(key.rpartition("/")[0] for key in accuracies))
   drawn = [chart(runs, losses, "loss", log=True)]
   for name in sets[:MAX_SETS]:
@@ -146,7 +146,7 @@ def chart(
   if not any(len(line.steps) > 1 for line in lines):
     return None
   title = label[0].upper() + label[1:]
-  if any(registry.metric(key) for key in keys):
+  if any(catalogue.metric(key) for key in keys):
     title += of_average(runs)
   alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MAX_LEGEND]))}."
   return Picture(charts.lines(lines, label, log=log), "svg+xml", alt, title)
@@ -157,7 +157,7 @@ def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alo
   figure = "training" if key == "loss" else key
   name = one_line(run.name if several and alone else f"{run.name} {figure}" if several else figure)
   steps, values = np.array(points, float).T
-  return Series(name, steps, values, group=place, dots=bool(registry.metric(key)))
+  return Series(name, steps, values, group=place, dots=bool(catalogue.metric(key)))
 
 
 def in_words(line: Series) -> str:

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Sequence
 
 from vit_jax.config import ConfigError
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
 from vit_jax.report import cost, description, document, outcome, page, run, set_section
 from vit_jax.report.document import Section
 from vit_jax.report.run import RecordedRun
@@ -93,7 +93,7 @@ def in_words(one: RecordedRun) -> str:
   said = [] if one.config is None else [one.config.model.name]
   planned = one.fact("steps", int)
   said.append(f"{one.step:,}" + (f" of {planned:,}" if planned else "") + " steps")
-  for key in registry.headlines(outcome.keys_of(one)):
+  for key in catalogue.headlines(outcome.keys_of(one)):
     if points := outcome.points_of(one, key):
       step, value = points[-1]
       when = "at the end" if step == one.step else f"after step {step:,}"

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
 from vit_jax.recipes import cost
 from vit_jax.report import scored_set
 from vit_jax.report.scored_set import ScoredSet
@@ -42,7 +42,7 @@ class RecordedRun:
   @property
   def averaged(self) -> bool:
     """Whether its evaluations are of the moving average of the parameters."""
-    return any(line.get(registry.AVERAGE) for line in self.lines)
+    return any(line.get(catalogue.AVERAGE) for line in self.lines)
 
   def fact(self, key: str, kind: type):
     """A fact of the newest start; None if it is not recorded as a value of this kind."""

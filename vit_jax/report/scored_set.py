@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.evaluation import classification, details, evaluate, registry
+from vit_jax.evaluation import catalogue, details, examples, results
 from vit_jax.storage import files, workdir
 
 MAX_SETS = 12  # evaluations of a run that are shown
@@ -46,7 +46,7 @@ class ScoredSet:
   @property
   def origin(self) -> str:
     """Which images and which parameters were scored, if that is known, and its place."""
-    return ", ".join(filter(None, [evaluate.origin_in_words(self.metrics), self.place]))
+    return ", ".join(filter(None, [results.origin_in_words(self.metrics), self.place]))
 
   @property
   def whose(self) -> str:
@@ -56,13 +56,13 @@ class ScoredSet:
   @property
   def images_in_words(self) -> str:
     """Its name, and its images if they are known, for what other parameters make of them."""
-    return evaluate.whose(self.name, {evaluate.DATASET: self.metrics.get(evaluate.DATASET, "")})
+    return results.whose(self.name, {results.DATASET: self.metrics.get(results.DATASET, "")})
 
   @property
   def score(self) -> str:
     """The figures in words; "" if some are missing."""
     try:
-      return registry.in_words({f"{self.name}/{key}": x for key, x in self.metrics.items()})
+      return catalogue.in_words({f"{self.name}/{key}": x for key, x in self.metrics.items()})
     except (KeyError, ValueError, TypeError):  # a file of a stranger
       return ""
 
@@ -98,14 +98,14 @@ def read(folder: pathlib.Path) -> ScoredSet:
   return ScoredSet(
     name=folder.name,
     place="/".join(folder.parts[-3:-1]),
-    metrics=evaluate.recorded(folder),
+    metrics=results.recorded(folder),
     classes=[(name, int(n), int(r)) for name, n, r, _ in rows_of(folder / details.CLASSES, 4)],
     names=np.array(names, object),
     labels=np.array(labels, object),
     predictions=np.array(predicted, object),
     probabilities=np.array(probability, float),
     confusion=matrix_of(folder / details.CONFUSION),
-    images=numbered(folder / classification.IMAGES),
+    images=numbered(folder / examples.IMAGES),
     pictures={name: path for name, path in own.items() if name != "confusion"},
   )
 

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 
 from vit_jax.evaluation import examples
-from vit_jax.evaluation.classification import BINS
+from vit_jax.evaluation.details import BINS
 from vit_jax.plots import charts
 from vit_jax.process.text import listed
 from vit_jax.report.document import Picture, Section, Table, TableCell

@@ -8,7 +8,7 @@ import numpy as np
 
 from vit_jax.config import RunError
 from vit_jax.devices.watchdog import Watchdog
-from vit_jax.evaluation import evaluate, registry
+from vit_jax.evaluation import catalogue, evaluations, results
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.learning.state import for_evaluation
 from vit_jax.plots import tiles
@@ -141,7 +141,7 @@ class Evaluation(Callback):
   def start(self, moment):
     """Makes the evaluation that was due before the run was stopped."""
     step, folder = moment.step, self._session.folder
-    if step and not agreement.answer_of_first(step in evaluate.steps_in(folder)):
+    if step and not agreement.answer_of_first(step in results.steps_in(folder)):
       self._evaluate_if_due(moment)
     moment.ending = moment.ending or self._session.early_stopping.should_stop
 
@@ -161,19 +161,19 @@ class Evaluation(Callback):
       return
     try:
       with self._session.monitor.paused("evaluation"):
-        results = self._results(moment)
+        scored = self._scored(moment)
     except EvaluationInterrupted:
       moment.stopping = True
       return
     averaged = bool(moment.state.ema)
-    metrics = evaluate.metrics_of(results) | ({registry.AVERAGE: 1} if averaged else {})
+    metrics = evaluations.metrics_of(scored) | ({catalogue.AVERAGE: 1} if averaged else {})
     self._session.early_stopping.note(step, metrics)
-    self._log(step, metrics, results, averaged)
+    self._log(step, metrics, scored, averaged)
     if step == total or self._session.early_stopping.should_stop:
       with self._session.monitor.paused("plots"):
-        self._write_details(results, {"step": step, "average": averaged})
+        self._write_details(scored, {"step": step, "average": averaged})
 
-  def _results(self, moment):
+  def _scored(self, moment):
     session, step = self._session, moment.step
 
     def stop():
@@ -183,25 +183,25 @@ class Evaluation(Callback):
     # Others keep no predictions.
     perhaps_last = step == self._run.steps.total or session.early_stopping.may_stop
     context = dataclasses.replace(self._context, stop=stop, detailed=perhaps_last)
-    return evaluate.results(self._run.data.evaluations, context, for_evaluation(moment.state))
+    return evaluations.score_all(self._run.data.evaluations, context, for_evaluation(moment.state))
 
-  def _log(self, step, metrics, results, averaged):
+  def _log(self, step, metrics, scored, averaged):
     writer, total = self._session.writer, self._run.steps.total
     writer.write(step, metrics)
-    for name, result in results:
+    for name, result in scored:
       for key, picture in result.pictures.items():
         writer.picture(step, f"{name}/{key}", tiles.png(picture))
-    writer.say(f"step {step}/{total}  {registry.in_words(metrics)}{evaluate.notes(results)}")
+    writer.say(f"step {step}/{total}  {catalogue.in_words(metrics)}{results.notes(scored)}")
     share = average.initial_share(dataclasses.asdict(self._run.config.optimizer), step)
     if averaged and (warning := average.warning(share)):
       writer.say(warning)
 
-  def _write_details(self, results, origin: dict):
+  def _write_details(self, scored, origin: dict):
     """Writes the details of the last evaluation, on the first process; a failure is a warning."""
     if jax.process_index() != 0:
       return
     try:
-      evaluate.write_details(self._session.folder, results, origin)
+      results.write_details(self._session.folder, scored, origin)
     except Exception as error:  # the last checkpoint is not saved yet: the run must go on
       reason = one_line(f"{type(error).__name__}: {error}")
       self._session.writer.say(

@@ -20,12 +20,13 @@ from vit_jax.config import (
   unused,
 )
 from vit_jax.data import resizing, sources
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
 from vit_jax.learning import optim
 from vit_jax.learning.objective import Objective
 from vit_jax.models import requirements
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
+from vit_jax.registry import EVALUATIONS
 from vit_jax.storage.tree import flatten
 
 MAX_FACTOR = 1e4  # of a rule of weight decay
@@ -52,10 +53,11 @@ def check(config: Config):
   check_batch(config.batch_size, parts=config.accumulation)
   check_data(config.data, config.duration)
   check_schedule(config.schedule)
+  check_evaluations(config)
+  check_heads(config)
   check_patterns(config, config.objective.configured(config, module))
-  check_early_stopping(config.early_stopping, registry.names(config))
+  check_early_stopping(config.early_stopping, catalogue.names(config))
   check_mode(config)
-  check_probes(config)
   unused.check(config)
 
 
@@ -94,8 +96,7 @@ def check_evaluation(config: Config):
   if config.model.name and not config.duration.given():
     check_model(config.model, config.data.image_size)
   check_batch(config.batch_size, parts=config.accumulation)
-  resizing.check_sets(config.data.evaluate)
-  check_probes(config)
+  check_evaluations(config)
 
 
 def check_mode(config: Config):
@@ -112,20 +113,28 @@ def check_without_head(given: Collection[str]):
   for key in OF_HEADS:
     if key in given:
       raise ConfigError(
-        f"config.{key} has no effect: no set of config.data.evaluate is scored; leave it out."
+        f"config.{key} has no effect: no set of config.evaluate scores the head; leave it out."
       )
 
 
-def check_probes(config: Config):
-  """Refuses few-shot probes and nearest neighbours that have one of their two sources."""
-  for key, probes in (("config.few_shot", config.few_shot), ("config.nearest", config.nearest)):
-    for name, probe in probes.items():
-      if bool(probe.train.source) != bool(probe.test.source):
-        there, missing = ("train", "test") if probe.train.source else ("test", "train")
-        raise ConfigError(
-          f"{key}.{name}.{there}.source has no effect without {key}.{name}.{missing}.source; give "
-          "both, or make both empty."
-        )
+def check_evaluations(config: Config):
+  """Checks what each evaluation asks of its settings and of the run's."""
+  for name, spec in config.evaluate.items():
+    spec.check(f"config.evaluate.{name}", config)
+
+
+def check_heads(config: Config):
+  """Refuses evaluations of a head that the objective does not train."""
+  if config.objective.trains_head:
+    return
+  for name, spec in catalogue.asked_for(config).items():
+    if spec.scores_head:
+      others = [kind for kind, each in EVALUATIONS.items() if not each.scores_head]
+      raise ConfigError(
+        f"config.evaluate.{name} scores the head, which config.objective.kind="
+        f"{config.objective.kind!r} does not train; leave its source empty, or give it a kind that "
+        f"needs no head: {', '.join(others)}."
+      )
 
 
 def check_data(data: Data, duration: Duration):
@@ -156,7 +165,6 @@ def check_data(data: Data, duration: Duration):
       "--mode=evaluate; give a size, such as --config.data.image_size=224."
     )
   resizing.check(data)
-  resizing.check_sets(data.evaluate)
   check_crops(data)
 
 
@@ -213,7 +221,7 @@ def check_early_stopping(settings: EarlyStopping, figures: list[str]):
   """Checks that `figures`, which the evaluations give, hold the one that early stopping watches."""
   metric = settings.metric
   if metric and metric not in figures:
-    known = ", ".join(figures) or "none: no set of config.data.evaluate has a source"
+    known = ", ".join(figures) or "none: no set of config.evaluate has a source"
     raise ConfigError(
       f"config.early_stopping.metric={metric!r} is not a metric that this run's evaluation sets "
       f"are sure to give; they give {known}."

@@ -8,7 +8,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from vit_jax.config import EarlyStopping as Settings
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
 from vit_jax.storage import checkpoint
 
 
@@ -28,7 +28,7 @@ class Best:
 
   def after(self, step: int, value: float, *, metric: str) -> "Best":
     """The best, including the evaluation after `step`, which gave `value`; NaN is never better."""
-    known = registry.metric(metric)
+    known = catalogue.metric(metric)
     smaller = known is not None and known.smaller_is_better
     better = value < self.value if smaller else value > self.value
     if better or (not self.step and not np.isnan(value)):

@@ -12,8 +12,8 @@ from vit_jax.data.batches import Reader
 from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.hosts import Hosts
-from vit_jax.evaluation import opening as evaluation
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
+from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.models import requirements
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, files, workdir
@@ -91,7 +91,7 @@ def open_run(config: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, 
   data = runs.open_data(config, start.history_of(weights) if weights else recorded.trained_on)
   model = config.model.with_classes(len(data.train.class_names) or 1)
   config = dataclasses.replace(config, model=model)
-  checks.check_early_stopping(config.early_stopping, registry.names(config))  # of these classes
+  checks.check_early_stopping(config.early_stopping, catalogue.names(config))  # of these classes
   total = steps.of_run(config, len(data.train), recorded.images).total
   start.check_changes_count(config, recorded, total)
   return config, data

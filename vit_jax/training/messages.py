@@ -8,7 +8,7 @@ import jax
 
 from vit_jax.data import datasets
 from vit_jax.devices import mesh as meshes
-from vit_jax.evaluation import evaluate, registry
+from vit_jax.evaluation import catalogue, results
 from vit_jax.plots import curves
 from vit_jax.process import json_text
 from vit_jax.report import report
@@ -114,8 +114,8 @@ def conclusion(
       f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
       f"Start the same command again to go on.\n{spent}"
     )
-  figures = evaluate.evaluations_in(folder)[-1:]
-  reached = [f"Reached: {registry.in_words(json_text.with_numbers(line))}" for line in figures]
+  figures = results.evaluations_in(folder)[-1:]
+  reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in figures]
   return "\n".join(
     [
       f"Done: {last} steps.",

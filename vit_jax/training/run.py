@@ -18,8 +18,8 @@ from vit_jax.data.datasets import NamedDataset, Training
 from vit_jax.data.history import History
 from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh as meshes
-from vit_jax.evaluation import opening as evaluation
-from vit_jax.evaluation.opening import Evaluations
+from vit_jax.evaluation import evaluations as evaluation
+from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState

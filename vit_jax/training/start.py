@@ -19,7 +19,7 @@ from vit_jax.config import (
 from vit_jax.config.changes import changes
 from vit_jax.data import history
 from vit_jax.data.history import History
-from vit_jax.evaluation import evaluate, registry
+from vit_jax.evaluation import results
 from vit_jax.inference import model as inference
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
@@ -38,7 +38,7 @@ OF_THE_START = (
 )
 # Settings that count although no step is left; those of evaluations only if one is missing.
 WITHOUT_STEPS = ("mesh", "early_stopping", "report", "stall_seconds")
-OF_EVALUATIONS = ("batch_size", "accumulation", "data")
+OF_EVALUATIONS = ("evaluate", "batch_size", "accumulation", "data")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,9 +205,8 @@ def check_changes_count(config: Config, run: Recorded, total: int):
   if not run.settings or steps_left(run, config.early_stopping, total):
     return
   counting = WITHOUT_STEPS
-  if run.step not in evaluate.steps_in(run.folder):
-    groups = [spec.group.removeprefix("config.") for spec in registry.SPECS]
-    counting = (*counting, *OF_EVALUATIONS, *groups)
+  if run.step not in results.steps_in(run.folder):
+    counting = (*counting, *OF_EVALUATIONS)
   idle = set(changed(run.settings, config)) - set(changed(run.settings, config, counting))
   if idle:
     raise ConfigError(

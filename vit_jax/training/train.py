@@ -10,7 +10,7 @@ from vit_jax.config import to_dict
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.chips import chip
-from vit_jax.evaluation import registry
+from vit_jax.evaluation import catalogue
 from vit_jax.learning.state import TrainState
 from vit_jax.plots import curves
 from vit_jax.process.retry import Retry
@@ -177,7 +177,7 @@ def finish(run: Run, session: Session, *, finished: bool):
   if finished:
     with monitor.paused("plots"):
       with workdir.writing(folder):
-        curves.curves(folder, registry.curve)
+        curves.curves(folder, catalogue.curve)
       if run.config.report:
         write_report(folder, writer.say)
   writer.say(

@@ -15,7 +15,7 @@ from vit_jax.storage import files
 DIGITS = "configs/vit_digits.py"
 STEPS = {"duration.steps": 10}
 RATES = tuple({"schedule.learning_rate": rate} for rate in (1e-3, 3e-3, 1e-2))
-HELD_OUT = {"data.evaluate.test.split": "train"}  # a stand-in for a part of it
+HELD_OUT = {"evaluate.test.split": "train"}  # a stand-in for a part of it
 CHOSEN = Choice(RATES, HELD_OUT)
 EVALUATE = "--mode=evaluate"
 PRETRAINING = Stage(DIGITS, STEPS, name="pretraining")
@@ -112,6 +112,6 @@ def done(folder, some, *, jobs=1, only=None, overrides=()):
 def named(configs):
   """What tells the runs of these studies apart."""
   return [
-    (one.model.dropout, one.schedule.learning_rate, one.seed, one.data.evaluate["test"].split)
+    (one.model.dropout, one.schedule.learning_rate, one.seed, one.evaluate["test"].split)
     for one in configs
   ]

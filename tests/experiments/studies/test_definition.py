@@ -134,7 +134,7 @@ def tuned(**settings):
       "No evaluation of .* is sure to write 'test/top2'; nearest: test",
     ),
     ({}, dict(score=Score("test/loss")), r"test/loss, smaller is better.*Score\(better='smaller'"),
-    ({"data.evaluate.test.source": ""}, {}, "evaluates nothing"),
+    ({"evaluate.test.source": ""}, {}, "evaluates nothing"),
   ],
 )
 def test_wrong_cells_are_named_before_anything_starts(tmp_path, settings, parts, message):
@@ -150,7 +150,7 @@ def test_wrong_cells_are_named_before_anything_starts(tmp_path, settings, parts,
     ("subsets", "paper", "data.train.subset=9000000"),
     ("optimizer", "paper", "optimizer.kind=adam"),
     ("optimizer", "paper", "schedule.learning_rate=0.01"),  # which is chosen
-    ("optimizer", "paper", "data.evaluate.test.split=test"),  # which trials hold back
+    ("optimizer", "paper", "evaluate.test.split=test"),  # which trials hold back
     ("compute", "paper", "duration.steps=5"),  # the recipes have 7 and 14 epochs
     ("data_size", "small", "model.name=R26x1"),
     ("resolution", "small", "data.image_size=8"),
@@ -204,7 +204,7 @@ def halves(tmp_path):
 
   def places(**parts):
     found = {"model.num_classes": 2, "batch_size": 8, "data.train.subset": 0}
-    found |= {"data.evaluate.test.subset": 0}
+    found |= {"evaluate.test.subset": 0}
     for key, (part, split) in parts.items():
       key = key.replace("__", ".")
       found |= {f"{key}.source": f"folder:{tmp_path / part}", f"{key}.split": split}
@@ -212,12 +212,12 @@ def halves(tmp_path):
 
   first = places(
     data__train=("first", "[:80%]"),
-    data__evaluate__test=("first", "[80%:]"),
-    few_shot__second__train=("train", ""),
-    few_shot__second__test=("test", ""),
+    evaluate__test=("first", "[80%:]"),
+    evaluate__second__train=("train", ""),
+    evaluate__second__test=("test", ""),
   )
-  first["few_shot.second.test.subset"] = 0
-  second = places(data__train=("train", ""), data__evaluate__test=("test", ""))
+  first["evaluate.second.test.subset"] = 0
+  second = places(data__train=("train", ""), evaluate__test=("test", ""))
 
   def study(options=RATES, held_out=None, score=None, start=None, **parts):
     held_out, start = held_out or places(**parts), start or {}
@@ -235,11 +235,11 @@ RATES = ({"schedule.learning_rate": 1e-3}, {"schedule.learning_rate": 3e-3})
 
 def test_no_trial_of_any_stage_sees_what_the_cell_is_scored_on(tmp_path, halves, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
-  apart = dict(data__train=("first", "[:60%]"), data__evaluate__test=("first", "[60%:80%]"))
+  apart = dict(data__train=("first", "[:60%]"), evaluate__test=("first", "[60%:80%]"))
   assert checked(tmp_path, halves(**apart), data=True)
   message = "cell 'one': .*test/cat/0.png"
   for leak in (
-    halves(**apart | dict(data__evaluate__test=("test", ""))),
+    halves(**apart | dict(evaluate__test=("test", ""))),
     halves(**apart | dict(data__train=("test", ""))),
     halves(**apart, score=Score("second/5shot")),
   ):
@@ -249,7 +249,7 @@ def test_no_trial_of_any_stage_sees_what_the_cell_is_scored_on(tmp_path, halves,
 
 def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, halves, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
-  apart = dict(data__train=("first", "[:60%]"), data__evaluate__test=("first", "[60%:80%]"))
+  apart = dict(data__train=("first", "[:60%]"), evaluate__test=("first", "[60%:80%]"))
 
   def started(seen):
     known = (Trained(Dataset(f"folder:{tmp_path / seen}"), ""),)
@@ -269,11 +269,11 @@ def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, h
 
 def test_no_trial_scores_what_the_run_before_it_was_trained_on(tmp_path, halves, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
-  study = halves(data__train=("first", "[:60%]"), data__evaluate__test=("first", "[60%:80%]"))
-  source = {"data.evaluate.test.source": f"folder:{tmp_path / 'first'}"}
+  study = halves(data__train=("first", "[:60%]"), evaluate__test=("first", "[60%:80%]"))
+  source = {"evaluate.test.source": f"folder:{tmp_path / 'first'}"}
 
   def scoring(split, **allowed):
-    choice = Choice(RATES, source | {"data.evaluate.test.split": split} | allowed)
+    choice = Choice(RATES, source | {"evaluate.test.split": split} | allowed)
     stage = dataclasses.replace(study.cells[0].stage, choice=choice)
     return dataclasses.replace(study, cells=(Cell("one", stage, {"model": "ViT"}),))
 
@@ -286,7 +286,7 @@ def test_no_trial_scores_what_the_run_before_it_was_trained_on(tmp_path, halves,
 def test_every_candidate_is_kept_apart_not_the_first_alone(tmp_path, halves, monkeypatch):
   monkeypatch.chdir(programs.ROOT)
   half, more, most = ({"data.train.split": f"[:{share}%]"} for share in (50, 60, 80))
-  held_out = {"data.evaluate.test.split": "[60%:80%]"}
+  held_out = {"evaluate.test.split": "[60%:80%]"}
   assert checked(tmp_path, halves((half, more), held_out), data=True)
   with pytest.raises(ConfigError, match=r"cell 'one': .*both have"):
     checked(tmp_path, halves((half, most), held_out), data=True)

@@ -70,13 +70,13 @@ def test_test_images_are_not_there_while_settings_are_chosen(tmp_path, monkeypat
       Image.fromarray(np.full((8, 8, 3), number, np.uint8)).save(path)
   train, test, away = (tmp_path / name for name in ("train", "test", "away"))
   settings = {"batch_size": 4, "data.train.source": f"folder:{train}", "data.train.split": ""}
-  settings |= {"data.evaluate.test.source": f"folder:{test}", "data.evaluate.test.split": ""}
-  held_out = {"data.train.split": "[:50%]", "data.evaluate.test.split": "[50%:]"}
-  choice = Choice(stub.RATES, held_out | {"data.evaluate.test.source": f"folder:{train}"})
+  settings |= {"evaluate.test.source": f"folder:{test}", "evaluate.test.split": ""}
+  held_out = {"data.train.split": "[:50%]", "evaluate.test.split": "[50%:]"}
+  choice = Choice(stub.RATES, held_out | {"evaluate.test.source": f"folder:{train}"})
   trials = []
 
   def score(config):
-    trials.append(config.data.evaluate["test"].split == "[50%:]")
+    trials.append(config.evaluate["test"].split == "[50%:]")
     test.rename(away) if trials[-1] else None
     open_data(config)
     away.rename(test) if trials[-1] else None

@@ -30,4 +30,4 @@ def test_trials_score_images_that_no_run_before_them_has_seen():
     held_out = cell.stage.choice.held_out
     before = cell.stage.after
     assert before.settings["data.train.split"] == held_out["data.train.split"] == "train[:99%]"
-    assert held_out["data.evaluate.test.split"] == "train[99%:]"
+    assert held_out["evaluate.test.split"] == "train[99%:]"

@@ -101,10 +101,10 @@ def test_a_fine_tuning_chooses_on_the_development_part_and_is_scored_once(model,
   final, trial = config_of(stage), config_of(stage, stage.choice.held_out)
   part = recipes.load(f"configs/finetune.py:{model},{task},development")
   assert trial.data.train == part.data.train
-  assert trial.data.evaluate["test"] == part.data.evaluate["development"]
+  assert trial.evaluate["test"] == part.evaluate["development"]
   whole = recipes.load(f"configs/finetune.py:{model},{task}")
   assert final.data.train == whole.data.train
-  assert final.data.evaluate == whole.data.evaluate
+  assert final.evaluate == whole.evaluate
   assert not final.evaluate_every.given()
   # On ImageNet Tables 5 to 7 have 384 (378) px, and no average.
   assert (final.data.image_size, final.optimizer.ema) == ({"L": 384, "H": 378}[model[4]], 0.0)
@@ -131,7 +131,7 @@ def test_fine_tuning_on_imagenet_chooses_on_images_that_pre_training_has_not_see
     if cell.factors["pretraining"] == "ImageNet" and cell.factors["task"] == "ImageNet":
       before, held_out = cell.stage.after, cell.stage.choice.held_out
       assert before.settings["data.train.split"] == held_out["data.train.split"]
-      assert before.settings["data.evaluate.val.split"] == held_out["data.evaluate.test.split"]
+      assert before.settings["evaluate.val.split"] == held_out["evaluate.test.split"]
 
 
 @pytest.mark.parametrize("name", TRANSFERS)
@@ -179,8 +179,8 @@ def test_runs_after_masked_patches_differ_from_others_in_start_and_length_alone(
     assert last.new_head == (len(configs) == 2)
     assert {one.data.train.split for one in configs[:-1]} <= {"train"}
     assert (last.data.train.split, last.data.train.subset) == ("train[:90%]", labels)
-    assert last.data.evaluate["test"].split == "test"
-    assert cell.stage.choice.held_out["data.evaluate.test.split"] == "train[90%:]"
+    assert last.evaluate["test"].split == "test"
+    assert cell.stage.choice.held_out["evaluate.test.split"] == "train[90%:]"
     same, steps = by_labels.setdefault(labels, ([], []))
     same.append(dataclasses.replace(last, **alone))
     steps.append(sum(one.duration.steps for one in configs))

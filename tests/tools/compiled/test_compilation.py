@@ -15,7 +15,7 @@ from tests import programs
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh
-from vit_jax.evaluation.opening import Evaluations
+from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.experiments import step_program
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.training import run as runs

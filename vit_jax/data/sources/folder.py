@@ -230,7 +230,7 @@ def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
   place = lambda name: shlex.quote(f"folder:{os.path.join(directory, name)}")
   flags = [f"--config.data.train.source={place(train)}"]
   for name in [name for name in splits if name != train][:1]:
-    flags.append(f"--config.data.evaluate.val.source={place(name)}")
+    flags.append(f"--config.evaluate.val.source={place(name)}")
   return (
     f"the folders of classes are inside of them. Name each for itself: {' '.join(flags)}; "
     f"in tools/prepare_data.py --split=train={place(train)}."

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from vit_jax import models, recipes
 from vit_jax.config import Config, ConfigError, Dataset, similar
 from vit_jax.data.sources import SourceError
-from vit_jax.evaluation import registry
-from vit_jax.evaluation.opening import open_alone
+from vit_jax.evaluation import catalogue
+from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.experiments import holdout, runs
 from vit_jax.experiments.holdout import ScoredRun
 from vit_jax.experiments.runs import Run
@@ -93,11 +93,11 @@ def check_score(config: Config, request: Request):
   Raises:
     ConfigError: they give none, others, or one that is better in the other direction.
   """
-  names, score = registry.names(config), request.score
+  names, score = catalogue.names(config), request.score
   if not names:
     raise ConfigError(
       f"{request.run.recipe} evaluates nothing, so nothing tells whether it is done; give it an "
-      "evaluation, such as config.data.evaluate."
+      "evaluation, such as config.evaluate.test."
     )
   if score is None:
     return
@@ -106,7 +106,7 @@ def check_score(config: Config, request: Request):
       f"No evaluation of {request.run.recipe} is sure to write {score.metric!r}; nearest: "
       f"{similar(score.metric, names)}."
     )
-  smaller = registry.metric(score.metric).smaller_is_better
+  smaller = catalogue.metric(score.metric).smaller_is_better
   if smaller != (score.better == "smaller"):
     right = "smaller" if smaller else "larger"
     raise ConfigError(f"Of {score.metric}, {right} is better; give Score(better={right!r}).")
@@ -164,7 +164,7 @@ def first_of_each(items: list, key: Callable) -> list:
 def data_of(some: Sequence[Request]) -> str:
   """What runs read, as text."""
   configs = [(one.score, one.config) for one in some]
-  return repr([(score, c.data, c.few_shot, c.nearest, c.objective) for score, c in configs])
+  return repr([(score, c.data, c.evaluate, c.objective) for score, c in configs])
 
 
 def check_chain(chain: list[Request]):

@@ -35,7 +35,7 @@ class Choice:
     options: the candidates, each {setting: value}. The first of equally good ones is chosen. One
       candidate is taken without a trial.
     held_out: settings of the trials that hold back a part of the training data and score it, such
-      as {"data.train.split": "train[:90%]", "data.evaluate.test.split": "train[90%:]"}.
+      as {"data.train.split": "train[:90%]", "evaluate.test.split": "train[90%:]"}.
     recipes: recipes of the trials, in place of the stage's own recipe and settings. A candidate is
       tried with each, and its score is the mean over them. (): the stage's own.
     score: how a trial is scored.

@@ -50,7 +50,7 @@ def fine_tuning(model: str, task: str, after: Stage) -> Stage:
   rates = [{"schedule.learning_rate": rate} for rate in TASKS[task].learning_rates]
   held_out = {
     "data.train.split": train.split,
-    "data.evaluate.test.split": scored["development"].split,
+    "evaluate.test.split": scored["development"].split,
   }
   return Stage(
     f"configs/finetune.py:{model},{task}",
@@ -81,9 +81,9 @@ def real(after: Stage) -> Stage:
   """Scores a fine-tuning on ImageNet by ReaL's labels; trains nothing."""
   labels = SETS["real"]
   settings = {
-    "data.evaluate.test.source": labels.source,
-    "data.evaluate.test.split": labels.split,
-    "data.evaluate.test.label_key": labels.label_key,
+    "evaluate.test.source": labels.source,
+    "evaluate.test.split": labels.split,
+    "evaluate.test.label_key": labels.label_key,
   }
   return Stage(after.recipe, settings, name=f"real_{after.name}", after=after, mode="evaluate")
 

@@ -10,11 +10,14 @@ from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.data import sources
 from vit_jax.data.datasets import of_run
-from vit_jax.evaluation import opening
+from vit_jax.evaluation import evaluations
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.nearest_neighbours import Nearest
 
 TRAIN, TEST = c.Dataset("digits", "train"), c.Dataset("digits", "test")
-PROBE = c.FewShot(TRAIN, TEST, shots=(1, 25), seeds=2)
-NEAREST = c.Nearest(TRAIN, TEST)
+PROBE = FewShot(TRAIN, TEST, shots=(1, 25), seeds=2)
+NEAREST = Nearest(TRAIN, TEST)
 OTHER = c.Dataset("synthetic:7")
 
 
@@ -23,15 +26,15 @@ def config(**groups):
 
 
 def opened_of(settings):
-  return opening.open_all(settings, of_run(settings.data), ())
+  return evaluations.open_all(settings, of_run(settings.data), ())
 
 
 def few_shot(**changes):
-  return config(few_shot={"probe": dataclasses.replace(PROBE, **changes)})
+  return config(evaluate={"probe": dataclasses.replace(PROBE, **changes)})
 
 
 def test_every_drawn_image_is_held_once_and_found():
-  opened = dict(opened_of(few_shot()).opened)["probe"]
+  opened = dict(opened_of(few_shot()).evaluators)["probe"]
   assert opened.draws.shape == (2, 10, 25)
   held = [opened.train.name(i) for i in range(len(opened.train))]
   assert len(held) == len({*held}) < 500
@@ -46,7 +49,7 @@ def test_every_drawn_image_is_held_once_and_found():
 
 
 def test_what_has_no_source_is_left_out():
-  empty = config(few_shot={"a": c.FewShot(train=TRAIN)}, nearest={"b": c.Nearest(test=TEST)})
+  empty = config(evaluate={"a": FewShot(train=TRAIN), "b": Nearest(test=TEST)})
   assert not opened_of(empty)
 
 
@@ -55,9 +58,9 @@ def test_what_has_no_source_is_left_out():
   [
     (
       few_shot(shots=(5, 200)),
-      r"few_shot\.probe\.train \(digits\): Class '8' has 139 images, but 200 images",
+      r"evaluate\.probe\.train \(digits\): Class '8' has 139 images, but 200 images",
     ),
-    (few_shot(shots=()), r"few_shot\.probe\.shots=\(\) must be"),
+    (few_shot(shots=()), r"evaluate\.probe\.shots=\(\) must be"),
     (few_shot(shots=(5, 5)), r"shots=\(5, 5\) must be different"),
     (few_shot(shots=(0, "a")), r"shots=\(0, 'a'\) must be"),
     (
@@ -65,16 +68,16 @@ def test_what_has_no_source_is_left_out():
       r"probe\.test \(digits test\) has other classes: .*train has no class '7', '8', '9'\.",
     ),
     (
-      config(nearest={"knn": dataclasses.replace(NEAREST, neighbours=2000)}),
-      r"nearest\.knn\.neighbours=2000 is more than the 1437",
+      config(evaluate={"knn": dataclasses.replace(NEAREST, neighbours=2000)}),
+      r"evaluate\.knn\.neighbours=2000 is more than the 1437",
     ),
     (
-      config(nearest={"knn": dataclasses.replace(NEAREST, test=c.Dataset("digit"))}),
-      r"^config\.nearest\.knn\.test: .digit. does not name a data source",
+      config(evaluate={"knn": dataclasses.replace(NEAREST, test=c.Dataset("digit"))}),
+      r"^config\.evaluate\.knn\.test: .digit. does not name a data source",
     ),
     (
-      config(nearest={"knn": dataclasses.replace(NEAREST, train=OTHER)}),
-      r"nearest\.knn\.test \(digits test\) has other classes",
+      config(evaluate={"knn": dataclasses.replace(NEAREST, train=OTHER)}),
+      r"evaluate\.knn\.test \(digits test\) has other classes",
     ),
   ],
 )
@@ -86,14 +89,14 @@ def test_refusals(settings, message):
 def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   name = tfds_fixture.write_multilabel_tfds(tmp_path, num_examples=8, num_classes=30, seed=0)
-  several = c.EvaluationSet(f"tfds:{name}", "train")
-  with pytest.raises(c.ConfigError, match=r"nearest\.knn\.train has images with any number"):
-    opened_of(config(nearest={"knn": c.Nearest(several, several)}))
+  several = Classification(f"tfds:{name}", "train")
+  with pytest.raises(c.ConfigError, match=r"evaluate\.knn\.train has images with any number"):
+    opened_of(config(evaluate={"knn": Nearest(several, several)}))
 
   def opened(classes):
     dataset = dataclasses.replace(several, classes=classes)
-    given = config(data=c.Data(evaluate={"set": dataset, "all": several}))
-    return {name: one.classes for name, one in opened_of(given).opened}
+    given = config(data=c.Data(), evaluate={"set": dataset, "all": several})
+    return {name: one.classes for name, one in opened_of(given).evaluators}
 
   source = of_run(c.Data()).source(several)
   occurring = sorted({label for i in range(len(source)) for label in source[i].labels})
@@ -108,7 +111,7 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   ("config", "message"),
   [
-    (recipes.evaluation("own", "ViT-B/16"), r"nothing to evaluate on.*data\.evaluate\.own\.source"),
+    (recipes.evaluation("own", "ViT-B/16"), r"nothing to evaluate on.*evaluate\.own\.source"),
     (
       recipes.evaluation("real", "ViT-B/16"),
       r"prepare_data\.py build imagenet2012_real`",
@@ -122,4 +125,4 @@ def test_several_labels_and_classes_that_occur(tmp_path, monkeypatch):
 def test_what_is_not_there(config, message, tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(c.ConfigError, match=message):
-    opening.open_alone(config, ())
+    evaluations.open_alone(config, ())

@@ -1,0 +1,80 @@
+"""What is known of a metric by its name, whatever evaluation gives it."""
+
+import json
+
+import pytest
+
+from vit_jax import config as c
+from vit_jax.evaluation import catalogue
+from vit_jax.evaluation.classification import Classification
+from vit_jax.evaluation.few_shot import FewShot
+from vit_jax.evaluation.reconstruction import Reconstruction
+from vit_jax.evaluation.spec import one_behind
+from vit_jax.learning.masked_patches import Masked
+
+
+@pytest.mark.parametrize(
+  ("key", "curve", "smaller", "headline"),
+  [
+    ("a/b/loss", "loss", True, False),
+    ("val/top1", "accuracy", False, True),
+    ("val/top5", "accuracy", False, False),
+    ("val/ece", "", True, False),
+    ("val/5shot", "accuracy", False, True),
+    ("a/b/20nn", "accuracy", False, True),
+    ("val/patch_loss", "loss", True, True),
+    ("val/patch_accuracy_masked", "accuracy", False, False),
+    ("val/patch_squared_error", "", True, False),
+  ],
+)
+def test_metrics(key, curve, smaller, headline):
+  known = catalogue.metric(key)
+  assert (known.curve, known.smaller_is_better, known.headline) == (curve, smaller, headline)
+  assert catalogue.curve(key) == curve
+  assert catalogue.headlines(["step", key]) == [key] * headline
+
+
+def test_what_is_no_metric_of_an_evaluation():
+  for key in ("loss", "top1", "time/idle", "val/5shot_std"):
+    assert catalogue.metric(key) is None
+    assert catalogue.curve(key) == ""
+
+
+def test_what_a_run_is_sure_to_give():
+  digits = c.Dataset("digits", "test")
+  specs = {
+    "masked": Reconstruction("digits"),
+    "off": Classification(),
+    "probe": FewShot(digits, digits, shots=(1, 5)),
+    "test": Classification("digits"),
+  }
+  names = lambda classes: catalogue.names(
+    c.Config(objective=Masked(), model=c.Model(num_classes=classes), evaluate=specs)
+  )
+  features = ["probe/1shot", "probe/5shot"]
+  patches = [f"masked/patch_{name}" for name in ("loss", "constant_loss", "accuracy")]
+  assert names(6) == ["test/loss", "test/top1", "test/top5", *features, *patches]
+  assert names(5) == ["test/loss", "test/top1", *features, *patches]  # of five, it says nothing
+  assert names(0) == names(6)  # the data may have more than five
+
+
+def test_metrics_are_told_by_the_evaluation_that_they_belong_to():
+  metrics = {"a/top1": 0.5, "a/top5": 0.75, "a/loss": 1.0, "a/examples": 1000}
+  metrics |= {"a/b/20nn": 0.25, "a/5shot": 0.5, "a/5shot_std": 0.125}
+  assert catalogue.in_words(json.loads(json.dumps(metrics | {"step": 7}))) == (
+    "a: top-1 50.00%, top-5 75.00%, loss 1.0000 on 1,000 images; a/b: 20 nearest 25.00%; "
+    "a: 5-shot 50.00% +- 12.50%"
+  )
+
+
+def test_each_result_is_read_after_the_next_one_was_dispatched():
+  dispatched = []
+
+  def results(count):
+    for number in range(count):
+      dispatched.append(number)
+      yield number
+
+  seen = [(result, len(dispatched)) for result in one_behind(results(4))]
+  assert seen == [(0, 2), (1, 3), (2, 4), (3, 4)]
+  assert list(one_behind(results(0))) == []

@@ -1,0 +1,68 @@
+"""The evaluations that a run asks for, and what is known of each metric by its name."""
+
+from collections.abc import Iterable, Mapping
+
+from etils import epy
+
+from vit_jax.config import Config
+from vit_jax.evaluation.spec import EvaluationSpec, Metric
+from vit_jax.registry import EVALUATIONS
+
+with epy.lazy_imports():
+  from vit_jax.weights import average
+
+AVERAGE = "average"  # 1 beside metrics of a moving average of the parameters
+
+
+def asked_for(config: Config) -> dict[str, EvaluationSpec]:
+  """The evaluations that have all their sources, by name, in the order of their kinds."""
+  kinds = list(EVALUATIONS)
+  given = [(name, spec) for name, spec in config.evaluate.items() if spec.given()]
+  return dict(sorted(given, key=lambda item: kinds.index(item[1].kind)))
+
+
+def names(config: Config) -> list[str]:
+  """The metrics that every evaluation of a run will give, such as "val/top1".
+
+  With config.model.num_classes=0, those that it may give; the training data tells the number.
+  """
+  specs = asked_for(config).items()
+  return [f"{name}/{metric}" for name, spec in specs for metric in spec.names(config)]
+
+
+def metric(key: str) -> Metric | None:
+  """The metric with the name `key`, such as "val/top1"; None: no evaluation gives it."""
+  found = _find(key)
+  return found[1] if found else None
+
+
+def curve(key: str) -> str:
+  """The plot that shows a metric's curve, "loss" or "accuracy"; "": none."""
+  known = metric(key)
+  return known.curve if known else ""
+
+
+def headlines(keys: Iterable[str]) -> list[str]:
+  """The keys of headline metrics, in order."""
+  return [key for key in keys if (known := metric(key)) and known.headline]
+
+
+def in_words(metrics: Mapping[str, float]) -> str:
+  """Metrics of evaluations on one line, and whether they are of an average; ignores other keys."""
+  parts = []
+  for key in headlines(metrics):
+    name, _, headline = key.rpartition("/")
+    prefix = f"{name}/"
+    of_name = {k.removeprefix(prefix): v for k, v in metrics.items() if k.startswith(prefix)}
+    spec, _ = _find(key)
+    parts.append(f"{name}: {spec.in_words(headline, of_name)}")
+  whose = f" ({average.in_words(True)})" if parts and metrics.get(AVERAGE) else ""
+  return "; ".join(parts) + whose
+
+
+def _find(key: str) -> tuple[type[EvaluationSpec], Metric] | None:
+  evaluation, _, name = key.rpartition("/")
+  if not evaluation:
+    return None
+  known = ((spec, each) for spec in EVALUATIONS.values() for each in spec.metrics)
+  return next(((spec, each) for spec, each in known if each.matches(name)), None)

@@ -1,0 +1,111 @@
+"""All evaluations of a run: their data, opened before any device is touched, and their results."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+
+from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.data import datasets
+from vit_jax.data.datasets import NamedDataset, Opener
+from vit_jax.data.history import History
+from vit_jax.data.images import BadImage
+from vit_jax.evaluation import catalogue
+from vit_jax.evaluation.spec import EvalContext, Evaluator, NothingCounts, Result, RunData
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluations:
+  """All evaluations of a run.
+
+  Attributes:
+    evaluators: (name, evaluator), in the order of their metrics.
+    datasets: all datasets that were opened for them.
+  """
+
+  evaluators: tuple[tuple[str, Evaluator], ...] = ()
+  datasets: tuple[NamedDataset, ...] = ()
+
+  def __bool__(self) -> bool:
+    return bool(self.evaluators)
+
+  def heads(self) -> tuple[NamedDataset, ...]:
+    """The datasets that the head is scored on."""
+    return tuple(each.head for _, each in self.evaluators if each.head)
+
+  def of_head(self, names: Sequence[str]) -> "Evaluations":
+    """The evaluations of a head whose outputs have these names.
+
+    Raises:
+      ConfigError: a set has classes that the head does not have.
+    """
+    evaluators = tuple((name, each.of_head(names)) for name, each in self.evaluators)
+    return Evaluations(evaluators, self.datasets)
+
+
+def open_all(
+  config: Config,
+  opener: Opener,
+  trained: Sequence[NamedDataset],
+  classes: Sequence[str] | None = None,
+  earlier: History = (),
+) -> Evaluations:
+  """Opens all evaluations of a run that have their sources; no device is touched.
+
+  Args:
+    config: the settings.
+    opener: opens sources.
+    trained: the datasets that the run trains on.
+    classes: class names of the training data, which sets that the head is scored on get; None:
+      the head is not known yet.
+    earlier: what the parameters were trained on before.
+
+  Raises:
+    ConfigError: the classes do not agree, or images are trained on.
+    SourceError: data is missing.
+  """
+  specs = catalogue.asked_for(config)
+  if specs:
+    trained = (*trained, *opener.earlier(earlier))
+  before, data = len(opener.opened), RunData(config, opener, trained, classes)
+  evaluators = [(name, spec.open(f"config.evaluate.{name}", data)) for name, spec in specs.items()]
+  return Evaluations(tuple(evaluators), tuple(opener.opened[before:]))
+
+
+def open_alone(config: Config, trained_on: History) -> Evaluations:
+  """As `open_all`, for --mode=evaluate of weights that were trained on `trained_on`.
+
+  Raises:
+    ConfigError: as `open_all`, or there is nothing to evaluate on.
+  """
+  opener = datasets.of_run(config.data)
+  evaluations = open_all(config, opener, (), earlier=trained_on)
+  if not evaluations:
+    name = next(iter(config.evaluate), "NAME")
+    raise ConfigError(
+      "No set of config.evaluate has a source, so there is nothing to evaluate on; give one, such "
+      f"as --config.evaluate.{name}.source=folder:DIR (or tfds:NAME, or objectnet:DIR)."
+    )
+  return evaluations
+
+
+def score_all(evaluations: Evaluations, context: EvalContext, params) -> list[tuple[str, Result]]:
+  """The name and the result of each evaluation, for parameters that are on the devices.
+
+  Raises:
+    EvaluationInterrupted: the run was asked to stop.
+    RunError: a set cannot be read, or none of its images counts.
+  """
+  scored = []
+  for name, evaluator in evaluations.evaluators:
+    try:
+      with jax.transfer_guard("disallow"):
+        scored.append((name, evaluator.score(context, params)))
+    except (BadImage, OSError, NothingCounts) as error:
+      raise RunError(f"Evaluation set {name!r} cannot be scored: {error}") from error
+  return scored
+
+
+def metrics_of(scored: list[tuple[str, Result]]) -> dict[str, float]:
+  """All metrics of results as {"NAME/top1": ...}."""
+  return {f"{name}/{key}": value for name, one in scored for key, value in one.metrics.items()}

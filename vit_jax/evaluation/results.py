@@ -1,0 +1,98 @@
+"""The results of evaluations in a workdir: files and words that say what was scored."""
+
+import pathlib
+from collections.abc import Mapping
+
+from vit_jax.evaluation import catalogue
+from vit_jax.evaluation.details import MAX_BYTES
+from vit_jax.evaluation.spec import Result
+from vit_jax.plots import tiles
+from vit_jax.process import json_text
+from vit_jax.storage import files, metrics_log, workdir
+from vit_jax.weights import average
+
+METRICS = "figures.json"
+DATASET = "dataset"  # beside the metrics of a set: its images, in words
+
+
+def write_details(
+  folder: pathlib.Path, scored: list[tuple[str, Result]], origin: dict[str, int | str]
+) -> pathlib.Path | None:
+  """Writes metrics, tables, plots and pictures of an evaluation to a folder of its own.
+
+  Args:
+    folder: the workdir.
+    scored: the results.
+    origin: which parameters were scored, the first entries of each figures.json.
+
+  Returns:
+    WORKDIR/evaluation/NUMBER, with a folder for each set; None if no set has details.
+
+  Raises:
+    OSError: the folder cannot be written to.
+  """
+  detailed = [(name, one) for name, one in scored if one.write or one.pictures]
+  if not detailed:
+    return None
+
+  def fill(partial):
+    for name, one in detailed:
+      write_set(partial / name, one, origin)
+
+  return workdir.write_details(folder, fill)
+
+
+def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]):
+  """Writes the details of one set into a new folder; arguments as for `write_details`."""
+  files.make_folder(folder)
+  origin = origin | {DATASET: result.dataset}
+  files.write_text(folder / METRICS, json_text.written(origin | result.metrics) + "\n")
+  if result.write:
+    result.write(folder, whose(folder.name, origin))
+  for name, picture in result.pictures.items():
+    files.write_bytes(folder / f"{name}.png", tiles.png(picture))
+
+
+def notes(scored: list[tuple[str, Result]]) -> str:
+  """What belongs to the metrics, one line for each evaluation that has a note."""
+  return "".join(f"\n{name}: {one.note}" for name, one in scored if one.note)
+
+
+def recorded(folder: pathlib.Path) -> dict:
+  """The figures.json in the folder of a set, {} if it is not there.
+
+  Raises:
+    OSError, ValueError: it cannot be read.
+  """
+  path = folder / METRICS
+  if not files.is_file(path):
+    return {}
+  try:
+    return json_text.with_numbers(files.read_json(path, most=MAX_BYTES))
+  except ValueError as error:
+    raise ValueError(f"{path} does not hold figures of an evaluation ({error})") from error
+
+
+def whose(name: str, origin: Mapping[str, object]) -> str:
+  """The name of a set, and `origin_in_words` if that is known."""
+  return ": ".join(filter(None, [name, origin_in_words(origin)]))
+
+
+def origin_in_words(origin: Mapping[str, object]) -> str:
+  """Says which images and parameters metrics are of, such as "digits test, step 40"."""
+  said = [str(origin.get(DATASET, ""))]
+  said += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
+  said += [average.in_words(True)] * (origin.get(catalogue.AVERAGE) is True)
+  return ", ".join(filter(None, said))
+
+
+def steps_in(folder: pathlib.Path) -> frozenset[int]:
+  """The steps whose evaluation is already in metrics.jsonl."""
+  return frozenset(line["step"] for line in evaluations_in(folder))
+
+
+def evaluations_in(folder: pathlib.Path) -> list[dict]:
+  """The lines of metrics.jsonl that hold metrics of an evaluation."""
+  lines = metrics_log.read(folder)
+  keys = set(catalogue.headlines({key for line in lines for key in line}))
+  return [line for line in lines if not keys.isdisjoint(line)]
