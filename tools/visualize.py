@@ -125,11 +125,11 @@ def check_images(args):
 def model_of(args):
   """The model, for images of the given size where the size matters."""
   from vit_jax.inference.model import read
-  from vit_jax.inspection.attention import check_blocks
+  from vit_jax.inspection.attention import check_transparent
 
   model = read(args.source, average=args.average)
   if args.what != "features":
-    check_blocks(model.module)
+    check_transparent(model.module)
   if args.what not in SIZED:
     return model
   if not (args.image_size or model.card.image_size):

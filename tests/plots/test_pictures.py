@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from vit_jax.data.images import Box
-from vit_jax.plots import captions, distance, filters, overlay, similarity, tiles
+from vit_jax.plots import captions, inside, overlay, tiles
 from vit_jax.plots.labels import label
 
 
 @pytest.mark.parametrize("count", [1, 7, 9, 28])
 def test_tiles_fill_rows_of_seven(count):
   drawn = np.linspace(0, 1, count * 12).reshape(count, 2, 2, 3)
-  picture = filters.picture(drawn)
+  picture = inside.filters(drawn)
   columns = min(count, 7)
   side = tiles.LEAST + 2 * tiles.GAP
   assert picture.shape == (-(-count // 7) * side, columns * side, 3)
@@ -25,7 +25,7 @@ def test_tiles_fill_rows_of_seven(count):
 def test_a_grid_of_grids():
   """In row i and column j the map of patch (i, j)."""
   values = np.arange(2 * 3 * 4 * 5.0).reshape(2, 3, 4, 5)
-  picture = similarity.grid_of_grids(values)
+  picture = inside.grid_of_grids(values)
   assert picture.shape == (2 * 5 - 1, 3 * 6 - 1)
   assert np.isnan(picture).sum() == picture.size - values.size
   np.testing.assert_array_equal(picture[5:9, 12:17], values[1, 2])
@@ -54,10 +54,10 @@ def test_a_map_of_zeros_and_an_image_of_one_pixel():
 @pytest.mark.parametrize(
   "figure",
   [
-    lambda: distance.figure(np.array([[1.0, np.nan], [2.0, 3.0]])),
-    lambda: distance.figure(np.ones((2, 3, 4))),
-    lambda: similarity.figure({"stem": np.ones((2, 2, 2, 2))}),
-    lambda: similarity.figure({f"layer {i}": np.ones((3, 1, 7)) for i in range(5)}),
+    lambda: inside.attention_distances(np.array([[1.0, np.nan], [2.0, 3.0]])),
+    lambda: inside.attention_distances(np.ones((2, 3, 4))),
+    lambda: inside.similarities({"stem": np.ones((2, 2, 2, 2))}),
+    lambda: inside.similarities({f"layer {i}": np.ones((3, 1, 7)) for i in range(5)}),
     lambda: captions.figure([np.zeros((9, 9, 3), np.uint8)] * 5, ["$x", "a\nb", "", "d", "e"]),
     lambda: captions.figure([np.zeros((900, 9, 3), np.uint8)], [label("$\\nothing{$")]),
   ],

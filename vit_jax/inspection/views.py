@@ -17,10 +17,7 @@ from vit_jax.inspection import maps as attention_maps
 from vit_jax.inspection import records, representation, similarity
 from vit_jax.inspection.gallery import Gallery, seen_box
 from vit_jax.inspection.shown import Shown
-from vit_jax.plots import captions, overlay, scatter
-from vit_jax.plots import distance as distance_plot
-from vit_jax.plots import filters as filter_plot
-from vit_jax.plots import similarity as similarity_plot
+from vit_jax.plots import captions, inside, overlay
 from vit_jax.plots.labels import label
 from vit_jax.storage import files
 
@@ -42,7 +39,7 @@ def filters(model: LoadedModel) -> Shown:
     f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
     f"{first:.1%}.",
     dict(components=count, first=first, together=together),
-    [("filters.png", filter_plot.picture(found.tiles))],
+    [("filters.png", inside.filters(found.tiles))],
     {"filters.npz": found._asdict()},
   )
 
@@ -66,7 +63,7 @@ def positions(model: LoadedModel) -> Shown:
   return Shown(
     f"Position embeddings of {side} px images. {said or 'There is one patch alone'}.",
     means,
-    [("positions.png", similarity_plot.figure(found))],
+    [("positions.png", inside.similarities(found))],
     {"positions.npz": found},
   )
 
@@ -78,11 +75,11 @@ def distance(model: LoadedModel, gallery: Gallery, on_batch: Progress) -> Shown:
   axes = found if found.ndim == 3 else found[None]
   means = axes.mean(axis=(0, 2)).tolist()
   rows = [
-    [*([distance_plot.AXES[axis]] if found.ndim == 3 else []), layer, head, f"{value:.6f}"]
+    [*([inside.AXES[axis]] if found.ndim == 3 else []), layer, head, f"{value:.6f}"]
     for (axis, layer, head), value in np.ndenumerate(axes)
   ]
   header = [*(["axis"] if found.ndim == 3 else []), "layer", "head", "pixels"]
-  figure = distance_plot.figure(found)
+  figure = inside.attention_distances(found)
   return Shown(
     f"Mean attention distance over {gallery.in_words()} of {model.card.image_size} px: "
     f"{means[0]:.1f} px in the first layer (heads {axes[:, 0].min():.1f} to "
@@ -150,7 +147,7 @@ def features(model: LoadedModel, gallery: Gallery, on_batch: Progress, method: s
   same = np.mean([labels[i] == labels[j] for i, j in enumerate(rows[:, 0])]).item()
   said = f"; the nearest neighbour of {same:.1%} has the same class" if gallery.labels else ""
   title = {"tsne": "t-SNE", "pca": "Principal components"}[method] + f" of {gallery.in_words()}"
-  figure = scatter.figure(places, gallery.labels, title)
+  figure = inside.plane(places, gallery.labels, title)
   chosen = of_all_classes(labels, ROWS)
   few = [images[chosen], *(images[column] for column in rows[chosen].T)]
   classes = [[labels[j] for j in (i, *rows[i])] for i in chosen] if gallery.labels else []

@@ -13,7 +13,7 @@ from vit_jax.evaluation import examples
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
 from vit_jax.inspection import filter_components, mean_distances, position_similarity, rollout
-from vit_jax.plots import charts, distance, filters, overlay, similarity, tiles
+from vit_jax.plots import charts, inside, overlay, tiles
 from vit_jax.report.document import Picture, Section
 from vit_jax.report.run import RecordedRun
 from vit_jax.report.scored_set import ScoredSet
@@ -64,7 +64,7 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
   """What the parameters alone show."""
   found = filter_components(model.module, model.params)
   yield Picture(
-    tiles.png(filters.picture(found.tiles)),
+    tiles.png(inside.filters(found.tiles)),
     "png",
     "The principal components of the filters as coloured tiles.",
     f"The first {len(found.tiles)} principal components of the filters of "
@@ -80,7 +80,7 @@ def of_parameters(model: LoadedModel) -> Iterator[Picture]:
   if next(iter(values.values())).ndim == 3:
     alt = "A map for each head of each layer: how similar each offset is to offset zero."
     caption = "Cosine similarity of the embeddings of all offsets with that of offset zero, by head"
-  yield Picture(inked(similarity.figure, values), "svg+xml", alt, caption)
+  yield Picture(inked(inside.similarities, values), "svg+xml", alt, caption)
 
 
 def usable(scored: ScoredSet, model: LoadedModel) -> list[int]:
@@ -96,7 +96,7 @@ def distances(model: LoadedModel, images: np.ndarray, whose: str) -> Picture:
   values = mean_distances(model.module, model.params, images)
   layers = values.mean(axis=-1).reshape(-1, model.module.depth).mean(axis=0)  # of both axes
   return Picture(
-    inked(distance.figure, values),
+    inked(inside.attention_distances, values),
     "svg+xml",
     f"Mean attention distance by layer: from {layers[0]:.1f} pixels in the first to "
     f"{layers[-1]:.1f} in the last, averaged over heads.",
