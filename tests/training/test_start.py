@@ -4,17 +4,23 @@ import dataclasses
 import json
 import os
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+import safetensors.numpy
 
+from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, recipes, weights
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models.description import differences
+from vit_jax.process.signals import StopRequest
 from vit_jax.storage import checkpoint, manifest
-from vit_jax.training import messages, start
+from vit_jax.training import launch, messages, start
+from vit_jax.weights import timm
 
 
 def saved(workdir, step, settings):
@@ -158,12 +164,27 @@ UNNAMED = c.Config(model=c.Model(name="", dropout=0.1, num_classes=7))
 
 def resolved(path, begun=None, **model):
   config = dataclasses.replace(UNNAMED, model=dataclasses.replace(UNNAMED.model, **model))
-  return start.resolved_model(dataclasses.replace(config, init_from=str(path)), begun or {})
+  return start.resolved_model(dataclasses.replace(config, init_from=str(path)), begun or {})[0]
 
 
 def test_a_named_model_stays():
   config = c.Config(init_from="/none-such")
-  assert start.resolved_model(config, {}) == config
+  assert start.resolved_model(config, {}) == (config, None)
+
+
+def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
+  """timm's names without a card: a warning says what is taken as usual."""
+  model = models.create("ViT-Ti/4", depth=1, width=64, mlp_dim=16, heads=1, num_classes=10)
+  images = np.zeros((1, 8, 8, 3), np.float32)
+  params = model.init(jax.random.key(0), images, train=False)["params"]
+  safetensors.numpy.save_file(timm.to_timm(jax.device_get(params)), tmp_path / "w.safetensors")
+  config = dataclasses.replace(
+    CONFIG, init_from=str(tmp_path / "w.safetensors"), duration=c.Duration(steps=2)
+  )
+  data = dataclasses.replace(config.data, image_size=8)
+  config = dataclasses.replace(config, data=data, model=c.Model(name="", num_classes=10))
+  launch.launch(config, tmp_path / "run", StopRequest(), mode="train", hosts=launch.Hosts())
+  assert caplog.text.count("nothing says how its model computes") == 1
 
 
 @pytest.mark.parametrize("family", ["vit", "bit", "representation"])

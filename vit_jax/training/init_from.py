@@ -35,13 +35,19 @@ class Initial:
   report: str
 
 
-def read(config: Config, objective: Objective, class_names: Sequence[str]) -> Initial:
+def read(
+  config: Config,
+  objective: Objective,
+  class_names: Sequence[str],
+  source: weights.Weights | None = None,
+) -> Initial:
   """Reads config.init_from and fits it to the model; nothing is put on a device.
 
   Args:
     config: the settings.
     objective: of the run.
     class_names: of the training data.
+    source: the weights, if they were read already.
 
   Raises:
     ConfigError: the path does not exist, its content is not of the kind that its name says, the
@@ -50,7 +56,8 @@ def read(config: Config, objective: Objective, class_names: Sequence[str]) -> In
   path, settings = path_of(config.init_from), config.model
   defaults = dict(activation=settings.activation, norm_epsilon=settings.norm_epsilon)
   try:
-    model = inference.read(path, **defaults)
+    source = source or weights.read(path)
+    model = inference.of_weights(source, **defaults)
     model.check_is(settings)
     order = AS_IT_IS
     if config.objective.trains_head and not config.new_head:

@@ -21,6 +21,7 @@ from vit_jax.training import checks, init_from, start, steps
 from vit_jax.training import run as runs
 from vit_jax.training.run import OpenedData, Run
 from vit_jax.training.start import Recorded
+from vit_jax.weights import Weights
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
 
@@ -65,11 +66,11 @@ def launch(
       "--no-average --source=RUN --output=FILE."
     )
   recorded = start.read(folder)
-  config, data = open_run(config, recorded, hosts)
+  config, data, source = open_run(config, recorded, hosts)
   connect(config, hosts)
   if jax.process_count() > 1:
     stop.join()
-  run, initial = make_run(config, data, recorded)
+  run, initial = make_run(config, data, recorded, source)
   from vit_jax.training.train import train
 
   # Only now: a run that is refused leaves no folder.
@@ -77,13 +78,16 @@ def launch(
     return train(run, folder, stop, initial, began)
 
 
-def open_run(config: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, OpenedData]:
+def open_run(
+  config: Config, recorded: Recorded, hosts: Hosts
+) -> tuple[Config, OpenedData, Weights | None]:
   """Checks the settings of a training run and opens its data; no device is touched.
 
   Returns:
-    The settings, with what the data, the weights and the steps so far decide; and the data.
+    The settings, with what the data, the weights and the steps so far decide; the data; and the
+    weights to start from, if they were read already.
   """
-  config = start.resolved_model(config, recorded.settings)
+  config, source = start.resolved_model(config, recorded.settings)
   checks.check(config)
   joining.check(hosts)
   config = start.resolved_settings(config, recorded)
@@ -94,7 +98,7 @@ def open_run(config: Config, recorded: Recorded, hosts: Hosts) -> tuple[Config, 
   checks.check_early_stopping(config.early_stopping, catalogue.names(config))  # of these classes
   total = steps.of_run(config, len(data.train), recorded.images).total
   start.check_changes_count(config, recorded, total)
-  return config, data
+  return config, data, source
 
 
 def starts_from_weights(config: Config, recorded: Recorded) -> str:
@@ -103,7 +107,7 @@ def starts_from_weights(config: Config, recorded: Recorded) -> str:
 
 
 def make_run(
-  config: Config, data: OpenedData, recorded: Recorded
+  config: Config, data: OpenedData, recorded: Recorded, source: Weights | None
 ) -> tuple[Run, init_from.Initial | None]:
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
   model = start.resolved_type(config.model, recorded.settings, jax.default_backend())
@@ -111,7 +115,7 @@ def make_run(
   run = runs.make(config, data, step=recorded.step, images=recorded.images.images)
   if not starts_from_weights(config, recorded):
     return run, None
-  return run, init_from.read(config, run.objective, data.train.class_names)
+  return run, init_from.read(config, run.objective, data.train.class_names, source)
 
 
 def launch_evaluation(

@@ -30,6 +30,7 @@ from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping
 from vit_jax.training.run import Run
 from vit_jax.training.steps import START, ImageCount, taken
+from vit_jax.weights import Weights
 
 PATHS = ("init_from", "class_names")
 OF_THE_START = (
@@ -98,7 +99,7 @@ def history_of(place: str, step: int = 0) -> History:
     raise ConfigError(f"{place}: {error}") from error
 
 
-def resolved_model(config: Config, settings: Mapping) -> Config:
+def resolved_model(config: Config, settings: Mapping) -> tuple[Config, Weights | None]:
   """Fills in an empty config.model.name, and what the model has otherwise than its name says.
 
   Settings of the model that differ from their default stay as they are; a setting at its default
@@ -109,27 +110,32 @@ def resolved_model(config: Config, settings: Mapping) -> Config:
     config: the settings.
     settings: those that the run has recorded; {} for a new run.
 
+  Returns:
+    The settings, and the weights to start from, if they had to be read.
+
   Raises:
     ConfigError: there are no weights, they cannot be read, or they are of a model without a name.
   """
   if config.model.name:
-    return config
+    return config, None
   if not settings and not config.init_from:
     raise ConfigError(
       "config.model.name is empty, which stands for the model of the weights, and config.init_from "
       "is empty too; give one of them, such as --config.model.name=ViT-B/16."
     )
-  source, usual = model_of(config.init_from, settings), Model()
+  (source, read), usual = model_of(config.init_from, settings), Model()
   inferred = {"name": source.name} | {
     field: getattr(source, field)
     for field in SETTINGS
     if getattr(config.model, field) == getattr(usual, field)
   }
-  return dataclasses.replace(config, model=dataclasses.replace(config.model, **inferred))
+  return dataclasses.replace(config, model=dataclasses.replace(config.model, **inferred)), read
 
 
-def model_of(init_from: str, settings: Mapping) -> Model:
+def model_of(init_from: str, settings: Mapping) -> tuple[Model, Weights | None]:
   """The model of the run, by its recorded settings, or else that of the weights to start from.
+
+  If it reads these weights, returns them too.
 
   That of another run is read from the description of its checkpoint: its arrays cannot be read
   before the processes are connected.
@@ -138,11 +144,12 @@ def model_of(init_from: str, settings: Mapping) -> Model:
   try:
     path = path_of(init_from)
     if not settings and not checkpoint.named_by(path)[1]:
-      return models.settings_of(inference.read(path).module)
+      source = inference.read(path)
+      return models.settings_of(source.module), source.read
     values = settings or settings_of(init_from)
     if "model" not in values:
       raise ValueError("they name no model" if settings else "none of its checkpoints can be read")
-    return from_dict({"model": values["model"]}).model
+    return from_dict({"model": values["model"]}).model, None
   except (ValueError, LookupError, TypeError, AttributeError, OSError, RunError) as error:
     raise ConfigError(f"{place}: {error}") from error
 

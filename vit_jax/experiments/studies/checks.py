@@ -77,7 +77,7 @@ def accepted(run: Run) -> Config:
       "weights may not exist yet; name the model in its settings, such as "
       '{"model.name": "ViT-B/16"}.'
     )
-  config = start.resolved_model(config, {})
+  config, _ = start.resolved_model(config, {})
   given = all(dataset.source for dataset in config.data.training().values())
   if given:
     runs.check_config(run.recipe, config)
