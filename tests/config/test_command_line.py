@@ -88,7 +88,7 @@ def test_another_kind_keeps_the_settings_that_both_kinds_have():
     ("seed.x=1", r"config\.seed\.x is not a setting; nearest: config\.seed\."),
     ("seed=x", r"config\.seed='x' cannot be read as int; try 0\."),
     ("seed=a\nb", r"config\.seed='a\\nb' cannot be read"),
-    (f"seed={'9' * 5000}", r"config\.seed has 5,000 characters; the most is 4,096"),
+    (f"seed={'9' * 5000}", r"config\.seed has a length of 5,000; the most is 4,096"),
     ("data.flip=maybe", r"config\.data\.flip='maybe' cannot be read as bool; try True\."),
     ("model.stages=(", r"config\.model\.stages='\(' cannot be read as tuple; try \(\)\."),
     (f"model.stages={'-' * 4000}1", r"stages='-+\.\.\. cannot be read as tuple"),

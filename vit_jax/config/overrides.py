@@ -122,7 +122,7 @@ def _fields(settings: type) -> dict[str, dataclasses.Field]:
 def _read(text: str, field: dataclasses.Field, path: str) -> Any:
   """The value of a setting in the type of its field."""
   if len(text) > MAX_TEXT:
-    raise ConfigError(f"{path} has {len(text):,} characters; the most is {MAX_TEXT:,}.")
+    raise ConfigError(f"{path} has a length of {len(text):,}; the most is {MAX_TEXT:,}.")
   try:
     return READERS[field.type](text)
   except (KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:

@@ -4,7 +4,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 MAX_SHOWN = 200  # characters of a value
-MAX_DIGITS = 40
 BEGINNING, ENDING = 2_000, 1_000  # characters kept of a longer message
 
 
@@ -19,13 +18,8 @@ def one_line(text: str) -> str:
 
 
 def shown(value) -> str:
-  """A value for a message, shortened; Python refuses to print ints of thousands of digits."""
-  if type(value) is int and abs(value) >= 10**MAX_DIGITS:
-    return f"a number of more than {MAX_DIGITS} digits"
-  if isinstance(value, tuple):
-    text = f"({', '.join(map(shown, value))}{',' * (len(value) == 1)})"
-  else:
-    text = repr(value)
+  """A value for a message, shortened."""
+  text = repr(value)
   return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
