@@ -22,7 +22,7 @@ from vit_jax.process.text import one_line, shown
 from vit_jax.training import checks, steps
 from vit_jax.training import run as runs
 
-SECONDS = 5
+SECONDS = 20
 PAIR = c.Dataset("digits", "train", subset=200), c.Dataset("digits", "test")
 GOOD = c.Config(
   duration=c.Duration(steps=10),

@@ -45,9 +45,7 @@ ALLOWED = {
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.weights.huggingface", "vit"),
     ("vit_jax.weights.published", "resnet"),
-    ("vit_jax.weights.safetensors", "resnet"),
     ("vit_jax.weights.timm", "resnet"),
-    ("vit_jax.weights.timm_hub", "resnet"),
   },
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
   "SOURCES": {
