@@ -45,14 +45,6 @@ def test_no_more_labels_are_read_than_needed():
   assert len(set(drawn.ravel().tolist())) == 75
 
 
-def test_every_draw_is_as_likely():
-  """Each of the 5 images of a class is among the 2 drawn with probability 2/5; 400 seeds."""
-  source = Labelled(np.arange(10) % 2, 2)
-  drawn = [by_label.first_of_each_class(source, count=2, seed=s, threads=1) for s in range(400)]
-  shares = np.bincount(np.concatenate(drawn, axis=None), minlength=10) / 400
-  np.testing.assert_allclose(shares, 0.4, atol=0.1)
-
-
 def test_too_few_images_names_the_class():
   labels = np.repeat([0, 1, 2], [9, 3, 2])
   with pytest.raises(

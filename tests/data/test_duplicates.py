@@ -14,7 +14,8 @@ from PIL import Image
 
 from tests.data.natural import COPIES, encoded, photographs, resized, tiles
 from vit_jax.data import images, sources
-from vit_jax.data.duplicates import compare, report
+from vit_jax.data.duplicates import report
+from vit_jax.data.duplicates import search as compare
 from vit_jax.data.duplicates.fingerprint import (
   KNOWN_VIEWS,
   THUMBNAIL,

@@ -23,16 +23,6 @@ from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Example
 
 
-def test_shapes_and_types():
-  (batch,) = train(jpegs(30), steps=1)
-  assert {key: (value.shape, value.dtype.name) for key, value in batch.items()} == {
-    "image": ((16, SIZE, SIZE, 3), "uint8"),
-    "labels": ((16,), "int32"),
-    "mask": ((16,), "float32"),
-  }
-  assert batch["mask"].all()
-
-
 @pytest.mark.parametrize("hosts", [2, 4, 8])
 @pytest.mark.parametrize("batch_size", [16, 208])
 def test_hosts_share_the_very_same_global_batches(hosts, batch_size):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from vit_jax import config as c
 from vit_jax.data import datasets, sources
 from vit_jax.data.sources import subset
-from vit_jax.data.sources.base import Block
 from vit_jax.evaluation.classification import Classification
 from vit_jax.training import run as runs
 from vit_jax.training import steps
@@ -34,13 +33,6 @@ class Numbers(sources.Source):
     return index
 
 
-class Stored(Numbers):
-  """Examples that lie in one file."""
-
-  def blocks(self):
-    yield Block("file", range(len(self)), range(len(self)))
-
-
 def every(source):
   return [source[index] for index in range(len(source))]
 
@@ -56,20 +48,6 @@ def test_the_smaller_lies_inside_the_larger_and_none_comes_twice(length, data):
   inside, outside = (every(sources.Subset(Numbers(length), size)) for size in (small, large))
   assert len(set(outside)) == large
   assert inside == outside[:small]
-
-
-def assert_found_where_they_lie(part, length):
-  """The rows of the file that a part of its examples leads to."""
-  (block,) = part.blocks()
-  where = {row: index for index, row in enumerate(every(part))}
-  assert [*block.index(np.arange(length))] == [where.get(row, -1) for row in range(length)]
-
-
-@settings(max_examples=40, deadline=None)
-@given(length=st.integers(1, 100), data=st.data())
-def test_where_the_images_are_stored(length, data):
-  size = data.draw(st.integers(1, length))
-  assert_found_where_they_lie(sources.Subset(Stored(length), size), length)
 
 
 def test_a_subset_is_even_over_the_source():
@@ -106,9 +84,8 @@ def test_what_remains_is_the_rest_in_order(tmp_path_factory, length, data):
   excluded = data.draw(st.sets(st.integers(0, length - 1), max_size=length - 1))
   path = str(tmp_path_factory.getbasetemp() / "excluded.txt")
   subset.write_exclusions(path, Numbers(length), excluded, remarks={3: "a\nb\tc"})
-  remaining = sources.Remaining(Stored(length), path)
+  remaining = sources.Remaining(Numbers(length), path)
   assert every(remaining) == [index for index in range(length) if index not in excluded]
-  assert_found_where_they_lie(remaining, length)
 
 
 def listed(tmp_path, text):

@@ -124,14 +124,14 @@ def places(ours: Sequence[str], head: Sequence[str], whose: str = "the head") ->
   """
   if tuple(ours) == tuple(head):
     return tuple(range(len(head)))
-  found = {name: i for i, name in enumerate(head)}
-  if surplus := [name for name in ours if name not in found]:
+  outputs = {name: i for i, name in enumerate(head)}
+  if surplus := [name for name in ours if name not in outputs]:
     near = next(iter(suggestions.alike(surplus[0], head, 0.6)), "")
     hint = f" (it has {near!r}{unseen(surplus[0], near)})" if near else ""
     raise OtherClasses(f"{whose} has no class {listed(surplus)}{hint}")
-  if len(found) < len(head) or len({*ours}) < len(ours):
+  if len(outputs) < len(head) or len({*ours}) < len(ours):
     raise OtherClasses("two classes have the same name, so that names do not tell them apart")
-  return tuple(found[name] for name in ours)
+  return tuple(outputs[name] for name in ours)
 
 
 def matched(dataset: NamedDataset, head: Sequence[str], whose: str) -> NamedDataset:
@@ -174,18 +174,18 @@ def of_file(setting: str, outputs: int) -> tuple[str, ...]:
     ValueError: it cannot be read, or has another number of names.
   """
   try:
-    found = read(local_path(setting))
+    names = read(local_path(setting))
   except (ValueError, OSError) as error:
     reason = getattr(error, "strerror", None) or error
     raise ValueError(
       f"config.class_names={setting!r} is neither 'data' nor a file with a name per line: {reason}"
     ) from error
-  if len(found) != outputs:
+  if len(names) != outputs:
     raise ValueError(
-      f"config.class_names={setting!r} names {len(found)} classes, but the head has {outputs}; "
+      f"config.class_names={setting!r} names {len(names)} classes, but the head has {outputs}; "
       "give a text file with a name per line"
     )
-  return found
+  return names
 
 
 def named(names: Sequence[str]) -> bool:

@@ -74,8 +74,8 @@ def _exif(data: bytes) -> bytes:
 def _segments(data: bytes) -> Iterator[tuple[int, int, int]]:
   """Each segment before the end of the image: its marker, and where its content lies."""
   at = 2
-  while (found := _MARKER.search(data, at)) and (marker := data[found.end() - 1]) != _END:
-    at = found.end()
+  while (match := _MARKER.search(data, at)) and (marker := data[match.end() - 1]) != _END:
+    at = match.end()
     end = at + int.from_bytes(data[at : at + 2], "big")
     yield marker, at + 2, end
     at = end
@@ -199,12 +199,12 @@ def _height_field(data: bytes) -> int | None:
   None for progressive and other frames, which spread rows over the file, and for files with restart
   markers, which would hide where the decoder stopped.
   """
-  found = None
+  field = None
   for marker, at, _ in _segments(data):
     if marker == _SCAN:
-      return found
+      return field
     if marker == _RESTARTS or marker in _OTHER_FRAMES:
       return None
     if marker in _SEQUENTIAL:
-      found = at + 1
+      field = at + 1
   return None

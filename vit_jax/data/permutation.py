@@ -45,10 +45,10 @@ class Permutation:
     """
     if not 0 <= position < self._length:
       raise IndexError(f"There is no position {position} among {self._length}.")
-    found = self._forth(position)
-    while found >= self._length:
-      found = self._forth(found)
-    return found
+    number = self._forth(position)
+    while number >= self._length:
+      number = self._forth(number)
+    return number
 
   def at(self, positions) -> np.ndarray:
     """The numbers at many positions, as an array of int64."""
@@ -60,13 +60,13 @@ class Permutation:
 
   def _walk(self, way, numbers) -> np.ndarray:
     numbers = np.asarray(numbers)
-    found = np.empty(len(numbers), np.uint64)
+    results = np.empty(len(numbers), np.uint64)
     for begin in range(0, len(numbers), _STRETCH):
       stretch = way(numbers[begin : begin + _STRETCH].astype(np.uint64))
       while (outside := stretch >= self._length).any():
         stretch[outside] = way(stretch[outside])
-      found[begin : begin + _STRETCH] = stretch
-    return found.astype(np.int64)
+      results[begin : begin + _STRETCH] = stretch
+    return results.astype(np.int64)
 
   # `_forth` and `_back` take an int or an array of uint64.
 

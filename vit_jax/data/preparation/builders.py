@@ -28,8 +28,10 @@ def build(name: str, data_dir: str) -> str:
   except (OSError, RuntimeError, ValueError, ImportError):
     raise
   except Exception as error:  # a failed download or a changed file; TFDS has a class for each
-    said = " ".join(str(error).split())
-    raise RuntimeError(f"{name} could not be prepared ({type(error).__name__}): {said}") from error
+    reason = " ".join(str(error).split())
+    raise RuntimeError(
+      f"{name} could not be prepared ({type(error).__name__}): {reason}"
+    ) from error
   return f"Dataset: {builder.data_path}"
 
 
