@@ -110,7 +110,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/data/permutation.py": PERMUTATION,
   "vit_jax/data/pipeline.py": below("data", "pipeline evaluation_batches broken_images"),
   "vit_jax/data/resizing.py": [*below("data", "resizing"), *RESIZES],
-  "vit_jax/data/sources/subset.py": below("data", "subset"),
+  "vit_jax/data/sources/subset.py": below("data", "subset overlap"),
   "vit_jax/evaluation/classification.py": [
     *below("evaluation", "classification"),
     *FIGURES,
