@@ -230,7 +230,7 @@ def test_weights_of_another_image_size_are_spoken_of(features, tmp_path, capsys,
   assert (f"--config.data.image_size={SIDE}." in text) == bool(said)
 
 
-@pytest.mark.parametrize("where", ["put", "collect"])
+@pytest.mark.parametrize("where", ["put", "counted"])
 def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, monkeypatch, where):
   """An evaluation ignores settings of training, such as accumulation."""
   config, _ = features

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from tests.report import made_run
-from vit_jax.report import page, report
+from vit_jax.report import document, report
 from vit_jax.report.document import Section, Table
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -73,7 +73,7 @@ def test_nothing_is_asked_for_and_nothing_is_wrong(tmp_path):
 def test_what_the_reader_opens_with_a_click_is_open_on_paper(tmp_path):
   rows = [(f"row {i}", ["a"]) for i in range(150)]
   section = Section("All", tables=[Table("Many", ["row", "letter"], rows, folded=True)])
-  assert printed(page.html("Run", [section]), tmp_path / "paper") > 2
+  assert printed(document.html("Run", [section]), tmp_path / "paper") > 2
 
 
 def test_the_browser_tells_what_is_wrong(tmp_path):

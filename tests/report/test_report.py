@@ -91,18 +91,6 @@ def test_what_the_run_cost(whole):
   assert exaflops == pytest.approx(6 * macs * 3200 / 1e18)
 
 
-@pytest.mark.parametrize(
-  ("recorded", "told"), [((320, 1280), [1280]), ((320, 10**400), [320]), ((None, -1), None)]
-)
-def test_the_images_are_those_that_the_run_recorded(tmp_path, recorded, told):
-  lines = [step_line(50 + i, **{"data/images": images}) for i, images in enumerate(recorded)]
-  found = page(made_run.write(tmp_path / "run", lines=lines))  # the batch size is of no account
-  assert found.values.get((SPEED, "Images seen")) == told
-  if told:
-    macs = found.values["The run", "GMACs of an image"][0] * 1e9
-    assert found.values[SPEED, "exaFLOPs"] == [pytest.approx(6 * macs * told[0] / 1e18)]
-
-
 def test_each_start_counts_its_time_from_zero(tmp_path):
   times = [{"time/steps": x} for x in (10.0, 20.0, 4.0, 8.0)]
   assert time_of(tmp_path / "run", times) == [34]
@@ -265,18 +253,6 @@ def test_large_runs_stay_small_pages(tmp_path):
   caption = next(one for one in found.tables if one.startswith("Accuracy of"))
   assert caption.endswith("the lowest first: the 20 lowest and the 20 highest")
   assert len(found.tables[caption]) == 3 * 41
-
-
-def test_pictures_beyond_the_bound_are_left_out(tmp_path, monkeypatch):
-  folder = made_run.write(tmp_path / "run")
-  made_run.write_set(folder)
-  everything = len(page(folder).pictures)
-  monkeypatch.setattr(report, "MAX_PICTURES", 60_000)
-  text = report.html([folder], inside=False)
-  shown = len(Page(text).pictures)
-  assert 0 < shown < everything
-  assert f"{everything - shown} pictures are left out" in text
-  assert sum(len(one["src"]) for one in Page(text).pictures) < 60_500
 
 
 def test_what_is_no_workdir(tmp_path):

@@ -5,13 +5,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from vit_jax.recipes import cost
-from vit_jax.report.document import Section, TableCell
-from vit_jax.report.run import RecordedRun, is_count
-from vit_jax.report.tables import side_by_side
+from vit_jax.report.document import Section, TableCell, count, percent
+from vit_jax.report.run import RecordedRun, side_by_side
 from vit_jax.storage.metrics_log import clock
 
 TIME = "time/"
-MAX_SECONDS = 1e12  # a line with a longer time, or with none that is a number, is damaged
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
@@ -31,7 +29,7 @@ def account(run: RecordedRun) -> dict[str, float]:
     {key.removeprefix(TIME): float(value) for key, value in line.items() if key.startswith(TIME)}
     for line in run.lines
   ]
-  spent = [one for one in spent if one and all(0 <= x < MAX_SECONDS for x in one.values())]
+  spent = list(filter(None, spent))
   ends = [*(begun_again(a, b) for a, b in itertools.pairwise(spent)), True]
   last = [one for one, end in zip(spent, ends, strict=False) if end]
   return {key: sum(one.get(key, 0) for one in last) for key in (spent[-1] if spent else ())}
@@ -63,8 +61,7 @@ def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """Goodput, speed, utilisation and FLOPs."""
   spent = account(run)
   if total := sum(spent.values()):
-    goodput = spent.get("steps", 0) / total
-    yield "Goodput: share of the time in steps", TableCell(f"{goodput:.1%}", goodput)
+    yield "Goodput: share of the time in steps", percent(spent.get("steps", 0) / total)
   for key, name, form in (
     ("images_per_second", "Images per second, median", ",.0f"),
     ("mfu", "MFU, median", ".1%"),
@@ -80,16 +77,15 @@ def speeds(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
 def computation(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The FLOPs of the steps that were made, and those of the paper's runs of the same model."""
   config = run.config
-  counts = [line.get("data/images") for line in reversed(run.lines)]
-  images = next(filter(is_count, counts), 0)
+  images = max((line.get("data/images", 0) for line in run.lines), default=0)
   if images:
-    yield "Images seen", TableCell(f"{images:,}", images)
-  trained, count = run.fact("trained_parameters", int), run.fact("parameters", int)
-  if images and trained == count:  # with frozen parameters, a step costs less than the formula says
+    yield "Images seen", count(images)
+  # With frozen parameters, a step costs less than the formula says.
+  if images and run.fact("trained_parameters", int) == run.fact("parameters", int):
     exaflops = cost.objective_of(config).training_flops(config.data.image_size) * images / 1e18
     yield "exaFLOPs", TableCell(f"{exaflops:,.4g}", exaflops)
   if cost.label(config.model) == config.model.name:
     for (name, epochs), paper in cost.PAPER.items():
       if name == config.model.name:
         title = f"exaFLOPs in the paper (Table 6): {epochs} epochs of JFT-300M at 224 px"
-        yield title, TableCell(f"{paper:,}", paper)
+        yield title, count(paper)

@@ -1,18 +1,24 @@
-"""What runs were: recipe, command, data, model, devices, versions and some training images."""
+"""What runs were: recipe, command, settings, data, model, devices, versions, training images."""
 
+import contextlib
+import csv
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from vit_jax.config import Config, to_dict
 from vit_jax.config.command_line import value_of
 from vit_jax.evaluation import catalogue
+from vit_jax.process.text import shown
 from vit_jax.recipes import cost
-from vit_jax.report.document import Section, TableCell
-from vit_jax.report.run import RecordedRun
-from vit_jax.report.settings import tables
-from vit_jax.report.tables import side_by_side
-from vit_jax.report.training_images import pictures
+from vit_jax.report.document import Section, Table, TableCell, count
+from vit_jax.report.run import RecordedRun, side_by_side
+from vit_jax.report.scored_set import numbered, rows_of
+from vit_jax.report.thumbnails import thumbnails
+from vit_jax.storage.starts import CLASSES
+from vit_jax.storage.workdir import IMAGES
 
 MAX_SHOWN = 4  # runs of which training images are shown
+PREFIX = "config."
 
 
 def section(runs: Sequence[RecordedRun]) -> Section:
@@ -20,113 +26,150 @@ def section(runs: Sequence[RecordedRun]) -> Section:
   return Section(
     "What it was" if len(runs) == 1 else "What they were",
     tables=[side_by_side("The run" if len(runs) == 1 else "The runs", runs, facts)],
-    sections=[Section("Settings", tables=tables(runs)), *map(images, runs[:MAX_SHOWN])],
+    sections=[Section("Settings", tables=settings(runs)), *map(images, runs[:MAX_SHOWN])],
   )
 
 
 def images(run: RecordedRun) -> Section:
-  """The training images of a run."""
-  shown = pictures(run)
-  said = (
+  """The training images that a run kept at its start, with their classes."""
+  folder, classes = run.folder / IMAGES, {}
+  with contextlib.suppress(OSError, ValueError, csv.Error):  # images can do without classes
+    classes = {int(row): names for row, names in rows_of(folder / CLASSES, 2)}
+  captions = {row: classes.get(row, "") for row in numbered(folder)}
+  alt = lambda caption: f"A training image of {caption}." if caption else "A training image."
+  pictures = thumbnails(numbered(folder), captions, alt)
+  words = (
     "The first images of the first step, after they were cropped, flipped and resized. What "
     "happens inside the step, such as MixUp, comes later."
   )
-  return Section(f"Training images of {run.name}", [said] if shown else [], pictures=shown)
+  return Section(f"Training images of {run.name}", [words] * bool(pictures), pictures)
+
+
+def settings(runs: Sequence[RecordedRun]) -> list[Table]:
+  """What differs between the runs; of one run, what differs from its recipe and the defaults."""
+  known = [run for run in runs if run.config is not None]
+  columns = [flat(to_dict(run.config)) for run in known]
+  if len(runs) > 1:
+    head = ["setting", *(run.name for run in known)]
+    return [Table("Settings that differ", head, differing(columns))]
+  if not known:
+    return []
+  usual = flat(to_dict(Config()))
+  return [
+    Table(
+      "Settings that the command line gives, in place of the recipe's",
+      ["setting", "value"],
+      [(key, [shown(columns[0][key])]) for key in on_command_line(runs[0]) if key in columns[0]],
+    ),
+    Table(
+      "All settings that differ from the defaults",
+      ["setting", "value", "default"],
+      [row for row in differing([columns[0], usual]) if row[0] in columns[0]],
+      folded=True,
+    ),
+  ]
+
+
+def flat(values: Mapping, prefix: str = "") -> dict[str, object]:
+  """Nested settings by dotted name."""
+  result = {}
+  for key, value in values.items():
+    if isinstance(value, Mapping):
+      result |= flat(value, f"{prefix}{key}.")
+    else:
+      result[f"{prefix}{key}"] = value
+  return result
+
+
+def differing(columns: Sequence[Mapping[str, object]]) -> list[tuple[str, list[str]]]:
+  """A row for each setting that is not the same in all columns; "" where a column lacks it."""
+  keys = dict.fromkeys(key for column in columns for key in column)
+  cells = {key: [shown(one[key]) if key in one else "" for one in columns] for key in keys}
+  return [(key, row) for key, row in cells.items() if len({*row}) > 1]
+
+
+def on_command_line(run: RecordedRun) -> Iterator[str]:
+  """The settings that the command line of the newest start names, such as "batch_size"."""
+  for argument in map(str, run.fact("command", list) or []):
+    name = argument.partition("=")[0].lstrip("-")
+    if argument.startswith("-") and name.startswith(PREFIX):
+      yield name.removeprefix(PREFIX)
 
 
 def facts(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """(name, value) of what is known of a run."""
   yield "Workdir", str(run.folder)
   yield from of_command(run)
-  yield from of_settings(run)
+  if run.config is not None:
+    yield from of_settings(run.config)
   yield from of_data(run)
-  yield from of_the_past(run)
-  yield from of_model(run)
+  if run.config is not None:
+    yield "Image size", f"{run.config.data.image_size} px"
+  if before := run.fact("trained_on_before", list):
+    yield "Trained on before", "; ".join(map(str, before))
+  changes = [f"after step {step:,}: {'; '.join(changed)}" for step, changed in run.changes()]
+  yield "Settings changed", ", and ".join(changes)
+  if run.config is not None:
+    yield from of_model(run)
   yield from of_machine(run)
 
 
 def of_command(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The recipe and the command line of the newest start."""
-  command = run.fact("command", list)
+  command = list(map(str, run.fact("command", list) or []))
   if not command:
     return
-  command = list(map(str, command))
-  recipe = value_of("config", command)
-  if recipe:
-    yield "Recipe", recipe
+  yield "Recipe", value_of("config", command) or ""
   yield "Command", f"python -m vit_jax.main {shlex.join(command[1:])}"
   yield "Started", ", ".join(str(start.get("time", "")) for start in run.starts[:1])
   if len(run.starts) > 1:
-    yield "Starts", TableCell(f"{len(run.starts):,}", len(run.starts))
+    yield "Starts", count(len(run.starts))
 
 
-def of_settings(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
+def of_settings(config: Config) -> Iterator[tuple[str, TableCell | str]]:
   """The settings that readers ask for first."""
-  if run.config is None:
-    return
-  yield "Learns", run.config.objective.kind.replace("_", " ")
-  yield "Batch size", TableCell(f"{run.config.batch_size:,}", run.config.batch_size)
-  yield "Learning rate", f"{run.config.schedule.learning_rate:g}"
-  yield "Weight decay", f"{run.config.optimizer.weight_decay:g}"
-  if run.config.init_from:
-    yield "Weights to start from", run.config.init_from
+  yield "Learns", config.objective.kind.replace("_", " ")
+  yield "Batch size", count(config.batch_size)
+  yield "Learning rate", f"{config.schedule.learning_rate:g}"
+  yield "Weight decay", f"{config.optimizer.weight_decay:g}"
+  yield "Weights to start from", config.init_from
+  training = config.data.training().values()
+  yield "Training data", "; ".join(f"{one.source} {one.split}".strip() for one in training)
+  specs = catalogue.asked_for(config).items()
+  sets = [(name, spec.scored()) for name, spec in specs if spec.scores_head]
+  yield "Evaluated on, in training", "; ".join(f"{n} ({s.source} {s.split})" for n, s in sets)
 
 
 def of_data(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
-  """The data: sources, numbers of images and classes."""
-  if run.config is not None:
-    data = run.config.data
-    told = [f"{one.source} {one.split}".strip() for one in data.training().values()]
-    yield "Training data", "; ".join(told)
-    specs = catalogue.asked_for(run.config).items()
-    sets = {name: spec.scored() for name, spec in specs if spec.scores_head}
-    yield (
-      "Evaluated on, in training",
-      "; ".join(f"{n} ({one.source} {one.split})" for n, one in sets.items()),
-    )
+  """The numbers of images and classes, and what was left out."""
   for key, title in (("training_images", "Training images"), ("classes", "Classes")):
-    if count := run.fact(key, int):
-      yield title, TableCell(f"{count:,}", count)
+    if number := run.fact(key, int):
+      yield title, count(number)
   if notes := run.fact("data_notes", list):
     yield "Notes on the data", " ".join(map(str, notes))
-  if run.config is not None:
-    yield "Image size", f"{run.config.data.image_size} px"
-
-
-def of_the_past(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
-  """What the parameters saw before the newest start: other data, and other settings."""
-  if before := run.fact("trained_on_before", list):
-    yield "Trained on before", "; ".join(map(str, before))
-  told = [f"after step {step:,}: {'; '.join(changed)}" for step, changed in run.changes()]
-  if told:
-    yield "Settings changed", ", and ".join(told)
 
 
 def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The model: name, parameters and multiply-adds."""
-  if run.config is None:
-    return
   yield "Model", cost.label(run.config.model)
   yield "Computes in", run.config.model.compute_dtype
-  count, trained = run.fact("parameters", int), run.fact("trained_parameters", int)
-  if count is None:
-    count = sum(cost.parameters(run.config).values())
-  yield "Parameters", TableCell(f"{count:,}", count)
-  if trained is not None and trained != count:
-    yield "Parameters trained", TableCell(f"{trained:,}", trained)
+  number, trained = run.fact("parameters", int), run.fact("trained_parameters", int)
+  if number is None:
+    number = sum(cost.parameters(run.config).values())
+  yield "Parameters", count(number)
+  if trained is not None and trained != number:
+    yield "Parameters trained", count(trained)
   macs = cost.forward_macs(run.config)
   yield "GMACs of an image", TableCell(f"{macs / 1e9:,.4g}", macs / 1e9)
 
 
 def of_machine(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """Devices, versions and the revision of the code."""
-  count, kind = run.fact("devices", int), run.fact("device_kind", str)
-  if count and kind:
+  number, kind = run.fact("devices", int), run.fact("device_kind", str)
+  if number and kind:
     hosts = run.fact("hosts", int) or 1
-    yield "Devices", f"{count:,} x {kind}" + (f" on {hosts:,} hosts" if hosts > 1 else "")
-  if system := run.fact("platform", str):
-    yield "System", system
-  if versions := run.fact("versions", dict):
-    yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items())
-  if revision := run.fact("revision", str):
-    yield "Git revision", revision
+    yield "Devices", f"{number:,} x {kind}" + (f" on {hosts:,} hosts" if hosts > 1 else "")
+  yield "System", run.fact("platform", str) or ""
+  versions = run.fact("versions", dict) or {}
+  yield "Versions", ", ".join(f"{name} {version}" for name, version in versions.items())
+  yield "Git revision", run.fact("revision", str) or ""

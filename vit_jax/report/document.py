@@ -1,11 +1,16 @@
-"""The parts of a report: sections with tables and pictures, without any HTML."""
+"""The parts of a report, and the page of HTML that they become; it asks nobody for anything."""
 
 import base64
 import dataclasses
-import itertools
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Sequence
 
+import jinja2
 from markupsafe import Markup
+
+from vit_jax.process.text import one_line
+
+TEMPLATE = "page.html.jinja"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +26,16 @@ class TableCell:
   text: str
   value: float | int | None = None
   share: float | None = None
+
+
+def count(number: int) -> TableCell:
+  """A cell with a number of things."""
+  return TableCell(f"{number:,}", int(number))
+
+
+def percent(value: float) -> TableCell:
+  """A cell with a share in percent, without a colour."""
+  return TableCell(f"{value:.1%}", float(value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,53 +85,43 @@ class Section:
 
   title: str
   words: Sequence[str] = ()
-  tables: Sequence[Table] = ()
   pictures: Sequence[Picture] = ()
+  tables: Sequence[Table] = ()
   sections: Sequence["Section"] = ()
-
-  @property
-  def empty(self) -> bool:
-    """Whether there is nothing below the title."""
-    parts = (self.words, self.pictures, filled_tables(self.tables), filled(self.sections))
-    return not any(parts)
 
 
 def filled(sections: Sequence[Section]) -> list[Section]:
   """The sections that hold something, and in them the parts that do."""
-  return [
-    dataclasses.replace(one, tables=filled_tables(one.tables), sections=filled(one.sections))
-    for one in sections
-    if not one.empty
+  kept = [
+    dataclasses.replace(
+      section,
+      tables=[table for table in section.tables if table.rows],
+      sections=filled(section.sections),
+    )
+    for section in sections
   ]
+  return [one for one in kept if one.words or one.pictures or one.tables or one.sections]
 
 
-def filled_tables(tables: Sequence[Table]) -> list[Table]:
-  """The tables that have rows."""
-  return [table for table in tables if table.rows]
+def html(title: str, sections: Sequence[Section]) -> str:
+  """The page; every text in it is escaped, and its unprintable characters too."""
+  return template().render(title=title, sections=filled(sections))
 
 
-def bounded(sections: Sequence[Section], most: int) -> tuple[list[Section], int]:
-  """The sections with as many of their first pictures as `most` bytes hold.
-
-  Returns:
-    The sections, and the number of pictures that were left out.
-  """
-  sizes = list(itertools.accumulate(4 * len(one.data) // 3 for one in pictures(sections)))
-  room = sum(size <= most for size in sizes)
-  kept = set(map(id, list(pictures(sections))[:room]))
-  return [_with_only(one, kept) for one in sections], len(sizes) - room
-
-
-def pictures(sections: Sequence[Section]) -> Iterator[Picture]:
-  """All pictures, in order."""
-  for one in sections:
-    yield from one.pictures
-    yield from pictures(one.sections)
-
-
-def _with_only(section, kept):
-  return dataclasses.replace(
-    section,
-    pictures=[one for one in section.pictures if id(one) in kept],
-    sections=[_with_only(one, kept) for one in section.sections],
+@functools.cache
+def template() -> jinja2.Template:
+  """The template of all reports, in this package."""
+  environment = jinja2.Environment(
+    loader=jinja2.PackageLoader("vit_jax.report", ""),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    finalize=printable,
+    trim_blocks=True,
+    lstrip_blocks=True,
   )
+  return environment.get_template(TEMPLATE)
+
+
+def printable(value):
+  """A text without unprintable characters; parts of the page itself stay as they are."""
+  return one_line(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

@@ -9,9 +9,8 @@ from vit_jax.evaluation import catalogue
 from vit_jax.plots import charts
 from vit_jax.plots.charts import Series
 from vit_jax.process.text import one_line
-from vit_jax.report.document import Picture, Section, Table, TableCell
-from vit_jax.report.run import RecordedRun
-from vit_jax.report.tables import side_by_side
+from vit_jax.report.document import Picture, Section, Table, TableCell, count
+from vit_jax.report.run import RecordedRun, side_by_side
 from vit_jax.weights import average
 
 Point = tuple[int, float]  # a step and a value
@@ -32,31 +31,26 @@ def section(runs: Sequence[RecordedRun], details: Sequence[Section]) -> Section:
   """The section of runs; `details` come after the figures and the curves."""
   return Section(
     "What came out",
-    tables=[*figures(runs), evaluations(runs)],
+    tables=[*metrics(runs), evaluations(runs)],
     sections=[Section("Curves", pictures=curves(runs)), *details],
   )
 
 
-def figures(runs: Sequence[RecordedRun]) -> list[Table]:
-  """The last and the best value of each figure, with their steps; of several runs side by side."""
+def metrics(runs: Sequence[RecordedRun]) -> list[Table]:
+  """The last and the best value of each metric, with their steps; of several runs side by side."""
+  whose = of_average(runs)
   if len(runs) > 1:
+    last = lambda run: chosen(run, lambda key, points: points[-1])
     return [
-      side_by_side(
-        f"Last figures, with their steps{of_average(runs)}",
-        runs,
-        lambda run: chosen(run, lambda key, points: points[-1]),
-      ),
-      side_by_side(
-        f"Best figures, with their steps{of_average(runs)}", runs, lambda run: chosen(run, best)
-      ),
+      side_by_side(f"Last figures, with their steps{whose}", runs, last),
+      side_by_side(f"Best figures, with their steps{whose}", runs, lambda run: chosen(run, best)),
     ]
   rows = [
     (key, [*at(key, points[-1]), *at(key, best(key, points))])
     for key in keys_of(runs[0])
     if (points := points_of(runs[0], key))
   ]
-  head = ["figure", "last", "at step", "best", "at step"]
-  return [Table(f"Figures{of_average(runs)}", head, rows)]
+  return [Table(f"Figures{whose}", ["figure", "last", "at step", "best", "at step"], rows)]
 
 
 def of_average(runs: Sequence[RecordedRun]) -> str:
@@ -86,7 +80,7 @@ def chosen(
   for key in keys_of(run):
     if points := points_of(run, key):
       step, value = choose(key, points)
-      yield key, TableCell(f"{said(key, value)} ({step:,})", value)
+      yield key, TableCell(f"{value_in_words(key, value)} ({step:,})", value)
 
 
 def keys_of(run: RecordedRun) -> list[str]:
@@ -111,10 +105,10 @@ def best(key: str, points: Points) -> Point:
 def at(key: str, point: Point) -> list[TableCell]:
   """The cells of a value and its step."""
   step, value = point
-  return [TableCell(said(key, value), value), TableCell(f"{step:,}", step)]
+  return [TableCell(value_in_words(key, value), value), count(step)]
 
 
-def said(key: str, value: float) -> str:
+def value_in_words(key: str, value: float) -> str:
   """A value as it is read: accuracies in percent."""
   return f"{value:.2%}" if catalogue.curve(key) == "accuracy" else f"{value:.4g}"
 

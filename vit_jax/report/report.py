@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vit_jax.config import ConfigError
 from vit_jax.evaluation import catalogue
-from vit_jax.report import cost, description, document, outcome, page, run, set_section
+from vit_jax.report import cost, description, document, outcome, run, set_section
 from vit_jax.report.document import Section
 from vit_jax.report.run import RecordedRun
 from vit_jax.storage import files
@@ -16,7 +16,6 @@ from vit_jax.weights import average
 REPORT = "report.html"
 MAX_RUNS = 40
 MAX_DETAILED = 4  # runs whose evaluations are shown in detail
-MAX_PICTURES = 4 * 2**20  # bytes of all pictures, as they stand in the page
 
 
 def write(folders: Sequence[pathlib.Path], output: pathlib.Path, *, inside: bool):
@@ -35,28 +34,19 @@ def write(folders: Sequence[pathlib.Path], output: pathlib.Path, *, inside: bool
 
 
 def html(folders: Sequence[pathlib.Path], *, inside: bool) -> str:
-  """The report of workdirs as a page; arguments as for `write`.
-
-  Raises:
-    ConfigError: a folder is not a workdir, or there are too many.
-  """
+  """The report of workdirs as a page; arguments and errors as for `write`."""
   if len(folders) > MAX_RUNS:
     raise ConfigError(f"{len(folders)} workdirs are too many for a report; give up to {MAX_RUNS}.")
   runs = run.read_all(folders)
   title = f"Run {runs[0].name}" if len(runs) == 1 else f"{len(runs)} runs compared"
-  return page.html(title, sections(runs, inside=inside))
-
-
-def sections(runs: Sequence[RecordedRun], *, inside: bool) -> list[Section]:
-  """All sections that hold something, with as many pictures as the page may hold."""
-  made = [
+  sections = [
+    summary(runs),
     description.section(runs),
     outcome.section(runs, details(runs)),
     cost.section(runs),
     *(looks(runs) if inside else []),
   ]
-  kept, left_out = document.bounded(document.filled(made), MAX_PICTURES)
-  return [summary(runs, left_out), *document.filled(kept)]
+  return document.html(title, sections)
 
 
 def looks(runs: Sequence[RecordedRun]) -> list[Section]:
@@ -69,20 +59,14 @@ def looks(runs: Sequence[RecordedRun]) -> list[Section]:
   return [Section(title, sections=[inside.section(one, one.name) for one in few])]
 
 
-def summary(runs: Sequence[RecordedRun], left_out: int) -> Section:
+def summary(runs: Sequence[RecordedRun]) -> Section:
   """Each run in a sentence, and what could not be read or shown."""
   several = len(runs) > 1
-  words = [f"{one.name}: {in_words(one)}" if several else in_words(one) for one in runs]
-  notes = [
-    (one.name, note)
-    for one in runs
-    for note in (*best_before_the_end(one), *start_of_average(one), *one.notes)
-  ]
-  words += [f"{name}: {note}" if several else note for name, note in notes]
-  if left_out:
-    words.append(
-      f"{left_out:,} pictures are left out to keep this file small; fewer runs leave more room."
-    )
+  words = [(one.name, in_words(one)) for one in runs]
+  for one in runs:
+    notes = (*best_before_the_end(one), *start_of_average(one), *one.notes)
+    words += [(one.name, note) for note in notes]
+  words = [f"{name}: {text}" if several else text for name, text in words]
   if len(runs) > MAX_DETAILED:
     words.append(f"Pictures and single evaluations are shown of the first {MAX_DETAILED} runs.")
   return Section("In short", words=words)
@@ -90,32 +74,30 @@ def summary(runs: Sequence[RecordedRun], left_out: int) -> Section:
 
 def in_words(one: RecordedRun) -> str:
   """The model, how far it was trained, what it reached and how long it took."""
-  said = [] if one.config is None else [one.config.model.name]
+  parts = [] if one.config is None else [one.config.model.name]
   planned = one.fact("steps", int)
-  said.append(f"{one.step:,}" + (f" of {planned:,}" if planned else "") + " steps")
+  parts.append(f"{one.step:,}" + (f" of {planned:,}" if planned else "") + " steps")
   for key in catalogue.headlines(outcome.keys_of(one)):
     if points := outcome.points_of(one, key):
       step, value = points[-1]
       when = "at the end" if step == one.step else f"after step {step:,}"
       whose = f" ({average.in_words(True)})" * one.averaged
-      said.append(f"{key} {outcome.said(key, value)} {when}{whose}")
+      parts.append(f"{key} {outcome.value_in_words(key, value)} {when}{whose}")
   seconds = sum(cost.account(one).values())
-  said += [f"time {clock(seconds)}"] if seconds else []
-  return "; ".join(said) + "."
+  parts += [f"time {clock(seconds)}"] if seconds else []
+  return "; ".join(parts) + "."
 
 
 def best_before_the_end(one: RecordedRun) -> list[str]:
   """The best evaluation of a run with early stopping, unless it is the last one."""
   metric = one.config.early_stopping.metric if one.config else ""
   points = outcome.points_of(one, metric)
-  if not points:
+  if not points or outcome.best(metric, points)[0] == points[-1][0]:
     return []
   (step, value), (last, _) = outcome.best(metric, points), points[-1]
-  if step == last:
-    return []
   return [
-    f"Early stopping looks at {metric}: the best value, {outcome.said(metric, value)}, came after "
-    f"step {step:,} (checkpoints/{step}), not at the end, after step {last:,}."
+    f"Early stopping looks at {metric}: the best value, {outcome.value_in_words(metric, value)}, "
+    f"came after step {step:,} (checkpoints/{step}), not at the end, after step {last:,}."
   ]
 
 
@@ -124,7 +106,7 @@ def start_of_average(one: RecordedRun) -> list[str]:
   if not (one.averaged and one.config):
     return []
   share = average.initial_share(dataclasses.asdict(one.config.optimizer), one.step)
-  return [said] if (said := average.warning(share)) else []
+  return list(filter(None, [average.warning(share)]))
 
 
 def details(runs: Sequence[RecordedRun]) -> list[Section]:

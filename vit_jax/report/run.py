@@ -2,12 +2,13 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
 from vit_jax.evaluation import catalogue
 from vit_jax.recipes import cost
 from vit_jax.report import scored_set
+from vit_jax.report.document import Table, TableCell
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.storage import files, metrics_log, starts, workdir
 
@@ -47,8 +48,7 @@ class RecordedRun:
   def fact(self, key: str, kind: type):
     """A fact of the newest start; None if it is not recorded as a value of this kind."""
     value = self.starts[-1].get(key) if self.starts else None
-    fits = is_count(value) if kind is int else isinstance(value, kind)
-    return value if fits else None
+    return value if isinstance(value, kind) else None
 
   def changes(self) -> list[tuple[int, list[str]]]:
     """The settings that were changed when the run went on after a step.
@@ -59,15 +59,10 @@ class RecordedRun:
     kept = {}
     for start in self.starts:
       step, changed = start.get("step"), start.get("changed")
-      if is_count(step) and isinstance(changed, list):
-        kept = {other: told for other, told in kept.items() if other < step}
+      if isinstance(step, int) and isinstance(changed, list):
+        kept = {other: words for other, words in kept.items() if other < step}
         kept[step] = list(map(str, changed))
     return [(step, changed) for step, changed in kept.items() if changed]
-
-
-def is_count(value) -> bool:
-  """Whether a run can have recorded this value as a number of things."""
-  return type(value) is int and 0 <= value < 2**63
 
 
 def read_all(folders: Sequence[pathlib.Path]) -> list[RecordedRun]:
@@ -91,7 +86,7 @@ def check(folder: pathlib.Path):
   """
   if not files.is_folder(folder):
     raise ConfigError(f"{folder} is no folder; give the workdir of a run.")
-  if not any(files.exists(folder / name) for name in (workdir.CONFIG, metrics_log.METRICS)):
+  if not any(files.exists(folder / file) for file in (workdir.CONFIG, metrics_log.METRICS)):
     raise ConfigError(
       f"{folder} is not the workdir of a run: it has neither {workdir.CONFIG} nor "
       f"{metrics_log.METRICS}."
@@ -107,41 +102,52 @@ def names(folders: Sequence[pathlib.Path]) -> list[str]:
 
 def read(folder: pathlib.Path, name: str) -> RecordedRun:
   """The run of a workdir."""
-  lines, damage = metrics(folder)
-  config, wrong = settings(folder)
+  notes = []
+
+  def part(of_file: Callable, otherwise, note: str):
+    try:
+      return of_file(folder)
+    except (OSError, ValueError, ConfigError, metrics_log.UnreadableError) as error:
+      notes.append(f"{note}: {error}")
+      return otherwise
+
+  config = part(settings, None, "The settings are left out")
+  parsed = part(metrics, [], f"{metrics_log.METRICS} cannot be read")
+  lines = [line for line in parsed if line is not None]
+  if damaged := len(parsed) - len(lines):
+    notes.append(f"{damaged:,} damaged line(s) of {metrics_log.METRICS} are left out.")
+  begun = part(starts.read, [], f"{starts.STARTS} cannot be read")
   sets, unreadable = scored_set.read_all(folder)
-  begun, unknown = facts(folder)
-  notes = [note for note in (wrong, damage, unknown, *unreadable) if note]
-  return RecordedRun(folder, name, config, begun, lines, sets, notes)
+  return RecordedRun(folder, name, config, begun, lines, sets, [*notes, *unreadable])
 
 
-def facts(folder: pathlib.Path) -> tuple[list[dict], str]:
-  """The facts of every start, and a sentence if they cannot be read."""
-  try:
-    return starts.read(folder), ""
-  except OSError as error:
-    return [], f"{starts.STARTS} cannot be read: {error.strerror}."
+def settings(folder: pathlib.Path) -> Config | None:
+  """The settings; None if the run recorded none.
 
-
-def metrics(folder: pathlib.Path) -> tuple[list[dict], str]:
-  """The lines of metrics.jsonl that are not damaged, and a sentence about the others."""
-  try:
-    parsed = [figures for _, figures in metrics_log.lines_of(folder / metrics_log.METRICS)]
-  except metrics_log.UnreadableError as error:
-    return [], f"{metrics_log.METRICS} cannot be read: {error}."
-  lines = [figures for figures in parsed if figures is not None]
-  damaged = len(parsed) - len(lines)
-  note = f"{damaged:,} damaged line(s) of {metrics_log.METRICS} are left out." if damaged else ""
-  return lines, note
-
-
-def settings(folder: pathlib.Path) -> tuple[Config | None, str]:
-  """The settings, and a sentence if they cannot be read or are of no model."""
+  Raises:
+    ConfigError, ValueError: they cannot be read, or are of no model.
+  """
   if not files.exists(folder / workdir.CONFIG):
-    return None, ""
-  try:
-    config = recorded.read(folder)
-    cost.forward_macs(config)
-    return config, ""
-  except (ConfigError, ValueError) as error:
-    return None, f"The settings are left out: {error}"
+    return None
+  config = recorded.read(folder)
+  cost.forward_macs(config)
+  return config
+
+
+def metrics(folder: pathlib.Path) -> list[dict | None]:
+  """The lines of metrics.jsonl; None for each that is damaged."""
+  return [values for _, values in metrics_log.lines_of(folder / metrics_log.METRICS)]
+
+
+def side_by_side(
+  caption: str,
+  runs: Sequence[RecordedRun],
+  facts: Callable[[RecordedRun], Iterable[tuple[str, TableCell | str]]],
+) -> Table:
+  """A table with a column for each run, and a row for each fact that any run has."""
+  columns = [{name: cell for name, cell in facts(run) if cell} for run in runs]
+  rows = dict.fromkeys(name for column in columns for name in column)
+  head = ["", "value"] if len(runs) == 1 else ["", *(run.name for run in runs)]
+  return Table(
+    caption, head, [(name, [column.get(name, "") for column in columns]) for name in rows]
+  )

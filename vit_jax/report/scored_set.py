@@ -60,10 +60,10 @@ class ScoredSet:
 
   @property
   def score(self) -> str:
-    """The figures in words; "" if some are missing."""
+    """The metrics in words; "" if some are missing."""
     try:
       return catalogue.in_words({f"{self.name}/{key}": x for key, x in self.metrics.items()})
-    except (KeyError, ValueError, TypeError):  # a file of a stranger
+    except (KeyError, ValueError, TypeError):  # not as this version writes them
       return ""
 
 
@@ -72,29 +72,29 @@ def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
 
   One that was repeated with the same result is there once. Of very many they are the newest.
   """
-  found, wrong = [], []
+  sets, wrong = [], []
   for path in workdir.details(folder):
-    if len(found) + len(wrong) == MAX_SETS:
+    if len(sets) + len(wrong) == MAX_SETS:
       break
     try:
-      one = read(path)
-      same = [other for other in found if (other.name, other.metrics) == (one.name, one.metrics)]
-      if not (one.metrics and same):
-        found.append(one)
-    except (OSError, ValueError, OverflowError, csv.Error, RecursionError) as error:
+      new = read(path)
+      if not any(new.metrics and (new.name, new.metrics) == (s.name, s.metrics) for s in sets):
+        sets.append(new)
+    except (OSError, ValueError, csv.Error) as error:
       wrong.append(f"The details in {path} cannot be read and are left out: {error}.")
-  return found, wrong
+  return sets, wrong
 
 
 def read(folder: pathlib.Path) -> ScoredSet:
   """The set in a folder; files that are not there are left out.
 
   Raises:
-    OSError, ValueError, OverflowError, csv.Error: a file is damaged.
+    OSError, ValueError, csv.Error: a file is damaged.
   """
   rows = rows_of(folder / details.PREDICTIONS, 4)
   names, labels, predicted, probability = zip(*rows, strict=True) if rows else [()] * 4
-  own = {path.stem: path for path in files.matching(folder, "*.png")}
+  matrix = rows_of(folder / details.CONFUSION)
+  drawn = {path.stem: path for path in files.matching(folder, "*.png")}
   return ScoredSet(
     name=folder.name,
     place="/".join(folder.parts[-3:-1]),
@@ -104,9 +104,9 @@ def read(folder: pathlib.Path) -> ScoredSet:
     labels=np.array(labels, object),
     predictions=np.array(predicted, object),
     probabilities=np.array(probability, float),
-    confusion=matrix_of(folder / details.CONFUSION),
+    confusion=np.array([row[1:] for row in matrix], int) if matrix else None,
     images=numbered(folder / examples.IMAGES),
-    pictures={name: path for name, path in own.items() if name != "confusion"},
+    pictures={name: path for name, path in drawn.items() if name != "confusion"},
   )
 
 
@@ -125,17 +125,7 @@ def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
   return rows
 
 
-def matrix_of(path: pathlib.Path) -> np.ndarray | None:
-  """The confusion matrix; None if it is not there.
-
-  Raises:
-    OverflowError: a number is too large; also raises as `rows_of`.
-  """
-  rows = rows_of(path)
-  return np.array([row[1:] for row in rows], int) if rows else None
-
-
 def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:
   """The files FOLDER/NUMBER.png by number."""
-  found = {path.stem: path for path in files.matching(folder, "*.png") if path.stem.isdecimal()}
-  return {int(stem): found[stem] for stem in sorted(found, key=int)}
+  paths = [path for path in files.matching(folder, "*.png") if path.stem.isdecimal()]
+  return {int(path.stem): path for path in sorted(paths, key=lambda path: int(path.stem))}

@@ -9,7 +9,7 @@ from vit_jax.evaluation import examples
 from vit_jax.evaluation.details import BINS
 from vit_jax.plots import charts
 from vit_jax.process.text import listed
-from vit_jax.report.document import Picture, Section, Table, TableCell
+from vit_jax.report.document import Picture, Section, Table, TableCell, count, percent
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.report.thumbnails import MAX_BYTES, png, thumbnails
 from vit_jax.storage.files import read_bytes
@@ -25,18 +25,19 @@ def section(scored: ScoredSet, before: str) -> Section:
   The title, and each table and picture, says which images and which parameters it is of.
   """
   images = len(scored.labels)
+  missing = [name for name, images, _ in scored.classes if not images]
   sections = [
     Section("Accuracy of each class", tables=[classes(scored)]),
     confusion(scored),
     calibration(scored),
     mistakes(scored),
-    Section("Pictures", pictures=own_pictures(scored)),
+    Section("Pictures", pictures=drawn_pictures(scored)),
   ]
   return Section(
     f"{before}{scored.whose}",
     words=[
       scored.score or f"On {images:,} image{'s' * (images != 1)}.",
-      *without_images(scored),
+      *[f"No image of: {listed(missing)}."] * bool(missing),
     ],
     sections=[named(one, scored.whose) for one in sections],
   )
@@ -44,29 +45,22 @@ def section(scored: ScoredSet, before: str) -> Section:
 
 def named(section: Section, whose: str) -> Section:
   """The section with what it is of in the captions of its tables and larger pictures."""
-  said = lambda one: dataclasses.replace(one, caption=f"{one.caption} ({whose})")
+  with_words = lambda one: dataclasses.replace(one, caption=f"{one.caption} ({whose})")
   return dataclasses.replace(
     section,
-    tables=[said(table) for table in section.tables],
-    pictures=[picture if picture.small else said(picture) for picture in section.pictures],
+    tables=list(map(with_words, section.tables)),
+    pictures=[one if one.small else with_words(one) for one in section.pictures],
   )
-
-
-def without_images(scored: ScoredSet) -> list[str]:
-  """Names the classes of the head that have no image in the set, if there are any."""
-  missing = [name for name, images, _ in scored.classes if not images]
-  return [f"No image of: {listed(missing)}."] if missing else []
 
 
 def classes(scored: ScoredSet) -> Table:
   """The accuracy of each class, the lowest first; of many classes, the lowest and the highest."""
-  found = [one for one in scored.classes if one[1]]
-  found.sort(key=lambda one: one[2] / one[1])
-  caption = f"Accuracy of {len(found):,} class{'es' * (len(found) != 1)}, the lowest first"
-  if len(found) > MAX_ROWS:
-    found = [*found[: MAX_ROWS // 2], *found[-MAX_ROWS // 2 :]]
+  known = sorted((one for one in scored.classes if one[1]), key=lambda one: one[2] / one[1])
+  caption = f"Accuracy of {len(known):,} class{'es' * (len(known) != 1)}, the lowest first"
+  if len(known) > MAX_ROWS:
+    known = [*known[: MAX_ROWS // 2], *known[-MAX_ROWS // 2 :]]
     caption = f"{caption}: the {MAX_ROWS // 2} lowest and the {MAX_ROWS // 2} highest"
-  rows = [(name, [share(right, n), TableCell(f"{n:,}", n)]) for name, n, right in found]
+  rows = [(name, [share(right, n), count(n)]) for name, n, right in known]
   return Table(caption, ["class", "accuracy", "images"], rows)
 
 
@@ -79,10 +73,7 @@ def confusion(scored: ScoredSet) -> Section:
   """The confusion matrix, as a table or a picture, and the most frequent confusions."""
   wrong = scored.labels != scored.predictions
   pairs = Counter(zip(scored.labels[wrong], scored.predictions[wrong], strict=True))
-  rows = [
-    (label, [prediction, TableCell(f"{n:,}", n)])
-    for (label, prediction), n in pairs.most_common(SHOWN)
-  ]
+  rows = [(label, [prediction, count(n)]) for (label, prediction), n in pairs.most_common(SHOWN)]
   caption = f"The most frequent confusions, up to {SHOWN}"
   often = Table(caption, ["label", "prediction", "images"], rows)
   matrix = scored.confusion
@@ -120,16 +111,16 @@ def calibration(scored: ScoredSet) -> Section:
   probabilities = scored.probabilities[known]
   hits = (scored.labels == scored.predictions)[known].astype(float)
   bins = np.clip(np.ceil(probabilities * BINS), 1, BINS).astype(int) - 1
-  count = np.bincount(bins, minlength=BINS)
-  used = np.flatnonzero(count)
-  mean = lambda values: np.bincount(bins, values, BINS)[used] / count[used]
+  images = np.bincount(bins, minlength=BINS)
+  used = np.flatnonzero(images)
+  mean = lambda values: np.bincount(bins, values, BINS)[used] / images[used]
   probability, accuracy = mean(probabilities), mean(hits)
   rows = [
     (
       f"{k / BINS:.0%} to {(k + 1) / BINS:.0%}",
-      [share_of(p), share_of(a), TableCell(f"{n:,}", int(n))],
+      [percent(p), percent(a), count(n)],
     )
-    for k, p, a, n in zip(used, probability, accuracy, count[used], strict=True)
+    for k, p, a, n in zip(used, probability, accuracy, images[used], strict=True)
   ]
   table = Table(
     "Calibration in bins of probability",
@@ -138,20 +129,15 @@ def calibration(scored: ScoredSet) -> Section:
     folded=True,
   )
   error = scored.metrics.get("ece")
-  said = f" Expected calibration error: {error:.2%}." if isinstance(error, float) else ""
+  error_in_words = f" Expected calibration error: {error:.2%}." if isinstance(error, float) else ""
   picture = Picture(
-    charts.calibration(probability, accuracy, count[used]),
+    charts.calibration(probability, accuracy, images[used]),
     "svg+xml",
     "Accuracy by probability; the table below has the figures.",
     "Accuracy by probability of the prediction. Dots on the dotted line are well calibrated; "
-    f"larger dots stand for more images.{said}",
+    f"larger dots stand for more images.{error_in_words}",
   )
   return Section("Calibration", tables=[table], pictures=[picture])
-
-
-def share_of(value: float) -> TableCell:
-  """A share as a cell without a colour."""
-  return TableCell(f"{value:.1%}", float(value))
 
 
 def mistakes(scored: ScoredSet) -> Section:
@@ -161,9 +147,7 @@ def mistakes(scored: ScoredSet) -> Section:
   captions = {
     row: f"{label[row]}, taken for {said[row]} ({scored.probabilities[row]:.1%})" for row in worst
   }
-  rows = [
-    (name[row], [label[row], said[row], share_of(scored.probabilities[row])]) for row in worst
-  ]
+  rows = [(name[row], [label[row], said[row], percent(scored.probabilities[row])]) for row in worst]
   table = Table(
     "Wrong predictions with the highest probability",
     ["image", "label", "prediction", "probability"],
@@ -176,9 +160,15 @@ def mistakes(scored: ScoredSet) -> Section:
   )
 
 
-def own_pictures(scored: ScoredSet) -> list[Picture]:
+def drawn_pictures(scored: ScoredSet) -> list[Picture]:
   """The pictures that the evaluation itself drew."""
-  good = [(name, path) for name, path in scored.pictures.items() if png(path)]
-  files = [(name, read_bytes(path, most=MAX_BYTES)) for name, path in good]
-  alt = lambda name: f"{name} of {scored.name}, drawn by the evaluation."
-  return [Picture(data, "png", alt(name), f"{scored.name}: {name}") for name, data in files]
+  return [
+    Picture(
+      read_bytes(path, most=MAX_BYTES),
+      "png",
+      f"{name} of {scored.name}, drawn by the evaluation.",
+      f"{scored.name}: {name}",
+    )
+    for name, path in scored.pictures.items()
+    if png(path)
+  ]
