@@ -14,7 +14,7 @@ import importlib
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, huge_pages, json_text
-from vit_jax.process.columns import aligned
+from vit_jax.process.text import aligned
 
 MEASURES = {"step": "step", "data": "input", "device": "accelerator"}  # of tools/benchmarks
 COLUMNS = {  # field of a row: (title, format)

@@ -28,7 +28,7 @@ from vit_jax import config, recipes
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, whole
 from vit_jax.process import console, json_text
-from vit_jax.process.columns import aligned
+from vit_jax.process.text import aligned
 
 # Key of a row: (heading in the table, format).
 COLUMNS = {

@@ -302,10 +302,10 @@ def test_the_first_process_that_dies_ends_the_others(tmp_path):
 
 ABORTED = """
 import os, threading, time
-from vit_jax.process import aborts
+from vit_jax.devices import hosts
 
-aborts.before(lambda: print("never"))
-aborts.before(lambda: (time.sleep(0.5), print("the last word", flush=True)))
+hosts.before_abort(lambda: print("never"))
+hosts.before_abort(lambda: (time.sleep(0.5), print("the last word", flush=True)))
 threading.Thread(target=os.abort).start()
 while True:
   time.sleep(1)

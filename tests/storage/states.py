@@ -16,7 +16,12 @@ from vit_jax.storage import saving
 
 MODEL = dict(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=2, num_classes=3)
 CONFIG = c.to_dict(c.Config())
-META = {"config": CONFIG, "class_names": ["ant", "bee", "cat"]}
+META = {
+  "config": CONFIG,
+  "class_names": ["ant", "bee", "cat"],
+  "representation": "logits",
+  "trained_on": [],
+}
 
 
 def mesh(data, fsdp):

@@ -28,7 +28,7 @@ from vit_jax.learning import state
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process import agreement
-from vit_jax.storage import checkpoint, files, manifest, saving
+from vit_jax.storage import checkpoint, files, manifest, save
 
 
 @pytest.mark.parametrize("on", [(1, 1), (8, 1), (1, 8), (2, 4)])
@@ -136,7 +136,7 @@ def full(*_, **__):
   ("owner", "name"),
   [
     (files, "make_folder"),
-    (saving.ocp.StandardCheckpointHandler, "finalize"),
+    (save.ocp.StandardCheckpointHandler, "finalize"),
     (manifest, "write"),
     (files, "rename"),
   ],

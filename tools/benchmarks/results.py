@@ -7,7 +7,7 @@ from benchmarks import search
 from benchmarks.case import INFERENCE, TRAINING, Case
 from benchmarks.survey import RESULTS, fits, of_case
 from vit_jax.plots import charts, curves
-from vit_jax.process.columns import aligned
+from vit_jax.process.text import aligned
 from vit_jax.storage import files, workdir
 
 PAGE, FIGURE = "results.md", "figure"

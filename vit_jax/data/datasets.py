@@ -9,8 +9,7 @@ from vit_jax.config import ConfigError, Data, Dataset
 from vit_jax.data import sources
 from vit_jax.data.history import History
 from vit_jax.data.order import MixedSource
-from vit_jax.process.columns import aligned
-from vit_jax.process.text import first_difference
+from vit_jax.process.text import aligned, first_difference
 
 _log = logging.getLogger(__name__)
 

@@ -1,5 +1,7 @@
 """Joins several processes to one run. Every host runs the same command."""
 
+import atexit
+import ctypes
 import dataclasses
 import errno
 import importlib.util
@@ -7,20 +9,26 @@ import ipaddress
 import os
 import pathlib
 import re
+import signal
 import socket
 import sys
+from collections.abc import Callable
 
 import jax
 
 from vit_jax.config import ConfigError, RunError
-from vit_jax.process import aborts
 from vit_jax.process.text import shown
 
 MAX_PROCESSES = 100_000
 HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")  # a name, an IPv4 address or [IPv6]
 MAX_SILENCE = 300  # seconds; longer than the watchdog's limit, because its message says more
 TPU_DEVICES = ("/dev/accel0", "/dev/vfio/0")
-_claims = []  # sockets: a claim ends when its socket is closed
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_handlers = []  # the C library holds only their addresses: they must never be freed
+
+# If a computation between hosts fails, JAX's message begins with one of these codes. The class of
+# the error varies.
+_FAILED = ("UNKNOWN", "UNAVAILABLE", "INTERNAL", "ABORTED", "CANCELLED", "DEADLINE_EXCEEDED")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +69,7 @@ def connect(hosts: Hosts, *, stall_seconds: float):
     )
   elif not (on_tpu() or under_slurm()):
     return
-  aborts.before(say_that_others_are_gone)
+  before_abort(say_that_others_are_gone)
   try:
     jax.distributed.initialize(**known, heartbeat_timeout_seconds=heartbeat(stall_seconds))
   except (RuntimeError, ValueError) as error:
@@ -90,7 +98,7 @@ def claim(hosts: Hosts):
         "already; give each process of a run its own number, and each run its own port."
       ) from error
     return  # another system, without such names
-  _claims.append(claimed)
+  atexit.register(claimed.close)  # until then it must not be freed: its end ends the claim
 
 
 def bind_address(coordinator: str) -> str | None:
@@ -172,3 +180,37 @@ def under_slurm() -> bool:
   """
   tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
   return tasks.isdecimal() and int(tasks) > 1
+
+
+def before_abort(speak: Callable[[], None]):
+  """Calls `speak` if the process is aborted, and then ends the process with status 1.
+
+  JAX has no working hook for this, and aborts from a thread of its own. Python's signal handlers
+  run only in the main thread, which is too late. A C handler runs inside the call of abort, and
+  the other threads keep running, so `speak` may take its time. Only the last `speak` is called.
+  """
+
+  def aborted(_):
+    try:
+      speak()
+    finally:
+      os._exit(1)
+
+  handler = _HANDLER(aborted)
+  _handlers.append(handler)
+  library = ctypes.CDLL(None)
+  library.signal.argtypes = ctypes.c_int, _HANDLER
+  library.signal(signal.SIGABRT, handler)
+
+
+def is_of_others(error: Exception) -> bool:
+  """Whether a computation failed; in a run of several processes, another process may be the cause.
+
+  JAX raises such errors as ValueError too. tensorstore raises ValueError for files; its messages
+  contain the error code of the operating system.
+  """
+  if isinstance(error, jax.errors.JaxRuntimeError):
+    return True
+  words = str(error)
+  plain = type(error) is ValueError and "os_error_code" not in words
+  return plain and words.startswith(tuple(f"{code}: " for code in _FAILED))

@@ -24,7 +24,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from vit_jax.config import RunError
-from vit_jax.process import aborts, at_work, shared_errors
+from vit_jax.devices.hosts import before_abort, is_of_others
+from vit_jax.process import at_work
 from vit_jax.storage import files
 
 FOLDER = "heartbeats"
@@ -118,7 +119,7 @@ class Watchdog:
   def __enter__(self):
     threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
     if self._processes > 1:
-      aborts.before(self._aborted)
+      before_abort(self._aborted)
       threading.Thread(target=self._correspond, name="heartbeats", daemon=True).start()
     return self
 
@@ -215,7 +216,7 @@ class Watchdog:
     try:
       yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:
-      if not shared_errors.is_of_others(error):
+      if not is_of_others(error):
         raise
       if "RESOURCE_EXHAUSTED" in str(error):
         raise RunError(

@@ -23,7 +23,7 @@ from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Stu
 from vit_jax.experiments.studies.jobs import FIRST, Job
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.plots import charts, curves
-from vit_jax.process.columns import aligned
+from vit_jax.process.text import aligned
 from vit_jax.storage import files
 
 TABLE, PICTURE = "sweep.csv", "sweep.png"

@@ -16,7 +16,7 @@ from vit_jax.experiments.studies.jobs import Cost, Job
 from vit_jax.experiments.studies.runner import StudyRunner
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.experiments.sweep import rates
-from vit_jax.process.columns import aligned
+from vit_jax.process.text import aligned
 from vit_jax.recipes.finetuning import warmup
 from vit_jax.recipes.vtab_finetuning import PARTS
 from vit_jax.storage import files

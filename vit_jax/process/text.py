@@ -1,7 +1,7 @@
 """Text that fits on one line of a terminal, whatever characters its values contain."""
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 MAX_SHOWN = 200  # characters of a value
 BEGINNING, ENDING = 2_000, 1_000  # characters kept of a longer message
@@ -52,3 +52,22 @@ def listed(names: Sequence[str], most: int = 5) -> str:
   """Names in quotes, the first ones of many: "'a', 'b' and 7 more"."""
   text = ", ".join(map(repr, names[:most]))
   return text if len(names) <= most else f"{text} and {len(names) - most:,} more"
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:
+  """The rows as lines whose columns are two spaces apart.
+
+  Args:
+    rows: the cells of each row; a row may have fewer cells than others.
+    left: indices of the columns to align to the left; the others are aligned to the right.
+  """
+  count = max(map(len, rows), default=0)
+  filled = [[*row, *[""] * (count - len(row))] for row in rows]
+  widths = [max(map(len, column)) for column in zip(*filled, strict=True)]
+  return "\n".join(
+    "  ".join(
+      cell.ljust(width) if column in left else cell.rjust(width)
+      for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ).rstrip()
+    for row in filled
+  )

@@ -12,26 +12,18 @@ is decided here, so that a failure is known to every process:
 A thread never waits for another process, so no failure can leave a process waiting.
 """
 
-import asyncio
-import json
 import logging
-import os
-import re
-import threading
 import time
 from collections.abc import Callable, Iterable
 
 import jax
-import orbax.checkpoint as ocp
-from etils import epath
 
 from vit_jax.process import agreement
 from vit_jax.process.errors import ConfigError, StorageError
-from vit_jax.storage import files, manifest, quiet
+from vit_jax.storage import files, quiet
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.checkpoint import (
   FOLDER,
-  META,
   CheckpointError,
   available,
   damage_of,
@@ -40,11 +32,11 @@ from vit_jax.storage.checkpoint import (
 )
 from vit_jax.storage.fit import check_classes, describe, to_tree
 from vit_jax.storage.paths import Path
+from vit_jax.storage.save import BUSY, DONE, Save, reason_of
 
 HALF_WRITTEN = ".orbax-checkpoint-tmp"
 # Holds old checkpoints until they are removed: by one rename they are gone for all readers.
 OLD = f"old{HALF_WRITTEN}"
-BUSY, DONE = "busy", ""  # how far a process is with its part; any other text says why it failed
 
 
 class SaveError(StorageError):
@@ -66,7 +58,7 @@ class Checkpoints:
       )
     self._directory = workdir.absolute() / FOLDER
     self._keep_last, self._keep_every = keep_last, keep_every
-    self._saving: _Save | None = None
+    self._saving: Save | None = None
     self._outcome: str | None = None
     self._saves = 0
     quiet.hide_tracebacks_of_failed_saves()
@@ -87,7 +79,7 @@ class Checkpoints:
     step, self._saves, self._outcome = int(state.step), self._saves + 1, None
     folder = self._directory / f"{step}{HALF_WRITTEN}-{self._saves}"
     described = meta | {"step": step, "arrays": describe(state)}
-    self._saving = _Save(folder, described, lambda: self._publish(folder, step, best))
+    self._saving = Save(folder, described, lambda: self._publish(folder, step, best))
     self._saving.begin(to_tree(state))
     return step
 
@@ -209,106 +201,3 @@ class Checkpoints:
         files.make_folder(self._aside())
         files.set_aside(self._directory / str(step), self._aside() / str(step))
     agreement.of_first(str)  # wait for it
-
-
-class _Save:
-  """One try to save a state, in a temporary folder.
-
-  Attributes:
-    step: the step of the state, for messages.
-  """
-
-  def __init__(self, folder: Path, meta: dict, publish: Callable[[], None]):
-    """Prepares to save; `publish` is called in the first process when the folder is complete."""
-    self.step = int(folder.name.partition(".")[0])
-    self._folder, self._meta, self._publish = folder, meta, publish
-    self._handler = ocp.StandardCheckpointHandler()
-    self._place = folder  # where orbax writes it
-    self._state = BUSY
-    self._phases: list[Callable[[], None]] = []
-
-  def begin(self, tree: dict):
-    """Makes the folder and starts to write `tree`; returns when the arrays may be donated."""
-    self._state = agreement.of_first(self._make_folder)
-    if self._state != DONE:
-      return
-    self._place = files.place_to_fill(self._folder)
-    target = epath.Path(str(self._place / "state"))  # orbax takes no other kind of path
-    writing = _run(self._handler.async_save(target, args=ocp.args.StandardSave(tree)))
-    write = lambda: [part.result() for part in writing]
-    complete = self._complete if jax.process_index() == 0 else lambda: None
-    if jax.process_count() == 1:  # nobody to wait for
-      self._phases = [lambda: (write(), complete())]
-    else:
-      self._phases = [write, complete]
-    self._next()
-
-  def _make_folder(self) -> str:
-    """Makes the folder. The workdir is never made anew on the way: it may have been moved."""
-    try:
-      workdir = self._folder.parents[1]
-      if not files.is_folder(workdir):
-        return f"the folder {workdir} is gone"
-      if not files.is_folder(self._folder.parent):
-        logging.warning("%s was removed; it is made anew.", self._folder.parent)
-      files.make_folder(self._folder / "state")
-    except OSError as error:
-      return reason_of(error)
-    return DONE
-
-  def _next(self):
-    self._state, phase = BUSY, self._phases.pop(0)
-    threading.Thread(target=self._go_through, args=(phase,), name="save", daemon=True).start()
-
-  def _go_through(self, phase):
-    try:
-      phase()
-    except Exception as error:  # orbax passes on any exception of its parts: OSError, ValueError...
-      # Without its folder, orbax's own words are of other things.
-      there = files.is_folder(self._folder)
-      self._state = reason_of(error) if there else f"the folder {self._folder} was removed"
-      if self._place != self._folder:
-        files.remove(self._place)
-    else:
-      self._state = DONE
-
-  def _complete(self):
-    """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""
-    self._handler.finalize(epath.Path(str(self._place / "state")))
-    files.make_folder((self._place / META).parent)
-    files.write_text(self._place / META, json.dumps(self._meta))
-    manifest.write(self._place)
-    files.publish(self._place, self._folder)
-    self._publish()
-
-  def progress(self) -> str:
-    """`BUSY`, `DONE`, or why it failed; begins the next phase when all processes are done."""
-    states = agreement.texts(self._state)
-    failures = {process: text for process, text in enumerate(states) if text not in (BUSY, DONE)}
-    if failures:
-      process, reason = min(failures.items())
-      return reason if len(states) == 1 else f"{reason}, in process {process}"
-    if BUSY in states:
-      return BUSY
-    if self._phases:
-      self._next()
-      return BUSY
-    return DONE
-
-
-def _run(coroutine):
-  """The result of a coroutine, in an event loop of its own."""
-  loop = asyncio.new_event_loop()
-  try:
-    return loop.run_until_complete(coroutine)
-  finally:
-    loop.close()
-
-
-def reason_of(error: Exception) -> str:
-  """Why a save failed, in a few words; if possible, the operating system's reason."""
-  inside = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's format
-  code = int(inside[1]) if inside else getattr(error, "errno", None)
-  if code:
-    return os.strerror(code)
-  return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -9,7 +9,7 @@ from vit_jax.experiments.studies.jobs import Cost, Job
 from vit_jax.experiments.studies.runner import StudyRunner
 from vit_jax.experiments.studies.study import Study
 from vit_jax.process import json_text
-from vit_jax.process.columns import aligned
+from vit_jax.process.text import aligned
 
 # The paper's pre-trainings on JFT-300M took 32% (ViT-H/14) to 43% (ViT-L/16) of the peak of their
 # TPU v3 cores, by its exaFLOPs (Table 6) and core-days (Table 2).

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from vit_jax.experiments.studies import figure, results
 from vit_jax.experiments.studies.results import deviation
 from vit_jax.experiments.studies.study import Cell, Study
-from vit_jax.process.columns import aligned
-from vit_jax.process.text import one_line
+from vit_jax.process.text import aligned, one_line
 from vit_jax.storage import files, workdir
 
 PAGE, FIGURE = "results.md", "figure"

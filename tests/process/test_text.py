@@ -1,6 +1,6 @@
 """Tables of aligned columns."""
 
-from vit_jax.process.columns import aligned
+from vit_jax.process.text import aligned
 
 
 def test_columns_are_as_wide_as_their_widest_cell():

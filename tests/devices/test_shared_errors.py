@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from vit_jax.config import ConfigError
-from vit_jax.process import shared_errors
+from vit_jax.devices import hosts
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from vit_jax.process import shared_errors
   ],
 )
 def test_errors_of_computations_that_hosts_share_are_told_from_others(error, is_one):
-  assert shared_errors.is_of_others(error) == is_one
+  assert hosts.is_of_others(error) == is_one
