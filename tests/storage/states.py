@@ -19,7 +19,7 @@ CONFIG = c.to_dict(c.Config())
 META = {
   "config": CONFIG,
   "class_names": ["ant", "bee", "cat"],
-  "representation": "logits",
+  "representation": "pre_logits",
   "trained_on": [],
 }
 
