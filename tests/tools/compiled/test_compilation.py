@@ -279,7 +279,7 @@ def test_gradients_of_parts_are_reduced_over_devices_once():
 
 
 def check_breakdown(row, *, accumulation):
-  """The compiler that is installed names instructions as those of tests/tpu/test_breakdown.py."""
+  """The compiler that is installed names instructions as those of test_breakdown.py."""
   seconds = {part["category"]: part["seconds"] for part in row["breakdown"]}
   whole = row["step_seconds_estimate"]
   assert sum(seconds.values()) == pytest.approx(whole, rel=1e-9)
