@@ -4,7 +4,6 @@ from vit_jax.recipes.bit import RESOLUTIONS, hyperrule, of_task
 from vit_jax.recipes.bit_pretraining import LENGTHS_OF_BIT, pretrain_as_bit, resnet
 from vit_jax.recipes.finetuning import TASKS, Task, finetune
 from vit_jax.recipes.loading import choice, load, options, resolve
-from vit_jax.recipes.masked import masked
 from vit_jax.recipes.pretraining import DATASETS, examples_of, pretrain, pretraining
 from vit_jax.recipes.sizes import largest_side
 from vit_jax.recipes.suites import SETS, SUITES, evaluation
@@ -24,7 +23,6 @@ __all__ = [
   "hyperrule",
   "largest_side",
   "load",
-  "masked",
   "of_task",
   "options",
   "pretrain",

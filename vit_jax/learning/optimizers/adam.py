@@ -3,8 +3,6 @@
 import dataclasses
 from typing import ClassVar
 
-import optax
-
 from vit_jax.config import Optimizer
 from vit_jax.config.fields import setting
 
@@ -22,4 +20,6 @@ class Adam(Optimizer):
 
   def precondition(self):
     """The gradient's first moment over the root of its second."""
+    import optax  # imports JAX, which settings alone do not need
+
     return optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)

@@ -3,8 +3,6 @@
 import dataclasses
 from typing import ClassVar
 
-import optax
-
 from vit_jax.config import Optimizer
 from vit_jax.config.fields import setting
 
@@ -20,4 +18,6 @@ class SGD(Optimizer):
 
   def precondition(self):
     """The decaying sum of the gradients."""
+    import optax  # imports JAX, which settings alone do not need
+
     return optax.trace(self.momentum)
