@@ -89,7 +89,7 @@ def test_imports_never_go_up():
     ("flax.linen", ("vit_jax.models",)),
     ("grain", ("vit_jax.data",)),
     ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.data.preparation")),
-    ("jinja2", ("vit_jax.report.page",)),
+    ("jinja2", ("vit_jax.report",)),
     ("apache_beam", ("vit_jax.data.duplicates.pipeline",)),
     ("tensorflow", ()),
     ("torch", ()),
