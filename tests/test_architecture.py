@@ -158,7 +158,9 @@ def test_every_package_has_its_place_in_the_map():
 
 
 # Where whole configs are made, compared and taken apart (docs/decisions/settings-in-groups.md).
-OF_CONFIGS = ("config", "recipes", "learning", "evaluation", "training", "experiments", "main")
+OF_CONFIGS = (
+  *("config", "recipes", "learning", "evaluation", "training", "report", "experiments", "main"),
+)
 
 
 def taking_the_config(path):
