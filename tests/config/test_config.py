@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vit_jax import config as c
-from vit_jax.config import synonyms
+from vit_jax.config import suggestions
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
@@ -124,8 +124,8 @@ def test_every_synonym_means_one_setting():
         yield from names(value, f"{path}.{name}")
 
   known = {*names(c.to_dict(c.Config()))}
-  assert {*synonyms.SETTINGS} <= known
-  words = [word for line in synonyms.SETTINGS.values() for word in line.split()]
+  assert {*suggestions.SETTINGS} <= known
+  words = [word for line in suggestions.SETTINGS.values() for word in line.split()]
   assert len(words) == len({*words})
 
 

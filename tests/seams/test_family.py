@@ -140,14 +140,17 @@ def test_its_cost_is_counted():
   assert row["gmacs"] == pytest.approx((patches * (48 * 8 + 64) + 80) / 1e9)
 
 
+NO_HEAD = "--config.evaluate.test.source="
+
+
 @pytest.mark.parametrize(
   ("word", "message"),
   [
     ("--config.data.image_size=30", "image_size=30 is not divisible .* nearest: 28, 32"),
     ("--config.model.dropout=0.1", "dropout is no option of PatchMLP/4"),
-    ("--config.objective.kind=masked_patches", "PatchMLP/4: it has no patch embeddings"),
+    (f"--config.objective.kind=masked_patches {NO_HEAD}", "PatchMLP/4: it has no patch embeddings"),
   ],
 )
 def test_what_it_cannot_do_is_refused(tmp_path, word, message):
   with pytest.raises(ConfigError, match=message):
-    program.run(tmp_path / "run", *WORDS, word)
+    program.run(tmp_path / "run", *WORDS, *word.split())

@@ -23,7 +23,7 @@ from tests.storage.states import (
 )
 from vit_jax import config as c
 from vit_jax import weights
-from vit_jax.config.changes import changes
+from vit_jax.config.recorded import changes
 from vit_jax.learning import state
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD

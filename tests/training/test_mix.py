@@ -14,7 +14,7 @@ from tests.seams.program import StopAfter
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.config.changes import changes
+from vit_jax.config.recorded import changes
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import check_same_classes, of_run
 from vit_jax.evaluation.classification import Classification

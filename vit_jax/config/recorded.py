@@ -1,8 +1,10 @@
-"""The settings in a run's config.json."""
+"""The settings in a run's config.json, and how they differ from others."""
 
+import contextlib
+import json
 import pathlib
 
-from vit_jax.config.parsing import from_dict
+from vit_jax.config.parsing import from_dict, to_dict
 from vit_jax.config.run import Config
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import files
@@ -29,3 +31,26 @@ def read(workdir: pathlib.Path) -> Config:
     raise ConfigError(
       f"{path} does not hold the settings of a run ({error}); give --config=configs/NAME.py."
     ) from error
+
+
+def changes(old: dict, new: dict) -> list[str]:
+  """The settings that differ, as "config.model.name: 'ViT-B/16' -> 'ViT-L/16'".
+
+  A setting that `old` lacks has its default there. Between groups of different kinds, only the
+  kind and the settings that both have are compared.
+  """
+  with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
+    old = to_dict(from_dict(old))
+  return _changes(old, new, "config")
+
+
+def _changes(old, new, prefix):
+  result = []
+  other_kind = old.get("kind") != new.get("kind")
+  for key in sorted(old.keys() & new.keys() if other_kind else old.keys() | new.keys()):
+    before, after = old.get(key), new.get(key)
+    if isinstance(before, dict) and isinstance(after, dict):
+      result += _changes(before, after, f"{prefix}.{key}")
+    elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
+      result.append(f"{prefix}.{key}: {before!r} -> {after!r}")
+  return result

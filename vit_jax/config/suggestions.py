@@ -6,9 +6,55 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from vit_jax.config import synonyms
 from vit_jax.config.fields import Group
 from vit_jax.config.run import Config
+
+# Each name is the last part of a key, in lower case and without hyphens and underscores.
+SETTINGS = {
+  "config.schedule.learning_rate": "lr baselr learningrate initlr maxlr peaklr stepsize",
+  "config.schedule.warmup": "warmup warmupsteps warmupepochs numwarmupsteps",
+  "config.schedule.end_learning_rate": "minlr endlr finallr",
+  "config.schedule.decay": "scheduler lrscheduler lrschedule lrdecay sched",
+  "config.duration.epochs": "epochs epoch numepochs ntrainepochs numtrainepochs maxepochs",
+  "config.duration.steps": "steps numsteps totalsteps maxsteps trainsteps iterations iters",
+  "config.batch_size": "bs batchsize batch trainbatchsize globalbatchsize",
+  "config.accumulation": "accumsteps gradaccumsteps gradientaccumulationsteps accumfreq",
+  "config.optimizer.weight_decay": "wd weightdecay l2",
+  "config.optimizer.kind": "opt optim optimizername optimizertype",
+  "config.optimizer.clip_norm": "clip gradclip clipgrad clipgradnorm maxgradnorm gradclipnorm",
+  "config.optimizer.ema": "emadecay modelema polyak averaging",
+  "config.loss.label_smoothing": "smoothing labelsmoothing",
+  "config.model.num_classes": "numclasses nclasses classes numlabels nbclasses",
+  "config.model.dropout": "drop droprate dropoutrate",
+  "config.model.compute_dtype": "dtype precision amp bf16 fp16 halfprecision",
+  "config.model.remat": "gradcheckpointing gradientcheckpointing checkpointing",
+  "config.model.name": "arch architecture modelname variant",
+  "config.data.image_size": "imgsize imagesize inputsize resolution res size",
+  "config.data.threads": "workers numworkers nworkers",
+  "config.data.train.source": "data dataset datadir datapath datasetname traindata traindir root",
+  "config.init_from": "pretrained checkpointpath resume finetune ckpt weights initcheckpoint",
+  "config.seed": "randomseed rngseed manualseed",
+  "config.log_every": "logevery logsteps loggingsteps loginterval printfreq",
+  "config.evaluate_every": "evalevery evalsteps evalinterval evaluationsteps",
+  "config.checkpoint.every": "saveevery savesteps saveinterval checkpointevery",
+  "config.checkpoint.retry_seconds": "onfailure",
+}
+_OURS = {word: setting for setting, words in SETTINGS.items() for word in words.split()}
+
+# Settings that have moved, and what to give now.
+MOVED = {
+  "config.evaluate_average": "--no-average, which scores the parameters themselves",
+  "config.data.evaluate": "--config.evaluate.NAME in place of --config.data.evaluate.NAME",
+  "config.few_shot": "--config.evaluate.NAME, with --config.evaluate.NAME.kind=few_shot",
+  "config.nearest": "--config.evaluate.NAME, with --config.evaluate.NAME.kind=nearest_neighbours",
+  "config.reconstruct": "--config.evaluate.NAME, with --config.evaluate.NAME.kind=reconstruction",
+  "config.masked": "config.objective.rate and config.objective.target",
+}
+
+
+def ours(key: str) -> str:
+  """Our setting that other libraries call `key`; "" if none is known."""
+  return _OURS.get(key.lower().replace("_", "").replace("-", ""), "")
 
 
 def similar(word: str, known) -> str:
@@ -23,7 +69,7 @@ def unknown(path: str, key: str, known, group: Group | None = None) -> str:
   It suggests first the setting that other libraries call by this name, then the settings with the
   most similar names. Among equally similar names, those of this group come first.
   """
-  if now := synonyms.MOVED.get(f"{path}.{key}"):
+  if now := MOVED.get(f"{path}.{key}"):
     return f"{path}.{key} is not a setting; give {now}."
   of_kinds = [kind for kind, settings in group.classes() if has(settings, key)] if group else []
   if of_kinds:
@@ -32,7 +78,7 @@ def unknown(path: str, key: str, known, group: Group | None = None) -> str:
   here = [f"{path}.{name}" for name in sorted(known)] or [path]
   names = dict.fromkeys([*here, *_dotted(dataclasses.asdict(Config()), "config")])
   found = alike(key, names, 0.62, own=lambda name: name.rpartition(".")[2])
-  called = [setting for setting in [synonyms.ours(key)] if setting]
+  called = [setting for setting in [ours(key)] if setting]
   near = dict.fromkeys([*called, *(found or ([] if called else here))])
   return f"{path}.{key} is not a setting; nearest: {', '.join([*near][:5])}."
 

@@ -16,7 +16,7 @@ from vit_jax.config import (
   from_dict,
   to_dict,
 )
-from vit_jax.config.changes import changes
+from vit_jax.config.recorded import changes
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.evaluation import results

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from vit_jax import config as cfg
 from vit_jax import recipes
-from vit_jax.config.changes import changes
+from vit_jax.config.recorded import changes
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies import jobs
 from vit_jax.experiments.studies.jobs import Job, Option
