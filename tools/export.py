@@ -3,7 +3,7 @@
 python tools/export.py --source WORKDIR --output params.npz
 python tools/export.py --source ViT-B_16.npz --format huggingface --output vit_b16 --verify
 
-The folder of --output is made if it does not exist. The card is NAME.json beside the file: image
+The folder of --output is made if it does not exist. The card is FILE.json beside the file: image
 size, resizing, class names. Arrays in .npz files have the names of the published weights, those in
 .safetensors files the names of timm, if timm has such a model.
 

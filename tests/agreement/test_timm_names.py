@@ -171,7 +171,7 @@ def test_other_functions_are_refused(peer, tmp_path, changes, message):
 def test_ours_keeps_its_card_without_the_one_beside_it(tmp_path):
   known = Card(image_size=16, class_names=tuple("abcde"), activation="gelu", norm_epsilon=1e-3)
   weights.write(tmp_path / "w.safetensors", Weights(families.params("vit"), known))
-  (tmp_path / "w.json").unlink()
+  (tmp_path / "w.safetensors.json").unlink()
   assert weights.read(tmp_path / "w.safetensors").card == known
 
 

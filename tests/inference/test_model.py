@@ -116,7 +116,7 @@ def test_an_array_where_several_belong(tmp_path, family, name, shape, names):
   params = families.params(family) | {name: np.ones(shape, np.float32)}
   np.savez(tmp_path / "w.npz", **flatten(params))
   if names:
-    card.write(tmp_path / "w.json", dataclasses.replace(CARD, class_names=names))
+    card.write(tmp_path / "w.npz.json", dataclasses.replace(CARD, class_names=names))
   if (family, name) == ("vit", "resnet"):  # one array too many
     with pytest.raises(ValueError, match=r"resnet .* is not part of the model"):
       read(tmp_path / "w.npz").at_size(16)

@@ -90,13 +90,6 @@ def test_what_other_readers_do_not_take_is_told(tmp_path, family, output, note):
   families.assert_same_bits(weights.load(tmp_path / output), families.params(family))
 
 
-def test_another_json_file_is_not_overwritten(source, tmp_path):
-  (tmp_path / "config.json").write_text('{"seed": 0}')
-  with pytest.raises(ValueError, match=r"config\.json is not a model card"):
-    run("--source", source, "--output", tmp_path / "config.npz")
-  assert (tmp_path / "config.json").read_text() == '{"seed": 0}'
-
-
 @pytest.mark.parametrize(
   ("arguments", "message"),
   [

@@ -95,7 +95,7 @@ def test_weights_keep_it_in_every_form(tmp_path, folder, form):
 def test_safetensors_keep_it_without_the_card_beside_them(tmp_path, folder):
   known = trained(c.Dataset(folder))
   place = stored(tmp_path / "w.safetensors", known)
-  (tmp_path / "w.json").unlink()
+  (tmp_path / "w.safetensors.json").unlink()
   assert start.history_of(place) == weights.read(tmp_path / "w.safetensors").card.trained_on
   assert start.history_of(place) == known
 
@@ -174,7 +174,7 @@ HOSTILE = (
 def test_a_history_of_a_stranger_is_not_trusted(tmp_path, form, values):
   place = stored(tmp_path / form, ())
   file = {
-    "w.npz": "w.json",
+    "w.npz": "w.npz.json",
     "folder": "folder/config.json",
     "run": "run/checkpoints/9/meta/metadata",
   }

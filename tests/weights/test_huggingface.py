@@ -51,7 +51,7 @@ def test_notes_on_images_go_with_every_export_and_replace_no_text_of_the_user(fo
   weights.write(folder, source)
   assert (folder / "README.md").read_text() == "mine"
   weights.write(folder.parent / "w.npz", source)
-  assert json.loads((folder.parent / "w.json").read_text())["note"] == card.DEEP
+  assert json.loads((folder.parent / "w.npz.json").read_text())["note"] == card.DEEP
 
 
 def test_what_the_notes_say_of_16_bits_is_so():

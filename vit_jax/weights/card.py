@@ -29,7 +29,7 @@ DEEP = (
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-  """The model card of exported weights. Weights in NAME.npz have their card in NAME.json.
+  """The model card of exported weights. Weights in the file NAME have their card in NAME.json.
 
   Attributes:
     image_size: side of the square images in pixels; 0: unknown.
@@ -102,7 +102,7 @@ RULES = {
 
 def path_beside(weights: pathlib.Path) -> pathlib.Path:
   """The path of the card of a file of weights."""
-  return weights.with_suffix(".json")
+  return weights.parent / f"{weights.name}.json"
 
 
 def write(path: pathlib.Path, card: Card):

@@ -42,7 +42,7 @@ class WeightFormat:
     suffix: of its files; "": it is a folder.
     recognises: whether an existing path has this format; None: by the suffix.
     card: what is known about the weights at a path. Gets their parameters too, or None, for what
-      is recorded alone. Default: what NAME.json beside NAME.suffix says.
+      is recorded alone. Default: what its card beside it says.
     notes: what whoever exports such parameters should know of the result.
   """
 

@@ -12,7 +12,6 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, workdir
-from vit_jax.weights.card import Card
 from vit_jax.weights.format import WeightFormat, Weights
 
 
@@ -54,11 +53,6 @@ def _read(form: WeightFormat, path: pathlib.Path) -> Weights:
   return weights
 
 
-def _recorded(form: WeightFormat, path: pathlib.Path) -> Card | None:
-  with arrays.reading(path, form.words):
-    return form.card(path, None)
-
-
 def trained_on(path: pathlib.Path, *, step: int = 0) -> History:
   """What the weights at `path` were trained on, read without their parameters; () if unknown.
 
@@ -71,7 +65,10 @@ def trained_on(path: pathlib.Path, *, step: int = 0) -> History:
   if workdir.is_at(path):
     return workdir.trained_on(path, step)
   form = _recognised(local_path(path))
-  recorded = _recorded(form, path) if form else None
+  if not form:
+    return ()
+  with arrays.reading(path, form.words):
+    recorded = form.card(path, None)
   return recorded.trained_on if recorded else ()
 
 
@@ -85,47 +82,15 @@ def write(path: pathlib.Path, weights: Weights, name: str = ""):
 
   Raises:
     ConfigError: there is no such format, or another command writes there.
-    ValueError: the format cannot express the model, or weights with another card have the same name
-      with another suffix.
+    ValueError: the format cannot express the model.
     OSError: the file cannot be written.
   """
   form, known = format_to_write(path, name), weights.card or card.inferred(weights.params)
-  params, beside = unstack_blocks(weights.params), card.path_beside(path)
   files.make_folder(path.parent)
-  with files.one_writer(beside if form.suffix else path):
+  with files.one_writer(path):
+    form.save(path, unstack_blocks(weights.params), known)
     if form.suffix:
-      _check_alone(path, known)
-    form.save(path, params, known)
-    if form.suffix:
-      card.write(beside, known)
-
-
-def _check_alone(path: pathlib.Path, new: Card):
-  """Checks that a card may be written for `path`: files NAME.* share the card NAME.json.
-
-  Raises:
-    ValueError: NAME.json is not a card, or another file of weights would get the wrong card.
-  """
-  card.read_beside(path)
-  for form in _formats().values():
-    other = path.with_suffix(form.suffix)
-    if form.suffix and other != path and other.is_file() and _has_other_card(form, other, new):
-      raise ValueError(
-        f'"{path}" would share the card "{card.path_beside(path)}" with "{other}", whose image '
-        "size, classes or other settings differ; give another name."
-      )
-
-
-def _has_other_card(form: WeightFormat, path: pathlib.Path, new: Card) -> bool:
-  """Whether a file holds weights of another card; they are read only if none is recorded."""
-  try:
-    recorded = _recorded(form, path)
-    if not recorded:
-      weights = _read(form, path)
-      recorded = weights.card or card.inferred(weights.params)
-  except ValueError:  # no weights of this project, so it needs no card
-    return False
-  return recorded != new
+      card.write(card.path_beside(path), known)
 
 
 def format_of(path: pathlib.Path) -> WeightFormat:

@@ -59,7 +59,7 @@ def test_other_weights_at_the_same_path_are_other_runs(tmp_path, monkeypatch, ki
   ran = stub.Runs(monkeypatch)
   path, changing = {
     "file": (tmp_path / "w.npz", tmp_path / "w.npz"),
-    "card": (tmp_path / "w.npz", tmp_path / "w.json"),
+    "card": (tmp_path / "w.npz", tmp_path / "w.npz.json"),
     "workdir": (tmp_path / "w", tmp_path / "w/checkpoints/9/manifest.json"),
     "huggingface": (tmp_path / "w", tmp_path / "w/model.safetensors"),
   }[kind]

@@ -185,7 +185,7 @@ def sum_of_weights(init_from: str) -> str:
   Of a workdir it is the sum of the newest checkpoint's manifest, which has those of its files.
 
   Args:
-    init_from: a file, a Hugging Face folder, a workdir, or one of its checkpoints.
+    init_from: a file, a folder, a workdir, or one of its checkpoints.
 
   Raises:
     ConfigError: a file cannot be read.
@@ -195,8 +195,8 @@ def sum_of_weights(init_from: str) -> str:
   manifests = (path / CHECKPOINTS / str(step) / MANIFEST for step in steps)
   if newest := next(filter(files.is_file, manifests), None):
     return sum_of_file(newest)
-  names = MANIFEST, "config.json", "model.safetensors"
-  candidates = path, path.with_suffix(".json"), *(path / name for name in names)
+  card = path.parent / f"{path.name}.json"
+  candidates = path, card, *(files.matching(path) if files.is_folder(path) else ())
   return " ".join(map(sum_of_file, filter(files.is_file, candidates)))
 
 
