@@ -1,6 +1,5 @@
 """Settings: round trips, wrong values, durations."""
 
-import dataclasses
 import json
 
 import pytest
@@ -47,18 +46,6 @@ def test_a_whole_number_of_a_recipe_can_be_replaced_by_a_fraction():
   assert type(values.duration.epochs) is float
 
 
-def test_every_setting_says_what_it_means():
-  def walk(kind):
-    for field in dataclasses.fields(kind):
-      if dataclasses.is_dataclass(field.type):
-        walk(field.type)
-      else:
-        assert field.metadata["meaning"], f"{kind.__name__}.{field.name}"
-
-  for kind in (c.Config, c.Dataset, FewShot, Nearest):
-    walk(kind)
-
-
 @pytest.mark.parametrize(
   ("key", "value", "message"),
   [
@@ -68,10 +55,8 @@ def test_every_setting_says_what_it_means():
       3,
       r"config\.learning_rate is .*; nearest: config\.schedule\.learning_rate, ",
     ),
-    ("model.dept", 3, r"config\.model\.dept is not a setting; nearest: config\.model\.depth\."),
     ("model.seed", 3, r"config\.model\.seed is not a setting; nearest: config\.seed"),
     ("model.zzz", 3, r"config\.model\.zzz is not a setting; nearest: config\.model\.activation, "),
-    ("batch_size", 0, r"config\.batch_size=0 is too small.*least is 1"),
     ("batch_size", "8", r"config\.batch_size='8' is str; it must be int"),
     ("batch_size", True, r"config\.batch_size=True is bool; it must be int"),
     ("model.scan", 1, r"config\.model\.scan=1 is int; it must be bool"),
@@ -127,11 +112,6 @@ def test_every_synonym_means_one_setting():
   assert {*suggestions.SETTINGS} <= known
   words = [word for line in suggestions.SETTINGS.values() for word in line.split()]
   assert len(words) == len({*words})
-
-
-def test_whole_numbers_are_welcome_as_floats():
-  config = c.from_dict(edited("optimizer.weight_decay", 1))
-  assert isinstance(config.optimizer.weight_decay, float)
 
 
 class TestDuration:

@@ -13,15 +13,11 @@ from compiled import compilation
 from tests.learning.hidden_channel import Hidden, HiddenChannel
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices.chips import Chip
 from vit_jax.experiments import step_program
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import run as runs
-from vit_jax.training import train
-from vit_jax.training.callbacks import Metrics
 
 SIDE, SIZE = 4, 16
 CONFIG = c.Config(batch_size=SIZE, optimizer=SGD(ema=0.5))
@@ -34,7 +30,7 @@ def batch(seed=0, broken=(2, 3, 9)):
   return dict(image=images, mask=mask)
 
 
-def run(batches, *, devices=1, accumulation=1, dtype=jnp.float32, params=None):
+def run(batches, *, devices=1, accumulation=1, dtype=jnp.float32):
   """The first state, the state after each batch, and the metrics of each batch."""
   objective, optimizer = HiddenChannel(None, dtype), optim.make(CONFIG.optimizer)
   mesh = meshes.make(
@@ -42,8 +38,6 @@ def run(batches, *, devices=1, accumulation=1, dtype=jnp.float32, params=None):
   )
   init = functools.partial(state.init, objective, optimizer, seed=0, image_size=SIDE, with_ema=True)
   states, history = [state.create(init, state.abstract(init, mesh))], []
-  if params is not None:
-    states = [dataclasses.replace(states[0], params=params)]
   made = train_step.make(
     objective,
     optimizer,
@@ -113,15 +107,6 @@ def test_a_metric_of_nothing_is_not_a_number_and_leaves_the_run_alone():
   chex.assert_trees_all_equal(after.params, before.params)
 
 
-def test_an_update_that_is_not_finite_is_left_out():
-  (first, *_), _ = alone()
-  broken = jax.tree.map(lambda x: x * np.nan, first.params)
-  (before, after), (metrics,) = run(BATCHES[:1], params=broken)
-  assert (int(after.step), int(after.skipped)) == (1, 1)
-  assert np.isnan(metrics["loss"])
-  chex.assert_trees_all_equal(after.ema, before.ema)
-
-
 def test_mixed_precision_keeps_parameters_and_sums_in_float32():
   states, history = run(BATCHES, dtype=jnp.bfloat16)
   assert {x.dtype for x in jax.tree.leaves(states[-1].params)} == {np.dtype("float32")}
@@ -145,62 +130,6 @@ DIGITS = c.Config(
 
 
 HIDDEN = dataclasses.replace(DIGITS, objective=Hidden())
-
-
-class NoStop:
-  """A stop request that never comes."""
-
-  def agreed(self, step):
-    return False
-
-  def alone(self):
-    return False
-
-  def hold(self):
-    """Does nothing, because no signal comes."""
-
-
-@pytest.fixture
-def digits():
-  """A run on the digits with an objective that does not use their labels."""
-  return runs.make(HIDDEN, runs.open_data(HIDDEN), jax.devices()[:1])
-
-
-class Killed(BaseException):
-  """Ends a process in the middle of a step."""
-
-
-def test_a_killed_run_goes_on_to_the_same_bits_and_its_metrics_are_written(
-  digits, tmp_path, monkeypatch
-):
-  monkeypatch.setattr(train, "chip", lambda kind: Chip(1e12))
-  whole, parts = tmp_path / "whole", tmp_path / "parts"
-  assert train.train(digits, whole, NoStop())
-
-  def killed(metrics, step, line, log=Metrics._log):
-    log(metrics, step, line)
-    if step == 5:
-      raise Killed
-
-  with monkeypatch.context() as once:
-    once.setattr(Metrics, "_log", killed)
-    with pytest.raises(Killed):
-      train.train(digits, parts, NoStop())
-  assert checkpoint.available(parts) == [2, 4]
-  assert train.train(digits, parts, NoStop())
-  ends = [checkpoint.find(folder) for folder in (whole, parts)]
-  chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=True) for end in ends))
-  lines = [metrics_log.read(folder) for folder in (whole, parts)]
-  figures = ("step", "loss", "train/error", "train/error_red", "grad_norm")
-  kept = [[{key: line[key] for key in figures} for line in one] for one in lines]
-  assert kept[0] == kept[1]
-  assert len({line["train/error"] for line in kept[0]}) == 6
-  events = b"".join(path.read_bytes() for path in whole.glob("events.out.tfevents.*"))
-  assert events.count(b"train/error_red") == 6
-  # 32 images a step, on devices of 10^12 FLOP/s.
-  for line in lines[0]:
-    rate = line["images_per_second"] * HiddenChannel(None).training_flops(8) / 1e12
-    assert line["mfu"] == pytest.approx(rate)
 
 
 @pytest.mark.parametrize("needs_labels", [False, True])
