@@ -122,6 +122,7 @@ def test_folder_missing_file_names_it(tmp_path):
     (["cat/1", "cat/2", "dog/3", "dog/4"], ["cat/1", "dog/2", "dog/3", "dog/4"]),
     (["cat/1", "cat/2", "dog/3"], ["cat/1", "dog/2", "dog/3"]),
     (["a/1", "b/2", "b/3", "c/4"], ["a/1", "b/2", "c/3", "c/4"]),
+    (["a/x", "a/y", "a/z"], ["a/x/y", "a/z"]),  # subfolders and files
   ],
 )
 def test_the_identity_tells_which_class_a_file_is_in(tmp_path, before, after):

@@ -205,13 +205,6 @@ def test_a_class_without_images_says_what_it_has(tmp_path):
     Folder(str(tmp_path), split="")
 
 
-def test_the_identity_tells_subfolders_from_files(tmp_path):
-  flat = Folder(str(write(tmp_path / "flat", "a/1.png", "a/2.png", "b/3.png")), split="")
-  deep = Folder(str(write(tmp_path / "deep", "a/x.png/y.png", "a/z.png")), split="")
-  other = Folder(str(write(tmp_path / "other", "a/x.png", "a/y.png", "a/z.png")), split="")
-  assert len({flat.identity, deep.identity, other.identity}) == 3
-
-
 # --- all other files that a user names ---
 
 

@@ -34,6 +34,21 @@ def tfds_dir(prepared, monkeypatch):
   return prepared
 
 
+@pytest.fixture
+def copied(tfds_dir, tmp_path, monkeypatch):
+  """A function that copies the single-label dataset, with other metadata."""
+
+  def copy(place="1.0.0", **changes):
+    target = tmp_path / "tiny_single_label" / place
+    shutil.copytree(tfds_dir / "tiny_single_label/1.0.0", target, dirs_exist_ok=True)
+    path = target / "dataset_info.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    return target
+
+  return copy
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"name": 3}'])
 def test_damaged_metadata_are_one_sentence(tmp_path, monkeypatch, content):
   tfds_fixture.write_single_label_tfds(tmp_path, num_examples=10, num_classes=5, seed=0)
@@ -99,37 +114,24 @@ def test_examples_are_numbered_over_all_files_of_a_split():
   assert features.name(2) == "tfds:zoo/1.0.0 train example 10"
 
 
-def test_tfds_takes_the_newest_version(tfds_dir, tmp_path, monkeypatch):
+def test_tfds_takes_the_newest_version(copied):
   for version in ("1.0.0", "9.0.0", "10.0.0"):
-    target = tmp_path / "tiny_single_label" / version
-    shutil.copytree(tfds_dir / "tiny_single_label" / "1.0.0", target)
-    info = json.loads((target / "dataset_info.json").read_text())
-    (target / "dataset_info.json").write_text(json.dumps({**info, "version": version}))
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    copied(version, version=version)
   assert "/10.0.0 " in open_source("tfds:tiny_single_label", "train")[0].name
   assert "/9.0.0 " in open_source("tfds:tiny_single_label:9.0.0", "train")[0].name
 
 
-def test_tfds_config(tfds_dir, tmp_path, monkeypatch):
-  shutil.copytree(tfds_dir / "tiny_single_label", tmp_path / "tiny_single_label" / "small")
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+def test_tfds_config(copied):
+  copied("small/1.0.0")
   assert len(open_source("tfds:tiny_single_label/small", "train")) == 40
   with pytest.raises(sources.SourceError, match=r"has no version, only small"):
     open_source("tfds:tiny_single_label", "train")
 
 
-def test_tfds_part_of_examples_as_they_were_written_is_told(
-  tfds_dir, tmp_path, monkeypatch, caplog
-):
-  shutil.copytree(tfds_dir, tmp_path / "copy")
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "copy"))
-  info = tmp_path / "copy" / "tiny_single_label" / "1.0.0" / "dataset_info.json"
-  written = lambda ordered: info.write_text(
-    json.dumps(json.loads(info.read_text()) | {"disableShuffling": ordered})
-  )
-  written(False)
+def test_tfds_part_of_examples_as_they_were_written_is_told(copied, caplog):
+  copied(disableShuffling=False)
   open_source("tfds:tiny_single_label", "train[90%:]")
-  written(True)
+  copied(disableShuffling=True)
   open_source("tfds:tiny_single_label", "train+test")
   assert not caplog.messages
   open_source("tfds:tiny_single_label", "train[90%:]")
@@ -173,40 +175,22 @@ def test_tfds_default_directory(monkeypatch, tmp_path):
     open_source("tfds:mnist", "train")
 
 
-def test_tfds_tfrecord_is_refused_with_the_command(tfds_dir, tmp_path, monkeypatch):
-  target = tmp_path / "tiny_single_label"
-  shutil.copytree(tfds_dir / "tiny_single_label", target)
-  path = target / "1.0.0" / "dataset_info.json"
-  path.write_text(path.read_text().replace("array_record", "tfrecord"))
-  for file in list((target / "1.0.0").glob("*array_record*")):
+def test_tfds_tfrecord_is_refused_with_the_command(copied):
+  folder = copied(fileFormat="tfrecord")
+  for file in list(folder.glob("*array_record*")):
     file.rename(file.with_name(file.name.replace("array_record", "tfrecord")))
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  with pytest.raises(
-    sources.SourceError, match=r"`python tools/prepare_data\.py convert .*1\.0\.0` adds files"
-  ):
+  message = r"`python tools/prepare_data\.py convert .*1\.0\.0` adds files"
+  with pytest.raises(sources.SourceError, match=message):
     open_source("tfds:tiny_single_label", "train")
 
 
-def test_tfds_array_record_beside_another_format(tfds_dir, tmp_path, monkeypatch):
+def test_tfds_array_record_beside_another_format(copied):
   """After `tfds convert_format` the metadata still name the first format."""
-  shutil.copytree(tfds_dir / "tiny_single_label", tmp_path / "tiny_single_label")
-  path = tmp_path / "tiny_single_label" / "1.0.0" / "dataset_info.json"
-  info = {**json.loads(path.read_text()), "fileFormat": "tfrecord"}
-  path.write_text(json.dumps({**info, "alternativeFileFormats": ["array_record"]}))
   expected = every(open_source("tfds:tiny_single_label", "train[5:]"))
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  for one, other in zip(
-    every(open_source("tfds:tiny_single_label", "train[5:]")), expected, strict=True
-  ):
-    assert_same(one, other)
-
-
-def remove(path):
-  path.unlink()
-
-
-def cut_short(path):
-  path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+  copied(fileFormat="tfrecord", alternativeFileFormats=["array_record"])
+  beside = every(open_source("tfds:tiny_single_label", "train[5:]"))
+  for example, wanted in zip(beside, expected, strict=True):
+    assert_same(example, wanted)
 
 
 def fewer_records(path):
@@ -215,16 +199,20 @@ def fewer_records(path):
   writer.close()
 
 
-def empty(path):
-  path.write_bytes(b"")
+CHANGES = {
+  "missing": lambda path: path.unlink(),
+  "cut short": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+  "fewer records": fewer_records,
+  "empty": lambda path: path.write_bytes(b""),
+}
 
 
-@pytest.mark.parametrize("change", [remove, cut_short, fewer_records, empty])
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_file_that_is_missing_or_short_is_no_broken_image(tmp_path, monkeypatch, change):
   tfds_fixture.write_single_label_tfds(tmp_path, num_examples=20, num_classes=2, seed=0)
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   paths = sorted(tmp_path.rglob("*train*array_record-*"))
-  change(paths[0])
+  CHANGES[change](paths[0])
   source = open_source("tfds:tiny_single_label", "train")
   for read in (source.__getitem__, source.labels):
     with pytest.raises(RunError, match=r'Record 0 of ".*array_record-.*; the file is missing or d'):

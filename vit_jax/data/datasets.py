@@ -103,8 +103,7 @@ class Opener:
     if not dataset.label_key:
       raise ConfigError(
         f"{key}.label_key is empty, so these images have no labels, but labels are needed here; "
-        "leave it out for a folder of classes (DIR/class/image.jpg), or name the TFDS feature that "
-        "holds the label."
+        "leave it out, or name the feature that holds the label."
       )
     return self.open(key, dataset)
 
