@@ -254,16 +254,30 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
 # --- a profile ---
 
 
-@pytest.mark.parametrize(("count", "words"), [(5, 1), (0, 0)])
-def test_a_window_after_the_end_is_said(tmp_path, count, words):
-  said = []
-  config = types.SimpleNamespace(profile=ProfileSettings(first_step=10, steps=count))
+@pytest.mark.parametrize(
+  ("first", "asked", "window", "said"),
+  [
+    (3, 2, (3, 4), "Profile of 2 steps"),
+    (10, 1, (10, 10), "Profile of 1 steps"),
+    (8, 9, (8, 10), "Profile of 3 steps"),  # it would go on beyond the run's end
+    (11, 5, None, "first_step=11 was not reached"),
+    (3, 0, None, None),
+  ],
+)
+def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, said):
+  """Steps are counted from the first one of this command, which goes on after 5 steps."""
+  config = types.SimpleNamespace(profile=ProfileSettings(first_step=first, steps=asked))
   run = types.SimpleNamespace(config=config, images=ImageCount(5, 40, 8))
-  writer = types.SimpleNamespace(say=said.append)
+  lines, traced, now = [], [], [0]
+  writer = types.SimpleNamespace(say=lines.append)
   profile = Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer))
-  for step in range(6, 14):
-    profile.before_step(step)
-  profile.end(13)
-  assert len(said) == words
-  assert all("first_step=10 was not reached" in line for line in said)
-  assert not list(tmp_path.iterdir())
+  monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: traced.append(now[0]))
+  monkeypatch.setattr(jax.profiler, "stop_trace", lambda: traced.append(now[0]))
+  for now[0] in range(1, 11):
+    profile.before_step(now[0] + 5)
+    if traced and len(traced) == 2 and traced[1] == now[0]:
+      traced[1] -= 1  # it ended before this step
+  profile.end(15)
+  assert traced == list(window or ())
+  assert len(lines) == bool(said)
+  assert all(said in line for line in lines)

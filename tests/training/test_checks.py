@@ -69,7 +69,10 @@ def test_a_good_config_passes():
       replaced("model", heads=7),
       r"config\.model\.heads=7 does not divide the width 768 of ViT-B/16; nearest: (6|8)",
     ),
-    (replaced("model", stages=(3, "4")), r"config\.model\.stages=\(3, '4'\) must hold numbers"),
+    (
+      replaced("model", name="R50x1", stages=(3, "4")),
+      r"config\.model\.stages=\(3, '4'\) must hold numbers",
+    ),
     (replaced("model", name="R50x1", depth=3), r"config\.model\.depth is no option of R50x1"),
     (replaced("model", name="R50x1", width=40), r"config\.model\.width=40 .*multiple of 32"),
     (

@@ -1,7 +1,6 @@
 """Runs on a mix of sources: settings, classes, overlap, the cache, and a resumed run's bits."""
 
 import dataclasses
-import json
 
 import chex
 import cv2
@@ -14,7 +13,6 @@ from tests.seams.program import StopAfter
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.config.recorded import changes
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import check_same_classes, of_run
 from vit_jax.evaluation.classification import Classification
@@ -182,14 +180,6 @@ def test_a_scored_run_knows_its_mix(two, folders):
   config = run({}, evaluate={"test": Classification(folders[1], "[80%:]")})
   said = refused(config, lambda it: open_alone(it, known))
   assert said.startswith(f"What the weights were trained on ({folders[1]}) and config.evaluate")
-
-
-def test_earlier_runs_have_no_mix(two):
-  values = c.to_dict(run({}))
-  del values["data"]["mix"]
-  assert c.from_dict(values).data.mix == {}
-  assert changes(values, c.to_dict(run({}))) == []
-  assert c.from_dict(json.loads(json.dumps(c.to_dict(run(two))))) == run(two)
 
 
 def test_a_mix_can_be_cached(two, tmp_path):

@@ -31,10 +31,8 @@ def resume(workdir, *overrides):
 
 MOMENTS = {
   "before the first step": lambda folder: (folder / "config.json").exists(),
-  "after some steps": lambda folder: len(metric_lines(folder)) >= 1,
   "inside a save": lambda folder: any(folder.glob("checkpoints/*tmp*")),
   "after a save": lambda folder: any(folder.glob("checkpoints/20/manifest.json")),
-  "inside a later save": lambda folder: any(folder.glob("checkpoints/30*tmp*")),
 }
 
 
