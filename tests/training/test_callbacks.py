@@ -1,6 +1,7 @@
 """The order of the loop, and its callbacks: when states are saved and saved again, a profile."""
 
 import contextlib
+import re
 import types
 
 import jax
@@ -8,11 +9,12 @@ import numpy as np
 import pytest
 
 from tests.seams.program import StopAfter
+from vit_jax.config import NonFinite
 from vit_jax.config import Profile as ProfileSettings
 from vit_jax.process import agreement
 from vit_jax.process.retry import Retry
 from vit_jax.storage.saving import SaveError
-from vit_jax.training.callbacks import Profile
+from vit_jax.training.callbacks import Metrics, Profile, TrainingError
 from vit_jax.training.checkpointing import Checkpointing
 from vit_jax.training.loop import Callback, Loop
 from vit_jax.training.steps import ImageCount
@@ -130,6 +132,49 @@ def test_arrays_move_by_explicit_calls_only():
   loop = Loop(run, [Reading()], StopAfter(), types.SimpleNamespace(**monitor), watchdog)
   with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
     loop.train(0)
+
+
+# --- metrics ---
+
+
+FINITE = dict(
+  loss=np.float32(2), grad_norm=np.float32(3), update_norm=np.float32(1), bad_examples=0
+)
+
+
+@pytest.mark.parametrize(
+  ("changes", "settings", "said", "raised"),
+  [
+    ({}, NonFinite(), None, None),
+    (dict(skipped=1), NonFinite(), None, r"step 7: .*left out\. Last .*run/checkpoints/6\. .*skip"),
+    (
+      dict(skipped=3),
+      NonFinite("skip", 3),
+      r"step 7: .*left out \(3 of at most 3 in a row\)",
+      None,
+    ),
+    (dict(skipped=4), NonFinite("skip", 3), None, r"step 7: .*left out\. .*non_finite\.limit"),
+    (dict(update_norm=np.inf), NonFinite("skip", 3), None, r"update norm inf\. Last .*start again"),
+  ],
+)
+def test_an_update_that_is_not_finite(changes, settings, said, raised):
+  lines = []
+  session = types.SimpleNamespace(
+    folder="run",
+    checkpoints=types.SimpleNamespace(last_step=lambda: 6),
+    writer=types.SimpleNamespace(say=lines.append),
+  )
+  run = types.SimpleNamespace(
+    config=types.SimpleNamespace(non_finite=settings, data=types.SimpleNamespace(bad_limit=0.01)),
+    steps=types.SimpleNamespace(log=10, total=20),
+    images=ImageCount(0, 0, 8),
+  )
+  metrics = Metrics(run, session)
+  metrics.dispatched(7, FINITE | dict(skipped=0) | changes)
+  with pytest.raises(TrainingError, match=raised) if raised else contextlib.nullcontext():
+    metrics.dispatched(8, None)
+  assert len(lines) == bool(said)
+  assert all(re.search(said, line) for line in lines)
 
 
 # --- checkpoints ---

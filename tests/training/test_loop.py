@@ -197,16 +197,6 @@ def test_probes_are_followed_in_training(tmp_path):
 
 def test_evaluate_mode_of_a_named_checkpoint(digits):
   assert evaluate(digits[0], "--config.evaluate_step=30")["step"] == 30
-  result = programs.run(programs.digits(digits[0], "--mode=evaluate", "--config.evaluate_step=31"))
-  assert result.returncode == 1
-  assert "no checkpoint of step 31: there are steps [30, 40]" in result.stderr
-
-
-def test_evaluate_mode_without_a_set_is_wrong_usage(digits):
-  nothing = ["--mode=evaluate", "--config.evaluate.test.source="]
-  result = programs.run(programs.digits(digits[0], *nothing))
-  assert result.returncode == 2
-  assert "nothing to evaluate on" in result.stderr
 
 
 def test_eight_devices_train_as_one(digits, tmp_path):
@@ -247,53 +237,6 @@ def test_export_gives_the_bits_of_the_checkpoint(digits, tmp_path, flags, ema):
   assert jax.tree.structure(exported) == jax.tree.structure(stored)
   for a, b in zip(jax.tree.leaves(exported), jax.tree.leaves(stored), strict=True):
     assert a.tobytes() == b.tobytes()
-
-
-def test_export_of_nothing_is_one_sentence(tmp_path):
-  command = [
-    programs.MAIN[0],
-    "tools/export.py",
-    "--source",
-    tmp_path,
-    "--output",
-    tmp_path / "p.msgpack",
-  ]
-  result = programs.run(command)
-  assert result.returncode == 2
-  assert result.stderr.startswith("export: ")
-  assert "holds no weights in a known format" in result.stderr
-  assert "Traceback" not in result.stderr
-
-
-def test_not_finite_stops_the_run_and_names_step_metric_and_checkpoint(tmp_path):
-  first = programs.digits(tmp_path, "--config.duration.steps=10")
-  assert programs.run(first).returncode == 0
-  diverging = programs.digits(
-    tmp_path, "--config.schedule.learning_rate=1e37", "--config.optimizer.clip_norm=0"
-  )
-  result = programs.run(diverging)
-  assert result.returncode == 1
-  message = result.stderr.strip().splitlines()[-1]
-  assert "Not finite at step 1" in message
-  assert f"{tmp_path}/checkpoints/10" in message
-  assert "Traceback" not in result.stderr
-  assert checkpoint.available(tmp_path) == [10]
-
-
-def test_not_finite_may_be_skipped_a_set_number_of_times(tmp_path):
-  result = programs.run(
-    programs.digits(
-      tmp_path,
-      "--config.schedule.learning_rate=1e16",
-      "--config.optimizer.weight_decay=0",
-      "--config.optimizer.clip_norm=0",
-      "--config.non_finite.action=skip",
-      "--config.non_finite.limit=3",
-    )
-  )
-  assert result.returncode == 1
-  assert "(3 of at most 3 in a row)" in result.stdout
-  assert "non_finite.limit" in result.stderr
 
 
 def test_an_update_that_overflows_ends_the_run_whatever_is_asked_for(tmp_path):
