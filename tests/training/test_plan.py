@@ -43,7 +43,7 @@ def test_sources_with_other_classes_are_refused(tmp_path):
 
 
 def test_evaluation_sets_without_a_source_are_left_out():
-  assert [name for name, _ in runs.open_data(CONFIG).evaluations.opened] == ["test"]
+  assert [name for name, _ in runs.open_data(CONFIG).evaluations.evaluators] == ["test"]
 
 
 def test_the_learning_rate_is_that_of_the_settings():
