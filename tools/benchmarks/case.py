@@ -6,7 +6,7 @@ from vit_jax import recipes
 from vit_jax.config import AUTO, Config, Duration
 from vit_jax.models import flops
 from vit_jax.recipes import cost
-from vit_jax.recipes.sizes import largest_side
+from vit_jax.recipes.loading import largest_side
 
 INFERENCE, TRAINING = "inference", "training"
 

@@ -1,11 +1,16 @@
 """The rows of the paper's tables as configs: pre-training, fine-tuning, evaluation."""
 
-from vit_jax.recipes.bit import RESOLUTIONS, hyperrule, of_task
-from vit_jax.recipes.bit_pretraining import LENGTHS_OF_BIT, pretrain_as_bit, resnet
+from vit_jax.recipes.bit import (
+  LENGTHS_OF_BIT,
+  RESOLUTIONS,
+  hyperrule,
+  of_task,
+  pretrain_as_bit,
+  resnet,
+)
 from vit_jax.recipes.finetuning import TASKS, Task, finetune
-from vit_jax.recipes.loading import choice, load, options, resolve
+from vit_jax.recipes.loading import choice, largest_side, load, options, resolve
 from vit_jax.recipes.pretraining import DATASETS, examples_of, pretrain, pretraining
-from vit_jax.recipes.sizes import largest_side
 from vit_jax.recipes.suites import SETS, SUITES, evaluation
 
 __all__ = [

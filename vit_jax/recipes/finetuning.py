@@ -15,7 +15,7 @@ from vit_jax.config import (
 )
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
-from vit_jax.recipes.sizes import largest_side
+from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.suites import SETS
 
 

@@ -1,11 +1,13 @@
-"""Loads recipes by the names used on the command line: configs/NAME.py[:ARG]."""
+"""Recipes by the names used on the command line, configs/NAME.py[:ARG], and what ARG may say."""
 
 from collections.abc import Iterable
 
+from vit_jax import models
 from vit_jax.config import Config, ConfigError, overrides
 from vit_jax.config.python_file import load
+from vit_jax.models import requirements
 
-__all__ = ["choice", "load", "options", "resolve"]
+__all__ = ["choice", "largest_side", "load", "module_of", "options", "resolve"]
 
 
 def choice(argument: str, *known: int | str) -> int | str:
@@ -45,3 +47,27 @@ def resolve(recipe: str, words: Iterable[str]) -> Config:
   """
   texts, _ = overrides.split(words)
   return overrides.replaced(load(recipe), texts)
+
+
+def module_of(model: str):
+  """The Flax module of a model's name.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  try:
+    return models.create(model)
+  except ValueError as error:
+    raise ConfigError(f"The recipe's model cannot be used: {error}") from error
+
+
+def largest_side(model: str, most: int) -> int:
+  """The largest side of square images, up to `most` pixels, that the model's patches tile.
+
+  If `most` is 0, for a size that is not known yet, the result is 0 too.
+
+  Raises:
+    ConfigError: there is no such model, or its patches are larger.
+  """
+  module = module_of(model)
+  return requirements.largest_side(module, most, model) if most else 0

@@ -4,7 +4,7 @@ from vit_jax.config import Config, Data, Dataset, Model
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
-from vit_jax.recipes.sizes import largest_side
+from vit_jax.recipes.loading import largest_side
 
 # For models with 480 x 480 pixels, ObjectNet's images are resized to a smaller side of 512.
 WIDER = 512 / 480

@@ -6,7 +6,7 @@ from vit_jax.config import Checkpoint, Config, Data, Dataset, Duration
 from vit_jax.data.sources.vtab_tasks import TASKS
 from vit_jax.evaluation.classification import Classification
 from vit_jax.recipes.finetuning import RESIZE_RATIO, finetune, warmup
-from vit_jax.recipes.sizes import largest_side
+from vit_jax.recipes.loading import largest_side
 
 STEPS, SIDE, LEARNING_RATE = 2500, 384, 0.01
 SMOKE_STEPS, SMOKE_SIDE, SMOKE_BATCH = 4, 64, 8
