@@ -68,13 +68,6 @@ def test_no_image_is_chosen_or_trained_by_that_is_scored_later(
   assert all(use in said for use in uses)
 
 
-def test_the_same_folder_by_another_path_is_the_same_images(recipe, tmp_path):
-  detour = tmp_path / "detour.py"
-  detour.write_text(RECIPE.format(folder=tmp_path / "other" / ".." / "images/"))
-  with pytest.raises(c.ConfigError, match="but both have 4 images "):
-    check(f"{detour}:[:70%]|[80%:]", recipe("[:80%]|[80%:]"), ())
-
-
 def test_the_images_of_a_few_shot_figure_are_kept_apart(recipe):
   """Those of the probe that chooses from those of the probe that scores, and from training."""
   whole = recipes.resolve(recipe("[:80%]"), ())
@@ -102,14 +95,6 @@ def test_every_set_of_the_final_recipe_is_kept_apart(recipe):
   for development in ("[:60%]|[60%:90%]", "[:90%]|[60%:80%]"):
     with pytest.raises(c.ConfigError, match="but both have"):
       check(recipe(development), final, ())
-
-
-def test_wrong_settings_and_data_are_found(recipe):
-  good = recipe("[:70%]|[70%:80%]"), recipe("[:80%]|[80%:]")
-  with pytest.raises(c.ConfigError, match="sed is not a setting"):
-    check(*good, ("--config.sed=1",))
-  with pytest.raises(c.ConfigError, match="There is no folder"):
-    check(*good, ("--config.data.train.source=folder:/nowhere",))
 
 
 class Labelled:

@@ -175,11 +175,7 @@ def test_a_recipe_that_scores_nothing(tiny):
   ("text", "message"),
   [
     ("", "'', is empty"),
-    (" , ", "is empty"),
     ("0.1,-0.3", "'-0.3' is no number above 0"),
-    ("0", "'0' is no number above 0"),
-    ("0.1,nan", "'nan' is no number"),
-    ("inf", "'inf' is no number"),
     ("0.1;0.3", "'0.1;0.3' is no number"),
     ("0.1,1e-1", "0.1 stands in the grid twice"),
   ],

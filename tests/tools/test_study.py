@@ -93,12 +93,6 @@ def test_the_example_of_the_documents(here, tmp_path):
     found.checked_costs(data=True)
 
 
-@pytest.mark.parametrize("path", sorted((programs.ROOT / "configs/studies/paper").glob("*.csv")))
-def test_figures_of_the_paper_are_fractions(path):
-  for row in results.read(path):
-    assert 0.2 < float(row.get("accuracy", 1)) <= 1
-
-
 def test_the_script_for_slurm_submits_every_run(here, tmp_path, capsys):
   """sbatch is a stand-in that notes its arguments."""
   script, path = tmp_path / "my study.sh", written(tmp_path)

@@ -46,25 +46,6 @@ def test_a_pair_of_recipes():
   assert (found.learning_rates, found.seeds, str(found.folder)) == ((0.1, 0.3), 5, "there")
 
 
-@pytest.mark.parametrize(
-  ("arguments", "message"),
-  [
-    ([], "Give either --model and --task, or --development and --final"),
-    (["--model=ViT-B/16"], "Give either"),
-    (["--model=ViT-B/16", "--task=pets", *PAIR], "Give either"),
-    (PAIR[1:], "Give either .* a recipe that holds back a part of the training set"),
-    (PAIR, "--learning-rates is missing"),
-    ([*PAIR, "--real"], "--real goes with --model and --task=imagenet"),
-    ([*PAIR, "--learning-rates=1", "--hyperrule"], "--hyperrule goes with --model and --task"),
-    ([*PAIR, "--learning-rates="], "is empty"),
-    ([*PAIR, "--learning-rates=-1"], "no number above 0"),
-  ],
-)
-def test_wrong_command_lines(arguments, message):
-  with pytest.raises(c.ConfigError, match=message):
-    asked(*arguments)
-
-
 RECIPE = """
 from vit_jax.config import *
 from vit_jax.learning.optimizers.sgd import SGD
@@ -146,19 +127,6 @@ def test_a_plan_starts_nothing(mine, tmp_path, monkeypatch, capsys):
   assert lines[2].split()[:6] == ["all,", "shared", "runs", "once", "4", "4"]  # runs, steps
   assert not ran.called
   assert not (tmp_path / "s").exists()
-
-
-def test_a_run_that_fails_costs_no_other(mine, monkeypatch, capsys):
-  ran = Runs(monkeypatch, fails=[("part", 0.125, 0)])
-  with pytest.raises(SystemExit) as caught:
-    tool.main(mine)
-  assert caught.value.code == 1
-  assert "It failed. All that it printed is in" in capsys.readouterr().err
-  assert ran.called == [("part", 0.125, 0), ("part", 0.25, 0)]
-  with pytest.raises(SystemExit) as caught:
-    tool.main([*mine, "--only=1:0"])
-  assert caught.value.code == 2
-  assert "cannot start yet" in capsys.readouterr().err
 
 
 def test_the_script_for_slurm_begins_the_same_sweep(mine, tmp_path, capsys):

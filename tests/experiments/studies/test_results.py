@@ -208,18 +208,6 @@ def test_the_best_of_all_evaluations(tmp_path, monkeypatch):
   assert line.mean == 0.25
 
 
-def test_a_first_stage_whose_metrics_are_lost_leaves_out_its_row(tmp_path, monkeypatch):
-  """The last stage is still done; what the first one cost is no longer known."""
-  ran, some = stub.Runs(monkeypatch), stub.study(0.0, choice=Choice())
-  stub.done(tmp_path, some)
-  (lost,) = (tmp_path / "runs").glob("pretraining-seed0-*/metrics.jsonl")
-  lost.unlink()
-  ran.fails = lambda config: True
-  (failed,), (line,) = stub.done(tmp_path, some)
-  assert failed.startswith("Pretraining, seed 0 failed")
-  assert line.seeds == 1
-
-
 def test_a_metric_that_a_run_did_not_write(tmp_path, monkeypatch):
   stub.Runs(monkeypatch)
   with pytest.raises(RunError, match=r"tuning-seed0-\w+ has no imagenet/5shot; its evaluation wro"):

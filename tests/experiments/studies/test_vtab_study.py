@@ -45,7 +45,7 @@ def test_small_tasks_differ_in_their_data_alone(monkeypatch):
     config = c.to_dict(recipes.resolve(cell.stage.recipe, flags))
     assert config["data"]["train"]["subset"] == 1000
     assert not config["data"]["flip"]  # a digit would become another
-    del config["data"], config["model"]["num_classes"]
+    del config["data"], config["evaluate"], config["model"]["num_classes"]
     by_model.setdefault(cell.factors["model"], []).append(config)
   assert len(by_model) == 3
   for fashion, digits in by_model.values():
