@@ -27,7 +27,7 @@ def test_every_cell_runs(notebook, tiny_run, tmp_path, monkeypatch):
       exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
   assert names["maps"].shape == (8, *names["grid"])
   assert np.isfinite(names["distances"]).all()
-  assert isinstance(names["distance"].figure(names["distances"]), Figure)
+  assert isinstance(names["inside"].attention_distances(names["distances"]), Figure)
 
 
 def test_it_is_a_notebook_without_results(notebook):
