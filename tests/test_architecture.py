@@ -2,10 +2,13 @@
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
+
+from tools import architecture
 
 ROOT = pathlib.Path(__file__).parents[1]
 FILES = sorted((ROOT / "vit_jax").rglob("*.py"))
@@ -148,6 +151,15 @@ def test_the_loop_loads_what_a_step_needs():
   loaded = result.stdout.split()
   assert "vit_jax.training.loop" in loaded
   assert len(loaded) <= 50, loaded
+
+
+def test_the_picture_shows_the_packages_and_their_imports():
+  text, known = (ROOT / "docs/images/architecture.svg").read_text(), architecture.packages()
+  drawn = re.findall(r"<title>(\w+) imports (\w+)</title>", text)
+  again = "run: python tools/architecture.py --output docs/images/architecture.svg"
+  assert sorted(drawn) == sorted(architecture.arrows(known)), again
+  names = re.findall(r"font-weight='bold'>(\w+)(?:/|\.py)<", text)
+  assert sorted(names) == sorted(known), again
 
 
 def test_every_package_has_its_place_in_the_map():

@@ -1,1 +1,1 @@
-"""Many runs, each in its own process: studies, sweeps, VTAB-1k, speed by model and size."""
+"""Many runs, each in its own process: studies, sweeps, VTAB-1k."""
