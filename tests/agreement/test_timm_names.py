@@ -16,7 +16,6 @@ from tests.weights import families
 from vit_jax import weights
 from vit_jax.inference.model import read
 from vit_jax.weights import Weights
-from vit_jax.weights.card import Card
 
 BOUND = 1e-5
 SMALL = dict(img_size=16, patch_size=4, embed_dim=32, depth=2, num_heads=2, mlp_ratio=2)
@@ -66,6 +65,13 @@ def randomly(peer, model):
       scale = 0.2 if x.ndim < 2 or "embed" in name or "token" in name else x[0].numel() ** -0.5
       x.copy_(noise * scale + (1 if "norm" in name and name.endswith("weight") else 0))
   return model
+
+
+def stored(model, folder):
+  """The path of a file with the model's parameters, and nothing else."""
+  path = folder / "w.safetensors"
+  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+  return path
 
 
 @pytest.mark.parametrize("family", OURS)
@@ -122,8 +128,7 @@ def test_a_folder_as_timm_publishes_it(peer, tmp_path, case):
 
 def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
   model, side = made(peer, "tiny")
-  path = tmp_path / "model.safetensors"
-  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+  path = stored(model, tmp_path)
   loaded = read(path).at_size()
   assert "nothing says how its model computes" in caplog.text
   assert (loaded.card.image_size, loaded.card.activation) == (side, "gelu")
@@ -132,20 +137,24 @@ def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-  ("arguments", "message"),
+  ("model", "message"),
   [
     (dict(reg_tokens=2), r"it has register tokens \(reg_token\)"),
     (dict(pre_norm=True), r"it has a norm before the blocks.*\(norm_pre"),
     (dict(global_pool="avg"), r"it has a norm after pooling.*\(fc_norm"),
     (dict(qk_norm=True), r"it has norms of queries and keys \(.*k_norm"),
+    ({}, "how many attention heads a model of width 32 has"),
+    ("convnext_atto", "is a part that neither"),
+    ("mixer_s32_224", "is a part that neither"),
   ],
 )
-def test_parts_that_we_do_not_have_are_named(peer, tmp_path, arguments, message):
-  model = peer.timm.models.VisionTransformer(num_classes=5, **(SMALL | arguments))
-  path = tmp_path / "w.safetensors"
-  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
+  if isinstance(model, str):
+    theirs = peer.timm.create_model(model)
+  else:
+    theirs = peer.timm.models.VisionTransformer(num_classes=5, **(SMALL | model))
   with pytest.raises(ValueError, match=rf"w\.safetensors .*{message}"):
-    weights.read(path)
+    weights.read(stored(theirs, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -168,30 +177,6 @@ def test_other_functions_are_refused(peer, tmp_path, changes, message):
     weights.read(tmp_path)
 
 
-def test_ours_keeps_its_card_without_the_one_beside_it(tmp_path):
-  known = Card(image_size=16, class_names=tuple("abcde"), activation="gelu", norm_epsilon=1e-3)
-  weights.write(tmp_path / "w.safetensors", Weights(families.params("vit"), known))
-  (tmp_path / "w.safetensors.json").unlink()
-  assert weights.read(tmp_path / "w.safetensors").card == known
-
-
-def test_width_without_heads(peer, tmp_path):
-  model = peer.timm.models.VisionTransformer(num_classes=5, **SMALL)
-  path = tmp_path / "w.safetensors"
-  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
-  with pytest.raises(ValueError, match="how many attention heads a model of width 32 has"):
-    weights.read(path)
-
-
-@pytest.mark.parametrize("name", ["convnext_atto", "mixer_s32_224"])
-def test_a_part_of_another_architecture_is_named(peer, tmp_path, name):
-  model = peer.timm.create_model(name)
-  path = tmp_path / "w.safetensors"
-  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
-  with pytest.raises(ValueError, match=r"w\.safetensors .* is a part that neither"):
-    weights.read(path)
-
-
 @pytest.mark.parametrize(
   ("name", "bound"),
   [("vit_small_r26_s32_224", 2e-4), ("vit_tiny_r_s16_p8_224", 2e-4), ("resnetv2_50x1_bit", BOUND)],
@@ -200,8 +185,7 @@ def test_resnets(peer, tmp_path, name, bound):
   """In both directions, in float64. Hybrids differ by the epsilons in timm's ResNet."""
   options = {} if "bit" in name else dict(img_size=64, act_layer="gelu_tanh")
   model = randomly(peer, peer.timm.create_model(name, num_classes=5, **options))
-  path = tmp_path / "theirs.safetensors"
-  importlib.import_module("safetensors.torch").save_file(model.state_dict(), path)
+  path = stored(model, tmp_path)
   params, images = weights.load(path), families.images(64).astype(np.float64)
   with jax.enable_x64(True):
     module = weights.module(Weights(params, None)).clone(dtype=jnp.float64)

@@ -11,7 +11,8 @@ from vit_jax.inference import model as inference
 from vit_jax.weights import Weights
 from vit_jax.weights.card import Card
 
-CARD = Card(image_size=16, resize=0, class_names=tuple("abcde"), loss="sigmoid")
+FUNCTION = dict(loss="sigmoid", activation="gelu", norm_epsilon=1e-3)
+CARD = Card(image_size=16, class_names=tuple("abcde"), **FUNCTION)
 
 
 @pytest.fixture
