@@ -79,7 +79,7 @@ def predicted(args) -> list:
 
 def show(done: list, output: pathlib.Path | None):
   """Writes or prints predictions; names the images that were skipped and leaves with status 1."""
-  from vit_jax.inference.prediction_files import write
+  from vit_jax.inference.predict import write
 
   if output:
     write(output, done)

@@ -131,27 +131,6 @@ def test_top5_is_told_of_more_than_five_classes(classes, told):
   assert said.startswith("top-1 50.00%, top-5 100.00%, loss" if told else "top-1 50.00%, loss")
 
 
-def test_one_batch_is_always_ahead():
-  """The sums of a batch are read only after the next batch's step has been called."""
-  log = []
-
-  class Sum:
-    def __init__(self, number):
-      self.number = number
-
-    def __array__(self, dtype=None, copy=None):
-      log.append(("read", self.number))
-      return np.float32(0)
-
-  def step(params, batch):
-    log.append(("step", batch))
-    return dict(loss=Sum(batch), top1=0.0, top5=0.0, examples=1.0), {}
-
-  classification.evaluate(step, {}, [0, 1, 2])
-  assert log.index(("step", 1)) < log.index(("read", 0))
-  assert log.index(("step", 2)) < log.index(("read", 1))
-
-
 @pytest.mark.parametrize(
   ("own", "side", "resize"),
   [(-1, 8, 10), (0, 8, 0), (1, 8, 8), (512 / 480, 480, 512), (512 / 480, 384, 410)],

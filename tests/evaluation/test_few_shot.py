@@ -39,15 +39,6 @@ def test_both_ways_solve_the_normal_equations(count, size):
   np.testing.assert_allclose(probe.weights, expected, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize(("count", "size"), [(12, 60), (80, 31)])
-def test_the_smaller_matrix_is_decomposed(count, size, monkeypatch):
-  sizes, decompose = [], np.linalg.eigh
-  monkeypatch.setattr(np.linalg, "eigh", lambda x: sizes.append(x.shape) or decompose(x))
-  few_shot.fit(*drawn(0, count, size, 4), 4)
-  smaller = min(count, size + 1)
-  assert sizes == [(smaller, smaller)]
-
-
 class Pixels:
   """A model whose features are its pixels."""
 

@@ -91,24 +91,22 @@ def test_what_the_run_cost(whole):
   assert exaflops == pytest.approx(6 * macs * 3200 / 1e18)
 
 
-def test_each_start_counts_its_time_from_zero(tmp_path):
-  times = [{"time/steps": x} for x in (10.0, 20.0, 4.0, 8.0)]
-  assert time_of(tmp_path / "run", times) == [34]
-
-
-def test_a_start_that_took_longer_than_the_one_before_counts_beside_it(tmp_path):
-  times = [
-    {"time/start-up": a, "time/steps": b}
-    for a, b in ((3.0, 1.0), (3.0, 2.0), (9.0, 2.5), (9.0, 4.0))
+@pytest.mark.parametrize(
+  ("times", "total"),
+  [
+    ([(0.0, 10.0), (0.0, 20.0), (0.0, 4.0), (0.0, 8.0)], (20 + 3) + (8 + 3)),
+    ([(3.0, 1.0), (3.0, 2.0), (9.0, 2.5), (9.0, 4.0)], (3 + 2 + 3) + (9 + 4 + 3)),
+  ],
+)
+def test_each_start_counts_its_time_from_zero(tmp_path, times, total):
+  """Also one that took longer to start up than the one before in all."""
+  lines = [
+    step_line(i, **{"time/start-up": start, "time/steps": steps})
+    for i, (start, steps) in enumerate(times, 1)
   ]
-  assert time_of(tmp_path / "run", times) == [(3 + 2 + 3) + (9 + 4 + 3)]
-
-
-def time_of(folder, times):
-  """The whole time in the report of a run with these figures of time."""
-  lines = [step_line(i + 1, **one) for i, one in enumerate(times)]
-  found = page(made_run.write(folder, lines=lines))
-  return found.values["Time of all starts, up to the last line of metrics.jsonl", "all"]
+  found = page(made_run.write(tmp_path / "run", lines=lines))
+  key = "Time of all starts, up to the last line of metrics.jsonl"
+  assert found.values[key, "all"] == [total]
 
 
 def test_details_are_those_that_were_scored(whole):
@@ -151,6 +149,8 @@ def test_the_page_can_be_heard(whole):
 def test_nothing_is_loaded_from_elsewhere(whole):
   found, _ = whole
   assert not {tag for tag, _ in found.tags} & {"script", "iframe", "object", "form"}
+  policy = next(x["content"] for tag, x in found.tags if "http-equiv" in x)
+  assert policy == "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
   places = [x.get("src") or x.get("href") for _, x in found.tags if {"src", "href"} & x.keys()]
   assert places
   assert all(place.startswith(("data:", "#")) for place in places)
@@ -187,12 +187,6 @@ def test_what_a_run_lacks_is_left_out(tmp_path, start):
   assert found.pictures == []
   assert all(len(rows) > 1 for rows in found.tables.values())
   assert "None" not in found.text.replace("None,", "")
-
-
-def test_a_run_of_one_step(tmp_path):
-  found = page(made_run.write(tmp_path / "run", lines=[step_line(1)]))
-  assert found.values[FIGURES, "loss"] == [2.0, 1, 2.0, 1]
-  assert found.pictures == []  # a point is no curve
 
 
 def test_several_runs_side_by_side(tmp_path):

@@ -3,10 +3,13 @@
 import dataclasses
 import pathlib
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
+from vit_jax.learning.losses import PROBABILITIES
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.description import differences
 from vit_jax.storage.paths import path_of
@@ -39,6 +42,15 @@ class LoadedModel:
   def has_head(self) -> bool:
     """Whether the weights have a head."""
     return "head" in self.read.params
+
+  @property
+  def class_names(self) -> tuple[str, ...]:
+    """The names of the head's classes; their numbers if nothing names them."""
+    return self.card.class_names or tuple(f"class {i}" for i in range(self.module.num_classes))
+
+  def probabilities(self, logits: jax.Array) -> jax.Array:
+    """Probabilities of logits (..., classes), in float32, by the loss of the weights."""
+    return PROBABILITIES[self.card.loss](jnp.float32(logits))
 
   def at_size(self, side: int = 0) -> "LoadedModel":
     """The model for square images of `side` pixels; 0: the size that the weights are for.

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import glob
 import itertools
+import json
 import logging
 import os
 import pathlib
@@ -18,7 +19,6 @@ from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.inference.model import LoadedModel
-from vit_jax.learning.losses import PROBABILITIES
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
 
@@ -113,14 +113,12 @@ def predict(
       "these weights have no head, so they cannot name the classes of images; fine-tune them first."
     )
   module, card, params = model.module, model.card, jax.device_put(model.params)
-  side = card.image_size
-  names = card.class_names or tuple(f"class {i}" for i in range(module.num_classes))
-  to_probability = PROBABILITIES[card.loss]
+  side, names = card.image_size, model.class_names
 
   @jax.jit
   def most_probable(params, images):
     logits, _ = module.apply({"params": params}, normalize(images, module.dtype), train=False)
-    return jax.lax.top_k(to_probability(logits), min(top, module.num_classes))
+    return jax.lax.top_k(model.probabilities(logits), min(top, module.num_classes))
 
   read = functools.partial(read_image, size=side, resize=card.resize, max_pixels=max_pixels)
   for batch, images in decoded(paths, read, batch_size):
@@ -159,3 +157,21 @@ def decoded(paths: Iterable[pathlib.Path], read, batch_size: int):
       following = begin()
       yield batch, [future.result() for future in reading]
       batch, reading = following
+
+
+def write(path: pathlib.Path, predictions: list[Prediction]):
+  """Writes predictions: CSV has a line for each image and class, JSON an object for each image."""
+  good = [p for p in predictions if not p.error]
+  if path.suffix == ".json":
+    rows = [
+      {"path": str(p.path), "classes": [{"name": n, "probability": x} for n, x in p.classes]}
+      for p in good
+    ]
+    files.write_text(path, json.dumps(rows, indent=2) + "\n")
+  else:
+    rows = [
+      (p.path, rank, name, probability)
+      for p in good
+      for rank, (name, probability) in enumerate(p.classes, start=1)
+    ]
+    files.write_csv(path, [("path", "rank", "class", "probability"), *rows])

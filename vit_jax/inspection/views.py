@@ -4,7 +4,6 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from vit_jax.config import ConfigError, recorded
 from vit_jax.data import datasets
@@ -25,7 +24,6 @@ NEIGHBOURS = 5
 BEST = 2  # classes in a caption
 ROWS = 24  # images with their neighbours
 MAP_SHARE = 0.2  # of a map, its brightest part
-PROBABILITIES = {"softmax": lambda x: softmax(x, axis=-1), "sigmoid": expit}
 Progress = Callable[[int], None]
 
 
@@ -213,8 +211,7 @@ def set_of(workdir: pathlib.Path, name: str) -> Gallery:
 
 def best_classes(model: LoadedModel, logits: np.ndarray) -> list[list[tuple[str, float]]]:
   """The two most probable classes of each image, with their probabilities."""
-  probabilities = PROBABILITIES[model.card.loss](logits.astype(np.float64))
-  names = model.card.class_names or [f"class {i}" for i in range(logits.shape[1])]
+  probabilities, names = np.asarray(model.probabilities(logits)), model.class_names
   order = np.argsort(-probabilities, axis=1, kind="stable")[:, :BEST]
   return [
     [(names[k], float(row[k])) for k in best]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import matplotlib
 import numpy as np
 from PIL import Image
-from scipy.special import expit, softmax
 
 from vit_jax.config import RunError
 from vit_jax.evaluation import examples
@@ -22,7 +21,6 @@ from vit_jax.storage import checkpoint
 from vit_jax.weights import average
 
 PAIR = 400  # pixels, of an image and its overlay side by side
-TO_PROBABILITY = {"softmax": lambda logits: softmax(logits, axis=-1), "sigmoid": expit}
 
 
 def section(run: RecordedRun, title: str) -> Section:
@@ -111,15 +109,13 @@ def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], whose: s
   if model.module.why_no_map():
     return Section(title)
   maps, logits = rollout(model.module, model.params, images)
-  probabilities = TO_PROBABILITY[model.card.loss](logits)
+  probabilities = np.asarray(model.probabilities(logits))
   pictures = []
   for image, one, label, row in zip(images, maps, labels, probabilities, strict=True):
     caption = label
     if model.has_head:
       best = int(row.argmax())
-      names = model.card.class_names
-      said = names[best] if names else f"class {best}"
-      caption = f"{label}, predicted {said} ({row[best]:.1%})"
+      caption = f"{label}, predicted {model.class_names[best]} ({row[best]:.1%})"
     data = resized(Image.fromarray(overlay.pair(image, one)), PAIR)
     pictures.append(Picture(data, "png", f"An image of {caption}, and its rollout.", caption))
   said = "Each image, and how much of the output comes from each part of it (Figures 6 and 14)."
