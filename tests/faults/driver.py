@@ -4,12 +4,10 @@ A FAULT is a name below and its argument, such as full:20. Each replaces one fun
 by itself with the fault around it; everything else is what a user runs.
 """
 
-import contextlib
 import functools
 import os
 import random
 import resource
-import shutil
 import signal
 import sys
 import time
@@ -18,29 +16,21 @@ import time
 def full(steps):
   """The disk is full from the first of two saved steps to the second: full:20-30.
 
-  Files can then be no larger than `FULL_AT` bytes, or than a third number: full:20-30-100. A fourth
-  number says how many saves fail at most: full:20-30-100-1.
+  Files can then be no larger than `FULL_AT` bytes, or than a third number: full:20-30-100.
   """
   from vit_jax.storage.saving import Checkpoints
 
   given = [int(number) for number in steps.split("-")]
-  first, last, limit, times = given + [FULL_AT, 1000][len(given) - 2 :]
+  first, last, limit = given + [FULL_AT][len(given) - 2 :]
   signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write then fails with EFBIG
   save, (_, most) = Checkpoints.save, resource.getrlimit(resource.RLIMIT_FSIZE)
-  failing = iter(range(times))
 
   def limited_save(checkpoints, state, meta, **options):
-    full = first <= int(state.step) < last and next(failing, None) is not None
+    full = first <= int(state.step) < last
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit if full else most, most))
     return save(checkpoints, state, meta, **options)
 
   Checkpoints.save = limited_save
-
-
-def full_and_signalled(step):
-  """The disk is full, and after a step that is saved a signal asks the run to stop."""
-  full("0-1000")
-  before_save(int(step), lambda _: os.kill(os.getpid(), signal.SIGTERM))
 
 
 FULL_AT = 2500  # bytes a file: less than an array file, and than the metrics of the whole run
@@ -64,33 +54,6 @@ def before_save(step, act):
 def gone(step):
   """The workdir is moved away before a step is saved."""
   before_save(int(step), lambda folder: folder.rename(f"{folder}-away"))
-
-
-def gone_checkpoints(step):
-  """The folder of checkpoints is removed before a step is saved."""
-  before_save(int(step), lambda folder: shutil.rmtree(folder / "checkpoints"))
-
-
-def gone_lock(step):
-  """The lock is removed before a step is saved, and another run takes the folder."""
-  from vit_jax.storage import files
-
-  def take(folder):
-    (folder / "lock").unlink()
-    other.enter_context(files.locked(folder / "lock"))
-
-  other = contextlib.ExitStack()
-  before_save(int(step), take)
-
-
-def read_only(step):
-  """The workdir may no longer be written to before a step is saved."""
-
-  def forbid(folder):
-    for place in (folder, folder / "checkpoints"):
-      place.chmod(0o555)
-
-  before_save(int(step), forbid)
 
 
 def witnessed(step):
@@ -195,11 +158,7 @@ def clock(_):
 
 FAULTS = dict(
   full=full,
-  full_and_signalled=full_and_signalled,
   gone=gone,
-  gone_checkpoints=gone_checkpoints,
-  gone_lock=gone_lock,
-  read_only=read_only,
   witnessed=witnessed,
   signal_in=signal_in,
   not_finite=not_finite,

@@ -14,16 +14,6 @@ def full(steps):
   return [sys.executable, "-m", "tests.faults.driver", f"full:{steps}"]
 
 
-def test_a_full_disk_of_one_host_is_outlived(uninterrupted, tmp_path):
-  both = dict(first=full("20-30"), others=full("30-40"))
-  running = group(tmp_path, *faulty.COMMON, processes=2, devices=1, **both)
-  (said, status), (_, other) = outputs(running, timeout=150)
-  assert (status, other) == (0, 0), said[-3000:]
-  assert "checkpoints/20 could not be saved (File too large, in process 0)" in said
-  assert checkpoint.available(tmp_path) == [10, 40]
-  assert_nearly_equal_losses(tmp_path, uninterrupted)
-
-
 def test_a_full_disk_of_one_host_stops_all_and_the_last_good_checkpoint_stays(tmp_path):
   options = *faulty.COMMON, "--config.checkpoint.retry_seconds=1"
   running = group(tmp_path, *options, processes=2, devices=1, others=full("20-99"))

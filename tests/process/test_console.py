@@ -71,17 +71,22 @@ def test_a_whole_run_without_a_console(tmp_path):
   ]
 
 
-COST = f"{sys.executable} tools/cost.py"
+@pytest.fixture
+def tool(tmp_path):
+  """A command that prints much, as tools/*.py do."""
+  printing = "from vit_jax.process import console\nconsole.of_tool()\nprint('model\\n' * 100_000)\n"
+  (tmp_path / "cost.py").write_text(printing)
+  return f"PYTHONPATH=. {sys.executable} {tmp_path}/cost.py"
 
 
-def test_a_tool_whose_stdout_is_full_or_closed_has_failed():
+def test_a_tool_whose_stdout_is_full_or_closed_has_failed(tool):
   for end, reason in (("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
-    result = shell(f"{COST} {end}")
+    result = shell(f"{tool} {end}")
     assert result.returncode == 1
     assert result.stderr == f"cost: stdout cannot be written to ({reason}).\n"
 
 
-def test_a_tool_whose_reader_has_seen_enough_ends_in_silence():
-  result = shell(f"{COST} | head -1")
+def test_a_tool_whose_reader_has_seen_enough_ends_in_silence(tool):
+  result = shell(f"{tool} | head -1")
   assert result.stdout.startswith("model")
   assert result.stderr == ""

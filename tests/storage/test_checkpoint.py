@@ -1,6 +1,7 @@
 """Checkpoints: restored bits, other shardings, damage, and checkpoints that do not fit."""
 
 import json
+import shutil
 
 import chex
 import jax
@@ -28,7 +29,7 @@ from vit_jax.learning import state
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process import agreement
-from vit_jax.storage import checkpoint, files, manifest, save
+from vit_jax.storage import checkpoint, files, manifest, save, workdir
 
 
 @pytest.mark.parametrize("on", [(1, 1), (8, 1), (1, 8), (2, 4)])
@@ -173,6 +174,27 @@ def test_an_old_checkpoint_that_cannot_be_removed_is_no_failed_save(tmp_path, mo
   checkpoints.wait()
   assert checkpoints.outcome() == ""
   assert "After checkpoint 8 was saved: No space left on device" in caplog.text
+
+
+def test_checkpoints_that_are_removed_cost_only_themselves(tmp_path, caplog):
+  checkpoints = opened(tmp_path)
+  checkpoints.save(at_step(7), META)
+  checkpoints.wait()
+  shutil.rmtree(tmp_path / "checkpoints")
+  checkpoints.save(at_step(8), META)
+  checkpoints.close()
+  assert f"{tmp_path}/checkpoints was removed; it is made anew." in caplog.text
+  assert checkpoint.available(tmp_path) == [8]
+
+
+def test_a_run_whose_lock_was_taken_saves_nothing_more(tmp_path):
+  with workdir.locked(tmp_path, first=True):
+    checkpoints = opened(tmp_path)
+    (tmp_path / "lock").unlink()
+    with pytest.raises(workdir.LostError, match=rf"^{tmp_path}/lock was removed or replaced"):
+      checkpoints.save(at_step(7), META)
+    checkpoints.close()
+  assert checkpoint.available(tmp_path) == []
 
 
 def test_the_best_is_kept_and_of_best_ones_that_were_not_saved_the_one_before(tmp_path):

@@ -99,6 +99,16 @@ def steps_7_and_9(tmp_path_factory):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
+def test_each_damage_is_found_and_told_in_one_line(tmp_path, steps_7_and_9, damage):
+  shutil.copytree(steps_7_and_9, tmp_path, dirs_exist_ok=True)
+  assert not checkpoint.damage_of(tmp_path / "checkpoints" / "9")
+  damage(tmp_path / "checkpoints" / "9")
+  words = checkpoint.damage_of(tmp_path / "checkpoints" / "9")
+  assert words
+  assert words.isprintable()
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, no_folder])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
   tmp_path, steps_7_and_9, damage, caplog
 ):
@@ -109,9 +119,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
   assert checkpoint.available(tmp_path) == [7]
   assert "\n" not in caplog.messages[-1]
   assert (tmp_path / "checkpoints-damaged" / "9").exists()
-  if damage in (flip_a_bit, no_folder):
-    saved(tmp_path, 9)  # its place is free again
-    assert int(restore(tmp_path).step) == 9
+  saved(tmp_path, 9)  # its place is free again
+  assert int(restore(tmp_path).step) == 9
 
 
 @pytest.mark.parametrize("name", ["²", "٣", "007", "-1", "x_5", "1e3", " 9", "notes.txt"])

@@ -1,16 +1,6 @@
 """Few hostile cases in every test run, many of the same kinds with --torture."""
 
-import pytest
-
-from tests.faults import faulty
-
-
-@pytest.fixture(scope="session")
-def uninterrupted(tmp_path_factory):
-  """The workdir of a run that nothing happens to."""
-  workdir = tmp_path_factory.mktemp("uninterrupted")
-  faulty.resume(workdir)
-  return workdir
+from tests.faults.conftest import uninterrupted  # noqa: F401 - a fixture
 
 
 def pytest_generate_tests(metafunc):

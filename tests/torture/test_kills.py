@@ -10,7 +10,7 @@ from tests.ends import assert_equal_ends, metric_lines
 from tests.faults import faulty
 from vit_jax.storage import checkpoint
 
-CASES = (1, 8)
+CASES = (0, 8)  # training/test_resume.py kills in every test run
 KILLS = 20
 STEPS = [
   "--config.duration.steps=400",

@@ -13,7 +13,7 @@ from tests.faults import faulty
 from tests.torture import damage
 from vit_jax.storage import checkpoint, metrics_log
 
-CASES = (5, 300)
+CASES = (2, 300)
 
 
 def vanish(path, rng):
