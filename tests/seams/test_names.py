@@ -81,6 +81,10 @@ def test_members_are_named_by_the_registry_and_their_own_file_alone(seam):
   assert {*naming(SEAMS[seam])} == ALLOWED[seam]
 
 
+def test_every_seam_is_listed():
+  assert ALLOWED.keys() == SEAMS.keys()
+
+
 def test_every_line_leads_to_its_member():
   for members in SEAMS.values():
     for name in members:

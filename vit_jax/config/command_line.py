@@ -63,9 +63,9 @@ def value_of(flag: str, argv: list[str]) -> str | None:
 
   If the flag comes more than once, the last one counts, as when it is parsed.
   """
-  found = None
+  last = None
   for argument, following in itertools.zip_longest(argv[1:], argv[2:]):
     name, equals, value = argument.partition("=")
     if name in (f"-{flag}", f"--{flag}"):
-      found = value if equals else following
-  return found
+      last = value if equals else following
+  return last

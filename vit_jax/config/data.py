@@ -160,9 +160,9 @@ class Data:
 
   def mixed(self) -> dict[str, Weighted]:
     """The sources of the mix by name, in the order of their names; {} if there is no mix."""
-    return {name: one for name, one in sorted(self.mix.items()) if one.source}
+    return {name: item for name, item in sorted(self.mix.items()) if item.source}
 
   def training(self) -> dict[str, Dataset]:
     """All datasets to train on, by the name of their setting."""
-    mix = {f"config.data.mix.{name}": one for name, one in self.mixed().items()}
+    mix = {f"config.data.mix.{name}": item for name, item in self.mixed().items()}
     return mix or {"config.data.train": self.train}

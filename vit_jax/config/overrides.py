@@ -101,8 +101,8 @@ def _locate(values: dict[str, Any], key: str, texts: Mapping[str, str]) -> _Plac
         _check_name(f"{path}.{part}", node, texts)
       path, node = f"{path}.{part}", node.setdefault(part, {})
     parts = parts[length:]
-  one = "its kind" if group.default else "one of its settings"
-  raise ConfigError(f"{path} is a group of settings; give {one}.")
+  what = "its kind" if group.default else "one of its settings"
+  raise ConfigError(f"{path} is a group of settings; give {what}.")
 
 
 def _check_name(path: str, known: Mapping[str, Any], texts: Mapping[str, str]):

@@ -26,9 +26,9 @@ def page() -> str:
 
 def groups() -> dict[type, list[str]]:
   """Every kind of group, in the order of `Config`, with the keys of its groups."""
-  found = {}
-  _collect(Config, "config", found)
-  return found
+  places = {}
+  _collect(Config, "config", places)
+  return places
 
 
 def keys() -> set[str]:
@@ -59,17 +59,17 @@ def row(field: dataclasses.Field) -> str:
     return f"| {_code(field.name)} | {_code(field.default)} | {meaning} |"
   links = " or ".join(_link(settings) for _, settings in group.classes())
   meaning = field.metadata["meaning"]
-  told = f"{_cell(meaning)}: see {links}" if meaning else f"see {links}"
-  return f"| {_code(_name(field, group))} | {_changed(field, group)} | {told}{_conditions(field)} |"
+  meaning = (f"{_cell(meaning)}: see {links}" if meaning else f"see {links}") + _conditions(field)
+  return f"| {_code(_name(field, group))} | {_changed(field, group)} | {meaning} |"
 
 
-def _collect(settings, path, found, kind=""):
-  found.setdefault(settings, []).append(f"{path}{kind}")
+def _collect(settings, path, places, kind=""):
+  places.setdefault(settings, []).append(f"{path}{kind}")
   for field in dataclasses.fields(settings):
     if group := group_in(field):
       for name, inner in group.classes():
         of_kind = f" with kind={name}" if name else kind
-        _collect(inner, f"{path}.{_name(field, group)}", found, of_kind)
+        _collect(inner, f"{path}.{_name(field, group)}", places, of_kind)
 
 
 def _name(field, group: Group) -> str:
@@ -105,11 +105,11 @@ def _range(field) -> str:
 
 def _conditions(field) -> str:
   """Says which other settings are needed for this one to have an effect."""
-  told = [
+  needed = [
     " or ".join(f"`config.{key}={value}`" for value in values) or f"`config.{key}`"
     for key, *values in map(of_kinds, field.metadata.get("used_if", ()))
   ]
-  return f"; only with {' and '.join(told)}" if told else ""
+  return f"; only with {' and '.join(needed)}" if needed else ""
 
 
 def _number(value) -> str:

@@ -52,11 +52,11 @@ def build(default, values: Mapping[str, Any], path: str, group: Group | None = N
   for key in values:
     if key not in fields:
       raise ConfigError(unknown(path, key, fields, group))
-  given = {
+  replaced = {
     key: _value(fields[key], getattr(default, key), value, f"{path}.{key}")
     for key, value in values.items()
   }
-  built = dataclasses.replace(default, **given)
+  built = dataclasses.replace(default, **replaced)
   if isinstance(built, Duration) and len(built.given()) > 1:
     raise ConfigError(
       f"{path} is given twice, as {built.given()}; keep one and set the others to 0."
@@ -106,8 +106,8 @@ def _typed(kind, value, path):
     _check_length(items, path, MAX_ITEMS)
     return items
   if type(value) is not kind:
-    given = type(value).__name__
-    raise ConfigError(f"{path}={shown(value)} is {given}; it must be {kind.__name__}.")
+    name = type(value).__name__
+    raise ConfigError(f"{path}={shown(value)} is {name}; it must be {kind.__name__}.")
   if kind is str:
     _check_length(value, path, MAX_TEXT)
   return value

@@ -50,13 +50,13 @@ def settings_of(path: str, argument: str) -> ml_collections.ConfigDict:
   if not callable(get_config):
     raise ConfigError(f"{path} defines no function get_config, which a recipe must have.")
   with blaming(path, argument):
-    found = get_config(*filter(None, [argument]))
-  if not isinstance(found, ml_collections.ConfigDict):
+    settings = get_config(*filter(None, [argument]))
+  if not isinstance(settings, ml_collections.ConfigDict):
     raise ConfigError(
-      f"{path}: get_config returned {type(found).__name__}; return vit_jax.config.to_config_dict("
-      "Config(...))."
+      f"{path}: get_config returned {type(settings).__name__}; return "
+      "vit_jax.config.to_config_dict(Config(...))."
     )
-  return found
+  return settings
 
 
 @contextlib.contextmanager
@@ -75,9 +75,9 @@ def blaming(path: str, argument: str = "") -> Iterator[None]:
     raise
   except BaseException as error:
     kind, words = type(error).__name__, _words(error)
-    said = f"{kind}: {words}" if words else kind
+    message = f"{kind}: {words}" if words else kind
     name = ":".join(filter(None, [path, argument]))
-    raise ConfigError(f"{name} cannot be run{_line(path, error)}: {said}.") from error
+    raise ConfigError(f"{name} cannot be run{_line(path, error)}: {message}.") from error
 
 
 def _words(error: BaseException) -> str:

@@ -77,9 +77,9 @@ def unknown(path: str, key: str, known, group: Group | None = None) -> str:
     return f"{path}.{key} is a setting of another kind; give {kinds} too, or leave it out."
   here = [f"{path}.{name}" for name in sorted(known)] or [path]
   names = dict.fromkeys([*here, *_dotted(dataclasses.asdict(Config()), "config")])
-  found = alike(key, names, 0.62, own=lambda name: name.rpartition(".")[2])
+  close = alike(key, names, 0.62, part=lambda name: name.rpartition(".")[2])
   called = [setting for setting in [ours(key)] if setting]
-  near = dict.fromkeys([*called, *(found or ([] if called else here))])
+  near = dict.fromkeys([*called, *(close or ([] if called else here))])
   return f"{path}.{key} is not a setting; nearest: {', '.join([*near][:5])}."
 
 
@@ -88,14 +88,14 @@ def has(settings: type, key: str) -> bool:
   return any(field.name == key for field in dataclasses.fields(settings))
 
 
-def alike(word: str, names, cutoff: float, own=str) -> list[str]:
-  """The `names` whose `own` part is similar to the word, best first; ignores case.
+def alike(word: str, names, cutoff: float, part=str) -> list[str]:
+  """The `names` whose `part` is similar to the word, best first; ignores case.
 
   The cutoff is that of difflib: 1 accepts only equal words, 0 any word.
   """
-  keys = {own(name).lower() for name in names}
+  keys = {part(name).lower() for name in names}
   close = difflib.get_close_matches(word.lower(), keys, cutoff=cutoff)
-  return [name for like in close for name in names if own(name).lower() == like]
+  return [name for like in close for name in names if part(name).lower() == like]
 
 
 def missing_recipe(path: str) -> str:

@@ -78,9 +78,9 @@ class ToolFlags(argparse.ArgumentParser):
 
   def parse_args(self, args: Sequence[str] | None = None, namespace=None):
     """As argparse, but the message about an unknown flag suggests similar ones."""
-    found, rest = self.parse_known_args(args, namespace)
+    flags, rest = self.parse_known_args(args, namespace)
     self._refuse(rest)
-    return found
+    return flags
 
   def parse_known_args(self, args: Sequence[str] | None = None, namespace=None):
     """As argparse; flags may be spelt with underscores."""
@@ -89,16 +89,16 @@ class ToolFlags(argparse.ArgumentParser):
 
   def parse_with_settings(self, args: Sequence[str] | None = None):
     """Parses flags and settings for runs: (flags, ["--config.KEY=VALUE", ...])."""
-    found, rest = self.parse_known_args(args)
+    flags, rest = self.parse_known_args(args)
     settings = [word for word in rest if word.startswith(SETTING) and "=" in word]
     self._refuse([word for word in rest if word not in settings])
-    return found, settings
+    return flags, settings
 
   def error(self, message: str):
     """Prints one sentence and ends the program."""
     words = message.removeprefix("argument ").rstrip(".")
-    said = f"{words[0].upper()}{words[1:]}. See --help."
-    console.leave(said, exit_status.WRONG_USAGE, self._name)
+    sentence = f"{words[0].upper()}{words[1:]}. See --help."
+    console.leave(sentence, exit_status.WRONG_USAGE, self._name)
 
   def _refuse(self, words):
     if not words:

@@ -47,9 +47,9 @@ class Masked(ObjectiveSettings):
     """
     name, side = config.model.name, config.data.image_size
     check_model(model, name)
-    made = MaskedPatches(model, self.rate, TARGETS[self.target])
-    check_patches(made, self, name, side)
-    return made
+    objective = MaskedPatches(model, self.rate, TARGETS[self.target])
+    check_patches(objective, self, name, side)
+    return objective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,8 +87,8 @@ class MaskedPatches:
     drawn = self.corruption(key, images)
     targets = self.targets(images, drawn)
     constant = self.target.constant_loss(self.target.statistics(targets, mask))
-    own = dict(targets=targets, constant=jnp.broadcast_to(constant, mask.shape))
-    return batch | drawn._asdict() | own
+    added = dict(targets=targets, constant=jnp.broadcast_to(constant, mask.shape))
+    return batch | drawn._asdict() | added
 
   def loss(self, params: dict, batch: dict, key: jax.Array) -> Sums:
     """The sums over a part of a batch.
@@ -146,19 +146,19 @@ class MaskedPatches:
       drawn: which patches are corrupted, and how.
       train: whether to use dropout, with `key`.
     """
-    own = params[OBJECTIVE_PARAMS]
+    extra = params[OBJECTIVE_PARAMS]
     outputs = self.model.apply(
       {"params": {name: value for name, value in params.items() if name != OBJECTIVE_PARAMS}},
       normalize(images, self.model.dtype),
       drawn,
-      own["mask_embedding"],
+      extra["mask_embedding"],
       train=train,
       rngs={"dropout": key} if train else None,
       method=encoded,
     )
     seen = corruption.rows(outputs, drawn.patches)
     predictions = self._layer().apply(
-      {"params": own["prediction"]}, seen.reshape(-1, seen.shape[-1])
+      {"params": extra["prediction"]}, seen.reshape(-1, seen.shape[-1])
     )
     return predictions.reshape(*seen.shape[:2], -1)
 
@@ -199,20 +199,20 @@ def check_model(model: Network, name: str):
     raise ConfigError(f"config.objective.kind='masked_patches' does not suit {name}: {reason}")
 
 
-def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):
+def check_patches(objective: MaskedPatches, settings: Masked, name: str, side: int):
   """Checks that there are patches to corrupt, and that they have the target.
 
   Args:
-    made: the objective.
+    objective: of the run.
     settings: config.objective.
     name: of the model.
     side: of the images, pixels.
   """
   try:
-    rows, columns = made.model.grid(side, side)
+    rows, columns = objective.model.grid(side, side)
   except ValueError as error:
     raise ConfigError(f"config.data.image_size={side}: {error}") from error
-  stride, patches, rate = made.model.stride(), rows * columns, settings.rate
+  stride, patches, rate = objective.model.stride(), rows * columns, settings.rate
   if patches < 2 or not corruption.count(rate, patches):
     raise ConfigError(
       f"config.objective.rate={rate:g} of {patches} patches of an image leaves none to corrupt; "
@@ -223,9 +223,9 @@ def check_patches(made: MaskedPatches, settings: Masked, name: str, side: int):
       f"config.data.image_size={side} is not {rows} patches of {stride} pixels, so the pixels "
       f"under the patches of {name} are not known; nearest: {rows * stride}."
     )
-  if stride < made.target.least_side:
+  if stride < objective.target.least_side:
     raise ConfigError(
       f"config.objective.target={settings.target!r} needs patches of at least "
-      f"{made.target.least_side} pixels, and those of {name} have {stride}; use "
+      f"{objective.target.least_side} pixels, and those of {name} have {stride}; use "
       "mean_color or pixels."
     )

@@ -65,8 +65,8 @@ def partition(params, pattern: str):
 
 def combine(part, params):
   """`params` with the values in `part`, a result of `partition`, in place of their own."""
-  own = lambda new, old: old if new is None else new
-  return jax.tree.map(own, part, params, is_leaf=lambda x: x is None)
+  newest = lambda new, old: old if new is None else new
+  return jax.tree.map(newest, part, params, is_leaf=lambda x: x is None)
 
 
 def decay_factor(name: str, rules: tuple[tuple[str, float], ...]) -> float | None:

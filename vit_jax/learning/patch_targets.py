@@ -106,8 +106,8 @@ class Colors:
 
   def statistics(self, targets: jax.Array, mask: jax.Array) -> dict[str, jax.Array]:
     """How often each class occurs in each cell, (T, 512)."""
-    found = (targets[..., None] == jnp.arange(COLORS)) * mask[:, None, None, None]
-    return {"counts": jnp.sum(found, axis=(0, 1))}
+    hits = (targets[..., None] == jnp.arange(COLORS)) * mask[:, None, None, None]
+    return {"counts": jnp.sum(hits, axis=(0, 1))}
 
   def constant_loss(self, statistics: dict[str, jax.Array]) -> jax.Array:
     """The entropy of the classes in a cell, nats; the mean over the cells."""

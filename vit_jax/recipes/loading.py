@@ -29,10 +29,10 @@ def options(words: Iterable[str], *known: str) -> frozenset[str]:
     ConfigError: one is not known, or is given twice.
   """
   words = list(words)
-  found = frozenset(choice(word, *known) for word in words)
-  if len(found) < len(words):
+  chosen = frozenset(choice(word, *known) for word in words)
+  if len(chosen) < len(words):
     raise ConfigError(f"The recipe's words {', '.join(words)} hold one twice; give each once.")
-  return found
+  return chosen
 
 
 def resolve(recipe: str, words: Iterable[str]) -> Config:
