@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import simplejpeg
 from hypothesis import strategies as st
-from PIL import Image
 
-from tests.data.pictures import CAP, picture, saved
+from tests.data.pictures import CAP, picture
 from vit_jax.data import images
 
 # --- evaluation ---
@@ -158,13 +157,6 @@ def test_half_of_the_random_squares_are_flipped():
     assert np.array_equal(maybe, plain) or np.array_equal(maybe, plain[:, ::-1])
     flipped += not np.array_equal(maybe, plain)
   assert 72 < flipped < 128
-
-
-def test_a_random_square_of_a_file_and_of_its_full_size():
-  pixels = picture(32, 32)
-  data = saved(Image.fromarray(pixels), "PNG")
-  np.testing.assert_array_equal(square(data), square(pixels))
-  np.testing.assert_array_equal(square(pixels, size=32), pixels)
 
 
 def test_square_image_is_the_centre_of_the_whole_image_made_square():

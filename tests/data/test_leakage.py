@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.data import tfds_fixture
 from vit_jax import config as c
-from vit_jax.data.sources import subset
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.evaluation.few_shot import FewShot
@@ -57,6 +55,11 @@ def test_parts_that_have_none_in_common_are_taken(folder):
   assert "have 10 images" in refused(mixed)
 
 
+def test_made_up_images_may_be_both():
+  made_up = c.Dataset("synthetic:10")
+  runs.open_data(scoring(made_up, made_up, classes=10))
+
+
 def test_an_explicit_setting_allows_it_and_it_is_told(folder, caplog):
   sets = c.Dataset(folder), c.Dataset(folder, "[90%:]")
   assert runs.open_data(scoring(*sets, allow_overlap=True)).evaluations
@@ -84,35 +87,3 @@ def test_probes_and_neighbours(folder, kind, options):
   )
   with pytest.raises(c.ConfigError, match=f"{key}.train .* and {key}.test"):
     open_alone(config("", "[:60%]", "[50%:]"), ())
-
-
-def test_digits_and_made_up_images():
-  digits = lambda split: c.Dataset("digits", split)
-  sets = lambda train, test: scoring(train, test, classes=10)
-  runs.open_data(sets(digits("train"), digits("test")))
-  assert "have 360 images" in refused(sets(digits("test"), digits("test")))
-  runs.open_data(sets(c.Dataset("synthetic:10"), c.Dataset("synthetic:10")))  # random images
-
-
-def test_what_is_excluded_or_not_drawn_is_not_trained_on(folder, tmp_path):
-  whole = runs.open_data(run(c.Dataset(folder))).train
-  test = runs.open_data(run(c.Dataset(folder, "[90%:]"))).train
-  held = {test.name(index) for index in range(len(test))}
-  rows = [index for index in range(len(whole)) if whole.name(index) in held]
-  path = str(tmp_path / "exclude.txt")
-  subset.write_exclusions(path, whole, rows)
-  scored = c.Dataset(folder, "[90%:]")
-  runs.open_data(scoring(c.Dataset(folder, exclude=path), scored))
-  subset.write_exclusions(path, whole, rows[1:])
-  assert "have 1 image (" in refused(scoring(c.Dataset(folder, exclude=path), scored))
-  assert "have 36 images" in refused(scoring(c.Dataset(folder), c.Dataset(folder, subset=36)))
-
-
-def test_records_of_tfds(tmp_path, monkeypatch):
-  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  name = tfds_fixture.write_single_label_tfds(tmp_path, num_examples=50, num_classes=2, seed=0)
-  part = lambda split, version="": c.Dataset(f"tfds:{name}{version}", split)
-  runs.open_data(scoring(part("train[:90%]"), part("train[90%:]")))
-  runs.open_data(scoring(part("train"), part("test")))
-  assert "have 4 images" in refused(scoring(part("train"), part("train[90%:]", ":1.0.0")))
-  assert "train example 36" in refused(scoring(part("train[30:]"), part("train[90%:]+test")))

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from tests.data import objectnet_fixture
-from vit_jax import config as c
-from vit_jax.data import datasets, sources
+from vit_jax.data import sources
 from vit_jax.data.images import BadImage
 
 
@@ -48,18 +47,9 @@ def test_a_broken_or_tiny_image_is_named(release):
   cv2.imwrite(str(root / "images/bench/000.png"), np.zeros((2, 5, 3), np.uint8))
   with pytest.raises(BadImage, match=r"bench/000\.png: 5 x 2 pixels are all border"):
     open_source(root)[0]
-
-
-def test_the_limit_of_pixels_is_that_of_the_run(release):
-  root, _ = release
-  for limit, works in ((87, False), (88, True)):  # 6 x 9 pixels and the border
-    data = c.Data(max_pixels=limit)
-    source = datasets.of_run(data).source(c.Dataset(source=f"objectnet:{root}"))
-    if works:
-      assert source[0].image.shape == (6, 9, 3)
-      continue
-    with pytest.raises(BadImage, match="11 x 8 pixels are more than the 87 that are allowed"):
-      source[0]
+  source = sources.open_source(f"objectnet:{root}", max_pixels=87)
+  with pytest.raises(BadImage, match="11 x 8 pixels are more than the 87 that are allowed"):
+    source[2]
 
 
 def swapped(**changes):

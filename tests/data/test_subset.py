@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from vit_jax import config as c
 from vit_jax.data import datasets, sources
 from vit_jax.data.sources import subset
-from vit_jax.evaluation.classification import Classification
 from vit_jax.training import run as runs
-from vit_jax.training import steps
 
 
 class Numbers(sources.Source):
@@ -157,17 +155,3 @@ def test_parts_of_a_source_tell_each_other_apart(tmp_path):
   # A list for the whole source is not valid for a part: positions differ.
   with pytest.raises(sources.SourceError, match="is for other examples"):
     sources.Remaining(opened(subset=9), first)
-
-
-def test_epochs_are_of_the_subset():
-  dataset = c.Dataset(source="digits", split="train", subset=160)
-  config = c.Config(
-    batch_size=16,
-    duration=c.Duration(epochs=3),
-    model=c.Model(num_classes=10),
-    data=c.Data(train=dataset),
-    evaluate={"some": Classification("digits", "test", subset=40)},
-  )
-  data = runs.open_data(config)
-  assert steps.of_run(config, len(data.train)).total == 30
-  assert len(data.evaluations.heads()[0].source) == 40
