@@ -114,24 +114,14 @@ def test_a_run_at_its_end_takes_no_batch(options):
   assert calls == [("a", "start", options["first"])]
 
 
-def test_arrays_move_by_explicit_calls_only():
-  class Reading(Callback):
-    def dispatched(self, step, metrics):
-      jax.jit(lambda x: x)(np.ones(3))
-
-  calls = []
-  run = types.SimpleNamespace(
-    images=ImageCount(0, 0, 1),
-    steps=types.SimpleNamespace(total=1),
-    update=lambda state, batch: (state, None),
-    batches=lambda: contextlib.nullcontext(iter([0])),
-  )
-  nothing = lambda *_: contextlib.nullcontext()
-  monitor = dict.fromkeys(("start", "waiting", "dispatching", "dispatched"), nothing)
-  watchdog = types.SimpleNamespace(beat=calls.append)
-  loop = Loop(run, [Reading()], StopAfter(), types.SimpleNamespace(**monitor), watchdog)
+def test_arrays_move_by_explicit_calls_only(monkeypatch):
+  implicit = lambda *_: jax.jit(lambda x: x)(np.ones(3))
+  monkeypatch.setattr(Noted, "dispatched", implicit)
   with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
-    loop.train(0)
+    trained()
+  monkeypatch.setattr(Noted, "dispatched", Callback.dispatched)
+  monkeypatch.setattr(Noted, "after_step", implicit)
+  trained(total=1)
 
 
 # --- metrics ---
