@@ -57,29 +57,34 @@ class Sweep:
   rule: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def rates(text: str) -> tuple[float, ...]:
-  """Parses a grid of learning rates: numbers separated by commas.
+def numbers(flag: str, text: str, kind: type, example: str) -> tuple:
+  """Parses different numbers above 0, separated by commas.
+
+  Args:
+    flag: that holds them, for messages.
+    text: its value.
+    kind: int or float.
+    example: of a good value.
 
   Raises:
-    ConfigError: the grid is empty, an entry is not a positive number, or a number is repeated.
+    ConfigError: there is none, an entry is no such number, or one is repeated.
   """
-  words = [word.strip() for word in text.split(",") if word.strip()]
-  if not words:
-    raise ConfigError(
-      f"The grid of learning rates, {text!r}, is empty; give one, such as 0.003,0.01."
-    )
-  for word in words:
+  values = []
+  for word in filter(None, map(str.strip, text.split(","))):
     try:
-      good = 0 < float(word) < math.inf
+      values.append(kind(word))
     except ValueError:
-      good = False
-    if not good:
-      raise ConfigError(f"The learning rate {word!r} is no number above 0; give such as 0.003.")
-  found = tuple(map(float, words))
-  for rate in found:
-    if found.count(rate) > 1:
-      raise ConfigError(f"The learning rate {rate} stands in the grid twice; once is enough.")
-  return found
+      values.append(math.nan)
+    if not 0 < values[-1] < math.inf:
+      raise ConfigError(f"{flag}={text!r}: {word!r} is no number above 0; give such as {example}.")
+  if not values or len(set(values)) < len(values):
+    raise ConfigError(f"{flag}={text!r} must hold each number once; give such as {example}.")
+  return tuple(values)
+
+
+def rates(text: str) -> tuple[float, ...]:
+  """Parses a grid of learning rates; raises as `numbers`."""
+  return numbers("--learning-rates", text, float, "0.003,0.01")
 
 
 def study(sweep: Sweep) -> Study:

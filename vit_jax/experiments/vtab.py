@@ -15,7 +15,7 @@ from vit_jax.experiments.studies import Cell, Choice, Drawing, Score, Stage, Stu
 from vit_jax.experiments.studies.jobs import Cost, Job
 from vit_jax.experiments.studies.runner import StudyRunner
 from vit_jax.experiments.studies.store import RunStore
-from vit_jax.experiments.sweep import rates
+from vit_jax.experiments.sweep import numbers, rates
 from vit_jax.process.text import aligned
 from vit_jax.recipes.finetuning import warmup
 from vit_jax.recipes.vtab_finetuning import PARTS
@@ -23,7 +23,6 @@ from vit_jax.storage import files
 
 # Settings that the benchmark itself sets, all but the first only where it has settings of its own.
 OWN = ("seed", "schedule.learning_rate", "schedule.warmup.steps", "duration.steps")
-MAX_STEPS = 10**6
 TABLE = "vtab.csv"
 TABLE_9 = pathlib.Path("configs/studies/paper/table9.csv")
 PAPER_MODELS = {  # of Table 9, as the results call them
@@ -101,23 +100,8 @@ def grid(learning_rates: str, steps: str) -> tuple[Setting, ...]:
       "--learning-rates and --steps go together; give both, such as --learning-rates=0.003,0.01 "
       "--steps=500,2500."
     )
-  return tuple(Setting(*pair) for pair in itertools.product(rates(learning_rates), lengths(steps)))
-
-
-def lengths(text: str) -> tuple[int, ...]:
-  """Parses numbers of steps, separated by commas.
-
-  Raises:
-    ConfigError: an entry is not a whole number of steps, or a number is repeated.
-  """
-  words = [word.strip() for word in text.split(",") if word.strip()]
-  for word in words:
-    if not (word.isascii() and word.isdecimal() and 0 < int(word[:9]) <= MAX_STEPS):
-      raise ConfigError(f"--steps={text!r} holds {word!r}, no number of steps; give such as 2500.")
-  numbers = tuple(map(int, words))
-  if len(set(numbers)) < len(numbers) or not numbers:
-    raise ConfigError(f"--steps={text!r} must hold each number of steps once, such as 500,2500.")
-  return numbers
+  lengths = numbers("--steps", steps, int, "500,2500")
+  return tuple(Setting(*pair) for pair in itertools.product(rates(learning_rates), lengths))
 
 
 def study(benchmark: Benchmark) -> Study:
