@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from vit_jax import models, registry
+from vit_jax import registry
 from vit_jax.config import (
   AUTO,
   Checkpoint,
@@ -175,6 +175,8 @@ def resnet(name: str) -> str:
   Raises:
     ConfigError: there is no such model, or it is none.
   """
+  from vit_jax import models
+
   if models.family_of(module_of(name)) is not registry.FAMILIES["resnet"]:
     raise ConfigError(f"The recipe's model {name!r} is no ResNet; give one such as R50x1.")
   return name

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable
 
-from vit_jax import models
 from vit_jax.config import Config, ConfigError, overrides
 from vit_jax.config.python_file import load
-from vit_jax.models import requirements
 
 __all__ = ["choice", "largest_side", "load", "module_of", "options", "resolve"]
 
@@ -55,6 +53,8 @@ def module_of(model: str):
   Raises:
     ConfigError: there is no such model.
   """
+  from vit_jax import models  # imports JAX, which reading recipes by their names does not need
+
   try:
     return models.create(model)
   except ValueError as error:
@@ -69,5 +69,7 @@ def largest_side(model: str, most: int) -> int:
   Raises:
     ConfigError: there is no such model, or its patches are larger.
   """
+  from vit_jax.models import requirements
+
   module = module_of(model)
   return requirements.largest_side(module, most, model) if most else 0
