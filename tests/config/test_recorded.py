@@ -10,6 +10,7 @@ from vit_jax.config import recorded
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import workdir
 
 MINE = c.Config(
@@ -60,3 +61,16 @@ def test_a_list_of_values_is_a_tuple_again(tmp_path):
   del values["data"]["crop_area"], values["evaluate"]["some"]["seeds"]
   missing = dataclasses.replace(MINE.data, crop_area=c.Data().crop_area)
   assert c.from_dict(values) == dataclasses.replace(MINE, data=missing)
+
+
+def test_a_part_of_a_group_has_the_defaults_of_its_place():
+  assert c.from_dict({"checkpoint": {"every": {}}}).checkpoint.every == c.Duration(steps=1000)
+  assert c.from_dict({"optimizer": {"kind": "sgd"}}).optimizer == SGD()
+
+
+def test_other_kinds_differ_in_the_kind_and_in_what_both_have():
+  old, new = c.to_dict(c.Config()), c.to_dict(c.Config(optimizer=SGD(weight_decay=0.1)))
+  assert recorded.changes(old, new) == [
+    "config.optimizer.kind: 'adam' -> 'sgd'",
+    "config.optimizer.weight_decay: 0.0 -> 0.1",
+  ]
