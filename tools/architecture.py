@@ -114,12 +114,12 @@ def arrows(known: dict[str, Package]) -> list[Arrow]:
 
 def reached(name: str, known: dict[str, Package]) -> set[str]:
   """All that a package imports, and what that imports in turn."""
-  found, todo = set(), [name]
+  below, todo = set(), [name]
   while todo:
-    new = known[todo.pop()].imports - found
-    found |= new
+    new = known[todo.pop()].imports - below
+    below |= new
     todo += new
-  return found
+  return below
 
 
 def level(name: str, known: dict[str, Package]) -> int:
@@ -145,13 +145,13 @@ def boxes(known: dict[str, Package]) -> dict[str, Box]:
 
 def lanes(drawn: list[Arrow], places: dict[str, Box]) -> dict[Arrow, int]:
   """A lane in the gutter for each arrow that takes it; arrows of one lane do not overlap."""
-  ends, found = [], {}
+  ends, by_arrow = [], {}
   for arrow in sorted(drawn, key=lambda one: (places[one.source].row, -places[one.target].row)):
     first, last = places[arrow.source].row, places[arrow.target].row
     lane = next((i for i, end in enumerate(ends) if end < first), len(ends))
     ends[lane : lane + 1] = [last]
-    found[arrow] = lane
-  return found
+    by_arrow[arrow] = lane
+  return by_arrow
 
 
 def svg(known: dict[str, Package]) -> str:
@@ -225,13 +225,13 @@ def lane_path(arrow: Arrow, lane: int, places: dict[str, Box], aside: list[Arrow
   )
 
 
-def box_of(one: Package, box: Box) -> str:
+def box_of(package: Package, box: Box) -> str:
   """A package: its name, what it is for, its size."""
-  size = f"{one.modules} module{'s' * (one.modules > 1)} · {one.lines:,} lines"
-  name = f"{one.name}.py" if one.modules == 1 else f"{one.name}/"
-  purpose = textwrap.wrap(one.purpose, 56)
+  size = f"{package.modules} module{'s' * (package.modules > 1)} · {package.lines:,} lines"
+  name = f"{package.name}.py" if package.modules == 1 else f"{package.name}/"
+  purpose = textwrap.wrap(package.purpose, 56)
   more = purpose[:2] if len(purpose) < 3 else [purpose[0], f"{purpose[1]} …"]
-  said = "".join(
+  sentence = "".join(
     f"<text x='{box.left + 16}' y='{box.top + 44 + 17 * i}' font-size='12.5' fill='#444'>"
     f"{html.escape(line, quote=False)}</text>"
     for i, line in enumerate(more)
@@ -242,7 +242,7 @@ def box_of(one: Package, box: Box) -> str:
     f"height='{HEIGHT}' rx='3' fill='{box.colour}'/>"
     f"<text x='{box.left + 16}' y='{box.top + 24}' font-size='16' font-weight='bold'>{name}</text>"
     f"<text x='{box.left + WIDTH - 12}' y='{box.top + 23}' font-size='12' text-anchor='end' "
-    f"fill='#777'>{size}</text>{said}</g>"
+    f"fill='#777'>{size}</text>{sentence}</g>"
   )
 
 

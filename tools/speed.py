@@ -77,8 +77,8 @@ def by_compiler(topology: str, folder: pathlib.Path):
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
   devices = compilation.devices_of(topology)
   name = f"{topology} ({len(devices)} x {devices[0].device_kind}), by its compiler"
-  said = f"{name}: nothing was run, and images/s are an estimate from the cycles that it counts."
-  return Survey(folder, name, FIRST, functools.partial(trial.estimated, devices=devices)), said
+  origin = f"{name}: nothing was run, and images/s are an estimate from the cycles that it counts."
+  return Survey(folder, name, FIRST, functools.partial(trial.estimated, devices=devices)), origin
 
 
 def at_hand(memory: int, folder: pathlib.Path):
@@ -92,11 +92,11 @@ def at_hand(memory: int, folder: pathlib.Path):
   from benchmarks.survey import Survey
 
   context = multiprocessing.get_context("spawn")
-  found = in_process(context, trial.device)
-  if "error" in found:
-    raise RunError(f"The device cannot be used: {found['error']}.")
-  on_cpu = found["platform"] == "cpu"
-  name = f"{found['count']} x {found['kind']}" + f", {memory} GiB" * on_cpu
+  device = in_process(context, trial.device)
+  if "error" in device:
+    raise RunError(f"The device cannot be used: {device['error']}.")
+  on_cpu = device["platform"] == "cpu"
+  name = f"{device['count']} x {device['kind']}" + f", {memory} GiB" * on_cpu
   run = lambda case, batch: in_process(context, trial.measured, case, batch, memory * 2**30)
   first = FIRST_ON_CPU if on_cpu else FIRST
   return Survey(folder, name, first, run), f"Measured on {name}."
@@ -113,14 +113,14 @@ def measure(args: Namespace):
   cases = case.cases(args.model, args.image_size)
   name = f"speed-{args.topology.replace(':', '-')}" if args.topology else "speed"
   folder = args.workdir or pathlib.Path("workdirs") / name
-  survey, said = (
+  survey, origin = (
     by_compiler(args.topology, folder) if args.topology else at_hand(args.memory, folder)
   )
   failed = survey.do(cases)
   trials = survey.trials()
   if trials:
     results.write(
-      folder, trials, said, shlex.join(["python", "tools/speed.py", *asked(args, trials)])
+      folder, trials, origin, shlex.join(["python", "tools/speed.py", *asked(args, trials)])
     )
   lines = results.lines(trials)
   show = [dataclasses.asdict(line) for line in lines]
@@ -132,11 +132,11 @@ def measure(args: Namespace):
 
 def asked(args: Namespace, trials: list[dict[str, str]]) -> list[str]:
   """The words of a command for all models and sizes that were tried, also by earlier commands."""
-  found = [f"--topology={args.topology}"] if args.topology else [f"--memory={args.memory}"]
-  found += ["--model", *dict.fromkeys(row["model"] for row in trials)]
+  words = [f"--topology={args.topology}"] if args.topology else [f"--memory={args.memory}"]
+  words += ["--model", *dict.fromkeys(row["model"] for row in trials)]
   sides = sorted({int(row["image_size"]) for row in trials})
-  found += ["--image-size", *map(str, sides)]
-  return found + ([f"--workdir={args.workdir}"] if args.workdir else [])
+  words += ["--image-size", *map(str, sides)]
+  return words + ([f"--workdir={args.workdir}"] if args.workdir else [])
 
 
 def main(arguments: list[str] | None = None):

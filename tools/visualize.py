@@ -87,15 +87,15 @@ def shown(args):
   try:
     if args.what == "mistakes":
       check_images(args)
-      found = images_of(args, 2**40) if args.images else None
-      return views.mistakes(pathlib.Path(args.source), args.count, found)
+      images = images_of(args, 2**40) if args.images else None
+      return views.mistakes(pathlib.Path(args.source), args.count, images)
     model = model_of(args)
     look = getattr(views, args.what)
     if args.what not in COUNTS:
       return of_weights(look(model), model)
-    found = images_of(args, args.count)
-    with tqdm.tqdm(total=len(found), unit="image", disable=not sys.stderr.isatty()) as bar:
-      return of_weights(look(model, found, bar.update, **own_options(args)), model)
+    images = images_of(args, args.count)
+    with tqdm.tqdm(total=len(images), unit="image", disable=not sys.stderr.isatty()) as bar:
+      return of_weights(look(model, images, bar.update, **own_options(args)), model)
   except (RunError, ValueError, OSError) as error:
     console.leave(str(error), exit_status.WRONG_USAGE, "visualize")
 
@@ -106,8 +106,8 @@ def of_weights(shown, model):
 
   if not model.card.average:
     return shown
-  said = f"With the {average.in_words(True)}: {shown.said}"
-  return shown._replace(said=said, summary={**shown.summary, "average": True})
+  sentence = f"With the {average.in_words(True)}: {shown.said}"
+  return shown._replace(sentence=sentence, summary={**shown.summary, "average": True})
 
 
 def check_images(args):

@@ -189,12 +189,12 @@ def _tf_example(tf, path, label):
 
 
 def _listing(folder: str) -> tuple[list[str], list[int]]:
-  found = [
+  files = [
     (os.path.join(folder, name, file), label)
     for label, name in enumerate(sorted(os.listdir(folder)))
     for file in sorted(os.listdir(os.path.join(folder, name)))
   ]
-  return [path for path, _ in found], [label for _, label in found]
+  return [path for path, _ in files], [label for _, label in files]
 
 
 class _Speed(NamedTuple):

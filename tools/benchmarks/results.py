@@ -55,52 +55,56 @@ def line(case: Case, trials: list[dict[str, str]]) -> CaseSpeed:
   )
 
 
-def cells(found: list[CaseSpeed]) -> list[list[str]]:
+def cells(speeds: list[CaseSpeed]) -> list[list[str]]:
   """The cells of the table, the head first; what is not known is empty."""
   head = ["", "model", "pixels", "GFLOPs/image", "images/s", "at batch", "largest batch"]
   text = lambda value, form: "" if value is None else format(value, form)
   return [head] + [
     [
-      *(one.what, one.model, f"{one.image_size}", f"{one.gflops:,.2f}"),
-      *(text(one.images_per_second, ",.1f"), text(one.batch, "d"), text(one.largest_batch, "d")),
+      *(speed.what, speed.model, f"{speed.image_size}", f"{speed.gflops:,.2f}"),
+      *(
+        text(speed.images_per_second, ",.1f"),
+        text(speed.batch, "d"),
+        text(speed.largest_batch, "d"),
+      ),
     ]
-    for one in found
+    for speed in speeds
   ]
 
 
-def table(found: list[CaseSpeed]) -> str:
+def table(speeds: list[CaseSpeed]) -> str:
   """The table for the terminal."""
-  return aligned(cells(found), left=(0, 1))
+  return aligned(cells(speeds), left=(0, 1))
 
 
-def write(folder: pathlib.Path, trials: list[dict[str, str]], said: str, command: str):
+def write(folder: pathlib.Path, trials: list[dict[str, str]], origin: str, command: str):
   """Writes results.md, figure.svg and figure.png.
 
   Args:
     folder: holds results.csv.
     trials: its rows, at least one.
-    said: where the figures come from.
+    origin: where the figures come from.
     command: makes them.
 
   Raises:
     RunError: the folder cannot be written to.
   """
-  found = lines(trials)
-  head, *rest = cells(found)
+  speeds = lines(trials)
+  head, *rest = cells(speeds)
   rows = "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rest])
-  parts = [f"```\n{command}\n```", said, rows, f"![The results]({FIGURE}.svg)"]
+  parts = [f"```\n{command}\n```", origin, rows, f"![The results]({FIGURE}.svg)"]
   with workdir.writing(folder):
     files.write_text(folder / PAGE, "\n\n".join([*parts, f"All trials: [{RESULTS}]({RESULTS}).\n"]))
-    draw(found, [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")])
+    draw(speeds, [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")])
 
 
-def draw(found: list[CaseSpeed], paths: list[pathlib.Path]):
+def draw(speeds: list[CaseSpeed], paths: list[pathlib.Path]):
   """Speed and largest batch against the image size, a curve for each model (Figure 12)."""
   from matplotlib.figure import Figure  # slow to import, and only needed at the end
 
   figure = Figure(figsize=(11, 8), layout="constrained")
   for line_of_axes, what in zip(figure.subplots(2, 2), (INFERENCE, TRAINING), strict=True):
-    some = [one for one in found if one.what == what]
+    some = [speed for speed in speeds if speed.what == what]
     for axes, (field, label) in zip(line_of_axes, PANELS.items(), strict=True):
       panel(axes, some, field)
       axes.set(title=what, xlabel="pixels along a side", ylabel=label)

@@ -37,14 +37,14 @@ class Survey:
       ConfigError: they are of another device.
       RunError: results.csv is damaged.
     """
-    found = results.read(self.folder / RESULTS)
-    others = {row.get("device", "something else") for row in found} - {self.device}
+    rows = results.read(self.folder / RESULTS)
+    others = {row.get("device", "something else") for row in rows} - {self.device}
     if others:
       raise ConfigError(
         f"{self.folder / RESULTS} has figures of {min(others)}, and these would be of "
         f"{self.device}; give another --workdir."
       )
-    return found
+    return rows
 
   def do(self, cases: list[Case]) -> list[str]:
     """Makes the trials that are missing, and writes each as it ends.
@@ -59,32 +59,32 @@ class Survey:
     with workdir.writing(self.folder):  # before the first trial, which may take minutes
       files.make_folder(self.folder)
     with files.one_writer(self.folder / RESULTS):
-      return [said for case in cases if (said := self._do_case(case))]
+      return [failure for case in cases if (failure := self._do_case(case))]
 
   def _do_case(self, case):
     """Returns a sentence if a trial fails."""
     while batch := self._next(case):
-      found = self.run(case, batch)
+      outcome = self.run(case, batch)
       name = f"{case.model}, {case.image_size} px, {case.what}, {batch} images"
-      if "error" in found:
-        return f"{name} failed: {found['error']}."
-      row = self._row(case, batch, found)
+      if "error" in outcome:
+        return f"{name} failed: {outcome['error']}."
+      row = self._row(case, batch, outcome)
       with workdir.writing(self.folder):
         results.write(self.folder / RESULTS, [*self.trials(), row])
-      said = f"{row['images_per_second']:.4g} images/s" if row["fits"] else "does not fit"
-      print(f"{name}: {said}", file=sys.stderr, flush=True)
+      figure = f"{row['images_per_second']:.4g} images/s" if row["fits"] else "does not fit"
+      print(f"{name}: {figure}", file=sys.stderr, flush=True)
     return ""
 
   def _next(self, case):
     return search.next_batch(fits(of_case(self.trials(), case)), self.first)
 
-  def _row(self, case, batch, found):
-    seconds = found["seconds"]
+  def _row(self, case, batch, outcome):
+    seconds = outcome["seconds"]
     return dict(
       device=self.device,
       **dataclasses.asdict(case),
       batch=batch,
-      fits=found["fits"],
+      fits=outcome["fits"],
       seconds="" if seconds is None else seconds,
       images_per_second="" if seconds is None else batch / seconds,
       gflops=case.gflops(),

@@ -37,15 +37,15 @@ def measured(case: Case, batch: int, memory: int) -> dict:
   """
   on_cpu = jax.default_backend() == "cpu"
   config = case.config(batch * jax.device_count(), "float32" if on_cpu else "bfloat16")
-  made = step_program.planned(config, jax.devices())
-  function, shapes = program(case.what, made)
+  run = step_program.planned(config, jax.devices())
+  function, shapes = program(case.what, run)
   try:
     compiled = function.lower(*shapes).compile()
     if on_cpu and step_program.peak_bytes(compiled.memory_analysis()) > memory:
       return dict(fits=False, seconds=None)
     if on_cpu:
       limit_data(memory)
-    return dict(fits=True, seconds=timing.median_seconds(stepper(case.what, made, compiled)))
+    return dict(fits=True, seconds=timing.median_seconds(stepper(case.what, run, compiled)))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
     if not timing.lacks_memory(error):
       raise
@@ -62,23 +62,23 @@ def limit_data(memory: int):
 
 def estimated(case: Case, batch: int, devices) -> dict:
   """As `measured`, from the compiler of TPUs that are not there; seconds are its cycles."""
-  made = step_program.planned(case.config(batch * len(devices), "bfloat16"), devices)
+  run = step_program.planned(case.config(batch * len(devices), "bfloat16"), devices)
   try:
-    found = compilation.program(made, *program(case.what, made))
+    compiled = compilation.program(run, *program(case.what, run))
   except jax.errors.JaxRuntimeError as error:
     if not timing.lacks_memory(error):
       raise
     return dict(fits=False, seconds=None)
-  return dict(fits=found.fits, seconds=found.step_seconds)
+  return dict(fits=compiled.fits, seconds=compiled.step_seconds)
 
 
-def program(what: str, made: Run):
+def program(what: str, run: Run):
   """The jitted function of a case, and the shapes of its arguments."""
-  batch = step_program.abstract_batch(made)
+  batch = step_program.abstract_batch(run)
   if what == TRAINING:
-    return made.update, (made.abstract, batch)
-  function = jax.jit(meshes.on(made.mesh, functools.partial(logits, made.model)))
-  return function, (made.abstract.params, batch["image"])
+    return run.update, (run.abstract, batch)
+  function = jax.jit(meshes.on(run.mesh, functools.partial(logits, run.model)))
+  return function, (run.abstract.params, batch["image"])
 
 
 def logits(model, params: dict, images: jax.Array) -> jax.Array:
@@ -86,10 +86,10 @@ def logits(model, params: dict, images: jax.Array) -> jax.Array:
   return model.apply({"params": params}, normalize(images, model.dtype), train=False)[0]
 
 
-def stepper(what: str, made: Run, compiled):
+def stepper(what: str, run: Run, compiled):
   """A function that runs a compiled program once, to its end."""
   if what == TRAINING:
-    return step_program.stepper(made, compiled)
-  batch = step_program.random_batch(made)
-  params = state.create(lambda: made.init().params, made.abstract.params)
+    return step_program.stepper(run, compiled)
+  batch = step_program.random_batch(run)
+  params = state.create(lambda: run.init().params, run.abstract.params)
   return lambda: jax.block_until_ready(compiled(params, batch["image"]))

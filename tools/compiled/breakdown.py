@@ -38,7 +38,7 @@ def breakdown(text: str, chip: Chip) -> list[Part]:
   for block, times in program.counted.items():
     for one in program.blocks[block]:
       if one.cycles:
-        found = categories.of(one)
-        cycles[found] += times * one.cycles
-        least[found] += times * bounds.seconds(program, one, chip)
+        category = categories.of(one)
+        cycles[category] += times * one.cycles
+        least[category] += times * bounds.seconds(program, one, chip)
   return [Part(name, cycles[name], least[name]) for name in CATEGORIES if name in cycles]

@@ -146,12 +146,12 @@ def known(device_kind: str) -> Chip:
   Raises:
     RunError: the memory and clock of this kind are not known.
   """
-  found = chip(device_kind)
-  if found is None or not found.hbm_bytes:
+  listed = chip(device_kind)
+  if listed is None or not listed.hbm_bytes:
     raise RunError(
       f"{device_kind!r} is not known; add its memory and clock to vit_jax/devices/chips.py."
     )
-  return found
+  return listed
 
 
 def bytes_per_device(x: jax.ShapeDtypeStruct) -> int:

@@ -52,8 +52,8 @@ class Instruction(NamedTuple):
 
   def attribute(self, pattern: str) -> str | None:
     """The first group of a pattern in the rest of the line; None if it is not there."""
-    found = re.search(pattern, self.rest)
-    return found and found[1]
+    match = re.search(pattern, self.rest)
+    return match and match[1]
 
 
 class Program:
@@ -85,5 +85,5 @@ class Program:
 
 def _instructions(block: str):
   for line in block.splitlines():
-    if found := LINE.match(line):
-      yield Instruction(bool(found[1]), *found.groups()[1:])
+    if match := LINE.match(line):
+      yield Instruction(bool(match[1]), *match.groups()[1:])

@@ -20,7 +20,7 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
   often as the least frequent of them. An all-reduce that is fused with a slice of its result is a
   reduce-scatter.
   """
-  found = collections.defaultdict(dict)
+  by_kind = collections.defaultdict(dict)
   blocks = computations(text)
   for name, times in runs(blocks).items():
     for line in blocks[name].splitlines():
@@ -33,11 +33,11 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
         kind, size = "reduce-scatter", shape_bytes(kept)
       channel = re.search(r"channel_id=(\d+)", line)
       key = channel[1] if channel else line
-      before, _ = found[kind].get(key, (times, size))
-      found[kind][key] = min(times, before), size
+      before, _ = by_kind[kind].get(key, (times, size))
+      by_kind[kind][key] = min(times, before), size
   return {
     kind: (sum(n for n, _ in each.values()), sum(n * size for n, size in each.values()))
-    for kind, each in found.items()
+    for kind, each in by_kind.items()
   }
 
 

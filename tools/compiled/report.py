@@ -95,10 +95,10 @@ def find_remedy(config: Config, program, devices, *, parts: bool = False) -> dic
     tell(f"It does not fit; trying {flags_of(overrides)}.")
     return compilation.compile_step(compilation.overridden(config, overrides), devices)
 
-  for overrides, found in compilation.smaller(config, program, compiled):
-    if found.fits:
+  for overrides, smaller in compilation.smaller(config, program, compiled):
+    if smaller.fits:
       changed = compilation.overridden(config, overrides)
-      return dict(settings=overrides, **facts(changed, found, parts=parts))
+      return dict(settings=overrides, **facts(changed, smaller, parts=parts))
   return None
 
 
@@ -134,14 +134,14 @@ def flops_per_device(config: Config, program) -> float | None:
 def core_days_in_paper(config: Config) -> tuple[int, int] | tuple[None, None]:
   """Table 2's core-days and epochs, if a step costs as much as that of the model there."""
   model = config.model
-  found = PAPER_CORE_DAYS.get((model.name, model.num_classes))
+  printed = PAPER_CORE_DAYS.get((model.name, model.num_classes))
   its = cost.pretraining(model.name)
-  if not found or config.objective != its.objective:
+  if not printed or config.objective != its.objective:
     return None, None
   as_many = dataclasses.replace(its.model, num_classes=model.num_classes)
   its = dataclasses.replace(its, model=as_many)
   same = cost.forward_macs(config) == cost.forward_macs(its)
-  return found if same and trains_all(config) else (None, None)
+  return printed if same and trains_all(config) else (None, None)
 
 
 def trains_all(config: Config) -> bool:
@@ -191,8 +191,8 @@ def lines_of(row: dict) -> list[str]:
   if row["flops_per_device"] is not None:
     lines.append(f"FLOPs of each device, analytic: {row['flops_per_device']:.4g}")
   mfu = "unknown for partial training" if row["mfu"] is None else f"{row['mfu']:.0%}"
-  for kind, found in row["collectives"].items():
-    lines.append(f"{kind}: {found['count']}, results of {found['bytes'] / 2**20:,.1f} MiB")
+  for kind, moved in row["collectives"].items():
+    lines.append(f"{kind}: {moved['count']}, results of {moved['bytes'] / 2**20:,.1f} MiB")
   lines.append(
     "a step, by the cycles that the compiler counts (no communication): "
     f"{row['step_seconds_estimate'] * 1e3:.1f} ms, "

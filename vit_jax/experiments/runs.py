@@ -74,12 +74,12 @@ def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
   if not files.exists(path):
     return None
   try:
-    found = json_text.with_numbers(files.read_json(path, most=MAX_BYTES))
+    metrics = json_text.with_numbers(files.read_json(path, most=MAX_BYTES))
   except (OSError, ValueError) as error:
     raise cfg.RunError(
       f"{path} is damaged ({error}): remove it to evaluate those weights again."
     ) from error
-  return {"step": 0} | {key: value for key, value in found.items() if "/" in key}
+  return {"step": 0} | {key: value for key, value in metrics.items() if "/" in key}
 
 
 def result(folder: pathlib.Path) -> dict[str, float] | None:
@@ -116,8 +116,8 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
 def accuracies(figures: dict[str, float]) -> dict[str, float]:
   """The top-1 accuracy of each evaluation set by its name, 0 to 1; a set named test comes first."""
   end = "/top1"
-  found = {key.removesuffix(end): value for key, value in figures.items() if key.endswith(end)}
-  return {name: found[name] for name in sorted(found, key=lambda name: name != "test")}
+  by_set = {key.removesuffix(end): value for key, value in figures.items() if key.endswith(end)}
+  return {name: by_set[name] for name in sorted(by_set, key=lambda name: name != "test")}
 
 
 class Children:

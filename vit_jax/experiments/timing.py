@@ -21,8 +21,9 @@ def median_seconds(
 
 def lacks_memory(error: Exception) -> bool:
   """Whether an error says that memory is too small, as that of the library of products on CPUs."""
-  said = f"{type(error).__name__}: {error}"
-  return isinstance(error, MemoryError) or out_of_memory(said) or "YNNPACK operation failed" in said
+  words = f"{type(error).__name__}: {error}"
+  lacking = out_of_memory(words) or "YNNPACK operation failed" in words
+  return lacking or isinstance(error, MemoryError)
 
 
 def out_of_memory(error: str) -> bool:

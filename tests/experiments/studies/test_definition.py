@@ -253,7 +253,7 @@ def test_no_run_scores_what_the_weights_of_the_first_were_trained_on(tmp_path, h
 
   def started(seen):
     known = (Trained(Dataset(f"folder:{tmp_path / seen}"), ""),)
-    card.write(tmp_path / f"{seen}.json", card.Card(image_size=28, trained_on=known))
+    card.write(tmp_path / f"{seen}.npz.json", card.Card(image_size=28, trained_on=known))
     (tmp_path / f"{seen}.npz").touch()
     return {"init_from": str(tmp_path / f"{seen}.npz")}
 

@@ -107,9 +107,9 @@ def execute(store: RunStore, some: list[Job], *, jobs: int, progress: Progress) 
           under_way, timeout=PERIOD, return_when=concurrent.futures.FIRST_COMPLETED
         )
         for future in ended:
-          run, said = under_way.pop(future), future.result()
-          failed |= {run.folder: said} if said else {}
-          progress.say(said or f"{end_of(run)}: {run.name} ({run.folder.name})")
+          run, failure = under_way.pop(future), future.result()
+          failed |= {run.folder: failure} if failure else {}
+          progress.say(failure or f"{end_of(run)}: {run.name} ({run.folder.name})")
     finally:
       stopping = children.asked
       children.asked = True  # if an error is on its way, no further process starts

@@ -117,8 +117,8 @@ def beside(rows: list[dict[str, str]], drawing: Drawing) -> float:
 
 def below(rows: list[dict[str, str]], drawing: Drawing) -> float:
   """Inches for values that are written upwards below a panel."""
-  found = [numbers([row[x] for row in rows]) for x in drawing.along()]
-  turned = [places for places in found if not all(map(is_number, places)) and is_long(places)]
+  columns = [numbers([row[x] for row in rows]) for x in drawing.along()]
+  turned = [places for places in columns if not all(map(is_number, places)) and is_long(places)]
   return max((0.09 * len(as_text(name)) for places in turned for name in places), default=0.0)
 
 
@@ -142,23 +142,23 @@ def points(
   A column that is measured, such as the seconds, differs between seeds: its mean is the place. Of
   curves, each epoch is a point.
   """
-  found, cells = [], groups(rows, "cell").values()
+  drawn, cells = [], groups(rows, "cell").values()
   for some in [one for cell in cells for one in groups(cell, x).values()] if x == EPOCH else cells:
     texts = [row[value] for row in some]
     known = texts if value == "score" else texts[:1]  # the paper's is the same for all seeds
     mean = statistics.fmean(map(float, known))
     spread = deviation(list(map(float, known))) or 0.0  # one value has no error bar to be seen
-    found.append((statistics.mean(places[row[x]] for row in some), mean, spread))
-  return sorted(found)
+    drawn.append((statistics.mean(places[row[x]] for row in some), mean, spread))
+  return sorted(drawn)
 
 
 def groups(rows: list[dict[str, str]], column: str) -> dict[str, list[dict[str, str]]]:
   """The rows by the value of a column; numbers in ascending order."""
-  found = {}
+  by_value = {}
   for row in rows:
-    found.setdefault(row[column], []).append(row)
-  places = numbers(list(found))
-  return {value: found[value] for value in sorted(found, key=places.__getitem__)}
+    by_value.setdefault(row[column], []).append(row)
+  places = numbers(list(by_value))
+  return {value: by_value[value] for value in sorted(by_value, key=places.__getitem__)}
 
 
 def numbers(values: list[str]) -> dict[str, float]:

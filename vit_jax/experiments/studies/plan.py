@@ -44,14 +44,14 @@ def text(runner: StudyRunner, form: str, *, measure: bool) -> str:
 
 def line(name: str, some: list[Job], costs: dict[str, Cost]) -> Estimate:
   """The sum over jobs. The settings that will be chosen count as the first candidate."""
-  found = [costs[repr(job)] for job in some]
-  steps = total([cost.steps for cost in found])
-  seconds = total([cost.seconds for cost in found])
+  of_jobs = [costs[repr(job)] for job in some]
+  steps = total([cost.steps for cost in of_jobs])
+  seconds = total([cost.seconds for cost in of_jobs])
   minutes = None if seconds is None else seconds / 60
   images = exaflops = days = None
   if steps is not None:
-    images = sum(cost.steps * cost.batch_size for cost in found)
-    exaflops = sum(cost.exaflops(cost.steps) for cost in found)
+    images = sum(cost.steps * cost.batch_size for cost in of_jobs)
+    exaflops = sum(cost.exaflops(cost.steps) for cost in of_jobs)
   if steps is not None and seconds is None:
     days = exaflops * 1e18 / (CHIPS[CHIP].peak_flops * MFU * DAY)
   return Estimate(name, len(some), steps, images, exaflops, minutes, days)
@@ -64,15 +64,15 @@ def total(values: list[int | None]) -> int | None:
 
 def lines(study: Study, costs: dict[str, Cost]) -> list[Estimate]:
   """A line for each cell, then one for the study, in which shared runs count once."""
-  found = [line(cell.label, jobs.of_cell(cell, study.seeds), costs) for cell in study.cells]
-  return [*found, line("all, shared runs once", jobs.of_study(study), costs)]
+  of_cells = [line(cell.label, jobs.of_cell(cell, study.seeds), costs) for cell in study.cells]
+  return [*of_cells, line("all, shared runs once", jobs.of_study(study), costs)]
 
 
-def table(found: list[Estimate]) -> str:
+def table(estimates: list[Estimate]) -> str:
   """The plan for the terminal."""
-  most = max((one.exaflops or 0 for one in found), default=0)
+  most = max((one.exaflops or 0 for one in estimates), default=0)
   unit, size = next((one for one in UNITS if most >= one[1]), UNITS[-1])
-  here = any(one.minutes_here is not None for one in found)
+  here = any(one.minutes_here is not None for one in estimates)
   head = ["cell", "runs", "steps", "images", unit, "time here" if here else "device-days"]
   rows = [
     [
@@ -80,7 +80,7 @@ def table(found: list[Estimate]) -> str:
       number(None if one.exaflops is None else one.exaflops / size),
       duration(one.minutes_here) if here else number(one.device_days),
     ]
-    for one in found
+    for one in estimates
   ]
   note = (
     "Measured here: time is that of compiling and training, one run after another, by steps that "
@@ -88,7 +88,7 @@ def table(found: list[Estimate]) -> str:
     if here
     else f"Device-days are of a {CHIP} core at {MFU:.0%} of its peak, an assumption."
   )
-  if any(one.steps is None for one in found):
+  if any(one.steps is None for one in estimates):
     note += " Steps that are not known depend on the number of training images: give the data."
   return f"{aligned([head, *rows])}\n{note}"
 

@@ -96,5 +96,5 @@ def scored(model: str, before: Stage, tasks: Mapping[str, str]) -> dict[str, Sta
     before: the pre-training.
     tasks: {name: key of `recipes.TASKS`}.
   """
-  found = {name: fine_tuning(model, task, before) for name, task in tasks.items()}
-  return found | {REAL: real(found["ImageNet"])}
+  stages = {name: fine_tuning(model, task, before) for name, task in tasks.items()}
+  return stages | {REAL: real(stages["ImageNet"])}
