@@ -1,6 +1,7 @@
 """Random settings: each is refused in one sentence before anything is made, or the run is sound."""
 
 import dataclasses
+import functools
 import json
 import math
 import random
@@ -81,11 +82,9 @@ def value(rng: random.Random, key: str, default):
 
 def choices_of(key: str):
   """The values that a setting lists as its choices."""
-  kind = cfg.Config
   *groups, last = key.split(".")
-  for name in groups:
-    kind = {field.name: field.type for field in dataclasses.fields(kind)}[name]
-  (field,) = (field for field in dataclasses.fields(kind) if field.name == last)
+  group = functools.reduce(getattr, groups, cfg.Config())
+  (field,) = (field for field in dataclasses.fields(group) if field.name == last)
   return field.metadata.get("choices", ())
 
 
