@@ -25,7 +25,8 @@ STEP = named(
   " broken_images_are_counted_over_all_steps moving_average"
   " an_update_that_is_not_finite_is_left_out"
   " the_corrected_average_weighs_the_parameters_after_each_update_alone"
-  " an_update_that_was_left_out_has_no_norm multi_label_sigmoid_step"
+  " an_update_that_is_not_finite_is_left_out an_update_that_was_left_out_has_no_norm"
+  " multi_label_sigmoid_step"
   " dropout_draws_depend_on_seed_and_step_and_not_on_devices",
 )
 VIT = named(
