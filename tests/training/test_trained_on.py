@@ -162,7 +162,6 @@ HOSTILE = (
   [{"identity": 3}],
   [{"identity": "x", "subset": "many"}],
   [{"identity": "x", "subset": -1}],
-  [{"identity": "x", "source": "a\nb"}],
   [{"identity": "x", "source": ["a"]}],
   [{"identity": "x", "colour": "red"}],
   [{"identity": "x"}] * (history.MAX_DATASETS + 1),
