@@ -17,6 +17,7 @@ from vit_jax import models
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
 from vit_jax.evaluation import evaluate, evaluated_model
+from vit_jax.evaluation.classification import Classification as Scored
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
@@ -171,7 +172,7 @@ DIGITS = c.Config(
     train=c.Dataset("digits", "train"),
     image_size=8,
   ),
-  evaluate={"test": Classification("digits", "test")},
+  evaluate={"test": Scored("digits", "test")},
 )
 
 
