@@ -107,7 +107,7 @@ def of_weights(shown, model):
   if not model.card.average:
     return shown
   sentence = f"With the {average.in_words(True)}: {shown.said}"
-  return shown._replace(sentence=sentence, summary={**shown.summary, "average": True})
+  return shown._replace(said=sentence, summary={**shown.summary, "average": True})
 
 
 def check_images(args):
