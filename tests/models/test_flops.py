@@ -57,12 +57,8 @@ def test_multiply_adds_are_those_that_the_compiler_counts(name, options, shape):
 @pytest.mark.parametrize(
   ("name", "side", "count"),
   [
-    ("ViT-B/16", 224, 86_567_656),
     ("ViT-B/16", 384, 86_567_656 + (24**2 - 14**2) * 768),
-    ("ViT-L/32", 224, 306_535_400),
-    ("R50x1+ViT-B/16", 224, 98_659_112),
     ("R50x1", 224, 25_549_352),
-    ("R50x1", 448, 25_549_352),
   ],
 )
 def test_parameters_of_the_published_models(name, side, count):

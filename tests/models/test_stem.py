@@ -1,7 +1,5 @@
 """The hybrids' ResNet: sizes of its map, standardised weights, rematerialisation, bfloat16."""
 
-import re
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -10,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import modules
 from tests.golden import weights as golden
 from vit_jax import models
 from vit_jax.models.convolution import map_size
@@ -41,12 +38,6 @@ def test_map_size(height, width, stages):
   assert out.shape == (2, map_size(height, stages), map_size(width, stages), channels)
 
 
-@given(st.integers(1, 10**6), ANY_STAGES)
-def test_map_size_is_one_division_rounded_up(pixels, stages):
-  divisor = 4 * 2 ** max(len(stages) - 1, 0)
-  assert map_size(pixels, stages) == -(-pixels // divisor)
-
-
 @pytest.mark.parametrize(
   ("name", "size", "tokens"),
   [
@@ -75,49 +66,3 @@ def test_maps_that_the_patches_do_not_tile_are_refused():
   model = models.create("R+ViT-Ti/16", depth=1)
   with pytest.raises(ValueError, match=r"Maps of 17 x 16 positions.*8 x 8"):
     jax.eval_shape(lambda: model.init(jax.random.key(0), jnp.zeros((1, 65, 64, 3)), train=False))
-
-
-def test_scale_and_shift_of_every_convolution_are_standardised_away():
-  def change(path, leaf):
-    convolution = any(getattr(key, "key", "").startswith("conv") for key in path)
-    return 5 * leaf + 0.2 if convolution else leaf
-
-  model = models.create(**SMALL)
-  params = modules.parameters(model, IMAGES, train=False)
-  changed = jax.tree_util.tree_map_with_path(change, params)
-  expected, _ = modules.run(model, params, IMAGES)
-  actual, _ = modules.run(model, changed, IMAGES)
-  np.testing.assert_allclose(actual, expected, atol=2e-3)
-
-
-@pytest.mark.parametrize("remat", ["dots", "everything"])
-def test_remat_changes_neither_outputs_nor_gradients(remat):
-  params = modules.parameters(models.create(**SMALL), IMAGES, train=False)
-  expected, wanted = modules.logits_and_grads(models.create(**SMALL), params, IMAGES)
-  actual, grads = modules.logits_and_grads(models.create(**SMALL, remat=remat), params, IMAGES)
-  np.testing.assert_allclose(actual, expected, atol=1e-5)
-  modules.assert_close(grads, wanted)
-
-
-def test_remat_keeps_less():
-  params = modules.parameters(models.create(**SMALL), IMAGES, train=False)
-  kept = lambda remat: modules.kept(models.create(**SMALL, remat=remat), params, IMAGES)
-  assert kept("everything") < kept("dots") < 0.6 * kept("none")
-
-
-def test_bfloat16_gives_float32_logits_near_those_of_float32():
-  params = modules.parameters(models.create(**SMALL), IMAGES, train=False)
-  exact, _ = modules.run(models.create(**SMALL), params, IMAGES)
-  logits, features = modules.run(models.create(**SMALL, dtype=jnp.bfloat16), params, IMAGES)
-  assert logits.dtype == jnp.float32
-  assert features["patches"].dtype == features["pre_logits"].dtype == jnp.bfloat16
-  assert 1e-6 < np.abs(logits - exact).max() < 0.05 * np.abs(exact).max()
-
-
-def test_all_convolutions_are_bfloat16_where_it_is_asked_for():
-  model = models.create(**SMALL, dtype=jnp.bfloat16)
-  params = modules.parameters(model, IMAGES, train=False)
-  text = str(jax.make_jaxpr(lambda p: modules.run(model, p, IMAGES))(params))
-  types = re.findall(r"(\w+)\[[\d,]+\] = conv_general_dilated", text)
-  assert len(types) == 1 + 2 * 4  # the root; in the only unit of each stage three and a projection
-  assert set(types) == {"bf16"}

@@ -70,14 +70,6 @@ def test_parameter_counts_of_the_published_models(name, count, scan):
   assert sum(math.prod(x.shape) for x in jax.tree.leaves(shapes)) == count
 
 
-def test_representation_layer_adds_a_square_dense_layer():
-  def count(**options):
-    shapes = jax.eval_shape(lambda: init(models.create(**TINY, **options)))
-    return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes))
-
-  assert count(representation_layer=True) - count() == 32 * 32 + 32
-
-
 def test_the_representation_layer_of_an_independent_implementation():
   record = golden.golden("vit_representation")
   params = nest(golden.make(record["shapes"]))
@@ -164,17 +156,6 @@ def test_the_backward_pass_of_scan_is_not_handed_the_blocks_parameters_once_more
   assert made == [[], ["bfloat16[3,32,64]"]]  # the gradient alone, to be added up in this type
 
 
-def test_remat_saves_less_and_computes_more():
-  def saved_bytes(remat):
-    model = models.create(**TINY, remat=remat)
-    params = init(model)
-    loss = lambda p: run(model, p, IMAGES)[0].sum()
-    _, pullback = jax.vjp(loss, params)
-    return sum(x.nbytes for x in jax.tree.leaves(pullback))
-
-  assert saved_bytes("everything") < saved_bytes("dots") < saved_bytes("none")
-
-
 def test_converters_undo_each_other():
   params = noisy(init(models.create(**TINY)))
   chex.assert_trees_all_equal(unstack_blocks(stack_blocks(params)), params)
@@ -196,24 +177,6 @@ def test_stacked_blocks_start_from_different_draws():
   ]["kernel"]
   assert kernel.shape == (3, 32, 64)
   assert not np.allclose(kernel[0], kernel[1])
-
-
-def test_patches_may_be_permuted_with_their_position_embeddings():
-  model = models.create(**TINY)
-  params = noisy(init(model))
-  order = np.random.default_rng(0).permutation(16)
-  patches = IMAGES.reshape(3, 4, 4, 4, 4, 3).swapaxes(2, 3).reshape(3, 16, 4, 4, 3)[:, order]
-  shuffled = patches.reshape(3, 4, 4, 4, 4, 3).swapaxes(2, 3).reshape(3, 16, 16, 3)
-  table = params["Transformer"]["posembed_input"]["pos_embedding"]
-  moved = jax.tree.map(lambda x: x, params)
-  moved["Transformer"]["posembed_input"]["pos_embedding"] = jnp.concatenate(
-    [table[:, :1], table[:, 1:][:, order]], axis=1
-  )
-  expected, _ = run(model, params, IMAGES)
-  actual, _ = run(model, moved, shuffled)
-  np.testing.assert_allclose(actual, expected, atol=1e-5)
-  unmoved, _ = run(model, params, shuffled)
-  assert np.abs(unmoved - expected).max() > 1e-3
 
 
 @pytest.mark.parametrize("side", [(16, 16), (8, 24), (32, 4)])
@@ -240,19 +203,6 @@ def test_pre_logits_are_what_the_head_sees():
   expected = features["pre_logits"] @ head["kernel"] + head["bias"]
   np.testing.assert_allclose(logits, expected, atol=1e-5)
   assert np.abs(features["pre_logits"]).max() <= 1  # tanh
-
-
-def test_bfloat16_computes_near_float32_and_keeps_float32_parameters():
-  model = models.create(**TINY, dtype=jnp.bfloat16)
-  params = init(model)
-  assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
-  params = noisy(params)
-  logits, features = run(model, params, IMAGES)
-  exact, _ = run(models.create(**TINY), params, IMAGES)
-  assert logits.dtype == jnp.float32
-  assert features["pre_logits"].dtype == jnp.bfloat16
-  error = np.abs(logits - exact).max()
-  assert 1e-6 < error < 0.05 * np.abs(exact).max()
 
 
 def test_all_products_but_the_logits_are_bfloat16_where_it_is_asked_for():
