@@ -8,12 +8,12 @@ import sys
 import jax
 import pytest
 
+from tests import tiny_run
 from tests.programs import ROOT
 from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.config.suggestions import unknown
 from vit_jax.devices.hosts import Hosts
-from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
@@ -21,19 +21,12 @@ from vit_jax.training import launch, train
 from vit_jax.training import run as runs
 
 AVERAGE = "moving average of the parameters"
-CONFIG = c.Config(
-  batch_size=32,
+CONFIG = dataclasses.replace(
+  tiny_run.CONFIG,
   duration=c.Duration(steps=6),
   evaluate_every=c.Duration(steps=3),
   optimizer=Adam(ema=0.75),
-  model=c.Model(
-    name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10, compute_dtype="float32"
-  ),
-  data=c.Data(
-    train=c.Dataset("digits", "train"),
-    image_size=8,
-  ),
-  evaluate={"test": Classification("digits", "test")},
+  report=True,
 )
 
 
