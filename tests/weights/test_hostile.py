@@ -210,6 +210,13 @@ def test_headers_of_safetensors(tmp_path, data, message):
   refused(tmp_path / "w.safetensors", message)
 
 
+@pytest.mark.parametrize("heads", ["-1", "x", "9" * 10**5, "10001"])
+def test_heads_of_safetensors(tmp_path, heads):
+  path, flat = tmp_path / "w.safetensors", {"blocks.0.norm1.weight": GOOD}
+  safetensors.numpy.save_file(flat, path, metadata={"vit_jax_heads": heads})
+  refused(path, "its metadata says .* attention heads")
+
+
 @pytest.mark.parametrize("form", ["npz", "msgpack", "safetensors"])
 def test_a_pickle(tmp_path, form):
   path = tmp_path / f"w.{form}"
