@@ -52,7 +52,7 @@ def settings(values, path=()):
 
 
 PATHS = dict(settings(c.to_dict(GOOD)))
-NUMERIC = {path for path, default in PATHS.items() if type(default) in (int, float)}
+NUMERIC = [path for path, default in PATHS.items() if type(default) in (int, float)]
 
 
 def with_value(path, value):
