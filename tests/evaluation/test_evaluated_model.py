@@ -12,7 +12,7 @@ from vit_jax import config as c
 from vit_jax import weights
 from vit_jax.data import sources
 from vit_jax.data.datasets import NamedDataset
-from vit_jax.evaluation import evaluated_model
+from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.classification import Classification, LabelledSet
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.models.stacking import unstack_blocks
@@ -258,7 +258,7 @@ def test_how_images_are_prepared_in_words():
   use = lambda resize: NamedDataset("", Classification("x", resize=resize), None)
   opened = tuple((name, LabelledSet(use(resize), None)) for name, resize in sets.items())
   words = functools.partial(
-    evaluated_model.preparation_in_words, c.Data(image_size=480), Evaluations(opened)
+    evaluate.preparation_in_words, c.Data(image_size=480), Evaluations(opened)
   )
   assert words(known=True) == (
     "480 x 480 px; b: smaller side to 512 px, centre of 480 px; c: 480 x 480 px"
@@ -266,7 +266,7 @@ def test_how_images_are_prepared_in_words():
   assert "480 x 480 px (the weights do not tell" in words(known=False)
   for resize in (0, 256):
     plain = c.Data(image_size=224, evaluate_resize=resize)
-    words = evaluated_model.preparation_in_words(plain, Evaluations(), known=False)
+    words = evaluate.preparation_in_words(plain, Evaluations(), known=False)
     assert words == "256 x 256 px, centre of 224 px"
 
 
@@ -275,13 +275,9 @@ def test_a_recipe_that_names_the_preparation_leaves_nothing_to_guess(tmp_path):
   path = str(tmp_path / "w.npz")
   images = c.Data(image_size=16, evaluate_resize=20)
   named = unnamed(path, data=images, class_names="data")
-  assert evaluated_model.read(named, data(5), NOWHERE).prepared == (
-    "smaller side to 20 px, centre of 16 px"
-  )
-  assert (
-    "do not tell"
-    in evaluated_model.read(unnamed(path, class_names="data"), data(5), NOWHERE).prepared
-  )
+  guessed = unnamed(path, class_names="data")
+  known = lambda config: evaluated_model.read(config, data(5), NOWHERE).resizing_known
+  assert (known(named), known(guessed)) == (True, False)
 
 
 def test_nothing_to_score(tmp_path):

@@ -15,6 +15,7 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data import sources
 from vit_jax.evaluation import reconstruction
+from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.evaluation.reconstruction import Reconstruction
@@ -171,4 +172,11 @@ def test_reconstruction_without_the_objective_is_refused():
   data = dataclasses.replace(MASKED.data, train=c.Dataset("digits", "train"))
   config = dataclasses.replace(MASKED, objective=c.Config().objective, data=data)
   with pytest.raises(c.ConfigError, match="held predicts corrupted patches"):
+    checks.check(config)
+
+
+def test_a_head_that_is_not_trained_is_not_scored():
+  config = dataclasses.replace(MASKED, evaluate={"val": Classification("digits", "test")})
+  message = r"evaluate\.val scores the head, .*a kind that needs no head: few_shot, nearest_n"
+  with pytest.raises(c.ConfigError, match=message):
     checks.check(config)

@@ -5,7 +5,8 @@ import pathlib
 
 import jax
 
-from vit_jax.data import datasets
+from vit_jax.config import Data
+from vit_jax.data import datasets, resizing
 from vit_jax.data.batches import Reader
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import catalogue, evaluated_model, results
@@ -37,7 +38,7 @@ def evaluate(
     with workdir.writing(folder):
       files.make_folder(folder)
     print(datasets.table(evaluations.datasets))
-    print(scored_in_words(read))
+    print(scored_in_words(read, evaluations))
     if read.resized or read.side not in (0, read.settings.data.image_size):
       print(other_size_in_words(read))
   if read.head.names:
@@ -70,12 +71,28 @@ def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folde
   print(f"Written to {result}" + (f", details to {details}" if details else ""))
 
 
-def scored_in_words(read: evaluated_model.Scored) -> str:
+def scored_in_words(read: evaluated_model.Scored, evaluations: Evaluations) -> str:
   """Says which weights are scored, and how images are prepared for them."""
-  said = (
-    f"{results.origin_in_words(read.origin)}: {type(read.model).__name__}, images {read.prepared}"
-  )
+  prepared = preparation_in_words(read.settings.data, evaluations, known=read.resizing_known)
+  said = f"{results.origin_in_words(read.origin)}: {type(read.model).__name__}, images {prepared}"
   return f"{said}; classes: {read.head.said}" if read.head.said else said
+
+
+def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -> str:
+  """Says how images are prepared.
+
+  Args:
+    data: the settings of the evaluation.
+    evaluations: what is scored.
+    known: as `Scored.resizing_known`.
+  """
+  side = data.image_size
+  if not evaluations.heads():
+    return f"{resizing.square(side)} x {resizing.square(side)} px, centre of {side} px"
+  guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
+  of_all = resizing.in_words(data.evaluate_resize, side) + ("" if known else guess)
+  others = [(name, each.resizing_in_words(data)) for name, each in evaluations.evaluators]
+  return "; ".join([of_all, *(f"{name}: {words}" for name, words in others if words)])
 
 
 def other_size_in_words(read: evaluated_model.Scored) -> str:

@@ -45,7 +45,7 @@ class Scored:
     params: NumPy arrays in the module's tree, and what the training objective added, if anything.
     side: size of the images that they were trained on, pixels; 0: it is not known.
     resized: which parameters were resized for config.data.image_size, in words; "": none.
-    prepared: how images are prepared, in words.
+    resizing_known: whether the weights, the recipe or the user tell how images are resized.
     representation: what evaluations without a head use, if their settings do not say.
     head: the names of the head's classes, and where they come from; no names: no set uses them.
     origin: where the parameters come from; the first entry of evaluation.json.
@@ -56,7 +56,7 @@ class Scored:
   params: dict
   side: int
   resized: str
-  prepared: str
+  resizing_known: bool
   representation: str
   head: classes.HeadNames
   origin: dict[str, int | str]
@@ -95,13 +95,12 @@ def read(
       f"{folder} has no checkpoint to evaluate: name a --workdir that has one, or give weights "
       "with --config.init_from=PATH."
     )
-  defaults = dict(activation=config.model.activation, norm_epsilon=config.model.norm_epsilon)
   try:
     if not of_run:
       stored = weights.read(path, step=config.evaluate_step, average=average)
     elif "init_from" in given:
       check_same(config.init_from, (stored.settings or {}).get("init_from", ""))
-    model = of_weights(stored, **defaults)
+    model = of_weights(stored, **function_of(config.model, config.model))
     origin["average"] = model.card.average
     return fitted(model, config, given, evaluations, origin)
   except (ValueError, OSError, RunError) as error:
@@ -156,9 +155,7 @@ def fitted(
     params=params | of_objective,
     side=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
-    prepared=preparation_in_words(
-      settings.data, evaluations, known=resizing_is_known(config, given, model)
-    ),
+    resizing_known=resizing_is_known(config, given, model),
     representation=model.card.representation,
     head=head,
     origin=origin,
@@ -289,23 +286,6 @@ def resizing_is_known(config: Config, given: frozenset[str], model: LoadedModel)
   """Whether the weights, the recipe or the user tell how images are resized."""
   by_recipe = alone(config) and config.data.image_size and "data.image_size" not in given
   return bool("data.evaluate_resize" in given or model.read.card or by_recipe)
-
-
-def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -> str:
-  """Says how images are prepared.
-
-  Args:
-    data: the settings of the evaluation.
-    evaluations: what is scored.
-    known: as `resizing_is_known`.
-  """
-  side = data.image_size
-  if not evaluations.heads():
-    return f"{resizing.square(side)} x {resizing.square(side)} px, centre of {side} px"
-  guess = " (the weights do not tell whether a centre is to be cut: config.data.evaluate_resize)"
-  of_all = resizing.in_words(data.evaluate_resize, side) + ("" if known else guess)
-  others = [(name, each.resizing_in_words(data)) for name, each in evaluations.evaluators]
-  return "; ".join([of_all, *(f"{name}: {words}" for name, words in others if words)])
 
 
 def computing(module, model) -> models.Network:
