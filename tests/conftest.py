@@ -10,6 +10,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"  # also where libtpu is installed
 # Enough threads for all devices to wait in as many collectives at once (see tests/programs.py).
 os.environ["PJRT_NPROC"] = "16"
 
+import hypothesis
 import jax  # reads the flags above
 import pytest
 
@@ -28,6 +29,12 @@ SLOWEST = (
   "test_flagship.py",
   "test_finetuning.py",
 )
+
+# How long an example takes depends on what else runs on the machine.
+hypothesis.settings.register_profile(
+  "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_default_matmul_precision", "highest")

@@ -3,6 +3,8 @@
 Needs torch (the extra `agreement`); skipped, with this reason, where it is not there.
 """
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,20 +12,21 @@ import pytest
 
 from vit_jax.learning import optim
 from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.sgd import SGD
 
 STEPS, RATE = 20, 0.1
 ALL = ((".*", 1.0),)  # torch decays every parameter
 
 CASES = {
-  "sgd": (dict(kind="sgd"), "SGD", dict(momentum=0.9)),
+  "sgd": (SGD(), "SGD", dict(momentum=0.9)),
   "sgd with L2": (
-    dict(kind="sgd", decay_kind="coupled", weight_decay=0.05),
+    SGD(decay_kind="coupled", weight_decay=0.05),
     "SGD",
     dict(momentum=0.9, weight_decay=0.05),
   ),
-  "adamw": (dict(weight_decay=0.05), "AdamW", dict(weight_decay=0.05)),
+  "adamw": (Adam(weight_decay=0.05), "AdamW", dict(weight_decay=0.05)),
   "adam with L2": (
-    dict(decay_kind="coupled", weight_decay=0.05),
+    Adam(decay_kind="coupled", weight_decay=0.05),
     "Adam",
     dict(weight_decay=0.05),
   ),
@@ -41,7 +44,7 @@ def test_steps_are_those_of_torch(case, clip):
 
   parameter = torch.nn.Parameter(torch.from_numpy(first.copy()))
   optimizer = getattr(torch.optim, theirs)([parameter], lr=RATE, **options)
-  chain = optim.make(Adam(clip_norm=clip, decay_rules=ALL, **ours))
+  chain = optim.make(dataclasses.replace(ours, clip_norm=clip, decay_rules=ALL))
   params = {"kernel": jnp.asarray(first)}
   state = chain.init(params)
   for gradient in gradients:

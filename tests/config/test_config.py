@@ -11,6 +11,7 @@ from vit_jax.config import suggestions
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
+from vit_jax.learning.optimizers.adam import Adam
 
 
 def edited(key, value):
@@ -143,3 +144,8 @@ def test_a_missing_recipe_names_those_of_its_folder_and_of_the_projects(monkeypa
     (tmp_path / name).touch()
   assert "nearest: mine/run.py" in c.missing_recipe("mine/rnu.py")
   assert "nearest: configs/vit_digits.py" in c.missing_recipe("vit_digits")
+
+
+def test_the_settings_of_a_kind_have_its_name_and_no_other():
+  with pytest.raises(TypeError, match="kind"):
+    Adam(kind="sgd")

@@ -1,5 +1,6 @@
 """Images for tests, and their expected pixels."""
 
+import functools
 import io
 import struct
 import zlib
@@ -93,6 +94,7 @@ def png16(samples: np.ndarray, more: bytes = b"") -> bytes:
   return png(rows, width=samples.shape[1], depth=16, colour=colour, more=more)
 
 
+@functools.cache
 def encodings() -> dict[str, bytes]:
   """An image of 80 x 64 pixels in all kinds of files, {kind: bytes}."""
   pixels = picture(64, 80)

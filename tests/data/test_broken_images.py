@@ -122,7 +122,7 @@ def test_what_takes_long_without_being_pixels_is_refused(monkeypatch, make, why)
 
 
 @hypothesis.given(st.data())
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.settings(max_examples=300)
 def test_damaged_files_give_an_image_or_bad_image(data):
   kind = data.draw(st.sampled_from(sorted(encodings())))
   damaged = bytearray(encodings()[kind])

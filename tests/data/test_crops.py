@@ -20,7 +20,7 @@ from vit_jax.data import images, jpeg
   room=st.floats(0.01, 1.0),
 )
 @hypothesis.example(height=129, width=2, seed=0, least=0.0234375, room=1.0)
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.settings(max_examples=300)
 def test_crops_keep_to_area_aspect_and_image(height, width, seed, least, room):
   rng = np.random.default_rng(seed)
   area = (least, min(1.0, least + room))

@@ -30,7 +30,7 @@ from vit_jax.data.sources import Example
 # --- index of hashes ---
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**32))
 def test_bands_find_what_a_comparison_with_all_finds(seed):
   rng = np.random.default_rng(seed)
@@ -186,7 +186,7 @@ def test_details_that_an_encoder_changes_tell_nothing():
   assert compare.likeness(first, second)[1] < 0.5
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 99), st.floats(0.2, 5), st.floats(-50, 50))
 def test_concordance_is_lins(seed, gain, shift):
   """1 minus the expected squared difference, divided by that of independent values."""

@@ -24,7 +24,7 @@ from vit_jax.data.sources import Example
   hosts=st.sampled_from((1, 2, 4, 8)),
   threads=st.sampled_from((0, 2)),
 )
-@hypothesis.settings(deadline=None, max_examples=60)
+@hypothesis.settings(max_examples=60)
 def test_every_example_counts_once_in_order(count, per_host, hosts, threads):
   source = numbered(count)
   shared = [

@@ -81,7 +81,6 @@ def test_images_of_a_cache_are_means_without_bias(factor):
   size=st.integers(1, 64),
   more=st.floats(0, 1),
 )
-@hypothesis.settings(deadline=None)
 def test_evaluation_is_always_the_size_asked_for(height, width, size, more):
   pixels = np.zeros((height, width, 3), np.uint8)
   resize = size + int(more * size)

@@ -26,7 +26,6 @@ def shares(weights):
   return [weight / sum(exact) for weight in exact]
 
 
-@settings(deadline=None)
 @given(weights=WEIGHTS, block=st.integers(0, 10**9))
 def test_every_source_has_its_share_after_any_number_of_blocks(weights, block):
   whole = order.whole_weights(weights)
@@ -56,7 +55,7 @@ def test_a_block_holds_whole_shares_if_it_can(weights, whole, size):
   assert order.block_size(found) == size
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
   sizes=st.lists(st.integers(5, 60), min_size=2, max_size=4),
   weights=st.lists(st.sampled_from([1, 2, 7, 0.1, 1 / 3]), min_size=4, max_size=4),
@@ -75,7 +74,7 @@ def test_no_image_comes_again_before_all_others_of_its_source_came(sizes, weight
   assert rows.max() < first
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(begin=st.integers(0, 5000), size=st.integers(1, 2500))
 def test_the_stream_is_the_same_however_it_is_cut(begin, size):
   parts = [MixedSource(30, 2), MixedSource(7, 1 / 3), MixedSource(500, 0.001)]
@@ -124,7 +123,7 @@ def test_mixes_keep_their_order():
   assert later == [3, 5, 1, 3, 0, 2, 7, 6, 5, 7]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(length=st.integers(1, 12), begin=st.integers(0, 30), size=st.integers(1, 20))
 def test_every_epoch_has_every_example_once_however_it_is_cut(length, begin, size):
   rows = order.epochs(length, seed=3)

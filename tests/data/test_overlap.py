@@ -62,7 +62,7 @@ def bases(folder, tmp_path_factory):
   return [*found, opened("digits", "train"), opened("digits", "test"), opened("synthetic:10")]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_as_many_as_names_tell(bases, tmp_path_factory, data):
   def chosen():

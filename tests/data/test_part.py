@@ -52,7 +52,7 @@ def test_a_part_of_images_named_by_subject_and_date_has_all_of_them(tmp_path):
   assert max(found.values()) < 12
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(counts=COUNTS, cuts=st.lists(st.integers(0, 100), min_size=2, max_size=2), data=st.data())
 def test_parts_are_nested_and_complements(counts, cuts, data):
   names, percent = numbered(counts), data.draw(st.booleans())
@@ -78,7 +78,7 @@ def test_parts_are_nested_and_complements(counts, cuts, data):
   assert all(one == sorted(one) for listing in parts for one in listing)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(counts=COUNTS, end=st.integers(1, 50))
 def test_numbers_from_the_end_are_those_from_the_beginning(counts, end):
   names = numbered(counts)

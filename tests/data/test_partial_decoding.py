@@ -18,7 +18,7 @@ from vit_jax.data import jpeg
   factor=st.sampled_from((1, 2, 4, 8)),
   layout=st.sampled_from(("420", "422", "444", "440", "411", "Gray")),
 )
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.settings(max_examples=300)
 def test_partial_rows_equal_those_of_the_whole(height, width, share, factor, layout):
   pixels = picture(height, width)
   noise = np.random.default_rng(0).integers(0, 60, pixels.shape)

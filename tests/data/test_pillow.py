@@ -34,7 +34,7 @@ def refused(data: bytes, message: str) -> None:
   tile=st.sampled_from([0, 16, 32]),
   seed=st.integers(0, 99),
 )
-@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.settings(max_examples=200)
 def test_a_tiff_of_any_layout_is_read_exactly_or_refused(
   height, width, dtype, channels, seed, **layout
 ):

@@ -51,7 +51,7 @@ def test_starting_at_a_step_continues_as_if_never_stopped():
 @hypothesis.given(
   count=st.integers(1, 60), batch_size=st.integers(1, 40), seed=st.integers(0, 2**32 - 1)
 )
-@hypothesis.settings(deadline=None, max_examples=30)
+@hypothesis.settings(max_examples=30)
 def test_every_epoch_has_each_example_once(count, batch_size, seed):
   steps = -(-3 * count // batch_size)
   batches = train(numbered(count), steps=steps, batch_size=batch_size, seed=seed)

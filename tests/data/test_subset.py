@@ -38,7 +38,7 @@ def every(source):
 # --- random subsets ---
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(length=st.integers(1, 100), data=st.data())
 def test_the_smaller_lies_inside_the_larger_and_none_comes_twice(length, data):
   small = data.draw(st.integers(1, length))

@@ -56,7 +56,7 @@ def evaluate(logits, labels, batch_size, *, kind="softmax", **options):
   return classification.evaluate(call, {}, batches(labels, batch_size), **options)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 300), st.integers(1, 64), st.booleans(), st.integers(0, 100))
 def test_every_image_counts_exactly_once(count, batch_size, multi_label, seed):
   rng = np.random.default_rng(seed)
@@ -101,7 +101,7 @@ def test_images_without_a_right_class_do_not_count():
     evaluate(logits, np.zeros_like(target), 3)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.sets(st.integers(0, CLASSES - 1), min_size=1), st.booleans(), st.integers(0, 100))
 def test_classes_that_do_not_occur_are_left_out(classes, multi_label, seed):
   rng = np.random.default_rng(seed)

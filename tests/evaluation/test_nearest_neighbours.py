@@ -29,7 +29,7 @@ def drawn(seed, count=40):
   return (rng.normal(size=(count, 6)) * scale).astype(np.float32), rng.integers(0, CLASSES, count)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
   st.integers(0, 100),
   st.sampled_from([1, 7, 40]),

@@ -14,7 +14,7 @@ def draw(seed, k=7):
   return rng.normal(0, 5, (4, k)), (rng.random((4, k)) < 0.4).astype(float)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0]))
 def test_softmax(seed, smoothing):
   logits, target = draw(seed)
@@ -28,7 +28,7 @@ def test_softmax(seed, smoothing):
   np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0]))
 def test_sigmoid(seed, smoothing):
   logits, target = draw(seed)

@@ -40,7 +40,7 @@ def test_keys_and_values_of_another_source():
   np.testing.assert_allclose(run(module, params, x, source), expected, atol=1e-5)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(1, 7), st.integers(1, 3), st.integers(1, 5), st.integers(0, 10**6))
 def test_relative_logits_depend_on_query_and_offset(tokens, heads, size, seed):
   query = draw(2, tokens, heads, size, seed=seed)

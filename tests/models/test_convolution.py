@@ -28,7 +28,7 @@ def both_references(kernel):
   return centred / (np.sqrt(variance) + 1e-5), centred / np.sqrt(variance + 1e-10)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.sampled_from([1e-6, 1e-5, 1e-3, 1.0, 100.0]))
 def test_values(seed, scale):
   kernel = draw(seed, scale)
@@ -38,7 +38,7 @@ def test_values(seed, scale):
 
 
 @BOTH
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.floats(0.3, 30), st.floats(-10, 10))
 def test_every_output_channel_gets_mean_0_and_variance_1(standardize, seed, scale, shift):
   out = np.asarray(standardize(jnp.asarray(draw(seed, scale, shift))), float)

@@ -21,7 +21,7 @@ def reference(x, scale, bias, xp=np):
   return (x - mean) / xp.sqrt(variance + 1e-6) * scale + bias
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 10.0, 1000.0]))
 def test_values(seed, shift):
   x, scale, bias = draw(seed, shift=shift)
@@ -32,7 +32,7 @@ def test_values(seed, shift):
   )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.sampled_from([(8,), (4, 8), (2, 3, 8), (2, 2, 2, 8)]))
 def test_gradients(seed, shape):
   arguments = [jnp.float32(a) for a in draw(seed, shape)]

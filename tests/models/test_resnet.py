@@ -28,7 +28,7 @@ def run(params, images=IMAGES, **options):
   return modules.run(models.create(**SMALL | options), params, images)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 4), st.sampled_from([0, 4]))
 def test_each_halving_rounds_up(height, width, stages, heads):
   backbone = Backbone((1,) * stages, 32, heads, jnp.float32, "xla", "none")

@@ -29,7 +29,7 @@ class Stem(nn.Module):
     return stem(x, self.stages, 32, jnp.float32, "none")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(1, 400), st.integers(1, 400), ANY_STAGES)
 def test_map_size(height, width, stages):
   init = lambda: Stem(stages).init_with_output(jax.random.key(0), jnp.zeros((2, height, width, 3)))

@@ -131,10 +131,12 @@ def tried(overlay: Overlay | None, tests: list[str], seconds: int, log: pathlib.
   resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
   # Neither what hypothesis remembers of earlier mutants, nor the smallest example, is of use.
   phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
-  hypothesis.settings.register_profile("mutant", database=None, derandomize=True, phases=phases)
-  hypothesis.settings.load_profile("mutant")
+  hypothesis.settings.register_profile(
+    "mutant", deadline=None, database=None, derandomize=True, phases=phases
+  )
   if overlay:
     sys.meta_path.insert(0, overlay)
   temporary = f"--basetemp={log.with_suffix('')}"
-  plain = ["-x", "--assert=plain", "-p", "no:cacheprovider", "--tb=short", temporary]
+  profile = "--hypothesis-profile=mutant"
+  plain = ["-x", profile, "--assert=plain", "-p", "no:cacheprovider", "--tb=short", temporary]
   return pytest.main([*plain, *tests], plugins=[AsGiven(tests)])

@@ -10,7 +10,7 @@ import pytest
 from tests import programs
 from vit_jax import registry
 from vit_jax.config import ConfigError, Dataset, overrides, python_file
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.config.page import page
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import features
@@ -32,7 +32,7 @@ class Spread(Dataset, EvaluationSpec):
     Metric("widest", curve=""),
   )
 
-  kind: str = setting("spread", "how far features are from their mean")
+  kind: str = name_of_kind("spread", "how far features are from their mean")
   power: float = setting(2.0, "of the distance", low=1.0, high=4.0)
 
   def datasets(self):

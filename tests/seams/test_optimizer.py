@@ -12,7 +12,7 @@ import pytest
 from tests.seams import program
 from vit_jax import registry
 from vit_jax.config import Optimizer
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.report import report
 from vit_jax.storage import checkpoint
 
@@ -23,7 +23,7 @@ TOY, STEPS = "--config.optimizer.kind=sums", "--config.duration.steps=4"
 class Sums(Optimizer):
   """A decaying sum of gradients."""
 
-  kind: str = setting("sums", "a decaying sum of gradients")
+  kind: str = name_of_kind("sums", "a decaying sum of gradients")
   memory: float = setting(0.5, "decay of the sum", low=0.0, high=0.99)
 
   moment: ClassVar[str] = "trace"

@@ -10,8 +10,8 @@ fields of each kind are a frozen dataclass in the file of the thing itself, whic
       registry.EVALUATIONS, "evaluations by name", default="classification"
     )
 
-A line of the registry leads to that dataclass, or to something that has it as `Settings`. Its first
-field is `kind: str = setting("adam", "what it is")`, whose default is the name in the registry;
+A line of the registry leads to that dataclass, or to something that has it as `Settings`. Its
+first field is `kind: str = name_of_kind("adam", "what it is")`, with the name in the registry;
 fields that several kinds share stand in a base class. Reading a recipe imports the kinds that it
 names, and no other.
 """
@@ -53,6 +53,11 @@ def setting(default, meaning, *, choices=(), low=None, high=None, off=None, used
   """
   check = dict(meaning=meaning, choices=choices, low=low, high=high, off=off, used_if=used_if)
   return dataclasses.field(default=default, metadata=check)
+
+
+def name_of_kind(name: str, meaning: str):
+  """The field `kind` of the settings of one kind; an instance cannot be given another name."""
+  return dataclasses.field(default=name, init=False, metadata=setting(name, meaning).metadata)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from vit_jax.config.duration import Duration
-from vit_jax.config.fields import MAX_NUMBER, group, setting
+from vit_jax.config.fields import MAX_NUMBER, group, name_of_kind, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class ObjectiveSettings:
       "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
   """
 
-  kind: str = setting("", "what is learned")
+  kind: str = name_of_kind("", "what is learned")
 
   needs_labels: ClassVar[bool] = False
   trains_head: ClassVar[bool] = False
@@ -72,7 +72,7 @@ class Optimizer:
 
   moment: ClassVar[str]
 
-  kind: str = setting("", "the update rule")
+  kind: str = name_of_kind("", "the update rule")
   moment_dtype: str = setting(
     "float32",
     "type that stores Adam's first moment or SGD's momentum; bfloat16 takes half the memory, "

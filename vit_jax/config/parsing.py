@@ -55,6 +55,7 @@ def build(default, values: Mapping[str, Any], path: str, group: Group | None = N
   replaced = {
     key: _value(fields[key], getattr(default, key), value, f"{path}.{key}")
     for key, value in values.items()
+    if fields[key].init  # the class has the name of its kind
   }
   built = dataclasses.replace(default, **replaced)
   if isinstance(built, Duration) and len(built.given()) > 1:

@@ -10,7 +10,7 @@ import numpy as np
 from etils import epy
 
 from vit_jax.config import Config, ConfigError, Data, Dataset, Loss
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.evaluation.spec import (
   EvalContext,
   EvaluationSpec,
@@ -49,7 +49,7 @@ class Classification(Dataset, EvaluationSpec):
   )
   scores_head: ClassVar = True
 
-  kind: str = setting("classification", "accuracy, loss and calibration of the head")
+  kind: str = name_of_kind("classification", "accuracy, loss and calibration of the head")
   resize: float = setting(
     -1.0,
     "replaces config.data.evaluate_resize: 0 resizes straight to the "

@@ -14,7 +14,7 @@ import numpy as np
 from etils import epy
 
 from vit_jax.config import Config, ConfigError
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.evaluation import features
 from vit_jax.evaluation.features import FeatureSpec
 from vit_jax.evaluation.spec import EvalContext, Evaluator, Metric, Result, RunData, add, one_behind
@@ -41,7 +41,9 @@ class FewShot(FeatureSpec):
 
   metrics: ClassVar = (Metric(r"\d+shot", headline=True),)
 
-  kind: str = setting("few_shot", "accuracy of a linear probe with few training images per class")
+  kind: str = name_of_kind(
+    "few_shot", "accuracy of a linear probe with few training images per class"
+  )
   shots: tuple = setting((1, 5, 10, 25), "training images of each class")
   seeds: int = setting(
     3, "draws of the training images, with the seeds 0, 1, ...", low=1, high=1000

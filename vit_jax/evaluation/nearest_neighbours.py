@@ -14,7 +14,7 @@ import numpy as np
 from etils import epy
 
 from vit_jax.config import Config, ConfigError
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.evaluation import features
 from vit_jax.evaluation.features import FeatureSpec
 from vit_jax.evaluation.spec import EvalContext, Evaluator, Metric, Result, RunData
@@ -38,7 +38,9 @@ class Nearest(FeatureSpec):
 
   metrics: ClassVar = (Metric(r"\d+nn", headline=True),)
 
-  kind: str = setting("nearest_neighbours", "accuracy of a vote of the nearest training images")
+  kind: str = name_of_kind(
+    "nearest_neighbours", "accuracy of a vote of the nearest training images"
+  )
   neighbours: int = setting(20, "training images that vote", low=1, high=10**6)
   temperature: float = setting(
     0.07, "a vote weighs exp(cosine similarity / temperature)", low=0.001, high=1000.0

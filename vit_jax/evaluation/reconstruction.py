@@ -9,7 +9,7 @@ import numpy as np
 from etils import epy
 
 from vit_jax.config import Config, ConfigError, Dataset
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind
 from vit_jax.evaluation.spec import (
   EvalContext,
   EvaluationSpec,
@@ -51,7 +51,7 @@ class Reconstruction(Dataset, EvaluationSpec):
     Metric(r"patch_squared_error\w*", curve="", smaller_is_better=True),
   )
 
-  kind: str = setting("reconstruction", "how well corrupted patches are predicted")
+  kind: str = name_of_kind("reconstruction", "how well corrupted patches are predicted")
 
   def datasets(self) -> dict[str, Dataset]:
     """The set itself."""

@@ -22,7 +22,7 @@ import numpy as np
 from etils import epy
 
 from vit_jax.config.data import Dataset
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind
 
 with epy.lazy_imports():
   import jax
@@ -154,7 +154,7 @@ class EvaluationSpec(abc.ABC):
   metrics: ClassVar[tuple[Metric, ...]]
   scores_head: ClassVar[bool] = False
 
-  kind: str = setting("", "what is measured")
+  kind: str = name_of_kind("", "what is measured")
 
   @abc.abstractmethod
   def datasets(self) -> Mapping[str, Dataset]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.config import Config, Loss, ObjectiveSettings
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind
 from vit_jax.data.device import normalize
 from vit_jax.learning import losses, mixup
 from vit_jax.learning.objective import Sums
@@ -19,7 +19,7 @@ from vit_jax.models import flops
 class Settings(ObjectiveSettings):
   """The classes of labelled images, with config.loss and config.data.mixup."""
 
-  kind: str = setting("classification", "the classes of labelled images")
+  kind: str = name_of_kind("classification", "the classes of labelled images")
 
   needs_labels: ClassVar[bool] = True
   trains_head: ClassVar[bool] = True

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.config import Config, ConfigError, ObjectiveSettings
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.data.device import normalize
 from vit_jax.learning import corruption
 from vit_jax.learning.corruption import Corruption
@@ -23,7 +23,7 @@ _OWN_STREAM = 2**32 - 1  # folded into the key of the parameters
 class Masked(ObjectiveSettings):
   """Masked patch prediction, without labels."""
 
-  kind: str = setting(
+  kind: str = name_of_kind(
     "masked_patches", "without labels: what corrupted patches look like (Section 4.6)"
   )
   rate: float = setting(

@@ -4,14 +4,14 @@ import dataclasses
 from typing import ClassVar
 
 from vit_jax.config import Optimizer
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind, setting
 
 
 @dataclasses.dataclass(frozen=True)
 class Adam(Optimizer):
   """Adam, or, with decoupled weight decay, AdamW."""
 
-  kind: str = setting("adam", "Adam (with decoupled decay: AdamW)")
+  kind: str = name_of_kind("adam", "Adam (with decoupled decay: AdamW)")
   beta1: float = setting(0.9, "decay of the first moment", low=0.0, high=0.999999)
   beta2: float = setting(0.999, "decay of the second moment", low=0.0, high=0.999999)
   epsilon: float = setting(1e-8, "added to the root of the second moment", low=1e-15, high=1.0)

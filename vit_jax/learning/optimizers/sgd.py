@@ -4,14 +4,14 @@ import dataclasses
 from typing import ClassVar
 
 from vit_jax.config import Optimizer
-from vit_jax.config.fields import setting
+from vit_jax.config.fields import name_of_kind, setting
 
 
 @dataclasses.dataclass(frozen=True)
 class SGD(Optimizer):
   """SGD with momentum."""
 
-  kind: str = setting("sgd", "SGD with momentum")
+  kind: str = name_of_kind("sgd", "SGD with momentum")
   momentum: float = setting(0.9, "decay of the sum of gradients", low=0.0, high=0.999999)
 
   moment: ClassVar[str] = "trace"
