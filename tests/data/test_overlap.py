@@ -209,7 +209,7 @@ def test_300_million_images_in_a_few_seconds(one, other, images):
     assert abs(found.images - 50_000 * 90 / 303) < 500
     assert int(found.example.split()[1]) >= 302_950_000
   else:
-    assert (found.images if found else 0) == images
+    assert min(found.images if found else 0, leakage._ENOUGH) == images
 
 
 def test_a_folder_takes_little_time_for_each_file(tmp_path):

@@ -29,7 +29,7 @@ def test_every_number_stands_at_one_position(length):
   assert sorted(whole.tolist()) == list(range(length))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(length=st.integers(1, 2**62 - 1), seed=st.integers(0, 2**32 - 1), data=st.data())
 def test_one_by_one_many_and_back_agree(length, seed, data):
   drawn = Permutation(length, seed=seed, stream=data.draw(st.integers(0, 99)))

@@ -6,7 +6,7 @@ records. No image is read; tools/dedup.py finds copies under other names.
 
 import collections
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ from vit_jax.data.datasets import NamedDataset
 from vit_jax.data.sources import Source
 from vit_jax.data.sources.base import Block
 
-_STRETCH = 2**20  # records compared at a time
 _ENOUGH = 10_000_000  # shared images; counting stops there
 
 _log = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ def check(trained: Iterable[NamedDataset], scored: NamedDataset, *, allow: bool)
   for named in trained:
     common = shared(named.source, scored.source)
     if not common:
-      if named.changed and _places(named.source) & _places(scored.source):
+      if named.changed and _by_place(named.source).keys() & _by_place(scored.source).keys():
         _log.warning("%s has changed since, so images of it may be in %s.", named, scored)
       continue
     message = f"{named} and {scored} have {common.in_words()} in common"
@@ -68,51 +67,31 @@ class Shared(NamedTuple):
 def shared(first: Source, second: Source) -> Shared | None:
   """The images that both sources have; None if there are none.
 
-  Looks at each folder or file, and at each image in the files that both sources use. Does not look
-  at all images of a large dataset.
+  Looks only into the folders and files that both sources use, so not at all images of a large
+  dataset. Stops counting at `_ENOUGH`.
   """
+  theirs = _by_place(second)
+  count, example = 0, ""
+  for place, blocks in _by_place(first).items():
+    if place in theirs and count < _ENOUGH:
+      (items, indices), (others, _) = _held(blocks), _held(theirs[place])
+      common, at, _ = np.intersect1d(items, others, return_indices=True)
+      if len(common):
+        example = example or first.name(int(indices[at[0]]))
+        count += len(common)
+  return Shared(count, example) if count else None
+
+
+def _by_place(source: Source) -> dict[str, list[Block]]:
+  """The blocks of a source by the folder or file that holds their images."""
   places = collections.defaultdict(list)
-  for block in second.blocks():
+  for block in source.blocks():
     places[block.place].append(block)
-  common, example, count = collections.defaultdict(list), "", 0
-  for block in first.blocks():
-    for other in places.get(block.place, ()):
-      for items, index in _common(block, other):
-        example = example or first.name(int(index))
-        common[block.place].append(items)
-        count += len(items)
-        if count >= _ENOUGH:
-          return Shared(_ENOUGH, example)
-  images = sum(len(np.unique(np.concatenate(items))) for items in common.values())
-  return Shared(images, example) if images else None
+  return places
 
 
-def _places(source: Source) -> set[str]:
-  """The folders and files that hold the images of a source."""
-  return {block.place for block in source.blocks()}
-
-
-def _common(first: Block, second: Block) -> Iterator[tuple[np.ndarray, int]]:
-  """Yields items that both blocks hold, a stretch at a time, with the index of one of them."""
-  if isinstance(first.items, range) and isinstance(second.items, range):
-    begin = max(first.items.start, second.items.start)
-    end = min(first.items.stop, second.items.stop)
-    for start in range(begin, end, _STRETCH):
-      items = np.arange(start, min(start + _STRETCH, end))
-      indices, others = (
-        block.index(items + (block.rows.start - block.items.start)) for block in (first, second)
-      )
-      both = (indices >= 0) & (others >= 0)
-      if both.any():
-        yield items[both], indices[both][0]
-    return
-  (items, indices), (others, _) = (_indexed(block) for block in (first, second))
-  both = np.isin(items, others)
-  if both.any():
-    yield items[both], indices[both][0]
-
-
-def _indexed(block: Block) -> tuple[np.ndarray, np.ndarray]:
-  """The items of a block that its source contains, and their indices in the source."""
-  indices = block.index(np.asarray(block.rows))
-  return np.asarray(block.items)[indices >= 0], indices[indices >= 0]
+def _held(blocks: list[Block]) -> tuple[np.ndarray, np.ndarray]:
+  """The items of some blocks that their source contains, and their indices in the source."""
+  items = np.concatenate([np.asarray(block.items) for block in blocks])
+  indices = np.concatenate([block.index(np.asarray(block.rows)) for block in blocks])
+  return items[indices >= 0], indices[indices >= 0]
