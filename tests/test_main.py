@@ -86,6 +86,18 @@ def test_what_depends_on_devices_or_parameters_is_wrong_usage_too(tmp_path):
   assert not (tmp_path / "run").exists()
 
 
+def test_a_mistyped_setting_is_refused_before_jax_is_loaded():
+  code = (
+    "import sys\n"
+    "from vit_jax.config import python_file\n"
+    "for name in ('vit_digits', 'vit_l16_jft', 'masked_vit_b16_jft'):\n"
+    "  python_file.load(f'configs/{name}.py')\n"
+    "assert 'jax' not in sys.modules\n"
+  )
+  result = programs.run([programs.MAIN[0], "-c", code], anew=True)
+  assert result.returncode == 0, result.stderr
+
+
 def test_help_is_quick_and_names_the_flags():
   begin = time.monotonic()
   result = programs.run([*programs.MAIN, "--help"], anew=True)

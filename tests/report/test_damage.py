@@ -1,6 +1,7 @@
 """The report of a workdir with damaged files, and of a run whose numbers are not finite."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.report import made_run
 from tests.report.made_run import step_line
 from tests.report.read_page import Page
+from vit_jax.evaluation import details
 from vit_jax.report import report
 from vit_jax.storage import starts
 
@@ -32,6 +34,16 @@ def test_damaged_files_are_named_and_left_out(tmp_path):
   (folder / "config.json").write_text("{")
   (folder / "metrics.jsonl").unlink()
   assert "The settings are left out" in page(folder).text
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 30, "-1"])
+@pytest.mark.parametrize("table", [details.CLASSES, details.CONFUSION])
+def test_a_number_that_no_evaluation_counts_is_damage(tmp_path, table, number):
+  folder = made_run.write(tmp_path / "run")
+  made_run.write_set(folder)
+  path = folder / "evaluation/1/test" / table
+  path.write_text(re.sub(r",\d+", f",{number}", path.read_text(), count=1))
+  assert "is no number of images." in page(folder).text
 
 
 def test_values_that_are_not_finite(tmp_path):

@@ -4,15 +4,19 @@ import dataclasses
 import functools
 from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
+from etils import epy
 
 from vit_jax.config import Config, Loss, ObjectiveSettings
 from vit_jax.config.fields import name_of_kind
-from vit_jax.data.device import normalize
-from vit_jax.learning import losses, mixup
 from vit_jax.learning.objective import Sums
-from vit_jax.models import flops
+
+with epy.lazy_imports():  # reading settings needs no JAX
+  import jax
+  import jax.numpy as jnp
+
+  from vit_jax.data import device
+  from vit_jax.learning import losses, mixup
+  from vit_jax.models import flops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,18 +48,18 @@ class Classification:
   settings: Loss = Loss()
   mixup: float = 0.0
 
-  def init(self, key: jax.Array, image_size: int) -> dict:
+  def init(self, key: "jax.Array", image_size: int) -> dict:
     """The model's parameters."""
     images = jnp.zeros((1, image_size, image_size, 3))
     return self.model.init(key, images, train=False)["params"]
 
-  def prepare(self, batch: dict, key: jax.Array) -> dict:
+  def prepare(self, batch: dict, key: "jax.Array") -> dict:
     """The batch with partners for MixUp."""
     return mixup.paired(batch, key, self.mixup)
 
-  def loss(self, params: dict, batch: dict, key: jax.Array) -> Sums:
+  def loss(self, params: dict, batch: dict, key: "jax.Array") -> Sums:
     """The sums over a part of a batch; this objective has no metrics."""
-    images = normalize(mixup.images(batch), self.model.dtype)
+    images = device.normalize(mixup.images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
     per_example = functools.partial(
       losses.LOSSES[self.settings.kind], label_smoothing=self.settings.label_smoothing

@@ -3,18 +3,19 @@
 import dataclasses
 from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
+from etils import epy
 
 from vit_jax.config import Config, ConfigError, ObjectiveSettings
 from vit_jax.config.fields import name_of_kind, setting
-from vit_jax.data.device import normalize
-from vit_jax.learning import corruption
-from vit_jax.learning.corruption import Corruption
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Sums
-from vit_jax.learning.patch_targets import TARGETS, Target
-from vit_jax.models import Network, flops
-from vit_jax.models.layers import Head, split_by_example
+
+with epy.lazy_imports():  # reading settings needs no JAX
+  import jax
+  import jax.numpy as jnp
+
+  from vit_jax.data import device
+  from vit_jax.learning import corruption, patch_targets
+  from vit_jax.models import Network, flops, layers
 
 _OWN_STREAM = 2**32 - 1  # folded into the key of the parameters
 
@@ -47,7 +48,7 @@ class Masked(ObjectiveSettings):
     """
     name, side = config.model.name, config.data.image_size
     check_model(model, name)
-    objective = MaskedPatches(model, self.rate, TARGETS[self.target])
+    objective = MaskedPatches(model, self.rate, patch_targets.TARGETS[self.target])
     check_patches(objective, self, name, side)
     return objective
 
@@ -67,11 +68,11 @@ class MaskedPatches:
     target: what is predicted.
   """
 
-  model: Network
+  model: "Network"
   rate: float
-  target: Target
+  target: "patch_targets.Target"
 
-  def init(self, key: jax.Array, image_size: int) -> dict:
+  def init(self, key: "jax.Array", image_size: int) -> dict:
     """The model's parameters without head, the mask embedding and the prediction layer."""
     images = jnp.zeros((1, image_size, image_size, 3))
     params = self.model.init(key, images, method=encoded)["params"]
@@ -81,7 +82,7 @@ class MaskedPatches:
     layer = self._layer().init(own_key, jnp.zeros((1, width)))["params"]
     return params | {OBJECTIVE_PARAMS: {"mask_embedding": mask, "prediction": layer}}
 
-  def prepare(self, batch: dict, key: jax.Array) -> dict:
+  def prepare(self, batch: dict, key: "jax.Array") -> dict:
     """Adds the corruption of every image, the targets, and the loss of the best constant."""
     images, mask = batch["image"], batch["mask"]
     drawn = self.corruption(key, images)
@@ -90,20 +91,20 @@ class MaskedPatches:
     added = dict(targets=targets, constant=jnp.broadcast_to(constant, mask.shape))
     return batch | drawn._asdict() | added
 
-  def loss(self, params: dict, batch: dict, key: jax.Array) -> Sums:
+  def loss(self, params: dict, batch: dict, key: "jax.Array") -> Sums:
     """The sums over a part of a batch.
 
     Metrics: accuracy (for pixels, squared_error) over all corrupted patches and over each kind of
     corruption, and constant_loss, the loss of the best prediction that is the same for all patches
     of the batch; a model that has learned something has a smaller loss.
     """
-    drawn = Corruption(*(batch[name] for name in Corruption._fields))
+    drawn = corruption.Corruption(*(batch[name] for name in corruption.Corruption._fields))
     predictions = self.predict(params, batch["image"], drawn, train=True, key=key)
     sums = self.sums(predictions, batch["targets"], drawn.kinds, batch["mask"])
     constant = jnp.sum(jnp.where(batch["mask"] > 0, batch["constant"], 0))
     return sums._replace(metrics=sums.metrics | {"constant_loss": (constant, sums.count)})
 
-  def sums(self, predictions, targets, kinds: jax.Array, mask: jax.Array) -> Sums:
+  def sums(self, predictions, targets, kinds: "jax.Array", mask: "jax.Array") -> Sums:
     """The loss, and the measure over all corrupted patches and over each kind of corruption.
 
     Args:
@@ -122,22 +123,30 @@ class MaskedPatches:
     }
     return Sums(jnp.sum(errors * mask), mask.sum(), metrics)
 
-  def corruption(self, key: jax.Array, images: jax.Array, first: int | jax.Array = 0) -> Corruption:
+  def corruption(
+    self, key: "jax.Array", images: "jax.Array", first: "int | jax.Array" = 0
+  ) -> "corruption.Corruption":
     """Draws the corruption of images (B, S, S, 3), at the places `first`, first + 1, ..."""
     rows, columns = self.model.grid(*images.shape[1:3])
     patches = rows * columns
     number = corruption.count(self.rate, patches)
     places = first + jnp.arange(len(images))
     drawn = corruption.draw(key, places=places, patches=patches, corrupted=number)
-    return Corruption(*map(split_by_example, drawn))
+    return corruption.Corruption(*map(layers.split_by_example, drawn))
 
-  def targets(self, images: jax.Array, drawn: Corruption) -> jax.Array:
+  def targets(self, images: "jax.Array", drawn: "corruption.Corruption") -> "jax.Array":
     """The targets of the corrupted patches, (B, M, T)."""
     return corruption.rows(self.target.of(images, self.model.stride()), drawn.patches)
 
   def predict(
-    self, params: dict, images: jax.Array, drawn: Corruption, *, train: bool, key=None
-  ) -> jax.Array:
+    self,
+    params: dict,
+    images: "jax.Array",
+    drawn: "corruption.Corruption",
+    *,
+    train: bool,
+    key=None,
+  ) -> "jax.Array":
     """The predictions for the corrupted patches, (B, M, outputs) float32.
 
     Args:
@@ -149,7 +158,7 @@ class MaskedPatches:
     extra = params[OBJECTIVE_PARAMS]
     outputs = self.model.apply(
       {"params": {name: value for name, value in params.items() if name != OBJECTIVE_PARAMS}},
-      normalize(images, self.model.dtype),
+      device.normalize(images, self.model.dtype),
       drawn,
       extra["mask_embedding"],
       train=train,
@@ -169,21 +178,21 @@ class MaskedPatches:
     predictions = corruption.count(self.rate, rows * columns) * model.width * self._outputs()
     return flops.training_flops(model.encoder_macs(image_size, image_size) + predictions)
 
-  def _layer(self) -> Head:
-    return Head(self._outputs(), 0.0, self.model.dtype)
+  def _layer(self) -> "layers.Head":
+    return layers.Head(self._outputs(), 0.0, self.model.dtype)
 
   def _outputs(self) -> int:
     return self.target.outputs(self.model.stride())
 
 
 def encoded(
-  model: Network,
-  images: jax.Array,
-  drawn: Corruption | None = None,
-  mask_embedding: jax.Array | None = None,
+  model: "Network",
+  images: "jax.Array",
+  drawn: "corruption.Corruption | None" = None,
+  mask_embedding: "jax.Array | None" = None,
   *,
   train: bool = False,
-) -> jax.Array:
+) -> "jax.Array":
   """The encoder's output at the patches, (B, N, D), with some patch embeddings corrupted."""
   grid = model.grid(*images.shape[1:3])
   x = model.embed(images)
@@ -193,7 +202,7 @@ def encoded(
   return model.patches(x)
 
 
-def check_model(model: Network, name: str):
+def check_model(model: "Network", name: str):
   """Checks that the model called `name` has patches, and nothing that would stay untrained."""
   if reason := model.why_not_masked():
     raise ConfigError(f"config.objective.kind='masked_patches' does not suit {name}: {reason}")

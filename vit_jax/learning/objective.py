@@ -6,7 +6,10 @@ its settings, a `vit_jax.config.ObjectiveSettings`; `vit_jax.registry.OBJECTIVES
 
 from typing import NamedTuple, Protocol
 
-import jax
+from etils import epy
+
+with epy.lazy_imports():  # reading settings needs no JAX
+  import jax
 
 PREFIX = "train/"  # of the names of an objective's metrics in metrics.jsonl
 OBJECTIVE_PARAMS = (
@@ -26,9 +29,9 @@ class Sums(NamedTuple):
       divided by its count, and NaN if that count is 0. It is logged as train/NAME.
   """
 
-  loss: jax.Array
-  count: jax.Array
-  metrics: dict[str, tuple[jax.Array, jax.Array]]
+  loss: "jax.Array"
+  count: "jax.Array"
+  metrics: "dict[str, tuple[jax.Array, jax.Array]]"
 
 
 class Objective(Protocol):
@@ -40,14 +43,14 @@ class Objective(Protocol):
 
   model: object
 
-  def init(self, key: jax.Array, image_size: int) -> dict:
+  def init(self, key: "jax.Array", image_size: int) -> dict:
     """Fresh parameters, float32, for square images of `image_size` pixels; traceable.
 
     They are the model's, and perhaps some of the objective itself under `OBJECTIVE_PARAMS`.
     """
     ...
 
-  def prepare(self, batch: dict, key: jax.Array) -> dict:
+  def prepare(self, batch: dict, key: "jax.Array") -> dict:
     """Adds shared values and random draws to the whole batch, before accumulation divides it.
 
     Args:
@@ -61,7 +64,7 @@ class Objective(Protocol):
     """
     ...
 
-  def loss(self, params: dict, batch: dict, key: jax.Array) -> Sums:
+  def loss(self, params: dict, batch: dict, key: "jax.Array") -> Sums:
     """The sums over a part of a prepared batch, differentiable in `params`.
 
     Args:

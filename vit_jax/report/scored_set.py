@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from vit_jax.evaluation import catalogue, details, examples, results
+from vit_jax.process.text import shown
 from vit_jax.storage import files, workdir
 
 MAX_SETS = 12  # evaluations of a run that are shown
+MAX_IMAGES = 10**12  # of an evaluation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,12 +101,12 @@ def read(folder: pathlib.Path) -> ScoredSet:
     name=folder.name,
     place="/".join(folder.parts[-3:-1]),
     metrics=results.recorded(folder),
-    classes=[(name, int(n), int(r)) for name, n, r, _ in rows_of(folder / details.CLASSES, 4)],
+    classes=[(name, count(n), count(r)) for name, n, r, _ in rows_of(folder / details.CLASSES, 4)],
     names=np.array(names, object),
     labels=np.array(labels, object),
     predictions=np.array(predicted, object),
     probabilities=np.array(probability, float),
-    confusion=np.array([row[1:] for row in matrix], int) if matrix else None,
+    confusion=np.array([list(map(count, row[1:])) for row in matrix]) if matrix else None,
     images=numbered(folder / examples.IMAGES),
     pictures={name: path for name, path in drawn.items() if name != "confusion"},
   )
@@ -123,6 +125,18 @@ def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
   if any(len(row) != (columns or len(rows) + 1) for row in rows):
     raise ValueError(f"{path.name} has rows of different lengths")
   return rows
+
+
+def count(text: str) -> int:
+  """The number of images in a cell.
+
+  Raises:
+    ValueError: it is none.
+  """
+  number = int(text)
+  if not 0 <= number <= MAX_IMAGES:
+    raise ValueError(f"{shown(text)} is no number of images")
+  return number
 
 
 def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:
