@@ -13,7 +13,7 @@ be written; 1 the weights are damaged or do not fit the format, or --verify foun
 
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, path, whole
+from vit_jax.config.tool_flags import ToolFlags, anywhere, whole
 from vit_jax.process import console
 
 
@@ -22,7 +22,7 @@ def flags() -> ToolFlags:
   result = ToolFlags("export", __doc__)
   result.add_source(required=True)
   add = result.add_argument
-  add("--output", type=path, required=True, help="file or folder; its suffix gives the format")
+  add("--output", type=anywhere, required=True, help="file or folder; its suffix gives the format")
   add("--format", default="", metavar="NAME", help="of the format; default: by the suffix")
   add(
     "--step",
@@ -47,10 +47,11 @@ def check(args):
     ConfigError: the flags contradict one another, or the output cannot be written there.
   """
   from vit_jax import weights
+  from vit_jax.storage import files
 
   suffix = weights.format_to_write(args.output, args.format).suffix
   folder(args.output.parent, "--output")
-  if args.output.exists() and args.output.is_dir() == bool(suffix):
+  if files.exists(args.output) and files.is_folder(args.output) == bool(suffix):
     kind = "folder" if suffix else "file"
     raise ConfigError(f"--output {args.output} is a {kind} already; give another name.")
 

@@ -14,7 +14,7 @@ Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or there can be n
 
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending, folder
-from vit_jax.config.tool_flags import ToolFlags, anywhere, path
+from vit_jax.config.tool_flags import ToolFlags, anywhere
 from vit_jax.process import console
 
 
@@ -23,7 +23,7 @@ def flags() -> ToolFlags:
   result = ToolFlags("report", __doc__)
   add = result.add_argument
   add("workdirs", nargs="+", type=anywhere, metavar="WORKDIR", help="folders of runs")
-  add("--output", type=path, required=True, help="*.html")
+  add("--output", type=anywhere, required=True, help="*.html")
   return result
 
 
@@ -31,7 +31,9 @@ def main(arguments: list[str] | None = None):
   """Writes the report; see the exit status above."""
   args = flags().parse_args(arguments)
   with ending("report"):
-    if args.output.is_dir():
+    from vit_jax.storage import files
+
+    if files.is_folder(args.output):
       raise ConfigError(f"--output {args.output} is a folder; give the name of a file.")
     folder(args.output.parent, "--output")
     from vit_jax.report import report

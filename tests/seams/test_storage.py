@@ -1,7 +1,6 @@
 """A kind of storage is one file and one line: a whole run is kept in the memory of this process."""
 
 import contextlib
-import dataclasses
 import errno
 import io
 import os
@@ -9,17 +8,16 @@ import pathlib
 import tempfile
 
 import pytest
+from absl.testing import flagsaver
 
 from tests.ends import assert_equal_ends
-from tests.tiny_run import CONFIG
-from tools import export, report
-from vit_jax import registry, weights
-from vit_jax.config import ConfigError, Duration
-from vit_jax.process.signals import StopRequest
+from tests.seams.program import SMALL
+from tools import export, predict, report
+from vit_jax import main, registry
+from vit_jax.config import command_line
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import FILE, FOLDER, NOTHING
 from vit_jax.storage.paths import UrlPath, path_of
-from vit_jax.training import launch
 
 
 class Killed(BaseException):
@@ -136,58 +134,60 @@ def registered(monkeypatch):
   monkeypatch.setattr(f"{__name__}.TOY", Toy())
 
 
-STEPS = dataclasses.replace(
-  CONFIG,
-  duration=Duration(steps=10),
-  evaluate_every=Duration(steps=4),
-  checkpoint=dataclasses.replace(CONFIG.checkpoint, every=Duration(steps=4)),
-  report=True,
+WORDS = (
+  "--config=configs/vit_digits.py",
+  *SMALL,
+  "--config.duration.steps=10",
+  "--config.evaluate_every.steps=4",
+  "--config.checkpoint.every.steps=4",
 )
 
 
-def run(folder, mode="train", config=STEPS):
-  return launch.launch(config, path_of(folder), StopRequest(), mode=mode, hosts=launch.Hosts())
+def run(folder, *words):
+  """The main program in this process; its exit status."""
+  with flagsaver.flagsaver(), pytest.raises(SystemExit) as end:
+    main.main(command_line.parse(["main", f"--workdir={folder}", *words]))
+  return end.value.code
 
 
 def test_a_run_that_is_killed_goes_on_to_the_same_bits_and_is_used(tmp_path, capsys):
-  assert run(tmp_path / "alone")
+  there, alone, page = path_of("toy://b/run"), tmp_path / "alone", tmp_path / "report.html"
+  assert run(alone, *WORDS) == 0
   TOY.appends_left = 23  # of lines and events
-  with pytest.raises(Killed):
-    run("toy://b/run")
+  with pytest.raises(Killed), flagsaver.flagsaver():
+    main.main(command_line.parse(["main", f"--workdir={there}", *WORDS]))
   TOY.appends_left = 10**9
-  stopped = checkpoint.available(path_of("toy://b/run"))
+  stopped = checkpoint.available(there)
   assert stopped
-  assert stopped[-1] < metrics_log.read(path_of("toy://b/run"))[-1]["step"] < 10
-  assert run("toy://b/run")
+  assert stopped[-1] < metrics_log.read(there)[-1]["step"] < 10
+  assert run(there, *WORDS) == 0
   assert f"resuming after step {stopped[-1]}" in capsys.readouterr().out
-  assert_equal_ends(path_of("toy://b/run"), tmp_path / "alone", step=10)
-  names = lambda paths: {path for path in paths if not path.startswith(("events", "compiled"))}
-  alone = names(files.files_below(tmp_path / "alone"))
-  there = names(files.files_below(path_of("toy://b/run")))
-  state = lambda paths: {path for path in paths if "/state/" not in path and path != "lock"}
-  assert state(alone) == state(there)
+  assert_equal_ends(there, alone, step=10)
+  assert names(there) == names(alone)
 
-  run("toy://b/run", "evaluate")
-  assert files.read_json(path_of("toy://b/run/evaluation.json"), most=10**6)["step"] == 10
-  report.main(["toy://b/run", "--output", str(tmp_path / "report.html")])
-  assert "Run run" in (tmp_path / "report.html").read_text()
-  export.main(["--source=toy://b/run", "--output", str(tmp_path / "w.npz"), "--verify"])
-  assert weights.load(tmp_path / "w.npz")
-  config = dataclasses.replace(STEPS, init_from="toy://b/run", duration=Duration(steps=2))
-  assert run("toy://b/another", config=config)
+  assert run(there, "--mode=evaluate") == 0
+  assert files.read_json(there / "evaluation.json", most=10**6)["step"] == 10
+  report.main([str(there), f"--output={page}"])
+  assert "Run run" in page.read_text()
+  export.main([f"--source={there}", f"--output={there}/w.npz", "--verify"])
+  predict.main([f"--source={there}/w.npz", f"--images={alone}/training_images/0.png"])
+  start = f"--config.init_from={there}/w.npz", "--config.report=False"
+  assert run("toy://b/another", *WORDS, *start) == 0
   assert not TOY.locks
   assert not list(pathlib.Path.cwd().glob("toy:*"))
 
 
-def test_a_run_on_it_is_locked():
-  with TOY.lock(path_of("toy://b/run") / "lock"), pytest.raises(ConfigError, match="is in use by"):
-    run("toy://b/run")
+def names(folder):
+  """What lies in a workdir, but for arrays, locks, and events, whose names tell the time."""
+  left_out = ("events", "compiled", "lock")
+  paths = (path for path in files.files_below(folder) if not path.startswith(left_out))
+  return {path for path in paths if "/state/" not in path}
 
 
-def test_what_lies_there_alone_can_be_no_file_of_weights():
-  TOY.contents["toy://b/w.npz"] = b"PK"
-  with pytest.raises(ConfigError, match=r"toy://b/w\.npz is a URL, and only files"):
-    weights.load(path_of("toy://b/w.npz"))
+def test_a_run_on_it_is_locked(capsys):
+  with TOY.lock(path_of("toy://b/run") / "lock"):
+    assert run("toy://b/run", *WORDS) == 2
+  assert "--workdir=toy://b/run is in use by another run" in capsys.readouterr().err
 
 
 def test_its_paths_are_never_opened_as_files_of_this_machine():

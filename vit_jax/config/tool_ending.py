@@ -1,13 +1,12 @@
 """How a tool ends after an error: one line on stderr and an exit status, never a traceback."""
 
 import contextlib
-import pathlib
 from collections.abc import Iterator
 
 from vit_jax.process import console, exit_status, limits
 from vit_jax.process.errors import ConfigError, Stopped
 from vit_jax.storage import files
-from vit_jax.storage.paths import local_path
+from vit_jax.storage.paths import Path, path_of
 
 
 @contextlib.contextmanager
@@ -29,7 +28,7 @@ def ending(tool: str) -> Iterator[None]:
     console.leave("Interrupted.", exit_status.INTERRUPTED, tool)
 
 
-def folder(path: str | pathlib.Path, setting: str) -> pathlib.Path:
+def folder(path: str | Path, setting: str) -> Path:
   """Makes a folder to write to, if it does not exist.
 
   Args:
@@ -39,7 +38,7 @@ def folder(path: str | pathlib.Path, setting: str) -> pathlib.Path:
   Raises:
     ConfigError: the folder cannot be made or cannot be written to.
   """
-  path = local_path(path)
+  path = path_of(path)
   try:
     files.make_folder(path)
   except (OSError, ValueError) as error:

@@ -1,6 +1,9 @@
 """Reads weights from files, folders and runs; writes them to files and folders."""
 
+import contextlib
 import pathlib
+import tempfile
+from collections.abc import Iterator
 
 from vit_jax import registry
 from vit_jax.config import ConfigError
@@ -9,13 +12,13 @@ from vit_jax.models import Network
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
-from vit_jax.storage.paths import local_path
+from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, workdir
 from vit_jax.weights.format import WeightFormat, Weights
 
 
-def read(path: pathlib.Path, *, step: int = 0, average: bool = True) -> Weights:
+def read(path: Path, *, step: int = 0, average: bool = True) -> Weights:
   """Reads parameters, and what is known about them.
 
   Args:
@@ -33,18 +36,31 @@ def read(path: pathlib.Path, *, step: int = 0, average: bool = True) -> Weights:
   """
   if workdir.is_at(path):
     return workdir.read(path, step, average)
-  path = local_path(path)
-  if path.exists() and (step or not average):
+  if files.exists(path) and (step or not average):
     raise ConfigError(
       f"{path} has no checkpoints to choose a step or a moving average from; leave that choice out."
     )
-  return _read(format_of(path), path)
+  with _here(path) as place:
+    return _read(_format_of(place, path), place, path)
 
 
-def _read(form: WeightFormat, path: pathlib.Path) -> Weights:
+@contextlib.contextmanager
+def _here(path: Path) -> Iterator[pathlib.Path]:
+  """A path for libraries, which read files of this machine: `path`, or a copy with its card."""
+  if isinstance(path, pathlib.Path):
+    yield path
+    return
+  with tempfile.TemporaryDirectory() as scratch:
+    place = pathlib.Path(scratch, path.name)
+    for name in filter(files.exists, (path, card.path_beside(path))):
+      files.copy(name, place.with_name(name.name))
+    yield place
+
+
+def _read(form: WeightFormat, place: pathlib.Path, path: Path) -> Weights:
   with arrays.reading(path, form.words):
-    params = form.load(path)
-    weights = Weights(params, form.card(path, params))
+    params = form.load(place)
+    weights = Weights(params, form.card(place, params))
     names, bias = weights.class_names(), flatten(params).get("head/bias")
     if names and bias is not None and len(names) != bias.size:
       raise ValueError(
@@ -53,7 +69,7 @@ def _read(form: WeightFormat, path: pathlib.Path) -> Weights:
   return weights
 
 
-def trained_on(path: pathlib.Path, *, step: int = 0) -> History:
+def trained_on(path: Path, *, step: int = 0) -> History:
   """What the weights at `path` were trained on, read without their parameters; () if unknown.
 
   Args:
@@ -64,15 +80,16 @@ def trained_on(path: pathlib.Path, *, step: int = 0) -> History:
   """
   if workdir.is_at(path):
     return workdir.trained_on(path, step)
-  form = _recognised(local_path(path))
-  if not form:
-    return ()
-  with arrays.reading(path, form.words):
-    recorded = form.card(path, None)
-  return recorded.trained_on if recorded else ()
+  with _here(path) as place:
+    form = _recognised(place)
+    if not form:
+      return ()
+    with arrays.reading(path, form.words):
+      recorded = form.card(place, None)
+    return recorded.trained_on if recorded else ()
 
 
-def write(path: pathlib.Path, weights: Weights, name: str = ""):
+def write(path: Path, weights: Weights, name: str = ""):
   """Writes parameters and their card; without a card, one with what the parameters tell.
 
   Args:
@@ -87,28 +104,30 @@ def write(path: pathlib.Path, weights: Weights, name: str = ""):
   """
   form, known = format_to_write(path, name), weights.card or card.inferred(weights.params)
   files.make_folder(path.parent)
-  with files.one_writer(path):
-    form.save(path, unstack_blocks(weights.params), known)
+  with files.one_writer(path), _here(path) as place:
+    form.save(place, unstack_blocks(weights.params), known)
     if form.suffix:
-      card.write(card.path_beside(path), known)
+      card.write(card.path_beside(place), known)
+    if place != path:
+      files.copy(place.parent, path.parent)
 
 
-def format_of(path: pathlib.Path) -> WeightFormat:
-  """The format of what is at a path.
+def _format_of(place: pathlib.Path, path: Path) -> WeightFormat:
+  """The format of what was at a path and is at a place of this machine.
 
   Raises:
     ConfigError: nothing is there, or it is of no known format.
   """
-  if not path.exists():
+  if not files.exists(place):
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
-  form = _recognised(local_path(path))
+  form = _recognised(place)
   if form is None:
     known = ", ".join(form.words for form in _formats().values())
     raise ConfigError(f"{path} holds no weights in a known format: {known}, the workdir of a run.")
   return form
 
 
-def format_to_write(path: pathlib.Path, name: str = "") -> WeightFormat:
+def format_to_write(path: Path, name: str = "") -> WeightFormat:
   """The format to write to a path.
 
   Args:
