@@ -44,8 +44,6 @@ ALLOWED = {
   },
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.weights.huggingface", "vit"),
-    ("vit_jax.weights.published", "resnet"),
-    ("vit_jax.weights.timm", "resnet"),
   },
   "OPTIMIZERS": {("vit_jax.config.run", "adam")},
   "SOURCES": {

@@ -11,6 +11,7 @@ import numpy as np
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import arrays
+from vit_jax.weights.translation import OURS, SAME, THEIRS, Layout, Row, Table
 
 # Prefixes of parameters, and the prefixes of other arrays beside them, which are left out: the
 # optimizer's state, and a text tower.
@@ -26,9 +27,24 @@ LINEN = (
   ("MlpBlock_0/", "MlpBlock_3/"),
 )
 POSITIONS = "Transformer/posembed_input/pos_embedding"
-BIT_HEAD = "resnet/head/conv2d/"
-BIT_NORM = re.compile(r"(resnet/.*group_norm)/(gamma|beta)")
-BIT_NORM_NAMES = {"gamma": "scale", "beta": "bias"}
+_HEAD = Layout(lambda x: x[None, None], lambda x, heads: x.reshape(x.shape[-2:]))
+_UNIT, _CONVOLUTION = "resnet/block{1}/unit{01}", "standardized_conv2d/kernel"
+
+
+def _norm(name: str) -> tuple[Row, Row]:
+  return (f"{name}/scale", f"{name}/gamma", SAME), (f"{name}/bias", f"{name}/beta", SAME)
+
+
+_BIT = Table(
+  *(
+    (f"{part}/{_CONVOLUTION}", f"{part}/{_CONVOLUTION}", SAME)
+    for part in ("resnet/root_block", *(f"{_UNIT}/{layer}" for layer in ("a", "b", "c", "a/proj")))
+  ),
+  *(row for part in ("a", "b", "c") for row in _norm(f"{_UNIT}/{part}/group_norm")),
+  *_norm("resnet/group_norm"),
+  ("head/kernel", "resnet/head/conv2d/kernel", _HEAD),
+  ("head/bias", "resnet/head/conv2d/bias", SAME),
+)
 
 
 def from_published(flat: dict[str, np.ndarray]) -> dict:
@@ -51,10 +67,11 @@ def from_published(flat: dict[str, np.ndarray]) -> dict:
   linen = any(re.match(STACKED_BLOCK + "MlpBlock_0/", name) for name in flat)
   renamed = {}
   for name, array in flat.items():
-    ours, array = _ours(name, array, linen=linen)
-    if ours in renamed:
+    spelled, array = _spelled(name, array, linen=linen)
+    translated = _BIT.ours({spelled: array}) if _BIT.rows_of(spelled, THEIRS) else {spelled: array}
+    for ours in translated.keys() & renamed:
       raise ValueError(f"two arrays mean {ours}; one of them is called {name}")
-    renamed[ours] = array
+    renamed |= translated
   if "pos_embedding" in renamed:
     if POSITIONS in renamed:
       raise ValueError(f"two arrays mean {POSITIONS}; one of them is called pos_embedding")
@@ -65,18 +82,7 @@ def from_published(flat: dict[str, np.ndarray]) -> dict:
 def to_published(params: dict) -> dict[str, np.ndarray]:
   """Makes {"a/b": array} from our tree, blocks unstacked, in the spelling that all readers take."""
   flat = flatten(unstack_blocks(params))
-  if "resnet" not in params:
-    return flat
-  published = {}
-  for name, array in flat.items():
-    if name == "head/kernel":
-      published[BIT_HEAD + "kernel"] = array[None, None]
-    elif name == "head/bias":
-      published[BIT_HEAD + "bias"] = array
-    else:
-      name = re.sub(r"(group_norm)/scale$", r"\1/gamma", name)
-      published[re.sub(r"(group_norm)/bias$", r"\1/beta", name)] = array
-  return published
+  return flat if _BIT.lacking(flat, OURS) else _BIT.theirs(flat)
 
 
 def _without_prefix(flat):
@@ -99,21 +105,15 @@ def _named_type(array):
   return array
 
 
-def _ours(name, array, *, linen):
+def _spelled(name, array, *, linen):
+  """The usual spelling of a name, and its array in the usual shape."""
   if linen and (block := re.match(STACKED_BLOCK, name)):
     rest = name.removeprefix(block[0])
     for theirs, ours in LINEN:
       if rest.startswith(theirs):
         return block[0] + ours + rest.removeprefix(theirs), array
   name = re.sub(r"standardized_conv2d_\d+", "standardized_conv2d", name)
-  name = BIT_NORM.sub(lambda match: f"{match[1]}/{BIT_NORM_NAMES[match[2]]}", name)
-  if name.startswith(BIT_HEAD):
-    name = "head/" + name.removeprefix(BIT_HEAD)
-    if name == "head/kernel":
-      if array.ndim != 4 or array.shape[:2] != (1, 1):
-        raise ValueError(f"the head's kernel is {array.shape} and must be (1, 1, D, K)")
-      array = array[0, 0]
-  norm = re.search(r"(gn\w+|group_norm)/(scale|bias)$", name)
+  norm = re.search(r"(gn\w+|group_norm)/(scale|bias|gamma|beta)$", name)
   if norm and array.ndim == 4 and array.shape[:3] == (1, 1, 1):
     array = array[0, 0, 0]
   return name, array

@@ -9,15 +9,18 @@ import re
 import numpy as np
 
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.weights.published import with_class_token
+from vit_jax.weights.published import POSITIONS, with_class_token
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
   CONVOLUTION,
   DENSE,
   FROM_HEADS,
+  OURS,
   SAME,
+  THEIRS,
   Table,
   layer,
+  nearest,
   norm,
   to_heads,
 )
@@ -27,7 +30,7 @@ _ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
 _POOLED = "MAPHead_0/MultiHeadDotProductAttention_0"
 _VIT = Table(
   ("cls", "cls_token", SAME),
-  ("Transformer/posembed_input/pos_embedding", "pos_embed", SAME),
+  (POSITIONS, "pos_embed", SAME),
   *layer("embedding", "patch_embed.proj", CONVOLUTION),
   *norm(f"{_BLOCK}/LayerNorm_0", "blocks.{0}.norm1"),
   *to_heads(f"{_ATTENTION}/query", "blocks.{0}.attn.qkv"),
@@ -79,6 +82,7 @@ _BIT = Table(
   ("head/kernel", "head.fc.weight", AS_CONVOLUTION),
   ("head/bias", "head.fc.bias", SAME),
 )
+_TABLES = (_VIT, _WITH_ROOT, _HYBRID, _BIT)
 
 ACTIVATION = "gelu"  # of timm's models, unless they ask for another
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
@@ -110,14 +114,9 @@ def to_timm(params: dict) -> dict[str, np.ndarray]:
   Raises:
     ValueError: timm's models have no place for a parameter; names it.
   """
-  if "resnet" in params:
-    table = _BIT
-  elif "conv_root" in params:
-    table = _HYBRID if "block1" in params else _WITH_ROOT
-  else:
-    table = _VIT
+  flat = flatten(params)
   try:
-    return table.theirs(flatten(params))
+    return nearest(_TABLES, flat, OURS).theirs(flat)
   except KeyError as error:
     raise ValueError(f"timm's models have no place for {error.args[0]}") from error
 
@@ -139,34 +138,29 @@ def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
     for pattern, what in _LACKING.items():
       if re.fullmatch(pattern, name):
         raise ValueError(f"it has {what} ({name}), which no model of this project has")
-  if any(name.startswith(f"{_ROOT}.") for name in flat):
-    table = _WITH_ROOT if f"{_ROOT}.conv.weight" in flat else _HYBRID
-  else:
-    table = _BIT if "stem.conv.weight" in flat else _VIT
   flat = _without_layer_scale(flat)
-  try:
-    for name in flat:  # before the heads are asked for, which other models do not have
-      table.rows_of(name)
-    found = table.ours(flat, 0 if table is _BIT else heads or heads_of(flat))
-  except KeyError as error:
+  table = nearest(_TABLES, flat, THEIRS)
+  if lacking := table.lacking(flat, THEIRS):
     raise ValueError(
-      f"{error.args[0]} is a part that neither the Vision Transformers, hybrids nor BiT of this "
+      f"{lacking[0]} is a part that neither the Vision Transformers, hybrids nor BiT of this "
       "project have"
-    ) from error
-  positions = "Transformer/posembed_input/pos_embedding"
-  tokens = np.shape(found.get(positions))[1:2]
-  if "cls" in found and tokens and tokens[0] == round(tokens[0] ** 0.5) ** 2:
-    found[positions] = with_class_token(found[positions], True)
-  return nest(found)
+    )
+  ours = table.ours(flat, heads or heads_of(flat))
+  tokens = np.shape(ours.get(POSITIONS))[1:2]
+  if "cls" in ours and tokens and tokens[0] == round(tokens[0] ** 0.5) ** 2:
+    ours[POSITIONS] = with_class_token(ours[POSITIONS], True)
+  return nest(ours)
 
 
 def heads_of(flat: dict[str, np.ndarray]) -> int:
-  """The attention heads of timm's models with the width of these arrays.
+  """The attention heads of timm's models with the width of these arrays; 0: they have no blocks.
 
   Raises:
     ValueError: its models of this width differ, or there is none.
   """
-  width = flat.get("blocks.0.norm1.weight", np.zeros(0)).size
+  if "blocks.0.norm1.weight" not in flat:
+    return 0
+  width = flat["blocks.0.norm1.weight"].size
   heads = _HEADS.get(width, width // 64 if width <= 1024 else 0)
   if not heads or width % heads:
     raise ValueError(

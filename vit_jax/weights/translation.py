@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ CONVOLUTION = Layout(  # (height, width, in, out) here
   lambda x: x.transpose(3, 2, 0, 1), lambda x, heads: x.transpose(2, 3, 1, 0)
 )
 AS_CONVOLUTION = Layout(  # a dense kernel here, a 1 x 1 convolution there
-  lambda x: x.T[:, :, None, None], lambda x, heads: x[:, :, 0, 0].T
+  lambda x: x.T[:, :, None, None], lambda x, heads: x.reshape(x.shape[0], x.shape[1]).T
 )
 TO_HEADS = Layout(  # (in, heads, out) here, (heads * out, in) there
   lambda x: x.reshape(len(x), -1).T, lambda x, heads: x.T.reshape(x.shape[1], heads, -1)
@@ -36,6 +36,7 @@ FROM_HEADS = Layout(  # (heads, in, out) here, (out, heads * in) there
 
 
 Row = tuple[str, str, Layout]
+OURS, THEIRS = 0, 1  # the names in a row
 
 
 def norm(ours: str, theirs: str) -> tuple[Row, Row]:
@@ -76,45 +77,49 @@ class Table:
     Raises:
       KeyError: the table has no row for a name, which is the error's argument.
     """
-    parts, left = {}, dict(flat)
+    if lacking := self.lacking(flat, OURS):
+      raise KeyError(lacking[0])
+    parts = {}
     for ours, theirs, layout in self.rows:
-      for name in [name for name in left if _pattern(ours).fullmatch(name)]:
-        array = layout.there(np.asarray(left.pop(name)))
+      for name in filter(_pattern(ours).fullmatch, flat):
+        array = layout.there(np.asarray(flat[name]))
         parts.setdefault(_renamed(name, ours, theirs), []).append(array)
-    if left:
-      raise KeyError(min(left))
     return {name: np.concatenate(x) if len(x) > 1 else x[0] for name, x in parts.items()}
 
-  def rows_of(self, theirs: str) -> list[Row]:
-    """The rows for a name of theirs.
+  def rows_of(self, name: str, side: int) -> list[Row]:
+    """The rows for a name; `side` is OURS or THEIRS."""
+    return [row for row in self.rows if _pattern(row[side]).fullmatch(name)]
 
-    Raises:
-      KeyError: there is none; the name is the error's argument.
-    """
-    rows = [row for row in self.rows if _pattern(row[1]).fullmatch(theirs)]
-    if not rows:
-      raise KeyError(theirs)
-    return rows
+  def lacking(self, names: Iterable[str], side: int) -> list[str]:
+    """The names for which it has no row, sorted."""
+    return sorted(name for name in names if not self.rows_of(name, side))
 
-  def ours(self, flat: dict[str, np.ndarray], heads: int) -> dict[str, np.ndarray]:
-    """Translates {their name: array}.
+  def ours(self, flat: dict[str, np.ndarray], heads: int = 0) -> dict[str, np.ndarray]:
+    """Translates {their name: array}, for a model with this number of attention heads.
 
     Raises:
       KeyError: the table has no row for a name, which is the error's argument.
       ValueError: two names mean one parameter, or an array's shape does not suit its name.
     """
-    found = {}
+    translated = {}
     for name, array in flat.items():
-      rows = self.rows_of(name)
+      rows = self.rows_of(name, THEIRS)
+      if not rows:
+        raise KeyError(name)
       for (ours, theirs, layout), part in zip(rows, _split(name, array, len(rows)), strict=True):
         renamed = _renamed(name, theirs, ours)
-        if renamed in found:
+        if renamed in translated:
           raise ValueError(f"two arrays mean {renamed}; one of them is called {name}")
         try:
-          found[renamed] = layout.here(part, heads)
+          translated[renamed] = layout.here(part, heads)
         except (ValueError, IndexError) as error:
           raise ValueError(f"{name} cannot have the shape {array.shape}") from error
-    return found
+    return translated
+
+
+def nearest(tables: Sequence[Table], names: Iterable[str], side: int) -> Table:
+  """The first of the tables that lack the fewest names; `side` is OURS or THEIRS."""
+  return min(tables, key=lambda table: len(table.lacking(names, side)))
 
 
 def _split(name, array, count):
