@@ -30,7 +30,10 @@ def test_every_output_goes_where_its_name_is(seed):
   theirs = [str(name) for name in rng.permutation(ours)]
   order = classes.order(theirs, ours)
   assert [theirs[place] for place in order.outputs] == ours
-  assert f"{sum(a != b for a, b in zip(theirs, ours, strict=True))} of the head's 30" in order.said
+  assert (
+    f"{sum(a != b for a, b in zip(theirs, ours, strict=True))} of the head's 30"
+    in order.description
+  )
 
 
 def test_numbers_are_names_in_the_order_of_text_or_of_numbers():
@@ -64,13 +67,13 @@ def test_placeholders_name_nothing(theirs):
   order = classes.order(theirs, ("cat", "dog"))
   assert not order.known
   assert order.outputs is None
-  assert "not named by the weights" in order.said
+  assert "not named by the weights" in order.description
 
 
 def test_published_weights_have_imagenets_order():
   order = classes.order((), imagenet_classes())
   assert order.known
-  assert "WordNet" in order.said
+  assert "WordNet" in order.description
   assert classes.order((), WORDNET).known
   others = (*WORDNET[:1000],), imagenet_classes()[::-1], imagenet_classes()[:999], WORDNET[::-1]
   assert not any(classes.order((), names).known for names in others)
@@ -82,7 +85,7 @@ def test_a_setting_goes_before_what_the_weights_say(tmp_path):
   for said in ((), ("x", "y"), ("cat", "dog")):
     assert classes.of_head(str(names), said, ours).outputs == (1, 0)
     assert classes.of_head("data", said, ours).outputs is None
-    assert "config.class_names=data" in classes.of_head("data", said, ours).said
+    assert "config.class_names=data" in classes.of_head("data", said, ours).description
   assert classes.of_head("", ("dog", "cat"), ours).outputs == (1, 0)
 
 

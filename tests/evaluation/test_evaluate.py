@@ -238,7 +238,7 @@ def test_too_little_memory_names_what_an_evaluation_can_do(features, tmp_path, m
   def full(*_, **__):
     raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
 
-  module = evaluated_model if where == "put" else seen_features
+  module = evaluate if where == "put" else seen_features
   monkeypatch.setattr(module, where, full)
   with pytest.raises(c.RunError, match=r"ran out of memory .*Lower config\.batch_size") as caught:
     evaluated(config, tmp_path)
@@ -252,7 +252,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   opened = open_alone(config, ())
   read = evaluated_model.read(config, opened, tmp_path)
   reader = reader_of(config, read.model, read.settings.data)
-  params = evaluated_model.put(read.params, reader.mesh)
+  params = evaluate.put(read.params, reader.mesh)
   context = EvalContext(read.model, read.settings.loss, reader)
   for calls in (0, 3, 12, 20):
     left = iter(range(calls))

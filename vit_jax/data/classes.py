@@ -35,12 +35,12 @@ class HeadOrder:
 
   Attributes:
     outputs: for each class of the data, the output of the head; None: the same order.
-    said: the result of the comparison, as text.
+    description: the result of the comparison, as text.
     known: whether more than the number of classes shows that they are the data's.
   """
 
   outputs: tuple[int, ...] | None
-  said: str
+  description: str
   known: bool = True
 
 
@@ -80,11 +80,11 @@ class HeadNames:
 
   Attributes:
     names: the names, in the order of the outputs; () if nothing tells them.
-    said: where they come from, as text.
+    origin: where they come from, as text.
   """
 
   names: tuple[str, ...]
-  said: str = ""
+  origin: str = ""
 
 
 def of_outputs(

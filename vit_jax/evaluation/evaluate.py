@@ -8,6 +8,7 @@ import jax
 from vit_jax.config import Data
 from vit_jax.data import datasets, resizing
 from vit_jax.data.batches import Reader
+from vit_jax.devices import mesh as meshes
 from vit_jax.devices import watchdog
 from vit_jax.evaluation import catalogue, evaluated_model, results
 from vit_jax.evaluation.evaluations import Evaluations, metrics_of, score_all
@@ -49,10 +50,15 @@ def evaluate(
       read.model, read.settings.loss, reader, read.representation, stop, detailed=True
     )
     with watching.guarded(too_little=TOO_LITTLE_MEMORY):
-      scored = score_all(evaluations, context, evaluated_model.put(read.params, reader.mesh))
+      scored = score_all(evaluations, context, put(read.params, reader.mesh))
   if jax.process_index() == 0:
     report(read, scored, folder)
   return metrics_of(scored)
+
+
+def put(params: dict, mesh: jax.sharding.Mesh) -> dict:
+  """Puts parameters on the devices; every process puts its own part of each array."""
+  return jax.tree.map(meshes.place, params, meshes.state_shardings(mesh, params))
 
 
 def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folder: pathlib.Path):
@@ -74,8 +80,9 @@ def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folde
 def scored_in_words(read: evaluated_model.Scored, evaluations: Evaluations) -> str:
   """Says which weights are scored, and how images are prepared for them."""
   prepared = preparation_in_words(read.settings.data, evaluations, known=read.resizing_known)
-  said = f"{results.origin_in_words(read.origin)}: {type(read.model).__name__}, images {prepared}"
-  return f"{said}; classes: {read.head.said}" if read.head.said else said
+  origin, family = results.origin_in_words(read.origin), type(read.model).__name__
+  classes = f"; classes: {read.head.origin}" if read.head.origin else ""
+  return f"{origin}: {family}, images {prepared}{classes}"
 
 
 def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -> str:
@@ -98,11 +105,12 @@ def preparation_in_words(data: Data, evaluations: Evaluations, *, known: bool) -
 def other_size_in_words(read: evaluated_model.Scored) -> str:
   """Says that the weights were trained on images of another size than they are scored on."""
   side = read.settings.data.image_size
-  said = f"These weights were trained at another image size than config.data.image_size={side}"
-  said += f"; their position embeddings were interpolated: {read.resized}." if read.resized else "."
-  if not read.side:
-    return said
-  return f"{said} To score them at their own size: --config.data.image_size={read.side}."
+  words = f"These weights were trained at another image size than config.data.image_size={side}"
+  if read.resized:
+    words += f"; their position embeddings were interpolated: {read.resized}"
+  if read.side:
+    words += f". To score them at their own size: --config.data.image_size={read.side}"
+  return f"{words}."
 
 
 def went_on(watching: watchdog.Watchdog) -> bool:

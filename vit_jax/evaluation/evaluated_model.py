@@ -17,7 +17,6 @@ from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, Data, Loss, RunError
 from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
-from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
@@ -66,7 +65,7 @@ def read(
   config: Config,
   evaluations: Evaluations,
   folder: pathlib.Path,
-  given: frozenset[str] = frozenset(),
+  named: frozenset[str] = frozenset(),
   *,
   average: bool = True,
 ) -> Scored:
@@ -76,7 +75,7 @@ def read(
     config: the settings.
     evaluations: what they are scored on.
     folder: the workdir.
-    given: the settings that the command line names, such as "data.image_size".
+    named: the settings that the command line names, such as "data.image_size".
     average: as in `weights.read`.
 
   Raises:
@@ -85,7 +84,7 @@ def read(
   """
   of_run = bool(checkpoint.available(folder))
   if of_run:
-    path, stored = weights.of_run(folder, config.evaluate_step, average)
+    path, loaded = weights.of_run(folder, config.evaluate_step, average)
     name, origin = str(path), {"step": int(path.name)}
   elif config.init_from:
     path = path_of(config.init_from)
@@ -97,12 +96,12 @@ def read(
     )
   try:
     if not of_run:
-      stored = weights.read(path, step=config.evaluate_step, average=average)
-    elif "init_from" in given:
-      check_same(config.init_from, (stored.settings or {}).get("init_from", ""))
-    model = of_weights(stored, **function_of(config.model, config.model))
+      loaded = weights.read(path, step=config.evaluate_step, average=average)
+    elif "init_from" in named:
+      check_same(config.init_from, loaded.settings["init_from"])
+    model = of_weights(loaded, **function_of(config.model, config.model))
     origin["average"] = model.card.average
-    return fitted(model, config, given, evaluations, origin)
+    return fitted(model, config, named, evaluations, origin)
   except (ValueError, OSError, RunError) as error:
     raise ConfigError(f"{name}: {error}") from error
 
@@ -123,7 +122,7 @@ def check_same(init_from: str, recorded: str):
 def fitted(
   model: LoadedModel,
   config: Config,
-  given: frozenset[str],
+  named: frozenset[str],
   evaluations: Evaluations,
   origin: dict[str, int | str],
 ) -> Scored:
@@ -133,29 +132,26 @@ def fitted(
     ValueError: it is not the model that was asked for, it has other classes, or it has no head and
       a set needs one.
   """
-  heads = evaluations.heads()
+  heads, head = evaluations.heads(), classes.HeadNames(())
   if heads and not model.has_head:
     raise ValueError(
       f"these weights have no head, so {heads[0].key} cannot be scored with them; evaluate their "
       "features (docs/evaluation.md), or fine-tune them first."
     )
-  settings = settings_of(config, given, model)
-  head = head_names(config.class_names, heads, model) if heads else classes.HeadNames(())
+  settings, resizing_known = settings_of(config, named, model)
+  if heads:
+    head = head_names(config.class_names, heads, model)
   sized = model.at_size(settings.data.image_size)
   module = computing(sized.module, settings.model)
   params = stack_blocks(sized.params) if getattr(module, "scan", False) else sized.params
-  of_objective = (
-    {OBJECTIVE_PARAMS: model.read.params[OBJECTIVE_PARAMS]}
-    if OBJECTIVE_PARAMS in model.read.params
-    else {}
-  )
+  of_objective = {key: part for key, part in model.read.params.items() if key == OBJECTIVE_PARAMS}
   return Scored(
     settings=settings,
     model=module,
     params=params | of_objective,
     side=model.card.image_size,
     resized=", ".join(row.detail for row in sized.rows if row.what == "resized"),
-    resizing_known=resizing_is_known(config, given, model),
+    resizing_known=resizing_known,
     representation=model.card.representation,
     head=head,
     origin=origin,
@@ -188,21 +184,21 @@ def head_names(
   return head
 
 
-def settings_of(config: Config, given: frozenset[str], model: LoadedModel) -> Config:
-  """The config with the model, the loss and the preparation of images of an evaluation.
+def settings_of(config: Config, named: frozenset[str], model: LoadedModel) -> tuple[Config, bool]:
+  """The config with the model, the loss and the preparation of images; `Scored.resizing_known`.
 
   Raises:
     ValueError: a named setting contradicts the weights, or no image size is known.
   """
-  check_named(config, given, model)
-  of_model, loss = overlaid_on_run(config, given, model.read)
-  data = preparation(config, given, model)
+  check_named(config, named, model)
+  of_model, loss = overlaid_on_run(config, named, model.read)
+  data, resizing_known = preparation(config, named, model)
   requirements.check_tiles(model.module, data.image_size, "these weights")
   resizing.check(data)
   of_model = dataclasses.replace(
     of_model, num_classes=model.module.num_classes, **function_of(model.module, of_model)
   )
-  return dataclasses.replace(config, model=of_model, loss=loss, data=data)
+  return dataclasses.replace(config, model=of_model, loss=loss, data=data), resizing_known
 
 
 def alone(config: Config) -> bool:
@@ -211,34 +207,34 @@ def alone(config: Config) -> bool:
 
 
 def overlaid_on_run(
-  config: Config, given: frozenset[str], read: weights.Weights
+  config: Config, named: frozenset[str], read: weights.Weights
 ) -> tuple[cfg.Model, Loss]:
   """The model and the loss of the weights' run or card, overridden by the command line."""
   model, loss = config.model, config.loss
   if read.settings is not None:
     run = cfg.from_dict({key: read.settings[key] for key in ("model", "loss")})
-    model = overlaid(run.model, model, "model", given)
-    loss = overlaid(run.loss, loss, "loss", given)
-    if model.attention == "cudnn" and "model.attention" not in given:
+    model = overlaid(run.model, model, "model", named)
+    loss = overlaid(run.loss, loss, "loss", named)
+    if model.attention == "cudnn" and "model.attention" not in named:
       here = "cudnn" if jax.default_backend() == "gpu" else "xla"
       model = dataclasses.replace(model, attention=here)
   elif read.card:
-    loss = overlaid(dataclasses.replace(loss, kind=read.card.loss), loss, "loss", given)
+    loss = overlaid(dataclasses.replace(loss, kind=read.card.loss), loss, "loss", named)
   return model, loss
 
 
-def check_named(config: Config, given: frozenset[str], loaded: LoadedModel):
+def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
   """Checks that the weights are of the model that the user named, if any.
 
   Raises:
     ValueError: names every setting that differs.
   """
   model, module = config.model, loaded.module
-  if "model.name" in given or (model.name and alone(config)):
+  if "model.name" in named or (model.name and alone(config)):
     loaded.check_is(dataclasses.replace(model, **function_of(module, model)))
   for field in OF_PARAMETERS:
     wanted, there = getattr(model, field, None), getattr(module, field, None)
-    if f"model.{field}" in given and wanted != there and (wanted or isinstance(wanted, bool)):
+    if f"model.{field}" in named and wanted != there and (wanted or isinstance(wanted, bool)):
       raise ValueError(
         f"config.model.{field} is {there} in these weights, but {wanted} was asked for; leave "
         "this setting out."
@@ -250,42 +246,37 @@ def function_of(module, model: cfg.Model) -> dict[str, str | float]:
   return {key: getattr(module, key, getattr(model, key)) for key in ("activation", "norm_epsilon")}
 
 
-def overlaid(group, named, prefix: str, given: frozenset[str]):
-  """The settings of a group, with those that the command line names taken from `named`."""
-  names = [field.name for field in dataclasses.fields(group) if f"{prefix}.{field.name}" in given]
-  return dataclasses.replace(group, **{name: getattr(named, name) for name in names})
+def overlaid(group, by_user, prefix: str, named: frozenset[str]):
+  """The settings of a group, with those that the command line names taken from `by_user`."""
+  names = [field.name for field in dataclasses.fields(group) if f"{prefix}.{field.name}" in named]
+  return dataclasses.replace(group, **{name: getattr(by_user, name) for name in names})
 
 
-def preparation(config: Config, given: frozenset[str], model: LoadedModel) -> Data:
-  """The settings of the data, with the image size and the resizing of the evaluation.
+def preparation(config: Config, named: frozenset[str], model: LoadedModel) -> tuple[Data, bool]:
+  """The settings of the data, with the image size and the resizing; `Scored.resizing_known`.
 
   Raises:
     ValueError: no size is known.
     ConfigError: the size is smaller than a patch.
   """
-  data = config.data
-  named = data.image_size if "data.image_size" in given else 0
-  if data.image_size and not named and alone(config):
+  data, size_named = config.data, "data.image_size" in named
+  by_recipe = bool(data.image_size and not size_named and alone(config))
+  known = by_recipe or model.read.card is not None
+  if by_recipe:
     side = requirements.largest_side(model.module, data.image_size, "these weights")
     resize = data.evaluate_resize
   else:
-    card = model.card.at_size(named) if named else model.card
+    card = model.card.at_size(data.image_size) if size_named and data.image_size else model.card
     side = card.image_size or data.image_size
-    resize = card.resize if model.read.card else data.evaluate_resize
+    resize = card.resize if known else data.evaluate_resize
   if not side:
     raise ValueError(
       "the weights do not tell the size of their images; give a size, such as "
       "--config.data.image_size=224."
     )
-  if "data.evaluate_resize" in given:
-    resize = data.evaluate_resize
-  return dataclasses.replace(data, image_size=side, evaluate_resize=resize)
-
-
-def resizing_is_known(config: Config, given: frozenset[str], model: LoadedModel) -> bool:
-  """Whether the weights, the recipe or the user tell how images are resized."""
-  by_recipe = alone(config) and config.data.image_size and "data.image_size" not in given
-  return bool("data.evaluate_resize" in given or model.read.card or by_recipe)
+  if "data.evaluate_resize" in named:
+    resize, known = data.evaluate_resize, True
+  return dataclasses.replace(data, image_size=side, evaluate_resize=resize), known
 
 
 def computing(module, model) -> models.Network:
@@ -293,8 +284,3 @@ def computing(module, model) -> models.Network:
   options = dict(dtype=jnp.dtype(model.compute_dtype), attention=model.attention, scan=model.scan)
   known = {field.name for field in dataclasses.fields(module)}
   return module.clone(**{key: value for key, value in options.items() if key in known})
-
-
-def put(params: dict, mesh: jax.sharding.Mesh) -> dict:
-  """Puts parameters on the devices; every process puts its own part of each array."""
-  return jax.tree.map(meshes.place, params, meshes.state_shardings(mesh, params))

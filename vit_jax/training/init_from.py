@@ -75,8 +75,8 @@ def read(
     raise ConfigError(f"config.init_from={config.init_from}: {error}") from error
   start = f"the {average.in_words(model.card.average)} of {path}"
   report = f"Started from {start}: {weights.table(rows)}"
-  if order.said:
-    report += f"\n  classes  {order.said}"
+  if order.description:
+    report += f"\n  classes  {order.description}"
   return Initial(params, report)
 
 
@@ -112,7 +112,7 @@ def head_order(
       "order with --config.class_names=FILE (a name a line), or =data for the data's own order."
     ) from error
   advice = "; --config.new_head=True takes a new head" if not order.known else ""
-  return dataclasses.replace(order, said=order.said + advice)
+  return dataclasses.replace(order, description=order.description + advice)
 
 
 def check_head(params: dict):
