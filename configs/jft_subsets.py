@@ -21,13 +21,13 @@ from vit_jax.config import ConfigError, Dataset, Duration, EarlyStopping, to_con
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.recipes import choice, pretrain
 
-LEARNING_RATES = {
-  "ViT-b/32": 8e-4,
-  "ViT-B/32": 8e-4,
-  "ViT-L/32": 6e-4,
-  "ViT-L/16": 4e-4,
-  "R50x1": 1e-3,
-  "R152x2": 6e-4,
+ROWS = {
+  "ViT-b/32": dict(learning_rate=8e-4),
+  "ViT-B/32": dict(learning_rate=8e-4),
+  "ViT-L/32": dict(learning_rate=6e-4),
+  "ViT-L/16": dict(learning_rate=4e-4),
+  "R50x1": dict(learning_rate=1e-3, resnet=True),
+  "R152x2": dict(learning_rate=6e-4, resnet=True),
 }
 SUBSETS = {"9M": 9_000_000, "30M": 30_000_000, "90M": 90_000_000, "all": 0}
 STEPS = 517_822
@@ -38,8 +38,8 @@ def get_config(argument="ViT-B/32,9M"):
   model, comma, subset = argument.partition(",")
   if not comma:
     raise ConfigError(f"The recipe's argument {argument!r} is not MODEL,SUBSET.")
-  model, images = choice(model, *LEARNING_RATES), SUBSETS[choice(subset, *SUBSETS)]
-  base = pretrain(model, "jft", epochs=7, learning_rate=LEARNING_RATES[model])
+  model, images = choice(model, *ROWS), SUBSETS[choice(subset, *SUBSETS)]
+  base = pretrain(model, "jft", epochs=7, **ROWS[model])
   probe = FewShot(
     train=Dataset("tfds:imagenet2012", "train"),
     test=Dataset("tfds:imagenet2012", "validation"),

@@ -13,4 +13,4 @@ JFT-300M is not public: give any folder or TFDS dataset of your own. Not run her
 
 from vit_jax.recipes import pretraining
 
-get_config = pretraining("R152x2", "jft", epochs=(7, 14), learning_rate=6e-4)
+get_config = pretraining("R152x2", "jft", epochs=(7, 14), learning_rate=6e-4, resnet=True)

@@ -16,8 +16,8 @@ from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.recipes import choice, pretrain, resnet
 
 SETTINGS = {
-  "imagenet": dict(epochs=300, learning_rate=3e-3),
-  "imagenet21k": dict(epochs=90, learning_rate=1e-3),
+  "imagenet": dict(epochs=300, learning_rate=3e-3, resnet=True),
+  "imagenet21k": dict(epochs=90, learning_rate=1e-3, resnet=True),
 }
 
 

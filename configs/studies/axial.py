@@ -36,9 +36,8 @@ PROBE = {
 }
 
 
-def pair(recipe: str, settings: dict, model: str, axial: str, **own) -> list[Cell]:
+def pair(kind: str, recipe: str, settings: dict, model: str, axial: str, **own) -> list[Cell]:
   """A model and its axial counterpart, which has `own` settings of the model too."""
-  kind = "ViT" if "ViT" in model else "ResNet"
   return [
     cell(recipe, {**settings, "model.name": model}, kind),
     cell(
@@ -65,16 +64,16 @@ def small() -> Study:
   """On two CPU cores."""
   cells = []
   for patch in (7, 4, 2):
-    cells += pair(f"{HALVES},ViT-64/4", SMALL, f"ViT-Ti/{patch}", f"Axial-ViT-Ti/{patch}")
-  cells += pair(f"{HALVES},ResNet-3", SMALL, "R26x1", "Axial-R26", heads=4)
+    cells += pair("ViT", f"{HALVES},ViT-64/4", SMALL, f"ViT-Ti/{patch}", f"Axial-ViT-Ti/{patch}")
+  cells += pair("ResNet", f"{HALVES},ResNet-3", SMALL, "R26x1", "Axial-R26", heads=4)
   return study(cells, "second/5shot", "5-shot, other classes of Fashion-MNIST", seeds=3)
 
 
 def paper() -> Study:
   """On a pod."""
   cells = [
-    *pair("configs/vit_b32_jft.py", PROBE, "ViT-B/32", "Axial-ViT-B/32"),
-    *pair("configs/vit_b16_jft.py", PROBE, "ViT-B/16", "Axial-ViT-B/16"),
-    *pair("configs/r50x1_jft.py", PROBE, "R50x1", "Axial-R50"),
+    *pair("ViT", "configs/vit_b32_jft.py", PROBE, "ViT-B/32", "Axial-ViT-B/32"),
+    *pair("ViT", "configs/vit_b16_jft.py", PROBE, "ViT-B/16", "Axial-ViT-B/16"),
+    *pair("ResNet", "configs/r50x1_jft.py", PROBE, "R50x1", "Axial-R50"),
   ]
   return study(cells, "imagenet/5shot", "5-shot ImageNet", seeds=1)

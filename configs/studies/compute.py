@@ -23,22 +23,28 @@ PROBE = {
   "evaluate.imagenet.train.source": "tfds:imagenet2012",
   "evaluate.imagenet.test.source": "tfds:imagenet2012",
 }
-MODELS = {  # with their epochs
-  "ViT-B/32": (7,),
-  "ViT-B/16": (7,),
-  "ViT-L/32": (7,),
-  "ViT-L/16": (7, 14),
-  "ViT-H/14": (14,),
-  "R50x1": (7,),
-  "R50x2": (7,),
-  "R101x1": (7,),
-  "R152x1": (7,),
-  "R152x2": (7, 14),
-  "R200x3": (14,),
-  "R50x1+ViT-B/32": (7,),
-  "R50x1+ViT-B/16": (7,),
-  "R50x1+ViT-L/32": (7,),
-  "R50x1+ViT-L/16": (7, 14),
+MODELS = {  # the curves of the figure; each model with its epochs
+  "ViT": {
+    "ViT-B/32": (7,),
+    "ViT-B/16": (7,),
+    "ViT-L/32": (7,),
+    "ViT-L/16": (7, 14),
+    "ViT-H/14": (14,),
+  },
+  "ResNet": {
+    "R50x1": (7,),
+    "R50x2": (7,),
+    "R101x1": (7,),
+    "R152x1": (7,),
+    "R152x2": (7, 14),
+    "R200x3": (14,),
+  },
+  "hybrid": {
+    "R50x1+ViT-B/32": (7,),
+    "R50x1+ViT-B/16": (7,),
+    "R50x1+ViT-L/32": (7,),
+    "R50x1+ViT-L/16": (7, 14),
+  },
 }
 TASKS = {
   "ImageNet": "imagenet",
@@ -52,41 +58,35 @@ TABLE = Paper(
   "accuracy",
   "Table 6, pre-trained on JFT-300M, accuracy after fine-tuning",
 )
-SMALL_MODELS = (
-  *("ViT-64/7", "ViT-96/7", "ViT-64/4", "ViT-96/4"),
-  *("ResNet-2", "ResNet-3", "ResNet-6"),
-  *("Hybrid-64", "Hybrid-96"),
-)
+SMALL_MODELS = {
+  "ViT": ("ViT-64/7", "ViT-96/7", "ViT-64/4", "ViT-96/4"),
+  "ResNet": ("ResNet-2", "ResNet-3", "ResNet-6"),
+  "hybrid": ("Hybrid-64", "Hybrid-96"),
+}
 
 
-def family(model: str) -> str:
-  """The kind of a model, by its name."""
-  if model.startswith("ViT"):
-    return "ViT"
-  return "hybrid" if "ViT" in model or "Hybrid" in model else "ResNet"
-
-
-def small_cell(model: str) -> Cell:
+def small_cell(family: str, model: str) -> Cell:
   """A cell of the small scale."""
   name = model.replace("/", "_")
   before = Stage(f"configs/fashion_halves.py:first,{model}", name=name)
   recipe = f"configs/fashion_halves.py:second,{model}"
   stage = Stage(recipe, name=f"tuned_{name}", after=before)
-  return Cell(model, stage, {"family": family(model), "model": model})
+  return Cell(model, stage, {"family": family, "model": model})
 
 
 def small() -> Study:
   """On two CPU cores."""
   label = "top-1, new classes of Fashion-MNIST"
   drawing = Drawing(x="pretraining_exaflops", by="family", log=True, label=label)
-  return Study(tuple(map(small_cell, SMALL_MODELS)), drawing)
+  cells = [small_cell(family, model) for family in SMALL_MODELS for model in SMALL_MODELS[family]]
+  return Study(tuple(cells), drawing)
 
 
-def paper_cells(model: str, epochs: int) -> list[Cell]:
+def paper_cells(family: str, model: str, epochs: int) -> list[Cell]:
   """The tasks of a row of Table 6."""
   recipe = transfer.pretraining_of(model, "jft", f"{epochs}")
   before = Stage(recipe, JFT | PROBE, name=f"{model.replace('/', '_')}_{epochs}")
-  factors = {"family": family(model), "model": model, "epochs": epochs}
+  factors = {"family": family, "model": model, "epochs": epochs}
   return [
     Cell(f"{model} {epochs} {task}", stage, factors | {"task": task})
     for task, stage in transfer.scored(model, before, TASKS).items()
@@ -95,7 +95,12 @@ def paper_cells(model: str, epochs: int) -> list[Cell]:
 
 def paper() -> Study:
   """On a pod."""
-  rows = [(model, epochs) for model in MODELS for epochs in MODELS[model]]
+  rows = [
+    (family, model, epochs)
+    for family, models in MODELS.items()
+    for model, lengths in models.items()
+    for epochs in lengths
+  ]
   drawing = Drawing(x="pretraining_exaflops", by="family", panel="task", log=True, label="top-1")
-  found = [one for row in rows for one in paper_cells(*row)]
-  return Study(tuple(found), drawing, seeds=1, paper=TABLE)
+  cells = [cell for row in rows for cell in paper_cells(*row)]
+  return Study(tuple(cells), drawing, seeds=1, paper=TABLE)

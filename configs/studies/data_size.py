@@ -27,7 +27,7 @@ from vit_jax.experiments.studies import Cell, Choice, Drawing, Paper, Score, Sta
 
 TABLE = Paper("configs/studies/paper/table5.csv", "accuracy", "Table 5, accuracy after fine-tuning")
 VITS = ("ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14")
-MODELS = (*VITS, "R50x1", "R152x2")
+RESNETS = ("R50x1", "R152x2")
 I21K = {"data.train.source": "tfds:imagenet21k", "evaluate.val.source": "tfds:imagenet21k"}
 JFT = {"data.train.source": "tfds:jft", "data.train.split": "train"}
 PROBE = {
@@ -56,7 +56,7 @@ LENGTHS = {("ViT-L/16", "JFT-300M"): "14"} | {
 SHORT = {"ImageNet": "i1k", "ImageNet-21k": "i21k", "JFT-300M": "jft"}
 OF_RESNETS = {"ImageNet": "imagenet", "ImageNet-21k": "imagenet21k"}
 
-SMALL_MODELS = ("ViT-64/7", "ViT-96/7", "ResNet-3")
+SMALL_VITS, SMALL_RESNETS = ("ViT-64/7", "ViT-96/7"), ("ResNet-3",)
 SMALL_SIZES = (300, 3000, 27_000)
 SMALL_HELD_OUT = {"evaluate.test.split": "train[90%:]", "evaluate.test.subset": 0}
 
@@ -64,7 +64,7 @@ SMALL_HELD_OUT = {"evaluate.test.split": "train[90%:]", "evaluate.test.subset": 
 def candidates(model: str, decay: float, dropout: float, smoothing: float) -> tuple[dict, ...]:
   """The recipe's regularisation, and each of these changes alone."""
   changes = {"optimizer.weight_decay": decay, "loss.label_smoothing": smoothing}
-  if "ViT" in model:
+  if model not in RESNETS + SMALL_RESNETS:
     changes["model.dropout"] = dropout
   return ({}, *({key: value} for key, value in changes.items()))
 
@@ -85,7 +85,9 @@ def small_cell(model: str, images: int) -> Cell:
 
 def small() -> Study:
   """On two CPU cores."""
-  found = [small_cell(model, images) for model in SMALL_MODELS for images in SMALL_SIZES]
+  found = [
+    small_cell(model, images) for model in SMALL_VITS + SMALL_RESNETS for images in SMALL_SIZES
+  ]
   label = "top-1, new classes of Fashion-MNIST"
   return Study(tuple(found), Drawing(x="images", by="model", log=True, label=label))
 
@@ -119,7 +121,7 @@ def paper_cells(model: str, dataset: str) -> list[Cell]:
 
 def paper() -> Study:
   """On a pod."""
-  rows = [(model, dataset) for model in MODELS for dataset in SETTINGS]
+  rows = [(model, dataset) for model in VITS + RESNETS for dataset in SETTINGS]
   rows.remove(("ViT-H/14", "ImageNet"))
   drawing = Drawing(x="images", by="model", panel="task", log=True, label="top-1")
   found = [one for row in rows for one in paper_cells(*row)]

@@ -163,7 +163,6 @@ def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
     ("R50x1,1e5,small", r"EXAMPLES '1e5'"),
     ("R50x1,pets,test", r"'test' is none of development, real"),
     ("R50x1,9,tiny", r"'tiny' is none of small, large"),
-    ("R51x1,pets", r"model cannot be used: .*R51x1"),
   ],
 )
 def test_an_impossible_hyperrule(argument, message):

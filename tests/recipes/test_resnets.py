@@ -39,7 +39,7 @@ def test_sgd_is_the_one_of_bit(model, dataset, epochs, drops):
   assert config.schedule.learning_rate == pytest.approx(0.03 * 4096 / 256)
   assert config.schedule.warmup == c.Duration(steps=5000)
   assert [share * epochs for share in config.schedule.drops] == pytest.approx(list(drops))
-  adam = recipes.pretrain(model, dataset, epochs=epochs, learning_rate=1.0)
+  adam = recipes.pretrain(model, dataset, epochs=epochs, learning_rate=1.0, resnet=True)
   for group in ("batch_size", "model", "loss", "data", "evaluate"):
     assert getattr(config, group) == getattr(adam, group)
   checks.check_schedule(config.schedule)

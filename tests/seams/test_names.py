@@ -2,10 +2,11 @@
 
 import ast
 import pathlib
+import re
 
 import pytest
 
-from vit_jax import registry
+from vit_jax import models, registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 FILES = {
@@ -36,12 +37,8 @@ ALLOWED = {
   "OBJECTIVES": {
     ("vit_jax.config.run", "classification"),
     ("vit_jax.evaluation.reconstruction", "masked_patches"),  # evaluates what it learns
-    ("vit_jax.evaluation.classification", "classification"),  # of the same name
   },
-  "EVALUATIONS": {
-    ("vit_jax.config.run", "classification"),
-    ("vit_jax.learning.classification", "classification"),  # of the same name
-  },
+  "EVALUATIONS": {("vit_jax.config.run", "classification")},
   "FAMILIES": {  # formats of other libraries; they read names of parameters
     ("vit_jax.weights.huggingface", "vit"),
   },
@@ -65,11 +62,16 @@ ALLOWED = {
 
 
 def naming(members):
-  """(module, name) of each member that a module names or imports, without its own and recipes."""
+  """(module, name) of each member that a module names or imports.
+
+  Left out are the registry, recipes, the member's own file, and those of other seams' members of
+  the same name.
+  """
   for name in members:
     home = members.line(name).partition(":")[0]
+    homes = [seam.line(name).partition(":")[0] for seam in SEAMS.values() if name in seam]
     for module, texts in TEXTS.items():
-      own = module in ("vit_jax.registry", home) or module.startswith("vit_jax.recipes.")
+      own = module in ("vit_jax.registry", *homes) or module.startswith("vit_jax.recipes.")
       if not own and texts & {name, home}:
         yield module, name
 
@@ -77,6 +79,28 @@ def naming(members):
 @pytest.mark.parametrize("seam", ALLOWED)
 def test_members_are_named_by_the_registry_and_their_own_file_alone(seam):
   assert {*naming(SEAMS[seam])} == ALLOWED[seam]
+
+
+def searched(path):
+  """Each text that a file looks for in another, as in `"ViT" in name`, `name.startswith("ViT")`."""
+  for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+      yield node.left
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "startswith":
+      yield from node.args
+
+
+def test_no_part_of_a_models_name_decides_anything():
+  """A family tells what its models have; in its own files, names are patterns."""
+  words = {word for name in models.names() for word in re.findall(r"[A-Za-z]{2,}", name)}
+  texts = [
+    (str(path), node.value)
+    for path in (*FILES.values(), *sorted((ROOT / "configs").rglob("*.py")))
+    for node in searched(path)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str)
+  ]
+  assert [place for place in texts if any(word in place[1] for word in words)] == []
+  assert len(texts) > 50
 
 
 def test_every_seam_is_listed():

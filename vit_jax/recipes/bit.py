@@ -156,7 +156,7 @@ def pretrain_as_bit(model: str, dataset: str) -> Config:
   Sections 3.2 and 4.1; Appendix D.1 of Dosovitskiy et al. takes its settings from there.
   """
   length = LENGTHS_OF_BIT[dataset]
-  base = pretrain(model, dataset, epochs=length.epochs, learning_rate=0.0)
+  base = pretrain(model, dataset, epochs=length.epochs, learning_rate=0.0, resnet=True)
   return dataclasses.replace(
     base,
     optimizer=SGD(momentum=0.9, weight_decay=1e-4, decay_kind="coupled"),
@@ -169,14 +169,21 @@ def pretrain_as_bit(model: str, dataset: str) -> Config:
   )
 
 
+def is_resnet(model: str) -> bool:
+  """Whether the model is a ResNet as BiT has them.
+
+  Raises:
+    ConfigError: there is no such model.
+  """
+  return type(module_of(model)) is registry.FAMILIES["resnet"].module
+
+
 def resnet(name: str) -> str:
   """The name, checked to be that of a ResNet.
 
   Raises:
     ConfigError: there is no such model, or it is none.
   """
-  from vit_jax import models
-
-  if models.family_of(module_of(name)) is not registry.FAMILIES["resnet"]:
+  if not is_resnet(name):
     raise ConfigError(f"The recipe's model {name!r} is no ResNet; give one such as R50x1.")
   return name

@@ -3,13 +3,12 @@
 This module imports JAX; the other modules of this package do not.
 """
 
-import dataclasses
-
 import jax
 
 from vit_jax import config, models
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.models import flops
+from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
 
 # Table 6 of the paper: exaFLOPs by model and epochs.
@@ -57,13 +56,9 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
   Raises:
     ConfigError: there is no such model.
   """
-  model = config.Model(name=name, num_classes=JFT.num_classes)
-  try:
-    module = models.create(name)
-  except ValueError as error:
-    raise config.ConfigError(str(error)) from error
+  module = module_of(name)
   options = {key: True for key in ("representation_layer", "scan") if hasattr(module, key)}
-  model = dataclasses.replace(model, **options)
+  model = config.Model(name=name, num_classes=JFT.num_classes, **options)
   data = config.Data(dataset="jft")
   return config.Config(model=model, data=data, duration=config.Duration(epochs=epochs))
 

@@ -70,7 +70,7 @@ IN_LOOP_PROBE = FewShot(
 
 
 def pretraining(
-  model: str, dataset: str, *, epochs: tuple[int, ...], learning_rate: float
+  model: str, dataset: str, *, epochs: tuple[int, ...], learning_rate: float, resnet: bool = False
 ) -> Callable[..., ConfigDict]:
   """`get_config` of a recipe for one model on one dataset: rows of Table 3 that differ in length.
 
@@ -79,26 +79,28 @@ def pretraining(
     dataset: a key of `DATASETS`.
     epochs: allowed lengths; the recipe's argument chooses one, by default the first.
     learning_rate: base learning rate, reached after the warm-up.
+    resnet: as for `pretrain`.
   """
 
   def get_config(length=f"{epochs[0]}"):
-    return to_config_dict(
-      pretrain(model, dataset, epochs=choice(length, *epochs), learning_rate=learning_rate)
-    )
+    row = dict(epochs=choice(length, *epochs), learning_rate=learning_rate, resnet=resnet)
+    return to_config_dict(pretrain(model, dataset, **row))
 
   return get_config
 
 
-def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -> Config:
+def pretrain(
+  model: str, dataset: str, *, epochs: float, learning_rate: float, resnet: bool = False
+) -> Config:
   """One row of Table 3; the arguments are its columns, and the dataset decides the others.
 
   Adam (0.9, 0.999), batch 4096, warm-up of 10,000 steps, 224 px. Models with a Transformer have a
-  representation layer before the head and dropout; ResNets have neither. Gradients are clipped to a
-  global norm of 1, on ImageNet only. Three settings are not in the paper, but its authors have
+  representation layer before the head and dropout; a `resnet` has neither. Gradients are clipped to
+  a global norm of 1, on ImageNet only. Three settings are not in the paper, but its authors have
   stated them: the sigmoid loss on the two large datasets, the initial bias of -10 in the head, and
   1e-5 as the end of the linear schedule.
   """
-  data, transformer = DATASETS[dataset], "ViT-" in model
+  data = DATASETS[dataset]
   multi_label = data.multi_label
   return Config(
     batch_size=4096,
@@ -107,8 +109,8 @@ def pretrain(model: str, dataset: str, *, epochs: float, learning_rate: float) -
     model=Model(
       name=model,
       num_classes=data.num_classes,
-      representation_layer=transformer,
-      dropout=data.dropout if transformer else 0.0,
+      representation_layer=not resnet,
+      dropout=0.0 if resnet else data.dropout,
       head_bias=-10.0 if multi_label else 0.0,
       compute_dtype="bfloat16",
     ),

@@ -1,9 +1,9 @@
-"""The fine-tunings of the paper as stages of studies (Table 4, Section 4.1). Imports no JAX."""
+"""The fine-tunings of the paper as stages of studies (Table 4, Section 4.1)."""
 
 from collections.abc import Mapping
 
 from vit_jax.experiments.studies.study import Choice, Stage
-from vit_jax.recipes import SETS, TASKS, of_task
+from vit_jax.recipes import SETS, TASKS, is_resnet, of_task
 from vit_jax.recipes.finetuning import sets
 
 REAL = "ImageNet ReaL"
@@ -57,7 +57,7 @@ def fine_tuning(model: str, task: str, after: Stage) -> Stage:
     {"evaluate_every.steps": 0} | (AS_ALL_OTHERS.get(model, {}) if task == "imagenet" else {}),
     name=f"{task}_{after.name}",
     after=after,
-    choice=Choice((*rates, *([] if "ViT" in model else [hyperrule(task)])), held_out),
+    choice=Choice((*rates, *([hyperrule(task)] if is_resnet(model) else [])), held_out),
   )
 
 
