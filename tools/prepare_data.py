@@ -36,7 +36,7 @@ def flags() -> ToolFlags:
   images, build, convert = (kinds.add_parser(name) for name in ("images", "build", "convert"))
   add = images.add_argument
   add("name", help="name of the dataset: lower-case letters, digits, _")
-  add("--split", action="append", required=True, metavar="SPLIT=csv:FILE|SPLIT=SOURCE")
+  add("--split", action="append", required=True, metavar="SPLIT=SOURCE")
   add("--classes", nargs="+", default=(), metavar="NAME", help="classes to keep (default: all)")
   add(
     "--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help="most pixels of an image"

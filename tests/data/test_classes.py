@@ -7,9 +7,9 @@ import pytest
 
 from vit_jax.data import classes
 from vit_jax.data.imagenet import imagenet_classes
-from vit_jax.data.preparation.listing import Listing
 from vit_jax.data.preparation.splits import OfClasses
 from vit_jax.data.sources import SourceError
+from vit_jax.data.sources.csv_file import Csv
 from vit_jax.data.sources.folder import Folder
 from vit_jax.weights.card import Card
 
@@ -118,7 +118,7 @@ def test_names_from_a_mac_are_those_of_other_systems(tmp_path):
   (tmp_path / "table.csv").write_text("".join(f"images/{name}/1.png,{name}\n" for name in mac))
   (tmp_path / "names.txt").write_text("\n".join(mac))
   folder = Folder(str(tmp_path / "images"), split="")
-  sources = folder, Listing(str(tmp_path / "table.csv")), OfClasses(folder, mac)
+  sources = folder, Csv(str(tmp_path / "table.csv")), OfClasses(folder, mac)
   lists = [one.class_names for one in sources]
   assert lists == [composed, composed, composed]
   assert (

@@ -43,7 +43,7 @@ def test_folder_errors(tmp_path):
   with pytest.raises(sources.SourceError, match="has no folders inside"):
     open_source(f"folder:{tmp_path}")
   write_folder(tmp_path)
-  with pytest.raises(sources.SourceError, match="has no split 'train'; set it to"):
+  with pytest.raises(sources.SourceError, match="have no split 'train'; set it to"):
     open_source(f"folder:{tmp_path}", "train")
   (tmp_path / "other").mkdir()
   (tmp_path / "other/1.tar").touch()

@@ -10,8 +10,8 @@ import pytest
 
 from vit_jax.config import RunError
 from vit_jax.data import image_files, records, sources
-from vit_jax.data.preparation import listing
 from vit_jax.data.sources import SourceError, objectnet, subset
+from vit_jax.data.sources.csv_file import Csv
 from vit_jax.data.sources.folder import Folder
 from vit_jax.storage import files
 
@@ -214,7 +214,7 @@ def exclusions(path):
 
 READERS = {
   "exclude": exclusions,
-  "csv": lambda path: listing.Listing(str(path)),
+  "csv": lambda path: Csv(str(path)),
   "mapping": objectnet._text,
 }
 
@@ -238,7 +238,7 @@ def test_records_are_read_of_regular_files_alone(tmp_path, kind):
 def test_an_image_that_becomes_a_fifo_is_not_waited_for(tmp_path):
   folder = Folder(str(write(tmp_path / "images", "a/1.png", "b/2.png")), split="")
   (tmp_path / "list.csv").write_text("images/a/1.png,a\nimages/b/2.png,b\n")
-  table = listing.Listing(str(tmp_path / "list.csv"))
+  table = Csv(str(tmp_path / "list.csv"))
   (tmp_path / "images/a/1.png").unlink()
   fifo(tmp_path / "images/a/1.png")
   for source in (folder, table):

@@ -139,10 +139,10 @@ def test_a_part_never_changes():
   [
     *((split, "") for split in ("[:0%]", "[50%:50%]", "[:101%]", "[-101%:]", "[90%]", "[10%:20]")),
     *((split, "") for split in ("train[:9%]", "[:9%] ", "[:٣%]", "[:1e3]", "[::2]", "[9%:\n]")),
-    *((split, " (of 30 images)") for split in ("[:31]", "[30:]", "[5:5]", "[:0]", "[-31:]")),
+    *((split, " (30 in all)") for split in ("[:31]", "[30:]", "[5:5]", "[:0]", "[-31:]")),
   ],
 )
 def test_what_is_no_part(split, of):
-  said = f'A "folder" source{of} has no split {split!r}; set it to'
+  said = f"These images{of} have no split {split!r}; set it to"
   with pytest.raises(sources.SourceError, match=f"^{re.escape(said)}"):
     chosen(split, numbered([10, 20]))

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from tests.data.made_sets import folder, made, opened, write_images
-from vit_jax.data.preparation import listing
 from vit_jax.data.sources import SourceError
+from vit_jax.data.sources.csv_file import Csv
 
 pytestmark = pytest.mark.usefixtures("small_files")
 
@@ -29,7 +29,7 @@ def table(tmp_path, labels):
   lines = [f'in/x/{i:03}.jpg,"{label}"\n' for i, label in enumerate(labels)]
   path = tmp_path / "list.csv"
   path.write_bytes(os.fsencode("".join(lines)))
-  return listing.Listing(str(path))
+  return Csv(str(path))
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -24,7 +24,7 @@ def test_what_to_do_with_a_webdataset(tmp_path, monkeypatch, spec):
   monkeypatch.chdir(tmp_path)
   (tmp_path / "shards").mkdir()
   (tmp_path / "shards/000.tar").touch()
-  with pytest.raises(sources.SourceError, match=r"unpack them, .* tools/prepare_data.py images"):
+  with pytest.raises(sources.SourceError, match="unpack them, write a CSV file"):
     open_source(spec)
 
 
@@ -37,8 +37,8 @@ def test_what_to_do_with_a_webdataset(tmp_path, monkeypatch, spec):
       for spec in ("", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:", "synthetic")
     ),
     *(
-      (spec, "", "Of a CSV file, make a dataset by")
-      for spec in ("csv:list", "/data/labels.csv", "folder:labels.tsv")
+      (spec, "", "A CSV file is named csv:FILE")
+      for spec in ("/data/labels.csv", "folder:labels.tsv")
     ),
     ("digits", "validation", '"train" and "test", not "validation"'),
     ("synthetic:7", "train", '"synthetic:CLASSES" has no splits, .* set the split to ""'),

@@ -17,14 +17,12 @@ SEAMS = {name: of for name, of in vars(registry).items() if isinstance(of, regis
 
 
 def constants(path):
-  """Every text in a file that is a whole string, and the module of every import."""
+  """Every text in a file that is a whole string, and every import of this package."""
   tree = ast.parse(path.read_text(encoding="utf-8"))
   for node in ast.walk(tree):
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
       yield node.value
-    elif isinstance(node, ast.Import):
-      yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
+    elif isinstance(node, ast.ImportFrom) and node.module.startswith("vit_jax"):
       yield node.module
       yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
@@ -46,12 +44,14 @@ ALLOWED = {
   "SOURCES": {
     ("vit_jax.data.sources.vtab_tasks", "tfds"),  # its tasks are datasets of TFDS
     ("vit_jax.data.sources.objectnet", "folder"),  # a folder with other names of its classes
+    ("vit_jax.data.sources.csv_file", "folder"),  # whose images are in the same places
     ("vit_jax.data.image_files", "folder"),  # the word, not the source
     ("vit_jax.storage.base", "folder"),
     ("vit_jax.experiments.vtab", "vtab"),  # the benchmark
   },
   "STORAGES": {  # paths that are no URL; "file" also says what is at a path
     ("vit_jax.storage.base", "file"),
+    ("vit_jax.data.sources.csv_file", "file"),  # a usual name of a column
     ("vit_jax.storage.paths", "file"),
   },
   "WEIGHT_FORMATS": {  # both are folders with a file of that format

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from vit_jax.config import similar
 from vit_jax.data import sources
-from vit_jax.data.preparation.listing import Listing, ordered
 from vit_jax.data.sources import Listed, Renumbered, Selected, Source, SourceError
+from vit_jax.data.sources.table import ordered
 from vit_jax.process.text import nfc
 
 
@@ -31,7 +31,7 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Sour
 
 
 def open_split(text: str) -> tuple[str, Source]:
-  """The split and the source that SPLIT=csv:FILE or SPLIT=SOURCE names.
+  """The split and the source that SPLIT=SOURCE names.
 
   Of a source that has splits itself, takes the split of the same name.
 
@@ -39,18 +39,13 @@ def open_split(text: str) -> tuple[str, Source]:
     SourceError: the text has another form, or the data does not exist.
   """
   split, _, spec = text.partition("=")
-  kind, _, path = spec.partition(":")
-  table = kind == "csv" and path
-  if not split.isidentifier() or not (table or sources.is_named(spec)):
-    raise SourceError(
-      f"--split {text!r} is not SPLIT=csv:FILE or SPLIT=SOURCE, with one of {sources.forms(kind)}."
-    )
+  if not split.isidentifier() or not sources.is_named(spec):
+    forms = sources.forms(spec.partition(":")[0])
+    raise SourceError(f"--split {text!r} is not SPLIT=SOURCE, with one of {forms}.")
   if split == "all":
     raise SourceError(
       '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
     )
-  if table:
-    return split, Listing(path)
   return split, sources.open_source(spec, split=split if sources.member(spec).splits else "")
 
 

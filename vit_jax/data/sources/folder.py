@@ -99,7 +99,7 @@ class Folder(Source):
     """The files, grouped by the real folders that hold them."""
     for folder, names, end in zip(self._folders, self._names, self._ends, strict=True):
       if names.size:
-        yield from _placed(os.fsencode(folder), names, range(end - len(names), end))
+        yield from placed(os.fsencode(folder), names, range(end - len(names), end))
 
   def _folder(self, index: int) -> int:
     """Which of the listed folders an example is in."""
@@ -222,10 +222,7 @@ def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
 def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
   """What to do with folders that are splits, nested or flat."""
   if not nested:
-    return (
-      "their images are in no folders of classes. For each split, write a CSV file with a line "
-      f"path,label for each image; {foreign.DATASET}"
-    )
+    return f"their images are in no folders of classes. For each split, {foreign.TABLE}"
   train = next((name for name in splits if "train" in name.lower()), splits[0])
   place = lambda name: shlex.quote(f"folder:{os.path.join(directory, name)}")
   flags = [f"--config.data.train.source={place(train)}"]
@@ -255,7 +252,7 @@ def _notes(directory: str, left_out: LeftOut, listings: dict[str, Listing]) -> I
     yield f"Class folders in {directory!r} hold folders: '{name}/{file}' is of class {name!r}."
 
 
-def _placed(root: bytes, names: np.ndarray, rows: range) -> Iterator[Block]:
+def placed(root: bytes, names: np.ndarray, rows: range) -> Iterator[Block]:
   """Groups the files of a folder by the real folders that hold them; lists each folder again.
 
   Args:

@@ -1,15 +1,13 @@
-"""What to do with files that no source reads."""
+"""What to do with files that the source which was named does not read."""
 
 import re
 
-_PREPARE = "python tools/prepare_data.py images NAME --split train=csv:FILE"
-DATASET = f"make a dataset by `{_PREPARE}`, and give tfds:NAME."
+TABLE = "write a CSV file with a line path,label for each image, and give csv:FILE."
 _ADVICE = {
   re.compile(r"\.(tar|tgz|zip)\b", re.IGNORECASE): (
-    "Archives (WebDataset) are not read: unpack them, write a CSV file with a line path,label for "
-    f"each image, {DATASET}"
+    f"Archives (WebDataset) are not read: unpack them, {TABLE}"
   ),
-  re.compile(r"^csv:|\.[ct]sv\b", re.IGNORECASE): f"Of a CSV file, {DATASET}",
+  re.compile(r"\.[ct]sv\b", re.IGNORECASE): "A CSV file is named csv:FILE.",
 }
 
 

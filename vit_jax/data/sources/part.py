@@ -1,4 +1,4 @@
-"""A part of a folder of images, such as [:90%] or [1000:2000], taken from every class."""
+"""A part of labelled images, such as [:90%] or [1000:2000], taken from every class."""
 
 import hashlib
 import itertools
@@ -51,7 +51,7 @@ class Part(NamedTuple):
     first, end = 0 if self.first is None else self.first, whole if self.end is None else self.end
     first, end = (cut + whole if cut < 0 else cut for cut in (first, end))
     if not 0 <= first < end <= whole:
-      raise _no_part(self.split, f" (of {whole:,} images)" if not self.percent else "")
+      raise _no_part(self.split, f" ({whole:,} in all)" if not self.percent else "")
     if self.percent:
       return np.array([[round(n * cut / 100) for n in counts] for cut in (first, end)])
     places = np.concatenate([(np.arange(n) + 0.5) / n for n in counts])
@@ -98,7 +98,7 @@ def choose(part: Part | None, names: dict[str, list[str]]) -> list[list[str]]:
   chosen = [sorted(files[first:end]) for files, first, end in zip(ordered, *cuts, strict=True)]
   for folder, files in itertools.compress(names.items(), [not files for files in chosen]):
     raise SourceError(
-      f'Folder "{folder}" has {len(files)} images, and none of them is in its part'
+      f'Class "{folder}" has {len(files)} images, and none of them is in its part'
       f" {part.split}; add images, or take a larger part."
     )
   return chosen
@@ -111,6 +111,6 @@ def _random(name: str) -> tuple[bytes, str]:
 
 def _no_part(split: str, of: str = "") -> SourceError:
   return SourceError(
-    f'A "folder" source{of} has no split {split!r}; set it to "" for all images, or to a part of'
-    ' each class, such as "[:90%]" and "[90%:]".'
+    f'These images{of} have no split {split!r}; set it to "" for all images, or to a part of each'
+    ' class, such as "[:90%]" and "[90%:]".'
   )

@@ -1,0 +1,169 @@
+"""Tables that name images and their labels."""
+
+import pytest
+
+from tests.data import digit_files
+from tests.data.made_sets import write_images
+from tests.data.opened import open_source
+from vit_jax.data import leakage
+from vit_jax.data.sources import SourceError
+
+
+@pytest.fixture
+def table(tmp_path):
+  """Opens a table with a text, beside the images x/000.jpg, x/001.jpg and so on."""
+  write_images(tmp_path, {"x": 6})
+
+  def opened(text, split="", **options):
+    (tmp_path / "list.csv").write_text(text)
+    return open_source(f"csv:{tmp_path}/list.csv", split, **options)
+
+  return opened
+
+
+def labels(source):
+  return [[source.class_names[label] for label in source[i].labels] for i in range(len(source))]
+
+
+def test_it_keeps_the_protocol(tmp_path):
+  rows = digit_files.folder(tmp_path / "images")
+  (tmp_path / "list.csv").write_text("".join(f"images/{name},{label}\n" for name, label in rows))
+  digit_files.assert_protocol(f"csv:{tmp_path}/list.csv")
+
+
+def test_a_table_names_images_and_classes(table, tmp_path):
+  text = f'path,label\nx/001.jpg,"wasp, small"\n{tmp_path}/x/000.jpg,ant\n\n'
+  source = table(text)
+  assert source.class_names == ("ant", "wasp, small")
+  assert labels(source) == [["wasp, small"], ["ant"]]
+  assert source[1].image == (tmp_path / "x/000.jpg").read_bytes()
+  assert source.identity == table(text.removeprefix("path,label\n")).identity
+  assert source.identity != table("x/001.jpg,ant\n").identity
+  assert source.identity != table(text.replace("ant", "bee")).identity
+
+
+@pytest.mark.parametrize(
+  "text",
+  [
+    "path,label\nx/000.jpg,ant\nx/001.jpg,bee\n",
+    "filename,class\nx/000.jpg,ant\nx/001.jpg,bee\n",
+    "image_id,Label\nx/000.jpg,ant\nx/001.jpg,bee\n",
+    "a b,z\nx/000.jpg,ant\nx/001.jpg,bee\n",
+    "n;category;file_name\n1;ant;x/000.jpg\n2;bee;x/001.jpg\n",
+    "\ufeffsize\tlabel\timage\r\n1\tant\tx/000.jpg\r\n2\tbee\tx/001.jpg\r\n",
+  ],
+)
+def test_the_header_tells_the_columns(table, text):
+  source = table(text)
+  assert source.identity == table("x/000.jpg,ant\nx/001.jpg,bee\n").identity
+  assert len(source.notes) == (0 if text.startswith("path,label") else 1)
+  assert all("images are in" in note for note in source.notes)
+
+
+def test_columns_can_be_chosen(table):
+  text = "path,front,label,kind\nx/000.jpg,x/002.jpg,ant,7\nx/001.jpg,x/003.jpg,bee,10\n"
+  source = table(text, image_key="front", label_key="kind")
+  assert source.class_names == ("7", "10")
+  assert source[1].name.endswith("x/003.jpg")
+  with pytest.raises(SourceError, match=r"label_key='knd': .* the columns are \['path', 'front', "):
+    table(text, label_key="knd")
+
+
+def test_a_first_row_that_may_be_an_image_is_one(table, tmp_path):
+  (tmp_path / "x/000.jpg").rename(tmp_path / "x/there")
+  assert len(table("x/there,ant\nx/001.jpg,bee\n")) == 2
+  with pytest.raises(SourceError, match="1 of 2 images that do not exist, the first in line 1"):
+    table("gone.jpg,ant\nx/001.jpg,bee\n")
+
+
+@pytest.mark.parametrize(
+  ("given", "names"),
+  [
+    (["10", "2", "0", "1", "-3"], ("-3", "0", "1", "2", "10")),
+    (["10", "2", "b"], ("10", "2", "b")),
+  ],
+)
+def test_labels_that_are_whole_numbers_have_their_order(table, given, names):
+  source = table("".join(f"x/{i:03}.jpg,{label}\n" for i, label in enumerate(given)))
+  assert source.class_names == names
+  assert labels(source) == [[label] for label in given]
+
+
+def test_several_labels(table):
+  source = table("x/000.jpg,dog|cat\nx/001.jpg,\nx/002.jpg,cat\nx/003.jpg,bee| dog\n", "[1:]")
+  whole = table("x/000.jpg,dog|cat\nx/001.jpg,\nx/002.jpg,cat\nx/003.jpg,bee| dog\n")
+  assert whole.multi_label
+  assert "any number of labels" in whole.notes[0]
+  assert whole.class_names == source.class_names == ("bee", "cat", "dog")
+  assert labels(whole) == [["dog", "cat"], [], ["cat"], ["bee", "dog"]]
+  kept = {source.name(i): labels(source)[i] for i in range(3)}
+  assert kept.items() < {whole.name(i): labels(whole)[i] for i in range(4)}.items()
+
+
+def test_splits_are_a_column(table):
+  lines = [f"x/{i:03}.jpg,{i % 2},{'test' if i > 3 else 'train'}\n" for i in range(6)]
+  text = "path,label,split\n" + "".join(lines)
+  train, half, test = (table(text, split) for split in ("train", "train[:50%]", "test"))
+  assert (len(train), len(half), len(test)) == (4, 2, 2)
+  assert sorted(map(half.labels, range(2))) == [(0,), (1,)]
+  assert leakage.shared(train, half).images == 2
+  assert leakage.shared(train, test) is None
+  assert "All splits of" in table(text).notes[0]
+  with pytest.raises(SourceError, match=r"no split 'val': its column \"split\" has \['test', 'tr"):
+    table(text, "val")
+
+
+def test_the_same_image_is_found_under_another_path(table, tmp_path):
+  (tmp_path / "link").symlink_to("x")
+  (tmp_path / "y.jpg").symlink_to("x/002.jpg")
+  ours = table("link/000.jpg,a\nx/001.jpg,b\ny.jpg,b\n")
+  assert leakage.shared(ours, open_source(f"folder:{tmp_path}")).images == 3
+  assert leakage.shared(open_source(f"folder:{tmp_path}"), table("x/003.jpg,a\n")).images == 1
+  assert leakage.shared(ours, table("x/003.jpg,a\nx/004.jpg,a\n")) is None
+
+
+def test_paths_may_lead_out_and_rows_may_repeat_which_is_said(table, tmp_path):
+  (tmp_path / "in").mkdir()
+  (tmp_path / "in/list.csv").write_text("../x/000.jpg,a\n../x/001.jpg,a\n../x/../x/000.jpg,a\n")
+  source = open_source(f"csv:{tmp_path}/in/list.csv")
+  assert len(source) == 2
+  assert "1 rows of" in source.notes[0]
+  assert "2 images of" in source.notes[1]
+  assert "outside of its folder ('../x/000.jpg')" in source.notes[1]
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.bin"])
+def test_a_file_that_is_no_text_is_not_printed(tmp_path, name):
+  (tmp_path / name).write_bytes(bytes(range(256)) * 9)
+  with pytest.raises(SourceError, match="is not text in UTF-8") as raised:
+    open_source(f"csv:{tmp_path}/{name}")
+  assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize(
+  ("text", "message"),
+  [
+    ("x/000.jpg,1\nb.jpg\n", r"has \['b\.jpg'\] in line 2"),
+    ("x/000.jpg,\n", "has no label in line 1; each line must be the path"),
+    ("path,label\n,a\n", "has no path in line 2"),
+    ("", "names no images"),
+    ("path,label\n", "names no images"),
+    (",".join("abcdefghij" * 1000), "each line must be the path"),
+    ("path,size,hue\nx/000.jpg,1,2\n", "columns .* name the one with the labels by label_key"),
+    (
+      'path,label\nx/000.jpg,"an\nant"\n\nx/g.jpg,bee\n',
+      r'1 of 2 images .* in line 5: ".*/g\.jpg"',
+    ),
+    ("x/000.jpg,a\n./x/000.jpg,b\n", "twice: as 'a' in line 1, as 'b' in line 2; remove one"),
+    ("x/000.jpg,a" + "a" * 200_000, "cannot be read as a CSV file: field larger than"),
+  ],
+)
+def test_wrong_tables(table, text, message):
+  with pytest.raises(SourceError, match=message) as raised:
+    table(text)
+  assert len(str(raised.value)) < 600
+
+
+def test_a_table_that_is_not_there(tmp_path):
+  with pytest.raises(SourceError, match=r"cannot be read as a CSV file: .*No such file"):
+    open_source(f"csv:{tmp_path}/none.csv")

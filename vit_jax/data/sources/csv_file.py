@@ -1,0 +1,240 @@
+"""A CSV file with the path of an image and its labels in each row."""
+
+import csv
+import itertools
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from vit_jax.config import Dataset
+from vit_jax.data import image_files
+from vit_jax.data.sources import foreign, table
+from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.sources.folder import Folder, placed
+from vit_jax.process.text import shown
+from vit_jax.storage import files
+from vit_jax.storage.paths import local_path
+
+_IMAGES = ("path", "file", "file_name", "filename", "filepath", "image_path")
+_LABELS = ("labels", "class", "category", "target")
+_SPLIT = "split"
+_SEVERAL = "|"
+_HEAD = 4096  # characters; text has no zero among them
+
+
+class Csv(table.Table):
+  """The images of a table of text, whose columns commas separate, or else semicolons or tabs.
+
+  Paths are relative to the file's folder. They may also be absolute, or lead out of the folder: a
+  note counts those. Nothing but an image is ever made of such a file.
+
+  The first row is a header if it names no image, and has a usual name for the column of images or
+  is above a row that names an image. Without a header, the columns are path and label. If any label
+  has "|", images have any number of labels, separated by it. Equal rows count once.
+
+  Args:
+    path: the file.
+    split: a value of the column "split", if there is one, and a part: "train[:90%]", "[:90%]", "".
+    image_key: the column of the paths.
+    label_key: the column of the labels; "": no labels.
+
+  Raises:
+    SourceError: the file is no text or cannot be read, a row or a column is wrong, or an image does
+      not exist.
+  """
+
+  form = "csv:FILE"
+
+  def __init__(
+    self,
+    path: str,
+    *,
+    split: str = "",
+    image_key: str = Dataset().image_key,
+    label_key: str = Dataset().label_key,
+  ):
+    file = local_path(path).absolute()
+    self._folder, self.notes = str(file.parent), []
+    name, cut = table.divided(split)
+    rows = _rows(file, name, image_key, label_key, self.notes)
+    rows = _once(file, rows, self.notes)
+    _check_there(file, rows, self.notes)
+    paths = np.array([os.fsencode(row.path) for row in rows])
+    labels = _labels(file, rows, self.notes) if label_key else table.Labels.none(len(rows))
+    super().__init__("csv", paths, labels, cut)
+    self._paths = paths[self.rows]
+
+  def __getitem__(self, index: int) -> Example:
+    path = self.name(index)
+    image = files.read_bytes(path, most=image_files.MAX_BYTES)
+    return Example(image, self.labels(index), path)
+
+  def name(self, index: int) -> str:
+    """The image's path."""
+    return os.path.join(self._folder, os.fsdecode(bytes(self._paths[index])))
+
+  def blocks(self) -> Iterator[Block]:
+    """The files, grouped by the real folders that hold them, as those of a folder."""
+    return placed(os.fsencode(self._folder), self._paths, range(len(self)))
+
+  @classmethod
+  def anywhere(cls, argument: str) -> str:
+    """The absolute path."""
+    return Folder.anywhere(argument)
+
+
+class _Row(NamedTuple):
+  """A row of the table; `line` is its number in the file."""
+
+  line: int
+  path: str
+  label: str
+
+
+def _rows(
+  file: pathlib.Path, split: str, image_key: str, label_key: str, notes: list[str]
+) -> list[_Row]:
+  """The rows of a split; arguments as of `Csv`."""
+  lines = _read(file)
+  header = _header(file.parent, [cells for _, cells in lines[:2]])
+  lines = lines[1:] if header else lines
+  if not lines:
+    raise _wrong(file, "names no images")
+  unnamed = ["path"] if not label_key and len(lines[0][1]) == 1 else ["path", "label"]
+  names = header or unnamed
+  for number, cells in lines:
+    if len(cells) != len(names):
+      raise _wrong(file, f"has {shown(cells)} in line {number}", header)
+  image = _image_column(file, names, lines[0][1], image_key)
+  label = _label_column(file, names, image, label_key) if label_key else None
+  if header and [names[image], names[label or 0]] != ["path", "label"]:
+    labelled = f", labels in {names[label]!r}" if label_key else ""
+    notes.append(f"Columns of {str(file)!r}: images are in {names[image]!r}{labelled}.")
+  rows = [_Row(number, cells[image], label_key and cells[label]) for number, cells in lines]
+  for row in rows:
+    if not row.path:
+      raise _wrong(file, f"has no path in line {row.line}", header)
+  of = [cells[names.index(_SPLIT)] for _, cells in lines] if _SPLIT in names else None
+  return _of_split(file, rows, of, split, notes)
+
+
+def _read(file: pathlib.Path) -> list[tuple[int, list[str]]]:
+  """The rows that are not empty, with the numbers of their lines."""
+  options = dict(encoding="utf-8-sig", errors="surrogateescape", newline="")
+  try:
+    with files.open_text(file, **options) as stream:
+      head = stream.read(_HEAD)
+      if "\0" in head:
+        raise SourceError(
+          f'"{file}" is not text in UTF-8, so not a CSV file.{foreign.advice(str(file))}'
+        )
+      stream.seek(0)
+      first = head.partition("\n")[0]
+      separator = next((mark for mark in ",;\t" if mark in first), ",")
+      reader = csv.reader(stream, delimiter=separator)
+      return [(reader.line_num, row) for row in reader if row]
+  except (OSError, csv.Error) as error:
+    raise SourceError(f'"{file}" cannot be read as a CSV file: {error}.') from error
+
+
+def _header(folder: pathlib.Path, rows: list[list[str]]) -> list[str]:
+  """The names of the columns; [] if the first row is not a header."""
+  if not rows or any(_is_image(folder, cell) for cell in rows[0]):
+    return []
+  usual = any(cell.lower() in _IMAGES for cell in rows[0])
+  return rows[0] if usual or any(_is_image(folder, cell) for cell in rows[-1]) else []
+
+
+def _is_image(folder: pathlib.Path, cell: str) -> bool:
+  suffix = os.path.splitext(cell)[1].lower()
+  return bool(cell) and (suffix in image_files.SUFFIXES or os.path.isfile(folder / cell))
+
+
+def _image_column(file: pathlib.Path, names: list[str], cells: list[str], image_key: str) -> int:
+  setting = f'"{file}", image_key'
+  if name := table.column(image_key, Dataset().image_key, _IMAGES, names, setting):
+    return names.index(name)
+  # Otherwise it is a header because the row below it names an image.
+  return next(i for i, cell in enumerate(cells) if _is_image(file.parent, cell))
+
+
+def _label_column(file: pathlib.Path, names: list[str], image: int, label_key: str) -> int:
+  setting = f'"{file}", label_key'
+  if name := table.column(label_key, Dataset().label_key, _LABELS, names, setting):
+    return names.index(name)
+  others = [i for i, name in enumerate(names) if i != image and name != _SPLIT]
+  if len(others) != 1:
+    raise SourceError(
+      f'"{file}" has the columns {shown(names)}; name the one with the labels by label_key.'
+    )
+  return others[0]
+
+
+def _of_split(
+  file: pathlib.Path, rows: list[_Row], of: list[str] | None, split: str, notes: list[str]
+) -> list[_Row]:
+  """The rows of a split; `of`: the split of each row, if the table has that column."""
+  values = shown(sorted(set(of or ())))
+  if not split:
+    if of:
+      notes.append(f'All splits of {str(file)!r} are taken: {values} in the column "{_SPLIT}".')
+    return rows
+  chosen = [
+    row for row, value in zip(rows, of or itertools.repeat(""), strict=False) if value == split
+  ]
+  if not chosen:
+    there = f'its column "{_SPLIT}" has {values}' if of else f'it has no column "{_SPLIT}"'
+    raise SourceError(f'"{file}" has no split {split!r}: {there}.')
+  return chosen
+
+
+def _once(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> list[_Row]:
+  """The rows without those that repeat a path and its label."""
+  first = {}
+  for row in rows:
+    other = first.setdefault(os.path.normpath(row.path), row)
+    if other.label != row.label:
+      raise SourceError(
+        f'"{file}" has "{row.path}" twice: as {other.label!r} in line {other.line}, as '
+        f"{row.label!r} in line {row.line}; remove one, or write both labels in one row with "
+        f'"{_SEVERAL}" between.'
+      )
+  if repeated := len(rows) - len(first):
+    notes.append(f"{repeated:,} rows of {str(file)!r} repeat others, and count once.")
+  return list(first.values())
+
+
+def _check_there(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> None:
+  missing = [row for row in rows if not os.path.exists(file.parent / row.path)]
+  if missing:
+    raise SourceError(
+      f'"{file}" names {len(missing):,} of {len(rows):,} images that do not exist, the first in '
+      f'line {missing[0].line}: "{file.parent / missing[0].path}"; paths are relative to the '
+      "folder of the table."
+    )
+  outside = [row.path for row in rows if os.path.normpath(row.path).startswith(("/", "../"))]
+  if outside:
+    notes.append(
+      f"{len(outside):,} images of {str(file)!r} are outside of its folder ({outside[0]!r})."
+    )
+
+
+def _labels(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> table.Labels:
+  if any(_SEVERAL in row.label for row in rows):
+    several = [[*filter(None, map(str.strip, row.label.split(_SEVERAL)))] for row in rows]
+    notes.append(f'Images of {str(file)!r} have any number of labels, separated by "{_SEVERAL}".')
+    return table.Labels.of_names(itertools.chain(*several), [len(names) for names in several])
+  for row in rows:
+    if not row.label:
+      raise _wrong(file, f"has no label in line {row.line}")
+  return table.Labels.of_names(row.label for row in rows)
+
+
+def _wrong(file: pathlib.Path, problem: str, header: list[str] = ()) -> SourceError:
+  columns = f", in the columns {shown(header)}" if header else ""
+  return SourceError(
+    f'"{file}" {problem}; each line must be the path of an image and its label{columns}.'
+  )

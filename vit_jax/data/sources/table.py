@@ -1,0 +1,171 @@
+"""What sources share whose examples are rows with labels: tables, archives, Hugging Face."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from vit_jax.data.sources import part
+from vit_jax.data.sources.base import Source, SourceError
+from vit_jax.process.text import nfc, shown
+
+_WHOLE = re.compile("-?[0-9]{1,18}")
+
+
+class Labels(NamedTuple):
+  """The labels of all rows.
+
+  Attributes:
+    class_names: the name of each label; () if the rows have none.
+    numbers: labels of the first row, of the second and so on, one after the other.
+    ends: (rows,) where the labels of each row end in `numbers`.
+    multi: whether a row has any number of labels, rather than exactly one.
+  """
+
+  class_names: tuple[str, ...]
+  numbers: np.ndarray
+  ends: np.ndarray
+  multi: bool
+
+  @classmethod
+  def none(cls, rows: int) -> Self:
+    """No labels."""
+    return cls((), np.zeros(0, np.int64), np.zeros(rows, np.int64), False)
+
+  @classmethod
+  def of_names(cls, names: Iterable[str], counts: Sequence[int] | None = None) -> Self:
+    """Labels by name; the classes are those that occur, in the order of `ordered`.
+
+    Args:
+      names: of the labels of all rows, one after the other.
+      counts: the number of labels of each row; None: one of each.
+    """
+    index = {}
+    rows = np.fromiter((index.setdefault(name, len(index)) for name in names), np.int64)
+    class_names = ordered(nfc(index))
+    number = {name: i for i, name in enumerate(class_names)}
+    numbers = np.array([number[name] for name in nfc(index)], np.int64)[rows]
+    return cls.of_numbers(numbers, class_names, counts)
+
+  @classmethod
+  def of_numbers(cls, numbers, class_names: Sequence[str], counts=None) -> Self:
+    """Labels by number; arguments as of `of_names`.
+
+    Raises:
+      SourceError: a number is no class.
+    """
+    multi = counts is not None
+    ends = np.cumsum(counts) if multi else np.arange(1, len(numbers) + 1)
+    labels = cls(nfc(class_names), np.asarray(numbers, np.int64), ends.astype(np.int64), multi)
+    wrong = (labels.numbers < 0) | (labels.numbers >= len(labels.class_names))
+    if wrong.any():
+      first = np.flatnonzero(wrong)[0]
+      row = np.searchsorted(labels.ends, first, side="right")
+      raise SourceError(
+        f"{wrong.sum():,} labels are none of the {len(class_names)} classes, the first "
+        f"{labels.numbers[first]} in row {row}; leave such rows out, or read without labels "
+        '(label_key="").'
+      )
+    return labels
+
+  def of(self, row: int) -> tuple[int, ...]:
+    """The labels of a row."""
+    return tuple(self.numbers[self.ends[row - 1] if row else 0 : self.ends[row]].tolist())
+
+  def at(self, rows: np.ndarray) -> Self:
+    """The labels of some rows, which are all of some order."""
+    begins = np.concatenate([[0], self.ends[:-1]]).astype(np.int64)[rows]
+    counts = self.ends[rows] - begins
+    ends = np.cumsum(counts)
+    inside = np.arange(counts.sum()) - np.repeat(ends - counts, counts)
+    return self._replace(numbers=self.numbers[np.repeat(begins, counts) + inside], ends=ends)
+
+
+def ordered(names: Iterable[str]) -> tuple[str, ...]:
+  """Different class names in ascending order: 2 before 10 if all are whole numbers, else as text.
+
+  Folders keep the order of text, which other libraries give them too.
+  """
+  names = sorted(set(names))
+  return tuple(sorted(names, key=int) if all(map(_WHOLE.fullmatch, names)) else names)
+
+
+class Table(Source):
+  """Rows with labels, all of them or a part; a subclass reads the image of a row.
+
+  A part such as "[:90%]" is one of each class, by `part`; of rows with several labels, it is one of
+  all rows. Rows keep their order.
+
+  Args:
+    kind: what the identity begins with.
+    keys: (n,) bytes: what tells each row from the others, wherever the data lie.
+    labels: of the rows.
+    cut: the text of the part; "": all.
+
+  Attributes:
+    rows: (n,) numbers of the rows that are in the part, ascending.
+
+  Raises:
+    SourceError: the text is no part, or a class has no row in it.
+  """
+
+  def __init__(self, kind: str, keys: np.ndarray, labels: Labels, cut: str):
+    self.rows = _in_part(keys, labels, part.parse(cut))
+    self._labels = labels.at(self.rows)
+    self.class_names, self.multi_label = labels.class_names, labels.multi
+    digest = hashlib.sha256(ascii((self.class_names, self.multi_label)).encode())
+    digest.update(b"\0".join(keys[self.rows].tolist()))
+    for array in (self._labels.numbers, self._labels.ends):
+      digest.update(array.astype("<i8").tobytes())
+    self.identity = f"{kind} {digest.hexdigest()[:16]}"
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The labels of the row; reads nothing."""
+    return self._labels.of(index)
+
+
+def _in_part(keys: np.ndarray, labels: Labels, cut: part.Part | None) -> np.ndarray:
+  """The rows of a part, ascending."""
+  if cut is None:
+    return np.arange(len(keys))
+  single = labels.class_names and not labels.multi
+  classes = labels.numbers if single else np.zeros(len(keys), np.int64)
+  names = labels.class_names if single else ("all images",)
+  groups = {name: {} for name in names}
+  for row, (key, label) in enumerate(zip(keys.tolist(), classes, strict=True)):
+    groups[names[label]][key] = row
+  filled = {name: rows for name, rows in groups.items() if rows}
+  chosen = part.choose(cut, {name: list(rows) for name, rows in filled.items()})
+  rows = (rows[key] for rows, keys in zip(filled.values(), chosen, strict=True) for key in keys)
+  return np.sort(np.fromiter(rows, np.int64))
+
+
+def divided(split: str) -> tuple[str, str]:
+  """The name and the part of a split: "train[:90%]" is "train" and "[:90%]"."""
+  name, bracket, rest = split.partition("[")
+  return name, bracket + rest
+
+
+def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:
+  """Which column holds the images, or the labels; "": none has a name that is known.
+
+  Args:
+    key: the setting; a name other than `usual` was chosen by the user.
+    usual: the default of the setting.
+    others: names that other programs give such a column, in lower case.
+    names: the columns that there are.
+    what: the source and the setting, for messages.
+
+  Raises:
+    SourceError: the user chose a column that there is not.
+  """
+  if key in names:
+    return key
+  if key != usual:
+    raise SourceError(f"{what}={key!r}: there is no such column; the columns are {shown(names)}.")
+  return next((name for other in others for name in names if name.lower() == other), "")
