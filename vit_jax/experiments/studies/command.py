@@ -1,6 +1,7 @@
 """The command line of the tools that do many runs, and what they do with a study."""
 
 import dataclasses
+import os
 import pathlib
 import shlex
 import sys
@@ -75,7 +76,7 @@ def conduct(
     print(plan.text(study_runner, args.format, measure=measure))
   elif args.slurm:
     runs.in_new_process(study_runner.checked_costs)
-    program = [sys.executable, str(pathlib.Path(command[1]).resolve()), *command[2:]]
+    program = [sys.executable, os.path.abspath(command[1]), *command[2:]]
     slurm.write(args.slurm, program, jobs.waves(jobs.of_study(study)))
   else:
     costs = runs.in_new_process(checked_costs, study_runner, check_data)

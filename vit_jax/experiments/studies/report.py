@@ -97,7 +97,7 @@ def rewritten(path: pathlib.Path, rows: Sequence[dict]) -> list[dict[str, str]]:
 
 
 def with_trials(study: Study, rows: list[dict], trials: list[dict]) -> list[dict]:
-  """What is drawn: the rows of results.csv; if the axis of a sweep is what it chose, the trials too."""
+  """What is drawn: the rows of results.csv, and the trials if the axis is what a sweep chose."""
   if all(x in rows[0] for x in study.drawing.along()):
     return rows
   chosen = [row | json.loads(row["chosen"]) | dict(part=row["cell"]) for row in rows]
