@@ -32,8 +32,10 @@ is evaluated in the type that it was trained in, and weights from files in float
              :few_shot --config.init_from=B_16.npz
   knn        the 20 nearest neighbours in a tenth of ImageNet's training images, 224 px
              :knn --config.init_from=B_16.npz
-  own        your images: --config.evaluate.own.source=folder:DIR (DIR/class/*.jpg)
-             :own --config.init_from=workdirs/mine --config.evaluate.own.source=folder:DIR
+
+WEIGHTS,DATA in place of SUITE evaluates weights or a run on your own images: a folder with a folder
+of images for each class, or any other source (docs/data.md). Of data that comes in parts, such as
+folders called train and test, the test images are scored, or else those for validation.
 
 The classes of the weights are compared with the classes of the data by name. Weights without class
 names need --config.class_names=FILE (one name per line, in the order of the head), or =data for the
@@ -48,11 +50,15 @@ All sets except ObjectNet and folders must be prepared with TFDS first, for exam
 gives the command. Not run here on the real sets, because they are large.
 """
 
+import os
+
 from vit_jax.config import to_config_dict
-from vit_jax.recipes import SUITES, choice, evaluation
+from vit_jax.recipes import SUITES, choice, evaluation, own_images
 
 
 def get_config(argument="imagenet"):
   """One suite, for one model or for any."""
   suite, _, model = argument.partition(",")
+  if model and suite not in SUITES and os.path.exists(suite):
+    return to_config_dict(own_images.evaluation(suite, model))
   return to_config_dict(evaluation(choice(suite, *SUITES), model))

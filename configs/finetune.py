@@ -15,18 +15,23 @@ MODEL,TASK,development holds out the paper's part of the training split (1, 2 or
 scores it instead of the test split. Use it to choose the learning rate; the paper's grids are in
 vit_jax/recipes/finetuning.py.
 MODEL,imagenet,real scores ReaL's labels too (tfds:imagenet2012_real).
-Your own images: --config.data.train.source=folder:DIR --config.data.train.split= and the same for
---config.evaluate.test, with --config.model.num_classes=0 (as many as there are).
+WEIGHTS,DATA fine-tunes a file or folder of weights, or a run, on your own images, at the size of
+the weights: DATA is a folder with a folder of images for each class, or any other source
+(docs/data.md); see configs/train.py.
 Not run here: the weights are large.
 """
 
+import os
+
 from vit_jax.config import ConfigError, to_config_dict
-from vit_jax.recipes import TASKS, choice, finetune, options
+from vit_jax.recipes import TASKS, choice, finetune, options, own_images
 
 
 def get_config(argument="ViT-B/16,cifar10"):
   """A row of Table 4 for one model."""
   first, *rest = argument.split(",")
+  if len(rest) == 1 and rest[0] not in TASKS and os.path.exists(first):
+    return to_config_dict(own_images.finetune(first, rest[0]))
   model, *rest = ["", first, *rest] if first in TASKS else [first, *rest]
   if not rest:
     raise ConfigError(

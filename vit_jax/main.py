@@ -24,6 +24,7 @@ import time
 from absl import app, flags, logging
 
 from vit_jax.config import ConfigError, RunError, StorageError, command_line
+from vit_jax.config.as_recipe import as_recipe
 from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
 
@@ -32,6 +33,9 @@ _WORKDIR = flags.DEFINE_string(
   "workdir", None, "Folder of the run; the default is workdirs/NAME, or workdirs/NAME-ARG."
 )
 _MODE = flags.DEFINE_enum("mode", "train", ["train", "evaluate"], "What to do.")
+_WRITE_RECIPE = flags.DEFINE_string(
+  "write_recipe", "", "Write the settings to this Python file, as a recipe, and do nothing else."
+)
 _NO_AVERAGE = flags.DEFINE_boolean(
   "no-average",
   False,
@@ -54,6 +58,21 @@ def default_workdir(config_flag: str) -> pathlib.Path:
   return pathlib.Path("workdirs") / name
 
 
+def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
+  """Writes the settings of a command line as a recipe.
+
+  Raises:
+    ConfigError: the file exists, or cannot be written.
+  """
+  if path.suffix != ".py" or path.exists():
+    raise ConfigError(f"--write_recipe={path} must be a new file whose name ends in .py.")
+  try:
+    files.write_text(path, as_recipe(command.config, f"Made from {command.recipe}."))
+  except OSError as error:
+    raise ConfigError(f"--write_recipe={path} cannot be written: {error}.") from error
+  print(f"Recipe: {path} (train with: python -m vit_jax.main --config={path})")
+
+
 def main(command: command_line.CommandLine):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   began = time.monotonic()
@@ -62,6 +81,9 @@ def main(command: command_line.CommandLine):
 
   logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
   try:
+    if _WRITE_RECIPE.value:
+      write_recipe(pathlib.Path(_WRITE_RECIPE.value), command)
+      return
     folder = path_of(_WORKDIR.value or default_workdir(command.recipe))
     if refusal := limits.refusal(folder):
       raise ConfigError(refusal)

@@ -41,7 +41,8 @@ def changes(old: dict, new: dict) -> list[str]:
   """
   with contextlib.suppress(ConfigError):  # `old` has settings that no longer exist
     old = to_dict(from_dict(old))
-  return _changes(old, new, "config")
+  without = lambda values: {key: value for key, value in values.items() if key != "origins"}
+  return _changes(without(old), without(new), "config")
 
 
 def _changes(old, new, prefix):

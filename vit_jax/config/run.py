@@ -147,4 +147,8 @@ class Config:
   )
   non_finite: NonFinite = group(NonFinite)
   profile: Profile = group(Profile)
+  origins: tuple = setting(
+    (),
+    "pairs (setting, where a recipe took its value from), which a run shows when it starts",
+  )
   report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")

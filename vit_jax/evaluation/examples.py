@@ -38,13 +38,13 @@ def worst(labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray
 
 def read(rows: list[int], image: Callable[[int], np.ndarray]) -> dict[int, np.ndarray]:
   """The images of rows, (S, S, 3) uint8 each, without those that can no longer be read."""
-  images = {}
+  found = {}
   for row in rows:
     try:
-      images[row] = image(row)
+      found[row] = image(row)
     except (BadImage, OSError):
       continue
-  return images
+  return found
 
 
 def write(folder: pathlib.Path, images: Mapping[int, np.ndarray]):

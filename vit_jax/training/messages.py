@@ -2,15 +2,17 @@
 
 import pathlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 
+from vit_jax.config import Config, Dataset, Duration
 from vit_jax.data import datasets
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import catalogue, results
 from vit_jax.plots import curves
 from vit_jax.process import json_text
+from vit_jax.process.text import aligned
 from vit_jax.report import report
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.tree import flatten
@@ -36,7 +38,8 @@ def introduction(run: Run, folder: pathlib.Path, *, left: bool, changed: Sequenc
   begin = f"resuming after step {start}" if start else "starting"
   return (
     f"{datasets.table(run.data.datasets)}\n"
-    f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
+    + origins(config)
+    + f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
     f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
     + slow_type(config.model.compute_dtype, jax.default_backend())
@@ -45,6 +48,26 @@ def introduction(run: Run, folder: pathlib.Path, *, left: bool, changed: Sequenc
     + f"{len(run.data.train):,} training images, {config.batch_size} a step, "
     f"{run.steps.total:,} steps; {then}" + advice_on_fsdp(run)
   )
+
+
+def origins(config: Config) -> str:
+  """A table of the settings that a recipe took from data or weights; "" if there are none."""
+  if not config.origins:
+    return ""
+  rows = [(key, setting_in_words(config, key), words) for key, words in config.origins]
+  return aligned([("setting", "value", "from"), *rows], left=(0, 1, 2)) + "\n"
+
+
+def setting_in_words(config: Config, key: str) -> str:
+  """The value of a setting, of a duration or of a dataset, in a few words."""
+  value = config
+  for name in key.split("."):
+    value = value[name] if isinstance(value, Mapping) else getattr(value, name)
+  if isinstance(value, Dataset):
+    return datasets.in_words(value)
+  if isinstance(value, Duration):
+    return ", ".join(f"{number:g} {unit}" for unit, number in value.given().items())
+  return str(value)
 
 
 def other_settings(start: int, changed: Sequence[str]) -> str:

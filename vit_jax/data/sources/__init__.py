@@ -25,6 +25,7 @@ __all__ = [
   "forms",
   "is_named",
   "member",
+  "named_parts",
   "open_source",
 ]
 
@@ -86,6 +87,17 @@ def anywhere(spec: str) -> str:
   """The same source for any current directory: its folder by an absolute path."""
   name, colon, argument = spec.partition(":")
   return name + colon + member(spec).anywhere(argument) if is_named(spec) else spec
+
+
+def named_parts(spec: str) -> dict[str, tuple[str, str]]:
+  """The parts that the data of a source comes in, such as train and test: {name: (spec, split)}.
+
+  Raises:
+    SourceError: there is no such source or data.
+  """
+  name, _, argument = spec.partition(":")
+  parts = member(spec).named_parts(argument)
+  return {part: (":".join(filter(None, [name, of])), split) for part, (of, split) in parts.items()}
 
 
 def forms(nearest: str = "") -> str:

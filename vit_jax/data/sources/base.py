@@ -100,6 +100,12 @@ class Source(abc.ABC):
     return argument
 
   @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The parts that the data comes in, such as train and test: {name: (argument, split)}."""
+    del argument
+    return {}
+
+  @classmethod
   def hint(cls, text: str) -> str:
     """What to do with a text that names no source, if this source may be meant; "": nothing."""
     del text

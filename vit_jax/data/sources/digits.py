@@ -46,6 +46,11 @@ class Digits(Source):
     """The images by their rows in scikit-learn's order."""
     yield Block("digits", self._rows, range(len(self)))
 
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """Both splits."""
+    return {split: (argument, split) for split in ("train", "test")}
+
 
 def _load(split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Images (N, 8, 8) uint8 from 0 to 255, labels (N,), rows in scikit-learn's order (N,)."""

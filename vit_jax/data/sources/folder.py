@@ -111,6 +111,18 @@ class Folder(Source):
     return os.path.abspath(os.path.expanduser(argument))
 
   @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The folders of DIR that are splits with folders of classes, such as train and val."""
+    root = cls.anywhere(argument)
+    _check_there(root, "a folder of images for each class")
+    names = [entry.name for entry in os.scandir(root) if entry.is_dir()]
+    splits = {min(words): name for name in names if (words := _split_words(name))}
+    nested = [name for name in splits.values() if _has_folders(os.path.join(root, name))]
+    if len(splits) < 2 or len(nested) < len(splits) or len(names) > len(splits):
+      return {}
+    return {word: (os.path.join(argument, name), "") for word, name in splits.items()}
+
+  @classmethod
   def hint(cls, text: str) -> str:
     """Whether a path without the form is a folder of classes."""
     if not os.path.isdir(os.path.expanduser(text)):
@@ -120,6 +132,13 @@ class Folder(Source):
     except SourceError as error:
       return f"as a folder of images it cannot be read either: {error}"
     return f"did you mean folder:{text}?"
+
+
+def _has_folders(directory: str) -> bool:
+  """Whether a folder holds folders alone, apart from hidden files."""
+  with os.scandir(directory) as entries:
+    kinds = [entry.is_dir() for entry in entries if not entry.name.startswith(".")]
+  return bool(kinds) and all(kinds)
 
 
 def _check_there(directory: str, holds: str) -> None:

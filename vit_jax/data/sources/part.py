@@ -18,8 +18,8 @@ _KEY = b"vit_jax: parts of folders"  # the seed of the random order
 class Part(NamedTuple):
   """The begin and end of a part; negative numbers count from the end, as in TFDS.
 
-  Percentages cut each class by itself, at the nearest whole image. So new images in one class do
-  not change the part of another class.
+  Percentages cut each class by itself, at the nearest whole image, but with an image on both sides
+  of the cut if the class has two. So new images in one class do not change the part of another.
 
   Whole numbers count the images of all classes, in an order in which the first images hold about
   the same fraction of each class: the j-th of n images of a class, from 0, has the place
@@ -53,10 +53,16 @@ class Part(NamedTuple):
     if not 0 <= first < end <= whole:
       raise _no_part(self.split, f" ({whole:,} in all)" if not self.percent else "")
     if self.percent:
-      return np.array([[round(n * cut / 100) for n in counts] for cut in (first, end)])
+      return np.array([[_before(cut, n) for n in counts] for cut in (first, end)])
     places = np.concatenate([(np.arange(n) + 0.5) / n for n in counts])
     labels = np.repeat(np.arange(len(counts)), counts)[np.argsort(places, kind="stable")]
     return np.stack([np.bincount(labels[:cut], minlength=len(counts)) for cut in (first, end)])
+
+
+def _before(percent: int, images: int) -> int:
+  """How many images of a class are before a cut."""
+  nearest = round(images * percent / 100)
+  return min(max(nearest, 1), images - 1) if 0 < percent < 100 and images > 1 else nearest
 
 
 def parse(split: str) -> Part | None:

@@ -78,6 +78,11 @@ class Tfds(Source):
     label = record[self._label_key]
     return tuple(map(int, label)) if self.multi_label else (int(label),)
 
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The splits."""
+    return {split: (argument, split) for split in open_builder(argument).info.splits}
+
 
 class Features:
   """Image and label, or the label alone, of the examples of a split, by position.

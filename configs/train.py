@@ -1,0 +1,20 @@
+r"""Training from scratch on your own images.
+
+  python -m vit_jax.main --config=configs/train.py:DATA[,MODEL]
+
+DATA: a folder with a folder of images for each class, or any other source of images (docs/data.md).
+Folders called train and val (or validation, or test) inside are recognised; otherwise a random
+tenth of each class is held out and scored. MODEL, such as ViT-S/16, replaces the model that is
+chosen by the number and the size of the images. The table at the start says what was chosen, and
+from what; every setting can be given instead (docs/settings.md), and --write_recipe=mine.py writes
+all of them as a recipe to keep and to edit.
+"""
+
+from vit_jax.config import to_config_dict
+from vit_jax.recipes import own_images
+
+
+def get_config(argument="digits"):
+  """Settings for these images."""
+  data, _, model = argument.partition(",")
+  return to_config_dict(own_images.train(data, model))

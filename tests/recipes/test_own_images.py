@@ -1,0 +1,115 @@
+"""A user's own images: what is chosen from them, and that it trains, fine-tunes and evaluates."""
+
+import dataclasses
+import json
+import re
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.tiny_run import CONFIG
+from vit_jax import recipes
+from vit_jax.config import ConfigError, overrides
+from vit_jax.config.as_recipe import as_recipe
+from vit_jax.config.command_line import with_origins
+from vit_jax.devices.hosts import Hosts
+from vit_jax.process.signals import StopRequest
+from vit_jax.recipes import own_images
+from vit_jax.training import launch
+
+SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
+
+
+def draw(folder, *, classes="ab", images=20, side=12):
+  """Pictures of noise, dark in the first class."""
+  rng = np.random.default_rng(0)
+  for place, name in enumerate(classes):
+    (folder / name).mkdir(parents=True)
+    for i in range(images):
+      pixels = rng.integers(100 * place, 100 * place + 90, (side, side + 4, 3), np.uint8)
+      cv2.imwrite(str(folder / name / f"{i}.png"), pixels)
+  return folder
+
+
+def run(recipe, folder, *words, mode="train"):
+  config = with_origins(recipes.resolve(recipe, words), overrides.split(words)[0])
+  return launch.launch(config, folder, StopRequest(), mode=mode, hosts=Hosts())
+
+
+def test_one_line_trains_fine_tunes_and_evaluates(tmp_path, capsys):
+  photos, workdir = draw(tmp_path / "photos"), tmp_path / "run"
+  assert run(f"configs/train.py:{photos}", workdir, *SHORT)
+  printed = capsys.readouterr().out
+  assert "model.name              ViT-Ti/4" in printed
+  assert "duration                3 steps" in printed
+  assert printed.count("the command line") == 1
+  assert "held_out: top-1" in printed
+  assert run(f"configs/finetune.py:{workdir},{photos}", tmp_path / "tuned", *SHORT)
+  assert re.search(rf"data\.image_size +16 +{workdir}", capsys.readouterr().out)
+  others = draw(tmp_path / "others", classes="ba")
+  run(f"configs/evaluate.py:{workdir},{others}", tmp_path / "scores", mode="evaluate")
+  assert json.loads((tmp_path / "scores/evaluation.json").read_text())["own/top1"] <= 1
+  with pytest.raises(ConfigError, match=r"36 images .* in common"):
+    run(f"configs/evaluate.py:{workdir},{photos}", tmp_path / "more", mode="evaluate")
+
+
+def test_folders_called_train_and_test_are_parts(tmp_path):
+  for name in ("Train", "test", "val"):
+    draw(tmp_path / name, images=8)
+  config = own_images.train(str(tmp_path))
+  assert (config.data.train.source, config.data.train.split) == (f"folder:{tmp_path}/Train", "")
+  assert config.evaluate["held_out"].source == f"folder:{tmp_path}/val"
+  scored = own_images.evaluation("weights.npz", str(tmp_path)).evaluate["own"]
+  assert scored.source == f"folder:{tmp_path}/test"
+
+
+def test_a_class_called_train_is_a_class(tmp_path):
+  for name in ("bus", "train", "tram"):
+    draw(tmp_path / name, images=4)  # with folders inside
+  assert own_images.train(str(tmp_path)).data.train.split == "[:90%]"
+
+
+def test_data_with_splits_is_scored_on_them():
+  config = own_images.train("digits")
+  assert (config.data.train.split, config.evaluate["held_out"].split) == ("train", "test")
+  assert config.data.image_size == 16
+
+
+@pytest.mark.parametrize(
+  ("images", "side", "model", "size", "batch"),
+  [
+    (30, 28, "ViT-Ti/4", 28, 4),
+    (9000, 65, "ViT-Ti/8", 64, 64),
+    (9000, 700, "ViT-Ti/16", 224, 64),
+    (400_000, 250, "ViT-Ti/16", 224, 256),
+    (2_000_000, 230, "ViT-S/16", 224, 1024),
+  ],
+)
+def test_the_model_suits_the_images(monkeypatch, images, side, model, size, batch):
+  own = own_images.OwnImages(CONFIG.data.train, CONFIG.data.train, "", images, side)
+  monkeypatch.setattr(own_images, "look_at", lambda spec: own)
+  config = own_images.train("")
+  assert (config.model.name, config.data.image_size) == (model, size)
+  assert config.batch_size == batch
+  assert own_images.train("", "ViT-H/14").data.image_size % 14 == 0
+
+
+def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
+  folder = draw(tmp_path, images=3)
+  for path in folder.glob("*/*.png"):
+    path.write_bytes(path.read_bytes()[:20])
+  assert own_images.look_at(str(folder)).side == 0
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+  with pytest.raises(ConfigError, match="There is no folder"):
+    recipes.load(f"configs/train.py:{tmp_path}/photo")
+
+
+@pytest.mark.parametrize("recipe", ["vit_b16_jft", "masked_fashion", "resnet_sgd", "vtab", "train"])
+def test_a_written_recipe_is_the_same(tmp_path, recipe):
+  config = recipes.load(f"configs/{recipe}.py")
+  path = tmp_path / "mine.py"
+  path.write_text(as_recipe(config, "Mine."))
+  assert recipes.load(str(path)) == dataclasses.replace(config, origins=())

@@ -1,0 +1,100 @@
+"""Settings as a recipe: a Python file that one can keep, edit and run."""
+
+import collections
+import dataclasses
+import functools
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+
+from vit_jax import config as exported
+from vit_jax.config.run import Config
+
+_FRAME = '''"""{title}"""
+
+{imports}
+
+
+def get_config():
+  """The recipe."""
+  return to_config_dict(
+    {call}
+  )
+'''
+
+
+def as_recipe(config: Config, title: str) -> str:
+  """The text of a recipe with these settings; those at their defaults are left out.
+
+  Settings whose origin is known, by `config.origins`, have it as a comment.
+
+  Args:
+    config: the settings.
+    title: first line of the file's docstring.
+  """
+  plain = dataclasses.replace(config, origins=())
+  call = "\n".join(_lines(plain, dict(config.origins), "", "    ")).strip()
+  imports = _imports(_classes(plain))
+  return _FRAME.format(title=title, imports=imports, call=call)
+
+
+def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterator[str]:
+  """The lines of the expression for a setting, or for a group of them, called `path`."""
+  if isinstance(value, Mapping):
+    arguments = {f"{json.dumps(key)}: ": key for key in value}
+    begin, end = "{", "}"
+    item = value.get
+  elif dataclasses.is_dataclass(value):
+    begin, arguments, end = (
+      f"{type(value).__name__}(",
+      {f"{key}=": key for key in _given(value)},
+      ")",
+    )
+    item = functools.partial(getattr, value)
+  else:
+    yield indent + (json.dumps(value) if isinstance(value, str) else repr(value))
+    return
+  inside = []
+  for prefix, key in arguments.items():
+    below = f"{path}.{key}".removeprefix(".")
+    inside += [f"{indent}  # From: {origins[below]}"] if below in origins else []
+    first, *others = _lines(item(key), origins, below, f"{indent}  ")
+    *before, last = [f"{indent}  {prefix}{first.strip()}", *others]
+    inside += [*before, f"{last},"]
+  short = f"{indent}{begin}{' '.join(line.strip() for line in inside).rstrip(',')}{end}"
+  if len(inside) < 4 and len(short) < 80 and "#" not in short:
+    yield short
+    return
+  yield indent + begin
+  yield from inside
+  yield indent + end
+
+
+def _given(group) -> Iterator[str]:
+  """The fields of a group that are not at the default of its class."""
+  usual = type(group)()
+  for field in dataclasses.fields(group):
+    if field.init and getattr(group, field.name) != getattr(usual, field.name):
+      yield field.name
+
+
+def _classes(value) -> Iterator[type]:
+  """The classes of a group and of those inside it that a recipe names."""
+  if isinstance(value, Mapping):
+    for item in value.values():
+      yield from _classes(item)
+  elif dataclasses.is_dataclass(value):
+    yield type(value)
+    for field in _given(value):
+      yield from _classes(getattr(value, field))
+
+
+def _imports(classes) -> str:
+  """The lines that import these classes, and what turns the settings into a recipe's."""
+  names = collections.defaultdict(set, {exported.__name__: {"to_config_dict"}})
+  for kind in classes:
+    public = getattr(exported, kind.__name__, None) is kind
+    names[exported.__name__ if public else inspect.getmodule(kind).__name__].add(kind.__name__)
+  return "\n".join(
+    f"from {module} import {', '.join(sorted(of))}" for module, of in sorted(names.items())
+  )

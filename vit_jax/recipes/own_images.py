@@ -1,0 +1,259 @@
+"""Training on a user's own images: settings chosen from the images, with what each comes from."""
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Mapping
+
+from vit_jax.config import AUTO, Checkpoint, Config, Data, Dataset, Duration, Model, Schedule
+from vit_jax.evaluation.classification import Classification
+from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.recipes.bit import LENGTHS
+from vit_jax.recipes.loading import largest_side
+from vit_jax.recipes.suites import evaluation as suite
+
+SAMPLE = 32  # images whose size is looked at
+SIDE = 224  # pixels, the most that is chosen
+TRAINING = ("train", "training")
+VALIDATION = ("validation", "valid", "val", "dev")
+TEST = ("test", "testing")
+PART, REST = "[:90%]", "[90%:]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+  """Settings for up to some number of training images.
+
+  Attributes:
+    most: training images.
+    model: the beginning of the model's name, before its patch.
+    shape: where the model is smaller than its name says.
+    batch_size: images a step.
+    epochs: passes over the images.
+    learning_rate: the highest.
+    crop: smallest fraction of an image's area in a training crop.
+  """
+
+  most: float
+  model: str
+  shape: Mapping[str, int]
+  batch_size: int
+  epochs: int
+  learning_rate: float
+  crop: float
+
+
+DIGITS = dict(depth=4, width=64, mlp_dim=256, heads=4)  # as in configs/vit_digits.py
+FASHION = dict(depth=4, width=96, mlp_dim=192, heads=3)  # as in configs/vit_fashion.py
+SCALES = (
+  Scale(10_000, "ViT-Ti", DIGITS, 64, 120, 3e-3, 0.5),
+  Scale(100_000, "ViT-Ti", FASHION, 64, 20, 1.5e-3, 0.8),
+  Scale(500_000, "ViT-Ti", {}, 256, 60, 1e-3, 0.3),
+  Scale(float("inf"), "ViT-S", {}, 1024, 90, 1e-3, 0.05),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnImages:
+  """What settings are chosen from.
+
+  Attributes:
+    train, held_out: the parts.
+    parted: how the two were found, in words.
+    images: number of training images.
+    side: the median of the smaller sides of a sample of them, pixels.
+  """
+
+  train: Dataset
+  held_out: Dataset
+  parted: str
+  images: int
+  side: int
+
+  @property
+  def number(self) -> str:
+    """The number of training images, in words."""
+    return f"{self.images:,} training images"
+
+
+def look_at(spec: str) -> OwnImages:
+  """Opens the images, and decodes a few of them.
+
+  Args:
+    spec: a data source, or a folder.
+
+  Raises:
+    SourceError: there is no such data.
+  """
+  from vit_jax.data import sources  # imports JAX, which other recipes do not need
+
+  spec = source_of(spec)
+  train, held_out, parted = parts_of(spec, sources.named_parts(spec))
+  source = sources.open_source(train.source, split=train.split)
+  return OwnImages(train, held_out, parted, len(source), median_side(source))
+
+
+def source_of(spec: str) -> str:
+  """The data source of a text that may be a folder."""
+  from vit_jax.data import sources
+
+  return spec if sources.is_named(spec) else f"folder:{spec}"
+
+
+def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:
+  """The training images, those that are held out, and how the two were found, in words.
+
+  Args:
+    spec: a data source.
+    named: {name: (source, split)} of the parts that the data comes in.
+  """
+  train = next((named[name] for name in TRAINING if name in named), (spec, ""))
+  for name in (*VALIDATION, *TEST):
+    if train != (spec, "") and name in named:
+      return Dataset(*train), Dataset(*named[name]), f"the data's parts, of which {name} is scored"
+  source, split = train
+  parts = Dataset(source, split + PART), Dataset(source, split + REST)
+  return *parts, "a random tenth of each class is scored, and not trained on"
+
+
+def median_side(source) -> int:
+  """The median of the smaller sides of a sample of images, in pixels; 0: none can be decoded."""
+  from vit_jax.data import images
+
+  def sides() -> Iterator[int]:
+    for index in range(0, len(source), max(1, len(source) // SAMPLE)):
+      try:
+        yield min(images.as_rgb(source[index].image, max_pixels=Data().max_pixels).shape[:2])
+      except images.BadImage:
+        continue
+
+  return round(statistics.median([*sides()] or [0]))
+
+
+def patch_of(side: int) -> int:
+  """The side of a patch for images of this side, in pixels, so that there are some 16 to 200."""
+  return 4 if side <= 40 else 8 if side <= 96 else 16
+
+
+def batch_of(images: int, most: int) -> int:
+  """The largest power of two that is at most `most` and a quarter of the images."""
+  return min(most, 1 << max(images // 4, 1).bit_length() - 1)
+
+
+def train(spec: str, model: str = "") -> Config:
+  """A run from scratch on a user's own images.
+
+  Args:
+    spec: a data source, or a folder.
+    model: its name; empty: one that suits the number and the size of the images.
+
+  Raises:
+    SourceError: there is no such data.
+    ConfigError: there is no such model.
+  """
+  own = look_at(spec)
+  scale = next(row for row in SCALES if own.images <= row.most)
+  small = patch_of(own.side) < 16
+  name = model or f"{scale.model}/{patch_of(own.side)}"
+  shape = {} if model else scale.shape
+  batch = batch_of(own.images, scale.batch_size)
+  steps = scale.epochs * own.images / batch
+  tenth = Duration(epochs=scale.epochs / 10)
+  sides = f"images of about {own.side} pixels"
+  return Config(
+    batch_size=batch,
+    duration=Duration(epochs=scale.epochs),
+    log_every=Duration(steps=max(1, min(50, round(steps / 100)))),
+    evaluate_every=tenth,
+    model=Model(name=name, compute_dtype=AUTO, **shape),
+    optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=average_over(steps)),
+    schedule=Schedule(learning_rate=scale.learning_rate, warmup=Duration(epochs=scale.epochs / 20)),
+    data=Data(
+      train=own.train,
+      image_size=largest_side(name, min(SIDE, max(own.side, 16))),
+      crop_area=(scale.crop, 1.0),
+      flip=not small,
+    ),
+    evaluate={"held_out": Classification(**vars(own.held_out))},
+    checkpoint=Checkpoint(every=tenth),
+    origins=(
+      ("data.train", own.parted),
+      ("model.name", "the recipe's argument" if model else f"{own.number}, {sides}"),
+      *((f"model.{key}", own.number) for key in shape),
+      ("data.image_size", f"{sides}, and the patches"),
+      ("data.flip", "small pictures may be of signs" if small else "photographs"),
+      *((key, own.number) for key in ("data.crop_area", "batch_size", "duration")),
+      ("schedule.learning_rate", own.number),
+    ),
+  )
+
+
+def average_over(steps: float) -> float:
+  """The factor of a moving average over 50 steps, or a fiftieth of a long run; 0: none.
+
+  After ten such lengths nothing is left of the start.
+  """
+  return round(1 - 1 / max(50, steps / 50), 6) if steps >= 500 else 0.0
+
+
+def finetune(weights: str, spec: str) -> Config:
+  """Fine-tuning of weights on a user's own images, at the size of the weights.
+
+  As in Appendix B.1.1: SGD with momentum 0.9, cosine decay, clipping at 1, no weight decay and a
+  new head. The number of images decides the length, as in the BiT-HyperRule.
+
+  Args:
+    weights: what `config.init_from` takes.
+    spec: a data source, or a folder.
+
+  Raises:
+    SourceError: there is no such data.
+    ConfigError: there are no such weights.
+    ValueError: the weights cannot be read.
+  """
+  from vit_jax.inference import model as inference
+
+  own = look_at(spec)
+  side = inference.read(weights).card.image_size
+  steps = next(row.total for row in LENGTHS if own.images < row.examples)
+  every = Duration(steps=steps // 10)
+  return Config(
+    batch_size=batch_of(own.images, 512),
+    duration=Duration(steps=steps),
+    log_every=Duration(steps=min(50, steps // 100)),
+    evaluate_every=every,
+    init_from=weights,
+    new_head=True,
+    model=Model(name="", compute_dtype=AUTO),
+    optimizer=SGD(momentum=0.9, clip_norm=1.0),
+    schedule=Schedule(learning_rate=0.01, warmup=Duration(steps=steps // 5)),
+    data=Data(train=own.train, image_size=side or SIDE),
+    evaluate={"held_out": Classification(**vars(own.held_out))},
+    checkpoint=Checkpoint(every=every),
+    origins=(
+      ("data.train", own.parted),
+      ("model.name", weights),
+      ("data.image_size", weights if side else "usual; the weights do not tell it"),
+      *((key, own.number) for key in ("batch_size", "duration")),
+    ),
+  )
+
+
+def evaluation(weights: str, spec: str) -> Config:
+  """The evaluation of weights on a user's own images.
+
+  Args:
+    weights: what `config.init_from` takes.
+    spec: a data source, or a folder. Of data in parts, the test images are scored, or else those
+      for validation.
+
+  Raises:
+    SourceError: there is no such data.
+  """
+  from vit_jax.data import sources
+
+  spec = source_of(spec)
+  named = sources.named_parts(spec)
+  part = next((named[name] for name in (*TEST, *VALIDATION) if name in named), (spec, ""))
+  base = suite("own")
+  return dataclasses.replace(base, init_from=weights, evaluate={"own": Classification(*part)})
