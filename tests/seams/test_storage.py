@@ -53,12 +53,6 @@ class Toy:
   def files_below(self, folder):
     return (key.removeprefix(f"{folder}/") for key in self.inside(folder) if key in self.contents)
 
-  def links_out(self, folder, skipped):
-    return iter(())
-
-  def check_writable(self, folder):
-    pass
-
   def make_folder(self, path):
     self.folders.add(str(path))
 
@@ -87,10 +81,6 @@ class Toy:
     for key in [str(path), *self.inside(path)]:
       self.contents.pop(key, None)
       self.folders.discard(key)
-
-  def remove_empty(self, folder):
-    if not self.inside(folder):
-      self.folders.discard(str(folder))
 
   @contextlib.contextmanager
   def lock(self, path):

@@ -46,6 +46,6 @@ def folder(path: str | Path, setting: str) -> Path:
     raise ConfigError(f"{setting}: the folder {path} cannot be made: {reason}.") from error
   try:
     files.check_writable(path)
-  except PermissionError as error:
+  except OSError as error:
     raise ConfigError(f"{setting}: the folder {path} cannot be written to.") from error
   return path

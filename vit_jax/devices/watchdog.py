@@ -129,7 +129,8 @@ class Watchdog:
     if error is None and self._processes > 1:
       with contextlib.suppress(OSError):  # The folder may be gone; the run is done anyway.
         files.remove(self._folder / str(self._process))
-        files.remove_empty(self._folder)
+        if not files.matching(self._folder):
+          files.remove(self._folder)
 
   def beat(self, doing: str):
     """Notes progress: the run has reached `doing`, such as "step 12"."""

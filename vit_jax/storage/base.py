@@ -60,12 +60,6 @@ class Storage(Protocol):
   def files_below(self, folder: Path) -> Iterator[str]:
     """The paths within a folder of all files in it and in its folders, such as "state/d/1"."""
 
-  def links_out(self, folder: Path, skipped: str) -> Iterator[Path]:
-    """All links in a folder, but for those in its part `skipped`, that lead out of it."""
-
-  def check_writable(self, folder: Path):
-    """Raises PermissionError if nothing can be written in a folder."""
-
   def make_folder(self, path: Path):
     """Makes a folder and its parents, if they do not exist."""
 
@@ -94,9 +88,6 @@ class Storage(Protocol):
 
   def remove(self, path: Path):
     """Removes a file, or a folder as far as possible; a missing path is no error."""
-
-  def remove_empty(self, folder: Path):
-    """Removes a folder, unless something is in it."""
 
   def lock(self, path: Path) -> AbstractContextManager[Lock]:
     """Holds a lock, which is free again however this process ends.

@@ -10,6 +10,7 @@ import errno
 import fnmatch
 import io
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -60,9 +61,17 @@ def files_below(folder: Path) -> Iterator[str]:
   return storage_of(folder).files_below(folder)
 
 
-def links_out(folder: Path, *, skipped: str) -> Iterator[Path]:
-  """All links in a folder, but for those in its part `skipped`, that lead out of it."""
-  return storage_of(folder).links_out(folder, skipped)
+def links_out(folder: Path, *, skipped: str) -> Iterator[pathlib.Path]:
+  """All links in a folder of this machine, but for those in `skipped`, that lead out of it."""
+  if isinstance(folder, UrlPath):  # which has no links
+    return
+  root = os.path.realpath(folder)
+  for parent, folders, names in os.walk(folder):
+    if parent == str(folder):
+      folders[:] = set(folders) - {skipped}
+    for path in (pathlib.Path(parent, name) for name in (*folders, *names)):
+      if path.is_symlink() and not pathlib.Path(os.path.realpath(path)).is_relative_to(root):
+        yield path
 
 
 def real(path: Path) -> Path:
@@ -71,8 +80,10 @@ def real(path: Path) -> Path:
 
 
 def check_writable(folder: Path):
-  """Raises PermissionError if nothing can be written in a folder."""
-  storage_of(folder).check_writable(folder)
+  """Writes an empty file into a folder and removes it; OSError: it cannot be written to."""
+  probe = folder / ".writable"
+  write_bytes(probe, b"")
+  remove(probe)
 
 
 def open_file(path: Path | str) -> BinaryIO:
@@ -228,11 +239,6 @@ def set_aside(path: Path, target: Path) -> Path:
 def remove(path: Path):
   """Removes a file, or a folder as far as possible; a missing path is no error."""
   storage_of(path).remove(path)
-
-
-def remove_empty(folder: Path):
-  """Removes a folder, unless something is in it."""
-  storage_of(folder).remove_empty(folder)
 
 
 def locked(path: Path) -> contextlib.AbstractContextManager[Lock]:

@@ -51,19 +51,6 @@ class _Local:
       paths = (pathlib.Path(parent, name) for name in names)
       yield from (path.relative_to(folder).as_posix() for path in paths if path.is_file())
 
-  def links_out(self, folder, skipped: str) -> Iterator[pathlib.Path]:
-    root = pathlib.Path(os.path.realpath(folder))
-    for parent, folders, names in os.walk(folder):
-      if parent == str(folder):
-        folders[:] = set(folders) - {skipped}
-      for path in (pathlib.Path(parent, name) for name in (*folders, *names)):
-        if path.is_symlink() and not pathlib.Path(os.path.realpath(path)).is_relative_to(root):
-          yield path
-
-  def check_writable(self, folder):
-    if not os.access(folder, os.W_OK | os.X_OK):
-      raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-
   def make_folder(self, path):
     pathlib.Path(path).mkdir(parents=True, exist_ok=True)
 
@@ -89,10 +76,6 @@ class _Local:
       shutil.rmtree(path, ignore_errors=True)
     else:
       pathlib.Path(path).unlink(missing_ok=True)
-
-  def remove_empty(self, folder):
-    with contextlib.suppress(OSError):
-      os.rmdir(folder)
 
   @contextlib.contextmanager
   def lock(self, path) -> Iterator["Flock"]:

@@ -1,11 +1,15 @@
 """One save of a state, in a temporary folder; `saving` says how processes and threads share it."""
 
 import asyncio
+import functools
+import gc
 import json
 import logging
 import os
 import re
+import sys
 import threading
+import warnings
 from collections.abc import Callable
 
 import jax
@@ -121,3 +125,28 @@ def reason_of(error: Exception) -> str:
   if code:
     return os.strerror(code)
   return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@functools.cache
+def hide_tracebacks_of_failed_saves():
+  """Hides what orbax prints of a save that fails, which is told, until the process ends.
+
+  Orbax logs the error with a traceback. It also gives up the other writes of the save: their event
+  loop is closed, and each says so later, or when Python ends.
+  """
+  logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)
+  logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # here, only orbax uses it
+  warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+  show = sys.unraisablehook
+  sys.unraisablehook = lambda event: None if _of_orbax(event) else show(event)
+
+
+def _of_orbax(event) -> bool:
+  code = getattr(event.object, "cr_code", None)
+  of_save = code is not None and "orbax" in code.co_filename
+  return of_save or str(event.exc_value) == "Event loop is closed"
+
+
+def end_writes_that_were_given_up():
+  """Ends the coroutines of failed saves, before Python shuts down and cannot hide what they say."""
+  gc.collect()

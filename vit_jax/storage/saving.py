@@ -20,7 +20,7 @@ import jax
 
 from vit_jax.process import agreement
 from vit_jax.process.errors import ConfigError, StorageError
-from vit_jax.storage import files, quiet
+from vit_jax.storage import files, save
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.checkpoint import (
   FOLDER,
@@ -61,7 +61,7 @@ class Checkpoints:
     self._saving: Save | None = None
     self._outcome: str | None = None
     self._saves = 0
-    quiet.hide_tracebacks_of_failed_saves()
+    save.hide_tracebacks_of_failed_saves()
     if jax.process_index() == 0:
       files.make_folder(self._directory)
       self._remove_half_written()
@@ -141,7 +141,7 @@ class Checkpoints:
       self.wait()
       if failure := self.outcome():
         logging.warning(failure)
-    quiet.end_writes_that_were_given_up()
+    save.end_writes_that_were_given_up()
 
   def meta(self, step: int) -> dict:
     """What was stored beside the state of `step`."""
