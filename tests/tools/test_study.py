@@ -175,5 +175,5 @@ def test_a_real_study(here, tmp_path, monkeypatch, capsys):
   assert 0 < first["mean"] == second["mean"] < 1
   assert len(list((tmp_path / "w" / "runs").glob("*/metrics.jsonl"))) == 2
   assert {path.name for path in (tmp_path / "w").iterdir()} == {
-    *("runs", "study.json", "results.csv", "results.md", "figure.svg", "figure.png"),
+    *("runs", "results.csv", "results.md", "figure.svg", "figure.png"),
   }

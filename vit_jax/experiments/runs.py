@@ -113,13 +113,6 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
   return figures[-1] if figures else None
 
 
-def accuracies(figures: dict[str, float]) -> dict[str, float]:
-  """The top-1 accuracy of each evaluation set by its name, 0 to 1; a set named test comes first."""
-  end = "/top1"
-  by_set = {key.removesuffix(end): value for key, value in figures.items() if key.endswith(end)}
-  return {name: by_set[name] for name in sorted(by_set, key=lambda name: name != "test")}
-
-
 class Children:
   """A context manager that runs commands as processes and passes SIGTERM on to them.
 
