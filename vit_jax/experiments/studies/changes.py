@@ -48,7 +48,7 @@ def note(study: Study, store: RunStore) -> str:
 
 
 def names_of(store: RunStore, stage: Stage, row: dict[str, str]) -> set[str]:
-  """The name of the run that a row should be of; those with each candidate if none is chosen yet."""
+  """The name of the run that a row should be of; with each candidate if none is chosen yet."""
   job, chain = Job(stage, int(row["seed"])), stage.chain()
   with naming(row["cell"]):
     run = store.run(job)
