@@ -34,6 +34,7 @@ setuptools.setup(
     "optax>=0.2.8",
     "orbax-checkpoint>=0.12.8",
     "pillow>=11.3",
+    "pyarrow>=18",
     "safetensors>=0.5",
     "scikit-learn>=1.5",
     "scipy>=1.15",

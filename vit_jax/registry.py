@@ -75,6 +75,7 @@ SOURCES = Registry(  # what stands before the colon of config.data.*.source
     "tfds": "vit_jax.data.sources.tfds:Tfds",
     "folder": "vit_jax.data.sources.folder:Folder",
     "csv": "vit_jax.data.sources.csv_file:Csv",
+    "parquet": "vit_jax.data.sources.parquet:Parquet",
     "objectnet": "vit_jax.data.sources.objectnet:ObjectNet",
     "vtab": "vit_jax.data.sources.vtab_tasks:Vtab",
     "digits": "vit_jax.data.sources.digits:Digits",

@@ -13,7 +13,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import image_files
 from vit_jax.data.sources import foreign, table
 from vit_jax.data.sources.base import Block, Example, SourceError
-from vit_jax.data.sources.folder import Folder, placed
+from vit_jax.data.sources.folder import placed
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
@@ -79,11 +79,6 @@ class Csv(table.Table):
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them, as those of a folder."""
     return placed(os.fsencode(self._folder), self._paths, range(len(self)))
-
-  @classmethod
-  def anywhere(cls, argument: str) -> str:
-    """The absolute path."""
-    return Folder.anywhere(argument)
 
 
 class _Row(NamedTuple):

@@ -5,7 +5,6 @@ import collections
 import hashlib
 import itertools
 import os
-import re
 import shlex
 from collections.abc import Iterator
 
@@ -17,8 +16,6 @@ from vit_jax.data.sources import foreign, part
 from vit_jax.data.sources.base import Block, Example, Source, SourceError
 from vit_jax.process.text import nfc
 from vit_jax.storage import files
-
-_SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"}
 
 
 class Folder(Source):
@@ -226,9 +223,9 @@ def _check_no_splits(directory: str, listings: dict[str, Listing]) -> None:
   "test_positive" and "test_negative" are classes.
   """
   filled = [name for name, listing in listings.items() if listing.names]
-  splits = [name for name in filled if _split_words(name)]
+  splits = [name for name in filled if part.split_words(name)]
   nested = [name for name in splits if _nested(listings[name])]
-  apart = nested or len({_split_words(name) for name in splits}) == len(splits)
+  apart = nested or len({part.split_words(name) for name in splits}) == len(splits)
   if len(nested) < 2 and not (splits and splits == filled and apart):
     return
   chosen = nested if len(nested) > 1 else splits
@@ -251,11 +248,6 @@ def _way_with_splits(directory: str, splits: list[str], nested: bool) -> str:
     f"the folders of classes are inside of them. Name each for itself: {' '.join(flags)}; "
     f"in tools/prepare_data.py --split=train={place(train)}."
   )
-
-
-def _split_words(name: str) -> frozenset[str]:
-  """The words of a name that are those of splits, as in "val", "Test_Set", "train2017"."""
-  return frozenset(_SPLITS.intersection(re.split("[^a-z]+", name.lower())))
 
 
 def _nested(listing: Listing) -> bool:

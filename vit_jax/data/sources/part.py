@@ -12,6 +12,7 @@ import numpy as np
 from vit_jax.data.sources.base import SourceError
 
 _PART = re.compile(r"\[(?P<first>-?[0-9]{1,9}%?)?:(?P<end>-?[0-9]{1,9}%?)?\]")
+_SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"}
 _KEY = b"vit_jax: parts of folders"  # the seed of the random order
 
 
@@ -120,3 +121,8 @@ def _no_part(split: str, of: str = "") -> SourceError:
     f'These images{of} have no split {split!r}; set it to "" for all images, or to a part of each'
     ' class, such as "[:90%]" and "[90%:]".'
   )
+
+
+def split_words(name: str) -> frozenset[str]:
+  """The words of a name that are those of splits, as in "val", "Test_Set", "train2017"."""
+  return frozenset(_SPLITS.intersection(re.split("[^a-z]+", name.lower())))

@@ -1,6 +1,7 @@
 """What sources share whose examples are rows with labels: tables, archives, Hugging Face."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Self
@@ -127,6 +128,11 @@ class Table(Source):
   def labels(self, index: int) -> tuple[int, ...]:
     """The labels of the row; reads nothing."""
     return self._labels.of(index)
+
+  @classmethod
+  def anywhere(cls, argument: str) -> str:
+    """The absolute path."""
+    return os.path.abspath(os.path.expanduser(argument))
 
 
 def _in_part(keys: np.ndarray, labels: Labels, cut: part.Part | None) -> np.ndarray:

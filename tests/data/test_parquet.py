@@ -1,0 +1,176 @@
+"""Parquet files: columns, splits, row groups, and what is refused."""
+
+import json
+import os
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tests.data import digit_files
+from tests.data.opened import every, open_source
+from vit_jax.data import leakage
+from vit_jax.data.jpeg import BadImage
+from vit_jax.data.sources import SourceError
+
+CLASSES = {"names": ["cat", "dog"], "_type": "ClassLabel"}
+
+
+def write(path, columns, *, features=None, **options):
+  """Writes a file with columns, and the metadata of Hugging Face if there are features."""
+  path.parent.mkdir(exist_ok=True, parents=True)
+  rows = pa.table(columns)
+  if features:
+    rows = rows.replace_schema_metadata(
+      {"huggingface": json.dumps({"info": {"features": features}})}
+    )
+  parquet.write_table(rows, path, **options)
+  return f"parquet:{path}"
+
+
+def images(count, first=0):
+  return [b"%d" % i for i in range(first, first + count)]
+
+
+def test_it_keeps_the_protocol(tmp_path):
+  files, labels = zip(*digit_files.digits(), strict=True)
+  for part, rows in enumerate((slice(0, 25), slice(25, 60))):
+    columns = {"image": files[rows], "label": labels[rows]}
+    write(tmp_path / f"data/train-{part}.parquet", columns, row_group_size=7)
+  digit_files.assert_protocol(f"parquet:{tmp_path}/data")
+
+
+def test_the_columns_of_hugging_face_are_found(tmp_path):
+  columns = {
+    "img": [{"bytes": b"a", "path": "1.jpg"}, {"bytes": b"b", "path": None}],
+    "fine": [1, 0],
+  }
+  features = {"img": {"_type": "Image"}, "fine": CLASSES}
+  source = open_source(write(tmp_path / "a.parquet", columns, features=features))
+  assert source.class_names == ("cat", "dog")
+  assert [(e.image, e.labels) for e in every(source)] == [(b"a", (1,)), (b"b", (0,))]
+  assert "images are in 'img', labels in 'fine'" in source.notes[0]
+  with pytest.raises(SourceError, match=r"label_key='x': there is no such column"):
+    open_source(f"parquet:{tmp_path}/a.parquet", label_key="x")
+
+
+@pytest.mark.parametrize(
+  ("labels", "names", "numbers"),
+  [
+    (["b", "a", "b"], ("a", "b"), [(1,), (0,), (1,)]),
+    ([10, 1, 2], ("1", "2", "10"), [(2,), (0,), (1,)]),
+    (pa.array(["b", "a", "b"]).dictionary_encode(), ("a", "b"), [(1,), (0,), (1,)]),
+    ([["b", "a"], [], None], ("a", "b"), [(1, 0), (), ()]),
+    ([True, False, True], ("False", "True"), [(1,), (0,), (1,)]),
+  ],
+)
+def test_labels_are_names_or_numbers_or_lists(tmp_path, labels, names, numbers):
+  spec = write(tmp_path / "a.parquet", {"image": images(3), "label": labels}, row_group_size=2)
+  source = open_source(spec)
+  assert source.class_names == names
+  assert list(map(source.labels, range(3))) == numbers
+  assert source.multi_label == isinstance(labels[0], list)
+
+
+def test_lists_of_class_labels(tmp_path):
+  columns = {"image": images(2), "label": [[1], [1, 0]]}
+  features = {"label": {"feature": CLASSES, "_type": "List"}}
+  source = open_source(write(tmp_path / "a.parquet", columns, features=features))
+  assert source.class_names == ("cat", "dog")
+  assert [source.labels(0), source.labels(1)] == [(1,), (1, 0)]
+
+
+def test_images_may_be_paths(tmp_path):
+  (tmp_path / "x").mkdir()
+  for name in ("a", "b"):
+    (tmp_path / f"x/{name}.png").write_text(name)
+  paths = ["x/a.png", str(tmp_path / "x/b.png")]
+  source = open_source(write(tmp_path / "a.parquet", {"path": paths, "label": [0, 1]}))
+  assert [example.image for example in every(source)] == [b"a", b"b"]
+  pairs = [{"bytes": None, "path": path} for path in paths]
+  source = open_source(write(tmp_path / "b.parquet", {"image": pairs, "label": [0, 1]}))
+  assert [example.image for example in every(source)] == [b"a", b"b"]
+
+
+def test_splits_are_told_by_the_names_of_files(tmp_path):
+  for name, first in (("train-0.parquet", 0), ("train-1.parquet", 6), ("test/0.parquet", 12)):
+    write(tmp_path / name, {"image": images(6, first), "label": [0, 1] * 3})
+  spec = f"parquet:{tmp_path}"
+  train, test, half = (open_source(spec, name) for name in ("train", "test", "train[:50%]"))
+  assert [example.image for example in every(train)] == images(12)
+  assert [example.image for example in every(test)] == images(6, 12)
+  assert sorted(map(half.labels, range(6))) == [(0,)] * 3 + [(1,)] * 3
+  assert leakage.shared(half, train).images == 6
+  assert leakage.shared(train, test) is None
+  for split in ("", "val"):
+    with pytest.raises(SourceError, match=f"of these splits: test, train; name one, not '{split}'"):
+      open_source(spec, split)
+
+
+def test_a_row_without_an_image_is_broken_and_an_empty_file_is_told(tmp_path):
+  write(tmp_path / "a.parquet", {"image": [None, b"x"], "label": [0, 1]})
+  write(tmp_path / "b.parquet", {"image": pa.array([], "binary"), "label": pa.array([], "int64")})
+  source = open_source(f"parquet:{tmp_path}")
+  assert "1 files have no rows" in source.notes[0]
+  with pytest.raises(BadImage, match=r"a\.parquet row 0 has no image"):
+    source[0]
+  assert source[1].image == b"x"
+
+
+def test_a_file_that_changes_is_an_error_of_each_of_its_images(tmp_path):
+  spec = write(tmp_path / "a.parquet", {"image": images(2), "label": [0, 1]})
+  source = open_source(spec)
+  os.utime(tmp_path / "a.parquet", (1, 1))
+  with pytest.raises(OSError, match="was changed after it was opened"):
+    source[0]
+
+
+def test_large_row_groups_are_told(tmp_path, monkeypatch):
+  monkeypatch.setattr("vit_jax.data.sources.parquet._SLOW", 10**5)
+  spec = write(tmp_path / "a.parquet", {"image": [b"x" * 10**5, b"y" * 10**5], "label": [0, 1]})
+  assert "with up to 0 MB of images" in open_source(spec).notes[0]
+
+
+@pytest.mark.parametrize(
+  ("columns", "message"),
+  [
+    ({"a": [1], "label": [0]}, r"has the columns \['a', 'label'\]; name one by image_key"),
+    ({"image": [b"a"], "kind": [0], "of": [1]}, r"name one by label_key"),
+    ({"image": [[1, 2]], "label": [0]}, "must hold encoded images, paths, or {bytes, path}"),
+    ({"image": [b"a"], "label": [0.5]}, "is 'double', but labels are names or whole"),
+    (
+      {"image": [b"a", b"b"], "label": [0, None]},
+      "1 labels in 'label' of .* are missing, the first is number 1",
+    ),
+    ({"image": pa.array([], "binary"), "label": pa.array([], "int64")}, "have no rows"),
+  ],
+)
+def test_wrong_files(tmp_path, columns, message):
+  with pytest.raises(SourceError, match=message):
+    open_source(write(tmp_path / "a.parquet", columns))
+
+
+def test_numbers_that_are_no_class_and_other_types(tmp_path):
+  columns, features = {"image": images(3), "label": [0, -1, 1]}, {"label": CLASSES}
+  spec = write(tmp_path / "a.parquet", columns, features=features)
+  with pytest.raises(
+    SourceError, match=r"1 labels are none of the 2 classes, the first -1 in row 1"
+  ):
+    open_source(spec)
+  assert len(open_source(spec, label_key="")) == 3
+  write(tmp_path / "b.parquet", {"image": images(1), "label": ["x"]})
+  with pytest.raises(SourceError, match=r"b\.parquet\" has other columns than"):
+    open_source(f"parquet:{tmp_path}")
+
+
+def test_damaged_and_missing_files(tmp_path):
+  spec = write(tmp_path / "a.parquet", {"image": images(3), "label": [0, 1, 1]})
+  whole = (tmp_path / "a.parquet").read_bytes()
+  for data in (b"", whole[:-9], whole[: len(whole) // 2] + b"PAR1", b"\0" * 99):
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(SourceError, match=r"a\.parquet\" cannot be read as a Parquet file"):
+      open_source(spec)
+  for path, message in (("none", "cannot be read"), ("", r"has no \*\.parquet files")):
+    (tmp_path / "a.parquet").unlink(missing_ok=True)
+    with pytest.raises(SourceError, match=message):
+      open_source(f"parquet:{tmp_path}/{path}")

@@ -1,0 +1,134 @@
+"""Columns of Arrow tables: which hold the images and labels, and what their values are."""
+
+import json
+import pathlib
+from collections.abc import Iterable
+
+from vit_jax.config import Dataset
+from vit_jax.data import image_files
+from vit_jax.data.jpeg import BadImage
+from vit_jax.data.sources import table
+from vit_jax.data.sources.base import SourceError
+from vit_jax.process.text import shown
+from vit_jax.storage import files
+
+_IMAGES = ("img", "image_bytes", "bytes", "jpg", "png", "path", "image_path", "file_name")
+_LABELS = ("labels", "class", "category", "target")
+_ENCODED = ("binary", "large_binary", "string", "large_string", "null")
+_NAMES = ("string", "large_string", "bool")
+
+
+def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, str]:
+  """The columns of the images and of the labels; without a label_key, "" for the labels.
+
+  Those that the settings name, or that have such a feature in the metadata of Hugging Face, or a
+  usual name.
+
+  Raises:
+    SourceError: there is none, or it holds no images.
+  """
+  features = _features(schema)
+  of = lambda kind: [name for name in features if _kind(features[name]).get("_type") == kind]
+  images = [*map(str.lower, of("Image")), *_IMAGES]
+  labels = [*map(str.lower, of("ClassLabel")[:1] if len(of("ClassLabel")) == 1 else ()), *_LABELS]
+  chosen = []
+  for setting, key, usual in (("image_key", image_key, images), ("label_key", label_key, labels)):
+    default, what = getattr(Dataset(), setting), f'"{where}", {setting}'
+    name = key and table.column(key, default, usual, schema.names, what)
+    if key and not name:
+      raise SourceError(f'"{where}" has the columns {shown(schema.names)}; name one by {setting}.')
+    chosen.append(name)
+  _check_images(where, chosen[0], schema.field(chosen[0]).type)
+  return tuple(chosen)
+
+
+def _features(schema) -> dict:
+  """Hugging Face's description of each column; {} if there is none, or it is damaged."""
+  try:
+    return dict(json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"])
+  except (KeyError, TypeError, ValueError, RecursionError):
+    return {}
+
+
+def _kind(feature) -> dict:
+  """The description of a column, or of the values in its lists."""
+  feature = feature[0] if isinstance(feature, list) and feature else feature
+  feature = feature.get("feature", feature) if isinstance(feature, dict) else {}
+  return feature if isinstance(feature, dict) else {}
+
+
+def _check_images(where: str, column: str, kind) -> None:
+  fields = {field.name: field.type for field in kind} if str(kind).startswith("struct") else {}
+  if str(fields.get("bytes", kind)) not in _ENCODED:
+    raise SourceError(
+      f'Column {column!r} of "{where}" is {shown(str(kind))}, but must hold encoded images, paths, '
+      "or {bytes, path}; name another by image_key."
+    )
+
+
+def notes(where: str, image: str, label: str) -> list[str]:
+  """Which columns are read, if they are not called as the settings call them."""
+  if (image, label or Dataset().label_key) == (Dataset().image_key, Dataset().label_key):
+    return []
+  labelled = f", labels in {label!r}" if label else ""
+  return [f"Columns of {where!r}: images are in {image!r}{labelled}."]
+
+
+def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> table.Labels:
+  """The labels in a column: names or whole numbers, or lists of them.
+
+  Args:
+    where: the data, for messages.
+    schema: of the table.
+    column: its name; "": no labels.
+    chunks: the arrays of its values.
+    rows: the number of rows.
+
+  Raises:
+    SourceError: the values are of another kind, missing, or no class.
+  """
+  if not column:
+    return table.Labels.none(rows)
+  import pyarrow as pa
+  from pyarrow import compute
+
+  values, counts = pa.chunked_array(chunks), None
+  if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+    counts = compute.fill_null(compute.list_value_length(values), 0).to_numpy()
+    values = compute.list_flatten(values)
+  if values.null_count:
+    first = compute.index(compute.is_null(values), True).as_py()
+    raise SourceError(
+      f'{values.null_count:,} labels in {column!r} of "{where}" are missing, the first is number '
+      f'{first}; leave these rows out, or read without labels (label_key="").'
+    )
+  whole = pa.types.is_integer(values.type)
+  if not whole and not pa.types.is_dictionary(values.type) and str(values.type) not in _NAMES:
+    raise SourceError(
+      f'Column {column!r} of "{where}" is {shown(str(values.type))}, but labels are names or whole '
+      "numbers, or lists of them; name another by label_key."
+    )
+  names = _kind(_features(schema).get(column)).get("names")
+  if not whole or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    return table.Labels.of_names(map(str, values.to_pylist()), counts)
+  try:
+    return table.Labels.of_numbers(values.to_numpy(), names, counts)
+  except SourceError as error:
+    raise SourceError(f'"{where}": {error}') from error
+
+
+def image(value, folder: pathlib.Path, name: str) -> bytes:
+  """The encoded image of a value: bytes, a path from a folder, or {bytes, path}.
+
+  Raises:
+    BadImage: there is none; the message has `name`.
+    OSError: the file cannot be read.
+  """
+  data, path = value, None
+  if isinstance(value, dict):
+    data, path = value.get("bytes"), value.get("path")
+  elif isinstance(value, str):
+    data, path = None, value
+  if data is None and not path:
+    raise BadImage(f"{name} has no image.")
+  return files.read_bytes(folder / path, most=image_files.MAX_BYTES) if data is None else data

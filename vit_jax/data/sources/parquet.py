@@ -1,0 +1,213 @@
+"""Parquet files with an image and its labels in each row, as Hugging Face and others write them."""
+
+import bisect
+import collections
+import hashlib
+import itertools
+import os
+import pathlib
+import re
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+
+from vit_jax.config import Dataset
+from vit_jax.data.sources import arrow, table
+from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.sources.part import split_words
+from vit_jax.storage import files
+from vit_jax.storage.paths import local_path
+
+_SLOW = 2**26  # bytes of a row group, which is read for each image of it
+_KEPT, _GROUPS = 2**28, 64  # bytes and number of row groups that are kept for the next images
+
+
+class Parquet(table.Table):
+  """The rows of a file, or of all *.parquet files in a folder and below it, sorted by their names.
+
+  An image is read with the row group that holds it; the last groups that were read are kept. If the
+  names of the files or their folders tell several splits, one must be named.
+
+  Args:
+    path: the file or folder.
+    split: a word in the names of the files, and a part: "train", "train[:90%]", "[:90%]", "".
+    image_key: the column of the images: bytes, paths from the file's folder, or {bytes, path}.
+    label_key: the column of the labels: names or numbers, or lists of them; "": no labels.
+
+  Raises:
+    SourceError: there is no such file, split or column, or it is of another type.
+    BadImage: from an item: the row has no image.
+    OSError: from an item: the file cannot be read, or was changed.
+  """
+
+  form = "parquet:PATH"
+
+  def __init__(
+    self,
+    path: str,
+    *,
+    split: str = "",
+    image_key: str = Dataset().image_key,
+    label_key: str = Dataset().label_key,
+  ):
+    root = local_path(path).absolute()
+    name, cut = table.divided(split)
+    self._files = [_File(root / below, below) for below in _chosen(root, name)]
+    if not any(map(len, self._files)):
+      raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
+    schema = _schema(self._files)
+    self._image, label = arrow.columns(str(root), schema, image_key, label_key)
+    values = itertools.chain.from_iterable(file.chunks(label) for file in self._files if label)
+    labels = arrow.labels(str(root), schema, label, values, sum(map(len, self._files)))
+    self.notes = [*arrow.notes(str(root), self._image, label), *_notes(self._files, self._image)]
+    super().__init__("parquet", np.concatenate([file.keys() for file in self._files]), labels, cut)
+    self._ends = list(itertools.accumulate(map(len, self._files)))
+    self._kept, self._lock = collections.OrderedDict(), threading.Lock()
+
+  def __getitem__(self, index: int) -> Example:
+    file, row = self._place(index)
+    group = bisect.bisect_right(file.ends, row)
+    value = self._group(file, group)[row - (file.ends[group - 1] if group else 0)].as_py()
+    name = self.name(index)
+    return Example(arrow.image(value, file.path.parent, name), self.labels(index), name)
+
+  def name(self, index: int) -> str:
+    """The path of the Parquet file, and the row in it."""
+    file, row = self._place(index)
+    return f"{file.path} row {row}"
+
+  def blocks(self) -> Iterator[Block]:
+    """The rows of each file."""
+    ends = np.searchsorted(self.rows, self._ends).tolist()
+    for file, begin, end, last in zip(self._files, [0, *ends], ends, self._ends, strict=False):
+      rows = self.rows[begin:end] - (last - len(file))
+      yield Block(os.path.realpath(file.path), rows, np.arange(begin, end))
+
+  def _place(self, index: int) -> tuple["_File", int]:
+    row = int(self.rows[index])
+    file = self._files[number := bisect.bisect_right(self._ends, row)]
+    return file, row - self._ends[number] + len(file)
+
+  def _group(self, file: "_File", group: int):
+    """The images of a row group; reads it unless it is kept."""
+    with self._lock:
+      if images := self._kept.get((file.below, group)):
+        self._kept.move_to_end((file.below, group))
+        return images
+    images = file.group(group, self._image)
+    with self._lock:
+      self._kept[file.below, group] = images
+      while len(self._kept) > _GROUPS or sum(kept.nbytes for kept in self._kept.values()) > _KEPT:
+        self._kept.popitem(last=False)
+    return images
+
+
+def _chosen(root: pathlib.Path, split: str) -> list[str]:
+  """The paths of a split's files within a folder; of a file that is itself the root, [""]."""
+  if not root.is_dir():
+    below = {"": root.name}
+  else:
+    paths = (os.path.relpath(path, root) for path in root.rglob("*.parquet"))
+    below = {path: path for path in sorted(paths) if not path.startswith(".")}
+  if not below:
+    raise SourceError(f'"{root}" has no *.parquet files; give a folder that has some, or a file.')
+  words = {path: split_words(name.replace("/", " ")) for path, name in below.items()}
+  if split:
+    named = lambda name: split.lower() in re.split("[^a-z0-9]+", name.lower())
+    below = {path: name for path, name in below.items() if named(name) or split in words[path]}
+  elif len(set(words.values())) > 1:
+    below = {}
+  if not below:
+    there = ", ".join(sorted({" ".join(sorted(of)) or "others" for of in words.values()}))
+    raise SourceError(f'"{root}" has files of these splits: {there}; name one, not {split!r}.')
+  return list(below)
+
+
+class _File:
+  """One file, whose metadata is in memory.
+
+  Attributes:
+    path, below: its path, and that within the folder which is read.
+    schema: of pyarrow.
+    ends: the number of rows up to the end of each row group.
+  """
+
+  def __init__(self, path: pathlib.Path, below: str):
+    from pyarrow import parquet  # imported late, because other sources do not need it
+
+    self.path, self.below = path, below
+    try:
+      with files.open_file(path) as stream:  # it refuses what is not a file, such as a FIFO
+        self._stat = os.fstat(stream.fileno())
+        opened = parquet.ParquetFile(stream)
+        self._metadata, self.schema = opened.metadata, opened.schema_arrow
+        stream.seek(-8 - self._metadata.serialized_size, os.SEEK_END)
+        self._digest = hashlib.sha256(stream.read()).hexdigest()[:16]
+    except (OSError, ValueError) as error:
+      raise SourceError(f'"{path}" cannot be read as a Parquet file: {error}.') from error
+    groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
+    self.ends = list(itertools.accumulate(group.num_rows for group in groups))
+
+  def __len__(self) -> int:
+    return self._metadata.num_rows
+
+  def keys(self) -> np.ndarray:
+    """What tells the rows from all others: the metadata hold the places and sizes of all values."""
+    name = f"{self.below} {self._digest}"
+    return np.array([os.fsencode(f"{name} {row}") for row in range(len(self))], bytes)
+
+  def chunks(self, column: str) -> list:
+    """All values of a column, as arrays."""
+    return self._opened().read([column], use_threads=False).column(0).chunks
+
+  def group(self, number: int, column: str):
+    """The values of a column in a row group."""
+    return self._opened().read_row_group(number, [column], use_threads=False).column(0)
+
+  def largest_group(self, column: str) -> int:
+    """The bytes of a column in the largest row group."""
+    groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
+    return max((_bytes_of(group, column) for group in groups), default=0)
+
+  def _opened(self):
+    """The file opened anew, because readers cannot be shared by threads."""
+    from pyarrow import parquet
+
+    now = os.stat(self.path)
+    if (now.st_size, now.st_mtime_ns) != (self._stat.st_size, self._stat.st_mtime_ns):
+      raise OSError(f'"{self.path}" was changed after it was opened; start again.')
+    return parquet.ParquetFile(str(self.path), metadata=self._metadata)
+
+
+def _schema(parts: list[_File]):
+  """The columns of all files, which must have the same types."""
+  schema = parts[0].schema
+  for part in parts:
+    if not part.schema.equals(schema):
+      raise SourceError(
+        f'"{part.path}" has other columns than "{parts[0].path}", or of other types; remove it, or '
+        "write it again."
+      )
+  return schema
+
+
+def _notes(parts: list[_File], image: str) -> list[str]:
+  notes, largest = [], max(parts, key=lambda part: part.largest_group(image))
+  if (size := largest.largest_group(image)) > _SLOW:
+    notes.append(
+      f'"{largest.path}" has row groups with up to {size / 1e6:,.0f} MB of images, and a whole '
+      "group is read for an image, which is slow: write it with about 100 rows in a group."
+    )
+  if empty := [part for part in parts if not len(part)]:
+    notes.append(f'{len(empty)} files have no rows ("{empty[0].path}").')
+  return notes
+
+
+def _bytes_of(group, column: str) -> int:
+  leaves = map(group.column, range(group.num_columns))
+  return sum(
+    leaf.total_uncompressed_size
+    for leaf in leaves
+    if leaf.path_in_schema.partition(".")[0] == column
+  )
