@@ -79,7 +79,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ("dedup", "--train digits a b --test digits --output {}/o", 2, "more than a source and a spl"),
     ("prepare_data", "images x --split train=folder:{}/none", 2, "none"),
     ("prepare_data", "images x --split train=csv:{}/none.csv", 2, "none.csv"),
-    ("prepare_data", "images x --split nonsense", 2, "is not SPLIT=csv:FILE"),
+    ("prepare_data", "images x --split nonsense", 2, "is not SPLIT=SOURCE"),
     ("prepare_data", "images x --split t=folder:{} --data-dir /dev/null/o", 2, "cannot be made"),
     ("prepare_data", "convert {}/none", 2, "holds no dataset_info.json"),
     ("prepare_data", "build nonsense", 2, "has no dataset 'nonsense'"),

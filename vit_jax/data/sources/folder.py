@@ -113,7 +113,7 @@ class Folder(Source):
     root = cls.anywhere(argument)
     _check_there(root, "a folder of images for each class")
     names = [entry.name for entry in os.scandir(root) if entry.is_dir()]
-    splits = {min(words): name for name in names if (words := _split_words(name))}
+    splits = {min(words): name for name in names if (words := part.split_words(name))}
     nested = [name for name in splits.values() if _has_folders(os.path.join(root, name))]
     if len(splits) < 2 or len(nested) < len(splits) or len(names) > len(splits):
       return {}
