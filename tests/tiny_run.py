@@ -6,6 +6,7 @@ import jax
 
 from vit_jax import config as c
 from vit_jax.evaluation.classification import Classification
+from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
 from vit_jax.training import run as runs
@@ -21,11 +22,11 @@ CONFIG = c.Config(
   ),
   optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.9),
   schedule=c.Schedule(learning_rate=3e-3, warmup=c.Duration(steps=2)),
+  objective=Settings(mixup=0.2),
   data=c.Data(
     train=c.Dataset("digits", "train"),
     image_size=16,
     crop_area=(0.5, 1.0),
-    mixup=0.2,
   ),
   evaluate={"test": Classification("digits", "test")},
   checkpoint=c.Checkpoint(every=c.Duration(steps=5)),

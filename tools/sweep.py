@@ -16,37 +16,25 @@ Table 4. For other data write two recipes: --development trains on a part and sc
 configs/hyperrule.py beside the grid, as the paper does for ResNets: if it is the best on the
 development part, the final runs use it.
 
---plan prints runs, steps, images, FLOPs and the time on this machine, from steps that it times for
-about a minute, and starts nothing.
-
 If the command was stopped, start it again: it continues, and does nothing twice. Learning rates and
-seeds may be added. A run that fails costs no other. The tool prints the results and writes them to
-sweep.csv and sweep.png in --workdir; what a run prints is in WORKDIR/runs/NAME.log.
-
-On a cluster: --commands prints the commands of the runs that can start now, one a line: first the
-grid; when that is done, the final runs. --slurm FILE writes a script that submits all runs: bash
-FILE [options of sbatch, such as --gres=gpu:1 --time=4:00:00].
+seeds may be added. A run that fails costs no other. WORKDIR gets the files of a study, as with
+tools/study.py, which also says what --plan, --slurm and --commands do: results.md has the accuracy
+of each candidate on the development part, and figure.png draws it beside that of the test set.
 
 Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal: start it again; 1 a run
 failed, or anything else.
 """
 
-import pathlib
-import sys
 from argparse import Namespace
 
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
-from vit_jax.config.tool_flags import ToolFlags, path, whole
-from vit_jax.experiments import runs, sweep
-from vit_jax.experiments.studies import execution, jobs, plan, runner, slurm, transfer
-from vit_jax.experiments.studies.runner import StudyRunner
-from vit_jax.experiments.studies.store import RunStore
-from vit_jax.experiments.sweep import Sweep
+from vit_jax.config.tool_flags import ToolFlags, whole
+from vit_jax.experiments import sweep
+from vit_jax.experiments.studies import Study, command, transfer
 from vit_jax.main import default_workdir
-from vit_jax.process import console, json_text
+from vit_jax.process import console
 from vit_jax.recipes import TASKS
-from vit_jax.storage import workdir
 
 FINE_TUNING, REAL = "configs/finetune.py", ",real"
 
@@ -64,54 +52,32 @@ def flags() -> ToolFlags:
   add("--learning-rates", metavar="A,B,...", help="the grid; default: the task's")
   add("--seeds", type=whole(1, 1000), default=3, help="final runs (default: 3)")
   result.add_source()
-  add("--jobs", type=whole(1, 1000), default=1, help="runs at the same time (default: 1)")
-  add("--workdir", type=path, help="default: workdirs/sweep-NAME")
-  result.add_settings()
-  result.add_format("table", "json")
-  how = result.add_mutually_exclusive_group()
-  how.add_argument("--plan", action="store_true", help="print what it costs, and start nothing")
-  how.add_argument(
-    "--commands", action="store_true", help="print the commands instead of running them"
-  )
-  how.add_argument("--slurm", type=path, metavar="FILE", help="write a script for SLURM")
-  how.add_argument("--only", metavar="WAVE:N", help="one run: 0:N of the grid, or 1:N of the seeds")
+  command.add_flags(result, workdir="workdirs/sweep-NAME")
   return result
 
 
-def asked(args: Namespace, overrides: list[str]) -> Sweep:
-  """The sweep of a command line.
+def asked(args: Namespace, overrides: list[str]) -> tuple[Study, str]:
+  """The sweep of a command line as a study, and the name of its folder.
 
   Raises:
     ConfigError: it does not name two recipes, or a value is wrong.
   """
   if args.source:
-    if any(one.startswith("--config.init_from=") for one in overrides):
+    if any(flag.startswith("--config.init_from=") for flag in overrides):
       raise ConfigError("--config.init_from is what --source sets; leave out one of them.")
     overrides = [*overrides, f"--config.init_from={args.source}"]
+  if args.hyperrule and not args.task:
+    raise ConfigError("--hyperrule goes with --model and --task; leave it out.")
   development, final, grid = recipes(args)
-  folder = default_workdir(final)
-  return Sweep(
-    development=development,
-    final=final,
+  study = sweep.study(
+    development,
+    final,
     learning_rates=grid if args.learning_rates is None else sweep.rates(args.learning_rates),
     seeds=args.seeds,
-    folder=args.workdir or folder.with_name(f"sweep-{folder.name}"),
-    overrides=tuple(overrides),
-    rule=rule(args),
+    overrides=overrides,
+    rule=transfer.hyperrule(args.task) if args.hyperrule else None,
   )
-
-
-def rule(args: Namespace) -> dict:
-  """The settings of --hyperrule; {} without it.
-
-  Raises:
-    ConfigError: it is given with other recipes.
-  """
-  if not args.hyperrule:
-    return {}
-  if not args.task:
-    raise ConfigError("--hyperrule goes with --model and --task; leave it out.")
-  return transfer.hyperrule(args.task)
+  return study, f"sweep-{default_workdir(final).name}"
 
 
 def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
@@ -137,54 +103,6 @@ def recipes(args: Namespace) -> tuple[str, str, tuple[float, ...]]:
   return *pair, ()
 
 
-def command(args: Namespace, overrides: list[str]) -> list[str]:
-  """The command that does the whole sweep."""
-  of_one_start = ("plan", "commands", "slurm", "only", "jobs", "format")
-  given = {key: value for key, value in vars(args).items() if value and key not in of_one_start}
-  flag = lambda key, value: f"--{key}" if value is True else f"--{key}={value}"
-  own = [flag(key.replace("_", "-"), value) for key, value in given.items()]
-  return ["python", "tools/sweep.py", *own, *overrides]
-
-
-def run(chosen: Sweep, args: Namespace, command: list[str]):
-  """Does what the command line asks for.
-
-  Raises:
-    ConfigError: the sweep is wrong, or data is missing.
-    RunError, Stopped: as `execution.execute`.
-  """
-  study = StudyRunner(sweep.study(chosen), RunStore(chosen.folder))
-  if args.plan:
-    print(plan.text(study, args.format, measure=True))
-    return
-  costs = runs.in_new_process(study.checked_costs, data=True)
-  every = study.asked_jobs(None)
-  if args.commands:
-    for one in execution.startable(study.store, every, set()):
-      print(one.command())
-  elif args.slurm:
-    program = [sys.executable, str(pathlib.Path(__file__).resolve()), *command[2:]]
-    slurm.write(args.slurm, program, jobs.waves(every))
-  else:
-    runner.raise_failures(study.run(study.asked_jobs(args.only), costs, jobs=args.jobs))
-    if args.only is None:
-      report(chosen, study, args.format)
-
-
-def report(chosen: Sweep, study: StudyRunner, form: str):
-  """Writes and prints the results.
-
-  Raises:
-    RunError: the folder cannot be written to.
-  """
-  result = sweep.report(chosen, study.study)
-  with workdir.writing(chosen.folder):
-    sweep.write(chosen, result)
-  print(json_text.written(result) if form == "json" else sweep.table(result))
-  written = f"{chosen.folder / sweep.TABLE}, {chosen.folder / sweep.PICTURE}"
-  print(f"Results: {written}", file=sys.stderr)
-
-
 def main(arguments: list[str] | None = None):
   """Sweeps; see the exit status above.
 
@@ -193,7 +111,8 @@ def main(arguments: list[str] | None = None):
   """
   args, overrides = flags().parse_with_settings(arguments)
   with ending("sweep"):
-    run(asked(args, overrides), args, command(args, overrides))
+    study, folder = asked(args, overrides)
+    command.conduct(study, folder, args, command.words("sweep", args, overrides))
 
 
 if __name__ == "__main__":

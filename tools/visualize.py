@@ -50,8 +50,8 @@ def flags() -> ToolFlags:
     if what in COUNTS:
       add_images(command, what)
     if what in SIZED:
-      own = "side of the images, pixels; default: the weights' own size"
-      command.add_argument("--image-size", type=whole(0, 4096), default=0, help=own)
+      side = "side of the images, pixels; default: the weights' own size"
+      command.add_argument("--image-size", type=whole(0, 4096), default=0, help=side)
   head = "attention of one layer and head, both from 0, in place of the rollout"
   commands["attention"].add_argument(
     "--raw", nargs=2, type=whole(0, 10**4), metavar=("LAYER", "HEAD"), help=head
@@ -106,8 +106,8 @@ def of_weights(shown, model):
 
   if not model.card.average:
     return shown
-  sentence = f"With the {average.in_words(True)}: {shown.said}"
-  return shown._replace(said=sentence, summary={**shown.summary, "average": True})
+  sentence = f"With the {average.in_words(True)}: {shown.text}"
+  return shown._replace(text=sentence, summary={**shown.summary, "average": True})
 
 
 def check_images(args):
@@ -161,7 +161,7 @@ def main(arguments: list[str] | None = None):
   if args.format == "json":
     print(json_text.written(written))
     return
-  print(written["said"])
+  print(written["text"])
   print(f"Written: {', '.join(written['pictures'][-3:] + written['numbers'])}")
 
 

@@ -105,8 +105,8 @@ def test_the_bounds_are_accepted_or_refused_within_seconds(path, monkeypatch):
 @pytest.mark.parametrize(
   ("path", "value", "message"),
   [
-    ("data.mixup", 1e-300, r"mixup=1e-300 is too small .*; the least is 0\.001, or 0\.$"),
-    ("data.mixup", 1e300, r"mixup=1e\+300 is too large .*; the most is 1000\.0, or 0\.$"),
+    ("objective.mixup", 1e-300, r"mixup=1e-300 is too small .*; the least is 0\.001, or 0\.$"),
+    ("objective.mixup", 1e300, r"mixup=1e\+300 is too large .*; the most is 1000\.0, or 0\.$"),
     ("data.threads", 99999999, "threads=99999999 is too large .*; the most is 1024"),
     ("model.depth", 100000, "depth=100000 is too large .*; the most is 256"),
     ("model.name", "ViT-Ti/999999999", "name='ViT-Ti/999999999' is no model"),

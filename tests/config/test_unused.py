@@ -17,7 +17,6 @@ RULES = [
   ("data.crop_area=(0.5,1)", "", ["data.train_resize=64", "data.train_resize_ratio=1.2"]),
   ("data.crop_aspect=(1,1)", "", ["data.train_resize=64", "data.train_resize_ratio=1.2"]),
   ("data.train_resize_ratio=1.5", "", ["data.train_resize=64"]),
-  ("data.mixup=0.2", "", [MASKED]),
   ("data.cache_side=64", "data.cache=x", [""]),
   ("new_head=true", WEIGHTS, ["", f"{WEIGHTS} {MASKED}"]),
   ("new_positions=true", WEIGHTS, [""]),
@@ -84,9 +83,9 @@ def test_every_setting_with_a_condition_is_above():
       "or leave config.new_head at False.",
     ),
     (
-      f"data.mixup=0.2 {MASKED}",
-      "config.data.mixup=0.2 has no effect with config.objective.kind='masked_patches'; give "
-      "--config.objective.kind=classification, or leave config.data.mixup at 0.0.",
+      f"model.head_bias=-1 {MASKED}",
+      "config.model.head_bias=-1.0 has no effect with config.objective.kind='masked_patches'; give "
+      "--config.objective.kind=classification, or leave config.model.head_bias at 0.0.",
     ),
   ],
 )

@@ -1,6 +1,10 @@
-"""Training batches are a pure function of seed, step and host."""
+"""Batches are a pure function of seed, step and host; evaluation has every example once."""
 
 import logging
+import subprocess
+import sys
+import textwrap
+import time
 
 import hypothesis
 import numpy as np
@@ -13,14 +17,15 @@ from tests.data.numbered import (
   TRAIN,
   Listed,
   assert_equal,
+  evaluate,
   joined,
   jpegs,
   numbered,
   train,
 )
-from vit_jax.data import pipeline
+from vit_jax.data import images, pipeline
 from vit_jax.data.order import MixedSource
-from vit_jax.data.sources import Example
+from vit_jax.data.sources import Example, Unlabelled
 
 
 @pytest.mark.parametrize("hosts", [2, 4, 8])
@@ -36,16 +41,12 @@ def test_hosts_share_the_very_same_global_batches(hosts, batch_size):
 
 
 @pytest.mark.parametrize(("batch_size", "threads"), [(16, 1), (16, 3), (201, 3)])
-def test_threads_change_nothing(batch_size, threads):
+def test_neither_threads_nor_a_stop_change_anything(batch_size, threads):
   source = jpegs(30)
-  plain = train(source, steps=4, batch_size=batch_size)
-  assert_equal(train(source, steps=4, batch_size=batch_size, threads=threads), plain)
-
-
-def test_starting_at_a_step_continues_as_if_never_stopped():
-  source = jpegs(30)
-  whole = train(source, steps=9)
-  assert_equal(train(source, steps=4, start_step=5, threads=2), whole[5:])
+  whole = train(source, steps=5, batch_size=batch_size)
+  options = dict(batch_size=batch_size, threads=threads)
+  assert_equal(train(source, steps=2, **options), whole[:2])
+  assert_equal(train(source, steps=2, start_step=3, **options), whole[3:])
 
 
 @hypothesis.given(
@@ -59,28 +60,6 @@ def test_every_epoch_has_each_example_once(count, batch_size, seed):
   for epoch in range(3):
     part = stream[epoch * count : (epoch + 1) * count]
     np.testing.assert_array_equal(np.sort(part), np.arange(count))
-
-
-def test_an_example_is_drawn_anew_every_epoch():
-  source = jpegs(1)
-  (batch,) = train(source, steps=1, batch_size=16)
-  assert len(np.unique(batch["image"], axis=0)) == 16
-  (other,) = train(source, steps=1, batch_size=16, seed=1)
-  assert not np.array_equal(batch["image"], other["image"])
-
-
-def test_draws_are_uniform_and_independent():
-  """Makes one draw for each of 4,000 neighbouring positions."""
-
-  def draw(image, *, rng):
-    return np.full((1, 1, 3), int(256 * rng.random()), np.uint8)
-
-  batches = train(numbered(4000), steps=40, batch_size=100, transform=draw)
-  draws = np.concatenate([batch["image"][:, 0, 0, 0] for batch in batches]) / 255
-  assert abs(draws.mean() - 0.5) < 0.02
-  assert abs(draws.std() - 12**-0.5) < 0.02
-  for lag in (1, 2, 10, 100):
-    assert abs(np.corrcoef(draws[:-lag], draws[lag:])[0, 1]) < 0.06
 
 
 def odd_draw(image, *, rng):
@@ -102,13 +81,8 @@ def test_the_first_examples_are_those_of_the_first_batch_without_broken_ones():
   source = jpegs(30)
   source._examples[7] = OSError("gone")
   (batch,) = train(source, steps=1, seed=5, batch_size=30)
-  first = pipeline.first_training(
-    source,
-    transform=TRAIN,
-    seed=5,
-    parts=[MixedSource(30, 1.0)],
-    count=30,
-  )
+  parts = [MixedSource(30, 1.0)]
+  first = pipeline.first_training(source, transform=TRAIN, seed=5, parts=parts, count=30)
   whole = batch["mask"] == 1
   assert len(first) == whole.sum() == 29
   np.testing.assert_array_equal([item.image for item in first], batch["image"][whole])
@@ -144,20 +118,21 @@ def test_bad_images_are_masked_and_named(caplog):
   assert len(caplog.records) == 2
 
 
-def test_nothing_but_bad_images():
+@pytest.mark.parametrize("labelled", [True, False])
+def test_nothing_but_bad_images(labelled):
   source = Listed([Example(b"rubbish", (1,), f"rubbish {index}") for index in range(4)])
-  (batch,) = train(source, steps=1, batch_size=8)
+  (batch,) = train(source if labelled else Unlabelled(source), steps=1, batch_size=8)
   assert batch["image"].shape == (8, SIZE, SIZE, 3)
   assert not batch["mask"].any()
+  assert ("labels" in batch) == labelled
 
 
 @pytest.mark.parametrize(("label", "threads"), [(CLASSES, 0), (CLASSES, 2), (-1, 0)])
 def test_label_out_of_range_names_example_and_value(label, threads):
   source = jpegs(20)
   source._examples[11] = source[11]._replace(labels=(label,))
-  with pytest.raises(
-    pipeline.LabelError, match=rf"file 11\.jpg has label {label}, but the data has 10 classes"
-  ):
+  message = rf"file 11\.jpg has label {label}, but the data has 10 classes"
+  with pytest.raises(pipeline.LabelError, match=message):
     train(source, steps=4, threads=threads)
 
 
@@ -172,3 +147,81 @@ def test_other_errors_are_not_hidden():
 def test_batch_that_hosts_cannot_share():
   with pytest.raises(ValueError, match="batch of 10 examples cannot be shared equally by 4 hosts"):
     train(jpegs(4), steps=1, batch_size=10, hosts=4)
+
+
+# --- evaluation ---
+
+
+@hypothesis.given(
+  count=st.integers(1, 150),
+  per_host=st.integers(1, 80),
+  hosts=st.sampled_from((1, 2, 4, 8)),
+  threads=st.sampled_from((0, 2)),
+)
+@hypothesis.settings(max_examples=60)
+def test_every_example_is_evaluated_once_in_order(count, per_host, hosts, threads):
+  options = dict(batch_size=per_host * hosts, hosts=hosts, threads=threads)
+  shared = [evaluate(numbered(count), host=host, **options) for host in range(hosts)]
+  assert len({len(batches) for batches in shared}) == 1
+  batches = joined(shared)
+  assert all(batch["image"].shape == (per_host * hosts, SIZE, SIZE, 3) for batch in batches)
+  mask = np.concatenate([batch["mask"] for batch in batches])
+  pixels = np.concatenate([batch["image"][:, 0, 0, 0] for batch in batches])
+  labels = np.concatenate([batch["labels"] for batch in batches])
+  np.testing.assert_array_equal(mask, np.arange(len(mask)) < count)
+  np.testing.assert_array_equal(pixels[:count], np.arange(count) % 251)
+  np.testing.assert_array_equal(labels[:count], np.arange(count) % CLASSES)
+  assert not pixels[count:].any()
+
+
+def test_multi_label_evaluation_is_padded_with_no_labels():
+  source = Listed([Example(np.ones((2, 2, 3), np.uint8), (1, 4), "")] * 3, multi_label=True)
+  (batch,) = evaluate(source, batch_size=5)
+  np.testing.assert_array_equal(batch["labels"].sum(axis=1), [2, 2, 2, 0, 0])
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_broken_image_stops_evaluation_and_is_named(threads):
+  source = jpegs(20)
+  source._examples[13] = source[13]._replace(image=source[13].image[:-40])
+  with pytest.raises(images.BadImage, match=r"file 13\.jpg: .*truncated"):
+    evaluate(source, batch_size=4, threads=threads)
+
+
+# --- reading ahead ---
+
+
+def test_decoding_runs_ahead_of_the_consumer_but_not_without_end():
+  read = []
+
+  class Watched(Listed):
+    def __getitem__(self, index):
+      read.append(index)
+      return super().__getitem__(index)
+
+  options = dict(batch_size=16, host=0, hosts=1, start=0, threads=2)
+  source = Watched(jpegs(30)._examples)
+  batches = pipeline.train_batches(source, transform=TRAIN, seed=0, **options)
+  next(batches)
+  deadline = time.monotonic() + 10
+  while len(read) < 3 * 16 and time.monotonic() < deadline:
+    time.sleep(0.01)
+  time.sleep(0.2)
+  batches.close()
+  assert 3 * 16 <= len(read) <= 6 * 16
+
+
+def test_a_program_that_fails_ends_with_batches_open():
+  program = """
+    from tests.data.numbered import TRAIN
+    from vit_jax.data import pipeline, sources
+
+    options = dict(batch_size=64, host=0, hosts=1, start=0, threads=2)
+    source = sources.open_source("synthetic:10")
+    next(pipeline.train_batches(source, transform=TRAIN, seed=0, **options))
+    print("got one", flush=True)
+    raise SystemExit(3)
+  """
+  words = [sys.executable, "-c", textwrap.dedent(program)]
+  result = subprocess.run(words, capture_output=True, text=True, timeout=60)
+  assert (result.stdout, result.returncode) == ("got one\n", 3), result.stderr

@@ -2,6 +2,8 @@
 
 import collections
 import json
+import os
+import re
 import types
 
 import cv2
@@ -9,12 +11,13 @@ import numpy as np
 import pytest
 import simplejpeg
 import tensorflow_datasets
-from PIL import Image
 
 from tests.data.made_sets import contents, folder, made, opened, write_images
+from tests.data.numbered import Listed
+from tests.data.tfds_fixture import jpeg_of
 from vit_jax.data import sources
-from vit_jax.data.preparation import builders, prepare, splits
-from vit_jax.data.sources import SourceError
+from vit_jax.data.preparation import builders, prepare
+from vit_jax.data.sources import Example, SourceError
 
 pytestmark = pytest.mark.usefixtures("small_files")
 
@@ -91,6 +94,8 @@ def test_it_goes_on_where_it_was_stopped(tmp_path):
   assert not (tmp_path / "tfds/mine/1.0.0").exists()
   with pytest.raises(SourceError, match="has no version, only"):
     opened("train")
+  with pytest.raises(SourceError, match='incomplete" is an unfinished dataset of other images'):
+    made(tmp_path, {"train": folder(tmp_path / "in")})
   paths[50].write_bytes(whole)
   partial = tmp_path / "tfds/mine/1.0.0.incomplete/mine-train.array_record-00000-of-00009.x.partial"
   partial.write_bytes(b"of a process that was killed")
@@ -99,16 +104,6 @@ def test_it_goes_on_where_it_was_stopped(tmp_path):
   assert report["splits"]["train"]["examples"] == 60
   files = [sorted((tmp_path / f"tfds/{n}/1.0.0").glob("*array_record*")) for n in ("whole", "mine")]
   assert [one.read_bytes() for one in files[0]] == [one.read_bytes() for one in files[1]]
-
-
-def test_a_half_made_data_set_of_other_images_is_not_gone_on_with(tmp_path):
-  paths = write_images(tmp_path / "in", {"ant": 30})
-  source = folder(tmp_path / "in")
-  paths[20].unlink()
-  with pytest.raises(FileNotFoundError):
-    made(tmp_path, {"train": source})
-  with pytest.raises(SourceError, match='incomplete" is an unfinished dataset of other images'):
-    made(tmp_path, {"train": folder(tmp_path / "in")})
 
 
 def test_refusals(tmp_path):
@@ -138,24 +133,58 @@ def test_pixels_become_png_files(tmp_path):
   assert pixels == collections.Counter((one.image.tobytes(), one.labels) for one in every)
 
 
-def test_what_was_left_out_is_reported_for_chosen_classes_too(tmp_path):
-  for name in ("a", "b"):
-    (tmp_path / "in" / name).mkdir(parents=True)
-    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(tmp_path / "in" / name / "1.png")
-  (tmp_path / "in/a/notes.txt").write_text("no image")
-  (source,) = splits.open_splits([f"train=folder:{tmp_path / 'in'}"], ["a"]).values()
-  (note,) = source.notes
-  assert "1 with the suffix '.txt'" in note
+def test_a_download_that_fails_is_one_kind_of_error(monkeypatch):
+  def fail():
+    raise KeyError("x")
+
+  builder = types.SimpleNamespace(download_and_prepare=fail)
+  monkeypatch.setattr(tensorflow_datasets, "builder", lambda *args, **options: builder)
+  with pytest.raises(RuntimeError, match="mnist could not be prepared"):
+    builders.build("mnist", "somewhere")
+
+
+# --- class names and kinds of labels ---
+
+
+def of_classes(*names, multi_label=False):
+  """Images, one of each of these classes."""
+  jpeg = jpeg_of(np.random.default_rng(0))
+  source = Listed([Example(jpeg, (i,), f"{i}.jpg") for i in range(len(names))])
+  source.class_names, source.multi_label = names, multi_label
+  return source
 
 
 @pytest.mark.parametrize(
-  ("error", "kind"), [(KeyError("x"), RuntimeError), (OSError(28, "full"), OSError)]
+  ("names", "why"),
+  [
+    ((" ", "cat"), "it is empty"),
+    (("\u2003", "cat"), "it is empty"),
+    (("cat ", "dog"), "it begins or ends with white space"),
+    (("cat\u2028", "dog"), "it begins or ends with white space"),
+    (("wild\ncat", "dog"), "it has a line break"),
+    (("wild\rcat", "dog"), "it has a line break"),
+    ((os.fsdecode(b"caf\xe9"), "dog"), "it is not valid UTF-8"),
+    (("cat", "cat"), "another class has this name"),
+  ],
 )
-def test_a_download_that_fails_is_one_kind_of_error(monkeypatch, error, kind):
-  def fail():
-    raise error
+def test_class_names_that_would_be_read_back_otherwise_are_refused(tmp_path, names, why):
+  message = f'Split "train" has a class {names[0]!r}, which a dataset cannot hold: {why}; rename'
+  with pytest.raises(SourceError, match=re.escape(message)):
+    made(tmp_path, {"val": of_classes("cat", "dog"), "train": of_classes(*names)})
+  assert not (tmp_path / "tfds").exists()
 
-  made = types.SimpleNamespace(download_and_prepare=fail)
-  monkeypatch.setattr(tensorflow_datasets, "builder", lambda *args, **options: made)
-  with pytest.raises(kind, match=r"mnist could not be prepared|full"):
-    builders.build("mnist", "somewhere")
+
+def test_odd_class_names_are_read_back_as_they_were(tmp_path):
+  names = ("#", "a  b", "cat", "wasp, small", "Ärger", "日 本")
+  made(tmp_path, {"train": of_classes(*names)})
+  prepared = opened("train")
+  assert prepared.class_names == names
+  assert {prepared.labels(i) for i in range(6)} == {(i,) for i in range(6)}
+
+
+def test_splits_with_different_kinds_of_labels_are_refused(tmp_path):
+  splits = [("one", of_classes("a", "b")), ("several", of_classes("a", "b", multi_label=True))]
+  for order in (splits, splits[::-1]):
+    with pytest.raises(SourceError, match=r'split "several" have any .* split "one" exactly one'):
+      made(tmp_path, dict(order))
+  assert not (tmp_path / "tfds").exists()

@@ -6,6 +6,8 @@ import cv2
 import numpy as np
 import tensorflow_datasets as tfds
 
+from tests.data import tfds_fixture
+
 
 def png(pixels: np.ndarray) -> bytes:
   """Encodes grey or RGB pixels as PNG."""
@@ -21,27 +23,11 @@ def write_like(data: str, data_dir: pathlib.Path, splits: dict[str, list[dict]])
   real = tfds.builder(data, data_dir=str(data_dir))
   kinds = real.info.features
 
-  class Like(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    VERSION = real.version
-    name = real.name
-
-    def _info(self):
-      return tfds.core.DatasetInfo(builder=self, features=kinds, disable_shuffling=True)
-
-    def _split_generators(self, dl_manager):
-      del dl_manager
-      return {split: self._generate_examples(split) for split in splits}
-
-    def _generate_examples(self, split):
-      for index, example in enumerate(splits[split]):
-        yield index, {key: filler(kind) for key, kind in kinds.items()} | example
-
-  # A builder without configs writes NAME/VERSION; one with a config writes NAME/CONFIG/VERSION.
-  there = pathlib.Path(data_dir) / data
-  made = there.with_name(f"{there.name}.made")
-  Like(data_dir=str(made), file_format="array_record").download_and_prepare()
-  there.parent.mkdir(parents=True, exist_ok=True)
-  (made / real.name).rename(there)
+  filled = {
+    split: [{key: filler(kind) for key, kind in kinds.items()} | example for example in examples]
+    for split, examples in splits.items()
+  }
+  tfds_fixture.write(data_dir, data, dict(kinds), filled, str(real.version))
 
 
 def filler(kind):

@@ -67,9 +67,7 @@ class Miniatures:
       | ({"original_label": 0} if "original_label" in features else {})
       for i, (file, one) in enumerate(zip(files, right, strict=True))
     ]
-    tfds_fixture.write_examples(
-      self.root, dataset, split=split, features=features, examples=examples
-    )
+    tfds_fixture.write(self.root, dataset, features, {split: examples})
 
   def add_objectnet(self, folder):
     """Writes a folder of ObjectNet's form, of three classes."""

@@ -1,63 +1,64 @@
-"""The choice of a learning rate: the study of a sweep, its results, and a test set nobody saw."""
+"""The choice of a learning rate, from its command line to its results."""
 
 import json
 
-import numpy as np
 import pytest
+from PIL import Image
 
+from tests.experiments.studies import stub
+from tools import sweep as tool
 from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.experiments import sweep
-from vit_jax.experiments.studies import jobs
+from vit_jax.experiments import runs, sweep
+from vit_jax.experiments.studies import jobs, results, step_time, transfer
 from vit_jax.experiments.studies.store import RunStore
-from vit_jax.experiments.sweep import RATE, Sweep
+from vit_jax.experiments.sweep import RATE
+from vit_jax.recipes import TASKS
 
 RECIPE = """
 from vit_jax.config import *
+from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.evaluation.classification import Classification
 
 def get_config(part):
-  train, scored = {"all": ("train", "test"), "development": ("train[:75%]", "train[75%:]")}[part]
-  source = "tfds:tiny_single_label"
+  train, scored = {"part": ("[:60%]", "[60%:80%]"), "all": ("[:80%]", "[80%:]")}[part]
+  sets = {part: Classification("folder:FOLDER", scored)}
   return to_config_dict(Config(
-    batch_size=8,
-    duration=Duration(steps=3),
-    log_every=Duration(steps=1),
-    evaluate_every=Duration(steps=1),
-    model=Model(name="ViT-Ti/16", depth=1, width=16, mlp_dim=32, heads=2, num_classes=3),
-    data=Data(
-      train=Dataset(source, train), image_size=16
-    ), evaluate={part: Classification(source, scored)},
-  ))
+    batch_size=2, duration=Duration(steps=1), evaluate_every=Duration(steps=1), optimizer=SGD(),
+    model=Model(name="ViT-Ti/16", depth=1, width=16, mlp_dim=32, heads=2, num_classes=2),
+    data=Data(train=Dataset("folder:FOLDER", train), image_size=16), evaluate=sets))
 """
 
 
-def small(tmp_path, **changes):
-  values = dict(
-    development=f"{tmp_path / 'tiny.py'}:development",
-    final=f"{tmp_path / 'tiny.py'}:all",
-    learning_rates=(0.3, 0.01),
-    seeds=2,
-    folder=tmp_path / "sweep",
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+  """A recipe with the parts "part" and "all", whose images are there; checks stay here."""
+  for name, colour in (("dark", 10), ("light", 200)):
+    (tmp_path / "images" / name).mkdir(parents=True)
+    for index in range(5):
+      Image.new("RGB", (16, 16), (colour,) * 3).save(tmp_path / "images" / name / f"{index}.png")
+  recipe = tmp_path / "mine.py"
+  recipe.write_text(RECIPE.replace("FOLDER", str(tmp_path / "images")))
+  monkeypatch.setattr(
+    runs, "in_new_process", lambda function, *a, **options: function(*a, **options)
   )
-  return Sweep(**(values | changes))
+  return recipe
 
 
-def study_of(some):
-  """(study, its one stage, store)."""
-  study = sweep.study(some)
-  return study, study.cells[0].stage, RunStore(some.folder)
+def study_of(recipe, learning_rates=(0.3, 0.01), seeds=2, **parts):
+  parts = dict(learning_rates=learning_rates, seeds=seeds) | parts
+  return sweep.study(f"{recipe}:part", f"{recipe}:all", **parts)
 
 
-def test_settings_of_the_runs(tmp_path):
+def test_settings_of_the_runs(mine, tmp_path):
   """Holds with any other overrides, also of the evaluation's frequency."""
-  (tmp_path / "tiny.py").write_text(RECIPE)
-  given = ("--config.evaluate_every.epochs=2", "--config.batch_size=4")
-  _, stage, store = study_of(small(tmp_path, overrides=given))
+  overrides = ("--config.evaluate_every.epochs=2", "--config.batch_size=4")
+  (cell,) = study_of(mine, overrides=overrides).cells
+  store = RunStore(tmp_path)
   resolved = lambda run: recipes.resolve(run.recipe, run.overrides)
-  grid = [resolved(store.run(job)) for job in jobs.trials_of_all(stage)]
+  grid = [resolved(store.run(job)) for job in jobs.trials_of_all(cell.stage)]
   best = lambda stage: {RATE: 0.3} if stage.has_trials() else {}
-  tests = [resolved(store.run_with(jobs.Job(stage, seed), best)) for seed in (0, 1)]
+  tests = [resolved(store.run_with(jobs.Job(cell.stage, seed), best)) for seed in (0, 1)]
   assert [(x.seed, x.schedule.learning_rate) for x in grid] == [(0, 0.01), (0, 0.3)]
   assert [(x.seed, x.schedule.learning_rate) for x in tests] == [(0, 0.3), (1, 0.3)]
   assert [x.evaluate_every for x in grid] == [c.Duration(epochs=2.0)] * 2
@@ -65,110 +66,68 @@ def test_settings_of_the_runs(tmp_path):
   assert {x.batch_size for x in grid + tests} == {4}
 
 
-def finished(run, **top1):
-  """Writes the files of a finished run, for the logic around it."""
-  run.folder.mkdir(parents=True)
-  config = c.to_dict(c.Config(batch_size=10, duration=c.Duration(steps=5)))
-  (run.folder / "config.json").write_text(json.dumps(config))
-  figures = {f"{name}/top1": value for name, value in top1.items()}
-  lines = [{"step": 5, "data/epoch": 1.0}, {"step": 5} | figures]
-  (run.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+def test_one_rate_is_not_tried(mine, tmp_path, monkeypatch):
+  ran = stub.Runs(monkeypatch, score=lambda config: {"all": 0.5})
+  _, lines = stub.done(tmp_path / "s", study_of(mine, (0.3,), seeds=1))
+  assert [line.mean for line in lines] == [0.5]
+  assert [list(config.evaluate) for config in ran.called] == [["all"]]
 
 
-def done(some, development, **tests):
-  """Finishes the trials, and then the seeds with the figures of each set; returns the report."""
-  study, stage, store = study_of(some)
-  for job, top1 in zip(jobs.trials_of_all(stage), development, strict=True):
-    finished(store.run(job), development=top1)
-  for seed in range(some.seeds):
-    figures = {name: values[seed] for name, values in tests.items()}
-    finished(store.run(jobs.Job(stage, seed)), **figures)
-  return sweep.report(some, study)
-
-
-@pytest.fixture
-def tiny(tmp_path):
-  """The folder of two recipes; there is no data."""
-  (tmp_path / "tiny.py").write_text(RECIPE)
-  return tmp_path
-
-
-def test_the_best_is_chosen_and_of_equal_ones_the_smallest(tiny):
-  some = small(tiny, learning_rates=(0.3, 0.03, 0.1, 0.01), seeds=1)
-  assert done(some, [0.6, 0.7, 0.7, 0.7], all=[0.5])["learning_rate"] == 0.03
-
-
-def test_mean_and_deviation_of_the_seeds(tiny):
-  scores = [0.5, 0.53125, 0.6875]
-  found = done(small(tiny, seeds=3), [0.5, 0.25], all=scores)
-  assert [(row["seed"], row["top1"]) for row in found["test"]] == list(enumerate(scores))
-  assert found["mean"] == pytest.approx(np.mean(scores), abs=1e-15)
-  assert found["std"] == pytest.approx(np.std(scores, ddof=1), abs=1e-15)
-
-
-def test_one_seed_and_one_rate(tiny):
-  """No deviation, and nothing to choose."""
-  one = small(tiny, seeds=1, learning_rates=(0.3,))
-  found = done(one, [], all=[0.5])
-  assert (found["development"], found["learning_rate"]) == ([], 0.3)
-  assert (found["mean"], found["std"]) == (0.5, None)
-  assert sweep.table(found).splitlines() == [
-    "seed  test top-1",
-    "0         50.00%",
-    "mean      50.00%",
-  ]
-  sweep.write(one, found)
-  assert (one.folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_further_sets_of_the_final_runs_have_their_mean_and_deviation(tiny):
-  """As ReaL beside ImageNet's own labels, in whatever order they were scored."""
-  (tiny / "tiny.py").write_text(
-    RECIPE.replace("evaluate={part", 'evaluate={"test" if part == "all" else part')
+def test_every_set_of_the_final_recipe_has_its_mean_and_the_runs_are_shared(
+  mine, tmp_path, monkeypatch
+):
+  """As ReaL beside ImageNet's own labels; the set that is called test comes first."""
+  more = 'sets |= {"test": sets["all"]} if part == "all" else {}\n  return'
+  mine.write_text(mine.read_text().replace("return", more))
+  scores = dict(all=(0.75, 0.875), test=(0.5, 0.625))
+  ran = stub.Runs(
+    monkeypatch,
+    score=lambda config: (
+      {name: values[config.seed] for name, values in scores.items()}
+      if "test" in config.evaluate
+      else {"part": config.schedule.learning_rate}
+    ),
   )
-  some, real, test = small(tiny, seeds=3), (0.75, 0.875, 0.8125), (0.5, 0.53125, 0.6875)
-  found = done(some, [0.5, 0.25], real=real, test=test)
-  assert tuple(row["top1"] for row in found["test"]) == test
-  assert found["mean"] == pytest.approx(np.mean(test))
-  spread = pytest.approx(np.std(real, ddof=1))
-  assert found["others"] == {"real": dict(mean=pytest.approx(np.mean(real)), std=spread)}
-  assert sweep.table(found).endswith("mean, real                81.25%  ± 6.25%")
-  sweep.write(some, found)
-  assert "real, mean,0.01,,0.8125," in (some.folder / "sweep.csv").read_text().replace('"', "")
+  _, lines = stub.done(tmp_path / "s", study_of(mine))
+  assert {line.cell: line.mean for line in lines} == dict(test=0.5625, all=0.8125)
+  assert [line.cell for line in lines] == ["test", "all"]
+  assert len(ran.called) == 2 + 2
 
 
-@pytest.mark.parametrize(("of_rule", "best"), [(0.75, "hyperrule"), (0.5, 0.01)])
-def test_a_rule_is_chosen_where_it_is_better_on_the_development_part(tiny, of_rule, best):
+@pytest.mark.parametrize(("of_rule", "best"), [(0.75, 0.003), (0.5, 0.01)])
+def test_a_rule_is_chosen_if_it_is_better_on_the_development_part(
+  mine, tmp_path, monkeypatch, of_rule, best
+):
+  """Of equally good candidates the smallest rate is; an override holds for the rule too."""
   rule = {RATE: 0.003, "duration.steps": 9, "batch_size": 2}
-  some = small(tiny, rule=rule, overrides=("--config.batch_size=4",))
-  found = done(some, [0.5, 0.5, of_rule], all=[0.25, 0.25])
-  assert [row["learning_rate"] for row in found["development"]] == [0.01, 0.3, "hyperrule"]
-  assert found["learning_rate"] == best
-  assert ("BiT-HyperRule             75.00%  chosen" in sweep.table(found)) == (of_rule == 0.75)
-  sweep.write(some, found)
-  assert (some.folder / "sweep.png").exists()
-  _, stage, store = study_of(some)
-  run = store.run(jobs.Job(stage, 1))
-  config = recipes.resolve(run.recipe, run.overrides)
-  assert (config.duration.steps, config.batch_size) == (9 if best == "hyperrule" else 3, 4)
-  assert list(config.evaluate) == ["all"]
-
-
-@pytest.mark.parametrize("key", ["seed", "schedule.learning_rate"])
-def test_what_a_sweep_sets_itself_is_not_overridden(tmp_path, key):
-  with pytest.raises(c.ConfigError, match=f"--config.{key} is what a sweep sets itself"):
-    sweep.study(small(tmp_path, overrides=(f"--config.{key}=1",)))
-
-
-def test_a_recipe_that_scores_nothing(tiny):
-  some = small(tiny, overrides=("--config.evaluate.all.source=",))
-  with pytest.raises(c.ConfigError, match="scores 0 sets"):
-    sweep.study(some)
-  (tiny / "tiny.py").write_text(
-    RECIPE.replace("Classification(source, scored)", "Classification()")
+  part = {0.003: of_rule, 0.01: 0.5, 0.3: 0.5}
+  ran = stub.Runs(
+    monkeypatch,
+    score=lambda config: dict.fromkeys(config.evaluate, part[config.schedule.learning_rate]),
   )
-  with pytest.raises(c.ConfigError, match=r"tiny\.py:development scores 0 sets"):
-    sweep.study(small(tiny))
+  stub.done(tmp_path / "s", study_of(mine, rule=rule, overrides=("--config.batch_size=4",)))
+  tried, last = results.read(tmp_path / "s" / "trials.csv"), ran.called[-1]
+  assert [(row[RATE], float(row["score"])) for row in tried] == [
+    *(("0.01", 0.5), ("0.3", 0.5), ("0.003", of_rule))
+  ]
+  assert [row["chosen"] for row in tried].count("yes") == 1
+  assert (last.schedule.learning_rate, last.batch_size) == (best, 4)
+  assert last.duration.steps == (9 if best == 0.003 else 1)
+  assert list(last.evaluate) == ["all"]
+
+
+@pytest.mark.parametrize(
+  ("override", "message"),
+  [
+    ("seed=1", "--config.seed is what this tool sets itself; .* give --learning-rates or --seeds"),
+    ("schedule.learning_rate=1", "--config.schedule.learning_rate is what this tool sets"),
+    ("evaluate.part.source=", "mine.py:part scores 0 sets"),
+    ("evaluate.more.source=digits", "mine.py:part scores 2 sets"),
+  ],
+)
+def test_overrides_that_are_refused(mine, override, message):
+  with pytest.raises(c.ConfigError, match=message):
+    study_of(mine, overrides=(f"--config.{override}",))
 
 
 @pytest.mark.parametrize(
@@ -183,3 +142,76 @@ def test_a_recipe_that_scores_nothing(tiny):
 def test_wrong_grids(text, message):
   with pytest.raises(c.ConfigError, match=message):
     sweep.rates(text)
+
+
+def asked(*arguments):
+  """(the stage that is scored, its cells, the name of the folder) of a command line."""
+  study, folder = tool.asked(*tool.flags().parse_with_settings(arguments))
+  return study.cells[0].stage, [cell.label for cell in study.cells], folder
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_of_the_paper(task):
+  stage, cells, folder = asked("--model=ViT-B/16", "--task", task, "--source", "B 16.npz")
+  assert stage.recipe == f"configs/finetune.py:ViT-B/16,{task}"
+  assert stage.choice.recipes == (f"{stage.recipe},development",)
+  assert stage.choice.options == tuple({RATE: rate} for rate in TASKS[task].learning_rates)
+  assert (stage.settings["init_from"], cells) == ("B 16.npz", ["test"])
+  assert folder == f"sweep-finetune-ViT-B_16,{task}"
+
+
+def test_real_and_the_hyperrule():
+  stage, cells, _ = asked("--model=R50x1", "--task=imagenet", "--real", "--hyperrule")
+  assert stage.choice.recipes == ("configs/finetune.py:R50x1,imagenet,development",)
+  assert stage.recipe == "configs/finetune.py:R50x1,imagenet,real"
+  assert stage.choice.options[-1] == transfer.hyperrule("imagenet")
+  assert cells == ["test", "real"]
+
+
+@pytest.fixture
+def words(mine, tmp_path):
+  """The flags of a sweep."""
+  flags = [f"--development={mine}:part", f"--final={mine}:all", "--seeds=2"]
+  return [*flags, "--learning-rates=0.25,0.125", f"--workdir={tmp_path / 's'}"]
+
+
+def test_a_sweep_from_its_command_to_its_results(words, tmp_path, monkeypatch, capsys):
+  ran = stub.Runs(monkeypatch, score=lambda one: dict.fromkeys(one.evaluate, one.seed / 4 + 0.5))
+  called = lambda: [(*one.evaluate, one.schedule.learning_rate, one.seed) for one in ran.called]
+  tool.main([*words, "--commands"])
+  commands = capsys.readouterr().out.splitlines()
+  assert [command.split()[:3] for command in commands] == [["python", "-m", "vit_jax.main"]] * 2
+  assert ["rate=0.125" in command for command in commands] == [True, False]
+  tool.main([*words, "--only=0:1"])
+  assert called() == [("part", 0.25, 0)]
+  tool.main([*words, "--format=json"])
+  assert called()[1:] == [("part", 0.125, 0), ("all", 0.125, 0), ("all", 0.125, 1)]
+  (row,) = json.loads(capsys.readouterr().out)
+  assert (json.loads(row["chosen"]), row["mean"]) == ({RATE: 0.125}, 0.625)
+  page = (tmp_path / "s" / "results.md").read_text()
+  assert "| all | final | schedule.learning_rate=0.125 | part/top1 | 0.5 | yes |" in page
+  assert "<!-- tried -->" in (tmp_path / "s" / "figure.svg").read_text()
+  tool.main([*words, "--commands"])
+  assert capsys.readouterr().out == ""
+  tool.main([*words, "--seeds=3", "--learning-rates=0.5,0.25,0.125"])  # more of both
+  assert called()[4:] == [("part", 0.5, 0), ("all", 0.125, 2)]
+
+
+def test_a_plan_starts_nothing(words, tmp_path, monkeypatch, capsys):
+  ran = stub.Runs(monkeypatch)
+  monkeypatch.setattr(step_time, "measured_speed", lambda *_: step_time.Speed(6.0, 1.0, 1.0))
+  tool.main([*words, "--plan"])
+  lines = capsys.readouterr().out.splitlines()
+  assert lines[0].split()[-2:] == ["time", "here"]
+  assert lines[2].split()[:6] == ["all,", "shared", "runs", "once", "4", "4"]  # runs, steps
+  assert not ran.called
+  assert not (tmp_path / "s").exists()
+
+
+def test_the_command_of_a_sweep_begins_the_same_sweep(words):
+  """As a script for SLURM has it."""
+  words += ["--jobs=3", "--source=it's here.npz", "--config.batch_size=4"]
+  parsed = tool.flags().parse_with_settings(words)
+  command = tool.command.words("sweep", *parsed)
+  assert command[:2] == ["python", "tools/sweep.py"]
+  assert tool.asked(*tool.flags().parse_with_settings(command[2:])) == tool.asked(*parsed)

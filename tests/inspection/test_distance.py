@@ -1,11 +1,11 @@
 """Mean attention distance: golden values, and weights whose distance is known."""
 
 import numpy as np
+import pytest
 
 from tests.golden import weights as golden
 from tests.inspection.miniatures import IMAGES, model
 from vit_jax import inspection, models
-from vit_jax.inspection import attention
 from vit_jax.inspection.distance import centres, mean_distance
 from vit_jax.storage.tree import nest
 
@@ -27,10 +27,12 @@ def test_golden():
   np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def test_uniform_attention_has_the_mean_distance_of_the_grid():
-  places = [(4 * y, 4 * x) for y in range(3) for x in range(5)]
+@pytest.mark.parametrize("stride", [4, 12])
+def test_uniform_attention_has_the_mean_distance_of_the_grid(stride):
+  places = [(stride * y, stride * x) for y in range(3) for x in range(5)]
   apart = [np.hypot(a - c, b - d) for a, b in places for c, d in places]
-  np.testing.assert_allclose(of(np.full((1, 1, 15, 15), 1 / 15)), np.mean(apart), rtol=1e-6)
+  distance = of(np.full((1, 1, 15, 15), 1 / 15), stride=stride)
+  np.testing.assert_allclose(distance, np.mean(apart), rtol=1e-6)
 
 
 def test_attention_to_itself_has_no_distance():
@@ -43,14 +45,6 @@ def test_the_class_token_does_not_count():
   patches = weights[..., 1:, 1:]
   alone = patches / patches.sum(axis=-1, keepdims=True)
   np.testing.assert_allclose(of(weights), of(alone), rtol=1e-5)
-
-
-def test_distances_grow_with_the_side_of_the_image():
-  np.testing.assert_allclose(of(drawn(), stride=12), 3 * of(drawn(), stride=4), rtol=1e-6)
-
-
-def test_the_order_of_the_heads_changes_nothing_else():
-  np.testing.assert_array_equal(of(drawn()[:, ::-1]), of(drawn())[:, ::-1])
 
 
 def test_a_hybrid_counts_the_stride_of_its_map():
@@ -76,17 +70,10 @@ def test_an_axial_model_has_a_distance_along_each_axis():
     np.testing.assert_allclose(found[axis, 1], wanted, rtol=1e-5)
 
 
-def test_many_images_are_read_a_few_at_a_time(monkeypatch):
+def test_the_mean_over_images():
   module, params = model("gap")
-  images, done = golden.images(16, batch=5), []
-  whole = inspection.mean_distances(module, params, images)
-  monkeypatch.setattr(attention, "MAX_IMAGES", 2)
-  parts = inspection.mean_distances(module, params, images, on_batch=done.append)
-  assert done == [2, 2, 1]
-  np.testing.assert_allclose(parts, whole, rtol=1e-6)
-
-
-def test_memory_is_bounded():
-  """Keys and queries of ViT-L/16 at 384 pixels take 113 MB an image."""
-  assert attention.at_a_time(models.create("ViT-L/16"), (384, 384)) == 3
-  assert attention.at_a_time(models.create("ViT-H/14"), (784, 784)) == 1
+  images, done = golden.images(16, batch=3), []
+  together = inspection.mean_distances(module, params, images, on_image=lambda: done.append(1))
+  alone = [inspection.mean_distances(module, params, images[i : i + 1]) for i in range(3)]
+  np.testing.assert_allclose(together, np.mean(alone, axis=0), rtol=1e-6)
+  assert len(done) == 3

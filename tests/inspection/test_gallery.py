@@ -72,7 +72,7 @@ def test_a_folder_without_classes(folder):
 
 
 @pytest.mark.parametrize(
-  ("words", "split", "said"),
+  ("words", "split", "message"),
   [
     (["no.png"], "", "--images: 'no.png' does not exist"),
     (["no*.png"], "", "matches no file"),
@@ -81,8 +81,8 @@ def test_a_folder_without_classes(folder):
     (["folder:{}/none"], "", "no folder"),
   ],
 )
-def test_what_is_not_there(folder, words, split, said):
-  with pytest.raises(ConfigError, match=said):
+def test_what_is_not_there(folder, words, split, message):
+  with pytest.raises(ConfigError, match=message):
     gallery([word.replace("{}", str(folder)) for word in words], split, 10)
 
 

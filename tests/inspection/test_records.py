@@ -48,7 +48,7 @@ def test_an_image_whose_name_is_no_text_is_found(workdir):
   known = details.Details(("cat", "dog"), np.array([0]), np.array([1]), np.ones(1), lambda _: name)
   details.write(workdir / "evaluation" / "1" / "test", known)
   shown = views.mistakes(workdir, 4, Gallery([name], lambda _: np.zeros((4, 4, 3), np.uint8)))
-  assert "test: 1 of 1 image is wrong" in shown.said
+  assert "test: 1 of 1 image is wrong" in shown.text
   assert [picture for picture, _ in shown.pictures] == ["mistakes_test.png"]
 
 
@@ -58,7 +58,7 @@ def test_mistakes_say_of_which_images_and_weights_they_are(workdir):
   names = [f"image {i}" for i in range(4)]
   shown = views.mistakes(workdir, 4, Gallery(names, lambda _: np.zeros((4, 4, 3), np.uint8)))
   whose = "test: digits test, step 40, moving average of the parameters"
-  assert shown.said.startswith(f"{whose}: 3 of 4 images are wrong;")
+  assert shown.text.startswith(f"{whose}: 3 of 4 images are wrong;")
   assert shown.pictures[0][1].get_suptitle().replace("\n", " ") == whose
   files.write_text(workdir / "evaluation/1/test" / results.METRICS, "[")
   with pytest.raises(ValueError, match=r"test/figures.json does not hold figures of an evaluation"):

@@ -9,7 +9,7 @@ from vit_jax.evaluation.features import unit
 from vit_jax.inspection import features
 from vit_jax.inspection.representation import METHODS, neighbours, plane
 
-PIXELS = np.random.default_rng(0).integers(0, 256, (11, 16, 16, 3), np.uint8)
+PIXELS = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), np.uint8)
 
 
 def groups(count=6):
@@ -44,25 +44,27 @@ def test_of_neighbours_that_are_equally_alike_the_first_comes_first():
   assert rows[4].tolist() == [*range(0, 4, 2), *range(6, 40, 2), *range(1, 40, 2)]
 
 
-def test_features_of_many_images_are_those_of_each(monkeypatch):
-  module, params = model("bit")
+def test_features_are_those_of_the_model():
+  module, params = model("gap")
+  _, expected = module.apply({"params": params}, PIXELS / np.float32(127.5) - 1, train=False)
   done = []
-  found = features(module, params, PIXELS, on_batch=done.append)
-  assert (found.shape[0], found.dtype, done) == (11, np.float32, [8, 3])
-  again = features(module, params, PIXELS[3:], representation="patches")
-  np.testing.assert_allclose(again, found[3:], atol=1e-5)  # a ResNet's are the mean of its map
+  vectors = features(module, params, PIXELS, on_image=lambda: done.append(1))
+  np.testing.assert_allclose(vectors, expected["pre_logits"], atol=1e-5)
+  assert len(done) == len(PIXELS)
+  means = features(module, params, PIXELS, representation="patches")
+  np.testing.assert_allclose(means, expected["patches"].mean(axis=1), atol=1e-5)
 
 
 @pytest.mark.parametrize(
-  ("features", "said"),
+  ("features", "message"),
   [
     (groups()[:3], "at least 4 images; there are 3"),
     (np.ones((5, 4), np.float32), "the same features"),
     (np.full((5, 4), np.nan, np.float32), "not finite"),
   ],
 )
-def test_what_cannot_be_mapped(features, said):
-  with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_mapped(features, message):
+  with pytest.raises(ValueError, match=message):
     plane(features, "tsne")
 
 

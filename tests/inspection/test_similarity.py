@@ -92,10 +92,3 @@ def test_what_cannot_be_shown():
   assert of("none") == {}
   with pytest.raises(ValueError, match=r"65 x 65 patches.*at most 4,096"):
     inspection.position_similarity(*model("vit"), (65, 65))
-
-
-def test_as_many_patches_as_are_shown(monkeypatch):
-  monkeypatch.setattr(similarity, "MAX_PATCHES", 16)
-  assert of("vit")["stem"].shape == (4, 4, 4, 4)
-  with pytest.raises(ValueError, match="at most 16 patches"):
-    inspection.position_similarity(*model("vit"), (4, 5))

@@ -10,6 +10,7 @@ import pytest
 from vit_jax import config as c
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import mixup, optim, state, train_step
+from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.sgd import SGD
 
 SIZE, CLASSES, RATE = 16, 5, 0.5
@@ -18,7 +19,7 @@ CONFIG = c.Config(
   batch_size=SIZE,
   optimizer=SGD(momentum=0.0, decay_rules=((".*", 0.0),)),
   loss=c.Loss(label_smoothing=0.1),
-  data=c.Data(mixup=0.4),
+  objective=Settings(mixup=0.4),
 )
 KERNEL = np.random.default_rng(1).normal(size=(12, CLASSES)).astype(np.float32)
 
@@ -76,7 +77,7 @@ def step(config, one, *, at=7, devices=1):
 def share_of(config, at):
   """The share drawn in step `at`."""
   key = jax.random.fold_in(jax.random.key(config.seed), at)
-  return np.float64(mixup.paired(batch(broken=()), key, config.data.mixup)["share"])
+  return np.float64(mixup.paired(batch(broken=()), key, config.objective.mixup)["share"])
 
 
 def in_numpy(config, one, at):
@@ -103,7 +104,7 @@ def test_a_step_against_numpy_however_it_is_divided(devices, accumulation):
   wanted_loss, wanted_kernel = in_numpy(config, one, 7)
   np.testing.assert_allclose(loss, wanted_loss, rtol=1e-5)
   np.testing.assert_allclose(kernel, wanted_kernel, rtol=1e-4, atol=1e-5)
-  unmixed = step(dataclasses.replace(config, data=c.Data()), one)
+  unmixed = step(dataclasses.replace(config, objective=Settings()), one)
   assert abs(loss - unmixed[0]) > 1e-3
 
 
@@ -118,7 +119,7 @@ def test_nothing_of_a_broken_image_is_seen():
 
 def test_images_whose_partners_are_all_broken_are_not_blended():
   one = batch(broken=range(8))
-  plain = step(dataclasses.replace(CONFIG, data=c.Data()), one)
+  plain = step(dataclasses.replace(CONFIG, objective=Settings()), one)
   for a, b in zip(step(CONFIG, one), plain, strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-6)
 

@@ -99,7 +99,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/models/stem.py": [*PUBLISHED, *below("models", "stem")],
   "vit_jax/models/vit.py": [*VIT, *GRIDS, *below("models", "patches pooling stages")],
   "vit_jax/data/batches.py": [
-    *below("data", "batches evaluation_batches"),
+    *below("data", "batches pipeline"),
     *named("training/test_mix.py", "batches_have_the_shares_of_the_weights"),
   ],
   "vit_jax/data/device.py": below("data", "device"),
@@ -107,7 +107,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/data/images.py": [*below("data", "crops evaluation_images partial_decoding"), *PIXELS],
   "vit_jax/data/order.py": below("data", "order"),
   "vit_jax/data/permutation.py": PERMUTATION,
-  "vit_jax/data/pipeline.py": below("data", "pipeline evaluation_batches broken_images"),
+  "vit_jax/data/pipeline.py": below("data", "pipeline broken_images"),
   "vit_jax/data/resizing.py": [*below("data", "resizing"), *RESIZES],
   "vit_jax/data/sources/subset.py": below("data", "subset overlap"),
   "vit_jax/evaluation/classification.py": [

@@ -137,7 +137,7 @@ def test_hyperrule(argument, steps, warmup, drops, sides, mixup):
   assert (config.schedule.decay, config.schedule.learning_rate) == ("steps", 0.003)
   assert tuple(round(share * steps) for share in config.schedule.drops) == drops
   assert (config.data.train_resize, config.data.image_size) == sides
-  assert (config.data.mixup, config.data.evaluate_resize) == (mixup, 0)
+  assert (config.objective.mixup, config.data.evaluate_resize) == (mixup, 0)
   assert (config.optimizer.kind, config.optimizer.momentum) == ("sgd", 0.9)
   assert config.optimizer.weight_decay == config.optimizer.clip_norm == config.model.dropout == 0
   assert (config.batch_size, config.new_head) == (512, True)

@@ -46,7 +46,7 @@ def test_it_trains_resumes_and_is_in_the_report(tmp_path):
 
 def test_what_has_no_effect_on_it_is_refused(tmp_path):
   for word, message in (
-    ("--config.data.mixup=0.2", r"no effect with config\.objective\.kind='hidden_channel'"),
+    ("--config.loss.kind=sigmoid", r"no effect with config\.objective\.kind='hidden_channel'"),
     ("--config.new_head=true", r"give --config\.objective\.kind=classification, or leave"),
     ("--config.objective.rate=0.2", r"rate is a setting of another kind; .*kind=masked_patches"),
   ):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ import subprocess
 import pytest
 
 from tests import programs
+from tests.experiments.studies import stub
 from tools import study as tool
 from vit_jax.config import ConfigError
 from vit_jax.experiments import runs
@@ -24,16 +26,21 @@ SCALED = [(path, scale) for path in STUDIES for scale in loading.functions(str(p
 def here(monkeypatch):
   """Runs in the repository's root, and checks in this process, which has JAX already."""
   monkeypatch.chdir(programs.ROOT)
-  monkeypatch.setattr(runs, "in_new_process", lambda function, **options: function(**options))
+  monkeypatch.setattr(
+    runs, "in_new_process", lambda function, *a, **options: function(*a, **options)
+  )
 
 
-def asked(*arguments):
-  return tool.asked(*tool.flags().parse_with_settings(arguments))
+def asked(path, *overrides, scale="small", seeds=None):
+  """A study of a file, in a folder that is not there."""
+  study = loading.load(str(path), scale)
+  study = dataclasses.replace(study, seeds=seeds or study.seeds)
+  return stub.runner(pathlib.Path("/nowhere"), study, overrides)
 
 
 @pytest.mark.parametrize(("path", "scale"), SCALED, ids=lambda one: getattr(one, "stem", one))
 def test_every_study_has_a_plan(path, scale, here):
-  found = asked(f"--study={path}", f"--scale={scale}")
+  found = asked(path, scale=scale)
   short = dataclasses.replace(found, study=with_fewer_candidates(found.study))
   lines = plan.lines(short.study, short.checked_costs())
   assert lines[-1].runs == len(jobs.of_study(short.study))
@@ -58,7 +65,7 @@ def with_fewer_candidates(study):
 
 def test_the_paper_studies_are_those_of_table_3(here):
   """A cell differs from the recipe of the paper in what it compares alone."""
-  found = asked("--study=configs/studies/positions.py", "--scale=paper")
+  found = asked("configs/studies/positions.py", scale="paper")
   lines = plan.lines(found.study, found.checked_costs())
   assert lines[1].exaflops == pytest.approx(224, rel=0.01)  # Table 6
   assert lines[1].device_days == pytest.approx(224e18 / (61.5e12 * 0.4 * 86_400), rel=0.01)
@@ -67,15 +74,15 @@ def test_the_paper_studies_are_those_of_table_3(here):
 
 def test_runs_that_are_shared_count_once(here, tmp_path):
   path = written(tmp_path)
-  found = asked(f"--study={path}", "--seeds=2")
+  found = asked(path, seeds=2)
   lines = plan.lines(found.study, found.checked_costs())
   assert [line.runs for line in lines] == [2 * 2, 2 * 2, 2 + 2 * 2]
   assert [line.steps for line in lines] == [16, 16, 24]
 
 
 def test_steps_that_depend_on_missing_data(here):
-  arguments = ["--study=configs/studies/positions.py", "--config.duration.steps=0"]
-  found = asked(*arguments, "--config.duration.epochs=1", "--config.data.train.source=folder:gone")
+  settings = ("duration.steps=0", "duration.epochs=1", "data.train.source=folder:gone")
+  found = asked("configs/studies/positions.py", *(f"--config.{one}" for one in settings))
   lines = plan.lines(found.study, found.checked_costs())
   assert {line.exaflops for line in lines} == {None}
   assert "give the data" in plan.table(lines)
@@ -86,7 +93,7 @@ def test_the_example_of_the_documents(here, tmp_path):
   (example,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
   path = tmp_path / "example.py"
   path.write_text(example)
-  found = asked(f"--study={path}", f"--workdir={tmp_path}/w")
+  found = asked(path)
   lines = plan.lines(found.study, found.checked_costs())
   assert lines[-1].runs == 3 * (2 + 3)
   with pytest.raises(ConfigError, match=r"The cell 'dropout 0.0': .*digits/train"):

@@ -87,8 +87,8 @@ def test_every_kind(folder, words, pictures, numbers, capsys):
       if path.suffix == ".npz":
         with np.load(path) as arrays:
           assert all(np.isfinite(x).all() for x in arrays.values())
-  assert found["said"].endswith(".")
-  assert "\n" not in found["said"]
+  assert found["text"].endswith(".")
+  assert "\n" not in found["text"]
 
 
 def test_numbers_are_those_of_the_pictures(folder, capsys):
@@ -116,7 +116,7 @@ def test_numbers_are_those_of_the_pictures(folder, capsys):
 
 
 def test_one_patch_is_not_compared(folder, capsys):
-  said = run(folder, "positions --source {}/vit.npz --image-size 4", capsys)["said"]
+  said = run(folder, "positions --source {}/vit.npz --image-size 4", capsys)["text"]
   assert said == "Position embeddings of 4 px images. There is one patch alone."
 
 
@@ -125,7 +125,7 @@ def test_what_is_of_a_moving_average_says_so(folder, capsys):
   weights.write(folder / "average.npz", Weights(families.params("vit"), averaged))
   for name in ("vit", "average"):
     found = run(folder, f"filters --source {{}}/{name}.npz", capsys)
-    assert ("moving average of the parameters" in found["said"]) == (name == "average")
+    assert ("moving average of the parameters" in found["text"]) == (name == "average")
     assert found["summary"].get("average", False) == (name == "average")
 
 
@@ -141,7 +141,7 @@ def test_mistakes_of_a_run(folder, capsys):
   (folder / "run" / "config.json").write_text(json.dumps(config.to_dict(recorded)))
   found = run(folder, "mistakes --source {}/run", capsys)
   assert found["summary"] == {"test": {"mistakes": 2, "images": 4}}
-  assert source.name(2) in found["said"]
+  assert source.name(2) in found["text"]
   assert [pathlib.Path(path).name for path in found["pictures"]] == ["mistakes_test.png"]
   status, said = refusal(folder, "mistakes --source {}/run --images {}/photos", capsys)
   assert status == 2

@@ -110,15 +110,6 @@ class Data:
     used_if=(("data.train_resize", 0),),
   )
   flip: bool = setting(True, "flip half of the training images left to right")
-  mixup: float = setting(
-    0.0,
-    "alpha of MixUp: training images are blended in pairs with a weight drawn from "
-    "Beta(alpha, alpha); 0: no MixUp",
-    low=1e-3,
-    high=1e3,
-    off=0.0,
-    used_if=(("objective.uses_mixup",),),
-  )
   evaluate_resize: int = setting(
     0,
     "evaluation images: 0 resizes straight to the square; another number resizes the smaller side "

@@ -17,7 +17,6 @@ class ObjectiveSettings:
   Attributes:
     needs_labels: whether a batch holds labels.
     trains_head: whether it trains the model's head; otherwise its parameters may lack a head.
-    uses_mixup: whether config.data.mixup has an effect.
     representation: the features that evaluations without a head use, if their settings do not say:
       "pre_logits" or "patches"; see `vit_jax.evaluation.features`.
   """
@@ -26,7 +25,6 @@ class ObjectiveSettings:
 
   needs_labels: ClassVar[bool] = False
   trains_head: ClassVar[bool] = False
-  uses_mixup: ClassVar[bool] = False
   representation: ClassVar[str] = "pre_logits"
 
   def configured(self, config, model):

@@ -18,11 +18,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.data import images
-from vit_jax.data.records import Records, Span
+from vit_jax.data import images, records
 from vit_jax.data.sources import Example, Source, SourceError
 from vit_jax.data.sources.views import View
-from vit_jax.storage.files import create, read_json, write_whole
+from vit_jax.storage.files import create, read_json
 from vit_jax.storage.paths import local_path
 
 _FORMAT = 1  # version of the record format
@@ -65,7 +64,7 @@ class Cached(View):
         " finish it with `python tools/cache.py` and the flags of this run."
       )
     remedy = "delete it and run tools/cache.py, which makes the missing files"
-    self._records = Records(cache.parts(), remedy=remedy)
+    self._records = records.Records(cache.parts(), remedy=remedy)
 
   def __getitem__(self, index: int) -> Example:
     return decode(self._records[index])
@@ -114,7 +113,9 @@ def prepare(
   def make(first: int) -> int:
     part = missing[first]
     if not os.path.exists(part.path):  # another process may have made it
-      write_whole(part.path, lambda path: cache.fill(path, range(first, first + part.count)))
+      rows = range(first, first + part.count)
+      # Fast compression hardly reduces pixels. Uncompressed files have Riegeli's checksums too.
+      records.write(part.path, map(cache.record, rows), compressed=False)
     return part.count
 
   order = random.sample(sorted(missing), len(missing))
@@ -178,14 +179,14 @@ class _Cache:
           f" {there.get(key)!r}, this run's {value!r}; give another folder, or delete this one."
         )
 
-  def parts(self) -> list[Span]:
+  def parts(self) -> list[records.Span]:
     """The files."""
     count = len(self.source)
     files = -(-count // _FILE)
     path = lambda i: str(self.root / f"images-{i:06}-of-{files:06}.array_record")
-    return [Span(path(i), 0, min(_FILE, count - i * _FILE)) for i in range(files)]
+    return [records.Span(path(i), 0, min(_FILE, count - i * _FILE)) for i in range(files)]
 
-  def missing(self) -> dict[int, Span]:
+  def missing(self) -> dict[int, records.Span]:
     """The missing files, by the position of their first image."""
     there = set(os.listdir(self.root))
     parts = enumerate(self.parts())
@@ -199,17 +200,6 @@ class _Cache:
     """Mean size of a record, from a sample."""
     sample = range(0, len(self.source), max(1, len(self.source) // _SAMPLE))
     return round(sum(len(self.record(i)) for i in sample) / len(sample))
-
-  def fill(self, path: str, rows: range) -> None:
-    """Writes the records of these examples to a file."""
-    # Imported late, because it is slow, and runs without a cache do not need it.
-    from array_record.python import array_record_module
-
-    # Fast compression hardly reduces pixels. Uncompressed files have Riegeli's checksums too.
-    writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
-    for row in rows:
-      writer.write(self.record(row))
-    writer.close()
 
 
 def _checked_space(root: pathlib.Path, *, count: int, size: int) -> int:

@@ -1,4 +1,4 @@
-"""Reads records by position from any number of ArrayRecord files."""
+"""Writes ArrayRecord files, and reads records by position from any number of them."""
 
 import bisect
 import collections
@@ -6,9 +6,11 @@ import itertools
 import os
 import resource
 import threading
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from vit_jax.config import RunError
+from vit_jax.storage.files import whole
 
 # No reading ahead, which would be wasted on random access, and no extra threads.
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
@@ -103,6 +105,19 @@ class Records:
     return reader
 
 
+def write(path: str, records: Iterable[bytes], *, compressed: bool = True) -> None:
+  """Writes a file of records that can be read one by one; it gets its name when it is complete."""
+  # Imported late, because it is slow, and not all sources need it.
+  from array_record.python import array_record_module
+
+  options = "group_size:1" if compressed else "group_size:1,uncompressed"
+  with whole(path) as partial:
+    writer = array_record_module.ArrayRecordWriter(partial, options)
+    for record in records:
+      writer.write(record)
+    writer.close()
+
+
 def _open(part: Span):
   """Opens the file of a part.
 
@@ -111,7 +126,6 @@ def _open(part: Span):
     ValueError: the file has too few records. array_record reads empty records from some files that
       are cut short.
   """
-  # Imported late, because it is slow, and not all sources need it.
   from array_record.python import array_record_module
 
   if os.path.exists(part.path) and not os.path.isfile(part.path):  # opening a FIFO would block

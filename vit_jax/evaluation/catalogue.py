@@ -17,8 +17,8 @@ AVERAGE = "average"  # 1 beside metrics of a moving average of the parameters
 def asked_for(config: Config) -> dict[str, EvaluationSpec]:
   """The evaluations that have all their sources, by name, in the order of their kinds."""
   kinds = list(EVALUATIONS)
-  given = [(name, spec) for name, spec in config.evaluate.items() if spec.given()]
-  return dict(sorted(given, key=lambda item: kinds.index(item[1].kind)))
+  specs = [(name, spec) for name, spec in config.evaluate.items() if spec.given()]
+  return dict(sorted(specs, key=lambda item: kinds.index(item[1].kind)))
 
 
 def names(config: Config) -> list[str]:
@@ -32,8 +32,8 @@ def names(config: Config) -> list[str]:
 
 def metric(key: str) -> Metric | None:
   """The metric with the name `key`, such as "val/top1"; None: no evaluation gives it."""
-  found = _find(key)
-  return found[1] if found else None
+  match = _find(key)
+  return match[1] if match else None
 
 
 def curve(key: str) -> str:

@@ -108,4 +108,6 @@ def score_all(evaluations: Evaluations, context: EvalContext, params) -> list[tu
 
 def metrics_of(scored: list[tuple[str, Result]]) -> dict[str, float]:
   """All metrics of results as {"NAME/top1": ...}."""
-  return {f"{name}/{key}": value for name, one in scored for key, value in one.metrics.items()}
+  return {
+    f"{name}/{key}": value for name, result in scored for key, value in result.metrics.items()
+  }

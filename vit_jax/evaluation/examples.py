@@ -38,13 +38,13 @@ def worst(labels: np.ndarray, predictions: np.ndarray, probabilities: np.ndarray
 
 def read(rows: list[int], image: Callable[[int], np.ndarray]) -> dict[int, np.ndarray]:
   """The images of rows, (S, S, 3) uint8 each, without those that can no longer be read."""
-  found = {}
+  images = {}
   for row in rows:
     try:
-      found[row] = image(row)
+      images[row] = image(row)
     except (BadImage, OSError):
       continue
-  return found
+  return images
 
 
 def write(folder: pathlib.Path, images: Mapping[int, np.ndarray]):

@@ -31,13 +31,13 @@ def write_details(
   Raises:
     OSError: the folder cannot be written to.
   """
-  detailed = [(name, one) for name, one in scored if one.write or one.pictures]
+  detailed = [(name, each) for name, each in scored if each.write or each.pictures]
   if not detailed:
     return None
 
   def fill(partial):
-    for name, one in detailed:
-      write_set(partial / name, one, origin)
+    for name, result in detailed:
+      write_set(partial / name, result, origin)
 
   return workdir.write_details(folder, fill)
 
@@ -55,7 +55,7 @@ def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]
 
 def notes(scored: list[tuple[str, Result]]) -> str:
   """What belongs to the metrics, one line for each evaluation that has a note."""
-  return "".join(f"\n{name}: {one.note}" for name, one in scored if one.note)
+  return "".join(f"\n{name}: {each.note}" for name, each in scored if each.note)
 
 
 def recorded(folder: pathlib.Path) -> dict:
@@ -80,10 +80,10 @@ def whose(name: str, origin: Mapping[str, object]) -> str:
 
 def origin_in_words(origin: Mapping[str, object]) -> str:
   """Says which images and parameters metrics are of, such as "digits test, step 40"."""
-  said = [str(origin.get(DATASET, ""))]
-  said += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
-  said += [average.in_words(True)] * (origin.get(catalogue.AVERAGE) is True)
-  return ", ".join(filter(None, said))
+  parts = [str(origin.get(DATASET, ""))]
+  parts += [f"{key} {origin[key]}" for key in ("step", "weights") if key in origin]
+  parts += [average.in_words(True)] * (origin.get(catalogue.AVERAGE) is True)
+  return ", ".join(filter(None, parts))
 
 
 def steps_in(folder: pathlib.Path) -> frozenset[int]:

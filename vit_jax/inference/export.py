@@ -30,7 +30,7 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
   read, card = model.read, model.card
   if card.image_size:
     model.at_size()  # finds missing and surplus parameters before anything is written
-  own = read.params.get(OBJECTIVE_PARAMS, {})
+  of_objective = read.params.get(OBJECTIVE_PARAMS, {})
   kept = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
   weights.write(output, weights.Weights(kept, card), name)
   size = f"{card.image_size} px" if card.image_size else "an unknown number of pixels"
@@ -38,8 +38,8 @@ def write(model: LoadedModel, source: str, output: pathlib.Path, name: str = "")
   lines = [
     f"{output}: {kind} of {source}; images of {size}, {len(card.class_names) or 'no'} class names"
   ]
-  if own:
-    names = ", ".join(flatten({OBJECTIVE_PARAMS: own}))
+  if of_objective:
+    names = ", ".join(flatten({OBJECTIVE_PARAMS: of_objective}))
     lines.append(f"Left out, because only the training objective needs them: {names}.")
   if "head" not in read.params:
     lines.append("These weights have no head: they give features, or a start for fine-tuning.")
@@ -59,13 +59,13 @@ def verify(model: LoadedModel, again: LoadedModel) -> str:
     raise ValueError("the parameters do not tell their image size, so they cannot be verified.")
   images = np.random.default_rng(0).uniform(-1, 1, (2, side, side, 3)).astype(np.float32)
 
-  def outputs(one):
-    run = jax.jit(lambda params: one.module.apply({"params": params}, images, train=False))
-    logits, features = run(one.at_size(side).params)
+  def outputs(loaded):
+    run = jax.jit(lambda params: loaded.module.apply({"params": params}, images, train=False))
+    logits, features = run(loaded.at_size(side).params)
     return [*features.values(), logits]
 
   pairs = zip(outputs(model), outputs(again), strict=True)
-  difference = float(np.max([np.abs(one - other).max() for one, other in pairs]))
+  difference = float(np.max([np.abs(before - after).max() for before, after in pairs]))
   compared = "logits and features" if model.has_head else "features (there is no head)"
   words = f"largest difference of the {compared} after reading it again: {difference:.3g}"
   if not difference <= BOUND:

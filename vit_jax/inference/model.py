@@ -126,28 +126,28 @@ def read(
   Raises:
     ConfigError, ValueError, OSError, CheckpointError: as `load`.
   """
-  found = weights.read(path_of(source), step=step, average=average)
+  loaded = weights.read(path_of(source), step=step, average=average)
   try:
-    return of_weights(found, **defaults)
+    return of_weights(loaded, **defaults)
   except ValueError as error:
     raise ValueError(f"{source} is not a model of this project: {error}") from error
 
 
-def of_weights(found: Weights, **defaults) -> LoadedModel:
+def of_weights(read: Weights, **defaults) -> LoadedModel:
   """The model that weights belong to.
 
   Args:
-    found: the weights.
+    read: the weights.
     **defaults: activation and norm_epsilon to use if no card tells them; the defaults are those of
       the published weights.
 
   Raises:
     ValueError: the parameters are not of a model of this project.
   """
-  module = weights.module(found, **defaults)
-  card = found.card or weights.inferred(found.params)
-  params = {name: part for name, part in found.params.items() if name != OBJECTIVE_PARAMS}
-  return LoadedModel(found, module, with_head(params, module.feature_width()), card)
+  module = weights.module(read, **defaults)
+  card = read.card or weights.inferred(read.params)
+  params = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
+  return LoadedModel(read, module, with_head(params, module.feature_width()), card)
 
 
 def with_head(params: dict, width: int) -> dict:

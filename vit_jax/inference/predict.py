@@ -51,10 +51,10 @@ def find_images(patterns: Sequence[str]) -> list[pathlib.Path]:
   Raises:
     ValueError: a pattern matches nothing.
   """
-  found = {}
+  paths = {}
   for path in (path for pattern in patterns for path in _images_of(pattern)):
-    found.setdefault(os.path.abspath(path), path)
-  return list(found.values())
+    paths.setdefault(os.path.abspath(path), path)
+  return list(paths.values())
 
 
 def _images_of(pattern: str) -> list[pathlib.Path]:
@@ -68,24 +68,24 @@ def _images_of(pattern: str) -> list[pathlib.Path]:
   if not glob.has_magic(pattern):
     raise ValueError(f"{pattern!r} does not exist; give images, directories, or globs in quotes.")
   matches = [pathlib.Path(match) for match in glob.glob(pattern, recursive=True)]
-  found = [path for path in matches if not path.is_dir()]
+  paths = [path for path in matches if not path.is_dir()]
   for folder in (path for path in matches if path.is_dir()):
-    found += [folder / name for name in image_files.find(str(folder)).names]
-  found = sorted(set(found))
-  if not found:
+    paths += [folder / name for name in image_files.find(str(folder)).names]
+  paths = sorted(set(paths))
+  if not paths:
     raise ValueError(f"{pattern!r} matches no file; give images, directories, or globs in quotes.")
-  return found
+  return paths
 
 
 def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
-  found = image_files.find(str(folder))
-  others = found.left_out.in_words()
-  if not found.names:
-    said = f" Left out: {others}." if others else ""
-    raise ValueError(f"{str(folder)!r} holds no {image_files.LIST} files.{said}")
+  listing = image_files.find(str(folder))
+  others = listing.left_out.in_words()
+  if not listing.names:
+    others_in_words = f" Left out: {others}." if others else ""
+    raise ValueError(f"{str(folder)!r} holds no {image_files.LIST} files.{others_in_words}")
   if others:
     _log.warning("Left out of %r: %s.", str(folder), others)
-  return sorted(folder / name for name in found.names)
+  return sorted(folder / name for name in listing.names)
 
 
 def predict(

@@ -6,7 +6,7 @@ The model's own code runs without a change: Flax keeps the outputs of the module
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -18,8 +18,6 @@ from vit_jax.models import Network
 from vit_jax.models.attention import relative_logits
 from vit_jax.models.stacking import unstack_blocks
 
-MAX_BYTES = 2**29  # of queries, keys and weights that are kept at a time
-MAX_IMAGES = 32
 MAX_OF_LAYER = 2**30  # bytes of the weights of one layer and one image
 
 
@@ -40,7 +38,7 @@ class Projections(NamedTuple):
 
 
 class Seen(NamedTuple):
-  """What one forward pass shows.
+  """What one forward pass over some images shows.
 
   Attributes:
     logits: (B, num_classes).
@@ -81,35 +79,32 @@ def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndar
     yield jax.device_get(weights(layer))
 
 
-def stream(module: Network, params: dict, images) -> Iterator[tuple[Seen, int]]:
-  """What the model shows of a few images at a time, so that the memory is bounded.
+def stream(module: Network, params: dict, images, on_image: Callable[[], None]) -> Iterator[Seen]:
+  """What the model shows of one image after the other; so the memory is bounded.
 
   Args:
     module, params, images: as in `attention_weights`, for any number of images.
-
-  Yields:
-    What is seen of some images, and their number; further rows are blank images.
+    on_image: called when an image is done.
 
   Raises:
     ValueError: as `attention_weights`.
   """
-  images = pixels(images)
+  images, params = pixels(images), on_device(params)
   check(module, images.shape[1:3])
-  count = min(at_a_time(module, images.shape[1:3]), len(images))
-  params = on_device(params)
-  for some, counted in batches(images, count):
-    yield look(module, params, some), counted
+  for i in range(len(images)):
+    yield look(module, params, images[i : i + 1])
+    on_image()
 
 
 def look(module: Network, params: dict, images: np.ndarray) -> Seen:
   """One forward pass over some images; the result of `on_device`, and that of `pixels`."""
   with jax.default_matmul_precision("highest"):
-    logits, kept = _run(single(module), params, images)
+    logits, kept = _run(module.clone(scan=False, remat="none"), params, images)
   grids = module.attention_grids(module.grid(*images.shape[1:3]))
   pairs = zip(module.attentions(kept), module.attentions(params), strict=True)
   layers = tuple(
-    Projections(*_outputs(seen), own.get("pos_embedding_relative"), grids[i % len(grids)].lines)
-    for i, (seen, own) in enumerate(pairs)
+    Projections(*_outputs(seen), table.get("pos_embedding_relative"), grids[i % len(grids)].lines)
+    for i, (seen, table) in enumerate(pairs)
   )
   pooling = module.pooling(kept)
   return Seen(logits, layers, pooling and Projections(*_outputs(pooling)))
@@ -172,33 +167,9 @@ def pixels(images) -> np.ndarray:
   return images.astype(np.float32)
 
 
-def batches(images: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, int]]:
-  """Batches of `size` images and the number that counts; blank images fill up the last batch.
-
-  So the memory is bounded, and one program is compiled.
-  """
-  for begin in range(0, len(images), size):
-    some = images[begin : begin + size]
-    blank = np.zeros((size - len(some), *images.shape[1:]), images.dtype)
-    yield np.concatenate([some, blank]), len(some)
-
-
 def on_device(params: dict) -> dict:
   """The parameters with single blocks, on the device."""
   return jax.device_put(unstack_blocks(params))
-
-
-def single(module: Network) -> Network:
-  """The same model with single blocks, in which nothing is computed twice."""
-  return module.clone(scan=False, remat="none")
-
-
-def at_a_time(module: Network, size: tuple[int, int]) -> int:
-  """The number of images of this size, height and width, that are looked at together."""
-  rows, columns = module.grid(*size)
-  tokens = rows * columns + 1
-  each = 4 * (2 * module.depth * tokens * module.width + 3 * module.heads * tokens**2)
-  return min(max(MAX_BYTES // each, 1), MAX_IMAGES)
 
 
 @functools.partial(jax.jit, static_argnums=0)

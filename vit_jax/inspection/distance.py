@@ -11,7 +11,7 @@ from vit_jax.models import Network
 
 
 def mean_distances(
-  module: Network, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
+  module: Network, params: dict, images, *, on_image: Callable[[], None] = lambda: None
 ) -> np.ndarray:
   """How far each head looks: the mean distance, in pixels, between queries and what they attend to.
 
@@ -22,7 +22,7 @@ def mean_distances(
   Args:
     module, params: the model.
     images: (B, H, W, 3), uint8 pixels or floats in [-1, 1]; the paper takes 128.
-    on_batch: called with the number of images that were just done.
+    on_image: called when an image is done.
 
   Returns:
     (depth, heads) float64. For axial models (2, depth, heads): along rows, then along columns. NaN
@@ -35,10 +35,10 @@ def mean_distances(
   attention.check_transparent(module)
   grids = module.attention_grids(module.grid(*images.shape[1:3]))
   places = [centres(each.grid, module.stride()) for each in grids]
-  for seen, count in attention.stream(module, params, images):
-    distances = [_of_layer(layer, places[i % len(places)]) for i, layer in enumerate(seen.layers)]
-    total += np.stack([of_images[:count].sum(axis=0) for of_images in distances])
-    on_batch(count)
+  for seen in attention.stream(module, params, images, on_image):
+    total += np.stack(
+      [_of_layer(layer, places[i % len(places)]) for i, layer in enumerate(seen.layers)]
+    )
   means = (total / len(images)).reshape(-1, len(grids), module.heads).swapaxes(0, 1)
   return means if len(grids) > 1 else means[0]
 
@@ -64,10 +64,10 @@ def centres(grid: tuple[int, int], stride: int) -> np.ndarray:
   return (np.indices(grid).reshape(2, -1).T + 0.5).astype(np.float32) * stride
 
 
-def _of_layer(read: attention.Projections, places: np.ndarray) -> np.ndarray:
-  """(B, heads) float64."""
-  distances = np.asarray(_mean_distance(attention.weights(read), places), np.float64)
-  return distances.mean(axis=1) if read.lines else distances
+def _of_layer(layer: attention.Projections, places: np.ndarray) -> np.ndarray:
+  """(heads,) float64, of one image."""
+  distances = np.asarray(_mean_distance(attention.weights(layer), places), np.float64)
+  return distances.reshape(-1, distances.shape[-1]).mean(axis=0)
 
 
 _mean_distance = jax.jit(mean_distance)

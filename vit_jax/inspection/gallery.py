@@ -66,8 +66,8 @@ class Gallery:
     try:
       return decode(self.read(place))
     except (BadImage, OSError) as error:
-      said = str(error).rstrip(".")
-      raise ConfigError(f"{self.names[place]} cannot be shown: {said}; leave it out.") from error
+      reason = str(error).rstrip(".")
+      raise ConfigError(f"{self.names[place]} cannot be shown: {reason}; leave it out.") from error
 
 
 def gallery(

@@ -17,7 +17,7 @@ MapsAndLogits = tuple[np.ndarray, np.ndarray]
 
 
 def rollout(
-  module: Network, params: dict, images, *, on_batch: Callable[[int], None] = lambda count: None
+  module: Network, params: dict, images, *, on_image: Callable[[], None] = lambda: None
 ) -> MapsAndLogits:
   """Attention Rollout from the output to the patches (Appendix D.8, Figures 6 and 14).
 
@@ -29,7 +29,7 @@ def rollout(
   Args:
     module, params: the model.
     images: (B, H, W, 3), uint8 pixels or floats in [-1, 1].
-    on_batch: called with the number of images that were just done.
+    on_image: called when an image is done.
 
   Returns:
     Maps (B, rows, columns) and logits (B, num_classes), float32. A map sums to at most 1: the rest
@@ -39,7 +39,7 @@ def rollout(
     ValueError: the model has no such maps, or as `attention.attention_weights`.
   """
   _check(module)
-  return _maps(module, params, images, lambda seen: _rolled(seen, module), on_batch)
+  return _maps(module, params, images, lambda seen: _rolled(seen, module), on_image)
 
 
 def raw(
@@ -49,12 +49,12 @@ def raw(
   *,
   layer: int,
   head: int,
-  on_batch: Callable[[int], None] = lambda count: None,
+  on_image: Callable[[], None] = lambda: None,
 ) -> MapsAndLogits:
   """The attention of one head: from the class token to the patches, else the mean over all queries.
 
   Args:
-    module, params, images, on_batch: as in `rollout`.
+    module, params, images, on_image: as in `rollout`.
     layer, head: counted from 0.
 
   Returns:
@@ -74,7 +74,7 @@ def raw(
     weights = attention.weights(seen.layers[layer])[:, head]
     return weights[:, 0] if module.pool == "class_token" else weights.mean(axis=1)
 
-  return _maps(module, params, images, of_head, on_batch)
+  return _maps(module, params, images, of_head, on_image)
 
 
 def mixed(weights: jax.Array) -> jax.Array:
@@ -116,15 +116,12 @@ def _output(seen: Seen, module: Network) -> jax.Array:
   return attention.weights(seen.pooling).mean(axis=1)[:, 0]
 
 
-def _maps(module, params, images, of_seen, on_batch) -> MapsAndLogits:
+def _maps(module, params, images, of_seen, on_image) -> MapsAndLogits:
   """What `of_seen` finds at the patches of all images, and their logits."""
-  images = attention.pixels(images)
-  grid, maps, logits = module.grid(*images.shape[1:3]), [], []
-  for seen, count in attention.stream(module, params, images):
-    row = jax.device_get(of_seen(seen))[:count]
-    maps.append(row[:, -grid[0] * grid[1] :].reshape(-1, *grid))
-    logits.append(jax.device_get(seen.logits)[:count])
-    on_batch(count)
+  grid, maps, logits = module.grid(*np.shape(images)[1:3]), [], []
+  for seen in attention.stream(module, params, images, on_image):
+    maps.append(jax.device_get(of_seen(seen))[:, -grid[0] * grid[1] :].reshape(-1, *grid))
+    logits.append(jax.device_get(seen.logits))
   return np.concatenate(maps), np.concatenate(logits).astype(np.float32)
 
 

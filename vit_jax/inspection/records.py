@@ -32,24 +32,24 @@ def evaluated(workdir: pathlib.Path) -> list[pathlib.Path]:
   check_links(workdir)
   sets = details(workdir)
   newest = {path.name: path for path in reversed(sets) if files.is_file(path / PREDICTIONS)}
-  found = [newest[name] / PREDICTIONS for name in sorted(newest)]
-  if not found and not files.is_file(workdir / CONFIG):
+  paths = [newest[name] / PREDICTIONS for name in sorted(newest)]
+  if not paths and not files.is_file(workdir / CONFIG):
     raise ConfigError(
       f"{workdir} is not the workdir of a run: it has no {CONFIG}. Mistakes are those of an "
       "evaluation; give the folder that its --workdir named."
     )
-  if not found and sets:
+  if not paths and sets:
     raise ConfigError(
       f"the evaluations in {workdir / DETAILS} have no {PREDICTIONS}: only the sets of "
       "config.evaluate that score the head have, if each of their images has one label."
     )
-  if not found:
+  if not paths:
     raise ConfigError(
       f"{workdir} holds no {DETAILS}/NUMBER/SET/{PREDICTIONS}, so its mistakes are not known; "
       f"evaluate it first: python -m vit_jax.main --mode=evaluate "
       f"--workdir={shlex.quote(str(workdir))}"
     )
-  return found
+  return paths
 
 
 def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
@@ -62,15 +62,15 @@ def mistakes(path: pathlib.Path) -> tuple[list[Mistake], int]:
   text = files.read_bytes(path, most=MAX_BYTES).decode(errors="replace")
   try:
     rows = list(csv.reader(io.StringIO(text, newline="")))
-    found = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]
+    predictions = [Mistake(*row[:3], float(row[3])) for row in rows[1:]]
     if tuple(rows[0]) != COLUMNS:
       raise ValueError(f"its columns are {rows[0]}")
   except (ValueError, IndexError, TypeError, csv.Error) as error:
     raise ConfigError(f"{path} does not hold predictions of an evaluation ({error}).") from error
-  wrong = [one for one in found if one.label != one.prediction]
-  return sorted(wrong, key=_doubt), len(found)
+  wrong = [each for each in predictions if each.label != each.prediction]
+  return sorted(wrong, key=_doubt), len(predictions)
 
 
-def _doubt(one: Mistake) -> float:
+def _doubt(mistake: Mistake) -> float:
   """The lower, the more confident; NaN, as a diverged run predicts, comes last."""
-  return math.inf if math.isnan(one.probability) else -one.probability
+  return math.inf if math.isnan(mistake.probability) else -mistake.probability

@@ -7,10 +7,9 @@ import jax
 import numpy as np
 
 from vit_jax.evaluation.features import features_of, unit
-from vit_jax.inspection.attention import batches, pixels
+from vit_jax.inspection.attention import pixels
 from vit_jax.models import Network
 
-AT_A_TIME = 8
 LEAST = 4  # images in a map
 METHODS = ("tsne", "pca")
 
@@ -21,7 +20,7 @@ def features(
   images,
   *,
   representation: str = "pre_logits",
-  on_batch: Callable[[int], None] = lambda count: None,
+  on_image: Callable[[], None] = lambda: None,
 ) -> np.ndarray:
   """The features of images.
 
@@ -30,7 +29,7 @@ def features(
     images: (B, H, W, 3) uint8 pixels.
     representation: "pre_logits", the input of the head; or "patches", the mean of the encoder's
       outputs at the patches.
-    on_batch: called with the number of images that were just done.
+    on_image: called when an image is done.
 
   Returns:
     (B, D) float32.
@@ -38,13 +37,13 @@ def features(
   Raises:
     ValueError: the images are not uint8 pixels.
   """
-  images, params, found = pixels(images), jax.device_put(params), []
+  images, params, rows = pixels(images), jax.device_put(params), []
   if images.dtype != np.uint8:
     raise ValueError(f"images are {images.dtype}; features are taken of uint8 pixels.")
-  for some, count in batches(images, min(AT_A_TIME, len(images))):
-    found.append(np.asarray(_features(module, params, some, representation))[:count])
-    on_batch(count)
-  return np.concatenate(found)
+  for i in range(len(images)):
+    rows.append(np.asarray(_features(module, params, images[i : i + 1], representation)))
+    on_image()
+  return np.concatenate(rows)
 
 
 def plane(features: np.ndarray, method: str) -> np.ndarray:
@@ -71,8 +70,8 @@ def plane(features: np.ndarray, method: str) -> np.ndarray:
   if method == "pca":
     return PCA(2, random_state=0).fit_transform(features).astype(np.float64)
   perplexity = min(30, (len(features) - 1) / 3)
-  made = TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
-  return made.astype(np.float64)
+  places = TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(features)
+  return places.astype(np.float64)
 
 
 def neighbours(features: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -82,11 +81,11 @@ def neighbours(features: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray
     Rows (B, k) int64 and similarities (B, k) float32, greatest first, without the image itself; k
     is `count`, or B - 1 if that is less.
   """
-  own = unit(features)
-  alike = own @ own.T
-  np.fill_diagonal(alike, -np.inf)
-  rows = np.argsort(-alike, axis=1, kind="stable")[:, : min(count, len(own) - 1)]
-  return rows, np.take_along_axis(alike, rows, axis=1)
+  features = unit(features)
+  cosines = features @ features.T
+  np.fill_diagonal(cosines, -np.inf)
+  rows = np.argsort(-cosines, axis=1, kind="stable")[:, : min(count, len(features) - 1)]
+  return rows, np.take_along_axis(cosines, rows, axis=1)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))

@@ -14,14 +14,14 @@ class Shown(NamedTuple):
   """The result of looking at a model.
 
   Attributes:
-    said: one line of what is to be seen.
+    text: one line of what is to be seen.
     summary: the figures in that line.
     pictures: names of files, *.png or *.svg, and a figure of Matplotlib or an array (H, W, 3)
       uint8 for each; they may be drawn one by one, while they are written.
     numbers: names of files, and for *.npz arrays by name, for *.csv rows.
   """
 
-  said: str
+  text: str
   summary: Mapping[str, Any]
   pictures: Iterable[tuple[str, Any]]
   numbers: Mapping[str, Mapping[str, np.ndarray] | Sequence[Sequence]]
@@ -31,7 +31,7 @@ def write(shown: Shown, folder: pathlib.Path) -> dict:
   """Writes pictures and numbers, in place of those that an earlier call left there.
 
   Returns:
-    {"said", "summary", "pictures", "numbers"}: the line, its figures, and the paths as text.
+    {"text", "summary", "pictures", "numbers"}: the line, its figures, and the paths as text.
 
   Raises:
     OSError: a file cannot be written.
@@ -39,7 +39,7 @@ def write(shown: Shown, folder: pathlib.Path) -> dict:
   numbers = [_write(folder / name, content) for name, content in shown.numbers.items()]
   pictures = [_write(folder / name, content) for name, content in shown.pictures]
   _remove_outdated(folder, {*map(pathlib.Path, pictures)}, numbers)
-  return dict(said=shown.said, summary=dict(shown.summary), pictures=pictures, numbers=numbers)
+  return dict(text=shown.text, summary=dict(shown.summary), pictures=pictures, numbers=numbers)
 
 
 def _remove_outdated(folder: pathlib.Path, pictures: set[pathlib.Path], numbers: Sequence[str]):

@@ -55,10 +55,10 @@ def offset_similarity(
     "layer 0 columns" (heads, 2 rows - 1, 1).
   """
   grids, similarities = module.attention_grids(grid), {}
-  for i, own in enumerate(module.attentions(params)):
+  for i, attention_params in enumerate(module.attentions(params)):
     layer, axis = divmod(i, len(grids))
-    if "pos_embedding_relative" in own:
-      table = own["pos_embedding_relative"]
+    if "pos_embedding_relative" in attention_params:
+      table = attention_params["pos_embedding_relative"]
       similarities[f"layer {layer}{grids[axis].name}"] = _offsets(table, grids[axis].grid)
   return similarities
 

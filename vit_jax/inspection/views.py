@@ -11,7 +11,7 @@ from vit_jax.data.by_label import of_all_classes
 from vit_jax.evaluation import details, results
 from vit_jax.inference import LoadedModel
 from vit_jax.inspection import distance as distances
-from vit_jax.inspection import filters as components
+from vit_jax.inspection import filters as principal
 from vit_jax.inspection import maps as attention_maps
 from vit_jax.inspection import records, representation, similarity
 from vit_jax.inspection.gallery import Gallery, seen_box
@@ -24,21 +24,20 @@ NEIGHBOURS = 5
 BEST = 2  # classes in a caption
 ROWS = 24  # images with their neighbours
 MAP_SHARE = 0.2  # of a map, its brightest part
-Progress = Callable[[int], None]
 
 
 def filters(model: LoadedModel) -> Shown:
-  """Principal components of the filters; raises as `components.filter_components`."""
-  found = components.filter_components(model.module, model.params)
-  count, side = found.tiles.shape[:2]
-  first, together = float(found.variance[0]), float(found.variance.sum())
+  """Principal components of the filters; raises as `principal.filter_components`."""
+  components = principal.filter_components(model.module, model.params)
+  count, side = components.tiles.shape[:2]
+  first, together = float(components.variance[0]), float(components.variance.sum())
   return Shown(
     f"{count} principal components of the filters of {model.module.filters_in_words()} "
     f"({side} x {side} pixels) hold {together:.1%} of their variance; the first, top left, holds "
     f"{first:.1%}.",
     dict(components=count, first=first, together=together),
-    [("filters.png", inside.filters(found.tiles))],
-    {"filters.npz": found._asdict()},
+    [("filters.png", inside.filters(components.tiles))],
+    {"filters.npz": components._asdict()},
   )
 
 
@@ -46,38 +45,38 @@ def positions(model: LoadedModel) -> Shown:
   """Similarities of position embeddings; raises as `similarity.position_similarity`."""
   side = model.card.image_size
   grid = model.module.grid(side, side)
-  found = similarity.position_similarity(model.module, model.params, grid)
-  if not found:
+  tables = similarity.position_similarity(model.module, model.params, grid)
+  if not tables:
     raise ValueError("these weights have no position embeddings, so there is nothing to compare.")
-  means = {place: similarity.means(table) for place, table in found.items() if table.ndim == 4}
+  means = {place: similarity.means(table) for place, table in tables.items() if table.ndim == 4}
   places = {"row": "within a row", "column": "within a column", "elsewhere": "elsewhere"}
-  said = "; ".join(
-    f"{place}: mean cosine " + ", ".join(f"{x:.2f} {places[kind]}" for kind, x in each.items())
-    for place, each in means.items()
-    if each
+  text = "; ".join(
+    f"{place}: mean cosine " + ", ".join(f"{x:.2f} {places[kind]}" for kind, x in kinds.items())
+    for place, kinds in means.items()
+    if kinds
   )
   if not means:
-    said = "For each head, how alike each offset is to offset zero"
+    text = "For each head, how alike each offset is to offset zero"
   return Shown(
-    f"Position embeddings of {side} px images. {said or 'There is one patch alone'}.",
+    f"Position embeddings of {side} px images. {text or 'There is one patch alone'}.",
     means,
-    [("positions.png", inside.similarities(found))],
-    {"positions.npz": found},
+    [("positions.png", inside.similarities(tables))],
+    {"positions.npz": tables},
   )
 
 
-def distance(model: LoadedModel, gallery: Gallery, on_batch: Progress) -> Shown:
+def distance(model: LoadedModel, gallery: Gallery, on_image: Callable[[], None]) -> Shown:
   """Mean attention distance of every head; raises as `distances.mean_distances`."""
   images = gallery.squares(model.card)
-  found = distances.mean_distances(model.module, model.params, images, on_batch=on_batch)
-  axes = found if found.ndim == 3 else found[None]
+  by_head = distances.mean_distances(model.module, model.params, images, on_image=on_image)
+  axes = by_head if by_head.ndim == 3 else by_head[None]
   means = axes.mean(axis=(0, 2)).tolist()
   rows = [
-    [*([inside.AXES[axis]] if found.ndim == 3 else []), layer, head, f"{value:.6f}"]
+    [*([inside.AXES[axis]] if by_head.ndim == 3 else []), layer, head, f"{value:.6f}"]
     for (axis, layer, head), value in np.ndenumerate(axes)
   ]
-  header = [*(["axis"] if found.ndim == 3 else []), "layer", "head", "pixels"]
-  figure = inside.attention_distances(found)
+  header = [*(["axis"] if by_head.ndim == 3 else []), "layer", "head", "pixels"]
+  figure = inside.attention_distances(by_head)
   return Shown(
     f"Mean attention distance over {gallery.in_words()} of {model.card.image_size} px: "
     f"{means[0]:.1f} px in the first layer (heads {axes[:, 0].min():.1f} to "
@@ -90,15 +89,18 @@ def distance(model: LoadedModel, gallery: Gallery, on_batch: Progress) -> Shown:
 
 
 def attention(
-  model: LoadedModel, gallery: Gallery, on_batch: Progress, raw: tuple[int, int] | None = None
+  model: LoadedModel,
+  gallery: Gallery,
+  on_image: Callable[[], None],
+  raw: tuple[int, int] | None = None,
 ) -> Shown:
   """Attention Rollout over images, or one head's attention; raises as `maps`' functions.
 
   Args:
-    model, gallery, on_batch: the model, the images, and what is told of each batch.
+    model, gallery, on_image: the model, the images, and what is called when one is done.
     raw: the layer and the head, both from 0; None: the rollout.
   """
-  images, options = gallery.squares(model.card), dict(on_batch=on_batch)
+  images, options = gallery.squares(model.card), dict(on_image=on_image)
   if raw:
     look, options = attention_maps.raw, options | dict(layer=raw[0], head=raw[1])
   else:
@@ -109,7 +111,7 @@ def attention(
     [i, name, *(cell for pair in classes for cell in pair)]
     for i, (name, classes) in enumerate(zip(gallery.names, best, strict=True))
   ]
-  share = float(np.mean([brightest(one) for one in maps]))
+  share = float(np.mean([brightest(each) for each in maps]))
   what = f"Attention of layer {raw[0]}, head {raw[1]}" if raw else "Attention Rollout"
   return Shown(
     f"{what} over {gallery.in_words()}: the brightest fifth of the patches gets {share:.0%} of "
@@ -120,22 +122,24 @@ def attention(
   )
 
 
-def features(model: LoadedModel, gallery: Gallery, on_batch: Progress, method: str) -> Shown:
+def features(
+  model: LoadedModel, gallery: Gallery, on_image: Callable[[], None], method: str
+) -> Shown:
   """A map of the representations of images, and their nearest neighbours.
 
   Args:
-    model, gallery, on_batch: as in `attention`.
+    model, gallery, on_image: as in `attention`.
     method: of `representation.plane`.
 
   Raises:
     ValueError: as `representation.plane`.
   """
   images, kind = gallery.squares(model.card), model.card.representation
-  found = representation.features(
-    model.module, model.params, images, representation=kind, on_batch=on_batch
+  vectors = representation.features(
+    model.module, model.params, images, representation=kind, on_image=on_image
   )
-  places = representation.plane(found, method)
-  rows, alike = representation.neighbours(found, NEIGHBOURS)
+  places = representation.plane(vectors, method)
+  rows, alike = representation.neighbours(vectors, NEIGHBOURS)
   labels = gallery.labels or [""] * len(gallery)
   table = [
     [name, labels[i], *(f"{x:.6f}" for x in places[i]), *(gallery.names[j] for j in rows[i])]
@@ -143,23 +147,23 @@ def features(model: LoadedModel, gallery: Gallery, on_batch: Progress, method: s
   ]
   header = ["name", "class", "x", "y", *(f"neighbour {k + 1}" for k in range(rows.shape[1]))]
   same = np.mean([labels[i] == labels[j] for i, j in enumerate(rows[:, 0])]).item()
-  said = f"; the nearest neighbour of {same:.1%} has the same class" if gallery.labels else ""
+  of_class = f"; the nearest neighbour of {same:.1%} has the same class" if gallery.labels else ""
   title = {"tsne": "t-SNE", "pca": "Principal components"}[method] + f" of {gallery.in_words()}"
   figure = inside.plane(places, gallery.labels, title)
   chosen = of_all_classes(labels, ROWS)
-  few = [images[chosen], *(images[column] for column in rows[chosen].T)]
+  pictures = [images[chosen], *(images[column] for column in rows[chosen].T)]
   classes = [[labels[j] for j in (i, *rows[i])] for i in chosen] if gallery.labels else []
   return Shown(
-    f"{title}{said}.",
+    f"{title}{of_class}.",
     dict(images=len(gallery), same_class=same if gallery.labels else None),
     [
       ("features.png", figure),
       ("features.svg", figure),
-      ("neighbours.png", captions.table(few, classes)),
+      ("neighbours.png", captions.table(pictures, classes)),
     ],
     {
       "features.csv": [header, *table],
-      "features.npz": dict(features=found, places=places, neighbours=rows, similarities=alike),
+      "features.npz": dict(features=vectors, places=places, neighbours=rows, similarities=alike),
     },
   )
 
@@ -173,22 +177,22 @@ def mistakes(workdir: pathlib.Path, count: int, gallery: Gallery | None = None) 
     gallery: where the images are; None: in the sets of the run's settings.
 
   Raises:
-    ConfigError: there is no evaluation, or an image of it cannot be found or read.
+    ConfigError: there is no evaluation, or an image of it cannot be wrong or read.
     OSError, ValueError: the predictions, or what they are of, cannot be read.
   """
-  said, summary, pictures, numbers = [], {}, [], {}
+  texts, summary, pictures, numbers = [], {}, [], {}
   for path in records.evaluated(workdir):
     name = path.parent.name
     whose = results.whose(name, results.recorded(path.parent))
-    found, total = records.mistakes(path)
-    said.append(_worst(whose, found, total))
-    summary[name] = dict(mistakes=len(found), images=total)
-    numbers[f"mistakes_{name}.csv"] = [details.COLUMNS, *found[:count]]
-    if found:
-      images = _found(found[:count], gallery or set_of(workdir, name), name)
-      lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in found]
+    wrong, total = records.mistakes(path)
+    texts.append(_worst(whose, wrong, total))
+    summary[name] = dict(mistakes=len(wrong), images=total)
+    numbers[f"mistakes_{name}.csv"] = [details.COLUMNS, *wrong[:count]]
+    if wrong:
+      images = _images_of(wrong[:count], gallery or set_of(workdir, name), name)
+      lines = [f"{label(m.label)}, not {label(m.prediction)}\n{m.probability:.1%}" for m in wrong]
       pictures.append((f"mistakes_{name}.png", captions.figure(images, lines[:count], whose)))
-  return Shown(" ".join(said), summary, pictures, numbers)
+  return Shown(" ".join(texts), summary, pictures, numbers)
 
 
 def set_of(workdir: pathlib.Path, name: str) -> Gallery:
@@ -219,18 +223,18 @@ def best_classes(model: LoadedModel, logits: np.ndarray) -> list[list[tuple[str,
   ]
 
 
-def brightest(one: np.ndarray) -> float:
-  """The share of a map that is in its brightest fifth of patches."""
-  values = np.sort(one.flatten().astype(np.float64))[::-1]
+def brightest(attention: np.ndarray) -> float:
+  """The share of an attention map that is in its brightest fifth of patches."""
+  values = np.sort(attention.flatten().astype(np.float64))[::-1]
   return float(values[: max(1, round(MAP_SHARE * len(values)))].sum() / max(values.sum(), 1e-30))
 
 
 def _attention_pictures(model, gallery, maps, best):
   """Each image beside its overlay, at its own size; then all of them in one figure."""
   small = []
-  for i, one in enumerate(maps):
+  for i, attention in enumerate(maps):
     image = gallery.original(i)
-    pair = overlay.pair(image, one, seen_box(*image.shape[:2], model.card))
+    pair = overlay.pair(image, attention, seen_box(*image.shape[:2], model.card))
     small.append(captions.sized(pair))
     yield f"attention/{i:03d}.png", pair
   lines = ["\n".join(f"{label(name)} {x:.1%}" for name, x in classes) for classes in best]
@@ -242,25 +246,25 @@ def _header(best: Sequence) -> list[str]:
   return ["number", "name", *columns]
 
 
-def _worst(whose: str, found: list[records.Mistake], total: int) -> str:
+def _worst(whose: str, wrong: list[records.Mistake], total: int) -> str:
   images = f"{total:,} image{'s' * (total != 1)}"
-  if not found:
+  if not wrong:
     return f"{whose}: no mistakes among {images}."
-  first = found[0]
+  first = wrong[0]
   return (
-    f"{whose}: {len(found):,} of {images} {'is' if len(found) == 1 else 'are'} wrong; the most "
+    f"{whose}: {len(wrong):,} of {images} {'is' if len(wrong) == 1 else 'are'} wrong; the most "
     f"confident, {first.name}, is {first.label} and was taken for {first.prediction} with "
     f"{first.probability:.1%}."
   )
 
 
-def _found(wrong: list[records.Mistake], gallery: Gallery, name: str) -> list[np.ndarray]:
+def _images_of(wrong: list[records.Mistake], gallery: Gallery, name: str) -> list[np.ndarray]:
   """The images of mistakes, small enough for a figure."""
   places = {files.as_written(known): i for i, known in enumerate(gallery.names)}
-  for one in wrong:
-    if one.name not in places:
+  for mistake in wrong:
+    if mistake.name not in places:
       raise ConfigError(
-        f"{one.name} of the evaluation set {name!r} is not among the {len(places):,} images; give "
-        "those that were evaluated with --images."
+        f"{mistake.name} of the evaluation set {name!r} is not among the {len(places):,} images; "
+        "give those that were evaluated with --images."
       )
-  return [captions.sized(gallery.original(places[one.name])) for one in wrong]
+  return [captions.sized(gallery.original(places[mistake.name])) for mistake in wrong]

@@ -7,7 +7,7 @@ from typing import ClassVar
 from etils import epy
 
 from vit_jax.config import Config, Loss, ObjectiveSettings
-from vit_jax.config.fields import name_of_kind
+from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.learning.objective import Sums
 
 with epy.lazy_imports():  # reading settings needs no JAX
@@ -21,17 +21,24 @@ with epy.lazy_imports():  # reading settings needs no JAX
 
 @dataclasses.dataclass(frozen=True)
 class Settings(ObjectiveSettings):
-  """The classes of labelled images, with config.loss and config.data.mixup."""
+  """The classes of labelled images, with config.loss."""
 
   kind: str = name_of_kind("classification", "the classes of labelled images")
+  mixup: float = setting(
+    0.0,
+    "alpha of MixUp: training images are blended in pairs with a weight drawn from "
+    "Beta(alpha, alpha); 0: no MixUp",
+    low=1e-3,
+    high=1e3,
+    off=0.0,
+  )
 
   needs_labels: ClassVar[bool] = True
   trains_head: ClassVar[bool] = True
-  uses_mixup: ClassVar[bool] = True
 
   def configured(self, config: Config, model) -> "Classification":
     """The objective of a run."""
-    return Classification(model, config.loss, config.data.mixup)
+    return Classification(model, config.loss, self.mixup)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Classification:
   Attributes:
     model: Flax module with a head.
     settings: config.loss.
-    mixup: config.data.mixup.
+    mixup: config.objective.mixup.
   """
 
   model: object

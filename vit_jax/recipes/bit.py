@@ -15,6 +15,7 @@ from vit_jax.config import (
   Schedule,
 )
 from vit_jax.evaluation.classification import Classification
+from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.finetuning import TASKS, sets
 from vit_jax.recipes.loading import module_of
@@ -104,6 +105,7 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
       name=model,
       compute_dtype=AUTO,
     ),
+    objective=Settings(mixup=0.1 if examples >= MIXUP_FROM else 0.0),
     optimizer=SGD(momentum=0.9),
     schedule=Schedule(
       learning_rate=0.003,
@@ -115,7 +117,6 @@ def hyperrule(model: str, *, examples: int, images: str) -> Config:
       train=Dataset(),
       image_size=size,
       train_resize=resize,
-      mixup=0.1 if examples >= MIXUP_FROM else 0.0,
     ),
     evaluate={"test": Classification()},
     checkpoint=Checkpoint(every=every),

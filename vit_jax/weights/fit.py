@@ -63,12 +63,12 @@ def fit(
   Raises:
     ValueError: parameters are missing, extra or of other shapes, or no positions can be new.
   """
-  given, wanted = flatten(params), flatten(wanted)
+  stored, wanted = flatten(params), flatten(wanted)
   head = LAST if keep_representation else HEAD
-  renewed = _renewed(given, wanted, head, new_head=new_head, new_positions=new_positions)
+  renewed = _renewed(stored, wanted, head, new_head=new_head, new_positions=new_positions)
   fitted, rows, wrong = {}, [], []
   for name, target in wanted.items():
-    array = given.pop(name, None)
+    array = stored.pop(name, None)
     if renewed(name):
       rows.append(Row(name, "new", "" if array is None else f"in the file {array.shape}"))
     elif misfit := _misfit(name, array, target):
@@ -79,14 +79,14 @@ def fit(
     else:
       fitted[name], detail = _resized(params, name, array, grid)
       rows.append(Row(name, "resized", detail))
-  surplus = {name: x for name, x in given.items() if not renewed(name)}
+  surplus = {name: x for name, x in stored.items() if not renewed(name)}
   _check(wrong + [f"{name} {x.shape} is not part of the model" for name, x in surplus.items()])
-  rows += [Row(n, "dropped", f"{x.shape}") for n, x in given.items() if n not in surplus]
+  rows += [Row(n, "dropped", f"{x.shape}") for n, x in stored.items() if n not in surplus]
   return nest(fitted), rows
 
 
 def _renewed(
-  given: dict, wanted: dict, head: re.Pattern, *, new_head: bool, new_positions: bool
+  stored: dict, wanted: dict, head: re.Pattern, *, new_head: bool, new_positions: bool
 ) -> Callable[[str], bool]:
   """Tells of a parameter's name whether it is new in the model, and dropped from the weights.
 
@@ -94,9 +94,9 @@ def _renewed(
     ValueError: new position embeddings are asked for, and the model has none.
   """
   parts = []
-  if new_head or not _has_all(given, wanted, "head/"):
+  if new_head or not _has_all(stored, wanted, "head/"):
     parts.append(head)
-  if not _has_all(given, wanted, f"{OBJECTIVE_PARAMS}/"):
+  if not _has_all(stored, wanted, f"{OBJECTIVE_PARAMS}/"):
     parts.append(re.compile(f"{OBJECTIVE_PARAMS}/.*"))
   if new_positions:
     parts.append(POSITIONS)
@@ -117,11 +117,11 @@ def _misfit(name: str, array, target) -> str:
   return f"{name} is {array.shape} and must be {target.shape}{fixed}"
 
 
-def _has_all(given: dict, wanted: dict, prefix: str) -> bool:
-  """Whether the model has such arrays, and `given` has each of them with the same shape."""
-  own = {name: x for name, x in wanted.items() if name.startswith(prefix)}
-  return bool(own) and all(
-    name in given and given[name].shape == x.shape for name, x in own.items()
+def _has_all(stored: dict, wanted: dict, prefix: str) -> bool:
+  """Whether the model has such arrays, and `stored` has each of them with the same shape."""
+  part = {name: x for name, x in wanted.items() if name.startswith(prefix)}
+  return bool(part) and all(
+    name in stored and stored[name].shape == x.shape for name, x in part.items()
   )
 
 

@@ -41,6 +41,7 @@ class Runs:
     called: the configs of the runs, in order.
     commands: their commands.
     fails: tells whether a run with this config fails.
+    score: gives the accuracy of a run with this config, or {set: accuracy}.
   """
 
   def __init__(self, monkeypatch, fails=lambda config: False, score=None):
@@ -81,13 +82,14 @@ def score_of(config):
 
 
 def finish(folder, config, top1):
-  """Writes what a finished run leaves behind."""
+  """Writes what a finished run leaves behind; `top1` may be {set: accuracy}."""
+  sets = top1 if isinstance(top1, dict) else {"test": top1}
   step = config.duration.steps
   (folder / "checkpoints" / str(step)).mkdir(parents=True, exist_ok=True)
   (folder / "config.json").write_text(json.dumps(c.to_dict(config)))
   lines = [
     {"step": step, "loss": 1.0, "data/epoch": 1.0, "step_seconds": 0.5},
-    {"step": step, "test/top1": top1, "test/loss": 1.0},
+    {"step": step, "test/loss": 1.0} | {f"{name}/top1": value for name, value in sets.items()},
   ]
   (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -168,7 +168,7 @@ def test_a_recipe_with_mixup_is_compiled_too():
   """MixUp draws its share in loops with a random number of iterations."""
   config = dataclasses.replace(SMALL, loss=c.Loss(kind="softmax"))
   program = compilation.compile_step(
-    compilation.overridden(config, {"data.mixup": 0.1}), jax.devices()
+    compilation.overridden(config, {"objective.mixup": 0.1}), jax.devices()
   )
   assert program.fits
   assert {"all-reduce", "collective-permute"} <= program.collectives.keys()

@@ -11,15 +11,16 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import cv2
 
+from vit_jax.data import records
 from vit_jax.data.permutation import Permutation
 from vit_jax.data.preparation import quality
 from vit_jax.data.preparation.splits import checked_classes
 from vit_jax.data.sources import Example, Source, SourceError
-from vit_jax.storage.files import make_folder, one_writer, read_json, write_text, write_whole
+from vit_jax.storage.files import make_folder, one_writer, read_json, write_text
 from vit_jax.storage.paths import local_path
 
 REPORT = "report.json"
@@ -156,30 +157,26 @@ class _NewDataset:
 
   def make(self, file: _File) -> int:
     """Makes a file and returns its number of images; safe for any thread."""
-    # Imported late, because it is slow, and only this function needs it.
-    from array_record.python import array_record_module
-
-    source, checked = self.splits[file.split], quality.Checked()
-    rows, features = _order(source), self.features(multi_label=source.multi_label)
-    new = [self.class_names.index(name) for name in source.class_names]
-
-    def fill(path: str) -> None:
-      writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
-      for position in file.positions:
-        example = source[rows[position]]
-        labels = tuple(new[label] for label in example.labels)
-        example = example._replace(labels=labels, image=_encoded(example))
-        if quality.check(example, checked, max_pixels=self.max_pixels):
-          label = list(labels) if source.multi_label else labels[0]
-          values = features.encode_example({"image": example.image, "label": label})
-          record = features.serialize_example(values)
-          checked.bytes += len(record)
-          writer.write(record)
-      writer.close()
-
-    write_whole(str(file.path), fill)
+    checked = quality.Checked()
+    records.write(str(file.path), self._records(file, checked))
     write_text(file.checked, json.dumps(dataclasses.asdict(checked)))
     return len(file)
+
+  def _records(self, file: _File, checked: quality.Checked) -> Iterator[bytes]:
+    """Yields the records of a file; adds the findings for their images to `checked`."""
+    source = self.splits[file.split]
+    rows, features = _order(source), self.features(multi_label=source.multi_label)
+    numbers = [self.class_names.index(name) for name in source.class_names]
+    for position in file.positions:
+      example = source[rows[position]]
+      labels = tuple(numbers[label] for label in example.labels)
+      example = example._replace(labels=labels, image=_encoded(example))
+      if quality.check(example, checked, max_pixels=self.max_pixels):
+        label = list(labels) if source.multi_label else labels[0]
+        values = features.encode_example({"image": example.image, "label": label})
+        record = features.serialize_example(values)
+        checked.bytes += len(record)
+        yield record
 
   def complete(self, files: list[_File]) -> dict:
     """Writes TFDS's metadata and the report, and gives the folder its name; returns the report."""

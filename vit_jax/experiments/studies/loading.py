@@ -75,10 +75,10 @@ def mistakes(study: Study) -> Iterator[str]:
     yield f"Study(seeds={shown(study.seeds)}) must be from 1 to 1,000."
   for cell in study.cells:
     yield from mistakes_of_cell(cell, list(study.cells[0].factors))
+    yield from mistakes_of_score(study.score_of(cell))
     for stage in cell.stage.chain():
       where = f"the stage {shown(stage.name)} of the cell {cell.label!r}"
       yield from (f"{where} {mistake}" for mistake in mistakes_of_stage(stage))
-  yield from mistakes_of_score(study.score)
   yield from mistakes_of_drawing(study)
   try:  # the table of results and other processes get them
     json.dumps(dataclasses.asdict(study))

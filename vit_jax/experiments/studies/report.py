@@ -1,6 +1,7 @@
 """The results of a study: a table of all runs, a page with means over seeds, and the figure."""
 
 import dataclasses
+import json
 import math
 import pathlib
 import re
@@ -14,6 +15,7 @@ from vit_jax.process.text import aligned, one_line
 from vit_jax.storage import files, workdir
 
 PAGE, FIGURE = "results.md", "figure"
+TAKES = {"last": "after the last step", "best": "the best of all evaluations"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,18 +41,36 @@ class CellResult:
   paper: float | None
 
 
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A table of the page.
+
+  Attributes:
+    caption: what it shows.
+    rows: its cells, the head first.
+    texts: the number of columns of text, which come first.
+    printed: whether it is for the terminal too.
+  """
+
+  caption: str
+  rows: list[list[str]]
+  texts: int = 1
+  printed: bool = True
+
+
 def write(
   study: Study,
   folder: pathlib.Path,
   rows: list[dict],
   command: str,
   *,
+  trials: Sequence[dict] = (),
   curves: Sequence[dict] = (),
 ) -> list[CellResult]:
-  """Writes results.csv, results.md, figure.svg and figure.png; returns the lines of the table.
+  """Writes the tables, results.md, figure.svg and figure.png; returns the results of the cells.
 
-  All but results.csv come from what results.csv says. With `curves`, the figure comes from
-  curves.csv instead.
+  The page and the figure come from what the tables say: results.csv, trials.csv if something was
+  chosen, and curves.csv for a figure over the epochs.
 
   Raises:
     RunError: the folder cannot be written to; files that were there stay as they were.
@@ -58,34 +78,73 @@ def write(
   with workdir.writing(folder):
     results.write(folder / results.RESULTS, rows)
     written = results.read(folder / results.RESULTS)
-    files.write_text(folder / PAGE, page(study, written, command))
+    tried, points = (
+      rewritten(folder / name, some)
+      for name, some in ((results.TRIALS, trials), (results.CURVES, curves))
+    )
+    files.write_text(folder / PAGE, page(study, written, tried, command))
     if written:
       paths = [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")]
-      if curves:
-        results.write(folder / results.CURVES, curves)
-      drawn = results.read(folder / results.CURVES) if curves else written
-      figure.draw(drawn, study.drawing, paths)
+      figure.draw(points or with_trials(study, written, tried), study.drawing, paths)
   return lines(written)
 
 
-def page(study: Study, rows: list[dict[str, str]], command: str) -> str:
-  """The text of results.md, from the rows of results.csv."""
-  of_cells = lines(rows)
-  take = {"last": "after the last step", "best": "the best of all evaluations"}[study.score.take]
-  parts = [
-    f"```\n{command}\n```",
-    f"`{study.score.metric}`, {take}: mean ± standard deviation over seeds (n - 1).",
-    markdown(of_cells),
-  ]
+def rewritten(path: pathlib.Path, rows: Sequence[dict]) -> list[dict[str, str]]:
+  """The rows as a file has them; there is none if there never were any."""
+  if rows or files.exists(path):
+    results.write(path, rows)
+  return results.read(path)
+
+
+def with_trials(study: Study, rows: list[dict], trials: list[dict]) -> list[dict]:
+  """What is drawn: the rows of results.csv, and the trials if the axis is what a sweep chose."""
+  if all(x in rows[0] for x in study.drawing.along()):
+    return rows
+  chosen = [row | json.loads(row["chosen"]) | dict(part=row["cell"]) for row in rows]
+  more = lambda row: " with other settings" * (", " in row["candidate"])
+  tried = [row | dict(cell=row["candidate"], part=f"tried{more(row)}") for row in trials]
+  return [{key: str(value) for key, value in row.items()} for row in [*tried, *chosen]]
+
+
+def tables(study: Study, rows: list[dict], trials: list[dict]) -> list[Table]:
+  """The results and their means, from the rows of results.csv; what was tried, of trials.csv."""
+  scores = dict.fromkeys(
+    f"`{score.metric}`, {TAKES[score.take]}" for score in map(study.score_of, study.cells)
+  )
+  caption = f"{'; '.join(scores)}: mean ± standard deviation over seeds (n - 1)."
+  made = [table(caption, lines(rows))]
   for over in study.means:
     names = " and ".join(map(escaped, over))
-    parts.append(f"Mean over {names}, with the deviation of this mean over seeds:")
-    parts.append(markdown(means(study.cells, rows, over)))
+    caption = f"Mean over {names}, with the deviation of this mean over seeds:"
+    made.append(table(caption, means(study.cells, rows, over)))
+  if trials:
+    shown = ("cell", "stage", "candidate", "metric", "score", "chosen")
+    tried = [shown, *([row[key] for key in shown] for row in trials)]
+    one_choice = len({(row["cell"], row["stage"]) for row in trials}) == 1
+    made.append(Table("Tried on held-out data:", tried, texts=4, printed=one_choice))
+  return made
+
+
+def text(folder: pathlib.Path, study: Study) -> str:
+  """The results for the terminal, from the files of a folder."""
+  rows, trials = (results.read(folder / name) for name in (results.RESULTS, results.TRIALS))
+  first, *others = [one for one in tables(study, rows, trials) if one.printed]
+  parts = [aligned(first.rows, left=range(first.texts))]
+  parts += [f"{one.caption}\n{aligned(one.rows, left=range(one.texts))}" for one in others]
+  if any(row["paper"] for row in rows):
+    parts.append(f"The paper: {study.paper.caption}.")
+  return "\n\n".join(parts)
+
+
+def page(study: Study, rows: list[dict], trials: list[dict], command: str) -> str:
+  """The text of results.md."""
+  parts = [f"```\n{command}\n```"]
+  for one in tables(study, rows, trials):
+    parts += [one.caption, markdown(one.rows)]
   expected = study.seeds * len(study.cells)
-  missing = expected - sum(line.seeds for line in of_cells)
-  if missing:
-    parts.append(f"{missing} of {expected} results are missing.")
-  if of_cells:
+  if len(rows) < expected:
+    parts.append(f"{expected - len(rows)} of {expected} results are missing.")
+  if rows:
     parts.append(f"![The results]({FIGURE}.svg)")
   if study.paper:
     parts.append(f"The paper: {study.paper.caption}.")
@@ -150,22 +209,23 @@ def mean_over(factors: dict[str, str], of_cells: list[list[dict[str, str]]]) -> 
   )
 
 
-def cells(some: list[CellResult]) -> list[list[str]]:
-  """The cells of the table, the head first; columns that would be empty are left out."""
+def table(caption: str, some: list[CellResult]) -> Table:
+  """The table of some results; columns that would be empty are left out."""
   if not some:
-    return [["cell", "score", "seeds"]]
+    return Table(caption, [["cell", "score", "seeds"]])
   chosen = any(one.chosen != "{}" for one in some)
   paper = any(one.paper is not None for one in some)
   labelled = needs_labels(some)
   names = map(one_line, some[0].factors)
   head = ["cell"] * labelled + [*names, "score", "seeds"] + ["chosen"] * chosen + ["paper"] * paper
-  return [head] + [
+  rows = [
     [one_line(one.cell)] * labelled
     + [*map(one_line, one.factors.values()), score(one), f"{one.seeds}"]
     + [one.chosen] * chosen
     + ["" if one.paper is None else f"{one.paper:.4f}"] * paper
     for one in some
   ]
+  return Table(caption, [head, *rows], texts=len(some[0].factors) + labelled)
 
 
 def needs_labels(some: list[CellResult]) -> bool:
@@ -178,18 +238,12 @@ def score(one: CellResult) -> str:
   return f"{one.mean:.4f}" + ("" if one.deviation is None else f" ± {one.deviation:.4f}")
 
 
-def table(some: list[CellResult]) -> str:
-  """The table for the terminal."""
-  texts = range(len(some[0].factors) + needs_labels(some) if some else 1)
-  return aligned(cells(some), left=texts)
-
-
 def escaped(text: str) -> str:
   """A text for Markdown that shows it as it is."""
   return re.sub(r"[\\|*`\[<~&]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text)
 
 
-def markdown(some: list[CellResult]) -> str:
-  """The table in Markdown; what would be markup there is shown as it is."""
-  head, *rest = [[escaped(cell) for cell in row] for row in cells(some)]
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+  """A table in Markdown, its head first; what would be markup there is shown as it is."""
+  head, *rest = [[escaped(cell) for cell in row] for row in rows]
   return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rest])

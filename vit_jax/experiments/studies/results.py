@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vit_jax.config import ConfigError, RunError
-from vit_jax.experiments.studies.jobs import Cost, Job
+from vit_jax.experiments.studies.jobs import FIRST, Cost, Job, trials_of_all
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.experiments.studies.study import Cell, Study
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.files import read_bytes
 
-RESULTS, CURVES = "results.csv", "curves.csv"
+RESULTS, TRIALS, CURVES = "results.csv", "trials.csv", "curves.csv"
 MAX_BYTES = 2**28
 
 
@@ -56,7 +56,7 @@ def row(study: Study, cell: Cell, seed: int, store: RunStore, cost_of) -> dict |
     cell=cell.label,
     **texts(cell),
     seed=seed,
-    score=store.score(chain[-1], study.score),
+    score=store.score(chain[-1], study.score_of(cell)),
     paper="",
     chosen=json.dumps(chosen(names, options)),
     steps=sum(line["step"] for line in metrics),
@@ -94,6 +94,32 @@ def chosen(names: list[str], options: list[Mapping[str, Any]]) -> dict[str, Any]
   return {name: option for name, option in zip(names, options, strict=True) if option}
 
 
+def trials(study: Study, store: RunStore) -> list[dict]:
+  """The rows of trials.csv: one for each candidate that was tried; cells may share them."""
+  choices = {
+    repr(trials_of_all(stage)): (cell, stage)
+    for cell in reversed(study.cells)
+    for stage in reversed(cell.stage.chain())
+    if stage.has_trials()
+  }
+  return [
+    dict(
+      cell=cell.label,
+      stage=stage.name,
+      candidate=", ".join(f"{key}={value}" for key, value in option.items()) or "the recipe's",
+      seed=FIRST,
+      metric=stage.choice.score.metric,
+      score=score,
+      chosen="yes" if option == store.chosen(stage) else "",
+      paper="",
+      **option,
+    )
+    for cell, stage in reversed(choices.values())
+    for option, score in zip(stage.choice.options, store.trial_scores(stage), strict=True)
+    if score is not None
+  ]
+
+
 def curves(study: Study, store: RunStore) -> list[dict]:
   """The rows of curves.csv: one for each evaluation of the last run of each cell and seed."""
   published = in_paper(study)
@@ -101,7 +127,7 @@ def curves(study: Study, store: RunStore) -> list[dict]:
     dict(cell=cell.label, **texts(cell), seed=seed, paper=published.get(cell.label, "")) | point
     for cell in study.cells
     for seed in range(study.seeds)
-    for point in curve(store, Job(cell.stage, seed), study.score.metric)
+    for point in curve(store, Job(cell.stage, seed), study.score_of(cell).metric)
   ]
 
 
@@ -148,10 +174,9 @@ def in_paper(study: Study) -> dict[str, float]:
 
 def of_cell(study: Study, cell: Cell, table: list[dict[str, str]]) -> float | None:
   """The paper's figure in the one row that has the factors of a cell."""
-  shared = [factor for factor in cell.factors if factor in table[0]]
-  fitting = [
-    line for line in table if all(line[factor] == str(cell.factors[factor]) for factor in shared)
-  ]
+  told = {**cell.factors, **study.paper.rows}
+  shared = [factor for factor in told if factor in table[0]]
+  fitting = [line for line in table if all(line[key] == str(told[key]) for key in shared)]
   if len(fitting) > 1 or not shared:
     raise ConfigError(
       f"{study.paper.file} has {len(fitting)} rows for the cell {cell.label!r}; give it a factor "

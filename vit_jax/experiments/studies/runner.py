@@ -101,7 +101,7 @@ class StudyRunner:
   def _score(self, cell, job):
     if job.trial:
       return job.trial.score
-    return self.study.score if job.stage == cell.stage else None
+    return self.study.score_of(cell) if job.stage == cell.stage else None
 
   def configs(self) -> dict[str, Config]:
     """The configs of the jobs by their repr; settings that are chosen are the first candidate's."""
@@ -124,8 +124,11 @@ class StudyRunner:
     """Writes the results of all that is done."""
     cost_of = lambda job: costs[repr(job.with_option(self.store.chosen(job.stage)))]
     rows = results.rows(self.study, self.store, cost_of)
+    trials = results.trials(self.study, self.store)
     curves = results.curves(self.study, self.store) if self.study.drawing.x == EPOCH else []
-    return report.write(self.study, self.store.folder, rows, self.command, curves=curves)
+    return report.write(
+      self.study, self.store.folder, rows, self.command, trials=trials, curves=curves
+    )
 
   def asked_jobs(self, only: str | None) -> list[Job]:
     """The jobs of --only: of a cell by its label, or one run as WAVE:NUMBER; None: all jobs.

@@ -62,8 +62,8 @@ def step_key(config: Config) -> str:
   model, optimizer = config.model, config.optimizer
   return repr(
     (
-      *(model, config.batch_size, config.accumulation, config.data.image_size, config.data.mixup),
-      *(optimizer.kind, optimizer.trainable, bool(optimizer.ema), config.objective),
+      *(model, config.objective, config.batch_size, config.accumulation, config.data.image_size),
+      *(optimizer.kind, optimizer.trainable, bool(optimizer.ema)),
     )
   )
 

@@ -105,11 +105,13 @@ class Cell:
     label: its name in tables and in --only.
     stage: its last run, which is scored.
     factors: what varies, {"head": "mean", "learning_rate": 1e-3}: columns of the results.
+    score: how the stage is scored; None: as the study says.
   """
 
   label: str
   stage: Stage
   factors: Mapping[str, Any]
+  score: Score | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,11 +148,13 @@ class Paper:
     file: a CSV file. A row belongs to the cell whose factors it has.
     column: holds the score.
     caption: what was measured.
+    rows: {column: value} of the rows that are meant, beside the factors of the cells.
   """
 
   file: str
   column: str
   caption: str
+  rows: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +164,7 @@ class Study:
   Attributes:
     cells: what is compared.
     drawing: how the results are drawn.
-    score: how the last stage of a cell is scored.
+    score: how the last stage of a cell is scored, if the cell does not say it.
     seeds: the seeds are 0, 1, ...
     paper: the paper's figures; None: it has none.
     means: factors to take means over, a table for each; ("task", "group") is over both.
@@ -172,6 +176,10 @@ class Study:
   seeds: int = 3
   paper: Paper | None = None
   means: tuple[tuple[str, ...], ...] = ()
+
+  def score_of(self, cell: Cell) -> Score:
+    """How the last stage of a cell is scored."""
+    return cell.score or self.score
 
   def stages(self) -> list[Stage]:
     """The stages of all cells."""

@@ -73,7 +73,7 @@ def hyperrule(task: str) -> dict:
     "data.image_size": rule.data.image_size,
     "data.train_resize": rule.data.train_resize,
     "data.train_resize_ratio": rule.data.train_resize_ratio,
-    "data.mixup": rule.data.mixup,
+    "objective.mixup": rule.objective.mixup,
   }
 
 
