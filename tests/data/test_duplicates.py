@@ -5,25 +5,17 @@ import json
 import re
 
 import cv2
-import imagehash
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from tests.data.natural import COPIES, encoded, photographs, resized, tiles
+from tests.data.numbered import Listed
 from vit_jax.data import images, sources
 from vit_jax.data.duplicates import report
 from vit_jax.data.duplicates import search as compare
-from vit_jax.data.duplicates.fingerprint import (
-  KNOWN_VIEWS,
-  THUMBNAIL,
-  VIEW,
-  fingerprint,
-  hashes,
-  view,
-)
+from vit_jax.data.duplicates.fingerprint import KNOWN_VIEWS, THUMBNAIL, VIEW, fingerprint, view
 from vit_jax.data.duplicates.search import RADIUS, Index, Known, Search
 from vit_jax.data.sources import Example
 
@@ -49,13 +41,6 @@ def test_bands_find_what_a_comparison_with_all_finds(seed):
   assert len(expected) >= 45
 
 
-def test_bands_leave_most_uncompared():
-  known = np.random.default_rng(0).integers(0, 2**64, 100_000, np.uint64)
-  index = Index(known)
-  candidates = sum(len(band.candidates(int(known[0]))) for band in index._bands)
-  assert candidates < 2000
-
-
 # --- views ---
 
 
@@ -67,22 +52,6 @@ def test_a_view_is_what_the_cut_leaves():
       seen = view(thumbnail, ((top, bottom), (left, right))).take(5, axis=1 - axis)
       expected = (first + (1 - first - last) * centres) * THUMBNAIL
       np.testing.assert_allclose(seen[1:-1], expected[1:-1], atol=0.05)
-
-
-def test_hashes_differ_in_as_many_bits_as_the_library_says():
-  rng = np.random.default_rng(0)
-  first, second = (rng.integers(0, 256, (THUMBNAIL,) * 2).astype(np.uint8) for _ in range(2))
-  of_library = [
-    [
-      imagehash.phash(Image.fromarray(np.rint(view(one, cut)).astype(np.uint8)))
-      for cut in KNOWN_VIEWS
-    ]
-    for one in (first, second)
-  ]
-  ours = [hashes(one, KNOWN_VIEWS) for one in (first, second)]
-  expected = [a - b for a, b in zip(*of_library, strict=True)]
-  assert np.bitwise_count(ours[0] ^ ours[1]).tolist() == expected
-  assert len(set(ours[0].tolist())) > 20
 
 
 # --- pairs ---
@@ -186,52 +155,33 @@ def test_details_that_an_encoder_changes_tell_nothing():
   assert compare.likeness(first, second)[1] < 0.5
 
 
-@settings(max_examples=50)
-@given(st.integers(0, 99), st.floats(0.2, 5), st.floats(-50, 50))
-def test_concordance_is_lins(seed, gain, shift):
+@pytest.mark.parametrize(("gain", "shift"), [(1, 0), (0.3, 50), (5, -50), (1, 20)])
+def test_concordance_is_lins(gain, shift):
   """1 minus the expected squared difference, divided by that of independent values."""
-  first = np.random.default_rng(seed).normal(100, 20, (32, 32))
+  first = np.random.default_rng(0).normal(100, 20, (32, 32))
   second = gain * first + shift
   independent = first.var() + second.var() + (first.mean() - second.mean()) ** 2
   expected = 1 - ((first - second) ** 2).mean() / independent
   assert compare.concordance(first, second) == pytest.approx(expected)
-  assert compare.concordance(first, first) == pytest.approx(1)
   assert compare.concordance(first * 0, first * 0) == 0
-
-
-def test_the_same_pixels_of_another_shape_are_another_image():
-  first = np.arange(36 * 64 * 3, dtype=np.uint8).reshape(36, 64, 3)
-  second = np.ascontiguousarray(first.reshape(64, 36, 3))
-  ones = fingerprints([first, second])
-  assert ones[0].digest != ones[1].digest
 
 
 # --- results ---
 
 
-class Listed(sources.Source):
-  """A source of images in memory."""
-
-  class_names, labels = ("a",), None
-
-  def __init__(self, name, ones):
-    self.identity, self._ones = name, ones
-
-  def __len__(self):
-    return len(self._ones)
-
-  def __getitem__(self, index):
-    return Example(self._ones[index], (0,), self.name(index))
-
-  def name(self, index):
-    return f"<b>{self.identity} {index}</b>"
+def named(identity, ones):
+  """A source of images in memory, with names that are HTML."""
+  names = [f"<b>{identity} {i}</b>" for i in range(len(ones))]
+  source = Listed([Example(one, (0,), name) for one, name in zip(ones, names, strict=True)])
+  source.identity = identity
+  return source
 
 
 def test_the_list_and_the_page(tmp_path):
   ones = photographs(4, side=300, seed=0)
-  train, test = Listed("train", ones), Listed("test", [encoded(one) for one in ones])
+  train, test = named("train", ones), named("test", [encoded(one) for one in ones])
   wide = resized(ones[0], 3)[:1]  # 900 pixels wide
-  tests = [test, Listed("more", [wide])]
+  tests = [test, named("more", [wide])]
   likes = [(3, 1, 0, 0.9), (0, 2, 0, 0.99), (3, 0, 1, 0.95)]
   made = [dict(zip(("train", "test", "set", "likeness"), like, strict=True)) for like in likes]
   for number, part in enumerate((made[:1], made[1:])):
