@@ -27,16 +27,6 @@ def test_folder_lists_images_of_sorted_classes(tmp_path):
   assert source[2].name == str(tmp_path / "b" / "2.JPG")
 
 
-def test_folder_reads_odd_names(tmp_path):
-  for name in ("é ü.jpg", "日本.png", "a b's.webp"):
-    (tmp_path / "klass ß").mkdir(exist_ok=True)
-    (tmp_path / "klass ß" / name).write_bytes(name.encode())
-  source = open_source(f"folder:{tmp_path}")
-  assert {pathlib.Path(example.name).name for example in every(source)} == {
-    example.image.decode() for example in every(source)
-  }
-
-
 def test_folder_errors(tmp_path):
   with pytest.raises(sources.SourceError, match="There is no folder"):
     open_source(f"folder:{tmp_path}/missing")
@@ -106,14 +96,6 @@ def test_folders_in_class_folders_are_told(tmp_path):
   source = open_source(f"folder:{tmp_path}", "[:100%]")
   assert "'b/more/3/4.jpg' is of class 'b'" in source.notes[-1]
   assert source.notes == Subset(source, 2).notes
-
-
-def test_folder_missing_file_names_it(tmp_path):
-  write_folder(tmp_path)
-  source = open_source(f"folder:{tmp_path}")
-  (tmp_path / "a" / "x.Png").unlink()
-  with pytest.raises(FileNotFoundError, match=r"x\.Png"):
-    source[0]
 
 
 @pytest.mark.parametrize(
