@@ -1,5 +1,6 @@
 """A run of five steps on the digits, made in this process."""
 
+import contextlib
 import pathlib
 
 import jax
@@ -20,7 +21,7 @@ CONFIG = c.Config(
   model=c.Model(
     name="ViT-Ti/4", num_classes=10, depth=1, width=8, mlp_dim=16, heads=2, dropout=0.1
   ),
-  optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.9),
+  optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.9, ema_corrected=False),
   schedule=c.Schedule(learning_rate=3e-3, warmup=c.Duration(steps=2)),
   objective=Settings(mixup=0.2),
   data=c.Data(
@@ -37,5 +38,15 @@ CONFIG = c.Config(
 def train(folder: pathlib.Path) -> pathlib.Path:
   """Trains to the end; returns the workdir."""
   made = runs.make(CONFIG, runs.open_data(CONFIG), jax.devices()[:1])
-  assert training.train(made, folder, StopRequest())
+  with _beside(folder).open("w") as output, contextlib.redirect_stdout(output):
+    assert training.train(made, folder, StopRequest())
   return folder
+
+
+def console(folder: pathlib.Path) -> str:
+  """What the run in this workdir printed."""
+  return _beside(folder).read_text()
+
+
+def _beside(folder):
+  return folder.with_name(f"{folder.name}.txt")

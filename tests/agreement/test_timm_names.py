@@ -14,7 +14,7 @@ import pytest
 
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.inference.model import read
+from vit_jax.inference.model import of_weights, read
 from vit_jax.weights import Weights
 
 BOUND = 1e-5
@@ -188,7 +188,7 @@ def test_resnets(peer, tmp_path, name, bound):
   path = stored(model, tmp_path)
   params, images = weights.load(path), families.images(64).astype(np.float64)
   with jax.enable_x64(True):
-    module = weights.module(Weights(params, None)).clone(dtype=jnp.float64)
+    module = of_weights(Weights(params, None)).module.clone(dtype=jnp.float64)
     ours, _ = jax.jit(module.apply, static_argnames="train")(
       {"params": jax.tree.map(np.float64, params)}, images, train=False
     )

@@ -19,13 +19,12 @@ from vit_jax.weights.card import Card
 CARD = Card(image_size=16, resize=20, class_names=tuple("abcde"), loss="sigmoid")
 
 
-@pytest.mark.parametrize("name", ["w.npz", "w.msgpack", "w.safetensors", "folder"])
-def test_files_and_folders(tmp_path, name):
-  whole = dataclasses.replace(CARD, resize=0)  # Hugging Face's format has no other
-  weights.write(tmp_path / name, Weights(families.params("vit"), whole))
-  model = load(tmp_path / name)
-  assert model.module == families.module("vit")
-  assert model.card == whole
+def test_the_card_tells_what_parameters_do_not(tmp_path):
+  known = dataclasses.replace(CARD, activation="gelu", norm_epsilon=1e-3)
+  weights.write(tmp_path / "w.npz", Weights(families.params("vit"), known))
+  model = load(tmp_path / "w.npz")
+  assert model.module == families.module("vit", activation="gelu", norm_epsilon=1e-3)
+  assert model.card == known
   families.assert_same_bits(model.params, families.params("vit"))
 
 
@@ -77,14 +76,6 @@ def test_weights_without_a_head_have_one_of_zeros(family):
   assert not model.params["head"]["kernel"].any()
 
 
-def test_a_missing_parameter_is_named(tmp_path):
-  params = families.params("vit")
-  del params["Transformer"]["encoder_norm"]["bias"]
-  np.savez(tmp_path / "w.npz", **flatten(params))
-  with pytest.raises(ValueError, match=r"encoder_norm/bias \(32,\) is missing"):
-    load(tmp_path / "w.npz")
-
-
 @pytest.mark.parametrize(
   ("array", "shape"), [("bias", (3,)), ("bias", None), ("kernel", (31, 5)), ("kernel", (32, 4))]
 )
@@ -108,19 +99,14 @@ def test_the_home_folder_may_be_a_tilde(tmp_path, monkeypatch):
 UNKNOWN = "do not belong to a known model"
 
 
-@pytest.mark.parametrize("names", [(), tuple("abcde")])
-@pytest.mark.parametrize("family", ["vit", "bit"])
-@pytest.mark.parametrize("name", ["head", "Transformer", "resnet"])
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (3, 5)])
-def test_an_array_where_several_belong(tmp_path, family, name, shape, names):
+@pytest.mark.parametrize("shape", [(), (5,), (3, 5)])
+@pytest.mark.parametrize(
+  ("family", "name"), [("vit", "head"), ("vit", "Transformer"), ("bit", "head"), ("bit", "resnet")]
+)
+def test_an_array_where_several_belong(tmp_path, family, name, shape):
   params = families.params(family) | {name: np.ones(shape, np.float32)}
   np.savez(tmp_path / "w.npz", **flatten(params))
-  if names:
-    card.write(tmp_path / "w.npz.json", dataclasses.replace(CARD, class_names=names))
-  if (family, name) == ("vit", "resnet"):  # one array too many
-    with pytest.raises(ValueError, match=r"resnet .* is not part of the model"):
-      read(tmp_path / "w.npz").at_size(16)
-    return
+  card.write(tmp_path / "w.npz.json", CARD)
   with pytest.raises(ValueError, match=rf"w\.npz is not a model of this project: .* {UNKNOWN}"):
     read(tmp_path / "w.npz")
 
@@ -148,6 +134,7 @@ def test_the_last_norm_of_weights_without_a_head(norm):
     ("vit", "embedding/kernel", (32,), UNKNOWN),
     ("vit", "embedding/kernel", (4, 4, 3, 1), "2 heads do not divide the width 1"),
     ("vit", "head/kernel", (), UNKNOWN),
+    ("vit", "resnet", (5,), "resnet .* is not part of the model"),
     ("bit", "resnet/root_block", (3,), UNKNOWN),
     ("bit", "resnet/block1/unit01/a/proj", (3,), "is not part of the model"),
   ],

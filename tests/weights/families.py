@@ -55,6 +55,11 @@ def images(side=SIDE, batch=2):
   return np.random.default_rng(1).uniform(-1, 1, (batch, side, side, 3)).astype(np.float32)
 
 
+def assert_same_shapes(a, b):
+  """Asserts that two trees have equal structure and shapes."""
+  assert jax.tree.map(np.shape, a) == jax.tree.map(lambda x: x.shape, b)
+
+
 def assert_same_bits(a, b):
   """Asserts that two trees have equal structure, types and bits."""
   flat_a, tree_a = jax.tree.flatten(a)

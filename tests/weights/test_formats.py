@@ -5,7 +5,6 @@ import json
 import shutil
 
 import jax
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -44,17 +43,7 @@ def in_type(params, kind):
   return jax.tree.map(lambda x: x.astype(kind), params)
 
 
-@pytest.mark.parametrize(
-  ("form", "family"),
-  [(".npz", "bit"), (".msgpack", "hybrid"), (".safetensors", "vit"), ("", "vit")],
-)
-def test_half_precision_becomes_float32(tmp_path, form, family):
-  half = in_type(families.params(family), ml_dtypes.bfloat16)
-  weights.save(tmp_path / f"w{form}", half)
-  assert_same_bits(weights.load(tmp_path / f"w{form}"), in_type(half, np.float32))
-
-
-@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("family", ["map", "2d", "relative", "root_hybrid", "axial_resnet"])
 def test_parameters_of_half_precision_are_computed_with_in_float32(family):
   half = in_type(families.params(family), np.float16)
   for kernel in (x for name, x in flatten(half).items() if "conv" in name and x.ndim == 4):
@@ -64,9 +53,9 @@ def test_parameters_of_half_precision_are_computed_with_in_float32(family):
     logits, features = families.module(family).apply({"params": params}, IMAGES, train=False)
     return [logits, *features.values()]
 
-  for found, wanted in zip(outputs(half), outputs(in_type(half, np.float32)), strict=True):
-    assert np.isfinite(wanted).all()
-    np.testing.assert_array_equal(found, wanted)
+  for computed, expected in zip(outputs(half), outputs(in_type(half, np.float32)), strict=True):
+    assert np.isfinite(expected).all()
+    np.testing.assert_array_equal(computed, expected)
 
 
 NAMED = Card(image_size=16, class_names=tuple("abcde"))

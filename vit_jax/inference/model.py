@@ -144,7 +144,9 @@ def of_weights(read: Weights, **defaults) -> LoadedModel:
   Raises:
     ValueError: the parameters are not of a model of this project.
   """
-  module = weights.module(read, **defaults)
+  if read.card:
+    defaults = dict(activation=read.card.activation, norm_epsilon=read.card.norm_epsilon)
+  module = models.module_of(read.params, **defaults)
   card = read.card or weights.inferred(read.params)
   params = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
   return LoadedModel(read, module, with_head(params, module.feature_width()), card)

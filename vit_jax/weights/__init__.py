@@ -5,7 +5,7 @@ from vit_jax.storage.paths import local_path, path_of
 from vit_jax.weights.card import inferred
 from vit_jax.weights.fit import fit, table
 from vit_jax.weights.format import WeightFormat, Weights
-from vit_jax.weights.source import format_to_write, module, read, trained_on, write
+from vit_jax.weights.source import format_to_write, read, trained_on, write
 from vit_jax.weights.workdir import of_run
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
   "format_to_write",
   "inferred",
   "load",
-  "module",
   "of_run",
   "read",
   "save",

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from vit_jax import registry
 from vit_jax.config import ConfigError
 from vit_jax.data.history import History
-from vit_jax.models import Network
-from vit_jax.models.recognition import module_of
 from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
@@ -152,19 +150,3 @@ def _formats() -> dict[str, WeightFormat]:
 
 def _recognised(path: pathlib.Path) -> WeightFormat | None:
   return next((form for form in _formats().values() if form.is_at(path)), None)
-
-
-def module(weights: Weights, **defaults) -> Network:
-  """The module for the weights, unrolled, in float32.
-
-  Args:
-    weights: the head may be missing; it then has one output.
-    **defaults: activation and norm_epsilon for weights without a card; by default those of the
-      published weights.
-
-  Raises:
-    ValueError: no model of this project has such parameters.
-  """
-  if weights.card:
-    defaults = dict(activation=weights.card.activation, norm_epsilon=weights.card.norm_epsilon)
-  return module_of(weights.params, **defaults)
