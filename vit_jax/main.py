@@ -64,7 +64,7 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
   Raises:
     ConfigError: the file exists, or cannot be written.
   """
-  if path.suffix != ".py" or path.exists():
+  if path.suffix != ".py" or files.exists(path):
     raise ConfigError(f"--write_recipe={path} must be a new file whose name ends in .py.")
   try:
     files.write_text(path, as_recipe(command.config, f"Made from {command.recipe}."))
