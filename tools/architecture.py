@@ -5,7 +5,6 @@ imports; arrows that follow from others are left out. A package stands above all
 """
 
 import ast
-import html
 import pathlib
 import textwrap
 from collections.abc import Iterable
@@ -18,9 +17,8 @@ from vit_jax.storage import files
 
 ROOT = pathlib.Path(__file__).parents[1]
 TOOLS, OF_TOOLS = "tools", "The commands, each thin, and what is for development alone."
-WIDTH, HEIGHT, GAP = 400, 74, 30  # of a box, and below it, pixels
-GUTTER, LANE, MARGIN = 116, 13, 24  # between the columns, of an arrow in it, around everything
-FONT = "font-family='Helvetica, Arial, sans-serif'"
+WIDTH, HEIGHT, GAP = 4.0, 0.74, 0.3  # of a box, and below it, inches
+GUTTER = 1.4  # between the columns
 COLOURS = ("#4269d0", "#d1751a", "#2e8b57", "#a83279", "#7a5cc4", "#8a6d1f", "#c23b3b", "#3a8fa3")
 
 
@@ -39,28 +37,6 @@ class Package(NamedTuple):
   modules: int
   lines: int
   imports: frozenset[str]
-
-
-class Box(NamedTuple):
-  """Where a package is drawn: its column, 0 or 1, and its row from the top."""
-
-  column: int
-  row: int
-
-  @property
-  def left(self) -> int:
-    """The x of its left side."""
-    return MARGIN + self.column * (WIDTH + GUTTER)
-
-  @property
-  def top(self) -> int:
-    """The y of its upper side."""
-    return MARGIN + self.row * (HEIGHT + GAP)
-
-  @property
-  def colour(self) -> str:
-    """Of its edge, and of the arrows to it."""
-    return COLOURS[(self.row + 4 * self.column) % len(COLOURS)]
 
 
 class Arrow(NamedTuple):
@@ -127,8 +103,8 @@ def level(name: str, known: dict[str, Package]) -> int:
   return 1 + max((level(other, known) for other in known[name].imports), default=-1)
 
 
-def boxes(known: dict[str, Package]) -> dict[str, Box]:
-  """The places of the packages: the longest way of imports on the left, the others beside it."""
+def boxes(known: dict[str, Package]) -> dict[str, tuple[int, int]]:
+  """(column, row) of the packages: the longest way of imports on the left, others beside it."""
   levels = {name: level(name, known) for name in known}
   way = [max(sorted(levels), key=levels.get)]
   while known[way[-1]].imports:
@@ -136,114 +112,86 @@ def boxes(known: dict[str, Package]) -> dict[str, Box]:
     way.append(max(below, key=lambda name: known[name].lines))
   places, row = {}, 0
   for name in way:
-    places[name] = Box(0, row)
+    places[name] = (0, row)
     beside = sorted(other for other in levels if levels[other] == levels[name] and other not in way)
-    places |= {other: Box(1, row + number) for number, other in enumerate(beside)}
+    places |= {other: (1, row + number) for number, other in enumerate(beside)}
     row += max(1, len(beside))
   return places
 
 
-def lanes(drawn: list[Arrow], places: dict[str, Box]) -> dict[Arrow, int]:
-  """A lane in the gutter for each arrow that takes it; arrows of one lane do not overlap."""
-  ends, by_arrow = [], {}
-  for arrow in sorted(drawn, key=lambda one: (places[one.source].row, -places[one.target].row)):
-    first, last = places[arrow.source].row, places[arrow.target].row
-    lane = next((i for i, end in enumerate(ends) if end < first), len(ends))
-    ends[lane : lane + 1] = [last]
-    by_arrow[arrow] = lane
-  return by_arrow
+def draw(known: dict[str, Package], file: pathlib.Path):
+  """Writes the picture, the same for the same code."""
+  import matplotlib  # slow to import
+  from matplotlib.figure import Figure
+
+  places = boxes(known)
+  rows = 1 + max(row for _, row in places.values())
+  size = (2 * WIDTH + GUTTER, rows * (HEIGHT + GAP))
+  figure = Figure(figsize=size)
+  axes = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(size[1], 0))
+  axes.axis("off")
+  for name, place in places.items():
+    draw_box(axes, known[name], place)
+  for arrow in arrows(known):
+    draw_arrow(axes, arrow, places)
+  with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "packages"}):
+    write = lambda partial: figure.savefig(partial, format="svg", metadata={"Date": None})
+    files.write_whole(file, write)
 
 
-def svg(known: dict[str, Package]) -> str:
-  """The picture."""
-  places, drawn = boxes(known), arrows(known)
-  straight = [arrow for arrow in drawn if is_straight(arrow, places)]
-  aside = lanes([arrow for arrow in drawn if arrow not in straight], places)
-  width = 2 * (MARGIN + WIDTH) + GUTTER
-  height = 2 * MARGIN + max(box.top for box in places.values()) + HEIGHT - MARGIN
-  parts = [
-    f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' {FONT}>",
-    f"<rect width='{width}' height='{height}' fill='white'/>",
-    *(marker(colour) for colour in COLOURS),
-    *(straight_path(arrow, places) for arrow in straight),
-    *(lane_path(arrow, lane, places, list(aside)) for arrow, lane in aside.items()),
-    *(box_of(known[name], places[name]) for name in sorted(known)),
-    "</svg>",
-  ]
-  return "\n".join(parts) + "\n"
+def corner(place: tuple[int, int]) -> tuple[float, float]:
+  """The upper left corner of a box."""
+  column, row = place
+  return column * (WIDTH + GUTTER) + 0.05, row * (HEIGHT + GAP) + 0.05
 
 
-def is_straight(arrow: Arrow, places: dict[str, Box]) -> bool:
-  """Whether nothing stands between the two, one below the other."""
-  source, target = places[arrow.source], places[arrow.target]
-  between = range(source.row + 1, target.row)
-  free = not any(box.column == source.column and box.row in between for box in places.values())
-  return source.column == target.column and free
+def colour_of(place: tuple[int, int]) -> str:
+  """Of a box's edge, and of the arrows to it."""
+  column, row = place
+  return COLOURS[(row + 4 * column) % len(COLOURS)]
 
 
-def marker(colour: str) -> str:
-  """The head of arrows of a colour."""
-  return (
-    f"<marker id='{colour[1:]}' viewBox='0 0 10 10' refX='8.5' refY='5' markerWidth='7' "
-    f"markerHeight='7' orient='auto'><path d='M0 0.8 L9.5 5 L0 9.2 z' fill='{colour}'/></marker>"
-  )
-
-
-def path_of(arrow: Arrow, places: dict[str, Box], way: str) -> str:
-  """An arrow along a way, with its meaning as a tip."""
-  colour = places[arrow.target].colour
-  return (
-    f"<path d='{way}' fill='none' stroke='{colour}' stroke-width='1.8' "
-    f"marker-end='url(#{colour[1:]})'><title>{arrow.source} imports {arrow.target}</title></path>"
-  )
-
-
-def straight_path(arrow: Arrow, places: dict[str, Box]) -> str:
-  """An arrow straight down."""
-  source, target = places[arrow.source], places[arrow.target]
-  x = source.left + WIDTH // 2
-  return path_of(arrow, places, f"M{x} {source.top + HEIGHT} V{target.top - 2}")
-
-
-def lane_path(arrow: Arrow, lane: int, places: dict[str, Box], aside: list[Arrow]) -> str:
-  """An arrow through the gutter, with rounded corners."""
-  source, target = places[arrow.source], places[arrow.target]
-  x = MARGIN + WIDTH + 22 + lane * LANE
-  out = [one for one in aside if one.source == arrow.source]
-  into = [one for one in aside if one.target == arrow.target]
-  half = HEIGHT // 2  # arrows come in above, and go out below; on the two sides not at one height
-  begin = source.top + half + half * (1 + out.index(arrow)) // (1 + len(out))
-  end = target.top + half * (1 + into.index(arrow)) // (1 + len(into)) + 10 - 16 * target.column
-  inner = lambda box: box.left + (WIDTH if box.column == 0 else 0)
-  to_lane, from_lane = (6 if x > inner(source) else -6), (6 if inner(target) > x else -6)
-  gap = 2 if from_lane > 0 else -2
-  return path_of(
-    arrow,
-    places,
-    f"M{inner(source)} {begin} H{x - to_lane} q{to_lane} 0 {to_lane} 6 V{end - 6} "
-    f"q0 6 {from_lane} 6 H{inner(target) - gap}",
-  )
-
-
-def box_of(package: Package, box: Box) -> str:
+def draw_box(axes, package: Package, place: tuple[int, int]):
   """A package: its name, what it is for, its size."""
+  from matplotlib.patches import Rectangle
+
+  x, y = corner(place)
+  axes.add_patch(Rectangle((x, y), WIDTH - 0.1, HEIGHT, facecolor="#f7f8fa", edgecolor="#c4cad3"))
+  axes.add_patch(Rectangle((x, y), 0.06, HEIGHT, facecolor=colour_of(place)))
+  name = package.name + (".py" if package.modules == 1 else "/")
   size = f"{package.modules} module{'s' * (package.modules > 1)} · {package.lines:,} lines"
-  name = f"{package.name}.py" if package.modules == 1 else f"{package.name}/"
-  purpose = textwrap.wrap(package.purpose, 56)
-  more = purpose[:2] if len(purpose) < 3 else [purpose[0], f"{purpose[1]} …"]
-  sentence = "".join(
-    f"<text x='{box.left + 16}' y='{box.top + 44 + 17 * i}' font-size='12.5' fill='#444'>"
-    f"{html.escape(line, quote=False)}</text>"
-    for i, line in enumerate(more)
+  purpose = textwrap.fill(package.purpose, 60, max_lines=2, placeholder=" …")
+  axes.text(x + 0.16, y + 0.24, name, fontsize=11, weight="bold", gid=f"package {package.name}")
+  axes.text(x + WIDTH - 0.2, y + 0.24, size, fontsize=8, color="#777", ha="right")
+  axes.text(x + 0.16, y + 0.32, purpose, fontsize=8, color="#444", va="top")
+
+
+def draw_arrow(axes, arrow: Arrow, places: dict[str, tuple[int, int]]):
+  """An arrow straight down to the next box of the column, else around through the gutter."""
+  from matplotlib.patches import FancyArrowPatch
+
+  source, target = places[arrow.source], places[arrow.target]
+  (x, y), (to_x, to_y) = corner(source), corner(target)
+  if target == (source[0], source[1] + 1):
+    begin, end, bend = (x + WIDTH / 2, y + HEIGHT), (to_x + WIDTH / 2, to_y), 0.0
+  else:
+    inner = lambda left, column: left + (0 if column else WIDTH - 0.1)
+    begin = inner(x, source[0]), y + 0.6 * HEIGHT
+    end = inner(to_x, target[0]), to_y + 0.3 * HEIGHT
+    bend = (0.15 if source[0] != target[0] else -0.3) * (-1 if source[0] else 1)
+  patch = FancyArrowPatch(
+    begin,
+    end,
+    connectionstyle=f"arc3,rad={bend}",
+    arrowstyle="-|>",
+    mutation_scale=11,
+    shrinkA=0,
+    shrinkB=1,
+    linewidth=1.4,
+    color=colour_of(target),
+    gid=f"{arrow.source} imports {arrow.target}",
   )
-  return (
-    f"<g><rect x='{box.left}' y='{box.top}' width='{WIDTH}' height='{HEIGHT}' rx='7' "
-    f"fill='#f7f8fa' stroke='#c4cad3'/><rect x='{box.left}' y='{box.top}' width='6' "
-    f"height='{HEIGHT}' rx='3' fill='{box.colour}'/>"
-    f"<text x='{box.left + 16}' y='{box.top + 24}' font-size='16' font-weight='bold'>{name}</text>"
-    f"<text x='{box.left + WIDTH - 12}' y='{box.top + 23}' font-size='12' text-anchor='end' "
-    f"fill='#777'>{size}</text>{sentence}</g>"
-  )
+  axes.add_patch(patch)
 
 
 def main(arguments: list[str] | None = None):
@@ -253,7 +201,7 @@ def main(arguments: list[str] | None = None):
   args = flags.parse_args(arguments)
   with ending("architecture"):
     folder(args.output.parent, "--output")
-    files.write_text(args.output, svg(packages()))
+    draw(packages(), args.output)
 
 
 if __name__ == "__main__":
