@@ -1,7 +1,6 @@
 """Every tool: wrong usage is one line and status 2, a failure one line and 1, never a traceback."""
 
 import errno
-import os
 import re
 import runpy
 import sys
@@ -16,6 +15,7 @@ from vit_jax import weights
 from vit_jax.config import ConfigError, RunError, Stopped
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.process import huge_pages, limits
+from vit_jax.storage import files
 
 TOOLS = sorted(path.stem for path in (programs.ROOT / "tools").glob("*.py"))
 
@@ -205,9 +205,13 @@ def test_how_a_tool_ends(error, status, said, capsys):
   assert capsys.readouterr().err == said + "\n"
 
 
+def refused(path):
+  raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
 def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch):
   assert folder(tmp_path / "a" / "b", "--x").is_dir()
-  monkeypatch.setattr(os, "access", lambda path, mode: False)
+  monkeypatch.setattr(files, "check_writable", refused)
   with pytest.raises(ConfigError, match=r"--x: the folder .* cannot be written to"):
     folder(tmp_path, "--x")
   with pytest.raises(ConfigError, match="cannot be made"):

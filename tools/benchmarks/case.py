@@ -31,7 +31,8 @@ class Case:
     Raises:
       ConfigError: there is no such model.
     """
-    made = recipes.pretrain(self.model, "jft", epochs=7, learning_rate=1e-3)
+    resnet = recipes.is_resnet(self.model)
+    made = recipes.pretrain(self.model, "jft", epochs=7, learning_rate=1e-3, resnet=resnet)
     return dataclasses.replace(
       made,
       batch_size=batch_size,
