@@ -1,7 +1,7 @@
 """Predicts the most probable classes of images.
 
 python tools/predict.py --source workdirs/vit_digits --images photo.png
-python tools/predict.py --source ViT-B_16.npz --images photos 'more/*.jpg' --top 3 --output out.csv
+python tools/predict.py --source ViT-B_16.npz --images photos 'more/*.jpg' --top 3 --format csv
 
 Exit status: 0 done; 1 some images could not be read (they are named and skipped); 2 wrong usage, or
 weights that cannot be used.
@@ -18,6 +18,7 @@ from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console, exit_status
 from vit_jax.process.text import one_line
 
+FORMATS = ("text", "csv", "json")
 PROGRESS_FROM = 100  # images
 MAX_PIXELS = "larger images are not read (default: %(default)s)"
 
@@ -36,7 +37,8 @@ def flags() -> ToolFlags:
     help="files, directories (with all folders below them), or globs in quotes",
   )
   add("--top", type=whole(1, 10**6), default=5, help="classes for each image (default: 5)")
-  add("--output", type=path, help="*.csv or *.json, instead of the console")
+  add("--format", choices=FORMATS, help="default: that of --output's name, or text")
+  add("--output", type=path, help="file, such as *.csv or *.json, instead of the console")
   add("--image-size", type=whole(0, 4096), default=0, help="pixels; default: the weights' own size")
   add("--batch-size", type=whole(1, 4096), default=32, help="images at a time (default: 32)")
   add("--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help=MAX_PIXELS)
@@ -47,12 +49,13 @@ def main(arguments: list[str] | None = None):
   """Predicts; see the exit status above."""
   command = flags()
   args = command.parse_args(arguments)
-  if args.output and args.output.suffix not in (".csv", ".json"):
-    command.error(f"--output {args.output} must end in .csv or .json")
+  form = args.format or (args.output.suffix[1:] if args.output else "text")
+  if form not in FORMATS:
+    command.error(f"--output {args.output} must end in .csv or .json, or give --format")
   with ending("predict"):
     if args.output:
       folder(args.output.parent, "--output")
-    show(predicted(args), args.output)
+    show(predicted(args), args.output, form)
 
 
 def predicted(args) -> list:
@@ -68,7 +71,7 @@ def predicted(args) -> list:
       raise ValueError("The weights do not tell the size of their images; give it (--image-size).")
     model = model.at_size(args.image_size)
     if model.card.average:
-      print(f"Predicted with the {average.in_words(True)} of {args.source}:")
+      print(f"Predicted with the {average.in_words(True)} of {args.source}:", file=sys.stderr)
     options = dict(top=args.top, batch_size=args.batch_size, max_pixels=args.max_pixels)
     predictions = predict(model, paths, **options)
     quiet = len(paths) < PROGRESS_FROM or not sys.stderr.isatty()
@@ -77,20 +80,20 @@ def predicted(args) -> list:
     console.leave(str(error), exit_status.WRONG_USAGE, "predict")
 
 
-def show(done: list, output: pathlib.Path | None):
+def show(done: list, output: pathlib.Path | None, form: str):
   """Writes or prints predictions; names the images that were skipped and leaves with status 1."""
-  from vit_jax.inference.predict import write
+  from vit_jax.inference.predict import lines
+  from vit_jax.storage import files
 
+  text = files.as_written("".join(lines(done, form)))
   if output:
-    write(output, done)
+    files.write_text(output, text)
     print(f"{sum(not p.error for p in done)} predictions written to {output}")
   else:
-    for p in done:
-      if not p.error:
-        print(f"{p.path}: " + ", ".join(f"{name} {x:.1%}" for name, x in p.classes))
+    print(text, end="")
   bad = [p for p in done if p.error]
   for p in bad:
-    print(f"predict: {one_line(f'{p.path} was skipped: {p.error}')}", file=sys.stderr)
+    print(f"predict: {one_line(f'{p.name} was skipped: {p.error}')}", file=sys.stderr)
   if bad:
     console.leave(
       f"{len(bad)} of {len(done)} images could not be read.", exit_status.FAILED, "predict"

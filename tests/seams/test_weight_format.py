@@ -53,9 +53,9 @@ def run(folder, mode, **changes):
 def test_it_is_predicted_with(toy, tmp_path, capsys):
   cv2.imwrite(str(tmp_path / "0.png"), np.zeros((16, 16, 3), np.uint8))
   predict.main(["--source", str(toy), "--images", str(tmp_path / "0.png"), "--top=10"])
-  printed = capsys.readouterr().out
-  assert "moving average" in printed
-  assert printed.count("%") == 10
+  printed = capsys.readouterr()
+  assert "moving average" in printed.err
+  assert printed.out.count("%") == 10
 
 
 def test_a_run_starts_from_it(toy, tmp_path, capsys):

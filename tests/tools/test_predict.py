@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import vit_jax
 from tests.data.test_image_files import soon
 from tests.weights import families
 from tools import predict as tool
@@ -110,7 +111,7 @@ def test_a_fifo_is_told_and_holds_nobody_up(images):
 def test_against_the_model_itself(images, loss, batch_size):
   paths = [path for path in find_images([str(images)]) if path.suffix == ".png"]
   got = run(source(loss=loss), paths, batch_size=batch_size, top=3)
-  assert [p.path for p in got] == paths
+  assert [p.name for p in got] == [str(path) for path in paths]
   for path, prediction in zip(paths, got, strict=True):
     with Image.open(path) as image:
       pixels = np.asarray(image, np.float32)[None] / 127.5 - 1
@@ -129,7 +130,7 @@ def test_against_the_model_itself(images, loss, batch_size):
 def test_unreadable_images_are_told_and_hold_nobody_up(images):
   got = run(source(), find_images([str(images)]), batch_size=2)
   assert [bool(p.error) for p in got] == [False, False, False, True, False, False, False]
-  alone = run(source(), [got[2].path])
+  alone = run(source(), [got[2].name])
   assert dict(alone[0].classes) == pytest.approx(dict(got[2].classes), abs=1e-6)
 
 
@@ -182,6 +183,51 @@ def test_weights_that_do_not_tell_their_image_size(images):
   assert prediction.classes[0][0].startswith("class ")
 
 
+def test_images_in_memory_are_those_of_their_files(images, tmp_path):
+  weights.write(tmp_path / "w.npz", source())
+  model = vit_jax.load(tmp_path / "w.npz")
+  path = images / "0.png"
+  pixels = np.asarray(Image.open(path))
+  (expected,) = model.predict(path)
+  assert expected.name == str(path)
+  assert {name for name, _ in expected.classes} == {*NAMES}
+  for same in ([path], str(path), Image.open(path), pixels, pixels[None], [pixels, path]):
+    got = model.predict(same)
+    assert got[-1].classes == expected.classes
+    np.testing.assert_array_equal(model.features(same)[-1], model.features(path)[0])
+  grey = model.predict([Image.open(path).convert("L"), np.asarray(Image.open(path).convert("L"))])
+  assert grey[0].classes == grey[1].classes
+  assert [p.name for p in grey] == ["image 1", "image 2"]
+
+
+@pytest.mark.parametrize("representation", ["pre_logits", "patches"])
+def test_features_are_those_of_the_card(images, representation):
+  model = of_weights(source(representation=representation))
+  path = images / "0.png"
+  pixels = np.asarray(Image.open(path), np.float32)[None] / 127.5 - 1
+  _, features = model.module.apply({"params": model.params}, pixels, train=False)
+  expected = np.asarray(features[representation]).reshape(-1, 32).mean(axis=0)
+  np.testing.assert_allclose(model.features(path), expected[None], atol=1e-5)
+  assert model.features([]).shape == (0, 32)
+
+
+@pytest.mark.parametrize(
+  ("image", "message"),
+  [
+    (np.zeros((9, 9, 3), np.float32), "image 1 cannot be read: it is an array of float32; give a"),
+    (Image.new("I;16", (9, 9)), "image 1 cannot be read: its mode is I;16; convert it to 8 bits"),
+    ([None], "it is NoneType; give a path"),
+    ("none.png", "none.png cannot be read"),
+    (np.zeros((9, 9, 4), np.uint8), "image 1 cannot be read"),
+  ],
+)
+def test_what_is_no_image_is_refused(image, message):
+  model = of_weights(source())
+  for ask in (model.predict, model.features):
+    with pytest.raises(ValueError, match=message):
+      ask(image)
+
+
 def test_files_of_predictions(images, tmp_path, capsys):
   weights.write(tmp_path / "w.npz", source())
   arguments = ["--source", str(tmp_path / "w.npz"), "--images"]
@@ -197,6 +243,10 @@ def test_files_of_predictions(images, tmp_path, capsys):
   assert (len(rows), len(objects)) == (12, 6)
   flat = [(o["path"], k["name"], k["probability"]) for o in objects for k in o["classes"]]
   assert [(r["path"], r["class"], float(r["probability"])) for r in rows] == flat
+  for form in ("csv", "json"):
+    with pytest.raises(SystemExit):
+      tool.main([*arguments, str(images), "--top", "2", "--format", form])
+    assert capsys.readouterr().out == (tmp_path / f"out.{form}").read_text()
 
   paths = [str(images / f"{i}.png") for i in (0, 2, 4)]
   tool.main([*arguments, *paths[:2], "--images", paths[2]])

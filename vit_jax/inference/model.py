@@ -1,14 +1,18 @@
 """Loads a model from any source: its module, its parameters and how images are prepared."""
 
 import dataclasses
+import os
 import pathlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from PIL import Image
 
 from vit_jax import config as cfg
 from vit_jax import models, weights
+from vit_jax.inference import predict as predictions
+from vit_jax.inference.predict import Prediction
 from vit_jax.learning.losses import PROBABILITIES
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.description import differences
@@ -78,6 +82,30 @@ class LoadedModel:
       )
     return dataclasses.replace(self, params=params, card=card, rows=tuple(rows))
 
+  def predict(self, images, *, top: int = 5, batch_size: int = 32) -> list[Prediction]:
+    """The most probable classes of images, with their probabilities.
+
+    Args:
+      images: paths, Pillow images, or arrays of uint8 pixels (H, W, 3) or (H, W); also one of them,
+        or an array (N, H, W, 3). They are prepared as the weights expect.
+      top: number of classes for each image.
+      batch_size: images at a time.
+
+    Raises:
+      ValueError: an image cannot be read, or the weights have no head.
+    """
+    result = list(predictions.predict(self, several(images), top=top, batch_size=batch_size))
+    for wrong in (prediction for prediction in result if prediction.error):
+      raise ValueError(f"{wrong.name} cannot be read: {wrong.error}")
+    return result
+
+  def features(self, images, *, batch_size: int = 32) -> np.ndarray:
+    """The features of images (N, D), float32: what the head sees, or the mean of the patches.
+
+    `card.representation` tells which. The arguments and errors are those of `predict`.
+    """
+    return predictions.features(self, several(images), batch_size=batch_size)
+
   def check_is(self, settings: cfg.Model):
     """Checks that the model is the one of config.model, apart from the head.
 
@@ -92,6 +120,15 @@ class LoadedModel:
         f"{'; '.join(differing)}; set config.model.name to their model, and settings such as "
         "--config.model.depth=12 or --config.model.activation=gelu where they differ from it."
       )
+
+
+def several(images) -> list:
+  """A list of images, also of a single one or of an array of them."""
+  if isinstance(images, (str, os.PathLike, Image.Image)):
+    return [images]
+  if isinstance(images, np.ndarray):
+    return list(images) if images.ndim == 4 else [images]
+  return list(images)
 
 
 def load(

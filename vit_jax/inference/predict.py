@@ -1,4 +1,4 @@
-"""Class probabilities of images in files."""
+"""Class probabilities and features of images: files, Pillow images or arrays."""
 
 import concurrent.futures
 import dataclasses
@@ -9,16 +9,17 @@ import json
 import logging
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from PIL import Image, ImageOps
 
 from vit_jax.config import Data
 from vit_jax.data import image_files
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
-from vit_jax.inference.model import LoadedModel
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
 
@@ -32,12 +33,12 @@ class Prediction:
   """The most probable classes of an image, or the reason why it could not be read.
 
   Attributes:
-    path: the file.
+    name: the file, or "image 3" for the third of other images.
     classes: (name, probability) of the most probable classes, most probable first.
     error: the reason; empty if the image was read.
   """
 
-  path: pathlib.Path
+  name: str
   classes: tuple[tuple[str, float], ...]
   error: str = ""
 
@@ -89,18 +90,13 @@ def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def predict(
-  model: LoadedModel,
-  paths: Iterable[pathlib.Path],
-  *,
-  top: int,
-  batch_size: int,
-  max_pixels: int = MAX_PIXELS,
+  model, images: Iterable, *, top: int, batch_size: int, max_pixels: int = MAX_PIXELS
 ) -> Iterator[Prediction]:
-  """Predictions of `paths`, in their order.
+  """Predictions of images, in their order.
 
   Args:
-    model: a model for a known image size (`LoadedModel.at_size`).
-    paths: image files.
+    model: a `LoadedModel` for a known image size (`LoadedModel.at_size`).
+    images: as for `read_image`.
     top: number of classes for each image.
     batch_size: images at a time.
     max_pixels: larger images are not read.
@@ -112,66 +108,138 @@ def predict(
     raise ValueError(
       "these weights have no head, so they cannot name the classes of images; fine-tune them first."
     )
-  module, card, params = model.module, model.card, jax.device_put(model.params)
-  side, names = card.image_size, model.class_names
+  names = model.class_names
 
-  @jax.jit
-  def most_probable(params, images):
-    logits, _ = module.apply({"params": params}, normalize(images, module.dtype), train=False)
-    return jax.lax.top_k(model.probabilities(logits), min(top, module.num_classes))
+  def most_probable(params, pixels):
+    logits, _ = model.module.apply({"params": params}, pixels, train=False)
+    return jax.lax.top_k(model.probabilities(logits), min(top, model.module.num_classes))
 
-  read = functools.partial(read_image, size=side, resize=card.resize, max_pixels=max_pixels)
-  for batch, images in decoded(paths, read, batch_size):
-    good = [image for image in images if isinstance(image, np.ndarray)]
+  options = dict(batch_size=batch_size, max_pixels=max_pixels)
+  for name, output in outputs(model, most_probable, images, **options):
+    if isinstance(output, str):
+      yield Prediction(name, (), error=output)
+    else:
+      ranked = zip(*output, strict=True)
+      yield Prediction(name, tuple((names[i], float(p)) for p, i in ranked))
+
+
+def features(model, images: Iterable, *, batch_size: int) -> np.ndarray:
+  """What the model represents images by, (N, D) float32; its card says which features these are.
+
+  Raises:
+    ValueError: an image cannot be read.
+  """
+
+  def representation(params, pixels):
+    _, features = model.module.apply({"params": params}, pixels, train=False)
+    if model.card.representation == "patches":
+      return jnp.float32(features["patches"]).mean(axis=1)
+    return jnp.float32(features["pre_logits"])
+
+  rows = []
+  for name, output in outputs(model, representation, images, batch_size=batch_size):
+    if isinstance(output, str):
+      raise ValueError(f"{name} cannot be read: {output}")
+    rows.append(output)
+  return np.stack(rows) if rows else np.zeros((0, model.module.feature_width()), np.float32)
+
+
+def outputs(
+  model, function: Callable, images: Iterable, *, batch_size: int, max_pixels: int = MAX_PIXELS
+) -> Iterator[tuple[str, object]]:
+  """(name, what `function` gives) of each image, or (name, why it cannot be read).
+
+  Args:
+    model: a `LoadedModel` for a known image size.
+    function: (params, images (N, H, W, 3) in [-1, 1]) -> tree of arrays (N, ...).
+    images, batch_size, max_pixels: as for `predict`.
+  """
+  side, params = model.card.image_size, jax.device_put(model.params)
+  compiled = jax.jit(lambda params, pixels: function(params, normalize(pixels, model.module.dtype)))
+  read = functools.partial(read_image, size=side, resize=model.card.resize, max_pixels=max_pixels)
+  images = list(images)
+  names = (name_of(image, place) for place, image in enumerate(images, start=1))
+  for batch in decoded(images, read, batch_size):
+    good = [image for image in batch if isinstance(image, np.ndarray)]
     blank = [np.zeros((side, side, 3), np.uint8)] * (batch_size - len(good))
-    values, classes = jax.device_get(most_probable(params, np.stack(good + blank)))
-    rows = iter(zip(classes, values, strict=True))
-    for path, image in zip(batch, images, strict=True):
-      if isinstance(image, str):
-        yield Prediction(path, (), error=image)
-      else:
-        ranked = zip(*next(rows), strict=True)
-        yield Prediction(path, tuple((names[i], float(p)) for i, p in ranked))
+    values = jax.device_get(compiled(params, np.stack(good + blank)))
+    rows = (jax.tree.map(lambda x, row=row: x[row], values) for row in range(len(good)))
+    for image in batch:
+      yield next(names), image if isinstance(image, str) else next(rows)
 
 
-def read_image(path: pathlib.Path, *, size: int, resize: int, max_pixels: int) -> np.ndarray | str:
-  """The image, prepared as in an evaluation; or the reason why it cannot be read."""
+def name_of(image, place: int) -> str:
+  """The path of a file; of another image, its place among the images."""
+  return str(image) if isinstance(image, (str, os.PathLike)) else f"image {place}"
+
+
+def read_image(image, *, size: int, resize: int, max_pixels: int) -> np.ndarray | str:
+  """An image prepared as in an evaluation, (size, size, 3) uint8; or why it cannot be read.
+
+  Args:
+    image: the path of a file, a Pillow image, or uint8 pixels (H, W) or (H, W, 3).
+    size: side of the result, pixels.
+    resize: pixels of the smaller side before the centre is cut out; 0: straight to the square.
+    max_pixels: larger images are not read.
+  """
   try:
-    data = files.read_bytes(path, most=image_files.MAX_BYTES)
-    return evaluate_image(data, size=size, resize=resize, max_pixels=max_pixels)
+    pixels = encoded_or_pixels(image)
+    return evaluate_image(pixels, size=size, resize=resize, max_pixels=max_pixels)
   except (BadImage, OSError) as error:
     return str(error)
 
 
-def decoded(paths: Iterable[pathlib.Path], read, batch_size: int):
-  """Batches of (paths, results of `read`); the next batch is read while one is in use."""
-  paths = iter(paths)
+def encoded_or_pixels(image) -> bytes | np.ndarray:
+  """The bytes of a file, or the pixels of an image that is in memory.
+
+  Raises:
+    BadImage: it is no image, or has pixels other than uint8.
+    OSError: the file cannot be read.
+  """
+  if isinstance(image, (str, os.PathLike)):
+    return files.read_bytes(local_path(image), most=image_files.MAX_BYTES)
+  if isinstance(image, Image.Image):
+    if image.mode[:1] in "IF":  # Pillow would clip these to white
+      raise BadImage(f"its mode is {image.mode}; convert it to 8 bits a channel first.")
+    return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+  if isinstance(image, np.ndarray) and image.dtype == np.uint8:
+    return image
+  kind = f"an array of {image.dtype}" if isinstance(image, np.ndarray) else type(image).__name__
+  raise BadImage(f"it is {kind}; give a path, a Pillow image or an array of uint8 pixels.")
+
+
+def decoded(images: Sequence, read: Callable, batch_size: int) -> Iterator[list]:
+  """Batches of what `read` makes of images; the next batch is read while one is in use."""
+  rest = iter(images)
   with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-
-    def begin():
-      batch = list(itertools.islice(paths, batch_size))
-      return batch, [pool.submit(read, path) for path in batch]
-
-    batch, reading = begin()
-    while batch:
+    begin = lambda: [pool.submit(read, image) for image in itertools.islice(rest, batch_size)]
+    reading = begin()
+    while reading:
       following = begin()
-      yield batch, [future.result() for future in reading]
-      batch, reading = following
+      yield [future.result() for future in reading]
+      reading = following
 
 
-def write(path: pathlib.Path, predictions: list[Prediction]):
-  """Writes predictions: CSV has a line for each image and class, JSON an object for each image."""
+def lines(predictions: Iterable[Prediction], form: str) -> Iterator[str]:
+  """The predictions of images that could be read, as text.
+
+  Args:
+    predictions: the predictions.
+    form: "text" has a line for each image, "csv" a line for each image and class, and "json" is a
+      list with an object for each image.
+  """
   good = [p for p in predictions if not p.error]
-  if path.suffix == ".json":
+  if form == "json":
     rows = [
-      {"path": str(p.path), "classes": [{"name": n, "probability": x} for n, x in p.classes]}
+      {"path": p.name, "classes": [{"name": n, "probability": x} for n, x in p.classes]}
       for p in good
     ]
-    files.write_text(path, json.dumps(rows, indent=2) + "\n")
+    yield json.dumps(rows, indent=2) + "\n"
+  elif form == "csv":
+    yield files.csv_line(("path", "rank", "class", "probability"))
+    for p in good:
+      for rank, (name, probability) in enumerate(p.classes, start=1):
+        yield files.csv_line((p.name, rank, name, probability))
   else:
-    rows = [
-      (p.path, rank, name, probability)
-      for p in good
-      for rank, (name, probability) in enumerate(p.classes, start=1)
-    ]
-    files.write_csv(path, [("path", "rank", "class", "probability"), *rows])
+    for p in good:
+      yield f"{p.name}: {', '.join(f'{name} {x:.1%}' for name, x in p.classes)}\n"
