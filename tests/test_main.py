@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests import programs
-from vit_jax import main
+from vit_jax import main, recipes
 
 
 def command(tmp_path, *arguments):
@@ -133,3 +133,16 @@ def test_the_process_has_no_tensorflow(tmp_path):
   )
   result = programs.run([programs.MAIN[0], "-c", code])
   assert result.returncode == 0, result.stderr
+
+
+def test_the_settings_of_a_command_line_are_written_as_a_recipe(tmp_path):
+  path, seed = tmp_path / "mine.py", "--config.seed=7"
+  words = command(tmp_path, DIGITS, seed, f"--write_recipe={path}")
+  written = programs.run(words)
+  assert written.returncode == 0, written.stderr
+  assert f"--config={path}" in written.stdout
+  assert recipes.load(str(path)) == recipes.resolve("configs/vit_digits.py", [seed])
+  again = programs.run(words)
+  assert again.returncode == 2
+  assert "mine.py must be a new file whose name ends in .py" in again.stderr
+  assert not (tmp_path / "run").exists()

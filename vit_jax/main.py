@@ -26,7 +26,7 @@ from absl import app, flags, logging
 from vit_jax.config import ConfigError, RunError, StorageError, command_line
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.storage import files
-from vit_jax.storage.paths import path_of
+from vit_jax.storage.paths import local_path, path_of
 
 flags.adopt_module_key_flags(command_line)  # --help shows them
 _WORKDIR = flags.DEFINE_string(
@@ -64,12 +64,13 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
   Raises:
     ConfigError: the file exists, or cannot be written.
   """
-  if path.suffix != ".py" or files.exists(path):
-    raise ConfigError(f"--write_recipe={path} must be a new file whose name ends in .py.")
+  text = as_recipe(command.config, f"Made from {command.recipe}.")
   try:
-    files.write_text(path, as_recipe(command.config, f"Made from {command.recipe}."))
+    new = path.suffix == ".py" and files.create(path, text)
   except OSError as error:
     raise ConfigError(f"--write_recipe={path} cannot be written: {error}.") from error
+  if not new:
+    raise ConfigError(f"--write_recipe={path} must be a new file whose name ends in .py.")
   print(f"Recipe: {path} (train with: python -m vit_jax.main --config={path})")
 
 
@@ -82,7 +83,7 @@ def main(command: command_line.CommandLine):
   logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
   try:
     if _WRITE_RECIPE.value:
-      write_recipe(pathlib.Path(_WRITE_RECIPE.value), command)
+      write_recipe(local_path(_WRITE_RECIPE.value), command)
       return
     folder = path_of(_WORKDIR.value or default_workdir(command.recipe))
     if refusal := limits.refusal(folder):
