@@ -89,8 +89,7 @@ STORAGES = Registry(
   }
 )
 
-# Families of models; see vit_jax.models.family.
-FAMILIES = Registry(
+FAMILIES = Registry(  # of models; the last whose parameters they may be is asked first
   {
     "vit": "vit_jax.models.vit_names:FAMILY",
     "resnet": "vit_jax.models.resnet:FAMILY",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests import modules, reference
 from tests.golden import weights as golden
 from vit_jax import models
-from vit_jax.models.resnet import AxialAttention, Backbone
+from vit_jax.models.backbone import AxialAttention, Backbone
 
 SMALL = dict(name="R50x1", stages=(1, 1, 1, 1), width=32, num_classes=5)
 IMAGES = golden.images(32)

@@ -94,7 +94,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/models/flops.py": below("models", "flops"),
   "vit_jax/models/layers.py": below("models", "norm gelu dropout head"),
   "vit_jax/models/positions.py": [*VIT, *below("models", "positions")],
-  "vit_jax/models/resnet.py": [*below("models", "resnet"), *PUBLISHED],
+  "vit_jax/models/backbone.py": [*below("models", "resnet"), *PUBLISHED],
   "vit_jax/models/stacking.py": STACKED,
   "vit_jax/models/stem.py": [*PUBLISHED, *below("models", "stem")],
   "vit_jax/models/vit.py": [*VIT, *GRIDS, *below("models", "patches pooling stages")],

@@ -1,5 +1,6 @@
 """A family of models is one file and one line: a toy goes through the main program and tools."""
 
+import dataclasses
 import re
 
 import chex
@@ -121,6 +122,22 @@ def test_it_trains_resumes_is_evaluated_reported_and_exported(tmp_path):
   assert program.run(
     tmp_path / "tuned", *WORDS, f"--config.init_from={path}", "--config.model.name="
   )
+
+
+class Variant(PatchMLP):
+  """One that its parameters alone tell from what it varies."""
+
+
+VARIANT = dataclasses.replace(
+  TOY, module=Variant, recognise=lambda params: recognise(params) if "third" in params else None
+)
+
+
+def test_a_variant_behind_its_family_is_recognised_before_it(monkeypatch):
+  monkeypatch.setitem(registry.FAMILIES, "variant", "tests.seams.test_family:VARIANT")
+  params = {"patch_mlp": {"kernel": np.zeros((48, 16))}}
+  assert type(models.module_of(params)) is PatchMLP
+  assert type(models.module_of(params | {"third": np.zeros(16)})) is Variant
 
 
 def test_features_need_no_head():

@@ -29,8 +29,10 @@ class Sums(Optimizer):
   moment: ClassVar[str] = "trace"
 
   def precondition(self):
-    """The sum; the chain after it is that of all optimizers."""
-    return optax.trace(self.memory)
+    """The sum for matrices alone; the chain after it is that of all optimizers."""
+    rules = {"matrix": optax.trace(self.memory), "other": optax.identity()}
+    of = lambda params: jax.tree.map(lambda p: "matrix" if p.ndim > 1 else "other", params)
+    return optax.partition(rules, of)
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ class Optimizer:
   """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas.
 
   Attributes:
-    moment: the field of the state of `precondition` that is kept in `moment_dtype`.
+    moment: the name of the fields of the state of `precondition` that are kept in `moment_dtype`.
   """
 
   moment: ClassVar[str]
@@ -121,8 +121,8 @@ class Optimizer:
   def precondition(self):
     """The `optax.GradientTransformation` of a kind, from gradients to directions.
 
-    Its state is a named tuple. `vit_jax.learning.optim.make` puts clipping and weight decay around
-    it.
+    Its state is made of named tuples. `vit_jax.learning.optim.make` puts clipping and weight decay
+    around it.
     """
     raise NotImplementedError
 

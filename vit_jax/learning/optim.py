@@ -127,13 +127,16 @@ def with_moment_dtype(
   0.9 is 0.8984, and 0.999 is 1.
 
   Args:
-    inner: its state is a named tuple.
-    moment: the field of that tuple.
+    inner: its state is made of named tuples.
+    moment: the name of their fields that hold the moment.
     dtype: the type to store it in.
   """
 
   def cast(state, dtype):
-    return state._replace(**{moment: optax.tree.cast(getattr(state, moment), dtype)})
+    of_moment = lambda path: jax.tree_util.GetAttrKey(moment) in path
+    return jax.tree_util.tree_map_with_path(
+      lambda path, leaf: leaf.astype(dtype) if of_moment(path) else leaf, state
+    )
 
   def init(params):
     return cast(inner.init(params), dtype)

@@ -26,7 +26,7 @@ def module_of(params: dict, **options) -> Network:
     ValueError: the names or shapes belong to no model of this project.
   """
   try:
-    for family in registry.FAMILIES.values():
+    for family in reversed([*registry.FAMILIES.values()]):  # variants come behind what they vary
       fields = family.recognise(params)
       if fields is not None:
         known = {field.name for field in dataclasses.fields(family.module)}

@@ -1,8 +1,6 @@
 """The paper's baseline, "ResNet (BiT)" (Section 4.1), and the axial ResNet (Appendix D.6).
 
-It is a ResNet-v2: normalisation and activation come before each convolution. Parameters have the
-names of BiT's published weights, except in GroupNorm (scale and bias here) and in the head
-(head/{kernel (D, K), bias} here, as in every model of this project).
+Its layers are in vit_jax/models/backbone.py.
 """
 
 import re
@@ -13,154 +11,13 @@ import jax.numpy as jnp
 
 from vit_jax import config
 from vit_jax.models import flops
-from vit_jax.models.attention import Attention
-from vit_jax.models.convolution import (
-  STAGES,
-  StandardizedConv,
-  check_stages,
-  group_norm,
-  map_size,
-  standardize_bit,
-)
+from vit_jax.models.backbone import Backbone
+from vit_jax.models.convolution import STAGES, check_stages, map_size
 from vit_jax.models.family import Family, Network, check_heads
-from vit_jax.models.layers import Head, as_input, remat, split_by_example
+from vit_jax.models.layers import Head, as_input
 from vit_jax.models.recognition import child_count, outputs
 
 MODEL = config.Model()  # default settings
-
-EPSILON = 1e-5
-PADDING = {1: 0, 3: 1, 7: 3}  # pixels on each side, by the size of the kernel
-
-
-class Convolution(nn.Module):
-  """A standardised convolution inside a module, for the two-part names of the published weights."""
-
-  features: int
-  size: int
-  stride: int
-  dtype: jnp.dtype
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), features)."""
-    return _conv(self.features, self.size, self.stride, self.dtype)(x)
-
-
-class PreActivated(nn.Module):
-  """GroupNorm, ReLU, then a convolution, and if needed a projection for the unit's shortcut."""
-
-  features: int
-  size: int
-  stride: int
-  dtype: jnp.dtype
-  projection: tuple[int, int] | None = None
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-    """(B, H, W, C) -> the convolution's output, and that of `projection` (channels, stride)."""
-    x = nn.relu(group_norm(EPSILON, self.dtype, "group_norm")(x))
-    shortcut = None
-    if self.projection:
-      channels, stride = self.projection
-      shortcut = Convolution(channels, 1, stride, self.dtype, name="proj")(x)
-    return _conv(self.features, self.size, self.stride, self.dtype)(x), shortcut
-
-
-class AxialAttention(nn.Module):
-  """GroupNorm, ReLU, attention along rows, then along columns, then a mean over stride x stride.
-
-  Both attentions have relative position embeddings. The module replaces a 3 x 3 convolution.
-  """
-
-  heads: int
-  stride: int
-  dtype: jnp.dtype
-  attention: str
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), C)."""
-    x = nn.relu(group_norm(EPSILON, self.dtype, "group_norm")(x))
-    for name in ("row_attention", "column_attention"):
-      lines = x.reshape(-1, *x.shape[2:])
-      lines = Attention(self.heads, self.dtype, self.attention, relative=True, name=name)(lines)
-      # Swaps the axes for the next attention; after both, the order is the original one.
-      x = lines.reshape(x.shape).swapaxes(1, 2)
-    window = (self.stride, self.stride)
-    return nn.avg_pool(x, window, strides=window, padding="SAME", count_include_pad=False)
-
-
-class Unit(nn.Module):
-  """A bottleneck plus its input: 1 x 1, 3 x 3 with the stride, 1 x 1 to 4 times the channels.
-
-  Attributes:
-    channels: of the 3 x 3 convolution.
-    stride: of the 3 x 3 convolution.
-    heads: 0, or the heads of the axial attention in place of the 3 x 3 convolution.
-    dtype, attention: as in `ResNet`.
-  """
-
-  channels: int
-  stride: int
-  heads: int
-  dtype: jnp.dtype
-  attention: str
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
-    x, outputs = split_by_example(x), 4 * self.channels
-    project = x.shape[-1] != outputs or self.stride != 1
-    projection = (outputs, self.stride) if project else None
-    y, shortcut = PreActivated(self.channels, 1, 1, self.dtype, projection, name="a")(x)
-    if self.heads:
-      y = AxialAttention(self.heads, self.stride, self.dtype, self.attention, name="b")(y)
-    else:
-      y, _ = PreActivated(self.channels, 3, self.stride, self.dtype, name="b")(y)
-    y, _ = PreActivated(outputs, 1, 1, self.dtype, name="c")(y)
-    return y + (shortcut if project else x)
-
-
-class Stage(nn.Module):
-  """Units of one resolution; the first has the stride."""
-
-  units: int
-  channels: int
-  stride: int
-  options: dict
-  remat: str
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, H, W, C) -> (B, ceil(H / stride), ceil(W / stride), 4 channels)."""
-    unit = remat(Unit, self.remat)
-    for i in range(self.units):
-      stride = self.stride if i == 0 else 1
-      x = unit(self.channels, stride, **self.options, name=f"unit{i + 1:02d}")(x)
-    return x
-
-
-class Backbone(nn.Module):
-  """The ResNet without the mean over the map and the head; the fields are those of `ResNet`."""
-
-  stages: tuple[int, ...]
-  width: int
-  heads: int
-  dtype: jnp.dtype
-  attention: str
-  remat: str
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    """(B, H, W, 3) -> (B, h, w, C), normalised and activated."""
-    x = Convolution(self.width, 7, 2, self.dtype, name="root_block")(x)
-    x = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))  # zeros, which can win in max pooling
-    x = nn.max_pool(x, (3, 3), strides=(2, 2))
-    options = dict(heads=self.heads, dtype=self.dtype, attention=self.attention)
-    for i, units in enumerate(self.stages):
-      stride, channels = 1 if i == 0 else 2, self.width * 2**i
-      x = Stage(units, channels, stride, options, self.remat, name=f"block{i + 1}")(x)
-    return nn.relu(group_norm(EPSILON, self.dtype, "group_norm")(x))
 
 
 class ResNet(Network, nn.Module):
@@ -262,19 +119,6 @@ class ResNet(Network, nn.Module):
       "these weights are of a ResNet, which has no patches and no blocks to look into; give "
       "weights of a ViT or a hybrid."
     )
-
-
-def _conv(features, size, stride, dtype):
-  pad = PADDING[size]
-  return StandardizedConv(
-    features,
-    size,
-    stride,
-    [(pad, pad), (pad, pad)],
-    standardize_bit,
-    dtype=dtype,
-    name="standardized_conv2d",
-  )
 
 
 _NAME = re.compile(r"R(?P<depth>\d+)x(?P<factor>[1-9]\d?)|Axial-R(?P<axial>\d+)", re.ASCII)

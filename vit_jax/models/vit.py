@@ -209,9 +209,14 @@ class ViT(Properties, nn.Module):
     return Head(self.num_classes, self.head_bias, self.dtype, name="head")(y)
 
   @nn.nowrap
+  def tokens_before(self) -> int:
+    """How many tokens `add_positions` puts before those of the patches."""
+    return int(self.pool == "class_token")
+
+  @nn.nowrap
   def patches(self, x: jax.Array) -> jax.Array:
-    """The tokens of the patches: all but the class token."""
-    return x[:, 1:] if self.pool == "class_token" else x
+    """The tokens of the patches."""
+    return x[:, self.tokens_before() :]
 
   @nn.nowrap
   def _pooled(self, x):
@@ -219,7 +224,7 @@ class ViT(Properties, nn.Module):
     if self.pool == "class_token":
       return x[:, 0]
     if self.pool == "gap":
-      return x.mean(axis=1)
+      return self.patches(x).mean(axis=1)
     return AttentionPooling(**self._shared_with(AttentionPooling), name="MAPHead_0")(x)
 
   @nn.nowrap

@@ -89,7 +89,7 @@ class Properties(Network, Maskable, Transparent):
     if self.axial:
       blocks = rows * block(columns) + columns * block(rows)
     else:
-      blocks = block(rows * columns + (self.pool == "class_token"))
+      blocks = block(self.tokens_before() + rows * columns)
     embedding = rows * columns * self.patch**2 * channels * self.width
     return stem + embedding + self.depth * blocks
 
