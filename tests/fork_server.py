@@ -172,7 +172,7 @@ def import_slow_ones():
     "sklearn.model_selection",
     "vit_jax.evaluation.evaluate",
     "vit_jax.storage.events",
-    "vit_jax.training.train",
+    "vit_jax.launch",
   ):
     importlib.import_module(name)
   gc.freeze()  # so that no fork goes through all of these objects again

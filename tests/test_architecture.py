@@ -54,13 +54,16 @@ def test_no_circles():
 # The packages, higher ones first. Nothing imports what stands above it.
 LAYERS = [
   {"main"},
+  {"launch"},
   {"experiments"},
-  {"training"},
   {"report"},
-  {"inspection", "recipes"},
+  {"inspection"},
+  {"plots"},
+  {"training"},
+  {"recipes"},
   {"evaluation"},
   {"inference"},
-  {"plots", "weights"},
+  {"weights"},
   {"learning"},
   {"data"},
   {"models"},
@@ -119,7 +122,7 @@ OF_THIS_MACHINE = (
   *("vit_jax.process.huge_pages", "vit_jax.devices.hosts"),  # devices
   *("vit_jax.config.python_file", "vit_jax.config.suggestions"),  # recipes
   "vit_jax.experiments.studies.loading",
-  "vit_jax.training.provenance",  # the program
+  "vit_jax.report.provenance",  # the program
   *("vit_jax.inference.predict", "vit_jax.inspection.gallery"),  # images that the user names
   # Formats of weights, which libraries read: vit_jax.weights.source brings them here.
   *(f"vit_jax.weights.{name}" for name in ("arrays", "card", "format", "npz")),
@@ -174,7 +177,17 @@ def test_every_package_has_its_place_in_the_map():
 
 # Where whole configs are made, compared and taken apart (docs/decisions/settings-in-groups.md).
 OF_CONFIGS = (
-  *("config", "recipes", "learning", "evaluation", "training", "report", "experiments", "main"),
+  *(
+    "config",
+    "recipes",
+    "learning",
+    "evaluation",
+    "training",
+    "report",
+    "experiments",
+    "main",
+    "launch",
+  ),
 )
 
 

@@ -126,7 +126,7 @@ def test_the_process_has_no_tensorflow(tmp_path):
     "import sys\n"
     "from vit_jax import weights\n"
     "from vit_jax.evaluation import evaluate\n"
-    "from vit_jax.training import launch, train\n"
+    "from vit_jax import launch\n"
     "from vit_jax.data.sources import tfds\n"
     "assert 'jax' in sys.modules\n"
     "assert not any(name.split('.')[0] == 'tensorflow' for name in sys.modules)\n"

@@ -6,12 +6,12 @@ import pathlib
 import jax
 
 from vit_jax import config as c
+from vit_jax import launch
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.classification import Settings
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
 from vit_jax.training import run as runs
-from vit_jax.training import train as training
 
 CONFIG = c.Config(
   batch_size=32,
@@ -39,7 +39,7 @@ def train(folder: pathlib.Path) -> pathlib.Path:
   """Trains to the end; returns the workdir."""
   made = runs.make(CONFIG, runs.open_data(CONFIG), jax.devices()[:1])
   with _beside(folder).open("w") as output, contextlib.redirect_stdout(output):
-    assert training.train(made, folder, StopRequest())
+    assert launch.train(made, folder, StopRequest())
   return folder
 
 

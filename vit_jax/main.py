@@ -77,8 +77,8 @@ def write_recipe(path: pathlib.Path, command: command_line.CommandLine):
 def main(command: command_line.CommandLine):
   """Runs the chosen mode; the heavy imports come after the command line has been accepted."""
   began = time.monotonic()
+  from vit_jax import launch
   from vit_jax.devices.hosts import Hosts
-  from vit_jax.training import launch
 
   logging.set_verbosity(logging.WARNING)  # otherwise Orbax logs each of its steps
   try:

@@ -17,7 +17,7 @@ from vit_jax.storage import workdir
 def result(number):
   """A result whose metric, table and picture all tell its number."""
 
-  def write(folder, _):
+  def write(folder):
     (folder / "classes.csv").write_text(f"class,images,right,accuracy\ncat,255,{number},\n")
 
   picture = np.full((4, 4, 3), number, np.uint8)

@@ -5,7 +5,6 @@ import csv
 import numpy as np
 
 from vit_jax.evaluation import details
-from vit_jax.plots import curves
 
 NAMES = ["plain", 'with, comma and "quotes"', "two\nlines", "none of it"]
 LABELS = np.array([0, 0, 1, 2, 2, 2], np.int32)
@@ -16,7 +15,7 @@ def written(tmp_path, names=NAMES):
   known = details.Details(
     names, LABELS, PREDICTIONS, np.linspace(0.5, 1, 6), lambda row: f"a, b\n{row}.jpg"
   )
-  return details.write(tmp_path / "set", known)
+  details.write(tmp_path / "set", known)
 
 
 def read(path):
@@ -25,10 +24,12 @@ def read(path):
 
 
 def test_tables(tmp_path):
-  matrix = written(tmp_path)
+  written(tmp_path)
   expected = np.zeros((4, 4), int)
   for label, prediction in zip(LABELS, PREDICTIONS, strict=True):
     expected[label, prediction] += 1
+  names, matrix = details.read_confusion(tmp_path / "set")
+  assert names == NAMES
   np.testing.assert_array_equal(matrix, expected)
 
   header, *rows = read(tmp_path / "set/confusion.csv")
@@ -64,15 +65,7 @@ def test_probabilities_can_be_read_back_exactly(tmp_path):
 
 def test_names_that_are_no_text_and_very_many_classes(tmp_path):
   many = [f"\udcff{i}" for i in range(2001)]
-  assert written(tmp_path, many) is None
+  written(tmp_path, many)
   assert not (tmp_path / "set/confusion.csv").exists()
   assert read(tmp_path / "set/classes.csv")[1][0] == "\\udcff0"
   assert len(read(tmp_path / "set/classes.csv")) == 2002
-
-
-def test_plot_of_few_and_of_a_thousand_classes(tmp_path):
-  curves.confusion(tmp_path, written(tmp_path), ["$x$", *NAMES[1:]], "$x$ of it")
-  few = (tmp_path / curves.CONFUSION).read_bytes()
-  assert few.startswith(b"\x89PNG")
-  curves.confusion(tmp_path, np.eye(1000, dtype=int), [str(i) for i in range(1000)], "")
-  assert len((tmp_path / curves.CONFUSION).read_bytes()) < 10**6

@@ -25,7 +25,7 @@ from vit_jax.evaluation.evaluations import open_alone, score_all
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
-from vit_jax.training.launch import reader_of
+from vit_jax.launch import reader_of
 from vit_jax.weights.card import Card
 
 MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2)

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from vit_jax import config as c
+from vit_jax import launch
 from vit_jax.evaluation.classification import Classification
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
-from vit_jax.training import launch, train
 from vit_jax.training import run as runs
 
 TRAINED = {"bag": 40, "coat": 90, "hat": 140, "shoe": 190}  # grey values
@@ -63,7 +63,7 @@ def run(tmp_path_factory):
   config = configured(root, root / "test")
   made = runs.make(config, runs.open_data(config), jax.devices()[:1])
   with contextlib.redirect_stdout(io.StringIO()) as said:
-    assert train.train(made, root / "run", StopRequest())
+    assert launch.train(made, root / "run", StopRequest())
   assert said.getvalue().count("test: no image of: 'bag', 'hat'") == 1
   return root, config
 

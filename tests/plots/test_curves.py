@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from vit_jax.evaluation import catalogue
+from vit_jax.evaluation import catalogue, details
 from vit_jax.plots import captions, charts, curves
 from vit_jax.storage import metrics_log
 
@@ -69,6 +69,21 @@ def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, cl
   curves.confusion(tmp_path, matrix, [f"c{i}" for i in range(classes)], "")
   texts = [text.get_text() for text in figures[0].axes[0].texts]
   assert texts == ([str(i) for i in range(classes**2)] if counted else [])
+
+
+def test_the_confusion_matrices_that_an_evaluation_left_are_drawn(tmp_path):
+  """A thousand classes too; one that is damaged is left out."""
+  for number, count in enumerate((3, 1000, 2), 1):
+    folder = tmp_path / f"evaluation/{number}/test"
+    classes = np.arange(count)
+    names = [f"$x$, {i}" for i in classes]
+    details.write(folder, details.Details(names, classes, classes, np.ones(count), str))
+  (folder / details.CONFUSION).write_text("label / prediction,a,b\na,1,x\nb,1,1\n")
+  curves.confusions(tmp_path)
+  drawn = sorted(tmp_path.glob("evaluation/*/test/confusion.png"))
+  assert [path.parts[-3] for path in drawn] == ["1", "2"]
+  assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+  assert drawn[1].stat().st_size < 10**6
 
 
 def test_the_caption_of_the_confusion_matrix_is_whole(tmp_path, monkeypatch):

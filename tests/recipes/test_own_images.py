@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from tests.tiny_run import CONFIG
-from vit_jax import recipes
+from vit_jax import launch, recipes
 from vit_jax.config import ConfigError, overrides
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.command_line import with_origins
 from vit_jax.devices.hosts import Hosts
 from vit_jax.process.signals import StopRequest
 from vit_jax.recipes import own_images
-from vit_jax.training import launch
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
 

@@ -1,8 +1,10 @@
 """The report that a run writes at its end, and what the tool adds: one small run on the digits."""
 
+import contextlib
 import csv
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -11,13 +13,12 @@ from PIL import Image
 from tests import programs
 from tests.report.read_page import Page
 from tools import report as tool
-from vit_jax.config import recorded
+from vit_jax.config import Config, recorded
 from vit_jax.data import datasets
 from vit_jax.evaluation import examples
 from vit_jax.report import inside, report, run
 from vit_jax.storage import metrics_log, starts
 from vit_jax.storage import workdir as workdirs
-from vit_jax.training import train
 
 STEPS = 12
 
@@ -133,12 +134,16 @@ def test_a_damaged_image_is_no_end_of_the_report(digits, tmp_path):
 
 
 def test_a_report_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
-  said = []
-  train.write_report(tmp_path, said.append)
+  lines = []
+  session = types.SimpleNamespace(
+    folder=tmp_path,
+    writer=types.SimpleNamespace(say=lines.append),
+    monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
+  )
   monkeypatch.setattr(report, "write", lambda *args, **options: 1 / 0)
-  train.write_report(tmp_path, said.append)
-  assert "cannot be written (ConfigError: " in said[0]
-  assert "(ZeroDivisionError: division by zero). The run itself is complete." in said[1]
+  run = types.SimpleNamespace(config=Config())
+  report.Report(run, session).end(types.SimpleNamespace(stopping=False))
+  assert "(ZeroDivisionError: division by zero). The run itself is complete." in lines[0]
 
 
 @pytest.mark.parametrize("damaged", [False, True])

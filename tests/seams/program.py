@@ -2,10 +2,9 @@
 
 import pathlib
 
-from vit_jax import recipes
+from vit_jax import launch, recipes
 from vit_jax.config import overrides
 from vit_jax.devices.hosts import Hosts
-from vit_jax.training import launch
 
 SMALL = (
   "--config.model.depth=1",

@@ -16,11 +16,11 @@ from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import features
 from vit_jax.evaluation.spec import EvaluationSpec, Evaluator, Metric, Result
 from vit_jax.experiments import holdout
+from vit_jax.launch import launch
 from vit_jax.process.signals import StopRequest
 from vit_jax.report import report
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.training import checks
-from vit_jax.training.launch import launch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class SpreadOfImages(Evaluator):
     seen, _ = features.of_source(context, params, self.source)
     context.raise_if_stopped()
     distance = np.abs(seen - seen.mean(axis=0)) ** self.settings.power
-    write = lambda folder, _: (folder / "spread.txt").write_text("apart")
+    write = lambda folder: (folder / "spread.txt").write_text("apart")
     return Result({"spread": float(distance.mean()), "widest": float(distance.max())}, write)
 
 

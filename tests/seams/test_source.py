@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from tools import cache, prepare_data, report
-from vit_jax import recipes, registry
+from vit_jax import launch, recipes, registry
 from vit_jax.config import ConfigError
 from vit_jax.data import leakage, sources
 from vit_jax.data.sources import Example, Source
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
-from vit_jax.training import launch
 
 
 class Toy(Source):

@@ -9,12 +9,11 @@ import pytest
 
 from tests.tiny_run import CONFIG
 from tools import export, predict
-from vit_jax import registry, weights
+from vit_jax import launch, registry, weights
 from vit_jax.config import ConfigError, Duration
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.training import launch
 from vit_jax.weights import WeightFormat
 
 

@@ -48,8 +48,8 @@ class Noted(Callback):
     self._note("after", moment.step, moment.state, moment.stopping, moment.ending)
     moment.ending = moment.ending or moment.step == self._end
 
-  def end(self, step):
-    self._note("end", step)
+  def end(self, moment):
+    self._note("end", moment.step)
 
 
 def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
@@ -88,7 +88,7 @@ def test_a_step_is_dispatched_before_the_callbacks_and_the_state_is_given_in_the
     *(("a", "after", 2, 3, False, False), ("b", "after", 2, 3, False, False)),
     *step(3),
     *(("a", "after", 3, 6, False, True), ("b", "after", 3, 6, False, True)),
-    *(("a", "end", 3), ("b", "end", 3)),
+    *(("b", "end", 3), ("a", "end", 3)),  # the other way round
   ]
 
 
@@ -111,7 +111,7 @@ def test_where_a_run_ends(options, last, finished):
 def test_a_run_at_its_end_takes_no_batch(options):
   calls, finished = trained(callbacks=1, **options)
   assert finished
-  assert calls == [("a", "start", options["first"])]
+  assert calls == [("a", what, options["first"]) for what in ("start", "end")]
 
 
 def test_arrays_move_by_explicit_calls_only(monkeypatch):
@@ -211,8 +211,8 @@ def run():
       monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),
       watchdog=types.SimpleNamespace(beat=lambda _: None),
     )
-    run = types.SimpleNamespace(steps=types.SimpleNamespace(save=10, log=5))
-    return Checkpointing(run, session, {}, Retry(seconds, clock=lambda: now[0]))
+    run = types.SimpleNamespace(steps=types.SimpleNamespace(save=10, log=5), description=dict)
+    return Checkpointing(run, session, Retry(seconds, clock=lambda: now[0]))
 
   return make, now, said
 
@@ -312,7 +312,7 @@ def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, sa
     profile.before_step(now[0] + 5)
     if traced and len(traced) == 2 and traced[1] == now[0]:
       traced[1] -= 1  # it ended before this step
-  profile.end(15)
+  profile.end(types.SimpleNamespace(step=15))
   assert traced == list(window or ())
   assert len(lines) == bool(said)
   assert all(said in line for line in lines)

@@ -12,15 +12,16 @@ from tests.learning.hidden_channel import Hidden
 from tests.seams.program import StopAfter
 from tools import cache as tools_cache
 from vit_jax import config as c
-from vit_jax import recipes
+from vit_jax import launch, recipes
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import check_same_classes, of_run
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.evaluations import open_alone
 from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.experiments import holdout
+from vit_jax.report import messages
 from vit_jax.storage import checkpoint, metrics_log
-from vit_jax.training import checks, messages, steps, train
+from vit_jax.training import checks, steps
 from vit_jax.training import run as runs
 
 MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2, num_classes=2)
@@ -244,14 +245,14 @@ def test_a_resumed_run_on_images_without_labels_has_the_same_bits(two, tmp_path,
   monkeypatch.setattr(
     Reader, "training", lambda *a, **k: read.append(k["parts"]) or reading(*a, **k)
   )
-  assert train.train(made, whole, StopAfter())
+  assert launch.train(made, whole, StopAfter())
   assert read == [made.data.parts]
-  assert not train.train(made, parts, StopAfter(3))
+  assert not launch.train(made, parts, StopAfter(3))
   turned = dataclasses.replace(  # the order in which a recipe names the sources does not matter
     config, data=dataclasses.replace(config.data, mix=dict(reversed(bare.items())))
   )
   made = runs.make(turned, runs.open_data(turned), jax.devices()[:1])
-  assert train.train(made, parts, StopAfter())
+  assert launch.train(made, parts, StopAfter())
   ends = [checkpoint.find(folder, 6) for folder in (whole, parts)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=False) for end in ends))
   losses = [[line["loss"] for line in metrics_log.read(folder)] for folder in (whole, parts)]

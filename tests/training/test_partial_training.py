@@ -13,7 +13,7 @@ import pytest
 from tests.learning.steps import BATCHES, CONFIG, ONE, changed, mesh_of
 from tests.seams.program import StopAfter
 from vit_jax import config as c
-from vit_jax import models
+from vit_jax import launch, models
 from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
 from vit_jax.evaluation import evaluate, evaluated_model
@@ -23,7 +23,7 @@ from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, fit, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import init_from, train
+from vit_jax.training import init_from, speed
 from vit_jax.training import run as runs
 
 LAST = "Transformer/encoderblock_1/.*|head/.*"
@@ -179,12 +179,12 @@ DIGITS = c.Config(
 def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   tmp_path, capsys, monkeypatch
 ):
-  monkeypatch.setattr(train, "chip", lambda kind: Chip(1e12))
+  monkeypatch.setattr(speed, "chip", lambda kind: Chip(1e12))
   made = runs.make(DIGITS, runs.open_data(DIGITS), jax.devices()[:1])
-  assert train.train(made, tmp_path / "whole", StopAfter())
+  assert launch.train(made, tmp_path / "whole", StopAfter())
   assert "(2,394 of them trained)" in capsys.readouterr().out
-  assert not train.train(made, tmp_path / "parts", StopAfter(3))
-  assert train.train(made, tmp_path / "parts", StopAfter())
+  assert not launch.train(made, tmp_path / "parts", StopAfter(3))
+  assert launch.train(made, tmp_path / "parts", StopAfter())
   ends = [checkpoint.find(tmp_path / name) for name in ("whole", "parts")]
   for ema in (False, True):
     chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=ema) for end in ends))

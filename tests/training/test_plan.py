@@ -8,11 +8,10 @@ import pytest
 
 from tools import cache as tools_cache
 from vit_jax import config as c
-from vit_jax import models
+from vit_jax import launch, models
 from vit_jax.data import cache
 from vit_jax.evaluation.classification import Classification
 from vit_jax.models import requirements
-from vit_jax.training import launch
 from vit_jax.training import run as runs
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from tests import programs
 from tests.seams.program import StopAfter
 from vit_jax import config as c
-from vit_jax import models
+from vit_jax import launch, models
 from vit_jax.data import sources
 from vit_jax.evaluation import reconstruction
 from vit_jax.evaluation.classification import Classification
@@ -25,7 +25,7 @@ from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
 from vit_jax.storage.tree import flatten
-from vit_jax.training import checks, init_from, train
+from vit_jax.training import checks, init_from
 from vit_jax.training import run as runs
 
 VIT = c.Model(name="ViT-Ti/2", depth=1, width=16, mlp_dim=16, heads=2, num_classes=10)
@@ -52,7 +52,7 @@ MASKED = c.Config(
 def run(folder, stop=0, **settings):
   config = dataclasses.replace(MASKED, **settings)
   made = runs.make(config, runs.open_data(config), jax.devices()[:1])
-  return train.train(made, folder, StopAfter(stop))
+  return launch.train(made, folder, StopAfter(stop))
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,14 @@ import safetensors.numpy
 from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
-from vit_jax import models, recipes, weights
+from vit_jax import launch, models, recipes, weights
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.models.description import differences
 from vit_jax.process.signals import StopRequest
+from vit_jax.report import messages
 from vit_jax.storage import checkpoint, manifest
-from vit_jax.training import launch, messages, start
+from vit_jax.training import start
 from vit_jax.weights import timm
 
 

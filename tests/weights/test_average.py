@@ -10,12 +10,11 @@ import pytest
 
 from tests import tiny_run as tiny
 from vit_jax import config as c
-from vit_jax import weights
+from vit_jax import launch, weights
 from vit_jax.config.suggestions import unknown
 from vit_jax.devices.hosts import Hosts
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.process.signals import StopRequest
-from vit_jax.training import launch
 from vit_jax.weights import average
 
 WARNING = "59% of the moving average is still the initial weights; use --no-average"

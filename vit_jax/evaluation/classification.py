@@ -32,7 +32,6 @@ with epy.lazy_imports():
   from vit_jax.data import classes as data_classes
   from vit_jax.evaluation import details, examples
   from vit_jax.learning import losses
-  from vit_jax.plots import curves
 
 FIVE = 5  # classes: the first five are told only of more
 
@@ -277,7 +276,6 @@ def prepared(source: "sources.Source", data: Data, resize: int, row: int) -> np.
 
 def write_details(
   folder: pathlib.Path,
-  caption: str,
   *,
   source: "sources.Source",
   kept: "details.Kept",
@@ -285,8 +283,6 @@ def write_details(
 ):
   """Writes predictions, accuracies by class, the confusion matrix and some images."""
   known = details.Details(source.class_names, *kept.joined(), source.name)
-  matrix = details.write(folder, known)
-  if matrix is not None:
-    curves.confusion(folder, matrix, source.class_names, caption)
+  details.write(folder, known)
   rows = examples.chosen(known.labels, known.predictions, known.probabilities)
   examples.write(folder / examples.IMAGES, examples.read(rows, image))

@@ -1,18 +1,22 @@
 """The details of a set's metrics: every prediction, accuracy by class, confusion of classes."""
 
+import csv
 import dataclasses
+import io
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import numpy as np
 
+from vit_jax.process.text import shown
 from vit_jax.storage import files
 
 PREDICTIONS, CLASSES, CONFUSION = "predictions.csv", "classes.csv", "confusion.csv"
 COLUMNS = ("name", "label", "prediction", "probability")  # of PREDICTIONS
 BINS = 15  # of probability, for the calibration error
 MAX_BYTES = 2**28  # of a file that is read back
+MAX_IMAGES = 10**12  # of an evaluation
 MAX_CLASSES = 2000  # above this, a table of classes by classes is too large to be useful
 
 
@@ -52,11 +56,8 @@ class Details:
   name: Callable[[int], str]
 
 
-def write(folder: pathlib.Path, details: Details) -> np.ndarray | None:
+def write(folder: pathlib.Path, details: Details):
   """Writes predictions.csv, classes.csv and, for up to 2,000 classes, confusion.csv.
-
-  Returns:
-    The confusion matrix, or None if it was not written.
 
   Raises:
     OSError: the files cannot be written.
@@ -65,12 +66,10 @@ def write(folder: pathlib.Path, details: Details) -> np.ndarray | None:
   names = details.class_names
   files.write_csv(folder / PREDICTIONS, predictions(details))
   files.write_csv(folder / CLASSES, classes(details))
-  if len(names) > MAX_CLASSES:
-    return None
-  matrix = confusion(details.labels, details.predictions, len(names))
-  rows = ([name, *counts] for name, counts in zip(names, matrix.tolist(), strict=True))
-  files.write_csv(folder / CONFUSION, [["label / prediction", *names], *rows])
-  return matrix
+  if len(names) <= MAX_CLASSES:
+    matrix = confusion(details.labels, details.predictions, len(names))
+    rows = ([name, *counts] for name, counts in zip(names, matrix.tolist(), strict=True))
+    files.write_csv(folder / CONFUSION, [["label / prediction", *names], *rows])
 
 
 def predictions(details: Details) -> Iterable[list]:
@@ -97,3 +96,41 @@ def confusion(labels: np.ndarray, predictions: np.ndarray, count: int) -> np.nda
   """How many images of each class (rows) got each prediction (columns), (count, count)."""
   cells = np.bincount(labels.astype(np.int64) * count + predictions, minlength=count * count)
   return cells.reshape(count, count)
+
+
+def read_confusion(folder: pathlib.Path) -> tuple[list[str], np.ndarray | None]:
+  """The names of the classes and the matrix of confusion.csv; ([], None) if it is not there.
+
+  Raises:
+    OSError, ValueError, csv.Error: the file is damaged.
+  """
+  rows = rows_of(folder / CONFUSION)
+  matrix = np.array([list(map(count, row[1:])) for row in rows]) if rows else None
+  return [row[0] for row in rows], matrix
+
+
+def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
+  """The rows of a CSV file below its header, [] if it is not there.
+
+  Raises:
+    OSError, ValueError, csv.Error: it cannot be read, or a row has not as many columns.
+  """
+  if not files.is_file(path):
+    return []
+  text = files.read_bytes(path, most=MAX_BYTES).decode()
+  rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
+  if any(len(row) != (columns or len(rows) + 1) for row in rows):
+    raise ValueError(f"{path.name} has rows of different lengths")
+  return rows
+
+
+def count(text: str) -> int:
+  """The number of images in a cell.
+
+  Raises:
+    ValueError: it is none.
+  """
+  number = int(text)
+  if not 0 <= number <= MAX_IMAGES:
+    raise ValueError(f"{shown(text)} is no number of images")
+  return number

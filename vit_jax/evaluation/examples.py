@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from vit_jax.data import tiles
 from vit_jax.data.images import BadImage
-from vit_jax.plots import tiles
 from vit_jax.storage import files
 
 IMAGES = "images"  # folder of the images of a set

@@ -26,10 +26,9 @@ with epy.lazy_imports():
   import jax
   import jax.numpy as jnp
 
-  from vit_jax.data import by_label, datasets, sources
+  from vit_jax.data import by_label, datasets, sources, tiles
   from vit_jax.devices import mesh as meshes
   from vit_jax.learning import corruption, masked_patches, objective, patch_targets
-  from vit_jax.plots import tiles
 
 SHOWN = 8  # images in the picture
 GREY = 128  # of masked patches

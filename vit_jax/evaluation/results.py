@@ -3,10 +3,10 @@
 import pathlib
 from collections.abc import Mapping
 
+from vit_jax.data import tiles
 from vit_jax.evaluation import catalogue
 from vit_jax.evaluation.details import MAX_BYTES
 from vit_jax.evaluation.spec import Result
-from vit_jax.plots import tiles
 from vit_jax.process import json_text
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.weights import average
@@ -48,7 +48,7 @@ def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]
   origin = origin | {DATASET: result.dataset}
   files.write_text(folder / METRICS, json_text.written(origin | result.metrics) + "\n")
   if result.write:
-    result.write(folder, whose(folder.name, origin))
+    result.write(folder)
   for name, picture in result.pictures.items():
     files.write_bytes(folder / f"{name}.png", tiles.png(picture))
 

@@ -68,15 +68,14 @@ class Result:
 
   Attributes:
     metrics: values by name, without the name of the evaluation.
-    write: (folder, caption) writes tables and plots into the evaluation's own folder; the caption
-      says what they are of. None: there are none.
+    write: (folder) writes tables and images into the evaluation's own folder; None: there are none.
     pictures: (H, W, 3) uint8 by name; a run keeps those of every evaluation.
     note: a sentence that belongs to the metrics; "": none.
     dataset: the images that were scored, in words.
   """
 
   metrics: dict[str, float]
-  write: Callable[[pathlib.Path, str], None] | None = None
+  write: Callable[[pathlib.Path], None] | None = None
   pictures: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   note: str = ""
   dataset: str = ""

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vit_jax.plots import curves, tiles
+from vit_jax.data import tiles
+from vit_jax.plots import curves
 from vit_jax.storage import files
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from vit_jax.plots import tiles
+from vit_jax.data import tiles
 from vit_jax.plots.labels import caption, label
 
 COLUMNS = 4

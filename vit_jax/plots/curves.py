@@ -1,14 +1,18 @@
 """Draws the curves and the confusion matrix of a run."""
 
+import contextlib
+import csv
 import pathlib
 import warnings
 from collections.abc import Callable
 
 import numpy as np
 
+from vit_jax.evaluation import details, results
 from vit_jax.plots import charts
 from vit_jax.plots.labels import caption, fonts, label
 from vit_jax.storage import files, metrics_log
+from vit_jax.storage import workdir as workdirs
 
 CURVES = "curves.png"
 CONFUSION = "confusion.png"
@@ -66,6 +70,15 @@ def _accuracy(axes, key: str, points: list[tuple[int, float]], whose: str = ""):
     axes.plot([], [], " ", label=f"{key}{whose}: {values[-1]:.1%}, not drawn")
   else:
     axes.plot(*zip(*points, strict=True), marker=".", label=key + whose)
+
+
+def confusions(workdir: pathlib.Path):
+  """Draws the confusion matrices of a workdir that are not drawn yet; damaged ones are left out."""
+  for folder in workdirs.details(workdir):
+    if files.is_file(folder / details.CONFUSION) and not files.exists(folder / CONFUSION):
+      with contextlib.suppress(ValueError, csv.Error):
+        names, matrix = details.read_confusion(folder)
+        confusion(folder, matrix, names, results.whose(folder.name, results.recorded(folder)))
 
 
 def confusion(folder: pathlib.Path, matrix, class_names, whose: str):

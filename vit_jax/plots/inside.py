@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from vit_jax.plots import tiles
+from vit_jax.data import tiles
 from vit_jax.plots.charts import legend_above
 from vit_jax.plots.labels import label
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from vit_jax.config import Config, to_dict
 from vit_jax.config.command_line import value_of
 from vit_jax.evaluation import catalogue
+from vit_jax.evaluation.details import rows_of
 from vit_jax.process.text import shown
 from vit_jax.recipes import cost
 from vit_jax.report.document import Section, Table, TableCell, count
 from vit_jax.report.run import RecordedRun, side_by_side
-from vit_jax.report.scored_set import numbered, rows_of
+from vit_jax.report.scored_set import numbered
 from vit_jax.report.thumbnails import thumbnails
 from vit_jax.storage.starts import CLASSES
 from vit_jax.storage.workdir import IMAGES

@@ -8,11 +8,12 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.config import RunError
+from vit_jax.data import tiles
 from vit_jax.evaluation import examples
 from vit_jax.inference import model as inference
 from vit_jax.inference.model import LoadedModel
 from vit_jax.inspection import filter_components, mean_distances, position_similarity, rollout
-from vit_jax.plots import charts, inside, overlay, tiles
+from vit_jax.plots import charts, inside, overlay
 from vit_jax.report.document import Picture, Section
 from vit_jax.report.run import RecordedRun
 from vit_jax.report.scored_set import ScoredSet

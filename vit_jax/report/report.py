@@ -4,18 +4,52 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
+import jax
+
 from vit_jax.config import ConfigError
 from vit_jax.evaluation import catalogue
+from vit_jax.plots import curves
+from vit_jax.process.text import one_line
 from vit_jax.report import cost, description, document, outcome, run, set_section
 from vit_jax.report.document import Section
 from vit_jax.report.run import RecordedRun
-from vit_jax.storage import files
+from vit_jax.storage import files, workdir
 from vit_jax.storage.metrics_log import clock
+from vit_jax.training.callbacks import Session
+from vit_jax.training.loop import Callback
+from vit_jax.training.run import Run
 from vit_jax.weights import average
 
 REPORT = "report.html"
 MAX_RUNS = 40
 MAX_DETAILED = 4  # runs whose evaluations are shown in detail
+
+
+class Report(Callback):
+  """Draws the curves and confusion matrices of a run that has reached its end, and its report."""
+
+  def __init__(self, run: Run, session: Session):
+    self._session, self._wanted = session, run.config.report
+
+  def end(self, moment):
+    """Draws them, on the first process."""
+    if moment.stopping or jax.process_index() != 0:
+      return
+    folder = self._session.folder
+    with self._session.monitor.paused("plots"):
+      with workdir.writing(folder):
+        curves.curves(folder, catalogue.curve)
+        curves.confusions(folder)
+      if self._wanted:
+        self._write(folder)
+
+  def _write(self, folder):
+    try:
+      write([folder], folder / REPORT, inside=False)
+    except Exception as error:  # the run is done and saved: nothing here may make it fail
+      reason = one_line(f"{type(error).__name__}: {error}")
+      text = f"{folder / REPORT} cannot be written ({reason}). The run itself is complete."
+      self._session.writer.say(text)
 
 
 def write(folders: Sequence[pathlib.Path], output: pathlib.Path, *, inside: bool):

@@ -2,18 +2,16 @@
 
 import csv
 import dataclasses
-import io
 import pathlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from vit_jax.evaluation import catalogue, details, examples, results
-from vit_jax.process.text import shown
+from vit_jax.evaluation.details import count, rows_of
 from vit_jax.storage import files, workdir
 
 MAX_SETS = 12  # evaluations of a run that are shown
-MAX_IMAGES = 10**12  # of an evaluation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +93,6 @@ def read(folder: pathlib.Path) -> ScoredSet:
   """
   rows = rows_of(folder / details.PREDICTIONS, 4)
   names, labels, predicted, probability = zip(*rows, strict=True) if rows else [()] * 4
-  matrix = rows_of(folder / details.CONFUSION)
   drawn = {path.stem: path for path in files.matching(folder, "*.png")}
   return ScoredSet(
     name=folder.name,
@@ -106,37 +103,10 @@ def read(folder: pathlib.Path) -> ScoredSet:
     labels=np.array(labels, object),
     predictions=np.array(predicted, object),
     probabilities=np.array(probability, float),
-    confusion=np.array([list(map(count, row[1:])) for row in matrix]) if matrix else None,
+    confusion=details.read_confusion(folder)[1],
     images=numbered(folder / examples.IMAGES),
     pictures={name: path for name, path in drawn.items() if name != "confusion"},
   )
-
-
-def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
-  """The rows of a CSV file below its header, [] if it is not there.
-
-  Raises:
-    OSError, ValueError, csv.Error: it cannot be read, or a row has not as many columns.
-  """
-  if not files.is_file(path):
-    return []
-  text = files.read_bytes(path, most=details.MAX_BYTES).decode()
-  rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
-  if any(len(row) != (columns or len(rows) + 1) for row in rows):
-    raise ValueError(f"{path.name} has rows of different lengths")
-  return rows
-
-
-def count(text: str) -> int:
-  """The number of images in a cell.
-
-  Raises:
-    ValueError: it is none.
-  """
-  number = int(text)
-  if not 0 <= number <= MAX_IMAGES:
-    raise ValueError(f"{shown(text)} is no number of images")
-  return number
 
 
 def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:

@@ -7,11 +7,11 @@ import jax
 import numpy as np
 
 from vit_jax.config import RunError
+from vit_jax.data import tiles
 from vit_jax.devices.watchdog import Watchdog
 from vit_jax.evaluation import catalogue, evaluations, results
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.learning.state import for_evaluation
-from vit_jax.plots import tiles
 from vit_jax.process import agreement
 from vit_jax.process.signals import StopRequest
 from vit_jax.process.text import one_line
@@ -42,6 +42,7 @@ class Session:
     watchdog: is told of progress.
     stop: tells whether the run was asked to stop.
     early_stopping: follows the evaluations.
+    left: whether any steps were left to train when it was opened.
   """
 
   folder: pathlib.Path
@@ -51,6 +52,7 @@ class Session:
   watchdog: Watchdog
   stop: StopRequest
   early_stopping: EarlyStopping
+  left: bool
 
 
 class Metrics(Callback):
@@ -68,6 +70,10 @@ class Metrics(Callback):
   def after_step(self, moment):
     """Reads the metrics of this step."""
     self.read_metrics()
+
+  def end(self, moment):
+    """Waits until all metrics are written."""
+    self._session.writer.complete(lambda: self._session.watchdog.beat("writing metrics"))
 
   def read_metrics(self):
     """Reads the metrics that are not read yet, and waits for the end of their step.
@@ -224,10 +230,14 @@ class Profile(Callback):
       self._place = files.place_to_fill(self._folder)
       jax.profiler.start_trace(self._place)
     if step - self._done == first + count:
-      self.end(step - 1)
+      self._stop(step - 1)
 
-  def end(self, step):
-    """Ends the trace after `step`, if one is under way."""
+  def end(self, moment):
+    """Ends the trace if it is under way, or says why there is none."""
+    if moment.step > self._done:
+      self._stop(moment.step)
+
+  def _stop(self, step):
     first, count, taken = self._settings.first_step, self._settings.steps, step - self._done
     if count and taken < first:
       self._say(

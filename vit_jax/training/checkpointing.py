@@ -19,9 +19,8 @@ class Checkpointing(Callback):
   first one's clock counts.
   """
 
-  def __init__(self, run: Run, session: Session, meta: dict, retry: Retry | None = None):
-    """Makes the callback; `meta`, a description of the run, is saved beside each state."""
-    self.session, self._steps, self._meta = session, run.steps, meta
+  def __init__(self, run: Run, session: Session, retry: Retry | None = None):
+    self.session, self._steps, self._meta = session, run.steps, run.description()
     self._retry = retry or Retry(run.config.checkpoint.retry_seconds)
     self._due = False
 

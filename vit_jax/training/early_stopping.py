@@ -9,7 +9,7 @@ from jax.experimental import multihost_utils
 
 from vit_jax.config import EarlyStopping as Settings
 from vit_jax.evaluation import catalogue
-from vit_jax.storage import checkpoint
+from vit_jax.storage import checkpoint, metrics_log
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +62,13 @@ class EarlyStopping:
   def __init__(self, settings: Settings, best: Best):
     """Continues from the best evaluation so far."""
     self._settings, self.best = settings, best
+
+  @classmethod
+  def of_run(cls, settings: Settings, folder: pathlib.Path) -> "EarlyStopping":
+    """Continues from the evaluations that the first process finds in WORKDIR/metrics.jsonl."""
+    read = settings.metric and jax.process_index() == 0
+    lines = metrics_log.read(folder) if read else []
+    return cls(settings, agreed(best_of(lines, settings.metric)))
 
   def note(self, step: int, figures: dict[str, float]):
     """Updates the best with the figures of the evaluation after `step`."""

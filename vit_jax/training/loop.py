@@ -59,8 +59,8 @@ class Callback:
   def after_step(self, moment: Moment):
     """After a step for which any callback asked; the devices have no further work."""
 
-  def end(self, step: int):
-    """After the last step of this command."""
+  def end(self, moment: Moment):
+    """At the end of this command, also if it had no step to do."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Loop:
     4. if so, call `after_step`. Metrics come first, so that a state that is not finite is neither
        evaluated nor saved; then the evaluation; then the checkpoint, which keeps the best state
        and must know what the evaluation found.
+  At the end, `end` is called in the opposite order: what is told last knows all that was done.
   In 1 and 2 arrays move between host and devices only by explicit calls.
 
   Attributes:
@@ -101,13 +102,12 @@ class Loop:
     moment = Moment(done, state, ending=done >= total)
     for callback in self.callbacks:
       callback.start(moment)
-    if moment.last:
-      return not moment.stopping
-    with self.run.batches() as batches:
-      while not moment.last:
-        moment = self._step(moment.step + 1, moment.state, batches)
-    for callback in self.callbacks:
-      callback.end(moment.step)
+    if not moment.last:
+      with self.run.batches() as batches:
+        while not moment.last:
+          moment = self._step(moment.step + 1, moment.state, batches)
+    for callback in reversed(self.callbacks):
+      callback.end(moment)
     return not moment.stopping
 
   def _step(self, step, state, batches) -> Moment:

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import optax
@@ -36,6 +36,7 @@ class Run:
     config: the settings.
     data: opened sources.
     images: the steps and images so far: where this start of the run begins.
+    changed: the settings that differ from those of the steps so far.
     steps: durations.
     mesh: devices.
     reader: reads batches for the devices.
@@ -59,6 +60,7 @@ class Run:
   rate: optax.Schedule
   init: Callable[[], TrainState]
   abstract: TrainState
+  changed: Sequence[str] = ()
 
   @functools.cached_property
   def update(self) -> Callable:
@@ -83,12 +85,12 @@ class Run:
     with self.reader.ahead(batches) as ahead:
       yield ahead
 
-  def after(self, step: int, images: int) -> "Run":
-    """The same run, to go on after these steps and images."""
+  def after(self, step: int, images: int, changed: Sequence[str]) -> "Run":
+    """The same run, to go on after these steps and images, with these settings changed."""
     position, config = ImageCount(step, images, self.config.batch_size), self.config
     steps = durations.of_run(config, len(self.data.train), position)
     rate = learning_rate(config.schedule, steps)
-    return dataclasses.replace(self, images=position, steps=steps, rate=rate)
+    return dataclasses.replace(self, images=position, steps=steps, rate=rate, changed=changed)
 
   def description(self) -> dict:
     """The description of the run that is saved in each checkpoint."""

@@ -4,10 +4,15 @@ import contextlib
 import queue
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import jax
 
+from vit_jax.devices.chips import chip
 from vit_jax.training.steps import ImageCount
+
+if TYPE_CHECKING:
+  from vit_jax.training.run import Run
 
 # Causes of time without a step under way, in the order in which they first appear.
 CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
@@ -104,6 +109,22 @@ class Monitor:
     self._spent = dict.fromkeys(CAUSES, 0.0)
     self._compiled = False
     self._open_window(0)
+
+  @classmethod
+  def of_run(cls, run: "Run", devices: DeviceTimer, began: float | None) -> "Monitor":
+    """The monitor of a run; `devices` and `began` as above."""
+    # With frozen parameters MFU would be wrong: its count of FLOPs includes all gradients.
+    whole = run.trained_count() == run.parameter_count()
+    known = chip(jax.devices()[0].device_kind) if whole else None
+    return cls(
+      images=run.images,
+      total_steps=run.steps.total,
+      epoch_examples=len(run.data.train),
+      flops_per_image=run.objective.training_flops(run.config.data.image_size),
+      peak_flops=known and known.peak_flops * run.mesh.size,
+      devices=devices,
+      began=began,
+    )
 
   def start(self, step: int):
     """Ends the start-up: the step after `step` is the first of this command."""

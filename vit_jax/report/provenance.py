@@ -6,7 +6,6 @@ import pathlib
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
 
 import jax
 
@@ -14,6 +13,8 @@ from vit_jax.data import datasets
 from vit_jax.data.datasets import in_words
 from vit_jax.evaluation import examples
 from vit_jax.storage import files, starts, workdir
+from vit_jax.training.callbacks import Session
+from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
 
 PACKAGES = ("vit_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -21,20 +22,21 @@ SHOWN = 8  # training images that are kept
 GIT_SECONDS = 5
 
 
-def record(run: Run, folder: pathlib.Path, changed: Sequence[str]):
-  """Writes what is known at the start of a run; with the first start also some images.
+class Provenance(Callback):
+  """Writes what is known at each start that trains; at the first one also some images."""
 
-  Args:
-    run: the run.
-    folder: its workdir.
-    changed: the settings that differ from those of the steps so far.
+  def __init__(self, run: Run, session: Session):
+    self._run, self._session = run, session
 
-  Raises:
-    OSError: the folder cannot be written to.
-  """
-  starts.add(folder, facts(run) | {"changed": list(changed)})
-  if not run.images.step:
-    write_images(run, folder / workdir.IMAGES)
+  def start(self, moment):
+    """Writes them, on the first process."""
+    folder = self._session.folder
+    if jax.process_index() != 0 or not self._session.left:
+      return
+    with workdir.writing(folder):
+      starts.add(folder, facts(self._run))
+      if not moment.step:
+        write_images(self._run, folder / workdir.IMAGES)
 
 
 def facts(run: Run) -> dict:
@@ -58,6 +60,7 @@ def facts(run: Run) -> dict:
     "data_notes": datasets.notes(run.data.datasets),
     "parameters": run.parameter_count(),
     "trained_parameters": run.trained_count(),
+    "changed": list(run.changed),
   }
 
 

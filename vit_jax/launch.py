@@ -1,29 +1,52 @@
-"""Starts a run from a resolved config: checks first, the cheapest before the others."""
+"""From settings to the end of a run: checks, the cheapest first, then the run and its loop."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import signal
+from collections.abc import Sequence
 
 import jax
 
-from vit_jax.config import Config, ConfigError, Data
+from vit_jax.config import Config, ConfigError, Data, to_dict
 from vit_jax.data.batches import Reader
 from vit_jax.devices import hosts as joining
 from vit_jax.devices import mesh as meshes
+from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.hosts import Hosts
-from vit_jax.evaluation import catalogue
+from vit_jax.evaluation import catalogue, evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.models import requirements
+from vit_jax.plots import curves
+from vit_jax.process.retry import Retry
 from vit_jax.process.signals import StopRequest
+from vit_jax.report.messages import Messages
+from vit_jax.report.provenance import Provenance
+from vit_jax.report.report import Report
 from vit_jax.storage import checkpoint, files, workdir
+from vit_jax.storage.metrics_log import NoWriter, Writer
+from vit_jax.storage.saving import Checkpoints
+from vit_jax.storage.tree import flatten
 from vit_jax.training import checks, init_from, start, steps
 from vit_jax.training import run as runs
+from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
+from vit_jax.training.checkpointing import Checkpointing
+from vit_jax.training.early_stopping import EarlyStopping
+from vit_jax.training.init_from import Initial
+from vit_jax.training.loop import Callback, Loop
 from vit_jax.training.run import OpenedData, Run
+from vit_jax.training.speed import DeviceTimer, Monitor
 from vit_jax.training.start import Recorded
 from vit_jax.weights import Weights
 
 CACHE = pathlib.Path("~/.cache/vit_jax/compiled")
+
+# The batch, its parts and remat do not help: nothing is computed yet.
+TOO_LITTLE_TO_START = (
+  "Split the parameters over more devices by config.mesh.fsdp, take a smaller model, or, for a new "
+  "run, set config.optimizer.moment_dtype=bfloat16."
+)
 
 
 def launch(
@@ -71,8 +94,6 @@ def launch(
   if jax.process_count() > 1:
     stop.join()
   run, initial = make_run(config, data, recorded, source)
-  from vit_jax.training.train import train
-
   # Only now: a run that is refused leaves no folder.
   with workdir.locked(folder, first=jax.process_index() == 0):
     return train(run, folder, stop, initial, began)
@@ -108,7 +129,7 @@ def starts_from_weights(config: Config, recorded: Recorded) -> str:
 
 def make_run(
   config: Config, data: OpenedData, recorded: Recorded, source: Weights | None
-) -> tuple[Run, init_from.Initial | None]:
+) -> tuple[Run, Initial | None]:
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
   model = start.resolved_type(config.model, recorded.settings, jax.default_backend())
   config = dataclasses.replace(config, model=model)
@@ -116,6 +137,96 @@ def make_run(
   if not starts_from_weights(config, recorded):
     return run, None
   return run, init_from.read(config, run.objective, data.train.class_names, source)
+
+
+def train(
+  run: Run,
+  folder: pathlib.Path,
+  stop: StopRequest,
+  initial: Initial | None = None,
+  began: float | None = None,
+) -> bool:
+  """Trains from the newest checkpoint of `folder`, or from the start, to the end.
+
+  Args:
+    run: the run.
+    folder: its workdir.
+    stop: asked at every step.
+    initial: parameters that replace the initial ones in a fresh run; None: keep those.
+    began: when the command began, by time.monotonic(); None: now.
+
+  Returns:
+    True at the end; False if a signal stopped the run, its state saved.
+
+  Raises:
+    TrainingError: losses that are not finite, or too many broken images.
+    RunError: the devices have too little memory.
+    WriteError: the workdir cannot be written to.
+    CheckpointError: all checkpoints are damaged.
+    SaveError: a checkpoint cannot be saved.
+    ConfigError: the checkpoint does not fit the config.
+  """
+  with (
+    watchdogs.of_run(run.config.stall_seconds, folder) as watchdog,
+    contextlib.closing(open_checkpoints(run, folder)) as checkpoints,
+    DeviceTimer() as devices,
+  ):
+    with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
+      begin = start.start_state(run, checkpoints)
+    # The checkpoint may be an earlier one than the newest, if that is damaged.
+    run = run.after(int(begin.state.step), begin.images, begin.changed)
+    with contextlib.closing(open_writer(run, folder)) as writer:
+      early_stopping = EarlyStopping.of_run(run.config.early_stopping, folder)
+      session = Session(
+        folder=folder,
+        checkpoints=checkpoints,
+        writer=writer,
+        monitor=Monitor.of_run(run, devices, began),
+        watchdog=watchdog,
+        stop=stop,
+        early_stopping=early_stopping,
+        left=run.images.step < run.steps.total and not early_stopping.should_stop,
+      )
+      if session.left:
+        record(run, folder)
+      state = begin.state
+      if begin.fresh and initial is not None:
+        with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
+          state = init_from.put(initial, state)
+        writer.say(initial.report)
+      with watchdog.guarded():
+        return Loop(run, callbacks(run, session), stop, session.monitor, watchdog).train(state)
+
+
+def callbacks(run: Run, session: Session) -> Sequence[Callback]:
+  """What happens beside the steps, in the order that `vit_jax.training.loop` explains.
+
+  The first three only look on; they end last, when all is saved.
+  """
+  kinds = Messages, Report, Provenance, Metrics, Evaluation, Checkpointing, Profile
+  return [kind(run, session) for kind in kinds]
+
+
+def open_checkpoints(run: Run, folder: pathlib.Path) -> Checkpoints:
+  """The checkpoints of the run."""
+  with workdir.writing(folder):
+    return Checkpoints(folder, keep_last=run.config.checkpoint.keep_last, keep_every=run.steps.keep)
+
+
+def open_writer(run: Run, folder: pathlib.Path) -> Writer | NoWriter:
+  """The writer of metrics, on the first process only; removes lines of steps that come again."""
+  if jax.process_index() != 0:
+    return NoWriter()
+  retry = Retry(run.config.checkpoint.retry_seconds)
+  return Writer(folder, start_step=run.images.step, retry=retry)
+
+
+def record(run: Run, folder: pathlib.Path):
+  """Writes config.json and the table of parameters, on the first process."""
+  if jax.process_index() == 0:
+    with workdir.writing(folder):
+      workdir.write_config(folder, to_dict(run.config))
+      files.write_text(folder / workdir.PARAMETERS, meshes.table(flatten(run.abstract.params)))
 
 
 def launch_evaluation(
@@ -135,12 +246,12 @@ def launch_evaluation(
   signal.signal(signal.SIGTERM, signal.SIG_DFL)
   model = start.resolved_type(config.model, settings, jax.default_backend())
   config = dataclasses.replace(config, model=model)
-  from vit_jax.evaluation import evaluated_model
-  from vit_jax.evaluation.evaluate import evaluate
-
   scored = evaluated_model.read(config, evaluations, folder, given, average=average)
   reader = reader_of(config, scored.model, scored.settings.data)
-  evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
+  evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
+  if jax.process_index() == 0:
+    with workdir.writing(folder):
+      curves.confusions(folder)
 
 
 def reader_of(config: Config, model, data: Data) -> Reader:

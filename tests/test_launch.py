@@ -9,6 +9,7 @@ import pytest
 
 from tests.tiny_run import CONFIG
 from vit_jax import config as c
+from vit_jax import launch
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation.classification import Classification
@@ -16,7 +17,7 @@ from vit_jax.experiments import runs as results
 from vit_jax.process.signals import StopRequest
 from vit_jax.storage import metrics_log
 from vit_jax.storage.saving import Checkpoints
-from vit_jax.training import init_from, launch, start, train
+from vit_jax.training import init_from, start
 from vit_jax.training import run as runs
 
 
@@ -38,7 +39,7 @@ def test_a_state_that_does_not_fit(tmp_path, monkeypatch, owner, name):
   made = runs.make(CONFIG, runs.open_data(CONFIG))
   weights = init_from.Initial(params={}, report="")
   with pytest.raises(RunError, match=r"at the start\. Split .*allocating 9 bytes") as refused:
-    train.train(made, tmp_path, StopRequest(), weights)
+    launch.train(made, tmp_path, StopRequest(), weights)
   for useless in ("config.accumulation", "config.batch_size", "config.model.remat"):
     assert useless not in str(refused.value)
 

@@ -4,7 +4,8 @@ import json
 import shlex
 
 from vit_jax.config import EarlyStopping
-from vit_jax.training import early_stopping, messages
+from vit_jax.report import messages
+from vit_jax.training import early_stopping
 
 
 def test_an_evaluation_that_was_not_finite(tmp_path):

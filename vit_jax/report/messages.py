@@ -16,18 +16,46 @@ from vit_jax.process.text import aligned
 from vit_jax.report import report
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.tree import flatten
+from vit_jax.training.callbacks import Session
 from vit_jax.training.early_stopping import EarlyStopping
+from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
 
 
-def introduction(run: Run, folder: pathlib.Path, *, left: bool, changed: Sequence[str]) -> str:
+class Messages(Callback):
+  """Tells the user what begins, and at the end what was reached and where it lies."""
+
+  def __init__(self, run: Run, session: Session):
+    self._run, self._session = run, session
+
+  def start(self, moment):
+    """Describes the run."""
+    session = self._session
+    session.writer.say(introduction(self._run, session.folder, left=session.left))
+
+  def end(self, moment):
+    """Gives its figures and its files; the first process alone knows them."""
+    session = self._session
+    if jax.process_index() != 0:
+      return
+    text = conclusion(
+      session.folder,
+      finished=not moment.stopping,
+      last=session.checkpoints.last_step(),
+      account=session.monitor.account(),
+      early_stopping=session.early_stopping,
+      head=self._run.config.objective.trains_head,
+    )
+    session.writer.say(text)
+
+
+def introduction(run: Run, folder: pathlib.Path, *, left: bool) -> str:
   """Describes the run that is about to begin, in a few lines.
 
   Args:
     run: the run.
     folder: its workdir.
     left: whether any steps are left to train.
-    changed: settings that differ from those of the steps so far.
   """
   config, device, start = run.config, jax.devices()[0], run.images.step
   parameters, trained = run.parameter_count(), run.trained_count()
@@ -43,7 +71,7 @@ def introduction(run: Run, folder: pathlib.Path, *, left: bool, changed: Sequenc
     f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
     + slow_type(config.model.compute_dtype, jax.default_backend())
-    + other_settings(start, changed)
+    + other_settings(start, run.changed)
     + mix(run)
     + f"{len(run.data.train):,} training images, {config.batch_size} a step, "
     f"{run.steps.total:,} steps; {then}" + advice_on_fsdp(run)
