@@ -50,8 +50,6 @@ All sets except ObjectNet and folders must be prepared with TFDS first, for exam
 gives the command. Not run here on the real sets, because they are large.
 """
 
-import os
-
 from vit_jax.config import to_config_dict
 from vit_jax.recipes import SUITES, choice, evaluation, own_images
 
@@ -59,6 +57,6 @@ from vit_jax.recipes import SUITES, choice, evaluation, own_images
 def get_config(argument="imagenet"):
   """One suite, for one model or for any."""
   suite, _, model = argument.partition(",")
-  if model and suite not in SUITES and os.path.exists(suite):
+  if suite not in SUITES and own_images.are_there(model):
     return to_config_dict(own_images.evaluation(suite, model))
   return to_config_dict(evaluation(choice(suite, *SUITES), model))

@@ -21,8 +21,6 @@ the weights: DATA is a folder with a folder of images for each class, or any oth
 Not run here: the weights are large.
 """
 
-import os
-
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.recipes import TASKS, choice, finetune, options, own_images
 
@@ -30,7 +28,7 @@ from vit_jax.recipes import TASKS, choice, finetune, options, own_images
 def get_config(argument="ViT-B/16,cifar10"):
   """A row of Table 4 for one model."""
   first, *rest = argument.split(",")
-  if len(rest) == 1 and rest[0] not in TASKS and os.path.exists(first):
+  if len(rest) == 1 and rest[0] not in TASKS and own_images.are_there(rest[0]):
     return to_config_dict(own_images.finetune(first, rest[0]))
   model, *rest = ["", first, *rest] if first in TASKS else [first, *rest]
   if not rest:

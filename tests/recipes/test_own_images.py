@@ -101,9 +101,20 @@ def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
   assert own_images.look_at(str(folder)).side == 0
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
-  with pytest.raises(ConfigError, match="There is no folder"):
-    recipes.load(f"configs/train.py:{tmp_path}/photo")
+@pytest.mark.parametrize(
+  ("recipe", "message"),
+  [
+    ("train.py:{}/photo", "There is no folder"),
+    ("train.py:{},ViT-M/16", "ViT-M/16"),
+    ("finetune.py:{}/none.npz,{}", r"none.npz does not exist; give weights"),
+    ("finetune.py:ViT-B/16,{}/photo", "photo' is none of imagenet, cifar100"),
+    ("evaluate.py:{}/none.npz,{}/photo", "none.npz' is none of imagenet, real"),
+  ],
+)
+def test_what_is_not_there_is_named(tmp_path, recipe, message):
+  draw(tmp_path, images=2)
+  with pytest.raises(ConfigError, match=message):
+    recipes.load(f"configs/{recipe.format(tmp_path, tmp_path)}")
 
 
 @pytest.mark.parametrize("recipe", ["vit_b16_jft", "masked_fashion", "resnet_sgd", "vtab", "train"])

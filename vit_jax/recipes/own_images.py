@@ -1,6 +1,7 @@
 """Training on a user's own images: settings chosen from the images, with what each comes from."""
 
 import dataclasses
+import os
 import statistics
 from collections.abc import Iterator, Mapping
 
@@ -9,6 +10,7 @@ from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.bit import LENGTHS
+from vit_jax.recipes.finetuning import RESIZE_RATIO
 from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.suites import evaluation as suite
 
@@ -91,6 +93,13 @@ def look_at(spec: str) -> OwnImages:
   train, held_out, parted = parts_of(spec, sources.named_parts(spec))
   source = sources.open_source(train.source, split=train.split)
   return OwnImages(train, held_out, parted, len(source), median_side(source))
+
+
+def are_there(spec: str) -> bool:
+  """Whether a text names a data source, or something on this machine."""
+  from vit_jax.data import sources
+
+  return sources.is_named(spec) or os.path.exists(os.path.expanduser(spec))
 
 
 def source_of(spec: str) -> str:
@@ -199,8 +208,8 @@ def average_over(steps: float) -> float:
 def finetune(weights: str, spec: str) -> Config:
   """Fine-tuning of weights on a user's own images, at the size of the weights.
 
-  As in Appendix B.1.1: SGD with momentum 0.9, cosine decay, clipping at 1, no weight decay and a
-  new head. The number of images decides the length, as in the BiT-HyperRule.
+  As in Appendix B.1.1: SGD with momentum 0.9, cosine decay, clipping at 1, no weight decay, a new
+  head, and crops of images that are a sixth larger. The number of images decides the length, as in the BiT-HyperRule.
 
   Args:
     weights: what `config.init_from` takes.
@@ -227,7 +236,7 @@ def finetune(weights: str, spec: str) -> Config:
     model=Model(name="", compute_dtype=AUTO),
     optimizer=SGD(momentum=0.9, clip_norm=1.0),
     schedule=Schedule(learning_rate=0.01, warmup=Duration(steps=steps // 5)),
-    data=Data(train=own.train, image_size=side or SIDE),
+    data=Data(train=own.train, image_size=side or SIDE, train_resize_ratio=RESIZE_RATIO),
     evaluate={"held_out": Classification(**vars(own.held_out))},
     checkpoint=Checkpoint(every=every),
     origins=(
