@@ -1,7 +1,6 @@
 """Training on a user's own images: settings chosen from the images, with what each comes from."""
 
 import dataclasses
-import os
 import statistics
 from collections.abc import Iterator, Mapping
 
@@ -13,6 +12,8 @@ from vit_jax.recipes.bit import LENGTHS
 from vit_jax.recipes.finetuning import RESIZE_RATIO
 from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.suites import evaluation as suite
+from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
 
 SAMPLE = 32  # images whose size is looked at
 SIDE = 224  # pixels, the most that is chosen
@@ -99,7 +100,7 @@ def are_there(spec: str) -> bool:
   """Whether a text names a data source, or something on this machine."""
   from vit_jax.data import sources
 
-  return sources.is_named(spec) or os.path.exists(os.path.expanduser(spec))
+  return sources.is_named(spec) or files.exists(path_of(spec))
 
 
 def source_of(spec: str) -> str:
@@ -209,7 +210,8 @@ def finetune(weights: str, spec: str) -> Config:
   """Fine-tuning of weights on a user's own images, at the size of the weights.
 
   As in Appendix B.1.1: SGD with momentum 0.9, cosine decay, clipping at 1, no weight decay, a new
-  head, and crops of images that are a sixth larger. The number of images decides the length, as in the BiT-HyperRule.
+  head, and crops of images that are a sixth larger. The number of images decides the length, as in
+  the BiT-HyperRule.
 
   Args:
     weights: what `config.init_from` takes.
