@@ -108,7 +108,8 @@ def searches(place, monkeypatch):
   monkeypatch.setattr(find.Opener, "source", lambda *_: source)
   from vit_jax.data.duplicates import pipeline, report
 
-  def pairs(train, tests, directory, **_):
+  def pairs(sets, directory, **_):
+    train = sets[0][0]
     for part in range(3):
       line = f'{{"train": {train}, "test": {part}, "set": 0, "likeness": 1.0}}\n'
       files.write_text(directory / f"pairs-{train}-{part}.jsonl", line)

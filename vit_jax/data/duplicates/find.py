@@ -32,8 +32,8 @@ def search(
     ConfigError: another search writes there, the data does not exist, Beam is not installed, or a
       flag is unknown to Beam.
   """
-  opener = Opener(max_pixels, threads=1, allow_overlap=True)
-  opened = [opener.source(dataset) for dataset in (train, *tests)]
+  opener, datasets = Opener(max_pixels, threads=1, allow_overlap=True), [train, *tests]
+  opened = [opener.source(dataset) for dataset in datasets]
   try:
     from vit_jax.data.duplicates import pipeline, report
   except ModuleNotFoundError as error:
@@ -47,9 +47,8 @@ def search(
   )
   with files.one_writer(output):
     report.clear(output, pipeline.PAIRS)  # removes the files of a search that was stopped
-    counts = pipeline.find_pairs(
-      train, tests, output.absolute(), max_pixels=max_pixels, options=options
-    )
+    sets = [*zip(datasets, map(len, opened), strict=True)]
+    counts = pipeline.find_pairs(sets, output.absolute(), max_pixels=max_pixels, options=options)
     pairs = report.gather(output, pipeline.PAIRS, opened[0], opened[1:])
     report.write(output, pairs, opened[0], opened[1:], shown=shown, max_pixels=max_pixels)
   return {

@@ -10,7 +10,7 @@ import json
 import logging
 import pathlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -28,7 +28,6 @@ PAIRS = "pairs"
 RUNNER = "FnApiRunner"
 
 _BLOCK = 64  # images that a worker takes at a time
-_BLOCKS = 1000  # blocks in an element of the pipeline's description, which must stay small
 _COUNTERS = "images"
 _NEWS = 30  # seconds between two messages of a worker
 
@@ -36,13 +35,13 @@ _log = logging.getLogger(__name__)
 
 
 def find_pairs(
-  train: Dataset, tests: list[Dataset], directory: pathlib.Path, *, max_pixels: int, options
+  sets: Sequence[tuple[Dataset, int]], directory: pathlib.Path, *, max_pixels: int, options
 ) -> dict[str, int]:
   """Writes DIRECTORY/pairs-*.jsonl, a line for each pair: train, test, set, likeness.
 
   Args:
-    train: the dataset in which to find copies.
-    tests: the datasets whose copies to find.
+    sets: the dataset in which to find copies, then those whose copies to find; each with its
+      number of images.
     directory: an existing folder that every worker can access.
     max_pixels: larger images are refused.
     options: Beam's flags, as on a command line.
@@ -54,23 +53,17 @@ def find_pairs(
     SourceError: the data does not exist.
     ConfigError: Beam has no such flag or runner.
   """
-  lengths = [len(Opener(max_pixels, 1, True).source(dataset)) for dataset in (train, *tests)]
-  flags = PipelineOptions(options)
-  flags.view_as(StandardOptions).runner = flags.view_as(StandardOptions).runner or RUNNER
-  known_flags = flags.get_all_options()
-  for name in flags.get_all_options(retain_unknown_options=True).keys() - known_flags.keys():
-    raise ConfigError(f"--{name} is neither a flag of this tool nor of Beam.")
-  try:
-    pipeline = beam.Pipeline(options=flags)
-  except ValueError as error:
-    raise ConfigError(f"Beam: {error}") from error
-  known = [
-    pipeline | f"test {i}" >> _Fingerprints(test, length, "known", max_pixels=max_pixels, place=i)
-    for i, (test, length) in enumerate(zip(tests, lengths[1:], strict=True))
-  ]
-  _ = (
+  pipeline = _pipeline(options)
+  sought, *known = (
     pipeline
-    | "train" >> _Fingerprints(train, lengths[0], "sought", max_pixels=max_pixels, place=None)
+    | f"blocks {number}" >> beam.Create([length])
+    | f"numbers {number}" >> beam.FlatMap(_blocks)
+    | f"spread {number}" >> beam.Reshuffle()
+    | f"read {number}" >> beam.ParDo(_Read(dataset, max_pixels, number - 1))
+    for number, (dataset, length) in enumerate(sets)
+  )
+  _ = (
+    sought
     | "compare" >> beam.ParDo(_Compare(), beam.pvalue.AsList(known | beam.Flatten()))
     | beam.Map(json.dumps)
     | beam.io.WriteToText(str(directory / PAIRS), file_name_suffix=".jsonl")
@@ -84,53 +77,47 @@ def find_pairs(
   return counts
 
 
-class _Fingerprints(beam.PTransform):
-  """Fingerprints of a source: `Known` images of set number `place`, or (index, fingerprint)."""
-
-  def __init__(self, dataset: Dataset, length: int, counter: str, *, max_pixels: int, place):
-    super().__init__()
-    self._length, self._read = length, _Read(dataset, counter, max_pixels, place)
-
-  def expand(self, begin):
-    step = _BLOCK * _BLOCKS
-    return (
-      begin
-      | beam.Create([(i, min(i + step, self._length)) for i in range(0, self._length, step)])
-      | beam.FlatMap(_blocks)
-      | beam.Reshuffle()
-      | beam.ParDo(self._read)
-    )
+def _pipeline(options: list[str]) -> beam.Pipeline:
+  """An empty pipeline; raises ConfigError if Beam has no such flag or runner."""
+  flags = PipelineOptions(options)
+  flags.view_as(StandardOptions).runner = flags.view_as(StandardOptions).runner or RUNNER
+  known = flags.get_all_options()
+  for name in flags.get_all_options(retain_unknown_options=True).keys() - known.keys():
+    raise ConfigError(f"--{name} is neither a flag of this tool nor of Beam.")
+  try:
+    return beam.Pipeline(options=flags)
+  except ValueError as error:
+    raise ConfigError(f"Beam: {error}") from error
 
 
-def _blocks(ends: tuple[int, int]) -> Iterator[tuple[int, int]]:
-  first, end = ends
-  return ((i, min(i + _BLOCK, end)) for i in range(first, end, _BLOCK))
+def _blocks(length: int) -> Iterator[range]:
+  return (range(first, min(first + _BLOCK, length)) for first in range(0, length, _BLOCK))
 
 
 @dataclasses.dataclass
 class _Read(beam.DoFn):
-  """(first, end) -> fingerprints of the images from `first` to `end` - 1."""
+  """Numbers of images -> `Known` images of test set number `place`, or (index, fingerprint)."""
 
   dataset: Dataset
-  counter: str
   max_pixels: int
-  place: int | None
+  place: int  # -1: the training images
 
   def setup(self):
     self._source = Opener(self.max_pixels, 1, True).source(self.dataset)
     self._told = time.monotonic()
 
-  def process(self, ends):
-    for index in range(*ends):
+  def process(self, indices):
+    role = "sought" if self.place < 0 else "known"
+    for index in indices:
       image_print = _fingerprint(self._source, index, self.max_pixels)
-      beam.metrics.Metrics.counter(_COUNTERS, self.counter if image_print else "broken").inc()
-      if image_print:
-        yield (
-          (index, image_print) if self.place is None else Known.of((self.place, index), image_print)
-        )
+      beam.metrics.Metrics.counter(_COUNTERS, role if image_print else "broken").inc()
+      if image_print and self.place < 0:
+        yield index, image_print
+      elif image_print:
+        yield Known.of((self.place, index), image_print)
     if time.monotonic() > self._told + _NEWS:
       self._told = time.monotonic()
-      _log.warning("%s: around image %d of %d", self.dataset.source, ends[1], len(self._source))
+      _log.warning("%s: at image %d of %d", self.dataset.source, indices[-1], len(self._source))
 
 
 def _fingerprint(source: Source, index: int, max_pixels: int) -> Fingerprint | None:

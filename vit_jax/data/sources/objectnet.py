@@ -55,19 +55,20 @@ class ObjectNet(Selected):
     self._classes, self._max_pixels = classes, max_pixels
 
   def __getitem__(self, index: int) -> Example:
-    image, _, name = super().__getitem__(index)
+    example = super().__getitem__(index)
     try:
-      pixels = decode(image, max_pixels=self._max_pixels)
+      pixels = decode(example.image, max_pixels=self._max_pixels)
     except BadImage as error:
-      raise BadImage(f"{name}: {error}") from error
+      raise BadImage(f"{example.name}: {error}") from error
     inner = pixels[_BORDER:-_BORDER, _BORDER:-_BORDER]
     if not inner.size:
-      raise BadImage(f"{name}: {pixels.shape[1]} x {pixels.shape[0]} pixels are all border.")
-    return Example(inner, self.labels(index), name)
+      height, width = pixels.shape[:2]
+      raise BadImage(f"{example.name}: {width} x {height} pixels are all border.")
+    return example._replace(image=inner)
 
-  def labels(self, index: int) -> tuple[int, ...]:
+  def _seen(self, labels: tuple[int, ...]) -> tuple[int, ...]:
     """The classes of ImageNet to which the file's folder corresponds."""
-    return self._classes[super().labels(index)[0]]
+    return self._classes[labels[0]]
 
   @classmethod
   def anywhere(cls, argument: str) -> str:

@@ -8,8 +8,8 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from vit_jax.data import records
 from vit_jax.data.jpeg import BadImage
-from vit_jax.data.records import DamagedRecord, Records, Span
 from vit_jax.data.sources.base import Block, Example, Source, SourceError
 from vit_jax.process.text import nfc
 
@@ -18,74 +18,10 @@ _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
-class Tfds(Source):
-  """One split of a prepared dataset; never downloads or builds anything.
+class Records(Source):
+  """The examples of a split by position: where they lie, and what is in them.
 
-  Args:
-    spec: NAME[/CONFIG][:VERSION]; without VERSION, the newest version that is prepared.
-    split: any TFDS split, such as "train", "train[:90%]", "train[10000:]" or "train+test".
-    image_key: feature that holds the image.
-    label_key: feature that holds a class label, or a sequence of them (multi-label); "": no labels.
-
-  Raises:
-    SourceError: the dataset, split or feature does not exist, or does not allow random access.
-    BadImage: from an item: its record is damaged.
-    RunError: from an item: its file is missing, has too few records, or cannot be opened.
-  """
-
-  form, splits = "tfds:NAME[/CONFIG][:VERSION]", True
-
-  def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
-    self._image_key, self._label_key = image_key, label_key
-    builder = open_builder(spec)
-    self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}".rstrip()
-    check_features(builder, *filter(None, [image_key, label_key]))
-    label = _label_feature(builder, label_key) if label_key else None
-    self.multi_label = hasattr(label, "feature")
-    classes = label.feature if self.multi_label else label
-    self.class_names = nfc(classes.names) if label_key else ()
-    self._features = Features(builder, split, image_key=image_key, label_key=label_key)
-    if builder.info.disable_shuffling and "[" in split:
-      _log.warning(
-        "The examples of tfds:%s were written without shuffling, so %r is not a random part: it may"
-        " lack classes, or hold few different subjects.",
-        spec,
-        split,
-      )
-
-  def __len__(self) -> int:
-    return len(self._features)
-
-  def __getitem__(self, index: int) -> Example:
-    record = self._features[index]
-    return Example(record[self._image_key], self._as_labels(record), self.name(index))
-
-  def labels(self, index: int) -> tuple[int, ...]:
-    """The labels of the record; reads the whole record, but does not decode the image."""
-    return self._as_labels(self._features.label(index)) if self._label_key else ()
-
-  def name(self, index: int) -> str:
-    """A name with the dataset, the split and the position in the split."""
-    return self._features.name(index)
-
-  def blocks(self) -> Iterator[Block]:
-    """The records of the files."""
-    return self._features.blocks()
-
-  def _as_labels(self, record: dict) -> tuple[int, ...]:
-    if not self._label_key:
-      return ()
-    label = record[self._label_key]
-    return tuple(map(int, label)) if self.multi_label else (int(label),)
-
-  @classmethod
-  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The splits."""
-    return {split: (argument, split) for split in open_builder(argument).info.splits}
-
-
-class Features:
-  """Image and label, or the label alone, of the examples of a split, by position.
+  A subclass says what of a record is the image, and what the labels are.
 
   Args:
     builder: from `open_builder`.
@@ -111,7 +47,8 @@ class Features:
   def __len__(self) -> int:
     return len(self._records)
 
-  def __getitem__(self, index: int) -> dict:
+  def features(self, index: int) -> dict:
+    """The image and the label of an example."""
     return self._parse(self._read(index))
 
   def label(self, index: int) -> dict:
@@ -138,8 +75,57 @@ class Features:
   def _read(self, index: int) -> bytes:
     try:
       return self._records[index]
-    except DamagedRecord as error:
+    except records.DamagedRecord as error:
       raise BadImage(f"{self.name(index)}: {error}") from error
+
+
+class Tfds(Records):
+  """One split of a prepared dataset; never downloads or builds anything.
+
+  Args:
+    spec: NAME[/CONFIG][:VERSION]; without VERSION, the newest version that is prepared.
+    split: any TFDS split, such as "train", "train[:90%]", "train[10000:]" or "train+test".
+    image_key: feature that holds the image.
+    label_key: feature that holds a class label, or a sequence of them (multi-label); "": no labels.
+
+  Raises:
+    SourceError: the dataset, split or feature does not exist, or does not allow random access.
+    BadImage, RunError: from an item: as `Records`.
+  """
+
+  form, splits = "tfds:NAME[/CONFIG][:VERSION]", True
+
+  def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
+    self._image_key, self._label_key = image_key, label_key
+    builder = open_builder(spec)
+    self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}".rstrip()
+    check_features(builder, *filter(None, [image_key, label_key]))
+    label = _label_feature(builder, label_key) if label_key else None
+    self.multi_label = hasattr(label, "feature")
+    classes = label.feature if self.multi_label else label
+    self.class_names = nfc(classes.names) if label_key else ()
+    super().__init__(builder, split, image_key=image_key, label_key=label_key)
+    if builder.info.disable_shuffling and "[" in split:
+      _log.warning(
+        "The examples of tfds:%s were written without shuffling, so %r is not a random part: it may"
+        " lack classes, or hold few different subjects.",
+        spec,
+        split,
+      )
+
+  def __getitem__(self, index: int) -> Example:
+    features = self.features(index)
+    return Example(features[self._image_key], self._as_labels(features), self.name(index))
+
+  def labels(self, index: int) -> tuple[int, ...]:
+    """The labels of the record; reads the whole record, but does not decode the image."""
+    return self._as_labels(self.label(index)) if self._label_key else ()
+
+  def _as_labels(self, features: dict) -> tuple[int, ...]:
+    if not self._label_key:
+      return ()
+    label = features[self._label_key]
+    return tuple(map(int, label)) if self.multi_label else (int(label),)
 
 
 def open_builder(spec: str):
@@ -227,7 +213,7 @@ def _label_feature(builder, label_key: str):
   return label
 
 
-def _open_split(builder, split: str) -> Records:
+def _open_split(builder, split: str) -> records.Records:
   """The serialised records of a split, by position."""
   splits = builder.info.splits
   known = ", ".join(f"{name} ({info.num_examples} examples)" for name, info in splits.items())
@@ -240,8 +226,8 @@ def _open_split(builder, split: str) -> Records:
       f'Split "{split}" names no examples of tfds:{builder.info.full_name}; its splits are {known},'
       ' and parts of them such as "train[:90%]".'
     )
-  return Records(
-    [Span(file.filename, file.skip, file.take) for file in files],
+  return records.Records(
+    [records.Span(file.filename, file.skip, file.take) for file in files],
     remedy=f"prepare {builder.info.full_name} again, or copy it again from a complete copy",
   )
 

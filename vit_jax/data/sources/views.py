@@ -22,19 +22,28 @@ class View(Source):
     return len(self._source)
 
   def __getitem__(self, index: int) -> Example:
-    return self._source[index]
+    example = self._source[self._row(index)]
+    return example._replace(labels=self._seen(example.labels))
 
   def labels(self, index: int) -> tuple[int, ...]:
-    """As of the source."""
-    return self._source.labels(index)
+    """As of the source, but as they are seen here."""
+    return self._seen(self._source.labels(self._row(index)))
 
   def name(self, index: int) -> str:
     """As of the source."""
-    return self._source.name(index)
+    return self._source.name(self._row(index))
 
   def blocks(self) -> Iterator[Block]:
     """As of the source."""
     return self._source.blocks()
+
+  def _row(self, index: int) -> int:
+    """Which example of the source an example is."""
+    return index
+
+  def _seen(self, labels: tuple[int, ...]) -> tuple[int, ...]:
+    """The labels here of an example that has these labels in the source."""
+    return labels
 
 
 class Unlabelled(View):
@@ -45,12 +54,12 @@ class Unlabelled(View):
     self.class_names, self.multi_label = (), False
     self.identity = f"{source.identity}, without labels"
 
-  def __getitem__(self, index: int) -> Example:
-    return self._source[index]._replace(labels=())
-
   def labels(self, index: int) -> tuple[int, ...]:
-    """None."""
-    del index
+    """None; reads nothing."""
+    return self._seen((index,))
+
+  def _seen(self, labels: tuple[int, ...]) -> tuple[int, ...]:
+    del labels
     return ()
 
 
@@ -67,15 +76,7 @@ class Renumbered(View):
     super().__init__(source)
     self._numbers, self.class_names = dict(numbers), tuple(class_names)
 
-  def __getitem__(self, index: int) -> Example:
-    example = self._source[index]
-    return example._replace(labels=self._renumbered(example.labels))
-
-  def labels(self, index: int) -> tuple[int, ...]:
-    """The labels by their new numbers."""
-    return self._renumbered(self._source.labels(index))
-
-  def _renumbered(self, labels):
+  def _seen(self, labels: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(self._numbers.get(label, -1) for label in labels)
 
 
@@ -121,17 +122,6 @@ class Selected(View):
   def __len__(self) -> int:
     return len(self._rows)
 
-  def __getitem__(self, index: int) -> Example:
-    return self._source[self._row(index)]
-
-  def labels(self, index: int) -> tuple[int, ...]:
-    """As of the source."""
-    return self._source.labels(self._row(index))
-
-  def name(self, index: int) -> str:
-    """As of the source."""
-    return self._source.name(self._row(index))
-
   def blocks(self) -> Iterator[Block]:
     """Those of the source, with indices of the selected examples."""
     for block in self._source.blocks():
@@ -158,24 +148,23 @@ class Mixed(Source):
   """
 
   def __init__(self, sources: Sequence[Source]):
-    self._sources = tuple(sources)
-    self._ends = list(itertools.accumulate(map(len, self._sources)))
-    kinds = {(tuple(source.class_names), source.multi_label) for source in self._sources}
+    self.identity = f"mix of {'; '.join(source.identity for source in sources)}"
+    kinds = {(tuple(source.class_names), source.multi_label) for source in sources}
     self.class_names, self.multi_label = kinds.pop() if len(kinds) == 1 else ((), False)
-    self.identity = f"mix of {'; '.join(source.identity for source in self._sources)}"
+    self._sources = sources if self.class_names else [Unlabelled(source) for source in sources]
+    self._ends = list(itertools.accumulate(map(len, sources)))
 
   def __len__(self) -> int:
     return self._ends[-1]
 
   def __getitem__(self, index: int) -> Example:
     source, row = self._at(index)
-    example = source[row]
-    return example if self.class_names else example._replace(labels=())
+    return source[row]
 
   def labels(self, index: int) -> tuple[int, ...]:
     """The labels that the source of the example gives."""
     source, row = self._at(index)
-    return source.labels(row) if self.class_names else ()
+    return source.labels(row)
 
   def name(self, index: int) -> str:
     """The name that the source of the example gives."""

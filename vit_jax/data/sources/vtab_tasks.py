@@ -7,14 +7,14 @@ Benchmark", 2019; splits and labels as in its published code.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from vit_jax.data import images
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import tfds
-from vit_jax.data.sources.base import Block, Example, Source, SourceError
+from vit_jax.data.sources.base import Example, SourceError
 
 # Development trains on 800 images and chooses settings by 200; the final run trains on all 1,000.
 TRAIN, HELD_BACK = 800, 200
@@ -152,7 +152,7 @@ TASKS = {
 }
 
 
-class Vtab(Source):
+class Vtab(tfds.Records):
   """The images of a task in one of `SPLITS`, with the task's labels.
 
   Args:
@@ -175,29 +175,19 @@ class Vtab(Source):
     sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
     part = tfds_split(name, split, sizes)
     self.identity = f"vtab:{name} tfds:{builder.info.full_name} {part}"
-    self._features = tfds.Features(builder, part, image_key="image", label_key=label.key)
-
-  def __len__(self) -> int:
-    return len(self._features)
+    super().__init__(builder, part, image_key="image", label_key=label.key)
 
   def __getitem__(self, index: int) -> Example:
-    record = self._features[index]
-    return Example(self._task.pixels(record["image"]), self._class(record, index), self.name(index))
+    features = self.features(index)
+    pixels = self._task.pixels(features["image"])
+    return Example(pixels, self._class(features, index), self.name(index))
 
   def labels(self, index: int) -> tuple[int, ...]:
     """The task's class; the image is not decoded."""
-    return self._class(self._features.label(index), index)
+    return self._class(self.label(index), index)
 
-  def name(self, index: int) -> str:
-    """A name with the dataset, the split and the position in the split."""
-    return self._features.name(index)
-
-  def blocks(self) -> Iterator[Block]:
-    """The records of the files."""
-    return self._features.blocks()
-
-  def _class(self, record: dict, index: int) -> tuple[int]:
-    label = self._task.label.rule(record[self._task.label.key])
+  def _class(self, features: dict, index: int) -> tuple[int]:
+    label = self._task.label.rule(features[self._task.label.key])
     if not 0 <= label < len(self.class_names):
       raise BadImage(
         f"{self.name(index)}: its {self._task.label.key} is outside of the task's "
