@@ -48,6 +48,7 @@ ALLOWED = {
     ("vit_jax.data.image_files", "folder"),  # the word, not the source
     ("vit_jax.storage.base", "folder"),
     ("vit_jax.experiments.vtab", "vtab"),  # the benchmark
+    ("vit_jax.inference.predict", "csv"),  # the form of a report
   },
   "STORAGES": {  # paths that are no URL; "file" also says what is at a path
     ("vit_jax.storage.base", "file"),
