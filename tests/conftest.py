@@ -16,14 +16,13 @@ import pytest
 
 # Files that take longest, first, so that no worker is left alone with one of them at the end.
 SLOWEST = (
-  "test_kills.py",
-  "test_hosts.py",
+  "test_several_hosts.py",
   "test_train_step.py",
   "test_resume.py",
   "test_compilation.py",
   "test_families.py",
   "test_loop.py",
-  "test_several_hosts.py",
+  "test_faults.py",
   "test_timm.py",
   "test_storage.py",
   "test_flagship.py",

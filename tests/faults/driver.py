@@ -1,12 +1,12 @@
 """The main program with one thing going wrong: python -m tests.faults.driver FAULT FLAGS...
 
-A FAULT is a name below and its argument, such as full:20. Each replaces one function of the program
-by itself with the fault around it; everything else is what a user runs.
+A FAULT is a name below and its argument, such as full:20-30, or several: full:20-30+gone:30. Each
+replaces one function of the program by itself with the fault around it; everything else is what a
+user runs.
 """
 
 import functools
 import os
-import random
 import resource
 import signal
 import sys
@@ -100,26 +100,6 @@ def signal_in(place):
   setattr(module, name, signalled)
 
 
-def not_finite(step):
-  """The loss and all gradients of one step are NaN."""
-  import jax.numpy as jnp
-
-  from vit_jax.learning import train_step
-
-  make = train_step.make
-
-  def poisoned(*args, **settings):
-    update = make(*args, **settings)
-
-    def one_step(state, batch):
-      poison = jnp.where(state.step == int(step) - 1, jnp.nan, 1.0)
-      return update(state, batch | {"mask": batch["mask"] * poison})
-
-    return one_step
-
-  train_step.make = poisoned
-
-
 def halted_input(batch):
   """From one batch on, reading waits for ever."""
   from vit_jax.data.batches import Reader
@@ -149,29 +129,21 @@ def endless_compilation(_):
   train_step.jit_step = lambda *_, **__: compiling
 
 
-def clock(_):
-  """The clock of the day jumps by up to a day, back and forth, each time it is looked at."""
-  real, rng = time.time, random.Random(0)
-  time.time = lambda: real() + rng.uniform(-86400, 86400)
-  time.time_ns = lambda: int(time.time() * 1e9)
-
-
 FAULTS = dict(
   full=full,
   gone=gone,
   witnessed=witnessed,
   signal_in=signal_in,
-  not_finite=not_finite,
   halted_input=halted_input,
   endless_compilation=endless_compilation,
-  clock=clock,
 )
 
 
 def run():
   """Does the harm that the first argument names, then runs the main program with the others."""
-  name, _, argument = sys.argv.pop(1).partition(":")
-  FAULTS[name](argument)
+  for fault in sys.argv.pop(1).split("+"):
+    name, _, argument = fault.partition(":")
+    FAULTS[name](argument)
 
   from vit_jax import main
 

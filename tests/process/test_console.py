@@ -1,13 +1,11 @@
 """Runs and tools whose stdout or stderr is closed, full or broken."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
 from tests import programs
-from vit_jax.storage import checkpoint, metrics_log
 
 # All ways to the console that Python has; and the number of the next file that is opened.
 SPEAKS = """
@@ -54,21 +52,6 @@ def test_a_run_goes_on_whatever_becomes_of_the_console(tmp_path, end):
   (tmp_path / "speaks.py").write_text(SPEAKS.format(kind="of_run"))
   result = shell(f"PYTHONPATH=. {sys.executable} {tmp_path}/speaks.py {ENDS[end]}")
   assert result.returncode == 0, result.stderr
-
-
-def test_a_whole_run_without_a_console(tmp_path):
-  read, broken = os.pipe()
-  os.close(read)
-  full = os.open("/dev/full", os.O_WRONLY)
-  _, _, module, *flags = programs.digits(tmp_path)
-  run = programs.fork_server().start(module, flags, programs.environment(), [full, broken])
-  os.close(full)
-  os.close(broken)
-  assert run.wait(120) == 0
-  assert checkpoint.available(tmp_path) == [30, 40]
-  assert [line["step"] for line in metrics_log.read(tmp_path) if "loss" in line] == [
-    *range(4, 41, 4)
-  ]
 
 
 @pytest.fixture

@@ -10,18 +10,27 @@ import pytest
 from vit_jax import config as c
 from vit_jax.storage import metrics_log, workdir
 
+HOLDS = """
+import pathlib, sys
+from vit_jax.storage import workdir
+with workdir.locked(pathlib.Path(sys.argv[1]), first=True):
+  print("locked", flush=True)
+  sys.stdin.read()
+"""
+# Root may write anywhere; this takes that right from the program that follows.
+UNPRIVILEGED = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+os.execv(sys.executable, [sys.executable, *sys.argv])
+"""
+
 
 def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
-  holder = (
-    "import pathlib, sys\nfrom vit_jax.storage import workdir\n"
-    f"with workdir.locked(pathlib.Path({str(tmp_path)!r}), first=True):\n"
-    "  print('locked', flush=True)\n  sys.stdin.read()\n"
-  )
   first = subprocess.Popen(
-    [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    [sys.executable, "-c", HOLDS, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
   )
   with first:
-    assert first.stdout.readline() == "locked\n"
+    assert first.stdout.readline() == b"locked\n"
     with (
       pytest.raises(c.ConfigError, match="in use by another run"),
       workdir.locked(tmp_path, first=True),
@@ -31,6 +40,19 @@ def test_a_second_run_is_refused_while_the_first_lives(tmp_path):
     first.wait()
     with workdir.locked(tmp_path, first=True):  # the lock of a killed run is free
       assert (tmp_path / "lock").exists()
+
+
+@pytest.mark.parametrize("place", ["", "checkpoints"])
+def test_a_workdir_that_may_not_be_written_to_is_refused_at_once(tmp_path, place):
+  closed = tmp_path / place
+  closed.mkdir(exist_ok=True)
+  closed.chmod(0o555)
+  command = [sys.executable, "-c", UNPRIVILEGED, HOLDS, tmp_path]
+  result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+  closed.chmod(0o755)
+  refusal = f"--workdir={tmp_path} cannot be written to: Permission denied"
+  assert f"ConfigError: {refusal}" in result.stderr
+  assert not list(closed.iterdir())
 
 
 def test_a_workdir_that_cannot_be_made(tmp_path):

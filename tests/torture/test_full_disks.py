@@ -5,7 +5,7 @@ import random
 from tests.ends import assert_equal_ends
 from tests.faults import faulty
 
-CASES = (0, 60)  # faults/test_storage.py fills disks in every test run
+CASES = (0, 60)  # faults/test_faults.py fills disks in every test run
 SECONDS = (0, 3)  # config.checkpoint.retry_seconds
 SAVED = (10, 20, 30, 40)  # steps
 
