@@ -76,6 +76,7 @@ SOURCES = Registry(  # what stands before the colon of config.data.*.source
     "folder": "vit_jax.data.sources.folder:Folder",
     "csv": "vit_jax.data.sources.csv_file:Csv",
     "parquet": "vit_jax.data.sources.parquet:Parquet",
+    "wds": "vit_jax.data.sources.webdataset:WebDataset",
     "objectnet": "vit_jax.data.sources.objectnet:ObjectNet",
     "vtab": "vit_jax.data.sources.vtab_tasks:Vtab",
     "digits": "vit_jax.data.sources.digits:Digits",

@@ -37,7 +37,7 @@ def test_folder_errors(tmp_path):
     open_source(f"folder:{tmp_path}", "train")
   (tmp_path / "other").mkdir()
   (tmp_path / "other/1.tar").touch()
-  message = r'other" has no \.jpg, \.jpeg, .*\.tiff.* Archives \(WebDataset\) are not read: unpack'
+  message = r'other" has no \.jpg, \.jpeg, .*\.tiff.* Tar files of a WebDataset are named wds:'
   with pytest.raises(sources.SourceError, match=message):
     open_source(f"folder:{tmp_path}")
 

@@ -17,18 +17,6 @@ def test_a_folder_that_is_there_lacks_its_kind(tmp_path):
 
 
 @pytest.mark.parametrize(
-  "spec",
-  ["/data/shard-{000..099}.tar", "shards", "folder:shards", "folder:/data/x.tar", "wds:x.tar.gz"],
-)
-def test_what_to_do_with_a_webdataset(tmp_path, monkeypatch, spec):
-  monkeypatch.chdir(tmp_path)
-  (tmp_path / "shards").mkdir()
-  (tmp_path / "shards/000.tar").touch()
-  with pytest.raises(sources.SourceError, match="unpack them, write a CSV file"):
-    open_source(spec)
-
-
-@pytest.mark.parametrize(
   ("spec", "split", "message"),
   [
     ("fodler:/data", "", '"fodler:/data" does not name a .* nearest first: folder:DIR, .*digits'),
@@ -36,10 +24,10 @@ def test_what_to_do_with_a_webdataset(tmp_path, monkeypatch, spec):
       (spec, "", f'"{spec}" does not name a data source')
       for spec in ("", "tfds", "tfds:", "folder:", "folder", "digits:3", "digits:", "synthetic")
     ),
-    *(
-      (spec, "", "A CSV file is named csv:FILE")
-      for spec in ("/data/labels.csv", "folder:labels.tsv")
-    ),
+    ("folder:labels.tsv", "", "A CSV file is named csv:FILE"),
+    ("folder:/data/x.tar", "", "Tar files of a WebDataset are named wds:PATTERN"),
+    ("folder:/data/x.tar.gz", "", "Compressed archives are not read"),
+    ("folder:x.parquet", "", "Parquet files are named parquet:PATH"),
     ("digits", "validation", '"train" and "test", not "validation"'),
     ("synthetic:7", "train", '"synthetic:CLASSES" has no splits, .* set the split to ""'),
     ("synthetic:0", "", "has no number of classes"),

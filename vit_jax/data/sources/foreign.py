@@ -4,9 +4,11 @@ import re
 
 TABLE = "write a CSV file with a line path,label for each image, and give csv:FILE."
 _ADVICE = {
-  re.compile(r"\.(tar|tgz|zip)\b", re.IGNORECASE): (
-    f"Archives (WebDataset) are not read: unpack them, {TABLE}"
+  re.compile(r"\.(tgz|zip|tar\.\w+)\b", re.IGNORECASE): (
+    "Compressed archives are not read: unpack them, and name the folder or the .tar files."
   ),
+  re.compile(r"\.tar\b", re.IGNORECASE): "Tar files of a WebDataset are named wds:PATTERN.",
+  re.compile(r"\.parquet\b", re.IGNORECASE): "Parquet files are named parquet:PATH.",
   re.compile(r"\.[ct]sv\b", re.IGNORECASE): "A CSV file is named csv:FILE.",
 }
 

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import os
 import pathlib
-import re
 import threading
 from collections.abc import Iterator
 
@@ -15,7 +14,6 @@ import numpy as np
 from vit_jax.config import Dataset
 from vit_jax.data.sources import arrow, table
 from vit_jax.data.sources.base import Block, Example, SourceError
-from vit_jax.data.sources.part import split_words
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
 
@@ -53,7 +51,8 @@ class Parquet(table.Table):
   ):
     root = local_path(path).absolute()
     name, cut = table.divided(split)
-    self._files = [_File(root / below, below) for below in _chosen(root, name)]
+    below = table.of_split(path, _below(root), name)
+    self._files = [_File(root / file, file) for file in below]
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
@@ -103,25 +102,14 @@ class Parquet(table.Table):
     return images
 
 
-def _chosen(root: pathlib.Path, split: str) -> list[str]:
-  """The paths of a split's files within a folder; of a file that is itself the root, [""]."""
+def _below(root: pathlib.Path) -> list[str]:
+  """The paths of the files within a folder, sorted; "" if the root is a file."""
   if not root.is_dir():
-    below = {"": root.name}
-  else:
-    paths = (os.path.relpath(path, root) for path in root.rglob("*.parquet"))
-    below = {path: path for path in sorted(paths) if not path.startswith(".")}
+    return [""]
+  below = sorted(os.path.relpath(path, root) for path in root.rglob("*.parquet"))
   if not below:
     raise SourceError(f'"{root}" has no *.parquet files; give a folder that has some, or a file.')
-  words = {path: split_words(name.replace("/", " ")) for path, name in below.items()}
-  if split:
-    named = lambda name: split.lower() in re.split("[^a-z0-9]+", name.lower())
-    below = {path: name for path, name in below.items() if named(name) or split in words[path]}
-  elif len(set(words.values())) > 1:
-    below = {}
-  if not below:
-    there = ", ".join(sorted({" ".join(sorted(of)) or "others" for of in words.values()}))
-    raise SourceError(f'"{root}" has files of these splits: {there}; name one, not {split!r}.')
-  return list(below)
+  return below
 
 
 class _File:

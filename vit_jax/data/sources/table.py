@@ -157,6 +157,36 @@ def divided(split: str) -> tuple[str, str]:
   return name, bracket + rest
 
 
+def of_split(where: str, names: Sequence[str], split: str) -> list[str]:
+  """The files of a split, which is a word in their names: "train" in data/train-000.tar.
+
+  Args:
+    where: what the user named, for messages.
+    names: paths of the files within what the user named; "" is that itself.
+    split: the word; "": all files, which must be of one split.
+
+  Raises:
+    SourceError: there is no such split, or several.
+  """
+  words = {name: part.split_words(name or os.path.basename(where)) for name in names}
+  if not split:
+    chosen = names if len(set(words.values())) < 2 else []
+  else:
+    others = lambda name: re.split("[^a-z0-9]+", (name or os.path.basename(where)).lower())
+    chosen = [name for name in names if split.lower() in {*words[name], *others(name)}]
+  if not chosen and not any(words.values()):
+    raise SourceError(
+      f'The files of "{where}" are not named by splits, so there is no split {split!r}; set it to '
+      '"" for all images, or to a part such as "[:90%]".'
+    )
+  if not chosen:
+    there = sorted({" ".join(sorted(found)) or "unnamed" for found in words.values()})
+    raise SourceError(
+      f'"{where}" has files of these splits: {", ".join(there)}; name one, not {split!r}.'
+    )
+  return chosen
+
+
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:
   """Which column holds the images, or the labels; "": none has a name that is known.
 

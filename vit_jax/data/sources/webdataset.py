@@ -1,0 +1,282 @@
+"""WebDataset: tar files in which KEY.jpg and KEY.cls, or KEY.json, are an example."""
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import pathlib
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from vit_jax.config import Dataset
+from vit_jax.data import image_files
+from vit_jax.data.sources import table
+from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.process.text import shown
+from vit_jax.storage import files
+from vit_jax.storage.paths import local_path
+
+INDICES = pathlib.Path("~/.cache/vit_jax/tars")
+_FORMAT = 1  # of an index
+_MEMBER = re.compile(r"(?P<key>(?:.*/)?[^./][^./]*)\.(?P<extension>[^/]+)")  # no hidden files
+_BRACES = re.compile(r"(?P<before>.*?)\{(?P<inside>[^{}]*)\}(?P<after>.*)")
+_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
+_MOST_FILES = 10**6
+_MOST_BYTES = 2**20  # of a member with labels
+
+
+class WebDataset(table.Table):
+  """The examples of tar files, in the order of the files, and in them of their first members.
+
+  Images are read at their places in the tar files; nothing is unpacked. When a file is opened for
+  the first time, an index of it is made and kept in `INDICES`; it holds as long as the size and the
+  time of the file are the same.
+
+  Args:
+    pattern: a path with {000..127} or {a,b}, or a folder with *.tar files in it or below it.
+    split: a word in the names of the files, and a part: "train", "train[:90%]", "[:90%]", "".
+    image_key: the extension of the images; "image": the one that image files have.
+    label_key: the extension of the labels, or else a field in the members .json; "label": the
+      extension "cls", or else that field; "": no labels.
+
+  Raises:
+    SourceError: a file does not exist or is damaged, or examples have no labels.
+    OSError: from an item: the file cannot be read, or was changed.
+  """
+
+  form = "wds:PATTERN"
+
+  def __init__(
+    self,
+    pattern: str,
+    *,
+    split: str = "",
+    image_key: str = Dataset().image_key,
+    label_key: str = Dataset().label_key,
+  ):
+    name, cut = table.divided(split)
+    root, below = _expanded(pattern)
+    below = table.of_split(pattern, below, name)
+    paths = [os.path.join(root, file) for file in below]
+    self._paths = np.array([os.fsencode(path) for path in paths])
+    indices = [_index(path, image_key, label_key) for path in paths]
+    self._stats = [tuple(index["stat"].tolist()) for index in indices]
+    self.notes = _notes(paths, indices)
+    counts = [len(index["keys"]) for index in indices]
+    if not any(counts):
+      raise SourceError(f'The files of "wds:{pattern}" hold no examples with images; give others.')
+    column = lambda name: np.concatenate([index[name] for index in indices])
+    labels = _labels(column("labels")) if label_key else table.Labels.none(sum(counts))
+    # Places and sizes tell files of other images under the same names.
+    digests = [hashlib.sha256(index["places"]).hexdigest()[:16] for index in indices]
+    named = [os.fsencode(f"{file} {digest}/") for file, digest in zip(below, digests, strict=True)]
+    files_of = np.repeat(np.array(named), counts)
+    super().__init__("wds", np.char.add(files_of, column("keys")), labels, cut)
+    self._keys, self._places = column("keys")[self.rows], column("places")[self.rows]
+    self._files = np.repeat(np.arange(len(paths)), counts)[self.rows]
+
+  def __getitem__(self, index: int) -> Example:
+    number, (begin, size) = self._files[index], self._places[index].tolist()
+    path = os.fsdecode(bytes(self._paths[number]))
+    with files.open_file(path) as stream:
+      if _stat(stream) != self._stats[number]:
+        raise OSError(f'"{path}" was changed after it was opened; start again.')
+      stream.seek(begin)
+      image = stream.read(min(size, image_files.MAX_BYTES))
+    return Example(image, self.labels(index), self.name(index))
+
+  def name(self, index: int) -> str:
+    """The path of the tar file, and the key of the example in it."""
+    path, key = bytes(self._paths[self._files[index]]), bytes(self._keys[index])
+    return os.fsdecode(path + b"/" + key)
+
+  def blocks(self) -> Iterator[Block]:
+    """The places of the images in each tar file."""
+    for number, path in enumerate(self._paths.tolist()):
+      rows = np.flatnonzero(self._files == number)
+      yield Block(os.path.realpath(os.fsdecode(path)), self._places[rows, 0], rows)
+
+
+def _expanded(pattern: str) -> tuple[str, list[str]]:
+  """A folder, and the paths in it that a pattern names, in its order; those of a folder sorted."""
+  path = local_path(pattern).absolute()
+  if path.is_dir():
+    paths = sorted(os.path.relpath(file, path) for file in path.rglob("*.tar"))
+    if not paths:
+      raise SourceError(f'"{path}" has no *.tar files; give a folder that has some, or a pattern.')
+    return str(path), paths
+  paths = list(itertools.islice(_without_braces(str(path)), _MOST_FILES))
+  missing = [path for path in paths if not os.path.exists(path)]
+  if missing:
+    raise SourceError(
+      f'{len(missing):,} of the {len(paths):,} files of "wds:{pattern}" do not exist, the first is '
+      f'"{missing[0]}"; a pattern is such as shards/{{000..127}}.tar.'
+    )
+  root = os.path.commonpath([os.path.dirname(path) for path in paths])
+  return root, [os.path.relpath(path, root) for path in paths]
+
+
+def _without_braces(pattern: str) -> Iterator[str]:
+  """The names that a shell makes of braces: {08..11} are 08, 09, 10 and 11."""
+  match = _BRACES.fullmatch(pattern)
+  if not match:
+    yield pattern
+    return
+  ends = _RANGE.fullmatch(match["inside"])
+  if ends:
+    first, last = ends.groups()
+    width = len(first) if first[0] == "0" or len(first) == len(last) else 0
+    inside = (f"{number:0{width}}" for number in range(int(first), int(last) + 1))
+  else:
+    inside = match["inside"].split(",")
+  for text in inside:
+    yield from _without_braces(f"{match['before']}{text}{match['after']}")
+
+
+def _index(path: str, image_key: str, label_key: str) -> dict[str, np.ndarray]:
+  """The index of a tar file, as it was kept, or made anew.
+
+  Returns:
+    keys (n,) bytes, unique in the file; places (n, 2): begin and size of each image; labels (n,)
+    bytes: in JSON, a text or a list of texts; stat (2,): size and time of the file; left_out:
+    what is no example, in words.
+  """
+  name = repr((_FORMAT, os.path.realpath(path), image_key, label_key))
+  kept = INDICES / f"{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}.npz"
+  try:
+    with files.open_file(path) as raw, io.BufferedReader(raw) as stream:
+      stat = _stat(stream)
+      if index := _kept(kept, stat):
+        return index
+      index = _made(path, stream, image_key, label_key)
+  except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
+    hint = "; unpack compression first" if path.endswith(("gz", "bz2", "xz", "zst")) else ""
+    raise SourceError(f'"{path}" cannot be read as a tar file: {error}{hint}.') from error
+  index["stat"] = np.array(stat)
+  try:
+    files.make_folder(kept.expanduser().parent)
+    with files.whole(kept.expanduser()) as partial, open(partial, "wb") as stream:
+      np.savez(stream, **index)
+  except (OSError, RuntimeError):  # a full disk, or no home folder: it is made again next time
+    pass
+  return index
+
+
+def _kept(path: pathlib.Path, stat: tuple[int, int]) -> dict[str, np.ndarray] | None:
+  try:
+    with open(path.expanduser(), "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+      index = dict(arrays)
+    return index if tuple(index["stat"].tolist()) == stat else None
+  except (OSError, RuntimeError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    return None  # there is none, or it is damaged
+
+
+def _stat(stream) -> tuple[int, int]:
+  stat = os.fstat(stream.fileno())
+  return stat.st_size, stat.st_mtime_ns
+
+
+def _made(path: str, stream, image_key: str, label_key: str) -> dict[str, np.ndarray]:
+  """Reads the headers of all members, and the labels."""
+  examples, left_out = _examples(path, stream)
+  keys, places, labels = [], [], []
+  for key, members in examples.items():
+    extension = _image(path, key, members, image_key)
+    if not extension:
+      left_out.add("examples without an image", key)
+      continue
+    keys.append(os.fsencode(key))
+    places.append(members[extension])
+    labels.append(json.dumps(_label(path, key, stream, members, label_key)).encode())
+  return {
+    "keys": np.array(keys, bytes),
+    "places": np.array(places, np.int64).reshape(-1, 2),
+    "labels": np.array(labels, bytes),
+    "left_out": np.array(left_out.in_words()),
+  }
+
+
+def _examples(path: str, stream) -> tuple[dict, image_files.LeftOut]:
+  """{key: {extension: (begin, size)}} of all members, and what is none."""
+  examples, left_out = {}, image_files.LeftOut()
+  with tarfile.open(fileobj=stream, mode="r:") as tar:
+    for member in tar:
+      match = _MEMBER.fullmatch(member.name)
+      if not match or not member.isreg() or member.issparse():
+        if not member.isdir():
+          left_out.add("members that are not KEY.EXTENSION", member.name)
+        continue
+      members = examples.setdefault(match["key"], {})
+      if members.setdefault(match["extension"].lower(), ()):
+        raise SourceError(f'"{path}" has the member {member.name!r} twice; write it again.')
+      members[match["extension"].lower()] = member.offset_data, member.size
+    # tarfile takes a damaged header, or the end of a file that was cut off, for the end.
+    stream.seek(tar.offset)
+    end = stream.read(tarfile.RECORDSIZE)
+    if any(end) or not end:
+      raise tarfile.ReadError(f"at byte {tar.offset} is neither a member nor the mark of the end")
+  return examples, left_out
+
+
+def _image(path: str, key: str, members: dict, image_key: str) -> str:
+  """The extension of an example's image; "": it has none."""
+  if image_key != Dataset().image_key:
+    return image_key if image_key in members else ""
+  images = [name for name in members if f".{name.split('.')[-1]}" in image_files.SUFFIXES]
+  if len(images) > 1:
+    raise SourceError(
+      f'"{path}" has several images of {key!r}: {shown(images)}; name one by image_key.'
+    )
+  return images[0] if images else ""
+
+
+def _label(path: str, key: str, stream, members: dict, label_key: str) -> str | list[str]:
+  """The label of an example, or its labels."""
+  if not label_key:
+    return ""
+  extension = "cls" if label_key == Dataset().label_key else label_key
+  place = members.get(extension, members.get("json"))
+  if not place or place[1] > _MOST_BYTES:
+    raise SourceError(
+      f'"{path}" has no label of {key!r}, which has {shown(list(members))}; name the extension, or '
+      'the field of .json, by label_key, or set label_key="" to read without labels.'
+    )
+  stream.seek(place[0])
+  data = stream.read(place[1])
+  if extension in members:
+    return data.decode(errors="surrogateescape").strip()
+  try:
+    value = json.loads(data)[label_key]
+    several = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str | int) for one in several):
+      raise TypeError(f"it is {shown(value)}")
+  except (ValueError, KeyError, TypeError, RecursionError) as error:
+    raise SourceError(
+      f'"{path}" has no name or number in the field {label_key!r} of {key}.json ({error}).'
+    ) from error
+  return list(map(str, several)) if isinstance(value, list) else str(value)
+
+
+def _labels(texts: np.ndarray) -> table.Labels:
+  values = [json.loads(text) for text in texts.tolist()]
+  if not any(isinstance(value, list) for value in values):
+    return table.Labels.of_names(values)
+  values = [value if isinstance(value, list) else [value] for value in values]
+  return table.Labels.of_names(itertools.chain(*values), list(map(len, values)))
+
+
+def _notes(paths: list[str], indices: list[dict]) -> list[str]:
+  notes, odd = [], [path for path, index in zip(paths, indices, strict=True) if index["left_out"]]
+  if odd:
+    words = indices[paths.index(odd[0])]["left_out"]
+    others = f", and of {len(odd) - 1} other files" if odd[1:] else ""
+    notes.append(f'Left out of "{odd[0]}": {words}{others}.')
+  empty = [path for path, index in zip(paths, indices, strict=True) if not len(index["keys"])]
+  if empty:
+    notes.append(f'{len(empty)} files have no examples ("{empty[0]}").')
+  return notes
