@@ -163,8 +163,11 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
     (dict(global_pool="avg"), "has a class token and pools the patches"),
     (dict(model_args=dict(pool_include_prefix=True)), "made with pool_include_prefix"),
     (dict(model_args=dict(act_layer="relu")), "act_layer is 'relu'"),
-    (dict(pretrained_cfg=dict(crop_mode="border")), "cropped by 'border'"),
-    (dict(pretrained_cfg=dict(std=[0, 1, 1])), "std above 0"),
+    (dict(model_args=dict(num_heads=True)), "num_heads is True and must be a number from 1"),
+    (dict(pretrained_cfg=dict(crop_mode="border")), "crop_mode is 'border'"),
+    (dict(pretrained_cfg=dict(crop_mode="squash", crop_pct=0.9)), "cropped by 'squash'"),
+    (dict(pretrained_cfg=dict(std=[0, 1, 1])), r"std is \[0, 1, 1\] and must be three numbers"),
+    (dict(pretrained_cfg=dict(mean=[float("nan")] * 3)), r"mean is \[nan, nan, nan\]"),
     (dict(pretrained_cfg=7), "does not describe a model of timm"),
   ],
 )

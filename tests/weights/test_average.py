@@ -49,8 +49,7 @@ def test_reading_says_so(tiny_run, tmp_path, monkeypatch, capsys, caplog, flags)
   monkeypatch.setattr(sys, "argv", ["predict"])
   cv2.imwrite(str(tmp_path / "0.png"), np.zeros((16, 16, 3), np.uint8))
   predict.main([*flags, "--source", str(tiny_run), "--images", str(tmp_path / "0.png")])
-  first = capsys.readouterr().out.splitlines()[0]
-  assert ("moving average of the parameters" in first) == (not flags)
+  assert ("moving average of the parameters" in capsys.readouterr().err) == (not flags)
   warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
   assert [WARNING in message for message in warned] == [True] * (not flags)
   weights.write(tmp_path / "w.npz", weights.read(tiny_run, average=not flags))

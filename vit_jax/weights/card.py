@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-import typing
 
 from vit_jax.config import MAX_PIXELS, MAX_SIDE
 from vit_jax.data import history
@@ -11,10 +10,9 @@ from vit_jax.data.history import History
 from vit_jax.models.layers import EPSILON, GELU_FORMS
 from vit_jax.models.recognition import module_of
 from vit_jax.process.text import nfc
-from vit_jax.storage import files
 from vit_jax.storage.files import write_text
+from vit_jax.weights.rules import TEXTS, Rule, one_of, read_json, whole
 
-MAX_BYTES = 64 * 2**20
 ACTIVATIONS = tuple(GELU_FORMS)
 MAX_EPSILON = 1e-2
 LOSSES = ("softmax", "sigmoid")
@@ -63,22 +61,6 @@ class Card:
     return dataclasses.replace(self, image_size=side, resize=resize)
 
 
-class Rule(typing.NamedTuple):
-  """What a value must be, as a test and in words."""
-
-  test: typing.Callable[[typing.Any], bool]
-  words: str
-
-  def broken(self, key: str, value) -> str:
-    """Says that the value of `key` breaks the rule; "" if it does not."""
-    return "" if self.test(value) else f"{key} is {repr(value)[:100]} and must be {self.words}"
-
-
-def one_of(*values) -> Rule:
-  """The rule that a value is one of a few."""
-  return Rule(lambda value: value in values, " or ".join(map(repr, values)))
-
-
 RULES = {
   "pixels": one_of(PIXELS),
   "loss": one_of(*LOSSES),
@@ -88,15 +70,9 @@ RULES = {
   ),
   "representation": one_of(*REPRESENTATIONS),
   "average": Rule(lambda x: isinstance(x, bool), "true or false"),
-  "image_size": Rule(
-    lambda x: type(x) is int and 0 <= x <= MAX_SIDE, f"a number from 0 to {MAX_SIDE:,}"
-  ),
-  "resize": Rule(
-    lambda x: type(x) is int and 0 <= x <= MAX_PIXELS, f"a number from 0 to {MAX_PIXELS:,}"
-  ),
-  "class_names": Rule(
-    lambda x: isinstance(x, list) and all(isinstance(name, str) for name in x), "a list of texts"
-  ),
+  "image_size": whole(0, MAX_SIDE),
+  "resize": whole(0, MAX_PIXELS),
+  "class_names": TEXTS,
 }
 
 
@@ -143,18 +119,6 @@ def of_values(values, path: pathlib.Path) -> Card:
     return Card(**fields | {"trained_on": history.read(values["trained_on"])})
   except (KeyError, TypeError, ValueError) as error:
     raise ValueError(f"{path} is not a model card of exported weights: {error}.") from error
-
-
-def read_json(path: pathlib.Path) -> dict:
-  """Reads a JSON object from a file of bounded size.
-
-  Raises:
-    ValueError: the file is too large, or holds something else.
-  """
-  try:
-    return files.read_json(path, most=MAX_BYTES)
-  except (ValueError, OSError) as error:
-    raise ValueError(f"{path} cannot be read as JSON: {error}.") from error
 
 
 def inferred(params: dict) -> Card:

@@ -109,8 +109,8 @@ def _misfit(name: str, array, target) -> str:
   """What is wrong with an array of the weights, or with none; "" if it fits or can be resized."""
   if array is None:
     return f"{name} {target.shape} is missing"
-  alike = array.ndim == len(target.shape) and array.shape[-1:] == target.shape[-1:]
-  resizable = TABLE.fullmatch(name) and alike
+  rest = lambda shape: (*shape[:-2], shape[-1:])  # of a table, all but the places
+  resizable = TABLE.fullmatch(name) and rest(array.shape) == rest(target.shape)
   if array.shape == target.shape or resizable:
     return ""
   fixed = " (relative position embeddings are not resized)" if RELATIVE in name else ""
@@ -136,7 +136,7 @@ def _check(wrong: list[str]):
   if wrong:
     more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
     raise ValueError(
-      f"{len(wrong)} parameters do not fit the model: {'; '.join(wrong[:NAMED])}{more}"
+      f"parameters that do not fit the model ({len(wrong)}): {'; '.join(wrong[:NAMED])}{more}"
     )
 
 

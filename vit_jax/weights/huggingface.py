@@ -11,9 +11,10 @@ from vit_jax.data import history
 from vit_jax.models.recognition import module_of
 from vit_jax.storage.files import write_text
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.weights import safetensors
-from vit_jax.weights.card import DEEP, RULES, Card, Rule, inferred, one_of, read_json
+from vit_jax.weights import rules, safetensors
+from vit_jax.weights.card import DEEP, RULES, Card, inferred
 from vit_jax.weights.format import WeightFormat
+from vit_jax.weights.rules import one_of, whole
 from vit_jax.weights.translation import (
   CONVOLUTION,
   DENSE,
@@ -59,7 +60,7 @@ COMPUTED = {
   "model_type": (one_of("vit"), "vit"),
   "hidden_act": (one_of(*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
   "layer_norm_eps": (RULES["norm_epsilon"], 1e-12),
-  "num_attention_heads": (Rule(lambda x: type(x) is int and 0 < x < 10**4, "a number"), 12),
+  "num_attention_heads": (whole(1, 10**4), 12),
   "num_channels": (one_of(3), 3),
   "qkv_bias": (one_of(True), True),
   "problem_type": (one_of(*PROBLEM_TYPES.values(), None), None),
@@ -94,7 +95,7 @@ transformers gives other pixels than vit_jax, and so other probabilities:
 
 
 def _load(folder: pathlib.Path) -> dict:
-  settings = read_checked(folder / CONFIG, COMPUTED)
+  settings = rules.read(folder / CONFIG, COMPUTED)
   if not (folder / WEIGHTS).is_file():
     raise ValueError(
       f"it has no {WEIGHTS} (weights in several files or as pickles are not read); save the model "
@@ -126,9 +127,9 @@ def _within_vit(flat: dict, architectures: list[str]) -> dict:
 
 
 def _card(folder: pathlib.Path, params: dict | None) -> Card:
-  settings = read_checked(folder / CONFIG, COMPUTED)
+  settings = rules.read(folder / CONFIG, COMPUTED)
   if (folder / PREPROCESSOR).is_file():
-    read_checked(folder / PREPROCESSOR, _prepared(settings["image_size"]))
+    rules.read(folder / PREPROCESSOR, _prepared(settings["image_size"]))
   activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
   return Card(
     image_size=settings["image_size"],
@@ -162,7 +163,7 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
     raise _no_place(error.args[0]) from error
   settings = _sizes(params) | _settings(params, card)
   if (folder / CONFIG).exists():
-    read_checked(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
+    rules.read(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_arrays(folder / WEIGHTS, flat, {})
   for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card.image_size))):
@@ -244,23 +245,6 @@ def _prepared(side: int) -> dict:
     "do_center_crop": (one_of(False, None), None),
     "do_pad": (one_of(False, None), None),
   }
-
-
-def read_checked(path: pathlib.Path, rules: dict) -> dict:
-  """Reads JSON with a default for each key that is missing, and checks it.
-
-  Args:
-    path: the file.
-    rules: {key: (what it must be, default)}.
-
-  Raises:
-    ValueError: it asks for something that this project does not compute; names the keys.
-  """
-  settings = {key: default for key, (_, default) in rules.items()} | read_json(path)
-  wrong = [text for key, (rule, _) in rules.items() if (text := rule.broken(key, settings[key]))]
-  if wrong:
-    raise ValueError(f"{path} asks for what this project does not compute: {'; '.join(wrong)}.")
-  return settings
 
 
 HUGGING_FACE = WeightFormat(

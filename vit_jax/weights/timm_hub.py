@@ -14,8 +14,19 @@ import numpy as np
 from vit_jax.config import MAX_SIDE
 from vit_jax.models.layers import GELU_FORMS
 from vit_jax.weights import card, safetensors, timm
-from vit_jax.weights.card import Card, read_json
+from vit_jax.weights.card import Card
 from vit_jax.weights.format import WeightFormat
+from vit_jax.weights.rules import (
+  TEXTS,
+  Rule,
+  checked,
+  number,
+  one_of,
+  or_none,
+  read_json,
+  three,
+  whole,
+)
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # Models whose name alone tells what else than the usual they compute.
@@ -34,6 +45,24 @@ _ARGUMENTS = {
   *("drop_rate", "pos_drop_rate", "patch_drop_rate", "proj_drop_rate", "attn_drop_rate"),
   *("drop_path_rate", "weight_init", "fix_init", "dynamic_img_size", "strict_img_size"),
 }
+COMPUTED = {
+  "architecture": (Rule(lambda x: isinstance(x, str), "a name"), ""),
+  "global_pool": (Rule(lambda x: isinstance(x, str), "a name"), "token"),
+  "label_names": (or_none(TEXTS), None),
+}
+ARGUMENTS = {
+  "num_heads": (or_none(whole(1, 10**4)), None),
+  "act_layer": (one_of(*GELU_FORMS, None), None),
+}
+IMAGES = {
+  "mean": (three(number(-10, 10)), [0.5] * 3),
+  "std": (three(number(0.001, 1000)), [0.5] * 3),
+  "input_size": (three(whole(1, MAX_SIDE)), [3, 224, 224]),
+  "crop_pct": (number(0.1, 1), 1.0),
+  "crop_mode": (one_of("center", "squash"), "center"),
+  "interpolation": (Rule(lambda x: isinstance(x, str), "a name"), "bilinear"),
+  "label_names": (or_none(TEXTS), None),
+}
 _log = logging.getLogger(__name__)
 
 
@@ -51,32 +80,32 @@ def _folder(path: pathlib.Path) -> pathlib.Path:
 
 
 def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
-  """What config.json says: all of it, of the images, and the arguments of the model."""
-  settings = read_json(_folder(path) / CONFIG)
+  """What config.json says: of the model, of the images, and the arguments of the model."""
+  file = _folder(path) / CONFIG
+  settings = read_json(file)
   images, arguments = settings.get("pretrained_cfg", settings), settings.get("model_args") or {}
   if not isinstance(images, dict) or not isinstance(arguments, dict):
     raise ValueError(f"its {CONFIG} does not describe a model of timm")
-  return settings, images, arguments
-
-
-def _load(path: pathlib.Path) -> dict:
-  settings, images, arguments = _settings(path)
   if unknown := sorted(set(arguments) - _ARGUMENTS):
     raise ValueError(
       f"its model was made with {', '.join(unknown)}, which this project does not know"
     )
-  heads = arguments.get("num_heads") or _HEADS.get(settings["architecture"], 0)
-  params = timm.from_timm(safetensors.load_arrays(_folder(path) / WEIGHTS), int(heads))
-  if "cls" in params and settings.get("global_pool", "token") != "token":
+  parts = (settings, COMPUTED), (images, IMAGES), (arguments, ARGUMENTS)
+  return tuple(checked(values, rules, file) for values, rules in parts)
+
+
+def _load(path: pathlib.Path) -> dict:
+  settings, images, arguments = _settings(path)
+  heads = arguments["num_heads"] or _HEADS.get(settings["architecture"], 0)
+  params = timm.from_timm(safetensors.load_arrays(_folder(path) / WEIGHTS), heads)
+  if "cls" in params and settings["global_pool"] != "token":
     raise ValueError("it has a class token and pools the patches, which no model here does")
   return _for_our_pixels(params, images)
 
 
 def _for_our_pixels(params, images):
   """Changes the patch embedding so that it takes pixels of this project, from -1 to 1."""
-  mean, deviation = (np.asarray(images.get(key, [0.5] * 3), float) for key in ("mean", "std"))
-  if mean.shape != (3,) or deviation.shape != (3,) or not (deviation > 0).all():
-    raise ValueError(f"mean {mean} and std {deviation} must be three numbers each, std above 0")
+  mean, deviation = (np.asarray(images[key], float) for key in ("mean", "std"))
   if (mean == 0.5).all() and (deviation == 0.5).all():
     return params
   kernel = np.asarray(params.get("embedding", {}).get("kernel", 0), float)  # (P, P, 3, D)
@@ -94,39 +123,29 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
   if not params:
     return None  # nothing tells what they were trained on
   settings, images, arguments = _settings(path)
-  side = card.inferred(params).image_size or int(images.get("input_size", (3, 224, 224))[-1])
-  if not 0 < side <= MAX_SIDE:
-    raise ValueError(f"its images have {side} pixels")
-  names = settings.get("label_names") or images.get("label_names") or ()
-  if images.get("interpolation", "bilinear") != "bilinear":
+  side = card.inferred(params).image_size or images["input_size"][-1]
+  if images["interpolation"] != "bilinear":
     _log.warning(
       "timm resizes images for it by %s; this project does so bilinearly.", images["interpolation"]
     )
   return Card(
     image_size=side,
-    resize=_resize(side, images),
-    class_names=tuple(map(str, names)) if isinstance(names, list) else (),
-    activation=_activation(settings["architecture"], arguments),
+    resize=_resize(side, images["crop_pct"], images["crop_mode"]),
+    class_names=tuple(settings["label_names"] or images["label_names"] or ()),
+    activation=arguments["act_layer"] or _usual_activation(settings["architecture"]),
   )
 
 
-def _resize(side: int, images: dict) -> int:
-  share, mode = float(images.get("crop_pct") or 1), images.get("crop_mode", "center")
-  if mode == "squash" and share == 1:
-    return 0
-  if mode != "center" or not 0.1 < share <= 1:
-    raise ValueError(
-      f"images are cropped by {mode!r} with crop_pct {share}, which is not known here"
-    )
-  return math.floor(side / share)
+def _resize(side: int, share: float, mode: str) -> int:
+  if mode == "center":
+    return math.floor(side / share)
+  if share != 1:
+    raise ValueError(f"images are cropped by {mode!r} with crop_pct {share}, not known here")
+  return 0
 
 
-def _activation(architecture: str, arguments: dict) -> str:
-  usual = "gelu_tanh" if _TANH.fullmatch(architecture) else timm.ACTIVATION
-  activation = arguments.get("act_layer") or usual
-  if activation not in GELU_FORMS:
-    raise ValueError(f"its act_layer is {activation!r} and must be one of {', '.join(GELU_FORMS)}")
-  return activation
+def _usual_activation(architecture: str) -> str:
+  return "gelu_tanh" if _TANH.fullmatch(architecture) else timm.ACTIVATION
 
 
 TIMM = WeightFormat(words="a folder of timm", recognises=_recognises, load=_load, card=_card)
