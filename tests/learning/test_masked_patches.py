@@ -285,5 +285,5 @@ def changed(**settings):
 def test_settings_without_sense_are_refused(settings, words):
   config = changed(**settings)
   with pytest.raises(ConfigError) as found:
-    config.objective.configured(config, models.configured(config.model))
+    config.objective.check(config, models.configured(config.model))
   assert words in str(found.value)

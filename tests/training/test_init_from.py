@@ -11,6 +11,7 @@ from tests.weights import families
 from vit_jax import config as c
 from vit_jax import models, weights
 from vit_jax.devices import mesh
+from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim, state
 from vit_jax.learning.classification import Classification
 from vit_jax.models.stacking import unstack_blocks
@@ -39,7 +40,7 @@ def config(source, side=16, **model):
 
 
 def read(config, names=NAMES):
-  objective = config.objective.configured(config, models.configured(config.model))
+  objective = objectives.of_config(config)
   return init_from.read(config, objective, names)
 
 

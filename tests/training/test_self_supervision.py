@@ -12,7 +12,7 @@ from PIL import Image
 from tests import programs
 from tests.seams.program import StopAfter
 from vit_jax import config as c
-from vit_jax import launch, models
+from vit_jax import launch
 from vit_jax.data import sources
 from vit_jax.evaluation import reconstruction
 from vit_jax.evaluation.classification import Classification
@@ -21,6 +21,7 @@ from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.evaluation.reconstruction import Reconstruction
 from vit_jax.inference import export
 from vit_jax.inference import model as inference
+from vit_jax.learning import objective as objectives
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import checkpoint, metrics_log
@@ -93,7 +94,7 @@ def test_what_a_user_sees(pretrained):
 
 
 def read_weights(config, names):
-  objective = config.objective.configured(config, models.configured(config.model))
+  objective = objectives.of_config(config)
   return init_from.read(config, objective, names)
 
 

@@ -12,7 +12,7 @@ class ObjectiveSettings:
   """What a run learns: the settings that all objectives have, and what their class tells.
 
   The class of an objective has more settings, its own values of the attributes below, and the
-  method `configured`.
+  methods `check`, if any setting or model does not suit it, and `configured`.
 
   Attributes:
     needs_labels: whether a batch holds labels.
@@ -27,12 +27,15 @@ class ObjectiveSettings:
   trains_head: ClassVar[bool] = False
   representation: ClassVar[str] = "pre_logits"
 
-  def configured(self, config, model):
-    """The `vit_jax.learning.objective.Objective` of a run; `model`, a Flax module, is its network.
+  def check(self, config, model):
+    """Checks that the settings of a run and its `model`, a Flax module, suit the objective.
 
     Raises:
-      ConfigError: the run's settings do not suit the objective.
+      ConfigError: they do not.
     """
+
+  def configured(self, config, model):
+    """The `vit_jax.learning.objective.Objective` of a run with checked settings."""
     raise NotImplementedError
 
 

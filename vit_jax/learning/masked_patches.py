@@ -39,18 +39,14 @@ class Masked(ObjectiveSettings):
 
   representation: ClassVar[str] = "patches"
 
-  def configured(self, config: Config, model) -> "MaskedPatches":
-    """The objective of a run.
+  def check(self, config: Config, model):
+    """Checks that the model has patches to predict, and that the settings suit them."""
+    check_model(model, config.model.name)
+    check_patches(model, self, config.model.name, config.data.image_size)
 
-    Raises:
-      ConfigError: the model has no patches to predict, the settings leave none to corrupt, or a
-        setting has no meaning for this objective.
-    """
-    name, side = config.model.name, config.data.image_size
-    check_model(model, name)
-    objective = MaskedPatches(model, self.rate, patch_targets.TARGETS[self.target])
-    check_patches(objective, self, name, side)
-    return objective
+  def configured(self, config: Config, model) -> "MaskedPatches":
+    """The objective of a run."""
+    return MaskedPatches(model, self.rate, patch_targets.TARGETS[self.target])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,20 +204,21 @@ def check_model(model: "Network", name: str):
     raise ConfigError(f"config.objective.kind='masked_patches' does not suit {name}: {reason}")
 
 
-def check_patches(objective: MaskedPatches, settings: Masked, name: str, side: int):
+def check_patches(model: "Network", settings: Masked, name: str, side: int):
   """Checks that there are patches to corrupt, and that they have the target.
 
   Args:
-    objective: of the run.
+    model: of the run.
     settings: config.objective.
     name: of the model.
     side: of the images, pixels.
   """
+  least_side = patch_targets.TARGETS[settings.target].least_side
   try:
-    rows, columns = objective.model.grid(side, side)
+    rows, columns = model.grid(side, side)
   except ValueError as error:
     raise ConfigError(f"config.data.image_size={side}: {error}") from error
-  stride, patches, rate = objective.model.stride(), rows * columns, settings.rate
+  stride, patches, rate = model.stride(), rows * columns, settings.rate
   if patches < 2 or not corruption.count(rate, patches):
     raise ConfigError(
       f"config.objective.rate={rate:g} of {patches} patches of an image leaves none to corrupt; "
@@ -232,9 +229,8 @@ def check_patches(objective: MaskedPatches, settings: Masked, name: str, side: i
       f"config.data.image_size={side} is not {rows} patches of {stride} pixels, so the pixels "
       f"under the patches of {name} are not known; nearest: {rows * stride}."
     )
-  if stride < objective.target.least_side:
+  if stride < least_side:
     raise ConfigError(
-      f"config.objective.target={settings.target!r} needs patches of at least "
-      f"{objective.target.least_side} pixels, and those of {name} have {stride}; use "
-      "mean_color or pixels."
+      f"config.objective.target={settings.target!r} needs patches of at least {least_side} "
+      f"pixels, and those of {name} have {stride}; use mean_color or pixels."
     )

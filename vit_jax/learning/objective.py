@@ -11,6 +11,8 @@ from etils import epy
 with epy.lazy_imports():  # reading settings needs no JAX
   import jax
 
+  from vit_jax import models
+
 PREFIX = "train/"  # of the names of an objective's metrics in metrics.jsonl
 OBJECTIVE_PARAMS = (
   "objective"  # subtree of the parameters that an objective adds to those of the model
@@ -77,3 +79,14 @@ class Objective(Protocol):
   def training_flops(self, image_size: int) -> int:
     """FLOPs of an update per image, forward and backward, if all parameters are trained."""
     ...
+
+
+def of_config(config) -> Objective:
+  """What a run with these settings trains, its model included; the one place that makes it."""
+  return config.objective.configured(config, models.configured(config.model))
+
+
+def shapes(config) -> dict:
+  """The parameters of a new run, as shapes; nothing is computed."""
+  objective = of_config(config)
+  return jax.eval_shape(lambda: objective.init(jax.random.key(0), config.data.image_size))

@@ -3,10 +3,8 @@
 This module imports JAX; the other modules of this package do not.
 """
 
-import jax
-
-from vit_jax import config, models
-from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
+from vit_jax import config
+from vit_jax.learning import objective as objectives
 from vit_jax.models import flops
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
@@ -80,7 +78,9 @@ def cost(run: config.Config, examples: int | None) -> dict:
     epochs=run.duration.epochs or None,
     params=sum(params.values()),
     body_params=sum(
-      n for part, n in params.items() if part not in ("head", "pre_logits", OBJECTIVE_PARAMS)
+      n
+      for part, n in params.items()
+      if part not in ("head", "pre_logits", objectives.OBJECTIVE_PARAMS)
     ),
     gmacs=macs / 1e9,
     training_gflops=flops.training_flops(macs) / 1e9,
@@ -90,20 +90,14 @@ def cost(run: config.Config, examples: int | None) -> dict:
   )
 
 
-def objective_of(run: config.Config) -> Objective:
-  """What the run trains: a classifier has a head, masked patch prediction a layer of its own."""
-  return run.objective.configured(run, models.configured(run.model))
-
-
 def parameters(run: config.Config) -> dict[str, int]:
   """{part: number of its parameters} of a new run; nothing is computed."""
-  init = lambda: objective_of(run).init(jax.random.key(0), run.data.image_size)
-  return flops.by_part(jax.eval_shape(init))
+  return flops.by_part(objectives.shapes(run))
 
 
 def forward_macs(run: config.Config) -> int:
   """Multiply-adds of one image's forward pass in training."""
-  return objective_of(run).training_flops(run.data.image_size) // flops.training_flops(1)
+  return objectives.of_config(run).training_flops(run.data.image_size) // flops.training_flops(1)
 
 
 def training_images(run: config.Config, examples: int | None) -> float | None:

@@ -4,6 +4,7 @@ import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
+from vit_jax.learning import objective as objectives
 from vit_jax.recipes import cost
 from vit_jax.report.document import Section, TableCell, count, percent
 from vit_jax.report.run import RecordedRun, side_by_side
@@ -82,7 +83,7 @@ def computation(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
     yield "Images seen", count(images)
   # With frozen parameters, a step costs less than the formula says.
   if images and run.fact("trained_parameters", int) == run.fact("parameters", int):
-    exaflops = cost.objective_of(config).training_flops(config.data.image_size) * images / 1e18
+    exaflops = objectives.of_config(config).training_flops(config.data.image_size) * images / 1e18
     yield "exaFLOPs", TableCell(f"{exaflops:,.4g}", exaflops)
   if cost.label(config.model) == config.model.name:
     for (name, epochs), paper in cost.PAPER.items():

@@ -1,9 +1,8 @@
 """Relations between settings, checked before data or devices are touched."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
-
-import jax
 
 from vit_jax import models
 from vit_jax.config import (
@@ -21,9 +20,9 @@ from vit_jax.config import (
 )
 from vit_jax.data import resizing, sources
 from vit_jax.evaluation import catalogue
+from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim
-from vit_jax.learning.objective import Objective
-from vit_jax.models import requirements
+from vit_jax.models import Network, requirements
 from vit_jax.models.stacking import STACKED
 from vit_jax.process.text import shown
 from vit_jax.registry import EVALUATIONS
@@ -49,31 +48,35 @@ def check(config: Config):
   Raises:
     ConfigError: names the key, the value and the nearest valid choice.
   """
-  module = check_model(config.model, config.data.image_size)
+  check_model(config.model, config.data.image_size)
+  config.objective.check(config, module_of(config.model))
   check_batch(config.batch_size, parts=config.accumulation)
   check_data(config.data, config.duration)
   check_schedule(config.schedule)
   check_evaluations(config)
   check_heads(config)
-  check_patterns(config, config.objective.configured(config, module))
+  check_patterns(config)
   check_early_stopping(config.early_stopping, catalogue.names(config))
   check_mode(config)
   unused.check(config)
 
 
-def check_model(model: Model, image_size: int):
-  """Checks that the architecture can be built, and that its patches tile the images.
+def module_of(model: Model) -> Network:
+  """The module that config.model describes; one class stands for a number that the data tells.
 
-  Returns:
-    The module, with one class in place of a number that the data tells.
+  Raises:
+    ConfigError: there is no such architecture.
   """
   try:
-    module = models.configured(model.with_classes(1))
+    return models.configured(model.with_classes(1))
   except ValueError as error:
     raise ConfigError(f"config.model.{error}") from error
-  requirements.check_tiles(module, image_size, model.name)
+
+
+def check_model(model: Model, image_size: int):
+  """Checks that the architecture can be built, and that its patches tile the images."""
+  requirements.check_tiles(module_of(model), image_size, model.name)
   requirements.check_type(model.attention, model.compute_dtype)
-  return module
 
 
 def check_batch(batch_size: int, *, parts: int):
@@ -228,7 +231,7 @@ def check_early_stopping(settings: EarlyStopping, figures: list[str]):
     )
 
 
-def check_patterns(config: Config, objective: Objective):
+def check_patterns(config: Config):
   """Checks the settings that are regexes of parameter names, against the parameters of the run."""
   settings, usual = config.optimizer, Optimizer()
   for rule in settings.decay_rules:
@@ -238,8 +241,8 @@ def check_patterns(config: Config, objective: Objective):
   pattern, rules = settings.trainable, settings.decay_rules
   if (pattern, rules) == (usual.trainable, usual.decay_rules):
     return
-  init = lambda: objective.init(jax.random.key(0), config.data.image_size)
-  shapes = {name: leaf.shape for name, leaf in flatten(jax.eval_shape(init)).items()}
+  whole = dataclasses.replace(config, model=config.model.with_classes(1))
+  shapes = {name: leaf.shape for name, leaf in flatten(objectives.shapes(whole)).items()}
   trains = lambda name: bool(re.fullmatch(pattern, name))
   check_blocks(f"config.optimizer.trainable={shown(pattern)}", trains, shapes)
   decays = lambda name: optim.decay_factor(name, rules)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import optax
 
-from vit_jax import models
 from vit_jax.config import Config, ConfigError, Schedule, to_dict
 from vit_jax.config import Data as DataSettings
 from vit_jax.data import cache, datasets, history, sources
@@ -20,6 +19,7 @@ from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.evaluation.evaluations import Evaluations
+from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim, state, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState
@@ -129,10 +129,9 @@ def make(
   """
   split = dict(batch_size=config.batch_size, accumulation=config.accumulation)
   mesh = meshes.make(config.mesh, devices=devices, **split)
-  model = models.configured(config.model)
+  objective = objectives.of_config(config)
   device = mesh.devices.flat[0]
-  requirements.check_attention(model, config.data.image_size, device, training=True)
-  objective = config.objective.configured(config, model)
+  requirements.check_attention(objective.model, config.data.image_size, device, training=True)
   position = ImageCount(step, images, config.batch_size)
   steps = durations.of_run(config, len(data.train), position)
   optimizer = optim.make(config.optimizer)
@@ -152,7 +151,7 @@ def make(
     steps=steps,
     mesh=mesh,
     reader=Reader(config.data, mesh, **split),
-    model=model,
+    model=objective.model,
     objective=objective,
     optimizer=optimizer,
     rate=learning_rate(config.schedule, steps),

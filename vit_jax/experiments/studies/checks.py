@@ -5,7 +5,7 @@ import functools
 import pathlib
 from collections.abc import Callable, Sequence
 
-from vit_jax import models, recipes
+from vit_jax import recipes
 from vit_jax.config import Config, ConfigError, Dataset, similar
 from vit_jax.data.sources import SourceError
 from vit_jax.evaluation import catalogue
@@ -15,6 +15,7 @@ from vit_jax.experiments.holdout import ScoredRun
 from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
+from vit_jax.learning import objective as objectives
 from vit_jax.training import checks, start
 from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
@@ -56,8 +57,7 @@ def checked_cost(request: Request) -> Cost:
     check_score(config, request)
   if request.run.mode == "evaluate":
     return Cost(0, config.batch_size, 0.0, seconds=0.0)
-  objective = config.objective.configured(config, models.configured(config.model))
-  flops = objective.training_flops(config.data.image_size)
+  flops = objectives.of_config(config).training_flops(config.data.image_size)
   return Cost(steps_of(config), config.batch_size, flops)
 
 
