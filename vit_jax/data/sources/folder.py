@@ -1,8 +1,6 @@
 """A folder of images, DIR/class/file or files without classes; all of them or a part."""
 
-import bisect
 import collections
-import hashlib
 import itertools
 import os
 import shlex
@@ -13,12 +11,13 @@ import numpy as np
 from vit_jax.data import image_files
 from vit_jax.data.image_files import LeftOut, Listing
 from vit_jax.data.sources import foreign, part
-from vit_jax.data.sources.base import Block, Example, Source, SourceError
+from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.sources.table import Labels, Table
 from vit_jax.process.text import nfc
-from vit_jax.storage import files
+from vit_jax.storage.files import read_bytes
 
 
-class Folder(Source):
+class Folder(Table):
   """Images in DIR/class and the folders below it; classes are the sorted names of DIR's folders.
 
   The names are those that `nfc` gives, so that a folder from a Mac has the same classes.
@@ -47,65 +46,33 @@ class Folder(Source):
     listings = {name: _images(os.path.join(root, name)) for name in names}
     if label_key:
       _check_no_splits(directory, listings)
-    cut = part.parse(split)  # later, because "train" may be one of those folders
     listings = _without_empty(root, listings, left_out)
-    self.class_names = nfc(filter(None, listings))
     self.notes = tuple(_notes(directory, left_out, listings))
-    images = {os.path.join(root, name) if name else root: listings[name].names for name in listings}
-    self._folders = list(images)
-    # One array of names for each class: a list of 1.3 million str objects would make every fork and
-    # garbage collection slow.
-    chosen = part.choose(cut, images)
-    self._names = [np.array([os.fsencode(name) for name in files]) for files in chosen]
-    self._ends = list(itertools.accumulate(map(len, chosen)))
-
-  @property
-  def identity(self) -> str:
-    """Digests of the names of classes and files, and of the number of files in each class.
-
-    The place of the folder does not matter.
-    """
-    listing = hashlib.sha256("/".join(self.class_names).encode(errors="surrogateescape"))
-    for names in self._names:
-      listing.update(b"/" + b"/".join(name.replace(b"/", b"\0") for name in names.tolist()))
-    names = f"folder {listing.hexdigest()[:16]}"
-    if not self.class_names:
-      return names
-    counts = hashlib.sha256(repr([len(files) for files in self._names]).encode()).hexdigest()[:16]
-    return f"{names} ({len(self.class_names)} classes: {counts})"
-
-  def __len__(self) -> int:
-    return self._ends[-1]
+    counts = [len(listing.names) for listing in listings.values()]
+    folders = np.repeat(np.arange(len(listings)), counts)
+    # An array: a list of 1.3 million str objects would make every garbage collection slow.
+    files = itertools.chain(*(listing.names for listing in listings.values()))
+    names = np.array([os.fsencode(name) for name in files])
+    labels = Labels.of_numbers(folders, listings) if label_key else Labels.none(len(names))
+    super().__init__("folder", names, labels, split)
+    self._folders = [os.path.join(root, name) if name else root for name in listings]
+    self._names, self._folder_of = names[self.rows], folders[self.rows]
 
   def __getitem__(self, index: int) -> Example:
     path = self.name(index)
-    image = files.read_bytes(path, most=image_files.MAX_BYTES)
+    image = read_bytes(path, most=image_files.MAX_BYTES)
     return Example(image, self.labels(index), path)
-
-  def labels(self, index: int) -> tuple[int, ...]:
-    """The class of the file's folder."""
-    return (self._folder(index),) if self.class_names else ()
 
   def name(self, index: int) -> str:
     """The file's path."""
-    folder = self._folder(index)
-    file = os.fsdecode(bytes(self._names[folder][index - self._ends[folder]]))
-    return f"{self._folders[folder]}/{file}"
+    return f"{self._folders[self._folder_of[index]]}/{os.fsdecode(bytes(self._names[index]))}"
 
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them."""
-    for folder, names, end in zip(self._folders, self._names, self._ends, strict=True):
-      if names.size:
-        yield from placed(os.fsencode(folder), names, range(end - len(names), end))
-
-  def _folder(self, index: int) -> int:
-    """Which of the listed folders an example is in."""
-    return bisect.bisect_right(self._ends, index)
-
-  @classmethod
-  def anywhere(cls, argument: str) -> str:
-    """The absolute path."""
-    return os.path.abspath(os.path.expanduser(argument))
+    for number, folder in enumerate(self._folders):
+      first, end = np.searchsorted(self._folder_of, [number, number + 1]).tolist()
+      if first < end:
+        yield from placed(os.fsencode(folder), self._names[first:end], range(first, end))
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
