@@ -5,16 +5,14 @@ import dataclasses
 import gzip
 import json
 import subprocess
-import sys
 
 import jax
 import pytest
 
 from compiled import compilation, compiled_recipes, program_text, report
-from tests import programs
 from tools import compile_table
 from vit_jax import recipes
-from vit_jax.config import ConfigError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.learning.masked_patches import Masked
 
 GIB = 2**30
@@ -44,25 +42,16 @@ def test_the_table_has_every_recipe_whose_days_the_paper_tells():
   assert {(*model, epochs) for model, (_, epochs) in report.PAPER_CORE_DAYS.items()} <= told
 
 
-# The program started where libtpu cannot be imported, installed or not.
-WITHOUT_LIBTPU = """
-import runpy
-import sys
+def test_without_the_compiler_it_says_what_to_install(monkeypatch):
+  def missing(**_):
+    raise RuntimeError("no plugin")
 
-sys.modules["libtpu"] = None
-sys.path.insert(0, "tools")
-sys.argv = ["tools/compile_check.py", "--config=configs/vit_digits.py"]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def test_without_the_compiler_it_says_what_to_install():
-  result = programs.run([sys.executable, "-c", WITHOUT_LIBTPU])
-  assert result.returncode == 1
-  assert result.stderr.endswith(
-    "install it: pip install --target=.libtpu libtpu, and set PYTHONPATH=.libtpu.\n"
-  )
-  assert not result.stdout
+  monkeypatch.setattr(compilation.topologies, "get_topology_desc", missing)
+  monkeypatch.setattr(compilation.importlib.util, "find_spec", lambda name: None)
+  with pytest.raises(
+    RunError, match=r"install it: pip install --target=\.libtpu libtpu, and set PY"
+  ):
+    compilation.devices_of("v3:2x2")
 
 
 @pytest.mark.parametrize(("task", "steps"), [("imagenet", 20_000), ("cifar100", 10_000)])

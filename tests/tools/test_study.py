@@ -162,10 +162,7 @@ def written(folder):
 
 
 def test_a_real_study(here, tmp_path, monkeypatch, capsys):
-  """Cells of a few steps after one pre-training; the runs are forks.
-
-  Evaluated again, the weights of a run give the figure that the run gave.
-  """
+  """Evaluated again, the weights of a run give the figure that the run gave; the runs are forks."""
 
   def call(children, command, output=None):
     done = programs.run(command)
@@ -174,13 +171,15 @@ def test_a_real_study(here, tmp_path, monkeypatch, capsys):
 
   monkeypatch.setattr(runs.Children, "call", call)
   path = written(tmp_path)
-  path.write_text(MINE.replace("cell(1e-2))", "again(cell(1e-3)))") + AGAIN)
+  path.write_text(
+    MINE.replace("after=BEFORE)", ")").replace("cell(1e-2))", "again(cell(1e-3)))") + AGAIN
+  )
   arguments = [f"--study={path}", f"--workdir={tmp_path}/w", "--format=json"]
   tool.main([*arguments, "--seeds=1", "--jobs=2"])
   first, second = json.loads(capsys.readouterr().out)
   assert (first["cell"], second["cell"]) == ("rate 0.001", "again")
   assert 0 < first["mean"] == second["mean"] < 1
-  assert len(list((tmp_path / "w" / "runs").glob("*/metrics.jsonl"))) == 2
+  assert len(list((tmp_path / "w" / "runs").glob("*/metrics.jsonl"))) == 1
   assert {path.name for path in (tmp_path / "w").iterdir()} == {
     *("runs", "results.csv", "results.md", "figure.svg", "figure.png"),
   }

@@ -1,12 +1,10 @@
 """One trial: a program compiled, and run if it fits."""
 
 import functools
-import pathlib
-import re
-import resource
 
 import jax
 
+from benchmarks import processes
 from benchmarks.case import TRAINING, Case
 from compiled import compilation
 from vit_jax.data.device import normalize
@@ -44,20 +42,12 @@ def measured(case: Case, batch: int, memory: int) -> dict:
     if on_cpu and step_program.peak_bytes(compiled.memory_analysis()) > memory:
       return dict(fits=False, seconds=None)
     if on_cpu:
-      limit_data(memory)
+      processes.limit_data(memory)
     return dict(fits=True, seconds=timing.median_seconds(stepper(case.what, run, compiled)))
   except (jax.errors.JaxRuntimeError, MemoryError) as error:
     if not timing.lacks_memory(error):
       raise
     return dict(fits=False, seconds=None)
-
-
-def limit_data(memory: int):
-  """Lets this process take that many bytes more than it has now; Linux only."""
-  status = pathlib.Path("/proc/self/status").read_text()
-  own = 1024 * int(re.search(r"VmData:\s+(\d+) kB", status)[1])
-  _, most = resource.getrlimit(resource.RLIMIT_DATA)
-  resource.setrlimit(resource.RLIMIT_DATA, (own + memory, most))
 
 
 def estimated(case: Case, batch: int, devices) -> dict:

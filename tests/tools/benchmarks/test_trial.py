@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import sys
 
 import jax
 import pytest
@@ -10,10 +11,11 @@ from benchmarks import trial
 from benchmarks.case import Case
 from benchmarks.processes import in_process
 from compiled import compilation
+from tests import programs
 from tests.tools.benchmarks import small
 from tests.tools.compiled.test_compilation import needs_libtpu
 from tools import cost as cost_tool
-from vit_jax.experiments import step_program, timing
+from vit_jax.experiments import timing
 
 
 @pytest.mark.parametrize("side", [224, 384])
@@ -25,17 +27,20 @@ def test_flops_are_those_of_the_tool_that_counts_them(side, capsys):
     assert Case("inference", name, side).gflops() == pytest.approx(row["training_gflops"] / 3)
 
 
-def test_what_fits_runs_within_the_memory_and_twice_that_runs_out_of_it(monkeypatch):
-  """In a process of one thread that may take 3.6 times what the compiler counts.
+LIMITED = """
+import sys
+sys.path.insert(0, "tools")
+from benchmarks import processes
+processes.limit_data(2**27)
+bytearray(2**26)
+bytearray(2**28)
+"""
 
-  Libraries pack their operands: measured, 2.8 times are needed, and 4.8 for twice the batch.
-  """
-  monkeypatch.setenv("PJRT_NPROC", "1")  # each thread packs its own
-  case = small.Small("inference", "ViT-Ti/16", 224)
-  _, compiled = small.compiled(case, 64)
-  memory = int(3.6 * step_program.peak_bytes(compiled.memory_analysis()))
-  context = multiprocessing.get_context("spawn")
-  assert in_process(context, small.alone, case, 64, memory) == dict(said=True, twice=True)
+
+def test_a_process_that_is_limited_cannot_take_more_memory():
+  done = programs.run([sys.executable, "-c", LIMITED])
+  assert "line 7, in" in done.stderr
+  assert done.stderr.endswith("MemoryError\n")
 
 
 def test_what_the_compiler_counts_is_refused_without_a_run(monkeypatch):

@@ -139,21 +139,18 @@ def test_parameters_are_split_over_as_many_devices_as_divide_the_slice(devices, 
 SMALL = c.Config(
   batch_size=16,
   duration=c.Duration(steps=9),
-  model=c.Model(name="ViT-Ti/4", depth=3, width=64, mlp_dim=256, heads=4, num_classes=5),
+  model=c.Model(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=4, num_classes=5),
   loss=c.Loss(kind="sigmoid"),
   optimizer=Adam(weight_decay=0.1, clip_norm=1.0),
   data=c.Data(image_size=16),
 )
 
 
-@pytest.mark.parametrize("name", ["ViT-Ti/4", "R50x1+ViT-B/16"])
-def test_every_gradient_is_reduced_once_and_no_activation_moves(name):
+def test_every_gradient_is_reduced_once_and_no_activation_moves():
   """Data-parallel: the reduced arrays are as large as the parameters, plus a few scalars."""
-  stages = (1, 1) if name.startswith("R") else ()
-  config = compilation.overridden(SMALL, {"model.name": name, "model.stages": stages})
-  program = compilation.compile_step(config, jax.devices())
+  program = compilation.compile_step(SMALL, jax.devices())
   shapes = jax.eval_shape(
-    lambda: models.configured(config.model).init(
+    lambda: models.configured(SMALL.model).init(
       jax.random.key(0), np.zeros((1, 16, 16, 3), np.float32), train=False
     )
   )
@@ -187,9 +184,6 @@ BIT = dataclasses.replace(
   [
     WIDER,
     compilation.overridden(WIDER, {"model.scan": True, "model.compute_dtype": "bfloat16"}),
-    compilation.overridden(
-      WIDER, {"model.name": "R50x1+ViT-B/16", "model.stages": (1, 1), "data.image_size": 32}
-    ),
     BIT,
   ],
 )
@@ -286,24 +280,3 @@ def check_breakdown(row, *, accumulation):
   assert seconds.get("other", 0) < 0.005 * whole
   assert ("accumulation" in seconds) == accumulation
   assert {"weight gradients", "attention, backward", "gradient norm"} <= seconds.keys()
-
-
-def report_of(recipe, topology, *overrides):
-  """The report of tools/compile_check.py on a recipe, and its exit status."""
-  command = [sys.executable, "tools/compile_check.py", "--format=json", f"--topology={topology}"]
-  command += [f"--config=configs/{recipe}", *overrides]
-  result = programs.run(command, XLA_FLAGS="")  # those of the CPU's compiler are none of libtpu's
-  assert result.stdout, result.stderr
-  return json.loads(result.stdout), result.returncode
-
-
-@needs_libtpu
-def test_a_recipe_that_does_not_fit_a_slice_and_what_makes_it_fit():
-  """Compiles with stacked blocks, which is faster."""
-  report, status = report_of("vit_h14_jft.py", "v3:4x4", "--config.model.scan=True")
-  assert status == 1
-  assert report["devices"] == 32
-  assert not report["fits"]
-  assert report["peak_bytes"] > report["hbm_bytes"]
-  assert report["remedy"]["settings"]["accumulation"] > 1
-  assert report["remedy"]["peak_bytes"] < report["hbm_bytes"]
