@@ -57,6 +57,7 @@ setuptools.setup(
     "agreement": ["timm>=1.0.20", "torch>=2.6", "transformers>=4.50"],
     "dedup": ["apache-beam>=2.70", "imagehash>=4.3.2"],
     "prepare": ["apache-beam>=2.70", "tensorflow>=2.20"],
+    "hf": ["datasets>=4"],
     "mutation": ["libcst>=1.8", "mutmut>=3.8"],
     "benchmark": ["tensorflow", "timm>=1.0.20", "torch>=2.6"],
   },

@@ -22,7 +22,7 @@ TEST = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)?(?:::(test_\w+))?`")
 SETTING = re.compile(r"\bconfig\.([a-z_]+(?:\.[a-z_0-9]+)*)(?![\w/])(?!\()")
 COMMAND = re.compile(r"python (?:tools/\w+\.py|-m vit_jax\.main)[^\n`|]*")
 FLAG = re.compile(r"(?<=\s)--(?!config\.)([a-z][\w-]*)")
-VERSION = re.compile(r"\b(libtpu|timm|torch|transformers) (\d+(?:\.\d+)+)")
+VERSION = re.compile(r"\b(?<!-)(datasets|libtpu|timm|torch|transformers) (\d+(?:\.\d+)+)")
 NO_SETTINGS = {"json", "py", "a.b", "x.y"}  # config.json and config.py; any setting at all
 
 

@@ -77,6 +77,7 @@ SOURCES = Registry(  # what stands before the colon of config.data.*.source
     "csv": "vit_jax.data.sources.csv_file:Csv",
     "parquet": "vit_jax.data.sources.parquet:Parquet",
     "wds": "vit_jax.data.sources.webdataset:WebDataset",
+    "hf": "vit_jax.data.sources.hugging_face:HuggingFace",
     "objectnet": "vit_jax.data.sources.objectnet:ObjectNet",
     "vtab": "vit_jax.data.sources.vtab_tasks:Vtab",
     "digits": "vit_jax.data.sources.digits:Digits",

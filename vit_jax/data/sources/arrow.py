@@ -28,9 +28,9 @@ def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, st
     SourceError: there is none, or it holds no images.
   """
   features = _features(schema)
-  of = lambda kind: [name for name in features if _kind(features[name]).get("_type") == kind]
-  images = [*map(str.lower, of("Image")), *_IMAGES]
-  labels = [*map(str.lower, of("ClassLabel")[:1] if len(of("ClassLabel")) == 1 else ()), *_LABELS]
+  images = [*_of_type(features, "Image"), *_IMAGES]
+  classes = _of_type(features, "ClassLabel")
+  labels = [*(classes if len(classes) == 1 else ()), *_LABELS]
   chosen = []
   for setting, key, usual in (("image_key", image_key, images), ("label_key", label_key, labels)):
     default, what = getattr(Dataset(), setting), f'"{where}", {setting}'
@@ -48,6 +48,13 @@ def _features(schema) -> dict:
     return dict(json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"])
   except (KeyError, TypeError, ValueError, RecursionError):
     return {}
+
+
+def _of_type(features: dict, kind: str) -> list[str]:
+  """The columns of a type, in lower case; if there are none, those of lists of it."""
+  is_it = lambda feature: isinstance(feature, dict) and feature.get("_type") == kind
+  exact = [name.lower() for name in features if is_it(features[name])]
+  return exact or [name.lower() for name in features if is_it(_kind(features[name]))]
 
 
 def _kind(feature) -> dict:
