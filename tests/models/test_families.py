@@ -148,15 +148,14 @@ def test_all_convolutions_are_bfloat16_where_it_is_asked_for(family):
   assert set(types) == (set() if family == "ViT" else {"bf16"})
 
 
-@pytest.mark.parametrize("remat", ["dots", "everything"])
 @COMPUTED
-def test_remat_changes_neither_outputs_nor_gradients(family, remat):
+def test_remat_changes_neither_outputs_nor_gradients(family):
   """In float64: in float32, rounding decides about a ReLU at zero, which is 9% of a gradient."""
   with jax.enable_x64(True):
     model, params = start(family, dtype=jnp.float64)
     params = jax.tree.map(np.float64, params)
     expected, wanted = modules.logits_and_grads(model, params, IMAGES)
-    actual, grads = modules.logits_and_grads(model.clone(remat=remat), params, IMAGES)
+    actual, grads = modules.logits_and_grads(model.clone(remat="everything"), params, IMAGES)
   np.testing.assert_allclose(actual, expected, atol=1e-5)
   modules.assert_close(grads, wanted)
 

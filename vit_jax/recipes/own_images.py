@@ -100,7 +100,7 @@ def are_there(spec: str) -> bool:
   """Whether a text names a data source, or something on this machine."""
   from vit_jax.data import sources
 
-  return sources.is_named(spec) or files.exists(path_of(spec))
+  return bool(spec) and (sources.is_named(spec) or files.exists(path_of(spec)))
 
 
 def source_of(spec: str) -> str:
