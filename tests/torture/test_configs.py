@@ -14,7 +14,7 @@ import pytest
 from tests import programs
 from vit_jax import config as cfg
 
-CASES = (6, 600)
+CASES = (0, 600)  # config/test_bounds.py tries every setting in every test run
 MAX_REFUSAL = 4_000  # characters of a refusal
 REFUSED_IN = 5  # seconds of computing, once everything is imported
 LONG = 120  # seconds after which a run, perhaps of a million steps, is asked to stop

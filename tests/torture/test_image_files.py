@@ -13,7 +13,7 @@ from tests.data import natural
 from tests.torture import damage
 from vit_jax.data import images
 
-CASES = (60, 30_000)
+CASES = (30, 30_000)
 MAX_SECONDS = 5
 MAX_PIXELS = 2**22
 SIDE = 32
