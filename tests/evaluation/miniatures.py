@@ -1,5 +1,6 @@
-"""Small datasets in the form of published ones."""
+"""A small model, small datasets in the form of published ones, and their evaluation."""
 
+import dataclasses
 import functools
 
 import jax
@@ -7,10 +8,34 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from tests.data import objectnet_fixture, tfds_fixture
+from vit_jax import config as c
+from vit_jax import models
 from vit_jax.data import images
 from vit_jax.data.imagenet import imagenet_classes
+from vit_jax.evaluation import evaluate, evaluated_model
+from vit_jax.evaluation.evaluations import open_alone
+from vit_jax.launch import reader_of
 
 SIDE = 8
+MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2)
+
+
+def parameters(classes):
+  """Random parameters of a small model, and its module."""
+  module = models.configured(dataclasses.replace(MODEL, num_classes=classes))
+  blank = np.zeros((1, SIDE, SIDE, 3), np.float32)
+  shapes = jax.eval_shape(lambda: module.init(jax.random.key(0), blank, train=False))["params"]
+  rng = np.random.default_rng(0)
+  draw = lambda leaf: rng.normal(0, 0.5, leaf.shape).astype(np.float32)
+  return module, jax.tree.map(draw, shapes)
+
+
+def evaluated(config, folder):
+  """The metrics of a config, computed as --mode=evaluate does it, in this process."""
+  opened = open_alone(config, ())
+  read = evaluated_model.read(config, opened, folder)
+  reader = reader_of(config, read.model, read.settings.data)
+  return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
 
 def seen(module, params, pixels):

@@ -12,9 +12,17 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests import programs
-from tests.evaluation.miniatures import SIDE, Miniatures, seen, several_or_none
+from tests.evaluation.miniatures import (
+  MODEL,
+  SIDE,
+  Miniatures,
+  evaluated,
+  parameters,
+  seen,
+  several_or_none,
+)
 from vit_jax import config as c
-from vit_jax import models, recipes, weights
+from vit_jax import recipes, weights
 from vit_jax.data import images, sources
 from vit_jax.data.imagenet import imagenet_classes
 from vit_jax.devices import watchdog
@@ -27,26 +35,6 @@ from vit_jax.evaluation.nearest_neighbours import Nearest
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
 from vit_jax.launch import reader_of
 from vit_jax.weights.card import Card
-
-MODEL = c.Model(name="ViT-Ti/4", depth=1, width=16, mlp_dim=16, heads=2)
-
-
-def parameters(classes):
-  """Random parameters of a small model, and its module."""
-  module = models.configured(dataclasses.replace(MODEL, num_classes=classes))
-  blank = np.zeros((1, SIDE, SIDE, 3), np.float32)
-  shapes = jax.eval_shape(lambda: module.init(jax.random.key(0), blank, train=False))["params"]
-  rng = np.random.default_rng(0)
-  draw = lambda leaf: rng.normal(0, 0.5, leaf.shape).astype(np.float32)
-  return module, jax.tree.map(draw, shapes)
-
-
-def evaluated(config, folder):
-  """The metrics of a config, computed as --mode=evaluate does it, in this process."""
-  opened = open_alone(config, ())
-  read = evaluated_model.read(config, opened, folder)
-  reader = reader_of(config, read.model, read.settings.data)
-  return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
 
 def in_turn(logits):

@@ -92,7 +92,7 @@ def test_weights_without_a_head_do_for_features_alone(tmp_path):
   ("family", "model", "message"),
   [
     ("vit", dict(name="ViT-B/8"), r"not of a ViT-B/8 .*: patch is 4 there and 8 here;"),
-    ("vit", dict(depth=3), r"depth is 2 there and 3 here"),
+    ("vit", dict(depth=3, pool="gap"), r"depth is 2 there and 3 here; pool is class_token there"),
     ("gap", {}, r"pool is gap there and class_token here"),
     ("2d", {}, r"positions is 2d there and 1d here"),
     ("bit", {}, r"they are a ResNet there and a ViT here;"),

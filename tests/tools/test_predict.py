@@ -106,8 +106,7 @@ def test_a_fifo_is_told_and_holds_nobody_up(images):
   assert good.classes
 
 
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
-@pytest.mark.parametrize("batch_size", [1, 4, 100])
+@pytest.mark.parametrize(("loss", "batch_size"), [("softmax", 4), ("sigmoid", 100)])
 def test_against_the_model_itself(images, loss, batch_size):
   paths = [path for path in find_images([str(images)]) if path.suffix == ".png"]
   got = run(source(loss=loss), paths, batch_size=batch_size, top=3)
