@@ -13,7 +13,7 @@ from vit_jax.experiments.studies.store import RunStore
 from vit_jax.storage import files
 
 DIGITS = "configs/vit_digits.py"
-STEPS = {"duration.steps": 10}
+STEPS = {"duration.steps": 10, "schedule.warmup.steps": 2}
 RATES = tuple({"schedule.learning_rate": rate} for rate in (1e-3, 3e-3, 1e-2))
 HELD_OUT = {"evaluate.test.split": "train"}  # a stand-in for a part of it
 CHOSEN = Choice(RATES, HELD_OUT)

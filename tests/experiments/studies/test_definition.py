@@ -128,6 +128,7 @@ def tuned(**settings):
     ({"modle.depth": 3}, {}, r"cell 'dropout 0.0': config.modle is not a setting; nearest"),
     ({"batch_size": "x"}, {}, r"cell 'dropout 0.0': config.batch_size='x' cannot be read as int"),
     ({"data.image_size": 15}, {}, "cell 'dropout 0.0': "),
+    ({"schedule.warmup.steps": 11}, {}, "cell 'dropout 0.0': .*longer than the run of 10 steps"),
     (
       {},
       dict(score=Score("test/top2")),

@@ -16,7 +16,7 @@ from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
-from vit_jax.training import checks, start
+from vit_jax.training import checks, start, steps
 from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
 
@@ -55,10 +55,10 @@ def checked_cost(request: Request) -> Cost:
   with naming(request.cell):
     config = request.config
     check_score(config, request)
-  if request.run.mode == "evaluate":
-    return Cost(0, config.batch_size, 0.0, seconds=0.0)
-  flops = objectives.of_config(config).training_flops(config.data.image_size)
-  return Cost(steps_of(config), config.batch_size, flops)
+    if request.run.mode == "evaluate":
+      return Cost(0, config.batch_size, 0.0, seconds=0.0)
+    flops = objectives.of_config(config).training_flops(config.data.image_size)
+    return Cost(steps_of(config), config.batch_size, flops)
 
 
 @functools.cache
@@ -113,12 +113,17 @@ def check_score(config: Config, request: Request):
 
 
 def steps_of(config: Config) -> int | None:
-  """The length of a run; None if it depends on data that is not there and not in the tables."""
-  units = config.duration.given()
-  examples = epoch_of(config) if "epochs" in units else 1
-  if examples is None:
+  """The length of a run; None if it depends on data that is not there and not in the tables.
+
+  Raises:
+    ConfigError: the run is too short, as for its warm-up.
+  """
+  examples = epoch_of(config)
+  if examples is not None:
+    return steps.of_run(config, examples).total
+  if "epochs" in config.duration.given():
     return None
-  return config.duration.in_steps(batch_size=config.batch_size, epoch_examples=examples)
+  return config.duration.in_steps(batch_size=config.batch_size, epoch_examples=1)
 
 
 def epoch_of(config: Config) -> int | None:
