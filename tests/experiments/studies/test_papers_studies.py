@@ -1,19 +1,20 @@
-"""Studies of pre-training and transfer: rows of the paper's tables, what is chosen and where."""
+"""configs/studies: rows of the paper's tables, what varies, what is chosen and where."""
 
 import dataclasses
+import fractions
+import math
+import statistics
 
 import pytest
 
 from tests import programs
 from tests.experiments.studies import stub
+from vit_jax import config as c
 from vit_jax import recipes
-from vit_jax.config import Duration
-from vit_jax.experiments.studies import Drawing, Score, jobs, results, transfer
-from vit_jax.experiments.studies.jobs import Job
+from vit_jax.experiments.studies import jobs, results, transfer
 from vit_jax.experiments.studies.loading import load
 
 STUDIES = programs.ROOT / "configs" / "studies"
-TRANSFERS = ("data_size", "compute", "optimizer")
 
 
 @pytest.fixture(autouse=True)
@@ -63,32 +64,13 @@ def test_every_figure_of_the_table_has_its_cell(name, table):
   )
 
 
-def test_the_cost_of_pre_training_is_that_of_table_6(tmp_path):
-  study = of("compute")
-  firsts = {cell.stage.chain()[0].name: cell for cell in study.cells}
-  cells = [dataclasses.replace(cell, stage=cell.stage.chain()[0]) for cell in firsts.values()]
-  alone = dataclasses.replace(
-    study, cells=tuple(cells), score=Score("imagenet/5shot"), drawing=Drawing("model"), paper=None
-  )
-  costs = stub.runner(tmp_path, alone).checked_costs()
-  table = {
-    (row["model"], row["epochs"]): float(row["exaflops"])
-    for row in results.read(STUDIES / "paper" / "table6.csv")
-  }
-  assert len(cells) == len(table) == 18
-  for cell in cells:
-    cost, factors = costs[repr(Job(cell.stage, 0))], cell.factors
-    ratio = cost.exaflops(cost.steps) / table[factors["model"], str(factors["epochs"])]
-    assert ratio == pytest.approx(1, abs=0.031)  # the bounds of each row are in tools/test_cost.py
-
-
 @pytest.mark.parametrize("task", recipes.TASKS)
 def test_the_hyperrule_as_a_candidate_is_its_recipe(task):
   stage = transfer.fine_tuning("R50x1", task, stub.PRETRAINING)
   *rates, rule = stage.choice.options
   grid = [rate["schedule.learning_rate"] for rate in rates]
   assert grid == list(recipes.TASKS[task].learning_rates)
-  once = dict(evaluate_every=Duration())
+  once = dict(evaluate_every=c.Duration())
   whole = dataclasses.replace(recipes.load(f"configs/hyperrule.py:R50x1,{task}"), **once)
   assert config_of(stage, rule) == whole
 
@@ -134,17 +116,6 @@ def test_fine_tuning_on_imagenet_chooses_on_images_that_pre_training_has_not_see
       assert before.settings["evaluate.val.split"] == held_out["evaluate.test.split"]
 
 
-@pytest.mark.parametrize("name", TRANSFERS)
-def test_cells_of_one_pre_training_share_it(name):
-  study = of(name)
-  by_factors = {}
-  for cell in study.cells:
-    others = {key: value for key, value in cell.factors.items() if key != "task"}
-    by_factors.setdefault(repr(others), set()).add(repr(cell.stage.chain()[0]))
-  assert {len(some) for some in by_factors.values()} == {1}
-  assert len(set.union(*by_factors.values())) == len(by_factors)
-
-
 def test_sgd_at_the_small_scale_has_the_settings_of_bit():
   bit = recipes.load("configs/resnet_sgd.py:R50x1,jft")
   stages = [cell.stage.after for cell in of("optimizer", "small").cells]
@@ -187,3 +158,95 @@ def test_runs_after_masked_patches_differ_from_others_in_start_and_length_alone(
   for same, (masked, scratch, longer, *kinds) in by_labels.values():
     assert same.count(same[0]) == len(same)
     assert {masked, longer, *kinds} == {scratch + 2000}
+
+
+@pytest.mark.parametrize(("scale", "sides"), [("small", (16, 24, 32)), ("paper", (224, 336, 448))])
+def test_positions_are_interpolated_or_new_and_nothing_else(scale, sides):
+  study = of("resolution", scale)
+  kept, new = (
+    [cell.stage for cell in study.cells if cell.factors["positions"] == kind]
+    for kind in ("interpolated", "new")
+  )
+  for one, other in zip(kept, new, strict=True):
+    assert one.after == other.after
+    assert one.choice == other.choice
+    assert one.settings | {"new_positions": True} == other.settings
+    assert not one.settings["new_positions"]
+  assert tuple(stage.settings["data.image_size"] for stage in kept) == sides
+  assert [side / sides[0] for side in sides] == [1, 1.5, 2]
+
+
+def test_trials_score_images_that_no_run_before_them_has_seen():
+  """At the paper's scale both runs are on ImageNet."""
+  for cell in of("resolution").cells:
+    held_out = cell.stage.choice.held_out
+    before = cell.stage.after
+    assert before.settings["data.train.split"] == held_out["data.train.split"] == "train[:99%]"
+    assert held_out["evaluate.test.split"] == "train[99%:]"
+
+
+SCALES = {"small": ((4, 64, 128, 7), 28, 16), "paper": ((8, 1024, 2048, 32), 224, 64)}
+DIMENSIONS = ("depth", "width", "mlp_dim", "patch")
+
+
+def curve(study, scaled):
+  """The shapes of a curve, by the labels of its cells."""
+  some = [cell for cell in study.cells if cell.factors["scaled"] == scaled]
+  return {cell.label: tuple(cell.factors[key] for key in DIMENSIONS) for cell in some}
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_curve_varies_its_dimension_both_ways(scale):
+  study, (base, _, head) = of("shape", scale), SCALES[scale]
+  for place, dimension in enumerate(DIMENSIONS):
+    shapes = curve(study, dimension).values()
+    for shape in shapes:
+      assert shape[:place] + shape[place + 1 :] == base[:place] + base[place + 1 :]
+    values = [shape[place] for shape in shapes]
+    assert len(set(values)) == len(values)
+    assert sum(value < base[place] for value in values) >= 2 <= sum(v > base[place] for v in values)
+  for cell in study.cells:
+    settings = cell.stage.settings
+    assert settings["model.width"] == head * settings["model.heads"]
+    assert {key: settings[f"model.{key}"] for key in DIMENSIONS}.items() <= cell.factors.items()
+  if scale == "paper":
+    assert max(shape[0] for shape in curve(study, "depth").values()) == 64
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_all_dimensions_are_scaled_by_one_factor(scale):
+  study, (base, side, _) = of("shape", scale), SCALES[scale]
+  shapes = curve(study, "all")
+  assert len(shapes) == 5
+  tiling = [patch for patch in range(1, side + 1) if side % patch == 0]
+  for label, shape in shapes.items():
+    factor = fractions.Fraction(label.removeprefix("all x "))
+    assert shape[:3] == tuple(size * factor for size in base[:3])
+    assert shape[3] == min(tiling, key=lambda p, f=factor: abs(math.log(p * f / base[3])))
+
+
+def test_every_task_is_beside_its_figure_of_table_9():
+  study = of("vtab")
+  published, means = results.in_paper(study), {}
+  for cell in study.cells:
+    means.setdefault(cell.factors["weights"], []).append(published[cell.label])
+  # The mean of all tasks, by Table 2, to the rounding of Table 9.
+  expected = {"ViT-H/14 JFT-300M": 0.7763, "ViT-L/16 JFT-300M": 0.7628}
+  expected["ViT-L/16 ImageNet-21k"] = 0.7272
+  assert {key: statistics.fmean(some) for key, some in means.items()} == pytest.approx(
+    expected, abs=5e-4
+  )
+
+
+def test_small_tasks_differ_in_their_data_alone():
+  by_model = {}
+  for cell in of("vtab", "small").cells:
+    flags = [f"--config.{key}={value}" for key, value in cell.stage.settings.items()]
+    config = c.to_dict(recipes.resolve(cell.stage.recipe, flags))
+    assert config["data"]["train"]["subset"] == 1000
+    assert not config["data"]["flip"]  # a digit would become another
+    del config["data"], config["evaluate"], config["model"]["num_classes"]
+    by_model.setdefault(cell.factors["model"], []).append(config)
+  assert len(by_model) == 3
+  for fashion, digits in by_model.values():
+    assert fashion == digits
