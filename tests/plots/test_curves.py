@@ -64,7 +64,7 @@ def test_the_legend_covers_nothing():
 @pytest.mark.parametrize(("classes", "counted"), [(3, True), (curves._MAX_COUNTS + 1, False)])
 def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, classes, counted):
   figures = []
-  monkeypatch.setattr(curves, "save", lambda figure, path: figures.append(figure))
+  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
   matrix = np.arange(classes**2).reshape(classes, classes)
   curves.confusion(tmp_path, matrix, [f"c{i}" for i in range(classes)], "")
   texts = [text.get_text() for text in figures[0].axes[0].texts]
@@ -88,7 +88,7 @@ def test_the_confusion_matrices_that_an_evaluation_left_are_drawn(tmp_path):
 
 def test_the_caption_of_the_confusion_matrix_is_whole(tmp_path, monkeypatch):
   figures = []
-  monkeypatch.setattr(curves, "save", lambda figure, path: figures.append(figure))
+  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
   said = "test: tfds:fashion_mnist test, step 488, moving average of the parameters"
   curves.confusion(tmp_path, np.eye(3), ["a", "b", "c"], said)
   assert figures[0].get_suptitle().replace("\n", " ") == said

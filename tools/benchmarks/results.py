@@ -6,7 +6,7 @@ import pathlib
 from benchmarks import search
 from benchmarks.case import INFERENCE, TRAINING, Case
 from benchmarks.survey import RESULTS, fits, of_case
-from vit_jax.plots import charts, curves
+from vit_jax.plots import charts
 from vit_jax.process.text import aligned
 from vit_jax.storage import files, workdir
 
@@ -109,7 +109,7 @@ def draw(speeds: list[CaseSpeed], paths: list[pathlib.Path]):
       panel(axes, some, field)
       axes.set(title=what, xlabel="pixels along a side", ylabel=label)
   for path in paths:
-    curves.save(figure, path)
+    charts.save(figure, path)
 
 
 def panel(axes, some: list[CaseSpeed], field: str):

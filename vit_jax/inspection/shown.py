@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vit_jax.data import tiles
-from vit_jax.plots import curves
+from vit_jax.plots import charts
 from vit_jax.storage import files
 
 
@@ -66,5 +66,5 @@ def _write(path: pathlib.Path, content) -> str:
   elif isinstance(content, np.ndarray):
     files.write_bytes(path, tiles.png(content))
   else:
-    curves.save(content, path)
+    charts.save(content, path)
   return str(path)

@@ -3,10 +3,14 @@
 import dataclasses
 import io
 import itertools
+import pathlib
 import warnings
 from collections.abc import Sequence
 
 import numpy as np
+
+from vit_jax.plots.labels import fonts
+from vit_jax.storage import files
 
 WIDTH, HEIGHT = 4.8, 2.7  # inches; small enough for the text to be readable on a phone
 MAX_LEGEND = 12  # entries
@@ -182,3 +186,13 @@ def svg(figure) -> bytes:
   begin = text.index("<svg")
   end = text.index(">", begin) + 1
   return (text[begin:end] + STYLE + text[end:].replace(INK, "var(--ink)")).encode()
+
+
+def save(figure, path: pathlib.Path):
+  """Writes a figure of Matplotlib as PNG, or as SVG if the path ends so."""
+  import matplotlib
+
+  form = path.suffix.removeprefix(".")
+  with warnings.catch_warnings(), matplotlib.rc_context({"font.sans-serif": fonts()}):
+    warnings.filterwarnings("ignore", "Glyph .* missing from")  # of text that is no `label`
+    files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=120))

@@ -3,14 +3,13 @@
 import contextlib
 import csv
 import pathlib
-import warnings
 from collections.abc import Callable
 
 import numpy as np
 
 from vit_jax.evaluation import details, results
 from vit_jax.plots import charts
-from vit_jax.plots.labels import caption, fonts, label
+from vit_jax.plots.labels import caption, label
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage import workdir as workdirs
 
@@ -60,7 +59,7 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
   for axes in (loss, accuracy, rate):
     axes.grid(alpha=0.3)
   figure.align_ylabels()
-  save(figure, folder / CURVES)
+  charts.save(figure, folder / CURVES)
 
 
 def _accuracy(axes, key: str, points: list[tuple[int, float]], whose: str = ""):
@@ -105,14 +104,4 @@ def confusion(folder: pathlib.Path, matrix, class_names, whose: str):
     names = [label(name) for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)
     axes.set_yticks(range(count), names)
-  save(figure, folder / CONFUSION)
-
-
-def save(figure, path: pathlib.Path):
-  """Writes a figure of Matplotlib as PNG, or as SVG if the path ends so."""
-  import matplotlib
-
-  form = path.suffix.removeprefix(".")
-  with warnings.catch_warnings(), matplotlib.rc_context({"font.sans-serif": fonts()}):
-    warnings.filterwarnings("ignore", "Glyph .* missing from")  # of text that is no `label`
-    files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=120))
+  charts.save(figure, folder / CONFUSION)

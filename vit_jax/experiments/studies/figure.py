@@ -6,7 +6,7 @@ import statistics
 
 from vit_jax.experiments.studies.results import deviation
 from vit_jax.experiments.studies.study import EPOCH, Drawing
-from vit_jax.plots import curves
+from vit_jax.plots import charts
 from vit_jax.plots.labels import drawable
 from vit_jax.process.text import one_line
 
@@ -39,7 +39,7 @@ def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]
       whose = {"score": "here", "paper": "paper"}[value] if len(values) > 1 else ""
       axes.set_title(", ".join(filter(None, [as_text(name), whose])))
   for path in paths:
-    curves.save(figure, path)
+    charts.save(figure, path)
 
 
 def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str):
