@@ -32,6 +32,7 @@ GOOD = c.Config(
   data=c.Data(
     train=c.Dataset("digits", "train"),
     image_size=32,
+    threads=1,
   ),
   evaluate={
     "test": Classification("digits", "test"),
