@@ -26,7 +26,6 @@ SLOWEST = (
   "test_timm.py",
   "test_storage.py",
   "test_flagship.py",
-  "test_finetuning.py",
 )
 
 # How long an example takes depends on what else runs on the machine.

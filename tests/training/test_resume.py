@@ -1,6 +1,5 @@
 """Runs that are stopped at any moment and started again end with the same bits. Real processes."""
 
-import json
 import re
 import signal
 import sys
@@ -163,20 +162,10 @@ def test_a_finished_run_started_again_changes_nothing(uninterrupted):
   assert [(uninterrupted / name).read_text() for name in files] == before
 
 
-def test_a_longer_duration_goes_on(uninterrupted, tmp_path):
-  resume(tmp_path, "--config.duration.steps=10")
-  longer = ["--config.duration.steps=50", "--config.checkpoint.keep_last=9"]
-  changes = "config.checkpoint.keep_last: 2 -> 9; config.duration.steps: 10 -> 50"
-  assert f"Other settings than up to step 10: {changes}\n" in resume(tmp_path, *longer)
-  assert checkpoint.available(tmp_path)[-1] == 50
-  assert json.loads((tmp_path / "config.json").read_text())["duration"]["steps"] == 50
-
-
 def test_a_config_that_does_not_fit_is_refused_with_the_differing_field(uninterrupted):
   result = programs.run(programs.digits(uninterrupted, *COMMON, "--config.model.mlp_dim=48"))
   assert result.returncode == 2
-  assert "config.model.mlp_dim: 32 -> 48" in result.stderr
-  assert "Traceback" not in result.stderr
+  assert "config.model.mlp_dim: 32 -> 48" in programs.message(result)
 
 
 def test_a_second_run_on_the_same_workdir_is_refused(tmp_path):
