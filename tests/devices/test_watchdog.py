@@ -1,13 +1,14 @@
-"""A run without progress is ended; a run that makes progress is not. Real processes."""
+"""A run without progress is ended, in a process of its own; a run that makes progress is not."""
 
-import os
 import sys
+import time
 
 import jax
 import pytest
 
 from tests import programs
 from vit_jax.config import Config, RunError
+from vit_jax.devices import watchdog
 from vit_jax.devices.hosts import heartbeat
 from vit_jax.devices.watchdog import SILENCE, Sign, Watchdog, culprit
 
@@ -15,101 +16,89 @@ PROGRAM = """
 import json, pathlib, sys, time
 import jax
 from vit_jax.devices.watchdog import Watchdog
+from vit_jax.storage import files
 
 def stuck():
   time.sleep(60)
 
 def lost():
-  raise jax.errors.JaxRuntimeError("connection closed by peer\\nand more")
+  with dog.guarded():
+    raise jax.errors.JaxRuntimeError("connection closed by peer\\nand more")
 
 def alone():
-  for step in range(8, 30):
-    dog.beat(f"step {step}")
+  while True:
+    dog.beat("later")
     time.sleep(0.25)
 
-folder, limit, silence = pathlib.Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[4])
-with Watchdog(folder / "heartbeats", limit=limit, silence=silence, process=0, processes=2) as dog:
-  for step in range(8):
-    with dog.guarded():
-      dog.beat(f"step {step}")
-    if sys.argv[3] == "alone" and step < 6:
-      (folder / "heartbeats").mkdir(exist_ok=True)
-      told = dict(looks=step, beats=step + 1, words=f"elsewhere, at step {step}")
-      (folder / "heartbeats" / "1").write_text(json.dumps(told))
+folder, ending, limit, silence = pathlib.Path(sys.argv[1]), sys.argv[2], *map(float, sys.argv[3:])
+if ending == "stuck":
+  files.make_folder = lambda _: stuck()  # the folder hangs, too
+with Watchdog(folder, limit=limit, silence=silence, process=0, processes=2) as dog:
+  for step in range(4):
+    dog.beat(f"step {step}")
+    if ending == "alone":
+      folder.mkdir(exist_ok=True)
+      heartbeat = dict(looks=step, beats=step + 1, words=f"elsewhere, at step {step}")
+      (folder / "1").write_text(json.dumps(heartbeat))
     time.sleep(0.25)
-  if sys.argv[3] == "alone":
-    alone()
-  if sys.argv[3] == "stuck":
-    stuck()
-  elif sys.argv[3] == "lost":
-    with dog.guarded():
-      lost()
-print("came to its end")
+  {"stuck": stuck, "lost": lost, "alone": alone}[ending]()
 """
 
 
-def run(folder, limit, ending, silence=0):
-  command = [sys.executable, "-c", PROGRAM, folder, limit, ending, silence]
-  return programs.run(command, timeout=30)
-
-
-def test_a_stuck_process_ends_and_says_where_it_was(tmp_path):
-  result = run(tmp_path, 1, "stuck")
+@pytest.mark.parametrize(
+  ("ending", "limit", "silence", "words"),
+  [
+    ("stuck", 1, 0, ("process 0 has made no progress since step 3 for over 1 s", "in stuck\n")),
+    (
+      "alone",
+      4,
+      1.5,
+      (
+        "process 1 has sent no heartbeat for over 1.5 s",
+        "process 1: elsewhere, at step 3; heard",
+        "Silent for longest: process 1 (",
+      ),
+    ),
+    (
+      "lost",
+      1,
+      1,
+      (
+        "process 0 failed at step 3: connection closed by peer. Silent for longest: process 1 (",
+        "in lost\n",  # where the computation was asked for
+        "and more",
+      ),
+    ),
+  ],
+)
+def test_a_process_that_makes_no_progress_ends_and_says_why(
+  tmp_path, ending, limit, silence, words
+):
+  command = [sys.executable, "-c", PROGRAM, tmp_path / "heartbeats", ending, limit, silence]
+  result = programs.run(command, timeout=30)
   assert result.returncode == 1
-  assert "process 0 has made no progress since step 7 for over 1 s" in result.stderr
-  assert "in stuck" in result.stderr  # the stack of the main thread
-  assert "process 1: no heartbeat" in result.stderr
-  assert "came to its end" not in result.stdout
-
-
-def test_a_folder_that_hangs_keeps_no_watchdog_from_its_watch(tmp_path):
-  (tmp_path / "heartbeats").mkdir()
-  os.mkfifo(tmp_path / "heartbeats" / "0.tmp")  # a writer blocks until there is a reader
-  result = run(tmp_path, 1, "stuck")
-  assert result.returncode == 1
-  assert "process 0 has made no progress since step 7" in result.stderr
-
-
-def test_a_process_that_falls_silent_ends_the_others(tmp_path):
-  result = run(tmp_path, 4, "alone", silence=1.5)
-  assert result.returncode == 1
-  assert "process 1 has sent no heartbeat for over 1.5 s" in result.stderr
-  assert "process 1: elsewhere, at step 5; heard" in result.stderr
+  assert [sentence for sentence in words if sentence not in result.stderr] == []
 
 
 @pytest.mark.parametrize(
-  "left",
+  ("left", "limit", "steps"),
   [
-    '{"looks": 7, "beats": 10, "words": "of an earlier run, at step 9"}',
-    "7 of an earlier release, at step 9",
-    '{"looks": 7}',
-    "[7]",
+    ('{"looks": 7, "beats": 10, "words": "of an earlier run, at step 9"}', 0, 8),
+    ("7 of an earlier release, at step 9", 0, 8),
+    ('{"looks": 7}', 0, 8),
+    ("[7]", 2, 24),
   ],
 )
-def test_a_process_that_sent_no_heartbeat_yet_or_has_ended_is_not_silent(tmp_path, left):
-  (tmp_path / "heartbeats").mkdir()
-  (tmp_path / "heartbeats" / "1").write_text(left)
-  result = run(tmp_path, 4, "well", silence=1)
-  assert result.returncode == 0, result.stderr
-  assert not (tmp_path / "heartbeats" / "0").exists()
-
-
-@pytest.mark.parametrize("limit", [1, 0])
-def test_a_process_that_moves_comes_to_its_end(tmp_path, limit):
-  result = run(tmp_path, limit, "well")  # takes two seconds, twice the limit
-  assert result.returncode == 0, result.stderr
-  assert "came to its end" in result.stdout
-
-
-def test_a_computation_that_failed_ends_the_process(tmp_path):
-  result = run(tmp_path, 1, "lost", silence=1)
-  assert result.returncode == 1
-  assert (
-    "process 0 failed at step 7: connection closed by peer. Silent for longest: process 1 ("
-    in result.stderr
-  )
-  assert "in lost\n" in result.stderr  # where the computation was asked for
-  assert "and more" in result.stderr
+def test_a_process_that_moves_is_not_ended_nor_for_one_that_never_told_of_itself(
+  tmp_path, monkeypatch, left, limit, steps
+):
+  monkeypatch.setattr(watchdog, "before_abort", lambda speak: None)
+  (tmp_path / "1").write_text(left)
+  with Watchdog(tmp_path, limit=limit, silence=0.3, process=0, processes=2) as dog:
+    for step in range(steps):
+      dog.beat(f"step {step}")
+      time.sleep(0.1)
+  assert not (tmp_path / "0").exists()
 
 
 def signs(*told):
