@@ -14,7 +14,7 @@ from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.storage import saving
 
-MODEL = dict(name="ViT-Ti/4", depth=2, width=64, mlp_dim=256, heads=2, num_classes=3)
+MODEL = dict(name="ViT-Ti/4", depth=1, width=64, mlp_dim=256, heads=2, num_classes=3)
 CONFIG = c.to_dict(c.Config())
 META = {
   "config": CONFIG,

@@ -32,7 +32,7 @@ from vit_jax.process import agreement
 from vit_jax.storage import checkpoint, files, manifest, save, workdir
 
 
-@pytest.mark.parametrize("on", [(1, 1), (8, 1), (1, 8), (2, 4)])
+@pytest.mark.parametrize("on", [(1, 1), (1, 8)])
 def test_the_same_bits_come_back_on_any_mesh(tmp_path, on):
   saved(tmp_path, 7)
   shapes = abstract(mesh(*on))[1]
@@ -59,8 +59,8 @@ def test_no_checkpoint_at_all_is_none(tmp_path):
 
 
 def test_the_last_ones_and_each_kth_are_kept(tmp_path):
-  saved(tmp_path, *range(1, 11), keep_last=2, keep_every=4)
-  assert checkpoint.available(tmp_path) == [4, 8, 9, 10]
+  saved(tmp_path, *range(1, 6), keep_last=1, keep_every=3)
+  assert checkpoint.available(tmp_path) == [3, 5]
 
 
 def test_a_checkpoint_holds_config_class_names_and_manifest(tmp_path):
@@ -114,13 +114,13 @@ def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, different, me
     (["ant", "cat", "bee"], "in another order: class 1 is 'bee' there and 'cat' in the tr"),
     (["ant", "bee", "dog"], r"class 2 is 'cat' there and 'dog' in the training data"),
     (["ant", "bee", "cat", "dog"], r"the first 3 are equal"),
-    (["ant", "bee"], r"--config\.init_from=/\S+_on_with3, which orders the head"),
+    (["ant", "bee"], r"--config\.init_from={}, which orders the head"),
   ],
 )
 def test_a_run_does_not_go_on_with_other_classes(tmp_path, names, message):
   saved(tmp_path, 7)
   checkpoints = opened(tmp_path)
-  with pytest.raises(c.ConfigError, match=message):
+  with pytest.raises(c.ConfigError, match=message.replace("{}", str(tmp_path))):
     checkpoints.restore(abstract()[1], names, no_changes)
   checkpoints.close()
   assert checkpoint.available(tmp_path) == [7]

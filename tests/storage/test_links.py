@@ -9,6 +9,7 @@ from vit_jax.config import ConfigError
 from vit_jax.inspection import records
 from vit_jax.process.signals import StopRequest
 from vit_jax.report import report
+from vit_jax.storage import workdir
 
 READERS = (
   lambda folder: report.html([folder], inside=False),
@@ -22,49 +23,55 @@ READERS = (
 )
 
 
+PLACES = (
+  ("evaluation/1/test/images/0.png", "private/0.png"),
+  ("evaluation/1/test/images", "private"),
+  ("evaluation/2", "private"),
+  ("evaluation", "private"),
+  ("training_images", "nothing"),
+  ("metrics.jsonl", "private/0.png"),
+  ("training_images/a/b", "private"),
+  ("metrics.jsonl.damaged", "private/new"),
+  ("lock", "private/new"),
+  ("data/a/b", "private"),  # whatever its name
+  ("checkpoints-damaged", "private"),
+)
+
+
 @pytest.fixture
-def run(tmp_path):
-  """A run with an evaluation, and a folder beside it with a picture that is nobody's business."""
-  (tmp_path / "private/images").mkdir(parents=True)
-  for place in ("private/0.png", "private/images/0.png"):
-    Image.new("RGB", (16, 16), "red").save(tmp_path / place)
-  folder = made_run.write(tmp_path / "run")
-  made_run.write_set(folder)
-  return folder
+def private(tmp_path):
+  """A folder beside a workdir, with a picture that is nobody's business."""
+  (tmp_path / "private").mkdir()
+  Image.new("RGB", (16, 16), "red").save(tmp_path / "private/0.png")
+  return tmp_path
+
+
+def link(private, place, target):
+  path = private / "run" / place
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.symlink_to(private / target)
+  return path
+
+
+@pytest.mark.parametrize(("place", "target"), PLACES)
+def test_what_leads_out_is_refused(private, place, target):
+  path = link(private, place, target)
+  with pytest.raises(ConfigError, match=rf"^{path} is a link out of the workdir"):
+    workdir.check_links(private / "run")
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(
-  ("place", "target"),
-  [
-    ("evaluation/1/test/images/0.png", "private/0.png"),
-    ("evaluation/1/test/images", "private/images"),
-    ("evaluation/2", "private"),
-    ("evaluation", "private"),
-    ("training_images", "private"),
-    ("training_images", "nothing"),
-    ("metrics.jsonl", "private/0.png"),
-    ("training_images/a/b", "private"),
-    ("metrics.jsonl.damaged", "private/new"),
-    ("profile", "private"),
-    ("heartbeats/0", "private/0.png"),
-    ("lock", "private/new"),
-    ("data/a/b", "private"),  # whatever its name
-    ("checkpoints-damaged", "private"),
-  ],
-)
-def test_what_leads_out_is_refused(run, tmp_path, place, target, read):
-  path = run / place
-  if path.exists():
-    path.rename(tmp_path / "away")
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.symlink_to(tmp_path / target)
+def test_runs_evaluations_and_reports_refuse_it(private, read):
+  made_run.write(private / "run")
+  path = link(private, "evaluation", "private")
   with pytest.raises(ConfigError, match=rf"^{path} is a link out of the workdir"):
-    read(run)
+    read(private / "run")
 
 
-def test_what_stays_inside_is_followed(run, tmp_path):
+def test_what_stays_inside_is_followed(private):
+  run = made_run.write(private / "run")
+  made_run.write_set(run)
   (run / "training_images").symlink_to("evaluation/1/test/images")  # relative, and inside
-  (run / "checkpoints").symlink_to(tmp_path / "private")  # may be too large for the disk
-  (tmp_path / "link").symlink_to(run)
-  assert "A training image" in report.html([tmp_path / "link"], inside=False)
+  (run / "checkpoints").symlink_to(private / "private")  # may be too large for the disk
+  (private / "link").symlink_to(run)
+  assert "A training image" in report.html([private / "link"], inside=False)
