@@ -13,10 +13,8 @@ from scipy import stats
 
 from vit_jax.data.permutation import Permutation
 
-POWERS = [2**k + d for k in (10, 13, 16, 20, 24, 28, 32) for d in (-1, 0, 1)]
-PRIMES = [10_007, 104_729, 1_299_709]
-KNOWN = [1437, 50_000, 1_281_167, 9_469_001, 12_400_000, 14_197_122, 303_000_000]
-LENGTHS = sorted([*POWERS, *PRIMES, *KNOWN])
+POWERS = [2**k + d for k in (10, 16, 24, 32) for d in (-1, 0, 1)]
+LENGTHS = [*POWERS, 1437, 10_007, 1_281_167, 1_299_709, 14_197_122, 303_000_000]
 SEEDS = range(8)
 
 
@@ -77,23 +75,12 @@ def check(values):
   assert stats.kstest(values, "uniform").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("size", [300, 3000, 30_000])
-def test_the_beginning_takes_as_much_of_every_tenth(size):
+@pytest.mark.parametrize(("first", "size"), [(0, 300), (0, 30_000), (1 / 3, 3000)])
+def test_any_stretch_takes_as_much_of_every_tenth(first, size):
   drawn = [Permutation(n, seed=s) for n in LENGTHS if n > 2 * size for s in SEEDS]
-  check([p_value(one.at(range(size)), len(one)) for one in drawn])
-
-
-def test_so_does_any_part_and_every_remainder():
-  middles, remainders = [], []
-  for length in LENGTHS:
-    for seed in SEEDS:
-      begin = length // 3
-      numbers = Permutation(length, seed=seed).at(range(begin, begin + length // 8)[:3000])
-      middles.append(p_value(numbers, length))
-      if length > 10**6:  # a sample of 3,000 is then nearly one with replacement
-        remainders.append(stats.chisquare(np.bincount(numbers % 8, minlength=8)).pvalue)
-  check(middles)
-  check(remainders)
+  begins = [int(first * len(one)) for one in drawn]
+  stretches = [one.at(range(at, at + size)) for one, at in zip(drawn, begins, strict=True)]
+  check([p_value(rows, len(one)) for rows, one in zip(stretches, drawn, strict=True)])
 
 
 def test_neighbours_seeds_and_streams_are_independent():
@@ -117,7 +104,7 @@ def test_neighbours_seeds_and_streams_are_independent():
     check(values)
 
 
-@pytest.mark.parametrize("length", [2, 3, 4, 5])
+@pytest.mark.parametrize("length", [2, 3, 4])
 @pytest.mark.parametrize("by", ["seed", "stream"])
 def test_all_orders_of_a_few_are_as_frequent(length, by):
   ways = math.factorial(length)
