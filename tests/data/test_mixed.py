@@ -1,10 +1,10 @@
-"""Several sources as one: labels, names and places."""
+"""Several sources as one, and a source with other labels: labels, names and places."""
 
 import pytest
 
 from tests.data.opened import assert_same, every, open_source
 from vit_jax.data import leakage
-from vit_jax.data.sources import Listed, Mixed, Selected
+from vit_jax.data.sources import Listed, Mixed, Renumbered, Selected
 
 
 @pytest.fixture
@@ -55,3 +55,10 @@ def test_images_are_found_in_every_source(folders):
   assert found.images == 2
   assert found.example in (two.name(0), two.name(5))
   assert leakage.shared(two, mixed).images == 2
+
+
+def test_a_label_without_a_new_number_is_no_class(folders):
+  """Batches then refuse it, by name."""
+  seen = Renumbered(open_source(folders[2]), {1: 0}, ("c", "d"))
+  assert [seen.labels(i) for i in range(6)] == [(-1,)] * 3 + [(0,)] * 3
+  assert [example.labels for example in every(seen)] == [seen.labels(i) for i in range(6)]
