@@ -186,6 +186,7 @@ def train(
         stop=stop,
         early_stopping=early_stopping,
         left=run.images.step < run.steps.total and not early_stopping.should_stop,
+        since=begin.since,
       )
       if session.left:
         record(run, folder)

@@ -132,7 +132,7 @@ def test_each_image_of_several_labels_has_its_share_whatever_their_number():
   share = np.float64(paired["share"])
   wanted = several @ np.arange(1.0, 6.0)
   wanted = share * wanted + (1 - share) * wanted[::-1]
-  np.testing.assert_allclose(mixup.loss(of_labels, paired), wanted, rtol=1e-6)
+  np.testing.assert_allclose(mixup.blend(of_labels, paired), wanted, rtol=1e-6)
 
 
 def test_one_share_a_batch_that_seed_and_step_alone_decide():

@@ -82,8 +82,8 @@ def test_loss_metrics_and_update_against_numpy():
   red = kept & (hidden[:, 0] > 0)
   assert 0 < red.sum() < kept.sum()  # metrics are divided by counts of their own
   np.testing.assert_allclose(metrics["loss"], np.mean(error[kept] ** 2), rtol=1e-5)
-  np.testing.assert_allclose(metrics["train/error"], np.abs(error[kept]).mean(), rtol=1e-5)
-  np.testing.assert_allclose(metrics["train/error_red"], np.abs(error[red]).mean(), rtol=1e-5)
+  np.testing.assert_allclose(metrics["training/error"], np.abs(error[kept]).mean(), rtol=1e-5)
+  np.testing.assert_allclose(metrics["training/error_red"], np.abs(error[red]).mean(), rtol=1e-5)
   slope = 2 * seen[kept].T @ (error[kept, None] * hidden[kept]) / kept.sum()
   moved = after.params["teller"]["kernel"] - before.params["teller"]["kernel"]
   np.testing.assert_allclose(moved, -0.1 * slope, rtol=1e-4, atol=1e-7)
@@ -102,7 +102,7 @@ def test_a_metric_of_nothing_is_not_a_number_and_leaves_the_run_alone():
   """If all images are broken, the loss is 0 and there is no error."""
   (before, after), (metrics,) = run([batch(broken=range(SIZE))])
   assert metrics["loss"] == 0
-  assert np.isnan(metrics["train/error"])
+  assert np.isnan(metrics["training/error"])
   assert (int(metrics["skipped"]), int(metrics["bad_examples"])) == (0, SIZE)
   chex.assert_trees_all_equal(after.params, before.params)
 
@@ -112,7 +112,7 @@ def test_mixed_precision_keeps_parameters_and_sums_in_float32():
   assert {x.dtype for x in jax.tree.leaves(states[-1].params)} == {np.dtype("float32")}
   for half, full in zip(history, alone()[1], strict=True):
     assert {x.dtype for x in half.values()} <= {np.dtype("float32"), np.dtype("int32")}
-    assert 0 < abs(half["train/error"] - full["train/error"]) < 0.02 * full["train/error"]
+    assert 0 < abs(half["training/error"] - full["training/error"]) < 0.02 * full["training/error"]
 
 
 # --- through the loop ---

@@ -39,7 +39,7 @@ def test_it_trains_resumes_and_is_in_the_report(tmp_path):
     "scale": 2.0,
   }
   lines = [line for line in metrics_log.read(whole) if "loss" in line]
-  assert {"train/error", "train/error_red"} <= lines[-1].keys()
+  assert {"training/error", "training/error_red"} <= lines[-1].keys()
   report.write([whole], tmp_path / "report.html", inside=False)
   assert "hidden channel" in (tmp_path / "report.html").read_text()
 

@@ -17,6 +17,7 @@ from vit_jax.storage.saving import SaveError
 from vit_jax.training.callbacks import Metrics, Profile, TrainingError
 from vit_jax.training.checkpointing import Checkpointing
 from vit_jax.training.loop import Callback, Loop
+from vit_jax.training.since_line import SinceLine
 from vit_jax.training.steps import ImageCount
 
 # --- the order of the loop ---
@@ -150,6 +151,7 @@ FINITE = dict(
 def test_an_update_that_is_not_finite(changes, settings, said, raised):
   lines = []
   session = types.SimpleNamespace(
+    since=SinceLine(),
     folder="run",
     checkpoints=types.SimpleNamespace(last_step=lambda: 6),
     writer=types.SimpleNamespace(say=lines.append),
@@ -206,6 +208,7 @@ def run():
 
   def make(*outcomes, seconds=10.0, looks=1):
     session = types.SimpleNamespace(
+      since=SinceLine(),
       checkpoints=Checkpoints(*outcomes, looks=looks),
       writer=types.SimpleNamespace(say=said.append),
       monitor=types.SimpleNamespace(paused=lambda _: contextlib.nullcontext()),

@@ -50,6 +50,9 @@ def test_every_log_line_has_all_metrics(digits):
   wanted = {
     "step",
     "loss",
+    "training/accuracy",
+    "batch/loss",
+    "batch/accuracy",
     "learning_rate",
     "grad_norm",
     "param_norm",

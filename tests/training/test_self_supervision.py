@@ -68,7 +68,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(pretrained, tmp_path):
   assert run(tmp_path)
   ends = [checkpoint.find(folder) for folder in (pretrained, tmp_path)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=True) for end in ends))
-  figures = ("step", "loss", "train/accuracy", "train/constant_loss", "held/patch_loss")
+  figures = ("step", "loss", "training/accuracy", "training/constant_loss", "held/patch_loss")
   kept = [
     [{key: line.get(key) for key in figures} for line in metrics_log.read(folder)]
     for folder in (pretrained, tmp_path)
@@ -80,7 +80,7 @@ def test_what_a_user_sees(pretrained):
   lines = {}
   for line in metrics_log.read(pretrained):
     lines |= line
-  for name in ("train/accuracy", "train/accuracy_kept", "held/patch_constant_loss"):
+  for name in ("training/accuracy", "training/accuracy_kept", "held/patch_constant_loss"):
     assert 0 <= lines[name] < np.log(512)
   assert lines["near/20nn"] > 0.2
   assert lines["near/20nn"] != lines["token/20nn"]  # mean of the patches, class token

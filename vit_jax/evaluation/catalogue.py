@@ -11,6 +11,7 @@ from vit_jax.registry import EVALUATIONS
 with epy.lazy_imports():
   from vit_jax.weights import average
 
+OF_TRAINING = ("training", "batch")  # no evaluations: their metrics are of training batches
 AVERAGE = "average"  # 1 beside metrics of a moving average of the parameters
 
 
@@ -62,7 +63,7 @@ def in_words(metrics: Mapping[str, float]) -> str:
 
 def _find(key: str) -> tuple[type[EvaluationSpec], Metric] | None:
   evaluation, _, name = key.rpartition("/")
-  if not evaluation:
+  if evaluation in ("", *OF_TRAINING):
     return None
   known = ((spec, each) for spec in EVALUATIONS.values() for each in spec.metrics)
   return next(((spec, each) for spec, each in known if each.matches(name)), None)

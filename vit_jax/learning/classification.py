@@ -65,15 +65,20 @@ class Classification:
     return mixup.paired(batch, key, self.mixup)
 
   def loss(self, params: dict, batch: dict, key: "jax.Array") -> Sums:
-    """The sums over a part of a batch; this objective has no metrics."""
+    """The sums over a part of a batch; accuracy: how often the highest logit is a label's."""
     images = device.normalize(mixup.images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
     per_example = functools.partial(
       losses.LOSSES[self.settings.kind], label_smoothing=self.settings.label_smoothing
     )
     of_labels = lambda labels: per_example(logits, losses.targets(labels, logits.shape[-1]))
-    total = jnp.sum(mixup.loss(of_labels, batch) * batch["mask"])
-    return Sums(total, batch["mask"].sum(), {})
+    highest = jnp.argmax(logits, axis=-1, keepdims=True)
+    is_label = lambda labels: jnp.take_along_axis(
+      losses.targets(labels, logits.shape[-1]), highest, axis=-1
+    )[:, 0]
+    mask, count = batch["mask"], batch["mask"].sum()
+    loss, correct = (jnp.sum(mixup.blend(of, batch) * mask) for of in (of_labels, is_label))
+    return Sums(loss, count, {"accuracy": (correct, count)})
 
   def training_flops(self, image_size: int) -> int:
     """The training FLOPs of the whole model."""

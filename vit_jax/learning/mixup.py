@@ -48,8 +48,8 @@ def images(batch: dict) -> jax.Array:
   return share * batch["image"] + (1 - share) * batch["partner_image"]
 
 
-def loss(of_labels: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array:
-  """The loss (B,) with blended targets.
+def blend(of_labels: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array:
+  """A loss or an accuracy (B,) of blended images: that of both images' labels, by their shares.
 
   The losses of this package are affine in the target, so the loss for a blended target equals the
   blend of the two losses. With several labels per image, each of the two images still gets its

@@ -13,7 +13,7 @@ with epy.lazy_imports():  # reading settings needs no JAX
 
   from vit_jax import models
 
-PREFIX = "train/"  # of the names of an objective's metrics in metrics.jsonl
+PREFIX = "training/"  # of the names of an objective's metrics in metrics.jsonl
 OBJECTIVE_PARAMS = (
   "objective"  # subtree of the parameters that an objective adds to those of the model
 )
@@ -28,7 +28,7 @@ class Sums(NamedTuple):
     loss: scalar, sum of the losses of the examples that count.
     count: scalar, number of examples that count.
     metrics: {name: (sum, count)}, two scalars each. A metric is its sum over the whole batch,
-      divided by its count, and NaN if that count is 0. It is logged as train/NAME.
+      divided by its count, and NaN if that count is 0. It is logged as training/NAME.
   """
 
   loss: "jax.Array"

@@ -42,6 +42,11 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
     whose = " (moving average)" if key in averaged else ""
     if key == "loss":
       loss.plot(*zip(*points, strict=True), label="training")
+    if key == metrics_log.ACCURACY:
+      accuracy.plot(*zip(*points, strict=True), label="training")
+    for axes, of_batch in ((loss, "batch/loss"), (accuracy, "batch/accuracy")):
+      if key == of_batch:
+        axes.plot(*zip(*points, strict=True), color="grey", alpha=0.3, linewidth=0.8)
     if key == "learning_rate":
       rate.plot(*zip(*points, strict=True))
     if plot_of(key) == "loss":

@@ -180,6 +180,7 @@ class UnreadableError(Exception):
   """A file of metrics cannot be read at all; the message says why."""
 
 
+ACCURACY = "training/accuracy"  # of an objective that has one
 MAX_LINE = 2**20  # bytes; a line has about a thousand
 
 
@@ -232,9 +233,11 @@ def read(workdir: Path) -> list[dict]:
 
 
 def progress_line(step: int, total: int, metrics: dict[str, float]) -> str:
-  """One line for the console."""
+  """One line for the console; with the training accuracy, if it is measured."""
+  accuracy = f"accuracy {metrics[ACCURACY]:.1%}  " if ACCURACY in metrics else ""
   return (
-    f"step {step}/{total}  loss {metrics['loss']:.4f}  lr {metrics['learning_rate']:.2e}  "
+    f"step {step}/{total}  loss {metrics['loss']:.4f}  {accuracy}"
+    f"lr {metrics['learning_rate']:.2e}  "
     f"{metrics['images_per_second']:.0f} images/s  ETA {clock(metrics['eta_seconds'])}"
   )
 

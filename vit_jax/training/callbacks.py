@@ -11,6 +11,7 @@ from vit_jax.data import tiles
 from vit_jax.devices.watchdog import Watchdog
 from vit_jax.evaluation import catalogue, evaluations, results
 from vit_jax.evaluation.spec import EvalContext, EvaluationInterrupted
+from vit_jax.learning.objective import PREFIX
 from vit_jax.learning.state import for_evaluation
 from vit_jax.process import agreement
 from vit_jax.process.signals import StopRequest
@@ -21,6 +22,7 @@ from vit_jax.storage.saving import Checkpoints
 from vit_jax.training.early_stopping import EarlyStopping
 from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
+from vit_jax.training.since_line import BATCH, SinceLine, of_one_batch
 from vit_jax.training.speed import Monitor
 from vit_jax.training.steps import due
 from vit_jax.weights import average
@@ -43,6 +45,7 @@ class Session:
     stop: tells whether the run was asked to stop.
     early_stopping: follows the evaluations.
     left: whether any steps were left to train when it was opened.
+    since: the metrics since the last line.
   """
 
   folder: pathlib.Path
@@ -53,10 +56,15 @@ class Session:
   stop: StopRequest
   early_stopping: EarlyStopping
   left: bool
+  since: SinceLine
 
 
 class Metrics(Callback):
-  """Reads the metrics of each step, ends the run if a limit is passed, and logs the metrics."""
+  """Reads the metrics of each step, ends the run if a limit is passed, and logs the metrics.
+
+  Of the loss and of the metrics of the objective it logs the mean over the steps since the last
+  line, and those of the line's own batch as batch/NAME.
+  """
 
   def __init__(self, run: Run, session: Session):
     self._run, self._session = run, session
@@ -87,12 +95,17 @@ class Metrics(Callback):
     metrics, steps = jax.device_get(metrics), self._run.steps
     self._check_finite(step, metrics)
     self._check_examples(step, int(metrics["bad_examples"]))
+    of_batch = {name: float(metrics[name]) for name in metrics if of_one_batch(name)}
+    if not metrics["skipped"]:
+      self._session.since.add(of_batch)
     if due(step, steps.log) or step == steps.total:
-      self._log(step, metrics)
+      self._log(step, metrics, of_batch)
 
-  def _log(self, step, metrics):
+  def _log(self, step, metrics, of_batch):
     writer = self._session.writer
     line = {name: float(value) for name, value in metrics.items()}
+    line |= {BATCH + name.removeprefix(PREFIX): value for name, value in of_batch.items()}
+    line |= self._session.since.take()
     line |= self._session.monitor.report(step)
     line["data/bad_examples"] = int(line.pop("bad_examples"))
     line["skipped"] = int(line["skipped"])

@@ -1,5 +1,7 @@
 """Saves states when that is due, and tries again after a save that failed."""
 
+import dataclasses
+
 import jax
 
 from vit_jax.learning.state import TrainState
@@ -75,7 +77,8 @@ class Checkpointing(Callback):
   def _start(self, state, best):
     self._alive()
     self._saved()
-    self.session.checkpoints.save(state, self._meta, best=best)
+    meta = self._meta | {"since_line": dataclasses.asdict(self.session.since)}
+    self.session.checkpoints.save(state, meta, best=best)
 
   def _saved(self) -> bool:
     self.session.checkpoints.wait()

@@ -123,6 +123,10 @@ def check_without_head(given: Collection[str]):
 def check_evaluations(config: Config):
   """Checks what each evaluation asks of its settings and of the run's."""
   for name, spec in config.evaluate.items():
+    if name in catalogue.OF_TRAINING:
+      raise ConfigError(
+        f"config.evaluate.{name}: {name}/... are metrics of training; call it otherwise."
+      )
     spec.check(f"config.evaluate.{name}", config)
 
 

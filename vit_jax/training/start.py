@@ -29,6 +29,7 @@ from vit_jax.storage.paths import path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping
 from vit_jax.training.run import Run
+from vit_jax.training.since_line import SinceLine
 from vit_jax.training.steps import START, ImageCount, taken
 from vit_jax.weights import Weights
 
@@ -241,12 +242,14 @@ class StartState(NamedTuple):
 
   Attributes:
     state: from the newest checkpoint, or freshly initialised.
+    since: the metrics since the last line.
     images: training images of the steps that are done.
     fresh: whether there was no checkpoint.
     changed: settings that differ from those of the checkpoint.
   """
 
   state: TrainState
+  since: SinceLine
   images: int = 0
   fresh: bool = True
   changed: Sequence[str] = ()
@@ -257,8 +260,8 @@ def start_state(run: Run, checkpoints: Checkpoints) -> StartState:
   config, names = to_dict(run.config), run.data.train.class_names
   state = checkpoints.restore(run.abstract, names, lambda saved: changes(saved, config))
   if state is None:
-    return StartState(states.create(run.init, run.abstract))
+    return StartState(states.create(run.init, run.abstract), SinceLine())
   step = int(state.step)
   meta = checkpoints.meta(step)
-  differing = changes(meta["config"], config)
-  return StartState(state, taken(meta, step), fresh=False, changed=differing)
+  differing, since = changes(meta["config"], config), SinceLine.recorded(meta)
+  return StartState(state, since, taken(meta, step), fresh=False, changed=differing)

@@ -1,0 +1,95 @@
+"""Logged losses and accuracies are means over the steps since the last line, whatever happens."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests.seams.program import StopAfter
+from tests.tiny_run import CONFIG
+from vit_jax import launch
+from vit_jax.config import Checkpoint, ConfigError, Duration
+from vit_jax.learning.classification import Classification
+from vit_jax.storage import metrics_log
+from vit_jax.training import run as runs
+from vit_jax.training.since_line import SinceLine
+
+NAMES = {"loss": "batch/loss", "training/accuracy": "batch/accuracy"}
+
+
+def train(folder, *, log_every, stops=()):
+  """The lines of training of a run of 7 steps, stopped after some of them and started again."""
+  config = dataclasses.replace(
+    CONFIG,
+    duration=Duration(steps=7),
+    log_every=Duration(steps=log_every),
+    evaluate={},
+    checkpoint=Checkpoint(every=Duration(steps=100)),
+  )
+  data = runs.open_data(config)
+  for stop in (*stops, None):
+    made = runs.make(config, data, jax.devices()[:1])
+    assert launch.train(made, folder, StopAfter(stop)) == (stop is None)
+  return {line["step"]: line for line in metrics_log.read(folder) if "loss" in line}
+
+
+def test_lines_are_means_of_single_batches_also_of_a_run_that_was_stopped(tmp_path):
+  single = train(tmp_path / "single", log_every=1)
+  means = train(tmp_path / "means", log_every=3)
+  assert [*means] == [3, 6, 7]
+  for mean, of_batch in NAMES.items():
+    values = [line[mean] for line in single.values()]
+    assert values == [line[of_batch] for line in single.values()]
+    wanted = [np.mean(values[:3]), np.mean(values[3:6]), values[6]]
+    np.testing.assert_allclose([line[mean] for line in means.values()], wanted, rtol=1e-12)
+    assert [line[of_batch] for line in means.values()] == [values[2], values[5], values[6]]
+  stopped = train(tmp_path / "stopped", log_every=3, stops=(2, 4))
+  keys = {*NAMES, *NAMES.values()}
+  bits = lambda lines: [[line[key] for key in sorted(keys)] for line in lines.values()]
+  assert bits(stopped) == bits(means)
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("blended", [False, True])
+def test_the_accuracy_against_numpy(several, blended):
+  rng = np.random.default_rng(0)
+  logits = rng.normal(size=(8, 5)).astype(np.float32)
+  labels = rng.integers(0, 2, (2, 8, 5)) if several else rng.integers(0, 5, (2, 8))
+  mask, share = np.float32([1, 1, 1, 0, 1, 1, 1, 1]), np.float32(rng.uniform(size=8))
+  batch = dict(image=np.zeros((8, 4, 4, 3), np.uint8), labels=labels[0], mask=mask)
+  if blended:
+    batch |= dict(partner_image=batch["image"], partner_labels=labels[1], share=share)
+  else:
+    share = np.ones(8)
+
+  class Known:
+    dtype = np.float32
+
+    def apply(self, *_, **__):
+      return logits, {}
+
+  sums = Classification(Known()).loss({}, batch, jax.random.key(0))
+  hit = [
+    [bool(one[i, k]) if several else one[i] == k for i, k in enumerate(logits.argmax(axis=1))]
+    for one in labels
+  ]
+  wanted = (mask * (share * hit[0] + (1 - share) * hit[1])).sum()
+  correct, count = sums.metrics["accuracy"]
+  assert (float(correct), float(count)) == (pytest.approx(wanted, rel=1e-6), 7)
+
+
+def test_steps_that_are_left_out_do_not_count():
+  since = SinceLine()
+  assert since.take() == {}
+  since.add({"loss": 2.0})
+  since.add({"loss": 4.0})
+  again = SinceLine.recorded({"since_line": dataclasses.asdict(since)})
+  assert again.take() == {"loss": 3.0}
+  assert again.take() == {}
+
+
+@pytest.mark.parametrize("damaged", [None, {}, {"steps": 1, "sums": {"loss": "x"}}])
+def test_a_damaged_record_is_named(damaged):
+  with pytest.raises(ConfigError, match="since_line="):
+    SinceLine.recorded({"since_line": damaged})
