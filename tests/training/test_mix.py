@@ -177,7 +177,7 @@ def test_no_source_of_a_mix_is_scored(two, folders):
 
 
 def test_a_scored_run_knows_its_mix(two, folders):
-  known = runs.open_data(run(two)).own
+  known = runs.open_data(run(two)).current
   config = run({}, evaluate={"test": Classification(folders[1], "[80%:]")})
   said = refused(config, lambda it: open_alone(it, known))
   assert said.startswith(f"What the weights were trained on ({folders[1]}) and config.evaluate")

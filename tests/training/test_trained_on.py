@@ -89,7 +89,7 @@ def test_weights_keep_it_in_every_form(tmp_path, folder, form):
       assert "20 images" in refusal or "12 images" in refusal
   assert open_alone(run(c.Dataset(), rest), known)
   data = runs.open_data(run(first, rest), known)
-  assert (data.earlier, data.own) == (trained(second), trained(first))
+  assert (data.earlier, data.current) == (trained(second), trained(first))
 
 
 def test_safetensors_keep_it_without_the_card_beside_them(tmp_path, folder):

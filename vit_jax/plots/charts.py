@@ -70,10 +70,10 @@ def lines(series: Sequence[Series], label: str, *, log: bool = False) -> bytes:
   with matplotlib.rc_context(RC):
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.subplots()
-    for one, style in zip(series, styles(series), strict=True):
-      steps, values = thinned(one.steps, one.values, most=MAX_POINTS // len(series))
-      axes.plot(steps, values, label=f" {one.name[:MAX_NAME]}", linewidth=1.3, **style)
-    if log and all((one.values > 0).all() for one in series):
+    for line, style in zip(series, styles(series), strict=True):
+      steps, values = thinned(line.steps, line.values, most=MAX_POINTS // len(series))
+      axes.plot(steps, values, label=f" {line.name[:MAX_NAME]}", linewidth=1.3, **style)
+    if log and all((line.values > 0).all() for line in series):
       axes.set_yscale("log")
       round_log_ticks(axes.yaxis)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
@@ -112,12 +112,12 @@ def styles(series: Sequence[Series]) -> list[dict]:
   """A colour for each group and a dash for each line of a group, so that no two lines are alike."""
   dashes = ("-", "--", ":", "-.")
   seen, result = {}, []
-  for one in series:
-    place = seen[one.group] = seen.get(one.group, -1) + 1
+  for line in series:
+    place = seen[line.group] = seen.get(line.group, -1) + 1
     alone = len({other.group for other in series}) == 1
-    colour = place if alone else one.group
+    colour = place if alone else line.group
     dash = colour // 10 if alone else place + colour // 10
-    dots = "o" if one.dots or len(one.steps) == 1 else None
+    dots = "o" if line.dots or len(line.steps) == 1 else None
     result.append(
       dict(color=f"C{colour % 10}", linestyle=dashes[dash % 4], marker=dots, markersize=3)
     )

@@ -107,8 +107,8 @@ def plane(places: np.ndarray, labels: Sequence[str], title: str):
   if not classes:
     axes.scatter(*places.T, s=12)
   for i, name in enumerate(classes):
-    own = places[np.array(labels) == name]
-    axes.scatter(*own.T, s=12, color=f"C{i % 10}", marker="o^"[i // 10 % 2], label=label(name))
+    members = places[np.array(labels) == name]
+    axes.scatter(*members.T, s=12, color=f"C{i % 10}", marker="o^"[i // 10 % 2], label=label(name))
   if 0 < len(classes) <= MAX_CLASSES:
     drawn.legend(loc="outside right upper")
   return drawn

@@ -32,8 +32,8 @@ def account(run: RecordedRun) -> dict[str, float]:
   ]
   spent = list(filter(None, spent))
   ends = [*(begun_again(a, b) for a, b in itertools.pairwise(spent)), True]
-  last = [one for one, end in zip(spent, ends, strict=False) if end]
-  return {key: sum(one.get(key, 0) for one in last) for key in (spent[-1] if spent else ())}
+  last = [causes for causes, end in zip(spent, ends, strict=False) if end]
+  return {key: sum(causes.get(key, 0) for causes in last) for key in (spent[-1] if spent else ())}
 
 
 def begun_again(before: Mapping[str, float], after: Mapping[str, float]) -> bool:

@@ -85,7 +85,7 @@ def flat(values: Mapping, prefix: str = "") -> dict[str, object]:
 def differing(columns: Sequence[Mapping[str, object]]) -> list[tuple[str, list[str]]]:
   """A row for each setting that is not the same in all columns; "" where a column lacks it."""
   keys = dict.fromkeys(key for column in columns for key in column)
-  cells = {key: [shown(one[key]) if key in one else "" for one in columns] for key in keys}
+  cells = {key: [shown(column[key]) if key in column else "" for column in columns] for key in keys}
   return [(key, row) for key, row in cells.items() if len({*row}) > 1]
 
 
@@ -135,7 +135,10 @@ def of_settings(config: Config) -> Iterator[tuple[str, TableCell | str]]:
   yield "Weight decay", f"{config.optimizer.weight_decay:g}"
   yield "Weights to start from", config.init_from
   training = config.data.training().values()
-  yield "Training data", "; ".join(f"{one.source} {one.split}".strip() for one in training)
+  yield (
+    "Training data",
+    "; ".join(f"{each.source} {each.split}".strip() for each in training),
+  )
   specs = catalogue.asked_for(config).items()
   sets = [(name, spec.scored()) for name, spec in specs if spec.scores_head]
   yield "Evaluated on, in training", "; ".join(f"{n} ({s.source} {s.split})" for n, s in sets)

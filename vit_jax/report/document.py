@@ -100,7 +100,7 @@ def filled(sections: Sequence[Section]) -> list[Section]:
     )
     for section in sections
   ]
-  return [one for one in kept if one.words or one.pictures or one.tables or one.sections]
+  return [part for part in kept if part.words or part.pictures or part.tables or part.sections]
 
 
 def html(title: str, sections: Sequence[Section]) -> str:

@@ -33,10 +33,10 @@ def section(run: RecordedRun, title: str) -> Section:
     model = inference.read(path).at_size()
     if model.module.why_opaque():
       return Section(title)
-    found = looked_into(run, model, title)
+    pictures = looked_into(run, model, title)
     whose = f", {average.in_words(True)}" * model.card.average
     words = [f"The checkpoint after step {int(path.name):,}{whose}."]
-    return dataclasses.replace(found, words=words)
+    return dataclasses.replace(pictures, words=words)
   except (ValueError, OSError, RunError) as error:
     return Section(title, [f"The newest checkpoint cannot be looked into: {error}"])
 
@@ -61,14 +61,14 @@ def looked_into(run: RecordedRun, model: LoadedModel, title: str) -> Section:
 
 def of_parameters(model: LoadedModel) -> Iterator[Picture]:
   """What the parameters alone show."""
-  found = filter_components(model.module, model.params)
+  components = filter_components(model.module, model.params)
   yield Picture(
-    tiles.png(inside.filters(found.tiles)),
+    tiles.png(inside.filters(components.tiles)),
     "png",
     "The principal components of the filters as coloured tiles.",
-    f"The first {len(found.tiles)} principal components of the filters of "
-    f"{model.module.filters_in_words()}, which hold {found.variance.sum():.0%} of their variance "
-    "(Figure 7, left)",
+    f"The first {len(components.tiles)} principal components of the filters of "
+    f"{model.module.filters_in_words()}, which hold {components.variance.sum():.0%} of their "
+    "variance (Figure 7, left)",
   )
   side = model.card.image_size
   values = position_similarity(model.module, model.params, model.module.grid(side, side))
@@ -112,15 +112,15 @@ def rollouts(model: LoadedModel, images: np.ndarray, labels: list[str], whose: s
   maps, logits = rollout(model.module, model.params, images)
   probabilities = np.asarray(model.probabilities(logits))
   pictures = []
-  for image, one, label, row in zip(images, maps, labels, probabilities, strict=True):
+  for image, attention, label, row in zip(images, maps, labels, probabilities, strict=True):
     caption = label
     if model.has_head:
       best = int(row.argmax())
       caption = f"{label}, predicted {model.class_names[best]} ({row[best]:.1%})"
-    data = resized(Image.fromarray(overlay.pair(image, one)), PAIR)
+    data = resized(Image.fromarray(overlay.pair(image, attention)), PAIR)
     pictures.append(Picture(data, "png", f"An image of {caption}, and its rollout.", caption))
-  said = "Each image, and how much of the output comes from each part of it (Figures 6 and 14)."
-  return Section(title, [said], pictures=pictures)
+  words = "Each image, and how much of the output comes from each part of it (Figures 6 and 14)."
+  return Section(title, [words], pictures=pictures)
 
 
 def inked(draw, values) -> bytes:

@@ -119,12 +119,12 @@ def mix(run: Run) -> str:
   if not names:
     return ""
   weights, seen = sum(part.weight for part in parts), run.images.up_to(run.steps.total)
-  told = [
+  shares = [
     f"{name} {part.weight / weights:.2%} ({part.examples:,} images, each seen "
     f"{seen * part.weight / weights / part.examples:.2f} times)"
     for name, part in zip(names, parts, strict=True)
   ]
-  return f"The training images are a mix: {', '.join(told)}\n"
+  return f"The training images are a mix: {', '.join(shares)}\n"
 
 
 def advice_on_fsdp(run: Run) -> str:

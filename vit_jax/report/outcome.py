@@ -65,10 +65,10 @@ def of_average(runs: Sequence[RecordedRun]) -> str:
 def evaluations(runs: Sequence[RecordedRun]) -> Table:
   """The score of each evaluation with details: which images, which parameters, and figures."""
   rows = [
-    (f"{run.name}: {one.name}" if len(runs) > 1 else one.name, [one.origin, one.score])
+    (f"{run.name}: {scored.name}" if len(runs) > 1 else scored.name, [scored.origin, scored.score])
     for run in runs
-    for one in run.sets
-    if one.score
+    for scored in run.sets
+    if scored.score
   ]
   return Table("Evaluations, by their images and parameters", ["", "of", "score"], rows)
 
@@ -91,8 +91,8 @@ def keys_of(run: RecordedRun) -> list[str]:
 
 def points_of(run: RecordedRun, key: str) -> Points:
   """(step, value) of a figure, without values that are not finite."""
-  found = [(line["step"], float(line[key])) for line in run.lines if key in line]
-  return [point for point in found if math.isfinite(point[1])]
+  points = [(line["step"], float(line[key])) for line in run.lines if key in line]
+  return [point for point in points if math.isfinite(point[1])]
 
 
 def best(key: str, points: Points) -> Point:

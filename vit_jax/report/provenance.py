@@ -54,7 +54,7 @@ def facts(run: Run) -> dict:
     "hosts": jax.process_count(),
     "steps": run.steps.total,
     "batch_size": run.config.batch_size,
-    "trained_on_before": [in_words(one.dataset) for one in run.data.earlier],
+    "trained_on_before": [in_words(known.dataset) for known in run.data.earlier],
     "training_images": len(run.data.train),
     "classes": len(run.data.train.class_names),
     "data_notes": datasets.notes(run.data.datasets),
@@ -105,6 +105,6 @@ def write_images(run: Run, folder: pathlib.Path):
     data.train, parts=data.parts, seed=run.config.seed, count=min(SHOWN, run.config.batch_size)
   )
   names = data.train.class_names
-  told = ["; ".join(names[label] for label in one.labels if names) for one in seen]
-  examples.write(folder, {row: one.image for row, one in enumerate(seen)})
-  files.write_csv(folder / starts.CLASSES, [["image", "classes"], *enumerate(told)])
+  labels = ["; ".join(names[label] for label in example.labels if names) for example in seen]
+  examples.write(folder, {row: example.image for row, example in enumerate(seen)})
+  files.write_csv(folder / starts.CLASSES, [["image", "classes"], *enumerate(labels)])

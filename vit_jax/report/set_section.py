@@ -39,23 +39,23 @@ def section(scored: ScoredSet, before: str) -> Section:
       scored.score or f"On {images:,} image{'s' * (images != 1)}.",
       *[f"No image of: {listed(missing)}."] * bool(missing),
     ],
-    sections=[named(one, scored.whose) for one in sections],
+    sections=[named(part, scored.whose) for part in sections],
   )
 
 
 def named(section: Section, whose: str) -> Section:
   """The section with what it is of in the captions of its tables and larger pictures."""
-  with_words = lambda one: dataclasses.replace(one, caption=f"{one.caption} ({whose})")
+  with_words = lambda part: dataclasses.replace(part, caption=f"{part.caption} ({whose})")
   return dataclasses.replace(
     section,
     tables=list(map(with_words, section.tables)),
-    pictures=[one if one.small else with_words(one) for one in section.pictures],
+    pictures=[each if each.small else with_words(each) for each in section.pictures],
   )
 
 
 def classes(scored: ScoredSet) -> Table:
   """The accuracy of each class, the lowest first; of many classes, the lowest and the highest."""
-  known = sorted((one for one in scored.classes if one[1]), key=lambda one: one[2] / one[1])
+  known = sorted((row for row in scored.classes if row[1]), key=lambda row: row[2] / row[1])
   caption = f"Accuracy of {len(known):,} class{'es' * (len(known) != 1)}, the lowest first"
   if len(known) > MAX_ROWS:
     known = [*known[: MAX_ROWS // 2], *known[-MAX_ROWS // 2 :]]
@@ -143,11 +143,14 @@ def calibration(scored: ScoredSet) -> Section:
 def mistakes(scored: ScoredSet) -> Section:
   """The wrong predictions with the highest probability, as pictures where the run kept them."""
   worst = examples.worst(scored.labels, scored.predictions, scored.probabilities)
-  label, said, name = scored.labels, scored.predictions, scored.names
+  label, prediction, name = scored.labels, scored.predictions, scored.names
   captions = {
-    row: f"{label[row]}, taken for {said[row]} ({scored.probabilities[row]:.1%})" for row in worst
+    row: f"{label[row]}, taken for {prediction[row]} ({scored.probabilities[row]:.1%})"
+    for row in worst
   }
-  rows = [(name[row], [label[row], said[row], percent(scored.probabilities[row])]) for row in worst]
+  rows = [
+    (name[row], [label[row], prediction[row], percent(scored.probabilities[row])]) for row in worst
+  ]
   table = Table(
     "Wrong predictions with the highest probability",
     ["image", "label", "prediction", "probability"],

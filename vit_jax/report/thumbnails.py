@@ -25,9 +25,9 @@ def thumbnails(
     captions: texts by row, in the order in which they are shown.
     alt: (caption) -> the text for those who do not see the picture.
   """
-  found = [(caption, png(images[row])) for row, caption in captions.items() if row in images]
+  drawn = [(caption, png(images[row])) for row, caption in captions.items() if row in images]
   return [
-    Picture(data, "png", alt(caption), caption, small=True) for caption, data in found if data
+    Picture(data, "png", alt(caption), caption, small=True) for caption, data in drawn if data
   ]
 
 

@@ -147,13 +147,13 @@ def check_heads(config: Config):
 def check_data(data: Data, duration: Duration):
   """Checks that there is training data and a length of training, and that crops can be drawn."""
   check_mix(data)
-  given = data.mixed() or data.train.source
-  if not given and not duration.given():
+  source = data.mixed() or data.train.source
+  if not source and not duration.given():
     raise ConfigError(
       "config.data.train.source is empty and config.duration is 0, as in recipes for evaluation "
       "alone; add --mode=evaluate, or give both settings to train."
     )
-  if not given:
+  if not source:
     raise ConfigError(NO_DATA.format(label_key=data.train.label_key, forms=sources.forms()))
   if not duration.given():
     raise ConfigError("config.duration is 0; give it a length, such as --config.duration.epochs=7.")

@@ -98,7 +98,7 @@ class Run:
       "config": to_dict(self.config),
       "class_names": list(self.data.train.class_names),
       "representation": self.config.objective.representation,
-      "trained_on": history.written((*self.data.earlier, *self.data.own)),
+      "trained_on": history.written((*self.data.earlier, *self.data.current)),
       "images": list(self.images),
     }
 
@@ -181,7 +181,7 @@ class OpenedData:
     evaluations: what the run evaluates on.
     parts: the number of examples and the weight of each source of the training data.
     earlier: what the parameters were trained on before, with other data than this.
-    own: what this run trains them on.
+    current: what this run trains them on.
     datasets: those of training and evaluation, as they were opened.
   """
 
@@ -189,7 +189,7 @@ class OpenedData:
   evaluations: Evaluations
   parts: tuple[MixedSource, ...]
   earlier: History = ()
-  own: History = ()
+  current: History = ()
   datasets: tuple[NamedDataset, ...] = ()
 
 
@@ -222,13 +222,13 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
     )
   check_batch(config.batch_size, training)
   classes = train.class_names if labelled else None
-  own = history.record(training.datasets)
-  earlier = tuple(one for one in trained_on if one not in own)
+  current = history.record(training.datasets)
+  earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
   train = cached(train, config.data)
   train = train if labelled else sources.Unlabelled(train)
   opened = (*training.datasets, *evaluations.datasets)
-  return OpenedData(train, evaluations, training.parts, earlier, own, opened)
+  return OpenedData(train, evaluations, training.parts, earlier, current, opened)
 
 
 def check_batch(size: int, training: Training):
