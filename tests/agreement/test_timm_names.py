@@ -3,7 +3,6 @@
 Needs torch and timm (the extra `agreement`); skipped, with this reason, where they are not there.
 """
 
-import functools
 import importlib
 import json
 
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import modules
 from tests.weights import families
 from vit_jax import weights
 from vit_jax.inference.model import of_weights, read
@@ -118,9 +118,7 @@ def test_a_folder_as_timm_publishes_it(peer, tmp_path, case):
     images = families.images(side)
     mean, deviation = np.float32(settings["mean"]), np.float32(settings["std"])
     theirs = logits(peer, model, ((images + 1) / 2 - mean) / deviation)
-    ours, features = jax.jit(functools.partial(loaded.module.apply, train=False))(
-      {"params": loaded.params}, images
-    )
+    ours, features = modules.run(loaded.module, loaded.params, images)
     expected = features["pre_logits"] if case == "no_head" else ours
     assert np.std(theirs) > 0.1
     np.testing.assert_allclose(expected, theirs, atol=BOUND, rtol=0)

@@ -50,17 +50,17 @@ def batch(seed=0, size=16, masked=3):
 
 
 @functools.cache
+def params_of(model):
+  """The first parameters, in the host's memory; compiled once for all optimizers."""
+  init = Classification(models.configured(model)).init
+  return jax.device_get(jax.jit(init, static_argnums=1)(jax.random.key(0), 16))
+
+
 def initial(model, optimizer):
-  """The first state of a run, kept in the host's memory because its compilation takes long."""
-  init = functools.partial(
-    state.init,
-    Classification(models.configured(model)),
-    optim.make(optimizer),
-    seed=0,
-    image_size=16,
-    with_ema=bool(optimizer.ema),
-  )
-  return jax.device_get(jax.jit(init)())
+  """The first state of a run, as by `state.init`."""
+  params, zero = params_of(model), np.int32(0)
+  moments, ema = optim.make(optimizer).init(params), params if optimizer.ema else None
+  return state.TrainState(zero, params, moments, ema, zero, zero)
 
 
 def placed(config, mesh):

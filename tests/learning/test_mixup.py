@@ -1,6 +1,7 @@
 """MixUp against NumPy, for any division of the batch; broken images affect no others."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -60,18 +61,24 @@ def step(config, one, *, at=7, devices=1):
     bad_examples=zero,
     skipped=zero,
   )
-  objective = config.objective.configured(config, Linear())
-  made = train_step.make(
-    objective,
-    optimizer,
-    lambda _: RATE,
-    config.optimizer,
-    seed=config.seed,
-    accumulation=config.accumulation,
-  )
-  update = jax.jit(made)
+  update = update_of(config.objective, config.accumulation)
   after, metrics = update(first, jax.device_put(one, meshes.batch_sharding(mesh)))
   return np.array(metrics["loss"]), np.array(after.params["kernel"])
+
+
+@functools.cache
+def update_of(objective, accumulation):
+  """The step, compiled once."""
+  return jax.jit(
+    train_step.make(
+      objective.configured(CONFIG, Linear()),
+      optim.make(CONFIG.optimizer),
+      lambda _: RATE,
+      CONFIG.optimizer,
+      seed=CONFIG.seed,
+      accumulation=accumulation,
+    )
+  )
 
 
 def share_of(config, at):
@@ -97,7 +104,7 @@ def in_numpy(config, one, at):
   return -(targets * logs).sum(axis=-1) @ weights, KERNEL - RATE * gradient
 
 
-@pytest.mark.parametrize(("devices", "accumulation"), [(1, 1), (8, 1), (1, 4), (4, 2)])
+@pytest.mark.parametrize(("devices", "accumulation"), [(1, 1), (8, 1), (4, 2)])
 def test_a_step_against_numpy_however_it_is_divided(devices, accumulation):
   config, one = dataclasses.replace(CONFIG, accumulation=accumulation), batch()
   loss, kernel = step(config, one, devices=devices)

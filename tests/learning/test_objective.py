@@ -62,11 +62,8 @@ def alone():
   return run(BATCHES)
 
 
-@pytest.mark.parametrize(("devices", "accumulation"), [(8, 1), (1, 4), (8, 2)])
-def test_sums_are_the_same_however_the_batch_is_divided(devices, accumulation):
-  for actual, wanted in zip(
-    run(BATCHES, devices=devices, accumulation=accumulation), alone(), strict=True
-  ):
+def test_sums_are_the_same_however_the_batch_is_divided():
+  for actual, wanted in zip(run(BATCHES, devices=8, accumulation=2), alone(), strict=True):
     chex.assert_trees_all_close(actual, wanted, rtol=1e-5, atol=1e-7)
 
 
