@@ -197,9 +197,20 @@ def header(**fields):
 
 
 @pytest.mark.parametrize(
+  ("count", "message"),
+  [(5_001, "holds 5,001 arrays"), (300_000, "its header has 17,700,001 bytes; the most is")],
+)
+def test_many_arrays_of_safetensors(tmp_path, count, message):
+  empty = '"%07d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+  text = ("{" + ",".join(empty % i for i in range(count)) + "}").encode()
+  (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+  refused(tmp_path / "w.safetensors", message)
+
+
+@pytest.mark.parametrize(
   ("data", "message"),
   [
-    (struct.pack("<Q", 2**40) + b"{}", ""),
+    (struct.pack("<Q", 2**40) + b"{}", "its header has 1,099,511,627,776 bytes; the most is"),
     (header(dtype="F32", shape=[2**40], data_offsets=[0, 2**42]), ""),
     (header(dtype="I32", shape=[1], data_offsets=[0, 4]) + bytes(4), "holds I32"),
     (header(dtype="F8_E5M2", shape=[1], data_offsets=[0, 1]) + b"\0", "a holds F8_E5M2"),

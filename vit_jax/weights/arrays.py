@@ -25,8 +25,7 @@ def checked(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     ValueError: there are no arrays or too many; a name is not valid; or an array is empty, has no
       floating-point type, or is not finite in float32.
   """
-  if not 0 < len(flat) <= MAX_ARRAYS:
-    raise ValueError(f"it holds {len(flat):,} arrays; it must hold 1 to {MAX_ARRAYS:,}")
+  check_count(len(flat))
   for name, array in flat.items():
     check_name(name)
     if array.dtype.name not in TYPES:
@@ -37,6 +36,16 @@ def checked(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
       raise ValueError(f"{name} is empty, of shape {array.shape}")
     check_finite(name, array)
   return {name: np.asarray(array, np.float32) for name, array in flat.items()}
+
+
+def check_count(count: int):
+  """Checks the number of arrays.
+
+  Raises:
+    ValueError: there are none, or too many.
+  """
+  if not 0 < count <= MAX_ARRAYS:
+    raise ValueError(f"it holds {count:,} arrays; it must hold 1 to {MAX_ARRAYS:,}")
 
 
 def check_name(name):

@@ -49,8 +49,7 @@ def check_claims(path: pathlib.Path):
   with zipfile.ZipFile(path) as archive:
     entries = archive.infolist()
     names = {entry.filename.removesuffix(".npy") for entry in entries}
-    if len(entries) > arrays.MAX_ARRAYS:
-      raise ValueError(f"it holds {len(entries):,} arrays; the most is {arrays.MAX_ARRAYS:,}")
+    arrays.check_count(len(entries))
     if len(names) < len(entries):
       raise ValueError("two of its arrays have the same name")
     total, size = sum(entry.file_size for entry in entries), path.stat().st_size

@@ -3,11 +3,13 @@
 A file of this project repeats its card inside, so that it stays complete without the one beside it.
 """
 
+import contextlib
 import dataclasses
 import json
 import logging
 import os
 import pathlib
+from collections.abc import Iterator
 
 import numpy as np
 import safetensors
@@ -22,6 +24,7 @@ from vit_jax.weights.format import WeightFormat
 DTYPES = ("F64", "F32", "F16", "BF16")
 CARD, HEADS = "vit_jax_card", "vit_jax_heads"  # keys of a file's metadata
 MAX_HEADS = 10**4
+MAX_HEADER = 2**24  # bytes; the card of ImageNet-21k takes 1 MB
 TRANSFORMERS = ("vit.", "embeddings.", "encoder.layer.")
 _log = logging.getLogger(__name__)
 
@@ -97,8 +100,7 @@ def save_arrays(path: pathlib.Path, flat: dict[str, np.ndarray], metadata: dict[
 
 def _header(path) -> tuple[list[str], dict[str, str]]:
   """The names of the arrays, and the metadata."""
-  arrays.check_bytes(path)
-  with safetensors.safe_open(path, framework="numpy") as file:
+  with _opened(path) as file:
     return list(file.keys()), file.metadata() or {}
 
 
@@ -117,13 +119,25 @@ def _heads(metadata) -> int:
 
 def _arrays(path) -> dict[str, np.ndarray]:
   """Reads the arrays of a file, after their types."""
-  arrays.check_bytes(path)
-  with safetensors.safe_open(path, framework="numpy") as file:
+  with _opened(path) as file:
     names = list(file.keys())
+    arrays.check_count(len(names))
     for name in names:
       if (kind := file.get_slice(name).get_dtype()) not in DTYPES:
         raise ValueError(f"{name} holds {kind}; weights are floating-point numbers")
     return {name: file.get_tensor(name) for name in names}
+
+
+@contextlib.contextmanager
+def _opened(path) -> Iterator[safetensors.safe_open]:
+  """The open file, after the size that it claims for its header."""
+  arrays.check_bytes(path)
+  with path.open("rb") as file:
+    size = int.from_bytes(file.read(8), "little")
+  if size > MAX_HEADER:
+    raise ValueError(f"its header has {size:,} bytes; the most is {MAX_HEADER:,}")
+  with safetensors.safe_open(path, framework="numpy") as file:
+    yield file
 
 
 SAFETENSORS = WeightFormat(
