@@ -189,7 +189,7 @@ def test_a_sweep_from_its_command_to_its_results(words, tmp_path, monkeypatch, c
   (row,) = json.loads(capsys.readouterr().out)
   assert (json.loads(row["chosen"]), row["mean"]) == ({RATE: 0.125}, 0.625)
   page = (tmp_path / "s" / "results.md").read_text()
-  assert "| all | final | schedule.learning_rate=0.125 | part/top1 | 0.5 | yes |" in page
+  assert "| all | final | schedule.learning_rate=0.125 | part/top1 | 0.5000 | yes |" in page
   assert "<!-- tried -->" in (tmp_path / "s" / "figure.svg").read_text()
   tool.main([*words, "--commands"])
   assert capsys.readouterr().out == ""

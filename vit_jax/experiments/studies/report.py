@@ -119,7 +119,8 @@ def tables(study: Study, rows: list[dict], trials: list[dict]) -> list[Table]:
     made.append(table(caption, means(study.cells, rows, over)))
   if trials:
     shown = ("cell", "stage", "candidate", "metric", "score", "chosen")
-    tried = [shown, *([row[key] for key in shown] for row in trials)]
+    rounded = [row | dict(score=f"{float(row['score']):.4f}") for row in trials]
+    tried = [shown, *([row[key] for key in shown] for row in rounded)]
     one_choice = len({(row["cell"], row["stage"]) for row in trials}) == 1
     made.append(Table("Tried on held-out data:", tried, texts=4, printed=one_choice))
   return made
