@@ -14,28 +14,25 @@ import importlib
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, huge_pages, json_text
-from vit_jax.process.text import aligned
+from vit_jax.process.text import aligned, cells
 
 MEASURES = {"step": "step", "data": "input", "device": "accelerator"}  # of tools/benchmarks
-COLUMNS = {  # field of a row: (title, format)
+COLUMNS = {  # key of a row: (heading, format)
+  "name": ("", ""),
   "batch": ("batch", "d"),
   "images_per_second": ("images/s", ".1f"),
   "ratio": ("ratio", ".2f"),
   "mfu": ("MFU", ".1%"),
   "cpu_microseconds": ("CPU us/image", "d"),
+  "error": ("", ""),
 }
 
 
 def table(rows: list[dict]) -> str:
   """The rows as aligned text: the columns that rows have, and errors of rows without figures."""
-  fields = [field for field in COLUMNS if field in rows[0]]
-  cells = [["", *(COLUMNS[field][0] for field in fields)]]
-  for row in rows:
-    figures = (
-      "-" if row[field] is None else format(row[field], COLUMNS[field][1]) for field in fields
-    )
-    cells.append([row["name"], *figures, row.get("error") or ""])
-  return aligned(cells, left=(0, len(fields) + 1))
+  columns = {key: form for key, form in COLUMNS.items() if key in rows[0]}
+  texts = [place for place, key in enumerate(columns) if key in ("name", "error")]
+  return aligned(cells(rows, columns), left=texts)
 
 
 def main(arguments: list[str] | None = None):

@@ -28,7 +28,7 @@ from vit_jax import config, recipes
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, whole
 from vit_jax.process import console, json_text
-from vit_jax.process.text import aligned
+from vit_jax.process.text import aligned, cells
 
 # Key of a row: (heading in the table, format).
 COLUMNS = {
@@ -85,13 +85,7 @@ def replaced(run: config.Config, args: argparse.Namespace) -> config.Config:
 
 def as_table(rows: list[dict]) -> str:
   """Aligned columns; unknown values are empty."""
-  return aligned(
-    [[heading for heading, _ in COLUMNS.values()]]
-    + [
-      ["" if row[key] is None else format(row[key], form) for key, (_, form) in COLUMNS.items()]
-      for row in rows
-    ]
-  )
+  return aligned(cells(rows, COLUMNS))
 
 
 def as_json(rows: list[dict]) -> str:

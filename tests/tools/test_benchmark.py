@@ -12,7 +12,7 @@ from vit_jax.experiments import timing
 
 def test_what_could_not_be_measured_says_why():
   rows = [dict(name="a", batch=8, images_per_second=None, ratio=None, mfu=None, error="no torch")]
-  assert benchmark.table(rows).splitlines()[1] == "a      8         -      -    -  no torch"
+  assert benchmark.table(rows).splitlines()[1].split() == ["a", "8", "no", "torch"]
 
 
 def test_the_batch_is_the_largest_that_fits(monkeypatch):

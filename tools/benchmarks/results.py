@@ -3,14 +3,23 @@
 import dataclasses
 import pathlib
 
-from benchmarks import search
 from benchmarks.case import INFERENCE, TRAINING, Case
-from benchmarks.survey import RESULTS, fits, of_case
+from benchmarks.survey import RESULTS, fits, largest, of_case
+from vit_jax.experiments.studies import report
 from vit_jax.plots import charts
-from vit_jax.process.text import aligned
+from vit_jax.process.text import aligned, cells
 from vit_jax.storage import files, workdir
 
 PAGE, FIGURE = "results.md", "figure"
+COLUMNS = {  # field of `CaseSpeed`: (heading, format)
+  "what": ("", ""),
+  "model": ("model", ""),
+  "image_size": ("pixels", "d"),
+  "gflops": ("GFLOPs/image", ",.2f"),
+  "images_per_second": ("images/s", ",.1f"),
+  "batch": ("at batch", "d"),
+  "largest_batch": ("largest batch", "d"),
+}
 PANELS = {"images_per_second": "images/s of a device", "largest_batch": "largest batch of a device"}
 
 
@@ -51,30 +60,18 @@ def line(case: Case, trials: list[dict[str, str]]) -> CaseSpeed:
     gflops=float(some[0]["gflops"]),
     images_per_second=best and float(best["images_per_second"]),
     batch=best and int(best["batch"]),
-    largest_batch=search.largest(fits(some)),
+    largest_batch=largest(fits(some)),
   )
-
-
-def cells(speeds: list[CaseSpeed]) -> list[list[str]]:
-  """The cells of the table, the head first; what is not known is empty."""
-  head = ["", "model", "pixels", "GFLOPs/image", "images/s", "at batch", "largest batch"]
-  text = lambda value, form: "" if value is None else format(value, form)
-  return [head] + [
-    [
-      *(speed.what, speed.model, f"{speed.image_size}", f"{speed.gflops:,.2f}"),
-      *(
-        text(speed.images_per_second, ",.1f"),
-        text(speed.batch, "d"),
-        text(speed.largest_batch, "d"),
-      ),
-    ]
-    for speed in speeds
-  ]
 
 
 def table(speeds: list[CaseSpeed]) -> str:
   """The table for the terminal."""
-  return aligned(cells(speeds), left=(0, 1))
+  return aligned(rows_of(speeds), left=(0, 1))
+
+
+def rows_of(speeds: list[CaseSpeed]) -> list[list[str]]:
+  """The cells of the table, the head first; what is not known is empty."""
+  return cells(map(dataclasses.asdict, speeds), COLUMNS)
 
 
 def write(folder: pathlib.Path, trials: list[dict[str, str]], origin: str, command: str):
@@ -90,8 +87,7 @@ def write(folder: pathlib.Path, trials: list[dict[str, str]], origin: str, comma
     RunError: the folder cannot be written to.
   """
   speeds = lines(trials)
-  head, *rest = cells(speeds)
-  rows = "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rest])
+  rows = report.markdown(rows_of(speeds))
   parts = [f"```\n{command}\n```", origin, rows, f"![The results]({FIGURE}.svg)"]
   with workdir.writing(folder):
     files.write_text(folder / PAGE, "\n\n".join([*parts, f"All trials: [{RESULTS}]({RESULTS}).\n"]))

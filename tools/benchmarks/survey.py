@@ -3,9 +3,8 @@
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from benchmarks import search
 from benchmarks.case import Case
 from vit_jax.config import ConfigError
 from vit_jax.experiments.studies import results
@@ -76,7 +75,7 @@ class Survey:
     return ""
 
   def _next(self, case):
-    return search.next_batch(fits(of_case(self.trials(), case)), self.first)
+    return next_batch(fits(of_case(self.trials(), case)), self.first)
 
   def _row(self, case, batch, outcome):
     seconds = outcome["seconds"]
@@ -100,3 +99,26 @@ def of_case(trials: list[dict[str, str]], case: Case) -> list[dict[str, str]]:
 def fits(trials: list[dict[str, str]]) -> dict[int, bool]:
   """The batches of some trials of one case, and whether they fit."""
   return {int(row["batch"]): row["fits"] == "True" for row in trials}
+
+
+def next_batch(fits: Mapping[int, bool], first: int) -> int | None:
+  """The batch to try next; None if the largest one that fits is known.
+
+  Args:
+    fits: the batches that were tried, and whether they fit.
+    first: the batch to begin with, a power of two.
+  """
+  if not fits:
+    return first
+  fitting = [batch for batch, fit in fits.items() if fit]
+  if fitting:
+    twice = 2 * max(fitting)
+    return None if twice in fits else twice
+  return min(fits) // 2 or None
+
+
+def largest(fits: Mapping[int, bool]) -> int | None:
+  """The largest batch that fits, 0 if not even one image does; None if that is not known yet."""
+  if not fits or next_batch(fits, first=1):
+    return None
+  return max((batch for batch, fit in fits.items() if fit), default=0)

@@ -1,7 +1,8 @@
 """Text that fits on one line of a terminal, whatever characters its values contain."""
 
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 MAX_SHOWN = 200  # characters of a value
 BEGINNING, ENDING = 2_000, 1_000  # characters kept of a longer message
@@ -52,6 +53,20 @@ def listed(names: Sequence[str], most: int = 5) -> str:
   """Names in quotes, the first ones of many: "'a', 'b' and 7 more"."""
   text = ", ".join(map(repr, names[:most]))
   return text if len(names) <= most else f"{text} and {len(names) - most:,} more"
+
+
+def cells(
+  rows: Iterable[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]]
+) -> list[list[str]]:
+  """The cells of a table, its headings first; a value of None is empty.
+
+  Args:
+    rows: values by key.
+    columns: {key: (heading, format)}.
+  """
+  text = lambda value, form: "" if value is None else format(value, form)
+  headings = [heading for heading, _ in columns.values()]
+  return [headings] + [[text(row[key], form) for key, (_, form) in columns.items()] for row in rows]
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)) -> str:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from benchmarks import processes, results, search, trial
+from benchmarks import processes, results, survey, trial
 from benchmarks.case import Case, cases
 from benchmarks.survey import Survey
 from tools import speed as tool
@@ -19,11 +19,11 @@ CASES = [Case("inference", "ViT-B/16", 224), Case("training", "ViT-B/16", 224)]
 def test_the_largest_batch_is_found_and_twice_that_was_refused(most, first):
   """`most` images fit. Nothing is tried twice, and nothing is known before the end."""
   tried = {}
-  while batch := search.next_batch(tried, first):
+  while batch := survey.next_batch(tried, first):
     assert batch not in tried
-    assert search.largest(tried) is None
+    assert survey.largest(tried) is None
     tried[batch] = batch <= most
-  found = search.largest(tried)
+  found = survey.largest(tried)
   assert found == max((2**k for k in range(14) if 2**k <= most), default=0)
   assert tried[2 * found or 1] is False
   assert found == 0 or tried[found]
