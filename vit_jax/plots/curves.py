@@ -17,6 +17,16 @@ CURVES = "curves.png"
 CONFUSION = "confusion.png"
 _MAX_NAMES = 60  # class names along an axis; more would not be readable
 _MAX_COUNTS = 20  # classes whose cells have room for a number
+
+TRAINING = dict(label="training", color="black")
+OF_ONE_BATCH = dict(color="grey", alpha=0.3, linewidth=0.8)
+OF_TRAINING = {  # metric: (row of the figure, how the line looks)
+  "loss": (0, TRAINING),
+  "batch/loss": (0, OF_ONE_BATCH),
+  metrics_log.ACCURACY: (1, TRAINING),
+  "batch/accuracy": (1, OF_ONE_BATCH),
+  "learning_rate": (2, {}),
+}
 CONSTANT = 0.01  # a top-5 that changes less is not drawn
 
 
@@ -40,15 +50,9 @@ def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
   averaged = {key for line in lines if line.get("average") for key in line}
   for key, points in series.items():
     whose = " (moving average)" if key in averaged else ""
-    if key == "loss":
-      loss.plot(*zip(*points, strict=True), label="training")
-    if key == metrics_log.ACCURACY:
-      accuracy.plot(*zip(*points, strict=True), label="training")
-    for axes, of_batch in ((loss, "batch/loss"), (accuracy, "batch/accuracy")):
-      if key == of_batch:
-        axes.plot(*zip(*points, strict=True), color="grey", alpha=0.3, linewidth=0.8)
-    if key == "learning_rate":
-      rate.plot(*zip(*points, strict=True))
+    if key in OF_TRAINING:
+      row, style = OF_TRAINING[key]
+      figure.axes[row].plot(*zip(*points, strict=True), **style)
     if plot_of(key) == "loss":
       loss.plot(*zip(*points, strict=True), marker=".", label=key.removesuffix("/loss") + whose)
     if plot_of(key) == "accuracy":
