@@ -54,32 +54,3 @@ def test_a_decision_quotes_its_row_of_the_table():
   step, peak = float(row["step_seconds_estimate"]) * 1e3, int(row["peak_bytes"]) / 2**30
   assert f"{step:.1f} ms a step by the compiler's cycles, {peak:.1f} GiB of 16" in text
   assert f"MFU {float(row['mfu']):.0%}" in text
-
-
-ROW = dict(
-  recipe="vit_h14_jft.py",
-  topology="v3:16x16",
-  devices="512",
-  settings="",
-  fits="True",
-  peak_bytes=str(12 * 2**30),
-  hbm_bytes=str(16 * 2**30),
-  step_seconds_estimate="0.2345",
-  mfu="0.456",
-  core_days="1234.5",
-  paper_core_days="2500",
-)
-
-
-def test_rows_are_in_the_order_of_recipes_and_slices():
-  rows = [
-    ROW | dict(topology="v4:4x4x4", paper_core_days=""),
-    ROW,
-    ROW | dict(recipe="vit_b16_jft.py", fits="False", step_seconds_estimate="", mfu=""),
-  ]
-  lines = compiled_recipes.table(rows).splitlines()[-3:]
-  assert lines == [
-    "| vit_b16_jft.py | v3:16x16 | 512 |  | 12.0 (does not fit) | 16 |  |  | 1,234.5 | 2,500 |",
-    "| vit_h14_jft.py | v3:16x16 | 512 |  | 12.0 | 16 | 234.5 | 46% | 1,234.5 | 2,500 |",
-    "| vit_h14_jft.py | v4:4x4x4 | 512 |  | 12.0 | 16 | 234.5 | 46% | 1,234.5 |  |",
-  ]

@@ -3,6 +3,7 @@
 import errno
 import re
 import runpy
+import shlex
 import sys
 
 import numpy as np
@@ -12,7 +13,7 @@ from PIL import Image
 from tests import programs
 from tests.weights import families
 from vit_jax import weights
-from vit_jax.config import ConfigError, RunError, Stopped
+from vit_jax.config import ConfigError, RunError, Stopped, tool_ending
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.process import huge_pages, limits
 from vit_jax.storage import files
@@ -154,6 +155,36 @@ def test_help_names_every_flag_and_imports_nothing_slow():
     assert text.endswith("[]"), (tool, text)
     underscored = {flag for flag in re.findall("--[a-z-]+(?:_[a-z]+)*", text) if "_" in flag}
     assert underscored <= {"--direct_running_mode", "--direct_num_workers"}
+
+
+PAGES = [programs.ROOT / "README.md", *(programs.ROOT / "docs").rglob("*.md")]
+
+
+def commands_of_pages():
+  """The commands of tools in blocks of code, those that go over several lines too."""
+  for page in PAGES:
+    for block in re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+      for line in block.replace("\\\n", " ").splitlines():
+        if found := re.match(r"(?:\w+=\S+ )*python tools/(\w+)\.py(.*)", line):
+          yield pytest.param(found[1], found[2], id=f"{page.stem}: {line[:60]}")
+
+
+class Parsed(Exception):
+  """The flags of a command were accepted."""
+
+
+@pytest.mark.parametrize(("tool", "arguments"), [*commands_of_pages()])
+def test_the_flags_of_a_command_on_a_page_are_accepted(tool, arguments, monkeypatch):
+  def accepted(_):
+    raise Parsed
+
+  monkeypatch.setattr(tool_ending, "ending", accepted)
+  monkeypatch.setattr(
+    sys, "argv", [tool, *shlex.split(arguments.removesuffix(" ..."), comments=True)]
+  )
+  monkeypatch.setattr(huge_pages, "ask_for_huge_pages", lambda: None)
+  with pytest.raises(Parsed):
+    runpy.run_path(str(programs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
 
 
 def test_flags_may_be_spelt_with_underscores():
