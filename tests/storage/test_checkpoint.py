@@ -32,11 +32,18 @@ from vit_jax.process import agreement
 from vit_jax.storage import checkpoint, files, manifest, save, workdir
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+  """A workdir with the checkpoint of step 7; not to be changed."""
+  folder = tmp_path_factory.mktemp("run")
+  saved(folder, 7)
+  return folder
+
+
 @pytest.mark.parametrize("on", [(1, 1), (1, 8)])
-def test_the_same_bits_come_back_on_any_mesh(tmp_path, on):
-  saved(tmp_path, 7)
+def test_the_same_bits_come_back_on_any_mesh(run, on):
   shapes = abstract(mesh(*on))[1]
-  restored = restore(tmp_path, shapes)
+  restored = restore(run, shapes)
   chex.assert_trees_all_equal(jax.device_get(restored), jax.device_get(example()))
   chex.assert_trees_all_equal(
     jax.tree.map(lambda x: x.sharding, restored), jax.tree.map(lambda x: x.sharding, shapes)
@@ -63,9 +70,8 @@ def test_the_last_ones_and_each_kth_are_kept(tmp_path):
   assert checkpoint.available(tmp_path) == [3, 5]
 
 
-def test_a_checkpoint_holds_config_class_names_and_manifest(tmp_path):
-  saved(tmp_path, 7)
-  folder = tmp_path / "checkpoints" / "7"
+def test_a_checkpoint_holds_config_class_names_and_manifest(run):
+  folder = run / "checkpoints" / "7"
   meta = checkpoint.read_meta(folder)
   assert meta["config"] == json.loads(json.dumps(CONFIG))
   assert meta["class_names"] == META["class_names"]
@@ -94,18 +100,17 @@ def test_an_interrupted_save_is_no_checkpoint(tmp_path):
     (dict(optimizer=Adam(moment_dtype="bfloat16")), r"mu/.*wants bfloat16"),
   ],
 )
-def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, different, message):
-  saved(tmp_path, 7)
+def test_a_config_that_does_not_fit_is_told_what_differs(run, different, message):
   now = c.to_dict(c.Config())
   if "width" in different:
     now["model"]["width"] = 32
-  checkpoints = opened(tmp_path)
+  checkpoints = opened(run)
   with pytest.raises(c.ConfigError, match=message):
     checkpoints.restore(
       abstract(**different)[1], META["class_names"], lambda saved: changes(saved, now)
     )
   checkpoints.close()
-  assert checkpoint.available(tmp_path) == [7]  # nothing was thrown away
+  assert checkpoint.available(run) == [7]  # nothing was thrown away
 
 
 @pytest.mark.parametrize(
@@ -117,13 +122,12 @@ def test_a_config_that_does_not_fit_is_told_what_differs(tmp_path, different, me
     (["ant", "bee"], r"--config\.init_from={}, which orders the head"),
   ],
 )
-def test_a_run_does_not_go_on_with_other_classes(tmp_path, names, message):
-  saved(tmp_path, 7)
-  checkpoints = opened(tmp_path)
-  with pytest.raises(c.ConfigError, match=message.replace("{}", str(tmp_path))):
+def test_a_run_does_not_go_on_with_other_classes(run, names, message):
+  checkpoints = opened(run)
+  with pytest.raises(c.ConfigError, match=message.replace("{}", str(run))):
     checkpoints.restore(abstract()[1], names, no_changes)
   checkpoints.close()
-  assert checkpoint.available(tmp_path) == [7]
+  assert checkpoint.available(run) == [7]
 
 
 FULL = OSError(28, "No space left on device")
@@ -205,9 +209,8 @@ def test_the_best_is_kept_and_of_best_ones_that_were_not_saved_the_one_before(tm
   assert checkpoint.available(tmp_path) == [3, 6]
 
 
-def test_parameters_alone_as_numpy(tmp_path):
-  saved(tmp_path, 7)
-  folder = checkpoint.find(tmp_path)
+def test_parameters_alone_as_numpy(run):
+  folder = checkpoint.find(run)
   for ema, expected in ((False, example().params), (True, example().ema)):
     params = checkpoint.load_params(folder, ema=ema)
     assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(params))
@@ -254,17 +257,3 @@ class TestFind:
     monkeypatch.setattr(agreement, "texts", lambda own: [own, next(others)])
     checkpoint.read(tmp_path, 0, read.append)
     assert len(read) == 2
-
-
-def test_changes_between_configs():
-  old = {"a": 1, "b": {"c": (1, 2), "d": 4}}
-  new = {"a": 1, "b": {"c": [1, 2], "d": 5}}
-  assert changes(old, new) == ["config.b.d: 4 -> 5"]
-
-
-def test_a_setting_that_a_release_did_not_have_counts_as_its_default():
-  old, new = c.to_dict(c.Config()), c.to_dict(c.Config())
-  del old["stall_seconds"], old["optimizer"]["trainable"]
-  assert changes(old, new) == []
-  new["optimizer"]["trainable"] = "head"
-  assert changes(old, new) == ["config.optimizer.trainable: '.*' -> 'head'"]

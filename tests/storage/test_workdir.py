@@ -1,6 +1,5 @@
 """The run's folder: lock and config."""
 
-import json
 import os
 import subprocess
 import sys
@@ -63,12 +62,6 @@ def test_a_workdir_that_cannot_be_made(tmp_path):
     workdir.locked(folder, first=True),
   ):
     pass
-
-
-def test_config_json_is_the_whole_config(tmp_path):
-  config = c.Config(batch_size=8, duration=c.Duration(epochs=2))
-  workdir.write_config(tmp_path, c.to_dict(config))
-  assert c.from_dict(json.loads((tmp_path / "config.json").read_text())) == config
 
 
 def test_a_pipe_in_the_place_of_the_lock_is_refused_and_not_waited_for(tmp_path):
