@@ -47,12 +47,14 @@ class Sign(NamedTuple):
     words: the host, and what the process was doing.
     since: when this process saw the heartbeat first, by the monotonic clock.
     times: how many different heartbeats were seen; a single one may be of an earlier run.
+    text: the heartbeat as it was written.
   """
 
   beats: int
   words: str
   since: float
   times: int
+  text: str = ""
 
 
 def of_run(stall_seconds: float, folder: pathlib.Path) -> "Watchdog":
@@ -112,7 +114,7 @@ class Watchdog:
     self._done = threading.Event()
     self._ending = threading.Lock()
     self._looks = 0
-    self._heard: dict[int, tuple[str, Sign]] = {}  # by process: the text of its file, parsed
+    self._signs: dict[int, Sign] = {}  # by process
     self._beats = 0
     self.beat("the start")
 
@@ -173,28 +175,25 @@ class Watchdog:
       try:
         path = self._folder / str(process)
         text = files.read_bytes(path, most=MAX_BYTES).decode()
-        told = json.loads(text)
-        beats, words = int(told["beats"]), str(told["words"])
-      except (FileNotFoundError, ValueError, TypeError, KeyError):  # no file, or an older release's
+        heartbeat = json.loads(text)
+        beats, words = int(heartbeat["beats"]), str(heartbeat["words"])
+      except (FileNotFoundError, ValueError, TypeError, KeyError):  # no file, or no heartbeat
         text, beats, words = "", 0, "no heartbeat"
       except OSError:  # a problem of the folder, not of the process
         continue
-      before, sign = self._heard.get(process, (None, Sign(0, "", 0.0, 0)))
-      if before != text:
-        sign = Sign(beats, words, time.monotonic(), sign.times + 1)
-        self._heard[process] = text, sign
-
-  def _signs(self) -> dict[int, Sign]:
-    return {process: sign for process, (_, sign) in sorted(dict(self._heard).items())}
+      last = self._signs.get(process)
+      if not last or last.text != text:
+        times = last.times + 1 if last else 1
+        self._signs[process] = Sign(beats, words, time.monotonic(), times, text)
 
   def _gone(self) -> list[int]:
     """The processes whose heartbeat has stopped, while the folder works.
 
     The first heartbeat seen may be of an earlier run. A process that ended well leaves no file.
     """
-    now, signs = time.monotonic(), self._signs()
-    own = signs[self._process].since if self._process in signs else 0.0
-    if not self._silence or now - own > self._silence / 2:
+    now, signs = time.monotonic(), dict(self._signs)
+    mine = signs.get(self._process)
+    if not self._silence or not mine or now - mine.since > self._silence / 2:
       return []
     return [
       process
@@ -243,7 +242,7 @@ class Watchdog:
       self._end(what, silence=(LOOKS - 1.5) * self._period)
 
   def _end(self, what: str, *, silence: float):
-    now, signs = time.monotonic(), self._signs()
+    now, signs = time.monotonic(), dict(sorted(dict(self._signs).items()))
     known = [
       f"  process {process}: {sign.words}; heard {now - sign.since:.0f} s ago"
       for process, sign in signs.items()
@@ -263,16 +262,16 @@ def _images() -> list[str]:
   return [head, *images] if images else []
 
 
-def culprit(signs: dict[int, Sign], own: int, now: float, silence: float) -> str:
+def culprit(signs: dict[int, Sign], process: int, now: float, silence: float) -> str:
   """A sentence that names the process that holds the others up; "" for a run of one process.
 
   Names the process that has been silent for longest, if for over `silence` seconds: processes that
   it stopped fell silent later. Otherwise names the processes that are furthest behind. A process
-  that ended well holds up nobody.
+  that ended well holds up nobody. `process` is the one that asks, whose own sign must be new.
   """
   if len(signs) < 2:
     return ""
-  if own not in signs or now - signs[own].since > silence:
+  if process not in signs or now - signs[process].since > silence:
     return "The folder of heartbeats does not answer, so the silent process is not known."
   signs = {p: sign for p, sign in signs.items() if sign.beats or sign.times == 1}
   longest = min(signs, key=lambda process: signs[process].since)

@@ -8,14 +8,14 @@ from collections.abc import Callable
 MAX_OF_EACH, MAX_OF_FIRST = 2**11, 2**16  # bytes of a text
 
 
-def texts(own: str) -> list[str]:
+def texts(text: str) -> list[str]:
   """The text of every process, in their order; a long one is shortened."""
   import jax
   from jax.experimental import multihost_utils
 
   if jax.process_count() == 1:
-    return [own]
-  return [_text(row) for row in multihost_utils.process_allgather(_padded(own, MAX_OF_EACH))]
+    return [text]
+  return [_text(row) for row in multihost_utils.process_allgather(_padded(text, MAX_OF_EACH))]
 
 
 def of_first(words: Callable[[], str]) -> str:
@@ -25,13 +25,13 @@ def of_first(words: Callable[[], str]) -> str:
 
   if jax.process_count() == 1:
     return words()
-  own = words() if jax.process_index() == 0 else ""
-  return _text(multihost_utils.broadcast_one_to_all(_padded(own, MAX_OF_FIRST)))
+  text = words() if jax.process_index() == 0 else ""
+  return _text(multihost_utils.broadcast_one_to_all(_padded(text, MAX_OF_FIRST)))
 
 
-def answer_of_first(own: bool) -> bool:
+def answer_of_first(answer: bool) -> bool:
   """The answer of the first process, on every process."""
-  return bool(of_first(lambda: "yes" if own else ""))
+  return bool(of_first(lambda: "yes" if answer else ""))
 
 
 def _padded(text, length):

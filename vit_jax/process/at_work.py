@@ -1,5 +1,6 @@
 """Which image each thread reads or decodes, so that one that takes too long can be named."""
 
+import operator
 import threading
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def end() -> None:
 def in_words() -> list[str]:
   """A line for each image that is in work, the longest first."""
   now = time.monotonic()
-  begun = sorted(_begun.values(), key=lambda one: one[0])
+  begun = sorted(_begun.values(), key=operator.itemgetter(0))
   return [
     f"  {_named(name, row)} has been read or decoded for {now - since:.0f} s"
     for since, name, row in begun[:MAX_SHOWN]

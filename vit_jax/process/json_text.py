@@ -15,12 +15,12 @@ def written(value: Any) -> str:
 def finite(value: Any) -> Any:
   """The value with strings in place of floats that are not finite."""
   if isinstance(value, dict):
-    return {key: finite(one) for key, one in value.items()}
+    return {key: finite(element) for key, element in value.items()}
   if isinstance(value, (list, tuple)):
-    return [finite(one) for one in value]
+    return [finite(element) for element in value]
   return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def with_numbers(values: dict) -> dict:
   """The values of a JSON object, with floats in place of the strings of `finite`."""
-  return {key: float(one) if one in STRINGS else one for key, one in values.items()}
+  return {key: float(value) if value in STRINGS else value for key, value in values.items()}

@@ -55,11 +55,6 @@ def named_by(path: Path) -> tuple[Path, list[int]]:
   return path, available(path)
 
 
-def folder_of(path: Path, step: int) -> Path:
-  """The absolute folder of checkpoint `step`; `path` as in `named_by`."""
-  return named_by(path)[0] / FOLDER / str(step)
-
-
 def described(path: Path, step: int = 0) -> tuple[int, dict]:
   """The step and the description of the newest checkpoint, or of `step`, of which it can be read.
 
