@@ -99,14 +99,6 @@ def test_metrics_and_update_against_plain_jax():
   chex.assert_trees_all_close(after.params, params, atol=1e-5)
 
 
-def test_masked_images_count_for_nothing():
-  one = batch(masked=4)
-  other = jax.tree.map(np.copy, one)
-  other["image"][one["mask"] == 0] = 7
-  other["labels"][one["mask"] == 0] = 1
-  assert_equal_runs(run(CONFIG, ONE, [one]), run(CONFIG, ONE, [other]))
-
-
 def test_broken_images_are_counted_over_all_steps():
   _, history = run(CONFIG, ONE, [batch(masked=2), batch(masked=0), batch(masked=16)])
   assert [int(m["bad_examples"]) for m in history] == [2, 2, 18]

@@ -38,25 +38,6 @@ def test_values(seed, scale):
 
 
 @BOTH
-@settings(max_examples=20)
-@given(st.integers(0, 10**6), st.floats(0.3, 30), st.floats(-10, 10))
-def test_every_output_channel_gets_mean_0_and_variance_1(standardize, seed, scale, shift):
-  out = np.asarray(standardize(jnp.asarray(draw(seed, scale, shift))), float)
-  np.testing.assert_allclose(out.mean(axis=CHANNEL), 0, atol=1e-4)
-  np.testing.assert_allclose(out.var(axis=CHANNEL), 1, atol=1e-3)
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e-5, 1e-4, 0.02])
-def test_the_two_differ_by_where_epsilon_stands(scale):
-  kernel = draw(0, scale)
-  deviation = kernel.astype(float).std(axis=CHANNEL)
-  ratio = np.sqrt(deviation**2 + 1e-10) / (deviation + 1e-5)
-  stem, bit = standardize_stem(jnp.asarray(kernel)), standardize_bit(jnp.asarray(kernel))
-  np.testing.assert_allclose(stem, bit * ratio, rtol=1e-5, atol=1e-6)
-  assert (ratio < 1).all()
-
-
-@BOTH
 def test_a_channel_of_equal_weights_becomes_zero(standardize):
   kernel = jnp.asarray(draw(0)).at[..., 2].set(0.25)
   out = standardize(kernel)

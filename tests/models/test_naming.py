@@ -69,15 +69,21 @@ def test_unknown_names_list_the_nearest(name):
     models.create(name)
 
 
-@pytest.mark.parametrize("name", ["ViTB/16", "vit-b/16", "VIT-B/16"])
-def test_the_nearest_name_comes_first(name):
-  with pytest.raises(ValueError, match="nearest: ViT-B/16, ViT-b/16, ViT-"):
+@pytest.mark.parametrize(
+  ("name", "nearest"),
+  [
+    ("ViTB/16", "ViT-B/16, ViT-b/16, ViT-"),
+    ("vit-b/16", "ViT-B/16, ViT-b/16, ViT-"),
+    ("VIT-B/16", "ViT-B/16, ViT-b/16, ViT-"),
+    ("ViT-X/16", ".*ViT-B/16"),  # of every size
+    ("xyz", "ViT-"),  # what is like nothing does not begin with rarities
+    ("vit_giant_patch14_224", "ViT-"),
+    ("ViT-B/00", "ViT-"),
+  ],
+)
+def test_the_nearest_name_comes_first(name, nearest):
+  with pytest.raises(ValueError, match=f"is no model; nearest: {nearest}"):
     models.create(name)
-
-
-def test_the_nearest_names_are_of_every_size():
-  with pytest.raises(ValueError, match=r"nearest: .*ViT-B/16"):
-    models.create("ViT-X/16")
 
 
 def test_the_config_sets_the_patches():
@@ -119,12 +125,13 @@ def test_a_setting_makes_no_other_kind_of_model_than_the_name_says(name, setting
     models.configured(c.Model(num_classes=1000, name=name, **setting))
 
 
-def test_settings_change_what_the_name_has():
-  assert models.configured(c.Model(num_classes=1000, name="R50x1", stages=(1, 2))).stages == (1, 2)
-  assert models.configured(c.Model(num_classes=1000, name="R+ViT-Ti/16", stages=(1,))).stages == (
-    1,
-  )
-  assert models.configured(c.Model(num_classes=1000, name="Axial-R50", heads=4)).heads == 4
+@pytest.mark.parametrize(
+  ("name", "setting", "value"),
+  [("R50x1", "stages", (1, 2)), ("R+ViT-Ti/16", "stages", (1,)), ("Axial-R50", "heads", 4)],
+)
+def test_settings_change_what_the_name_has(name, setting, value):
+  module = models.configured(c.Model(name, 1000, **{setting: value}))
+  assert getattr(module, setting) == value
 
 
 def test_an_option_of_another_kind_of_model():
@@ -185,9 +192,3 @@ def test_what_others_call_a_model_is_told_by_our_name(theirs, ours):
   with pytest.raises(ValueError, match=rf"is no model; nearest: {re.escape(ours)}[,.]"):
     models.create(theirs)
   models.create(ours)
-
-
-def test_what_is_like_nothing_does_not_begin_with_rarities():
-  for name in ("xyz", "vit_giant_patch14_224", "ViT-B/00"):
-    with pytest.raises(ValueError, match=r"nearest: ViT-"):
-      models.create(name)
