@@ -18,7 +18,7 @@ CONFUSION = "confusion.png"
 _MAX_NAMES = 60  # class names along an axis; more would not be readable
 _MAX_COUNTS = 20  # classes whose cells have room for a number
 
-TRAINING = dict(label="training", color="black")
+TRAINING = dict(label="training", color="tab:purple")
 OF_ONE_BATCH = dict(color="grey", alpha=0.3, linewidth=0.8)
 OF_TRAINING = {  # metric: (row of the figure, how the line looks)
   "loss": (0, TRAINING),
