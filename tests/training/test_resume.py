@@ -151,17 +151,6 @@ def test_a_damaged_checkpoint_costs_only_the_steps_since_the_one_before(uninterr
   assert_equal_ends(tmp_path, uninterrupted)
 
 
-def test_a_finished_run_started_again_changes_nothing(uninterrupted):
-  files = ("metrics.jsonl", "config.json", "parameters.txt")
-  before = [(uninterrupted / name).read_text() for name in files]
-  output = resume(uninterrupted)
-  assert "nothing to train: it already has 40 steps" in output
-  assert "compiling" not in output
-  assert "Other settings" not in output
-  assert "Done: 40 steps" in output
-  assert [(uninterrupted / name).read_text() for name in files] == before
-
-
 def test_a_config_that_does_not_fit_is_refused_with_the_differing_field(uninterrupted):
   result = programs.run(programs.digits(uninterrupted, *COMMON, "--config.model.mlp_dim=48"))
   assert result.returncode == 2
