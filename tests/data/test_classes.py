@@ -18,7 +18,7 @@ WORDNET = tuple(f"n{i:08d}" for i in range(21_843))
 
 @pytest.mark.parametrize("names", [("cat", "dog"), tuple("0123456789"), ("LABEL_0", "LABEL_1")])
 def test_equal_names_are_equal_whatever_they_are(names):
-  order = classes.order(names, names)
+  order = classes.of_head("", names, names)
   assert order.known
   assert order.outputs is None
 
@@ -28,7 +28,7 @@ def test_every_output_goes_where_its_name_is(seed):
   rng = np.random.default_rng(seed)
   ours = [f"name {k}" for k in rng.permutation(30)]
   theirs = [str(name) for name in rng.permutation(ours)]
-  order = classes.order(theirs, ours)
+  order = classes.of_head("", theirs, ours)
   assert [theirs[place] for place in order.outputs] == ours
   assert (
     f"{sum(a != b for a, b in zip(theirs, ours, strict=True))} of the head's 30"
@@ -39,7 +39,7 @@ def test_every_output_goes_where_its_name_is(seed):
 def test_numbers_are_names_in_the_order_of_text_or_of_numbers():
   """A folder's classes are sorted as text: 0, 1, 10, 11, 2, ..."""
   numbers = [str(i) for i in range(12)]
-  order = classes.order(numbers, sorted(numbers))
+  order = classes.of_head("", numbers, sorted(numbers))
   assert order.outputs == (0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9)
 
 
@@ -59,24 +59,24 @@ def test_numbers_are_names_in_the_order_of_text_or_of_numbers():
 )
 def test_other_names_are_refused(theirs, ours, message):
   with pytest.raises(ValueError, match=message):
-    classes.order(theirs, ours)
+    classes.of_head("", theirs, ours)
 
 
 @pytest.mark.parametrize("theirs", [(), ("class 0", "class 1"), ("LABEL_0", "LABEL_1")])
 def test_placeholders_name_nothing(theirs):
-  order = classes.order(theirs, ("cat", "dog"))
+  order = classes.of_head("", theirs, ("cat", "dog"))
   assert not order.known
   assert order.outputs is None
   assert "not named by the weights" in order.description
 
 
 def test_published_weights_have_imagenets_order():
-  order = classes.order((), imagenet_classes())
+  order = classes.of_head("", (), imagenet_classes())
   assert order.known
   assert "WordNet" in order.description
-  assert classes.order((), WORDNET).known
+  assert classes.of_head("", (), WORDNET).known
   others = (*WORDNET[:1000],), imagenet_classes()[::-1], imagenet_classes()[:999], WORDNET[::-1]
-  assert not any(classes.order((), names).known for names in others)
+  assert not any(classes.of_head("", (), names).known for names in others)
 
 
 def test_a_setting_goes_before_what_the_weights_say(tmp_path):
@@ -140,4 +140,4 @@ def test_names_from_a_mac_are_those_of_other_systems(tmp_path):
 )
 def test_names_that_look_alike_are_told_apart(theirs, shown):
   with pytest.raises(classes.OtherClasses, match=shown):
-    classes.order((theirs, "b"), ("Hose", "b"))
+    classes.of_head("", (theirs, "b"), ("Hose", "b"))

@@ -44,36 +44,6 @@ class HeadOrder:
   known: bool = True
 
 
-def order(theirs: Sequence[str], ours: Sequence[str]) -> HeadOrder:
-  """Compares the class names of weights with those of the data. Their numbers must be equal.
-
-  Args:
-    theirs: names of the head's outputs; () if they are unknown.
-    ours: names of the data's classes.
-
-  Raises:
-    OtherClasses: the names differ.
-  """
-  theirs, ours = tuple(theirs), tuple(ours)
-  if theirs == ours:
-    return HeadOrder(None, "those of the data, by name")
-  if not named(theirs):
-    if standard(ours):
-      return HeadOrder(None, standard_order(len(ours)))
-    return HeadOrder(
-      None, "not named by the weights, and may be other classes than the data's", False
-    )
-  places = {name: i for i, name in enumerate(theirs)}
-  if len(places) == len(theirs) and places.keys() == set(ours):
-    moved = sum(a != b for a, b in zip(theirs, ours, strict=True))
-    return HeadOrder(
-      tuple(places[name] for name in ours),
-      f"those of the data in another order: {moved} of the head's {len(ours)} outputs were moved "
-      "to the data's order",
-    )
-  raise OtherClasses(first_difference(theirs, ours, "the data"))
-
-
 @dataclasses.dataclass(frozen=True)
 class HeadNames:
   """The names of a head's outputs.
@@ -151,7 +121,7 @@ def matched(dataset: NamedDataset, head: Sequence[str], whose: str) -> NamedData
 
 
 def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrder:
-  """Like `order`, but a setting may replace the names of the weights.
+  """Compares the classes of a head with those of the data.
 
   Args:
     setting: config.class_names.
@@ -162,9 +132,23 @@ def of_head(setting: str, names: Sequence[str], ours: Sequence[str]) -> HeadOrde
     OtherClasses: the names differ.
     ValueError: the file of names cannot be read, or has another number of names.
   """
-  if setting == DATA:
-    return HeadOrder(None, ASSUMED)
-  return order(of_file(setting, len(ours)) if setting else names, ours)
+  ours = tuple(ours)
+  head = of_outputs(setting, names, len(ours), [ours])
+  if not head.names:
+    unknown = "not named by the weights, and may be other classes than the data's"
+    return HeadOrder(None, unknown, known=False)
+  if head.names == ours:
+    return HeadOrder(None, head.origin)
+  try:
+    outputs = places(ours, head.names)
+  except OtherClasses as error:
+    raise OtherClasses(first_difference(head.names, ours, "the data")) from error
+  moved = sum(a != b for a, b in zip(head.names, ours, strict=True))
+  return HeadOrder(
+    outputs,
+    f"those of the data in another order: {moved} of the head's {len(ours)} outputs were moved "
+    "to the data's order",
+  )
 
 
 def of_file(setting: str, outputs: int) -> tuple[str, ...]:
