@@ -4,6 +4,7 @@ import csv
 import json
 import os
 
+import jax
 import numpy as np
 import pytest
 from PIL import Image
@@ -192,11 +193,27 @@ def test_images_in_memory_are_those_of_their_files(images, tmp_path):
   assert {name for name, _ in expected.classes} == {*NAMES}
   for same in ([path], str(path), Image.open(path), pixels, pixels[None], [pixels, path]):
     got = model.predict(same)
-    assert got[-1].classes == expected.classes
-    np.testing.assert_array_equal(model.features(same)[-1], model.features(path)[0])
+    assert dict(got[-1].classes) == pytest.approx(dict(expected.classes), abs=1e-6)
+    np.testing.assert_allclose(model.features(same)[-1], model.features(path)[0], atol=1e-5)
   grey = model.predict([Image.open(path).convert("L"), np.asarray(Image.open(path).convert("L"))])
   assert grey[0].classes == grey[1].classes
   assert [p.name for p in grey] == ["image 1", "image 2"]
+
+
+def test_a_second_call_compiles_nothing(images):
+  """A user may ask for one image after the other."""
+  model, compiled = of_weights(source()).at_size(40), []  # as in no other test
+  note = lambda event, *_, **__: compiled.append(event) if "backend_compile" in event else None
+  jax.monitoring.register_event_duration_secs_listener(note)
+  try:
+    counts = []
+    for name in ("0.png", "2.png"):
+      model.predict(images / name, top=3)
+      model.features(images / name)
+      counts.append(len(compiled))
+  finally:
+    jax.monitoring.unregister_event_duration_listener(note)
+  assert 0 < counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("representation", ["pre_logits", "patches"])

@@ -1,6 +1,7 @@
 """Loads a model from any source: its module, its parameters and how images are prepared."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 
@@ -51,6 +52,11 @@ class LoadedModel:
   def class_names(self) -> tuple[str, ...]:
     """The names of the head's classes; their numbers if nothing names them."""
     return self.card.class_names or tuple(f"class {i}" for i in range(self.module.num_classes))
+
+  @functools.cached_property
+  def params_on_device(self) -> dict:
+    """The parameters on the device, for calls one after the other."""
+    return jax.device_put(self.params)
 
   def probabilities(self, logits: jax.Array) -> jax.Array:
     """Probabilities of logits (..., classes), in float32, by the loss of the weights."""

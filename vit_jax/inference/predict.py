@@ -110,8 +110,7 @@ def predict(
     )
   names = model.class_names
 
-  def most_probable(params, pixels):
-    logits, _ = model.module.apply({"params": params}, pixels, train=False)
+  def most_probable(logits, _):
     return jax.lax.top_k(model.probabilities(logits), min(top, model.module.num_classes))
 
   options = dict(batch_size=batch_size, max_pixels=max_pixels)
@@ -130,8 +129,7 @@ def features(model, images: Iterable, *, batch_size: int) -> np.ndarray:
     ValueError: an image cannot be read.
   """
 
-  def representation(params, pixels):
-    _, features = model.module.apply({"params": params}, pixels, train=False)
+  def representation(_, features):
     if model.card.representation == "patches":
       return jnp.float32(features["patches"]).mean(axis=1)
     return jnp.float32(features["pre_logits"])
@@ -151,21 +149,28 @@ def outputs(
 
   Args:
     model: a `LoadedModel` for a known image size.
-    function: (params, images (N, H, W, 3) in [-1, 1]) -> tree of arrays (N, ...).
+    function: (logits, features) of the module -> tree of arrays (N, ...).
     images, batch_size, max_pixels: as for `predict`.
   """
-  side, params = model.card.image_size, jax.device_put(model.params)
-  compiled = jax.jit(lambda params, pixels: function(params, normalize(pixels, model.module.dtype)))
+  side = model.card.image_size
   read = functools.partial(read_image, size=side, resize=model.card.resize, max_pixels=max_pixels)
   images = list(images)
+  batch_size = min(batch_size, len(images))
   names = (name_of(image, place) for place, image in enumerate(images, start=1))
   for batch in decoded(images, read, batch_size):
     good = [image for image in batch if isinstance(image, np.ndarray)]
     blank = [np.zeros((side, side, 3), np.uint8)] * (batch_size - len(good))
-    values = jax.device_get(compiled(params, np.stack(good + blank)))
+    outputs = _run(model.module, model.params_on_device, np.stack(good + blank))
+    values = jax.device_get(function(*outputs))
     rows = (jax.tree.map(lambda x, row=row: x[row], values) for row in range(len(good)))
     for image in batch:
       yield next(names), image if isinstance(image, str) else next(rows)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _run(module, params, pixels):
+  """Logits and features of pixels (N, H, W, 3) uint8; compiled once for each module and size."""
+  return module.apply({"params": params}, normalize(pixels, module.dtype), train=False)
 
 
 def name_of(image, place: int) -> str:
