@@ -3,8 +3,6 @@
 import dataclasses
 import re
 
-import pytest
-
 from tests import programs
 from tests.recipes.paper import docstring, load
 from vit_jax import config as c
@@ -42,12 +40,6 @@ def test_the_halves_have_no_images_in_common():
   assert {probe.train.source, probe.test.source, second.data.train.source} == {
     "tfds:fashion_second"
   }
-
-
-@pytest.mark.parametrize("argument", ["first", "third,ViT-64/7", "first,ViT-B/16"])
-def test_wrong_arguments(argument):
-  with pytest.raises(c.ConfigError, match=r"The recipe's argument"):
-    load("fashion_halves", argument)
 
 
 def test_the_page_of_studies_names_all_that_need_the_halves(monkeypatch):

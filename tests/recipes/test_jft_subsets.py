@@ -64,16 +64,3 @@ def test_the_best_checkpoint_by_the_5_shot_figure_is_kept_and_no_run_ends_before
   assert config.early_stopping.metric in catalogue.names(config)
   smaller = load("jft_subsets", "ViT-b/32,9M")
   assert smaller.schedule == load("vit_b32_jft").schedule
-
-
-@pytest.mark.parametrize(
-  ("argument", "message"),
-  [
-    ("ViT-B/32", "'ViT-B/32' is not MODEL,SUBSET"),
-    ("ViT-B/32,9", "'9' is none of 9M, 30M, 90M, all"),
-    ("ViT-H/14,9M", "'ViT-H/14' is none of ViT-b/32"),
-  ],
-)
-def test_an_impossible_subset(argument, message):
-  with pytest.raises(c.ConfigError, match=message):
-    load("jft_subsets", argument)

@@ -35,17 +35,3 @@ def test_lengths_targets_and_rates_by_argument():
   whole = load("masked_vit_b16_jft")
   assert dataclasses.replace(whole, duration=short.duration, objective=short.objective) == short
   assert load("masked_vit_b16_jft", "1m,pixels").objective == Masked(target="pixels")
-
-
-@pytest.mark.parametrize(
-  ("argument", "message"),
-  [
-    ("2m", "'2m' is none of 1m, 100k"),
-    ("1m,colour", "'colour' is none of mean_color, down4, pixels"),
-    ("1m,pixels,0.3", r"'0.3' is none of 0.5, 0.15"),
-    ("1m,pixels,0.5,9", r"is not LENGTH\[,TARGET\[,RATE\]\]"),
-  ],
-)
-def test_other_arguments_are_refused(argument, message):
-  with pytest.raises(c.ConfigError, match=message):
-    load("masked_vit_b16_jft", argument)

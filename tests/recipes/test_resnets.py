@@ -47,18 +47,3 @@ def test_sgd_is_the_one_of_bit(model, dataset, epochs, drops):
     batch_size=4096, epoch_examples=recipes.DATASETS[dataset].examples
   )
   assert f"{steps:,} steps" in docstring("resnet_sgd")
-
-
-@pytest.mark.parametrize("recipe", ["resnet", "resnet_sgd"])
-@pytest.mark.parametrize(
-  ("argument", "message"),
-  [
-    ("R50x1", "'R50x1' is not MODEL,DATASET"),
-    ("R50x1,cifar", "'cifar' is none of .*imagenet"),
-    ("ViT-B/16,imagenet", "'ViT-B/16' is no ResNet; give one such as R50x1"),
-    ("R51x1,imagenet", "model cannot be used: .*R51x1"),
-  ],
-)
-def test_an_impossible_resnet(recipe, argument, message):
-  with pytest.raises(c.ConfigError, match=message):
-    load(recipe, argument)

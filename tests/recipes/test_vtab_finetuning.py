@@ -1,16 +1,14 @@
 """The recipe of VTAB-1k's tasks: Table 4's row, parts, image sizes, crops and flips."""
 
-import csv
 import dataclasses
-import pathlib
 import re
 
 import numpy as np
 import pytest
 
 from tests import programs
+from tests.recipes.paper import docstring, load, table
 from vit_jax import config as c
-from vit_jax import recipes
 from vit_jax.data import images
 from vit_jax.data.batches import train_transform
 from vit_jax.data.sources.vtab_tasks import TASKS
@@ -18,18 +16,11 @@ from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.recipes.vtab_finetuning import PREPARATIONS
 
-PAPER = pathlib.Path(__file__).parents[1] / "paper"
-RECIPE = programs.ROOT / "configs" / "vtab.py"
-
-
-def rows(name):
-  return list(csv.DictReader((PAPER / name).read_text().splitlines()))
-
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_recipe_is_the_row_of_table_4(task):
-  (row,) = [row for row in rows("table4_finetuning.csv") if row["dataset"].startswith("VTAB")]
-  config = recipes.load(f"{RECIPE}:ViT-L/16,{task}")
+  (row,) = [row for row in table("table4_finetuning.csv") if row["dataset"].startswith("VTAB")]
+  config = load("vtab", f"ViT-L/16,{task}")
   assert config.duration == c.Duration(steps=int(row["steps"]))
   assert config.schedule == c.Schedule(
     learning_rate=float(row["base_lr_grid"]), decay="cosine", warmup=c.Duration(steps=500)
@@ -41,17 +32,13 @@ def test_the_recipe_is_the_row_of_table_4(task):
   assert config.data.train == c.Dataset(f"vtab:{task}", "train800val200")
   assert config.evaluate == {"test": Classification(f"vtab:{task}", "test")}
   assert config.data.image_size == 384
-  assert re.search(rf"\b{task}[, .]", vtab_docstring())
-
-
-def vtab_docstring():
-  return RECIPE.read_text().split('"""')[1].replace("\n", " ")
+  assert re.search(rf"\b{task}[, .]", docstring("vtab").replace("\n", " "))
 
 
 @pytest.mark.parametrize(("part", "steps"), [("development", 2500), ("smoke", 4)])
 @pytest.mark.parametrize("task", ["svhn", "snorb-azim"])
 def test_other_parts_do_not_look_at_the_test_set(part, steps, task):
-  config = recipes.load(f"{RECIPE}:ViT-B/16,{task},{part}")
+  config = load("vtab", f"ViT-B/16,{task},{part}")
   assert config.data.train.split == "train800"
   assert [data.split for data in config.evaluate.values()] == ["val200"]
   assert config.duration.steps == steps
@@ -62,8 +49,8 @@ def test_other_parts_do_not_look_at_the_test_set(part, steps, task):
   [("ViT-H/14", 378, 56), ("ViT-B/32", 384, 64), ("R50x1+ViT-B/16", 384, 64), ("R50x1", 384, 64)],
 )
 def test_images_are_as_large_as_the_patches_allow(model, side, small):
-  assert recipes.load(f"{RECIPE}:{model},dtd").data.image_size == side
-  assert recipes.load(f"{RECIPE}:{model},dtd,smoke").data.image_size == small
+  assert load("vtab", f"{model},dtd").data.image_size == side
+  assert load("vtab", f"{model},dtd,smoke").data.image_size == small
 
 
 # Without it the label could become wrong: counts and distances are lost by crops, places, numerals
@@ -74,7 +61,7 @@ UNFLIPPED = {"svhn", "dspr-loc", "dspr-ori", "snorb-azim"}
 
 @pytest.mark.parametrize("task", TASKS)
 def test_training_images_are_cropped_and_flipped_where_the_label_survives(task):
-  data = recipes.load(f"{RECIPE}:ViT-B/16,{task}").data
+  data = load("vtab", f"ViT-B/16,{task}").data
   assert data.resized_side() == (0 if task in UNCROPPED else 448)
   assert data.flip == (task not in UNFLIPPED)
   data = dataclasses.replace(data, image_size=24)
@@ -105,17 +92,3 @@ def test_the_page_lists_the_same_tasks():
     name: (yes[row.crop], yes[row.flip], row.why) for name, row in PREPARATIONS.items()
   }
   assert list(PREPARATIONS) == list(TASKS)
-
-
-@pytest.mark.parametrize(
-  ("argument", "message"),
-  [
-    ("ViT-B/16", "is not MODEL,TASK"),
-    ("ViT-B/16,birds", "'birds' is none of caltech101"),
-    ("ViT-B/16,dtd,test", "'test' is none of all, development, smoke"),
-    ("ViT-Q/16,dtd", "model cannot be used"),
-  ],
-)
-def test_wrong_arguments(argument, message):
-  with pytest.raises(c.ConfigError, match=message):
-    recipes.load(f"{RECIPE}:{argument}")
