@@ -12,7 +12,7 @@ from absl.testing import flagsaver
 
 from tests.ends import assert_equal_ends
 from tests.seams.program import SMALL
-from tools import export, predict, report
+from tools import export, report
 from vit_jax import main, registry
 from vit_jax.config import command_line
 from vit_jax.storage import checkpoint, files, metrics_log
@@ -160,8 +160,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bits_and_is_used(tmp_path, cap
   report.main([str(there), f"--output={page}"])
   assert "Run run" in page.read_text()
   export.main([f"--source={there}", f"--output={there}/w.npz", "--verify"])
-  predict.main([f"--source={there}/w.npz", f"--images={alone}/training_images/0.png"])
-  start = f"--config.init_from={there}/w.npz", "--config.report=False"
+  start = f"--config.init_from={there}/w.npz", "--config.report=False", "--config.duration.steps=2"
   assert run("toy://b/another", *WORDS, *start) == 0
   assert not TOY.locks
   assert not list(pathlib.Path.cwd().glob("toy:*"))

@@ -49,17 +49,6 @@ def test_what_is_set_aside_replaces_nothing(tmp_path):
   assert [(tmp_path / name).read_text() for name in found] == ["a", "b", "c"]
 
 
-def test_a_lock_is_held_by_one(tmp_path):
-  with (
-    files.locked(tmp_path / "lock"),
-    pytest.raises(BlockingIOError),
-    files.locked(tmp_path / "lock"),
-  ):
-    pass
-  with files.locked(tmp_path / "lock"):
-    pass
-
-
 @pytest.mark.parametrize("path", ["gs://b/run", "s3://b", "http://a/b", "file:///c", "gs:/d"])
 def test_urls_are_refused(path):
   with pytest.raises(ConfigError, match=f"{re.escape(path)} is a URL.*mount the storage"):
@@ -100,13 +89,6 @@ def test_what_cannot_be_read(tmp_path):
 
 
 class TestAppender:
-  def test_pieces_follow_one_another(self, tmp_path):
-    file = files.append(tmp_path / "file")
-    file.add(b"one ")
-    file.add(b"two")
-    file.close()
-    assert (tmp_path / "file").read_bytes() == b"one two"
-
   def test_what_could_not_be_written_leaves_no_half_of_a_piece(self, tmp_path, monkeypatch):
     file = files.append(tmp_path / "file")
     file.add(b"one ")

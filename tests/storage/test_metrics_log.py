@@ -25,13 +25,6 @@ def test_lines_are_json_with_their_step(tmp_path):
   assert metrics_log.read(tmp_path) == lines
 
 
-def test_a_line_is_on_disk_as_soon_as_it_is_written(tmp_path):
-  writer = metrics_log.Writer(tmp_path, start_step=0)
-  writer.write(1, {"loss": 0.5})
-  assert len(metrics_log.read(tmp_path)) == 1
-  writer.close()
-
-
 def test_tensorboard_events_hold_the_same_numbers(tmp_path):
   writer = metrics_log.Writer(tmp_path, start_step=0)
   writer.write(7, {"loss": 0.25})
