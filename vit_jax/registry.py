@@ -70,14 +70,16 @@ WEIGHT_FORMATS = Registry(  # in the order in which they are asked whether a pat
   }
 )
 
-SOURCES = Registry(  # what stands before the colon of config.data.*.source
+# What stands before the colon of config.data.*.source, in the order in which they are asked
+# whether a path without it is theirs.
+SOURCES = Registry(
   {
     "tfds": "vit_jax.data.sources.tfds:Tfds",
-    "folder": "vit_jax.data.sources.folder:Folder",
     "csv": "vit_jax.data.sources.csv_file:Csv",
     "parquet": "vit_jax.data.sources.parquet:Parquet",
     "wds": "vit_jax.data.sources.webdataset:WebDataset",
     "hf": "vit_jax.data.sources.hugging_face:HuggingFace",
+    "folder": "vit_jax.data.sources.folder:Folder",
     "objectnet": "vit_jax.data.sources.objectnet:ObjectNet",
     "vtab": "vit_jax.data.sources.vtab_tasks:Vtab",
     "digits": "vit_jax.data.sources.digits:Digits",

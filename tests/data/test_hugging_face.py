@@ -8,7 +8,7 @@ import pytest
 
 from tests.data import digit_files
 from tests.data.opened import every, open_source
-from vit_jax.data import leakage
+from vit_jax.data import leakage, sources
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import SourceError
 
@@ -70,6 +70,7 @@ def test_features_are_found_by_their_types_and_splits_by_their_names(tmp_path):
   assert leakage.shared(half, train).images == 2
   assert leakage.shared(train, test) is None
   assert train[0].name.endswith("d train row 0")
+  assert sources.named_parts(spec) == {"train": (spec, "train"), "test": (spec, "test")}
   for split in ("", "val"):
     with pytest.raises(SourceError, match=f"has the splits: train, test; name one, not '{split}'"):
       open_source(spec, split)

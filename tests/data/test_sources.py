@@ -7,13 +7,63 @@ from tests.data.opened import assert_same, every, open_source
 from vit_jax.data import sources
 
 
-def test_a_folder_that_is_there_lacks_its_kind(tmp_path):
-  with pytest.raises(sources.SourceError, match=r"it cannot be read either: .* has no folders"):
+@pytest.mark.parametrize(
+  ("files", "path", "named"),
+  [
+    (["a/1.jpg"], "", "folder:"),
+    ([".txt"], "", "folder:"),
+    (["list.csv", "a/1.jpg"], "list.csv", "csv:"),
+    (["LIST.TSV"], "LIST.TSV", "csv:"),
+    (["x.parquet"], "x.parquet", "parquet:"),
+    (["data/train-0.parquet", "README.md"], "", "parquet:"),
+    (["0.tar", "1.tar"], "", "wds:"),
+    ([], "{0..1}.tar", "wds:"),
+    (["dataset_dict.json", "train/state.json"], "", "hf:"),
+    (["state.json", "data-0.arrow"], "", "hf:"),
+    ([], "nothing", ""),
+    (["x.bin"], "x.bin", ""),
+  ],
+)
+def test_a_path_is_recognised_by_what_it_is(tmp_path, files, path, named):
+  for name in files:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+  text = f"{tmp_path}/{path}"
+  assert sources.recognised(text) == named + text
+  assert sources.recognised(f"folder:{text}") == f"folder:{text}"
+  assert sources.anywhere(text) == (named + text.rstrip("/") if named else text)
+
+
+def test_what_was_recognised_is_said(tmp_path):
+  with pytest.raises(sources.SourceError, match="has no folders inside"):
     open_source(str(tmp_path))
   (tmp_path / "a").mkdir()
   (tmp_path / "a/1.jpg").touch()
-  with pytest.raises(sources.SourceError, match=f"data source; did you mean folder:{tmp_path}"):
-    open_source(str(tmp_path))
+  (note,) = open_source(str(tmp_path)).notes
+  assert note == f"{str(tmp_path)!r} is read as folder:{tmp_path}."
+  assert open_source(f"folder:{tmp_path}").notes == ()
+  with pytest.raises(
+    sources.SourceError, match="does not name a data source, and there is no file"
+  ):
+    open_source(f"{tmp_path}/b")
+
+
+def test_the_parts_that_data_comes_in_are_told(tmp_path):
+  (tmp_path / "list.csv").write_text("path,label,split\na.jpg,x,train\nb.jpg,x,test\n")
+  (tmp_path / "plain.csv").write_text("a.jpg,x\n")
+  for name in ("train-0.tar", "train-1.tar", "val.tar", "d/test.parquet"):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+  for spec, parts in (
+    (f"csv:{tmp_path}/list.csv", ["test", "train"]),
+    (f"csv:{tmp_path}/plain.csv", []),
+    (f"wds:{tmp_path}", ["train", "val"]),
+    (f"wds:{tmp_path}/train-{{0,1}}.tar", ["train"]),
+    (f"parquet:{tmp_path}", ["test"]),
+    (f"{tmp_path}/d/test.parquet", ["test"]),
+  ):
+    told = sources.named_parts(spec)
+    assert told == {part: (sources.recognised(spec), part) for part in parts}
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
 @pytest.mark.parametrize(
   ("recipe", "message"),
   [
-    ("train.py:{}/photo", "There is no folder"),
+    ("train.py:{}/photo", "and there is no file or folder of that name"),
     ("train.py:{},ViT-M/16", "ViT-M/16"),
     ("finetune.py:{}/none.npz,{}", r"none.npz does not exist; give weights"),
     ("finetune.py:ViT-B/16,{}/photo", "photo' is none of imagenet, cifar100"),

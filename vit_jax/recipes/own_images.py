@@ -90,7 +90,7 @@ def look_at(spec: str) -> OwnImages:
   """
   from vit_jax.data import sources  # imports JAX, which other recipes do not need
 
-  spec = source_of(spec)
+  spec = sources.recognised(spec)
   train, held_out, parted = parts_of(spec, sources.named_parts(spec))
   source = sources.open_source(train.source, split=train.split)
   return OwnImages(train, held_out, parted, len(source), median_side(source))
@@ -100,14 +100,8 @@ def are_there(spec: str) -> bool:
   """Whether a text names a data source, or something on this machine."""
   from vit_jax.data import sources
 
-  return bool(spec) and (sources.is_named(spec) or files.exists(path_of(spec)))
-
-
-def source_of(spec: str) -> str:
-  """The data source of a text that may be a folder."""
-  from vit_jax.data import sources
-
-  return spec if sources.is_named(spec) else f"folder:{spec}"
+  named = sources.is_named(sources.recognised(spec))
+  return bool(spec) and (named or files.exists(path_of(spec)))
 
 
 def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:
@@ -263,7 +257,7 @@ def evaluation(weights: str, spec: str) -> Config:
   """
   from vit_jax.data import sources
 
-  spec = source_of(spec)
+  spec = sources.recognised(spec)
   named = sources.named_parts(spec)
   part = next((named[name] for name in (*TEST, *VALIDATION) if name in named), (spec, ""))
   base = suite("own")

@@ -39,6 +39,7 @@ def open_split(text: str) -> tuple[str, Source]:
     SourceError: the text has another form, or the data does not exist.
   """
   split, _, spec = text.partition("=")
+  spec = sources.recognised(spec)
   if not split.isidentifier() or not sources.is_named(spec):
     forms = sources.forms(spec.partition(":")[0])
     raise SourceError(f"--split {text!r} is not SPLIT=SOURCE, with one of {forms}.")
@@ -46,7 +47,10 @@ def open_split(text: str) -> tuple[str, Source]:
     raise SourceError(
       '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
     )
-  return split, sources.open_source(spec, split=split if sources.member(spec).splits else "")
+  if sources.member(spec).splits:
+    return split, sources.open_source(spec, split=split)
+  spec, part = sources.named_parts(spec).get(split, (spec, ""))
+  return split, sources.open_source(spec, split=part)
 
 
 class OfClasses(Renumbered):

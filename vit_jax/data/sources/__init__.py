@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import os
 
 from vit_jax import registry
 from vit_jax.config import Data, Dataset
@@ -27,6 +28,7 @@ __all__ = [
   "member",
   "named_parts",
   "open_source",
+  "recognised",
 ]
 
 
@@ -41,7 +43,8 @@ def open_source(
   """Opens the examples that `spec` names.
 
   Args:
-    spec: in the form of one of `registry.SOURCES`, such as "folder:DIR".
+    spec: in the form of one of `registry.SOURCES`, such as "folder:DIR", or a path, as in
+      `recognised`.
     split: the part of the examples, as the source names its parts; "": all, or it has no parts.
     image_key: the feature that holds the image, where examples have several.
     label_key: the feature that holds the label or the labels; "": no labels.
@@ -50,6 +53,7 @@ def open_source(
   Raises:
     SourceError: there is no such source, or the data or the split does not exist.
   """
+  given, spec = spec, recognised(spec)
   kind = member(spec)
   settings = {"image_key": image_key, "label_key": label_key, "max_pixels": max_pixels}
   takes = inspect.signature(kind).parameters
@@ -61,7 +65,22 @@ def open_source(
     )
   argument = [spec.partition(":")[2]] if ":" in spec else []
   source = kind(*argument, **{name: settings[name] for name in settings.keys() & takes.keys()})
+  if spec != given:
+    source.notes = [*source.notes, f"{given!r} is read as {spec}."]
   return source if label_key or "label_key" in takes else Unlabelled(source)
+
+
+def recognised(text: str) -> str:
+  """The source that a text names; of a path, by what is there: "folder:DIR" of a folder of images.
+
+  Returns:
+    The text itself if it names a source, or nothing is recognised.
+  """
+  path = os.path.expanduser(text)
+  if is_named(text) or not text:
+    return text
+  names = (name for name in registry.SOURCES if registry.SOURCES[name].recognises(path))
+  return next((f"{name}:{text}" for name in names), text)
 
 
 def member(spec: str) -> type[Source]:
@@ -85,6 +104,7 @@ def is_named(text: str) -> bool:
 
 def anywhere(spec: str) -> str:
   """The same source for any current directory: its folder by an absolute path."""
+  spec = recognised(spec)
   name, colon, argument = spec.partition(":")
   return name + colon + member(spec).anywhere(argument) if is_named(spec) else spec
 
@@ -95,6 +115,7 @@ def named_parts(spec: str) -> dict[str, tuple[str, str]]:
   Raises:
     SourceError: there is no such source or data.
   """
+  spec = recognised(spec)
   name, _, argument = spec.partition(":")
   parts = member(spec).named_parts(argument)
   return {part: (":".join(filter(None, [name, of])), split) for part, (of, split) in parts.items()}
@@ -109,9 +130,7 @@ def forms(nearest: str = "") -> str:
 
 
 def _advice(spec: str) -> str:
-  hints = filter(None, (source.hint(spec) for source in registry.SOURCES.values()))
-  if hint := next(hints, ""):
-    return f"; {hint}"
   if advice := foreign.advice(spec):
     return f".{advice}"
-  return f"; give one of these, nearest first: {forms(spec.partition(':')[0])}."
+  path = "" if ":" in spec else ", and there is no file or folder of that name"
+  return f"{path}; give one of these, nearest first: {forms(spec.partition(':')[0])}."

@@ -106,7 +106,7 @@ class Source(abc.ABC):
     return {}
 
   @classmethod
-  def hint(cls, text: str) -> str:
-    """What to do with a text that names no source, if this source may be meant; "": nothing."""
-    del text
-    return ""
+  def recognises(cls, path: str) -> bool:
+    """Whether a path, or a pattern of paths, without the form is what this source reads."""
+    del path
+    return False

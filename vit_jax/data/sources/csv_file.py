@@ -80,6 +80,19 @@ class Csv(table.Table):
     """The files, grouped by the real folders that hold them, as those of a folder."""
     return placed(os.fsencode(self._folder), self._paths, range(len(self)))
 
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The values in the column "split"."""
+    file = local_path(argument).absolute()
+    names, lines = _with_header(file)
+    values = {cells[names.index(_SPLIT)] for _, cells in lines} if _SPLIT in names else ()
+    return {value: (argument, value) for value in sorted(values)}
+
+  @classmethod
+  def recognises(cls, path: str) -> bool:
+    """Whether it is called like a table."""
+    return path.lower().endswith((".csv", ".tsv"))
+
 
 class _Row(NamedTuple):
   """A row of the table; `line` is its number in the file."""
@@ -93,11 +106,7 @@ def _rows(
   file: pathlib.Path, split: str, image_key: str, label_key: str, notes: list[str]
 ) -> list[_Row]:
   """The rows of a split; arguments as of `Csv`."""
-  lines = _read(file)
-  header = _header(file.parent, [cells for _, cells in lines[:2]])
-  lines = lines[1:] if header else lines
-  if not lines:
-    raise _wrong(file, "names no images")
+  header, lines = _with_header(file)
   unnamed = ["path"] if not label_key and len(lines[0][1]) == 1 else ["path", "label"]
   names = header or unnamed
   for number, cells in lines:
@@ -114,6 +123,16 @@ def _rows(
       raise _wrong(file, f"has no path in line {row.line}", header)
   of = [cells[names.index(_SPLIT)] for _, cells in lines] if _SPLIT in names else None
   return _of_split(file, rows, of, split, notes)
+
+
+def _with_header(file: pathlib.Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+  """The header, or [], and all other rows with the numbers of their lines."""
+  lines = _read(file)
+  header = _header(file.parent, [cells for _, cells in lines[:2]])
+  lines = lines[1:] if header else lines
+  if not lines:
+    raise _wrong(file, "names no images")
+  return header, lines
 
 
 def _read(file: pathlib.Path) -> list[tuple[int, list[str]]]:

@@ -87,15 +87,9 @@ class Folder(Table):
     return {word: (os.path.join(argument, name), "") for word, name in splits.items()}
 
   @classmethod
-  def hint(cls, text: str) -> str:
-    """Whether a path without the form is a folder of classes."""
-    if not os.path.isdir(os.path.expanduser(text)):
-      return ""
-    try:
-      cls(text)
-    except SourceError as error:
-      return f"as a folder of images it cannot be read either: {error}"
-    return f"did you mean folder:{text}?"
+  def recognises(cls, path: str) -> bool:
+    """Any folder, after the other sources have been asked."""
+    return os.path.isdir(path)
 
 
 def _has_folders(directory: str) -> bool:

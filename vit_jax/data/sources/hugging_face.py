@@ -10,6 +10,8 @@ from vit_jax.config import Dataset
 from vit_jax.data.sources import arrow, table
 from vit_jax.data.sources.base import Block, Example, SourceError
 
+_SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of one
+
 
 class HuggingFace(table.Table):
   """One split of a dataset, in its order; never downloads anything, and runs no code of a dataset.
@@ -71,6 +73,17 @@ class HuggingFace(table.Table):
   def anywhere(cls, argument: str) -> str:
     """The absolute path of a folder."""
     return super().anywhere(argument) if _is_folder(argument) else argument
+
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The splits."""
+    opened = _opened(argument)
+    return {split: (argument, split) for split in opened} if isinstance(opened, Mapping) else {}
+
+  @classmethod
+  def recognises(cls, path: str) -> bool:
+    """Whether `save_to_disk` wrote the folder."""
+    return any(os.path.isfile(os.path.join(path, name)) for name in _SAVED)
 
 
 def _is_folder(spec: str) -> bool:

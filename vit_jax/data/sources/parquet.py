@@ -101,6 +101,18 @@ class Parquet(table.Table):
         self._kept.popitem(last=False)
     return images
 
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The splits in the names of the files."""
+    return table.parts_of(argument, _below(local_path(argument).absolute()))
+
+  @classmethod
+  def recognises(cls, path: str) -> bool:
+    """Whether it is called like such a file, or is a folder with one in it or in its data/."""
+    folder = pathlib.Path(path)
+    below = itertools.chain(folder.glob("*.parquet"), folder.glob("data/*.parquet"))
+    return next(below, None) is not None or path.endswith(".parquet")
+
 
 def _below(root: pathlib.Path) -> list[str]:
   """The paths of the files within a folder, sorted; "" if the root is a file."""

@@ -187,6 +187,12 @@ def of_split(where: str, names: Sequence[str], split: str) -> list[str]:
   return chosen
 
 
+def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+  """The splits in the names of files, as in `Source.named_parts`."""
+  words = (part.split_words(name or os.path.basename(argument)) for name in names)
+  return {word: (argument, word) for word in sorted(min(found) for found in words if found)}
+
+
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:
   """Which column holds the images, or the labels; "": none has a name that is known.
 

@@ -101,6 +101,16 @@ class WebDataset(table.Table):
       rows = np.flatnonzero(self._files == number)
       yield Block(os.path.realpath(os.fsdecode(path)), self._places[rows, 0], rows)
 
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The splits in the names of the files."""
+    return table.parts_of(argument, _expanded(argument)[1])
+
+  @classmethod
+  def recognises(cls, path: str) -> bool:
+    """Whether it is called like a tar file, or is a folder with one."""
+    return path.endswith(".tar") or next(pathlib.Path(path).glob("*.tar"), None) is not None
+
 
 def _expanded(pattern: str) -> tuple[str, list[str]]:
   """A folder, and the paths in it that a pattern names, in its order; those of a folder sorted."""
