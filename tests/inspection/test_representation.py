@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from sklearn.manifold import TSNE
 
-from tests.inspection.miniatures import IMAGES, model
 from vit_jax.evaluation.features import unit
-from vit_jax.inspection import features
 from vit_jax.inspection.representation import METHODS, neighbours, plane
-
-PIXELS = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), np.uint8)
 
 
 def groups(count=6):
@@ -44,17 +40,6 @@ def test_of_neighbours_that_are_equally_alike_the_first_comes_first():
   assert rows[4].tolist() == [*range(0, 4, 2), *range(6, 40, 2), *range(1, 40, 2)]
 
 
-def test_features_are_those_of_the_model():
-  module, params = model("gap")
-  _, expected = module.apply({"params": params}, PIXELS / np.float32(127.5) - 1, train=False)
-  done = []
-  vectors = features(module, params, PIXELS, on_image=lambda: done.append(1))
-  np.testing.assert_allclose(vectors, expected["pre_logits"], atol=1e-5)
-  assert len(done) == len(PIXELS)
-  means = features(module, params, PIXELS, representation="patches")
-  np.testing.assert_allclose(means, expected["patches"].mean(axis=1), atol=1e-5)
-
-
 @pytest.mark.parametrize(
   ("features", "message"),
   [
@@ -66,11 +51,6 @@ def test_features_are_those_of_the_model():
 def test_what_cannot_be_mapped(features, message):
   with pytest.raises(ValueError, match=message):
     plane(features, "tsne")
-
-
-def test_floats_are_no_pixels():
-  with pytest.raises(ValueError, match="uint8"):
-    features(*model("bit"), IMAGES)
 
 
 def test_the_map_is_that_of_tsne_with_a_third_of_the_others_as_neighbours():

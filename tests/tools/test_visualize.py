@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.weights import families
 from tools import visualize
-from vit_jax import config, weights
+from vit_jax import config, inference, weights
 from vit_jax.data.sources import open_source
 from vit_jax.evaluation import details
 from vit_jax.evaluation.classification import Classification
@@ -113,6 +113,14 @@ def test_numbers_are_those_of_the_pictures(folder, capsys):
   with Image.open(folder / "out" / "attention" / "002.png") as image:
     assert image.size == (2 * 80 + 4, 200)  # 20 x 50 pixels, four times, twice
   assert {path.name for path in left.iterdir()} == {*(f"{i:03d}.png" for i in range(5)), "mine.png"}
+
+
+def test_features_are_those_of_the_model(folder, capsys):
+  """Whose card cuts a centre out of each image."""
+  run(folder, "features --source {}/vit.npz --images {}/photos --method pca", capsys)
+  expected = inference.load(folder / "vit.npz").features(sorted((folder / "photos").iterdir()))
+  with np.load(folder / "out" / "features.npz") as numbers:
+    np.testing.assert_allclose(numbers["features"], expected, atol=1e-5)
 
 
 def test_one_patch_is_not_compared(folder, capsys):

@@ -122,8 +122,14 @@ def predict(
       yield Prediction(name, tuple((names[i], float(p)) for p, i in ranked))
 
 
-def features(model, images: Iterable, *, batch_size: int) -> np.ndarray:
+def features(
+  model, images: Iterable, *, batch_size: int, on_image: Callable[[], None] = lambda: None
+) -> np.ndarray:
   """What the model represents images by, (N, D) float32; its card says which features these are.
+
+  Args:
+    model, images, batch_size: as for `predict`.
+    on_image: called when an image is done.
 
   Raises:
     ValueError: an image cannot be read.
@@ -139,6 +145,7 @@ def features(model, images: Iterable, *, batch_size: int) -> np.ndarray:
     if isinstance(output, str):
       raise ValueError(f"{name} cannot be read: {output}")
     rows.append(output)
+    on_image()
   return np.stack(rows) if rows else np.zeros((0, model.module.feature_width()), np.float32)
 
 

@@ -5,12 +5,11 @@ from vit_jax.inspection.distance import mean_distances
 from vit_jax.inspection.filters import filter_components
 from vit_jax.inspection.maps import raw, rollout
 from vit_jax.inspection.records import mistakes
-from vit_jax.inspection.representation import features, neighbours, plane
+from vit_jax.inspection.representation import neighbours, plane
 from vit_jax.inspection.similarity import position_similarity
 
 __all__ = [
   "attention_weights",
-  "features",
   "filter_components",
   "mean_distances",
   "mistakes",

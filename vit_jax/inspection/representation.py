@@ -1,49 +1,11 @@
 """Features of a set of images: a map of them in the plane, and the nearest neighbours."""
 
-import functools
-from collections.abc import Callable
-
-import jax
 import numpy as np
 
-from vit_jax.evaluation.features import features_of, unit
-from vit_jax.inspection.attention import pixels
-from vit_jax.models import Network
+from vit_jax.evaluation.features import unit
 
 LEAST = 4  # images in a map
 METHODS = ("tsne", "pca")
-
-
-def features(
-  module: Network,
-  params: dict,
-  images,
-  *,
-  representation: str = "pre_logits",
-  on_image: Callable[[], None] = lambda: None,
-) -> np.ndarray:
-  """The features of images.
-
-  Args:
-    module, params: the model.
-    images: (B, H, W, 3) uint8 pixels.
-    representation: "pre_logits", the input of the head; or "patches", the mean of the encoder's
-      outputs at the patches.
-    on_image: called when an image is done.
-
-  Returns:
-    (B, D) float32.
-
-  Raises:
-    ValueError: the images are not uint8 pixels.
-  """
-  images, params, rows = pixels(images), jax.device_put(params), []
-  if images.dtype != np.uint8:
-    raise ValueError(f"images are {images.dtype}; features are taken of uint8 pixels.")
-  for i in range(len(images)):
-    rows.append(np.asarray(_features(module, params, images[i : i + 1], representation)))
-    on_image()
-  return np.concatenate(rows)
 
 
 def plane(features: np.ndarray, method: str) -> np.ndarray:
@@ -86,8 +48,3 @@ def neighbours(features: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray
   np.fill_diagonal(cosines, -np.inf)
   rows = np.argsort(-cosines, axis=1, kind="stable")[:, : min(count, len(features) - 1)]
   return rows, np.take_along_axis(cosines, rows, axis=1)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 3))
-def _features(module, params, images, representation):
-  return features_of(module, params, images, representation)

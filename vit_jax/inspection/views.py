@@ -1,5 +1,6 @@
 """What `tools/visualize.py` shows of a model: a function for each kind of picture."""
 
+import dataclasses
 import pathlib
 from collections.abc import Callable, Sequence
 
@@ -9,7 +10,7 @@ from vit_jax.config import ConfigError, recorded
 from vit_jax.data import datasets
 from vit_jax.data.by_label import of_all_classes
 from vit_jax.evaluation import details, results
-from vit_jax.inference import LoadedModel
+from vit_jax.inference import LoadedModel, predict
 from vit_jax.inspection import distance as distances
 from vit_jax.inspection import filters as principal
 from vit_jax.inspection import maps as attention_maps
@@ -20,6 +21,7 @@ from vit_jax.plots import captions, inside, overlay
 from vit_jax.plots.labels import label
 from vit_jax.storage import files
 
+AT_A_TIME = 8  # images whose features are computed together
 NEIGHBOURS = 5
 BEST = 2  # classes in a caption
 ROWS = 24  # images with their neighbours
@@ -134,10 +136,9 @@ def features(
   Raises:
     ValueError: as `representation.plane`.
   """
-  images, kind = gallery.squares(model.card), model.card.representation
-  vectors = representation.features(
-    model.module, model.params, images, representation=kind, on_image=on_image
-  )
+  images = gallery.squares(model.card)
+  whole = dataclasses.replace(model, card=dataclasses.replace(model.card, resize=0))  # they are cut
+  vectors = predict.features(whole, images, batch_size=AT_A_TIME, on_image=on_image)
   places = representation.plane(vectors, method)
   rows, alike = representation.neighbours(vectors, NEIGHBOURS)
   labels = gallery.labels or [""] * len(gallery)
