@@ -266,3 +266,7 @@ def test_settings_without_sense_are_refused(settings, words):
   with pytest.raises(ConfigError) as found:
     config.objective.check(config, models.configured(config.model))
   assert words in str(found.value)
+
+
+def test_the_settings_decide_what_is_predicted_and_of_how_many_patches():
+  assert Masked(rate=0.25, target="down4").configured(None, MODEL) == of("down4", rate=0.25)

@@ -35,11 +35,3 @@ def test_initial_values_of_the_convolution():
   convolution = draw(nn.Conv(6, (4, 4), strides=4, padding="VALID"))
   assert jax.tree.map(jnp.shape, ours) == jax.tree.map(jnp.shape, convolution)
   jax.tree.map(np.testing.assert_array_equal, ours, convolution)
-
-
-def test_the_type_of_the_computation():
-  x = np.zeros((1, 8, 8, 3), np.float32)
-  module = PatchEmbedding(4, 6, jnp.bfloat16)
-  params = modules.parameters(module, x)
-  assert params["kernel"].dtype == jnp.float32
-  assert module.apply({"params": params}, x).dtype == jnp.bfloat16

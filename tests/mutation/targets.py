@@ -29,14 +29,15 @@ STEP = named(
   " multi_label_sigmoid_step"
   " dropout_draws_depend_on_seed_and_step_and_not_on_devices",
 )
-VIT = named(
+BFLOAT16 = named("models/test_families.py", "bfloat16_gives_float32_logits_near_those_of_float32")
+VIT = BFLOAT16 + named(
   "models/test_vit.py",
   "the_representation_layer_of_an_independent_implementation"
   " logits_of_an_independent_implementation initialisation_of_the_published_code"
   " other_sizes_are_refused_with_both_numbers any_size_that_the_patches_tile"
   " blocks_are_cast_but_for_their_layer_norms"
   " all_products_but_the_logits_are_bfloat16_where_it_is_asked_for",
-) + named("models/test_families.py", "bfloat16_gives_float32_logits_near_those_of_float32")
+)
 GRIDS = named(
   "models/test_stem.py",
   "the_grid_of_whole_strides maps_that_the_patches_do_not_tile_are_refused",
@@ -89,12 +90,12 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/learning/patch_targets.py": below("learning", "patch_targets"),
   "vit_jax/learning/classification.py": [*below("learning", "classification mixup"), *STEP],
   "vit_jax/models/attention.py": [*below("models", "attention"), *VIT],
-  "vit_jax/models/convolution.py": below("models", "convolution"),
+  "vit_jax/models/convolution.py": below("models", "convolution stem"),
   "vit_jax/models/encoder.py": [*below("models", "block dropout_places positions"), *VIT, *STACKED],
   "vit_jax/models/flops.py": below("models", "flops"),
   "vit_jax/models/layers.py": below("models", "norm gelu dropout head"),
   "vit_jax/models/positions.py": [*VIT, *below("models", "positions")],
-  "vit_jax/models/backbone.py": [*below("models", "resnet"), *PUBLISHED],
+  "vit_jax/models/backbone.py": [*below("models", "resnet"), *PUBLISHED, *BFLOAT16],
   "vit_jax/models/stacking.py": STACKED,
   "vit_jax/models/stem.py": [*PUBLISHED, *below("models", "stem")],
   "vit_jax/models/vit.py": [*VIT, *GRIDS, *below("models", "patches pooling stages")],
