@@ -142,7 +142,10 @@ def test_a_report_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
   )
   monkeypatch.setattr(report, "write", lambda *args, **options: 1 / 0)
   run = types.SimpleNamespace(config=Config())
+  report.Report(run, session).end(types.SimpleNamespace(stopping=True))  # it goes on later
+  assert not list(tmp_path.iterdir())
   report.Report(run, session).end(types.SimpleNamespace(stopping=False))
+  assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
   assert "(ZeroDivisionError: division by zero). The run itself is complete." in lines[0]
 
 

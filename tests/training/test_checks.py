@@ -8,6 +8,7 @@ from vit_jax import config as c
 from vit_jax.evaluation.classification import Classification
 from vit_jax.evaluation.few_shot import FewShot
 from vit_jax.evaluation.nearest_neighbours import Nearest
+from vit_jax.learning.masked_patches import Masked
 from vit_jax.training import checks
 
 GOOD = c.Config(
@@ -91,6 +92,7 @@ def test_a_good_config_passes():
       r"image_size=200 .*R\+ViT-Ti/16; nearest: 192, 221",
     ),
     (replaced("model", attention="cudnn"), r"cudnn.*bfloat16"),
+    (dataclasses.replace(GOOD, objective=Masked(rate=0.0)), r"objective\.rate=0 of 196 patches"),
     (dataclasses.replace(GOOD, accumulation=3), r"batch_size=64.*accumulation=3.*nearest: 63, 66"),
     (dataclasses.replace(GOOD, duration=c.Duration()), r"config\.duration is 0"),
     (replaced("optimizer", decay_rules=(("a", "b"),)), r"decay_rules holds \('a', 'b'\)"),
