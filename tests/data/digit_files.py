@@ -41,7 +41,10 @@ def assert_protocol(spec: str) -> None:
   assert leakage.shared(rest, Subset(open_source(spec), COUNT)).images == len(rest)
   assert len({source.identity, first.identity, rest.identity}) == 3
   assert open_source(spec).identity == source.identity
-  assert len({source.name(i) for i in range(COUNT)}) == COUNT
+  names = [source.name(i) for i in range(COUNT)]
+  assert len({*names}) == COUNT
+  kept = [first.name(i) for i in range(len(first))]
+  assert kept == [name for name in names if name in kept]
   assert_unlabelled(open_source(spec, label_key=""))
   for host in range(2):
     for start in (0, 77):

@@ -40,6 +40,8 @@ def test_a_table_names_images_and_classes(table, tmp_path):
   assert source.identity == table(text.removeprefix("path,label\n")).identity
   assert source.identity != table("x/001.jpg,ant\n").identity
   assert source.identity != table(text.replace("ant", "bee")).identity
+  first, second = "x/001.jpg,{}\nx/002.jpg,{}\n", ("ant", "bee")
+  assert table(first.format(*second)).identity != table(first.format(*second[::-1])).identity
 
 
 @pytest.mark.parametrize(

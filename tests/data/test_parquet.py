@@ -38,6 +38,8 @@ def test_it_keeps_the_protocol(tmp_path):
     columns = {"image": files[rows], "label": labels[rows]}
     write(tmp_path / f"data/train-{part}.parquet", columns, row_group_size=7)
   digit_files.assert_protocol(f"parquet:{tmp_path}/data")
+  whole, last = (open_source(f"parquet:{tmp_path}/data{file}") for file in ("", "/train-1.parquet"))
+  assert leakage.shared(whole, last).images == 35
 
 
 def test_the_columns_of_hugging_face_are_found(tmp_path):

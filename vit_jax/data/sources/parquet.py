@@ -197,7 +197,7 @@ def _notes(parts: list[_File], image: str) -> list[str]:
   if (size := largest.largest_group(image)) > _SLOW:
     notes.append(
       f'"{largest.path}" has row groups with up to {size / 1e6:,.0f} MB of images, and a whole '
-      "group is read for an image, which is slow: write it with about 100 rows in a group."
+      "group is read for an image, which is slow: write it with about 10 rows in a group."
     )
   if empty := [part for part in parts if not len(part)]:
     notes.append(f'{len(empty)} files have no rows ("{empty[0].path}").')
