@@ -85,11 +85,11 @@ def small_cell(model: str, images: int) -> Cell:
 
 def small() -> Study:
   """On two CPU cores."""
-  found = [
+  compared = [
     small_cell(model, images) for model in SMALL_VITS + SMALL_RESNETS for images in SMALL_SIZES
   ]
   label = "top-1, new classes of Fashion-MNIST"
-  return Study(tuple(found), Drawing(x="images", by="model", log=True, label=label))
+  return Study(tuple(compared), Drawing(x="images", by="model", log=True, label=label))
 
 
 def recipe(model: str, dataset: str) -> str:
@@ -124,5 +124,5 @@ def paper() -> Study:
   rows = [(model, dataset) for model in VITS + RESNETS for dataset in SETTINGS]
   rows.remove(("ViT-H/14", "ImageNet"))
   drawing = Drawing(x="images", by="model", panel="task", log=True, label="top-1")
-  found = [one for row in rows for one in paper_cells(*row)]
-  return Study(tuple(found), drawing, seeds=1, paper=TABLE)
+  compared = [one for row in rows for one in paper_cells(*row)]
+  return Study(tuple(compared), drawing, seeds=1, paper=TABLE)

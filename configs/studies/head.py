@@ -35,10 +35,10 @@ PROBE = {
 
 def cell(recipe: str, settings: dict, head: str, rate: float) -> Cell:
   """A head with a learning rate."""
-  own = {"model.pool": HEADS[head], "schedule.learning_rate": rate}
+  changes = {"model.pool": HEADS[head], "schedule.learning_rate": rate}
   return Cell(
     label=f"{head} {rate:g}",
-    stage=Stage(recipe, {**settings, **own}, name=f"{HEADS[head]}_{rate:g}"),
+    stage=Stage(recipe, {**settings, **changes}, name=f"{HEADS[head]}_{rate:g}"),
     factors={"head": head, "learning_rate": rate},
   )
 
@@ -57,13 +57,13 @@ def small() -> Study:
 def paper() -> Study:
   """On a pod: the paper's three runs, and the fourth that completes the square."""
   linear = {"model.representation_layer": False}
-  found = [
+  compared = [
     cell("configs/vit_b16_jft.py", PROBE | (linear if head == "mean" else {}), head, rate)
     for head in HEADS
     for rate in (3e-4, 8e-4)
   ]
   return Study(
-    cells=tuple(found),
+    cells=tuple(compared),
     drawing=Drawing(x="epoch", by="learning_rate", panel="head", label="5-shot ImageNet"),
     score=Score("imagenet/5shot"),
     seeds=1,

@@ -87,9 +87,9 @@ def from_scratch(labels: int) -> list[Cell]:
 
 def small() -> Study:
   """On two CPU cores."""
-  found = []
+  compared = []
   for labels in LABELLED:
-    found += [after_masked(*KINDS[0], labels), *from_scratch(labels)]
-  found += [after_masked(*kind, COMPARED) for kind in KINDS[1:]]
+    compared += [after_masked(*KINDS[0], labels), *from_scratch(labels)]
+  compared += [after_masked(*kind, COMPARED) for kind in KINDS[1:]]
   drawing = Drawing(x="labels", by="start", log=True, label="top-1, Fashion-MNIST")
-  return Study(tuple(found), drawing)
+  return Study(tuple(compared), drawing)

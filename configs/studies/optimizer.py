@@ -67,9 +67,9 @@ def small_cell(model: str, optimizer: str) -> Cell:
 
 def small() -> Study:
   """On two CPU cores."""
-  found = [small_cell(model, one) for model in ("ResNet-2", "ResNet-3") for one in SMALL]
+  compared = [small_cell(model, one) for model in ("ResNet-2", "ResNet-3") for one in SMALL]
   label = "top-1, new classes of Fashion-MNIST"
-  return Study(tuple(found), Drawing(x="model", by="optimizer", label=label))
+  return Study(tuple(compared), Drawing(x="model", by="optimizer", label=label))
 
 
 def paper_cells(model: str, optimizer: str) -> list[Cell]:
@@ -84,6 +84,8 @@ def paper_cells(model: str, optimizer: str) -> list[Cell]:
 
 def paper() -> Study:
   """On a pod."""
-  found = [one for model in ("R50x1", "R152x2") for by in RECIPES for one in paper_cells(model, by)]
+  compared = [
+    one for model in ("R50x1", "R152x2") for by in RECIPES for one in paper_cells(model, by)
+  ]
   drawing = Drawing(x="task", by="optimizer", panel="model", label="top-1")
-  return Study(tuple(found), drawing, seeds=1, paper=TABLE, means=(("task",),))
+  return Study(tuple(compared), drawing, seeds=1, paper=TABLE, means=(("task",),))

@@ -65,15 +65,15 @@ def study(before: Stage, recipe: str, settings: dict, held_out: str, pixels: tup
     "evaluate.test.source": settings["data.train.source"],
     "evaluate.test.split": f"train[{held_out}:]",
   }
-  found = []
+  compared = []
   for positions, new in POSITIONS.items():
     for side in pixels:
-      own = settings | {"data.image_size": side, "new_positions": new}
+      changes = settings | {"data.image_size": side, "new_positions": new}
       name = f"{positions}_{side}px"
-      stage = Stage(recipe, own, name=name, after=before, choice=Choice(RATES, parts))
+      stage = Stage(recipe, changes, name=name, after=before, choice=Choice(RATES, parts))
       label = f"{positions} {side} px"
-      found.append(Cell(label, stage, {"positions": positions, "pixels": side}))
-  return Study(tuple(found), Drawing(x="pixels", by="positions", label="top-1"))
+      compared.append(Cell(label, stage, {"positions": positions, "pixels": side}))
+  return Study(tuple(compared), Drawing(x="pixels", by="positions", label="top-1"))
 
 
 def small() -> Study:

@@ -53,13 +53,15 @@ def curves(base: dict, ways: dict, together: dict) -> dict[str, tuple[str, dict]
 
 def cells(recipe: str, settings: dict, shapes: dict, head: int) -> tuple[Cell, ...]:
   """A cell for each point of each curve; those of one shape share its runs."""
-  found = []
+  compared = []
   for label, (scaled, shape) in shapes.items():
-    own = {f"model.{key}": size for key, size in shape.items()}
-    own["model.heads"] = shape["width"] // head
+    changes = {f"model.{key}": size for key, size in shape.items()}
+    changes["model.heads"] = shape["width"] // head
     name = "_".join(map(str, shape.values()))
-    found.append(Cell(label, Stage(recipe, settings | own, name), {"scaled": scaled, **shape}))
-  return tuple(found)
+    compared.append(
+      Cell(label, Stage(recipe, settings | changes, name), {"scaled": scaled, **shape})
+    )
+  return tuple(compared)
 
 
 def small() -> Study:

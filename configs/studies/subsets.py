@@ -57,19 +57,19 @@ def study(cells: list[Cell], probe: str, label: str, seeds: int) -> Study:
 
 def small() -> Study:
   """On two CPU cores."""
-  found = [
+  compared = [
     cell(f"configs/fashion_halves.py:first,{model}", {**SMALL, "data.train.subset": n}, model, n)
     for model in SMALL_MODELS
     for n in SMALL_SUBSETS
   ]
-  return study(found, "second", "5-shot, new classes of Fashion-MNIST", seeds=3)
+  return study(compared, "second", "5-shot, new classes of Fashion-MNIST", seeds=3)
 
 
 def paper() -> Study:
   """On a pod."""
-  found = [
+  compared = [
     cell(f"configs/jft_subsets.py:{model},{subset}", PROBE, model, images)
     for model in MODELS
     for subset, images in SUBSETS.items()
   ]
-  return study(found, "imagenet", "5-shot ImageNet", seeds=1)
+  return study(compared, "imagenet", "5-shot ImageNet", seeds=1)

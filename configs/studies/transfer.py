@@ -88,15 +88,17 @@ def cells(start: str, pixels: int) -> list[Cell]:
   )
   return [
     Cell(
-      f"{start} {pixels} px, {weights}", own, {"weights": f"{start}, {weights}", "pixels": pixels}
+      f"{start} {pixels} px, {weights}",
+      stage_scored,
+      {"weights": f"{start}, {weights}", "pixels": pixels},
     )
-    for weights, own in [("average", stage), ("last step", last)]
+    for weights, stage_scored in [("average", stage), ("last step", last)]
   ]
 
 
 def small() -> Study:
   """On two CPU cores."""
   starts = ("fine-tuned", "scratch")
-  found = [cell for start in starts for pixels in (28, 56) for cell in cells(start, pixels)]
+  compared = [cell for start in starts for pixels in (28, 56) for cell in cells(start, pixels)]
   drawing = Drawing(x="pixels", by="weights", label="top-1, new classes of Fashion-MNIST")
-  return Study(cells=tuple(found), drawing=drawing)
+  return Study(cells=tuple(compared), drawing=drawing)

@@ -71,19 +71,19 @@ def small_cells(model: str) -> list[Cell]:
   """The tasks of a small model."""
   name = model.replace("/", "_")
   before = Stage(f"configs/fashion_halves.py:first,{model}", name=name)
-  found = []
+  compared = []
   for task, (group, settings) in SMALL_TASKS.items():
     recipe = f"configs/fashion_halves.py:second,{model}"
     stage = Stage(recipe, settings | {"data.flip": False}, f"{name}_{task}", after=before)
-    found.append(Cell(f"{task} {model}", stage, {"task": task, "group": group, "model": model}))
-  return found
+    compared.append(Cell(f"{task} {model}", stage, {"task": task, "group": group, "model": model}))
+  return compared
 
 
 def small() -> Study:
   """On two CPU cores."""
-  found = [one for model in SMALL_MODELS for one in small_cells(model)]
+  compared = [one for model in SMALL_MODELS for one in small_cells(model)]
   drawing = Drawing(x="task", by="model", panel="group", label="top-1")
-  return Study(tuple(found), drawing, means=MEANS)
+  return Study(tuple(compared), drawing, means=MEANS)
 
 
 def cells(model: str, pretraining: str) -> list[Cell]:
@@ -91,18 +91,18 @@ def cells(model: str, pretraining: str) -> list[Cell]:
   dataset, length, settings = BEFORE[model, pretraining]
   name = f"{model.replace('/', '_')}_{dataset}"
   before = Stage(transfer.pretraining_of(model, dataset, length), settings, name)
-  found = []
+  compared = []
   for group, tasks in GROUPS.items():
     for task in tasks:
       factors = {"task": task, "group": group, "model": model, "pretraining": pretraining}
       weights = f"{model} {pretraining}"
       stage = Stage(f"configs/vtab.py:{model},{task.lower()}", {}, f"{name}_{task}", after=before)
-      found.append(Cell(f"{task} {weights}", stage, {**factors, "weights": weights}))
-  return found
+      compared.append(Cell(f"{task} {weights}", stage, {**factors, "weights": weights}))
+  return compared
 
 
 def paper() -> Study:
   """On a pod."""
-  found = [one for model, pretraining in BEFORE for one in cells(model, pretraining)]
+  compared = [one for model, pretraining in BEFORE for one in cells(model, pretraining)]
   drawing = Drawing(x="task", by="weights", panel="group", label="top-1")
-  return Study(tuple(found), drawing, seeds=1, paper=TABLE, means=MEANS)
+  return Study(tuple(compared), drawing, seeds=1, paper=TABLE, means=MEANS)

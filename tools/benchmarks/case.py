@@ -32,13 +32,13 @@ class Case:
       ConfigError: there is no such model.
     """
     resnet = recipes.is_resnet(self.model)
-    made = recipes.pretrain(self.model, "jft", epochs=7, learning_rate=1e-3, resnet=resnet)
+    base = recipes.pretrain(self.model, "jft", epochs=7, learning_rate=1e-3, resnet=resnet)
     return dataclasses.replace(
-      made,
+      base,
       batch_size=batch_size,
-      duration=Duration(steps=2 * made.schedule.warmup.steps),
-      model=dataclasses.replace(made.model, compute_dtype=compute_dtype),
-      data=dataclasses.replace(made.data, image_size=self.image_size),
+      duration=Duration(steps=2 * base.schedule.warmup.steps),
+      model=dataclasses.replace(base.model, compute_dtype=compute_dtype),
+      data=dataclasses.replace(base.data, image_size=self.image_size),
     )
 
   def gflops(self) -> float:

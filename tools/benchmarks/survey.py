@@ -92,8 +92,8 @@ class Survey:
 
 def of_case(trials: list[dict[str, str]], case: Case) -> list[dict[str, str]]:
   """The trials of a case."""
-  own = {key: str(value) for key, value in dataclasses.asdict(case).items()}
-  return [row for row in trials if own.items() <= row.items()]
+  columns = {key: str(value) for key, value in dataclasses.asdict(case).items()}
+  return [row for row in trials if columns.items() <= row.items()]
 
 
 def fits(trials: list[dict[str, str]]) -> dict[int, bool]:

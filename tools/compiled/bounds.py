@@ -72,9 +72,9 @@ def _read(program: Program, one: Instruction, name: str) -> int:
     return whole
   block = program.blocks[one.called]
   inner = {each.number: each.name for each in block if each.kind == "parameter"}
-  own = inner[one.operands.index(name)]
-  readers = [each for each in block if own in each.operands]
-  return min(whole, sum(_read(program, each, own) for each in readers))
+  parameter = inner[one.operands.index(name)]
+  readers = [each for each in block if parameter in each.operands]
+  return min(whole, sum(_read(program, each, parameter) for each in readers))
 
 
 def _written(program: Program, one: Instruction) -> int:

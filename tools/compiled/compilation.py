@@ -87,13 +87,13 @@ def compile_step(config: Config, devices) -> Program:
   Raises:
     ConfigError: the batch or the mesh does not fit the devices.
   """
-  made = step_program.planned(config, devices)
-  return program(made, made.update, (made.abstract, step_program.abstract_batch(made)))
+  run = step_program.planned(config, devices)
+  return program(run, run.update, (run.abstract, step_program.abstract_batch(run)))
 
 
-def program(made: runs.Run, function, arguments) -> Program:
+def program(run: runs.Run, function, arguments) -> Program:
   """Compiles a jitted function for the devices of a plan; `arguments` are shapes."""
-  devices, config = list(made.mesh.devices.flat), made.config
+  devices, config = list(run.mesh.devices.flat), run.config
   common = dict(devices=len(devices), device_kind=devices[0].device_kind)
   try:
     compiled = function.lower(*arguments).compile()

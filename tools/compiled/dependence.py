@@ -26,16 +26,16 @@ def of(program: Program, argument: str | tuple[str, ...]) -> dict[str, bool]:
   def flags(one: Instruction, arguments: list[Flags]) -> Flags:
     if one.kind == "parameter":
       return arguments[one.number] if arguments else (one.op_name.startswith(argument),)
-    given = [known[name] for name in one.operands]
+    operands = [known[name] for name in one.operands]
     if one.kind == "get-tuple-element":
-      return (_element(given[0], int(one.attribute(r"index=(\d+)"))),)
+      return (_element(operands[0], int(one.attribute(r"index=(\d+)"))),)
     if one.kind == "tuple":
-      return tuple(any(each) for each in given)
+      return tuple(any(each) for each in operands)
     if one.kind == "while":
-      return around(one.attribute(r"body=(%[^\s,]+)"), given[0])
+      return around(one.attribute(r"body=(%[^\s,]+)"), operands[0])
     if one.called:
-      return visit(one.called, given)
-    return given[0] if len(given) == 1 else (any(any(each) for each in given),)
+      return visit(one.called, operands)
+    return operands[0] if len(operands) == 1 else (any(any(each) for each in operands),)
 
   def around(body: str, carried: Flags) -> Flags:
     after = _merged(carried, visit(body, [carried]))

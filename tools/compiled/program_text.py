@@ -75,8 +75,8 @@ def counted(blocks: dict[str, str]) -> dict[str, int]:
 
   A called computation is counted at the instruction that calls it.
   """
-  own = {ENTRY, *(body for block in blocks.values() for _, body in _loops(block))}
-  return {name: times for name, times in runs(blocks).items() if name in own}
+  counting = {ENTRY, *(body for block in blocks.values() for _, body in _loops(block))}
+  return {name: times for name, times in runs(blocks).items() if name in counting}
 
 
 def computations(text: str) -> dict[str, str]:

@@ -37,12 +37,12 @@ def add_flags(flags: ToolFlags, *, workdir: str):
 def words(tool: str, args: Namespace, overrides: list[str]) -> list[str]:
   """The command that does the whole study."""
   flag = lambda key, value: f"--{key}" if value is True else f"--{key}={value}"
-  given = [
+  flags = [
     flag(key.replace("_", "-"), value)
     for key, value in vars(args).items()
     if value and key not in HOW
   ]
-  return ["python", f"tools/{tool}.py", *given, *overrides]
+  return ["python", f"tools/{tool}.py", *flags, *overrides]
 
 
 def conduct(

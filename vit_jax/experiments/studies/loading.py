@@ -27,12 +27,12 @@ def load(path: str, scale: str) -> Study:
   Raises:
     ConfigError: there is no such file or scale, it fails, or the study is wrong.
   """
-  made = functions(path)
-  if scale not in made:
-    known = " and ".join(made) or f"neither {' nor '.join(SCALES)}"
+  scales = functions(path)
+  if scale not in scales:
+    known = " and ".join(scales) or f"neither {' nor '.join(SCALES)}"
     raise ConfigError(f"{path} has no scale {scale!r}; it has {known}.")
   with python_file.blaming(path):
-    study = made[scale]()
+    study = scales[scale]()
     if not isinstance(study, Study):
       raise ConfigError(
         f"{path}: {scale}() returned {type(study).__name__}; it must return a Study."

@@ -112,18 +112,18 @@ def tables(study: Study, rows: list[dict], trials: list[dict]) -> list[Table]:
     f"`{score.metric}`, {TAKES[score.take]}" for score in map(study.score_of, study.cells)
   )
   caption = f"{'; '.join(scores)}: mean ± standard deviation over seeds (n - 1)."
-  made = [table(caption, lines(rows))]
+  result = [table(caption, lines(rows))]
   for over in study.means:
     names = " and ".join(map(escaped, over))
     caption = f"Mean over {names}, with the deviation of this mean over seeds:"
-    made.append(table(caption, means(study.cells, rows, over)))
+    result.append(table(caption, means(study.cells, rows, over)))
   if trials:
     shown = ("cell", "stage", "candidate", "metric", "score", "chosen")
     rounded = [row | dict(score=f"{float(row['score']):.4f}") for row in trials]
     tried = [shown, *([row[key] for key in shown] for row in rounded)]
     one_choice = len({(row["cell"], row["stage"]) for row in trials}) == 1
-    made.append(Table("Tried on held-out data:", tried, texts=4, printed=one_choice))
-  return made
+    result.append(Table("Tried on held-out data:", tried, texts=4, printed=one_choice))
+  return result
 
 
 def text(folder: pathlib.Path, study: Study) -> str:
