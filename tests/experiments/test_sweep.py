@@ -197,6 +197,16 @@ def test_a_sweep_from_its_command_to_its_results(words, tmp_path, monkeypatch, c
   assert called()[4:] == [("part", 0.5, 0), ("all", 0.125, 2)]
 
 
+def test_a_rate_is_not_chosen_on_test_images(mine, words, tmp_path, monkeypatch, capsys):
+  ran = stub.Runs(monkeypatch)
+  mine.write_text(mine.read_text().replace("[60%:80%]", "[60%:]"))
+  with pytest.raises(SystemExit, match="2"):
+    tool.main(words)
+  assert "but both have" in capsys.readouterr().err
+  assert not ran.called
+  assert not (tmp_path / "s").exists()
+
+
 def test_a_plan_starts_nothing(words, tmp_path, monkeypatch, capsys):
   ran = stub.Runs(monkeypatch)
   monkeypatch.setattr(step_time, "measured_speed", lambda *_: step_time.Speed(6.0, 1.0, 1.0))
@@ -210,8 +220,9 @@ def test_a_plan_starts_nothing(words, tmp_path, monkeypatch, capsys):
 
 def test_the_command_of_a_sweep_begins_the_same_sweep(words):
   """As a script for SLURM has it."""
-  words += ["--jobs=3", "--source=it's here.npz", "--config.batch_size=4"]
+  words += ["--jobs=3", "--slurm=x.sh", "--source=it's here.npz", "--config.batch_size=4"]
   parsed = tool.flags().parse_with_settings(words)
   command = tool.command.words("sweep", *parsed)
   assert command[:2] == ["python", "tools/sweep.py"]
+  assert not {"--jobs=3", "--slurm=x.sh"} & {*command}
   assert tool.asked(*tool.flags().parse_with_settings(command[2:])) == tool.asked(*parsed)

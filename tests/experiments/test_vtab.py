@@ -80,12 +80,14 @@ def test_all_that_is_missing_is_listed_once(tmp_path, monkeypatch):
 
 def test_the_program(tmp_path, monkeypatch, capsys):
   """With runs that are done at once, and data that are there."""
-  monkeypatch.setattr(vtab, "check_data", lambda tasks: None)
+  checked = []
+  monkeypatch.setattr(vtab, "check_data", checked.append)
   ran = stub.Runs(monkeypatch, score=lambda config: 0.25)
   words = ["--source=B.npz", "--model=ViT-L/16", "--tasks=svhn,dtd", f"--workdir={tmp_path}"]
   for _ in range(2):
     tool.main([*words, "--seeds=1", "--pretraining=ImageNet-21k"])
     assert [one.data.train.source for one in ran.called] == ["vtab:dtd", "vtab:svhn"]
+    assert checked.pop() == TWO
     printed = capsys.readouterr().out
     assert "DTD   natural  0.2500      1  0.7410" in printed
     assert "The paper: Table 9, ViT-L/16 pre-trained on ImageNet-21k; BiT-L" in printed

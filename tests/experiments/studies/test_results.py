@@ -213,12 +213,13 @@ def test_a_metric_that_a_run_did_not_write(tmp_path, monkeypatch):
     stub.done(tmp_path, stub.study(0.0, score=Score("imagenet/5shot")))
 
 
-def test_a_changed_study_names_its_cells_and_keeps_both(tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize("choice", [stub.CHOSEN, Choice()])
+def test_a_changed_study_names_its_cells_and_keeps_both(tmp_path, monkeypatch, capfd, choice):
   ran = stub.Runs(monkeypatch)
-  stub.done(tmp_path, stub.study(0.0, 0.1))
+  stub.done(tmp_path, stub.study(0.0, 0.1, choice=choice))
   assert "has changed" not in capfd.readouterr().err
   before, count = results.read(tmp_path / "results.csv"), len(ran.called)
-  changed = stub.study(0.0, 0.1)
+  changed = stub.study(0.0, 0.1, choice=choice)
   cell = changed.cells[1]
   stage = dataclasses.replace(cell.stage, settings={**cell.stage.settings, "batch_size": 32})
   cells = (changed.cells[0], dataclasses.replace(cell, stage=stage))
@@ -231,7 +232,7 @@ def test_a_changed_study_names_its_cells_and_keeps_both(tmp_path, monkeypatch, c
   ]
   assert all((tmp_path / "runs" / row["run"] / "metrics.jsonl").exists() for row in before)
   count = len(ran.called)
-  stub.done(tmp_path, stub.study(0.0, 0.1))  # back again: its runs are still there
+  stub.done(tmp_path, stub.study(0.0, 0.1, choice=choice))  # back again: its runs are there
   assert len(ran.called) == count
   assert results.read(tmp_path / "results.csv") == before
 
