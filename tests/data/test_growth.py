@@ -14,10 +14,10 @@ import sys
 
 import pytest
 import tensorflow_datasets as tfds
-from array_record.python import array_record_module
 from tensorflow_datasets.core.utils import shard_utils
 
 from tests.data import tfds_fixture
+from vit_jax.data import records
 
 EXAMPLES = 300_000_000
 JPEG_BYTES = 110_000
@@ -53,36 +53,23 @@ def write_huge(root: pathlib.Path, *, shards: int, examples_each: int) -> None:
   """A dataset "huge" with one split "train", all of whose shards are one file on the disk."""
   directory = root / "huge" / "1.0.0"
   directory.mkdir(parents=True)
-  features = tfds.features.FeaturesDict(
-    {
-      "image": tfds.features.Image(encoding_format="jpeg"),
-      "label": tfds.features.ClassLabel(num_classes=10),
-    }
-  )
+  image, label = tfds.features.Image(), tfds.features.ClassLabel(num_classes=10)
+  features = tfds.features.FeaturesDict({"image": image, "label": label})
   record = features.serialize_example({"image": tfds_fixture.tiny_jpeg(), "label": 3})
-  template = tfds.core.ShardedFileTemplate(
-    data_dir=directory, dataset_name="huge", split="train", filetype_suffix="array_record"
+  path = lambda i: directory / f"huge-train.array_record-{i:05}-of-{shards:05}"
+  records.write(path(0), [record] * examples_each)
+  for number in range(1, shards):
+    os.link(path(0), path(number))
+  size = shards * examples_each * len(record)
+  lengths = [examples_each] * shards
+  split = tfds.core.SplitInfo(name="train", shard_lengths=lengths, num_bytes=size)
+  tfds.folder_dataset.write_metadata(
+    data_dir=str(directory),
+    features=features,
+    split_infos=[split],
+    version="1.0.0",
+    check_data=False,
   )
-  first, *others = template.sharded_filepaths(shards)
-  writer = array_record_module.ArrayRecordWriter(str(first), "group_size:1")
-  for _ in range(examples_each):
-    writer.write(record)
-  writer.close()
-  for path in others:
-    os.link(first, path)
-  identity = tfds.core.dataset_info.DatasetIdentity(
-    name="huge", version=tfds.core.Version("1.0.0"), data_dir=str(directory), module_name="huge"
-  )
-  info = tfds.core.DatasetInfo(builder=identity, features=features)
-  info.set_file_format("array_record")
-  split = tfds.core.SplitInfo(
-    name="train",
-    shard_lengths=[examples_each] * shards,
-    num_bytes=shards * examples_each * len(record),
-    filename_template=template,
-  )
-  info.set_splits(tfds.core.SplitDict([split]))
-  info.write_to_directory(str(directory))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is needed")

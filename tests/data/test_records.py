@@ -6,10 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from array_record.python import array_record_module
 
 from vit_jax.config import RunError
-from vit_jax.data.records import Records, Span
+from vit_jax.data.records import Records, Span, write
 
 FILES, EACH = 7, 10
 REMEDY = "make it again"
@@ -23,10 +22,7 @@ def content(file: int, row: int) -> bytes:
 def paths(tmp_path):
   out = [str(tmp_path / f"{file}.array_record") for file in range(FILES)]
   for file, path in enumerate(out):
-    writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
-    for row in range(EACH):
-      writer.write(content(file, row))
-    writer.close()
+    write(path, [content(file, row) for row in range(EACH)])
   return out
 
 
