@@ -1,8 +1,10 @@
 """Everything that can be added to vit_jax, by name: one line for each thing.
 
 A line leads to the file that holds the thing, its settings, their checks and its words:
-"package.module:NAME". The file is imported when the thing is asked for, so that a program loads
-only what it uses, and a name can be checked without loading anything.
+"package.module:NAME", where NAME is a class of settings (evaluations, objectives, optimizers), a
+subclass of `Source`, or an instance (families, formats of weights, storages). The file is imported
+when the thing is asked for, so that a program loads only what it uses, and a name can be checked
+without loading anything.
 """
 
 import importlib
