@@ -2,7 +2,14 @@
 
 import pytest
 
+from vit_jax.data import patience
 from vit_jax.data.preparation import prepare
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+  """What fails is read again without a pause."""
+  monkeypatch.setattr(patience, "PAUSES", (0.0, 0.0, 0.0))
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vit_jax.data import sources
-from vit_jax.data.sources import part
+from vit_jax.data.sources import part, table
+from vit_jax.data.sources.table import Labels
 
 COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 
@@ -110,3 +111,13 @@ def test_what_is_no_part(split, of):
   said = f"These images{of} have no split {split!r}; set it to"
   with pytest.raises(sources.SourceError, match=f"^{re.escape(said)}"):
     chosen(split, numbered([10, 20]))
+
+
+def test_names_that_repeat_in_a_class_have_no_parts():
+  keys, labels = np.array([b"x", b"x"]), lambda *numbers: Labels.of_numbers(numbers, ["a", "b"])
+  some = lambda labels, split: table._in_part(keys, labels, part.parse(split)).tolist()
+  assert some(labels(0, 1), "[:100%]") == some(labels(0, 0), "") == [0, 1]
+  with pytest.raises(
+    sources.SourceError, match=r"same name, so the part '\[:50%\]' is not certain"
+  ):
+    some(labels(0, 0), "[:50%]")

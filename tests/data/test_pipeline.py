@@ -1,5 +1,6 @@
 """Batches are a pure function of seed, step and host; evaluation has every example once."""
 
+import errno
 import logging
 import subprocess
 import sys
@@ -116,6 +117,36 @@ def test_bad_images_are_masked_and_named(caplog):
   assert "file 3.jpg" in caplog.text
   assert "/data/gone.jpg" in caplog.text
   assert len(caplog.records) == 2
+
+
+class Flaky(Listed):
+  """Every example fails the first `times` times that it is read, with the error number `code`."""
+
+  def __init__(self, examples, *, times, code):
+    super().__init__(examples)
+    self._left, self._code = dict.fromkeys(range(len(examples)), times), code
+
+  def __getitem__(self, index):
+    self._left[index] -= 1
+    if self._left[index] >= 0:
+      raise OSError(self._code, "it failed", "file")
+    return super().__getitem__(index)
+
+
+@pytest.mark.parametrize(
+  ("times", "code", "masked"),
+  [(3, errno.EIO, 0), (3, errno.ESTALE, 0), (4, errno.EIO, 8), (1, errno.ENOENT, 8)],
+)
+def test_an_error_that_may_pass_is_tried_three_times_again(times, code, masked, caplog):
+  (whole,) = train(jpegs(8), steps=1, batch_size=8)
+  flaky = Flaky(jpegs(8)._examples, times=times, code=code)
+  (batch,) = train(flaky, steps=1, batch_size=8)
+  assert (batch["mask"] == 0).sum() == masked
+  if not masked:
+    assert_equal([batch], [whole])
+    assert "Reading file 0.jpg is tried again in" in caplog.text
+    (evaluated,) = evaluate(Flaky(jpegs(8)._examples, times=times, code=code), batch_size=8)
+    assert evaluated["mask"].all()
 
 
 @pytest.mark.parametrize("labelled", [True, False])

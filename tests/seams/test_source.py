@@ -15,10 +15,9 @@ from vit_jax.storage import metrics_log
 
 
 class Toy(Source):
-  """As many images as are asked for, dark and light ones in turn; the five required members."""
+  """As many images as are asked for, dark and light in turn: the required members, and parts."""
 
   form = "toy:COUNT"
-  splits = True
   class_names = ("dark", "light")
 
   def __init__(self, count, *, split):
@@ -36,6 +35,10 @@ class Toy(Source):
 
   def labels(self, index):
     return (index % 2,)
+
+  @classmethod
+  def named_parts(cls, argument):
+    return {split: (argument, split) for split in ("train", "test")}
 
 
 @pytest.fixture(autouse=True)

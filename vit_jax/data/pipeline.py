@@ -1,4 +1,6 @@
-"""Batches of images that are a pure function of (seed, step, host).
+"""Batches of images that are a pure function of (seed, position, host).
+
+The position is the number of images that were taken before.
 
 A host batch is a dict: image (b, S, S, 3) uint8; labels (b,) int32, or (b, classes) uint8 multi-hot
 if the source is multi-label; mask (b,) float32, 1 for examples that count. A source without classes
@@ -20,7 +22,7 @@ import grain
 import numpy as np
 
 from vit_jax.config import RunError
-from vit_jax.data import order
+from vit_jax.data import order, patience
 from vit_jax.data.images import BadImage
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Example, Source
@@ -170,7 +172,7 @@ def _train_item(
   draw = functools.partial(transform, rng=_generator(seed, position))
   example = Example(b"", () if source.multi_label else (0,), f"position {position}")
   try:
-    example = source[row]
+    example = _read(source, row)
     return Item(draw(example.image), example.labels, example.name, True)
   except (BadImage, OSError) as error:
     _log.warning("Left out of training: %s: %s", example.name, error)
@@ -197,11 +199,15 @@ def _generator(seed: int, position: int) -> np.random.Generator:
 def _evaluate_item(_: int, row: int, *, source: Source, transform: Transform) -> Item:
   if row >= len(source):
     return Item(_blank(transform), () if source.multi_label else (0,), "padding", False)
-  example = source[row]
+  example = _read(source, row)
   try:
     return Item(transform(example.image), example.labels, example.name, True)
   except BadImage as error:
     raise BadImage(f"{example.name}: {error}") from error
+
+
+def _read(source: Source, row: int) -> Example:
+  return patience.read(lambda: source[row], lambda: source.name(row))
 
 
 def _blank(transform: Transform) -> np.ndarray:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vit_jax.config import RunError
+from vit_jax.data import patience
 from vit_jax.storage.files import whole
 
 # No reading ahead, which would be wasted on random access, and no extra threads.
@@ -69,8 +70,10 @@ class Records:
       reader = self._reader(number)
     except (RuntimeError, ValueError) as error:
       raise RunError(self._in_words(number, row, error)) from error
+    title = lambda: f'record {row} of "{self.parts[number].path}"'
+    unreadable = lambda error: isinstance(error, RuntimeError)  # array_record does not say why
     try:
-      return reader.read([row])[0]
+      return patience.read(lambda: reader.read([row])[0], title, unreadable)
     except (RuntimeError, ValueError) as error:
       raise DamagedRecord(self._in_words(number, row, error)) from error
 

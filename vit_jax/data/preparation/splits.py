@@ -33,7 +33,7 @@ def open_splits(texts: list[str], classes: Sequence[str] = ()) -> dict[str, Sour
 def open_split(text: str) -> tuple[str, Source]:
   """The split and the source that SPLIT=SOURCE names.
 
-  Of a source that has splits itself, takes the split of the same name.
+  Of data that comes in parts, takes the part of the same name.
 
   Raises:
     SourceError: the text has another form, or the data does not exist.
@@ -47,8 +47,6 @@ def open_split(text: str) -> tuple[str, Source]:
     raise SourceError(
       '--split all=...: "all" means every split to TensorFlow Datasets; take another name.'
     )
-  if sources.member(spec).splits:
-    return split, sources.open_source(spec, split=split)
   spec, part = sources.named_parts(spec).get(split, (spec, ""))
   return split, sources.open_source(spec, split=part)
 

@@ -47,7 +47,13 @@ class Source(abc.ABC):
   """Random access to examples.
 
   Five members are required: len, an example by its index, its labels, the names of the classes and
-  the identity. The others have defaults.
+  the identity. The others have defaults. A source whose images lie in files also needs `blocks`:
+  without it, images that two parts or two paths have in common are not noticed. It needs `anywhere`
+  if a path stands after the colon of its form.
+
+  Many threads read examples and labels at once. An example that raises BadImage or OSError counts
+  as broken: training leaves it out, and evaluation ends with its name. Before that, an OSError that
+  may pass is tried again (`data/patience.py`). Any other error ends the run.
 
   A source that `config.data.*.source` can name has a line in `registry.SOURCES` that leads to its
   class, and states its `form`. It is made of what stands after the colon of the form, if there is
@@ -57,8 +63,6 @@ class Source(abc.ABC):
 
   Attributes:
     form: how it is named, such as "folder:DIR".
-    splits: whether `split` is the name of a set of examples, such as "train", which cannot be left
-      out; otherwise "" is all examples.
     class_names: the name of each label, by index; () if the examples have no labels.
     multi_label: whether an example has any number of labels, rather than exactly one.
     identity: one line that identifies the examples: sources with equal identities have the same.
@@ -66,7 +70,6 @@ class Source(abc.ABC):
   """
 
   form: str
-  splits: bool = False
   class_names: tuple[str, ...]
   identity: str
   multi_label: bool = False
@@ -101,7 +104,10 @@ class Source(abc.ABC):
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The parts that the data comes in, such as train and test: {name: (argument, split)}."""
+    """The parts that the data comes in, such as train and test: {name: (argument, split)}.
+
+    Needed if `split` must be the name of a part; otherwise the split "" is all examples.
+    """
     del argument
     return {}
 

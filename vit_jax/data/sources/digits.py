@@ -19,7 +19,7 @@ class Digits(Source):
     SourceError: the split is neither "train" nor "test".
   """
 
-  form, splits = "digits", True
+  form = "digits"
   class_names = tuple(str(digit) for digit in range(10))
 
   def __init__(self, *, split: str):

@@ -101,7 +101,8 @@ class Table(Source):
 
   Args:
     kind: what the identity begins with.
-    keys: (n,) bytes: what tells each row from the others, wherever the data lie.
+    keys: (n,) bytes: what tells each row from the others of its class, wherever the data lie; none
+      ends with a zero byte, which numpy would drop.
     labels: of the rows.
     cut: the text of the part; "": all.
 
@@ -109,7 +110,7 @@ class Table(Source):
     rows: (n,) numbers of the rows that are in the part, ascending.
 
   Raises:
-    SourceError: the text is no part, or a class has no row in it.
+    SourceError: the text is no part, keys are not unique, or a class has no row in the part.
   """
 
   def __init__(self, kind: str, keys: np.ndarray, labels: Labels, cut: str):
@@ -145,6 +146,11 @@ def _in_part(keys: np.ndarray, labels: Labels, cut: part.Part | None) -> np.ndar
   groups = {name: {} for name in names}
   for row, (key, label) in enumerate(zip(keys.tolist(), classes, strict=True)):
     groups[names[label]][key] = row
+  if sum(map(len, groups.values())) < len(keys):
+    raise SourceError(
+      f"Several images of a class have the same name, so the part {cut.split!r} is not certain; "
+      "rename them."
+    )
   filled = {name: rows for name, rows in groups.items() if rows}
   chosen = part.choose(cut, {name: list(rows) for name, rows in filled.items()})
   rows = (rows[key] for rows, keys in zip(filled.values(), chosen, strict=True) for key in keys)

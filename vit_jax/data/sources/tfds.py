@@ -93,7 +93,7 @@ class Tfds(Records):
     BadImage, RunError: from an item: as `Records`.
   """
 
-  form, splits = "tfds:NAME[/CONFIG][:VERSION]", True
+  form = "tfds:NAME[/CONFIG][:VERSION]"
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
     self._image_key, self._label_key = image_key, label_key
@@ -120,6 +120,11 @@ class Tfds(Records):
   def labels(self, index: int) -> tuple[int, ...]:
     """The labels of the record; reads the whole record, but does not decode the image."""
     return self._as_labels(self.label(index)) if self._label_key else ()
+
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The splits of the dataset."""
+    return {split: (argument, split) for split in open_builder(argument).info.splits}
 
   def _as_labels(self, features: dict) -> tuple[int, ...]:
     if not self._label_key:

@@ -164,7 +164,7 @@ class Vtab(tfds.Records):
     BadImage: from an item: its record is damaged, or its label is not a class of the task.
   """
 
-  form, splits = "vtab:TASK", True
+  form = "vtab:TASK"
 
   def __init__(self, name: str, *, split: str):
     self._task = task_of(name)
@@ -185,6 +185,11 @@ class Vtab(tfds.Records):
   def labels(self, index: int) -> tuple[int, ...]:
     """The task's class; the image is not decoded."""
     return self._class(self.label(index), index)
+
+  @classmethod
+  def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
+    """The splits of the benchmark."""
+    return {split: (argument, split) for split in SPLITS}
 
   def _class(self, features: dict, index: int) -> tuple[int]:
     label = self._task.label.rule(features[self._task.label.key])

@@ -1,0 +1,47 @@
+"""Reading again after an error that may pass, such as those of a file system on a network."""
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+PAUSES = (0.1, 0.5, 1.5)  # seconds before the second, third and fourth try
+# Not those of a file that is not there, is no file or may not be read: they would come again.
+MAY_PASS = frozenset(
+  getattr(errno, name)
+  for name in (
+    *("EIO", "ESTALE", "ETIMEDOUT", "EAGAIN", "EINTR", "EMFILE", "ENFILE", "ENETDOWN"),
+    *("ENETUNREACH", "EHOSTDOWN", "EHOSTUNREACH", "ECONNRESET", "ECONNREFUSED", "ECONNABORTED"),
+  )
+)
+
+_log = logging.getLogger(__name__)
+
+
+def read(
+  attempt: Callable[[], Value],
+  name: Callable[[], str],
+  may_pass: Callable[[Exception], bool] = lambda error: getattr(error, "errno", None) in MAY_PASS,
+) -> Value:
+  """What `attempt` returns; it is called up to four times within about 2 seconds.
+
+  Args:
+    attempt: reads something.
+    name: what is read, for the log.
+    may_pass: whether an error may be gone at the next try; all others are raised at once.
+
+  Raises:
+    Exception: that of the last try.
+  """
+  for pause in PAUSES:
+    try:
+      return attempt()
+    except Exception as error:
+      if not may_pass(error):
+        raise
+      _log.warning("Reading %s is tried again in %g s: %s", name(), pause, error)
+      time.sleep(pause)
+  return attempt()
