@@ -4,10 +4,12 @@ import concurrent.futures
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
 from vit_jax.config import RunError
+from vit_jax.data import records
 from vit_jax.data.records import Records, Span, write
 
 FILES, EACH = 7, 10
@@ -95,3 +97,21 @@ def test_missing_damaged_and_short_files_are_named(paths):
   with pytest.raises(RunError, match="it has 10 records, not 11"):
     records[20]
   assert records[30] == content(2, 0)
+
+
+@pytest.mark.parametrize("failures", [3, 4])
+def test_a_record_that_fails_for_a_moment_is_read_again(paths, monkeypatch, failures):
+  left, reader = [RuntimeError("a moment")] * failures, records._open(Span(paths[0], 0, EACH))
+
+  def read(rows):
+    if left:
+      raise left.pop()
+    return reader.read(rows)
+
+  monkeypatch.setattr(records, "_open", lambda _: types.SimpleNamespace(read=read))
+  shards = Records([Span(paths[0], 0, EACH)], remedy=REMEDY)
+  if failures == 3:
+    assert shards[4] == content(0, 4)
+    return
+  with pytest.raises(records.DamagedRecord, match=r"Record 4 of .* cannot be read \(a moment\)"):
+    shards[4]
