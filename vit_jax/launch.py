@@ -17,6 +17,7 @@ from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue, evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
+from vit_jax.experiments import memory
 from vit_jax.models import requirements
 from vit_jax.plots import curves
 from vit_jax.process.retry import Retry
@@ -133,7 +134,13 @@ def make_run(
   """Makes the run on the devices that are there, and reads the weights that it starts from."""
   model = start.resolved_type(config.model, recorded.settings, jax.default_backend())
   config = dataclasses.replace(config, model=model)
-  run = runs.make(config, data, step=recorded.step, images=recorded.images.images)
+  make = lambda parts: runs.make(
+    dataclasses.replace(config, accumulation=parts),
+    data,
+    step=recorded.step,
+    images=recorded.images.images,
+  )
+  run = make(config.accumulation) if config.accumulation else memory.fewest_parts(make)
   if not starts_from_weights(config, recorded):
     return run, None
   return run, init_from.read(config, run.objective, data.train.class_names, source)
@@ -261,7 +268,7 @@ def reader_of(config: Config, model, data: Data) -> Reader:
   Raises:
     ConfigError: the batch, the mesh or the attention does not suit the devices.
   """
-  split = dict(batch_size=config.batch_size, accumulation=config.accumulation)
+  split = dict(batch_size=config.batch_size, accumulation=config.parts)
   mesh = meshes.make(config.mesh, **split)
   device = mesh.devices.flat[0]
   requirements.check_attention(model, data.image_size, device, training=False)

@@ -115,7 +115,7 @@ def program(run: runs.Run, function, arguments) -> Program:
     )
   memory, cost, text = compiled.memory_analysis(), compiled.cost_analysis(), compiled.as_text()
   cycles = program_text.cycles(text)
-  unrolled = not config.model.scan and config.accumulation == 1
+  unrolled = not config.model.scan and config.parts == 1
   return Program(
     **common,
     argument_bytes=memory.argument_size_in_bytes,
@@ -208,9 +208,9 @@ def enough_parts(config: Config, refused: Program) -> list[int]:
   hbm = known(refused.device_kind).hbm_bytes
   if refused.argument_bytes > hbm:
     return []
-  least = refused.temporary_bytes * config.accumulation / hbm
+  least = refused.temporary_bytes * config.parts / hbm
   parts = meshes.divisors(config.batch_size // refused.devices)
-  return [n for n in parts if n > max(least, config.accumulation)]
+  return [n for n in parts if n > max(least, config.parts)]
 
 
 def overridden(config: Config, overrides: dict) -> Config:

@@ -38,7 +38,7 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
       "config.duration is 0, so this recipe has no training step to compile; name one that trains."
     )
   checks.check_model(config.model, config.data.image_size)
-  checks.check_batch(config.batch_size, parts=config.accumulation)
+  checks.check_batch(config.batch_size, parts=config.parts)
   devices = compilation.devices_of(topology)
   tell(f"Compiling for {len(devices)} x {devices[0].device_kind}; it takes a minute or several.")
   program = compilation.compile_step(config, devices)
@@ -57,7 +57,7 @@ def facts(config: Config, program, *, parts: bool = False) -> dict:
   return dict(
     devices=program.devices,
     device_kind=program.device_kind,
-    accumulation=config.accumulation,
+    accumulation=config.parts,
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,
     peak_bytes=program.peak_bytes,

@@ -85,7 +85,11 @@ class Config:
   seed: int = setting(0, "root of all randomness", low=0, high=2**31 - 1)
   batch_size: int = setting(4096, "images per update over all hosts", low=1, high=MAX_BATCH)
   accumulation: int = setting(
-    1, "parts of the batch that are computed one after another", low=1, high=MAX_BATCH
+    1,
+    "parts of the batch that are computed one after another; 0: as few as the memory of the "
+    "devices holds, by the compiler; a resumed run keeps the number that it began with",
+    low=0,
+    high=MAX_BATCH,
   )
   duration: Duration = group(Duration)
   log_every: Duration = group(Duration, steps=50)
@@ -152,3 +156,8 @@ class Config:
     "pairs (setting, where a recipe took its value from), which a run shows when it starts",
   )
   report: bool = setting(True, "write WORKDIR/report.html when the run has reached its end")
+
+  @property
+  def parts(self) -> int:
+    """The parts of a batch; 1 as long as they are left to the memory of the devices."""
+    return self.accumulation or 1

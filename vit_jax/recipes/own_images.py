@@ -166,6 +166,7 @@ def train(spec: str, model: str = "") -> Config:
   sides = f"images of about {own.side} pixels"
   return Config(
     batch_size=batch,
+    accumulation=0,
     duration=Duration(epochs=scale.epochs),
     log_every=Duration(steps=max(1, min(50, round(steps / 100)))),
     evaluate_every=tenth,
@@ -224,6 +225,7 @@ def finetune(weights: str, spec: str) -> Config:
   every = Duration(steps=steps // 10)
   return Config(
     batch_size=batch_of(own.images, 512),
+    accumulation=0,
     duration=Duration(steps=steps),
     log_every=Duration(steps=min(50, steps // 100)),
     evaluate_every=every,

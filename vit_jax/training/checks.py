@@ -50,7 +50,7 @@ def check(config: Config):
   """
   check_model(config.model, config.data.image_size)
   config.objective.check(config, module_of(config.model))
-  check_batch(config.batch_size, parts=config.accumulation)
+  check_batch(config.batch_size, parts=config.parts)
   check_data(config.data, config.duration)
   check_schedule(config.schedule)
   check_evaluations(config)
@@ -98,7 +98,7 @@ def check_evaluation(config: Config):
   """
   if config.model.name and not config.duration.given():
     check_model(config.model, config.data.image_size)
-  check_batch(config.batch_size, parts=config.accumulation)
+  check_batch(config.batch_size, parts=config.parts)
   check_evaluations(config)
 
 

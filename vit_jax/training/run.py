@@ -71,7 +71,7 @@ class Run:
       self.rate,
       self.config.optimizer,
       seed=self.config.seed,
-      accumulation=self.config.accumulation,
+      accumulation=self.config.parts,
     )
     return train_step.jit_step(step, mesh=self.mesh, abstract=self.abstract)
 
@@ -127,7 +127,7 @@ def make(
   Raises:
     ConfigError: the batch, the mesh or the attention does not suit the devices.
   """
-  split = dict(batch_size=config.batch_size, accumulation=config.accumulation)
+  split = dict(batch_size=config.batch_size, accumulation=config.parts)
   mesh = meshes.make(config.mesh, devices=devices, **split)
   objective = objectives.of_config(config)
   device = mesh.devices.flat[0]

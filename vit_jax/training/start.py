@@ -166,7 +166,8 @@ def resolved_settings(config: Config, run: Recorded) -> Config:
   kept = {key: run.settings.get(key) for key in PATHS}
   same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
   model = resolved_type(config.model, run.settings)
-  config = dataclasses.replace(config, model=model, **same)
+  parts = config.accumulation or run.settings.get("accumulation", 0)
+  config = dataclasses.replace(config, model=model, accumulation=parts, **same)
   if late := changed(run.settings, config, OF_THE_START):
     raise ConfigError(
       f"{run.folder} has {run.step:,} steps already, and {'; '.join(late)} only counts from the "

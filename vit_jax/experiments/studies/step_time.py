@@ -83,7 +83,7 @@ def run_seconds(cost: Cost, speeds: dict[str, Speed | None], key: str) -> float 
 def measured_speed(config: Config, cost: Cost) -> Speed | None:
   """Compiles and measures a step, on as many of its images as keep it short; None: no memory."""
   most = MAX_FLOPS.get(jax.default_backend(), MAX_FLOPS_ELSEWHERE) * jax.device_count()
-  unit = jax.device_count() * config.accumulation
+  unit = jax.device_count() * config.parts
   images = min(config.batch_size, max(int(most / cost.flops) // unit, 1) * unit)
   began = time.monotonic()
   schedule = dataclasses.replace(config.schedule, warmup=Duration())

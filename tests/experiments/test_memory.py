@@ -1,0 +1,72 @@
+"""As few parts of a batch as fit into the memory of a device."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from tests.tiny_run import CONFIG
+from vit_jax import launch
+from vit_jax.config import Duration
+from vit_jax.devices.hosts import Hosts
+from vit_jax.experiments import memory
+from vit_jax.process.signals import StopRequest
+from vit_jax.storage import checkpoint
+from vit_jax.training import run as runs
+
+DATA = runs.open_data(CONFIG)
+
+
+def make(parts, devices=2):
+  config = dataclasses.replace(CONFIG, accumulation=parts)
+  return runs.make(config, DATA, jax.devices()[:devices])
+
+
+@pytest.mark.parametrize(
+  ("limit", "parts"), [(10**9, 1), (32, 1), (31, 2), (5, 8), (1, 16), (float("inf"), 1)]
+)
+def test_parts_are_doubled_until_a_step_fits(monkeypatch, limit, parts):
+  """A batch of 32 on two devices has 16 parts at the most; the compiler's refusal is no end."""
+  needed = lambda run: float("inf") if run.config.accumulation == 1 and limit < 32 else 32
+  bytes_of = lambda run: needed(run) / run.config.accumulation
+  monkeypatch.setattr(memory, "step_bytes", bytes_of)
+  monkeypatch.setattr(memory, "memory_of", lambda device: limit)
+  run = memory.fewest_parts(make)
+  assert run.config.accumulation == parts
+  assert run.reader.accumulation == parts
+  (origin,) = run.config.origins
+  assert origin[0] == "accumulation"
+
+
+def test_more_parts_need_less_and_the_compilers_refusal_is_understood(monkeypatch):
+  assert memory.step_bytes(make(8)) < memory.step_bytes(make(1))
+  run = make(1)
+
+  class Refused:
+    def lower(self, *_):
+      raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 9 bytes")
+
+  monkeypatch.setitem(vars(run), "update", Refused())
+  assert memory.step_bytes(run) == float("inf")
+
+
+def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):
+  """And a run that goes on keeps its number, whatever the memory is then."""
+  small = dataclasses.replace(CONFIG, evaluate={}, duration=Duration(steps=2))
+  train = lambda name, config: launch.launch(
+    config, tmp_path / name, StopRequest(), mode="train", hosts=Hosts()
+  )
+  monkeypatch.setattr(memory, "step_bytes", lambda run: 2 / run.config.accumulation)
+  monkeypatch.setattr(memory, "memory_of", lambda device: 1)
+  train("chosen", dataclasses.replace(small, accumulation=0))
+  monkeypatch.setattr(memory, "memory_of", lambda device: 10**9)
+  train("chosen", dataclasses.replace(small, accumulation=0, duration=Duration(steps=3)))
+  train("given", dataclasses.replace(small, accumulation=2))
+  train("given", dataclasses.replace(small, accumulation=2, duration=Duration(steps=3)))
+  ends = [checkpoint.find(tmp_path / name) for name in ("chosen", "given")]
+  one, other = (checkpoint.load_params(end, ema=False) for end in ends)
+  assert jax.tree.all(jax.tree.map(lambda a, b: (a == b).all(), one, other))
+
+
+def test_the_memory_of_a_cpu_is_shared_by_its_devices():
+  assert memory.memory_of(jax.devices()[0]) * jax.local_device_count() > 2**30

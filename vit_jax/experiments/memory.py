@@ -1,0 +1,72 @@
+"""How many parts a batch must have, for a step to fit into the devices' memory."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+import jax
+
+from vit_jax.devices import chips
+from vit_jax.experiments import step_program, timing
+from vit_jax.process import agreement
+from vit_jax.training.run import Run
+
+GIB = 2**30
+
+
+def fewest_parts(make: Callable[[int], Run]) -> Run:
+  """The run with the fewest parts of a batch with which a step fits, by the compiler's figures.
+
+  Parts are computed one after another, so memory falls with their number. The programs are kept by
+  JAX's cache of compiled programs, so that the run compiles nothing again.
+
+  Args:
+    make: number of parts -> the run.
+  """
+  parts = 1
+  while True:
+    run = make(parts)
+    device = run.mesh.devices.flat[0]
+    needed, limit = step_bytes(run), memory_of(device)
+    fits = agreement.answer_of_first(needed <= limit)
+    each = run.config.batch_size // (parts * run.mesh.size)  # images of a device in a part
+    if fits or each % 2:
+      return with_origin(run, f"a step needs {in_gib(needed)} of a device's {in_gib(limit)}")
+    parts *= 2
+
+
+def step_bytes(run: Run) -> float:
+  """The memory of a compiled step on a device; infinite if the compiler finds it too large.
+
+  Raises:
+    JaxRuntimeError: the step cannot be compiled for another reason.
+  """
+  try:
+    lowered = run.update.lower(run.abstract, step_program.abstract_batch(run))
+    return step_program.peak_bytes(lowered.compile().memory_analysis())
+  except jax.errors.JaxRuntimeError as error:
+    if not timing.lacks_memory(error):
+      raise
+    return float("inf")
+
+
+def memory_of(device: jax.Device) -> float:
+  """The bytes that a step may take on a device; devices of a CPU share the machine's memory."""
+  if device.platform == "cpu":
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return whole / jax.local_device_count()
+  if limit := (device.memory_stats() or {}).get("bytes_limit"):
+    return limit
+  chip = chips.chip(device.device_kind)
+  return chip.hbm_bytes if chip and chip.hbm_bytes else float("inf")
+
+
+def in_gib(size: float) -> str:
+  """A size of memory in words."""
+  return f"{size / GIB:.2f} GiB" if size < float("inf") else "more memory"
+
+
+def with_origin(run: Run, words: str) -> Run:
+  """The run, whose table tells where config.accumulation comes from."""
+  origins = (*run.config.origins, ("accumulation", words))
+  return dataclasses.replace(run, config=dataclasses.replace(run.config, origins=origins))
