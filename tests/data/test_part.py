@@ -94,6 +94,13 @@ def test_numbers_from_the_end_are_those_from_the_beginning(split, same):
   assert chosen(split, numbered([10, 20])) == chosen(same, numbered([10, 20]))
 
 
+def test_a_part_is_even_over_the_names():
+  (names,) = chosen("[:30%]", numbered([10_000]))
+  counts = np.histogram([int(name[4:-4]) for name in names], bins=50, range=(0, 10_000))[0]
+  # In a random part each count has mean 60 and variance 42.
+  assert 20 < ((counts - 60) ** 2 / 42).sum() < 95
+
+
 def test_a_part_never_changes():
   """Otherwise another release could train on images that were held out."""
   assert chosen("[:30%]", numbered([10])) == [["img_0005.png", "img_0008.png", "img_0009.png"]]
