@@ -27,6 +27,7 @@ from vit_jax.report.provenance import Provenance
 from vit_jax.report.report import Report
 from vit_jax.storage import checkpoint, files, workdir
 from vit_jax.storage.metrics_log import NoWriter, Writer
+from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
 from vit_jax.training import checks, init_from, start, steps
@@ -52,7 +53,7 @@ TOO_LITTLE_TO_START = (
 
 def launch(
   config: Config,
-  folder: pathlib.Path,
+  folder: Path,
   stop: StopRequest,
   *,
   mode: str,
@@ -148,7 +149,7 @@ def make_run(
 
 def train(
   run: Run,
-  folder: pathlib.Path,
+  folder: Path,
   stop: StopRequest,
   initial: Initial | None = None,
   began: float | None = None,
@@ -215,13 +216,13 @@ def callbacks(run: Run, session: Session) -> Sequence[Callback]:
   return [kind(run, session) for kind in kinds]
 
 
-def open_checkpoints(run: Run, folder: pathlib.Path) -> Checkpoints:
+def open_checkpoints(run: Run, folder: Path) -> Checkpoints:
   """The checkpoints of the run."""
   with workdir.writing(folder):
     return Checkpoints(folder, keep_last=run.config.checkpoint.keep_last, keep_every=run.steps.keep)
 
 
-def open_writer(run: Run, folder: pathlib.Path) -> Writer | NoWriter:
+def open_writer(run: Run, folder: Path) -> Writer | NoWriter:
   """The writer of metrics, on the first process only; removes lines of steps that come again."""
   if jax.process_index() != 0:
     return NoWriter()
@@ -229,7 +230,7 @@ def open_writer(run: Run, folder: pathlib.Path) -> Writer | NoWriter:
   return Writer(folder, start_step=run.images.step, retry=retry)
 
 
-def record(run: Run, folder: pathlib.Path):
+def record(run: Run, folder: Path):
   """Writes config.json and the table of parameters, on the first process."""
   if jax.process_index() == 0:
     with workdir.writing(folder):
@@ -238,7 +239,7 @@ def record(run: Run, folder: pathlib.Path):
 
 
 def launch_evaluation(
-  config: Config, folder: pathlib.Path, hosts: Hosts, given: frozenset[str], *, average: bool
+  config: Config, folder: Path, hosts: Hosts, given: frozenset[str], *, average: bool
 ):
   """Evaluates; training data and a length of training are not needed."""
   checks.check_evaluation(config)

@@ -1,4 +1,4 @@
-"""Finds, verifies and reads the checkpoints of a workdir.
+"""Finds, verifies and reads the checkpoints of a workdir; nothing is written here.
 
 WORKDIR/checkpoints/STEP/ holds the state (orbax's own files), meta (JSON: config, class names,
 shape and type of every array) and manifest.json, the SHA-256 sum of every other file. One rename

@@ -1,4 +1,4 @@
-"""One save of a state, in a temporary folder; `saving` says how processes and threads share it."""
+"""Writes one checkpoint, into a temporary folder; `saving` says how processes and threads do it."""
 
 import asyncio
 import functools

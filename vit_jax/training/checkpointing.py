@@ -1,4 +1,4 @@
-"""Saves states when that is due, and tries again after a save that failed."""
+"""The callback that decides when `storage.saving` saves, and when to try again after a failure."""
 
 import dataclasses
 
