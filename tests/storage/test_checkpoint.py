@@ -1,6 +1,7 @@
 """Checkpoints: restored bits, other shardings, damage, and checkpoints that do not fit."""
 
 import json
+import pathlib
 import shutil
 
 import chex
@@ -23,13 +24,16 @@ from tests.storage.states import (
   saved,
 )
 from vit_jax import config as c
-from vit_jax import weights
+from vit_jax import registry, weights
 from vit_jax.config.recorded import changes
 from vit_jax.learning import state
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.process import agreement
 from vit_jax.storage import checkpoint, files, manifest, save, workdir
+from vit_jax.storage.local import LOCAL
+from vit_jax.storage.paths import HERE
+from vit_jax.storage.saving import OLD
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +147,7 @@ def full(*_, **__):
     (files, "make_folder"),
     (save.ocp.StandardCheckpointHandler, "finalize"),
     (manifest, "write"),
+    (files, "sync"),
     (files, "rename"),
   ],
 )
@@ -169,15 +174,76 @@ def test_a_save_that_fails_says_why_and_the_next_one_may_succeed(
   assert int(restore(tmp_path).step) == 8
 
 
-def test_an_old_checkpoint_that_cannot_be_removed_is_no_failed_save(tmp_path, monkeypatch, caplog):
+class Recording(type(LOCAL)):
+  """The storage of this machine, which records what makes files last, appear or go."""
+
+  def __init__(self, unable=None):
+    """`unable` is a path that cannot be synced or removed."""
+    self.calls, self.unable = [], unable
+
+  def sync(self, path):
+    self.record("sync", pathlib.Path(path))
+
+  def rename(self, path, target):
+    super().rename(path, target)
+    self.record("rename", path, target)
+
+  def remove(self, path):
+    self.record("remove", path)
+    super().remove(path)
+
+  def record(self, name, path, *more):
+    if path == self.unable:
+      raise FULL
+    self.calls.append((name, path, *more))
+
+
+STORAGE = Recording()
+
+
+def recorded(monkeypatch, **options):
+  storages = registry.Registry({HERE: f"{__name__}:STORAGE"})
+  monkeypatch.setattr(registry, "STORAGES", storages)
+  monkeypatch.setattr(f"{__name__}.STORAGE", Recording(**options))
+  return STORAGE.calls
+
+
+def test_after_a_crash_of_the_machine_one_checkpoint_is_there(tmp_path, monkeypatch):
+  saved(tmp_path, 7)
+  calls, folder = recorded(monkeypatch), tmp_path / "checkpoints"
+  saved(tmp_path, 8, keep_last=1)
+  renamed = next(i for i, call in enumerate(calls) if call[0] == "rename")
+  _, partial, target = calls[renamed]
+  assert target == folder / "8"
+  synced = {path for name, path, *_ in calls[:renamed] if name == "sync"}
+  assert synced >= {partial / path.relative_to(target) for path in all_in(target)}
+  assert calls[renamed + 1 :] == [
+    ("sync", folder),
+    ("sync", tmp_path),
+    ("sync", tmp_path.parent),
+    ("rename", folder / "7", folder / OLD / "7"),
+    ("remove", folder / OLD),
+  ]
+
+
+def all_in(folder):
+  """A folder, and the files and the folders in it that are not empty."""
+  inside = (path for path in folder.rglob("*") if path.is_file() or any(path.iterdir()))
+  return folder, *inside
+
+
+@pytest.mark.parametrize(("unable", "kept"), [("checkpoints", [7, 8]), (f"checkpoints/{OLD}", [8])])
+def test_what_fails_once_a_checkpoint_is_published_is_no_failed_save(
+  tmp_path, monkeypatch, caplog, unable, kept
+):
+  saved(tmp_path, 7)
+  recorded(monkeypatch, unable=tmp_path / unable)
   checkpoints = opened(tmp_path, keep_last=1)
-  checkpoints.save(at_step(7), META)
-  checkpoints.wait()
-  monkeypatch.setattr(files, "remove", full)
   checkpoints.save(at_step(8), META)
   checkpoints.wait()
   assert checkpoints.outcome() == ""
   assert "After checkpoint 8 was saved: No space left on device" in caplog.text
+  assert checkpoint.available(tmp_path) == kept
 
 
 def test_checkpoints_that_are_removed_cost_only_themselves(tmp_path, caplog):

@@ -1,6 +1,7 @@
 """The functions that write files: whole files, growing files, moves, the lock."""
 
 import csv
+import errno
 import os
 import pathlib
 import re
@@ -22,6 +23,29 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
   files.write_text(path, "after")
   assert path.read_text() == "after"
   assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_is_synced_is_brought_to_the_disk_if_its_file_system_can(tmp_path, monkeypatch):
+  synced, fails = [], []
+
+  def fsync(descriptor):
+    synced.append(os.fstat(descriptor).st_ino)
+    for number in fails:
+      raise OSError(number, "no")
+
+  monkeypatch.setattr(os, "fsync", fsync)
+  path = tmp_path / "file"
+  files.write_text(path, "text")
+  files.sync(path)
+  files.sync(tmp_path)
+  assert synced == [path.stat().st_ino, path.stat().st_ino, tmp_path.stat().st_ino]
+  fails[:] = [errno.EINVAL]
+  files.sync(tmp_path)
+  with pytest.raises(OSError, match="no"):
+    files.sync(path)
+  fails[:] = [errno.EIO]
+  with pytest.raises(OSError, match="no"):
+    files.sync(tmp_path)
 
 
 def test_an_error_names_the_file_and_not_its_passing_name(tmp_path):

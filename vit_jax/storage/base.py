@@ -1,8 +1,8 @@
 """What a kind of storage must do, so that a run can be kept on it.
 
-A new kind is one class in one file with the members of `Storage`, and one line in
-`registry.STORAGES`: {"gs": "vit_jax.storage.gs:BUCKET"} serves all paths gs://... Only
-`storage.files` calls these members; everything else calls `storage.files`.
+A new kind is one file with an instance of a class with the members of `Storage`, and one line in
+`registry.STORAGES` that leads to the instance: {"gs": "vit_jax.storage.gs:BUCKET"} serves all paths
+gs://... Only `storage.files` calls these members; everything else calls `storage.files`.
 """
 
 from collections.abc import Iterator
@@ -74,6 +74,12 @@ class Storage(Protocol):
       path: where.
       new: whether to raise FileExistsError if something is at `path`, even if another process put
         it there just now; otherwise it is replaced.
+    """
+
+  def sync(self, path: Path):
+    """Returns once a file, or the names in a folder, would survive a crash of the machine.
+
+    Does nothing where whatever was written is safe already, as in a bucket.
     """
 
   def append(self, path: Path) -> Growing:

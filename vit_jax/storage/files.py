@@ -283,10 +283,18 @@ def place_to_fill(folder: Path) -> Path:
 
 
 def publish(place: Path, folder: Path):
-  """Brings what was written in a `place_to_fill` into its folder."""
+  """Brings what was written in a `place_to_fill` into its folder, safe from a crash."""
   if place != folder:
     copy(place, folder)
     remove(place)
+  paths = [folder / name for name in files_below(folder)]
+  for path in (*paths, *{path.parent for path in paths}):
+    sync(path)
+
+
+def sync(path: Path):
+  """Returns once a file, or the names in a folder, would survive a crash of the machine."""
+  storage_of(path).sync(path)
 
 
 def copy(path: Path, target: Path):

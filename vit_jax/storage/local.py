@@ -24,6 +24,8 @@ _KINDS = (
   (stat.S_ISCHR, "a device"),
   (stat.S_ISBLK, "a device"),
 )
+# Of a folder that its file system cannot sync, or that may be written to but not listed.
+_NO_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS, errno.EACCES)
 
 
 class _Local:
@@ -58,12 +60,22 @@ class _Local:
     return f"{path}.{secrets.token_hex(8)}.partial"  # beside it, to be renamed
 
   def put(self, partial: str, path, *, new: bool):
-    with open(partial, "rb") as stream:
-      os.fsync(stream.fileno())
+    self.sync(partial)
     if new:
       _link(partial, path)
     else:
       os.replace(partial, path)
+
+  def sync(self, path):
+    try:
+      descriptor = os.open(path, os.O_RDONLY)
+      try:
+        os.fsync(descriptor)
+      finally:
+        os.close(descriptor)
+    except OSError as error:
+      if error.errno not in _NO_SYNC or not os.path.isdir(path):
+        raise
 
   def append(self, path) -> "Appender":
     return Appender(path)

@@ -1,4 +1,7 @@
-"""Saves and restores checkpoints: asynchronous, atomic, verified.
+"""The `Checkpoints` of a run: saved in the background, published whole, pruned, and restored.
+
+`training/checkpointing.py` says when to save; `save` writes one checkpoint; `checkpoint` reads
+those of any workdir.
 
 Orbax writes and reads the arrays. When a checkpoint is complete, and that it then appears at once,
 is decided here, so that a failure is known to every process:
@@ -6,7 +9,8 @@ is decided here, so that a failure is known to every process:
 1. All processes begin together. The first one makes a temporary folder. Each copies its part of the
    state from the devices, and writes it in a thread.
 2. The training loop asks now and then how it goes. When every process has written its part, a
-   thread of the first one completes the folder, and renames it.
+   thread of the first one completes the folder, brings it to the disk, renames it, and removes
+   old checkpoints.
 3. If a process fails in 1 or 2, all learn of it when the loop asks, and drop the folder.
 
 A thread never waits for another process, so no failure can leave a process waiting.
@@ -87,6 +91,9 @@ class Checkpoints:
     workdirs.check_held(self._directory.parent)
     files.rename(folder, self._directory / str(step))
     try:
+      # First, or a crash might take the new name and the old checkpoint. Each may be a new folder.
+      for parent in (self._directory, *self._directory.parents[:2]):
+        files.sync(parent)
       self._prune(best)
     except OSError as error:
       logging.warning("After checkpoint %s was saved: %s.", step, reason_of(error))
