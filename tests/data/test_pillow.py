@@ -11,7 +11,7 @@ from PIL import Image
 
 from tests.data.pictures import assert_near, chunk, decode, naive_rgb, picture, png, png16, saved
 from tests.data.tiff import tiff
-from vit_jax.data import images
+from vit_jax.data import images, pillow
 
 
 def refused(data: bytes, message: str) -> None:
@@ -227,3 +227,42 @@ def test_a_bilevel_tiff_need_not_say_that_it_has_one_bit():
   data = saved(image, "TIFF")
   assert 258 not in Image.open(io.BytesIO(data)).tag_v2
   np.testing.assert_array_equal(decode(data)[..., 0], np.eye(9, 20) * 255)
+
+
+# --- Images that Pillow has opened ---
+
+
+@pytest.mark.parametrize(
+  "mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "turned"]
+)
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_opened_image_has_the_pixels_of_its_file(mode, loaded):
+  image = picture_with(mode)
+  kind = "JPEG" if mode in ("CMYK", "YCbCr") else "TIFF" if mode == "PA" else "PNG"
+  stream, options = io.BytesIO(), {}
+  if mode == "P":
+    options["transparency"] = 3
+  if mode == "turned":
+    options["exif"] = Image.Exif()
+    options["exif"][0x0112] = 6
+  image.save(stream, kind, **options)
+  opened = Image.open(stream)
+  if loaded:
+    opened.load()
+  wanted = pillow.decode(stream.getvalue(), max_pixels=10**6)
+  np.testing.assert_array_equal(pillow.of_opened(opened), wanted)
+
+
+def picture_with(mode):
+  pixels = np.random.default_rng(0).integers(0, 256, (12, 16, 4), np.uint8)
+  image = Image.fromarray(pixels, "RGBA")
+  return (
+    image.convert("RGB") if mode == "turned" else image if mode == "RGBA" else image.convert(mode)
+  )
+
+
+def test_an_image_that_was_made_is_as_it_was_made():
+  cmyk = Image.new("CMYK", (3, 2), (255, 0, 0, 0))
+  np.testing.assert_array_equal(pillow.of_opened(cmyk), [[(0, 255, 255)] * 3] * 2)
+  clear = Image.new("RGBA", (3, 2), (9, 9, 9, 0))
+  assert pillow.of_opened(clear).min() == 255

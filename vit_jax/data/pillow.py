@@ -78,6 +78,21 @@ def decode(data: bytes, *, max_pixels: int) -> np.ndarray:
     raise BadImage(f"Not a {_NAMES} that can be decoded: {error}") from error
 
 
+def of_opened(image: Image.Image) -> np.ndarray:
+  """As `decode`, of an image that Pillow has opened or made.
+
+  Raises:
+    BadImage: the value of white is unknown.
+    OSError: the file cannot be decoded.
+  """
+  if image.mode[:1] in "IF":
+    raise BadImage(f"its mode is {image.mode}; convert it to 8 bits a channel first.")
+  bits = _bits(image) if image.format else 8  # one that was not opened from a file has no format
+  if image.format:
+    _scale_key(image, bits)
+  return upright(_as_rgb8(image, bits), _orientation(image))
+
+
 def check_size(height: int, width: int, *, max_pixels: int) -> None:
   """Raises BadImage if an image has more than `max_pixels` pixels."""
   if height * width > max_pixels:
@@ -170,7 +185,7 @@ def _as_rgb8(image: Image.Image, bits: int) -> np.ndarray:
   if bits > 8:
     bands = zip(image.getbands(), image.getextrema(), strict=True)
     _check_brightest(max(most for band, (_, most) in bands if band != "A"), bits)
-  if image.mode == "CMYK" and image.format != "TIFF" and "adobe" not in image.info:
+  if image.mode == "CMYK" and image.format not in ("TIFF", None) and "adobe" not in image.info:
     image = ImageChops.invert(image)  # Pillow treated it as Adobe's inverted CMYK
   if image.has_transparency_data:
     rgba = image.convert("RGBA")

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from vit_jax.config import Data
-from vit_jax.data import image_files
+from vit_jax.data import image_files, pillow
 from vit_jax.data.device import normalize
 from vit_jax.data.images import BadImage, evaluate_image
 from vit_jax.storage import files
@@ -211,9 +211,7 @@ def encoded_or_pixels(image) -> bytes | np.ndarray:
   if isinstance(image, (str, os.PathLike)):
     return files.read_bytes(local_path(image), most=image_files.MAX_BYTES)
   if isinstance(image, Image.Image):
-    if image.mode[:1] in "IF":  # Pillow would clip these to white
-      raise BadImage(f"its mode is {image.mode}; convert it to 8 bits a channel first.")
-    return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    return pillow.of_opened(image)
   if isinstance(image, np.ndarray) and image.dtype == np.uint8:
     return image
   kind = f"an array of {image.dtype}" if isinstance(image, np.ndarray) else type(image).__name__
