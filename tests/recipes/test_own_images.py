@@ -75,6 +75,17 @@ def test_data_with_splits_is_scored_on_them():
   assert config.data.image_size == 16
 
 
+def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):
+  draw(tmp_path, images=6)
+  table = tmp_path / "list.csv"
+  table.write_text("".join(f"a/{i}.png,{label}\n" for i, label in enumerate(["a", "a|b", "b"] * 2)))
+  config = own_images.train(str(table))
+  assert config.loss.kind == "sigmoid"
+  assert ("loss.kind", "images have any number of labels") in config.origins
+  table.write_text(table.read_text().replace("a|b", "b"))
+  assert own_images.train(str(table)).loss.kind == "softmax"
+
+
 @pytest.mark.parametrize(
   ("images", "side", "model", "size", "batch"),
   [
@@ -105,6 +116,7 @@ def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
   ("recipe", "message"),
   [
     ("train.py:{}/photo", "and there is no file or folder of that name"),
+    ("train.py:{}/a/0.png", "and it is a file of none; give one of these"),
     ("train.py:{},ViT-M/16", "ViT-M/16"),
     ("finetune.py:{}/none.npz,{}", r"none.npz does not exist; give weights"),
     ("finetune.py:ViT-B/16,{}/photo", "photo' is none of imagenet, cifar100"),

@@ -4,7 +4,7 @@ import dataclasses
 import statistics
 from collections.abc import Iterator, Mapping
 
-from vit_jax.config import AUTO, Checkpoint, Config, Data, Dataset, Duration, Model, Schedule
+from vit_jax.config import AUTO, Checkpoint, Config, Data, Dataset, Duration, Loss, Model, Schedule
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
@@ -65,6 +65,7 @@ class OwnImages:
     parted: how the two were found, in words.
     images: number of training images.
     side: the median of the smaller sides of a sample of them, pixels.
+    multi_label: whether an image has any number of labels.
   """
 
   train: Dataset
@@ -72,11 +73,23 @@ class OwnImages:
   parted: str
   images: int
   side: int
+  multi_label: bool = False
 
   @property
   def number(self) -> str:
     """The number of training images, in words."""
     return f"{self.images:,} training images"
+
+  @property
+  def loss(self) -> Loss:
+    """That of one label for each image, or of any number of them."""
+    return Loss(kind="sigmoid") if self.multi_label else Loss()
+
+  @property
+  def origins(self) -> tuple[tuple[str, str], ...]:
+    """Where the parts and the loss come from."""
+    several = (("loss.kind", "images have any number of labels"),) if self.multi_label else ()
+    return ("data.train", self.parted), *several
 
 
 def look_at(spec: str) -> OwnImages:
@@ -93,7 +106,7 @@ def look_at(spec: str) -> OwnImages:
   spec = sources.recognised(spec)
   train, held_out, parted = parts_of(spec, sources.named_parts(spec))
   source = sources.open_source(train.source, split=train.split)
-  return OwnImages(train, held_out, parted, len(source), median_side(source))
+  return OwnImages(train, held_out, parted, len(source), median_side(source), source.multi_label)
 
 
 def are_there(spec: str) -> bool:
@@ -170,6 +183,7 @@ def train(spec: str, model: str = "") -> Config:
     duration=Duration(epochs=scale.epochs),
     log_every=Duration(steps=max(1, min(50, round(steps / 100)))),
     evaluate_every=tenth,
+    loss=own.loss,
     model=Model(name=name, compute_dtype=AUTO, **shape),
     optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=average_over(steps)),
     schedule=Schedule(learning_rate=scale.learning_rate, warmup=Duration(epochs=scale.epochs / 20)),
@@ -182,7 +196,7 @@ def train(spec: str, model: str = "") -> Config:
     evaluate={"held_out": Classification(**vars(own.held_out))},
     checkpoint=Checkpoint(every=tenth),
     origins=(
-      ("data.train", own.parted),
+      *own.origins,
       ("model.name", "the recipe's argument" if model else f"{own.number}, {sides}"),
       *((f"model.{key}", own.number) for key in shape),
       ("data.image_size", f"{sides}, and the patches"),
@@ -231,6 +245,7 @@ def finetune(weights: str, spec: str) -> Config:
     evaluate_every=every,
     init_from=weights,
     new_head=True,
+    loss=own.loss,
     model=Model(name="", compute_dtype=AUTO),
     optimizer=SGD(momentum=0.9, clip_norm=1.0),
     schedule=Schedule(learning_rate=0.01, warmup=Duration(steps=steps // 5)),
@@ -238,7 +253,7 @@ def finetune(weights: str, spec: str) -> Config:
     evaluate={"held_out": Classification(**vars(own.held_out))},
     checkpoint=Checkpoint(every=every),
     origins=(
-      ("data.train", own.parted),
+      *own.origins,
       ("model.name", weights),
       ("data.image_size", weights if side else "usual; the weights do not tell it"),
       *((key, own.number) for key in ("batch_size", "duration")),

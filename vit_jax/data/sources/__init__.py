@@ -132,5 +132,8 @@ def forms(nearest: str = "") -> str:
 def _advice(spec: str) -> str:
   if advice := foreign.advice(spec):
     return f".{advice}"
-  path = "" if ":" in spec else ", and there is no file or folder of that name"
+  there = (
+    "it is a file of none" if os.path.exists(spec) else "there is no file or folder of that name"
+  )
+  path = "" if ":" in spec else f", and {there}"
   return f"{path}; give one of these, nearest first: {forms(spec.partition(':')[0])}."
