@@ -5,7 +5,7 @@ import pytest
 from tests.data import digit_files
 from tests.data.made_sets import write_images
 from tests.data.opened import open_source
-from vit_jax.data import leakage
+from vit_jax.data import leakage, sources
 from vit_jax.data.sources import SourceError
 
 
@@ -52,13 +52,14 @@ def test_a_table_names_images_and_classes(table, tmp_path):
     "image_id,Label\nx/000.jpg,ant\nx/001.jpg,bee\n",
     "a b,z\nx/000.jpg,ant\nx/001.jpg,bee\n",
     "n;category;file_name\n1;ant;x/000.jpg\n2;bee;x/001.jpg\n",
+    "path , label\nx/000.jpg, ant \nx/001.jpg , bee\n",
     "\ufeffsize\tlabel\timage\r\n1\tant\tx/000.jpg\r\n2\tbee\tx/001.jpg\r\n",
   ],
 )
 def test_the_header_tells_the_columns(table, text):
   source = table(text)
   assert source.identity == table("x/000.jpg,ant\nx/001.jpg,bee\n").identity
-  assert len(source.notes) == (0 if text.startswith("path,label") else 1)
+  assert len(source.notes) == (0 if text.startswith(("path,label", "path , label")) else 1)
   assert all("images are in" in note for note in source.notes)
 
 
@@ -113,6 +114,17 @@ def test_splits_are_a_column(table):
   assert "All splits of" in table(text).notes[0]
   with pytest.raises(SourceError, match=r"no split 'val': its column \"split\" has \['test', 'tr"):
     table(text, "val")
+
+
+@pytest.mark.parametrize("column", ["split", "Split"])
+def test_the_splits_of_a_column_are_its_parts(table, tmp_path, column):
+  text = f"path,label,{column}\nx/000.jpg,a,TRAIN\nx/001.jpg,a,val\n"
+  assert len(table(text, "TRAIN")) == 1
+  spec = f"csv:{tmp_path}/list.csv"
+  assert sources.named_parts(spec) == {"train": (spec, "TRAIN"), "val": (spec, "val")}
+  (tmp_path / "list.csv").write_text(text + "x/002.jpg,a\n")
+  with pytest.raises(SourceError, match=r"has \['x/002.jpg', 'a'\] in line 4"):
+    sources.named_parts(spec)
 
 
 def test_the_same_image_is_found_under_another_path(table, tmp_path):

@@ -28,8 +28,9 @@ _HEAD = 4096  # characters; text has no zero among them
 class Csv(table.Table):
   """The images of a table of text, whose columns commas separate, or else semicolons or tabs.
 
-  Paths are relative to the file's folder. They may also be absolute, or lead out of the folder: a
-  note counts those. Nothing but an image is ever made of such a file.
+  Spaces around a cell do not count. Paths are relative to the file's folder. They may also be
+  absolute, or lead out of the folder: a note counts those. Nothing but an image is ever made of
+  such a file.
 
   The first row is a header if it names no image, and has a usual name for the column of images or
   is above a row that names an image. Without a header, the columns are path and label. If any label
@@ -84,9 +85,8 @@ class Csv(table.Table):
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The values in the column "split"."""
     file = local_path(argument).absolute()
-    names, lines = _with_header(file)
-    values = {cells[names.index(_SPLIT)] for _, cells in lines} if _SPLIT in names else ()
-    return {value: (argument, value) for value in sorted(values)}
+    header, lines = _with_header(file)
+    return {value.lower(): (argument, value) for value in sorted(set(_splits(header, lines)))}
 
   @classmethod
   def recognises(cls, path: str) -> bool:
@@ -109,9 +109,8 @@ def _rows(
   header, lines = _with_header(file)
   unnamed = ["path"] if not label_key and len(lines[0][1]) == 1 else ["path", "label"]
   names = header or unnamed
-  for number, cells in lines:
-    if len(cells) != len(names):
-      raise _wrong(file, f"has {shown(cells)} in line {number}", header)
+  if not header:
+    _check_cells(file, lines, len(names))
   image = _image_column(file, names, lines[0][1], image_key)
   label = _label_column(file, names, image, label_key) if label_key else None
   if header and [names[image], names[label or 0]] != ["path", "label"]:
@@ -121,8 +120,13 @@ def _rows(
   for row in rows:
     if not row.path:
       raise _wrong(file, f"has no path in line {row.line}", header)
-  of = [cells[names.index(_SPLIT)] for _, cells in lines] if _SPLIT in names else None
-  return _of_split(file, rows, of, split, notes)
+  return _of_split(file, rows, _splits(names, lines), split, notes)
+
+
+def _splits(names: list[str], lines: list[tuple[int, list[str]]]) -> list[str]:
+  """The split of each row; [] if no column is called so."""
+  column = next((i for i, name in enumerate(names) if name.lower() == _SPLIT), None)
+  return [] if column is None else [cells[column] for _, cells in lines]
 
 
 def _with_header(file: pathlib.Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -132,7 +136,15 @@ def _with_header(file: pathlib.Path) -> tuple[list[str], list[tuple[int, list[st
   lines = lines[1:] if header else lines
   if not lines:
     raise _wrong(file, "names no images")
+  if header:
+    _check_cells(file, lines, len(header), header)
   return header, lines
+
+
+def _check_cells(file: pathlib.Path, lines, columns: int, header: list[str] = ()) -> None:
+  for number, cells in lines:
+    if len(cells) != columns:
+      raise _wrong(file, f"has {shown(cells)} in line {number}", header)
 
 
 def _read(file: pathlib.Path) -> list[tuple[int, list[str]]]:
@@ -143,13 +155,14 @@ def _read(file: pathlib.Path) -> list[tuple[int, list[str]]]:
       head = stream.read(_HEAD)
       if "\0" in head:
         raise SourceError(
-          f'"{file}" is not text in UTF-8, so not a CSV file.{foreign.advice(str(file))}'
+          f'"{file}" is not text in UTF-8, so not a CSV file; save a table as UTF-8.'
+          + foreign.advice(str(file))
         )
       stream.seek(0)
       first = head.partition("\n")[0]
       separator = next((mark for mark in ",;\t" if mark in first), ",")
-      reader = csv.reader(stream, delimiter=separator)
-      return [(reader.line_num, row) for row in reader if row]
+      reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
+      return [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
   except (OSError, csv.Error) as error:
     raise SourceError(f'"{file}" cannot be read as a CSV file: {error}.') from error
 
@@ -179,7 +192,7 @@ def _label_column(file: pathlib.Path, names: list[str], image: int, label_key: s
   setting = f'"{file}", label_key'
   if name := table.column(label_key, Dataset().label_key, _LABELS, names, setting):
     return names.index(name)
-  others = [i for i, name in enumerate(names) if i != image and name != _SPLIT]
+  others = [i for i, name in enumerate(names) if i != image and name.lower() != _SPLIT]
   if len(others) != 1:
     raise SourceError(
       f'"{file}" has the columns {shown(names)}; name the one with the labels by label_key.'
@@ -188,10 +201,10 @@ def _label_column(file: pathlib.Path, names: list[str], image: int, label_key: s
 
 
 def _of_split(
-  file: pathlib.Path, rows: list[_Row], of: list[str] | None, split: str, notes: list[str]
+  file: pathlib.Path, rows: list[_Row], of: list[str], split: str, notes: list[str]
 ) -> list[_Row]:
   """The rows of a split; `of`: the split of each row, if the table has that column."""
-  values = shown(sorted(set(of or ())))
+  values = shown(sorted(set(of)))
   if not split:
     if of:
       notes.append(f'All splits of {str(file)!r} are taken: {values} in the column "{_SPLIT}".')

@@ -78,7 +78,9 @@ class HuggingFace(table.Table):
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The splits."""
     opened = _opened(argument)
-    return {split: (argument, split) for split in opened} if isinstance(opened, Mapping) else {}
+    return (
+      {split.lower(): (argument, split) for split in opened} if isinstance(opened, Mapping) else {}
+    )
 
   @classmethod
   def recognises(cls, path: str) -> bool:

@@ -164,6 +164,8 @@ def _index(path: str, image_key: str, label_key: str) -> dict[str, np.ndarray]:
       if index := _kept(kept, stat):
         return index
       index = _made(path, stream, image_key, label_key)
+  except SourceError:
+    raise
   except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
     hint = "; unpack compression first" if path.endswith(("gz", "bz2", "xz", "zst")) else ""
     raise SourceError(f'"{path}" cannot be read as a tar file: {error}{hint}.') from error
