@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
@@ -23,6 +22,7 @@ from vit_jax.evaluation.spec import (
   one_behind,
 )
 from vit_jax.process.text import listed
+from vit_jax.storage.paths import Path
 
 with epy.lazy_imports():
   import jax
@@ -275,7 +275,7 @@ def prepared(source: "sources.Source", data: Data, resize: int, row: int) -> np.
 
 
 def write_details(
-  folder: pathlib.Path,
+  folder: Path,
   *,
   source: "sources.Source",
   kept: "details.Kept",

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import io
-import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 import jax
@@ -11,6 +10,7 @@ import numpy as np
 
 from vit_jax.process.text import shown
 from vit_jax.storage import files
+from vit_jax.storage.paths import Path
 
 PREDICTIONS, CLASSES, CONFUSION = "predictions.csv", "classes.csv", "confusion.csv"
 COLUMNS = ("name", "label", "prediction", "probability")  # of PREDICTIONS
@@ -56,7 +56,7 @@ class Details:
   name: Callable[[int], str]
 
 
-def write(folder: pathlib.Path, details: Details):
+def write(folder: Path, details: Details):
   """Writes predictions.csv, classes.csv and, for up to 2,000 classes, confusion.csv.
 
   Raises:
@@ -98,7 +98,7 @@ def confusion(labels: np.ndarray, predictions: np.ndarray, count: int) -> np.nda
   return cells.reshape(count, count)
 
 
-def read_confusion(folder: pathlib.Path) -> tuple[list[str], np.ndarray | None]:
+def read_confusion(folder: Path) -> tuple[list[str], np.ndarray | None]:
   """The names of the classes and the matrix of confusion.csv; ([], None) if it is not there.
 
   Raises:
@@ -109,7 +109,7 @@ def read_confusion(folder: pathlib.Path) -> tuple[list[str], np.ndarray | None]:
   return [row[0] for row in rows], matrix
 
 
-def rows_of(path: pathlib.Path, columns: int = 0) -> list[list[str]]:
+def rows_of(path: Path, columns: int = 0) -> list[list[str]]:
   """The rows of a CSV file below its header, [] if it is not there.
 
   Raises:

@@ -1,7 +1,6 @@
 """--mode=evaluate: scores the parameters of a run or of a file on all evaluations."""
 
 import functools
-import pathlib
 
 import jax
 
@@ -15,6 +14,7 @@ from vit_jax.evaluation.evaluations import Evaluations, metrics_of, score_all
 from vit_jax.evaluation.spec import EvalContext, Result
 from vit_jax.process import json_text
 from vit_jax.storage import files, workdir
+from vit_jax.storage.paths import Path
 
 TOO_LITTLE_MEMORY = "Lower config.batch_size, or split the parameters by config.mesh.fsdp."
 
@@ -23,7 +23,7 @@ def evaluate(
   read: evaluated_model.Scored,
   evaluations: Evaluations,
   reader: Reader,
-  folder: pathlib.Path,
+  folder: Path,
   *,
   stall_seconds: float,
 ) -> dict[str, float]:
@@ -61,7 +61,7 @@ def put(params: dict, mesh: jax.sharding.Mesh) -> dict:
   return jax.tree.map(meshes.place, params, meshes.state_shardings(mesh, params))
 
 
-def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folder: pathlib.Path):
+def report(read: evaluated_model.Scored, scored: list[tuple[str, Result]], folder: Path):
   """Writes and prints the results.
 
   Raises:

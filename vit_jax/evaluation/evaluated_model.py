@@ -6,7 +6,6 @@ or an image size, as recipes of published protocols do.
 """
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 
 import jax
@@ -25,7 +24,7 @@ from vit_jax.models.description import SETTINGS
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
-from vit_jax.storage.paths import path_of
+from vit_jax.storage.paths import Path, path_of
 
 OF_PARAMETERS = (*SETTINGS, "representation_layer")  # settings that follow from the parameters
 NAME_THEM = (
@@ -64,7 +63,7 @@ class Scored:
 def read(
   config: Config,
   evaluations: Evaluations,
-  folder: pathlib.Path,
+  folder: Path,
   named: frozenset[str] = frozenset(),
   *,
   average: bool = True,

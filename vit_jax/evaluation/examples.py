@@ -1,6 +1,5 @@
 """Some images of a set, kept as the model saw them, so that a report can show them."""
 
-import pathlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from vit_jax.data import tiles
 from vit_jax.data.images import BadImage
 from vit_jax.storage import files
+from vit_jax.storage.paths import Path
 
 IMAGES = "images"  # folder of the images of a set
 SHOWN = 8  # of the worst mistakes, and of the others
@@ -47,7 +47,7 @@ def read(rows: list[int], image: Callable[[int], np.ndarray]) -> dict[int, np.nd
   return images
 
 
-def write(folder: pathlib.Path, images: Mapping[int, np.ndarray]):
+def write(folder: Path, images: Mapping[int, np.ndarray]):
   """Writes each image as FOLDER/ROW.png, in place of those that an earlier run left there.
 
   Raises:

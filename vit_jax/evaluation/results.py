@@ -1,6 +1,5 @@
 """The results of evaluations in a workdir: files and words that say what was scored."""
 
-import pathlib
 from collections.abc import Mapping
 
 from vit_jax.data import tiles
@@ -9,6 +8,7 @@ from vit_jax.evaluation.details import MAX_BYTES
 from vit_jax.evaluation.spec import Result
 from vit_jax.process import json_text
 from vit_jax.storage import files, metrics_log, workdir
+from vit_jax.storage.paths import Path
 from vit_jax.weights import average
 
 METRICS = "figures.json"
@@ -16,8 +16,8 @@ DATASET = "dataset"  # beside the metrics of a set: its images, in words
 
 
 def write_details(
-  folder: pathlib.Path, scored: list[tuple[str, Result]], origin: dict[str, int | str]
-) -> pathlib.Path | None:
+  folder: Path, scored: list[tuple[str, Result]], origin: dict[str, int | str]
+) -> Path | None:
   """Writes metrics, tables, plots and pictures of an evaluation to a folder of its own.
 
   Args:
@@ -42,7 +42,7 @@ def write_details(
   return workdir.write_details(folder, fill)
 
 
-def write_set(folder: pathlib.Path, result: Result, origin: dict[str, int | str]):
+def write_set(folder: Path, result: Result, origin: dict[str, int | str]):
   """Writes the details of one set into a new folder; arguments as for `write_details`."""
   files.make_folder(folder)
   origin = origin | {DATASET: result.dataset}
@@ -58,7 +58,7 @@ def notes(scored: list[tuple[str, Result]]) -> str:
   return "".join(f"\n{name}: {each.note}" for name, each in scored if each.note)
 
 
-def recorded(folder: pathlib.Path) -> dict:
+def recorded(folder: Path) -> dict:
   """The figures.json in the folder of a set, {} if it is not there.
 
   Raises:
@@ -86,12 +86,12 @@ def origin_in_words(origin: Mapping[str, object]) -> str:
   return ", ".join(filter(None, parts))
 
 
-def steps_in(folder: pathlib.Path) -> frozenset[int]:
+def steps_in(folder: Path) -> frozenset[int]:
   """The steps whose evaluation is already in metrics.jsonl."""
   return frozenset(line["step"] for line in evaluations_in(folder))
 
 
-def evaluations_in(folder: pathlib.Path) -> list[dict]:
+def evaluations_in(folder: Path) -> list[dict]:
   """The lines of metrics.jsonl that hold metrics of an evaluation."""
   lines = metrics_log.read(folder)
   keys = set(catalogue.headlines({key for line in lines for key in line}))

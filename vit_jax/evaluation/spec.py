@@ -13,7 +13,6 @@ in `with epy.lazy_imports()`.
 import abc
 import contextlib
 import dataclasses
-import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, TypeVar
@@ -23,6 +22,7 @@ from etils import epy
 
 from vit_jax.config.data import Dataset
 from vit_jax.config.fields import name_of_kind
+from vit_jax.storage.paths import Path
 
 with epy.lazy_imports():
   import jax
@@ -75,7 +75,7 @@ class Result:
   """
 
   metrics: dict[str, float]
-  write: Callable[[pathlib.Path], None] | None = None
+  write: Callable[[Path], None] | None = None
   pictures: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   note: str = ""
   dataset: str = ""

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import itertools
-import pathlib
 import warnings
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from vit_jax.plots.labels import fonts
 from vit_jax.storage import files
+from vit_jax.storage.paths import Path
 
 WIDTH, HEIGHT = 4.8, 2.7  # inches; small enough for the text to be readable on a phone
 MAX_LEGEND = 12  # entries
@@ -188,7 +188,7 @@ def svg(figure) -> bytes:
   return (text[begin:end] + STYLE + text[end:].replace(INK, "var(--ink)")).encode()
 
 
-def save(figure, path: pathlib.Path):
+def save(figure, path: Path):
   """Writes a figure of Matplotlib as PNG, or as SVG if the path ends so."""
   import matplotlib
 

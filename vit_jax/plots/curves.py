@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import pathlib
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +11,7 @@ from vit_jax.plots import charts
 from vit_jax.plots.labels import caption, label
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage import workdir as workdirs
+from vit_jax.storage.paths import Path
 
 CURVES = "curves.png"
 CONFUSION = "confusion.png"
@@ -30,7 +30,7 @@ OF_TRAINING = {  # metric: (row of the figure, how the line looks)
 CONSTANT = 0.01  # a top-5 that changes less is not drawn
 
 
-def curves(folder: pathlib.Path, plot_of: Callable[[str], str]):
+def curves(folder: Path, plot_of: Callable[[str], str]):
   """Draws WORKDIR/curves.png from metrics.jsonl: loss, accuracy and learning rate against step.
 
   Args:
@@ -80,7 +80,7 @@ def _accuracy(axes, key: str, points: list[tuple[int, float]], whose: str = ""):
     axes.plot(*zip(*points, strict=True), marker=".", label=key + whose)
 
 
-def confusions(workdir: pathlib.Path):
+def confusions(workdir: Path):
   """Draws the confusion matrices of a workdir that are not drawn yet; damaged ones are left out."""
   for folder in workdirs.details(workdir):
     if files.is_file(folder / details.CONFUSION) and not files.exists(folder / CONFUSION):
@@ -89,7 +89,7 @@ def confusions(workdir: pathlib.Path):
         confusion(folder, matrix, names, results.whose(folder.name, results.recorded(folder)))
 
 
-def confusion(folder: pathlib.Path, matrix, class_names, whose: str):
+def confusion(folder: Path, matrix, class_names, whose: str):
   """Draws FOLDER/confusion.png: images by label and prediction, coloured by the label's share.
 
   `whose` says what the predictions are of.

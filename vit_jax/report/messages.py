@@ -1,6 +1,5 @@
 """Messages to the user when a run begins and when it ends."""
 
-import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +14,7 @@ from vit_jax.process import json_text
 from vit_jax.process.text import aligned
 from vit_jax.report import report
 from vit_jax.storage import files, metrics_log, workdir
+from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten
 from vit_jax.training.callbacks import Session
 from vit_jax.training.early_stopping import EarlyStopping
@@ -49,7 +49,7 @@ class Messages(Callback):
     session.writer.say(text)
 
 
-def introduction(run: Run, folder: pathlib.Path, *, left: bool) -> str:
+def introduction(run: Run, folder: Path, *, left: bool) -> str:
   """Describes the run that is about to begin, in a few lines.
 
   Args:
@@ -141,7 +141,7 @@ def advice_on_fsdp(run: Run) -> str:
 
 
 def conclusion(
-  folder: pathlib.Path,
+  folder: Path,
   *,
   finished: bool,
   last: int,
@@ -184,19 +184,19 @@ def conclusion(
   )
 
 
-def report_in_words(folder: pathlib.Path) -> list[str]:
+def report_in_words(folder: Path) -> list[str]:
   """The line about the report, if there is one."""
   path = folder / report.REPORT
   return [f"Report:     {path} (open it in a browser)"] if files.is_file(path) else []
 
 
-def pictures_in_words(folder: pathlib.Path) -> list[str]:
+def pictures_in_words(folder: Path) -> list[str]:
   """The line about the pictures of the evaluations, if there are any."""
   there = files.is_folder(folder / metrics_log.PICTURES)
   return [f"Pictures:   {folder}/{metrics_log.PICTURES}"] if there else []
 
 
-def next_command(folder: pathlib.Path, early_stopping: EarlyStopping, *, head: bool) -> str:
+def next_command(folder: Path, early_stopping: EarlyStopping, *, head: bool) -> str:
   """What to do with the run: export the classifier, or fine-tune what has no head."""
   if head:
     output = quoted(folder / "params.npz")
@@ -210,7 +210,7 @@ def next_command(folder: pathlib.Path, early_stopping: EarlyStopping, *, head: b
   )
 
 
-def quoted(path: pathlib.Path | str) -> str:
+def quoted(path: Path | str) -> str:
   """A path as a word of a command."""
   return shlex.quote(str(path))
 

@@ -13,6 +13,7 @@ from vit_jax.data import datasets
 from vit_jax.data.datasets import in_words
 from vit_jax.evaluation import examples
 from vit_jax.storage import files, starts, workdir
+from vit_jax.storage.paths import Path
 from vit_jax.training.callbacks import Session
 from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
@@ -94,7 +95,7 @@ def output(command: list[str]) -> str:
   return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def write_images(run: Run, folder: pathlib.Path):
+def write_images(run: Run, folder: Path):
   """Writes the first training images of the run as the step gets them, with their classes.
 
   Raises:

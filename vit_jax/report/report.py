@@ -1,7 +1,6 @@
 """The report of a run, or of several side by side."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
 
 import jax
@@ -15,6 +14,7 @@ from vit_jax.report.document import Section
 from vit_jax.report.run import RecordedRun
 from vit_jax.storage import files, workdir
 from vit_jax.storage.metrics_log import clock
+from vit_jax.storage.paths import Path
 from vit_jax.training.callbacks import Session
 from vit_jax.training.loop import Callback
 from vit_jax.training.run import Run
@@ -52,7 +52,7 @@ class Report(Callback):
       self._session.writer.say(text)
 
 
-def write(folders: Sequence[pathlib.Path], output: pathlib.Path, *, inside: bool):
+def write(folders: Sequence[Path], output: Path, *, inside: bool):
   """Writes the report of workdirs as a file.
 
   Args:
@@ -67,7 +67,7 @@ def write(folders: Sequence[pathlib.Path], output: pathlib.Path, *, inside: bool
   files.write_text(output, html(folders, inside=inside))
 
 
-def html(folders: Sequence[pathlib.Path], *, inside: bool) -> str:
+def html(folders: Sequence[Path], *, inside: bool) -> str:
   """The report of workdirs as a page; arguments and errors as for `write`."""
   if len(folders) > MAX_RUNS:
     raise ConfigError(f"{len(folders)} workdirs are too many for a report; give up to {MAX_RUNS}.")

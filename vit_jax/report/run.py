@@ -1,7 +1,6 @@
 """A run as its workdir tells it; what is missing or damaged is left out."""
 
 import dataclasses
-import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 from vit_jax.config import Config, ConfigError, recorded
@@ -11,6 +10,7 @@ from vit_jax.report import scored_set
 from vit_jax.report.document import Table, TableCell
 from vit_jax.report.scored_set import ScoredSet
 from vit_jax.storage import files, metrics_log, starts, workdir
+from vit_jax.storage.paths import Path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,7 @@ class RecordedRun:
     notes: what could not be read, in sentences.
   """
 
-  folder: pathlib.Path
+  folder: Path
   name: str
   config: Config | None
   starts: Sequence[dict]
@@ -65,7 +65,7 @@ class RecordedRun:
     return [(step, changed) for step, changed in kept.items() if changed]
 
 
-def read_all(folders: Sequence[pathlib.Path]) -> list[RecordedRun]:
+def read_all(folders: Sequence[Path]) -> list[RecordedRun]:
   """The runs of workdirs.
 
   Raises:
@@ -78,7 +78,7 @@ def read_all(folders: Sequence[pathlib.Path]) -> list[RecordedRun]:
   return [read(folder, name) for folder, name in zip(folders, names(folders), strict=True)]
 
 
-def check(folder: pathlib.Path):
+def check(folder: Path):
   """Checks that a folder is a workdir.
 
   Raises:
@@ -94,13 +94,13 @@ def check(folder: pathlib.Path):
   workdir.check_links(folder)
 
 
-def names(folders: Sequence[pathlib.Path]) -> list[str]:
+def names(folders: Sequence[Path]) -> list[str]:
   """The last part of each path, or the whole path if two end alike."""
   last = [files.real(folder).name for folder in folders]
   return last if len({*last}) == len(last) else [str(folder) for folder in folders]
 
 
-def read(folder: pathlib.Path, name: str) -> RecordedRun:
+def read(folder: Path, name: str) -> RecordedRun:
   """The run of a workdir."""
   notes = []
 
@@ -121,7 +121,7 @@ def read(folder: pathlib.Path, name: str) -> RecordedRun:
   return RecordedRun(folder, name, config, begun, lines, sets, [*notes, *unreadable])
 
 
-def settings(folder: pathlib.Path) -> Config | None:
+def settings(folder: Path) -> Config | None:
   """The settings; None if the run recorded none.
 
   Raises:
@@ -134,7 +134,7 @@ def settings(folder: pathlib.Path) -> Config | None:
   return config
 
 
-def metrics(folder: pathlib.Path) -> list[dict | None]:
+def metrics(folder: Path) -> list[dict | None]:
   """The lines of metrics.jsonl; None for each that is damaged."""
   return [values for _, values in metrics_log.lines_of(folder / metrics_log.METRICS)]
 

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import pathlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from vit_jax.evaluation import catalogue, details, examples, results
 from vit_jax.evaluation.details import count, rows_of
 from vit_jax.storage import files, workdir
+from vit_jax.storage.paths import Path
 
 MAX_SETS = 12  # evaluations of a run that are shown
 
@@ -40,8 +40,8 @@ class ScoredSet:
   predictions: np.ndarray
   probabilities: np.ndarray
   confusion: np.ndarray | None
-  images: Mapping[int, pathlib.Path]
-  pictures: Mapping[str, pathlib.Path]
+  images: Mapping[int, Path]
+  pictures: Mapping[str, Path]
 
   @property
   def origin(self) -> str:
@@ -67,7 +67,7 @@ class ScoredSet:
       return ""
 
 
-def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
+def read_all(folder: Path) -> tuple[list[ScoredSet], list[str]]:
   """The evaluations of a workdir, the newest first, and a sentence about each that is damaged.
 
   One that was repeated with the same result is there once. Of very many they are the newest.
@@ -85,7 +85,7 @@ def read_all(folder: pathlib.Path) -> tuple[list[ScoredSet], list[str]]:
   return sets, wrong
 
 
-def read(folder: pathlib.Path) -> ScoredSet:
+def read(folder: Path) -> ScoredSet:
   """The set in a folder; files that are not there are left out.
 
   Raises:
@@ -109,7 +109,7 @@ def read(folder: pathlib.Path) -> ScoredSet:
   )
 
 
-def numbered(folder: pathlib.Path) -> dict[int, pathlib.Path]:
+def numbered(folder: Path) -> dict[int, Path]:
   """The files FOLDER/NUMBER.png by number."""
   paths = [path for path in files.matching(folder, "*.png") if path.stem.isdecimal()]
   return {int(path.stem): path for path in sorted(paths, key=lambda path: int(path.stem))}

@@ -1,20 +1,20 @@
 """Small pictures of images that a run kept."""
 
 import io
-import pathlib
 from collections.abc import Callable, Mapping
 
 from PIL import Image
 
 from vit_jax.report.document import Picture
 from vit_jax.storage.files import read_bytes
+from vit_jax.storage.paths import Path
 
 SIDE = 160  # pixels, of the longer side; larger images are reduced, smaller ones enlarged
 MAX_PIXELS, MAX_BYTES = 2**26, 2**28  # larger files are not decoded
 
 
 def thumbnails(
-  images: Mapping[int, pathlib.Path],
+  images: Mapping[int, Path],
   captions: Mapping[int, str],
   alt: Callable[[str], str],
 ) -> list[Picture]:
@@ -31,7 +31,7 @@ def thumbnails(
   ]
 
 
-def png(path: pathlib.Path) -> bytes:
+def png(path: Path) -> bytes:
   """An image file at about SIDE pixels, as PNG; b"" if it cannot be read."""
   try:
     return resized(rgb(path))
@@ -39,7 +39,7 @@ def png(path: pathlib.Path) -> bytes:
     return b""
 
 
-def rgb(path: pathlib.Path) -> Image.Image:
+def rgb(path: Path) -> Image.Image:
   """The image in a PNG file.
 
   Raises:

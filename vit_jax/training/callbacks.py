@@ -1,7 +1,6 @@
 """What happens beside the steps of a run: metrics, evaluations, a profile."""
 
 import dataclasses
-import pathlib
 
 import jax
 import numpy as np
@@ -18,6 +17,7 @@ from vit_jax.process.signals import StopRequest
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage.metrics_log import NoWriter, Writer
+from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training.early_stopping import EarlyStopping
 from vit_jax.training.loop import Callback
@@ -48,7 +48,7 @@ class Session:
     since: the metrics since the last line.
   """
 
-  folder: pathlib.Path
+  folder: Path
   checkpoints: Checkpoints
   writer: Writer | NoWriter
   monitor: Monitor

@@ -1,7 +1,6 @@
 """Early stopping: the best evaluation so far, and when to end the run (Section 4.3, Figure 4)."""
 
 import dataclasses
-import pathlib
 
 import jax
 import numpy as np
@@ -10,6 +9,7 @@ from jax.experimental import multihost_utils
 from vit_jax.config import EarlyStopping as Settings
 from vit_jax.evaluation import catalogue
 from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage.paths import Path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class EarlyStopping:
     self._settings, self.best = settings, best
 
   @classmethod
-  def of_run(cls, settings: Settings, folder: pathlib.Path) -> "EarlyStopping":
+  def of_run(cls, settings: Settings, folder: Path) -> "EarlyStopping":
     """Continues from the evaluations that the first process finds in WORKDIR/metrics.jsonl."""
     read = settings.metric and jax.process_index() == 0
     lines = metrics_log.read(folder) if read else []
@@ -86,7 +86,7 @@ class EarlyStopping:
     """Whether the run ends if the next evaluation is not better."""
     return bool(self._settings.patience) and self.best.since + 1 >= self._settings.patience
 
-  def in_words(self, folder: pathlib.Path) -> list[str]:
+  def in_words(self, folder: Path) -> list[str]:
     """Says whether the run stopped early, and where the best state is; [] without a metric."""
     metric, best = self._settings.metric, self.best
     if not metric:
@@ -106,7 +106,7 @@ class EarlyStopping:
       f"--config.evaluate_step={step})"
     )
 
-  def flag(self, folder: pathlib.Path) -> str:
+  def flag(self, folder: Path) -> str:
     """The flag that makes tools/export.py take the best checkpoint; "" if there is none."""
     kept = self.best.step in checkpoint.available(folder)
     return f" --step {self.best.step}" if kept else ""

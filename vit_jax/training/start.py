@@ -1,7 +1,6 @@
 """What a run starts from: its newest checkpoint, or the weights that config.init_from names."""
 
 import dataclasses
-import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
 from vit_jax.models.description import SETTINGS
 from vit_jax.storage import checkpoint, files, metrics_log
-from vit_jax.storage.paths import path_of
+from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.training import early_stopping
 from vit_jax.training.run import Run
@@ -55,14 +54,14 @@ class Recorded:
     images: the training images of those steps; without a batch size of later ones.
   """
 
-  folder: pathlib.Path
+  folder: Path
   step: int = 0
   settings: Mapping = dataclasses.field(default_factory=dict)
   trained_on: History = ()
   images: ImageCount = START
 
 
-def read(folder: pathlib.Path) -> Recorded:
+def read(folder: Path) -> Recorded:
   """What is known of the run in a workdir.
 
   Raises:
