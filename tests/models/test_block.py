@@ -61,7 +61,7 @@ def test_on_one_line_the_part_along_it_is_full_attention(grid, part, other, rela
 @pytest.mark.parametrize("axial", [False, True])
 def test_positions_are_added_to_the_input(axial):
   x, shared = draw(6), draw(6)[:1]
-  position = dict(kind="1d", grid=(2, 3), class_token=False, width=12)
+  position = dict(kind="1d", grid=(2, 3), before=0, width=12)
   make = lambda own: (
     AxialBlock((2, 3), OPTIONS, own) if axial else EncoderBlock(**OPTIONS, position=own)
   )

@@ -61,7 +61,7 @@ def test_the_hidden_layer_of_the_mlp_is_dropped_behind_its_activation():
 
 def encoder(**changes):
   """A small encoder."""
-  fields = dict(grid=(3, 3), class_token=False, depth=1, mlp_dim=64, heads=2, dropout=0.5)
+  fields = dict(grid=(3, 3), before=0, depth=1, mlp_dim=64, heads=2, dropout=0.5)
   fields |= dict(positions="1d", position_place="stem", axial=False, dtype=jnp.float32)
   fields |= dict(attention="xla", remat="none", activation="gelu", norm_epsilon=1e-6, scan=False)
   return Encoder(**fields | changes)

@@ -114,17 +114,16 @@ def test_axial_models_have_offsets_of_rows_and_of_columns():
   assert count("relative") - count("none") == DEPTH * offsets * WIDTH
 
 
-@pytest.mark.parametrize("class_token", [False, True])
-def test_2d_table(class_token):
-  module = PositionEmbedding("2d", (ROWS, COLUMNS), class_token, 6)
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_2d_table(before):
+  module = PositionEmbedding("2d", (ROWS, COLUMNS), before, 6)
   params = modules.parameters(module)
   table = module.apply({"params": params})
-  assert table.shape == (1, class_token + ROWS * COLUMNS, 6)
-  if class_token:
-    assert not table[:, 0].any()
+  assert table.shape == (1, before + ROWS * COLUMNS, 6)
+  assert not table[:, :before].any()
   for i in range(ROWS):
     for j in range(COLUMNS):
-      entry = table[0, class_token + i * COLUMNS + j]
+      entry = table[0, before + i * COLUMNS + j]
       np.testing.assert_array_equal(entry[:3], params["pos_embedding_row"][i])
       np.testing.assert_array_equal(entry[3:], params["pos_embedding_column"][j])
 

@@ -117,7 +117,7 @@ def test_another_resolution_resizes_the_position_embeddings(family):
   old = families.module(family).grid(families.SIDE, families.SIDE)
   new = module.grid(side, side)
   assert old != new
-  expected = resize_table(table, old, new, class_token=family != "gap")
+  expected = resize_table(table, old, new, before=int(family != "gap"))
   got = fitted["Transformer"]["posembed_input"]["pos_embedding"]
   np.testing.assert_array_equal(got, expected)
   assert f"{old[0]} x {old[1]} -> {new[0]} x {new[1]} patches" in weights.table(rows)

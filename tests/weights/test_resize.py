@@ -25,7 +25,7 @@ def bilinear(grid, new):
   return result
 
 
-@pytest.mark.parametrize("class_token", [True, False])
+@pytest.mark.parametrize("before", [1, 0, 5])
 @pytest.mark.parametrize(
   ("old", "new"),
   [
@@ -39,15 +39,15 @@ def bilinear(grid, new):
     ((6, 6), (6, 6)),
   ],
 )
-def test_against_scipy_and_a_plain_formula(old, new, class_token):
+def test_against_scipy_and_a_plain_formula(old, new, before):
   rng = np.random.default_rng(0)
-  table = rng.standard_normal((1, class_token + old[0] * old[1], 8)).astype(np.float32)
-  resized = resize_table(table, old, new, class_token=class_token)
+  table = rng.standard_normal((1, before + old[0] * old[1], 8)).astype(np.float32)
+  resized = resize_table(table, old, new, before=before)
   assert resized.dtype == np.float32
-  assert resized.shape == (1, class_token + new[0] * new[1], 8)
-  np.testing.assert_array_equal(resized[:, : int(class_token)], table[:, : int(class_token)])
-  grid = table[0, int(class_token) :].reshape(*old, 8)
-  got = resized[0, int(class_token) :].reshape(*new, 8)
+  assert resized.shape == (1, before + new[0] * new[1], 8)
+  np.testing.assert_array_equal(resized[:, :before], table[:, :before])
+  grid = table[0, before:].reshape(*old, 8)
+  got = resized[0, before:].reshape(*new, 8)
   np.testing.assert_allclose(got, bilinear(grid, new), atol=1e-6, rtol=0)
   if min(*old, *new) > 1:
     zoomed = scipy.ndimage.zoom(grid, (new[0] / old[0], new[1] / old[1], 1), order=1)
@@ -56,7 +56,7 @@ def test_against_scipy_and_a_plain_formula(old, new, class_token):
 
 def test_the_corners_stay():
   table = np.random.default_rng(0).standard_normal((1, 14 * 14, 4)).astype(np.float32)
-  old, new = table.reshape(14, 14, 4), resize_table(table, (14, 14), (37, 23), class_token=False)
+  old, new = table.reshape(14, 14, 4), resize_table(table, (14, 14), (37, 23), before=0)
   new = new.reshape(37, 23, 4)
   for i in (0, -1):
     for j in (0, -1):
@@ -65,5 +65,5 @@ def test_the_corners_stay():
 
 def test_one_axis_is_a_column_of_the_table():
   rows = np.random.default_rng(0).standard_normal((14, 6)).astype(np.float32)
-  as_table = resize_table(rows[None], (14, 1), (32, 1), class_token=False)
+  as_table = resize_table(rows[None], (14, 1), (32, 1), before=0)
   np.testing.assert_array_equal(resize_axis(rows, 32), as_table[0])

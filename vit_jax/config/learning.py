@@ -59,7 +59,7 @@ DECAYING = (("optimizer.weight_decay",),)
 DECAY_RULES = (
   (r".*/kernel", 1.0),
   (r".*/(bias|scale)", 0.0),
-  (r"cls|.*/(probe|mask_embedding)|.*/pos_embedding\w*", 0.0),
+  (r"cls|\w+_tokens|.*/(probe|mask_embedding)|.*/pos_embedding\w*", 0.0),
 )
 
 
@@ -125,7 +125,13 @@ class Optimizer:
     """The `optax.GradientTransformation` of a kind, from gradients to directions.
 
     Its state is made of named tuples. `vit_jax.learning.optim.make` puts clipping and weight decay
-    around it.
+    around it. It is given the tree of the parameters, and has to know of it:
+
+    - parameters that are not trained (`trainable`) are None, in gradients and updates too;
+    - with config.model.scan all blocks are one subtree, whose arrays have the blocks as their first
+      axis: a matrix of a block is then one of a stack;
+    - the kernels of queries, keys and values are (D, heads, D_h), that of their output is
+      (heads, D_h, D): matrices (D, D) in which the heads have an axis of their own.
     """
     raise NotImplementedError
 

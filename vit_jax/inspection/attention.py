@@ -64,9 +64,9 @@ def attention_weights(module: Network, params: dict, images) -> Iterator[np.ndar
 
   Yields:
     For each layer (B, heads, N, N) float32: image, head, query, key; rows sum to 1. Tokens are the
-    class token, if the model has one, and then the patches in raster order. For each block of an
-    axial model two arrays: along rows (B, rows, heads, columns, columns), then along columns
-    (B, columns, heads, rows, rows).
+    model's `tokens_before`, such as the class token, and then the patches in raster order. For each
+    block of an axial model two arrays: along rows (B, rows, heads, columns, columns), then along
+    columns (B, columns, heads, rows, rows).
 
   Raises:
     ValueError: the model has no blocks, the images do not suit it, or they have so many patches
@@ -136,7 +136,7 @@ def check(module: Network, size: tuple[int, int]):
   check_transparent(module)
   rows, columns = module.grid(*size)
   grids = module.attention_grids((rows, columns))
-  tokens = max(math.prod(each.grid) + (not each.lines) for each in grids)  # and a class token
+  tokens = module.tokens_before() + max(math.prod(each.grid) for each in grids)
   needed = 4 * module.heads * sum(max(each.lines, 1) for each in grids) * tokens**2
   if needed > MAX_OF_LAYER:
     raise ValueError(

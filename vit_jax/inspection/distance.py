@@ -16,7 +16,7 @@ def mean_distances(
   """How far each head looks: the mean distance, in pixels, between queries and what they attend to.
 
   d = mean over images and patches q of sum_k a_qk |p_q - p_k| / sum_k a_qk, over patches k, where p
-  are the centres of the patches. The class token is left out and the weights are renormalised. For
+  are the centres of the patches. Other tokens are left out and the weights are renormalised. For
   hybrids, neighbouring tokens are as far apart as the stride of the ResNet's map.
 
   Args:
@@ -26,7 +26,7 @@ def mean_distances(
 
   Returns:
     (depth, heads) float64. For axial models (2, depth, heads): along rows, then along columns. NaN
-    for a head whose class token takes the whole weight of a query, to the last bit of float32.
+    for a head whose other tokens take the whole weight of a query, to the last bit of float32.
 
   Raises:
     ValueError: as `attention.attention_weights`.

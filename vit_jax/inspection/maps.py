@@ -23,8 +23,8 @@ def rollout(
 
   With A_l the attention of layer l averaged over its heads, the map is the output's row of
   M_L ... M_2 M_1, M_l = (I + A_l) / 2 with rows scaled to the sum 1. The output's row is that of
-  the class token; with pool="gap" the mean over all rows; with pool="map" the pooling's own weights
-  times the product.
+  the class token; with pool="gap" the mean over the rows of the patches; with pool="map" the
+  pooling's own weights times the product.
 
   Args:
     module, params: the model.
@@ -33,7 +33,7 @@ def rollout(
 
   Returns:
     Maps (B, rows, columns) and logits (B, num_classes), float32. A map sums to at most 1: the rest
-    stays at the class token.
+    stays at the tokens before the patches.
 
   Raises:
     ValueError: the model has no such maps, or as `attention.attention_weights`.
@@ -51,7 +51,7 @@ def raw(
   head: int,
   on_image: Callable[[], None] = lambda: None,
 ) -> MapsAndLogits:
-  """The attention of one head: from the class token to the patches, else the mean over all queries.
+  """The attention of one head: from the class token to the patches, else their mean.
 
   Args:
     module, params, images, on_image: as in `rollout`.
@@ -72,7 +72,9 @@ def raw(
 
   def of_head(seen: Seen) -> jax.Array:
     weights = attention.weights(seen.layers[layer])[:, head]
-    return weights[:, 0] if module.pool == "class_token" else weights.mean(axis=1)
+    if module.pool == "class_token":
+      return weights[:, 0]
+    return weights[:, module.tokens_before() :].mean(axis=1)
 
   return _maps(module, params, images, of_head, on_image)
 
@@ -112,7 +114,8 @@ def _output(seen: Seen, module: Network) -> jax.Array:
   if module.pool == "class_token":
     return jnp.zeros((batch, tokens)).at[:, 0].set(1)
   if module.pool == "gap":
-    return jnp.full((batch, tokens), 1 / tokens)
+    first = module.tokens_before()
+    return jnp.zeros((batch, tokens)).at[:, first:].set(1 / (tokens - first))
   return attention.weights(seen.pooling).mean(axis=1)[:, 0]
 
 

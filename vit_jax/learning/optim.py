@@ -19,7 +19,11 @@ def schedule(
   end_learning_rate: float,
   drops: tuple[float, ...] = (),
 ) -> optax.Schedule:
-  """Learning rate of the update that follows `step` updates.
+  """Learning rate as a function of the number of steps before.
+
+  The step that comes after n steps uses rate(n), and makes the state of step n + 1, under which the
+  log writes it: step 7 of the log used rate(6), and the first update of a run uses rate(0). Steps
+  whose update was skipped (config.non_finite) count too.
 
   The rate rises linearly from 0 to `learning_rate` during the warm-up. After it, with t from 0 at
   the end of the warm-up to 1 after `total_steps` updates:

@@ -83,7 +83,7 @@ class AxialBlock(nn.Module):
   """A block over the rows of the grid, then one over its columns (Appendix D.6).
 
   Attributes:
-    grid: rows and columns of tokens; there is no class token.
+    grid: rows and columns of tokens; none stands before those of the patches.
     options: fields of both `EncoderBlock`s.
     position: as in `EncoderBlock`.
   """
@@ -111,12 +111,12 @@ class Encoder(nn.Module):
 
   Attributes:
     grid: rows and columns of patches.
-    class_token: whether a class token precedes the patches.
+    before: tokens before those of the patches.
     others: as in `vit_jax.models.vit.ViT`.
   """
 
   grid: tuple[int, int]
-  class_token: bool
+  before: int
   depth: int
   mlp_dim: int
   heads: int
@@ -160,7 +160,7 @@ class Encoder(nn.Module):
     """Fields of the `PositionEmbedding` at this place; None if there is none."""
     if self.positions not in ("1d", "2d") or self.position_place != place:
       return None
-    return dict(kind=self.positions, grid=self.grid, class_token=self.class_token, width=width)
+    return dict(kind=self.positions, grid=self.grid, before=self.before, width=width)
 
   @nn.nowrap
   def _block_options(self) -> dict:

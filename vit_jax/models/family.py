@@ -171,14 +171,17 @@ class Transparent:
 
   Attributes:
     depth, width, heads: of the blocks.
-    pool: how tokens become "pre_logits": "class_token", the first; "gap", the mean; or "map", by
-      the attention that `pooling` gives.
+    pool: how tokens become "pre_logits": "class_token", the first; "gap", the mean of those of the
+      patches; or "map", of all of them, by the attention that `pooling` gives.
   """
 
   depth: int
   width: int
   heads: int
   pool: str
+
+  def tokens_before(self) -> int:
+    """How many tokens stand before those of the patches, which are the last in raster order."""
 
   def attention_grids(self, grid: tuple[int, int]) -> tuple["AttentionGrid", ...]:
     """What each attention of a block attends to, for images with this grid of patches."""

@@ -55,10 +55,11 @@ def outputs(params: dict) -> int:
   return params["head"]["kernel"].shape[-1] if "head" in params else 1
 
 
-def patch_grid(params: dict, class_token: bool) -> tuple[int, int] | None:
+def patch_grid(params: dict, before: int) -> tuple[int, int] | None:
   """Rows and columns of patches of the position embeddings; None if there are no embeddings.
 
-  A table with one vector per token does not determine its rows: the grid is assumed to be square.
+  A table with one vector per token, of which `before` stand before the patches, does not determine
+  its rows: the grid is assumed to be square.
 
   Raises:
     ValueError: the number of patches is not a square, or the embeddings have another layout.
@@ -70,7 +71,7 @@ def patch_grid(params: dict, class_token: bool) -> tuple[int, int] | None:
   try:
     if "pos_embedding_row" in table:
       return len(table["pos_embedding_row"]), len(table["pos_embedding_column"])
-    patches = table["pos_embedding"].shape[1] - class_token
+    patches = table["pos_embedding"].shape[1] - before
   except _ERRORS as error:
     raise _not_known(params, error) from error
   side = round(max(patches, 0) ** 0.5)

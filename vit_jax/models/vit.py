@@ -173,16 +173,16 @@ class ViT(Properties, nn.Module):
 
   @nn.compact
   def add_positions(self, x: jax.Array, grid: tuple[int, int], *, train: bool) -> jax.Array:
-    """Class token, position embeddings and dropout: patches (B, N, D) -> tokens (B, N or N + 1, D).
+    """Learned tokens, position embeddings and dropout: (B, N, D) -> (B, tokens_before() + N, D).
 
     Args:
       x: patch embeddings, in raster order.
       grid: rows and columns of patches, from `grid`.
       train: as in the call.
     """
-    if self.pool == "class_token":
-      cls = self.param("cls", nn.initializers.zeros, (1, 1, self.width)).astype(x.dtype)
-      x = jnp.concatenate([jnp.broadcast_to(cls, (len(x), 1, self.width)), x], axis=1)
+    for name, (count, init) in reversed(self.learned_tokens().items()):
+      tokens = self.param(name, init, (1, count, self.width)).astype(x.dtype)
+      x = jnp.concatenate([jnp.broadcast_to(tokens, (len(x), count, self.width)), x], axis=1)
     return self._encoder(grid).add_positions(x, train=train)
 
   @nn.compact
@@ -209,9 +209,18 @@ class ViT(Properties, nn.Module):
     return Head(self.num_classes, self.head_bias, self.dtype, name="head")(y)
 
   @nn.nowrap
+  def learned_tokens(self) -> dict[str, tuple[int, nn.initializers.Initializer]]:
+    """{name: (how many, initial values)} of the parameters that are tokens before the patches.
+
+    They stand in this order, the class token first. All else that depends on their number asks for
+    `tokens_before`: "1d" position embeddings have an entry for each of them, "2d" ones zeros.
+    """
+    return {"cls": (1, nn.initializers.zeros)} if self.pool == "class_token" else {}
+
+  @nn.nowrap
   def tokens_before(self) -> int:
-    """How many tokens `add_positions` puts before those of the patches."""
-    return int(self.pool == "class_token")
+    """As `Transparent.tokens_before`."""
+    return sum(count for count, _ in self.learned_tokens().values())
 
   @nn.nowrap
   def patches(self, x: jax.Array) -> jax.Array:
@@ -230,8 +239,7 @@ class ViT(Properties, nn.Module):
   @nn.nowrap
   def _encoder(self, grid):
     """The encoder for this grid of patches; every stage uses the same parameters."""
-    cls = self.pool == "class_token"
-    return Encoder(grid, cls, **self._shared_with(Encoder), name="Transformer")
+    return Encoder(grid, self.tokens_before(), **self._shared_with(Encoder), name="Transformer")
 
   @nn.nowrap
   def _shared_with(self, part) -> dict:

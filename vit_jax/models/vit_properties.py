@@ -1,5 +1,7 @@
 """What other packages ask of a ViT, a hybrid or an axial ViT; see `vit_jax.models.family`."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -8,6 +10,7 @@ from vit_jax.models.convolution import check_stages, map_size, standardize_stem
 from vit_jax.models.family import AttentionGrid, Maskable, Network, Transparent, check_heads
 from vit_jax.models.positions import PositionEmbedding
 from vit_jax.models.recognition import patch_grid
+from vit_jax.process.text import listed
 
 
 class Properties(Network, Maskable, Transparent):
@@ -21,6 +24,11 @@ class Properties(Network, Maskable, Transparent):
       raise ValueError(
         f"pool='class_token' does not suit {name}: axial attention has no place for a class token; "
         "use 'gap' or 'map'."
+      )
+    if self.axial and self.tokens_before():
+      raise ValueError(
+        f"axial=True does not suit {name}: axial attention has no place for tokens before the "
+        f"patches, {listed([*self.learned_tokens()])}."
       )
     if self.positions == "2d" and self.width % 2:
       raise ValueError(
@@ -56,7 +64,7 @@ class Properties(Network, Maskable, Transparent):
 
   def side_of(self, params: dict) -> int:
     """The side that a square grid of position embeddings is for."""
-    grid = patch_grid(params, self.pool == "class_token")
+    grid = patch_grid(params, self.tokens_before())
     return grid[0] * self.stride() if grid and grid[0] == grid[1] else 0
 
   def feature_width(self) -> int:
@@ -65,11 +73,10 @@ class Properties(Network, Maskable, Transparent):
 
   def macs(self, height: int, width: int) -> int:
     """The sum of `encoder_macs`, attention pooling, the representation layer and the head."""
-    rows, columns = self.grid(height, width)
-    pooling = 0
+    tokens, pooling = self.tokens_before() + math.prod(self.grid(height, width)), 0
     if self.pool == "map":
       # One query: the projections of query and output, of keys and values, products, and the MLP.
-      pooling = 2 * self.width**2 + 2 * rows * columns * (self.width**2 + self.width)
+      pooling = 2 * self.width**2 + 2 * tokens * (self.width**2 + self.width)
       pooling += 2 * self.width * self.mlp_dim
     head = self.width**2 * self.representation_layer + self.width * self.num_classes
     return self.encoder_macs(height, width) + pooling + head
@@ -162,5 +169,5 @@ class Properties(Network, Maskable, Transparent):
     else:
       blocks = {f"layer {i}": encoder[f"encoderblock_{i}"] for i in range(self.depth)}
       nodes = {place: block["posembed_input"] for place, block in blocks.items()}
-    table = PositionEmbedding(self.positions, grid, self.pool == "class_token", self.width)
+    table = PositionEmbedding(self.positions, grid, self.tokens_before(), self.width)
     return {place: self.patches(table.apply({"params": node}))[0] for place, node in nodes.items()}

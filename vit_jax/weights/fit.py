@@ -66,22 +66,23 @@ def fit(
   stored, wanted = flatten(params), flatten(wanted)
   head = LAST if keep_representation else HEAD
   renewed = _renewed(stored, wanted, head, new_head=new_head, new_positions=new_positions)
-  fitted, rows, wrong = {}, [], []
+  kept = [name for name in wanted if not renewed(name)]
+  misfits = [_misfit(name, stored.get(name), wanted[name]) for name in kept]
+  surplus = {name: x for name, x in stored.items() if name not in wanted}
+  extra = [f"{n} {x.shape} is not part of the model" for n, x in surplus.items() if not renewed(n)]
+  _check([*filter(None, misfits), *extra])
+  fitted, rows = {}, []
   for name, target in wanted.items():
-    array = stored.pop(name, None)
+    array = stored.get(name)
     if renewed(name):
       rows.append(Row(name, "new", "" if array is None else f"in the file {array.shape}"))
-    elif misfit := _misfit(name, array, target):
-      wrong.append(misfit)
     elif array.shape == target.shape:
       fitted[name], row = _taken(name, array, outputs)
       rows.append(row)
     else:
-      fitted[name], detail = _resized(params, name, array, grid)
+      fitted[name], detail = _resized(params, name, array, target, grid)
       rows.append(Row(name, "resized", detail))
-  surplus = {name: x for name, x in stored.items() if not renewed(name)}
-  _check(wrong + [f"{name} {x.shape} is not part of the model" for name, x in surplus.items()])
-  rows += [Row(n, "dropped", f"{x.shape}") for n, x in stored.items() if n not in surplus]
+  rows += [Row(name, "dropped", f"{x.shape}") for name, x in surplus.items()]
   return nest(fitted), rows
 
 
@@ -150,11 +151,12 @@ def table(rows: list[Row]) -> str:
   return "\n".join(lines)
 
 
-def _resized(params, name, array, grid):
-  class_token = "cls" in params
-  old = patch_grid(params, class_token)
-  if name.endswith("pos_embedding"):
-    resized = resize_table(array, old, grid, class_token=class_token)
+def _resized(params, name, array, target, grid):
+  table = name.endswith("pos_embedding")
+  before = target.shape[1] - grid[0] * grid[1] if table else 0
+  old = patch_grid(params, before)
+  if table:
+    resized = resize_table(array, old, grid, before=before)
   else:
     resized = resize_axis(array, grid[0] if name.endswith("row") else grid[1])
   shape = lambda sides: f"{sides[0]} x {sides[1]}"
@@ -162,23 +164,23 @@ def _resized(params, name, array, grid):
 
 
 def resize_table(
-  table: np.ndarray, old: tuple[int, int], new: tuple[int, int], *, class_token: bool
+  table: np.ndarray, old: tuple[int, int], new: tuple[int, int], *, before: int
 ) -> np.ndarray:
   """Interpolates 1-D position embeddings over the places of their patches in the image.
 
-  Bilinear with aligned corners, as in the published code; the class token's entry stays unchanged.
+  Bilinear with aligned corners, as in the published code; those before the patches stay unchanged.
 
   Args:
-    table: (1, N, D), or (1, 1 + N, D) with a class token; N = rows * columns of `old`.
+    table: (1, before + N, D); N = rows * columns of `old`.
     old, new: rows and columns of patches.
-    class_token: whether the first entry is the class token's.
+    before: entries of tokens before the patches, such as the class token.
 
   Returns:
-    (1, M, D) or (1, 1 + M, D), in the dtype of `table`.
+    (1, before + M, D), in the dtype of `table`.
   """
-  token, patches = table[:, : int(class_token)], table[0, int(class_token) :]
+  tokens, patches = table[:, :before], table[0, before:]
   grid = _zoom(patches.reshape(*old, -1), (*new, table.shape[-1]))
-  return np.concatenate([token, grid.reshape(1, new[0] * new[1], -1)], axis=1)
+  return np.concatenate([tokens, grid.reshape(1, new[0] * new[1], -1)], axis=1)
 
 
 def resize_axis(table: np.ndarray, new: int) -> np.ndarray:

@@ -1,0 +1,229 @@
+"""A variant of the ViT with registers is one file and one line; all else follows from its tokens.
+
+Registers (Darcet et al., 2023) are learned tokens that stand for no patch.
+"""
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import modules, reference
+from tests.golden import weights as golden
+from tests.models.test_flops import counted
+from tests.seams import program
+from tools import export
+from vit_jax import inference, inspection, models, registry, weights
+from vit_jax.learning.masked_patches import encoded
+from vit_jax.models import vit_names
+from vit_jax.models.family import Family
+from vit_jax.models.vit import ViT
+from vit_jax.report import report
+from vit_jax.storage import checkpoint
+from vit_jax.weights import timm
+
+
+class Registers(ViT):
+  """A ViT with registers between the class token and the patches."""
+
+  registers: int = 3
+
+  @nn.nowrap
+  def learned_tokens(self):
+    init = nn.initializers.normal(0.02)
+    return super().learned_tokens() | {"register_tokens": (self.registers, init)}
+
+
+def fields(name):
+  vit, ending, _ = name.rpartition("-registers")
+  return vit_names.fields_of_name(vit) if ending else None
+
+
+def recognise(params):
+  if "register_tokens" not in params:
+    return None
+  return vit_names.recognise(params) | dict(registers=params["register_tokens"].shape[1])
+
+
+REGISTERS = Family(
+  module=Registers,
+  names=("ViT-B/16-registers",),
+  fields=fields,
+  recognise=recognise,
+  alike=lambda module: [f"{name}-registers" for name in vit_names.alike(module)],
+)
+SMALL = dict(depth=2, width=32, mlp_dim=64, heads=2, num_classes=5)
+GRID, PATCHES, COUNT = (2, 3), 6, 3
+IMAGES = np.random.default_rng(0).uniform(-1, 1, (2, 8, 12, 3)).astype(np.float32)
+POOLS = pytest.mark.parametrize("pool", ["class_token", "gap", "map"])
+
+
+@pytest.fixture(autouse=True)
+def line(monkeypatch):
+  monkeypatch.setitem(registry.FAMILIES, "registers", "tests.seams.test_variant:REGISTERS")
+
+
+def toy(images=IMAGES, **options):
+  """A module, and parameters in which nothing is 0."""
+  module = models.create("ViT-B/4-registers", **SMALL | options)
+  return module, modules.parameters(module, images, train=False)
+
+
+def before(pool):
+  return COUNT + (pool == "class_token")
+
+
+def test_it_trains_resumes_is_evaluated_reported_and_exported(tmp_path):
+  words = (
+    *("--config.model.name=ViT-B/2-registers", "--config.model.pool=gap"),
+    *("--config.duration.epochs=0", "--config.duration.steps=4"),
+  )
+  whole, parts, path = tmp_path / "whole", tmp_path / "parts", tmp_path / "weights.npz"
+  assert program.run(whole, *words)
+  assert not program.run(parts, *words, stop=program.StopAfter(2))
+  assert program.run(parts, *words)
+  params = checkpoint.load_params(checkpoint.find(whole), ema=False)
+  chex.assert_trees_all_equal(params, checkpoint.load_params(checkpoint.find(parts), ema=False))
+  assert params["register_tokens"].shape == (1, COUNT, 8)
+  assert program.run(whole, *words, mode="evaluate")
+  report.write([whole], tmp_path / "report.html", inside=True)
+  export.main(["--source", str(whole), "--output", str(path), "--verify"])
+  run, again = inference.load(whole), inference.load(path)
+  assert type(again.module) is Registers
+  assert again.module == run.module
+  chex.assert_trees_all_equal(again.params, run.params)
+
+
+@POOLS
+def test_outputs_are_those_of_the_formulas(pool):
+  """Token by token in float64: pooling and "patches" are of the right ones."""
+  module, params = toy(pool=pool)
+  logits, features = modules.run(module, params, IMAGES)
+  params = jax.tree.map(np.float64, params)
+  encoder, kernel = params["Transformer"], params["embedding"]["kernel"]
+  cut = IMAGES.astype(float).reshape(2, 2, 4, 3, 4, 3).swapaxes(2, 3).reshape(2, PATCHES, -1)
+  x = cut @ kernel.reshape(-1, 32) + params["embedding"]["bias"]
+  first = [params[name] for name in ("cls", "register_tokens") if name in params]
+  x = np.concatenate([*(np.repeat(tokens, 2, axis=0) for tokens in first), x], axis=1)
+  x = x + encoder["posembed_input"]["pos_embedding"]
+  for i in range(2):
+    x = reference.encoder_block(encoder[f"encoderblock_{i}"], x)
+  x = reference.layer_norm(encoder["encoder_norm"], x)
+  np.testing.assert_allclose(features["patches"], x[:, -PATCHES:], atol=2e-5)
+  if pool != "map":
+    pooled = x[:, 0] if pool == "class_token" else x[:, -PATCHES:].mean(axis=1)
+    np.testing.assert_allclose(logits, reference.dense(params["head"], pooled), atol=2e-5)
+
+
+@POOLS
+def test_maps_and_distances_are_those_of_the_patches(pool):
+  module, params = toy(pool=pool)
+  layers = [np.float64(x) for x in inspection.attention_weights(module, params, IMAGES)]
+  tokens = before(pool) + PATCHES
+  assert layers[0].shape == (2, 2, tokens, tokens)
+  queries = slice(0, 1) if pool == "class_token" else slice(before(pool), None)
+  raw, _ = inspection.raw(module, params, IMAGES, layer=1, head=1)
+  wanted = layers[1][:, 1, queries, -PATCHES:].mean(axis=1)
+  np.testing.assert_allclose(raw.reshape(2, PATCHES), wanted, atol=1e-6)
+
+  product = np.eye(tokens)
+  for layer in layers:
+    product = (np.eye(tokens) + layer.mean(axis=1)) / 2 @ product
+  rollout, _ = inspection.rollout(module, params, IMAGES)
+  if pool != "map":
+    wanted = product[:, queries, -PATCHES:].mean(axis=1)
+    np.testing.assert_allclose(rollout.reshape(2, PATCHES), wanted, atol=1e-6)
+  assert rollout.shape == (2, *GRID)
+
+  places = 4.0 * np.array([(i, j) for i in range(2) for j in range(3)])
+  apart = np.linalg.norm(places[:, None] - places[None], axis=-1)
+  among = np.stack([x[..., -PATCHES:, -PATCHES:] for x in layers])
+  wanted = ((among * apart).sum(-1) / among.sum(-1)).mean(axis=(1, 3))
+  np.testing.assert_allclose(inspection.mean_distances(module, params, IMAGES), wanted, rtol=1e-5)
+
+
+@POOLS
+@pytest.mark.parametrize(
+  ("positions", "place"),
+  [
+    *((kind, place) for kind in ("1d", "2d") for place in ("stem", "every_layer")),
+    ("1d", "every_layer_shared"),
+    ("relative", "stem"),
+  ],
+)
+def test_position_tables_are_those_of_the_model_without_registers(pool, positions, place):
+  options = dict(pool=pool, positions=positions, position_place=place)
+  module, params = toy(**options)
+  plain = models.create("ViT-B/4", **SMALL | options)
+  cls = int(pool == "class_token")
+
+  def without(path, leaf):
+    """The entries of registers are taken out of tables, the offsets to them at both ends."""
+    if path[-1].key == "pos_embedding":
+      return np.concatenate([leaf[:, :cls], leaf[:, before(pool) :]], axis=1)
+    return leaf[COUNT:-COUNT] if path[-1].key == "pos_embedding_relative" else leaf
+
+  theirs = jax.tree_util.tree_map_with_path(without, params)
+  del theirs["register_tokens"]
+  wanted = plain.init(jax.random.key(0), IMAGES, train=False)["params"]
+  chex.assert_trees_all_equal_shapes(theirs, wanted)
+  tables = plain.position_tables(theirs, GRID)
+  assert len(tables) == (2 if place == "every_layer" else positions != "relative")
+  chex.assert_trees_all_equal(module.position_tables(params, GRID), tables)
+  similarity = inspection.position_similarity
+  assert similarity(module, params, GRID)
+  chex.assert_trees_all_equal(similarity(module, params, GRID), similarity(plain, theirs, GRID))
+
+
+@POOLS
+@pytest.mark.parametrize("positions", ["1d", "2d"])
+def test_another_size_of_images_resizes_the_entries_of_the_patches(pool, positions):
+  options = dict(pool=pool, positions=positions)
+  module, params = toy(golden.images(16), **options)
+  assert models.module_of(params) == module
+  assert module.side_of(params) == 16
+  fitted, _ = weights.fit(params, module.parameter_shapes(24), (6, 6))
+  plain = models.create("ViT-B/4", **SMALL | options)
+  theirs = {name: x for name, x in params.items() if name != "register_tokens"}
+  ours, cls = fitted["Transformer"]["posembed_input"], int(pool == "class_token")
+  if positions == "1d":
+    table = params["Transformer"]["posembed_input"]["pos_embedding"]
+    np.testing.assert_array_equal(
+      ours["pos_embedding"][:, : before(pool)], table[:, : before(pool)]
+    )
+    table = np.concatenate([table[:, :cls], table[:, before(pool) :]], axis=1)
+    encoder = theirs["Transformer"] | {"posembed_input": {"pos_embedding": table}}
+    theirs["Transformer"] = encoder
+  wanted, _ = weights.fit(theirs, plain.parameter_shapes(24), (6, 6))
+  tables = plain.position_tables(wanted, (6, 6))
+  chex.assert_trees_all_equal(module.position_tables(fitted, (6, 6)), tables)
+
+
+def test_masked_patches_are_those_of_the_images():
+  module, params = toy(pool="gap")
+  outputs = module.apply({"params": params}, IMAGES, method=encoded)
+  assert outputs.shape == (2, PATCHES, 32)
+  patches = modules.run(module, params, IMAGES)[1]["patches"]
+  np.testing.assert_allclose(outputs, patches, atol=1e-6)
+
+
+@POOLS
+def test_its_cost_is_counted(pool):
+  module, params = toy(pool=pool)
+  forward = lambda p, x: module.apply({"params": p}, x, train=False)[0]
+  jaxpr = jax.make_jaxpr(forward)(params, jnp.zeros((1, 8, 12, 3))).jaxpr
+  assert 2 * module.macs(8, 12) == pytest.approx(counted(jaxpr), rel=1e-6)
+
+
+def test_axial_attention_has_no_place_for_registers():
+  with pytest.raises(ValueError, match="no place for tokens before the patches, 'register_tokens'"):
+    models.create("Axial-ViT-B/4-registers", **SMALL)
+
+
+def test_parameters_tell_how_many_there_are_and_timm_has_no_place_for_them():
+  module, params = toy(registers=5)
+  assert models.module_of(params) == module
+  with pytest.raises(ValueError, match="no place for register_tokens"):
+    timm.to_timm(params)
