@@ -109,6 +109,12 @@ def test_splits_are_told_by_the_names_of_files(tmp_path):
       open_source(spec, split)
 
 
+def test_a_column_that_names_splits_is_told(tmp_path):
+  write(tmp_path / "a.parquet", {"image": images(2), "label": [0, 1], "Split": ["train", "val"]})
+  (note,) = open_source(f"parquet:{tmp_path}").notes
+  assert note.endswith("are taken: its column 'Split' is not read.")
+
+
 def test_a_row_without_an_image_is_broken_and_an_empty_file_is_told(tmp_path):
   write(tmp_path / "a.parquet", {"image": [None, b"x"], "label": [0, 1]})
   write(tmp_path / "b.parquet", {"image": pa.array([], "binary"), "label": pa.array([], "int64")})

@@ -82,6 +82,11 @@ def test_a_tenth_of_a_small_class_is_an_image(images, cut):
   assert part.parse("[:100%]").ends([images]).tolist() == [[0], [images]]
 
 
+def test_a_class_of_one_image_has_no_parts():
+  with pytest.raises(sources.SourceError, match="one image cannot be in two parts: add images"):
+    chosen("[90%:]", numbered([30, 1]))
+
+
 def test_whole_numbers_take_of_every_class_its_share():
   ends = part.parse("[:1000]").ends([5000, 3000, 2000]).tolist()
   assert ends == [[0, 0, 0], [500, 300, 200]]

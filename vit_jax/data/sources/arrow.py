@@ -73,12 +73,17 @@ def _check_images(where: str, column: str, kind) -> None:
     )
 
 
-def notes(where: str, image: str, label: str) -> list[str]:
-  """Which columns are read, if they are not called as the settings call them."""
+def notes(where: str, image: str, label: str, names: Iterable[str]) -> list[str]:
+  """Which columns are read, if they are not called as the settings call them.
+
+  And a column that names splits, which is not read: splits are those of files.
+  """
+  splits = [name for name in names if name.lower() == "split"]
+  unread = [f"All rows of {where!r} are taken: its column {name!r} is not read." for name in splits]
   if (image, label or Dataset().label_key) == (Dataset().image_key, Dataset().label_key):
-    return []
+    return unread
   labelled = f", labels in {label!r}" if label else ""
-  return [f"Columns of {where!r}: images are in {image!r}{labelled}."]
+  return [f"Columns of {where!r}: images are in {image!r}{labelled}.", *unread]
 
 
 def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> table.Labels:

@@ -59,7 +59,8 @@ class Parquet(table.Table):
     self._image, label = arrow.columns(str(root), schema, image_key, label_key)
     values = itertools.chain.from_iterable(file.chunks(label) for file in self._files if label)
     labels = arrow.labels(str(root), schema, label, values, sum(map(len, self._files)))
-    self.notes = [*arrow.notes(str(root), self._image, label), *_notes(self._files, self._image)]
+    named = arrow.notes(str(root), self._image, label, schema.names)
+    self.notes = [*named, *_notes(self._files, self._image)]
     super().__init__("parquet", np.concatenate([file.keys() for file in self._files]), labels, cut)
     self._ends = list(itertools.accumulate(map(len, self._files)))
     self._kept, self._lock = collections.OrderedDict(), threading.Lock()

@@ -13,6 +13,7 @@ from vit_jax.data.sources.base import SourceError
 
 _PART = re.compile(r"\[(?P<first>-?[0-9]{1,9}%?)?:(?P<end>-?[0-9]{1,9}%?)?\]")
 _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"}
+_OF_ONE = "one image cannot be in two parts: add images of this class, or leave it out."
 _KEY = b"vit_jax: parts of folders"  # the seed of the random order
 
 
@@ -106,7 +107,7 @@ def choose(part: Part | None, names: dict[str, list[str]]) -> list[list[str]]:
   for folder, files in itertools.compress(names.items(), [not files for files in chosen]):
     raise SourceError(
       f'Class "{folder}" has {len(files)} images, and none of them is in its part'
-      f" {part.split}; add images, or take a larger part."
+      f" {part.split}; " + ("add images, or take a larger part." if files[1:] else _OF_ONE)
     )
   return chosen
 
