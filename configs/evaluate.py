@@ -52,11 +52,12 @@ gives the command. Not run here on the real sets, because they are large.
 
 from vit_jax.config import to_config_dict
 from vit_jax.recipes import SUITES, choice, evaluation, own_images
+from vit_jax.recipes.loading import weights_and_data
 
 
 def get_config(argument="imagenet"):
   """One suite, for one model or for any."""
   suite, _, model = argument.partition(",")
-  if suite not in SUITES and own_images.are_there(model):
-    return to_config_dict(own_images.evaluation(suite, model))
+  if suite not in SUITES and (own := weights_and_data(argument)):
+    return to_config_dict(own_images.evaluation(*own))
   return to_config_dict(evaluation(choice(suite, *SUITES), model))

@@ -23,13 +23,14 @@ Not run here: the weights are large.
 
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.recipes import TASKS, choice, finetune, options, own_images
+from vit_jax.recipes.loading import weights_and_data
 
 
 def get_config(argument="ViT-B/16,cifar10"):
   """A row of Table 4 for one model."""
   first, *rest = argument.split(",")
-  if len(rest) == 1 and rest[0] not in TASKS and own_images.are_there(rest[0]):
-    return to_config_dict(own_images.finetune(first, rest[0]))
+  if not {first, *rest[:1]} & {*TASKS} and (own := weights_and_data(argument)):
+    return to_config_dict(own_images.finetune(*own))
   model, *rest = ["", first, *rest] if first in TASKS else [first, *rest]
   if not rest:
     raise ConfigError(

@@ -12,9 +12,9 @@ all of them as a recipe to keep and to edit.
 
 from vit_jax.config import to_config_dict
 from vit_jax.recipes import own_images
+from vit_jax.recipes.loading import data_and_model
 
 
 def get_config(argument="digits"):
   """Settings for these images."""
-  data, _, model = argument.partition(",")
-  return to_config_dict(own_images.train(data, model))
+  return to_config_dict(own_images.train(*data_and_model(argument)))

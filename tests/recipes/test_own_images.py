@@ -15,7 +15,7 @@ from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.command_line import with_origins
 from vit_jax.devices.hosts import Hosts
 from vit_jax.process.signals import StopRequest
-from vit_jax.recipes import own_images
+from vit_jax.recipes import loading, own_images
 
 SHORT = ("--config.duration.steps=3", "--config.schedule.warmup.steps=1")
 
@@ -75,6 +75,23 @@ def test_data_with_splits_is_scored_on_them():
   assert config.data.image_size == 16
 
 
+def test_paths_may_have_commas(tmp_path):
+  """As the default workdir of a run with a chosen model has."""
+  odd, run = draw(tmp_path / "a,b", images=4), tmp_path / "train-a,ViT-S_16"
+  run.mkdir()
+  assert loading.data_and_model(f"{odd}") == (f"{odd}", "")
+  assert loading.data_and_model(f"folder:{odd}") == (f"folder:{odd}", "")
+  assert loading.data_and_model(f"{odd},ViT-S/16") == (f"{odd}", "ViT-S/16")
+  assert loading.data_and_model("wds:{a,b}.tar") == ("wds:{a,b}.tar", "")
+  assert loading.data_and_model("wds:{a,b}.tar,ViT-S/16") == ("wds:{a,b}.tar", "ViT-S/16")
+  for data in (str(odd), "wds:{a,b}.tar", "digits"):
+    assert loading.weights_and_data(f"{run},{data}") == (str(run), data)
+  assert loading.weights_and_data(f"{run},{odd}/none") is None
+  (evaluated,) = recipes.load(f"configs/evaluate.py:{run},{odd}").evaluate.values()
+  assert evaluated.source == f"folder:{odd}"
+  assert recipes.load(f"configs/train.py:{odd}").data.train.source == f"folder:{odd}"
+
+
 def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):
   draw(tmp_path, images=6)
   table = tmp_path / "list.csv"
@@ -82,6 +99,7 @@ def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):
   config = own_images.train(str(table))
   assert config.loss.kind == "sigmoid"
   assert ("loss.kind", "images have any number of labels") in config.origins
+  assert ("data.train", "a random tenth is scored, and not trained on") in config.origins
   table.write_text(table.read_text().replace("a|b", "b"))
   assert own_images.train(str(table)).loss.kind == "softmax"
 

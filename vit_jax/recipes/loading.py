@@ -1,11 +1,23 @@
 """Recipes by the names used on the command line, configs/NAME.py[:ARG], and what ARG may say."""
 
+import re
 from collections.abc import Iterable
 
 from vit_jax.config import Config, ConfigError, overrides
 from vit_jax.config.python_file import load
+from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
 
-__all__ = ["choice", "largest_side", "load", "module_of", "options", "resolve"]
+__all__ = [
+  "choice",
+  "data_and_model",
+  "largest_side",
+  "load",
+  "module_of",
+  "options",
+  "resolve",
+  "weights_and_data",
+]
 
 
 def choice(argument: str, *known: int | str) -> int | str:
@@ -73,3 +85,33 @@ def largest_side(model: str, most: int) -> int:
 
   module = module_of(model)
   return requirements.largest_side(module, most, model) if most else 0
+
+
+def data_and_model(argument: str) -> tuple[str, str]:
+  """DATA and MODEL of "DATA[,MODEL]"; a path may have commas."""
+  from vit_jax.data import sources
+
+  path = argument.partition(":")[2] if sources.is_named(argument) else argument
+  cuts = [] if path and files.exists(path_of(path)) else _cuts(argument)
+  return cuts[-1] if cuts else (argument, "")
+
+
+def weights_and_data(argument: str) -> tuple[str, str] | None:
+  """WEIGHTS and DATA of "WEIGHTS,DATA", whose paths may have commas; None: no such data."""
+  cuts = [(weights, data) for weights, data in _cuts(argument) if _are_there(data)]
+  there = (cut for cut in cuts if files.exists(path_of(cut[0])))
+  return next(there, cuts[0] if cuts else None)
+
+
+def _cuts(argument: str) -> list[tuple[str, str]]:
+  """What is before and after each comma that is not inside of braces."""
+  commas = re.finditer(r",(?![^{}]*\})", argument)
+  return [(argument[: comma.start()], argument[comma.end() :]) for comma in commas]
+
+
+def _are_there(spec: str) -> bool:
+  """Whether a text names a data source, or something on this machine."""
+  from vit_jax.data import sources
+
+  named = sources.is_named(sources.recognised(spec))
+  return bool(spec) and (named or files.exists(path_of(spec)))

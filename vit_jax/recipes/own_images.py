@@ -12,8 +12,6 @@ from vit_jax.recipes.bit import LENGTHS
 from vit_jax.recipes.finetuning import RESIZE_RATIO
 from vit_jax.recipes.loading import largest_side
 from vit_jax.recipes.suites import evaluation as suite
-from vit_jax.storage import files
-from vit_jax.storage.paths import path_of
 
 SAMPLE = 32  # images whose size is looked at
 SIDE = 224  # pixels, the most that is chosen
@@ -106,15 +104,9 @@ def look_at(spec: str) -> OwnImages:
   spec = sources.recognised(spec)
   train, held_out, parted = parts_of(spec, sources.named_parts(spec))
   source = sources.open_source(train.source, split=train.split)
+  if source.multi_label:  # parts of these are parts of all images
+    parted = parted.replace(" of each class", "")
   return OwnImages(train, held_out, parted, len(source), median_side(source), source.multi_label)
-
-
-def are_there(spec: str) -> bool:
-  """Whether a text names a data source, or something on this machine."""
-  from vit_jax.data import sources
-
-  named = sources.is_named(sources.recognised(spec))
-  return bool(spec) and (named or files.exists(path_of(spec)))
 
 
 def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:

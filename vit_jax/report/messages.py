@@ -204,10 +204,7 @@ def next_command(folder: Path, early_stopping: EarlyStopping, *, head: bool) -> 
     return command + early_stopping.flag(folder)
   kept = early_stopping.flag(folder)
   best = f"{folder}/checkpoints/{early_stopping.best.step}" if kept else folder
-  return (
-    "python -m vit_jax.main --config=configs/finetune.py:MODEL,TASK --config.new_head=True "
-    f"--config.init_from={quoted(best)}"
-  )
+  return f"python -m vit_jax.main --config=configs/finetune.py:{quoted(best)},DATA"
 
 
 def quoted(path: Path | str) -> str:
