@@ -139,7 +139,7 @@ def test_shapes_of_a_whole_step(name, argument):
     mask=jax.ShapeDtypeStruct((size,), jnp.float32),
   )
   step = train_step.make(
-    objective, optimizer, rate, config.optimizer, seed=0, accumulation=config.accumulation
+    objective, optimizer, rate, config.optimizer, seed=0, accumulation=config.parts
   )
   after, metrics = jax.eval_shape(step, before, batch)
   same = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), before, after)
