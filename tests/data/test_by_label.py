@@ -96,3 +96,11 @@ def test_of_a_source():
   source = sources.open_source("digits", split="test")
   found = by_label.of_source(source, 20)
   assert sorted(source.labels(i)[0] for i in found) == sorted([*range(10)] * 2)
+
+
+def test_some_of_each_class_are_drawn_by_the_seed():
+  source = Labelled(np.arange(9000) % 3, 3)
+  drawn = by_label.of_source(source, 6)
+  assert drawn == by_label.of_source(source, 6)
+  assert drawn != by_label.of_source(source, 6, seed=1)
+  assert sorted(source.labels(i)[0] for i in drawn) == [0, 0, 1, 1, 2, 2]

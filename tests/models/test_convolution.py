@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vit_jax.models.convolution import (
+  STAGES,
   StandardizedConv,
   group_norm,
   standardize_bit,
@@ -82,3 +83,9 @@ def test_group_norm_computes_statistics_in_float32_and_answers_in_its_type():
   )
   assert actual.dtype == jnp.bfloat16
   np.testing.assert_array_equal(actual, exact.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize("depth", STAGES)
+def test_the_units_have_as_many_layers_as_the_name_says(depth):
+  """Three convolutions a unit, the root, and the head."""
+  assert 3 * sum(STAGES[depth]) + 2 == int(depth)
