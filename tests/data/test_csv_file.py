@@ -116,6 +116,19 @@ def test_splits_are_a_column(table):
     table(text, "val")
 
 
+def test_rows_without_a_split_are_told(table):
+  source = table("path,label,split\nx/000.jpg,a,train\nx/001.jpg,b,train\nx/002.jpg,b,\n", "train")
+  assert len(source) == 2
+  assert any("1 rows of" in note and "are left out" in note for note in source.notes)
+
+
+def test_labels_in_another_encoding_are_refused(table, tmp_path):
+  table("x/000.jpg,a\nx/001.jpg,b\n")
+  (tmp_path / "list.csv").write_bytes("x/000.jpg,\xe4\nx/001.jpg,b\n".encode("latin-1"))
+  with pytest.raises(SourceError, match="not UTF-8 in line 1; save the table as UTF-8"):
+    open_source(f"csv:{tmp_path}/list.csv", "")
+
+
 @pytest.mark.parametrize("column", ["split", "Split"])
 def test_the_splits_of_a_column_are_its_parts(table, tmp_path, column):
   text = f"path,label,{column}\nx/000.jpg,a,TRAIN\nx/001.jpg,a,val\n"

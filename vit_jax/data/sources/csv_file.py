@@ -120,6 +120,10 @@ def _rows(
   for row in rows:
     if not row.path:
       raise _wrong(file, f"has no path in line {row.line}", header)
+    if files.as_written(row.label) != row.label:  # bytes of another encoding
+      raise SourceError(
+        f'"{file}" has a label that is not UTF-8 in line {row.line}; save the table as UTF-8.'
+      )
   return _of_split(file, rows, _splits(names, lines), split, notes)
 
 
@@ -215,6 +219,8 @@ def _of_split(
   if not chosen:
     there = f'its column "{_SPLIT}" has {values}' if of else f'it has no column "{_SPLIT}"'
     raise SourceError(f'"{file}" has no split {split!r}: {there}.')
+  if without := of.count(""):
+    notes.append(f'{without:,} rows of {str(file)!r} have no "{_SPLIT}", and are left out.')
   return chosen
 
 
