@@ -86,6 +86,7 @@ def signal_in(place):
   from vit_jax.storage import manifest
 
   place, _, kind = place.partition("-")
+  signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever started the tests may ignore it
   module, name = {
     "evaluation": (classification, "evaluate"),
     "save": (manifest, "write"),
