@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from vit_jax import config as c
+from vit_jax import recipes
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import mixup, optim, state, train_step
 from vit_jax.learning.classification import Settings
@@ -171,3 +172,8 @@ def test_without_mixup_the_batch_is_as_it_was():
   one = batch()
   assert mixup.paired(one, jax.random.key(0), 0.0) is one
   assert mixup.images(one) is one["image"]
+
+
+def test_it_can_be_switched_off():
+  words = ["--config.objective.mixup=0"]
+  assert recipes.resolve("configs/vit_digits.py", words).objective == Settings()
