@@ -62,7 +62,8 @@ def test_what_has_no_source_is_left_out():
     ),
     (few_shot(shots=()), r"evaluate\.probe\.shots=\(\) must be"),
     (few_shot(shots=(5, 5)), r"shots=\(5, 5\) must be different"),
-    (few_shot(shots=(0, "a")), r"shots=\(0, 'a'\) must be"),
+    (few_shot(shots=(0, 5)), r"shots=\(0, 5\) must be"),
+    (few_shot(shots=(5, "a")), r"shots=\(5, 'a'\) must be"),
     (
       few_shot(train=OTHER, shots=(1,)),
       r"probe\.test \(digits test\) has other classes: .*train has no class '7', '8', '9'\.",

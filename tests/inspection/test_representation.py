@@ -23,6 +23,14 @@ def test_groups_stay_groups_in_the_plane(method):
   np.testing.assert_array_equal(plane(groups(), method), places)
 
 
+def test_principal_components_are_those_of_the_singular_values():
+  assert METHODS == ("tsne", "pca")
+  places = plane(groups(), "pca")
+  features = unit(groups()).astype(np.float64)
+  left, sizes, _ = np.linalg.svd(features - features.mean(axis=0), full_matrices=False)
+  np.testing.assert_allclose(abs(places), abs(left[:, :2] * sizes[:2]), atol=1e-5)
+
+
 def test_neighbours_are_those_of_the_greatest_cosine():
   features = groups() * np.arange(1, 13, dtype=np.float32)[:, None]  # lengths do not count
   rows, alike = neighbours(features, 3)

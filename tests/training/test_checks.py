@@ -20,8 +20,9 @@ def replaced(group, **changes):
   return dataclasses.replace(GOOD, **{group: dataclasses.replace(getattr(GOOD, group), **changes)})
 
 
-def test_a_good_config_passes():
-  checks.check(GOOD)
+@pytest.mark.parametrize("changes", [{}, dict(evaluate_resize=224), dict(train_resize=224)])
+def test_a_good_config_passes(changes):
+  checks.check(replaced("data", **changes))
 
 
 @pytest.mark.parametrize(
