@@ -86,12 +86,12 @@ def finish(folder, config, top1):
   sets = top1 if isinstance(top1, dict) else {"test": top1}
   step = config.duration.steps
   (folder / "checkpoints" / str(step)).mkdir(parents=True, exist_ok=True)
-  (folder / "config.json").write_text(json.dumps(c.to_dict(config)))
+  files.write_text(folder / "config.json", json.dumps(c.to_dict(config)))  # whole, as above
   lines = [
     {"step": step, "loss": 1.0, "data/epoch": 1.0, "step_seconds": 0.5},
     {"step": step, "test/loss": 1.0} | {f"{name}/top1": value for name, value in sets.items()},
   ]
-  (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+  files.write_text(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def runner(folder, some, overrides=()):
