@@ -16,6 +16,7 @@ test: $(VENV)/installed lint
 	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=25
 
 torture: $(VENV)/installed
+	$(BIN)/python -m pytest tests --hypothesis-profile=drawn -m hypothesis --numprocesses=2
 	$(BIN)/python -m pytest tests/torture --torture --numprocesses=2 --dist=worksteal
 
 lint: $(VENV)/installed

@@ -28,11 +28,12 @@ SLOWEST = (
   "test_flagship.py",
 )
 
-# How long an example takes depends on what else runs on the machine.
-hypothesis.settings.register_profile(
-  "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("any speed")
+# The same examples in each run, so that a failure belongs to the commit that it is seen on;
+# --hypothesis-profile=drawn draws others. How long one takes depends on what else the machine does.
+_ANY_SPEED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("same", derandomize=True, **_ANY_SPEED)
+hypothesis.settings.register_profile("drawn", **_ANY_SPEED)
+hypothesis.settings.load_profile("same")
 
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_default_matmul_precision", "highest")

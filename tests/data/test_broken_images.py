@@ -42,7 +42,7 @@ def test_a_jpeg_short_of_a_few_bytes_is_refused_whatever_the_crop(cut):
 )
 @BOTH
 def test_rubbish_and_other_formats_are_refused(data, training):
-  with pytest.raises(images.BadImage, match=r"Not a JPEG, PNG, WebP, GIF|header is broken"):
+  with pytest.raises(images.BadImage, match="Not a JPEG, PNG, WebP, GIF"):
     see(data, training=training)
 
 

@@ -123,6 +123,17 @@ def test_cmyk_jpeg(kind):
   assert_near(whole(data, size=8), small, tolerance=8)
 
 
+@pytest.mark.parametrize("factors", [(1, 4), (4, 2), (3, 1)])
+def test_jpeg_with_chroma_sampled_in_a_rare_way(factors):
+  """Such files are read by Pillow: the fast decoder does not know 4:4:1, 4x2 and the like."""
+  data = bytearray(simplejpeg.encode_jpeg(picture(), colorsubsampling="444"))
+  data[data.index(b"\xff\xc0") + 11] = factors[0] << 4 | factors[1]  # of the luminance
+  data = bytes(data)
+  wanted = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+  np.testing.assert_array_equal(decode(data), wanted)
+  assert whole(data, size=8).shape == (8, 8, 3)
+
+
 LOSSLESS = {"WEBP": {"lossless": True}, "JPEG": {"quality": 98, "subsampling": 0}}
 LOSSLESS["AVIF"] = {"quality": 98, "subsampling": "4:4:4"}
 

@@ -235,11 +235,10 @@ def _crop_width(height: int, ratio: float, width: int) -> int:
 
 def _fast_size(data: bytes, *, max_pixels: int) -> tuple[int, int] | None:
   """Stored (height, width) of a JPEG that the fast decoder can read; None for all other files."""
-  if not jpeg.is_jpeg(data):
-    return None
-  height, width, decodable = jpeg.read_header(data)
-  check_size(height, width, max_pixels=max_pixels)
-  return (height, width) if decodable else None
+  size = jpeg.read_size(data) if jpeg.is_jpeg(data) else None
+  if size:
+    check_size(*size, max_pixels=max_pixels)
+  return size
 
 
 def _decode_for(

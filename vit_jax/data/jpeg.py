@@ -106,19 +106,19 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
   return np.ascontiguousarray(pixels)
 
 
-def read_header(data: bytes) -> tuple[int, int, bool]:
-  """(height, width, whether this module can decode the file's colours).
+def read_size(data: bytes) -> tuple[int, int] | None:
+  """(height, width), or None if this module cannot decode the file; Pillow may.
 
   Raises:
-    BadImage: the header cannot be read, or there are too many scans.
+    BadImage: there are too many scans.
   """
   if _scans(data) > MAX_SCANS:
     raise BadImage(f"The JPEG has more than {MAX_SCANS} scans; save it again.")
   try:
     height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-  except ValueError as error:
-    raise BadImage(f"The JPEG header is broken: {error}") from error
-  return height, width, colours in _COLOURS
+  except (ValueError, KeyError):  # the header is broken, or its chroma is sampled in a rare way
+    return None
+  return (height, width) if colours in _COLOURS else None
 
 
 def decode(data: bytes) -> np.ndarray:
