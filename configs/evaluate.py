@@ -43,7 +43,7 @@ order of the data (sorted folder names, or the order of TFDS). The 1,000 classes
 names, because all published weights have them in the same order.
 For few-shot probes on other data, give --config.evaluate.imagenet.train.source=... and
 .test.source; for knn, --config.evaluate.imagenet.train.source=... and .test.source.
-The figures are printed and written to WORKDIR/evaluation.json. For sets with one label per image,
+The metrics are printed and written to WORKDIR/evaluation.json. For sets with one label per image,
 WORKDIR/evaluation has every prediction, the accuracy of each class and the confusion matrix.
 All sets except ObjectNet and folders must be prepared with TFDS first, for example with
 `python tools/prepare_data.py build imagenet_v2/matched-frequency`; if one is missing, the message

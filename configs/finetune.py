@@ -10,7 +10,7 @@ Images have 384 px (378 if patches have 14 px). On imagenet, ViT-L/16 has 512 px
 and 378 px without the average: --config.data.image_size=384 --config.optimizer.ema=0.0.
 Training images are resized to 448 px and cropped to 384 at random (in that proportion for other
 sizes), as in the paper. MODEL,TASK,inception takes crops of 5 to 100% of the area instead, as in
-the code that the authors released: use it to compare with the figures of that code.
+the code that the authors released: use it to compare with the numbers of that code.
 MODEL,TASK,development holds out the paper's part of the training split (1, 2 or 10 per cent) and
 scores it instead of the test split. Use it to choose the learning rate; the paper's grids are in
 vit_jax/recipes/finetuning.py.

@@ -29,7 +29,7 @@ COLUMNS = {  # key of a row: (heading, format)
 
 
 def table(rows: list[dict]) -> str:
-  """The rows as aligned text: the columns that rows have, and errors of rows without figures."""
+  """The rows as aligned text: the columns that rows have, and errors of rows without numbers."""
   columns = {key: form for key, form in COLUMNS.items() if key in rows[0]}
   texts = [place for place, key in enumerate(columns) if key in ("name", "error")]
   return aligned(cells(rows, columns), left=texts)

@@ -1,6 +1,6 @@
 """Computes parameters, multiply-adds and training FLOPs of models and recipes, without measuring.
 
-  python tools/cost.py                               every row of Table 6, beside the paper's figure
+  python tools/cost.py                               every row of Table 6, beside the paper's number
   python tools/cost.py --model ViT-B/16 R50x1 --image-size 384
   python tools/cost.py --config=configs/vit_l16_jft.py:14
 
@@ -13,11 +13,11 @@ name, the settings that differ follow the name.
 ViT-B/16 then has 100 million. "Without head" leaves out the head and the representation layer: 86
 million, as in Table 1. In JSON and CSV the two are params and body_params.
 
-GMACs are 1e9 multiply-adds of one image's forward pass; only convolutions and matrix products
+GMACs are 1e9 multiply-adds of one image's forward pass; only convolutions and matmuls
 count, without the zeros around a map. Training costs 6 FLOPs for each multiply-add, because the
 backward pass costs twice as much as the forward pass. exaFLOPs are 1e18 FLOPs of the whole
-training. They are missing if the number of images is not known: give --examples. The paper's figure
-is shown for the runs of its Table 6 only; the ratio is our figure divided by the paper's.
+training. They are missing if the number of images is not known: give --examples. The paper's number
+is shown for the runs of its Table 6 only; the ratio is our number divided by the paper's.
 """
 
 import argparse

@@ -69,7 +69,7 @@ def flags() -> ToolFlags:
 
 
 def by_compiler(topology: str, folder: pathlib.Path):
-  """The survey of a slice that is not there, and where its figures come from."""
+  """The survey of a slice that you do not have, and where its numbers come from."""
   from benchmarks import trial
   from benchmarks.survey import Survey
   from compiled import compilation
@@ -82,7 +82,7 @@ def by_compiler(topology: str, folder: pathlib.Path):
 
 
 def at_hand(memory: int, folder: pathlib.Path):
-  """The survey of the devices of this machine, and where its figures come from.
+  """The survey of the devices of this machine, and where its numbers come from.
 
   Raises:
     RunError: there is no device that can be used.

@@ -7,11 +7,11 @@ A study compares cells, each with several seeds. --plan prints runs, steps, imag
 time on this machine, from steps that it times for about a minute, and starts nothing; with
 --scale=paper it times nothing, and prints device-days of a TPU. Without it the runs that are
 missing are done. Runs that cells share, such as one pre-training of many fine-tunings, are done
-once. If the command was stopped, start it again: it continues, and does nothing twice. A run that
-fails costs no other. What a run prints is in WORKDIR/runs/NAME.log.
+once. If the command was stopped, start it again: it continues, and does nothing twice. A failed
+run does not affect the others. What a run prints is in WORKDIR/runs/NAME.log.
 
 WORKDIR gets results.csv (one row a cell and seed), results.md (mean, standard deviation, seeds, the
-paper's figures), figure.svg and figure.png, and trials.csv (one row a candidate) where settings are
+paper's numbers), figure.svg and figure.png, and trials.csv (one row a candidate) where settings are
 chosen. --config.KEY=VALUE goes to every run, such as the data of the paper's scale.
 
 On a cluster, --slurm FILE writes a script that submits all runs: bash FILE [options of sbatch, such

@@ -7,7 +7,7 @@ Every task is three runs of configs/vtab.py with different seeds, workdirs below
 same settings: 1,000 training images, 2,500 steps at 384 px, the test set scored after the last
 step. The score is the mean of the 19 test accuracies; the tables have it, the means of the groups
 and the accuracy of each task, with standard deviations over the seeds. --pretraining puts the
-figures of Table 9 for this model and this data beside.
+numbers of Table 9 for this model and this data beside.
 
 --learning-rates and --steps give settings to choose from, as the authors did with two of each:
 every pair trains on 800 images of each task and is scored on the other 200. The pair with the best
@@ -48,7 +48,7 @@ def flags() -> ToolFlags:
     "--pretraining",
     choices=("JFT-300M", "ImageNet-21k"),
     default="",
-    help="prints the figures of Table 9 for this model and this data beside",
+    help="prints the numbers of Table 9 for this model and this data beside",
   )
   add("--tasks", default="", metavar="A,B,...", help="default: all 19")
   add("--seeds", type=whole(1, 1000), help="runs of each task (default: 3; with --fast 1)")

@@ -16,7 +16,7 @@ Nothing is chosen: a model and its counterpart have the settings of one recipe. 
 shows the seconds of the training steps: for that, start one run at a time on an idle machine.
 tools/speed.py measures inference. The small axial ResNet has 4 heads, so that a head of its first
 stage has 8 dimensions, as in Axial-R50.
-The paper draws 5-shot accuracy against FLOPs and inference time, and gives no figures. It finds
+The paper draws 5-shot accuracy against FLOPs and inference time, and gives no numbers. It finds
 that axial ViTs are more accurate than ViTs and need more computation, and that its Axial-ResNet-50
 is very slow on TPUs.
 """

@@ -11,7 +11,7 @@ token has a representation layer before it, as in the recipe.
 
 The learning rate is what varies, so nothing is chosen. The paper finds that both work equally well,
 each with its own learning rate: 8e-4 for the class token and 3e-4 for the mean. It draws curves
-over the epochs, as the figure here does, and gives no figures.
+over the epochs, as the figure here does, and gives no numbers.
 """
 
 from vit_jax.experiments.studies import Cell, Drawing, Score, Stage, Study

@@ -14,7 +14,7 @@ the paper's scale up to 64 blocks. A head has 64 dimensions, or 16 at the small 
 are scaled by 1/4, 1/2, 3/2 and 2; the patches then have the nearest size, by ratio, that tiles the
 image. The base is a point of every curve, and is trained once.
 
-The paper draws its results against compute, and gives no figures. It finds that depth helps most,
+The paper draws its results against compute, and gives no numbers. It finds that depth helps most,
 up to 64 blocks but less beyond 16; that width helps least; that smaller patches help without more
 parameters; and that scaling all together helps too.
 """

@@ -16,7 +16,7 @@ paper's in proportion, rounded.
 Early stopping as in the paper: the score is the best of all evaluations, and the checkpoint of that
 evaluation is kept. It is the best on the very images that it is scored on, which flatters every
 cell a little. The small runs are evaluated every 100 steps.
-The paper draws its results, and gives no figures. It finds that ViTs lose more than ResNets on the
+The paper draws its results, and gives no numbers. It finds that ViTs lose more than ResNets on the
 smallest subset, and win on the largest.
 """
 

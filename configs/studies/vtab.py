@@ -14,7 +14,7 @@ top-1 of the test images, in a panel for each group. Name your data in JFT and I
 Nothing is chosen. If you have weights, `python tools/vtab.py` does the 19 tasks without
 pre-training, chooses the setting on validation images if asked to, and prints the mean of each
 group.
-Means of each group and of all tasks are tables of their own. Table 9 has the ViTs' figures, which
+Means of each group and of all tasks are tables of their own. Table 9 has the ViTs' numbers, which
 are beside the results. Of BiT-L (R152x4) the paper prints only the mean of all tasks, 76.29% (Table
 2); Figure 2 draws its groups without figures.
 """

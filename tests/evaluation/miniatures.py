@@ -64,7 +64,7 @@ class Miniatures:
   """Small datasets in the form of published ones, and what a model should score on each.
 
   Attributes:
-    expected: {name: figures}.
+    expected: {name: metrics}.
     labels: {name: the right classes of each image}.
   """
 

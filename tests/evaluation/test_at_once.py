@@ -33,7 +33,7 @@ def numbers(folder):
       yield one.metrics["top1"], one.classes[0][2], picture.getpixel((0, 0))[0]
 
 
-def test_readers_see_figures_with_their_own_details(tmp_path, monkeypatch):
+def test_readers_see_metrics_with_their_own_details(tmp_path, monkeypatch):
   slow_disk(monkeypatch)
   written, seen = threading.Event(), set()
 
@@ -53,7 +53,7 @@ def test_readers_see_figures_with_their_own_details(tmp_path, monkeypatch):
   assert seen
   assert {len(set(told)) for told in seen} == {1}
   for number, path in enumerate(folders, 1):
-    assert json.loads((path / "test/figures.json").read_text())["step"] == number
+    assert json.loads((path / "test/metrics.json").read_text())["step"] == number
   assert workdir.details(tmp_path)[0] == tmp_path / "evaluation/8/test"
 
 

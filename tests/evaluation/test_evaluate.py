@@ -92,7 +92,7 @@ def variants(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["imagenet", "real", "v2", "a", "r", "sketch", "objectnet"])
-def test_figures_of_imagenets_variants(variants, name):
+def test_metrics_of_imagenets_variants(variants, name):
   metrics, expected, *_ = variants
   top1, top5, count = expected[name]
   assert metrics[f"{name}/examples"] == count
@@ -249,7 +249,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
       score_all(opened, stopped, params)
 
 
-def test_two_processes_give_the_figures_of_one(features, tmp_path):
+def test_two_processes_give_the_metrics_of_one(features, tmp_path):
   """The whole program: probes from weights, without training data, on two hosts."""
   config, known = features
   with socket.socket() as free:

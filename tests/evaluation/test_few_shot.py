@@ -82,6 +82,6 @@ def test_accuracy_on_several_devices_with_padding():
   assert len({*expected}) > 1
 
 
-def test_figures_are_means_and_deviations_over_seeds():
+def test_metrics_are_means_and_deviations_over_seeds():
   result = few_shot.metrics_of((1, 5), np.array([[0.1, 0.3], [0.5, 0.5]]))
   assert result == pytest.approx({"1shot": 0.2, "1shot_std": 0.1, "5shot": 0.5, "5shot_std": 0.0})

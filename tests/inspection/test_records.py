@@ -61,7 +61,7 @@ def test_mistakes_say_of_which_images_and_weights_they_are(workdir):
   assert shown.text.startswith(f"{whose}: 3 of 4 images are wrong;")
   assert shown.pictures[0][1].get_suptitle().replace("\n", " ") == whose
   files.write_text(workdir / "evaluation/1/test" / results.METRICS, "[")
-  with pytest.raises(ValueError, match=r"test/figures.json does not hold figures of an evaluation"):
+  with pytest.raises(ValueError, match=r"test/metrics.json does not hold metrics of an evaluation"):
     views.mistakes(workdir, 4)
 
 
@@ -80,9 +80,9 @@ def test_a_workdir_without_evaluation(tmp_path):
 
 
 def test_an_evaluation_without_predictions_is_not_asked_for_again(workdir):
-  """Sets with several labels an image, probes and reconstructions have figures alone."""
+  """Sets with several labels an image, probes and reconstructions have metrics alone."""
   (path,) = evaluated(workdir)
-  path.with_name("figures.json").write_text("{}")
+  path.with_name("metrics.json").write_text("{}")
   assert evaluated(workdir) == [path]
   path.unlink()
   (workdir / "config.json").write_text("{}")

@@ -15,7 +15,7 @@ SMALL = dict(depth=2, width=384, mlp_dim=1536, heads=6)
 
 
 def counted(jaxpr) -> float:
-  """FLOPs of all matrix products and convolutions, by the compiler's own count of each."""
+  """FLOPs of all matmuls and convolutions, by the compiler's own count of each."""
   total = 0.0
   for step in jaxpr.eqns:
     if step.primitive.name in ("dot_general", "conv_general_dilated"):

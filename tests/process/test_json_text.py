@@ -1,4 +1,4 @@
-"""JSON for other programs, also of figures that are not numbers."""
+"""JSON for other programs, also of values that are not numbers."""
 
 import json
 import math
@@ -16,7 +16,7 @@ def test_what_is_written_is_json_and_reads_back():
   assert found == {"a": "nan", "b": ["inf", "-inf", 1.5], "c": {"d": ["x", None, True, 3]}}
 
 
-def test_figures_are_numbers_again():
+def test_values_are_numbers_again():
   values = {"step": 3, "weights": "inf.npz", "test/loss": math.nan, "x": -math.inf, "y": 0.5}
   found = json_text.with_numbers(json.loads(json_text.written(values)))
   assert math.isnan(found.pop("test/loss"))

@@ -86,7 +86,7 @@ def write_set(
   count=60,
   set_name="test",
   number=1,
-  **figures,
+  **metrics,
 ):
   """Writes the details of an evaluation; returns labels, predictions and probabilities."""
   rng = np.random.default_rng(0)
@@ -99,8 +99,8 @@ def write_set(
   rows = examples.chosen(labels, predictions, probabilities)
   pixels = lambda row: rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
   examples.write(path / examples.IMAGES, examples.read(rows, pixels))
-  figures = {"step": 100, "top1": float((labels == predictions).mean()), "ece": 0.0625} | figures
-  files.write_text(path / results.METRICS, json.dumps(figures))
+  metrics = {"step": 100, "top1": float((labels == predictions).mean()), "ece": 0.0625} | metrics
+  files.write_text(path / results.METRICS, json.dumps(metrics))
   return labels, predictions, probabilities
 
 

@@ -39,7 +39,7 @@ def test_a_run_writes_its_report(digits):
   assert f"Report:     {workdir}/report.html (open it in a browser)" in output
   found = Page((workdir / report.REPORT).read_text())
   last = {key: x for line in metrics_log.read(workdir) for key, x in line.items()}
-  assert found.values["Figures", "test/top1"] == [last["test/top1"], STEPS] * 2
+  assert found.values["Metrics", "test/top1"] == [last["test/top1"], STEPS] * 2
   assert f"{STEPS} of {STEPS} steps" in found.text
   assert [title for level, title in found.headings if level == 2] == [
     "In short",
@@ -70,9 +70,9 @@ def test_the_start_is_recorded(digits):
 def test_details_are_those_of_the_last_evaluation(digits):
   workdir = digits[0]
   folder = workdir / "evaluation/1/test"
-  figures = json.loads((folder / "figures.json").read_text())
+  metrics = json.loads((folder / "metrics.json").read_text())
   line = metrics_log.read(workdir)[-1]
-  assert figures == {"dataset": "digits test (16 x 16 px)"} | {
+  assert metrics == {"dataset": "digits test (16 x 16 px)"} | {
     k.removeprefix("test/"): x for k, x in line.items()
   }
   with (folder / "predictions.csv").open(newline="") as file:

@@ -21,7 +21,7 @@ from vit_jax.learning.masked_patches import Masked
 from vit_jax.report import report
 from vit_jax.storage import starts
 
-FIGURES, SPEED = "Figures", "Speed and computation"
+METRICS, SPEED = "Metrics", "Speed and computation"
 HOSTILE = '<script>alert("x")</script>&amp;\x1b[2J\u202e$\\frac{1}{2}$'
 
 
@@ -37,12 +37,12 @@ def whole(tmp_path_factory):
   return page(folder), scored
 
 
-def test_figures_are_those_of_the_files(whole):
+def test_metrics_are_those_of_the_files(whole):
   found, _ = whole
-  assert found.values[FIGURES, "test/top1"] == [0.75, 100, 0.875, 50]
-  assert found.values[FIGURES, "test/loss"] == [0.25, 100, 0.125, 50]
-  assert found.values[FIGURES, "loss"] == [2 / 100, 100, 2 / 100, 100]
-  assert found.tables[FIGURES][1:][1] == ["test/loss", "0.25", "100", "0.125", "50"]
+  assert found.values[METRICS, "test/top1"] == [0.75, 100, 0.875, 50]
+  assert found.values[METRICS, "test/loss"] == [0.25, 100, 0.125, 50]
+  assert found.values[METRICS, "loss"] == [2 / 100, 100, 2 / 100, 100]
+  assert found.tables[METRICS][1:][1] == ["test/loss", "0.25", "100", "0.125", "50"]
   assert "test/top1 75.00% at the end" in found.text
   assert "100 of 100 steps" in found.text
 
@@ -195,10 +195,10 @@ def test_several_runs_side_by_side(tmp_path):
   second = made_run.write(tmp_path / "_b", lines=made_run.LINES[:2], settings=other, start=None)
   found = page(first, second)
   assert found.tables["Settings that differ"] == [["setting", "a", "_b"], ["seed", "0", "7"]]
-  assert found.values["Last figures, with their steps", "test/top1"] == [0.75, 0.875]
-  assert found.values["Best figures, with their steps", "test/top1"] == [0.875, 0.875]
+  assert found.values["Last metrics, with their steps", "test/top1"] == [0.75, 0.875]
+  assert found.values["Best metrics, with their steps", "test/top1"] == [0.875, 0.875]
   assert ["test/top1", "87.50% (50)", "87.50% (50)"] in found.tables[
-    "Best figures, with their steps"
+    "Best metrics, with their steps"
   ]
   assert found.values[SPEED, "Images seen"] == [3200, 1600]
   rows = {row[0]: row[1:] for row in found.tables["The runs"][1:]}
@@ -230,7 +230,7 @@ def test_masked_patches_and_pictures_of_an_evaluation(tmp_path):
   shutil.copy(ROOT / "docs/images/digits_confusion.png", folder / "evaluation/1/held/patches.png")
   found = page(folder)
   assert "held: patches" in found.text
-  assert found.values[FIGURES, "held/patch_loss"] == [0.5, 5, 0.5, 5]
+  assert found.values[METRICS, "held/patch_loss"] == [0.5, 5, 0.5, 5]
 
 
 def test_large_runs_stay_small_pages(tmp_path):
@@ -291,10 +291,10 @@ def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):
   sections = [title for _, title in found.headings if title.startswith("Evaluation ")]
   shown = {f"{written[n - 1]}, evaluation/{n}": made[written[n - 1]] for n in (5, 3, 2, 1)}
   assert sections == [f"Evaluation test: {whose}" for whose in shown]
-  for whose, figures in shown.items():
+  for whose, metrics in shown.items():
     own = [caption for caption in found.captions if caption.endswith(f"(test: {whose})")]
     assert len(own) == 5
-    score = f"top-1 {figures['top1']:.2%}, loss {1 + whose.endswith('5')}.0000 on 60 images"
+    score = f"top-1 {metrics['top1']:.2%}, loss {1 + whose.endswith('5')}.0000 on 60 images"
     row = next(
       row for row in found.tables["Evaluations, by their images and parameters"] if whose in row
     )

@@ -44,7 +44,7 @@ def watched(values, *, patience, metric="val/top1"):
     ([-math.inf, -1.0], 1, (2, -1.0), None),
   ],
 )
-def test_made_up_figures(values, patience, best, end):
+def test_made_up_metrics(values, patience, best, end):
   found, stopped = watched(values, patience=patience)
   assert ((found.step, found.value), stopped) == (best, end)
 
@@ -102,7 +102,7 @@ def test_only_an_evaluation_that_may_end_the_run_ends_it(values, patience):
 
 
 def test_hosts_agree_to_the_last_bit(monkeypatch):
-  """Each host must hold exactly the first host's figure: a rounded one would not equal it."""
+  """Each host must hold exactly the first host's metric: a rounded one would not equal it."""
   monkeypatch.setattr(early_stopping.jax, "process_count", lambda: 2)
   as_jax = lambda words: np.asarray(words).astype(np.uint32)  # as JAX has it without 64 bits
   monkeypatch.setattr(multihost_utils, "broadcast_one_to_all", as_jax)
@@ -118,7 +118,7 @@ def settled(workdir):
     "--config.evaluate_every.steps=4",
     "--config.optimizer.ema=0.9",
     # The head begins with zeros, so the smallest update decides between the classes. With this
-    # setting no figure changes, whatever the order of the images.
+    # setting no metric changes, whatever the order of the images.
     "--config.schedule.learning_rate=0.0",
   )
 
@@ -127,18 +127,18 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   whole, cut = tmp_path / "whole", tmp_path / "cut"
   result = programs.run(settled(whole))
   assert result.returncode == 0, result.stderr
-  figures = {x["step"]: x["test/top1"] for x in metrics_log.read(whole) if "test/top1" in x}
-  *_, end = figures
-  best = max(figures, key=figures.get)
+  metrics = {x["step"]: x["test/top1"] for x in metrics_log.read(whole) if "test/top1" in x}
+  *_, end = metrics
+  best = max(metrics, key=metrics.get)
   assert end == best + 12 < 40
   kept = checkpoint.available(whole)
   assert (kept[0], kept[-1], len(kept)) == (best, end, 3)
   assert "Stopped early: 3 evaluations in a row gave no better test/top1." in result.stdout
-  assert f"Best:       test/top1 {figures[best]:.4f} after step {best}, {whole}" in result.stdout
+  assert f"Best:       test/top1 {metrics[best]:.4f} after step {best}, {whole}" in result.stdout
   assert f"--config.evaluate_step={best})" in result.stdout
   assert f"params.npz --step {best}\n" in result.stdout
   details = whole / "evaluation/1/test"
-  assert json.loads((details / "figures.json").read_text())["step"] == end
+  assert json.loads((details / "metrics.json").read_text())["step"] == end
   assert (details / "predictions.csv").is_file()
 
   shutil.copytree(whole, cut)  # as if it had been killed before it saved for the last time
@@ -146,7 +146,7 @@ def test_a_run_stops_and_keeps_the_best_and_decides_the_same_when_resumed(tmp_pa
   again = programs.run(settled(cut))
   assert again.returncode == 0, again.stderr
   assert f"resuming after step {kept[1]}" in again.stdout
-  assert f"Best:       test/top1 {figures[best]:.4f} after step {best}, {cut}" in again.stdout
+  assert f"Best:       test/top1 {metrics[best]:.4f} after step {best}, {cut}" in again.stdout
   assert checkpoint.available(cut) == kept
   assert_equal_ends(cut, whole, step=end)
 

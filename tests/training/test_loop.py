@@ -90,7 +90,7 @@ def evaluate(workdir, *overrides, devices=1):
   return json.loads((workdir / "evaluation.json").read_text())
 
 
-def test_evaluate_mode_gives_the_figures_of_the_loop_on_any_devices_and_batch(digits):
+def test_evaluate_mode_gives_the_metrics_of_the_loop_on_any_devices_and_batch(digits):
   workdir, _ = digits
   (inside,) = [x for x in metrics_log.read(workdir) if "test/top1" in x and x["step"] == 40]
   outside = evaluate(workdir, "--config.batch_size=56", "--config.mesh.fsdp=2", devices=8)
@@ -100,13 +100,13 @@ def test_evaluate_mode_gives_the_figures_of_the_loop_on_any_devices_and_batch(di
 
 
 def last_evaluation(workdir):
-  """The figures of the run's own last evaluation, without its step."""
+  """The metrics of the run's own last evaluation, without its step."""
   line = [line for line in metrics_log.read(workdir) if "test/top1" in line][-1]
   return {key: value for key, value in line.items() if key != "step"}
 
 
 def scored(folder, *arguments):
-  """The figures of an evaluation, and its output."""
+  """The metrics of an evaluation, and its output."""
   command = [*programs.MAIN, "--mode=evaluate", f"--workdir={folder}", *arguments]
   result = programs.run(command)
   assert result.returncode == 0, result.stderr
@@ -130,7 +130,7 @@ OWN = (
 )
 
 
-def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digits, tmp_path):
+def test_any_way_to_evaluate_a_run_gives_the_metrics_of_its_own_evaluation(digits, tmp_path):
   """The command names no setting: model, classes, loss, average and sizes are those of the run."""
   workdir, _ = digits
   inside = last_evaluation(workdir)
@@ -160,9 +160,9 @@ def test_any_way_to_evaluate_a_run_gives_the_figures_of_its_own_evaluation(digit
 def test_a_flag_changes_what_an_evaluation_takes_from_the_run(digits):
   workdir, inside = digits[0], last_evaluation(digits[0])
   for flag in ("--no-average", "--config.data.evaluate_resize=0"):
-    figures, said = scored(workdir, flag)
-    assert figures["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
-    assert figures["average"] == ("moving average" in said) == (flag != "--no-average")
+    metrics, said = scored(workdir, flag)
+    assert metrics["test/loss"] != pytest.approx(inside["test/loss"], rel=1e-3)
+    assert metrics["average"] == ("moving average" in said) == (flag != "--no-average")
   _, said = scored(workdir, "--config.data.image_size=24")
   assert "smaller side to 30 px, centre of 24 px" in said
   assert "score them at their own size: --config.data.image_size=16." in said

@@ -195,7 +195,7 @@ def test_a_partial_run_resumes_bit_exactly_and_is_evaluated_as_it_was(
   assert not any("mfu" in line for line in metrics_log.read(tmp_path / "whole"))
   opened = made.data.evaluations
   read = evaluated_model.read(DIGITS, opened, tmp_path / "parts")
-  figures = evaluate.evaluate(read, opened, made.reader, tmp_path / "parts", stall_seconds=0.0)
-  assert figures.items() <= metrics_log.read(tmp_path / "whole")[-1].items()
+  metrics = evaluate.evaluate(read, opened, made.reader, tmp_path / "parts", stall_seconds=0.0)
+  assert metrics.items() <= metrics_log.read(tmp_path / "whole")[-1].items()
   restored = checkpoint.load(ends[0], made.abstract)
   chex.assert_trees_all_equal_structs(restored, made.abstract)

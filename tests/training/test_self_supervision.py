@@ -68,9 +68,9 @@ def test_a_stopped_run_goes_on_to_the_same_bits(pretrained, tmp_path):
   assert run(tmp_path)
   ends = [checkpoint.find(folder) for folder in (pretrained, tmp_path)]
   chex.assert_trees_all_equal(*(checkpoint.load_params(end, ema=True) for end in ends))
-  figures = ("step", "loss", "training/accuracy", "training/constant_loss", "held/patch_loss")
+  metrics = ("step", "loss", "training/accuracy", "training/constant_loss", "held/patch_loss")
   kept = [
-    [{key: line.get(key) for key in figures} for line in metrics_log.read(folder)]
+    [{key: line.get(key) for key in metrics} for line in metrics_log.read(folder)]
     for folder in (pretrained, tmp_path)
   ]
   assert kept[0] == kept[1]
@@ -149,8 +149,8 @@ def test_evaluation_probes_the_same_representation_and_needs_no_head(pretrained)
     assert found[name] == last[name]
   assert found["held/patch_loss"] == pytest.approx(last["held/patch_loss"])
   assert (pretrained / "evaluation" / "1" / "held" / "patches.png").is_file()
-  figures = json.loads((pretrained / "evaluation/1/held/figures.json").read_text())
-  assert figures["dataset"] == "digits test"
+  metrics = json.loads((pretrained / "evaluation/1/held/metrics.json").read_text())
+  assert metrics["dataset"] == "digits test"
 
 
 def test_a_picture_of_masked_patches_shows_all_classes():

@@ -1,4 +1,4 @@
-"""Figures of speed, with a clock that the test turns."""
+"""Metrics of speed, with a clock that the test turns."""
 
 import threading
 import time
@@ -58,7 +58,7 @@ def make(clock=None, **changes):
   return Monitor(**arguments | changes, devices=devices, clock=clock), devices
 
 
-def test_figures_of_a_window():
+def test_metrics_of_a_window():
   monitor, devices = make()
   monitor.start(10)
   with monitor.waiting():
@@ -66,13 +66,13 @@ def test_figures_of_a_window():
   devices.clock.now += 6
   with monitor.paused("evaluation"):
     devices.clock.now += 1000
-  figures = monitor.report(20)
-  assert figures["step_seconds"] == 0.8
-  assert figures["images_per_second"] == 40
-  assert figures["data/input_wait"] == 0.25
-  assert figures["eta_seconds"] == 80 * 0.8
-  assert figures["data/epoch"] == 2
-  np.testing.assert_allclose(figures["mfu"], 40 * 2e9 / 1e12)
+  metrics = monitor.report(20)
+  assert metrics["step_seconds"] == 0.8
+  assert metrics["images_per_second"] == 40
+  assert metrics["data/input_wait"] == 0.25
+  assert metrics["eta_seconds"] == 80 * 0.8
+  assert metrics["data/epoch"] == 2
+  np.testing.assert_allclose(metrics["mfu"], 40 * 2e9 / 1e12)
 
 
 def test_compiling_is_no_part_of_the_speed():
@@ -83,11 +83,11 @@ def test_compiling_is_no_part_of_the_speed():
     with monitor.dispatching():
       devices.clock.now += seconds
     devices.work(2)
-  figures = monitor.report(4)
-  assert figures["step_seconds"] == 4
-  assert figures["time/compile"] == 500
-  assert figures["time/steps"] == 6
-  assert figures["time/idle"] == 10
+  metrics = monitor.report(4)
+  assert metrics["step_seconds"] == 4
+  assert metrics["time/compile"] == 500
+  assert metrics["time/steps"] == 6
+  assert metrics["time/idle"] == 10
   devices.clock.now += 1
   assert monitor.report(9)["step_seconds"] == 0.2
 
@@ -103,10 +103,10 @@ def test_input_made_while_the_devices_work_is_not_waited_for():
     devices.clock.now += 1
     devices.rest()
     devices.clock.now += 1
-  figures = monitor.report(5)
-  assert figures["time/input"] == 1
-  assert figures["data/input_wait"] == 0.1
-  assert figures["time/steps"] == 9
+  metrics = monitor.report(5)
+  assert metrics["time/input"] == 1
+  assert metrics["data/input_wait"] == 0.1
+  assert metrics["time/steps"] == 9
 
 
 def test_no_share_is_below_zero_where_every_look_at_the_clock_takes_time():
@@ -144,12 +144,12 @@ def test_the_whole_time_is_accounted_for():
     devices.clock.now += 7
   with monitor.paused("checkpoint"):
     devices.clock.now += 4
-  figures = monitor.report(10)
+  metrics = monitor.report(10)
   account = {"start-up": 5, "compile": 40, "input": 4, "evaluation": 7, "checkpoint": 4, "plots": 0}
   account |= {"steps": 20, "idle": 6}
   assert monitor.account() == account
-  assert figures["goodput"] == 20 / 86
-  assert {key: figures[f"time/{key}"] for key in account} == account
+  assert metrics["goodput"] == 20 / 86
+  assert {key: metrics[f"time/{key}"] for key in account} == account
 
 
 def test_the_time_before_the_monitor_is_start_up():

@@ -77,7 +77,7 @@ def measure() -> list[dict]:
 
   Returns:
     One row for each case: name, batch, images_per_second, mfu, and ratio, its speed divided by that
-    of torch for the same model. Figures that could not be measured are None; `error` says why.
+    of torch for the same model. Numbers that could not be measured are None; `error` says why.
   """
   context = multiprocessing.get_context("spawn")
   device = in_process(context, _device)

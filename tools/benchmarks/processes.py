@@ -1,4 +1,4 @@
-"""Measurements in processes of their own, so that one that fails costs no other."""
+"""Measurements in processes of their own, so that a failed one does not affect the others."""
 
 import pathlib
 import re

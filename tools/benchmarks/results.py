@@ -25,7 +25,7 @@ PANELS = {"images_per_second": "images/s of a device", "largest_batch": "largest
 
 @dataclasses.dataclass(frozen=True)
 class CaseSpeed:
-  """The result of a case; figures are of one device.
+  """The result of a case; numbers are of one device.
 
   Attributes:
     what, model, image_size: of the case.
@@ -80,7 +80,7 @@ def write(folder: pathlib.Path, trials: list[dict[str, str]], origin: str, comma
   Args:
     folder: holds results.csv.
     trials: its rows, at least one.
-    origin: where the figures come from.
+    origin: where the numbers come from.
     command: makes them.
 
   Raises:
@@ -109,7 +109,7 @@ def draw(speeds: list[CaseSpeed], paths: list[pathlib.Path]):
 
 
 def panel(axes, some: list[CaseSpeed], field: str):
-  """One panel; a case whose figure is not known, or not even one image fits, has no point."""
+  """One panel; a case whose number is not known, or not even one image fits, has no point."""
   drawn = [one for one in some if getattr(one, field)]
   for model in dict.fromkeys(one.model for one in drawn):
     points = sorted((one.image_size, getattr(one, field)) for one in drawn if one.model == model)

@@ -40,7 +40,7 @@ class Survey:
     others = {row.get("device", "something else") for row in rows} - {self.device}
     if others:
       raise ConfigError(
-        f"{self.folder / RESULTS} has figures of {min(others)}, and these would be of "
+        f"{self.folder / RESULTS} has results of {min(others)}, and these would be of "
         f"{self.device}; give another --workdir."
       )
     return rows

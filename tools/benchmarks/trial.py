@@ -51,7 +51,7 @@ def measured(case: Case, batch: int, memory: int) -> dict:
 
 
 def estimated(case: Case, batch: int, devices) -> dict:
-  """As `measured`, from the compiler of TPUs that are not there; seconds are its cycles."""
+  """As `measured`, from the TPU compiler, without a TPU; seconds are its cycles."""
   run = step_program.planned(case.config(batch * len(devices), "bfloat16"), devices)
   try:
     compiled = compilation.program(run, *program(case.what, run))

@@ -25,7 +25,7 @@ TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwiste
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """The compiler's figures for one step; bytes and FLOPs are for one device.
+  """The compiler's numbers for one step; bytes and FLOPs are for one device.
 
   Attributes:
     devices: number of devices.

@@ -23,7 +23,7 @@ class Chip(NamedTuple):
 
 
 # The keys are whole `jax.Device.device_kind`s: another form of a chip, or a part of one (MIG), has
-# other figures. The H100 of 80 GB HBM3 is the SXM form.
+# other numbers. The H100 of 80 GB HBM3 is the SXM form.
 CHIPS = {
   "TPU v2": Chip(22.5e12, 8 * GIB, 0.7e9, 350e9),
   "TPU v3": Chip(61.5e12, 16 * GIB, 0.94e9, 450e9),

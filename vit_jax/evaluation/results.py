@@ -11,7 +11,7 @@ from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
 from vit_jax.weights import average
 
-METRICS = "figures.json"
+METRICS = "metrics.json"
 DATASET = "dataset"  # beside the metrics of a set: its images, in words
 
 
@@ -23,7 +23,7 @@ def write_details(
   Args:
     folder: the workdir.
     scored: the results.
-    origin: which parameters were scored, the first entries of each figures.json.
+    origin: which parameters were scored, the first entries of each metrics.json.
 
   Returns:
     WORKDIR/evaluation/NUMBER, with a folder for each set; None if no set has details.
@@ -59,7 +59,7 @@ def notes(scored: list[tuple[str, Result]]) -> str:
 
 
 def recorded(folder: Path) -> dict:
-  """The figures.json in the folder of a set, {} if it is not there.
+  """The metrics.json in the folder of a set, {} if it is not there.
 
   Raises:
     OSError, ValueError: it cannot be read.
@@ -70,7 +70,7 @@ def recorded(folder: Path) -> dict:
   try:
     return json_text.with_numbers(files.read_json(path, most=MAX_BYTES))
   except ValueError as error:
-    raise ValueError(f"{path} does not hold figures of an evaluation ({error})") from error
+    raise ValueError(f"{path} does not hold metrics of an evaluation ({error})") from error
 
 
 def whose(name: str, origin: Mapping[str, object]) -> str:

@@ -15,7 +15,7 @@ GIB = 2**30
 
 
 def fewest_parts(make: Callable[[int], Run]) -> Run:
-  """The run with the fewest parts of a batch with which a step fits, by the compiler's figures.
+  """The run with the fewest parts of a batch with which a step fits, by the compiler's count.
 
   Parts are computed one after another, so memory falls with their number. The programs are kept by
   JAX's cache of compiled programs, so that the run compiles nothing again.

@@ -56,7 +56,7 @@ class Run:
     return shlex.join(["python", *self.arguments()])
 
   def result(self) -> dict[str, float] | None:
-    """Its figures; None if it is not done.
+    """Its metrics; None if it is not done.
 
     Raises:
       RunError: its config.json or evaluation.json is damaged.
@@ -65,7 +65,7 @@ class Run:
 
 
 def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
-  """The figures of an evaluation, at step 0, since it trains nothing; None if it is not done.
+  """The metrics of an evaluation, at step 0, since it trains nothing; None if it is not done.
 
   Raises:
     RunError: its evaluation.json is damaged.
@@ -83,7 +83,7 @@ def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
 
 
 def result(folder: pathlib.Path) -> dict[str, float] | None:
-  """The figures of the evaluation after a run's last step; None if the run is not done.
+  """The metrics of the evaluation after a run's last step; None if the run is not done.
 
   A length in epochs becomes steps by its config.json and the images and epoch of its last metrics.
 
@@ -109,8 +109,8 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
       f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "
       "that run again."
     ) from error
-  figures = [line for line in lines if line["step"] == total and "loss" not in line]
-  return figures[-1] if figures else None
+  metrics = [line for line in lines if line["step"] == total and "loss" not in line]
+  return metrics[-1] if metrics else None
 
 
 class Children:

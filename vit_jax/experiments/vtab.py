@@ -82,7 +82,7 @@ def study(
     candidates: what to choose from on the validation images; (): the paper's setting.
     seeds: number of runs that are scored on the test images of each task.
     overrides: --config.KEY=VALUE for every run.
-    pretraining: of the model in Table 9 whose figures are put beside; "": none.
+    pretraining: of the model in Table 9 whose numbers are put beside; "": none.
 
   Raises:
     ConfigError: an override sets what the benchmark itself sets.

@@ -16,7 +16,7 @@ class Shown(NamedTuple):
 
   Attributes:
     text: one line of what is to be seen.
-    summary: the figures in that line.
+    summary: the values in that line.
     pictures: names of files, *.png or *.svg, and a figure of Matplotlib or an array (H, W, 3)
       uint8 for each; they may be drawn one by one, while they are written.
     numbers: names of files, and for *.npz arrays by name, for *.csv rows.
@@ -32,7 +32,7 @@ def write(shown: Shown, folder: pathlib.Path) -> dict:
   """Writes pictures and numbers, in place of those that an earlier call left there.
 
   Returns:
-    {"text", "summary", "pictures", "numbers"}: the line, its figures, and the paths as text.
+    {"text", "summary", "pictures", "numbers"}: the line, its values, and the paths as text.
 
   Raises:
     OSError: a file cannot be written.

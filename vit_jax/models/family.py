@@ -104,7 +104,7 @@ class Network:
     return jax.eval_shape(init, images)["params"]
 
   def macs(self, height: int, width: int) -> int:
-    """Multiply-adds of one image's forward pass; only matrix products and convolutions count.
+    """Multiply-adds of one image's forward pass; only matmuls and convolutions count.
 
     Products with the zeros around a map are left out, as by XLA and in the paper's Table 6.
     """

@@ -26,7 +26,7 @@ class PatchEmbedding(nn.Module):
 
   This equals a P x P convolution with stride P. E is its kernel, (P, P, C, D) as in the published
   weights. For a convolution the TPU compiler puts the batch innermost and pads 8 images to 128; a
-  matrix product avoids this.
+  matmul avoids this.
 
   Attributes:
     patch: P.

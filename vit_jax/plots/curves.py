@@ -35,7 +35,7 @@ def curves(folder: Path, plot_of: Callable[[str], str]):
 
   Args:
     folder: the workdir.
-    plot_of: (key of a figure of an evaluation) -> "loss", "accuracy", or "" for neither.
+    plot_of: (key of a metric of an evaluation) -> "loss", "accuracy", or "" for neither.
   """
   from matplotlib.figure import Figure  # slow to import, and only needed at the end of a run
   from matplotlib.ticker import PercentFormatter

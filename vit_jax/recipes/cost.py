@@ -109,7 +109,7 @@ def training_images(run: config.Config, examples: int | None) -> float | None:
 
 
 def paper_exaflops(run: config.Config, macs: int, images: float | None) -> int | None:
-  """Table 6's figure if this run computes as much as that row; else None."""
+  """Table 6's number if this run computes as much as that row; else None."""
   row = (run.model.name, run.duration.epochs)
   if row not in PAPER:
     return None

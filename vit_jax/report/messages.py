@@ -34,7 +34,7 @@ class Messages(Callback):
     session.writer.say(introduction(self._run, session.folder, left=session.left))
 
   def end(self, moment):
-    """Gives its figures and its files; the first process alone knows them."""
+    """Gives its metrics and its files; the first process alone knows them."""
     session = self._session
     if jax.process_index() != 0:
       return
@@ -149,7 +149,7 @@ def conclusion(
   early_stopping: EarlyStopping,
   head: bool,
 ) -> str:
-  """Gives the figures of a run that ended, and the paths of its files, in a few lines.
+  """Gives the metrics of a run that ended, and the paths of its files, in a few lines.
 
   Args:
     folder: the run's workdir.
@@ -165,8 +165,8 @@ def conclusion(
       f"Stopped by a signal after step {last}; its state is in {folder}/checkpoints/{last}. "
       f"Start the same command again to go on.\n{spent}"
     )
-  figures = results.evaluations_in(folder)[-1:]
-  reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in figures]
+  metrics = results.evaluations_in(folder)[-1:]
+  reached = [f"Reached: {catalogue.in_words(json_text.with_numbers(line))}" for line in metrics]
   return "\n".join(
     [
       f"Done: {last} steps.",

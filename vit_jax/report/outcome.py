@@ -1,4 +1,4 @@
-"""What came out of runs: final and best figures, and curves."""
+"""What came out of runs: final and best metrics, and curves."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from vit_jax.weights import average
 Point = tuple[int, float]  # a step and a value
 Points = list[Point]
 
-# (key of metrics.jsonl, label, whether the axis is logarithmic) of the figures of steps.
+# (key of metrics.jsonl, label, whether the axis is logarithmic) of the metrics of steps.
 OF_STEPS = (
   ("learning_rate", "learning rate", False),
   ("grad_norm", "norm of the gradient", True),
@@ -28,7 +28,7 @@ MAX_SETS = 8  # evaluations with a chart of their own
 
 
 def section(runs: Sequence[RecordedRun], details: Sequence[Section]) -> Section:
-  """The section of runs; `details` come after the figures and the curves."""
+  """The section of runs; `details` come after the metrics and the curves."""
   return Section(
     "What came out",
     tables=[*metrics(runs), evaluations(runs)],
@@ -42,19 +42,19 @@ def metrics(runs: Sequence[RecordedRun]) -> list[Table]:
   if len(runs) > 1:
     last = lambda run: chosen(run, lambda key, points: points[-1])
     return [
-      side_by_side(f"Last figures, with their steps{whose}", runs, last),
-      side_by_side(f"Best figures, with their steps{whose}", runs, lambda run: chosen(run, best)),
+      side_by_side(f"Last metrics, with their steps{whose}", runs, last),
+      side_by_side(f"Best metrics, with their steps{whose}", runs, lambda run: chosen(run, best)),
     ]
   rows = [
     (key, [*at(key, points[-1]), *at(key, best(key, points))])
     for key in keys_of(runs[0])
     if (points := points_of(runs[0], key))
   ]
-  return [Table(f"Figures{whose}", ["figure", "last", "at step", "best", "at step"], rows)]
+  return [Table(f"Metrics{whose}", ["metric", "last", "at step", "best", "at step"], rows)]
 
 
 def of_average(runs: Sequence[RecordedRun]) -> str:
-  """Says that figures of evaluations are of a moving average; "" if they are not."""
+  """Says that metrics of evaluations are of a moving average; "" if they are not."""
   averaged = [run.name for run in runs if run.averaged]
   if not averaged:
     return ""
@@ -63,7 +63,7 @@ def of_average(runs: Sequence[RecordedRun]) -> str:
 
 
 def evaluations(runs: Sequence[RecordedRun]) -> Table:
-  """The score of each evaluation with details: which images, which parameters, and figures."""
+  """The score of each evaluation with details: which images, which parameters, and metrics."""
   rows = [
     (f"{run.name}: {scored.name}" if len(runs) > 1 else scored.name, [scored.origin, scored.score])
     for run in runs
@@ -76,7 +76,7 @@ def evaluations(runs: Sequence[RecordedRun]) -> Table:
 def chosen(
   run: RecordedRun, choose: Callable[[str, Points], Point]
 ) -> Iterator[tuple[str, TableCell]]:
-  """(key, value at a step) of each figure of a run, at the point that `choose` takes."""
+  """(key, value at a step) of each metric of a run, at the point that `choose` takes."""
   for key in keys_of(run):
     if points := points_of(run, key):
       step, value = choose(key, points)
@@ -84,13 +84,13 @@ def chosen(
 
 
 def keys_of(run: RecordedRun) -> list[str]:
-  """The training loss and the figures of evaluations that a run has."""
+  """The training loss and the metrics of evaluations that a run has."""
   keys = sorted({key for line in run.lines for key in line})
   return [key for key in keys if key == "loss" or catalogue.metric(key)]
 
 
 def points_of(run: RecordedRun, key: str) -> Points:
-  """(step, value) of a figure, without values that are not finite."""
+  """(step, value) of a metric, without values that are not finite."""
   points = [(line["step"], float(line[key])) for line in run.lines if key in line]
   return [point for point in points if math.isfinite(point[1])]
 
@@ -114,7 +114,7 @@ def value_in_words(key: str, value: float) -> str:
 
 
 def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
-  """The charts of all figures that change with the steps; runs are laid over one another."""
+  """The charts of all metrics that change with the steps; runs are laid over one another."""
   keys = list(dict.fromkeys(key for run in runs for key in keys_of(run)))
   losses = [key for key in keys if key == "loss" or catalogue.curve(key) == "loss"]
   accuracies = [key for key in keys if catalogue.curve(key) == "accuracy"]
@@ -130,7 +130,7 @@ def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
 def chart(
   runs: Sequence[RecordedRun], keys: Sequence[str], label: str, *, log: bool = False
 ) -> Picture | None:
-  """A chart of figures; None if no run has them at two steps."""
+  """A chart of metrics; None if no run has them at two steps."""
   lines = [
     series(run, place, key, points, several=len(runs) > 1, alone=len(keys) == 1)
     for place, run in enumerate(runs)
@@ -147,9 +147,9 @@ def chart(
 
 
 def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alone: bool) -> Series:
-  """A figure of a run as a line; its name tells what the other lines of the chart are not."""
-  figure = "training" if key == "loss" else key
-  name = one_line(run.name if several and alone else f"{run.name} {figure}" if several else figure)
+  """A metric of a run as a line; its name tells what the other lines of the chart are not."""
+  metric = "training" if key == "loss" else key
+  name = one_line(run.name if several and alone else f"{run.name} {metric}" if several else metric)
   steps, values = np.array(points, float).T
   return Series(name, steps, values, group=place, dots=bool(catalogue.metric(key)))
 

@@ -22,7 +22,7 @@ class ScoredSet:
     name: such as "val".
     place: where it lies in the workdir, such as "evaluation/3"; tells apart evaluations that
       differ in settings alone.
-    metrics: of figures.json: which images and parameters were scored, then metrics.
+    metrics: of metrics.json: which images and parameters were scored, then metrics.
     classes: (name, images, right) each.
     names, labels, predictions: (N,) texts of each image.
     probabilities: (N,) of the predictions.

@@ -133,7 +133,7 @@ def calibration(scored: ScoredSet) -> Section:
   picture = Picture(
     charts.calibration(probability, accuracy, images[used]),
     "svg+xml",
-    "Accuracy by probability; the table below has the figures.",
+    "Accuracy by probability; the table below has the numbers.",
     "Accuracy by probability of the prediction. Dots on the dotted line are well calibrated; "
     f"larger dots stand for more images.{error_in_words}",
   )

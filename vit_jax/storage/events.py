@@ -17,7 +17,7 @@ def beginning(start_step: int) -> bytes:
   return version + record(Event(wall_time=time.time(), step=start_step + 1, session_log=again))
 
 
-def figures(step: int, metrics: dict[str, float]) -> bytes:
+def scalars(step: int, metrics: dict[str, float]) -> bytes:
   """The metrics of a step."""
   values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
   return record(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))

@@ -39,7 +39,7 @@ class Writer:
 
     self._workdir, self._retry = workdir, retry or Retry(0.0)
     self._waiting: collections.deque[Callable[[], None]] = collections.deque()
-    self._event, self._image = events.figures, events.picture
+    self._event, self._image = events.scalars, events.picture
     self._live = sys.stdout.isatty()
     with workdirs.writing(workdir):
       damage = keep_until(workdir / METRICS, start_step)
@@ -161,10 +161,10 @@ def keep_until(path: Path, step: int) -> str:
   aside, count, first = path.with_name(f"{path.name}.damaged"), 0, 0
   try:
     with files.whole(path) as partial, open(partial, "wb") as kept:
-      for number, (line, figures) in enumerate(lines_of(path), 1):
-        if figures is not None and figures["step"] <= step:
+      for number, (line, metrics) in enumerate(lines_of(path), 1):
+        if metrics is not None and metrics["step"] <= step:
           kept.write(line)
-        elif figures is None:
+        elif metrics is None:
           with contextlib.closing(files.append(aside)) as damaged:
             damaged.add(line)
           count, first = count + 1, first or number
@@ -198,24 +198,24 @@ def lines_of(path: Path) -> Iterator[tuple[bytes, dict | None]]:
   try:
     with io.BufferedReader(files.open_file(path)) as file:
       while (line := file.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
-        yield line, figures_of(line)
+        yield line, metrics_of(line)
   except OSError as error:
     raise UnreadableError(error.strerror) from error
 
 
-def figures_of(line: bytes) -> dict | None:
-  """The contents of a line, a step and figures by name; None if it is not a line of metrics."""
+def metrics_of(line: bytes) -> dict | None:
+  """The contents of a line, a step and metrics by name; None if it is not a line of metrics."""
   try:
-    figures = json.loads(line.decode())
+    metrics = json.loads(line.decode())
   except (ValueError, RecursionError):
     return None
-  if not isinstance(figures, dict) or not all(map(is_figure, figures.values())):
+  if not isinstance(metrics, dict) or not all(map(is_metric, metrics.values())):
     return None
-  step = figures.get("step")
-  return figures if isinstance(step, int) and step >= 0 else None
+  step = metrics.get("step")
+  return metrics if isinstance(step, int) and step >= 0 else None
 
 
-def is_figure(value) -> bool:
+def is_metric(value) -> bool:
   """Whether this value can stand in a line: a number, or a string of `json_text.finite`."""
   if isinstance(value, str):
     return value in json_text.STRINGS
@@ -228,7 +228,7 @@ def read(workdir: Path) -> list[dict]:
   Empty if the file is missing or cannot be read; the run that resumes reports such a file.
   """
   with contextlib.suppress(UnreadableError):
-    return [figures for _, figures in lines_of(workdir / METRICS) if figures is not None]
+    return [metrics for _, metrics in lines_of(workdir / METRICS) if metrics is not None]
   return []
 
 

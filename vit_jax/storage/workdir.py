@@ -15,7 +15,7 @@ LOCK = "lock"
 CONFIG = "config.json"
 CHECKPOINTS = "checkpoints"
 MANIFEST = "manifest.json"  # of a checkpoint: the sum of every other file of it
-EVALUATION = "evaluation.json"  # figures of the last --mode=evaluate
+EVALUATION = "evaluation.json"  # metrics of the last --mode=evaluate
 DETAILS = "evaluation"  # DETAILS/NUMBER/SET/: tables and pictures of each evaluation
 PARAMETERS = "parameters.txt"  # lists how each parameter is split over devices
 METRICS = "metrics.jsonl"

@@ -224,11 +224,11 @@ def check_schedule(schedule: Schedule):
     )
 
 
-def check_early_stopping(settings: EarlyStopping, figures: list[str]):
-  """Checks that `figures`, which the evaluations give, hold the one that early stopping watches."""
+def check_early_stopping(settings: EarlyStopping, metrics: list[str]):
+  """Checks that `metrics`, which the evaluations give, hold the one that early stopping watches."""
   metric = settings.metric
-  if metric and metric not in figures:
-    known = ", ".join(figures) or "none: no set of config.evaluate has a source"
+  if metric and metric not in metrics:
+    known = ", ".join(metrics) or "none: no set of config.evaluate has a source"
     raise ConfigError(
       f"config.early_stopping.metric={metric!r} is not a metric that this run's evaluation sets "
       f"are sure to give; they give {known}."

@@ -57,7 +57,7 @@ def agreed(best: Best) -> Best:
 
 
 class EarlyStopping:
-  """Follows the evaluations of a run. All processes see the same figures, so all decide alike."""
+  """Follows the evaluations of a run. All processes see the same metrics, so all decide alike."""
 
   def __init__(self, settings: Settings, best: Best):
     """Continues from the best evaluation so far."""
@@ -70,11 +70,11 @@ class EarlyStopping:
     lines = metrics_log.read(folder) if read else []
     return cls(settings, agreed(best_of(lines, settings.metric)))
 
-  def note(self, step: int, figures: dict[str, float]):
-    """Updates the best with the figures of the evaluation after `step`."""
+  def note(self, step: int, metrics: dict[str, float]):
+    """Updates the best with the metrics of the evaluation after `step`."""
     metric = self._settings.metric
     if metric:
-      self.best = self.best.after(step, figures[metric], metric=metric)
+      self.best = self.best.after(step, metrics[metric], metric=metric)
 
   @property
   def should_stop(self) -> bool:

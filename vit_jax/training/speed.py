@@ -174,7 +174,7 @@ class Monitor:
     self._paused += self._clock() - begin
 
   def report(self, step: int) -> dict[str, float]:
-    """The figures of the steps since the last report (or the start) up to `step`.
+    """The metrics of the steps since the last report (or the start) up to `step`.
 
     Returns:
       Since the last report: step_seconds, images_per_second, eta_seconds, data/input_wait (share of
@@ -186,20 +186,20 @@ class Monitor:
     elapsed = max(self._clock() - self._since - self._paused, 1e-9)
     step_seconds = elapsed / max(step - self._step, 1)
     images_per_second = self._images.batch_size / step_seconds
-    figures = dict(
+    metrics = dict(
       step_seconds=step_seconds,
       images_per_second=images_per_second,
       eta_seconds=step_seconds * (self._total_steps - step),
     )
-    figures["data/input_wait"] = self._waited / elapsed
-    figures["data/images"] = self._images.up_to(step)
-    figures["data/epoch"] = figures["data/images"] / self._epoch_examples
+    metrics["data/input_wait"] = self._waited / elapsed
+    metrics["data/images"] = self._images.up_to(step)
+    metrics["data/epoch"] = metrics["data/images"] / self._epoch_examples
     if self._peak_flops:
-      figures["mfu"] = images_per_second * self._flops_per_image / self._peak_flops
+      metrics["mfu"] = images_per_second * self._flops_per_image / self._peak_flops
     self._open_window(step)
     spent = self.account()
-    figures["goodput"] = spent["steps"] / max(sum(spent.values()), 1e-9)
-    return figures | {f"time/{cause}": seconds for cause, seconds in spent.items()}
+    metrics["goodput"] = spent["steps"] / max(sum(spent.values()), 1e-9)
+    return metrics | {f"time/{cause}": seconds for cause, seconds in spent.items()}
 
   def account(self) -> dict[str, float]:
     """Seconds since the command began: {"steps": ..., each of `CAUSES`: ..., "idle": ...}."""

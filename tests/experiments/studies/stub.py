@@ -58,8 +58,8 @@ class Runs:
       return 1
     if EVALUATE in command:
       folder.mkdir(parents=True)
-      figures = json.dumps({"test/top1": self.score(config)})
-      files.write_text(folder / "evaluation.json", figures)  # whole: others look for it meanwhile
+      metrics = json.dumps({"test/top1": self.score(config)})
+      files.write_text(folder / "evaluation.json", metrics)  # whole: others look for it meanwhile
     else:
       finish(folder, config, self.score(config))
     return 0

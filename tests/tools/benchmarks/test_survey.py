@@ -103,7 +103,7 @@ def test_what_was_not_measured_is_not_reported(tmp_path):
 
 def test_figures_of_two_devices_are_not_mixed(tmp_path):
   Device(tmp_path, most=20).survey.do(CASES[:1])
-  with pytest.raises(ConfigError, match="has figures of a device, and these would be of another"):
+  with pytest.raises(ConfigError, match="has results of a device, and these would be of another"):
     Device(tmp_path, most=20, name="another").survey.do(CASES)
 
 

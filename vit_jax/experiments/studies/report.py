@@ -29,7 +29,7 @@ class CellResult:
     deviation: standard deviation of a sample (division by n - 1); None for one seed.
     seeds: the number of scores.
     chosen: the chosen settings, as JSON; "{}" if nothing is chosen.
-    paper: the paper's figure; None: it has none.
+    paper: the paper's number; None: it has none.
   """
 
   cell: str
@@ -193,7 +193,7 @@ def means(
 def mean_over(factors: dict[str, str], of_cells: list[list[dict[str, str]]]) -> CellResult:
   """The mean over cells, each given by its rows, with the deviation of this mean over seeds.
 
-  The paper's mean is given if it has a figure for each cell.
+  The paper's mean is given if it has a number for each cell.
   """
   scores = [{row["seed"]: float(row["score"]) for row in rows} for rows in of_cells]
   seeds = set.intersection(*map(set, scores))

@@ -155,7 +155,7 @@ def seconds(folder: pathlib.Path) -> float:
 
 
 def in_paper(study: Study) -> dict[str, float]:
-  """The paper's figure of each cell by label; cells without one are left out.
+  """The paper's number of each cell by label; cells without one are left out.
 
   Raises:
     ConfigError: the file cannot be read, lacks the column, or fits a cell twice.
@@ -173,7 +173,7 @@ def in_paper(study: Study) -> dict[str, float]:
 
 
 def of_cell(study: Study, cell: Cell, table: list[dict[str, str]]) -> float | None:
-  """The paper's figure in the one row that has the factors of a cell."""
+  """The paper's number in the one row that has the factors of a cell."""
   told = {**cell.factors, **study.paper.rows}
   shared = [factor for factor in told if factor in table[0]]
   fitting = [line for line in table if all(line[key] == str(told[key]) for key in shared)]

@@ -216,6 +216,6 @@ def raise_failures(failed: list[str]):
   if failed:
     more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
     raise RunError(
-      f"{failed[0]}{more} All other runs are kept: mend what failed, then start the same command "
+      f"{failed[0]}{more} All other runs are kept: fix what failed, then start the same command "
       "again."
     )

@@ -142,7 +142,7 @@ class Drawing:
 
 @dataclasses.dataclass(frozen=True)
 class Paper:
-  """The paper's own figures.
+  """The paper's own numbers.
 
   Attributes:
     file: a CSV file. A row belongs to the cell whose factors it has.
@@ -166,7 +166,7 @@ class Study:
     drawing: how the results are drawn.
     score: how the last stage of a cell is scored, if the cell does not say it.
     seeds: the seeds are 0, 1, ...
-    paper: the paper's figures; None: it has none.
+    paper: the paper's numbers; None: it has none.
     means: factors to take means over, a table for each; ("task", "group") is over both.
   """
 
