@@ -19,7 +19,8 @@ development part, the final runs use it.
 If the command was stopped, start it again: it continues, and does nothing twice. Learning rates and
 seeds may be added. A failed run does not affect the others. WORKDIR gets the files of a study, as
 with tools/study.py, which also says what --plan, --slurm and --commands do: results.md has the
-accuracy of each candidate on the development part, and figure.png draws it beside that of the test set.
+accuracy of each candidate on the development part, and figure.png draws it beside that of the
+test set.
 
 Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal: start it again; 1 a run
 failed, or anything else.
