@@ -1,0 +1,29 @@
+"""The page of all models is current, and its numbers are those that others publish."""
+
+import csv
+
+from tests import programs
+from tools import models as tool
+from vit_jax import models, registry
+
+
+def test_the_page_is_current():
+  found = (programs.ROOT / "docs/models.md").read_text(encoding="utf-8")
+  assert found == tool.page(), "run: python tools/models.py --output docs/models.md"
+  rows = [line.split(" | ") for line in found.splitlines() if line.startswith("| ")]
+  sizes = {row[0].removeprefix("| "): row[1] for row in rows if len(row) == 9}
+  assert sizes.keys() - {"model", "---"} == {*models.names()}
+  # torchvision's vit_b_16 and vit_l_32, timm's vit_tiny_patch16_224 and resnetv2_50x1_bit
+  known = {"ViT-B/16": 86_567_656, "ViT-L/32": 306_535_400}
+  known |= {"ViT-Ti/16": 5_717_416, "R50x1": 25_549_352}
+  assert {name: int(sizes[name].replace(",", "")) for name in known} == known
+
+
+def test_names_of_published_weights_are_translated_to_the_model_of_their_row():
+  with open(programs.ROOT / "docs/published_weights.csv", newline="") as lines:
+    rows = list(csv.DictReader(lines))
+  translate = [family.translate for family in registry.FAMILIES.values()]
+  for row in rows:
+    for name in filter(None, (row["google"], row["timm"], row["transformers"])):
+      short = name.split("/")[-1].lower()
+      assert row["model"] in [ours(short) for ours in translate], name

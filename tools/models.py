@@ -1,0 +1,145 @@
+"""Writes the page of all models: size, cost, the paper's accuracy, and published weights.
+
+python tools/models.py --output docs/models.md
+
+Exit status: 0 done; 2 wrong usage, or the folder cannot be written to; 1 the disk fails.
+"""
+
+import csv
+import pathlib
+
+from vit_jax.config.tool_ending import ending, folder
+from vit_jax.config.tool_flags import ToolFlags, path
+from vit_jax.process import console
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAPER = ROOT / "configs" / "studies" / "paper"
+SIDES = (224, 384)  # pixels
+CLASSES = 1000
+
+BEGIN = """# Models
+
+This page is made by `python tools/models.py --output docs/models.md`; do not edit it here.
+
+`--config.model.name=NAME` takes a model of this table, or a variant of it: any patch size
+(`ViT-B/20`), any width factor of a ResNet (`R101x2`), or larger patches on the map of a hybrid
+(`R50x1+ViT-B/16p2`). `models.names()` in Python lists the names. For a name
+of timm or Transformers, such as `vit_base_patch16_224`, the message gives the name here.
+
+## Size, cost and accuracy
+
+- **Parameters** are those with a head for 1,000 classes, at 224 pixels, without a representation
+  layer.
+- **GFLOPs** are 10^9 operations of one image's forward pass; a multiply-add counts as two.
+  Training takes three times as many.
+- **Tokens** are those of the encoder, with the class token. Patches of 14 pixels do not tile 384,
+  so those models have 378 there.
+- The last three columns are the paper's top-1 accuracy on ImageNet, in percent, after
+  pre-training on the dataset that is named and fine-tuning on ImageNet (Tables 5 and 6; the
+  longest training on JFT-300M in Table 6). None of these trainings was run here.
+- `Ti`, `S`, `B`, `L` and `H` are the sizes of the encoder, and `b` is half of `B` (Figure 4). The
+  number after the slash is the side of a patch in pixels. `R50x1+ViT-B/16` is a hybrid: a
+  ResNet makes the patches. `R50x1` is a ResNet of 50 layers and width factor 1 (BiT).
+"""
+
+WEIGHTS = """
+## Published weights
+
+Each file of Google is `https://storage.googleapis.com/vit_models/NAME.npz`. The names of timm are
+also repositories on the Hugging Face Hub, `timm/NAME`; those of Transformers are as they stand.
+All were pre-trained on ImageNet-21k. The accuracy is the published top-1 on ImageNet, in percent,
+after fine-tuning at 384 pixels. [Move weights in and out](weights.md) tells how they are read. No
+file could be downloaded here: that they load is tested on files with their names and shapes.
+"""
+
+
+def page() -> str:
+  """The page as Markdown."""
+  from vit_jax import models  # imports JAX
+
+  sizes = ("parameters", *(f"{what} {side}" for what in ("GFLOPs", "tokens") for side in SIDES))
+  accuracies = [f"from {data}" for data in ("ImageNet", "ImageNet-21k", "JFT-300M")]
+  accuracy = published_accuracies()
+  rows = [size_row(name, accuracy) for name in models.names()]
+  published = [[cell and f"`{cell}`" for cell in row[2:]] for row in published_weights()]
+  weights = [[*row[:2], *cells] for row, cells in zip(published_weights(), published, strict=True)]
+  return "\n".join(
+    [
+      BEGIN,
+      *table(["model", *sizes, *accuracies], rows),
+      WEIGHTS,
+      *table(["model", "accuracy", "Google", "timm", "Transformers"], weights),
+      "",
+    ]
+  )
+
+
+def table(headings: list[str], rows: list[list[str]]) -> list[str]:
+  """The lines of a table in Markdown."""
+  lines = [headings, ["---"] * len(headings), *rows]
+  return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def size_row(name: str, accuracies: dict[str, list[str]]) -> list[str]:
+  """A model's name, parameters, GFLOPs and tokens, and its accuracies in the paper."""
+  from vit_jax import models
+  from vit_jax.models import flops, requirements
+
+  module = models.create(name, num_classes=CLASSES)
+  if hasattr(module, "scan"):
+    module = models.create(name, num_classes=CLASSES, scan=True)  # is traced in a tenth of the time
+  sides = [requirements.largest_side(module, side, name) for side in SIDES]
+  parameters = sum(flops.by_part(module.parameter_shapes(sides[0])).values())
+  gflops = [f"{2 * module.macs(side, side) / 1e9:,.1f}" for side in sides]
+  tokens = [f"{tokens_of(module, side):,}" if hasattr(module, "depth") else "" for side in sides]
+  return [name, f"{parameters:,}", *gflops, *tokens, *accuracies.get(name, ["", "", ""])]
+
+
+def tokens_of(module, side: int) -> int:
+  """The tokens of a square image."""
+  rows, columns = module.grid(side, side)
+  return module.tokens_before() + rows * columns
+
+
+def published_accuracies() -> dict[str, list[str]]:
+  """{model: accuracy on ImageNet after each pre-training, in percent}, of the paper's tables."""
+  pretrained = {
+    (row["model"], row["pretraining"]): row["accuracy"]
+    for row in rows_of(PAPER / "table5.csv")
+    if row["task"] == "ImageNet"
+  }
+  for row in rows_of(PAPER / "table6.csv"):  # longer trainings stand below shorter ones
+    if row["task"] == "ImageNet":
+      pretrained[row["model"], "JFT-300M"] = row["accuracy"]
+  percent = lambda text: f"{float(text):.2%}".removesuffix("%") if text else ""
+  datasets = ("ImageNet", "ImageNet-21k", "JFT-300M")
+  return {
+    model: [percent(pretrained.get((model, data), "")) for data in datasets]
+    for model, _ in pretrained
+  }
+
+
+def published_weights() -> list[list[str]]:
+  """The rows of docs/published_weights.csv."""
+  return [list(row.values()) for row in rows_of(ROOT / "docs" / "published_weights.csv")]
+
+
+def rows_of(file: pathlib.Path) -> list[dict[str, str]]:
+  """The rows of a table in a CSV file."""
+  with open(file, encoding="utf-8", newline="") as lines:
+    return list(csv.DictReader(lines))
+
+
+def main(arguments: list[str] | None = None):
+  """Writes the page; see the exit status above."""
+  flags = ToolFlags("models", __doc__)
+  flags.add_argument("--output", type=path, required=True, help="the file, docs/models.md")
+  args = flags.parse_args(arguments)
+  with ending("models"):
+    folder(args.output.parent, "--output")
+    args.output.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+  console.of_tool()
+  main()
