@@ -101,6 +101,18 @@ def test_the_middle_of_a_thin_image_is_that_of_the_whole(monkeypatch, side, long
   assert np.abs(np.int32(part) - whole).max() <= 2 * steps + 1
 
 
+@pytest.mark.parametrize("side", [3, 4])
+@pytest.mark.parametrize("long", [500, 501])
+def test_the_middle_of_a_thin_image_has_the_centre_of_the_whole(monkeypatch, side, long):
+  """An image that is its own mirror image stays so, to a rounding."""
+  half = picture(side, long)
+  pixels = np.concatenate([half, half[:, ::-1]], axis=1)[:, long // 2 : -(long // 2)]
+  monkeypatch.setattr(images, "_MAX_RESIZED", 0)
+  for size in (55, 56):
+    out = np.int32(images.evaluate_image(pixels, size=size, resize=64, max_pixels=CAP))
+    assert np.abs(out - out[:, ::-1]).max() <= 1
+
+
 @pytest.mark.parametrize("long", [30_000, 2**25])
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_very_thin_image_needs_little_memory(long, turned):

@@ -78,7 +78,7 @@ def test_more_than_there_are():
 def test_what_remains_is_the_rest_in_order(tmp_path_factory, length, data):
   excluded = data.draw(st.sets(st.integers(0, length - 1), max_size=length - 1))
   path = str(tmp_path_factory.getbasetemp() / "excluded.txt")
-  subset.write_exclusions(path, Numbers(length), excluded, remarks={3: "a\nb\tc"})
+  subset.write_exclusions(path, Numbers(length), excluded, remarks={3: "a\nb\tc \udcff"})
   remaining = sources.Remaining(Numbers(length), path)
   assert numbers(remaining) == [index for index in range(length) if index not in excluded]
 

@@ -75,7 +75,9 @@ def test_accuracy_on_several_devices_with_padding():
     batch["image"][:count], batch["labels"][:count] = test_images[part], test_labels[part]
     batches.append(batch)
   step = jax.jit(few_shot.make_step(Pixels(), "pre_logits"), out_shardings=mesh.replicated(devices))
-  on_devices = mesh.replicate(devices, few_shot.stack(probes))
+  arrays = few_shot.stack(probes)
+  assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
+  on_devices = mesh.replicate(devices, arrays)
   placed = list(put_ahead(batches, mesh.batch_sharding(devices), ahead=1))
   result = few_shot.accuracies(step, {}, on_devices, placed)
   np.testing.assert_allclose(result, expected, atol=1e-12)

@@ -65,9 +65,10 @@ def test_one_layer_is_half_identity_and_half_attention():
   np.testing.assert_allclose(found, [wanted[0, 0], wanted[1, 1]], atol=1e-6)
 
 
-def test_images_need_not_be_squares():
+@pytest.mark.parametrize("family", ["gap", "vit"])
+def test_images_need_not_be_squares(family):
   """The rows of the map are those of the image: attention to a mark stays where the mark is."""
-  module, params = model("gap", positions="none")
+  module, params = model(family, positions="none")
   images = np.zeros((1, 8, 24, 3), np.float32)
   maps, _ = inspection.rollout(module, params, images)
   assert maps.shape == (1, 2, 6)

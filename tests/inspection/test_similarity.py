@@ -90,5 +90,6 @@ def test_means_by_loops(grid):
 
 def test_what_cannot_be_shown():
   assert of("none") == {}
-  with pytest.raises(ValueError, match=r"65 x 65 patches.*at most 4,096"):
-    inspection.position_similarity(*model("vit"), (65, 65))
+  for rows, columns in ((65, 65), (4097, 1), (1, 4097)):
+    with pytest.raises(ValueError, match=f"{rows} x {columns} patches.*at most 4,096"):
+      inspection.position_similarity(*model("vit"), (rows, columns))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from vit_jax.models.convolution import (
   STAGES,
   StandardizedConv,
+  check_stages,
   group_norm,
   standardize_bit,
   standardize_stem,
@@ -89,3 +90,14 @@ def test_group_norm_computes_statistics_in_float32_and_answers_in_its_type():
 def test_the_units_have_as_many_layers_as_the_name_says(depth):
   """Three convolutions a unit, the root, and the head."""
   assert 3 * sum(STAGES[depth]) + 2 == int(depth)
+
+
+@pytest.mark.parametrize("stages", [(), (1,) * 6, (256,), (128, 128)])
+def test_stages_at_their_bounds(stages):
+  check_stages(stages)
+
+
+@pytest.mark.parametrize("stages", [(1,) * 7, (257,), (1, 0), (2, -1), (3, 1.0), (True,), ("1",)])
+def test_other_stages_are_refused(stages):
+  with pytest.raises(ValueError, match="at most 6 stages and 256 in all"):
+    check_stages(stages)

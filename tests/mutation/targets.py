@@ -113,6 +113,7 @@ TESTS: Mapping[str, list[str]] = {
   "vit_jax/data/sources/subset.py": below("data", "subset overlap"),
   "vit_jax/evaluation/classification.py": [
     *below("evaluation", "classification"),
+    *named("evaluation/test_evaluated_model.py", "how_images_are_prepared_in_words"),
     *FIGURES,
     *VARIANTS,
   ],
