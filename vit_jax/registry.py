@@ -1,10 +1,10 @@
 """Everything that can be added to vit_jax, by name: one line for each thing.
 
 A line leads to the file that holds the thing, its settings, their checks and its words:
-"package.module:NAME", where NAME is a class of settings (evaluations, objectives, optimizers), a
-subclass of `Source`, or an instance (families, formats of weights, storages). The file is imported
-when the thing is asked for, so that a program loads only what it uses, and a name can be checked
-without loading anything.
+"package.module:NAME", where NAME is a class of settings (augmentations, evaluations, objectives,
+optimizers), a subclass of `Source`, or an instance (families, formats of weights, storages). The
+file is imported when the thing is asked for, so that a program loads only what it uses, and a name
+can be checked without loading anything.
 """
 
 import importlib
@@ -38,6 +38,16 @@ class Registry(MutableMapping):
     """Where the thing called `name` lies; imports nothing."""
     return self._lines[name]
 
+
+AUGMENTATIONS = Registry(
+  {
+    "rand_augment": "vit_jax.data.augmentation.rand_augment:RandAugment",
+    "rand_augment_timm": "vit_jax.data.augmentation.rand_augment_timm:RandAugmentTimm",
+    "three_augment": "vit_jax.data.augmentation.three_augment:ThreeAugment",
+    "color_jitter": "vit_jax.data.augmentation.color_jitter:ColorJitter",
+    "random_erasing": "vit_jax.data.augmentation.random_erasing:RandomErasing",
+  }
+)
 
 EVALUATIONS = Registry(
   {

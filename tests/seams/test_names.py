@@ -32,6 +32,7 @@ TEXTS = {module: {*constants(path)} for module, path in FILES.items()}
 
 # Settings name the member that is taken by default, and recipes choose one.
 ALLOWED = {
+  "AUGMENTATIONS": set(),
   "OBJECTIVES": {
     ("vit_jax.config.run", "classification"),
     ("vit_jax.evaluation.reconstruction", "masked_patches"),  # evaluates what it learns

@@ -5,7 +5,7 @@ A recipe (configs/NAME.py) builds a `Config`. The command line sees it as an
 back into frozen dataclasses. No other package defines defaults of settings.
 """
 
-from vit_jax.config.data import Data, Dataset, Weighted
+from vit_jax.config.data import Augmentation, Data, Dataset, Weighted
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import AUTO, MAX_BATCH, MAX_NUMBER, MAX_PIXELS, MAX_SIDE, MAX_STEPS
 from vit_jax.config.learning import (
@@ -36,6 +36,7 @@ __all__ = [
   "MAX_PIXELS",
   "MAX_SIDE",
   "MAX_STEPS",
+  "Augmentation",
   "Checkpoint",
   "Config",
   "ConfigError",

@@ -41,21 +41,22 @@ def as_recipe(config: Config, title: str) -> str:
 def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterator[str]:
   """The lines of the expression for a setting, or for a group of them, called `path`."""
   if isinstance(value, Mapping):
-    arguments = {f"{json.dumps(key)}: ": key for key in value}
+    arguments = [(f"{json.dumps(key)}: ", key) for key in value]
     begin, end = "{", "}"
     item = value.get
+  elif _is_list(value):
+    arguments = [("", place) for place in range(len(value))]
+    begin, end = "[", "]"
+    item = value.__getitem__
   elif dataclasses.is_dataclass(value):
-    begin, arguments, end = (
-      f"{type(value).__name__}(",
-      {f"{key}=": key for key in _given(value)},
-      ")",
-    )
+    arguments = [(f"{key}=", key) for key in _given(value)]
+    begin, end = f"{type(value).__name__}(", ")"
     item = functools.partial(getattr, value)
   else:
     yield indent + (json.dumps(value) if isinstance(value, str) else repr(value))
     return
   inside = []
-  for prefix, key in arguments.items():
+  for prefix, key in arguments:
     below = f"{path}.{key}".removeprefix(".")
     inside += [f"{indent}  # From: {origins[below]}"] if below in origins else []
     first, *others = _lines(item(key), origins, below, f"{indent}  ")
@@ -70,6 +71,11 @@ def _lines(value, origins: Mapping[str, str], path: str, indent: str) -> Iterato
   yield indent + end
 
 
+def _is_list(value) -> bool:
+  """Whether the value is a list of groups."""
+  return isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value))
+
+
 def _given(group) -> Iterator[str]:
   """The fields of a group that are not at the default of its class."""
   usual = type(group)()
@@ -82,6 +88,9 @@ def _classes(value) -> Iterator[type]:
   """The classes of a group and of those inside it that a recipe names."""
   if isinstance(value, Mapping):
     for item in value.values():
+      yield from _classes(item)
+  elif _is_list(value):
+    for item in value:
       yield from _classes(item)
   elif dataclasses.is_dataclass(value):
     yield type(value)

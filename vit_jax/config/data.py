@@ -1,10 +1,18 @@
 """Settings of the data: training data, and how images reach the devices."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from vit_jax import registry
-from vit_jax.config.fields import MAX_PIXELS, MAX_SIDE, group, named, setting
+from vit_jax.config.fields import (
+  MAX_PIXELS,
+  MAX_SIDE,
+  group,
+  listed_of_kind,
+  name_of_kind,
+  named,
+  setting,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +69,26 @@ class Weighted(Dataset):
 
 
 @dataclasses.dataclass(frozen=True)
+class Augmentation:
+  """A step that changes training images; `vit_jax/data/augmentation/` has a file for each kind."""
+
+  kind: str = name_of_kind("", "what is done to an image")
+
+  def draw(self, rng, side: int) -> Sequence[Callable]:
+    """Draws what is done to one image.
+
+    Args:
+      rng: a `numpy.random.Generator`, set to the seed of the run and the image's position in it.
+      side: of the image, pixels.
+
+    Returns:
+      Functions of pixels, (S, S, 3) uint8 RGB to the same, to apply one after the other. They must
+      not draw anything, nor write to the pixels that they are given.
+    """
+    raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
 class Data:
   """Training data, and how images are prepared and loaded."""
 
@@ -110,6 +138,12 @@ class Data:
     used_if=(("data.train_resize", 0),),
   )
   flip: bool = setting(True, "flip half of the training images left to right")
+  augment: tuple = listed_of_kind(
+    registry.AUGMENTATIONS,
+    "steps that change training images after crop and flip, in this order "
+    "(docs/augmentation.md); on the command line the whole list, such as "
+    "\"[{'kind': 'rand_augment', 'magnitude': 15}]\"",
+  )
   evaluate_resize: int = setting(
     0,
     "evaluation images: 0 resizes straight to the square; another number resizes the smaller side "

@@ -9,6 +9,7 @@ fields of each kind are a frozen dataclass in the file of the thing itself, whic
     evaluate: Mapping[str, Evaluation] = named_of_kind(
       registry.EVALUATIONS, "evaluations by name", default="classification"
     )
+    augment: tuple = listed_of_kind(registry.AUGMENTATIONS, "steps, in order")
 
 A line of the registry leads to that dataclass, or to something that has it as `Settings`. Its
 first field is `kind: str = name_of_kind("adam", "what it is")`, with the name in the registry;
@@ -62,21 +63,23 @@ def name_of_kind(name: str, meaning: str):
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """The groups of settings that a field holds: one, or any number by name.
+  """The groups of settings that a field holds: one, any number by name, or a list.
 
   Attributes:
     kinds: a registry of the kinds, or {"": the class of settings} if there is only one.
-    default: the kind of a group that does not say its own.
+    default: the kind of a group that does not say its own; "": each group must say it.
     by_name: whether the field holds groups by name.
+    listed: whether the field holds a list of groups, as a tuple. It is set as a whole.
   """
 
   kinds: Mapping[str, object]
   default: str = ""
   by_name: bool = False
+  listed: bool = False
 
   def kind(self, values: Mapping[str, object]) -> str:
     """The kind of the group with these values; it may be one that does not exist."""
-    return values.get("kind", self.default) if self.default else ""
+    return "" if "" in self.kinds else values.get("kind", self.default)
 
   def settings(self, kind: str) -> type:
     """The dataclass with the settings of a kind; imports its file."""
@@ -86,6 +89,10 @@ class Group:
   def classes(self) -> Iterator[tuple[str, type]]:
     """(kind, its dataclass) of every kind; imports all of them."""
     return ((kind, self.settings(kind)) for kind in self.kinds)
+
+  def example(self) -> str:
+    """A list of groups, as one may write it."""
+    return repr([{"kind": next(iter(self.kinds))}])
 
   def new(self) -> object:
     """A group of the default kind."""
@@ -120,6 +127,12 @@ def group_of_kind(kinds: Mapping[str, object], *, default: str):
 def named_of_kind(kinds: Mapping[str, object], meaning: str, *, default: str):
   """A field that holds any number of groups by name, each of one kind of a registry."""
   return _by_name(Group(kinds, default, by_name=True), meaning)
+
+
+def listed_of_kind(kinds: Mapping[str, object], meaning: str):
+  """A field that holds a list of groups, each of the kind of a registry that it names."""
+  groups = Group(kinds, listed=True)
+  return dataclasses.field(default=(), metadata=dict(group=groups, meaning=meaning))
 
 
 def _by_name(groups: Group, meaning: str):

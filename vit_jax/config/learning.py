@@ -34,6 +34,17 @@ class ObjectiveSettings:
       ConfigError: they do not.
     """
 
+  def check_labels(self, data: str, multi_label: bool):
+    """Checks that the labels of the training data suit the objective.
+
+    Args:
+      data: the training data, in words.
+      multi_label: whether its images have any number of labels.
+
+    Raises:
+      ConfigError: they do not.
+    """
+
   def configured(self, config, model):
     """The `vit_jax.learning.objective.Objective` of a run with checked settings."""
     raise NotImplementedError

@@ -91,9 +91,10 @@ def _locate(values: dict[str, Any], key: str, texts: Mapping[str, str]) -> _Plac
       raise ConfigError(unknown(path, parts[0], fields, group))
     field = fields[parts[0]]
     inner = group_in(field)
-    if inner is None and parts[1:]:
+    whole = inner is None or inner.listed  # one value of the command line sets all of it
+    if whole and parts[1:]:
       raise ConfigError(unknown(f"{path}.{parts[0]}", parts[1], {}))
-    if inner is None:
+    if whole:
       return _Place(node, group, settings, field, path)
     group, length = inner, 2 if inner.by_name else 1
     for part in parts[:length]:
@@ -126,8 +127,10 @@ def _read(text: str, field: dataclasses.Field, path: str) -> Any:
   try:
     return READERS[field.type](text)
   except (KeyError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+    group = group_in(field)
+    like = group.example() if group else repr(field.default)
     raise ConfigError(
-      f"{path}={shown(text)} cannot be read as {field.type.__name__}; try {field.default!r}."
+      f"{path}={shown(text)} cannot be read as {field.type.__name__}; try {like}."
     ) from error
 
 

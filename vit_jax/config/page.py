@@ -73,7 +73,7 @@ def _collect(settings, path, places, kind=""):
 
 
 def _name(field, group: Group) -> str:
-  return field.name + ".NAME" * group.by_name
+  return field.name + ".NAME" * group.by_name + "[N]" * group.listed
 
 
 def _link(kind) -> str:
@@ -83,7 +83,7 @@ def _link(kind) -> str:
 
 def _changed(field, group: Group) -> str:
   """The defaults of a group that differ from those of its class, or its kind."""
-  if group.by_name:
+  if group.by_name or group.listed:
     return "none"
   if group.default:
     return _code(f"kind={group.default}")

@@ -85,11 +85,23 @@ def _value(field, default, value, path):
     value = _typed(field.type, value, path)
     _check_bounds(value, path, **field.metadata)
     return value
+  if group.listed:
+    return _listed(group, value, path)
   if not group.by_name:
     return _group(group, default, value, path)
   if not isinstance(value, Mapping):
     raise ConfigError(f"{path}={value!r} is one value; it must be groups of settings by name.")
   return {name: _group(group, None, item, f"{path}.{name}") for name, item in value.items()}
+
+
+def _listed(group, values, path):
+  if not isinstance(values, (list, tuple)):
+    values = (values,)
+  _check_length(values, path, MAX_ITEMS)
+  for item in values:
+    if not isinstance(item, Mapping):
+      raise ConfigError(f"{path} holds {shown(item)}; write a list such as {group.example()}.")
+  return tuple(_group(group, None, item, f"{path}[{i}]") for i, item in enumerate(values))
 
 
 def _group(group, default, values, path):

@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 
 from vit_jax.config import Data
 from vit_jax.data import images, pipeline, resizing
+from vit_jax.data.augmentation.steps import augmented
 from vit_jax.data.device import put_ahead
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Source
@@ -92,6 +93,12 @@ class Reader:
 
 def train_transform(data: Data):
   """The preparation of a training image: (image, rng=generator) -> (S, S, 3) uint8."""
+  crop = train_crop(data)
+  return functools.partial(augmented, crop=crop, steps=data.augment) if data.augment else crop
+
+
+def train_crop(data: Data):
+  """The crop and the flip of a training image: (image, rng=generator) -> (S, S, 3) uint8."""
   common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
   if side := data.resized_side():
     return functools.partial(images.train_square, resize=side, **common)

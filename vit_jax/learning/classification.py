@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from etils import epy
 
-from vit_jax.config import Config, Loss, ObjectiveSettings
+from vit_jax.config import Config, ConfigError, Loss, ObjectiveSettings
 from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.learning.objective import Sums
 
@@ -15,7 +15,7 @@ with epy.lazy_imports():  # reading settings needs no JAX
   import jax.numpy as jnp
 
   from vit_jax.data import device
-  from vit_jax.learning import losses, mixup
+  from vit_jax.learning import cutmix, losses, mixup
   from vit_jax.models import flops
 
 
@@ -32,13 +32,30 @@ class Settings(ObjectiveSettings):
     high=1e3,
     off=0.0,
   )
+  cutmix: float = setting(
+    0.0,
+    "alpha of CutMix: a rectangle of every training image comes from another, with a share of the "
+    "area drawn from Beta(alpha, alpha); with `mixup` too, each step does one of them by chance; "
+    "0: no CutMix",
+    low=1e-3,
+    high=1e3,
+    off=0.0,
+  )
 
   needs_labels: ClassVar[bool] = True
   trains_head: ClassVar[bool] = True
 
+  def check_labels(self, data: str, multi_label: bool):
+    """Refuses CutMix of images with any number of labels."""
+    if self.cutmix and multi_label:
+      raise ConfigError(
+        f"config.objective.cutmix={self.cutmix:g} is for images with one label each, and those of "
+        f"{data} have any number; leave it out, or take config.objective.mixup."
+      )
+
   def configured(self, config: Config, model) -> "Classification":
     """The objective of a run."""
-    return Classification(model, config.loss, self.mixup)
+    return Classification(model, config.loss, self.mixup, self.cutmix)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +65,13 @@ class Classification:
   Attributes:
     model: Flax module with a head.
     settings: config.loss.
-    mixup: config.objective.mixup.
+    mixup, cutmix: those of config.objective.
   """
 
   model: object
   settings: Loss = Loss()
   mixup: float = 0.0
+  cutmix: float = 0.0
 
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """The model's parameters."""
@@ -61,8 +79,8 @@ class Classification:
     return self.model.init(key, images, train=False)["params"]
 
   def prepare(self, batch: dict, key: "jax.Array") -> dict:
-    """The batch with partners for MixUp."""
-    return mixup.paired(batch, key, self.mixup)
+    """The batch after CutMix, or with partners for MixUp."""
+    return cutmix.either(batch, key, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
 
   def loss(self, params: dict, batch: dict, key: "jax.Array") -> Sums:
     """The sums over a part of a batch; accuracy: how often the highest logit is a label's."""

@@ -42,7 +42,7 @@ def paired(batch: dict, key: jax.Array, alpha: float) -> dict:
 
 def images(batch: dict) -> jax.Array:
   """The images (B, S, S, 3), from 0 to 255: float32 if they are blended, else uint8."""
-  if "share" not in batch:
+  if "partner_image" not in batch:
     return batch["image"]
   share = batch["share"][:, None, None, None]
   return share * batch["image"] + (1 - share) * batch["partner_image"]
@@ -57,7 +57,7 @@ def blend(of_labels: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array
 
   Args:
     of_labels: labels (B,) or (B, K) -> losses (B,).
-    batch: as `paired` returns it.
+    batch: as `paired` or `cutmix.paired` returns it.
   """
   if "share" not in batch:
     return of_labels(batch["labels"])

@@ -220,6 +220,7 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
       f"{training} has one class, {train.class_names[0]!r}, so there is nothing to learn; give a "
       "folder with a folder for each class." + " ".join(["", *datasets.notes(training.datasets)])
     )
+  config.objective.check_labels(str(training), train.multi_label)
   check_batch(config.batch_size, training)
   classes = train.class_names if labelled else None
   current = history.record(training.datasets)

@@ -1,0 +1,270 @@
+"""What steps draw: the published ranges; batches stay a function of seed and position."""
+
+import collections
+import functools
+import hashlib
+
+import numpy as np
+import pytest
+
+from tests.data.numbered import assert_equal, jpegs, train
+from vit_jax.config import Config, ConfigError, Data, as_recipe, from_dict, overrides, to_dict
+from vit_jax.data import batches
+from vit_jax.data.augmentation.color_jitter import ColorJitter
+from vit_jax.data.augmentation.rand_augment import RandAugment
+from vit_jax.data.augmentation.rand_augment_timm import RandAugmentTimm
+from vit_jax.data.augmentation.random_erasing import RandomErasing
+from vit_jax.data.augmentation.three_augment import ThreeAugment
+from vit_jax.registry import AUGMENTATIONS
+
+STEPS = tuple(AUGMENTATIONS[name]() for name in AUGMENTATIONS)
+PUBLISHED = (
+  *("auto_contrast", "equalize", "invert", "rotate", "posterize", "solarize", "color", "contrast"),
+  *("brightness", "sharpness", "shear_x", "shear_y", "translate_x", "translate_y", "cutout"),
+  "solarize_add",
+)
+
+
+def drawn(step, side=224, images=2000):
+  """{operation: [its arguments, ...]} of many images, and how often nothing is done."""
+  seen = collections.defaultdict(list)
+  rng = np.random.default_rng(0)
+  for _ in range(images):
+    for operation in step.draw(rng, side):
+      seen[operation.func.__name__].append(operation.keywords)
+  return seen
+
+
+def values(seen, name):
+  """The different values of an operation's only argument, or of that which is not `resample`."""
+  return sorted({next(iter(keywords.values())) for keywords in seen[name]})
+
+
+def test_rand_augment_draws_16_operations_equally_often():
+  seen = drawn(RandAugment(layers=2))
+  assert {*seen} == {*PUBLISHED}
+  counts = [len(each) for each in seen.values()]
+  assert sum(counts) == 4000
+  assert abs(np.array(counts) - 250).max() < 5 * np.sqrt(250)
+
+
+# Arguments at magnitudes 0, 5, 10, 15 and 30, by hand from the published ranges; movements have
+# both signs.
+RANGES = {
+  "rotate": (0, 15, 30, 45, 90),
+  "posterize": (0, 2, 4, 6, 8),  # 12 bits at 30: an image has no more than 8
+  "solarize": (0, 128, 256, 384, 768),
+  "color": (0.1, 1.0, 1.9, 2.8, 5.5),
+  "contrast": (0.1, 1.0, 1.9, 2.8, 5.5),
+  "brightness": (0.1, 1.0, 1.9, 2.8, 5.5),
+  "sharpness": (0.1, 1.0, 1.9, 2.8, 5.5),
+  "shear_x": (0, 0.15, 0.3, 0.45, 0.9),
+  "shear_y": (0, 0.15, 0.3, 0.45, 0.9),
+  "translate_x": (0, 50, 100, 150, 300),
+  "translate_y": (0, 50, 100, 150, 300),
+  "solarize_add": (0, 55, 110, 165, 330),
+}
+MOVEMENTS = {"rotate", "shear_x", "shear_y", "translate_x", "translate_y"}
+
+
+@pytest.mark.parametrize(("place", "magnitude"), [*enumerate((0, 5, 10, 15, 30))])
+def test_the_published_ranges(place, magnitude):
+  seen = drawn(RandAugment(magnitude=magnitude), images=500)
+  for name, ends in RANGES.items():
+    wanted = {-ends[place], ends[place]} if name in MOVEMENTS else {ends[place]}
+    assert values(seen, name) == pytest.approx(sorted(wanted)), name
+  reaches = {keywords["reach"] for keywords in seen["cutout"]}
+  assert reaches == {4 * magnitude}
+
+
+def test_distances_grow_with_the_image():
+  seen = drawn(RandAugment(), side=28)
+  assert values(seen, "translate_x") == [-12.5, 12.5]
+  assert {keywords["reach"] for keywords in seen["cutout"]} == {5}
+  rows, columns = zip(*((k["row"], k["column"]) for k in seen["cutout"]), strict=True)
+  assert {*rows} == {*columns} == {*range(28)}
+
+
+def test_timms_operations_grow_stronger_with_the_magnitude():
+  """Those of the published form are strongest at 0, where posterize leaves a black image."""
+  pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+  for name in ("posterize", "solarize", "color", "contrast", "brightness", "sharpness"):
+    changes = []
+    for magnitude in (0.0, 3.0, 6.0, 9.0):
+      step = RandAugmentTimm(magnitude=magnitude, deviation=0.0, probability=1.0)
+      found = [
+        np.abs(operation(pixels).astype(int) - pixels).mean()
+        for operation in all_operations(step)
+        if operation.func.__name__ == name
+      ]
+      changes.append(max(found))
+    assert changes == sorted(changes), name
+    assert changes[0] < changes[-1]
+
+
+def all_operations(step):
+  rng = np.random.default_rng(0)
+  return [operation for _ in range(200) for operation in step.draw(rng, 32)]
+
+
+def test_timms_magnitude_is_normal_and_cut_off():
+  seen = drawn(RandAugmentTimm(), images=6000)
+  assert len(seen) == 15
+  assert sum(map(len, seen.values())) == pytest.approx(6000, rel=0.05)  # half of two an image
+  degrees = np.abs([k["degrees"] for k in seen["rotate"]])
+  assert degrees.max() == 30  # of magnitude 10, at two standard deviations
+  below = degrees[degrees < 27] / 3 - 9
+  assert np.sqrt((below**2).mean()) == pytest.approx(0.5, rel=0.15)
+  assert (degrees == 30).mean() == pytest.approx(0.0228, abs=0.02)
+  none = RandAugmentTimm(probability=0.0)
+  assert not drawn(none, images=50)
+
+
+def test_three_augment_is_one_of_three():
+  seen = drawn(ThreeAugment())
+  assert sum(map(len, seen.values())) == 2000
+  assert {name: round(len(each) / 2000, 1) for name, each in seen.items()} == dict.fromkeys(
+    ("grey", "solarize", "blur"), 0.3
+  )
+  assert values(seen, "solarize") == [128]
+  radii = np.array(values(seen, "blur"))
+  assert (radii.min(), radii.max(), radii.mean()) == pytest.approx((0.1, 2, 1.05), abs=0.05)
+
+
+def test_color_jitter_has_all_three_in_every_order():
+  step, orders, factors = ColorJitter(strength=0.3), set(), []
+  rng = np.random.default_rng(0)
+  for _ in range(200):
+    operations = step.draw(rng, 32)
+    orders.add(tuple(each.func.__name__ for each in operations))
+    factors += [each.keywords["factor"] for each in operations]
+  assert len(orders) == 6
+  assert all(len({*order}) == 3 for order in orders)
+  assert (min(factors), max(factors)) == pytest.approx((0.7, 1.3), abs=0.01)
+
+
+@pytest.mark.parametrize("side", [8, 32, 224])
+def test_random_erasing_keeps_to_its_area_and_aspect(side):
+  step = RandomErasing(probability=0.5, most_area=0.4)
+  seen = drawn(step, side=side)["replace"]
+  assert len(seen) == pytest.approx(1000, rel=0.1)
+  for keywords in seen[:200]:
+    height, width, channels = keywords["patch"].shape
+    assert channels == 3
+    assert 0 <= keywords["row"] <= side - height
+    assert 0 <= keywords["column"] <= side - width
+    assert (height - 0.5) * (width - 0.5) <= 0.4 * side**2
+    assert (height + 0.5) * (width + 0.5) >= 0.02 * side**2
+    assert (height + 0.5) / max(width - 0.5, 0.1) >= 0.3
+    assert (width + 0.5) / max(height - 0.5, 0.1) >= 0.3
+  noise = np.concatenate([keywords["patch"].ravel() for keywords in seen])
+  assert noise.mean() == pytest.approx(127.5, abs=1.5)
+  assert (noise.min(), noise.max()) == (0, 255)
+
+
+# --- in a run ---
+
+
+def transform(steps, **changes):
+  return batches.train_transform(Data(image_size=16, augment=steps, **changes))
+
+
+def test_batches_are_a_function_of_seed_and_position():
+  source, prepared = jpegs(30), transform(STEPS)
+  whole = train(source, steps=4, transform=prepared)
+  assert_equal(train(source, steps=2, start_step=2, transform=prepared, threads=3), whole[2:])
+  other = train(source, steps=1, transform=prepared, seed=9)
+  assert (other[0]["image"] != whole[0]["image"]).any()
+
+
+def test_crop_and_flip_are_the_same_with_and_without_steps():
+  rng = functools.partial(np.random.default_rng, 3)
+  pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
+  for changes in ({}, {"train_resize": 20}):
+    crop = transform((), **changes)(pixels, rng=rng())
+    inverted = transform((Inverted(),), **changes)(pixels, rng=rng())
+    np.testing.assert_array_equal(inverted, 255 - crop)
+
+
+class Inverted:
+  """A step without draws."""
+
+  def draw(self, rng, side):
+    del rng
+    assert side == 16
+    return [lambda pixels: 255 - pixels]
+
+
+def test_steps_follow_one_another_in_their_order():
+  add = lambda number: type("Add", (), {"draw": lambda *_: [lambda x: x // 2 + np.uint8(number)]})()
+  pixels = np.zeros((16, 16, 3), np.uint8)
+  one = transform((add(10), add(1)))(pixels, rng=np.random.default_rng(0))
+  other = transform((add(1), add(10)))(pixels, rng=np.random.default_rng(0))
+  assert (one.max(), other.max()) == (6, 10)
+
+
+SUMS = {
+  "rand_augment": "6d6755e9",
+  "rand_augment_timm": "1961dc2e",
+  "three_augment": "e9ff0e85",
+  "color_jitter": "ef5757bb",
+  "random_erasing": "9f57c51d",
+}
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.kind)
+def test_draws_never_change(step):
+  """Otherwise runs could not be resumed exactly."""
+  digest, rng = hashlib.sha256(), np.random.default_rng(0)
+  for _ in range(200):
+    for operation in step.draw(rng, 32):
+      drawn = {key: np.asarray(value).tolist() for key, value in operation.keywords.items()}
+      digest.update(f"{operation.func.__name__} {drawn}".encode())
+  assert digest.hexdigest()[:8] == SUMS[step.kind]
+
+
+# --- settings ---
+
+
+def test_the_list_is_read_and_written_in_its_order():
+  config = Config(data=Data(augment=[ColorJitter(strength=0.2), RandAugment(magnitude=7)]))
+  again = from_dict(to_dict(config))
+  assert again.data.augment == (ColorJitter(0.2), RandAugment(2, 7.0))
+  words = "[{'kind': 'random_erasing'}, {'kind': 'color_jitter', 'strength': 0.1}]"
+  replaced = overrides.replaced(again, {"data.augment": words})
+  assert replaced.data.augment == (RandomErasing(), ColorJitter(0.1))
+  assert overrides.replaced(again, {"data.augment": "()"}).data.augment == ()
+  single = overrides.replaced(again, {"data.augment": "{'kind': 'three_augment'}"})
+  assert single.data.augment == (ThreeAugment(),)
+
+
+def test_a_recipe_is_written_with_its_steps():
+  config = Config(data=Data(augment=(RandAugment(magnitude=7.0),)))
+  names = {}
+  exec(as_recipe.as_recipe(config, "Mine."), names)
+  assert from_dict(names["get_config"]().to_dict()) == config
+
+
+@pytest.mark.parametrize(
+  ("text", "message"),
+  [
+    ("rand_augment", r"augment='rand_augment' cannot be read as tuple; try \[{'kind': 'rand_augm"),
+    ("['rand_augment']", r"holds 'rand_augment'; write a list such as \[{'kind': 'rand_augment'}"),
+    ("[{'kind': 'randaug'}]", r"augment\[0\]\.kind='randaug' is not a choice; nearest: rand_augm"),
+    ("[{'layers': 2}]", r"augment\[0\]\.kind='' is not a choice"),
+    ("[{'kind': 'rand_augment', 'magnitude': 31}]", r"\[0\]\.magnitude=31\.0 is too large .* 30"),
+    ("[{'kind': 'rand_augment', 'layers': 0}]", r"\[0\]\.layers=0 is too small .*least is 1"),
+    ("[{'kind': 'rand_augment', 'm': 9}]", r"augment\[0\]\.m is not a setting"),
+    ("[{'kind': 'rand_augment_timm', 'magnitude': 11}]", r"magnitude=11\.0 is too large .* 10"),
+    ("[{'kind': 'random_erasing', 'probability': 2}]", "probability=2.0 is too large"),
+  ],
+)
+def test_mistakes_in_the_list(text, message):
+  with pytest.raises(ConfigError, match=message):
+    overrides.replaced(Config(), {"data.augment": text})
+
+
+def test_sets_that_are_scored_have_no_augmentation():
+  changes = {"evaluate.test.source": "digits", "evaluate.test.augment": "[{'kind': 'cut'}]"}
+  with pytest.raises(ConfigError, match=r"evaluate\.test\.augment is not a setting"):
+    overrides.replaced(Config(), changes)

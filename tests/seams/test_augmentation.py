@@ -1,0 +1,71 @@
+"""An augmentation is one file and one line: a toy goes through the main program."""
+
+import dataclasses
+import functools
+import json
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+from tests.seams import program
+from vit_jax import registry
+from vit_jax.config import Augmentation, ConfigError
+from vit_jax.config.fields import name_of_kind, setting
+from vit_jax.config.page import page
+from vit_jax.report import report
+from vit_jax.storage import checkpoint
+
+WORDS = ("--config.duration.epochs=0", "--config.duration.steps=4")
+TOY = "--config.data.augment=[{'kind': 'stripes', 'period': 3}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stripes(Augmentation):
+  """Makes some rows black."""
+
+  kind: str = name_of_kind("stripes", "some rows become black")
+  period: int = setting(2, "rows from one to the next", low=2, high=8)
+
+  def draw(self, rng, side):
+    """One operation, with a random first row."""
+    assert side >= self.period
+    return [functools.partial(striped, first=int(self.period * rng.random()), period=self.period)]
+
+
+def striped(pixels, first, period):
+  """The pixels with rows that are black."""
+  out = pixels.copy()
+  out[first::period] = 0
+  return out
+
+
+@pytest.fixture(autouse=True)
+def line(monkeypatch):
+  monkeypatch.setitem(registry.AUGMENTATIONS, "stripes", f"{__name__}:Stripes")
+
+
+def test_it_trains_resumes_and_is_in_the_report(tmp_path):
+  whole, parts, plain = tmp_path / "whole", tmp_path / "parts", tmp_path / "plain"
+  assert program.run(whole, TOY, *WORDS)
+  assert not program.run(parts, TOY, *WORDS, stop=program.StopAfter(2))
+  assert program.run(parts, TOY, *WORDS)
+  params = checkpoint.load_params(checkpoint.find(whole), ema=False)
+  chex.assert_trees_all_equal(params, checkpoint.load_params(checkpoint.find(parts), ema=False))
+  assert program.run(plain, *WORDS)
+  without = checkpoint.load_params(checkpoint.find(plain), ema=False)
+  assert (jax.tree.leaves(params)[0] != jax.tree.leaves(without)[0]).any()
+  settings = json.loads((whole / "config.json").read_text())["data"]["augment"]
+  assert settings == [{"kind": "stripes", "period": 3}]
+  report.write([whole], tmp_path / "report.html", inside=False)
+  text = (tmp_path / "report.html").read_text()
+  assert "data.augment" in text
+  assert "stripes" in text
+  assert "| `period` | `2` | rows from one to the next" in page()
+
+
+def test_its_settings_are_checked(tmp_path):
+  with pytest.raises(ConfigError, match=r"augment\[0\]\.period=9 is too large .* the most is 8"):
+    program.run(tmp_path / "run", TOY.replace("3", "9"), *WORDS)
+  assert np.array_equal(striped(np.ones((3, 1, 3)), 1, 2)[:, 0, 0], [1, 0, 1])
