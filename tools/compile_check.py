@@ -1,15 +1,20 @@
-"""Compiles a recipe's training step for a TPU slice, without a TPU, and estimates memory and speed.
+"""Compiles a recipe's training step for TPUs or GPUs that are not there: memory and speed.
 
 python tools/compile_check.py --config=configs/vit_l16_jft.py --topology=v3:16x16
+python tools/compile_check.py --config=configs/vit_b16_jft.py --topology=h100:8
 
-The name of a topology gives the chips along each side, such as v3:4x4 (32 cores; v3-32 on Google
-Cloud), v4:4x4x4, v5e:16x16, v6e:16x16. The program is the main program's own, compiled by the real
-TPU compiler. This needs the package libtpu, but no TPU. If the step does not fit into memory, the
-tool tries settings that need less memory until the step fits.
+A slice of TPUs is named by the chips along each side, such as v3:4x4 (32 cores; v3-32 on Google
+Cloud), v4:4x4x4, v5e:16x16, v6e:16x16; GPUs by their number, such as h100:1, h100:8, or h100:2x8
+for two machines of 8. The program is the main program's own, compiled by the real compiler. This
+needs the compiler's package, but no device. If the step does not fit into memory, the tool tries
+settings that need less memory until the step fits.
 
---breakdown adds where the time of a step goes, by category: the time by the compiler's cycles, the
-least time (products at the peak rate, or bytes at the memory's rate if that takes longer), and the
-ratio of the two.
+TPUs' compiler counts cycles, from which the time of a step is estimated. For GPUs there is a bound
+alone: no step is faster than the sum over its kernels of their products at the peak rate, or of
+their bytes at the memory's rate if that takes longer.
+
+--breakdown adds where the time of a step goes, by category: what is launched, bytes, the bound, and
+on TPUs the time by the compiler's cycles and the ratio of the two.
 
 Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or config.
 """
@@ -29,8 +34,9 @@ def flags() -> ToolFlags:
   result = ToolFlags("compile_check", __doc__)
   add = result.add_argument
   add("--config", required=True, metavar="configs/NAME.py[:ARG]", help="the recipe")
-  add("--topology", default="v3:16x16", help="the slice, KIND:AxB or KIND:AxBxC chips")
-  parts = "where the time of a step goes, by category: cycles, bound and their ratio"
+  where = "KIND:AxB or KIND:AxBxC chips of TPUs, KIND:GPUS or KIND:HOSTSxGPUS (default: v3:16x16)"
+  add("--topology", default="v3:16x16", help=where)
+  parts = "where the time of a step goes, by category: launches, bytes, bound, and TPUs' cycles"
   add("--breakdown", action="store_true", help=parts)
   result.add_settings()
   result.add_format("table", "json")
@@ -44,10 +50,10 @@ def main(arguments: list[str] | None = None):
   absent.prepare()
   with ending("compile_check"):
     config = recipes.resolve(args.config, overrides)
-    from compiled import report
+    from compiled import report, words
 
     row = report.report(config, args.topology, parts=args.breakdown)
-  print(json_text.written(row) if args.format == "json" else report.table(row))
+  print(json_text.written(row) if args.format == "json" else words.table(row))
   sys.exit(0 if row["fits"] else 1)
 
 

@@ -30,7 +30,7 @@ import signal
 from argparse import Namespace
 
 from compiled import absent
-from vit_jax.config import RunError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console, huge_pages, json_text
@@ -72,10 +72,15 @@ def by_compiler(topology: str, folder: pathlib.Path):
   """The survey of a slice that you do not have, and where its numbers come from."""
   from benchmarks import trial
   from benchmarks.survey import Survey
-  from compiled import compilation
+  from compiled import gpus, platforms
 
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
-  devices = compilation.devices_of(topology)
+  if gpus.names(topology):
+    raise ConfigError(
+      f"--topology={topology}: speed comes from the cycles that the TPU compiler counts, and the GPU "
+      f"compiler counts none; python tools/compile_check.py --topology={topology} tells a bound."
+    )
+  devices = platforms.devices_of(topology)
   name = f"{topology} ({len(devices)} x {devices[0].device_kind}), by its compiler"
   origin = f"{name}: nothing was run, and images/s are an estimate from the cycles that it counts."
   return Survey(folder, name, FIRST, functools.partial(trial.estimated, devices=devices)), origin

@@ -1,1 +1,1 @@
-"""Compiles the training step for TPUs without having any."""
+"""Compiles the training step for TPUs and GPUs without having any."""

@@ -1,4 +1,4 @@
-"""Environment variables for compiling for TPUs that this machine does not have."""
+"""Environment variables for compiling for devices that this machine does not have."""
 
 import os
 

@@ -1,55 +1,40 @@
 """FLOPs and bytes of the instructions of a compiled program: what bounds their time."""
 
 import re
+from typing import NamedTuple
 
-import numpy as np
-
-from compiled import program_text
+from compiled import products, program_text
 from compiled.instructions import Instruction, Program
 from vit_jax.devices.chips import Chip
 
 NOT_IN_HBM = re.compile(r"[a-z]\w*\[[\d,]*\]\{[^}]*S\([1-9]\d*\)\}")  # layout in another memory
+WORKSPACE = re.compile(r", [su]8\[\d+\]\{0\}\)$")  # the last result of NVIDIA's libraries
+TAKES_PARTS = ("dynamic-slice", "slice", "gather")  # of the first operand, as much as the result
+RENAMES = ("bitcast", "get-tuple-element")
 
 
-def seconds(program: Program, one: Instruction, chip: Chip) -> float:
-  """The least time of an instruction that has cycles of its own.
+class Bound(NamedTuple):
+  """What an instruction cannot do without.
 
-  The larger of its products at the peak rate and its bytes at the memory's rate. Other arithmetic
-  is free here, and so is what stays in the memory on the chip.
+  Attributes:
+    flops: of its products; other arithmetic is free here.
+    moved: bytes that it reads from and writes to the device's memory, each array once, as if no
+      cache kept what the instruction before has written.
   """
-  products = (each for each in program.inside(one) if each.kind == "convolution")
-  flops = sum(convolution_flops(program, each) for each in products)
-  return max(flops / chip.peak_flops, moved_bytes(program, one) / chip.hbm_bandwidth)
+
+  flops: int
+  moved: int
+
+  def seconds(self, chip: Chip) -> float:
+    """The least time: the products at the peak rate, or the bytes at the memory's rate."""
+    return max(self.flops / chip.peak_flops, self.moved / chip.hbm_bandwidth)
 
 
-def convolution_flops(program: Program, one: Instruction) -> int:
-  """2 for each product of two numbers; products with padding do not count.
-
-  The TPU's compiler writes every product of matrices as a convolution. Dimensions of one operand
-  alone, or of both, may be those of a window, with strides and dilations that leave one product for
-  each place.
-  """
-  left, right = (_sizes(program.named[name].shape) for name in one.operands[:2])
-  labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", one.rest).groups()
-  image, kernel, result = (
-    dict(zip(label, sizes, strict=True))
-    for label, sizes in zip(labels, (left, right, _sizes(one.shape)), strict=True)
-  )
-  window = dict(re.findall(r"(\w+)=([\dx_-]+)", one.attribute(r"window=\{([^}]*)\}") or ""))
-  flops = 2 * result["b"] * result["f"] * kernel["i"]
-  for axis in sorted(set(image) - {"b", "f"}):
-    flops *= _places(image[axis], kernel[axis], result[axis], window, int(axis))
-  return flops
-
-
-def _places(size: int, kernel: int, results: int, window: dict[str, str], axis: int) -> int:
-  """The number of pairs (result, place in the kernel) along an axis that meet a number."""
-  of = lambda key, default: window[key].split("x")[axis] if key in window else default
-  low = int(of("pad", "0_0").partition("_")[0])
-  dilation = int(of("lhs_dilate", 1))
-  begins = np.arange(results)[:, None] * int(of("stride", 1)) - low
-  met = begins + np.arange(kernel) * int(of("rhs_dilate", 1))
-  return int(((met >= 0) & (met <= (size - 1) * dilation) & (met % dilation == 0)).sum())
+def of(program: Program, one: Instruction) -> Bound:
+  """The bound of an instruction that takes time of its own."""
+  multiplying = filter(products.is_product, program.inside(one))
+  flops = sum(products.flops(program, each) for each in multiplying)
+  return Bound(flops, moved_bytes(program, one))
 
 
 def moved_bytes(program: Program, one: Instruction) -> int:
@@ -57,13 +42,13 @@ def moved_bytes(program: Program, one: Instruction) -> int:
 
   Of an array from which slices are taken, or whose slices are replaced, only the slices count.
   """
-  return sum(_read(program, one, name) for name in one.operands) + _written(program, one)
+  return sum(_read(program, one, name) for name in set(one.operands)) + _written(program, one)
 
 
 def _read(program: Program, one: Instruction, name: str) -> int:
   """Bytes of an operand that are read."""
   first = one.operands[0] == name
-  if one.kind == "dynamic-slice" and first:
+  if one.kind in TAKES_PARTS and first:
     return hbm_bytes(one.shape)
   if one.kind == "dynamic-update-slice" and first:
     return 0
@@ -72,9 +57,18 @@ def _read(program: Program, one: Instruction, name: str) -> int:
     return whole
   block = program.blocks[one.called]
   inner = {each.number: each.name for each in block if each.kind == "parameter"}
-  parameter = inner[one.operands.index(name)]
-  readers = [each for each in block if parameter in each.operands]
-  return min(whole, sum(_read(program, each, parameter) for each in readers))
+  places = [i for i, operand in enumerate(one.operands) if operand == name]
+  return min(whole, sum(_used(program, block, inner[place]) for place in places))
+
+
+def _used(program: Program, block: list[Instruction], name: str) -> int:
+  """Bytes of a value that the other instructions of its block read."""
+  used = 0
+  for each in block:
+    if name in each.operands:
+      renamed = each.kind in RENAMES and not each.root
+      used += _used(program, block, each.name) if renamed else _read(program, each, name)
+  return used
 
 
 def _written(program: Program, one: Instruction) -> int:
@@ -84,17 +78,21 @@ def _written(program: Program, one: Instruction) -> int:
   if not one.called:
     return hbm_bytes(one.shape)
   result = program.result(one.called)
-  if result.kind != "tuple":
-    return min(hbm_bytes(one.shape), _written(program, result))
-  parts = (program.named[name] for name in result.operands)
-  return min(hbm_bytes(one.shape), sum(_written(program, part) for part in parts))
+  parts = result.operands if result.kind == "tuple" else [result.name]
+  written = (_written(program, _computed(program, program.named[part])) for part in parts)
+  return min(hbm_bytes(one.shape), sum(written))
+
+
+def _computed(program: Program, one: Instruction) -> Instruction:
+  """The instruction that computes a value which may have been given another shape since."""
+  while one.kind == "bitcast":
+    one = program.named[one.operands[0]]
+  return one
 
 
 def hbm_bytes(shape: str) -> int:
-  """Bytes of a shape in the device's main memory; scalars and arrays kept on the chip are not."""
-  return program_text.shape_bytes(NOT_IN_HBM.sub("", shape))
+  """Bytes of a shape in the device's main memory; scalars and arrays kept on the chip are not.
 
-
-def _sizes(shape: str) -> list[int]:
-  """The sizes of an array."""
-  return [int(n) for n in re.search(r"\[([\d,]*)\]", shape)[1].split(",") if n]
+  What the libraries of a GPU ask for as a workspace is not counted either.
+  """
+  return program_text.shape_bytes(NOT_IN_HBM.sub("", WORKSPACE.sub(")", shape)))

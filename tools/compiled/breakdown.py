@@ -1,6 +1,5 @@
 """Where the time of a compiled step goes, by category."""
 
-import collections
 from typing import NamedTuple
 
 from compiled import bounds
@@ -13,32 +12,37 @@ class Part(NamedTuple):
   """The instructions of one category in one step of one device.
 
   Attributes:
-    cycles: as the compiler counts them; those of all categories add up to the step's.
-    bound_seconds: the sum of the least times of the instructions (`bounds.seconds`).
+    launches: how many instructions run; on a GPU each is a kernel or a copy.
+    cycles: as the compiler counts them; those of all categories add up to the step's. 0 on GPUs.
+    flops: of the products (`bounds.Bound`).
+    moved_bytes: between the device and its memory (`bounds.Bound`).
+    bound_seconds: the sum of the least times of the instructions.
   """
 
   category: str
+  launches: int
   cycles: int
+  flops: int
+  moved_bytes: int
   bound_seconds: float
 
 
 def breakdown(text: str, chip: Chip) -> list[Part]:
   """The categories that a step has, in the order of CATEGORIES.
 
-  Only instructions with a count of cycles belong to one: communication and copies that run ahead of
-  their use have none.
+  Only instructions that take time of their own belong to one: communication does not, and on TPUs
+  neither do copies that run ahead of their use.
 
   Args:
-    text: of a program compiled for TPUs.
+    text: of a compiled program.
     chip: its device.
   """
   program = Program(text)
   categories = Categories(program)
-  cycles, least = collections.Counter(), collections.Counter()
-  for block, times in program.counted.items():
-    for one in program.blocks[block]:
-      if one.cycles:
-        category = categories.of(one)
-        cycles[category] += times * one.cycles
-        least[category] += times * bounds.seconds(program, one, chip)
-  return [Part(name, cycles[name], least[name]) for name in CATEGORIES if name in cycles]
+  totals = {}
+  for times, one in program.timed:
+    bound = bounds.of(program, one)
+    its = (1, one.cycles, bound.flops, bound.moved, bound.seconds(chip))
+    before = totals.setdefault(categories.of(one), (0,) * len(its))
+    totals[categories.of(one)] = tuple(a + times * b for a, b in zip(before, its, strict=True))
+  return [Part(name, *totals[name]) for name in CATEGORIES if name in totals]

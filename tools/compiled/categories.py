@@ -1,8 +1,9 @@
 """What the instructions of a compiled training step are for: each is in one category."""
 
+import collections
 import re
 
-from compiled import dependence
+from compiled import bounds, dependence, products
 from compiled.instructions import Instruction, Program
 
 CATEGORIES = (
@@ -20,6 +21,7 @@ CATEGORIES = (
   "accumulation",
   "gradient norm",
   "optimizer update",  # also the norms of the parameters and of the update
+  "moving average",
   "other",
 )
 MOVES = (
@@ -49,35 +51,57 @@ class Categories:
     """Finds out what depends on what."""
     self._program = program
     self._on_batch = dependence.of(program, "batch")
+    self._readers = _readers(program)
     self._on_state = dependence.of(program, ("state.params", "state.optimizer", "state.ema"))
 
   def of(self, one: Instruction) -> str:
     """The category of an instruction that has cycles of its own.
 
     A fusion with a product belongs to the product, whatever else is fused with it. Other fusions go
-    by the name of their result.
+    by the name of their result, or of what was last computed before it.
     """
     inside = self._program.inside(one)
-    products = [each for each in inside if each.kind == "convolution"]
-    if not products and _only_moves(inside):
+    multiplying = [each for each in inside if products.is_product(each)]
+    if self._is_of_average(one):
+      return "moving average"
+    if not multiplying and _only_moves(inside):
       return "copies and casts"
-    if self._is_input(one):
+    name = self._name_of(one)
+    if self._is_input(one, name):
       return "input"
-    if products:
-      return self._of_product(products[0])
-    if re.search(ATTENTION, one.op_name):
-      return "attention, " + _direction(one.op_name)
+    if multiplying:
+      return self._of_product(multiplying[0])
+    if re.search(ATTENTION, name):
+      return "attention, " + _direction(name)
     for category, pattern in OF_MODEL:
-      if re.search(pattern, one.op_name):
+      if re.search(pattern, name):
         return category
-    return _after_the_model(one.op_name, {each.op_name.rpartition("/")[2] for each in inside})
+    return _after_the_model(name, {each.op_name.rpartition("/")[2] for each in inside})
 
-  def _is_input(self, one: Instruction) -> bool:
+  def _is_of_average(self, one: Instruction) -> bool:
+    """Whether it reads the moving average, and no moments: the optimizer may be fused with it."""
+    read = [self._program.named[name].op_name for name in one.operands]
+    has = lambda beginning: any(name.startswith(beginning) for name in read)
+    return has("state.ema") and not has("state.optimizer")
+
+  def _name_of(self, one: Instruction) -> str:
+    """What JAX computes in an instruction; the compiler forgets it where it splits a reduction.
+
+    It is then the name of one that reads the result, or of one whose result it reads.
+    """
+    own = _own_name(self._program, one)
+    if own:
+      return own
+    near = (*self._readers[one.name], *one.operands)
+    names = (_own_name(self._program, self._program.named[name]) for name in near)
+    return next((name for name in names if re.search(GRADIENT, name)), "")
+
+  def _is_input(self, one: Instruction, name: str) -> bool:
     """Whether it needs no state: it prepares the batch, or draws for it before the model begins.
 
     What the model draws, as for dropout, needs no state either, and is not input.
     """
-    drawn = not re.search(GRADIENT, one.op_name)
+    drawn = not re.search(GRADIENT, name)
     return not self._on_state[one.name] and (self._on_batch[one.name] or drawn)
 
   def _of_product(self, product: Instruction) -> str:
@@ -92,6 +116,22 @@ class Categories:
     # Activations and their gradients depend on the batch, and kernels do not.
     of_kernel = all(self._on_batch[operand] for operand in product.operands)
     return "weight gradients" if of_kernel else "input gradients"
+
+
+def _own_name(program: Program, one: Instruction) -> str:
+  """The name of an instruction, or of the last in it that has one; "" if none has."""
+  inside = reversed(program.inside(one))
+  return one.op_name or next((each.op_name for each in inside if each.op_name), "")
+
+
+def _readers(program: Program) -> dict[str, list[str]]:
+  """{name of an instruction: those that read its value, also by another name}."""
+  readers = collections.defaultdict(list)
+  for block in program.blocks.values():
+    for one in reversed(block):
+      for name in one.operands:
+        readers[name] += readers[one.name] if one.kind in bounds.RENAMES else [one.name]
+  return readers
 
 
 def _only_moves(inside: list[Instruction]) -> bool:

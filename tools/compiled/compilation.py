@@ -1,26 +1,20 @@
-"""Compiles the program of a run for TPUs with the real compiler, on a machine without TPUs.
+"""Compiles the program of a run with the real compiler, on a machine without the devices.
 
-The package libtpu compiles for any topology. The program is the training step of the main job
-itself, with its mesh and shardings.
+The program is the training step of the main job itself, with its mesh and shardings.
 """
 
 import dataclasses
-import importlib.util
 import math
-import re
 
 import jax
-from jax.experimental import topologies
 
-from compiled import program_text
+from compiled import platforms, program_text
+from compiled.platform import known
 from vit_jax import models
-from vit_jax.config import Config, ConfigError, RunError
+from vit_jax.config import Config
 from vit_jax.devices import mesh as meshes
-from vit_jax.devices.chips import Chip, chip
 from vit_jax.experiments import step_program
 from vit_jax.training import run as runs
-
-TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,20 +24,23 @@ class Program:
   Attributes:
     devices: number of devices.
     device_kind: JAX's name for the kind of device.
+    usable_bytes: of a device's memory.
     argument_bytes: state and batch.
     temporary_bytes: activations, gradients and other temporaries.
     peak_bytes: total memory.
-    fits: whether the compiler made a program; some of the memory is reserved.
-    flops: as the compiler counts them; it counts the body of a loop once.
+    fits: whether it needs no more than the usable memory. TPUs reserve some of it, and their
+      compiler refuses programs that need more.
+    flops: as the compiler counts them; it counts the body of a loop once. None on GPUs.
     step_seconds: from the cycles that the compiler counts for each operation; None without a TPU.
     optimal_seconds: the compiler's sum over the operations, each at the full rate of the matrix
       units or of the memory; None under scan and accumulation, or if the compiler gives none.
     collectives: {kind: (count, bytes)}; those in a loop count once for each iteration.
-    text: the instructions; empty if the program does not fit.
+    text: the instructions; empty if the compiler made no program.
   """
 
   devices: int
   device_kind: str
+  usable_bytes: float
   argument_bytes: int
   temporary_bytes: int
   peak_bytes: int
@@ -53,32 +50,6 @@ class Program:
   optimal_seconds: float | None
   collectives: dict[str, tuple[int, int]]
   text: str = dataclasses.field(default="", repr=False)
-
-
-def devices_of(topology: str):
-  """The devices of a topology, such as "v3:16x16".
-
-  Raises:
-    ConfigError: there is no topology with this name.
-    RunError: libtpu is not installed.
-  """
-  examples = "examples: v3:16x16 (Cloud's v3-512), v4:4x4x4 (v4-128), v5e:16x16, v6e:16x16."
-  if not TOPOLOGY.fullmatch(topology):  # libtpu aborts the process for some malformed names
-    raise ConfigError(f"A topology is named KIND:AxB or KIND:AxBxC, not {topology!r}; {examples}")
-  # On v4, JAX treats both cores of a chip as one device, and libtpu must be told so.
-  cores = {"chip_config_name": "megacore"} if topology.startswith("v4:") else {}
-  try:
-    return topologies.get_topology_desc(platform="tpu", topology_name=topology, **cores).devices
-  except Exception as error:  # the library may raise anything
-    if importlib.util.find_spec("libtpu") is None:
-      raise RunError(
-        "The TPU compiler is not installed; install it: pip install --target=.libtpu libtpu, and "
-        "set PYTHONPATH=.libtpu."
-      ) from error
-    reason = str(error).partition("\n")[0]
-    raise ConfigError(
-      f"The TPU compiler knows no topology {topology!r} ({reason}); {examples}"
-    ) from error
 
 
 def compile_step(config: Config, devices) -> Program:
@@ -94,11 +65,13 @@ def compile_step(config: Config, devices) -> Program:
 def program(run: runs.Run, function, arguments) -> Program:
   """Compiles a jitted function for the devices of a plan; `arguments` are shapes."""
   devices, config = list(run.mesh.devices.flat), run.config
-  common = dict(devices=len(devices), device_kind=devices[0].device_kind)
+  platform = platforms.of(devices[0].platform)
+  kind = devices[0].device_kind
+  common = dict(devices=len(devices), device_kind=kind, usable_bytes=platform.usable(kind))
   try:
-    compiled = function.lower(*arguments).compile()
+    compiled = function.lower(*arguments).compile(compiler_options=platform.options)
   except jax.errors.JaxRuntimeError as error:
-    temporaries = refused_bytes(str(error))
+    temporaries = platform.refused(str(error))
     if temporaries is None:
       raise
     held = sum(bytes_per_device(x) for x in jax.tree.leaves(arguments))
@@ -113,17 +86,22 @@ def program(run: runs.Run, function, arguments) -> Program:
       optimal_seconds=None,
       collectives={},
     )
-  memory, cost, text = compiled.memory_analysis(), compiled.cost_analysis(), compiled.as_text()
+  memory, cost, text = (
+    compiled.memory_analysis(),
+    compiled.cost_analysis() or {},
+    compiled.as_text(),
+  )
   cycles = program_text.cycles(text)
   unrolled = not config.model.scan and config.parts == 1
+  peak = step_program.peak_bytes(memory)
   return Program(
     **common,
     argument_bytes=memory.argument_size_in_bytes,
     temporary_bytes=memory.temp_size_in_bytes,
-    peak_bytes=step_program.peak_bytes(memory),
-    fits=True,
-    flops=cost["flops"],
-    step_seconds=cycles and cycles / known(devices[0].device_kind).clock_hz,
+    peak_bytes=peak,
+    fits=peak <= platform.usable(kind),
+    flops=cost.get("flops"),
+    step_seconds=cycles and cycles / known(kind).clock_hz,
     optimal_seconds=optimal_seconds(cost) if unrolled else None,
     collectives=program_text.collectives(text),
     text=text,
@@ -140,29 +118,9 @@ def optimal_seconds(cost: dict) -> float | None:
   return seconds if seconds > 0 else None
 
 
-def known(device_kind: str) -> Chip:
-  """The chip of a kind of TPU.
-
-  Raises:
-    RunError: the memory and clock of this kind are not known.
-  """
-  listed = chip(device_kind)
-  if listed is None or not listed.hbm_bytes:
-    raise RunError(
-      f"{device_kind!r} is not known; add its memory and clock to vit_jax/devices/chips.py."
-    )
-  return listed
-
-
 def bytes_per_device(x: jax.ShapeDtypeStruct) -> int:
   """One device's share of an array."""
   return math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
-
-
-def refused_bytes(message: str) -> int | None:
-  """Bytes of temporaries if a program needs too much memory; None for any other error message."""
-  match = re.search(r"temporaries \(([\d.]+)([KMGT])\) exceeds available HBM", message)
-  return match and int(float(match[1]) * 2 ** {"K": 10, "M": 20, "G": 30, "T": 40}[match[2]])
 
 
 def step_flops(config: Config) -> int:
@@ -205,10 +163,9 @@ def enough_parts(config: Config, refused: Program) -> list[int]:
 
   Empty if the state and the batch alone are larger than the memory of a device.
   """
-  hbm = known(refused.device_kind).hbm_bytes
-  if refused.argument_bytes > hbm:
+  if refused.argument_bytes > refused.usable_bytes:
     return []
-  least = refused.temporary_bytes * config.parts / hbm
+  least = refused.temporary_bytes * config.parts / refused.usable_bytes
   parts = meshes.divisors(config.batch_size // refused.devices)
   return [n for n in parts if n > max(least, config.parts)]
 

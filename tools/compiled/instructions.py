@@ -5,6 +5,11 @@ from typing import NamedTuple
 
 from compiled import program_text
 
+# What only names, arranges or holds values, and loops, whose bodies are launched.
+UNLAUNCHED = (
+  *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "opt-barrier"),
+  *("after-all", "partition-id", "replica-id", "async-start"),
+)
 LINE = re.compile(r"\s*(ROOT )?(%\S+) = (.*?) ([a-z][\w-]*)\((.*)")
 
 
@@ -46,6 +51,11 @@ class Instruction(NamedTuple):
     return self.attribute(r" calls=(%[^\s,]+)")
 
   @property
+  def target(self) -> str:
+    """The library function of a custom call; "" of anything else."""
+    return self.attribute(r'custom_call_target="([^"]*)"') or ""
+
+  @property
   def cycles(self) -> int:
     """The compiler's count of cycles for one run; 0 if it gives none."""
     return int(self.attribute(program_text.CYCLES) or 0)
@@ -62,15 +72,22 @@ class Program:
   Attributes:
     blocks: {name: instructions} of every block.
     named: {name: instruction}.
-    counted: {name: number of runs} of the blocks whose instructions have cycles of their own.
+    timed: (number of runs, instruction) of those that take time of their own: by the compiler's
+      count of cycles, or, where it counts none, what a GPU launches. Communication has none.
   """
 
   def __init__(self, text: str):
     """Reads the text of a program."""
     blocks = program_text.computations(text)
-    self.counted = program_text.counted(blocks)
     self.blocks = {name: list(_instructions(block)) for name, block in blocks.items()}
     self.named = {one.name: one for block in self.blocks.values() for one in block}
+    takes_time = is_launched if program_text.cycles(text) is None else lambda one: one.cycles
+    self.timed = [
+      (times, one)
+      for name, times in program_text.counted(blocks).items()
+      for one in self.blocks[name]
+      if takes_time(one)
+    ]
 
   def inside(self, one: Instruction) -> list[Instruction]:
     """What a fusion computes, with the fusions in it; of another instruction, itself."""
@@ -81,6 +98,12 @@ class Program:
   def result(self, block: str) -> Instruction:
     """The instruction whose value is that of its block."""
     return next(one for one in self.blocks[block] if one.root)
+
+
+def is_launched(one: Instruction) -> bool:
+  """Whether a GPU launches something for an instruction: a kernel, or a copy."""
+  communicates = one.kind.startswith(program_text.COLLECTIVES) or one.kind.endswith("-done")
+  return one.kind not in UNLAUNCHED and not communicates
 
 
 def _instructions(block: str):

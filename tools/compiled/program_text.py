@@ -75,7 +75,7 @@ def counted(blocks: dict[str, str]) -> dict[str, int]:
 
   A called computation is counted at the instruction that calls it.
   """
-  counting = {ENTRY, *(body for block in blocks.values() for _, body in _loops(block))}
+  counting = {ENTRY, *(body for block in blocks.values() for _, body, _ in _loops(block))}
   return {name: times for name, times in runs(blocks).items() if name in counting}
 
 
@@ -84,9 +84,11 @@ def computations(text: str) -> dict[str, str]:
   return dict(re.findall(r"^(ENTRY|%\S+) [^\n]*\{\n(.*?)^\}", text, re.M | re.S))
 
 
-def _loops(block: str) -> list[tuple[str, str]]:
-  """The loops in a block: (name of the condition, name of the body)."""
-  return re.findall(r" while\(.*?condition=(%[^\s,]+), body=(%[^\s,]+)", block)
+def _loops(block: str) -> list[tuple[str, str, int | None]]:
+  """The loops in a block: (name of the condition, name of the body, its runs if the text tells)."""
+  found = re.findall(r" while\(.*?condition=(%[^\s,]+), body=(%[^\s,]+)(.*)", block)
+  told = lambda rest: re.search(r'"known_trip_count":\{"n":"(\d+)"', rest)
+  return [(condition, body, told(rest) and int(told(rest)[1])) for condition, body, rest in found]
 
 
 def runs(blocks: dict[str, str]) -> dict[str, int]:
@@ -97,8 +99,8 @@ def runs(blocks: dict[str, str]) -> dict[str, int]:
     times[name] += count
     for called in re.findall(r" calls=(%[^\s,]+)", blocks[name]):
       visit(called, count)
-    for condition, body in _loops(blocks[name]):
-      visit(body, count * _rounds(blocks[condition], blocks[body]))
+    for condition, body, rounds in _loops(blocks[name]):
+      visit(body, count * (rounds or _rounds(blocks[condition], blocks[body])))
 
   visit(ENTRY, 1)
   return times

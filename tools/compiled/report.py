@@ -1,10 +1,11 @@
-"""The TPU compiler's report on a recipe's training step: memory, speed, settings that fit."""
+"""The compiler's report on a recipe's training step: memory, speed, settings that fit."""
 
 import dataclasses
 import sys
 
-from compiled import compilation
-from compiled.breakdown import breakdown
+from compiled import compilation, platforms, words
+from compiled.breakdown import Part, breakdown
+from compiled.platform import known
 from vit_jax import recipes
 from vit_jax.config import Config, ConfigError, Optimizer
 from vit_jax.experiments import step_program
@@ -39,7 +40,7 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
     )
   checks.check_model(config.model, config.data.image_size)
   checks.check_batch(config.batch_size, parts=config.parts)
-  devices = compilation.devices_of(topology)
+  devices = platforms.devices_of(topology)
   tell(f"Compiling for {len(devices)} x {devices[0].device_kind}; it takes a minute or several.")
   program = compilation.compile_step(config, devices)
   return dict(
@@ -54,6 +55,7 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
 
 def facts(config: Config, program, *, parts: bool = False) -> dict:
   """The reported facts of one program; if asked, with the parts of its time."""
+  all_parts = breakdown(program.text, known(program.device_kind)) if program.text else []
   return dict(
     devices=program.devices,
     device_kind=program.device_kind,
@@ -61,38 +63,51 @@ def facts(config: Config, program, *, parts: bool = False) -> dict:
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,
     peak_bytes=program.peak_bytes,
-    hbm_bytes=compilation.known(program.device_kind).hbm_bytes,
+    hbm_bytes=known(program.device_kind).hbm_bytes,
+    usable_bytes=program.usable_bytes,
     fits=program.fits,
     flops_per_device=flops_per_device(config, program),
     compiler_flops_per_device=program.flops,
     collectives={kind: dict(count=n, bytes=b) for kind, (n, b) in program.collectives.items()},
     step_seconds_estimate=program.step_seconds,
     optimal_seconds=program.optimal_seconds,
-    **(estimates(config, program) if program.fits else {}),
-    **(dict(breakdown=breakdown_of(program)) if parts and program.fits else {}),
+    **(estimates(config, program) if program.step_seconds else {}),
+    **(bounds(config, program, all_parts) if all_parts else {}),
+    **(dict(breakdown=breakdown_of(program, all_parts)) if parts and all_parts else {}),
   )
 
 
-def breakdown_of(program) -> list[dict]:
-  """Where the time of a step goes: cycles, seconds, the least seconds and their ratio."""
-  chip = compilation.known(program.device_kind)
-  return [
-    dict(
-      category=part.category,
-      cycles=part.cycles,
-      seconds=part.cycles / chip.clock_hz,
-      bound_seconds=part.bound_seconds,
-      ratio=part.cycles / chip.clock_hz / part.bound_seconds if part.bound_seconds else None,
-    )
-    for part in breakdown(program.text, chip)
-  ]
+def bounds(config: Config, program, parts: list[Part]) -> dict:
+  """What no step of this program is faster than: each operation at a full rate of the device."""
+  seconds = sum(part.bound_seconds for part in parts)
+  peak = known(program.device_kind).peak_flops
+  flops = flops_per_device(config, program)
+  return dict(
+    launches=sum(part.launches for part in parts),
+    moved_bytes=sum(part.moved_bytes for part in parts),
+    product_seconds_bound=sum(part.flops for part in parts) / peak,
+    step_seconds_bound=seconds,
+    images_per_second_per_device_bound=config.batch_size / program.devices / seconds,
+    mfu_bound=flops and flops / seconds / peak,
+  )
+
+
+def breakdown_of(program, parts: list[Part]) -> list[dict]:
+  """Where the time of a step goes, by category; seconds and their ratio to the bound: by cycles."""
+  clock = known(program.device_kind).clock_hz
+  found = []
+  for part in parts:
+    seconds = part.cycles / clock if clock else None
+    ratio = seconds / part.bound_seconds if seconds and part.bound_seconds else None
+    found.append(part._asdict() | dict(seconds=seconds, ratio=ratio))
+  return found
 
 
 def find_remedy(config: Config, program, devices, *, parts: bool = False) -> dict | None:
   """The first settings that fit, and the facts of their program; None if none of them fits."""
 
   def compiled(overrides):
-    tell(f"It does not fit; trying {flags_of(overrides)}.")
+    tell(f"It does not fit; trying {words.flags_of(overrides)}.")
     return compilation.compile_step(compilation.overridden(config, overrides), devices)
 
   for overrides, smaller in compilation.smaller(config, program, compiled):
@@ -107,7 +122,7 @@ def estimates(config: Config, program) -> dict:
   from vit_jax.training import steps
 
   seconds = program.step_seconds
-  peak = compilation.known(program.device_kind).peak_flops
+  peak = known(program.device_kind).peak_flops
   flops = flops_per_device(config, program)
   result = dict(
     images_per_second_per_device=config.batch_size / program.devices / seconds,
@@ -149,78 +164,6 @@ def trains_all(config: Config) -> bool:
   return config.optimizer.trainable == Optimizer().trainable
 
 
-def table(row: dict) -> str:
-  """The report in words."""
-  lines = [
-    f"{row['model']} at {row['image_size']} px, batch {row['global_batch']}, on {row['topology']}: "
-    f"{row['devices']} x {row['device_kind']}",
-    *lines_of(row),
-  ]
-  if row["remedy"]:
-    lines.append(f"{flags_of(row['remedy']['settings'])} makes it fit:")
-    lines += lines_of(row["remedy"])
-  elif not row["fits"]:
-    lines.append("no setting of fsdp, remat and accumulation that was tried makes it fit")
-  return "\n".join(lines)
-
-
-def flags_of(overrides: dict) -> str:
-  """Settings as flags of a command."""
-  return " ".join(f"--config.{key}={value}" for key, value in overrides.items())
-
-
-def tell(words: str):
+def tell(progress: str):
   """Prints progress on stderr, apart from the report on stdout."""
-  print(words, file=sys.stderr, flush=True)
-
-
-def lines_of(row: dict) -> list[str]:
-  """One program's facts in words."""
-  size = lambda n: f"{n / 2**30:.2f} GiB"
-  over = row["peak_bytes"] - row["hbm_bytes"]
-  # Some memory is reserved, so a program that needs a little less than all of it may not fit.
-  short = f", by {size(over)}" if over > 0 else ""
-  verdict = "fits" if row["fits"] else f"does not fit{short}"
-  lines = [
-    f"memory of each device: arguments {size(row['argument_bytes'])}, temporaries "
-    f"{size(row['temporary_bytes'])}, peak {size(row['peak_bytes'])} of {size(row['hbm_bytes'])}: "
-    f"{verdict}"
-  ]
-  if not row["fits"]:
-    return lines
-  if row["flops_per_device"] is not None:
-    lines.append(f"FLOPs of each device, analytic: {row['flops_per_device']:.4g}")
-  mfu = "unknown for partial training" if row["mfu"] is None else f"{row['mfu']:.0%}"
-  for kind, moved in row["collectives"].items():
-    lines.append(f"{kind}: {moved['count']}, results of {moved['bytes'] / 2**20:,.1f} MiB")
-  lines.append(
-    "a step, by the cycles that the compiler counts (no communication): "
-    f"{row['step_seconds_estimate'] * 1e3:.1f} ms, "
-    f"{row['images_per_second_per_device']:.0f} images/s each, MFU {mfu}"
-  )
-  if row["optimal_seconds"]:
-    lines.append(
-      f"at full rates, each operation by itself (optimistic): {row['optimal_seconds'] * 1e3:.1f} ms"
-    )
-  if "days" in row:
-    days, paper = row["days"], row["paper_core_days"]
-    length = f"{days:.1f} days" if days >= 1 else f"{24 * days:.1f} hours"
-    lines.append(
-      f"the recipe: {length}, {row['core_days']:,.1f} device-days"
-      + (f" (Table 2: {paper:,} TPUv3-core-days, {row['paper_epochs']} epochs)" if paper else "")
-    )
-  return lines + lines_of_parts(row.get("breakdown", []))
-
-
-def lines_of_parts(parts: list[dict]) -> list[str]:
-  """Where the time goes, in words; empty without parts."""
-  if not parts:
-    return []
-  total = {key: sum(part[key] for part in parts) for key in ("seconds", "bound_seconds")}
-  total |= dict(category="all", ratio=total["seconds"] / total["bound_seconds"])
-  lines = [f"{'where the time goes, ms':24s}{'cycles':>10s}{'bound':>10s}{'ratio':>8s}"]
-  for part in (*parts, total):
-    ratio = "" if part["ratio"] is None or part["bound_seconds"] < 5e-6 else f"{part['ratio']:.2f}"
-    times = (f"{part[key] * 1e3:10.2f}" for key in ("seconds", "bound_seconds"))
-    lines.append(f"{part['category']:24s}{''.join(times)}{ratio:>8s}")
-  return lines
+  print(progress, file=sys.stderr, flush=True)

@@ -1,4 +1,8 @@
-"""Peak speed, memory and clock of accelerators, from the manufacturers' data sheets."""
+"""Peak speed, memory and clock of accelerators, from the manufacturers' data sheets.
+
+Size and rate of GPUs' memories are what the devices report (XLA's descriptions of them,
+xla/backends/gpu/target_config/specs), which is a little less than the data sheets' round figures.
+"""
 
 from typing import NamedTuple
 
@@ -10,16 +14,22 @@ class Chip(NamedTuple):
 
   Attributes:
     peak_flops: FLOP/s of dense products in bfloat16.
-    hbm_bytes: size of the high-bandwidth memory; None for GPUs, where nothing needs it.
+    hbm_bytes: size of the memory.
     clock_hz: cycles a second: the peak divided by the operations of the matrix units in a cycle;
-      None for GPUs.
-    hbm_bandwidth: bytes a second; None for GPUs.
+      None for GPUs, whose compiler counts no cycles.
+    hbm_bandwidth: bytes a second.
+    link_bandwidth: bytes a second that a GPU sends to the others of its machine, by NVLink, or by
+      PCIe where there is none; None for TPUs.
+    network_bandwidth: bytes a second that a GPU sends to other machines, with the network cards of
+      the manufacturer's own machines (DGX); None where there is no such machine.
   """
 
   peak_flops: float
-  hbm_bytes: int | None = None
-  clock_hz: float | None = None
-  hbm_bandwidth: float | None = None
+  hbm_bytes: int
+  clock_hz: float | None
+  hbm_bandwidth: float
+  link_bandwidth: float | None = None
+  network_bandwidth: float | None = None
 
 
 # The keys are whole `jax.Device.device_kind`s: another form of a chip, or a part of one (MIG), has
@@ -34,13 +44,18 @@ CHIPS = {
   "TPU v5p": Chip(459e12, 95 * GIB, 1.75e9, 2765e9),
   "TPU v6 lite": Chip(918e12, 32 * GIB, 1.75e9, 1640e9),
   "TPU v6e": Chip(918e12, 32 * GIB, 1.75e9, 1640e9),
-  "NVIDIA A100-PCIE-40GB": Chip(312e12),
-  "NVIDIA A100-SXM4-40GB": Chip(312e12),
-  "NVIDIA A100-SXM4-80GB": Chip(312e12),
-  "NVIDIA A100 80GB PCIe": Chip(312e12),
-  "NVIDIA H100 80GB HBM3": Chip(989e12),
-  "NVIDIA H100 PCIe": Chip(756e12),
-  "NVIDIA H200": Chip(989e12),
+  "NVIDIA A100-PCIE-40GB": Chip(312e12, 42_331_013_120, None, 1.5552e12, 32e9),
+  "NVIDIA A100-SXM4-40GB": Chip(312e12, 42_331_013_120, None, 1.5552e12, 300e9, 25e9),
+  "NVIDIA A100-SXM4-80GB": Chip(312e12, 85_100_068_864, None, 2.03904e12, 300e9, 25e9),
+  "NVIDIA A100 80GB PCIe": Chip(312e12, 79_050_250_240, None, 2.039e12, 32e9),
+  "NVIDIA RTX A6000": Chip(154.8e12, 51_041_271_808, None, 0.768096e12, 32e9),
+  "NVIDIA H100 80GB HBM3": Chip(989e12, 84_942_979_072, None, 3.35232e12, 450e9, 50e9),
+  "NVIDIA H100 PCIe": Chip(756e12, 84_942_979_072, None, 2.03904e12, 64e9),
+  "NVIDIA H200": Chip(989e12, 151_397_597_184, None, 4.8e12, 450e9, 50e9),
+  "NVIDIA B200": Chip(2250e12, 191_514_411_008, None, 7.67232e12, 900e9, 50e9),
+  "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": Chip(
+    503.8e12, 103_079_215_104, None, 1.792e12, 64e9
+  ),
 }
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from compiled import compilation, program_text
+from compiled import compilation, platform, platforms, program_text, tpus
 from tests import programs
 from vit_jax import config as c
 from vit_jax import models
@@ -35,7 +35,7 @@ from vit_jax.training.run import OpenedData
   ],
 )
 def test_what_a_refusal_says(message, size):
-  assert compilation.refused_bytes(message) == size
+  assert tpus.refused_bytes(message) == size
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_estimate_below_zero_is_none(cost, seconds):
 
 def test_an_unknown_device():
   with pytest.raises(c.RunError, match="'TPU v99' is not known"):
-    compilation.known("TPU v99")
+    platform.known("TPU v99")
 
 
 # Multiply-adds in a cycle of one device's matrix units: their number times rows times columns.
@@ -64,13 +64,14 @@ def test_an_unknown_device():
   ],
 )
 def test_clocks_agree_with_the_peak_rates(kind, products):
-  clock = compilation.known(kind).clock_hz
-  assert 2 * products * clock == pytest.approx(compilation.known(kind).peak_flops, rel=0.03)
+  clock = platform.known(kind).clock_hz
+  assert 2 * products * clock == pytest.approx(platform.known(kind).peak_flops, rel=0.03)
 
 
 REFUSED = compilation.Program(
   devices=32,
   device_kind="TPU v3",
+  usable_bytes=16 * 2**30,
   argument_bytes=4 * 2**30,
   temporary_bytes=60 * 2**30,
   peak_bytes=64 * 2**30,
@@ -210,7 +211,7 @@ needs_libtpu = pytest.mark.skipif(
 @pytest.mark.parametrize("fsdp", [1, 4])
 def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp):
   monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
-  devices = compilation.devices_of(topology)
+  devices = platforms.devices_of(topology)
   made = mesh.make(c.Mesh(fsdp=fsdp), batch_size=1024, accumulation=1, devices=devices)
   hosts = sorted(mesh.processes(made))
   assert [mesh.rows_of(made, 1024, host) for host in hosts] == list(range(len(hosts)))
@@ -222,8 +223,8 @@ def test_every_host_of_a_slice_feeds_rows_of_its_own(monkeypatch, topology, fsdp
   ["", "tpu", "v3", "v3:", "v3:0x0", "v3:4x-4", "v3:4x4 ", "v3:4", "v3-512", "v3:2x2x2x2"],
 )
 def test_what_is_no_topology_is_refused_before_the_library_sees_it(topology):
-  with pytest.raises(c.ConfigError, match="named KIND:AxB or KIND:AxBxC, not"):
-    compilation.devices_of(topology)
+  with pytest.raises(c.ConfigError, match="named KIND:AxB or KIND:AxBxC chips of TPUs"):
+    platforms.devices_of(topology)
 
 
 # Whether a program for a TPU writes float32 logits down: with our attention, and with JAX's.
@@ -234,10 +235,10 @@ import jax
 import jax.numpy as jnp
 
 sys.path.insert(0, "tools")
-from compiled import compilation
+from compiled import platforms
 from vit_jax.models.attention import attend
 
-device = jax.sharding.SingleDeviceSharding(compilation.devices_of("v3:2x2")[0])
+device = jax.sharding.SingleDeviceSharding(platforms.devices_of("v3:2x2")[0])
 x = jax.ShapeDtypeStruct((8, 197, 12, 64), jnp.bfloat16, sharding=device)
 ours = lambda q, k, v: attend(q, k, v, None)
 plain = lambda q, k, v: jax.nn.dot_product_attention(q, k, v, implementation="xla")

@@ -1,0 +1,45 @@
+"""The kinds of devices that programs are compiled for without having any, each in a file."""
+
+import importlib
+import importlib.util
+
+from jax.experimental import topologies
+
+from compiled.platform import Platform
+from vit_jax.config import ConfigError, RunError
+
+FILES = {"tpu": "compiled.tpus", "gpu": "compiled.gpus"}  # by JAX's names of the platforms
+
+
+def of(platform: str) -> Platform:
+  """What compiling needs to know of a platform; of one that is at hand, such as "cpu", nothing."""
+  return importlib.import_module(FILES[platform]).PLATFORM if platform in FILES else Platform()
+
+
+def devices_of(topology: str):
+  """The devices of a topology, such as "v3:16x16" or "h100:8".
+
+  Raises:
+    ConfigError: there is no topology with this name.
+    RunError: the compiler is not installed.
+  """
+  known = [of(name) for name in FILES]
+  examples = f"examples: {', '.join(one.examples for one in known)}."
+  platform = next((one for one in known if one.names(topology)), None)
+  if platform is None:
+    raise ConfigError(
+      "A topology is named KIND:AxB or KIND:AxBxC chips of TPUs, KIND:GPUS or KIND:HOSTSxGPUS, not "
+      f"{topology!r}; {examples}"
+    )
+  try:
+    return topologies.get_topology_desc(**platform.described(topology)).devices
+  except Exception as error:  # the library may raise anything
+    if importlib.util.find_spec(platform.package) is None:
+      raise RunError(
+        f"The {platform.title} compiler is not installed; install it: {platform.install}, and set "
+        f"PYTHONPATH={platform.folder}."
+      ) from error
+    reason = str(error).partition("\n")[0]
+    raise ConfigError(
+      f"The {platform.title} compiler knows no topology {topology!r} ({reason}); {examples}"
+    ) from error
