@@ -77,8 +77,8 @@ def by_compiler(topology: str, folder: pathlib.Path):
   signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own would wait for the compiler
   if gpus.names(topology):
     raise ConfigError(
-      f"--topology={topology}: speed comes from the cycles that the TPU compiler counts, and that of "
-      f"GPUs counts none; python tools/compile_check.py --topology={topology} tells a bound."
+      f"--topology={topology}: speed comes from the cycles that the TPU compiler counts, and the "
+      "one for GPUs counts none; tools/compile_check.py tells a bound."
     )
   devices = platforms.devices_of(topology)
   name = f"{topology} ({len(devices)} x {devices[0].device_kind}), by its compiler"
