@@ -12,11 +12,13 @@ MASKED = "objective.kind=masked_patches"
 WEIGHTS = "init_from=w.npz"
 DECAY = "optimizer.weight_decay=0.1"
 METRIC = "early_stopping.metric=val/top1"
+RESIZED = ["data.train_resize=64", "data.train_resize_ratio=1.2"]
 # (a setting, others with which it counts, others with each of which it has no effect)
 RULES = [
-  ("data.crop_area=(0.5,1)", "", ["data.train_resize=64", "data.train_resize_ratio=1.2"]),
-  ("data.crop_aspect=(1,1)", "", ["data.train_resize=64", "data.train_resize_ratio=1.2"]),
+  ("data.crop_area=(0.5,1)", "", [*RESIZED, "data.train_pad=4"]),
+  ("data.crop_aspect=(1,1)", "", [*RESIZED, "data.train_pad=4"]),
   ("data.train_resize_ratio=1.5", "", ["data.train_resize=64"]),
+  ("data.train_pad=4", "", RESIZED),
   ("data.cache_side=64", "data.cache=x", [""]),
   ("new_head=true", WEIGHTS, ["", f"{WEIGHTS} {MASKED}"]),
   ("new_positions=true", WEIGHTS, [""]),

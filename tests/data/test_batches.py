@@ -74,6 +74,7 @@ def test_training_images_are_crops_or_squares_of_the_resized_image(flip):
   for settings, expected in (
     (data, functools.partial(images.train_image, **crop)),
     (dataclasses.replace(data, train_resize=12), functools.partial(images.train_square, resize=12)),
+    (dataclasses.replace(data, train_pad=2), functools.partial(images.train_padded, pad=2)),
   ):
     for seed in range(4):
       drawn = batches.train_transform(settings)(pixels, rng=np.random.default_rng(seed))

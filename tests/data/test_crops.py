@@ -136,3 +136,32 @@ def test_a_crop_is_decoded_as_small_as_the_result_allows(monkeypatch, size, fact
   monkeypatch.setattr(jpeg, "decode_rows", watched)
   whole(simplejpeg.encode_jpeg(picture(400, 600)), size=size)
   assert factors == [factor]
+
+
+@hypothesis.given(
+  height=st.integers(1, 60),
+  width=st.integers(1, 60),
+  pad=st.integers(0, 7),
+  seed=st.integers(0, 99),
+)
+@hypothesis.settings(max_examples=60)
+def test_a_simple_random_crop_is_a_part_of_the_mirrored_image(height, width, pad, seed):
+  pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+  rng = np.random.default_rng(seed)
+  common = dict(size=8, max_pixels=10**6)
+  out = images.train_padded(pixels, rng=rng, pad=pad, flip=False, **common)
+  assert out.shape == (8, 8, 3)
+  scale = 8 / min(height, width)
+  whole = images._resize(pixels, height=round(height * scale), width=round(width * scale))
+  mirrored = np.pad(whole, ((pad, pad), (pad, pad), (0, 0)), mode="reflect")
+  again = np.random.default_rng(seed)
+  top, left = (int((side - 7) * again.random()) for side in mirrored.shape[:2])
+  np.testing.assert_array_equal(out, mirrored[top : top + 8, left : left + 8])
+
+
+def test_a_very_thin_image_takes_no_more_memory():
+  pixels = np.zeros((1, 200_000, 3), np.uint8)
+  out = images.train_padded(
+    pixels, rng=np.random.default_rng(0), size=224, pad=4, flip=True, max_pixels=10**6
+  )
+  assert out.shape == (224, 224, 3)

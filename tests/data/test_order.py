@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.data.numbered import CLASSES, Listed, assert_equal, joined, train
+from tests.data.numbered import CLASSES, Listed, assert_equal, joined, jpegs, train
 from vit_jax.data import order
 from vit_jax.data.order import MixedSource
 from vit_jax.data.sources import Example, Mixed
@@ -160,3 +160,28 @@ def test_a_run_resumes_at_any_step():
   whole = train(SOURCE, parts=PARTS, steps=70)
   for start in (1, 9, 61, 63):  # a block ends within step 62
     assert_equal(train(SOURCE, parts=PARTS, steps=3, start_step=start), whole[start : start + 3])
+
+
+@given(start=st.integers(0, 10**6), count=st.integers(1, 40), repeats=st.integers(1, 5))
+@settings(max_examples=30)
+def test_each_example_comes_several_times_in_a_row(start, count, repeats):
+  for parts in ([MixedSource(30, 1.0)], [MixedSource(30, 1.0), MixedSource(20, 3.0)]):
+    once = order.stream(parts, seed=3)
+    again = order.stream(parts, seed=3, repeats=repeats)
+    rows = [once(range(at // repeats, at // repeats + 1))[0] for at in range(start, start + count)]
+    assert list(again(range(start, start + count))) == rows
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+def test_repeats_have_draws_of_their_own_and_do_not_depend_on_hosts(hosts):
+  """Also where a host's part ends between the repeats of an image."""
+  source, options = jpegs(20), dict(batch_size=12, repeats=3)
+  (single,) = train(source, steps=1, start_step=1, **options)
+  shared = [
+    train(source, steps=1, start_step=1, host=host, hosts=hosts, **options) for host in range(hosts)
+  ]
+  assert_equal(joined(shared), [single])
+  pictures = single["image"].reshape(4, 3, -1)
+  labels = single["labels"].reshape(4, 3)
+  assert (labels == labels[:, :1]).all()
+  assert all(len({draw.tobytes() for draw in draws}) > 1 for draws in pictures)

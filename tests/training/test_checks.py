@@ -41,6 +41,11 @@ def test_a_good_config_passes(changes):
     (replaced("data", crop_aspect=("a", "b")), r"crop_aspect"),
     (replaced("data", evaluate_resize=200), r"evaluate_resize=200 is smaller.*at least 224"),
     (replaced("data", train_resize=200), r"train_resize=200 is smaller.*at least 224"),
+    (replaced("data", train_pad=224), r"train_pad=224 is not smaller .*the most is 223\."),
+    (
+      replaced("data", repeats=3),
+      r"=64 is not divisible by .*repeats=3; nearest: 63, 66",
+    ),
     (
       replaced("data", train_resize=300, cache="x"),
       r"cache_side=256 is smaller .*config\.data\.train_resize=300.*at least 300, or",

@@ -50,7 +50,7 @@ class Dataset:
 
 
 # Training images are cropped at random, unless they are resized.
-CROPPED = (("data.train_resize", 0), ("data.train_resize_ratio", 0.0))
+CROPPED = (("data.train_pad", 0), ("data.train_resize", 0), ("data.train_resize_ratio", 0.0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +137,15 @@ class Data:
     off=0.0,
     used_if=(("data.train_resize", 0),),
   )
+  train_pad: int = setting(
+    0,
+    "training images: a number resizes the smaller side to image_size, mirrors this many pixels at "
+    "every edge and takes a random crop of image_size (simple random crop of DeiT III: 4); 0: not "
+    "used",
+    low=0,
+    high=MAX_SIDE,
+    used_if=(("data.train_resize", 0), ("data.train_resize_ratio", 0.0)),
+  )
   flip: bool = setting(True, "flip half of the training images left to right")
   augment: tuple = listed_of_kind(
     registry.AUGMENTATIONS,
@@ -150,6 +159,14 @@ class Data:
     "to this many pixels and crops the centre",
     low=0,
     high=MAX_PIXELS,
+  )
+  repeats: int = setting(
+    1,
+    "times that each training image comes in a batch, each time augmented in another way; epochs "
+    "keep their number of images, so a pass over all takes this many (repeated augmentation, DeiT: "
+    "3)",
+    low=1,
+    high=64,
   )
   max_pixels: int = setting(
     2**26, "images with more pixels are refused as decompression bombs", low=1, high=2**30
@@ -179,7 +196,7 @@ class Data:
   def resized_side(self) -> int:
     """Side of the square to which training images are resized before a random crop, pixels.
 
-    0: the crops are of `crop_area`.
+    0: the crops are of `crop_area`, or of padded images.
     """
     return self.train_resize or round(self.train_resize_ratio * self.image_size)
 

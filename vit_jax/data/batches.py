@@ -43,6 +43,7 @@ class Reader:
       start=start,
       batch_size=self.batch_size,
       parts=parts,
+      repeats=self.settings.repeats,
       **self._reading(),
     )
 
@@ -55,6 +56,7 @@ class Reader:
       transform=train_transform(self.settings),
       seed=seed,
       parts=parts,
+      repeats=self.settings.repeats,
       count=count,
     )
 
@@ -102,6 +104,8 @@ def train_crop(data: Data):
   common = dict(size=data.image_size, flip=data.flip, max_pixels=data.max_pixels)
   if side := data.resized_side():
     return functools.partial(images.train_square, resize=side, **common)
+  if data.train_pad:
+    return functools.partial(images.train_padded, pad=data.train_pad, **common)
   return functools.partial(
     images.train_image, area=data.crop_area, aspect=data.crop_aspect, **common
   )

@@ -25,17 +25,22 @@ class MixedSource(NamedTuple):
   weight: float
 
 
-def stream(parts: Sequence[MixedSource], *, seed: int) -> Callable[[range], Sequence[int]]:
+def stream(
+  parts: Sequence[MixedSource], *, seed: int, repeats: int = 1
+) -> Callable[[range], Sequence[int]]:
   """The stream of a run, a function of the seed and the position.
 
   Args:
     parts: the sources. One alone has the order of its epochs, whatever its weight.
     seed: in [0, 2**32).
+    repeats: positions in a row that have the same example.
 
   Returns:
     Function from consecutive positions in the stream to the examples there, as rows of all sources
     one after the other.
   """
+  if repeats > 1:
+    return functools.partial(_repeated, rows=stream(parts, seed=seed), repeats=repeats)
   if len(parts) == 1:
     return epochs(parts[0].examples, seed=seed)
   places_seed, *seeds = np.random.SeedSequence(seed).generate_state(len(parts) + 1).tolist()
@@ -89,6 +94,12 @@ def taken(positions: int, weights: Sequence[int]) -> list[int]:
     counts.append(count)
     positions, total = positions - count, total - weight
   return counts
+
+
+def _repeated(positions: range, *, rows, repeats: int) -> list[int]:
+  first = positions[0] // repeats
+  once = rows(range(first, positions[-1] // repeats + 1))
+  return [once[position // repeats - first] for position in positions]
 
 
 def _rows(positions: range, *, length: int, seed: int) -> list[int]:

@@ -88,6 +88,7 @@ def train_batches(
   start: int,
   threads: int,
   parts: Sequence[MixedSource] = (),
+  repeats: int = 1,
 ) -> "Batches":
   """Endless batches of shuffled, augmented examples, beginning at the position `start`.
 
@@ -104,6 +105,7 @@ def train_batches(
     start: images that were taken before.
     threads: decoding threads; 0: decode when requested.
     parts: the sources that `source` holds one after the other, if they are mixed by weight.
+    repeats: positions in a row that have the same example, each with its own draws.
 
   Returns:
     Host batches of batch_size / hosts examples; `close()` ends the threads. A broken image is
@@ -114,19 +116,25 @@ def train_batches(
     LabelError: from the iterator: a label is out of range.
   """
   share = _Share(batch_size, host, hosts, start)
-  rows = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed)
+  rows = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed, repeats=repeats)
   item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
   return Batches(functools.partial(_load, share, rows, item, source), _ENDLESS, share, threads)
 
 
 def first_training(
-  source: Source, *, transform: Transform, seed: int, parts: Sequence[MixedSource], count: int
+  source: Source,
+  *,
+  transform: Transform,
+  seed: int,
+  parts: Sequence[MixedSource],
+  count: int,
+  repeats: int = 1,
 ) -> "list[Item]":
   """The first examples of a run as `train_batches` prepares them, without broken images.
 
   Arguments as for `train_batches`; `count` is at most the batch size.
   """
-  rows = order.stream(parts, seed=seed)(range(count))
+  rows = order.stream(parts, seed=seed, repeats=repeats)(range(count))
   item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
   return [example for example in map(item, range(count), rows) if example.counts]
 

@@ -40,8 +40,8 @@ def images(run: RecordedRun) -> Section:
   alt = lambda caption: f"A training image of {caption}." if caption else "A training image."
   pictures = thumbnails(numbered(folder), captions, alt)
   words = (
-    "The first images of the first step, after they were cropped, flipped and resized. What "
-    "happens inside the step, such as MixUp, comes later."
+    "The first images of the first step, after they were cropped, flipped, resized and augmented. "
+    "What happens inside the step, such as MixUp and CutMix, comes later."
   )
   return Section(f"Training images of {run.name}", [words] * bool(pictures), pictures)
 

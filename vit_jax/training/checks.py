@@ -51,6 +51,7 @@ def check(config: Config):
   check_model(config.model, config.data.image_size)
   config.objective.check(config, module_of(config.model))
   check_batch(config.batch_size, parts=config.parts)
+  check_repeats(config.batch_size, config.data.repeats)
   check_data(config.data, config.duration)
   check_schedule(config.schedule)
   check_evaluations(config)
@@ -87,6 +88,16 @@ def check_batch(batch_size: int, *, parts: int):
       f"config.batch_size={batch_size} is not divisible by "
       f"config.accumulation={parts}; nearest: "
       f"{', '.join(str(b) for b in (below, below + parts) if b)}."
+    )
+
+
+def check_repeats(batch_size: int, repeats: int):
+  """Checks that a batch holds each of its images the same number of times."""
+  if batch_size % repeats:
+    below = batch_size - batch_size % repeats
+    raise ConfigError(
+      f"config.batch_size={batch_size} is not divisible by config.data.repeats={repeats}; nearest: "
+      f"{', '.join(str(b) for b in (below, below + repeats) if b)}."
     )
 
 
@@ -183,6 +194,11 @@ def check_crops(data: Data):
       f"config.data.train_resize={resize} is smaller than "
       f"config.data.image_size={data.image_size}, the size of the crop; make train_resize 0 or at "
       f"least {data.image_size}."
+    )
+  if data.train_pad >= data.image_size:
+    raise ConfigError(
+      f"config.data.train_pad={data.train_pad} is not smaller than config.data.image_size="
+      f"{data.image_size}, so there is nothing to mirror; the most is {data.image_size - 1}."
     )
   kind = f"train_resize={resize}" if resize else f"train_resize_ratio={ratio:g}"
   least = data.resized_side() or data.image_size
