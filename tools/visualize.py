@@ -6,6 +6,7 @@
   python tools/visualize.py attention --source ViT-B_16.npz --images '*.jpg' --output pictures
   python tools/visualize.py features --source workdirs/mine --images digits --split test --output o
   python tools/visualize.py mistakes --source workdirs/mine --output pictures
+  python tools/visualize.py augment --config configs/mine.py --images photos --output pictures
 
 filters    principal components of the patch-embedding filters, and their share of the variance
 positions  similarity of each patch's position embedding with all others
@@ -13,6 +14,7 @@ distance   mean attention distance of every head and layer, in pixels
 attention  Attention Rollout over images, and the predicted classes; --raw for one head
 features   a map of images by their features, coloured by class, and the nearest neighbours
 mistakes   the most confident mistakes of a run that --mode=evaluate has scored
+augment    images after each operation of a recipe's config.data.augment, a row for each
 
 docs/inspection.md shows examples. Each has its own flags: python tools/visualize.py WHAT --help.
 
@@ -25,13 +27,20 @@ import sys
 
 import tqdm
 
+from vit_jax import recipes
 from vit_jax.config import ConfigError, Data, RunError
 from vit_jax.config.tool_ending import ending, folder
 from vit_jax.config.tool_flags import ToolFlags, path, whole
 from vit_jax.process import console, exit_status, json_text
 
-COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24}
-MAX_IMAGES = {"distance": 4096, "attention": 256, "features": 10**4, "mistakes": 256}
+COUNTS = {"distance": 128, "attention": 16, "features": 1000, "mistakes": 24, "augment": 8}
+MAX_IMAGES = {
+  "distance": 4096,
+  "attention": 256,
+  "features": 10**4,
+  "mistakes": 256,
+  "augment": 32,
+}
 WHAT = ("filters", "positions", *COUNTS)
 SIZED = ("positions", "distance", "attention", "features")
 
@@ -42,8 +51,13 @@ def flags() -> ToolFlags:
   kinds = result.add_commands("what")
   commands = {what: kinds.add_parser(what) for what in WHAT}
   for what, command in commands.items():
-    command.add_source(required=True)
-    if what != "mistakes":
+    if what == "augment":
+      recipe = dict(metavar="configs/NAME.py[:ARG]", help="the recipe")
+      command.add_argument("--config", required=True, **recipe)
+      command.add_settings()
+    else:
+      command.add_source(required=True)
+    if what not in ("mistakes", "augment"):
       command.add_average()
     command.add_argument("--output", type=path, required=True, help="folder for the pictures")
     command.add_format("text", "json")
@@ -80,11 +94,14 @@ def add_images(command: ToolFlags, what: str):
   command.add_argument("--count", type=whole(1, MAX_IMAGES[what]), default=COUNTS[what], help=most)
 
 
-def shown(args):
+def shown(args, settings: list[str]):
   """What there is to see; leaves with status 2 if the weights or the images are unusable."""
-  from vit_jax.inspection import views
+  from vit_jax.inspection import augmentation, views
 
   try:
+    if args.what == "augment":
+      config = recipes.resolve(args.config, settings)
+      return augmentation.augmented(config.data, images_of(args, args.count))
     if args.what == "mistakes":
       check_images(args)
       images = images_of(args, 2**40) if args.images else None
@@ -152,12 +169,15 @@ def own_options(args) -> dict:
 
 def main(arguments: list[str] | None = None):
   """Draws and writes; see the exit status above."""
-  args = flags().parse_args(arguments)
+  parser = flags()
+  args, settings = parser.parse_with_settings(arguments)
+  if settings and args.what != "augment":
+    parser.error(f"{settings[0]!r} is a setting of a recipe, which only augment takes")
   with ending("visualize"):
     folder(args.output, "--output")
     from vit_jax.inspection.shown import write
 
-    written = write(shown(args), args.output)
+    written = write(shown(args, settings), args.output)
   if args.format == "json":
     print(json_text.written(written))
     return

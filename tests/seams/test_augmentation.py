@@ -8,6 +8,7 @@ import chex
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.seams import program
 from vit_jax import registry
@@ -16,6 +17,8 @@ from vit_jax.config.fields import name_of_kind, setting
 from vit_jax.config.page import page
 from vit_jax.report import report
 from vit_jax.storage import checkpoint
+from vit_jax.storage.starts import AUGMENTED
+from vit_jax.storage.workdir import IMAGES
 
 WORDS = ("--config.duration.epochs=0", "--config.duration.steps=4")
 TOY = "--config.data.augment=[{'kind': 'stripes', 'period': 3}]"
@@ -62,6 +65,9 @@ def test_it_trains_resumes_and_is_in_the_report(tmp_path):
   text = (tmp_path / "report.html").read_text()
   assert "data.augment" in text
   assert "stripes" in text
+  assert "after stripes: striped" in text
+  with Image.open(whole / IMAGES / AUGMENTED / "0.png") as strip:
+    assert strip.width > 4 * strip.height / 2  # four images beside one another
   assert "| `period` | `2` | rows from one to the next" in page()
 
 

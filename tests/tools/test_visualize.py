@@ -115,6 +115,34 @@ def test_numbers_are_those_of_the_pictures(folder, capsys):
   assert {path.name for path in left.iterdir()} == {*(f"{i:03d}.png" for i in range(5)), "mine.png"}
 
 
+STEPS = "--config.data.augment=[{'kind':'rand_augment','layers':1},{'kind':'three_augment'}]"
+AUGMENT = "augment --config configs/vit_digits.py --images {}/photos --count 3"
+
+
+def test_every_operation_of_an_augmentation_has_a_row(folder, capsys, monkeypatch):
+  monkeypatch.chdir(pathlib.Path(__file__).parents[2])
+  found = run(folder, f"{AUGMENT} {STEPS}", capsys)
+  assert found["summary"] == {"images": 3, "operations": {"rand_augment": 16, "three_augment": 3}}
+  assert found["text"].endswith("3 of 5 images of 16 px: 16 of rand_augment, 3 of three_augment.")
+  rows = list(csv.DictReader((folder / "out" / "augment.csv").read_text().splitlines()))
+  assert len(rows) == 3 * (1 + 16 + 3)
+  drawn = {row["operation"]: row["drawn"] for row in rows}
+  assert drawn["rand_augment: posterize"] == "bits=4"
+  assert drawn["rand_augment: rotate"] in ("degrees=30", "degrees=-30")
+  assert drawn["as it is"] == drawn["three_augment: grey"] == ""
+
+
+def test_augmentation_that_cannot_be_shown(folder, capsys, monkeypatch):
+  monkeypatch.chdir(pathlib.Path(__file__).parents[2])
+  for words, message in (
+    (AUGMENT, "config.data.augment is empty"),
+    (f"{AUGMENT} --config.data.augment=[{{'kind':'rotate'}}]", "kind='rotate' is not a choice"),
+    (f"filters --source {{}}/vit.npz {STEPS}", "which only augment takes"),
+  ):
+    code, said = refusal(folder, words, capsys)
+    assert (code, message in said) == (2, True)
+
+
 def test_features_are_those_of_the_model(folder, capsys):
   """Whose card cuts a centre out of each image."""
   run(folder, "features --source {}/vit.npz --images {}/photos --method pca", capsys)

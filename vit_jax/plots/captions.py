@@ -65,6 +65,28 @@ def table(columns: Sequence[np.ndarray], classes: Sequence[Sequence[str]]):
   return drawn
 
 
+def rows(names: Sequence[str], pictures: Sequence[np.ndarray]):
+  """A figure of Matplotlib: a row of images for each name.
+
+  Args:
+    names: of the rows.
+    pictures: (N, S, S, 3) uint8 for each row.
+  """
+  from matplotlib.figure import Figure  # slow to import
+
+  picture = tiles.table(*np.stack(pictures).swapaxes(0, 1))
+  height = picture.shape[0] / len(names)
+  size = picture.shape[1] / height + 2.2, len(names) + 0.2  # inches
+  drawn = Figure(figsize=size, layout="constrained")
+  axes = drawn.subplots()
+  axes.imshow(picture, interpolation="nearest")
+  axes.spines[:].set_visible(False)
+  axes.set_xticks([])
+  axes.set_yticks([(i + 0.5) * height for i in range(len(names))], names)
+  axes.tick_params(length=0)
+  return drawn
+
+
 def sized(picture: np.ndarray) -> np.ndarray:
   """A picture for a figure: a large one is reduced."""
   height, width = picture.shape[:2]

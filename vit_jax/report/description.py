@@ -15,9 +15,11 @@ from vit_jax.report.document import Section, Table, TableCell, count
 from vit_jax.report.run import RecordedRun, side_by_side
 from vit_jax.report.scored_set import numbered
 from vit_jax.report.thumbnails import thumbnails
-from vit_jax.storage.starts import CLASSES
+from vit_jax.storage.paths import Path
+from vit_jax.storage.starts import AUGMENTED, CLASSES, OPERATIONS
 from vit_jax.storage.workdir import IMAGES
 
+STRIP = 480  # pixels, the width of a row of images
 MAX_SHOWN = 4  # runs of which training images are shown
 PREFIX = "config."
 
@@ -33,9 +35,8 @@ def section(runs: Sequence[RecordedRun]) -> Section:
 
 def images(run: RecordedRun) -> Section:
   """The training images that a run kept at its start, with their classes."""
-  folder, classes = run.folder / IMAGES, {}
-  with contextlib.suppress(OSError, ValueError, csv.Error):  # images can do without classes
-    classes = {int(row): names for row, names in rows_of(folder / CLASSES, 2)}
+  folder = run.folder / IMAGES
+  classes = captions_in(folder / CLASSES)
   captions = {row: classes.get(row, "") for row in numbered(folder)}
   alt = lambda caption: f"A training image of {caption}." if caption else "A training image."
   pictures = thumbnails(numbered(folder), captions, alt)
@@ -43,7 +44,26 @@ def images(run: RecordedRun) -> Section:
     "The first images of the first step, after they were cropped, flipped, resized and augmented. "
     "What happens inside the step, such as MixUp and CutMix, comes later."
   )
-  return Section(f"Training images of {run.name}", [words] * bool(pictures), pictures)
+  steps = augmentation(folder / AUGMENTED)
+  return Section(
+    f"Training images of {run.name}", [words] * bool(pictures), pictures, sections=[steps]
+  )
+
+
+def augmentation(folder: Path) -> Section:
+  """A row of training images for each operation of the augmentation."""
+  names = captions_in(folder / OPERATIONS)
+  alt = lambda name: f"Training images after {name}."
+  pictures = thumbnails(numbered(folder), names, alt, side=STRIP)
+  words = "The first images, each after one operation of config.data.augment alone."
+  return Section("Augmentation", [words] * bool(pictures), pictures)
+
+
+def captions_in(path: Path) -> dict[int, str]:
+  """{row: text} of a CSV file; {} if it cannot be read, as images can do without."""
+  with contextlib.suppress(OSError, ValueError, csv.Error):
+    return {int(row): text for row, text in rows_of(path, 2)}
+  return {}
 
 
 def settings(runs: Sequence[RecordedRun]) -> list[Table]:

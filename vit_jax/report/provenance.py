@@ -1,5 +1,6 @@
 """What is recorded of a start of a run: the command, the versions, the devices, some images."""
 
+import dataclasses
 import datetime
 import importlib.metadata
 import pathlib
@@ -8,8 +9,10 @@ import subprocess
 import sys
 
 import jax
+import numpy as np
 
-from vit_jax.data import datasets
+from vit_jax.data import datasets, tiles
+from vit_jax.data.augmentation.samples import samples
 from vit_jax.data.datasets import in_words
 from vit_jax.evaluation import examples
 from vit_jax.storage import files, starts, workdir
@@ -20,6 +23,7 @@ from vit_jax.training.run import Run
 
 PACKAGES = ("vit_jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 SHOWN = 8  # training images that are kept
+AUGMENTED = 4  # images on which each operation of an augmentation is kept
 GIT_SECONDS = 5
 
 
@@ -38,6 +42,7 @@ class Provenance(Callback):
       starts.add(folder, facts(self._run))
       if not moment.step:
         write_images(self._run, folder / workdir.IMAGES)
+        write_augmented(self._run, folder / workdir.IMAGES)
 
 
 def facts(run: Run) -> dict:
@@ -109,3 +114,25 @@ def write_images(run: Run, folder: Path):
   labels = ["; ".join(names[label] for label in example.labels if names) for example in seen]
   examples.write(folder, {row: example.image for row, example in enumerate(seen)})
   files.write_csv(folder / starts.CLASSES, [["image", "classes"], *enumerate(labels)])
+
+
+def write_augmented(run: Run, folder: Path):
+  """Writes a picture for each operation of config.data.augment: the first crops after it alone.
+
+  Raises:
+    OSError: the folder cannot be written to.
+  """
+  data, settings = run.data, run.reader.settings
+  if not settings.augment:
+    return
+  plain = dataclasses.replace(run.reader, settings=dataclasses.replace(settings, augment=()))
+  seen = plain.first_training(
+    data.train, parts=data.parts, seed=run.config.seed, count=min(AUGMENTED, run.config.batch_size)
+  )
+  if not seen:  # all of them are broken
+    return
+  every = samples(settings.augment, np.stack([example.image for example in seen]))
+  strips = {row: tiles.grid(one.images, len(one.images)) for row, one in enumerate(every)}
+  examples.write(folder / starts.AUGMENTED, strips)
+  names = [["row", "operation"], *enumerate(one.name for one in every)]
+  files.write_csv(folder / starts.AUGMENTED / starts.OPERATIONS, names)

@@ -17,6 +17,8 @@ def thumbnails(
   images: Mapping[int, Path],
   captions: Mapping[int, str],
   alt: Callable[[str], str],
+  *,
+  side: int = SIDE,
 ) -> list[Picture]:
   """A picture for each row of `captions`, without files that cannot be read.
 
@@ -24,17 +26,19 @@ def thumbnails(
     images: files by row.
     captions: texts by row, in the order in which they are shown.
     alt: (caption) -> the text for those who do not see the picture.
+    side: about that of the pictures, pixels; those of SIDE stand side by side.
   """
-  drawn = [(caption, png(images[row])) for row, caption in captions.items() if row in images]
+  drawn = [(caption, png(images[row], side)) for row, caption in captions.items() if row in images]
+  small = side <= SIDE
   return [
-    Picture(data, "png", alt(caption), caption, small=True) for caption, data in drawn if data
+    Picture(data, "png", alt(caption), caption, small=small) for caption, data in drawn if data
   ]
 
 
-def png(path: Path) -> bytes:
-  """An image file at about SIDE pixels, as PNG; b"" if it cannot be read."""
+def png(path: Path, side: int = SIDE) -> bytes:
+  """An image file at about `side` pixels, as PNG; b"" if it cannot be read."""
   try:
-    return resized(rgb(path))
+    return resized(rgb(path), side)
   except OSError:
     return b""
 

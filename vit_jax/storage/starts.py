@@ -8,6 +8,8 @@ from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import STARTS
 
 CLASSES = "classes.csv"  # of the images that are kept, in the folder IMAGES
+AUGMENTED = "augmented"  # folder in IMAGES: a picture for each operation of the augmentation
+OPERATIONS = "operations.csv"  # their names, in that folder
 MAX_BYTES = 2**24  # bytes that are read
 
 
