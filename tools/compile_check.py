@@ -13,6 +13,8 @@ TPUs' compiler counts cycles, from which the time of a step is estimated. For GP
 alone: no step is faster than the sum over its kernels of their products at the peak rate, or of
 their bytes at the memory's rate if that takes longer.
 
+--largest-batch keeps the recipe but for the size of its batch, and looks for the largest that fits.
+
 --breakdown adds where the time of a step goes, by category: what is launched, bytes, the bound, and
 on TPUs the time by the compiler's cycles and the ratio of the two.
 
@@ -38,6 +40,8 @@ def flags() -> ToolFlags:
   add("--topology", default="v3:16x16", help=where)
   parts = "where the time of a step goes, by category: launches, bytes, bound, and TPUs' cycles"
   add("--breakdown", action="store_true", help=parts)
+  largest = "report on the largest batch that fits: a multiple of 8 images a device, or 4, 2, 1"
+  add("--largest-batch", action="store_true", help=largest)
   result.add_settings()
   result.add_format("table", "json")
   return result
@@ -52,7 +56,7 @@ def main(arguments: list[str] | None = None):
     config = recipes.resolve(args.config, overrides)
     from compiled import report, words
 
-    row = report.report(config, args.topology, parts=args.breakdown)
+    row = report.report(config, args.topology, parts=args.breakdown, largest=args.largest_batch)
   print(json_text.written(row) if args.format == "json" else words.table(row))
   sys.exit(0 if row["fits"] else 1)
 

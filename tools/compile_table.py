@@ -1,20 +1,24 @@
-"""Compiles the recipes of Tables 3, 4 and 6 for several TPU slices: docs/compiled.{csv,md}.
+"""Compiles recipes for TPU slices (docs/compiled.md) or for machines of 8 GPUs (docs/gpus.md).
 
-python tools/compile_table.py [--recipes=vit_h14] [--topologies=v3:16x16,v5e:16x16] [--jobs=2]
+python tools/compile_table.py [--platform=tpu] [--recipes=vit_h14] [--topologies=v3:16x16]
 
-Each row is the result of tools/compile_check.py. Rows that docs/compiled.csv already holds are not
-compiled again; to compile a row again, remove its line. All rows take hours on two cores. With
-LD_PRELOAD=libjemalloc.so.2 MALLOC_CONF=thp:always,dirty_decay_ms:60000 (Debian: libjemalloc2) the
-row of ViT-B/32 for v4:4x4x4 took 93 s of CPU time instead of 144 s, with the same result.
+Each row is the result of tools/compile_check.py: for TPUs, of the recipes of Tables 3, 4 and 6 as
+they are; for GPUs, of some of them with the largest batch that fits. Rows that the CSV file beside
+the page already holds are not compiled again; to compile a row again, remove its line. All rows
+take hours on two cores. With libjemalloc.so.2 (Debian: libjemalloc2) in LD_PRELOAD and
+MALLOC_CONF=thp:always,dirty_decay_ms:60000 the row of ViT-B/32 for v4:4x4x4 took 93 s of CPU time
+instead of 144 s, with the same result.
 """
 
-from compiled import compiled_recipes
-from compiled.compiled_recipes import TOPOLOGIES
+from compiled import compiled_on_gpus, compiled_recipes
+from compiled.table import Row, Table
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
 from vit_jax.config.tool_flags import ToolFlags, whole
 from vit_jax.process import console, exit_status
 from vit_jax.storage import files
+
+TABLES = {"tpu": compiled_recipes.TABLE, "gpu": compiled_on_gpus.TABLE}
 
 
 def flags() -> ToolFlags:
@@ -24,38 +28,40 @@ def flags() -> ToolFlags:
   add(
     "--recipes", "--only", default="", metavar="TEXT", help="recipes with this text in their name"
   )
-  add("--topologies", default=",".join(TOPOLOGIES), metavar="A,B,...", help="default: all of them")
+  add("--platform", choices=tuple(TABLES), default="tpu", help="which table (default: tpu)")
+  add("--topologies", metavar="A,B,...", help="default: all of the table")
   add("--jobs", type=whole(1, 1024), default=1, help="compilations at a time")
   return result
 
 
-def wanted(args, rows: list[dict]) -> list[tuple[str, str]]:
+def wanted(args, table: Table, rows: list[Row]) -> list[tuple[str, str]]:
   """The pairs of recipe and topology to compile.
 
   Raises:
     ConfigError: an unknown topology, or no recipe has this name.
   """
-  topologies = args.topologies.split(",")
-  unknown = set(topologies) - set(TOPOLOGIES)
+  topologies = args.topologies.split(",") if args.topologies else list(table.topologies)
+  unknown = set(topologies) - set(table.topologies)
   if unknown:
     raise ConfigError(
-      f"--topologies: {', '.join(sorted(unknown))} is none of {', '.join(TOPOLOGIES)}."
+      f"--topologies: {', '.join(sorted(unknown))} is none of {', '.join(table.topologies)}."
     )
-  known = compiled_recipes.recipes()
+  known = table.recipes()
   if not any(args.recipes in recipe for recipe in known):
     raise ConfigError(
       f"--recipes={args.recipes}: no recipe's name holds it; the names: {', '.join(known)}."
     )
-  return compiled_recipes.missing(rows, topologies, args.recipes)
+  return table.missing(rows, topologies, args.recipes)
 
 
 def main(arguments: list[str] | None = None):
   """Compiles the missing rows and writes both files after each row."""
   args = flags().parse_args(arguments)
-  with ending("compile_table"), files.one_writer(compiled_recipes.CSV):
-    rows = compiled_recipes.read()
-    pairs, count = wanted(args, rows), 0
-    for made in compiled_recipes.complete(rows, pairs, jobs=args.jobs):
+  table = TABLES[args.platform]
+  with ending("compile_table"), files.one_writer(table.csv):
+    rows = table.read()
+    pairs, count = wanted(args, table, rows), 0
+    for made in table.complete(rows, pairs, jobs=args.jobs):
       count += 1
       print(f"{count}/{len(pairs)} {made}", flush=True)
   if count < len(pairs):

@@ -9,7 +9,7 @@ import subprocess
 import jax
 import pytest
 
-from compiled import compilation, compiled_recipes, platforms, program_text, report, words
+from compiled import compilation, compiled_recipes, platforms, program_text, report, table, words
 from compiled.platform import known
 from tools import compile_table
 from vit_jax import recipes
@@ -17,7 +17,7 @@ from vit_jax.config import ConfigError, RunError
 from vit_jax.learning.masked_patches import Masked
 
 GIB = 2**30
-ROOT = compiled_recipes.ROOT
+ROOT = table.ROOT
 PROGRAM = compilation.Program(
   devices=512,
   device_kind="TPU v3",
@@ -47,8 +47,8 @@ def test_the_table_has_every_recipe_whose_days_the_paper_tells():
 @pytest.mark.parametrize(
   ("topology", "install"),
   [
-    ("v3:2x2", r"pip install --target=\.libtpu libtpu, and set PYTHONPATH=\.libtpu"),
-    ("h100:8", r"pip install --target=\.libgpu --no-deps .*-cu13, and set PYTHONPATH=\.libgpu"),
+    ("v3:2x2", r"pip install --target=\.libtpu libtpu \(in"),
+    ("h100:8", r"pip install --target=\.libgpu --no-deps .*-cu13 \(in"),
   ],
 )
 def test_without_the_compiler_it_says_what_to_install(monkeypatch, topology, install):
@@ -181,8 +181,10 @@ def test_the_first_settings_that_fit_are_the_remedy(monkeypatch, capsys):
 
 def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monkeypatch, capsys):
   (tmp_path / "docs").mkdir()
-  monkeypatch.setattr(compiled_recipes, "CSV", tmp_path / "docs/compiled.csv")
-  monkeypatch.setattr(compiled_recipes, "recipes", lambda: ["configs/a.py", "configs/b.py"])
+  docs = dict(csv=tmp_path / "docs/compiled.csv", path=tmp_path / "docs/compiled.md")
+  made = dict(recipes=lambda: ["configs/a.py", "configs/b.py"], page=str)
+  small = dataclasses.replace(compiled_recipes.TABLE, **docs, **made)
+  monkeypatch.setitem(compile_table.TABLES, "tpu", small)
   ran = []
 
   def run(command, **_):
@@ -194,7 +196,7 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
     remedy = {"settings": {"accumulation": 2}} | fitting
     return subprocess.CompletedProcess(command, 1, json.dumps(refused | {"remedy": remedy}), "")
 
-  monkeypatch.setattr(compiled_recipes.subprocess, "run", run)
+  monkeypatch.setattr(table.subprocess, "run", run)
   for wanted in (2, 1):
     with pytest.raises(SystemExit, match="1"):
       compile_table.main(["--topologies=v3:4x4"])

@@ -4,15 +4,14 @@ import csv
 import pathlib
 
 from compiled import compiled_recipes
+from compiled.table import ROOT
 from vit_jax import recipes
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
 
 
 def loaded():
-  return [
-    recipes.load(str(compiled_recipes.ROOT / recipe)) for recipe in compiled_recipes.recipes()
-  ]
+  return [recipes.load(str(ROOT / recipe)) for recipe in compiled_recipes.recipes()]
 
 
 def test_every_model_of_table_3_and_of_table_6_is_in_it():
@@ -29,13 +28,13 @@ def test_every_model_is_fine_tuned_and_those_of_table_2_at_both_resolutions():
   assert {("ViT-H/14", 518), ("ViT-H/14", 378), ("ViT-L/16", 512), ("ViT-L/16", 384)} <= found
   pretrained = {config.model.name for config in loaded() if config.batch_size == 4096}
   assert pretrained - {name for name, _ in found} == {"R200x3"}  # in Table 6 alone
-  assert "each model but R200x3" in compiled_recipes.table([])
+  assert "each model but R200x3" in compiled_recipes.page([])
 
 
 def test_the_table_in_the_documents_is_whole_and_says_what_was_compiled():
-  docs = compiled_recipes.ROOT / "docs"
+  docs = ROOT / "docs"
   rows = list(csv.DictReader((docs / "compiled.csv").read_text().splitlines()))
-  assert (docs / "compiled.md").read_text() == compiled_recipes.table(rows)
+  assert (docs / "compiled.md").read_text() == compiled_recipes.page(rows)
   assert sorted((row["recipe"], row["topology"]) for row in rows) == sorted(
     (recipe.removeprefix("configs/"), topology)
     for recipe in compiled_recipes.recipes()
@@ -46,7 +45,7 @@ def test_the_table_in_the_documents_is_whole_and_says_what_was_compiled():
 
 
 def test_a_decision_quotes_its_row_of_the_table():
-  docs = compiled_recipes.ROOT / "docs"
+  docs = ROOT / "docs"
   rows = csv.DictReader((docs / "compiled.csv").read_text().splitlines())
   slices = [row for row in rows if row["recipe"] == "masked_vit_b16_jft.py"]
   (row,) = (row for row in slices if row["topology"] == "v3:16x16")

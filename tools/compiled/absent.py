@@ -1,10 +1,19 @@
-"""Environment variables for compiling for devices that this machine does not have."""
+"""Compiling for devices that this machine does not have: where the compilers are, and variables."""
 
 import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = (
+  ".libtpu",
+  ".libgpu",
+)  # apart from the other packages: JAX looks for devices where
 
 
 def prepare():
-  """Sets the variables that JAX and libtpu read; call it before JAX is imported."""
+  """Shows JAX the compilers, and sets the variables that it reads; call it before importing JAX."""
+  sys.path += [str(ROOT / folder) for folder in FOLDERS]
   os.environ |= {
     # Programs are compiled for described devices, not for devices of this machine.
     "JAX_PLATFORMS": "cpu",

@@ -35,6 +35,7 @@ class Program:
     optimal_seconds: the compiler's sum over the operations, each at the full rate of the matrix
       units or of the memory; None under scan and accumulation, or if the compiler gives none.
     collectives: {kind: (count, bytes)}; those in a loop count once for each iteration.
+    hosts: number of machines.
     text: the instructions; empty if the compiler made no program.
   """
 
@@ -49,6 +50,7 @@ class Program:
   step_seconds: float | None
   optimal_seconds: float | None
   collectives: dict[str, tuple[int, int]]
+  hosts: int = 1
   text: str = dataclasses.field(default="", repr=False)
 
 
@@ -67,7 +69,9 @@ def program(run: runs.Run, function, arguments) -> Program:
   devices, config = list(run.mesh.devices.flat), run.config
   platform = platforms.of(devices[0].platform)
   kind = devices[0].device_kind
-  common = dict(devices=len(devices), device_kind=kind, usable_bytes=platform.usable(kind))
+  hosts = len({device.process_index for device in devices})
+  common = dict(devices=len(devices), device_kind=kind, hosts=hosts)
+  common["usable_bytes"] = platform.usable(kind)
   try:
     compiled = function.lower(*arguments).compile(compiler_options=platform.options)
   except jax.errors.JaxRuntimeError as error:

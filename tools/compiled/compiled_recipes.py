@@ -1,17 +1,6 @@
 """The recipes of Tables 3, 4 and 6, compiled for several TPU slices: docs/compiled.{csv,md}."""
 
-import concurrent.futures
-import csv
-import json
-import pathlib
-import subprocess
-import sys
-from collections.abc import Iterator
-
-from vit_jax.storage import files
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-CSV = ROOT / "docs" / "compiled.csv"
+from compiled.table import ROOT, Row, Table, number, percent
 
 TOPOLOGIES = ("v3:16x16", "v3:4x4", "v4:4x4x4", "v5e:16x16", "v6e:16x16")
 # For each model of Table 3, ImageNet, which has the largest head and images. The other tasks have
@@ -55,33 +44,15 @@ def recipes() -> list[str]:
   ]
 
 
-def compiled(recipe: str, topology: str) -> dict | None:
-  """One row: the recipe as it is, or with settings that make it fit; None if compiling failed."""
-  command = [sys.executable, "tools/compile_check.py", f"--config={recipe}", "--format=json"]
-  command += [f"--topology={topology}"]
-  result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-  if not result.stdout.startswith("{"):
-    print(f"{recipe} on {topology} failed:\n{result.stderr[-2000:]}", file=sys.stderr)
-    return None
-  row = json.loads(result.stdout)
-  remedy = row["remedy"] or {"settings": {}}
-  words = " ".join(f"{key}={value}" for key, value in remedy["settings"].items())
-  return row | remedy | {"recipe": recipe.removeprefix("configs/"), "settings": words}
-
-
-def table(rows: list[dict]) -> str:
+def page(rows: list[Row]) -> str:
   """The rows as a page."""
-  order = {recipe.removeprefix("configs/"): i for i, recipe in enumerate(recipes())}
-  rows = sorted(
-    rows, key=lambda row: (order.get(row["recipe"], 999), TOPOLOGIES.index(row["topology"]))
-  )
   lines = [
     "# Recipes, compiled for TPU slices",
     "",
-    f"{len(rows)} of {len(order) * len(TOPOLOGIES)} pairs of a recipe and a slice.",
+    f"{len(rows)} of {len(recipes()) * len(TOPOLOGIES)} pairs of a recipe and a slice.",
     "",
     "```",
-    "PYTHONPATH=.libtpu python tools/compile_table.py",
+    "python tools/compile_table.py",
     "```",
     "",
     "compiles the training step of the recipes of Tables 3, 4 and 6 and of masked patches with the",
@@ -98,56 +69,24 @@ def table(rows: list[dict]) -> str:
     "| recipe | slice | devices | with | peak, GiB | of | step, ms | MFU | device-days | paper's |",
     "|---|---|---|---|---|---|---|---|---|---|",
   ]
-  for row in rows:
-    number = lambda key, scale, digits, row=row: (
-      f"{float(row[key]) * scale:,.{digits}f}" if row[key] not in ("", None) else ""
-    )
+  for row in TABLE.sorted(rows):
     fits = str(row["fits"]) == "True"
     lines.append(
       f"| {row['recipe']} | {row['topology']} | {row['devices']} | {row['settings']} "
-      f"| {number('peak_bytes', 2**-30, 1)}{'' if fits else ' (does not fit)'} "
-      f"| {number('hbm_bytes', 2**-30, 0)} | {number('step_seconds_estimate', 1e3, 1)} "
-      f"| {number('mfu', 100, 0)}{'%' if row['mfu'] not in ('', None) else ''} "
-      f"| {number('core_days', 1, 1)} | {number('paper_core_days', 1, 0)} |"
+      f"| {number(row, 'peak_bytes', 2**-30, 1)}{'' if fits else ' (does not fit)'} "
+      f"| {number(row, 'hbm_bytes', 2**-30, 0)} | {number(row, 'step_seconds_estimate', 1e3, 1)} "
+      f"| {percent(row, 'mfu')} "
+      f"| {number(row, 'core_days', 1, 1)} | {number(row, 'paper_core_days', 1, 0)} |"
     )
   return "\n".join(lines) + "\n"
 
 
-def read() -> list[dict]:
-  """The rows already in the table."""
-  return list(csv.DictReader(CSV.read_text().splitlines())) if CSV.exists() else []
-
-
-def missing(rows: list[dict], topologies: list[str], part: str) -> list[tuple[str, str]]:
-  """Pairs (recipe, topology) that `rows` lacks, for the recipes whose names contain `part`."""
-  done = {(row["recipe"], row["topology"]) for row in rows}
-  return [
-    (recipe, topology)
-    for topology in topologies
-    for recipe in recipes()
-    if part in recipe and (recipe.removeprefix("configs/"), topology) not in done
-  ]
-
-
-def complete(rows: list[dict], wanted: list[tuple[str, str]], *, jobs: int) -> Iterator[str]:
-  """Compiles pairs, adds their rows to `rows` and to the documents, and yields the name of each.
-
-  Args:
-    rows: existing rows.
-    wanted: pairs (recipe, topology) to compile; failures are reported on stderr.
-    jobs: number of compilations at a time.
-  """
-  with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-    futures = [pool.submit(compiled, *one) for one in wanted]
-    for future in concurrent.futures.as_completed(futures):
-      row = future.result()
-      if row is not None:
-        rows.append({field: row.get(field, "") for field in FIELDS})
-        write(rows)
-        yield f"{row['recipe']} {row['topology']}"
-
-
-def write(rows: list[dict]):
-  """Writes docs/compiled.csv and docs/compiled.md."""
-  files.write_csv(CSV, [FIELDS, *([row[field] for field in FIELDS] for row in rows)])
-  files.write_text(CSV.with_suffix(".md"), table(rows))
+TABLE = Table(
+  csv=ROOT / "docs" / "compiled.csv",
+  topologies=TOPOLOGIES,
+  recipes=recipes,
+  fields=FIELDS,
+  flags=lambda recipe, topology, rows: [],
+  page=page,
+  path=ROOT / "docs" / "compiled.md",
+)

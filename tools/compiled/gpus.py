@@ -3,6 +3,8 @@
 import os
 import re
 
+import jax
+
 from compiled import gpu_targets
 from compiled.platform import Platform, known
 
@@ -42,9 +44,9 @@ PLATFORM = Platform(
   described=described,
   package="jax_cuda13_plugin",
   install=(
-    "pip install --target=.libgpu --no-deps jax-cuda13-pjrt jax-cuda13-plugin nvidia-cudnn-cu13"
+    "pip install --target=.libgpu --no-deps "
+    f"jax-cuda13-pjrt=={jax.__version__} jax-cuda13-plugin=={jax.__version__} nvidia-cudnn-cu13"
   ),
-  folder=".libgpu",
   # Nothing can be measured without a GPU, and products of many rows have no Triton kernel then.
   options={"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0},
   usable=usable_bytes,

@@ -18,8 +18,7 @@ class Platform:
     names: whether a text has the form of a topology's name.
     described: the arguments of JAX's `get_topology_desc` for a topology.
     package: it is importable where the compiler is installed.
-    install: the command that installs it.
-    folder: where that command puts it.
+    install: the command that installs it, into a folder of `absent.FOLDERS`.
     options: for the compiler.
     refused: the bytes of temporaries that the compiler names when it refuses a program that is too
       large; None for any other message.
@@ -32,7 +31,6 @@ class Platform:
   described: Callable[[str], dict] = lambda topology: {}
   package: str = ""
   install: str = ""
-  folder: str = ""
   options: dict[str, bool | int] = dataclasses.field(default_factory=dict)
   refused: Callable[[str], int | None] = lambda message: None
   usable: Callable[[str], float] = lambda kind: math.inf

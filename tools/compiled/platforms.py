@@ -36,8 +36,8 @@ def devices_of(topology: str):
   except Exception as error:  # the library may raise anything
     if importlib.util.find_spec(platform.package) is None:
       raise RunError(
-        f"The {platform.title} compiler is not installed; install it: {platform.install}, and set "
-        f"PYTHONPATH={platform.folder}."
+        f"The {platform.title} compiler is not installed; install it: {platform.install} (in the "
+        "repository's root)."
       ) from error
     reason = str(error).partition("\n")[0]
     raise ConfigError(

@@ -3,11 +3,12 @@
 import dataclasses
 import sys
 
-from compiled import compilation, platforms, words
+from compiled import communication, compilation, platforms, words
+from compiled import largest as largest_batch
 from compiled.breakdown import Part, breakdown
 from compiled.platform import known
 from vit_jax import recipes
-from vit_jax.config import Config, ConfigError, Optimizer
+from vit_jax.config import Config, ConfigError, Optimizer, RunError
 from vit_jax.experiments import step_program
 from vit_jax.recipes import cost
 from vit_jax.training import checks
@@ -21,13 +22,14 @@ PAPER_CORE_DAYS = {
 }
 
 
-def report(config: Config, topology: str, *, parts: bool = False) -> dict:
+def report(config: Config, topology: str, *, parts: bool = False, largest: bool = False) -> dict:
   """The whole report as one object; if the step does not fit, it includes settings that do.
 
   Args:
     config: the recipe.
     topology: such as "v3:16x16".
     parts: whether to say where the time goes, for the program that fits.
+    largest: whether to report on the largest batch that fits, not on that of the recipe.
 
   Raises:
     ConfigError: the recipe trains nothing, the batch or the mesh does not fit the slice, or there
@@ -42,7 +44,10 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
   checks.check_batch(config.batch_size, parts=config.parts)
   devices = platforms.devices_of(topology)
   tell(f"Compiling for {len(devices)} x {devices[0].device_kind}; it takes a minute or several.")
-  program = compilation.compile_step(config, devices)
+  if largest:
+    config, program = with_largest_batch(config, devices)
+  else:
+    program = compilation.compile_step(config, devices)
   return dict(
     topology=topology,
     model=cost.label(config.model),
@@ -51,6 +56,28 @@ def report(config: Config, topology: str, *, parts: bool = False) -> dict:
     **facts(config, program, parts=parts),
     remedy=None if program.fits else find_remedy(config, program, devices, parts=parts),
   )
+
+
+def with_largest_batch(config: Config, devices):
+  """The recipe with the largest batch that fits, and its program.
+
+  Raises:
+    RunError: not even one image for each device fits.
+  """
+  each = len(devices) * config.parts
+  batches = lambda images: compilation.overridden(config, {"batch_size": images * each})
+
+  def compiled(images: int):
+    tell(f"Trying {images * config.parts} images for each device.")
+    return compilation.compile_step(batches(images), devices)
+
+  images, program = largest_batch.largest(compiled, config.batch_size // each)
+  if program is None:
+    raise RunError(
+      "A step does not fit with one image for each device; split the parameters, "
+      "--config.mesh.fsdp, or compute activations again, --config.model.remat=everything."
+    )
+  return batches(images), program
 
 
 def facts(config: Config, program, *, parts: bool = False) -> dict:
@@ -73,6 +100,7 @@ def facts(config: Config, program, *, parts: bool = False) -> dict:
     optimal_seconds=program.optimal_seconds,
     **(estimates(config, program) if program.step_seconds else {}),
     **(bounds(config, program, all_parts) if all_parts else {}),
+    **(sent(program) if program.text and program.devices > 1 else {}),
     **(dict(breakdown=breakdown_of(program, all_parts)) if parts and all_parts else {}),
   )
 
@@ -90,6 +118,16 @@ def bounds(config: Config, program, parts: list[Part]) -> dict:
     images_per_second_per_device_bound=config.batch_size / program.devices / seconds,
     mfu_bound=flops and flops / seconds / peak,
   )
+
+
+def sent(program) -> dict:
+  """What one GPU sends in a step, and the least seconds; {} for TPUs."""
+  chip = known(program.device_kind)
+  if not chip.link_bandwidth:
+    return {}
+  traffic = communication.traffic(program.text, program.devices // program.hosts)
+  link, network = traffic.seconds(chip)
+  return traffic._asdict() | dict(link_seconds_bound=link, network_seconds_bound=network)
 
 
 def breakdown_of(program, parts: list[Part]) -> list[dict]:

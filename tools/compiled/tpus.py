@@ -4,8 +4,9 @@ import re
 
 from compiled.platform import Platform, known
 
-# libtpu aborts the process for some malformed names.
-TOPOLOGY = re.compile(r"[A-Za-z0-9]+:[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
+# libtpu aborts the process for some malformed names. Its kinds are called v3, v5e, tpu7x and so on.
+KIND = r"(?:v|tpu)\d[a-z0-9]*"
+TOPOLOGY = re.compile(KIND + r":[1-9]\d*(x[1-9]\d*){1,2}(_twisted|_untwisted)?", re.ASCII)
 
 
 def described(topology: str) -> dict:
@@ -28,7 +29,6 @@ PLATFORM = Platform(
   described=described,
   package="libtpu",
   install="pip install --target=.libtpu libtpu",
-  folder=".libtpu",
   refused=refused_bytes,
   usable=lambda kind: known(kind).hbm_bytes,
 )

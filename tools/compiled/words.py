@@ -77,7 +77,22 @@ def lines_of_time(row: dict) -> list[str]:
       f"the recipe: {length}, {row['core_days']:,.1f} device-days"
       + (f" (Table 2: {paper:,} TPUv3-core-days, {row['paper_epochs']} epochs)" if paper else "")
     )
-  return lines
+  return lines + line_of_traffic(row)
+
+
+def line_of_traffic(row: dict) -> list[str]:
+  """What a GPU sends in a step; empty for one alone, and for TPUs."""
+  if "link_bytes" not in row:
+    return []
+  line = (
+    f"each GPU sends {row['link_bytes'] / 2**20:,.1f} MiB to the others of its machine, at the "
+    f"published rate in {row['link_seconds_bound'] * 1e3:.2f} ms"
+  )
+  if row["network_bytes"]:
+    seconds = row["network_seconds_bound"]
+    time = "no rate is known" if seconds is None else f"{seconds * 1e3:.2f} ms"
+    line += f", and {row['network_bytes'] / 2**20:,.1f} MiB to other machines: {time}"
+  return [line + "; a step may hide them"]
 
 
 def percent(mfu: float | None) -> str:

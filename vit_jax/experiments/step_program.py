@@ -14,7 +14,7 @@ from vit_jax.learning import state
 from vit_jax.training import run as runs
 from vit_jax.training.run import OpenedData, Run
 
-UNKNOWN_LENGTH = 10**9  # examples; the program does not depend on the length of the schedule
+UNKNOWN_LENGTH = 10**8  # examples; the program does not depend on the length of the schedule
 
 
 @dataclasses.dataclass(frozen=True)

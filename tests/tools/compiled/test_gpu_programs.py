@@ -4,7 +4,16 @@ import math
 
 import pytest
 
-from compiled import bounds, gpus, platforms, products, program_text
+from compiled import (
+  bounds,
+  communication,
+  compilation,
+  gpus,
+  largest,
+  platforms,
+  products,
+  program_text,
+)
 from compiled.gpu_targets import TARGETS
 from compiled.instructions import Program
 from vit_jax.devices.chips import chip
@@ -147,3 +156,94 @@ def test_jax_takes_a_share_of_the_memory(monkeypatch, variable, share):
     monkeypatch.setenv(gpus.FRACTIONS[0], variable)
   usable = platforms.of("gpu").usable("NVIDIA H100 80GB HBM3")
   assert math.isclose(usable, share * H100.hbm_bytes)
+
+
+SENT = """ENTRY %main (a: f32[16]) -> f32[16] {
+  %a = f32[16]{0} parameter(0)
+  %r = f32[16]{0} all-reduce-start(%a), channel_id=1, replica_groups=GROUPS
+  %s = f32[16]{0} all-reduce-done(%r)
+  %t = (f32[2]{0}, f32[16]{0}) all-gather-start(%a), channel_id=2, replica_groups=GROUPS, dimensions={0}
+  %u = f32[16]{0} all-gather-done(%t)
+  %v = f32[4]{0} reduce-scatter(%a), channel_id=3, replica_groups=GROUPS, dimensions={0}
+  ROOT %w = f32[16]{0} collective-permute(%u), channel_id=4, source_target_pairs={{0,1},{1,2}}
+}
+"""  # noqa: E501
+
+
+def ring(groups, gpus):
+  """Bytes that the first device of the first group sends, counted along rings: link and network.
+
+  In each machine a reduce-scatter and an all-gather over its own members; between the machines, the
+  same of a member's share. An all-gather or a reduce-scatter alone is half of that.
+  """
+  group = groups[0]
+  mine = [device for device in group if device // gpus == group[0] // gpus]
+  others = len(group) // len(mine)
+  around = lambda size, members: sum(size / members for _ in range(members - 1))
+  once = around(64, len(mine)), around(64 / len(mine), others)
+  return [4 * each for each in once]  # 2 by the all-reduce, 1 by each of the others
+
+
+@pytest.mark.parametrize("gpus", [2, 4])
+@pytest.mark.parametrize(
+  ("groups", "listed"),
+  [
+    ("{{0,1,2,3}}", [[0, 1, 2, 3]]),
+    ("[1,4]<=[4]", [[0, 1, 2, 3]]),
+    ("mesh['axis_0'=1,'axis_1'=4] {'axis_1'}", [[0, 1, 2, 3]]),
+    ("[2,4]<=[4,2]T(1,0)", [[0, 2, 4, 6], [1, 3, 5, 7]]),
+    ("mesh['a'=2,'b'=1,'c'=4], device_ids=([4,2]T(1,0)) {'c'}", [[0, 2, 4, 6], [1, 3, 5, 7]]),
+  ],
+)
+def test_what_is_sent_is_what_rings_send(groups, listed, gpus):
+  text = SENT.replace("GROUPS", groups)
+  link, network = ring(listed, gpus)
+  permuted = (0, 64) if gpus == 2 else (64, 0)  # from 1 to 2
+  found = communication.traffic(text, gpus)
+  assert found == pytest.approx((link + permuted[0], network + permuted[1]))
+
+
+def test_groups_that_are_written_in_another_way_are_not_guessed():
+  for groups in ("mesh['a'=8] {'a':(1)2}", "all"):
+    with pytest.raises(ValueError, match=r"(?i)groups"):
+      communication.traffic(SENT.replace("GROUPS", groups), 8)
+
+
+def test_sending_takes_as_long_as_at_the_published_rates():
+  assert communication.Traffic(450e9, 50e9).seconds(H100) == pytest.approx((1, 1))
+  assert communication.Traffic(450e9, 0).seconds(chip("NVIDIA RTX A6000"))[1] == 0
+  assert communication.Traffic(450e9, 1).seconds(chip("NVIDIA RTX A6000"))[1] is None
+
+
+def programs_of(curve, usable, tried):
+  """Programs whose memory is a function of the batch."""
+
+  def compiled(images):
+    tried.append(images)
+    peak = curve(images)
+    return compilation.Program(
+      **dict(devices=1, device_kind="NVIDIA H100 80GB HBM3", usable_bytes=usable, peak_bytes=peak),
+      **dict(argument_bytes=100, temporary_bytes=peak - 100, fits=peak <= usable, flops=None),
+      **dict(step_seconds=None, optimal_seconds=None, collectives={}),
+    )
+
+  return compiled
+
+
+@pytest.mark.parametrize("first", [1, 8, 100, 512, 5000])
+@pytest.mark.parametrize(
+  ("curve", "best"),
+  [
+    (lambda n: 500 + 10 * n, 944),
+    (lambda n: 500 + 10 * n + (n % 16) * 3, 944),  # uneven
+    (lambda n: 500 + 8 * n + n * n / 1000, 1048),
+    (lambda n: 1000 + 2500 * n, 2),
+    (lambda n: 20_000 + n, 0),
+  ],
+)
+def test_the_largest_batch_fits_and_the_next_one_does_not(curve, best, first):
+  tried = []
+  images, program = largest.largest(programs_of(curve, 10_000, tried), first)
+  assert images == best
+  assert (program is None) == (best == 0)
+  assert len(tried) == len(set(tried)) <= 14

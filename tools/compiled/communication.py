@@ -1,0 +1,106 @@
+"""What the GPUs of a compiled step send to one another, within a machine and between machines."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from compiled import program_text
+from compiled.instructions import Instruction, Program
+from vit_jax.devices.chips import Chip
+
+Groups = list[list[int]]
+OF_MESH = r"replica_groups=mesh\[(.*?)\](?:, device_ids=\((.*?)\))? \{(.*?)\}"
+
+
+class Traffic(NamedTuple):
+  """Bytes that one GPU sends in one step.
+
+  Rings send them: first within each machine, then each GPU's share between the machines, then
+  within each machine again.
+
+  Attributes:
+    link_bytes: to other GPUs of its machine.
+    network_bytes: to other machines.
+  """
+
+  link_bytes: float = 0.0
+  network_bytes: float = 0.0
+
+  def seconds(self, chip: Chip) -> tuple[float, float | None]:
+    """The times at the rates of `Chip`, of which a step may hide either; None: no rate is known."""
+    network = chip.network_bandwidth and self.network_bytes / chip.network_bandwidth
+    return self.link_bytes / chip.link_bandwidth, network if self.network_bytes else 0.0
+
+
+def traffic(text: str, gpus: int) -> Traffic:
+  """The traffic of a step.
+
+  Args:
+    text: of a compiled program.
+    gpus: of one machine.
+  """
+  program, total = Program(text), np.zeros(2)
+  for block, times in program_text.runs(program_text.computations(text)).items():
+    for one in program.blocks[block]:
+      kind = one.kind.removesuffix("-done")
+      if kind in program_text.COLLECTIVES:
+        began = program.named[one.operands[0]] if one.kind != kind else one
+        total += times * np.array(_sent(kind, _groups(began), one, gpus))
+  return Traffic(*map(float, total))
+
+
+def _sent(kind: str, groups: Groups, one: Instruction, gpus: int) -> Traffic:
+  """What one GPU sends in one collective, whose groups are all of one shape."""
+  size, group = program_text.shape_bytes(one.shape), groups[0]
+  if kind == "collective-permute":
+    crosses = any(a // gpus != b // gpus for a, b in groups)
+    return Traffic(network_bytes=size) if crosses else Traffic(link_bytes=size)
+  machines = len({device // gpus for device in group})
+  local = len(group) // machines
+  whole = size * len(group) if kind == "reduce-scatter" else size
+  within, between = 1 - 1 / local, (1 - 1 / machines) / local
+  if kind == "all-to-all":
+    return Traffic(whole * (local - 1) / len(group), whole * (1 - 1 / machines))
+  passes = 2 if kind == "all-reduce" else 1
+  return Traffic(passes * whole * within, passes * whole * between)
+
+
+def _groups(one: Instruction) -> Groups:
+  """The groups of devices that a collective is among; of a permutation, the pairs.
+
+  Raises:
+    ValueError: they are written in a way that is not known.
+  """
+  if listed := re.search(r"(?:replica_groups|source_target_pairs)=\{(\{.*?\})\}", one.rest):
+    return [[int(n) for n in group.split(",")] for group in re.findall(r"\{([\d,]+)\}", listed[1])]
+  if named := re.search(OF_MESH, one.rest):
+    return _of_mesh(*named.groups())
+  if counted := re.search(r"replica_groups=(\[[\d,]+\])<=(\[[\d,]+\](?:T\([\d,]+\))?)", one.rest):
+    return _numbered(counted[2]).reshape(_numbers(counted[1])).tolist()
+  raise ValueError(f"The groups of this collective are written in an unknown way: {one.rest}")
+
+
+def _of_mesh(axes: str, order: str | None, grouped: str) -> Groups:
+  """Groups along some axes of a mesh."""
+  if "(" in grouped:
+    raise ValueError(f"Groups along a part of an axis are not known: {grouped}")
+  names, sizes = zip(*re.findall(r"'(\w+)'=(\d+)", axes), strict=True)
+  sizes = [int(size) for size in sizes]
+  mesh = (_numbered(order) if order else np.arange(np.prod(sizes))).reshape(sizes)
+  last = [names.index(name) for name in re.findall(r"'(\w+)'", grouped)]
+  mesh = np.moveaxis(mesh, last, range(-len(last), 0))
+  return mesh.reshape(-1, int(np.prod([sizes[axis] for axis in last]))).tolist()
+
+
+def _numbered(order: str) -> np.ndarray:
+  """Numbers in the order of a text such as "[4,2]T(1,0)": 0 to 7 as 4 rows, then transposed."""
+  shape, _, permutation = order.partition("T")
+  sizes = _numbers(shape)
+  numbers = np.arange(np.prod(sizes)).reshape(sizes)
+  return numbers.transpose(_numbers(permutation)) if permutation else numbers
+
+
+def _numbers(text: str) -> list[int]:
+  """The whole numbers in a text."""
+  return [int(n) for n in re.findall(r"\d+", text)]
