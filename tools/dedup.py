@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None):
     return
   print(
     f"{summary['excluded']:,} of {summary['train_images']:,} training images are copies of "
-    f"{summary['test_images']:,} test images; {summary['broken_images']:,} could not be decoded.\n"
+    f"{summary['test_images']:,} test images; {summary['broken_images']:,} are broken.\n"
     f"List:  {summary['exclude']} (--config.data.train.exclude={shlex.quote(summary['exclude'])})\n"
     f"Page:  {summary['page']}"
   )

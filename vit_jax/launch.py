@@ -193,7 +193,7 @@ def train(
         watchdog=watchdog,
         stop=stop,
         early_stopping=early_stopping,
-        left=run.images.step < run.steps.total and not early_stopping.should_stop,
+        left=run.begun.step < run.steps.total and not early_stopping.should_stop,
         since=begin.since,
       )
       if session.left:
@@ -227,7 +227,7 @@ def open_writer(run: Run, folder: Path) -> Writer | NoWriter:
   if jax.process_index() != 0:
     return NoWriter()
   retry = Retry(run.config.checkpoint.retry_seconds)
-  return Writer(folder, start_step=run.images.step, retry=retry)
+  return Writer(folder, start_step=run.begun.step, retry=retry)
 
 
 def record(run: Run, folder: Path):

@@ -9,7 +9,7 @@ import numpy as np
 from vit_jax import config as c
 from vit_jax import models
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 
@@ -21,7 +21,7 @@ CONFIG = c.Config(
 )
 
 
-RATE = optim.schedule(
+RATE = schedule.make(
   learning_rate=0.01, warmup_steps=0, total_steps=10, decay="constant", end_learning_rate=0
 )
 

@@ -16,7 +16,7 @@ from vit_jax import config as c
 from vit_jax import models
 from vit_jax.data.sources.digits import Digits
 from vit_jax.devices import mesh as meshes
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.models.stacking import stack_blocks
@@ -42,7 +42,7 @@ OPTIONS = {key: fields | ENCODER for key, fields in TRANSFORMERS.items()} | RESN
 COMPUTED = pytest.mark.parametrize("family", ["ViT", "hybrid", "ResNet", "axial ResNet"])
 IMAGES = golden.images(SIZE)
 CONFIG = c.Config(batch_size=BATCH, optimizer=SGD(clip_norm=1.0, weight_decay=0.01))
-RATE = optim.schedule(
+RATE = schedule.make(
   learning_rate=0.1, warmup_steps=0, total_steps=STEPS, decay="constant", end_learning_rate=0
 )
 

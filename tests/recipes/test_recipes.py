@@ -14,7 +14,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import leakage
 from vit_jax.data.sources.base import Block
 from vit_jax.evaluation import catalogue
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.recipes.vtab_finetuning import PARTS
 
 DATASETS = {"JFT-300M": "jft", "ImageNet-21k": "i21k", "ImageNet": "i1k"}
@@ -120,7 +120,7 @@ def test_shapes_of_a_whole_step(name, argument):
   model = config.model.with_classes(10)  # or as many as the recipe says
   objective = config.objective.configured(config, shortened(models.configured(model)))
   optimizer = optim.make(config.optimizer)
-  rate = optim.schedule(
+  rate = schedule.make(
     learning_rate=1.0, warmup_steps=0, total_steps=9, decay="linear", end_learning_rate=0.0
   )
   init = functools.partial(

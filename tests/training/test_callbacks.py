@@ -62,7 +62,7 @@ def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
     return state + batch, f"metrics {batch}"
 
   run = types.SimpleNamespace(
-    images=ImageCount(first, 0, 1),
+    begun=ImageCount(first, 0, 1),
     steps=types.SimpleNamespace(total=total),
     update=update,
     batches=lambda: contextlib.nullcontext(iter(range(first + 1, 99))),
@@ -159,7 +159,7 @@ def test_an_update_that_is_not_finite(changes, settings, said, raised):
   run = types.SimpleNamespace(
     config=types.SimpleNamespace(non_finite=settings, data=types.SimpleNamespace(bad_limit=0.01)),
     steps=types.SimpleNamespace(log=10, total=20),
-    images=ImageCount(0, 0, 8),
+    begun=ImageCount(0, 0, 8),
   )
   metrics = Metrics(run, session)
   metrics.dispatched(7, FINITE | dict(skipped=0) | changes)
@@ -305,7 +305,7 @@ def test_of_several_processes_the_first_ones_clock_counts(run, monkeypatch):
 def test_the_window_of_a_profile(tmp_path, monkeypatch, first, asked, window, said):
   """Steps are counted from the first one of this command, which goes on after 5 steps."""
   config = types.SimpleNamespace(profile=ProfileSettings(first_step=first, steps=asked))
-  run = types.SimpleNamespace(config=config, images=ImageCount(5, 40, 8))
+  run = types.SimpleNamespace(config=config, begun=ImageCount(5, 40, 8))
   lines, traced, now = [], [], [0]
   writer = types.SimpleNamespace(say=lines.append)
   profile = Profile(run, types.SimpleNamespace(folder=tmp_path, writer=writer))

@@ -18,7 +18,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.devices.chips import Chip
 from vit_jax.evaluation import evaluate, evaluated_model
 from vit_jax.evaluation.classification import Classification as Scored
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.classification import Classification
 from vit_jax.learning.optimizers.sgd import SGD
 from vit_jax.storage import checkpoint, fit, metrics_log
@@ -29,7 +29,7 @@ from vit_jax.training import run as runs
 LAST = "Transformer/encoderblock_1/.*|head/.*"
 PARTIAL = changed(optimizer=dict(trainable=LAST, ema=0.75))
 PROBE = changed(optimizer=dict(trainable="head/.*"))
-RATE = optim.schedule(
+RATE = schedule.make(
   learning_rate=0.01, warmup_steps=0, total_steps=10, decay="constant", end_learning_rate=0
 )
 

@@ -173,7 +173,8 @@ class Data:
   )
   bad_limit: float = setting(
     0.01,
-    "the run stops when more than this fraction of the training images cannot be decoded",
+    "the run stops when more than this fraction of the training images are broken: they cannot be "
+    "read or decoded",
     low=0.0,
     high=1.0,
   )

@@ -108,8 +108,8 @@ def train_batches(
     repeats: positions in a row that have the same example, each with its own draws.
 
   Returns:
-    Host batches of batch_size / hosts examples; `close()` ends the threads. A broken image is
-    logged by name, and is replaced by zeros with mask 0.
+    Host batches of batch_size / hosts examples; `close()` ends the threads. A broken image, which
+    cannot be read or decoded, is logged by name; its row is zeros with mask 0.
 
   Raises:
     ValueError: hosts does not divide batch_size.
@@ -183,7 +183,7 @@ def _train_item(
     example = _read(source, row)
     return Item(draw(example.image), example.labels, example.name, True)
   except (BadImage, OSError) as error:
-    _log.warning("Left out of training: %s: %s", example.name, error)
+    _log.warning("Broken image, left out of training: %s: %s", example.name, error)
     return Item(_blank(draw), example.labels, example.name, False)
 
 

@@ -21,7 +21,7 @@ class TrainState:
     params: parameters, float32.
     optimizer: state of the optax chain; it has moments only for the trained parameters.
     ema: moving average of the trained parameters, with None for the others; or None.
-    bad_examples: int32 scalar, number of training images so far that could not be decoded.
+    bad_examples: int32 scalar, number of broken training images so far.
     skipped: int32 scalar, number of latest updates in a row skipped because they were not finite.
   """
 

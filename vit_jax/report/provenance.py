@@ -49,7 +49,7 @@ def facts(run: Run) -> dict:
   """The facts of a start, ready for JSON."""
   device = run.mesh.devices.flat[0]
   return {
-    "step": run.images.step,
+    "step": run.begun.step,
     "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     "command": sys.argv,
     "revision": revision(),

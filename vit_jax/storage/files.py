@@ -282,13 +282,14 @@ def place_to_fill(folder: Path) -> Path:
   return folder if storage_of(folder).direct else pathlib.Path(tempfile.mkdtemp())
 
 
-def publish(place: Path, folder: Path):
-  """Brings what was written in a `place_to_fill` into its folder, safe from a crash."""
+def make_durable(place: Path, folder: Path):
+  """Brings what was written in a `place_to_fill` into its folder, and all of it to the disk."""
   if place != folder:
     copy(place, folder)
     remove(place)
   paths = [folder / name for name in files_below(folder)]
-  for path in (*paths, *{path.parent for path in paths}):
+  folders = {parent for path in paths for parent in path.parents if parent.is_relative_to(folder)}
+  for path in (*paths, *folders):
     sync(path)
 
 

@@ -91,7 +91,7 @@ class Save:
     files.make_folder((self._place / META).parent)
     files.write_text(self._place / META, json.dumps(self._meta))
     manifest.write(self._place)
-    files.publish(self._place, self._folder)
+    files.make_durable(self._place, self._folder)
     self._publish()
 
   def progress(self) -> str:

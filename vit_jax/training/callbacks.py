@@ -140,10 +140,10 @@ class Metrics(Callback):
 
   def _check_examples(self, step, bad):
     """Checks the share of broken images, of at least 1,000: one early broken image is harmless."""
-    seen, share = self._run.images.up_to(step), self._run.config.data.bad_limit
+    seen, share = self._run.begun.up_to(step), self._run.config.data.bad_limit
     if bad > share * max(seen, 1000):
       raise TrainingError(
-        f"{bad} of {seen} training images up to step {step} could not be decoded, more than "
+        f"{bad} of {seen} training images up to step {step} are broken (they cannot be read or decoded), more than "
         f"config.data.bad_limit={share}; the log above names them. Repair or remove them, or "
         "raise the limit."
       )
@@ -232,7 +232,7 @@ class Profile(Callback):
   """A trace of a window of steps; steps are counted from the first step of this process."""
 
   def __init__(self, run: Run, session: Session):
-    self._settings, self._done = run.config.profile, run.images.step
+    self._settings, self._done = run.config.profile, run.begun.step
     self._folder, self._say = session.folder / "profile", session.writer.say
     self._place = self._folder  # where JAX writes it
 
@@ -258,5 +258,5 @@ class Profile(Callback):
       )
     if first <= taken < first + count:
       jax.profiler.stop_trace()
-      files.publish(self._place, self._folder)
+      files.make_durable(self._place, self._folder)
       self._say(f"Profile of {taken - first + 1} steps: {self._folder}")

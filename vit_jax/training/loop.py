@@ -92,12 +92,12 @@ class Loop:
   watchdog: Watchdog
 
   def train(self, state: TrainState) -> bool:
-    """Trains from the state after `run.images.step` steps to the end of the run.
+    """Trains from the state after `run.begun.step` steps to the end of the run.
 
     Returns:
       True at the end; False if the run was asked to stop before.
     """
-    done, total = self.run.images.step, self.run.steps.total
+    done, total = self.run.begun.step, self.run.steps.total
     self.monitor.start(done)
     moment = Moment(done, state, ending=done >= total)
     for callback in self.callbacks:

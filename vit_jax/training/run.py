@@ -20,7 +20,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluations as evaluation
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.learning import objective as objectives
-from vit_jax.learning import optim, state, train_step
+from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.models import requirements
@@ -35,7 +35,7 @@ class Run:
   Attributes:
     config: the settings.
     data: opened sources.
-    images: the steps and images so far: where this start of the run begins.
+    begun: where this start of the run begins: the steps and images before it.
     changed: the settings that differ from those of the steps so far.
     steps: durations.
     mesh: devices.
@@ -50,7 +50,7 @@ class Run:
 
   config: Config
   data: "OpenedData"
-  images: ImageCount
+  begun: ImageCount
   steps: Steps
   mesh: jax.sharding.Mesh
   reader: Reader
@@ -79,9 +79,7 @@ class Run:
   def batches(self) -> Iterator[Iterator[dict]]:
     """The training batches after the images so far, on the devices ahead of their steps."""
     data, seed = self.data, self.config.seed
-    batches = self.reader.training(
-      data.train, parts=data.parts, seed=seed, start=self.images.images
-    )
+    batches = self.reader.training(data.train, parts=data.parts, seed=seed, start=self.begun.images)
     with self.reader.ahead(batches) as ahead:
       yield ahead
 
@@ -90,7 +88,7 @@ class Run:
     position, config = ImageCount(step, images, self.config.batch_size), self.config
     steps = durations.of_run(config, len(self.data.train), position)
     rate = learning_rate(config.schedule, steps)
-    return dataclasses.replace(self, images=position, steps=steps, rate=rate, changed=changed)
+    return dataclasses.replace(self, begun=position, steps=steps, rate=rate, changed=changed)
 
   def description(self) -> dict:
     """The description of the run that is saved in each checkpoint."""
@@ -99,7 +97,7 @@ class Run:
       "class_names": list(self.data.train.class_names),
       "representation": self.config.objective.representation,
       "trained_on": history.written((*self.data.earlier, *self.data.current)),
-      "images": list(self.images),
+      "images": list(self.begun),
     }
 
   def parameter_count(self) -> int:
@@ -147,7 +145,7 @@ def make(
   return Run(
     config=config,
     data=data,
-    images=position,
+    begun=position,
     steps=steps,
     mesh=mesh,
     reader=Reader(config.data, mesh, **split),
@@ -162,7 +160,7 @@ def make(
 
 def learning_rate(settings: Schedule, steps: Steps) -> optax.Schedule:
   """The learning rate of every step, as config.schedule says."""
-  return optim.schedule(
+  return schedule.make(
     learning_rate=settings.learning_rate,
     warmup_steps=steps.warmup,
     total_steps=steps.total,

@@ -77,7 +77,7 @@ class Monitor:
   def __init__(
     self,
     *,
-    images: ImageCount,
+    begun: ImageCount,
     total_steps: int,
     epoch_examples: int,
     flops_per_image: float,
@@ -89,7 +89,7 @@ class Monitor:
     """Makes a monitor.
 
     Args:
-      images: the training images up to a step, over all hosts.
+      begun: the steps and images before this start; counts images, over all hosts.
       total_steps: the run's length.
       epoch_examples: training examples an epoch.
       flops_per_image: FLOPs of one image in a training step, forward and backward.
@@ -98,7 +98,7 @@ class Monitor:
       began: when the command began, by `clock`; None: now.
       clock: seconds, monotonic.
     """
-    self._images = images
+    self._begun = begun
     self._total_steps = total_steps
     self._epoch_examples = epoch_examples
     self._flops_per_image = flops_per_image
@@ -117,7 +117,7 @@ class Monitor:
     whole = run.trained_count() == run.parameter_count()
     known = chip(jax.devices()[0].device_kind) if whole else None
     return cls(
-      images=run.images,
+      begun=run.begun,
       total_steps=run.steps.total,
       epoch_examples=len(run.data.train),
       flops_per_image=run.objective.training_flops(run.config.data.image_size),
@@ -185,14 +185,14 @@ class Monitor:
     """
     elapsed = max(self._clock() - self._since - self._paused, 1e-9)
     step_seconds = elapsed / max(step - self._step, 1)
-    images_per_second = self._images.batch_size / step_seconds
+    images_per_second = self._begun.batch_size / step_seconds
     metrics = dict(
       step_seconds=step_seconds,
       images_per_second=images_per_second,
       eta_seconds=step_seconds * (self._total_steps - step),
     )
     metrics["data/input_wait"] = self._waited / elapsed
-    metrics["data/images"] = self._images.up_to(step)
+    metrics["data/images"] = self._begun.up_to(step)
     metrics["data/epoch"] = metrics["data/images"] / self._epoch_examples
     if self._peak_flops:
       metrics["mfu"] = images_per_second * self._flops_per_image / self._peak_flops

@@ -65,7 +65,8 @@ class Source(abc.ABC):
     form: how it is named, such as "folder:DIR".
     class_names: the name of each label, by index; () if the examples have no labels.
     multi_label: whether an example has any number of labels, rather than exactly one.
-    identity: one line that identifies the examples: sources with equal identities have the same.
+    identity: one line that tells these examples from others, wherever they lie: sources with equal
+      identities have the same names and labels in the same order. It need not tell the pixels.
     notes: sentences that a user should see, such as on files that are left out.
   """
 
