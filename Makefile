@@ -1,12 +1,12 @@
 # make demo: a small ViT pre-trained on real images, in minutes.  make test: every test and the linter.
-# make docs: the documentation as a site, in site/.
+# make docs: the documentation as a site, in site/.  make pages: runs the commands of all pages.
 # make torture: thousands of damaged files, random settings, kills and signals, for about an hour.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test torture lint docs clean
+.PHONY: demo test torture lint docs pages clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
@@ -25,6 +25,9 @@ lint: $(VENV)/installed
 
 docs: $(VENV)/docs-installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+pages:
+	$(PYTHON) -m tests.pages
 
 $(VENV)/docs-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'

@@ -88,7 +88,7 @@ def add_images(command: ToolFlags, what: str):
     f"tfds:NAME{default}",
   )
   command.add_argument("--split", default="", help="of a source, such as test")
-  most = f"most images (default: {COUNTS[what]}); of more, some at even distances are taken"
+  most = f"most images (default: {COUNTS[what]}); larger sets are sampled evenly"
   larger = "larger images are refused (default: %(default)s)"
   command.add_argument("--max-pixels", type=whole(1, 2**40), default=Data().max_pixels, help=larger)
   command.add_argument("--count", type=whole(1, MAX_IMAGES[what]), default=COUNTS[what], help=most)

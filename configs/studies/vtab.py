@@ -16,7 +16,7 @@ pre-training, chooses the setting on validation images if asked to, and prints t
 group.
 Means of each group and of all tasks are tables of their own. Table 9 has the ViTs' numbers, which
 are beside the results. Of BiT-L (R152x4) the paper prints only the mean of all tasks, 76.29% (Table
-2); Figure 2 draws its groups without figures.
+2); Figure 2 draws its groups without numbers.
 """
 
 from vit_jax.experiments.studies import Cell, Drawing, Paper, Stage, Study, transfer

@@ -43,9 +43,9 @@ def test_a_run_writes_its_report(digits):
   assert f"{STEPS} of {STEPS} steps" in found.text
   assert [title for level, title in found.headings if level == 2] == [
     "In short",
-    "What it was",
     "What came out",
     "What it cost",
+    "What was run",
   ]
 
 

@@ -180,7 +180,7 @@ def test_hostile_names_are_escaped(tmp_path):
 def test_what_a_run_lacks_is_left_out(tmp_path, start):
   found = page(made_run.write(tmp_path / "run", lines=[], start=start))
   titles = [title for _, title in found.headings]
-  assert titles[:4] == ["Run run", "In short", "What it was", "Settings"]
+  assert titles[:4] == ["Run run", "In short", "What was run", "Settings"]
   assert "What came out" not in titles
   assert "What it cost" not in titles
   assert "Devices" not in found.text

@@ -1,7 +1,7 @@
 """Speed of training steps in bfloat16 on an accelerator, compared with timm and torch.compile.
 
 Each case runs in its own process, so that running out of memory affects no other case. The batch is
-the largest power of two that fits. MFU is relative to the rate of a product of large bfloat16
+the largest power of two that fits. MFU is relative to the rate of a matmul of large bfloat16
 matrices on the same device. Without an accelerator, the program runs models of two blocks on tiny
 images, which says nothing about speed, and marks the real cases as not measured.
 """
@@ -120,15 +120,15 @@ def _largest(context, case: Case, *, largest: int) -> dict:
 
 
 def _device() -> dict:
-  """The platform, and the FLOP/s of a product of large bfloat16 matrices."""
+  """The platform, and the FLOP/s of a matmul of large bfloat16 matrices."""
   import jax
   import jax.numpy as jnp
 
   platform = jax.devices()[0].platform
   size = 512 if platform == "cpu" else 8192
   x = jnp.ones((size, size), jnp.bfloat16)
-  product = jax.jit(jnp.matmul)
-  seconds = timing.median_seconds(lambda: jax.block_until_ready(product(x, x)))
+  matmul = jax.jit(jnp.matmul)
+  seconds = timing.median_seconds(lambda: jax.block_until_ready(matmul(x, x)))
   return dict(platform=platform, flops_per_second=2 * size**3 / seconds)
 
 

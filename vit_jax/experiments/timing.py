@@ -20,7 +20,7 @@ def median_seconds(
 
 
 def lacks_memory(error: Exception) -> bool:
-  """Whether an error says that memory is too small, as that of the library of products on CPUs."""
+  """Whether an error says that memory is too small, as that of the matmul library on CPUs."""
   words = f"{type(error).__name__}: {error}"
   lacking = out_of_memory(words) or "YNNPACK operation failed" in words
   return lacking or isinstance(error, MemoryError)

@@ -83,7 +83,7 @@ def gallery(
   Args:
     words: files, folders and globs; or one source, as config.data.train.source names it.
     split: of the source.
-    count: the most images; of more images, this number at even distances is taken.
+    count: the most images; larger sets are sampled evenly.
     labelled: whether the labels of a source are wanted.
     max_pixels: larger images are refused.
 

@@ -73,7 +73,7 @@ def corrupt(x: jax.Array, corruption: Corruption, mask_embedding: jax.Array) -> 
 def rows(x: jax.Array, places: jax.Array) -> jax.Array:
   """Rows of x: (B, N, D), at places (B, M) -> (B, M, D); whole numbers must be below 2^24.
 
-  It is a product with a matrix of zeros and ones, which is exact and takes a thousandth of a
+  It is a matmul with zeros and ones, which is exact and takes a thousandth of a
   model's time. A gather is slow on TPUs, and so is its gradient, a scatter; the compiler for v6e
   fails at a gather of whole numbers.
   """

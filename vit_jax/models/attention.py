@@ -1,7 +1,7 @@
 """Multi-head attention (Appendix A), with relative position embeddings (Appendix D.4) if asked.
 
 For XLA, the gradient of `jax.nn.dot_product_attention` is written by hand. JAX's own gradient keeps
-the logits in float32, and each of the four products of the backward pass computes the softmax from
+the logits in float32, and each of the four matmuls of the backward pass computes the softmax from
 them again. The gradient here keeps the probabilities, in the type of the computation.
 """
 

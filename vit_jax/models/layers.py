@@ -175,7 +175,7 @@ def draws(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
 
 class Head(nn.Module):
-  """The classifier, y W + b; products in the type of the computation, sums in float32.
+  """The classifier, y W + b; matmuls in the type of the computation, sums in float32.
 
   Attributes:
     num_classes: number of logits.
@@ -198,9 +198,9 @@ class Head(nn.Module):
 
 @jax.custom_vjp
 def matmul(y: jax.Array, kernel: jax.Array) -> jax.Array:
-  """(B, D) times (D, K) in float32; both gradients are products in the arguments' type.
+  """(B, D) times (D, K) in float32; both gradients are matmuls in the arguments' type.
 
-  JAX's own gradients are products with a float32 factor, and are summed over devices in float32.
+  JAX's own gradients are matmuls with a float32 factor, and are summed over devices in float32.
   """
   return jnp.matmul(y, kernel, preferred_element_type=jnp.float32)
 

@@ -75,7 +75,7 @@ class Properties(Network, Maskable, Transparent):
     """The sum of `encoder_macs`, attention pooling, the representation layer and the head."""
     tokens, pooling = self.tokens_before() + math.prod(self.grid(height, width)), 0
     if self.pool == "map":
-      # One query: the projections of query and output, of keys and values, products, and the MLP.
+      # One query: the projections of query and output, of keys and values, matmuls, and the MLP.
       pooling = 2 * self.width**2 + 2 * tokens * (self.width**2 + self.width)
       pooling += 2 * self.width * self.mlp_dim
     head = self.width**2 * self.representation_layer + self.width * self.num_classes

@@ -20,16 +20,16 @@ def figure(pictures: Sequence[np.ndarray], captions: Sequence[str], title: str =
 
   columns = min(COLUMNS, len(pictures))
   rows = -(-len(pictures) // columns)
-  drawn = Figure(figsize=(3.4 * columns, 2.2 * rows), layout="constrained")
+  drawn = Figure(figsize=(2.4 * columns, 1.9 * rows), layout="constrained")
   if title:
-    drawn.suptitle(caption(title, 30 * columns), fontsize=8)
+    drawn.suptitle(caption(title, 26 * columns), fontsize=9)
   axes = drawn.subplots(rows, columns, squeeze=False).flatten()
   for each in axes:
     each.set(xticks=[], yticks=[])
     each.spines[:].set_visible(False)
   for each, picture, lines in zip(axes, pictures, captions, strict=False):
     each.imshow(sized(picture), interpolation="nearest")
-    each.set_xlabel(lines, fontsize=8)
+    each.set_xlabel(lines, fontsize=9)
   return drawn
 
 

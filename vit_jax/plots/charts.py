@@ -16,6 +16,7 @@ WIDTH, HEIGHT = 4.8, 2.7  # inches; small enough for the text to be readable on 
 MAX_LEGEND = 12  # entries
 MAX_POINTS = 4000  # in a chart
 DPI = 144  # of images inside of a figure
+PNG_DPI = 180
 MAX_NAME = 40  # characters of a name
 NARROW = 300  # ratio of the ends of a logarithmic axis below which 2 and 5 are marked too
 INK = "#010203"  # becomes the colour of text, light or dark
@@ -55,13 +56,16 @@ class Series:
   dots: bool = False
 
 
-def lines(series: Sequence[Series], label: str, *, log: bool = False) -> bytes:
+def lines(
+  series: Sequence[Series], label: str, *, log: bool = False, percent: bool = False
+) -> bytes:
   """A chart of values by step, as SVG.
 
   Args:
     series: the lines; they are thinned to a bounded number of points.
     label: of the vertical axis.
     log: a logarithmic axis, if all values are positive.
+    percent: whether values are fractions of 1.
   """
   import matplotlib
   from matplotlib import ticker
@@ -78,6 +82,8 @@ def lines(series: Sequence[Series], label: str, *, log: bool = False) -> bytes:
       round_log_ticks(axes.yaxis)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
     axes.xaxis.set_major_formatter("{x:,.0f}")
+    if percent:
+      axes.yaxis.set_major_formatter(ticker.PercentFormatter(1))
     axes.set(xlabel="step", ylabel=label)
     axes.grid(alpha=0.2)
     if 1 < len(series) <= MAX_LEGEND:
@@ -145,6 +151,7 @@ def calibration(probability: np.ndarray, accuracy: np.ndarray, images: np.ndarra
   """
   import matplotlib
   from matplotlib.figure import Figure
+  from matplotlib.ticker import PercentFormatter
 
   with matplotlib.rc_context(RC):
     figure = Figure(figsize=(3.4, 3.2))
@@ -154,6 +161,8 @@ def calibration(probability: np.ndarray, accuracy: np.ndarray, images: np.ndarra
     axes.plot(probability, accuracy, color="C0", linewidth=1)
     axes.scatter(probability, accuracy, s=8 + 150 * images / images.max(), color="C0", alpha=0.7)
     axes.set(xlabel="probability", ylabel="accuracy", xlim=(-0.03, 1.06), ylim=(-0.03, 1.06))
+    for axis in (axes.xaxis, axes.yaxis):
+      axis.set_major_formatter(PercentFormatter(1))
     axes.grid(alpha=0.2)
     return svg(figure)
 
@@ -162,13 +171,14 @@ def matrix(shares: np.ndarray) -> bytes:
   """Shares between 0 and 1 as a picture, as SVG; (classes, classes)."""
   import matplotlib
   from matplotlib.figure import Figure
+  from matplotlib.ticker import PercentFormatter
 
   with matplotlib.rc_context(RC):
     figure = Figure(figsize=(5, 4.4))
     figure.subplots_adjust(left=0.14, right=0.97, top=0.97, bottom=0.12)
     axes = figure.subplots()
     image = axes.imshow(shares, vmin=0, vmax=1, cmap="viridis", interpolation="nearest")
-    figure.colorbar(image)
+    figure.colorbar(image, format=PercentFormatter(1))
     axes.set(xlabel="prediction, number of the class", ylabel="label, number of the class")
     return svg(figure)
 
@@ -195,4 +205,4 @@ def save(figure, path: Path):
   form = path.suffix.removeprefix(".")
   with warnings.catch_warnings(), matplotlib.rc_context({"font.sans-serif": fonts()}):
     warnings.filterwarnings("ignore", "Glyph .* missing from")  # of text that is no `label`
-    files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=120))
+    files.write_whole(path, lambda partial: figure.savefig(partial, format=form, dpi=PNG_DPI))

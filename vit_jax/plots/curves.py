@@ -8,7 +8,7 @@ import numpy as np
 
 from vit_jax.evaluation import details, results
 from vit_jax.plots import charts
-from vit_jax.plots.labels import caption, label
+from vit_jax.plots.labels import caption, label, metric
 from vit_jax.storage import files, metrics_log
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.paths import Path
@@ -41,7 +41,7 @@ def curves(folder: Path, plot_of: Callable[[str], str]):
   from matplotlib.ticker import PercentFormatter
 
   lines = metrics_log.read(folder)
-  figure = Figure(figsize=(8, 9), layout="constrained")
+  figure = Figure(figsize=(5, 7.5), layout="constrained")
   loss, accuracy, rate = figure.subplots(3, sharex=True)
   series = {
     key: [(line["step"], line[key]) for line in lines if isinstance(line.get(key), float)]
@@ -75,9 +75,9 @@ def _accuracy(axes, key: str, points: list[tuple[int, float]], whose: str = ""):
   """A line of accuracies; a top-5 that stays the same would squeeze the others, so it is told."""
   values = [value for _, value in points]
   if key.endswith("/top5") and max(values) - min(values) < CONSTANT:
-    axes.plot([], [], " ", label=f"{key}{whose}: {values[-1]:.1%}, not drawn")
+    axes.plot([], [], " ", label=f"{metric(key)}{whose}: {values[-1]:.1%}, not drawn")
   else:
-    axes.plot(*zip(*points, strict=True), marker=".", label=key + whose)
+    axes.plot(*zip(*points, strict=True), marker=".", label=metric(key) + whose)
 
 
 def confusions(workdir: Path):
@@ -95,20 +95,22 @@ def confusion(folder: Path, matrix, class_names, whose: str):
   `whose` says what the predictions are of.
   """
   from matplotlib.figure import Figure
+  from matplotlib.ticker import PercentFormatter
 
   count = len(class_names)
   named, counted = count <= _MAX_NAMES, count <= _MAX_COUNTS
-  side = min(4 + (0.4 if counted else 0.22) * count, 16) if named else 10
-  figure = Figure(figsize=(side + 1, side), layout="constrained")
+  side = min(2.2 + (0.32 if counted else 0.22) * count, 16) if named else 6
+  figure = Figure(figsize=(side + 0.8, side), layout="constrained")
   axes = figure.subplots()
   share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
   image = axes.imshow(share, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
-  figure.colorbar(image, label="share of the class's images")
+  share_of = "share of the label's images"
+  figure.colorbar(image, label=share_of, format=PercentFormatter(1), shrink=0.8)
   axes.set(xlabel="prediction", ylabel="label")
   for (row, column), images in np.ndenumerate(matrix if counted else matrix[:0]):
     colour = "white" if share[row, column] > 0.5 else "black" if images else "lightgrey"
-    axes.text(column, row, f"{images:.0f}", ha="center", va="center", size=8, color=colour)
-  figure.suptitle(caption(whose, round(9 * side)), fontsize=8)
+    axes.text(column, row, f"{images:.0f}", ha="center", va="center", size=9, color=colour)
+  figure.suptitle(caption(whose, round(11 * side)), fontsize=9)
   if named:
     names = [label(name) for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)

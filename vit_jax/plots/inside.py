@@ -32,7 +32,7 @@ def attention_distances(distances: np.ndarray):
   """
   from matplotlib.figure import Figure  # slow to import
 
-  drawn = Figure(figsize=(6, 4.5), layout="constrained")
+  drawn = Figure(figsize=(4.8, 3.8), layout="constrained")
   axes = drawn.subplots()
   both = distances.ndim == 3
   for values, name in zip(distances if both else distances[None], AXES, strict=False):
@@ -64,7 +64,7 @@ def similarities(by_place: Mapping[str, np.ndarray]):
   columns = min(PLACES_IN_A_ROW, len(pictures))
   rows = -(-len(pictures) // columns)
   cells = np.max([picture.shape for picture in pictures.values()], axis=0)
-  least = 6 if columns == 1 else 3.5  # inches; more where a cell would be less than a pixel
+  least = 4.5 if columns == 1 else 3  # inches; more where a cell would be less than a pixel
   height, width = np.maximum(cells / DPI * 1.2, least * cells / cells.max())
   size = columns * width + 1.2, rows * (max(height, 0.3) + 0.4)
   drawn = Figure(figsize=size, layout="constrained")
@@ -73,7 +73,7 @@ def similarities(by_place: Mapping[str, np.ndarray]):
     each.axis("off")
   for each, (place, picture) in zip(axes, pictures.items(), strict=False):
     image = each.imshow(picture, vmin=-1, vmax=1, cmap="viridis", interpolation="nearest")
-    each.set_title(place)
+    each.set_title(place if len(pictures) > 1 else "position embeddings")
   drawn.colorbar(image, ax=axes.tolist(), label="cosine similarity")
   return drawn
 
@@ -100,7 +100,7 @@ def plane(places: np.ndarray, labels: Sequence[str], title: str):
   """
   from matplotlib.figure import Figure  # slow to import
 
-  drawn = Figure(figsize=(8, 6.5), layout="constrained")
+  drawn = Figure(figsize=(6.4, 5), layout="constrained")
   axes = drawn.subplots()
   axes.set(title=title, xticks=[], yticks=[])
   classes = sorted(set(labels))

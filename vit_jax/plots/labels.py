@@ -1,6 +1,7 @@
 """Names of classes and images in pictures, drawn with the fonts that this machine has."""
 
 import functools
+import re
 import textwrap
 import unicodedata
 
@@ -16,6 +17,13 @@ FONTS = (
 )
 
 SELECTORS = "\ufe0e\ufe0f"  # choose between an emoji's forms; those of the category Cf join emoji
+
+
+def metric(key: str) -> str:
+  """The key of a metric in words: "test/top1" is "test top-1"."""
+  evaluation, _, name = key.rpartition("/")
+  name = re.sub(r"top(\d+)", r"top-\1", re.sub(r"^(\d+)(shot|nn)", r"\1-\2", name))
+  return f"{evaluation} {name.replace('_', ' ')}".strip()
 
 
 def label(name: str) -> str:

@@ -27,7 +27,7 @@ PREFIX = "config."
 def section(runs: Sequence[RecordedRun]) -> Section:
   """The section of runs."""
   return Section(
-    "What it was" if len(runs) == 1 else "What they were",
+    "What was run",
     tables=[side_by_side("The run" if len(runs) == 1 else "The runs", runs, facts)],
     sections=[Section("Settings", tables=settings(runs)), *map(images, runs[:MAX_SHOWN])],
   )

@@ -8,6 +8,7 @@ import numpy as np
 from vit_jax.evaluation import catalogue
 from vit_jax.plots import charts
 from vit_jax.plots.charts import Series
+from vit_jax.plots.labels import metric
 from vit_jax.process.text import one_line
 from vit_jax.report.document import Picture, Section, Table, TableCell, count
 from vit_jax.report.run import RecordedRun, side_by_side
@@ -97,8 +98,8 @@ def points_of(run: RecordedRun, key: str) -> Points:
 
 def best(key: str, points: Points) -> Point:
   """The best point, the first of equals."""
-  metric = catalogue.metric(key)
-  smaller = key == "loss" or (metric is not None and metric.smaller_is_better)
+  known = catalogue.metric(key)
+  smaller = key == "loss" or (known is not None and known.smaller_is_better)
   return min(points, key=lambda point: point[1] if smaller else -point[1])
 
 
@@ -122,13 +123,18 @@ def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
   drawn = [chart(runs, losses, "loss", log=True)]
   for name in sets[:MAX_SETS]:
     of_set = [key for key in accuracies if key.rpartition("/")[0] == name]
-    drawn.append(chart(runs, of_set, f"accuracy, {one_line(name)}"))
+    drawn.append(chart(runs, of_set, f"accuracy, {one_line(name)}", percent=True))
   drawn += [chart(runs, [key], label, log=log) for key, label, log in OF_STEPS]
   return [picture for picture in drawn if picture]
 
 
 def chart(
-  runs: Sequence[RecordedRun], keys: Sequence[str], label: str, *, log: bool = False
+  runs: Sequence[RecordedRun],
+  keys: Sequence[str],
+  label: str,
+  *,
+  log: bool = False,
+  percent: bool = False,
 ) -> Picture | None:
   """A chart of metrics; None if no run has them at two steps."""
   lines = [
@@ -143,13 +149,13 @@ def chart(
   if any(catalogue.metric(key) for key in keys):
     title += of_average(runs)
   alt = f"{title} by step. {'; '.join(map(in_words, lines[: charts.MAX_LEGEND]))}."
-  return Picture(charts.lines(lines, label, log=log), "svg+xml", alt, title)
+  return Picture(charts.lines(lines, label, log=log, percent=percent), "svg+xml", alt, title)
 
 
 def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alone: bool) -> Series:
   """A metric of a run as a line; its name tells what the other lines of the chart are not."""
-  metric = "training" if key == "loss" else key
-  name = one_line(run.name if several and alone else f"{run.name} {metric}" if several else metric)
+  what = "training" if key == "loss" else metric(key)
+  name = one_line(run.name if several and alone else f"{run.name} {what}" if several else what)
   steps, values = np.array(points, float).T
   return Series(name, steps, values, group=place, dots=bool(catalogue.metric(key)))
 

@@ -75,9 +75,9 @@ def html(folders: Sequence[Path], *, inside: bool) -> str:
   title = f"Run {runs[0].name}" if len(runs) == 1 else f"{len(runs)} runs compared"
   sections = [
     summary(runs),
-    description.section(runs),
     outcome.section(runs, details(runs)),
     cost.section(runs),
+    description.section(runs),
     *(looks(runs) if inside else []),
   ]
   return document.html(title, sections)

@@ -27,10 +27,10 @@ def section(scored: ScoredSet, before: str) -> Section:
   images = len(scored.labels)
   missing = [name for name, images, _ in scored.classes if not images]
   sections = [
+    mistakes(scored),
     Section("Accuracy of each class", tables=[classes(scored)]),
     confusion(scored),
     calibration(scored),
-    mistakes(scored),
     Section("Pictures", pictures=drawn_pictures(scored)),
   ]
   return Section(

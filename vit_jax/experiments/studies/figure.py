@@ -12,30 +12,43 @@ from vit_jax.process.text import one_line
 
 PAPER = "score in the paper"  # what it is of stands in results.md
 MAX_TEXT = 40  # characters of a value
+NAMES = {  # of columns, where "_" for a space does not make words
+  "positions": "position embedding",
+  "position_place": "added at",
+  "exaflops": "exaFLOPs",
+  "pretraining_exaflops": "exaFLOPs of pre-training",
+  "pixels": "image size (pixels)",
+}
 MARKERS = "os^Dv*P"  # the next one where the ten colours begin again
 COLUMN = 15  # lines of a column of a legend
 
 
-def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path]):
-  """Draws means with deviations as error bars; the paper's figures are beside them.
+def draw(
+  rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path], *, percent: bool = False
+):
+  """Draws means with deviations as error bars; the paper's scores are beside them.
 
   Args:
     rows: of results.csv or curves.csv, as text.
     drawing: which columns are drawn.
     paths: files to write; the ending tells the format.
+    percent: whether scores are accuracies, fractions of 1.
   """
   from matplotlib.figure import Figure  # slow to import, and only needed at the end
+  from matplotlib.ticker import PercentFormatter
 
   values = ["score"] + ["paper"] * any(row["paper"] for row in rows)
   columns = [(x, value) for value in values for x in drawing.along()]
   parts = groups(rows, drawing.panel) if drawing.panel else {"": rows}
   width, height = beside(rows, drawing), below(rows, drawing)
-  size = (1 + (5 + width) * len(columns), (4 + height) * len(parts))
+  size = (0.8 + (4 + width) * len(columns), (3.6 + height) * len(parts))
   figure = Figure(figsize=size, layout="constrained")
   grid = figure.subplots(len(parts), len(columns), squeeze=False)
   for line, (name, part) in zip(grid, parts.items(), strict=True):
     for axes, (x, value) in zip(line, columns, strict=True):
       panel(axes, [row for row in part if row[value]], drawing, x, value)
+      if percent:
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
       whose = {"score": "here", "paper": "paper"}[value] if len(values) > 1 else ""
       axes.set_title(", ".join(filter(None, [as_text(name), whose])))
   for path in paths:
@@ -66,7 +79,7 @@ def panel(axes, rows: list[dict[str, str]], drawing: Drawing, x: str, value: str
     turned = {"rotation": 90} if is_long(places) else {}
     axes.set_xticks(list(places.values()), list(map(as_text, places)), **turned)
     axes.set_xlim(-0.5, len(places) - 0.5)
-  axes.set(xlabel=as_text(x), ylabel=drawing.label if value == "score" else PAPER)
+  axes.set(xlabel=name_of(x), ylabel=drawing.label if value == "score" else PAPER)
   if drawing.log and ordered and all(place > 0 for place in places.values()):
     logarithmic(axes)
   axes.grid(alpha=0.3)
@@ -90,7 +103,7 @@ def legend(axes, lines: list, names: list[str], drawing: Drawing):
   axes.legend(
     lines,
     list(map(as_text, names)),
-    title=as_text(drawing.by or "cell"),
+    title=name_of(drawing.by or "cell"),
     ncols=-(-len(names) // COLUMN),
     loc="upper left",
     bbox_to_anchor=(1, 1),
@@ -127,9 +140,14 @@ def is_long(places: dict[str, float]) -> bool:
   return sum(len(as_text(name)) + 2 for name in places) > 60
 
 
+def name_of(column: str) -> str:
+  """The name of a column in words."""
+  return as_text(NAMES.get(column, column))
+
+
 def as_text(value: str) -> str:
-  """A value as text of a picture: one line, its middle left out if it is long, no formula."""
-  text = drawable(one_line(value))
+  """A value as text of a picture: words on one line, its middle left out if long, no formula."""
+  text = drawable(one_line(value)).replace("_", " ")
   text = text if len(text) <= MAX_TEXT else f"{text[:20]}...{text[-17:]}"
   return text.replace("$", r"\$")
 

@@ -8,6 +8,7 @@ import re
 import statistics
 from collections.abc import Sequence
 
+from vit_jax.evaluation import catalogue
 from vit_jax.experiments.studies import figure, results
 from vit_jax.experiments.studies.results import deviation
 from vit_jax.experiments.studies.study import Cell, Study
@@ -85,8 +86,15 @@ def write(
     files.write_text(folder / PAGE, page(study, written, tried, command))
     if written:
       paths = [folder / f"{FIGURE}.{kind}" for kind in ("svg", "png")]
-      figure.draw(points or with_trials(study, written, tried), study.drawing, paths)
+      drawn = points or with_trials(study, written, tried)
+      figure.draw(drawn, study.drawing, paths, percent=scores_are_accuracies(study))
   return lines(written)
+
+
+def scores_are_accuracies(study: Study) -> bool:
+  """Whether all scores are fractions of images."""
+  metrics = {study.score_of(cell).metric for cell in study.cells}
+  return all(catalogue.curve(metric) == "accuracy" for metric in metrics)
 
 
 def rewritten(path: pathlib.Path, rows: Sequence[dict]) -> list[dict[str, str]]:

@@ -1,0 +1,78 @@
+"""What a page takes as given: a checkout, and what a reader has, such as photographs or a run."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+HERE = pathlib.Path(__file__).parent
+SHORT = "--config.duration.epochs=0 --config.duration.steps=60 --config.schedule.warmup.steps=5"
+
+# name: commands that make it, in an empty folder whose content is put into the checkout.
+MATERIAL = {
+  "photos": "python3 $TREE/tests/pages/photos.py",
+  "tables": "python $TREE/tests/pages/tables.py",
+  "demo": "python -m vit_jax.main --config=$TREE/configs/vit_digits.py "
+  f"--workdir=workdirs/vit_digits {SHORT}",
+  "fashion": "python $TREE/tests/pages/fashion.py && cd $TREE && python tools/prepare_data.py "
+  "images fashion_mnist --split train=csv:$HERE/train.csv --split test=csv:$HERE/test.csv "
+  "&& rm -r $HERE/*",
+  "fashion_run": "python -m vit_jax.main --config=$TREE/configs/vit_fashion.py "
+  f"--workdir=workdirs/vit_fashion {SHORT}",
+  "halves": "cd $TREE && for half in 'fashion_first T-shirt/top Trouser Pullover Dress Coat' "
+  "'fashion_second Sandal Shirt Sneaker Bag'; do set -- $half; name=$1; shift; python "
+  "tools/prepare_data.py images $name --split=train=tfds:fashion_mnist "
+  '--split=test=tfds:fashion_mnist --classes "$@"; done',
+  "folders": "python3 $TREE/tests/pages/photos.py && mkdir digits && mv photos digits/train && mv "
+  "more_photos digits/test && rm -r unsorted *.png",
+  "libtpu": "python -m pip install --quiet --target .libtpu libtpu==0.0.51",
+  "weights": "python $TREE/tests/pages/weights.py",
+}
+
+
+def tree(root: pathlib.Path, folder: pathlib.Path):
+  """Makes FOLDER/tree, a repository with one commit: the files of this one as they are."""
+  listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+  names = subprocess.run(listed, cwd=root, check=True, capture_output=True, text=True).stdout
+  target = folder / "tree"
+  shutil.rmtree(target, ignore_errors=True)
+  for name in filter(None, names.split("\0")):
+    if (root / name).is_file():
+      (target / name).parent.mkdir(parents=True, exist_ok=True)
+      shutil.copy2(root / name, target / name)
+  who = ["-c", "user.name=pages", "-c", "user.email=pages@localhost"]
+  for command in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "-m", "tree"]):
+    subprocess.run(["git", *command], cwd=target, check=True)
+
+
+def checkout(folder: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
+  """A clone of the tree in PLACE, with the environment of all pages."""
+  subprocess.run(
+    ["git", "clone", "--quiet", str(folder / "tree"), str(place / "vit_jax")], check=True
+  )
+  (place / "vit_jax" / ".venv").symlink_to(environment(folder))
+  return place / "vit_jax"
+
+
+def environment(folder: pathlib.Path) -> pathlib.Path:
+  """FOLDER/venv, made as `make demo` makes it, if it is not there."""
+  path = folder / "venv"
+  if not (path / "installed").exists():
+    subprocess.run(["make", f"VENV={path}", f"{path}/installed"], cwd=folder / "tree", check=True)
+  return path
+
+
+def made(name: str, folder: pathlib.Path) -> pathlib.Path:
+  """FOLDER/given/NAME, made if it is not there."""
+  path = folder / "given" / name
+  if path.exists():
+    return path
+  path.mkdir(parents=True)
+  variables = {"TREE": folder / "tree", "HERE": path, "PYTHONPATH": folder / "tree"}
+  variables["TFDS_DATA_DIR"] = folder / "tfds"
+  if name != "photos":
+    variables["PATH"] = f"{environment(folder) / 'bin'}:{os.environ['PATH']}"
+  given = os.environ | {key: str(value) for key, value in variables.items()}
+  command = ["bash", "-e", "-o", "pipefail", "-c", MATERIAL[name]]
+  subprocess.run(command, cwd=path, env=given, check=True)
+  return path

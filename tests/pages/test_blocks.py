@@ -1,0 +1,80 @@
+"""Each block of code of a page is run, is shown alone, or says why it is not run."""
+
+import pathlib
+
+import pytest
+
+from tests.pages import material
+from tests.pages.__main__ import OUTSIDE, ROOT, everything
+from tests.pages.blocks import REASONS, blocks, given
+
+PAGES = [str(path.relative_to(ROOT)) for path in everything()]
+SHOWN = ("text", "python", "bash")  # a third language would be neither run nor known as shown
+MOST = 0.2  # of the blocks that have commands, those that are not run
+
+EXAMPLE = """
+<!-- given: demo, photos -->
+<!-- not run: hours, on a pod -->
+```bash
+python -m one
+```
+
+<!-- run with: --steps=2 -->
+```bash
+cd x
+python -m two \\
+  --flag
+PYTHONPATH=y python tools/four.py &
+```
+
+```python title="a.py"
+x = 1
+```
+"""
+
+
+def page_blocks(page: str):
+  return list(blocks((ROOT / page).read_text(encoding="utf-8")))
+
+
+def test_blocks_are_found_with_their_marks():
+  first, second, third = blocks(EXAMPLE)
+  assert first.marks == {"given": "demo, photos", "not run": "hours, on a pod"}
+  assert (first.is_run, second.is_run, third.is_run) == (False, True, True)
+  assert (first.line, third.file, third.text) == (4, "a.py", "x = 1\n")
+  assert given(EXAMPLE) == ["demo", "photos"]
+
+
+def test_flags_are_added_to_each_line_with_a_command():
+  _, second, third = blocks(EXAMPLE)
+  assert second.with_flags().splitlines() == [
+    "cd x",
+    "python -m two   --flag --steps=2",
+    "PYTHONPATH=y python tools/four.py --steps=2 &",
+  ]
+  assert third.with_flags() == third.text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_says_what_it_is(page):
+  for block in page_blocks(page):
+    assert block.language in SHOWN, f"{page}:{block.line} names no language"
+    reason = block.marks.get("not run", REASONS[0])
+    assert reason.startswith(REASONS), f"{page}:{block.line}: {reason}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_given_can_be_made(page):
+  names = set(given((ROOT / page).read_text(encoding="utf-8")))
+  assert names <= {OUTSIDE, *material.MATERIAL}
+
+
+def test_few_blocks_are_not_run():
+  commands = [b for page in PAGES for b in page_blocks(page) if b.language in ("bash", "python")]
+  left_out = [block for block in commands if not block.is_run]
+  assert len(left_out) <= MOST * len(commands)
+
+
+def test_the_commands_of_the_readme_are_run_by_the_checks_of_every_change():
+  checks = pathlib.Path(ROOT, ".ci", "run").read_text()
+  assert "-m tests.pages --short README.md" in checks
