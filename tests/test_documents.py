@@ -5,6 +5,7 @@ import functools
 import pathlib
 import re
 
+from tests.pages import blocks
 from vit_jax.config.page import keys
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -31,6 +32,15 @@ def missing(pages, pattern, is_there):
   found = {page: {name for name in pattern.findall(text) if name} for page, text in pages.items()}
   absent = {page: {name for name in found[page] if not is_there(page, name)} for page in found}
   return {page: names for page, names in absent.items() if names}
+
+
+def test_every_block_of_code_is_run_or_shown_or_says_why_not():
+  """`bash` and `python` are run by `python -m tests.pages`; tests/pages/blocks.py has the marks."""
+  for page, text in PAGES.items():
+    for block in blocks.blocks(text):
+      assert block.language in ("bash", "python", "text"), f"{page}:{block.line} names no language"
+      reason = block.marks.get("not run", blocks.REASONS[0])
+      assert reason.startswith(blocks.REASONS), f"{page}:{block.line}: {reason}"
 
 
 def test_links_lead_to_files():
