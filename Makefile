@@ -1,12 +1,13 @@
 # make demo: a small ViT pre-trained on real images, in minutes.  make test: every test and the linter.
 # make docs: the documentation as a site, in site/.  make pages: runs the commands of all pages.
+# make pictures: makes the pictures of the pages anew.
 # make torture: thousands of damaged files, random settings, kills and signals, for about an hour.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test torture lint docs pages clean
+.PHONY: demo test torture lint docs pages pictures clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
@@ -28,6 +29,9 @@ docs: $(VENV)/docs-installed
 
 pages:
 	$(PYTHON) -m tests.pages
+
+pictures: $(VENV)/installed
+	$(BIN)/python -m tests.pages.pictures
 
 $(VENV)/docs-installed: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
