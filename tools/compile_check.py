@@ -1,4 +1,4 @@
-"""Compiles a recipe's training step for TPUs or GPUs that are not there: memory and speed.
+"""Compiles a recipe's training step for TPUs or GPUs that you don't have: memory and speed.
 
 python tools/compile_check.py --config=configs/vit_l16_jft.py --topology=v3:16x16
 python tools/compile_check.py --config=configs/vit_b16_jft.py --topology=h100:8
