@@ -46,7 +46,7 @@ def test_a_constant_top5_leaves_the_scale_to_the_others():
   curves._accuracy(axes, "test/top5", [(1, 0.999), (2, 1.0)])
   curves._accuracy(axes, "other/top5", [(1, 0.5), (2, 0.9)])
   assert [len(line.get_xdata()) for line in axes.lines] == [2, 0, 2]
-  assert axes.lines[1].get_label() == "test/top5: 100.0%, not drawn"
+  assert axes.lines[1].get_label() == "test top-5: 100.0%, not drawn"
 
 
 def test_the_legend_covers_nothing():

@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import re
 import statistics
 
 from vit_jax.experiments.studies.results import deviation
@@ -147,7 +148,7 @@ def name_of(column: str) -> str:
 
 def as_text(value: str) -> str:
   """A value as text of a picture: words on one line, its middle left out if long, no formula."""
-  text = drawable(one_line(value)).replace("_", " ")
+  text = re.sub(r"(?<=\w)_(?=\w)", " ", drawable(one_line(value)))
   text = text if len(text) <= MAX_TEXT else f"{text[:20]}...{text[-17:]}"
   return text.replace("$", r"\$")
 
