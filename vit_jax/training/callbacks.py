@@ -143,9 +143,9 @@ class Metrics(Callback):
     seen, share = self._run.begun.up_to(step), self._run.config.data.bad_limit
     if bad > share * max(seen, 1000):
       raise TrainingError(
-        f"{bad} of {seen} training images up to step {step} are broken (they cannot be read or decoded), more than "
-        f"config.data.bad_limit={share}; the log above names them. Repair or remove them, or "
-        "raise the limit."
+        f"{bad} of {seen} training images up to step {step} are broken (they cannot be read or "
+        f"decoded), more than config.data.bad_limit={share}; the log above names them. Repair or "
+        "remove them, or raise the limit."
       )
 
 
