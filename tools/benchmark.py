@@ -1,8 +1,9 @@
-"""Measures speed on this machine: python tools/benchmark.py step|data|device [--format=json].
+"""Measures speed on this machine: python tools/benchmark.py step|data|augment|device.
 
 step: images/s of the training step of ViT-S/16 on this CPU, compared with timm in torch.
 data: images/s of the training input, from 500 x 375 JPEG files to 224 px, with threads
 and from a cache, compared with tf.data.
+augment: the same with the augmentation of each recipe, beside tf.data with the same operations.
 device: images/s and MFU of training steps in bfloat16 on a GPU, compared with timm and
 torch.compile: ViT-S/16 to H/14, L/16 at 512 px, attention by XLA and cuDNN, scan, remat. On a CPU
 it measures tiny models, and lists the others as not measured.
@@ -16,7 +17,13 @@ from vit_jax.config.tool_flags import ToolFlags
 from vit_jax.process import console, huge_pages, json_text
 from vit_jax.process.text import aligned, cells
 
-MEASURES = {"step": "step", "data": "input", "device": "accelerator"}  # of tools/benchmarks
+# Of tools/benchmarks.
+MEASURES = {
+  "step": "step",
+  "data": "input",
+  "augment": "augmentation",
+  "device": "accelerator",
+}
 COLUMNS = {  # key of a row: (heading, format)
   "name": ("", ""),
   "batch": ("batch", "d"),

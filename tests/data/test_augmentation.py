@@ -52,7 +52,7 @@ def test_rand_augment_draws_16_operations_equally_often():
 # both signs.
 RANGES = {
   "rotate": (0, 15, 30, 45, 90),
-  "posterize": (0, 2, 4, 6, 8),  # 12 bits at 30: an image has no more than 8
+  "posterize": (1, 2, 4, 6, 8),  # TensorFlow's shift by 8 leaves one bit; 12 bits are all 8
   "solarize": (0, 128, 256, 384, 768),
   "color": (0.1, 1.0, 1.9, 2.8, 5.5),
   "contrast": (0.1, 1.0, 1.9, 2.8, 5.5),
@@ -86,7 +86,7 @@ def test_distances_grow_with_the_image():
 
 
 def test_timms_operations_grow_stronger_with_the_magnitude():
-  """Those of the published form are strongest at 0, where posterize leaves a black image."""
+  """Those of the published form are strongest at 0, where posterize leaves one bit."""
   pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
   for name in ("posterize", "solarize", "color", "contrast", "brightness", "sharpness"):
     changes = []

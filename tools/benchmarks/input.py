@@ -16,14 +16,16 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 import simplejpeg
 
+from vit_jax.config import Augmentation
 from vit_jax.data import cache, images, pipeline, sources
+from vit_jax.data.augmentation.steps import augmented
 
 _HEIGHT, _WIDTH = 375, 500  # pixels, the most frequent size in ImageNet
 _SIZE = 224
@@ -65,21 +67,21 @@ def measure(
     folder = os.path.join(temporary, "jpegs")
     write_jpegs(folder, count=files)
     source = sources.open_source(f"folder:{folder}", split="")
-    runs = {"tf.data": functools.partial(_tf_batches, folder, batch_size=batch_size)}
+    runs = {"tf.data": functools.partial(tf_batches, folder, batch_size=batch_size)}
     for threads in counts:
       runs[f"vit_jax threads={threads}"] = functools.partial(
-        _our_batches, source, batch_size=batch_size, threads=threads
+        our_batches, source, batch_size=batch_size, threads=threads
       )
     cached = _cached(source, os.path.join(temporary, "cache"), threads=cores)
     for threads in counts:
       runs[f"vit_jax cached, threads={threads}"] = functools.partial(
-        _our_batches, cached, batch_size=batch_size, threads=threads
+        our_batches, cached, batch_size=batch_size, threads=threads
       )
     turns = [
-      {name: _turn(make, seconds=seconds, batch_size=batch_size) for name, make in runs.items()}
+      {name: turn(make, seconds=seconds, batch_size=batch_size) for name, make in runs.items()}
       for _ in range(rounds)
     ]
-  return [_row(name, turns) for name in runs]
+  return [row(name, turns) for name in runs]
 
 
 def write_jpegs(folder: str, *, count: int, seed: int = 0) -> None:
@@ -142,13 +144,16 @@ def _cached(source: sources.Source, folder: str, *, threads: int) -> cache.Cache
   return cache.Cached(source, folder, **options)
 
 
-def _our_batches(source: sources.Source, *, batch_size: int, threads: int) -> Iterator:
-  transform = functools.partial(
+def our_batches(
+  source: sources.Source, *, batch_size: int, threads: int, steps: Sequence[Augmentation] = ()
+) -> Iterator:
+  """Our pipeline; `steps` come after crop and flip."""
+  crop = functools.partial(
     images.train_image, size=_SIZE, area=_AREA, aspect=_ASPECT, flip=True, max_pixels=_MAX_PIXELS
   )
   return pipeline.train_batches(
     _Long(source),
-    transform=transform,
+    transform=functools.partial(augmented, crop=crop, steps=steps),
     seed=0,
     batch_size=batch_size,
     host=0,
@@ -158,7 +163,10 @@ def _our_batches(source: sources.Source, *, batch_size: int, threads: int) -> It
   )
 
 
-def _tf_batches(folder: str, *, batch_size: int) -> Iterator:
+def tf_batches(
+  folder: str, *, batch_size: int, augment: Callable = lambda tf, image: image
+) -> Iterator:
+  """tf.data's pipeline; `augment`, (tf, image) -> image, comes after crop and flip."""
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
   try:
     import tensorflow as tf
@@ -168,11 +176,13 @@ def _tf_batches(folder: str, *, batch_size: int) -> Iterator:
     ) from error
   paths, labels = _listing(folder)
   dataset = tf.data.Dataset.from_tensor_slices((paths, labels)).shuffle(len(paths)).repeat()
-  dataset = dataset.map(functools.partial(_tf_example, tf), num_parallel_calls=tf.data.AUTOTUNE)
+  dataset = dataset.map(
+    functools.partial(_tf_example, tf, augment), num_parallel_calls=tf.data.AUTOTUNE
+  )
   return iter(dataset.batch(batch_size, drop_remainder=True).prefetch(2))
 
 
-def _tf_example(tf, path, label):
+def _tf_example(tf, augment, path, label):
   """Processes one file like the published training pipeline, but keeps 8 bits, as ours does."""
   data = tf.io.read_file(path)
   begin, extent, _ = tf.image.sample_distorted_bounding_box(
@@ -185,7 +195,7 @@ def _tf_example(tf, path, label):
   )
   window = tf.concat([begin[:2], extent[:2]], axis=0)
   image = tf.image.resize(tf.io.decode_and_crop_jpeg(data, window, channels=3), (_SIZE, _SIZE))
-  return tf.image.random_flip_left_right(tf.cast(image, tf.uint8)), label
+  return augment(tf, tf.image.random_flip_left_right(tf.cast(image, tf.uint8))), label
 
 
 def _listing(folder: str) -> tuple[list[str], list[int]]:
@@ -197,12 +207,14 @@ def _listing(folder: str) -> tuple[list[str], list[int]]:
   return [path for path, _ in files], [label for _, label in files]
 
 
-class _Speed(NamedTuple):
+class Speed(NamedTuple):
+  """Of a pipeline."""
+
   images_per_second: float
   cpu_microseconds: float  # per image
 
 
-def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> _Speed:
+def turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> Speed:
   """Speed of a pipeline, created for this turn because even a waiting pipeline takes CPU time.
 
   A warm-up of half the turn comes first, so that threads and buffers settle.
@@ -216,7 +228,7 @@ def _turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> _
   while time.perf_counter() < start + seconds:
     next(batches)
     count += batch_size
-  speed = _Speed(count / (time.perf_counter() - start), (_cpu_seconds() - cpu) / count * 1e6)
+  speed = Speed(count / (time.perf_counter() - start), (_cpu_seconds() - cpu) / count * 1e6)
   if hasattr(batches, "close"):  # tf.data's iterators end when they are garbage-collected
     batches.close()
     for thread in threading.enumerate():
@@ -238,9 +250,10 @@ def _cpu_seconds() -> float:
   return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _row(name: str, turns: list[dict[str, _Speed]]) -> dict:
+def row(name: str, turns: list[dict[str, Speed]], beside: str = "tf.data") -> dict:
+  """The medians of a pipeline over the turns, and its speed relative to another's."""
   rates = [turn[name].images_per_second for turn in turns]
-  ratios = [turn[name].images_per_second / turn["tf.data"].images_per_second for turn in turns]
+  ratios = [turn[name].images_per_second / turn[beside].images_per_second for turn in turns]
   return {
     "name": name,
     "images_per_second": round(statistics.median(rates), 1),

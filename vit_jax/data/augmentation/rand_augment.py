@@ -21,9 +21,11 @@ class RandAugment(Augmentation):
   magnitudes, as published; colour, contrast, brightness and sharpness not at all at 5.
 
   Source: Cubuk et al., "RandAugment", 2019, and its TensorFlow code in EfficientNet's repository.
-  Two things differ from that code. Contrast is about the mean of the image; there it is about the
-  number of pixels divided by 256. Distances are published in pixels of images of about 224; here
-  they grow with the image.
+  Four things differ from that code. Contrast is about the mean of the image; there it is about the
+  number of pixels divided by 256. A threshold of solarize over 255 leaves the image as it is; there
+  256 becomes 0 in 8 bits, which inverts it. More than 8 bits of posterize leave it as it is; there
+  one bit is left. Distances are published in pixels of images of about 224; here they grow with the
+  image.
   """
 
   kind: str = name_of_kind("rand_augment", "RandAugment, as published in TensorFlow")
@@ -58,7 +60,7 @@ def operations(magnitude: float, sign: int, side: int, row: int, column: int) ->
     of(o.equalize),
     of(o.invert),
     of(o.rotate, degrees=sign * 30 * share),
-    of(o.posterize, bits=min(8, int(4 * share))),
+    of(o.posterize, bits=min(max(1, int(4 * share)), 8)),
     of(o.solarize, threshold=int(256 * share)),
     of(o.color, factor=factor),
     of(o.contrast, factor=factor),
