@@ -9,6 +9,7 @@ import pytest
 from vit_jax import config as c
 from vit_jax.data import batches, images, sources
 from vit_jax.data.batches import Reader
+from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh
 
 MESH = mesh.make(c.Mesh(), batch_size=16, accumulation=1)
@@ -30,6 +31,14 @@ def test_training_batches_resume_where_they_left_off():
       np.testing.assert_array_equal(batch[key], again[key])
   assert first[0]["image"].shape == (16, 8, 8, 3)
   assert not np.array_equal(first[0]["image"], first[1]["image"])
+
+
+def test_each_image_comes_as_often_as_the_settings_say():
+  reader, source = Reader(dataclasses.replace(DATA, repeats=4), MESH, 16, 1), digits("train")
+  batch = next(reader.training(source, parts=(), seed=0, start=0))
+  assert (batch["labels"].reshape(4, 4) == batch["labels"][::4, None]).all()
+  first = reader.first_training(source, parts=[MixedSource(1437, 1.0)], seed=0, count=16)
+  np.testing.assert_array_equal([item.image for item in first], batch["image"])
 
 
 def test_evaluation_batches_are_as_large_as_a_part_of_a_step():

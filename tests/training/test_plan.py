@@ -5,12 +5,14 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 from tools import cache as tools_cache
 from vit_jax import config as c
 from vit_jax import launch, models
 from vit_jax.data import cache
 from vit_jax.evaluation.classification import Classification
+from vit_jax.learning.classification import Settings
 from vit_jax.models import requirements
 from vit_jax.training import run as runs
 
@@ -90,3 +92,17 @@ def test_the_attention_is_checked_for_the_model_that_computes(monkeypatch):
   found = models.configured(dataclasses.replace(CONFIG.model, compute_dtype="bfloat16"))
   launch.reader_of(CONFIG, found, dataclasses.replace(CONFIG.data, image_size=16))
   assert checked == [(jnp.float32, 8, True), (jnp.bfloat16, 16, False)]
+
+
+def test_the_objective_is_asked_about_the_labels(tmp_path):
+  """CutMix refuses images with any number of them."""
+  for name in "xy":
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / f"{name}.png")
+  table = tmp_path / "photos.csv"
+  table.write_text("image,labels\nx.png,a|b\ny.png,a\n")
+  data = dataclasses.replace(CONFIG.data, train=c.Dataset(f"csv:{table}", label_key="labels"))
+  model = dataclasses.replace(CONFIG.model, num_classes=0)
+  config = dataclasses.replace(CONFIG, model=model, data=data, evaluate={}, batch_size=2)
+  assert runs.open_data(config).train.multi_label
+  with pytest.raises(c.ConfigError, match=r"objective\.cutmix=1 is for images with one label each"):
+    runs.open_data(dataclasses.replace(config, objective=Settings(cutmix=1.0)))
