@@ -9,14 +9,14 @@ for two machines of 8. The program is the main program's own, compiled by the re
 needs the compiler's package, but no device. If the step does not fit into memory, the tool tries
 settings that need less memory until the step fits.
 
-TPUs' compiler counts cycles, from which the time of a step is estimated. For GPUs there is a bound
-alone: no step is faster than the sum over its kernels of their products at the peak rate, or of
+The TPU compiler counts cycles, from which the time of a step is estimated. For GPUs there is only a
+bound: no step is faster than the sum over its kernels of their matmuls at the peak rate, or of
 their bytes at the memory's rate if that takes longer.
 
---largest-batch keeps the recipe but for the size of its batch, and looks for the largest that fits.
+--largest-batch keeps the recipe except for its batch size, and finds the largest one that fits.
 
---breakdown adds where the time of a step goes, by category: what is launched, bytes, the bound, and
-on TPUs the time by the compiler's cycles and the ratio of the two.
+--breakdown shows where the time of a step goes, by category: number of launches, bytes, the bound,
+and on TPUs the time by the compiler's cycles and the ratio of the two.
 
 Exit status: 0 it fits; 1 it does not, or there is no compiler; 2 wrong usage or config.
 """

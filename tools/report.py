@@ -1,12 +1,12 @@
-"""Writes what a run was, gave and cost as one page of HTML; compares several runs.
+"""Writes the results, cost and settings of a run as one page of HTML; compares several runs.
 
 python tools/report.py workdirs/vit_digits --output report.html
 python tools/report.py workdirs/a workdirs/b workdirs/c --output comparison.html
 
-The page needs no network and holds its pictures. What a run does not have is left out: a run that
-was stopped has no accuracies of classes, for example. Curves of several runs are laid over one
-another, and the settings that differ are a table. The newest checkpoint of each run is looked into,
-which a run's own report.html leaves out.
+The page needs no network and contains its pictures. It leaves out what a run does not have: a run
+that was stopped has no accuracies of classes, for example. Curves of several runs are drawn in the
+same charts, and a table lists the settings that differ. The page shows what the newest checkpoint
+looks like inside, which a run's own report.html leaves out.
 
 Exit status: 0 done; 2 wrong usage: a folder is not a workdir, or there can be no --output there;
 1 the disk fails.

@@ -1,4 +1,4 @@
-"""Does a study: many runs, one table, one picture (configs/studies/NAME.py).
+"""Runs a study: many runs, one table, one picture (configs/studies/NAME.py).
 
 python tools/study.py --study=configs/studies/positions.py --plan
 python tools/study.py --study=configs/studies/positions.py [--scale=small|paper] [--jobs=N]

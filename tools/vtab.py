@@ -14,12 +14,12 @@ every pair trains on 800 images of each task and is scored on the other 200. The
 mean over the tasks (the first of equally good ones) is then used for the runs that are scored on
 the test images, which are not read before.
 
-If the command was stopped, start it again: it continues. Tasks may be added. A run that fails costs
-no other. --config.KEY=VALUE goes to every run. WORKDIR gets the files of a study, as with
+If the command was stopped, start it again: it continues. Tasks may be added. A failed run does not
+affect the others. --config.KEY=VALUE goes to every run. WORKDIR gets the files of a study, as with
 tools/study.py, which also says what --plan, --slurm and --commands do.
 
 The tool downloads nothing: prepare the data with TFDS first. If datasets are missing, it lists all
-of them with the commands that prepare them, and begins nothing.
+of them with the commands that prepare them, and starts nothing.
 
 Exit status: 0 done; 2 wrong usage, config or data; 75 stopped by a signal: start it again; 1 a run
 failed, or anything else.
