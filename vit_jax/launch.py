@@ -256,23 +256,24 @@ def launch_evaluation(
   model = start.resolved_type(config.model, settings, jax.default_backend())
   config = dataclasses.replace(config, model=model)
   scored = evaluated_model.read(config, evaluations, folder, given, average=average)
-  reader = reader_of(config, scored.model, scored.settings.data)
+  reader = reader_of(config, scored.settings.data)
+  side, device = scored.settings.data.image_size, reader.mesh.devices.flat[0]
+  model = requirements.with_attention(scored.model, side, device)
+  scored = dataclasses.replace(scored, model=model)
   evaluate.evaluate(scored, evaluations, reader, folder, stall_seconds=config.stall_seconds)
   if jax.process_index() == 0:
     with workdir.writing(folder):
       curves.confusions(folder)
 
 
-def reader_of(config: Config, model, data: Data) -> Reader:
-  """The reader that feeds the evaluation of `model`, a Flax module, with `data` on all devices.
+def reader_of(config: Config, data: Data) -> Reader:
+  """The reader that feeds an evaluation with `data` on all devices.
 
   Raises:
-    ConfigError: the batch, the mesh or the attention does not suit the devices.
+    ConfigError: the batch or the mesh does not suit the devices.
   """
   split = dict(batch_size=config.batch_size, accumulation=config.parts)
   mesh = meshes.make(config.mesh, **split)
-  device = mesh.devices.flat[0]
-  requirements.check_attention(model, data.image_size, device, training=False)
   return Reader(data, mesh, **split)
 
 

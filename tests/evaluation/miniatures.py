@@ -34,7 +34,7 @@ def evaluated(config, folder):
   """The metrics of a config, computed as --mode=evaluate does it, in this process."""
   opened = open_alone(config, ())
   read = evaluated_model.read(config, opened, folder)
-  reader = reader_of(config, read.model, read.settings.data)
+  reader = reader_of(config, read.settings.data)
   return evaluate.evaluate(read, opened, reader, folder, stall_seconds=60.0)
 
 

@@ -239,7 +239,7 @@ def test_an_evaluation_that_is_stopped(features, tmp_path):
   config, _ = features
   opened = open_alone(config, ())
   read = evaluated_model.read(config, opened, tmp_path)
-  reader = reader_of(config, read.model, read.settings.data)
+  reader = reader_of(config, read.settings.data)
   params = evaluate.put(read.params, reader.mesh)
   context = EvalContext(read.model, read.settings.loss, reader)
   for calls in (0, 3, 12, 20):

@@ -22,8 +22,8 @@ def vit(name="ViT-B/8", **changes):
   return models.create(name, **SMALL | changes)
 
 
-def check(module, device=None, side=32, training=True):
-  requirements.check_attention(module, side, device or gpu(), training=training)
+def chosen(module, device=None, side=32):
+  return requirements.with_attention(module, side, device or gpu()).attention
 
 
 @pytest.mark.parametrize(
@@ -34,34 +34,34 @@ def check(module, device=None, side=32, training=True):
     (vit(heads=16), gpu(), "a head of this model has 4; use"),
     (vit(width=1088), gpu(), "at most 256, and a head of this model has 272"),
     (vit(width=544), gpu("8.0"), "at most 128, and a head of this model has 136"),
-    (vit(positions="relative"), gpu(), "this model attends to 17; use"),
-    (vit(positions="relative", scan=True), gpu(), "this model attends to 17; use"),
-    (vit("Axial-ViT-B/32", patch=32, positions="relative"), gpu(), "this model attends to 1; use"),
-    (models.create("R50x1", heads=8, attention="cudnn", dtype=jnp.bfloat16), gpu(), "has 32|to 1;"),
+    (vit(), gpu("7.5"), "compute capability 8.0 or higher, and this one has 7.5; use"),
+    (vit(), gpu("gfx90a"), "needs an NVIDIA GPU .* has gfx90a; use"),
+    (models.create("R50x1", heads=16, attention="cudnn", dtype=jnp.bfloat16), gpu(), "has 4; use"),
   ],
 )
 def test_what_cudnn_cannot_compute(module, device, message):
   with pytest.raises(ConfigError, match=f"config.model.attention='cudnn' .*({message})"):
-    check(module, device)
-  check(module.clone(attention="xla"), device)
+    chosen(module, device)
+  for attention in ("xla", "auto"):
+    assert chosen(module.clone(attention=attention), device) == "xla"
 
 
 def test_what_cudnn_can_compute():
-  for capability in ("8.0", "9.0", "12.1", "gfx90a"):
-    check(vit(), gpu(capability))
-  check(vit(width=544), gpu("10.0"))
-  check(vit(positions="relative", pool="gap"))  # 16 tokens
-  check(vit(positions="relative"), training=False)
-  check(vit(pool="map"))
+  able = [(vit(), gpu(capability)) for capability in ("8.0", "9.0", "12.1")]
+  able += [(vit(width=544), gpu("10.0")), (vit(pool="map"), gpu())]
+  able += [(vit(positions="relative", scan=scan), gpu()) for scan in (False, True)]
+  able += [(vit("Axial-ViT-B/32", patch=32, positions="relative"), gpu())]
+  for module, device in able:
+    for attention in ("cudnn", "auto"):
+      assert chosen(module.clone(attention=attention), device) == "cudnn"
+    assert chosen(module.clone(attention="xla"), device) == "xla"
 
 
 def test_every_attention_of_a_model_is_found():
-  found = lambda module: requirements.attentions(module, 64)
-  assert found(vit(scan=True)) == found(vit(scan=False)) == {(65, 16, False)}
-  assert found(vit(pool="map")) == {(64, 16, False), (1, 16, False)}
-  assert found(vit("Axial-ViT-B/8", positions="relative")) == {(8, 16, True)}
-  axial = models.create("Axial-R50", stages=(1, 1), width=64)
-  assert found(axial) == {(16, 8, True), (16, 16, True)}
+  found = lambda module: requirements.head_channels(module, 64)
+  assert found(vit(scan=True)) == found(vit(scan=False)) == {16}
+  assert found(vit("Axial-ViT-B/8", positions="relative", heads=8)) == {8}
+  assert found(models.create("Axial-R50", stages=(1, 1), width=64)) == {8, 16}
   assert found(models.create("R50x1", stages=(1,), width=32)) == set()
 
 

@@ -9,7 +9,6 @@ from PIL import Image
 
 from tools import cache as tools_cache
 from vit_jax import config as c
-from vit_jax import launch, models
 from vit_jax.data import cache
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.classification import Settings
@@ -83,17 +82,6 @@ def test_cudnn_needs_a_gpu():
     runs.make(config, runs.open_data(config))
 
 
-def test_the_attention_is_checked_for_the_model_that_computes(monkeypatch):
-  """A resumed run may compute in another type than its command says, an evaluation of another."""
-  checked = []
-  note = lambda module, side, device, training: checked.append((module.dtype, side, training))
-  monkeypatch.setattr(requirements, "check_attention", note)
-  runs.make(CONFIG, runs.open_data(CONFIG))
-  found = models.configured(dataclasses.replace(CONFIG.model, compute_dtype="bfloat16"))
-  launch.reader_of(CONFIG, found, dataclasses.replace(CONFIG.data, image_size=16))
-  assert checked == [(jnp.float32, 8, True), (jnp.bfloat16, 16, False)]
-
-
 def test_the_objective_is_asked_about_the_labels(tmp_path):
   """CutMix refuses images with any number of them."""
   for name in "xy":
@@ -106,3 +94,16 @@ def test_the_objective_is_asked_about_the_labels(tmp_path):
   assert runs.open_data(config).train.multi_label
   with pytest.raises(c.ConfigError, match=r"objective\.cutmix=1 is for images with one label each"):
     runs.open_data(dataclasses.replace(config, objective=Settings(cutmix=1.0)))
+
+
+def test_the_attention_is_chosen_once_for_model_and_objective(monkeypatch):
+  asked = []
+
+  def choose(module, side, device):
+    asked.append((module.dtype, side, device.platform))
+    return module.clone(attention="xla")
+
+  monkeypatch.setattr(requirements, "with_attention", choose)
+  run = runs.make(CONFIG, runs.open_data(CONFIG))
+  assert run.model.attention == run.objective.model.attention == run.attention == "xla"
+  assert asked == [(jnp.float32, 8, "cpu")]

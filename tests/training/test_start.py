@@ -255,6 +255,16 @@ def test_a_run_goes_on_in_its_type_on_any_device(kind, platform):
     assert compute_type(platform, recorded, asked=asked) == asked
 
 
+def test_a_run_that_began_with_the_attention_of_xla_keeps_it():
+  goes_on = lambda recorded, asked: (
+    start.with_recorded_attention(c.Model(attention=asked), {"model": recorded}).attention
+  )
+  assert goes_on({"attention": "xla"}, "auto") == "xla"
+  assert goes_on({"attention": "xla"}, "cudnn") == "cudnn"
+  for recorded in ({"attention": "auto"}, {"attention": "cudnn"}, {}, 3):
+    assert goes_on(recorded, "auto") == "auto"
+
+
 def test_recipes_for_fine_tuning_leave_the_type_to_the_devices():
   """Activations are in bfloat16 in a program that is compiled for a pod, without a run."""
   for recipe in ("finetune.py:ViT-Ti/16,cifar10", "vtab.py:ViT-Ti/16,cifar-100"):

@@ -68,7 +68,10 @@ class Model:
     choices=("none", "dots", "everything"),
   )
   attention: str = setting(
-    "xla", "implementation of jax.nn.dot_product_attention", choices=("xla", "cudnn")
+    AUTO,
+    "whose attention computes: cuDNN's, on NVIDIA GPUs and in bfloat16, or XLA's; auto: cuDNN's "
+    "where it can. A resumed run that began with XLA's keeps it",
+    choices=(AUTO, "xla", "cudnn"),
   )
   activation: str = setting(
     "gelu_tanh",

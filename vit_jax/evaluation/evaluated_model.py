@@ -8,7 +8,6 @@ or an image size, as recipes of published protocols do.
 import dataclasses
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 
 from vit_jax import config as cfg
@@ -214,9 +213,8 @@ def overlaid_on_run(
     run = cfg.from_dict({key: read.settings[key] for key in ("model", "loss")})
     model = overlaid(run.model, model, "model", named)
     loss = overlaid(run.loss, loss, "loss", named)
-    if model.attention == "cudnn" and "model.attention" not in named:
-      here = "cudnn" if jax.default_backend() == "gpu" else "xla"
-      model = dataclasses.replace(model, attention=here)
+    if "model.attention" not in named:  # that of the run may have been for other devices
+      model = dataclasses.replace(model, attention=cfg.AUTO)
   elif read.card:
     loss = overlaid(dataclasses.replace(loss, kind=read.card.loss), loss, "loss", named)
   return model, loss

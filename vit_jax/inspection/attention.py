@@ -99,7 +99,7 @@ def stream(module: Network, params: dict, images, on_image: Callable[[], None]) 
 def look(module: Network, params: dict, images: np.ndarray) -> Seen:
   """One forward pass over some images; the result of `on_device`, and that of `pixels`."""
   with jax.default_matmul_precision("highest"):
-    logits, kept = _run(module.clone(scan=False, remat="none"), params, images)
+    logits, kept = _run(module.clone(scan=False, remat="none", attention="xla"), params, images)
   grids = module.attention_grids(module.grid(*images.shape[1:3]))
   pairs = zip(module.attentions(kept), module.attentions(params), strict=True)
   layers = tuple(

@@ -12,6 +12,7 @@ with epy.lazy_imports():  # reading settings needs no JAX
   import jax
 
   from vit_jax import models
+  from vit_jax.models import requirements
 
 PREFIX = "training/"  # of the names of an objective's metrics in metrics.jsonl
 OBJECTIVE_PARAMS = (
@@ -81,9 +82,21 @@ class Objective(Protocol):
     ...
 
 
-def of_config(config) -> Objective:
-  """What a run with these settings trains, its model included; the one place that makes it."""
-  return config.objective.configured(config, models.configured(config.model))
+def of_config(config, device: "jax.Device | None" = None) -> Objective:
+  """What a run with these settings trains, its model included; the one place that makes it.
+
+  Args:
+    config: the settings.
+    device: one of those that compute, for which the model chooses its attention; None: shapes alone
+      are wanted.
+
+  Raises:
+    ConfigError: the attention that was asked for cannot compute this model on this device.
+  """
+  model = models.configured(config.model)
+  if device is not None:
+    model = requirements.with_attention(model, config.data.image_size, device)
+  return config.objective.configured(config, model)
 
 
 def shapes(config) -> dict:

@@ -19,43 +19,43 @@ class Attention(nn.Module):
   Attributes:
     heads: number of heads; D_h = D / heads.
     dtype: type of the computation.
-    implementation: of `jax.nn.dot_product_attention`.
+    implementation: "cudnn": cuDNN's, on GPUs; all others: `attend`.
     relative: adds a learned key r for each offset between two tokens, (2 N - 1, heads, D_h). The
       logit of a query for a key is then q (k + r) / sqrt(D_h). Offsets are counted along the token
       axis: the class token first, then the patches in raster order.
+    count: number of tokens to attend to; those behind them are padding. None: all.
   """
 
   heads: int
   dtype: jnp.dtype
   implementation: str = "xla"
   relative: bool = False
+  count: int | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array, source: jax.Array | None = None) -> jax.Array:
     """(B, N, D) -> (B, N, D); keys and values come from `source` (B, M, D), by default x."""
     width = x.shape[-1]
     source = x if source is None else source
+    count = self.count or source.shape[1]
+
+    by_cudnn = self.implementation == "cudnn"
 
     def project(tokens, name):
-      return nn.DenseGeneral(
-        (self.heads, width // self.heads),
-        dtype=self.dtype,
-        kernel_init=nn.initializers.xavier_uniform(),
-        name=name,
-      )(tokens)
+      return Projection(self.heads, self.dtype, flat=by_cudnn, name=name)(tokens)
 
     query, key, value = project(x, "query"), project(source, "key"), project(source, "value")
     bias = None
     if self.relative:
-      shape = (2 * x.shape[1] - 1, self.heads, width // self.heads)
+      shape = (2 * count - 1, self.heads, width // self.heads)
       table = self.param("pos_embedding_relative", nn.initializers.normal(0.02), shape)
-      bias = relative_logits(query, table.astype(self.dtype))
-    if self.implementation == "xla":
-      y = attend(query, key, value, bias)
+      padding = x.shape[1] - count
+      table = jnp.pad(table.astype(self.dtype), ((padding, padding), (0, 0), (0, 0)))
+      bias = relative_logits(query, table)
+    if by_cudnn:
+      y = attend_by_cudnn(query, key, value, bias, count)
     else:
-      y = jax.nn.dot_product_attention(
-        query, key, value, bias=bias, implementation=self.implementation
-      )
+      y = attend(query, key, value, bias)
     return nn.DenseGeneral(
       width,
       axis=(-2, -1),
@@ -63,6 +63,35 @@ class Attention(nn.Module):
       kernel_init=nn.initializers.xavier_uniform(),
       name="out",
     )(y)
+
+
+class Projection(nn.Module):
+  """x W + b, divided into heads.
+
+  Attributes:
+    heads: number of heads.
+    dtype: type of the computation.
+    flat: computes with two axes: cuBLAS then adds the bias itself. On TPUs this would move tokens.
+  """
+
+  heads: int
+  dtype: jnp.dtype
+  flat: bool
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """(B, N, D) -> (B, N, heads, D / heads)."""
+    width = x.shape[-1]
+    shape = self.heads, width // self.heads
+    init = nn.initializers.xavier_uniform()  # of the matrix, whatever the heads
+    whole = lambda key, shape: init(key, (width, width)).reshape(shape)
+    kernel = self.param("kernel", whole, (width, *shape))
+    bias = self.param("bias", nn.initializers.zeros, shape)
+    x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype)
+    if not self.flat:
+      return jnp.einsum("bnd,dhk->bnhk", x, kernel) + bias
+    y = x.reshape(-1, width) @ kernel.reshape(width, width) + bias.reshape(-1)
+    return y.reshape(*x.shape[:-1], *shape)
 
 
 @jax.custom_vjp
@@ -118,6 +147,40 @@ def _matmul(a, b):
 
 
 attend.defvjp(_forward, _backward)
+
+
+def attend_by_cudnn(
+  query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | None, count: int
+) -> jax.Array:
+  """`attend` as one kernel of cuDNN, which never writes the logits to memory.
+
+  JAX refuses its gradient for odd numbers of tokens, so they are padded to an even one.
+
+  Args:
+    query, key, value, bias: as of `attend`, in bfloat16.
+    count: number of keys that get weight; those behind them are padding.
+  """
+  queries = query.shape[1]
+  query, key, value = (padded(x, even(x.shape[1])) for x in (query, key, value))
+  if bias is not None:
+    sides = [(0, even(size) - size) for size in bias.shape[2:]]
+    bias = jnp.pad(bias, ((0, 0), (0, 0), *sides))
+  counts = None if count == key.shape[1] else jnp.full(len(key), count, jnp.int32)
+  y = jax.nn.dot_product_attention(
+    query, key, value, bias=bias, key_value_seq_lengths=counts, implementation="cudnn"
+  )
+  return y[:, :queries]
+
+
+def padded(x: jax.Array, tokens: int) -> jax.Array:
+  """(B, N, ...) with zeros behind, so that there are this many tokens; unchanged if there are."""
+  missing = tokens - x.shape[1]
+  return jnp.pad(x, ((0, 0), (0, missing), *[(0, 0)] * (x.ndim - 2))) if missing else x
+
+
+def even(number: int) -> int:
+  """The number, or the next one if it is odd."""
+  return number + number % 2
 
 
 def relative_logits(query: jax.Array, table: jax.Array) -> jax.Array:

@@ -5,8 +5,9 @@ import functools
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
 
-from vit_jax.models.attention import Attention
+from vit_jax.models.attention import Attention, even, padded
 from vit_jax.models.layers import EPSILON, GELU_FORMS, Dropout, LayerNorm, remat, split_by_example
 from vit_jax.models.positions import PositionEmbedding
 
@@ -45,6 +46,7 @@ class EncoderBlock(nn.Module):
       vit_jax.models.vit.ViT.
     relative: relative position embeddings.
     position: fields of this block's own `PositionEmbedding`, or None.
+    count: as in `Attention`.
   """
 
   mlp_dim: int
@@ -56,6 +58,7 @@ class EncoderBlock(nn.Module):
   norm_epsilon: float = EPSILON
   relative: bool = False
   position: dict | None = None
+  count: int | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool):
@@ -70,6 +73,7 @@ class EncoderBlock(nn.Module):
       self.dtype,
       self.attention,
       self.relative,
+      self.count,
       name="MultiHeadDotProductAttention_1",
     )(y)
     x = x + Dropout(self.dropout)(y, train=train)
@@ -141,11 +145,15 @@ class Encoder(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array, *, train: bool) -> jax.Array:
     """The blocks and the final LayerNorm: (B, N, D) -> (B, N, D)."""
-    shared = None
+    shared, count = None, x.shape[1]
     if position := self._position("every_layer_shared", x.shape[-1]):
       # This name differs, so that the parameters alone identify the model.
       shared = PositionEmbedding(**position, name="posembed_shared")()
-    options = self._block_options() | dict(position=self._position("every_layer", x.shape[-1]))
+    if self.attention == "cudnn" and not self.axial:
+      # Padded once: padding for each attention would move twelve times the bytes. Without a layout
+      # the batch would become the last axis, and each product of matrices would be transposed.
+      x = with_layout_constraint(padded(x, even(count)), Layout(major_to_minor=(0, 1, 2)))
+    options = self._block_options(count) | dict(position=self._position("every_layer", x.shape[-1]))
     block = AxialBlock if self.axial else EncoderBlock
     block = remat(block, self.remat, scan=self.scan, static_argnums=(3,))
     if self.scan:
@@ -153,7 +161,7 @@ class Encoder(nn.Module):
     else:
       for i in range(self.depth):
         x, _ = block(**options, name=f"encoderblock_{i}")(x, shared, train)
-    return LayerNorm(self.dtype, self.norm_epsilon, name="encoder_norm")(x)
+    return LayerNorm(self.dtype, self.norm_epsilon, name="encoder_norm")(x[:, :count])
 
   @nn.nowrap
   def _position(self, place: str, width: int) -> dict | None:
@@ -163,8 +171,8 @@ class Encoder(nn.Module):
     return dict(kind=self.positions, grid=self.grid, before=self.before, width=width)
 
   @nn.nowrap
-  def _block_options(self) -> dict:
-    """Fields of every block, without its position embedding."""
+  def _block_options(self, count: int) -> dict:
+    """Fields of every block for this many tokens, without its position embedding."""
     options = dict(
       mlp_dim=self.mlp_dim,
       heads=self.heads,
@@ -175,7 +183,8 @@ class Encoder(nn.Module):
       norm_epsilon=self.norm_epsilon,
       relative=self.positions == "relative",
     )
-    return dict(grid=self.grid, options=options) if self.axial else options
+    axial = dict(grid=self.grid, options=options)
+    return axial if self.axial else options | dict(count=count)
 
   @nn.nowrap
   def _stacked(self, block):
@@ -197,9 +206,10 @@ class Encoder(nn.Module):
 def add_positions(x: jax.Array, shared: jax.Array | None, own: dict | None) -> jax.Array:
   """Adds the shared position embeddings and the calling block's own to the tokens, if given."""
   if shared is not None:
-    x = x + shared.astype(x.dtype)
+    x = x + padded(shared.astype(x.dtype), x.shape[1])
   if own is not None:
-    x = x + PositionEmbedding(**own, name="posembed_input")().astype(x.dtype)
+    own = PositionEmbedding(**own, name="posembed_input")()
+    x = x + padded(own.astype(x.dtype), x.shape[1])
   return x
 
 

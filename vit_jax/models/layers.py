@@ -94,6 +94,7 @@ def _normalize_forward(x, scale, bias, epsilon):
 
 def _normalize_backward(_, saved, grad):
   x, mean, rstd, scale = saved
+  mean, rstd = jax.lax.optimization_barrier((mean, rstd))
   unit = (x.astype(jnp.float32) - mean) * rstd
   scaled = grad * scale
   along = (scaled * unit).mean(axis=-1, keepdims=True)

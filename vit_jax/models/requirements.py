@@ -8,7 +8,12 @@ from vit_jax.config import MAX_SIDE, ConfigError
 from vit_jax.models.attention import Attention
 from vit_jax.models.family import Network
 
-HOPPER = 9  # its compute capability is 9.0
+AMPERE, HOPPER = 8, 9  # their compute capabilities are 8.x and 9.0
+USE_XLA = "use --config.model.attention=xla"
+NOT_IN_FLOAT32 = (
+  "config.model.attention='cudnn' computes in bfloat16 only; set "
+  f"--config.model.compute_dtype=bfloat16, or {USE_XLA}."
+)
 
 
 def check_tiles(module: Network, side: int, whose: str):
@@ -41,41 +46,55 @@ def largest_side(module: Network, most: int, whose: str) -> int:
   return side
 
 
-def check_attention(module: Network, side: int, device: jax.Device, *, training: bool):
-  """Checks that the chosen attention can compute this model on this device.
+def with_attention(module: Network, side: int, device: jax.Device) -> Network:
+  """The module with the attention that it computes with on this device, "cudnn" or "xla".
 
-  cuDNN's conditions are those of `jax.nn.dot_product_attention`, which raises an error of its own.
+  "auto" is cuDNN's where it can compute this model, and XLA's elsewhere.
 
   Args:
     module: in the type in which it computes.
     side: of the images, pixels.
     device: one of those that compute.
-    training: whether gradients are computed.
 
   Raises:
-    ConfigError: it cannot.
+    ConfigError: cuDNN's was asked for, and cannot.
   """
-  if getattr(module, "attention", "xla") != "cudnn":
-    return
+  asked = getattr(module, "attention", "xla")
+  if asked == "xla":
+    return module
+  reason = why_not_cudnn(module, side, device)
+  if reason and asked == "cudnn":
+    raise ConfigError(reason)
+  return module.clone(attention="xla" if reason else "cudnn")
+
+
+def why_not_cudnn(module: Network, side: int, device: jax.Device) -> str:
+  """What keeps cuDNN from computing the attention of this model on this device; "": nothing.
+
+  Its conditions are those of `jax.nn.dot_product_attention`, which raises errors of its own, but
+  for the number of tokens, which the models make even.
+  """
   if device.platform != "gpu":
-    raise ConfigError(
-      f"config.model.attention='cudnn' needs a GPU, and this is a {device.platform}; use "
-      "--config.model.attention=xla."
+    return (
+      f"config.model.attention='cudnn' needs a GPU, and this is a {device.platform}; {USE_XLA}."
     )
-  check_type(module.attention, jnp.dtype(module.dtype).name)
-  most = most_channels(device)
-  for tokens, channels, relative in sorted(attentions(module, side)):
+  generation = device.compute_capability.partition(".")[0]
+  if not generation.isdecimal() or int(generation) < AMPERE:
+    return (
+      "config.model.attention='cudnn' needs an NVIDIA GPU of compute capability "
+      f"{AMPERE}.0 or higher, and this one has {device.compute_capability}; {USE_XLA}."
+    )
+  if jnp.dtype(module.dtype) == jnp.float32:
+    return NOT_IN_FLOAT32
+  most = 256 if int(generation) >= HOPPER else 128
+  for channels in sorted(head_channels(module, side)):
     if channels > most or channels % 8:
-      raise ConfigError(
-        f"config.model.attention='cudnn' needs heads with a multiple of 8 channels, on this GPU at "
-        f"most {most}, and a head of this model has {channels}; use --config.model.attention=xla, "
-        "or another number of heads."
+      return (
+        "config.model.attention='cudnn' needs heads with a multiple of 8 channels, on this GPU at "
+        f"most {most}, and a head of this model has {channels}; {USE_XLA}, or another number of "
+        "heads."
       )
-    if training and relative and tokens % 2:
-      raise ConfigError(
-        "config.model.attention='cudnn' trains relative position embeddings only with an even "
-        f"number of tokens, and this model attends to {tokens}; use --config.model.attention=xla."
-      )
+  return ""
 
 
 def check_type(attention: str, compute_dtype: str):
@@ -85,28 +104,19 @@ def check_type(attention: str, compute_dtype: str):
     ConfigError: it does not.
   """
   if attention == "cudnn" and compute_dtype == "float32":
-    raise ConfigError(
-      "config.model.attention='cudnn' computes in bfloat16 only; set "
-      "--config.model.compute_dtype=bfloat16, or --config.model.attention=xla."
-    )
+    raise ConfigError(NOT_IN_FLOAT32)
 
 
-def most_channels(device: jax.Device) -> int:
-  """The most channels of a head that cuDNN's attention takes on this GPU."""
-  major = device.compute_capability.partition(".")[0]
-  return 256 if major.isdecimal() and int(major) >= HOPPER else 128
-
-
-def attentions(module: Network, side: int) -> set[tuple[int, int, bool]]:
-  """(tokens, channels of a head, relative positions) of every attention; computes nothing."""
-  sizes = set()
+def head_channels(module: Network, side: int) -> set[int]:
+  """The channels of a head in every attention of a module; computes nothing."""
+  channels = set()
 
   def noted(function, args, kwargs, context):
     inner = context.module
     if isinstance(inner, Attention) and context.method_name == "__call__":
-      sizes.add((args[0].shape[1], args[0].shape[2] // inner.heads, inner.relative))
+      channels.add(args[0].shape[2] // inner.heads)
     return function(*args, **kwargs)
 
   with nn.intercept_methods(noted):
     module.clone(attention="xla").parameter_shapes(side)
-  return sizes
+  return channels

@@ -30,7 +30,8 @@ class ResNet(Network, nn.Module):
     num_classes: outputs of the head.
     head_bias: initial value of the head's bias.
     dtype: type of the computation; parameters are float32.
-    attention: implementation of `jax.nn.dot_product_attention`, "xla" or "cudnn".
+    attention: "cudnn", on GPUs, or "xla"; "auto", for which
+      `vit_jax.models.requirements.with_attention` chooses, computes as "xla".
     remat: what the backward pass recomputes in each unit: "none", "dots" or "everything".
   """
 

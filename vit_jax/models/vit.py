@@ -102,7 +102,8 @@ class ViT(Properties, nn.Module):
       projections and the two layers of the head (Appendix B.1).
     head_bias: initial value of the head's bias.
     dtype: type of the computation; parameters are float32.
-    attention: implementation of `jax.nn.dot_product_attention`, "xla" or "cudnn".
+    attention: "cudnn", on GPUs, or "xla"; "auto", for which
+      `vit_jax.models.requirements.with_attention` chooses, computes as "xla".
     scan: stack the blocks under one `nn.scan`.
     remat: "none", "dots" (recompute all but the outputs of dense layers) or "everything".
     activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).

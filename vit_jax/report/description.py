@@ -177,6 +177,8 @@ def of_model(run: RecordedRun) -> Iterator[tuple[str, TableCell | str]]:
   """The model: name, parameters and multiply-adds."""
   yield "Model", cost.label(run.config.model)
   yield "Computes in", run.config.model.compute_dtype
+  if attention := run.fact("attention", str):
+    yield "Attention of", {"cudnn": "cuDNN", "xla": "XLA"}.get(attention, attention)
   number, trained = run.fact("parameters", int), run.fact("trained_parameters", int)
   if number is None:
     number = sum(cost.parameters(run.config).values())

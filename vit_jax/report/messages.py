@@ -68,7 +68,7 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
     f"{datasets.table(run.data.datasets)}\n"
     + origins(config)
     + f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
-    f"({device.device_kind}) in {config.model.compute_dtype}, {begin}; "
+    f"({device.device_kind}) in {config.model.compute_dtype}{attention_of(run)}, {begin}; "
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
     + slow_type(config.model.compute_dtype, jax.default_backend())
     + other_settings(start, run.changed)
@@ -76,6 +76,12 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
     + f"{len(run.data.train):,} training images, {config.batch_size} a step, "
     f"{run.steps.total:,} steps; {then}" + advice_on_fsdp(run)
   )
+
+
+def attention_of(run: Run) -> str:
+  """Whose attention computes; "" if the model has none."""
+  names = {"cudnn": "cuDNN's", "xla": "XLA's"}
+  return f" with {names[run.attention]} attention" if run.attention else ""
 
 
 def origins(config: Config) -> str:

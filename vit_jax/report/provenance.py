@@ -57,6 +57,7 @@ def facts(run: Run) -> dict:
     "platform": platform.platform(),
     "devices": run.mesh.size,
     "device_kind": device.device_kind,
+    "attention": run.attention,
     "hosts": jax.process_count(),
     "steps": run.steps.total,
     "batch_size": run.config.batch_size,

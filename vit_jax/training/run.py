@@ -23,7 +23,6 @@ from vit_jax.learning import objective as objectives
 from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.learning.objective import Objective
 from vit_jax.learning.state import TrainState
-from vit_jax.models import requirements
 from vit_jax.training import steps as durations
 from vit_jax.training.steps import ImageCount, Steps
 
@@ -100,6 +99,11 @@ class Run:
       "images": list(self.begun),
     }
 
+  @property
+  def attention(self) -> str:
+    """Whose attention computes, "cudnn" or "xla"; "" if the model has none."""
+    return getattr(self.model, "attention", "") if getattr(self.model, "heads", 0) else ""
+
   def parameter_count(self) -> int:
     """Number of parameters; every scalar of an array counts."""
     return sum(x.size for x in jax.tree.leaves(self.abstract.params))
@@ -127,9 +131,7 @@ def make(
   """
   split = dict(batch_size=config.batch_size, accumulation=config.parts)
   mesh = meshes.make(config.mesh, devices=devices, **split)
-  objective = objectives.of_config(config)
-  device = mesh.devices.flat[0]
-  requirements.check_attention(objective.model, config.data.image_size, device, training=True)
+  objective = objectives.of_config(config, mesh.devices.flat[0])
   position = ImageCount(step, images, config.batch_size)
   steps = durations.of_run(config, len(data.train), position)
   optimizer = optim.make(config.optimizer)

@@ -164,7 +164,7 @@ def resolved_settings(config: Config, run: Recorded) -> Config:
     return config
   kept = {key: run.settings.get(key) for key in PATHS}
   same = {key: old for key, old in kept.items() if is_same(old, getattr(config, key))}
-  model = resolved_type(config.model, run.settings)
+  model = with_recorded_attention(resolved_type(config.model, run.settings), run.settings)
   parts = config.accumulation or run.settings.get("accumulation", 0)
   config = dataclasses.replace(config, model=model, accumulation=parts, **same)
   if late := changed(run.settings, config, OF_THE_START):
@@ -197,6 +197,18 @@ def resolved_type(model: Model, settings: Mapping, platform: str = "") -> Model:
   if dtype not in ("float32", "bfloat16"):
     dtype = {"": AUTO, "cpu": "float32"}.get(platform, "bfloat16")
   return dataclasses.replace(model, compute_dtype=dtype)
+
+
+def with_recorded_attention(model: Model, settings: Mapping) -> Model:
+  """XLA's attention for config.model.attention="auto", if the checkpoint's run had it.
+
+  It was the default of earlier versions, whose runs then go on with the same bits on GPUs too.
+  """
+  of_run = settings.get("model")
+  had_xla = isinstance(of_run, Mapping) and of_run.get("attention") == "xla"
+  return (
+    dataclasses.replace(model, attention="xla") if had_xla and model.attention == AUTO else model
+  )
 
 
 def check_changes_count(config: Config, run: Recorded, total: int):
