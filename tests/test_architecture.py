@@ -127,6 +127,7 @@ OF_THIS_MACHINE = (
   # Formats of weights, which libraries read: vit_jax.weights.source brings them here.
   *(f"vit_jax.weights.{name}" for name in ("arrays", "card", "format", "npz")),
   *("vit_jax.weights.huggingface", "vit_jax.weights.timm_hub"),
+  *("vit_jax.weights.huggingface_images", "vit_jax.weights.pickled"),
   *("vit_jax.storage.files", "vit_jax.storage.local"),  # the one way itself
 )
 

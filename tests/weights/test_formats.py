@@ -128,13 +128,13 @@ def test_parameters_of_no_model():
 @pytest.mark.parametrize(
   ("path", "message"),
   [
-    ("w.pt", r"w\.pt holds no weights in a known format: .*\.npz, \.msgpack"),
+    ("w.onnx", r"w\.onnx holds no weights in a known format: .*\.npz, \.msgpack"),
     ("folder", "folder holds no weights in a known format"),
     ("w.npz", r"w\.npz does not exist"),
   ],
 )
 def test_where_no_weights_are(tmp_path, path, message):
-  (tmp_path / "w.pt").write_bytes(b"x")
+  (tmp_path / "w.onnx").write_bytes(b"x")
   (tmp_path / "folder").mkdir()
   with pytest.raises(ConfigError, match=message):
     weights.load(tmp_path / path)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import textwrap
 
 import cv2
 import numpy as np
@@ -47,12 +48,12 @@ def test_what_the_notes_say_of_16_bits_is_so():
   np.testing.assert_array_equal(decode(data, max_pixels=256)[..., 0], samples // 256)
 
 
-def both_pixels(folder, image):
+def both_pixels(folder, image, resize=0):
   """An image of the PIL as this project prepares it, and as transformers' pipeline does."""
   transformers = pytest.importorskip("transformers", reason="transformers is not installed")
   stream = io.BytesIO()
   image.save(stream, "PNG")
-  ours = evaluate_image(stream.getvalue(), size=16, resize=0, max_pixels=2**20)
+  ours = evaluate_image(stream.getvalue(), size=16, resize=resize, max_pixels=2**20)
   processor = transformers.AutoImageProcessor.from_pretrained(folder)
   image = transformers.image_utils.load_image(Image.open(stream))
   theirs = processor(image, return_tensors="np")["pixel_values"][0]
@@ -98,10 +99,47 @@ def test_what_the_format_has_no_place_for_is_refused(tmp_path, family, what):
   assert not (tmp_path / "hf").exists()
 
 
-def test_a_centre_crop_is_refused(tmp_path):
-  card = Card(image_size=16, resize=20)
-  with pytest.raises(ValueError, match="centre cut out"):
-    weights.write(tmp_path / "hf", Weights(families.params("vit"), card))
+def test_a_centre_crop_goes_out_and_comes_back(tmp_path):
+  card, folder = Card(image_size=16, resize=20), tmp_path / "hf"
+  weights.write(folder, Weights(families.params("vit"), card))
+  assert weights.read(folder).card.resize == 20
+  pixels = np.random.default_rng(0).integers(0, 256, (12, 18, 3), np.uint8)
+  ours, theirs = both_pixels(folder, Image.fromarray(pixels), resize=20)
+  assert np.abs(ours - theirs).max() <= 1
+  code = (folder / "README.md").read_text().rpartition("processor:")[2]
+  large = {"image": Image.fromarray(np.repeat(np.repeat(pixels, 9, 0), 9, 1))}
+  ours, _ = both_pixels(folder, large["image"], resize=20)
+  exec(textwrap.dedent(code), large)
+  _, theirs = both_pixels(folder, Image.fromarray(large["image"]))
+  assert np.abs(ours - theirs).max() <= 1
+
+
+IMAGENET = dict(image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225])
+OF_DEIT = dict(
+  feature_extractor_type="DeiTFeatureExtractor",
+  image_processor_type=None,
+  size=22,
+  crop_size=16,
+  do_center_crop=True,
+  resample=3,
+)
+
+
+@pytest.mark.parametrize("processor", [{}, OF_DEIT])
+def test_mean_deviation_and_crop_come_with_weights(folder, caplog, processor):
+  before = load(folder)
+  change(folder / "preprocessor_config.json", **IMAGENET, **processor)
+  images = families.images()
+  mean, deviation = (np.float32(IMAGENET[f"image_{key}"]) for key in ("mean", "std"))
+  theirs = ((images + 1) / 2 - mean) / deviation
+  expected, _ = before.module.apply({"params": before.params}, theirs, train=False)
+  assert "squeezes" not in caplog.text
+  loaded = load(folder)
+  got, _ = loaded.module.apply({"params": loaded.params}, images, train=False)
+  np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
+  assert loaded.card.resize == processor.get("size", 0)
+  told = ("by bicubic", "squeezes images for it to a square")
+  assert [words in caplog.text for words in told] == [bool(processor)] * 2
 
 
 def change(path, **settings):
@@ -135,10 +173,13 @@ MODEL, IMAGES = "config.json", "preprocessor_config.json"
     (MODEL, dict(id2label={"1": "a", "2": "b"}), "id2label must name the classes 0, 1, 2"),
     (MODEL, dict(id2label=["a"]), "id2label must name the classes 0, 1, 2"),
     (MODEL, dict(id2label={"0": "a"}), "names 1 classes; the head of the weights has 5"),
-    (IMAGES, dict(image_mean=[0.485, 0.456, 0.406]), r"image_mean is \[0\.485"),
+    (IMAGES, dict(image_mean=[0.485, 0.456]), r"image_mean is \[0\.485"),
+    (IMAGES, OF_DEIT | dict(crop_size=20), "crop_size is {'height': 20, 'width': 20}"),
+    (IMAGES, OF_DEIT | dict(size=10), "size is 10 and must be a number from 16"),
+    (MODEL, dict(model_type="deit"), r"it has a distillation token \(model_type 'deit'\)"),
     (IMAGES, dict(do_normalize=False), "do_normalize is False"),
     (IMAGES, dict(do_center_crop=True), "do_center_crop is True"),
-    (IMAGES, dict(resample=3), "resample is 3"),
+    (IMAGES, dict(resample=0), "resample is 0"),
     (IMAGES, dict(size={"shortest_edge": 256}), "size is {'shortest_edge': 256}"),
     (IMAGES, dict(rescale_factor=1.0), "rescale_factor is 1.0"),
     (IMAGES, dict(image_processor_type="CLIPImageProcessor"), "image_processor_type is 'CLIPImage"),
@@ -268,10 +309,31 @@ def test_a_vit_model_that_was_saved_alone_is_read(tmp_path, caplog, pooler):
   model = transformers.ViTModel(config, add_pooling_layer=pooler).eval()
   model.save_pretrained(tmp_path)
   loaded, images = load(tmp_path), families.images()
-  assert pooler == ("no pooler: vit.pooler" in caplog.text)
+  assert pooler == ("no pooler or decoder: 'vit.pooler." in caplog.text)
   _, features = loaded.module.apply({"params": loaded.params}, images, train=False)
   with torch.no_grad():
     theirs = model(torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).last_hidden_state
+  np.testing.assert_allclose(features["pre_logits"], theirs[:, 0], atol=1e-5, rtol=0)
+  np.testing.assert_allclose(features["patches"], theirs[:, 1:], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["ViTMAEForPreTraining", "ViTMAEModel"])
+def test_the_encoder_of_masked_autoencoding_is_read(tmp_path, caplog, kind):
+  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+  torch = pytest.importorskip("torch", reason="torch is not installed")
+  sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64)
+  small = {f"decoder_{key}": value for key, value in sizes.items()}
+  config = transformers.ViTMAEConfig(image_size=16, patch_size=4, mask_ratio=0.0, **sizes, **small)
+  model = getattr(transformers, kind)(config).eval()
+  model.save_pretrained(tmp_path)
+  loaded, images = load(tmp_path), families.images()
+  assert ("no pooler or decoder: 'decoder." in caplog.text) == (kind == "ViTMAEForPreTraining")
+  _, features = loaded.module.apply({"params": loaded.params}, images, train=False)
+  pixels = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
+  order = torch.arange(16.0).repeat(len(images), 1)  # of the patches, which it shuffles
+  with torch.no_grad():
+    encoder = getattr(model, "vit", model)
+    theirs = encoder(pixels, noise=order).last_hidden_state
   np.testing.assert_allclose(features["pre_logits"], theirs[:, 0], atol=1e-5, rtol=0)
   np.testing.assert_allclose(features["patches"], theirs[:, 1:], atol=1e-5, rtol=0)
 

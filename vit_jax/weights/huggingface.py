@@ -9,9 +9,11 @@ import pathlib
 
 from vit_jax.data import history
 from vit_jax.models.recognition import module_of
+from vit_jax.process.text import listed
 from vit_jax.storage.files import write_text
 from vit_jax.storage.tree import flatten, nest
-from vit_jax.weights import rules, safetensors
+from vit_jax.weights import huggingface_images as images
+from vit_jax.weights import pickled, pixels, rules, safetensors
 from vit_jax.weights.card import DEEP, RULES, Card, inferred
 from vit_jax.weights.format import WeightFormat
 from vit_jax.weights.rules import one_of, whole
@@ -26,8 +28,7 @@ from vit_jax.weights.translation import (
   to_heads,
 )
 
-CONFIG, PREPROCESSOR, NOTES = "config.json", "preprocessor_config.json", "README.md"
-WEIGHTS = "model.safetensors"
+CONFIG, NOTES, WEIGHTS = "config.json", "README.md", "model.safetensors"
 _BLOCK, _THEIR_BLOCK = "Transformer/encoderblock_{0}", "vit.encoder.layer.{0}"
 _ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
 NAMES = Table(
@@ -45,8 +46,22 @@ NAMES = Table(
   *norm("Transformer/encoder_norm", "vit.layernorm"),
   *layer("head", "classifier", DENSE),
 )
-ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # a ViTModel that was saved by itself
+ALONE = ("embeddings.", "encoder.", "layernorm.", "pooler.")  # a model that was saved by itself
+NOT_OURS = ("vit.pooler.", "decoder.")  # what belongs to no image's features
 WITH_HEAD, WITHOUT_HEAD = ["ViTForImageClassification"], ["ViTModel"]
+MASKED = ["ViTMAEForPreTraining"], ["ViTMAEModel"]  # their encoders are ViTs
+# Models with parts that ours do not have, by their model_type.
+LACKING = {
+  "deit": "a distillation token",
+  "dinov2_with_registers": "register tokens",
+  "dinov3_vit": "register tokens and rotary positions",
+  "clip": "a norm before the blocks",
+  "clip_vision_model": "a norm before the blocks",
+  "beit": "its own relative position embeddings",
+  "data2vec-vision": "its own relative position embeddings",
+  "swin": "windows of attention",
+  "swinv2": "windows of attention",
+}
 # For each of our activations, transformers' names; exports use the first.
 ACTIVATIONS = {
   "gelu_tanh": ["gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh"],
@@ -56,8 +71,8 @@ PROBLEM_TYPES = {"softmax": "single_label_classification", "sigmoid": "multi_lab
 # For each key of config.json that counts: what it must be, so that this project computes the same,
 # and transformers' default for a missing key; or ours, for a key of our own.
 COMPUTED = {
-  "architectures": (one_of(WITH_HEAD, WITHOUT_HEAD), None),
-  "model_type": (one_of("vit"), "vit"),
+  "architectures": (one_of(WITH_HEAD, WITHOUT_HEAD, *MASKED), None),
+  "model_type": (one_of("vit", "vit_mae"), "vit"),
   "hidden_act": (one_of(*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
   "layer_norm_eps": (RULES["norm_epsilon"], 1e-12),
   "num_attention_heads": (whole(1, 10**4), 12),
@@ -70,7 +85,6 @@ COMPUTED = {
   "representation": (RULES["representation"], Card.representation),
   "average": (RULES["average"], Card.average),
 }
-PROCESSORS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil")
 _log = logging.getLogger(__name__)
 TRAINED_ON = "vit_jax_trained_on"  # a key of our own, as "representation" and "average" are
 README = f"""# Images for this model
@@ -82,7 +96,7 @@ transformers gives other pixels than vit_jax, and so other probabilities:
 - Images with transparent parts: these are white for vit_jax. transformers.pipeline, as Pillow's
   convert('RGB'), shows the colour that is stored there, often black. Put such images on
   white first.
-- Images that are larger than the model's, [SIDE] x [SIDE] pixels: Hugging Face's processors average
+- Images that are larger than the model's, [SIDE] pixels: Hugging Face's processors average
   pixels (antialiasing), and vit_jax interpolates the four nearest pixels. Measured on 200 test
   images of Fashion-MNIST (28 pixels) with a model that gets 84% right: at 28 pixels no difference;
   enlarged to 56 to 800 pixels, with noise or without, the probability of the class differed by 0.04
@@ -90,15 +104,36 @@ transformers gives other pixels than vit_jax, and so other probabilities:
   vit_jax's pixels, to 1 of 255, resize before the processor:
 
       import cv2, numpy
-      image = cv2.resize(numpy.asarray(image.convert("RGB")), ([SIDE], [SIDE]))
+      image = numpy.asarray(image.convert("RGB"))
+      [RESIZED]
 """
+SQUARE = "image = cv2.resize(image, ([SIDE], [SIDE]))"
+SMALLER_SIDE = """height, width = image.shape[:2]
+      scale = [RESIZE] / min(height, width)
+      image = cv2.resize(image, (round(width * scale), round(height * scale)))"""
+
+
+def _settings_in(folder: pathlib.Path) -> dict:
+  """What config.json says.
+
+  Raises:
+    ValueError: the model computes something else than models of this project.
+  """
+  values = rules.read_json(folder / CONFIG)
+  kind = values.get("model_type")
+  if what := LACKING.get(kind if isinstance(kind, str) else ""):
+    raise ValueError(f"it has {what} (model_type {kind!r}), which no model of this project has")
+  settings = rules.checked(values, COMPUTED, folder / CONFIG)
+  alone = {"architectures": WITHOUT_HEAD} if settings["architectures"] in MASKED else {}
+  return settings | alone
 
 
 def _load(folder: pathlib.Path) -> dict:
-  settings = rules.read(folder / CONFIG, COMPUTED)
+  settings = _settings_in(folder)
   if not (folder / WEIGHTS).is_file():
     raise ValueError(
-      f"it has no {WEIGHTS} (weights in several files or as pickles are not read); save the model "
+      pickled.advice_in(folder)
+      or f"it has no {WEIGHTS} (weights in several files are not read); save the model "
       "with save_pretrained(..., safe_serialization=True, max_shard_size='100GB')"
     )
   flat = _within_vit(safetensors.load_arrays(folder / WEIGHTS), settings["architectures"])
@@ -109,30 +144,35 @@ def _load(folder: pathlib.Path) -> dict:
   for key, size in _sizes(params).items():
     if settings.get(key) != size:
       raise ValueError(f"{key} is {settings.get(key)!r} in {CONFIG}, and {size} by the arrays")
-  return params
+  prepared = images.read(folder, settings["image_size"])
+  return pixels.folded(params, prepared.mean, prepared.deviation)
 
 
 def _within_vit(flat: dict, architectures: list[str]) -> dict:
-  """The arrays of a ViTModel under the names that they have in a model with a head.
+  """The arrays of a model without a head under the names that they have in one with a head.
 
-  The pooler, which belongs to no image's features, is left out.
+  A pooler, and the decoder of masked autoencoding, are left out.
   """
-  if architectures != WITHOUT_HEAD:
+  if architectures == WITH_HEAD:
     return flat
   named = {f"vit.{name}" if name.startswith(ALONE) else name: x for name, x in flat.items()}
-  pooler = sorted(name for name in named if name.startswith("vit.pooler."))
-  if pooler:
-    _log.warning("Left out, because models of this project have no pooler: %s.", ", ".join(pooler))
-  return {name: x for name, x in named.items() if name not in pooler}
+  others = sorted(name for name in named if name.startswith(NOT_OURS))
+  if others:
+    _log.warning(
+      "Left out, because models of this project have no pooler or decoder: %s.", listed(others)
+    )
+  return {name: x for name, x in named.items() if name not in others}
 
 
 def _card(folder: pathlib.Path, params: dict | None) -> Card:
-  settings = rules.read(folder / CONFIG, COMPUTED)
-  if (folder / PREPROCESSOR).is_file():
-    rules.read(folder / PREPROCESSOR, _prepared(settings["image_size"]))
+  settings = _settings_in(folder)
+  prepared = images.read(folder, settings["image_size"])
+  if params:
+    images.warn(folder)
   activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
   return Card(
     image_size=settings["image_size"],
+    resize=prepared.resize,
     class_names=_class_names(settings),
     loss="sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax",
     activation=activations[0],
@@ -155,8 +195,6 @@ def _class_names(settings: dict) -> tuple[str, ...]:
 
 def _save(folder: pathlib.Path, params: dict, card: Card | None):
   card = card or inferred(params)
-  if card.resize:
-    raise _no_place("a centre cut out of a larger resized image (config.data.evaluate_resize)")
   try:
     flat = NAMES.theirs(flatten(params))
   except KeyError as error:
@@ -166,10 +204,15 @@ def _save(folder: pathlib.Path, params: dict, card: Card | None):
     rules.read(folder / CONFIG, COMPUTED)  # a folder of another kind is not replaced
   folder.mkdir(parents=True, exist_ok=True)
   safetensors.save_arrays(folder / WEIGHTS, flat, {})
-  for name, content in ((CONFIG, settings), (PREPROCESSOR, _preprocessor(card.image_size))):
+  prepared = images.written(card.image_size, card.resize)
+  for name, content in ((CONFIG, settings), (images.FILE, prepared)):
     write_text(folder / name, json.dumps(content, indent=2) + "\n")
   if not (folder / NOTES).exists():  # the user may have written it
-    write_text(folder / NOTES, README.replace("[SIDE]", str(card.image_size)))
+    text = README.replace("[RESIZED]", SMALLER_SIDE if card.resize else SQUARE)
+    sizes = {"[SIDE]": card.image_size, "[RESIZE]": card.resize}
+    for name, size in sizes.items():
+      text = text.replace(name, str(size))
+    write_text(folder / NOTES, text)
 
 
 def _no_place(what: str) -> ValueError:
@@ -216,34 +259,6 @@ def _settings(params: dict, card: Card) -> dict:
     "average": card.average,
     TRAINED_ON: history.written(card.trained_on),
     "torch_dtype": "float32",
-  }
-
-
-def _preprocessor(side: int) -> dict:
-  return {
-    "image_processor_type": PROCESSORS[0],
-    "do_convert_rgb": True,
-    "do_resize": True,
-    "size": {"height": side, "width": side},
-    "resample": 2,
-    "do_rescale": True,
-    "rescale_factor": 1 / 255,
-    "do_normalize": True,
-    "image_mean": [0.5] * 3,
-    "image_std": [0.5] * 3,
-  }
-
-
-def _prepared(side: int) -> dict:
-  """As COMPUTED, for preprocessor_config.json: images are prepared as in this project."""
-  written = _preprocessor(side)
-  return {key: (one_of(value), value) for key, value in written.items()} | {
-    "do_convert_rgb": (one_of(True, False, None), None),
-    "image_processor_type": (one_of(*PROCESSORS, None), None),
-    "feature_extractor_type": (one_of("ViTFeatureExtractor", None), None),
-    "size": (one_of(written["size"], side), {"height": 224, "width": 224}),
-    "do_center_crop": (one_of(False, None), None),
-    "do_pad": (one_of(False, None), None),
   }
 
 

@@ -12,7 +12,7 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten
-from vit_jax.weights import arrays, card, workdir
+from vit_jax.weights import arrays, card, pickled, workdir
 from vit_jax.weights.format import WeightFormat, Weights
 
 
@@ -119,6 +119,8 @@ def _format_of(place: pathlib.Path, path: Path) -> WeightFormat:
   if not files.exists(place):
     raise ConfigError(f"{path} does not exist; give weights, a folder of them, or a workdir.")
   form = _recognised(place)
+  if form is None and (advice := pickled.advice(path) or pickled.advice_in(place)):
+    raise ConfigError(advice)
   if form is None:
     known = ", ".join(form.words for form in _formats().values())
     raise ConfigError(f"{path} holds no weights in a known format: {known}, the workdir of a run.")

@@ -4,16 +4,13 @@ The config tells the model's name, and how its images are prepared. Another mean
 pixels than this project's is multiplied into the patch embedding.
 """
 
-import logging
 import math
 import pathlib
 import re
 
-import numpy as np
-
 from vit_jax.config import MAX_SIDE
 from vit_jax.models.layers import GELU_FORMS
-from vit_jax.weights import card, safetensors, timm
+from vit_jax.weights import card, pickled, pixels, safetensors, timm
 from vit_jax.weights.card import Card
 from vit_jax.weights.format import WeightFormat
 from vit_jax.weights.rules import (
@@ -63,7 +60,6 @@ IMAGES = {
   "interpolation": (Rule(lambda x: isinstance(x, str), "a name"), "bilinear"),
   "label_names": (or_none(TEXTS), None),
 }
-_log = logging.getLogger(__name__)
 
 
 def _recognises(path: pathlib.Path) -> bool:
@@ -96,27 +92,13 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
 
 def _load(path: pathlib.Path) -> dict:
   settings, images, arguments = _settings(path)
+  if not (_folder(path) / WEIGHTS).is_file():
+    raise ValueError(pickled.advice_in(_folder(path)) or f"it has no {WEIGHTS}")
   heads = arguments["num_heads"] or _HEADS.get(settings["architecture"], 0)
   params = timm.from_timm(safetensors.load_arrays(_folder(path) / WEIGHTS), heads)
   if "cls" in params and settings["global_pool"] != "token":
     raise ValueError("it has a class token and pools the patches, which no model here does")
-  return _for_our_pixels(params, images)
-
-
-def _for_our_pixels(params, images):
-  """Changes the patch embedding so that it takes pixels of this project, from -1 to 1."""
-  mean, deviation = (np.asarray(images[key], float) for key in ("mean", "std"))
-  if (mean == 0.5).all() and (deviation == 0.5).all():
-    return params
-  kernel = np.asarray(params.get("embedding", {}).get("kernel", 0), float)  # (P, P, 3, D)
-  if kernel.ndim != 4 or kernel.shape[2] != 3:
-    raise ValueError(
-      f"its pixels have mean {mean} and std {deviation}; with a ResNet they must be 0.5"
-    )
-  shift = np.einsum("hwcd,c->d", kernel, (0.5 - mean) / deviation)
-  kernel = kernel * (0.5 / deviation)[:, None]
-  bias = params["embedding"]["bias"] + shift
-  return params | {"embedding": {"kernel": np.float32(kernel), "bias": np.float32(bias)}}
+  return pixels.folded(params, images["mean"], images["std"])
 
 
 def _card(path: pathlib.Path, params: dict | None) -> Card | None:
@@ -124,10 +106,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     return None  # nothing tells what they were trained on
   settings, images, arguments = _settings(path)
   side = card.inferred(params).image_size or images["input_size"][-1]
-  if images["interpolation"] != "bilinear":
-    _log.warning(
-      "timm resizes images for it by %s; this project does so bilinearly.", images["interpolation"]
-    )
+  pixels.warn_of_resizing("timm", images["interpolation"])
   return Card(
     image_size=side,
     resize=_resize(side, images["crop_pct"], images["crop_mode"]),

@@ -1,0 +1,38 @@
+"""Parameters for pixels of another mean and deviation, made to take this project's, -1 to 1."""
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+
+_log = logging.getLogger(__name__)
+
+
+def folded(params: dict, mean: Sequence[float], deviation: Sequence[float]) -> dict:
+  """The same function of pixels from -1 to 1: mean and deviation go into the patch embedding.
+
+  Args:
+    params: of a model that takes (pixel - mean) / deviation, for pixels from 0 to 1.
+    mean, deviation: of each colour.
+
+  Raises:
+    ValueError: the model begins with something else than a patch embedding of colours.
+  """
+  mean, deviation = (np.asarray(values, float) for values in (mean, deviation))
+  if (mean == 0.5).all() and (deviation == 0.5).all():
+    return params
+  kernel = np.asarray(params.get("embedding", {}).get("kernel", 0), float)  # (P, P, 3, D)
+  if kernel.ndim != 4 or kernel.shape[2] != 3:
+    raise ValueError(
+      f"its pixels have mean {mean} and std {deviation}; with a ResNet they must be 0.5"
+    )
+  shift = np.einsum("hwcd,c->d", kernel, (0.5 - mean) / deviation)
+  kernel = kernel * (0.5 / deviation)[:, None]
+  bias = params["embedding"]["bias"] + shift
+  return params | {"embedding": {"kernel": np.float32(kernel), "bias": np.float32(bias)}}
+
+
+def warn_of_resizing(library: str, kind: str):
+  """Says that a library resizes images for a model in another way than this project."""
+  if kind != "bilinear":
+    _log.warning("%s resizes images for it by %s; this project does so bilinearly.", library, kind)
