@@ -1,9 +1,11 @@
-"""Measures speed on this machine: python tools/benchmark.py step|data|augment|device.
+"""Measures speed on this machine: python tools/benchmark.py step|data|augment|formats|device.
 
 step: images/s of the training step of ViT-S/16 on this CPU, compared with timm in torch.
 data: images/s of the training input, from 500 x 375 JPEG files to 224 px, with threads
 and from a cache, compared with tf.data.
 augment: the same with the augmentation of each recipe, beside tf.data with the same operations.
+formats: images/s of the training input on one core, from the same JPEG files in every format of
+data: folder, CSV, Parquet, WebDataset, Hugging Face, TFDS.
 device: images/s and MFU of training steps in bfloat16 on a GPU, compared with timm and
 torch.compile: ViT-S/16 to H/14, L/16 at 512 px, attention by XLA and cuDNN, scan, remat. On a CPU
 it measures tiny models, and lists the others as not measured.
@@ -22,6 +24,7 @@ MEASURES = {
   "step": "step",
   "data": "input",
   "augment": "augmentation",
+  "formats": "formats",
   "device": "accelerator",
 }
 COLUMNS = {  # key of a row: (heading, format)

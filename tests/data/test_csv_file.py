@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.data import digit_files
 from tests.data.made_sets import write_images
 from tests.data.opened import open_source
 from vit_jax.data import leakage, sources
@@ -23,12 +22,6 @@ def table(tmp_path):
 
 def labels(source):
   return [[source.class_names[label] for label in source[i].labels] for i in range(len(source))]
-
-
-def test_it_keeps_the_protocol(tmp_path):
-  rows = digit_files.folder(tmp_path / "images")
-  (tmp_path / "list.csv").write_text("".join(f"images/{name},{label}\n" for name, label in rows))
-  digit_files.assert_protocol(f"csv:{tmp_path}/list.csv")
 
 
 def test_a_table_names_images_and_classes(table, tmp_path):

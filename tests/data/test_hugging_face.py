@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from tests.data import digit_files
 from tests.data.opened import every, open_source
 from vit_jax.data import leakage, sources
 from vit_jax.data.jpeg import BadImage
@@ -40,17 +39,6 @@ def some(count=5, features=FEATURES):
     "size": [0.5] * count,
   }
   return datasets.Dataset.from_dict(columns, features=features)
-
-
-def test_it_keeps_the_protocol(tmp_path):
-  images, labels = zip(*digit_files.digits(), strict=True)
-  features = datasets.Features(
-    {"image": datasets.Image(), "label": datasets.ClassLabel(names=list("0123456789"))}
-  )
-  columns = {"image": [{"bytes": image, "path": None} for image in images], "label": labels}
-  made = datasets.Dataset.from_dict(columns, features=features)
-  made.save_to_disk(tmp_path / "digits", num_shards=3)
-  digit_files.assert_protocol(f"hf:{tmp_path}/digits")
 
 
 def test_features_are_found_by_their_types_and_splits_by_their_names(tmp_path):

@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from tests.data import digit_files
 from tests.data.opened import every, open_source
-from vit_jax.data import leakage
+from vit_jax.data import leakage, sources
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import SourceError
 
@@ -32,13 +32,9 @@ def images(count, first=0):
   return [b"%d" % i for i in range(first, first + count)]
 
 
-def test_it_keeps_the_protocol(tmp_path):
-  files, labels = zip(*digit_files.digits(), strict=True)
-  for part, rows in enumerate((slice(0, 25), slice(25, 60))):
-    columns = {"image": files[rows], "label": labels[rows]}
-    write(tmp_path / f"data/train-{part}.parquet", columns, row_group_size=7)
-  digit_files.assert_protocol(f"parquet:{tmp_path}/data")
-  whole, last = (open_source(f"parquet:{tmp_path}/data{file}") for file in ("", "/train-1.parquet"))
+def test_a_file_of_a_folder_is_the_same_file(tmp_path):
+  spec, *_ = digit_files.parquet(tmp_path / "digits")
+  whole, last = open_source(spec), open_source(f"{spec}/train-1.parquet")
   assert leakage.shared(whole, last).images == 35
 
 
@@ -109,10 +105,33 @@ def test_splits_are_told_by_the_names_of_files(tmp_path):
       open_source(spec, split)
 
 
-def test_a_column_that_names_splits_is_told(tmp_path):
-  write(tmp_path / "a.parquet", {"image": images(2), "label": [0, 1], "Split": ["train", "val"]})
+def test_a_column_names_splits(tmp_path):
+  splits = ["train", "val", "train", None, "val", "train"]
+  columns = {"image": images(6), "label": list("abbcba"), "Split": splits}
+  for file, rows in (("0", slice(0, 4)), ("1", slice(4, 6))):
+    part = {name: values[rows] for name, values in columns.items()}
+    write(tmp_path / f"{file}.parquet", part, row_group_size=2)
+  spec = f"parquet:{tmp_path}"
+  assert sources.named_parts(spec) == {"train": (spec, "train"), "val": (spec, "val")}
+  train, val = (open_source(spec, split) for split in ("train", "val"))
+  assert [(e.image, *e.labels) for e in every(train)] == [(b"0", 0), (b"2", 1), (b"5", 0)]
+  assert [(e.image, *e.labels) for e in every(val)] == [(b"1", 0), (b"4", 0)]
+  assert (train.class_names, val.class_names) == (("a", "b"), ("b",))
+  assert val.name(1).endswith("1.parquet row 0")
+  assert leakage.shared(train, val) is None
+  assert leakage.shared(train, open_source(spec, "train[:70%]")).images == 2
+  assert train.notes[-1] == f"1 rows of {str(tmp_path)!r} have no 'Split', and are left out."
+  whole = open_source(spec)
+  assert len(whole) == 6
+  assert whole.notes[-1].endswith("are taken: ['train', 'val'] in the column 'Split'.")
+  with pytest.raises(SourceError, match=r"no split 'x': its column 'Split' has \['train', 'val'\]"):
+    open_source(spec, "x")
+
+
+def test_names_of_files_tell_splits_before_a_column_does(tmp_path):
+  write(tmp_path / "train.parquet", {"image": images(2), "label": [0, 1], "split": ["a", "b"]})
   (note,) = open_source(f"parquet:{tmp_path}").notes
-  assert note.endswith("are taken: its column 'Split' is not read.")
+  assert note.endswith("are taken: its column 'split' is not read.")
 
 
 def test_a_row_without_an_image_is_broken_and_an_empty_file_is_told(tmp_path):

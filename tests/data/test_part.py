@@ -82,9 +82,24 @@ def test_a_tenth_of_a_small_class_is_an_image(images, cut):
   assert part.parse("[:100%]").ends([images]).tolist() == [[0], [images]]
 
 
-def test_a_class_of_one_image_has_no_parts():
+def test_a_class_of_one_image_is_in_the_first_part_alone():
+  assert [len(names) for names in chosen("[:90%]", numbered([30, 1]))] == [27, 1]
+  for split in ("[90%:]", "[-10%:]", "[90%:100%]"):
+    assert [len(names) for names in chosen(split, numbered([30, 1]))] == [3, 0]
   with pytest.raises(sources.SourceError, match="one image cannot be in two parts: add images"):
-    chosen("[90%:]", numbered([30, 1]))
+    chosen("[:40%]", numbered([30, 1]))
+  with pytest.raises(sources.SourceError, match="Each class has one image, so there is none"):
+    chosen("[90%:]", numbered([1, 1]))
+
+
+def test_a_note_names_the_classes_that_a_part_lacks(tmp_path):
+  for name in ("a/0", "a/1", "b/0"):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / f"{name}.png").touch()
+  rest = sources.open_source(f"folder:{tmp_path}", split="[90%:]")
+  assert (len(rest), rest.class_names) == (1, ("a", "b"))
+  assert rest.notes[0].startswith("1 classes of one image ('b') have none in [90%:]; it is in the")
+  assert not sources.open_source(f"folder:{tmp_path}", split="[:90%]").notes
 
 
 def test_whole_numbers_take_of_every_class_its_share():
@@ -127,7 +142,7 @@ def test_what_is_no_part(split, of):
 
 def test_names_that_repeat_in_a_class_have_no_parts():
   keys, labels = np.array([b"x", b"x"]), lambda *numbers: Labels.of_numbers(numbers, ["a", "b"])
-  some = lambda labels, split: table._in_part(keys, labels, part.parse(split)).tolist()
+  some = lambda labels, split: table._in_part(keys, labels, part.parse(split))[0].tolist()
   assert some(labels(0, 1), "[:100%]") == some(labels(0, 0), "") == [0, 1]
   with pytest.raises(
     sources.SourceError, match=r"same name, so the part '\[:50%\]' is not certain"

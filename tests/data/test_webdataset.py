@@ -7,7 +7,6 @@ import tarfile
 
 import pytest
 
-from tests.data import digit_files
 from tests.data.opened import every, open_source
 from vit_jax.config import ConfigError
 from vit_jax.data import leakage
@@ -40,18 +39,6 @@ def pairs(first, count):
 
 def labels(source):
   return [[source.class_names[label] for label in source[i].labels] for i in range(len(source))]
-
-
-def test_it_keeps_the_protocol(tmp_path):
-  rows = digit_files.digits()
-  for shard, part in enumerate((range(25), range(25, 60))):
-    members = [(f"{i:03}.{kind}", value) for i in part for kind, value in named(*rows[i])]
-    write(tmp_path / f"{shard}.tar", members)
-  digit_files.assert_protocol(f"wds:{tmp_path}/{{0..1}}.tar")
-
-
-def named(image, label):
-  return ("png", image), ("cls", str(label).encode()), ("json", b"{}")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import json
 import pathlib
 from collections.abc import Iterable
 
+import numpy as np
+
 from vit_jax.config import Dataset
 from vit_jax.data import image_files
 from vit_jax.data.jpeg import BadImage
@@ -78,12 +80,51 @@ def notes(where: str, image: str, label: str, names: Iterable[str]) -> list[str]
 
   And a column that names splits, which is not read: splits are those of files.
   """
-  splits = [name for name in names if name.lower() == "split"]
-  unread = [f"All rows of {where!r} are taken: its column {name!r} is not read." for name in splits]
+  others = [name for name in names if name.lower() == table.SPLIT]
+  unread = [f"All rows of {where!r} are taken: its column {name!r} is not read." for name in others]
   if (image, label or Dataset().label_key) == (Dataset().image_key, Dataset().label_key):
     return unread
   labelled = f", labels in {label!r}" if label else ""
   return [f"Columns of {where!r}: images are in {image!r}{labelled}.", *unread]
+
+
+def split_column(schema) -> str:
+  """The column of texts that is called "split"; "": there is none."""
+  named = (name for name in schema.names if name.lower() == table.SPLIT)
+  is_text = lambda kind: any(name in str(kind) for name in ("string", "null"))
+  return next((name for name in named if is_text(schema.field(name).type)), "")
+
+
+def joined(chunks: Iterable):
+  """All values of a column, of its parts."""
+  import pyarrow as pa
+
+  return pa.chunked_array(chunks)
+
+
+def splits(values) -> list[str]:
+  """The different splits in a column, sorted."""
+  return sorted(filter(None, values.cast("string").unique().to_pylist()))
+
+
+def of_split(where: str, column: str, values, split: str, notes: list[str]) -> np.ndarray:
+  """The rows of a split, ascending; "" is all rows, which is noted.
+
+  Raises:
+    SourceError: there is no such split.
+  """
+  if not split:
+    notes.append(table.all_splits(where, column, splits(values)))
+    return np.arange(len(values))
+  texts = values.cast("string").to_pylist()
+  rows = np.array([row for row, text in enumerate(texts) if text == split], np.int64)
+  if not len(rows):
+    raise SourceError(
+      f'"{where}" has no split {split!r}: its column {column!r} has {shown(splits(values))}.'
+    )
+  if without := sum(not text for text in texts):
+    notes.append(table.without_split(without, where, column))
+  return rows
 
 
 def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> table.Labels:

@@ -20,7 +20,6 @@ from vit_jax.storage.paths import local_path
 
 _IMAGES = ("path", "file", "file_name", "filename", "filepath", "image_path")
 _LABELS = ("labels", "class", "category", "target")
-_SPLIT = "split"
 _SEVERAL = "|"
 _HEAD = 4096  # characters; text has no zero among them
 
@@ -129,7 +128,7 @@ def _rows(
 
 def _splits(names: list[str], lines: list[tuple[int, list[str]]]) -> list[str]:
   """The split of each row; [] if no column is called so."""
-  column = next((i for i, name in enumerate(names) if name.lower() == _SPLIT), None)
+  column = next((i for i, name in enumerate(names) if name.lower() == table.SPLIT), None)
   return [] if column is None else [cells[column] for _, cells in lines]
 
 
@@ -196,10 +195,11 @@ def _label_column(file: pathlib.Path, names: list[str], image: int, label_key: s
   setting = f'"{file}", label_key'
   if name := table.column(label_key, Dataset().label_key, _LABELS, names, setting):
     return names.index(name)
-  others = [i for i, name in enumerate(names) if i != image and name.lower() != _SPLIT]
+  others = [i for i, name in enumerate(names) if i != image and name.lower() != table.SPLIT]
   if len(others) != 1:
     raise SourceError(
-      f'"{file}" has the columns {shown(names)}; name the one with the labels by label_key.'
+      f'"{file}" has the columns {shown(names)}; call the one with the labels '
+      '"label", or name it by label_key.'
     )
   return others[0]
 
@@ -208,19 +208,19 @@ def _of_split(
   file: pathlib.Path, rows: list[_Row], of: list[str], split: str, notes: list[str]
 ) -> list[_Row]:
   """The rows of a split; `of`: the split of each row, if the table has that column."""
-  values = shown(sorted(set(of)))
   if not split:
     if of:
-      notes.append(f'All splits of {str(file)!r} are taken: {values} in the column "{_SPLIT}".')
+      notes.append(table.all_splits(str(file), table.SPLIT, sorted(set(of))))
     return rows
   chosen = [
     row for row, value in zip(rows, of or itertools.repeat(""), strict=False) if value == split
   ]
   if not chosen:
-    there = f'its column "{_SPLIT}" has {values}' if of else f'it has no column "{_SPLIT}"'
+    there = f'its column "{table.SPLIT}" has {shown(sorted(set(of)))}'
+    there = there if of else f'it has no column "{table.SPLIT}"'
     raise SourceError(f'"{file}" has no split {split!r}: {there}.')
   if without := of.count(""):
-    notes.append(f'{without:,} rows of {str(file)!r} have no "{_SPLIT}", and are left out.')
+    notes.append(table.without_split(without, str(file), table.SPLIT))
   return chosen
 
 

@@ -48,9 +48,9 @@ class HuggingFace(table.Table):
     values = examples.select_columns([label]).with_format("arrow")[:].column(0) if label else None
     labels = arrow.labels(where, schema, label, values and values.chunks, len(examples))
     keys = np.array([b"%d" % row for row in range(len(examples))])
+    self.notes = arrow.notes(where, image, label, schema.names)
     # The library's fingerprint tells datasets of equal labels apart.
     super().__init__(f"hf {examples._fingerprint} {name}".rstrip(), keys, labels, cut)
-    self.notes = arrow.notes(where, image, label, schema.names)
     self._images = examples.select_columns([image]).with_format("arrow")
     paths = [os.path.realpath(file["filename"]) for file in examples.cache_files]
     self._place = "\n".join(paths) or self.identity

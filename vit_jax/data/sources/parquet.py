@@ -25,11 +25,13 @@ class Parquet(table.Table):
   """The rows of a file, or of all *.parquet files in a folder and below it, sorted by their names.
 
   An image is read with the row group that holds it; the last groups that were read are kept. If the
-  names of the files or their folders tell several splits, one must be named.
+  names of the files or their folders tell several splits, one must be named. If they tell none, a
+  column "split" does, and all rows are taken without one.
 
   Args:
     path: the file or folder.
-    split: a word in the names of the files, and a part: "train", "train[:90%]", "[:90%]", "".
+    split: a word in the names of the files, or a value of the column "split", and a part: "train",
+      "train[:90%]", "[:90%]", "".
     image_key: the column of the images: bytes, paths from the file's folder, or {bytes, path}.
     label_key: the column of the labels: names or numbers, or lists of them; "": no labels.
 
@@ -51,17 +53,24 @@ class Parquet(table.Table):
   ):
     root = local_path(path).absolute()
     name, cut = table.divided(split)
-    below = table.of_split(path, _below(root), name)
+    below = _below(root)
+    column = _split_column(path, root, below)
+    below = below if column else table.of_split(path, below, name)
     self._files = [_File(root / file, file) for file in below]
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
     self._image, label = arrow.columns(str(root), schema, image_key, label_key)
-    values = itertools.chain.from_iterable(file.chunks(label) for file in self._files if label)
-    labels = arrow.labels(str(root), schema, label, values, sum(map(len, self._files)))
-    named = arrow.notes(str(root), self._image, label, schema.names)
-    self.notes = [*named, *_notes(self._files, self._image)]
-    super().__init__("parquet", np.concatenate([file.keys() for file in self._files]), labels, cut)
+    self.notes = arrow.notes(str(root), self._image, label, {*schema.names} - {column})
+    self.notes += _notes(self._files, self._image)
+    keys = np.concatenate([file.keys() for file in self._files])
+    chosen = np.arange(len(keys))
+    if column:
+      chosen = arrow.of_split(str(root), column, self._values(column), name, self.notes)
+    values = self._values(label).take(chosen).chunks if label else ()
+    labels = arrow.labels(str(root), schema, label, values, len(chosen))
+    super().__init__("parquet", keys[chosen], labels, cut)
+    self.rows = chosen[self.rows]
     self._ends = list(itertools.accumulate(map(len, self._files)))
     self._kept, self._lock = collections.OrderedDict(), threading.Lock()
 
@@ -84,6 +93,10 @@ class Parquet(table.Table):
       rows = self.rows[begin:end] - (last - len(file))
       yield Block(os.path.realpath(file.path), rows, np.arange(begin, end))
 
+  def _values(self, column: str):
+    """The values of all rows in a column."""
+    return arrow.joined(chunk for file in self._files for chunk in file.chunks(column))
+
   def _place(self, index: int) -> tuple["_File", int]:
     row = int(self.rows[index])
     file = self._files[number := bisect.bisect_right(self._ends, row)]
@@ -104,8 +117,14 @@ class Parquet(table.Table):
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
-    """The splits in the names of the files."""
-    return table.parts_of(argument, _below(local_path(argument).absolute()))
+    """The splits in the names of the files, or in the column "split"."""
+    root = local_path(argument).absolute()
+    below = _below(root)
+    if not (column := _split_column(argument, root, below)):
+      return table.parts_of(argument, below)
+    files = (_File(root / file, file) for file in below)
+    values = arrow.joined(chunk for file in files for chunk in file.chunks(column))
+    return {value.lower(): (argument, value) for value in arrow.splits(values)}
 
   @classmethod
   def recognises(cls, path: str) -> bool:
@@ -123,6 +142,13 @@ def _below(root: pathlib.Path) -> list[str]:
   if not below:
     raise SourceError(f'"{root}" has no *.parquet files; give a folder that has some, or a file.')
   return below
+
+
+def _split_column(path: str, root: pathlib.Path, below: list[str]) -> str:
+  """The column that tells splits; "": there is none, or the names of the files tell them."""
+  if table.parts_of(path, below):
+    return ""
+  return arrow.split_column(_File(root / below[0], below[0]).schema)
 
 
 class _File:

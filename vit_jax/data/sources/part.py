@@ -14,6 +14,7 @@ from vit_jax.data.sources.base import SourceError
 _PART = re.compile(r"\[(?P<first>-?[0-9]{1,9}%?)?:(?P<end>-?[0-9]{1,9}%?)?\]")
 _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval"}
 _OF_ONE = "one image cannot be in two parts: add images of this class, or leave it out."
+_ALONE = "Each class has one image, so there is none for the part {split!r}; add images."
 _KEY = b"vit_jax: parts of folders"  # the seed of the random order
 
 
@@ -21,7 +22,8 @@ class Part(NamedTuple):
   """The begin and end of a part; negative numbers count from the end, as in TFDS.
 
   Percentages cut each class by itself, at the nearest whole image, but with an image on both sides
-  of the cut if the class has two. So new images in one class do not change the part of another.
+  of the cut if the class has two. So new images in one class do not change the part of another. The
+  rest, [x:], may lack a class of one image.
 
   Whole numbers count the images of all classes, in an order in which the first images hold about
   the same fraction of each class: the j-th of n images of a class, from 0, has the place
@@ -60,6 +62,10 @@ class Part(NamedTuple):
     labels = np.repeat(np.arange(len(counts)), counts)[np.argsort(places, kind="stable")]
     return np.stack([np.bincount(labels[:cut], minlength=len(counts)) for cut in (first, end)])
 
+  def may_lack(self, images: int) -> bool:
+    """Whether a class of so many images may have none in the part."""
+    return images == 1 and self.percent and self.end in (None, 100)
+
 
 def _before(percent: int, images: int) -> int:
   """How many images of a class are before a cut."""
@@ -97,14 +103,19 @@ def choose(part: Part | None, names: dict[str, list[str]]) -> list[list[str]]:
     names: {folder of a class: names in the folder}.
 
   Raises:
-    SourceError: as `Part.ends`, or the part has no image of a class.
+    SourceError: as `Part.ends`, or the part has no image of a class and must have one, or none at
+      all.
   """
   if part is None:
     return [sorted(files) for files in names.values()]
   ordered = [sorted(files, key=_random) for files in names.values()]
   cuts = part.ends([len(files) for files in ordered])
   chosen = [sorted(files[first:end]) for files, first, end in zip(ordered, *cuts, strict=True)]
+  if not any(chosen) and all(part.may_lack(len(files)) for files in ordered):
+    raise SourceError(_ALONE.format(split=part.split))
   for folder, files in itertools.compress(names.items(), [not files for files in chosen]):
+    if part.may_lack(len(files)):
+      continue
     raise SourceError(
       f'Class "{folder}" has {len(files)} images, and none of them is in its part'
       f" {part.split}; " + ("add images, or take a larger part." if files[1:] else _OF_ONE)

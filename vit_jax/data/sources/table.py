@@ -3,15 +3,16 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from vit_jax.data.sources import part
 from vit_jax.data.sources.base import Source, SourceError
-from vit_jax.process.text import nfc, shown
+from vit_jax.process.text import listed, nfc, shown
 
+SPLIT = "split"  # the name of a column, in any case
 _WHOLE = re.compile("-?[0-9]{1,18}")
 
 
@@ -97,7 +98,8 @@ class Table(Source):
   """Rows with labels, all of them or a part; a subclass reads the image of a row.
 
   A part such as "[:90%]" is one of each class, by `part`; of rows with several labels, it is one of
-  all rows. Rows keep their order.
+  all rows. Rows keep their order. A note that classes are lacking in the part comes behind those
+  that a subclass has set before.
 
   Args:
     kind: what the identity begins with.
@@ -114,7 +116,8 @@ class Table(Source):
   """
 
   def __init__(self, kind: str, keys: np.ndarray, labels: Labels, cut: str):
-    self.rows = _in_part(keys, labels, part.parse(cut))
+    self.rows, lacking = _in_part(keys, labels, part.parse(cut))
+    self.notes = (*self.notes, *_on_lacking(lacking, cut))
     self._labels = labels.at(self.rows)
     self.class_names, self.multi_label = labels.class_names, labels.multi
     digest = hashlib.sha256(ascii((self.class_names, self.multi_label)).encode())
@@ -136,10 +139,21 @@ class Table(Source):
     return os.path.abspath(os.path.expanduser(argument))
 
 
-def _in_part(keys: np.ndarray, labels: Labels, cut: part.Part | None) -> np.ndarray:
-  """The rows of a part, ascending."""
+def _on_lacking(classes: Sequence[str], cut: str) -> Iterator[str]:
+  """A note on the classes that a part lacks, if there are any."""
+  if classes:
+    yield (
+      f"{len(classes):,} classes of one image ({listed(classes)}) have none in {cut}; it is in the "
+      "other part."
+    )
+
+
+def _in_part(
+  keys: np.ndarray, labels: Labels, cut: part.Part | None
+) -> tuple[np.ndarray, list[str]]:
+  """The rows of a part, ascending, and the classes that it may lack and does."""
   if cut is None:
-    return np.arange(len(keys))
+    return np.arange(len(keys)), []
   single = labels.class_names and not labels.multi
   classes = labels.numbers if single else np.zeros(len(keys), np.int64)
   names = labels.class_names if single else ("all images",)
@@ -154,7 +168,8 @@ def _in_part(keys: np.ndarray, labels: Labels, cut: part.Part | None) -> np.ndar
   filled = {name: rows for name, rows in groups.items() if rows}
   chosen = part.choose(cut, {name: list(rows) for name, rows in filled.items()})
   rows = (rows[key] for rows, keys in zip(filled.values(), chosen, strict=True) for key in keys)
-  return np.sort(np.fromiter(rows, np.int64))
+  lacking = [name for name, keys in zip(filled, chosen, strict=True) if not keys]
+  return np.sort(np.fromiter(rows, np.int64)), lacking
 
 
 def divided(split: str) -> tuple[str, str]:
@@ -197,6 +212,16 @@ def parts_of(argument: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
   """The splits in the names of files, as in `Source.named_parts`."""
   words = (part.split_words(name or os.path.basename(argument)) for name in names)
   return {word: (argument, word) for word in sorted(min(found) for found in words if found)}
+
+
+def all_splits(where: str, column: str, values: Sequence[str]) -> str:
+  """A note that the rows of all splits are taken."""
+  return f"All splits of {where!r} are taken: {shown(values)} in the column {column!r}."
+
+
+def without_split(rows: int, where: str, column: str) -> str:
+  """A note that some rows are of no split."""
+  return f"{rows:,} rows of {where!r} have no {column!r}, and are left out."
 
 
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:

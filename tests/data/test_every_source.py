@@ -1,0 +1,154 @@
+"""What every format of data promises: the same digits in each, beside those of scikit-learn."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from tests.data import digit_files
+from tests.data.digit_files import COUNT, MAKERS
+from tests.data.opened import open_source
+from vit_jax.data import by_label, cache, images, leakage, order, pipeline
+from vit_jax.data.duplicates import fingerprint
+from vit_jax.data.order import MixedSource
+from vit_jax.data.sources import Listed, Mixed, Remaining, Selected, Subset, webdataset
+from vit_jax.data.sources.subset import write_exclusions
+
+TRANSFORM = functools.partial(
+  images.train_image, size=8, area=(0.5, 1), aspect=(1, 1), flip=True, max_pixels=100
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+  """The digits in every format, by the name of the source."""
+  root = tmp_path_factory.mktemp("formats")
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(webdataset, "INDICES", root / "indices")
+    patch.setenv("TFDS_DATA_DIR", str(root / "tfds"))
+    yield {name: make(root / name) for name, make in MAKERS.items()}
+
+
+@pytest.fixture(params=MAKERS)
+def format_of(request, made):
+  """One of them."""
+  return made[request.param]
+
+
+def opened(one, cut="", **options):
+  return open_source(one.spec, one.split + cut, **options)
+
+
+def batches(source, *, start=0, steps=1, hosts=1, parts=()):
+  """Batches of 16 images after `start` images, those of all hosts joined."""
+  shared = []
+  for host in range(hosts):
+    read = pipeline.train_batches(
+      source,
+      transform=TRANSFORM,
+      seed=3,
+      batch_size=16,
+      host=host,
+      hosts=hosts,
+      start=start,
+      threads=2,
+      parts=parts,
+    )
+    shared.append([next(read) for _ in range(steps)])
+    read.close()
+  joined = zip(*shared, strict=True)
+  return [{key: np.concatenate([b[key] for b in some]) for key in some[0]} for some in joined]
+
+
+def assert_equal(some, others):
+  for one, other in zip(some, others, strict=True):
+    assert one.keys() == other.keys()
+    for key in one:
+      np.testing.assert_array_equal(one[key], other[key])
+
+
+def test_what_it_holds(format_of):
+  source, digits = opened(format_of), digit_files.original(format_of.rows)
+  assert (len(source), source.class_names) == (COUNT, tuple("0123456789"))
+  assert [source.labels(i) for i in range(COUNT)] == [digits.labels(i) for i in range(COUNT)]
+  assert [source[i].labels for i in range(3)] == [digits.labels(i) for i in range(3)]
+  assert len({source.name(i) for i in range(COUNT)}) == COUNT
+  assert opened(format_of).identity == source.identity
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 8])
+@pytest.mark.parametrize("start", [0, 77])
+def test_batches_are_a_function_of_the_step_for_any_number_of_hosts(format_of, hosts, start):
+  """Also from the middle of an epoch: those of scikit-learn's digits, bit for bit."""
+  source, digits = opened(format_of), digit_files.original(format_of.rows)
+  expected = batches(digits, start=start, steps=5)
+  assert_equal(batches(source, start=start, steps=5, hosts=hosts), expected)
+  assert_equal(batches(source, start=start + 48, steps=2, hosts=hosts), expected[3:])
+
+
+def test_parts(format_of):
+  source = opened(format_of)
+  first, rest = opened(format_of, "[:70%]"), opened(format_of, "[70%:]")
+  assert len(first) + len(rest) == COUNT
+  assert leakage.shared(first, source).images == len(first)
+  assert leakage.shared(first, rest) is None
+  assert len({source.identity, first.identity, rest.identity}) == 3
+  names = [source.name(i) for i in range(COUNT)]
+  kept = [first.name(i) for i in range(len(first))]
+  assert kept == [name for name in names if name in kept]
+
+
+def test_subsets(format_of):
+  source, digits = opened(format_of), digit_files.original(format_of.rows)
+  assert_equal(batches(Subset(source, 40)), batches(Subset(digits, 40)))
+  assert leakage.shared(Subset(source, 20), Subset(source, 40)).images == 20
+
+
+def test_exclusion(format_of, tmp_path):
+  source, digits = opened(format_of), digit_files.original(format_of.rows)
+  write_exclusions(tmp_path / "list", source, [3, 50])
+  left = [row for row in range(COUNT) if row not in (3, 50)]
+  remaining = Remaining(source, str(tmp_path / "list"))
+  assert_equal(batches(remaining), batches(Selected(digits, Listed(left), "left")))
+  assert leakage.shared(remaining, Selected(source, Listed([3, 50]), "out")) is None
+
+
+def test_duplicates(format_of):
+  """tools/dedup.py compares such fingerprints, of whatever source."""
+  source, digits = opened(format_of), digit_files.original(format_of.rows)
+  for row in (0, 31):
+    ours, theirs = (fingerprint.fingerprint(s[row].image, max_pixels=100) for s in (source, digits))
+    np.testing.assert_array_equal(ours.thumbnail, theirs.thumbnail)
+
+
+def test_few_shot(format_of):
+  source, digits = opened(format_of), digit_files.original(format_of.rows)
+  drawn = [by_label.first_of_each_class(s, count=2, seed=1, threads=2) for s in (source, digits)]
+  np.testing.assert_array_equal(*drawn)
+
+
+def test_a_cache(format_of, tmp_path):
+  source, options = opened(format_of), dict(side=8, max_pixels=100)
+  quiet = dict(started=lambda *_: None, done=lambda _: None)
+  cache.prepare(source, str(tmp_path), threads=2, **options, **quiet)
+  cached = cache.Cached(source, str(tmp_path), **options)
+  assert_equal(batches(cached, steps=2), batches(source, steps=2))
+
+
+def test_without_labels(format_of):
+  source, bare = opened(format_of), opened(format_of, label_key="")
+  assert (len(bare), bare.class_names, bare.labels(3), bare[3].labels) == (COUNT, (), (), ())
+  assert leakage.shared(source, bare).images == COUNT
+
+
+def test_all_formats_mixed_by_weight(made):
+  """An epoch of a mix has of each its share, and its images, whatever the format."""
+  some = [opened(one) for one in made.values()]
+  same = [digit_files.original(one.rows) for one in made.values()]
+  parts = [MixedSource(COUNT, weight) for weight in (3.0, 1.0, 1.0, 2.0, 1.0, 2.0)]
+  assert_equal(
+    batches(Mixed(some), parts=parts, start=30, steps=3, hosts=2),
+    batches(Mixed(same), parts=parts, start=30, steps=3),
+  )
+  rows = order.stream(parts, seed=3)(range(1000))
+  assert np.bincount(np.asarray(rows) // COUNT).tolist() == [300, 100, 100, 200, 100, 200]
