@@ -17,7 +17,7 @@ from vit_jax.devices import watchdog as watchdogs
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue, evaluate, evaluated_model
 from vit_jax.evaluation import evaluations as evaluation
-from vit_jax.experiments import memory
+from vit_jax.experiments import memory, pace
 from vit_jax.models import requirements
 from vit_jax.plots import curves
 from vit_jax.process.retry import Retry
@@ -141,10 +141,13 @@ def make_run(
     step=recorded.step,
     images=recorded.images.images,
   )
-  run = make(config.accumulation) if config.accumulation else memory.fewest_parts(make)
-  if not starts_from_weights(config, recorded):
-    return run, None
-  return run, init_from.read(config, run.objective, data.train.class_names, source)
+  run, initial = make(config.accumulation), None
+  if starts_from_weights(config, recorded):
+    initial = init_from.read(config, run.objective, data.train.class_names, source)
+  if not config.accumulation:  # after the weights, because it takes longer than to refuse them
+    run = memory.fewest_parts(make)
+    run = dataclasses.replace(run, seconds=pace.expected_seconds(run))
+  return run, initial
 
 
 def train(

@@ -42,7 +42,7 @@ def test_one_line_trains_fine_tunes_and_evaluates(tmp_path, capsys):
   printed = capsys.readouterr().out
   assert "model.name              ViT-Ti/4" in printed
   assert "duration                3 steps" in printed
-  assert printed.count("the command line") == 1
+  assert printed.count("the command line") == 2  # the length, and the warm-up
   assert "held_out: top-1" in printed
   assert run(f"configs/finetune.py:{workdir},{photos}", tmp_path / "tuned", *SHORT)
   assert re.search(rf"data\.image_size +16 +{workdir}", capsys.readouterr().out)

@@ -55,6 +55,14 @@ def listed(names: Sequence[str], most: int = 5) -> str:
   return text if len(names) <= most else f"{text} and {len(names) - most:,} more"
 
 
+def duration(seconds: float) -> str:
+  """A time in words, such as "40 s", "12 min", "3.4 h" or "2.1 days"."""
+  for most, size, form in ((60, 1, ",.0f} s"), (6000, 60, ",.0f} min"), (172_800, 3600, ".3g} h")):
+    if seconds < most:
+      return f"{{:{form}".format(seconds / size)
+  return f"{seconds / 86_400:,.1f} days"
+
+
 def cells(
   rows: Iterable[Mapping[str, Any]], columns: Mapping[str, tuple[str, str]]
 ) -> list[list[str]]:

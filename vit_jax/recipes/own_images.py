@@ -2,12 +2,25 @@
 
 import dataclasses
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from vit_jax.config import AUTO, Checkpoint, Config, Data, Dataset, Duration, Loss, Model, Schedule
+from vit_jax.config import (
+  AUTO,
+  Checkpoint,
+  Config,
+  ConfigError,
+  Data,
+  Dataset,
+  Duration,
+  Loss,
+  Model,
+  RunError,
+  Schedule,
+)
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
 from vit_jax.learning.optimizers.sgd import SGD
+from vit_jax.process.text import listed
 from vit_jax.recipes.bit import LENGTHS
 from vit_jax.recipes.finetuning import RESIZE_RATIO
 from vit_jax.recipes.loading import largest_side
@@ -15,10 +28,12 @@ from vit_jax.recipes.suites import evaluation as suite
 
 SAMPLE = 32  # images whose size is looked at
 SIDE = 224  # pixels, the most that is chosen
+CROPPED = (0.5, 1.0)  # of the area, where crops keep the proportions of images
 TRAINING = ("train", "training")
 VALIDATION = ("validation", "valid", "val", "dev")
 TEST = ("test", "testing")
 PART, REST = "[:90%]", "[90%:]"
+AVERAGED = 500  # steps of a run that has a moving average
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +79,7 @@ class OwnImages:
     images: number of training images.
     side: the median of the smaller sides of a sample of them, pixels.
     multi_label: whether an image has any number of labels.
+    class_names: of the labels.
   """
 
   train: Dataset
@@ -72,6 +88,7 @@ class OwnImages:
   images: int
   side: int
   multi_label: bool = False
+  class_names: Sequence[str] = ()
 
   @property
   def number(self) -> str:
@@ -85,9 +102,10 @@ class OwnImages:
 
   @property
   def origins(self) -> tuple[tuple[str, str], ...]:
-    """Where the parts and the loss come from."""
+    """Where the parts, the classes, the loss and the type of the activations come from."""
     several = (("loss.kind", "images have any number of labels"),) if self.multi_label else ()
-    return ("data.train", self.parted), *several
+    classes = "model.num_classes", f"the data: {listed(self.class_names)}"
+    return ("data.train", self.parted), classes, *several, ("model.compute_dtype", "the devices")
 
 
 def look_at(spec: str) -> OwnImages:
@@ -106,7 +124,8 @@ def look_at(spec: str) -> OwnImages:
   source = sources.open_source(train.source, split=train.split)
   if source.multi_label:  # parts of these are parts of all images
     parted = parted.replace(" of each class", "")
-  return OwnImages(train, held_out, parted, len(source), median_side(source), source.multi_label)
+  several, classes = source.multi_label, source.class_names
+  return OwnImages(train, held_out, parted, len(source), median_side(source), several, classes)
 
 
 def parts_of(spec: str, named: Mapping[str, tuple[str, str]]) -> tuple[Dataset, Dataset, str]:
@@ -194,7 +213,8 @@ def train(spec: str, model: str = "") -> Config:
       ("data.image_size", f"{sides}, and the patches"),
       ("data.flip", "small pictures may be of signs" if small else "photographs"),
       *((key, own.number) for key in ("data.crop_area", "batch_size", "duration")),
-      ("schedule.learning_rate", own.number),
+      *((key, own.number) for key in ("schedule.learning_rate", "schedule.warmup")),
+      *((("optimizer.ema", own.number),) if steps >= AVERAGED else ()),
     ),
   )
 
@@ -204,15 +224,16 @@ def average_over(steps: float) -> float:
 
   After ten such lengths nothing is left of the start.
   """
-  return round(1 - 1 / max(50, steps / 50), 6) if steps >= 500 else 0.0
+  return round(1 - 1 / max(50, steps / 50), 6) if steps >= AVERAGED else 0.0
 
 
 def finetune(weights: str, spec: str) -> Config:
   """Fine-tuning of weights on a user's own images, at the size of the weights.
 
   As in Appendix B.1.1: SGD with momentum 0.9, cosine decay, clipping at 1, no weight decay, a new
-  head, and crops of images that are a sixth larger. The number of images decides the length, as in
-  the BiT-HyperRule.
+  head, and crops of images that are a sixth larger. For weights whose images keep their proportions
+  and are cropped, crops keep them too. The number of images decides the length, as in the
+  BiT-HyperRule.
 
   Args:
     weights: what `config.init_from` takes.
@@ -220,13 +241,10 @@ def finetune(weights: str, spec: str) -> Config:
 
   Raises:
     SourceError: there is no such data.
-    ConfigError: there are no such weights.
-    ValueError: the weights cannot be read.
+    ConfigError: there are no such weights, or they cannot be read.
   """
-  from vit_jax.inference import model as inference
-
-  own = look_at(spec)
-  side = inference.read(weights).card.image_size
+  own, card = look_at(spec), card_of(weights)
+  side = card.image_size
   steps = next(row.total for row in LENGTHS if own.images < row.examples)
   every = Duration(steps=steps // 10)
   return Config(
@@ -241,16 +259,36 @@ def finetune(weights: str, spec: str) -> Config:
     model=Model(name="", compute_dtype=AUTO),
     optimizer=SGD(momentum=0.9, clip_norm=1.0),
     schedule=Schedule(learning_rate=0.01, warmup=Duration(steps=steps // 5)),
-    data=Data(train=own.train, image_size=side or SIDE, train_resize_ratio=RESIZE_RATIO),
+    data=Data(
+      train=own.train,
+      image_size=side or SIDE,
+      **(dict(crop_area=CROPPED) if card.resize else dict(train_resize_ratio=RESIZE_RATIO)),
+      evaluate_resize=card.resize,
+    ),
     evaluate={"held_out": Classification(**vars(own.held_out))},
     checkpoint=Checkpoint(every=every),
     origins=(
       *own.origins,
       ("model.name", weights),
       ("data.image_size", weights if side else "usual; the weights do not tell it"),
-      *((key, own.number) for key in ("batch_size", "duration")),
+      *((("data.evaluate_resize", weights), ("data.crop_area", weights)) if card.resize else ()),
+      *((key, own.number) for key in ("batch_size", "duration", "schedule.warmup")),
     ),
   )
+
+
+def card_of(weights: str):
+  """How images are prepared for weights, as their card says.
+
+  Raises:
+    ConfigError: there are no such weights, or they cannot be read.
+  """
+  from vit_jax.inference import model as inference
+
+  try:
+    return inference.read(weights).card
+  except (ValueError, OSError, RunError) as error:
+    raise ConfigError(str(error)) from error
 
 
 def evaluation(weights: str, spec: str) -> Config:

@@ -11,7 +11,7 @@ from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import catalogue, results
 from vit_jax.plots import curves
 from vit_jax.process import json_text
-from vit_jax.process.text import aligned
+from vit_jax.process.text import aligned, duration
 from vit_jax.report import report
 from vit_jax.storage import files, metrics_log, workdir
 from vit_jax.storage.paths import Path
@@ -66,7 +66,7 @@ def introduction(run: Run, folder: Path, *, left: bool) -> str:
   begin = f"resuming after step {start}" if start else "starting"
   return (
     f"{datasets.table(run.data.datasets)}\n"
-    + origins(config)
+    + origins(run)
     + f"{config.model.name}: {parameters:,} parameters{part} on {run.mesh.size} device(s) "
     f"({device.device_kind}) in {config.model.compute_dtype}{attention_of(run)}, {begin}; "
     f"their shapes and sharding: {folder / workdir.PARAMETERS}\n"
@@ -84,11 +84,13 @@ def attention_of(run: Run) -> str:
   return f" with {names[run.attention]} attention" if run.attention else ""
 
 
-def origins(config: Config) -> str:
-  """A table of the settings that a recipe took from data or weights; "" if there are none."""
-  if not config.origins:
+def origins(run: Run) -> str:
+  """A table of what a recipe took from data or weights, and of the time; "" if there is nothing."""
+  if not run.config.origins:
     return ""
-  rows = [(key, setting_in_words(config, key), words) for key, words in config.origins]
+  rows = [(key, setting_in_words(run.config, key), words) for key, words in run.config.origins]
+  if run.seconds is not None:
+    rows.append(("time", f"about {duration(run.seconds)}", "steps that were timed on this machine"))
   return aligned([("setting", "value", "from"), *rows], left=(0, 1, 2)) + "\n"
 
 

@@ -36,6 +36,7 @@ class Run:
     data: opened sources.
     begun: where this start of the run begins: the steps and images before it.
     changed: the settings that differ from those of the steps so far.
+    seconds: how long the steps and evaluations will take, as reckoned before; None: not reckoned.
     steps: durations.
     mesh: devices.
     reader: reads batches for the devices.
@@ -60,6 +61,7 @@ class Run:
   init: Callable[[], TrainState]
   abstract: TrainState
   changed: Sequence[str] = ()
+  seconds: float | None = None
 
   @functools.cached_property
   def update(self) -> Callable:

@@ -75,4 +75,4 @@ def test_a_step_is_measured(tmp_path):
   [(None, "?"), (0.5, "30 s"), (12.3, "12 min"), (204, "3.4 h"), (3024, "2.1 days")],
 )
 def test_durations(minutes, words):
-  assert plan.duration(minutes) == words
+  assert plan.minutes(minutes) == words

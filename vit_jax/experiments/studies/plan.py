@@ -9,7 +9,7 @@ from vit_jax.experiments.studies.jobs import Cost, Job
 from vit_jax.experiments.studies.runner import StudyRunner
 from vit_jax.experiments.studies.study import Study
 from vit_jax.process import json_text
-from vit_jax.process.text import aligned
+from vit_jax.process.text import aligned, duration
 
 # The paper's pre-trainings on JFT-300M took 32% (ViT-H/14) to 43% (ViT-L/16) of the peak of their
 # TPU v3 cores, by its exaFLOPs (Table 6) and core-days (Table 2).
@@ -78,7 +78,7 @@ def table(estimates: list[Estimate]) -> str:
     [
       *(one.name, f"{one.runs}", whole(one.steps), whole(one.images)),
       number(None if one.exaflops is None else one.exaflops / size),
-      duration(one.minutes_here) if here else number(one.device_days),
+      minutes(one.minutes_here) if here else number(one.device_days),
     ]
     for one in estimates
   ]
@@ -93,14 +93,9 @@ def table(estimates: list[Estimate]) -> str:
   return f"{aligned([head, *rows])}\n{note}"
 
 
-def duration(minutes: float | None) -> str:
-  """Such as "40 s", "12 min", "3.4 h" or "2.1 days"; "?" if it is not known."""
-  if minutes is None:
-    return "?"
-  for most, size, unit in ((1, 1 / 60, "s"), (100, 1, "min"), (48 * 60, 60, "h")):
-    if minutes < most:
-      return f"{minutes / size:.3g} {unit}" if unit == "h" else f"{minutes / size:,.0f} {unit}"
-  return f"{minutes / 1440:,.1f} days"
+def minutes(value: float | None) -> str:
+  """A time in words, "?" if it is not known."""
+  return "?" if value is None else duration(60 * value)
 
 
 def whole(value: int | None) -> str:

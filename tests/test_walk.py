@@ -1,0 +1,225 @@
+"""The way of a newcomer: own photographs, training, evaluation, prediction, export, other programs.
+
+In real processes, from an empty folder; each wrong turn meets one sentence.
+"""
+
+import csv
+import importlib
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import vit_jax
+from tests import programs, walk_photos
+from tests.weights import families
+from vit_jax import launch, recipes, weights
+from vit_jax.config import ConfigError
+from vit_jax.data import datasets
+from vit_jax.devices.hosts import Hosts
+from vit_jax.training import start
+
+# Enough steps for the time to be reckoned.
+SHORT = [f"--config.{key}={n}" for key, n in (("duration.steps", 40), ("schedule.warmup.steps", 4))]
+
+
+def ran(*command):
+  result = programs.run(command)
+  assert result.returncode == 0, result.stderr
+  return result.stdout
+
+
+def tool(name, *arguments):
+  return ran(sys.executable, f"tools/{name}.py", *arguments)
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+  """Photographs and a run that was trained on them; what it printed is in `printed`."""
+  root = tmp_path_factory.mktemp("walk")
+  walk_photos.write(root / "photos", images=12)
+  walk_photos.write(root / "more", images=3, seed=1)
+  printed = ran(
+    *programs.MAIN, f"--config=configs/train.py:{root}/photos", f"--workdir={root}/run", *SHORT
+  )
+  (root / "printed").write_text(printed)
+  return root
+
+
+def test_the_table_says_what_was_taken_from_where_and_how_long_it_takes(walk):
+  printed = (walk / "printed").read_text()
+  before, _, after = printed.partition("compiling the first step")
+  for said in (
+    r"model\.num_classes +3 +the data: 'china', 'flower', 'shapes'",
+    r"model\.name +ViT-Ti/8 +33 training images, images of about \d+ pixels",
+    r"model\.compute_dtype +float32 +the devices",
+    r"data\.train +.*\[:90%\] +a random tenth of each class is scored",
+    r"accumulation +1 +a step needs",
+  ):
+    assert re.search(said, before), said
+  assert "held_out: top-1" in after
+  told, unit = re.search(r"time +about (\d+) (s|min)", before).groups()
+  assert (walk / "run/report.html").is_file()
+  lines = [json.loads(line) for line in (walk / "run/metrics.jsonl").read_text().splitlines()]
+  (last,) = [line for line in lines if line["step"] == 40 and "time/steps" in line]
+  spent = last["time/steps"] + last["time/input"]
+  expected = int(told) * (60 if unit == "min" else 1)
+  assert spent / 4 - 2 < expected < 4 * spent + 2  # of a few seconds, beside other programs
+
+
+def table_of(text):
+  return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_evaluation_and_prediction(walk):
+  config = f"--config=configs/evaluate.py:{walk}/run,{walk}/more"
+  printed = ran(*programs.MAIN, "--mode=evaluate", config, f"--workdir={walk}/scores")
+  assert "own: top-1" in printed
+  assert "on 9 images" in printed
+  images = ("--images", f"{walk}/more", "--top", "1", "--format", "csv")
+  predicted = table_of(tool("predict", "--source", walk / "run", *images))
+  rows = table_of((walk / "scores/evaluation/1/own/predictions.csv").read_text())
+  scored = {row["name"]: row for row in rows}
+  assert len(predicted) == len(scored) == 9
+  for row in predicted:
+    same = scored[row["path"]]
+    assert row["class"] == same["prediction"]
+    assert float(row["probability"]) == pytest.approx(float(same["probability"]), abs=1e-5)
+
+
+def test_exports_agree_with_timm_and_transformers(walk, monkeypatch):
+  peer = importlib.import_module("tests.agreement.timm_models")
+  monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+  transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+  for name, form in (("w.safetensors", "safetensors"), ("hf", "huggingface")):
+    output = ("--output", walk / name, "--format", form, "--verify")
+    assert "largest difference" in tool("export", "--source", walk / "run", *output)
+  model = vit_jax.load(walk / "run")
+  side = model.card.image_size
+  pixels = np.random.default_rng(0).integers(0, 256, (side, side, 3), np.uint8)
+  (ours,) = model.predict(pixels, top=3)
+  theirs = peer.timm.models.VisionTransformer(
+    img_size=side,
+    patch_size=8,
+    embed_dim=64,
+    depth=4,
+    num_heads=4,
+    num_classes=3,
+    act_layer="gelu_tanh",
+  )
+  peer.timm.models.load_checkpoint(theirs.eval(), str(walk / "w.safetensors"), strict=True)
+  batch = peer.torch.from_numpy(np.float32(pixels.transpose(2, 0, 1)[None] / 127.5 - 1))
+  with peer.torch.no_grad():
+    probabilities = theirs(batch).softmax(-1)[0].numpy()
+  by_timm = dict(zip(model.class_names, map(float, probabilities), strict=True))
+  assert dict(ours.classes) == pytest.approx(by_timm, abs=1e-5)
+  classify = transformers.pipeline("image-classification", model=str(walk / "hf"))
+  by_transformers = {c["label"]: c["score"] for c in classify(Image.fromarray(pixels), top_k=3)}
+  assert dict(ours.classes) == pytest.approx(by_transformers, abs=1e-5)
+
+
+# --- wrong turns ---
+
+
+def opened(recipe, folder, *words):
+  """Goes as far as a run goes before it touches a device."""
+  return launch.open_run(recipes.resolve(recipe, words), start.read(folder), Hosts())[:2]
+
+
+@pytest.fixture
+def photos(tmp_path):
+  return walk_photos.write(tmp_path / "photos", images=10)
+
+
+def table(photos, text):
+  (photos / "list.csv").write_text(text)
+  return f"configs/train.py:{photos}/list.csv"
+
+
+def an_empty_class(photos):
+  (photos / "empty").mkdir()
+
+
+def one_class(photos):
+  for name in walk_photos.CLASSES[1:]:
+    (photos / name).rename(photos.parent / name)
+
+
+def images_in_the_root(photos):
+  for path in photos.glob("*/*"):
+    path.rename(photos / f"{path.parent.name}-{path.name}")
+  for name in walk_photos.CLASSES:
+    (photos / name).rmdir()
+
+
+def other_classes(photos):
+  walk_photos.write(photos.parent / "set/test", images=2, classes=("china", "disks"))
+  photos.rename(photos.parent / "set/train")
+  (photos.parent / "set").rename(photos)
+
+
+@pytest.mark.parametrize(
+  ("change", "words", "message"),
+  [
+    (one_class, [], r"has one class, 'china', so there is nothing to learn; give a folder with"),
+    (None, ["--config.batch_size=64"], "config.batch_size=64 is more than the 27 training images"),
+    (images_in_the_root, [], "has no folders inside; put the images of each class into a folder"),
+    (other_classes, [], "has other classes: the training data has no class 'disks'"),
+  ],
+)
+def test_wrong_turns(photos, tmp_path, change, words, message):
+  if change:
+    change(photos)
+  with pytest.raises(ConfigError, match=message):
+    opened(f"configs/train.py:{photos}", tmp_path / "run", *words)
+
+
+def test_an_empty_class_is_left_out_and_told(photos, tmp_path):
+  an_empty_class(photos)
+  _, data = opened(f"configs/train.py:{photos}", tmp_path / "run")
+  assert "1 empty class folders ('empty')" in datasets.table(data.datasets)
+
+
+def test_a_class_of_one_image_is_trained_on_and_told(photos, tmp_path):
+  (photos / "rare").mkdir()
+  (photos / "china/00.jpg").rename(photos / "rare/00.jpg")
+  config, data = opened(f"configs/train.py:{photos}", tmp_path / "run")
+  assert config.model.num_classes == 4
+  assert 3 in [label for i in range(len(data.train)) for label in data.train.labels(i)]
+  assert "1 classes of one image ('rare') have none in [90%:]" in datasets.table(data.datasets)
+
+
+def test_labels_that_are_numbers_from_1(photos, tmp_path):
+  lines = [
+    f"{path.relative_to(photos)},{1 + i % 10}\n" for i, path in enumerate(photos.glob("*/*"))
+  ]
+  config, data = opened(table(photos, "".join(lines)), tmp_path / "run")
+  assert config.model.num_classes == 10
+  assert data.train.class_names == tuple(map(str, range(1, 11)))
+
+
+def test_a_table_with_a_wrong_column(photos, tmp_path):
+  recipe = table(photos, "path,kind,by\nchina/00.jpg,china,x\nflower/00.jpg,flower,x\n")
+  message = r"has the columns \['path', 'kind', 'by'\]; call the one with the labels \"label\""
+  with pytest.raises(ConfigError, match=message):
+    opened(recipe, tmp_path / "run")
+
+
+def test_weights_of_another_architecture(photos, tmp_path):
+  weights.save(tmp_path / "bit.npz", families.params("bit"))
+  words = ["--config.model.name=ViT-Ti/16", "--config.batch_size=8"]
+  config = recipes.resolve(f"configs/finetune.py:{tmp_path}/bit.npz,{photos}", words)
+  recorded = start.read(tmp_path / "run")
+  config, data, source = launch.open_run(config, recorded, Hosts())
+  with pytest.raises(ConfigError, match="they are a ResNet there and a ViT here"):
+    launch.make_run(config, data, recorded, source)
+
+
+def test_weights_of_no_model(photos, tmp_path):
+  np.savez(tmp_path / "odd.npz", a=np.ones((3, 3), np.float32))
+  with pytest.raises(ConfigError, match=r"^/.*odd\.npz is not a model of this project"):
+    opened(f"configs/finetune.py:{tmp_path}/odd.npz,{photos}", tmp_path / "run")
