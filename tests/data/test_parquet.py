@@ -85,6 +85,7 @@ def test_images_may_be_paths(tmp_path):
   paths = ["x/a.png", str(tmp_path / "x/b.png")]
   source = open_source(write(tmp_path / "a.parquet", {"path": paths, "label": [0, 1]}))
   assert [example.image for example in every(source)] == [b"a", b"b"]
+  assert source.notes[-1].endswith(f"are outside of its folder ({paths[1]!r}).")
   pairs = [{"bytes": None, "path": path} for path in paths]
   source = open_source(write(tmp_path / "b.parquet", {"image": pairs, "label": [0, 1]}))
   assert [example.image for example in every(source)] == [b"a", b"b"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.golden import weights as golden
 from vit_jax import models
 from vit_jax.models.convolution import map_size
-from vit_jax.models.stem import stem
+from vit_jax.models.stem import NORMS, stem
 
 ENCODER = dict(depth=1, width=32, mlp_dim=64, heads=2, num_classes=5)
 SMALL = dict(name="R50x1+ViT-B/16", stages=(1, 1), stem_width=32) | ENCODER
@@ -26,7 +26,8 @@ class Stem(nn.Module):
 
   @nn.compact
   def __call__(self, x):
-    return stem(x, self.stages, 32, jnp.float32, "none")
+    options = dict(norms=NORMS["published"], dtype=jnp.float32, policy="none")
+    return stem(x, self.stages, 32, **options)
 
 
 @settings(max_examples=15)

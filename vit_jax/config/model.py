@@ -81,6 +81,11 @@ class Model:
   norm_epsilon: float = setting(
     1e-6, "added to the variance in every LayerNorm", low=1e-15, high=1e-2
   )
+  stem_norms: str = setting(
+    "published",
+    "normalisation of a hybrid's ResNet: that of the published weights, or that of timm's models",
+    choices=("published", "timm"),
+  )
 
   def with_classes(self, number: int) -> "Model":
     """These settings, with `number` of classes if they leave it to the training data."""

@@ -24,6 +24,7 @@ from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
 from vit_jax.storage.paths import Path, path_of
+from vit_jax.weights.card import UNSEEN
 
 OF_PARAMETERS = (*SETTINGS, "representation_layer")  # settings that follow from the parameters
 NAME_THEM = (
@@ -239,8 +240,8 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
 
 
 def function_of(module, model: cfg.Model) -> dict[str, str | float]:
-  """The module's settings that do not follow from parameters: activation and norm epsilon."""
-  return {key: getattr(module, key, getattr(model, key)) for key in ("activation", "norm_epsilon")}
+  """The module's settings that do not follow from parameters, such as its activation."""
+  return {key: getattr(module, key, getattr(model, key)) for key in UNSEEN}
 
 
 def overlaid(group, by_user, prefix: str, named: frozenset[str]):

@@ -19,7 +19,7 @@ from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models.description import differences
 from vit_jax.storage.paths import path_of
 from vit_jax.weights import Weights
-from vit_jax.weights.card import Card
+from vit_jax.weights.card import UNSEEN, Card
 from vit_jax.weights.fit import Row
 
 
@@ -181,14 +181,14 @@ def of_weights(read: Weights, **defaults) -> LoadedModel:
 
   Args:
     read: the weights.
-    **defaults: activation and norm_epsilon to use if no card tells them; the defaults are those of
-      the published weights.
+    **defaults: what parameters do not show (`card.UNSEEN`), to use if no card tells it; the
+      defaults are those of the published weights.
 
   Raises:
     ValueError: the parameters are not of a model of this project.
   """
   if read.card:
-    defaults = dict(activation=read.card.activation, norm_epsilon=read.card.norm_epsilon)
+    defaults = {key: getattr(read.card, key) for key in UNSEEN}
   module = models.module_of(read.params, **defaults)
   card = read.card or weights.inferred(read.params)
   params = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}

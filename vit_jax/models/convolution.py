@@ -29,10 +29,10 @@ def standardize_stem(kernel: jax.Array) -> jax.Array:
   return centred / (jnp.sqrt(jnp.square(centred).mean(axis=(0, 1, 2))) + 1e-5)
 
 
-def standardize_bit(kernel: jax.Array) -> jax.Array:
-  """(w - mean) / sqrt(var + 1e-10) for each output channel of (h, w, in, out); used by BiT."""
+def standardize_bit(kernel: jax.Array, epsilon: float = 1e-10) -> jax.Array:
+  """(w - mean) / sqrt(var + epsilon) for each output channel of (h, w, in, out); used by BiT."""
   centred = kernel - kernel.mean(axis=(0, 1, 2))
-  return centred * jax.lax.rsqrt(jnp.square(centred).mean(axis=(0, 1, 2)) + 1e-10)
+  return centred * jax.lax.rsqrt(jnp.square(centred).mean(axis=(0, 1, 2)) + epsilon)
 
 
 class StandardizedConv(nn.Module):

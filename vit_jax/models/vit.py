@@ -15,7 +15,7 @@ from vit_jax import config
 from vit_jax.models.attention import Attention
 from vit_jax.models.encoder import Encoder, MlpBlock
 from vit_jax.models.layers import Head, LayerNorm, as_input, split_by_example
-from vit_jax.models.stem import stem
+from vit_jax.models.stem import NORMS, stem
 from vit_jax.models.vit_properties import Properties
 
 MODEL = config.Model()  # default settings
@@ -108,6 +108,7 @@ class ViT(Properties, nn.Module):
     remat: "none", "dots" (recompute all but the outputs of dense layers) or "everything".
     activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).
     norm_epsilon: added to the variance in every LayerNorm.
+    stem_norms: how that ResNet is normalised, a key of `stem.NORMS`.
   """
 
   patch: int
@@ -131,6 +132,7 @@ class ViT(Properties, nn.Module):
   remat: str = MODEL.remat
   activation: str = MODEL.activation
   norm_epsilon: float = MODEL.norm_epsilon
+  stem_norms: str = MODEL.stem_norms
 
   def __call__(self, images: jax.Array, *, train: bool) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Classifies images with the stages below, one after another.
@@ -169,7 +171,9 @@ class ViT(Properties, nn.Module):
     """Patch embedding (equation 1) of the images or a hybrid's map: (B, H, W, 3) -> (B, N, D)."""
     x = as_input(images, self.dtype)
     if self.stages is not None:
-      x = stem(x, self.stages, self.stem_width, self.dtype, self.remat)
+      norms = NORMS[self.stem_norms]
+      options = dict(norms=norms, dtype=self.dtype, policy=self.remat)
+      x = stem(x, self.stages, self.stem_width, **options)
     return PatchEmbedding(self.patch, self.width, self.dtype, name="embedding")(x)
 
   @nn.compact

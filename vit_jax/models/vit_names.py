@@ -24,6 +24,8 @@ _HYBRID = re.compile(
   re.ASCII,
 )
 
+_NORMS = dict(stem_norms=ViT.stem_norms)
+
 
 def fields_of_name(name: str) -> dict | None:
   """As `Family.fields`."""
@@ -49,12 +51,12 @@ def _stem(depth: str | None, stride: int, patch: str | None) -> dict | None:
   its tokens are 32 pixels apart.
   """
   if depth is None:
-    return dict(stages=(), patch=8) if stride == 16 and not patch else None
+    return dict(stages=(), patch=8, **_NORMS) if stride == 16 and not patch else None
   if depth not in STAGES or stride not in (16, 32):
     return None
   one, two, three, four = STAGES[depth]
   stages = (one, two, three, four) if stride == 32 else (one, two, three + four)
-  return dict(stages=stages, patch=int(patch or 1))
+  return dict(stages=stages, patch=int(patch or 1), **_NORMS)
 
 
 def recognise(params: dict) -> dict | None:
@@ -163,5 +165,5 @@ FAMILY = Family(
   recognise=recognise,
   alike=alike,
   translate=translate,
-  kinds={"stages": "R50x1+ViT-B/16"},
+  kinds={"stages": "R50x1+ViT-B/16", "stem_norms": "R50x1+ViT-B/16"},
 )

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.models import flops
-from vit_jax.models.convolution import check_stages, map_size, standardize_stem
+from vit_jax.models.convolution import check_stages, map_size
 from vit_jax.models.family import AttentionGrid, Maskable, Network, Transparent, check_heads
 from vit_jax.models.positions import PositionEmbedding
 from vit_jax.models.recognition import patch_grid
+from vit_jax.models.stem import NORMS
 from vit_jax.process.text import listed
 
 
@@ -151,7 +152,7 @@ class Properties(Network, Maskable, Transparent):
     """The patch embedding; in hybrids the root of the ResNet, standardised as it is applied."""
     if self.stages is None:
       return params["embedding"]["kernel"]
-    return standardize_stem(jnp.asarray(params["conv_root"]["kernel"]))
+    return NORMS[self.stem_norms].standardize(jnp.asarray(params["conv_root"]["kernel"]))
 
   def filters_in_words(self) -> str:
     """As `Transparent.filters_in_words`."""

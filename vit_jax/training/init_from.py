@@ -17,6 +17,7 @@ from vit_jax.models.stacking import stack_blocks, unstack_blocks
 from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights import average
+from vit_jax.weights.card import UNSEEN
 
 RENEWED = ("new_head", "new_positions", "keep_representation")  # settings: what is not taken
 AS_IT_IS = classes.HeadOrder(None, "")
@@ -54,7 +55,7 @@ def read(
       weights do not fit the model, or they were trained without a head and no new one is asked for.
   """
   path, settings = path_of(config.init_from), config.model
-  defaults = dict(activation=settings.activation, norm_epsilon=settings.norm_epsilon)
+  defaults = {key: getattr(settings, key) for key in UNSEEN}
   try:
     source = source or weights.read(path)
     model = inference.of_weights(source, **defaults)

@@ -9,12 +9,15 @@ from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.models.layers import EPSILON, GELU_FORMS
 from vit_jax.models.recognition import module_of
+from vit_jax.models.stem import NORMS
 from vit_jax.process.text import nfc
 from vit_jax.storage.files import write_text
 from vit_jax.weights.rules import TEXTS, Rule, one_of, read_json, whole
 
 ACTIVATIONS = tuple(GELU_FORMS)
 MAX_EPSILON = 1e-2
+STEM_NORMS = tuple(NORMS)
+UNSEEN = ("activation", "norm_epsilon", "stem_norms")  # what parameters do not show of a model
 LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
@@ -35,7 +38,7 @@ class Card:
       to the square.
     class_names: names of the classes as `nfc` gives them, in the order of the logits; (): unknown.
     loss: "softmax", or "sigmoid" if each class has a probability of its own.
-    activation, norm_epsilon: as in config.model; the parameters do not show them.
+    activation, norm_epsilon, stem_norms: as in config.model; the parameters do not show them.
     representation: what the weights were trained to represent images by: "pre_logits", the input
       of the head, or "patches", the mean of the encoder's outputs at the patches.
     trained_on: the datasets that the weights were trained on, as far as they are known.
@@ -48,6 +51,7 @@ class Card:
   loss: str = LOSSES[0]
   activation: str = ACTIVATIONS[0]
   norm_epsilon: float = EPSILON
+  stem_norms: str = STEM_NORMS[0]
   representation: str = REPRESENTATIONS[0]
   trained_on: History = ()
   average: bool = False
@@ -69,6 +73,7 @@ RULES = {
     lambda x: isinstance(x, float) and 0 < x <= MAX_EPSILON, f"above 0, at most {MAX_EPSILON}"
   ),
   "representation": one_of(*REPRESENTATIONS),
+  "stem_norms": one_of(*STEM_NORMS),
   "average": Rule(lambda x: isinstance(x, bool), "true or false"),
   "image_size": whole(0, MAX_SIDE),
   "resize": whole(0, MAX_PIXELS),

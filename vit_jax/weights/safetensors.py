@@ -64,7 +64,8 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     "are not (DeiT, DINO and MAE have other images), put timm's config.json beside it.",
     path,
   )
-  return dataclasses.replace(card.inferred(params), activation=timm.ACTIVATION)
+  usual = dict(activation=timm.ACTIVATION, stem_norms=timm.stem_norms(params))
+  return dataclasses.replace(card.inferred(params), **usual)
 
 
 def _notes(params: dict) -> list[str]:

@@ -9,6 +9,7 @@ import re
 import numpy as np
 
 from vit_jax.storage.tree import flatten, nest
+from vit_jax.weights.card import STEM_NORMS
 from vit_jax.weights.published import POSITIONS, with_class_token
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
@@ -150,6 +151,11 @@ def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
   if "cls" in ours and tokens and tokens[0] == round(tokens[0] ** 0.5) ** 2:
     ours[POSITIONS] = with_class_token(ours[POSITIONS], True)
   return nest(ours)
+
+
+def stem_norms(params: dict) -> str:
+  """How timm normalises the ResNet of a model with these parameters; the usual one without it."""
+  return "timm" if "conv_root" in params else STEM_NORMS[0]
 
 
 def heads_of(flat: dict[str, np.ndarray]) -> int:

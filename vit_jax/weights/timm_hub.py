@@ -111,6 +111,7 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     image_size=side,
     resize=_resize(side, images["crop_pct"], images["crop_mode"]),
     class_names=tuple(settings["label_names"] or images["label_names"] or ()),
+    stem_norms=timm.stem_norms(params),
     activation=arguments["act_layer"] or _usual_activation(settings["architecture"]),
   )
 

@@ -10,7 +10,7 @@ from vit_jax.models.stacking import unstack_blocks
 from vit_jax.storage import checkpoint, files
 from vit_jax.storage.workdir import STARTS
 from vit_jax.weights import average as averages
-from vit_jax.weights.card import Card
+from vit_jax.weights.card import UNSEEN, Card
 from vit_jax.weights.format import Weights
 
 _log = logging.getLogger(__name__)
@@ -72,8 +72,7 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
     resize=data["evaluate_resize"],
     class_names=tuple(meta["class_names"]),
     loss=meta["config"]["loss"]["kind"],
-    activation=model["activation"],
-    norm_epsilon=model["norm_epsilon"],
+    **{key: model[key] for key in UNSEEN},
     representation=meta["representation"],
     trained_on=history.read(meta["trained_on"]),
     average=average,

@@ -91,8 +91,12 @@ def notes(where: str, image: str, label: str, names: Iterable[str]) -> list[str]
 def split_column(schema) -> str:
   """The column of texts that is called "split"; "": there is none."""
   named = (name for name in schema.names if name.lower() == table.SPLIT)
-  is_text = lambda kind: any(name in str(kind) for name in ("string", "null"))
   return next((name for name in named if is_text(schema.field(name).type)), "")
+
+
+def is_text(kind) -> bool:
+  """Whether a column of this type holds texts, be they in a dictionary."""
+  return "string" in str(kind) and "struct" not in str(kind) and "list" not in str(kind)
 
 
 def joined(chunks: Iterable):

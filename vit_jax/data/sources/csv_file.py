@@ -248,11 +248,7 @@ def _check_there(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> None
       f'line {missing[0].line}: "{file.parent / missing[0].path}"; paths are relative to the '
       "folder of the table."
     )
-  outside = [row.path for row in rows if os.path.normpath(row.path).startswith(("/", "../"))]
-  if outside:
-    notes.append(
-      f"{len(outside):,} images of {str(file)!r} are outside of its folder ({outside[0]!r})."
-    )
+  notes += table.outside(str(file), [row.path for row in rows])
 
 
 def _labels(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> table.Labels:

@@ -67,6 +67,9 @@ class Parquet(table.Table):
     chosen = np.arange(len(keys))
     if column:
       chosen = arrow.of_split(str(root), column, self._values(column), name, self.notes)
+    if arrow.is_text(schema.field(self._image).type):
+      paths = self._values(self._image).take(chosen).to_pylist()
+      self.notes += table.outside(str(root), filter(None, paths))
     values = self._values(label).take(chosen).chunks if label else ()
     labels = arrow.labels(str(root), schema, label, values, len(chosen))
     super().__init__("parquet", keys[chosen], labels, cut)

@@ -224,6 +224,14 @@ def without_split(rows: int, where: str, column: str) -> str:
   return f"{rows:,} rows of {where!r} have no {column!r}, and are left out."
 
 
+def outside(where: str, paths: Iterable[str]) -> list[str]:
+  """A note on images whose paths lead out of the folder of a table, if there are any."""
+  found = [path for path in paths if os.path.normpath(path).startswith(("/", "../"))]
+  if not found:
+    return []
+  return [f"{len(found):,} images of {where!r} are outside of its folder ({found[0]!r})."]
+
+
 def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], what: str) -> str:
   """Which column holds the images, or the labels; "": none has a name that is known.
 
