@@ -42,12 +42,17 @@ PLATFORM = Platform(
   examples=f"h100:8, h100:2x8 (two machines); known GPUs: {', '.join(gpu_targets.TARGETS)}",
   names=names,
   described=described,
-  package="jax_cuda13_plugin",
+  packages=("jax_cuda13_plugin", "nvidia.cudnn", "nvidia.cu13"),
   install=(
-    "pip install --target=.libgpu --no-deps "
-    f"jax-cuda13-pjrt=={jax.__version__} jax-cuda13-plugin=={jax.__version__} nvidia-cudnn-cu13"
+    f"pip install --target=.libgpu --no-deps jax-cuda13-pjrt=={jax.__version__} "
+    f"jax-cuda13-plugin=={jax.__version__} nvidia-cudnn-cu13 nvidia-cuda-nvcc nvidia-nvvm"
   ),
   # Nothing can be measured without a GPU, and products of many rows have no Triton kernel then.
-  options={"xla_gpu_enable_triton_gemm": False, "xla_gpu_autotune_level": 0},
+  # The machine code, which nobody runs, is not optimized; memory and kernels are the same.
+  options={
+    "xla_gpu_enable_triton_gemm": False,
+    "xla_gpu_autotune_level": 0,
+    "xla_backend_optimization_level": 0,
+  },
   usable=usable_bytes,
 )

@@ -17,8 +17,8 @@ class Platform:
     examples: names of topologies, for messages.
     names: whether a text has the form of a topology's name.
     described: the arguments of JAX's `get_topology_desc` for a topology.
-    package: it is importable where the compiler is installed.
-    install: the command that installs it, into a folder of `absent.FOLDERS`.
+    packages: they are importable where the compiler is installed.
+    install: the command that installs them, into a folder of `absent.FOLDERS`.
     options: for the compiler.
     refused: the bytes of temporaries that the compiler names when it refuses a program that is too
       large; None for any other message.
@@ -29,7 +29,7 @@ class Platform:
   examples: str = ""
   names: Callable[[str], bool] = lambda topology: False
   described: Callable[[str], dict] = lambda topology: {}
-  package: str = ""
+  packages: tuple[str, ...] = ()
   install: str = ""
   options: dict[str, bool | int] = dataclasses.field(default_factory=dict)
   refused: Callable[[str], int | None] = lambda message: None

@@ -31,15 +31,23 @@ def devices_of(topology: str):
       "A topology is named KIND:AxB or KIND:AxBxC chips of TPUs, KIND:GPUS or KIND:HOSTSxGPUS, not "
       f"{topology!r}; {examples}"
     )
+  if not all(map(_importable, platform.packages)):
+    raise RunError(
+      f"The {platform.title} compiler is not installed; install it: {platform.install} (in the "
+      "repository's root)."
+    )
   try:
     return topologies.get_topology_desc(**platform.described(topology)).devices
   except Exception as error:  # the library may raise anything
-    if importlib.util.find_spec(platform.package) is None:
-      raise RunError(
-        f"The {platform.title} compiler is not installed; install it: {platform.install} (in the "
-        "repository's root)."
-      ) from error
     reason = str(error).partition("\n")[0]
     raise ConfigError(
       f"The {platform.title} compiler knows no topology {topology!r} ({reason}); {examples}"
     ) from error
+
+
+def _importable(package: str) -> bool:
+  """Whether a package is installed."""
+  try:
+    return importlib.util.find_spec(package) is not None
+  except ModuleNotFoundError:  # nor is the one that it is a part of
+    return False

@@ -27,7 +27,7 @@ PLATFORM = Platform(
   examples="v3:16x16 (Cloud's v3-512), v4:4x4x4 (v4-128), v5e:16x16, v6e:16x16",
   names=lambda topology: bool(TOPOLOGY.fullmatch(topology)),
   described=described,
-  package="libtpu",
+  packages=("libtpu",),
   install="pip install --target=.libtpu libtpu",
   refused=refused_bytes,
   usable=lambda kind: known(kind).hbm_bytes,
