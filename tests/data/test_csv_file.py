@@ -169,7 +169,7 @@ def test_a_file_that_is_no_text_is_not_printed(tmp_path, name):
     ("", "names no images"),
     ("path,label\n", "names no images"),
     (",".join("abcdefghij" * 1000), "each line must be the path"),
-    ("path,size,hue\nx/000.jpg,1,2\n", "columns .*; call the one with the labels .label., or name it"),
+    ("path,size,hue\nx/000.jpg,1,2\n", "columns .*; call the one with the labels"),
     (
       'path,label\nx/000.jpg,"an\nant"\n\nx/g.jpg,bee\n',
       r'1 of 2 images .* in line 5: ".*/g\.jpg"',

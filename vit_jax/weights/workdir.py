@@ -72,7 +72,7 @@ def of_checkpoint(folder: pathlib.Path, average: bool) -> Weights:
     resize=data["evaluate_resize"],
     class_names=tuple(meta["class_names"]),
     loss=meta["config"]["loss"]["kind"],
-    **{key: model[key] for key in UNSEEN},
+    **{key: model[key] for key in UNSEEN if key in model},
     representation=meta["representation"],
     trained_on=history.read(meta["trained_on"]),
     average=average,
