@@ -5,7 +5,7 @@ import multiprocessing
 
 import pytest
 
-from benchmarks import accelerator, processes
+from benchmarks import accelerator, processes, step
 from tools import benchmark
 from vit_jax.experiments import timing
 
@@ -83,6 +83,37 @@ def test_a_case_is_a_training_step_of_the_model_it_names(monkeypatch):
 def test_the_rate_of_a_device_is_that_of_a_product(monkeypatch):
   monkeypatch.setattr(timing, "median_seconds", lambda product, **_: [product(), 0.25][1])
   assert accelerator._device() == dict(platform="cpu", flops_per_second=2 * 512**3 / 0.25)
+
+
+def test_a_step_is_compared_with_torch_and_with_the_matmul_of_its_round(monkeypatch):
+  """Steps of 1, 2 and 4 s on a machine of 1 TFLOP/s that is half as fast in the last two rounds."""
+  speeds = iter([1.0, 0.5, 0.5])
+  of = {step.OURS: 1.0, step.EAGER: 2.0, step.COMPILED: 4.0}
+  now = None
+
+  def run(_, function, *arguments):
+    nonlocal now
+    if function is step.matmul_rate:
+      now = next(speeds)
+      return dict(flops_per_second=1e12 * now, flops=1e10)
+    return dict(seconds=of[arguments[0]] / now)
+
+  monkeypatch.setattr(step, "in_process", run)
+  ours, eager, compiled = step.measure()
+  assert [row["ratio"] for row in (ours, eager, compiled)] == [2, 1, 0.5]
+  assert [row["mfu"] for row in (ours, eager, compiled)] == pytest.approx([0.16, 0.08, 0.04])
+  assert ours["images_per_second"] == 8
+  monkeypatch.setattr(step, "in_process", lambda *_: {"error": "no torch"})
+  with pytest.raises(SystemExit, match="XLA's matmul could not be measured: no torch"):
+    step.measure()
+
+
+def test_the_matmul_and_the_flops_of_an_image(monkeypatch):
+  monkeypatch.setattr(step, "MATMUL", 8)
+  monkeypatch.setattr(timing, "median_seconds", lambda product, **_: [product(), 0.25][1])
+  found = step.matmul_rate()
+  assert found["flops_per_second"] == 2 * 8**3 / 0.25
+  assert found["flops"] == pytest.approx(27.6e9, rel=0.01)  # 4.6 GMACs forward
 
 
 def fail():

@@ -10,6 +10,7 @@ import enum
 import importlib.util
 import math
 import multiprocessing
+import operator
 import statistics
 import sys
 import types
@@ -17,41 +18,67 @@ import types
 from benchmarks.processes import in_process
 from vit_jax.experiments import timing
 
-BATCH, SIDE, CLASSES = 16, 224, 1000
+MODEL, BATCH, SIDE, CLASSES = "ViT-S/16", 16, 224, 1000
+MATMUL = 2048  # rows and columns of the matrices whose product is the measure of the machine
 CALLS = 6  # of a step
 OURS, EAGER, COMPILED = "vit_jax", "timm, torch eager", "timm, torch.compile"
 
 
 def measure(*, rounds: int = 3) -> list[dict]:
-  """Measures every contestant once in each of `rounds` rounds.
+  """Measures the rate of a matmul, and then every contestant, in each of `rounds` rounds.
 
   Returns:
-    One row each: name, images_per_second (median over the rounds), ratio (median over the rounds
-    of its speed divided by that of torch eager in the same round).
+    One row each, with medians over the rounds: name, images_per_second, ratio (its speed divided
+    by that of torch eager in the same round), mfu (the FLOPs of the model in a second, divided by
+    those of XLA's own matmul in float32 in the same round).
   """
   context = multiprocessing.get_context("spawn")
-  seconds = {name: [] for name in (OURS, EAGER, COMPILED)}
+  matmuls, seconds = [], {name: [] for name in (OURS, EAGER, COMPILED)}
   for _ in range(rounds):
+    matmuls.append(answer(context, "XLA's matmul", matmul_rate))
     for name, times in seconds.items():
-      answer = in_process(context, step_seconds, name)
-      if "error" in answer:
-        sys.exit(f"benchmark: {name} could not be measured: {answer['error']}")
-      times.append(answer["seconds"])
+      times.append(answer(context, name, step_seconds, name)["seconds"])
+  least = [BATCH * each["flops"] / each["flops_per_second"] for each in matmuls]
+  median = lambda least, times: statistics.median(map(operator.truediv, least, times))
   return [
     {
       "name": name,
       "images_per_second": BATCH / statistics.median(times),
-      "ratio": statistics.median(e / t for e, t in zip(seconds[EAGER], times, strict=True)),
+      "ratio": median(seconds[EAGER], times),
+      "mfu": median(least, times),
     }
     for name, times in seconds.items()
   ]
+
+
+def answer(context, name: str, function, *arguments) -> dict:
+  """What a function returns in a process of its own; ends the program if it fails."""
+  found = in_process(context, function, *arguments)
+  if "error" in found:
+    sys.exit(f"benchmark: {name} could not be measured: {found['error']}")
+  return found
+
+
+def matmul_rate() -> dict:
+  """The FLOP/s of XLA's matmul of large float32 matrices, and the FLOPs of training on an image."""
+  import jax
+  import jax.numpy as jnp
+
+  from vit_jax import models
+  from vit_jax.models import flops
+
+  x = jnp.ones((MATMUL, MATMUL))
+  matmul = jax.jit(jnp.matmul)
+  seconds = timing.median_seconds(lambda: jax.block_until_ready(matmul(x, x)))
+  macs = models.create(MODEL, num_classes=CLASSES).macs(SIDE, SIDE)
+  return dict(flops_per_second=2 * MATMUL**3 / seconds, flops=flops.training_flops(macs))
 
 
 def step_seconds(name: str) -> dict:
   """The median seconds of a step of a contestant, for a process of its own."""
   size = dict(side=SIDE, batch=BATCH)
   if name == OURS:
-    step = jax_step("ViT-S/16", **size, compute_dtype="float32")
+    step = jax_step(MODEL, **size, compute_dtype="float32")
   else:
     step = torch_step("vit_small_patch16_224", **size, compiled=name == COMPILED, half=False)
   return dict(seconds=timing.median_seconds(step, calls=CALLS, enough=math.inf))
