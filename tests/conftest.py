@@ -19,6 +19,7 @@ SLOWEST = (
   "test_several_hosts.py",
   "test_train_step.py",
   "test_resume.py",
+  "test_gpus.py",
   "test_compilation.py",
   "test_families.py",
   "test_loop.py",

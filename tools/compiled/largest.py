@@ -42,15 +42,20 @@ def _next(tried: dict[int, Program]) -> int:
   most = rounded(_by_line(tried))
   if above < math.inf:
     most = min(most, rounded(above - UNIT if above > UNIT else above / 2))
-  return max(most, below)
+  # Where nothing fits, XLA has computed again what it could, and the line may be too flat.
+  least = below or rounded(above / 2)
+  return max(most, least)
 
 
 def _by_line(tried: dict[int, Program]) -> float:
-  """How many images fit, by the two last programs; by one alone, if all temporaries are images'."""
-  *_, (batch, last) = tried.items()
+  """How many images fit, by two programs; by one alone, if all temporaries are the images'.
+
+  They are the last one, and the nearest to the limit on its other side, or else the one before.
+  """
+  *before, (batch, last) = tried.items()
   room = last.usable_bytes - last.peak_bytes
-  if len(tried) == 1:
+  if not before:
     return batch + room * batch / max(last.temporary_bytes, 1)
-  (other, before), _ = list(tried.items())[-2:]
-  slope = (last.peak_bytes - before.peak_bytes) / (batch - other)
-  return batch + room / max(slope, 1)
+  across = [one for one in before if one[1].fits != last.fits] or before[-1:]
+  other, program = min(across, key=lambda one: abs(one[0] - batch))
+  return batch + room / max((last.peak_bytes - program.peak_bytes) / (batch - other), 1)
