@@ -43,7 +43,7 @@ def test_metrics_are_those_of_the_files(whole):
   assert found.values[METRICS, "test/loss"] == [0.25, 100, 0.125, 50]
   assert found.values[METRICS, "loss"] == [2 / 100, 100, 2 / 100, 100]
   assert found.tables[METRICS][1:][1] == ["test/loss", "0.25", "100", "0.125", "50"]
-  assert "test/top1 75.00% at the end" in found.text
+  assert "test top-1 75.00% at the end" in found.text
   assert "100 of 100 steps" in found.text
 
 
@@ -64,7 +64,7 @@ def test_the_best_evaluation_of_early_stopping_is_named(tmp_path, metric, told):
 def test_a_run_that_was_stopped_says_after_which_step_it_was_evaluated(tmp_path):
   lines = (*made_run.LINES, step_line(120))
   text = page(made_run.write(tmp_path / "run", lines=lines)).text
-  assert "120 of 100 steps; test/top1 75.00% after step 100;" in text
+  assert "120 of 100 steps; test top-1 75.00% after step 100;" in text
 
 
 def test_what_the_run_was(whole):
@@ -299,4 +299,4 @@ def test_every_table_says_which_images_and_parameters_it_is_of(tmp_path):
       row for row in found.tables["Evaluations, by their images and parameters"] if whose in row
     )
     assert score in row[2]
-  assert "test/top1 50.00% at the end (moving average of the parameters)" in found.text
+  assert "test top-1 50.00% at the end (moving average of the parameters)" in found.text

@@ -12,6 +12,7 @@ from vit_jax.plots.labels import metric
 from vit_jax.process.text import one_line
 from vit_jax.report.document import Picture, Section, Table, TableCell, count
 from vit_jax.report.run import RecordedRun, side_by_side
+from vit_jax.storage.metrics_log import ACCURACY
 from vit_jax.weights import average
 
 Point = tuple[int, float]  # a step and a value
@@ -122,7 +123,7 @@ def curves(runs: Sequence[RecordedRun]) -> list[Picture]:
   sets = list(dict.fromkeys(key.rpartition("/")[0] for key in accuracies))
   drawn = [chart(runs, losses, "loss", log=True)]
   for name in sets[:MAX_SETS]:
-    of_set = [key for key in accuracies if key.rpartition("/")[0] == name]
+    of_set = [ACCURACY, *(key for key in accuracies if key.rpartition("/")[0] == name)]
     drawn.append(chart(runs, of_set, f"accuracy, {one_line(name)}", percent=True))
   drawn += [chart(runs, [key], label, log=log) for key, label, log in OF_STEPS]
   return [picture for picture in drawn if picture]
@@ -154,7 +155,7 @@ def chart(
 
 def series(run: RecordedRun, place: int, key: str, points, *, several: bool, alone: bool) -> Series:
   """A metric of a run as a line; its name tells what the other lines of the chart are not."""
-  what = "training" if key == "loss" else metric(key)
+  what = "training" if key in ("loss", ACCURACY) else metric(key)
   name = one_line(run.name if several and alone else f"{run.name} {what}" if several else what)
   steps, values = np.array(points, float).T
   return Series(name, steps, values, group=place, dots=bool(catalogue.metric(key)))

@@ -8,6 +8,7 @@ import jax
 from vit_jax.config import ConfigError
 from vit_jax.evaluation import catalogue
 from vit_jax.plots import curves
+from vit_jax.plots.labels import metric
 from vit_jax.process.text import one_line
 from vit_jax.report import cost, description, document, outcome, run, set_section
 from vit_jax.report.document import Section
@@ -116,7 +117,7 @@ def in_words(one: RecordedRun) -> str:
       step, value = points[-1]
       when = "at the end" if step == one.step else f"after step {step:,}"
       whose = f" ({average.in_words(True)})" * one.averaged
-      parts.append(f"{key} {outcome.value_in_words(key, value)} {when}{whose}")
+      parts.append(f"{metric(key)} {outcome.value_in_words(key, value)} {when}{whose}")
   seconds = sum(cost.account(one).values())
   parts += [f"time {clock(seconds)}"] if seconds else []
   return "; ".join(parts) + "."
