@@ -17,6 +17,9 @@ MATERIAL = {
   "fashion": "python $TREE/tests/pages/fashion.py && cd $TREE && python tools/prepare_data.py "
   "images fashion_mnist --split train=csv:$HERE/train.csv --split test=csv:$HERE/test.csv "
   "&& rm -r $HERE/*",
+  "cifar10": "python $TREE/tests/pages/fashion.py && cd $TREE && python tools/prepare_data.py "
+  "images cifar10 --split train=csv:$HERE/train.csv --split test=csv:$HERE/test.csv "
+  "&& rm -r $HERE/*",
   "fashion_run": "python -m vit_jax.main --config=$TREE/configs/vit_fashion.py "
   f"--workdir=workdirs/vit_fashion {SHORT}",
   "halves": "cd $TREE && for half in 'fashion_first T-shirt/top Trouser Pullover Dress Coat' "

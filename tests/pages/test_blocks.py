@@ -1,6 +1,7 @@
 """Blocks of code and their marks; few are not run."""
 
 import pathlib
+import re
 
 import pytest
 
@@ -69,3 +70,17 @@ def test_few_blocks_are_not_run():
 def test_the_commands_of_the_readme_are_run_by_the_checks_of_every_change():
   checks = pathlib.Path(ROOT, ".ci", "run").read_text()
   assert "-m tests.pages --short README.md" in checks
+
+
+def test_each_command_of_the_table_of_tasks_stands_in_a_block():
+  """So it is run with its page, or its page says why not."""
+  page = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
+  table = page[page.index("## By task") : page.index("## All")]
+  rows = [line.split(" | ")[1] for line in table.splitlines() if line.startswith("| ")][2:]
+  asked = [command for row in rows for command in re.findall(r"`(python [^`]+)`", row)]
+  texts = (b.text for p in PAGES for b in page_blocks(p) if b.language == "bash")
+  lines = [
+    " ".join(line.split()) for text in texts for line in text.replace("\\\n", "").split("\n")
+  ]
+  assert len(asked) > 10
+  assert [command for command in asked if not any(line.startswith(command) for line in lines)] == []
