@@ -54,7 +54,9 @@ def tried(page: str, folder: pathlib.Path, *, short: bool) -> bool:
     (place / OUTSIDE).symlink_to(folder / "tree")
   else:
     place = material.checkout(folder, place)
-  data = folder / "tfds"
+  data = notes / "tfds"  # what other pages have prepared is not there
+  if (folder / "tfds").exists():
+    shutil.copytree(folder / "tfds", data)
   outcome = session.run(found, place, notes, material=made, data=data, short=short)
   for line, seconds in outcome.seconds:
     wrong = outcome.status and line == outcome.seconds[-1][0]

@@ -8,26 +8,31 @@ import subprocess
 HERE = pathlib.Path(__file__).parent
 SHORT = "--config.duration.epochs=0 --config.duration.steps=60 --config.schedule.warmup.steps=5"
 
+PREPARE = "python tools/prepare_data.py images"
+HALF = "--split=train=tfds:fashion_mnist --split=test=tfds:fashion_mnist --classes"
+
+
+def stand_in(name: str) -> str:
+  """Commands that prepare a stand-in for a dataset of TFDS."""
+  splits = " ".join(f"--split {each}=parquet:$HERE/{each}.parquet" for each in ("train", "test"))
+  drawn = "python $TREE/tests/pages/fashion.py"
+  return f"{drawn}; cd $TREE; {PREPARE} {name} {splits}; rm $HERE/*.parquet"
+
+
 # name: commands that make it, in an empty folder whose content is put into the checkout.
 MATERIAL = {
   "photos": "python3 $TREE/tests/pages/photos.py",
   "tables": "python $TREE/tests/pages/tables.py",
   "demo": "python -m vit_jax.main --config=$TREE/configs/vit_digits.py "
   f"--workdir=workdirs/vit_digits {SHORT}",
-  "fashion": "python $TREE/tests/pages/fashion.py && cd $TREE && python tools/prepare_data.py "
-  "images fashion_mnist --split train=csv:$HERE/train.csv --split test=csv:$HERE/test.csv "
-  "&& rm -r $HERE/*",
-  "cifar10": "python $TREE/tests/pages/fashion.py && cd $TREE && python tools/prepare_data.py "
-  "images cifar10 --split train=csv:$HERE/train.csv --split test=csv:$HERE/test.csv "
-  "&& rm -r $HERE/*",
+  "fashion": stand_in("fashion_mnist"),
+  "cifar10": stand_in("cifar10"),
   "fashion_run": "python -m vit_jax.main --config=$TREE/configs/vit_fashion.py "
   f"--workdir=workdirs/vit_fashion {SHORT}",
-  "halves": "cd $TREE && for half in 'fashion_first T-shirt/top Trouser Pullover Dress Coat' "
-  "'fashion_second Sandal Shirt Sneaker Bag'; do set -- $half; name=$1; shift; python "
-  "tools/prepare_data.py images $name --split=train=tfds:fashion_mnist "
-  '--split=test=tfds:fashion_mnist --classes "$@"; done',
-  "folders": "python3 $TREE/tests/pages/photos.py && mkdir digits && mv photos digits/train && mv "
-  "more_photos digits/test && rm -r unsorted *.png",
+  "halves": f"cd $TREE; {PREPARE} fashion_first {HALF} T-shirt/top Trouser Pullover Dress Coat; "
+  f"{PREPARE} fashion_second {HALF} Sandal Shirt Sneaker Bag 'Ankle boot'",
+  "folders": "python3 $TREE/tests/pages/photos.py; mkdir digits; mv photos digits/train; "
+  "mv more_photos digits/test; rm -r unsorted *.png",
   "libtpu": "python -m pip install --quiet --target .libtpu libtpu==0.0.51",
   "weights": "python $TREE/tests/pages/weights.py",
 }

@@ -15,7 +15,7 @@ from vit_jax.experiments.studies import figure, loading, report, results
 ROOT = pathlib.Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 RUNS = ROOT / "workdirs" / "pictures"
-WIDTH, HEIGHT = 1200, 1500  # of the photograph of a report, pixels
+WIDTH, HEIGHT = 900, 1300  # of the photograph of a report, pixels
 CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars"]
 
 
