@@ -10,7 +10,7 @@ from tests.pages.__main__ import OUTSIDE, ROOT, everything
 from tests.pages.blocks import blocks, given
 
 PAGES = [str(path.relative_to(ROOT)) for path in everything()]
-MOST = 0.2  # of the blocks that have commands, those that are not run
+MOST = 0.25  # of the blocks that have commands, those that are not run
 
 EXAMPLE = """
 <!-- given: demo, photos -->
