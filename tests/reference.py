@@ -47,6 +47,10 @@ def _attend(params, x, source):
       tokens @ params[name]["kernel"][:, head] + params[name]["bias"][head]
       for name, tokens in (("query", x), ("key", source), ("value", source))
     )
+    query, key = (
+      layer_norm(params[f"LayerNorm_{name}"], y) if f"LayerNorm_{name}" in params else y
+      for name, y in (("query", query), ("key", key))
+    )
     for q in range(len(query)):
       keys = key + _offsets(params, head, q, len(query))
       weights = softmax(keys @ query[q] / np.sqrt(size))
@@ -64,10 +68,11 @@ def _offsets(params, head, q, tokens):
 
 
 def encoder_block(params, x):
-  """Equations 2 and 3."""
+  """Equations 2 and 3, with LayerScale where the block has it."""
+  scale = lambda i: params[f"LayerScale_{i}"]["scale"] if f"LayerScale_{i}" in params else 1
   y = layer_norm(params["LayerNorm_0"], x)
-  x = x + attention(params["MultiHeadDotProductAttention_1"], y)
-  return x + mlp(params["MlpBlock_3"], layer_norm(params["LayerNorm_2"], x))
+  x = x + scale(1) * attention(params["MultiHeadDotProductAttention_1"], y)
+  return x + scale(3) * mlp(params["MlpBlock_3"], layer_norm(params["LayerNorm_2"], x))
 
 
 def axial_block(params, x, grid):

@@ -40,6 +40,7 @@ of timm or Transformers, such as `vit_base_patch16_224`, the message gives the n
 - `Ti`, `S`, `B`, `L` and `H` are the sizes of the encoder, and `b` is half of `B` (Figure 4). The
   number after the slash is the side of a patch in pixels. `R50x1+ViT-B/16` is a hybrid: a
   ResNet makes the patches. `R50x1` is a ResNet of 50 layers and width factor 1 (BiT).
+  `So400m` is the shape that Alabdulmohsin et al. found in 2023; the paper does not have it.
 """
 
 WEIGHTS = """

@@ -1,6 +1,6 @@
-"""A variant of the ViT with registers is one file and one line; all else follows from its tokens.
+"""A variant of the ViT with memory is one file and one line; all else follows from its tokens.
 
-Registers (Darcet et al., 2023) are learned tokens that stand for no patch.
+The toy has memory tokens: learned, before the patches, behind the class token.
 """
 
 import chex
@@ -25,34 +25,34 @@ from vit_jax.storage import checkpoint
 from vit_jax.weights import timm
 
 
-class Registers(ViT):
-  """A ViT with registers between the class token and the patches."""
+class Memory(ViT):
+  """A ViT with memory between the class token and the patches."""
 
-  registers: int = 3
+  memory: int = 3
 
   @nn.nowrap
   def learned_tokens(self):
     init = nn.initializers.normal(0.02)
-    return super().learned_tokens() | {"register_tokens": (self.registers, init)}
+    return super().learned_tokens() | {"memory_tokens": (self.memory, init)}
 
 
 def fields(name):
-  vit, ending, _ = name.rpartition("-registers")
+  vit, ending, _ = name.rpartition("-memory")
   return vit_names.fields_of_name(vit) if ending else None
 
 
 def recognise(params):
-  if "register_tokens" not in params:
+  if "memory_tokens" not in params:
     return None
-  return vit_names.recognise(params) | dict(registers=params["register_tokens"].shape[1])
+  return vit_names.recognise(params) | dict(memory=params["memory_tokens"].shape[1])
 
 
-REGISTERS = Family(
-  module=Registers,
-  names=("ViT-B/16-registers",),
+MEMORY = Family(
+  module=Memory,
+  names=("ViT-B/16-memory",),
   fields=fields,
   recognise=recognise,
-  alike=lambda module: [f"{name}-registers" for name in vit_names.alike(module)],
+  alike=lambda module: [f"{name}-memory" for name in vit_names.alike(module)],
 )
 SMALL = dict(depth=2, width=32, mlp_dim=64, heads=2, num_classes=5)
 GRID, PATCHES, COUNT = (2, 3), 6, 3
@@ -62,12 +62,12 @@ POOLS = pytest.mark.parametrize("pool", ["class_token", "gap", "map"])
 
 @pytest.fixture(autouse=True)
 def line(monkeypatch):
-  monkeypatch.setitem(registry.FAMILIES, "registers", "tests.seams.test_variant:REGISTERS")
+  monkeypatch.setitem(registry.FAMILIES, "memory", "tests.seams.test_variant:MEMORY")
 
 
 def toy(images=IMAGES, **options):
   """A module, and parameters in which nothing is 0."""
-  module = models.create("ViT-B/4-registers", **SMALL | options)
+  module = models.create("ViT-B/4-memory", **SMALL | options)
   return module, modules.parameters(module, images, train=False)
 
 
@@ -77,7 +77,7 @@ def before(pool):
 
 def test_it_trains_resumes_is_evaluated_reported_and_exported(tmp_path):
   words = (
-    *("--config.model.name=ViT-B/2-registers", "--config.model.pool=gap"),
+    *("--config.model.name=ViT-B/2-memory", "--config.model.pool=gap"),
     *("--config.duration.epochs=0", "--config.duration.steps=4"),
   )
   whole, parts, path = tmp_path / "whole", tmp_path / "parts", tmp_path / "weights.npz"
@@ -86,12 +86,12 @@ def test_it_trains_resumes_is_evaluated_reported_and_exported(tmp_path):
   assert program.run(parts, *words)
   params = checkpoint.load_params(checkpoint.find(whole), ema=False)
   chex.assert_trees_all_equal(params, checkpoint.load_params(checkpoint.find(parts), ema=False))
-  assert params["register_tokens"].shape == (1, COUNT, 8)
+  assert params["memory_tokens"].shape == (1, COUNT, 8)
   assert program.run(whole, *words, mode="evaluate")
   report.write([whole], tmp_path / "report.html", inside=True)
   export.main(["--source", str(whole), "--output", str(path), "--verify"])
   run, again = inference.load(whole), inference.load(path)
-  assert type(again.module) is Registers
+  assert type(again.module) is Memory
   assert again.module == run.module
   chex.assert_trees_all_equal(again.params, run.params)
 
@@ -105,7 +105,7 @@ def test_outputs_are_those_of_the_formulas(pool):
   encoder, kernel = params["Transformer"], params["embedding"]["kernel"]
   cut = IMAGES.astype(float).reshape(2, 2, 4, 3, 4, 3).swapaxes(2, 3).reshape(2, PATCHES, -1)
   x = cut @ kernel.reshape(-1, 32) + params["embedding"]["bias"]
-  first = [params[name] for name in ("cls", "register_tokens") if name in params]
+  first = [params[name] for name in ("cls", "memory_tokens") if name in params]
   x = np.concatenate([*(np.repeat(tokens, 2, axis=0) for tokens in first), x], axis=1)
   x = x + encoder["posembed_input"]["pos_embedding"]
   for i in range(2):
@@ -153,20 +153,20 @@ def test_maps_and_distances_are_those_of_the_patches(pool):
     ("relative", "stem"),
   ],
 )
-def test_position_tables_are_those_of_the_model_without_registers(pool, positions, place):
+def test_position_tables_are_those_of_the_model_without_memory(pool, positions, place):
   options = dict(pool=pool, positions=positions, position_place=place)
   module, params = toy(**options)
   plain = models.create("ViT-B/4", **SMALL | options)
   cls = int(pool == "class_token")
 
   def without(path, leaf):
-    """The entries of registers are taken out of tables, the offsets to them at both ends."""
+    """The entries of memory are taken out of tables, the offsets to them at both ends."""
     if path[-1].key == "pos_embedding":
       return np.concatenate([leaf[:, :cls], leaf[:, before(pool) :]], axis=1)
     return leaf[COUNT:-COUNT] if path[-1].key == "pos_embedding_relative" else leaf
 
   theirs = jax.tree_util.tree_map_with_path(without, params)
-  del theirs["register_tokens"]
+  del theirs["memory_tokens"]
   init = lambda: plain.init(jax.random.key(0), IMAGES, train=False)["params"]
   chex.assert_trees_all_equal_shapes(theirs, jax.eval_shape(init))
   tables = plain.position_tables(theirs, GRID)
@@ -186,7 +186,7 @@ def test_another_size_of_images_resizes_the_entries_of_the_patches(pool, positio
   assert module.side_of(params) == 16
   fitted, _ = weights.fit(params, module.parameter_shapes(24), (6, 6))
   plain = models.create("ViT-B/4", **SMALL | options)
-  theirs = {name: x for name, x in params.items() if name != "register_tokens"}
+  theirs = {name: x for name, x in params.items() if name != "memory_tokens"}
   ours, cls = fitted["Transformer"]["posembed_input"], int(pool == "class_token")
   if positions == "1d":
     table = params["Transformer"]["posembed_input"]["pos_embedding"]
@@ -217,13 +217,13 @@ def test_its_cost_is_counted(pool):
   assert 2 * module.macs(8, 12) == pytest.approx(counted(jaxpr), rel=1e-6)
 
 
-def test_axial_attention_has_no_place_for_registers():
-  with pytest.raises(ValueError, match="no place for tokens before the patches, 'register_tokens'"):
-    models.create("Axial-ViT-B/4-registers", **SMALL)
+def test_axial_attention_has_no_place_for_memory():
+  with pytest.raises(ValueError, match="no place for tokens before the patches, 'memory_tokens'"):
+    models.create("Axial-ViT-B/4-memory", **SMALL)
 
 
 def test_parameters_tell_how_many_there_are_and_timm_has_no_place_for_them():
-  module, params = toy(registers=5)
+  module, params = toy(memory=5)
   assert models.module_of(params) == module
-  with pytest.raises(ValueError, match="no place for register_tokens"):
+  with pytest.raises(ValueError, match="no place for memory_tokens"):
     timm.to_timm(params)

@@ -39,7 +39,10 @@ class Model:
   )
   representation_layer: bool = setting(False, "dense layer of size D and tanh before the head")
   positions: str = setting(
-    "1d", "kind of position embedding", choices=("1d", "2d", "relative", "none")
+    "1d",
+    "kind of position embedding; sincos2d and sincos2d_mae are fixed, as in Beyer et al. (2022) "
+    "and as in MAE",
+    choices=("1d", "2d", "relative", "none", "sincos2d", "sincos2d_mae"),
   )
   position_place: str = setting(
     "stem",
@@ -85,6 +88,35 @@ class Model:
     "published",
     "normalisation of a hybrid's ResNet: that of the published weights, or that of timm's models",
     choices=("published", "timm"),
+  )
+
+  # What the paper's models do not have.
+  registers: int = setting(
+    0, "learned tokens behind the class token that stand for no patch", low=0, high=1000
+  )
+  qk_norm: bool = setting(False, "LayerNorm of the queries and keys of each head")
+  layer_scale: bool = setting(
+    False, "a learned factor for each channel of what attention and MLP add (LayerScale)"
+  )
+  layer_scale_init: float = setting(
+    1e-4,
+    "initial value of these factors",
+    low=0.0,
+    high=10.0,
+    used_if=(("model.layer_scale",),),
+  )
+  stochastic_depth: float = setting(
+    0.0,
+    "rate at which training leaves out what the attention or the MLP of a block adds to an image",
+    low=0.0,
+    high=0.99,
+  )
+  stochastic_depth_rule: str = setting(
+    "linear",
+    "the rate of each block: linear, from 0 in the first block to stochastic_depth in the last; or "
+    "uniform, the same in all",
+    choices=("linear", "uniform"),
+    used_if=(("model.stochastic_depth",),),
   )
 
   def with_classes(self, number: int) -> "Model":

@@ -1,7 +1,7 @@
 """Attention weights of every head, computed from the queries and keys that the model computes.
 
 The model's own code runs without a change: Flax keeps the outputs of the modules called "query" and
-"key", and the softmax is computed from them again, in float32.
+"key", or of the norms behind them, and the softmax is computed from them again, in float32.
 """
 
 import functools
@@ -18,6 +18,8 @@ from vit_jax.models import Network
 from vit_jax.models.attention import relative_logits
 from vit_jax.models.stacking import unstack_blocks
 
+QK_NORMS = {"query": "LayerNorm_query", "key": "LayerNorm_key"}  # which not all models have
+KEPT = {*QK_NORMS, *QK_NORMS.values()}
 MAX_OF_LAYER = 2**30  # bytes of the weights of one layer and one image
 
 
@@ -181,14 +183,15 @@ def _run(module, params, images):
     {"params": params},
     images,
     train=False,
-    capture_intermediates=lambda inner, _: inner.name in ("query", "key"),
+    capture_intermediates=lambda inner, _: inner.name in KEPT,
     mutable=["intermediates"],
   )
   return logits, kept["intermediates"]
 
 
 def _outputs(kept: dict) -> list[jax.Array]:
-  return [kept[name]["__call__"][0] for name in ("query", "key")]
+  last = (kept.get(norm, kept[name]) for name, norm in QK_NORMS.items())
+  return [outputs["__call__"][0] for outputs in last]
 
 
 @jax.jit

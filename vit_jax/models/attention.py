@@ -9,6 +9,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax.models.layers import EPSILON, LayerNorm
+
 
 class Attention(nn.Module):
   """softmax(q k^T / sqrt(D_h)) v per head, then one projection of all heads.
@@ -24,6 +26,10 @@ class Attention(nn.Module):
       logit of a query for a key is then q (k + r) / sqrt(D_h). Offsets are counted along the token
       axis: the class token first, then the patches in raster order.
     count: number of tokens to attend to; those behind them are padding. None: all.
+    qk_norm: LayerNorm over the D_h channels of each query and of each key, with a scale and a bias
+      that all heads share (Dehghani et al., "Scaling Vision Transformers to 22 billion parameters",
+      2023, Section 2; biases as in timm). Not in the paper.
+    norm_epsilon: of that LayerNorm.
   """
 
   heads: int
@@ -31,6 +37,8 @@ class Attention(nn.Module):
   implementation: str = "xla"
   relative: bool = False
   count: int | None = None
+  qk_norm: bool = False
+  norm_epsilon: float = EPSILON
 
   @nn.compact
   def __call__(self, x: jax.Array, source: jax.Array | None = None) -> jax.Array:
@@ -45,6 +53,9 @@ class Attention(nn.Module):
       return Projection(self.heads, self.dtype, flat=by_cudnn, name=name)(tokens)
 
     query, key, value = project(x, "query"), project(source, "key"), project(source, "value")
+    if self.qk_norm:
+      query = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_query")(query)
+      key = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_key")(key)
     bias = None
     if self.relative:
       shape = (2 * count - 1, self.heads, width // self.heads)

@@ -10,6 +10,7 @@ from vit_jax.models.family import Network
 # architecture may differ in.
 OUTSIDE = frozenset(
   {"name", "parent", "num_classes", "representation_layer", "head_bias", "dropout"}
+  | {"layer_scale_init", "stochastic_depth", "stochastic_depth_rule"}
   | {"dtype", "compute_dtype", "attention", "scan", "remat"}
 )
 SETTINGS = tuple(

@@ -9,7 +9,8 @@ from jax.experimental.layout import Layout, with_layout_constraint
 
 from vit_jax.models.attention import Attention, even, padded
 from vit_jax.models.layers import EPSILON, GELU_FORMS, Dropout, LayerNorm, remat, split_by_example
-from vit_jax.models.positions import PositionEmbedding
+from vit_jax.models.positions import ADDED, PositionEmbedding
+from vit_jax.models.residual import Branches
 
 
 class MlpBlock(nn.Module):
@@ -42,11 +43,12 @@ class EncoderBlock(nn.Module):
   """One pre-norm block: z' = MSA(LN(z)) + z, then MLP(LN(z')) + z' (equations 2 and 3).
 
   Attributes:
-    mlp_dim, heads, dropout, dtype, attention, activation, norm_epsilon: as in
+    mlp_dim, heads, dropout, dtype, attention, activation, norm_epsilon, qk_norm: as in
       vit_jax.models.vit.ViT.
     relative: relative position embeddings.
     position: fields of this block's own `PositionEmbedding`, or None.
     count: as in `Attention`.
+    branches: what the paper's blocks do not have: LayerScale and stochastic depth.
   """
 
   mlp_dim: int
@@ -59,12 +61,14 @@ class EncoderBlock(nn.Module):
   relative: bool = False
   position: dict | None = None
   count: int | None = None
+  qk_norm: bool = False
+  branches: Branches = Branches()
 
   @nn.compact
-  def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool):
+  def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool, rate=None):
     """(B, N, D) and position embeddings shared by all blocks -> (B, N, D) and None.
 
-    `nn.scan` requires a pair.
+    `rate` is that of stochastic depth in this block. `nn.scan` requires a pair.
     """
     x = add_positions(split_by_example(x), shared, self.position)
     y = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_0")(x)
@@ -74,13 +78,16 @@ class EncoderBlock(nn.Module):
       self.attention,
       self.relative,
       self.count,
+      self.qk_norm,
+      self.norm_epsilon,
       name="MultiHeadDotProductAttention_1",
     )(y)
-    x = x + Dropout(self.dropout)(y, train=train)
+    y = Dropout(self.dropout)(y, train=train)
+    x = x + self.branches.applied(y, "LayerScale_1", rate, train=train)
     y = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_2")(x)
     mlp = MlpBlock(self.mlp_dim, self.dropout, self.dtype, self.activation, name="MlpBlock_3")
     y = mlp(y, train=train)
-    return x + y, None
+    return x + self.branches.applied(y, "LayerScale_3", rate, train=train), None
 
 
 class AxialBlock(nn.Module):
@@ -97,8 +104,8 @@ class AxialBlock(nn.Module):
   position: dict | None = None
 
   @nn.compact
-  def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool):
-    """As `EncoderBlock`; the tokens are those of the grid in raster order."""
+  def __call__(self, x: jax.Array, shared: jax.Array | None, train: bool, rate=None):
+    """As `EncoderBlock`; the tokens are those of the grid in raster order. `rate` is None."""
     batch, _, width = x.shape
     rows, columns = self.grid
     x = add_positions(x, shared, self.position)
@@ -134,6 +141,8 @@ class Encoder(nn.Module):
   remat: str
   activation: str
   norm_epsilon: float
+  qk_norm: bool = False
+  branches: Branches = Branches()
 
   @nn.compact
   def add_positions(self, x: jax.Array, *, train: bool) -> jax.Array:
@@ -156,17 +165,19 @@ class Encoder(nn.Module):
     options = self._block_options(count) | dict(position=self._position("every_layer", x.shape[-1]))
     block = AxialBlock if self.axial else EncoderBlock
     block = remat(block, self.remat, scan=self.scan, static_argnums=(3,))
+    rates = self.branches.rates(self.depth)
     if self.scan:
-      x, _ = self._stacked(block)(**options, name="encoderblock")(x, shared, train)
+      x, _ = self._stacked(block)(**options, name="encoderblock")(x, shared, train, rates)
     else:
       for i in range(self.depth):
-        x, _ = block(**options, name=f"encoderblock_{i}")(x, shared, train)
+        rate = None if rates is None else rates[i]
+        x, _ = block(**options, name=f"encoderblock_{i}")(x, shared, train, rate)
     return LayerNorm(self.dtype, self.norm_epsilon, name="encoder_norm")(x[:, :count])
 
   @nn.nowrap
   def _position(self, place: str, width: int) -> dict | None:
     """Fields of the `PositionEmbedding` at this place; None if there is none."""
-    if self.positions not in ("1d", "2d") or self.position_place != place:
+    if self.positions not in ADDED or self.position_place != place:
       return None
     return dict(kind=self.positions, grid=self.grid, before=self.before, width=width)
 
@@ -182,6 +193,8 @@ class Encoder(nn.Module):
       activation=self.activation,
       norm_epsilon=self.norm_epsilon,
       relative=self.positions == "relative",
+      qk_norm=self.qk_norm,
+      branches=self.branches,
     )
     axial = dict(grid=self.grid, options=options)
     return axial if self.axial else options | dict(count=count)
@@ -194,7 +207,7 @@ class Encoder(nn.Module):
       variable_axes={"params": 0},
       length=self.depth,
       split_rngs={"params": True, "dropout": True},
-      in_axes=nn.broadcast,
+      in_axes=(nn.broadcast, nn.broadcast, 0),  # of the rates, each block gets its own
     )
     if self.is_initializing():
       return stacked

@@ -6,15 +6,24 @@ Relative embeddings change the attention weights instead; they are in attention.
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+# Fixed embeddings of later papers, which have no parameters: the exponents of the frequencies go
+# from 0 to 1, the 1 included or not (`wave`).
+FIXED = {"sincos2d": True, "sincos2d_mae": False}
+ADDED = ("1d", "2d", *FIXED)  # the kinds that are added to tokens
+TEMPERATURE = 10_000
 
 
 class PositionEmbedding(nn.Module):
-  """A learned table with one vector for each token.
+  """A table with one vector for each token.
 
   Attributes:
-    kind: "1d", one vector for each token, those before the patches first, then the patches in
-      raster order; or "2d", a vector of size D/2 for each row of the grid and one for each column,
-      concatenated. In "2d" the tokens before the patches, which have no position, get zeros.
+    kind: "1d", one learned vector for each token, those before the patches first, then the patches
+      in raster order; or "2d", a learned vector of size D/2 for each row of the grid and one for
+      each column, concatenated; or one of `FIXED`, a wave of size D/2 for the column and one for
+      the row, concatenated. In all but "1d" the tokens before the patches, which have no position,
+      get zeros.
     grid: rows and columns of patches.
     before: tokens before those of the patches, such as the class token.
     width: D.
@@ -29,14 +38,32 @@ class PositionEmbedding(nn.Module):
   def __call__(self) -> jax.Array:
     """The table (1, before + N, D), float32."""
     rows, columns = self.grid
-    init = nn.initializers.normal(0.02)
+    init, half = nn.initializers.normal(0.02), self.width // 2
     if self.kind == "1d":
       shape = (1, self.before + rows * columns, self.width)
       return self.param("pos_embedding", init, shape)
-    shape = (rows, columns, self.width // 2)
-    row = self.param("pos_embedding_row", init, (rows, self.width // 2))
-    column = self.param("pos_embedding_column", init, (columns, self.width // 2))
+    if self.kind == "2d":
+      row = self.param("pos_embedding_row", init, (rows, half))
+      column = self.param("pos_embedding_column", init, (columns, half))
+      first, second = row[:, None], column[None]
+    else:
+      last = FIXED[self.kind]
+      first, second = wave(columns, half, last=last)[None], wave(rows, half, last=last)[:, None]
+    shape = (rows, columns, half)
     table = jnp.concatenate(
-      [jnp.broadcast_to(row[:, None], shape), jnp.broadcast_to(column[None], shape)], axis=-1
+      [jnp.broadcast_to(first, shape), jnp.broadcast_to(second, shape)], axis=-1
     ).reshape(1, rows * columns, self.width)
     return jnp.pad(table, ((0, 0), (self.before, 0), (0, 0)))
+
+
+def wave(count: int, width: int, *, last: bool) -> np.ndarray:
+  """Sines, then cosines, of the places 0, 1, ... along one axis: (count, width), float32.
+
+  The n = width / 2 frequencies are 10000^-e. With `last`, e = 0, 1 / (n - 1), ..., 1 (Beyer et al.,
+  "Better plain ViT baselines for ImageNet-1k", 2022, in its published code); without,
+  e = 0, 1 / n, ..., (n - 1) / n (Chen et al., "MoCo v3", 2021; He et al., "Masked autoencoders",
+  2022, in their published codes).
+  """
+  exponents = np.linspace(0, 1, width // 2, endpoint=last)
+  angles = np.arange(count)[:, None] * TEMPERATURE**-exponents
+  return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)

@@ -5,6 +5,7 @@ import re
 
 from vit_jax import registry
 from vit_jax.models.family import Network
+from vit_jax.models.positions import FIXED
 
 # What reading a tree of another layout raises.
 _ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
@@ -20,7 +21,8 @@ def module_of(params: dict, **options) -> Network:
   Args:
     params: parameter tree of this project, with unstacked blocks; the head may be missing.
     **options: fields that the parameters do not determine: dropout, dtype, attention, ...; those
-      that the model lacks are left out.
+      that the model lacks are left out. `positions` counts if it is of a kind without parameters
+      and there are none; the default is then "none".
 
   Raises:
     ValueError: the names or shapes belong to no model of this project.
@@ -30,8 +32,9 @@ def module_of(params: dict, **options) -> Network:
       fields = family.recognise(params)
       if fields is not None:
         known = {field.name for field in dataclasses.fields(family.module)}
-        options = {key: value for key, value in options.items() if key in known}
-        return family.module(**fields, **options)
+        fixed = options.get("positions") if options.get("positions") in FIXED else "none"
+        given = {key: x for key, x in (options | dict(positions=fixed)).items() if key in known}
+        return family.module(**given | fields)
   except _ERRORS as error:
     raise _not_known(params, error) from error
   raise _not_known(params, UnlikeError("no family has such names"))

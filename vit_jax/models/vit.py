@@ -15,6 +15,7 @@ from vit_jax import config
 from vit_jax.models.attention import Attention
 from vit_jax.models.encoder import Encoder, MlpBlock
 from vit_jax.models.layers import Head, LayerNorm, as_input, split_by_example
+from vit_jax.models.residual import Branches
 from vit_jax.models.stem import NORMS, stem
 from vit_jax.models.vit_properties import Properties
 
@@ -95,7 +96,8 @@ class ViT(Properties, nn.Module):
     pool: "class_token" (the paper's); "gap", the mean over the patch outputs (Appendix D.3); or
       "map", attention pooling, as some published weights have. Axial models have no class token.
     representation_layer: a dense layer of size D and tanh before the head, as in pre-training.
-    positions: "1d", "2d", "relative" or "none" (Appendix D.4, Table 8).
+    positions: "1d", "2d", "relative" or "none" (Appendix D.4, Table 8); or fixed sines and cosines
+      of row and column, "sincos2d" or "sincos2d_mae" (vit_jax/models/positions.py).
     position_place: where "1d" and "2d" are added: at the "stem"; at the input of "every_layer",
       with separate embeddings for each; or "every_layer_shared", with the same embeddings.
     dropout: rate, after the position embeddings and after each dense layer, except the q/k/v
@@ -109,6 +111,16 @@ class ViT(Properties, nn.Module):
     activation: of the MLPs, "gelu_tanh" (of the published weights) or "gelu" (exact).
     norm_epsilon: added to the variance in every LayerNorm.
     stem_norms: how that ResNet is normalised, a key of `stem.NORMS`.
+
+  The paper's models have none of the following:
+    registers: learned tokens that stand for no patch, behind the class token, with position
+      embeddings of their own in "1d" (Darcet et al., "Vision Transformers need registers", 2023).
+    qk_norm: LayerNorm of queries and keys; see `vit_jax.models.attention.Attention`.
+    layer_scale: a learned factor for each channel of what attention and MLP add.
+    layer_scale_init: its initial value.
+    stochastic_depth: rate at which training leaves out what the attention or the MLP of a block
+      adds to an image; `stochastic_depth_rule` says how it depends on the block. See
+      `vit_jax.models.residual`.
   """
 
   patch: int
@@ -133,6 +145,12 @@ class ViT(Properties, nn.Module):
   activation: str = MODEL.activation
   norm_epsilon: float = MODEL.norm_epsilon
   stem_norms: str = MODEL.stem_norms
+  registers: int = MODEL.registers
+  qk_norm: bool = MODEL.qk_norm
+  layer_scale: bool = MODEL.layer_scale
+  layer_scale_init: float = MODEL.layer_scale_init
+  stochastic_depth: float = MODEL.stochastic_depth
+  stochastic_depth_rule: str = MODEL.stochastic_depth_rule
 
   def __call__(self, images: jax.Array, *, train: bool) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Classifies images with the stages below, one after another.
@@ -218,9 +236,11 @@ class ViT(Properties, nn.Module):
     """{name: (how many, initial values)} of the parameters that are tokens before the patches.
 
     They stand in this order, the class token first. All else that depends on their number asks for
-    `tokens_before`: "1d" position embeddings have an entry for each of them, "2d" ones zeros.
+    `tokens_before`: "1d" position embeddings have an entry for each of them, others zeros.
     """
-    return {"cls": (1, nn.initializers.zeros)} if self.pool == "class_token" else {}
+    cls = {"cls": (1, nn.initializers.zeros)} if self.pool == "class_token" else {}
+    registers = {"register_tokens": (self.registers, nn.initializers.normal(0.02))}
+    return cls | (registers if self.registers else {})
 
   @nn.nowrap
   def tokens_before(self) -> int:
@@ -240,6 +260,11 @@ class ViT(Properties, nn.Module):
     if self.pool == "gap":
       return self.patches(x).mean(axis=1)
     return AttentionPooling(**self._shared_with(AttentionPooling), name="MAPHead_0")(x)
+
+  @property
+  def branches(self) -> Branches:
+    """The options of the residual branches of all blocks."""
+    return Branches(**self._shared_with(Branches))
 
   @nn.nowrap
   def _encoder(self, grid):

@@ -7,13 +7,15 @@ from vit_jax.models.family import Family
 from vit_jax.models.recognition import UnlikeError, child_count, outputs
 from vit_jax.models.vit import ViT
 
-# Shapes of the Transformer encoder (Table 1 of the paper; b, of Figure 4, is B with sizes halved).
+# Shapes of the Transformer encoder (Table 1 of the paper; b, of Figure 4, is B with sizes halved;
+# So400m: Alabdulmohsin et al., "Getting ViT in shape", 2023).
 SIZES = {
   "Ti": dict(depth=12, width=192, mlp_dim=768, heads=3),
   "S": dict(depth=12, width=384, mlp_dim=1536, heads=6),
   "b": dict(depth=12, width=384, mlp_dim=1536, heads=6),
   "B": dict(depth=12, width=768, mlp_dim=3072, heads=12),
   "L": dict(depth=24, width=1024, mlp_dim=4096, heads=16),
+  "So400m": dict(depth=27, width=1152, mlp_dim=4304, heads=16),
   "H": dict(depth=32, width=1280, mlp_dim=5120, heads=16),
 }
 
@@ -82,6 +84,9 @@ def recognise(params: dict) -> dict | None:
     axial=axial,
     representation_layer="pre_logits" in params,
     pool="class_token" if "cls" in params else "map" if "MAPHead_0" in params else "gap",
+    registers=params["register_tokens"].shape[1] if "register_tokens" in params else 0,
+    qk_norm="LayerNorm_query" in attention,
+    layer_scale="LayerScale_1" in block,
   )
   if "conv_root" in params:
     stages = range(1, child_count(params, "block", first=1) + 1)
@@ -91,7 +96,7 @@ def recognise(params: dict) -> dict | None:
 
 
 def _positions(encoder: dict, block: dict, attention: dict) -> dict:
-  """The fields about position embeddings."""
+  """The fields about position embeddings; {} if none have parameters."""
   if "pos_embedding_relative" in attention:
     return dict(positions="relative")
   places = {
@@ -103,7 +108,7 @@ def _positions(encoder: dict, block: dict, attention: dict) -> dict:
     if table is not None:
       kind = "2d" if "pos_embedding_row" in table else "1d"
       return dict(positions=kind, position_place=place)
-  return dict(positions="none")
+  return {}
 
 
 def alike(module: ViT) -> list[str]:
@@ -156,7 +161,7 @@ FAMILY = Family(
   module=ViT,
   names=(
     *("ViT-Ti/16", "ViT-S/16", "ViT-S/32", "ViT-b/16", "ViT-b/32", "ViT-B/8", "ViT-B/16"),
-    *("ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14"),
+    *("ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-So400m/14", "ViT-H/14"),
     *("R+ViT-Ti/16", "R26+ViT-S/32", "R26+ViT-B/32"),
     *("R50x1+ViT-B/32", "R50x1+ViT-B/16", "R50x1+ViT-L/32", "R50x1+ViT-L/16"),
     *("Axial-ViT-B/32", "Axial-ViT-B/16"),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from vit_jax.models import flops
 from vit_jax.models.convolution import check_stages, map_size
 from vit_jax.models.family import AttentionGrid, Maskable, Network, Transparent, check_heads
-from vit_jax.models.positions import PositionEmbedding
+from vit_jax.models.positions import ADDED, FIXED, PositionEmbedding
 from vit_jax.models.recognition import patch_grid
 from vit_jax.models.stem import NORMS
 from vit_jax.process.text import listed
@@ -31,15 +31,27 @@ class Properties(Network, Maskable, Transparent):
         f"axial=True does not suit {name}: axial attention has no place for tokens before the "
         f"patches, {listed([*self.learned_tokens()])}."
       )
+    if self.axial and self.stochastic_depth:
+      raise ValueError(
+        f"stochastic_depth={self.stochastic_depth} is drawn for whole images, and axial attention "
+        f"cuts them into rows and columns; give {name} stochastic_depth=0."
+      )
+    if self.positions in FIXED and (self.width % 4 or self.width < 8):
+      raise ValueError(
+        f"positions={self.positions!r} has a sine and a cosine for the row and for the column, and "
+        f"the width of {name}, {self.width}, is not a multiple of 4 from 8 on; use '1d' or such a "
+        "width."
+      )
     if self.positions == "2d" and self.width % 2:
       raise ValueError(
         f"positions='2d' gives row and column half of the width each, and the width of {name}, "
         f"{self.width}, is odd; use '1d' or an even width."
       )
-    if self.positions in ("none", "relative") and self.position_place != "stem":
+    if self.positions not in ("1d", "2d") and self.position_place != "stem":
+      adds = "are added at the stem alone" if self.positions in FIXED else "adds none to them"
       raise ValueError(
         f"position_place={self.position_place!r} says where position embeddings are added to the "
-        f"tokens, and positions={self.positions!r} adds none to them; use '1d' or '2d'."
+        f"tokens, and positions={self.positions!r} {adds}; use '1d' or '2d'."
       )
 
   def stride(self) -> int:
@@ -160,10 +172,12 @@ class Properties(Network, Maskable, Transparent):
 
   def position_tables(self, params: dict, grid: tuple[int, int]) -> dict[str, jax.Array]:
     """The places are "stem", "shared", or "layer 0" and so on."""
-    if self.positions not in ("1d", "2d"):
+    if self.positions not in ADDED:
       return {}
     encoder = params["Transformer"]
-    if self.position_place == "stem":
+    if self.positions in FIXED:
+      nodes = {"stem": {}}
+    elif self.position_place == "stem":
       nodes = {"stem": encoder["posembed_input"]}
     elif self.position_place == "every_layer_shared":
       nodes = {"shared": encoder["posembed_shared"]}

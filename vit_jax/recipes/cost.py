@@ -45,6 +45,9 @@ SHAPE = (
   "pool",
   "positions",
   "position_place",
+  "registers",
+  "qk_norm",
+  "layer_scale",
 )
 
 
