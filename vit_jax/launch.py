@@ -204,7 +204,7 @@ def train(
       state = begin.state
       if begin.fresh and initial is not None:
         with watchdog.guarded(too_little=TOO_LITTLE_TO_START):
-          state = init_from.put(initial, state)
+          state = init_from.put(initial, state, run.optimizer, run.config.optimizer.trainable)
         writer.say(initial.report)
       with watchdog.guarded():
         return Loop(run, callbacks(run, session), stop, session.monitor, watchdog).train(state)

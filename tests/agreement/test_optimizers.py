@@ -52,6 +52,7 @@ def test_steps_are_those_of_torch(case, clip):
     if clip:
       torch.nn.utils.clip_grad_norm_([parameter], clip)
     optimizer.step()
-    directions, state = chain.update({"kernel": jnp.asarray(gradient)}, state, params)
-    params = jax.tree.map(lambda p, d: p - RATE * d, params, directions)
+    gradient = {"kernel": jnp.asarray(gradient)}
+    changes, state = chain.update(gradient, state, params, learning_rate=RATE)
+    params = jax.tree.map(jnp.add, params, changes)
   np.testing.assert_allclose(params["kernel"], parameter.detach().numpy(), rtol=1e-4, atol=1e-5)

@@ -59,7 +59,7 @@ def params_of(model):
 def initial(model, optimizer):
   """The first state of a run, as by `state.init`."""
   params, zero = params_of(model), np.int32(0)
-  moments, ema = optim.make(optimizer).init(params), params if optimizer.ema else None
+  moments, ema = optim.make(optimizer).init(params), params if optimizer.averages else None
   return state.TrainState(zero, params, moments, ema, zero, zero)
 
 

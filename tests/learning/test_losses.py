@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vit_jax.config import Loss
 from vit_jax.learning import losses
 
 
@@ -37,6 +38,16 @@ def test_sigmoid(seed, smoothing):
   loss = losses.LOSSES["sigmoid"]
   actual = loss(jnp.asarray(logits), jnp.asarray(target), label_smoothing=smoothing)
   np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_mean_over_classes_of_one_label_each():
+  """As torch's BCEWithLogitsLoss(reduction="none") and .mean(-1)."""
+  logits, _ = draw(0)
+  target = np.eye(7)[[2, 0, 6, 2]]
+  expected = -(target * np.log(1 / (1 + np.exp(-logits))))
+  expected = (expected - (1 - target) * np.log(1 - 1 / (1 + np.exp(-logits)))).mean(-1)
+  loss = losses.of(Loss(kind="sigmoid", over_classes="mean"))
+  np.testing.assert_allclose(loss(logits, target), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("loss", losses.LOSSES.values())

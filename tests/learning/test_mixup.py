@@ -12,7 +12,7 @@ from vit_jax import config as c
 from vit_jax import recipes
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import mixup, optim, state, train_step
-from vit_jax.learning.classification import Settings
+from vit_jax.learning.classification import Classification, Settings
 from vit_jax.learning.optimizers.sgd import SGD
 
 SIZE, CLASSES, RATE = 16, 5, 0.5
@@ -177,3 +177,21 @@ def test_without_mixup_the_batch_is_as_it_was():
 def test_it_can_be_switched_off():
   words = ["--config.objective.mixup=0"]
   assert recipes.resolve("configs/vit_digits.py", words).objective == Settings()
+
+
+def test_every_label_of_a_blended_image_may_be_true():
+  """The binary cross-entropy of both labels, in NumPy; an image with its own share 1 has one."""
+  loss = c.Loss(kind="sigmoid", over_classes="mean")
+  objective = Classification(Linear(), loss, mixup=0.4, blended="whole")
+  prepared = objective.prepare(batch(), jax.random.key(0))
+  sums = objective.loss({"kernel": KERNEL}, prepared, jax.random.key(1))
+  images = np.float64(mixup.images(prepared)) / 127.5 - 1
+  logits = images.reshape(SIZE, -1) @ np.float64(KERNEL)
+  target = np.eye(CLASSES)[prepared["labels"]]
+  both = np.asarray(prepared["share"]) < 1
+  assert both.any()
+  assert not both.all()
+  target[both] = np.maximum(target, np.eye(CLASSES)[prepared["partner_labels"]])[both]
+  values = (np.logaddexp(0, logits) - target * logits).mean(axis=1)
+  np.testing.assert_allclose(sums.loss, (values * prepared["mask"]).sum(), rtol=1e-4)
+  np.testing.assert_array_equal(mixup.whole(lambda x: x, dict(labels=target)), target)

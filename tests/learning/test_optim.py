@@ -30,8 +30,8 @@ def run(config, steps=5, learning_rate=0.1):
   state = chain.init(params)
   for step in range(steps):
     grads = jax.tree.map(lambda g: jnp.asarray(g, jnp.float32), gradients(step))
-    directions, state = chain.update(grads, state, params)
-    params = jax.tree.map(lambda p, d: p - learning_rate * d, params, directions)
+    changes, state = chain.update(grads, state, params, learning_rate=learning_rate)
+    params = jax.tree.map(jnp.add, params, changes)
   return params, state
 
 
@@ -103,8 +103,8 @@ def test_a_moment_in_bfloat16_decays_as_in_float32(kind, setting, decay):
     params = {"w": jnp.zeros(1024)}
 
     def update(state, gradient, chain=chain, params=params):
-      directions, state = chain.update({"w": gradient}, state, params)
-      return state, jnp.mean(directions["w"])
+      changes, state = chain.update({"w": gradient}, state, params, learning_rate=1.0)
+      return state, jnp.mean(changes["w"])
 
     _, moments[dtype] = jax.lax.scan(update, chain.init(params), gradients)
   # The mean of many numbers is closer than each, which is rounded to 0.4%.

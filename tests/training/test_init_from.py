@@ -55,7 +55,8 @@ def started(config, *, fsdp=1):
     return state.init(objective, optimizer, seed=0, image_size=size, with_ema=True)
 
   fresh = state.create(init, state.abstract(init, devices))
-  return fresh, init_from.put(read(config, NAMES[: config.model.num_classes]), fresh)
+  loaded = read(config, NAMES[: config.model.num_classes])
+  return fresh, init_from.put(loaded, fresh, optimizer, ".*")
 
 
 @pytest.mark.parametrize("scan", [False, True])

@@ -64,6 +64,12 @@ class Loss:
     low=0.0,
     high=1.0,
   )
+  over_classes: str = setting(
+    "sum",
+    "what is made of the losses of all classes: their sum, or their mean, as in DeiT III",
+    choices=("sum", "mean"),
+    used_if=(("loss.kind", "sigmoid"),),
+  )
 
 
 DECAYING = (("optimizer.weight_decay",),)
@@ -78,11 +84,16 @@ DECAY_RULES = (
 class Optimizer:
   """The settings that all update rules have; see vit_jax/learning/optim.py for the formulas.
 
+  A class has `precondition`, and what else it does otherwise than these: `adapt`, `around`,
+  `averages` with `averaged`, `check`.
+
   Attributes:
     moment: the name of the fields of the state of `precondition` that are kept in `moment_dtype`.
+    needs_blocks: whether it is for models with blocks of a Transformer only.
   """
 
   moment: ClassVar[str]
+  needs_blocks: ClassVar[bool] = False
 
   kind: str = name_of_kind("", "the update rule")
   moment_dtype: str = setting(
@@ -114,6 +125,14 @@ class Optimizer:
     "regex of the whole names of the parameters to train, such as head/.* for a linear probe; the "
     "others do not change and have neither moments nor an average. Single blocks have names of "
     "their own only with config.model.scan=False",
+  )
+  layer_decay: float = setting(
+    1.0,
+    "for fine-tuning: the learning rate of each layer is this factor times that of the next one; "
+    "the last layer is the head, the first the embeddings; 1: the same for all",
+    low=0.01,
+    high=1.0,
+    used_if=(("optimizer.trainable", ".*"),),
   )
   clip_norm: float = setting(
     0.0, "gradients are clipped to this global norm; 0: no clipping", low=1e-6, high=1e6, off=0.0
@@ -147,6 +166,39 @@ class Optimizer:
       (heads, D_h, D): matrices (D, D) in which the heads have an axis of their own.
     """
     raise NotImplementedError
+
+  def adapt(self):
+    """What changes a direction after decoupled weight decay; by default nothing.
+
+    As `precondition`, in every other respect.
+    """
+    import optax  # imports JAX, which settings alone do not need
+
+    return optax.identity()
+
+  def around(self, update):
+    """What is made of the whole update, from gradients to changes of the parameters.
+
+    Args:
+      update: a `GradientTransformationExtraArgs`, whose update gets `learning_rate`.
+    """
+    return update
+
+  @property
+  def averages(self) -> bool:
+    """Whether the state of a run has a moving average of the parameters."""
+    return bool(self.ema)
+
+  def averaged(self, state, params):
+    """The average, of a kind whose average follows from its state and the parameters; else None."""
+    del state, params
+
+  def check(self, config):
+    """Checks that the settings of a run suit the update rule.
+
+    Raises:
+      ConfigError: they do not.
+    """
 
 
 @dataclasses.dataclass(frozen=True)

@@ -196,7 +196,7 @@ def make_step(model, loss: Loss):
   number of hits in each bin of probability. Rows, one for each image: labels as in the batch,
   prediction (B,), its probability (B,), and counts (B,).
   """
-  per_example, probabilities = losses.LOSSES[loss.kind], losses.PROBABILITIES[loss.kind]
+  per_example, probabilities = losses.of(loss), losses.PROBABILITIES[loss.kind]
 
   def step(params, batch, classes=None):
     pixels = device.normalize(batch["image"], model.dtype)
@@ -205,7 +205,7 @@ def make_step(model, loss: Loss):
     counts = batch["mask"] * target.any(axis=-1)
     if classes is not None:
       logits, target = logits[:, np.array(classes)], target[:, np.array(classes)]
-    values = per_example(logits, target, label_smoothing=loss.label_smoothing)
+    values = per_example(logits, target)
     _, best = jax.lax.top_k(logits, min(FIVE, logits.shape[-1]))
     hits = jnp.take_along_axis(target, best, axis=-1) > 0
     probability = probabilities(logits.astype(jnp.float32)).max(axis=-1)

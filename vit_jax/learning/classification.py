@@ -42,6 +42,14 @@ class Settings(ObjectiveSettings):
     off=0.0,
   )
 
+  blended: str = setting(
+    "shares",
+    "targets of images that MixUp or CutMix makes of two: shares, both labels by their shares; "
+    "whole, both labels are true, as in DeiT III",
+    choices=("shares", "whole"),
+    used_if=(("loss.kind", "sigmoid"),),
+  )
+
   needs_labels: ClassVar[bool] = True
   trains_head: ClassVar[bool] = True
 
@@ -55,7 +63,7 @@ class Settings(ObjectiveSettings):
 
   def configured(self, config: Config, model) -> "Classification":
     """The objective of a run."""
-    return Classification(model, config.loss, self.mixup, self.cutmix)
+    return Classification(model, config.loss, self.mixup, self.cutmix, self.blended)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,13 +73,14 @@ class Classification:
   Attributes:
     model: Flax module with a head.
     settings: config.loss.
-    mixup, cutmix: those of config.objective.
+    mixup, cutmix, blended: those of config.objective.
   """
 
   model: object
   settings: Loss = Loss()
   mixup: float = 0.0
   cutmix: float = 0.0
+  blended: str = "shares"
 
   def init(self, key: "jax.Array", image_size: int) -> dict:
     """The model's parameters."""
@@ -86,16 +95,16 @@ class Classification:
     """The sums over a part of a batch; accuracy: how often the highest logit is a label's."""
     images = device.normalize(mixup.images(batch), self.model.dtype)
     logits, _ = self.model.apply({"params": params}, images, train=True, rngs={"dropout": key})
-    per_example = functools.partial(
-      losses.LOSSES[self.settings.kind], label_smoothing=self.settings.label_smoothing
-    )
-    of_labels = lambda labels: per_example(logits, losses.targets(labels, logits.shape[-1]))
+    target = functools.partial(losses.targets, num_classes=logits.shape[-1])
+    of_target = functools.partial(losses.of(self.settings), logits)
+    if self.blended == "whole":
+      values = of_target(mixup.whole(target, batch))
+    else:
+      values = mixup.blend(lambda labels: of_target(target(labels)), batch)
     highest = jnp.argmax(logits, axis=-1, keepdims=True)
-    is_label = lambda labels: jnp.take_along_axis(
-      losses.targets(labels, logits.shape[-1]), highest, axis=-1
-    )[:, 0]
+    is_label = lambda labels: jnp.take_along_axis(target(labels), highest, axis=-1)[:, 0]
     mask, count = batch["mask"], batch["mask"].sum()
-    loss, correct = (jnp.sum(mixup.blend(of, batch) * mask) for of in (of_labels, is_label))
+    loss, correct = (jnp.sum(x * mask) for x in (values, mixup.blend(is_label, batch)))
     return Sums(loss, count, {"accuracy": (correct, count)})
 
   def training_flops(self, image_size: int) -> int:

@@ -1,8 +1,13 @@
 """Losses per example, in float32."""
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import optax
+
+from vit_jax.config import Loss
 
 
 def targets(labels: jax.Array, num_classes: int) -> jax.Array:
@@ -40,6 +45,14 @@ def sigmoid(logits: jax.Array, target: jax.Array, *, label_smoothing: float) -> 
   """
   target = (1 - label_smoothing) * target + label_smoothing / 2
   return optax.sigmoid_binary_cross_entropy(logits.astype(jnp.float32), target).sum(axis=-1)
+
+
+def of(settings: Loss) -> Callable[[jax.Array, jax.Array], jax.Array]:
+  """The loss of config.loss: (logits (B, K), target (B, K)) -> (B,)."""
+  loss = functools.partial(LOSSES[settings.kind], label_smoothing=settings.label_smoothing)
+  if settings.over_classes == "sum":
+    return loss
+  return lambda logits, target: loss(logits, target) / logits.shape[-1]
 
 
 LOSSES = {"softmax": softmax, "sigmoid": sigmoid}

@@ -63,3 +63,20 @@ def blend(of_labels: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array
     return of_labels(batch["labels"])
   share = batch["share"]
   return share * of_labels(batch["labels"]) + (1 - share) * of_labels(batch["partner_labels"])
+
+
+def whole(target: Callable[[jax.Array], jax.Array], batch: dict) -> jax.Array:
+  """Targets (B, K) of blended images, in which every label with a share above 0 is true.
+
+  Source: Wightman et al., "ResNet strikes back", 2021, Section 2: binary cross-entropy with MixUp
+  and CutMix as a problem with several labels; DeiT III takes it over.
+
+  Args:
+    target: labels (B,) or (B, K) -> indicators (B, K).
+    batch: as for `blend`.
+  """
+  if "share" not in batch:
+    return target(batch["labels"])
+  share = batch["share"][:, None]
+  own, partner = target(batch["labels"]), target(batch["partner_labels"])
+  return jnp.maximum(own * (share > 0), partner * (share < 1))

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import optax
 
 from vit_jax.config import ConfigError, Optimizer
+from vit_jax.learning.layer_decay import scale_by_layer
+from vit_jax.models.stacking import STACKED
 from vit_jax.storage.tree import name_of
 
 
@@ -106,18 +108,47 @@ def with_moment_dtype(
   return optax.GradientTransformation(init, update)
 
 
-def make(config: Optimizer) -> optax.GradientTransformation:
-  """The chain of an update; the caller multiplies by minus the learning rate.
+def by_rate() -> optax.GradientTransformationExtraArgs:
+  """Directions -> changes of the parameters: minus the learning rate times the direction."""
+
+  def update(directions, state, params=None, *, learning_rate):
+    del params
+    return jax.tree.map(lambda d: -learning_rate * d, directions), state
+
+  return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+
+
+def by_block(inner: optax.GradientTransformation) -> optax.GradientTransformation:
+  """`inner`, which has no state and changes each array by itself, for each block by itself.
+
+  Only arrays of stacked blocks are concerned: it is mapped over their first axis.
+  """
+
+  def update(updates, state, params):
+    def changed(path, u, p):
+      one = lambda u, p: inner.update(u, optax.EmptyState(), p)[0]
+      return (jax.vmap(one) if f"{STACKED}/" in name_of(path) else one)(u, p)
+
+    return jax.tree_util.tree_map_with_path(changed, updates, params), state
+
+  return optax.GradientTransformation(optax.init_empty_state, update)
+
+
+def make(config: Optimizer) -> optax.GradientTransformationExtraArgs:
+  """From gradients to changes of the parameters, by optax; `update` gets `learning_rate` too.
 
   With decoupled decay (AdamW): clip, precondition, decay. With coupled decay (L2): clip, decay,
-  precondition.
+  precondition. Then what a kind adapts, the factors of layers, and minus the learning rate.
 
   The first moment is kept in `config.moment_dtype`, all others in float32.
   """
   clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
   dtype = jnp.dtype(config.moment_dtype)
-  precondition = with_moment_dtype(config.precondition(), config.moment, dtype)
-  decay = decay_weights(config.weight_decay, config.decay_rules)
+  direction = [
+    with_moment_dtype(config.precondition(), config.moment, dtype),
+    decay_weights(config.weight_decay, config.decay_rules),
+  ]
   if config.decay_kind == "coupled":
-    return optax.chain(clip, decay, precondition)
-  return optax.chain(clip, precondition, decay)
+    direction.reverse()
+  layers = scale_by_layer(config.layer_decay) if config.layer_decay < 1 else optax.identity()
+  return config.around(optax.chain(clip, *direction, config.adapt(), layers, by_rate()))

@@ -39,7 +39,7 @@ def make(
 
   Args:
     objective: what is learnt.
-    optimizer: optax chain of `settings`, without the learning rate.
+    optimizer: `optim.make` of `settings`.
     rate: step -> learning rate.
     settings: config.optimizer.
     seed: root of all randomness.
@@ -56,7 +56,7 @@ def make(
     grad_norm, learning_rate = optax.tree.norm(grads), rate(state.step)
     finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
     factor = average_factor(settings, state.step - state.skipped)
-    proposed = updated(optimizer, state, before, grads, learning_rate, factor)
+    proposed = updated(optimizer, settings, state, before, grads, learning_rate, factor)
     after = apply_if_finite(state, before, proposed, finite, batch["mask"])
     norms = dict(grad_norm=grad_norm, **norms_of(after, trained(after.params), before))
     counters = dict(bad_examples=after.bad_examples, skipped=after.skipped)
@@ -103,11 +103,14 @@ def means(of_part, trained, batch, key, accumulation: int):
   return loss, grads, {PREFIX + name: total / n for name, (total, n) in metrics.items()}
 
 
-def updated(optimizer, state: TrainState, before, grads, learning_rate, factor):
+def updated(optimizer, settings, state: TrainState, before, grads, learning_rate, factor):
   """Trained parameters, optimizer state and moving average after the update."""
-  directions, optimizer_state = optimizer.update(grads, state.optimizer, before)
-  after = jax.tree.map(lambda p, d: p - learning_rate * d, before, directions)
-  return after, optimizer_state, average(state.ema, after, factor)
+  changes, optimizer_state = optimizer.update(
+    grads, state.optimizer, before, learning_rate=learning_rate
+  )
+  after = jax.tree.map(jnp.add, before, changes)
+  averaged = settings.averaged(optimizer_state, after)
+  return after, optimizer_state, averaged or average(state.ema, after, factor)
 
 
 def apply_if_finite(state: TrainState, before, proposed, finite, mask) -> TrainState:

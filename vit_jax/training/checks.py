@@ -50,6 +50,7 @@ def check(config: Config):
   """
   check_model(config.model, config.data.image_size)
   config.objective.check(config, module_of(config.model))
+  config.optimizer.check(config)
   check_batch(config.batch_size, parts=config.parts)
   check_repeats(config.batch_size, config.data.repeats)
   check_data(config.data, config.duration)
@@ -259,10 +260,17 @@ def check_patterns(config: Config):
   if not is_regex(settings.trainable):
     raise ConfigError(f"config.optimizer.trainable={shown(settings.trainable)} is not a regex.")
   pattern, rules = settings.trainable, settings.decay_rules
-  if (pattern, rules) == (usual.trainable, usual.decay_rules):
+  with_blocks = settings.needs_blocks or settings.layer_decay < 1
+  if (pattern, rules) == (usual.trainable, usual.decay_rules) and not with_blocks:
     return
   whole = dataclasses.replace(config, model=config.model.with_classes(1))
   shapes = {name: leaf.shape for name, leaf in flatten(objectives.shapes(whole)).items()}
+  if with_blocks and not any(f"{STACKED}" in name for name in shapes):
+    cause = f"kind={settings.kind!r}" if settings.needs_blocks else "layer_decay"
+    raise ConfigError(
+      f"config.optimizer.{cause} is for models with blocks of a Transformer, and "
+      f"{config.model.name} has none; leave it out."
+    )
   trains = lambda name: bool(re.fullmatch(pattern, name))
   check_blocks(f"config.optimizer.trainable={shown(pattern)}", trains, shapes)
   decays = lambda name: optim.decay_factor(name, rules)

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from vit_jax import weights
 from vit_jax.config import Config, ConfigError, RunError
 from vit_jax.data import classes
 from vit_jax.devices import mesh as meshes
 from vit_jax.inference import model as inference
+from vit_jax.learning import optim
 from vit_jax.learning.objective import OBJECTIVE_PARAMS, Objective
 from vit_jax.learning.state import TrainState
 from vit_jax.models.stacking import stack_blocks, unstack_blocks
@@ -145,10 +147,18 @@ def fitted(params: dict, objective: Objective, side: int, **options) -> tuple[di
   return weights.fit(params, wanted, objective.model.grid(side, side), **options)
 
 
-def put(initial: Initial, state: TrainState) -> TrainState:
-  """Replaces parameters of a fresh state, and their moving average, by the initial ones.
+def put(
+  initial: Initial, state: TrainState, optimizer: optax.GradientTransformation, trainable: str
+) -> TrainState:
+  """Replaces parameters of a fresh state, and what is made from them, by the initial ones.
 
   Every process puts its own part of each array on its devices.
+
+  Args:
+    initial: the parameters.
+    state: of the first step.
+    optimizer: of the run; its state may hold parameters too.
+    trainable: config.optimizer.trainable.
   """
   loaded, initialised = flatten(initial.params), flatten(state.params)
 
@@ -161,4 +171,6 @@ def put(initial: Initial, state: TrainState) -> TrainState:
   # The average gets copies, because donated buffers must not be shared.
   copied = lambda old, new: None if old is None else jnp.copy(new)
   ema = jax.tree.map(copied, state.ema, params, is_leaf=lambda x: x is None)
-  return dataclasses.replace(state, params=params, ema=ema)
+  shardings = jax.tree.map(lambda x: x.sharding, state.optimizer)
+  begun = jax.jit(optimizer.init, out_shardings=shardings)(optim.partition(params, trainable))
+  return dataclasses.replace(state, params=params, optimizer=begun, ema=ema)

@@ -42,7 +42,7 @@ class Run:
     reader: reads batches for the devices.
     model: Flax module.
     objective: what the model learns.
-    optimizer: optax chain, without the learning rate.
+    optimizer: from gradients to changes of the parameters.
     rate: step -> learning rate.
     init: () -> fresh TrainState, traceable.
     abstract: shapes and shardings of the TrainState.
@@ -143,7 +143,7 @@ def make(
     optimizer,
     seed=config.seed,
     image_size=config.data.image_size,
-    with_ema=bool(config.optimizer.ema),
+    with_ema=config.optimizer.averages,
     trainable=config.optimizer.trainable,
   )
   return Run(

@@ -1,0 +1,261 @@
+"""LAMB, Lion, Muon, schedule-free AdamW and layer-wise decay against NumPy in float64.
+
+Each rule also does to stacked blocks what it does to single ones, and leaves out what is frozen.
+"""
+
+import dataclasses
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.learning import steps
+from vit_jax.config import Config, ConfigError, Model, Schedule
+from vit_jax.learning import optim
+from vit_jax.learning.layer_decay import factors
+from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.lamb import LAMB
+from vit_jax.learning.optimizers.lion import Lion
+from vit_jax.learning.optimizers.muon import Muon
+from vit_jax.learning.optimizers.schedule_free import ScheduleFree
+from vit_jax.models.stacking import stack_blocks, unstack_blocks
+from vit_jax.storage.tree import flatten, nest
+from vit_jax.training.checks import check_patterns
+
+RULES = [LAMB(), Lion(), Muon(), ScheduleFree()]
+EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
+STEPS, RATES, DECAY = 5, [0.0, 0.05, 0.1, 0.1, 0.02], 0.3
+ATTENTION, MLP = "MultiHeadDotProductAttention_1", "MlpBlock_3/Dense_0"
+BLOCK = {
+  f"{ATTENTION}/query/kernel": (6, 2, 3),
+  f"{ATTENTION}/query/bias": (2, 3),
+  f"{ATTENTION}/out/kernel": (2, 3, 6),
+  f"{MLP}/kernel": (6, 8),
+}
+SHAPES = {
+  "cls": (1, 1, 6),
+  "embedding/kernel": (2, 2, 3, 6),
+  **{f"Transformer/encoderblock_{i}/{name}": x for i in range(3) for name, x in BLOCK.items()},
+  "Transformer/encoder_norm/scale": (6,),
+  "head/kernel": (6, 4),
+}
+
+
+def drawn(seed):
+  """An array for each parameter, float64."""
+  rng = np.random.default_rng(seed)
+  return {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
+
+
+TREE = nest({name: np.float32(x) for name, x in drawn(0).items()})
+
+
+def run(config, params, gradients, rates=RATES):
+  """Parameters after the steps and the state; all trees, of float32."""
+  chain, params = optim.make(config), jax.tree.map(jnp.float32, params)
+  state = chain.init(params)
+  for rate, grads in zip(rates, gradients, strict=True):
+    grads = jax.tree.map(jnp.float32, grads)
+    changes, state = chain.update(grads, state, params, learning_rate=jnp.float32(rate))
+    params = jax.tree.map(jnp.add, params, changes)
+  return params, state
+
+
+def ours(config):
+  """As `run`, with the drawn parameters and gradients; the parameters flat."""
+  params, state = run(config, nest(drawn(0)), [nest(drawn(1 + i)) for i in range(STEPS)])
+  return flatten(params), state
+
+
+def decays(name):
+  return DECAY * name.endswith("kernel")
+
+
+def compare(actual, expected):
+  assert actual.keys() == expected.keys()
+  for name, x in expected.items():
+    np.testing.assert_allclose(actual[name], x, rtol=2e-4, atol=1e-5, err_msg=name)
+
+
+def adam(m, v, g, step, epsilon):
+  """Moments and direction after this step, counted from 0."""
+  m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+  t = step + 1
+  return m, v, (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + epsilon)
+
+
+def test_lamb():
+  params, moments = drawn(0), dict.fromkeys(SHAPES, (0, 0))
+  for step, rate in enumerate(RATES):
+    for name, g in drawn(1 + step).items():
+      m, v, u = adam(*moments[name], g, step, 1e-6)
+      moments[name] = m, v
+      u = u + decays(name) * params[name]
+      ratio = np.linalg.norm(params[name]) / np.linalg.norm(u) if decays(name) else 1
+      params[name] = params[name] - rate * ratio * u
+  compare(ours(LAMB(weight_decay=DECAY))[0], params)
+
+
+def test_lamb_does_not_scale_arrays_of_zeros():
+  zeros, ones = {"head": {"kernel": np.zeros((2, 2))}}, {"head": {"kernel": np.ones((2, 2))}}
+  params, _ = run(LAMB(), zeros, [ones], [0.1])
+  np.testing.assert_allclose(params["head"]["kernel"], -0.1, rtol=1e-5)
+
+
+def test_lion():
+  params, momentum = drawn(0), dict.fromkeys(SHAPES, 0)
+  for step, rate in enumerate(RATES):
+    for name, g in drawn(1 + step).items():
+      u = np.sign(0.9 * momentum[name] + 0.1 * g) + decays(name) * params[name]
+      momentum[name] = 0.99 * momentum[name] + 0.01 * g
+      params[name] = params[name] - rate * u
+  compare(ours(Lion(weight_decay=DECAY))[0], params)
+
+
+def orthogonal(g):
+  """Five Newton-Schulz steps of a matrix."""
+  x = g.T if g.shape[0] > g.shape[1] else g
+  x = x / np.linalg.norm(x)
+  for _ in range(5):
+    a = x @ x.T
+    x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+  return x.T if g.shape[0] > g.shape[1] else x
+
+
+def test_muon():
+  params, moments, momentum = drawn(0), dict.fromkeys(SHAPES, (0, 0)), dict.fromkeys(SHAPES, 0)
+  for step, rate in enumerate(RATES):
+    for name, g in drawn(1 + step).items():
+      if "encoderblock" in name and name.endswith("kernel"):
+        shape = (6, -1) if "/out/" not in name else (-1, 6)
+        momentum[name] = 0.95 * momentum[name] + 0.05 * g
+        # Nesterov's, with the bias of both terms corrected.
+        m, now = momentum[name] / (1 - 0.95 ** (step + 2)), g / (1 - 0.95 ** (step + 1))
+        matrix = (0.95 * m + 0.05 * now).reshape(shape)
+        u = 0.2 * np.sqrt(max(matrix.shape)) * orthogonal(matrix).reshape(g.shape)
+      else:
+        m, v, u = adam(*moments[name], g, step, 1e-8)
+        moments[name] = m, v
+      params[name] = params[name] - rate * (u + decays(name) * params[name])
+  compare(ours(Muon(weight_decay=DECAY))[0], params)
+
+
+def test_schedule_free_and_its_average():
+  x, z, v = drawn(0), drawn(0), dict.fromkeys(SHAPES, 0)
+  total, largest = 0.0, 0.0
+  for step, rate in enumerate(RATES):
+    largest = max(largest, rate)
+    total += largest**2
+    c = largest**2 / total if total else 0
+    for name, g in drawn(1 + step).items():
+      y = 0.9 * x[name] + 0.1 * z[name]
+      v[name] = 0.999 * v[name] + 0.001 * g**2
+      u = g / (np.sqrt(v[name] / (1 - 0.999 ** (step + 1))) + 1e-8) + decays(name) * y
+      z[name] = z[name] - rate * u
+      x[name] = (1 - c) * x[name] + c * z[name]
+  config = ScheduleFree(weight_decay=DECAY)
+  params, state = ours(config)
+  compare(params, {name: 0.9 * x[name] + 0.1 * z[name] for name in x})
+  compare(flatten(config.averaged(state, nest(params))), x)
+
+
+def test_clipping_comes_first():
+  """A gradient of norm 1 after clipping, and the same one given so, make the same step."""
+  norm = optax.tree.norm(drawn(1))
+  for rule in RULES:
+    clipped, _ = run(dataclasses.replace(rule, clip_norm=1.0), drawn(0), [drawn(1)], [0.1])
+    small = jax.tree.map(lambda g: g / norm, drawn(1))
+    compare(clipped, run(rule, drawn(0), [small], [0.1])[0])
+
+
+@EACH
+@pytest.mark.parametrize("layer_decay", [1.0, 0.5])
+def test_stacked_blocks_change_as_single_ones(rule, layer_decay):
+  config = dataclasses.replace(rule, weight_decay=DECAY, layer_decay=layer_decay)
+  single, stacked = nest(drawn(0)), stack_blocks(nest(drawn(0)))
+  gradients = [nest(drawn(1 + i)) for i in range(STEPS)]
+  expected, _ = run(config, single, gradients)
+  actual, _ = run(config, stacked, [stack_blocks(g) for g in gradients])
+  compare(flatten(unstack_blocks(actual)), flatten(expected))
+
+
+@EACH
+def test_frozen_parameters_have_no_part(rule):
+  pattern = r"head/.*|.*encoderblock_2/.*"
+  part = lambda tree: optim.partition(nest(tree), pattern)
+  params, state = run(rule, part(drawn(0)), [part(drawn(1))], [0.1])
+  assert {x.shape for x in jax.tree.leaves(state)} <= {(), *BLOCK.values(), (6, 4), (3,)}
+  assert len(jax.tree.leaves(params)) == len(BLOCK) + 1
+
+
+def test_factors_of_layers():
+  expected = dict.fromkeys(("cls", "embedding/kernel"), 0.5**4)
+  expected |= {"Transformer/encoder_norm/scale": 1, "head/kernel": 1}
+  expected |= {f"Transformer/encoderblock_{i}/{n}": 0.5 ** (3 - i) for i in range(3) for n in BLOCK}
+  single = flatten(factors(TREE, 0.5))
+  assert single == expected
+  stacked = factors(stack_blocks(TREE), 0.5)["Transformer"]["encoderblock"]
+  kernel = stacked["MlpBlock_3"]["Dense_0"]["kernel"]
+  np.testing.assert_allclose(kernel, np.array([0.125, 0.25, 0.5])[:, None, None])
+  assert kernel.shape == (3, 1, 1)
+
+
+def test_layer_decay_scales_the_whole_change():
+  """Decoupled decay too, as by a learning rate of the layer's own."""
+  plain, _ = run(Adam(weight_decay=DECAY), nest(drawn(0)), [nest(drawn(1))], [0.1])
+  config = Adam(weight_decay=DECAY, layer_decay=0.5)
+  scaled, _ = run(config, nest(drawn(0)), [nest(drawn(1))], [0.1])
+  wanted = flatten(factors(TREE, 0.5))
+  for name, before in drawn(0).items():
+    moved = wanted[name] * (flatten(plain)[name] - before)
+    np.testing.assert_allclose(flatten(scaled)[name] - before, moved, rtol=1e-3, atol=1e-6)
+
+
+@EACH
+def test_a_run_resumes_with_its_average(rule):
+  """Steps of a model on 2 x 2 devices: in one go, and from the state after the second step."""
+  config = steps.changed(
+    optimizer=dataclasses.replace(rule, ema=0.0 if rule.averages else 0.9),
+    model=dict(layer_scale=True, stochastic_depth=0.2),
+  )
+  mesh = steps.mesh_of(2, 2)
+  whole, _ = steps.run(config, mesh, steps.BATCHES[:4])
+  half, _ = steps.run(config, mesh, steps.BATCHES[:2])
+  step = steps.update(config, mesh)
+  half = jax.device_put(half, jax.tree.map(lambda x: x.sharding, steps.placed(config, mesh)))
+  for one in steps.BATCHES[2:4]:
+    half, _ = step(half, one)
+  chex.assert_trees_all_equal(jax.device_get(half), whole)
+  assert whole.ema is not None
+  far = jax.tree.map(lambda a, b: np.abs(a - b).max(), whole.ema, whole.params)
+  assert max(jax.tree.leaves(far)) > 0
+
+
+def test_the_average_of_a_schedule_free_run_is_x():
+  config = steps.changed(optimizer=ScheduleFree())
+  after, _ = steps.run(config, steps.ONE, steps.BATCHES[:3])
+  wanted = optax.contrib.schedule_free_eval_params(after.optimizer, after.params)
+  chex.assert_trees_all_close(after.ema, wanted, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    (dict(optimizer=ScheduleFree()), "decay='cosine' does not suit .*schedule_free"),
+    (dict(optimizer=Muon(), model=Model(name="R50x1")), "kind='muon' is for models with blocks"),
+    (
+      dict(optimizer=Adam(layer_decay=0.5), model=Model(name="R50x1")),
+      "layer_decay is for models with blocks",
+    ),
+  ],
+)
+def test_what_does_not_go_together(changes, message):
+  config = Config(**changes)
+  check = config.optimizer.check if isinstance(config.optimizer, ScheduleFree) else check_patterns
+  with pytest.raises(ConfigError, match=message):
+    check(config)
+  constant = dataclasses.replace(config, schedule=Schedule(decay="constant"))
+  constant.optimizer.check(constant)

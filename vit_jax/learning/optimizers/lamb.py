@@ -1,0 +1,41 @@
+"""LAMB: Adam, with each array's update as large as the array asks for."""
+
+import dataclasses
+from typing import ClassVar
+
+from vit_jax.config import Optimizer
+from vit_jax.config.fields import name_of_kind, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class LAMB(Optimizer):
+  """u = AdamW's direction; the update is u |p| / |u| for each array p that decays.
+
+  Source: You et al., "Large batch optimization for deep learning", 2020, Algorithm 2. Arrays whose
+  decay rule is 0, such as biases and norms, keep u, as in Apex and timm, by which DeiT III is
+  trained; and so does an array if it or u is 0. Queries, keys and values are three arrays here and
+  one array there, so their ratios differ.
+  """
+
+  kind: str = name_of_kind("lamb", "LAMB: Adam scaled by each array's norm")
+  beta1: float = setting(0.9, "decay of the first moment", low=0.0, high=0.999999)
+  beta2: float = setting(0.999, "decay of the second moment", low=0.0, high=0.999999)
+  epsilon: float = setting(1e-6, "added to the root of the second moment", low=1e-15, high=1.0)
+
+  moment: ClassVar[str] = "mu"
+
+  def precondition(self):
+    """The gradient's first moment over the root of its second."""
+    import optax  # imports JAX, which settings alone do not need
+
+    return optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)
+
+  def adapt(self):
+    """The ratio of norms, for each block of stacked ones by itself."""
+    import jax
+    import optax
+
+    from vit_jax.learning.optim import by_block, decay_factors
+
+    decays = lambda params: jax.tree.map(bool, decay_factors(params, self.decay_rules))
+    return optax.masked(by_block(optax.scale_by_trust_ratio()), decays)

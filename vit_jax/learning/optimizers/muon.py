@@ -1,0 +1,88 @@
+"""Muon for the matrices of the blocks, Adam for all other parameters."""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+from vit_jax.config import Optimizer
+from vit_jax.config.fields import name_of_kind, setting
+
+
+@dataclasses.dataclass(frozen=True)
+class Muon(Optimizer):
+  """u = rms sqrt(max(n, m)) O, with O the nearest orthogonal matrix, about, to the momentum (n, m).
+
+  Source: Jordan et al., "Muon", 2024 (five steps of Newton-Schulz, Nesterov's momentum); Liu et
+  al., "Muon is scalable for LLM training", 2025, equation 4, for the factor: with rms = 0.2 the
+  update is as large as AdamW's, so that both parts share one learning rate and one weight decay.
+
+  The kernels of queries, keys and values are matrices (D, D), that of the attention's output too;
+  each block of stacked ones is a matrix by itself. Embeddings, norms, biases and the head get Adam.
+  """
+
+  kind: str = name_of_kind("muon", "Muon for the blocks' matrices, Adam for the rest")
+  momentum: float = setting(0.95, "decay of Muon's momentum", low=0.0, high=0.999999)
+  rms: float = setting(0.2, "root mean square of a square matrix's update", low=1e-3, high=10.0)
+  beta1: float = setting(0.9, "decay of Adam's first moment", low=0.0, high=0.999999)
+  beta2: float = setting(0.999, "decay of Adam's second moment", low=0.0, high=0.999999)
+  epsilon: float = setting(1e-8, "added to the root of that moment", low=1e-15, high=1.0)
+
+  moment: ClassVar[str] = "mu"
+  needs_blocks: ClassVar[bool] = True
+
+  def precondition(self):
+    """Muon and Adam, each for its parameters."""
+    import optax  # imports JAX, which settings alone do not need
+
+    muon = optax.chain(
+      optax.contrib.scale_by_muon(beta=self.momentum, weight_dimension_numbers=matrices),
+      optax.stateless(lambda updates, _: by_size(updates, self.rms)),
+    )
+    adam = optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)
+    return optax.partition({"muon": muon, "adam": adam}, labels)
+
+
+def labels(params):
+  """The rule of each parameter: "muon" for the kernels of blocks, "adam" for all others."""
+  import jax
+
+  from vit_jax.learning.layer_decay import block_of
+  from vit_jax.storage.tree import name_of
+
+  def label(path, x):
+    name = name_of(path)
+    return "muon" if name.endswith("/kernel") and block_of(name, x) is not None else "adam"
+
+  return jax.tree_util.tree_map_with_path(label, params)
+
+
+def by_size(updates, rms: float):
+  """The orthogonal updates, times rms sqrt(max(n, m)) for matrices (n, m)."""
+  import jax
+
+  def scaled(u, axes):
+    sizes = (math.prod(u.shape[i] for i in part) for part in axes)
+    return rms * max(sizes) ** 0.5 * u
+
+  return jax.tree.map(scaled, updates, matrices(updates))
+
+
+def matrices(params):
+  """For each kernel of a block, which of its axes are the rows of a matrix and which the columns.
+
+  An attention's output sums over heads and channels; all other kernels sum over their first axis.
+  """
+  import jax
+  import optax
+
+  from vit_jax.models.stacking import STACKED
+  from vit_jax.storage.tree import name_of
+
+  def axes(path, x):
+    name = name_of(path)
+    first = int(f"{STACKED}/" in name)  # the axis of stacked blocks is none of the matrix
+    split = x.ndim - 1 if name.endswith("out/kernel") else first + 1
+    rows, columns = range(first, split), range(split, x.ndim)
+    return optax.contrib.MuonDimensionNumbers(tuple(rows), tuple(columns))
+
+  return jax.tree_util.tree_map_with_path(axes, params)
