@@ -126,7 +126,7 @@ OF_THIS_MACHINE = (
   *("vit_jax.inference.predict", "vit_jax.inspection.gallery"),  # images that the user names
   # Formats of weights, which libraries read: vit_jax.weights.source brings them here.
   *(f"vit_jax.weights.{name}" for name in ("arrays", "card", "format", "npz")),
-  *("vit_jax.weights.huggingface", "vit_jax.weights.timm_hub"),
+  *(f"vit_jax.weights.{name}" for name in ("dinov2", "huggingface", "timm_hub")),
   *("vit_jax.weights.huggingface_images", "vit_jax.weights.pickled"),
   *("vit_jax.storage.files", "vit_jax.storage.local"),  # the one way itself
 )

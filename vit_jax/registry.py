@@ -68,6 +68,10 @@ OBJECTIVES = Registry(
 OPTIMIZERS = Registry(
   {
     "adam": "vit_jax.learning.optimizers.adam:Adam",
+    "lamb": "vit_jax.learning.optimizers.lamb:LAMB",
+    "lion": "vit_jax.learning.optimizers.lion:Lion",
+    "muon": "vit_jax.learning.optimizers.muon:Muon",
+    "schedule_free": "vit_jax.learning.optimizers.schedule_free:ScheduleFree",
     "sgd": "vit_jax.learning.optimizers.sgd:SGD",
   }
 )
@@ -75,6 +79,7 @@ OPTIMIZERS = Registry(
 WEIGHT_FORMATS = Registry(  # in the order in which they are asked whether a path is theirs
   {
     "timm": "vit_jax.weights.timm_hub:TIMM",
+    "dinov2": "vit_jax.weights.dinov2:DINOV2",
     "huggingface": "vit_jax.weights.huggingface:HUGGING_FACE",
     "npz": "vit_jax.weights.npz:NPZ",
     "msgpack": "vit_jax.weights.msgpack:MSGPACK",

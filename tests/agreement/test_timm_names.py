@@ -13,9 +13,10 @@ import pytest
 
 from tests import modules
 from tests.weights import families
-from vit_jax import weights
+from vit_jax import models, weights
 from vit_jax.inference.model import of_weights, read
-from vit_jax.weights import Weights
+from vit_jax.weights import Weights, timm
+from vit_jax.weights.card import Card
 
 BOUND = 1e-5
 SMALL = dict(img_size=16, patch_size=4, embed_dim=32, depth=2, num_heads=2, mlp_ratio=2)
@@ -26,6 +27,7 @@ OURS = {
   "gap": SMALL | NO_TOKEN | dict(global_pool="avg"),
   "map": SMALL | NO_TOKEN | dict(global_pool="map"),
   "none": SMALL | dict(pos_embed="none"),
+  "later": SMALL | dict(reg_tokens=3, qk_norm=True, init_values=1e-5),
 }
 # Models of timm, made small: name, arguments.
 THEIRS = {
@@ -37,6 +39,8 @@ THEIRS = {
   "deit": ("deit_small_patch16_224", {}),
   "deit3": ("deit3_small_patch16_224", {}),
   "dinov2": ("vit_small_patch14_dinov2", {}),
+  "dinov2_registers": ("vit_small_patch14_reg4_dinov2", dict(num_classes=5)),
+  "qk_norm": ("vit_tiny_patch16_224", dict(qk_norm=True)),
   "siglip": ("vit_base_patch16_siglip_224", {}),
   "siglip_tanh": ("vit_base_patch32_siglip_256", {}),
   "gap": ("vit_base_patch16_gap_224", {}),
@@ -125,6 +129,21 @@ def test_a_folder_as_timm_publishes_it(peer, tmp_path, case):
     expected = features["pre_logits"] if headless else ours
     assert np.std(theirs) > 0.1
     np.testing.assert_allclose(expected, theirs, atol=BOUND, rtol=0)
+  if "registers" in case:  # written, timm's model has the same shapes
+    assert peer_shapes(model) == {k: x.shape for k, x in timm.to_timm(loaded.params).items()}
+
+
+def peer_shapes(model):
+  return {name: tuple(x.shape) for name, x in model.state_dict().items()}
+
+
+def test_positions_of_an_unclear_number_of_patches_are_refused():
+  """9 are of 3 x 3 patches, or of 2 x 2 behind a class token and four registers."""
+  params = families.params("later")
+  flat = timm.to_timm(params) | {"pos_embed": np.zeros((1, 9, 32), np.float32)}
+  flat |= {"reg_token": np.zeros((1, 4, 32), np.float32)}
+  with pytest.raises(ValueError, match="its 9 position embeddings may be of that many patches or"):
+    timm.from_timm(flat, 2)
 
 
 def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
@@ -140,18 +159,19 @@ def test_a_file_alone_says_what_is_taken_for_granted(peer, tmp_path, caplog):
 @pytest.mark.parametrize(
   ("model", "message"),
   [
-    (dict(reg_tokens=2), r"it has register tokens \(reg_token\)"),
     (dict(pre_norm=True), r"it has a norm before the blocks.*\(norm_pre"),
     (dict(global_pool="avg"), r"it has a norm after pooling.*\(fc_norm"),
-    (dict(qk_norm=True), r"it has norms of queries and keys \(.*k_norm"),
     ({}, "how many attention heads a model of width 32 has"),
     ("convnext_atto", "is a part that neither"),
+    ("vit_giant_patch14_dinov2", r"has a gated MLP \(SwiGLU; blocks.0.mlp.fc1 is \(8192, 1536\)"),
+    ("eva02_tiny_patch14_224", "it has rotary positions, or another attention"),
+    ("vit_small_patch16_dinov3", "attention has no biases .*, as in models with rotary positions"),
     ("mixer_s32_224", "is a part that neither"),
   ],
 )
 def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
   if isinstance(model, str):
-    theirs = peer.timm.create_model(model)
+    theirs = peer.timm.create_model(model, **(dict(depth=1) if "patch" in model else {}))
   else:
     theirs = peer.timm.models.VisionTransformer(num_classes=5, **(SMALL | model))
   with pytest.raises(ValueError, match=rf"w\.safetensors .*{message}"):
@@ -162,6 +182,7 @@ def test_what_we_do_not_have_is_named(peer, tmp_path, model, message):
   ("changes", "message"),
   [
     (dict(global_pool="avg"), "has a class token and pools the patches"),
+    (dict(architecture="vit_base_patch16_rope_224"), "with rotary positions, which no model here"),
     (dict(model_args=dict(pool_include_prefix=True)), "made with pool_include_prefix"),
     (dict(model_args=dict(act_layer="relu")), "act_layer is 'relu'"),
     (dict(model_args=dict(num_heads=True)), "num_heads is True and must be a number from 1"),
@@ -205,3 +226,37 @@ def test_resnets(peer, tmp_path, name):
     name, num_classes=5, checkpoint_path=str(tmp_path / "ours.safetensors"), **options
   )
   np.testing.assert_array_equal(logits(peer, again.double(), images), expected)
+
+
+def test_layer_scale_stays_a_parameter(peer, tmp_path):
+  """Under the name of DeiT III's own files too."""
+  model, _ = made(peer, "deit3")
+  path = stored(model, tmp_path)
+  params = weights.load(path)
+  block = params["Transformer"]["encoderblock_1"]
+  assert of_weights(Weights(params, None)).module.layer_scale
+  np.testing.assert_array_equal(block["LayerScale_3"]["scale"], model.blocks[1].ls2.gamma.detach())
+  state = {name.replace(".ls1.gamma", ".gamma_1"): x for name, x in model.state_dict().items()}
+  importlib.import_module("safetensors.torch").save_file(state, path)
+  families.assert_same_bits(weights.load(path), params)
+
+
+@pytest.mark.parametrize("pool", ["gap", "class_token"])
+@pytest.mark.parametrize("positions", ["sincos2d", "sincos2d_mae"])
+def test_fixed_positions_are_a_table_for_timm_and_fixed_again_for_us(
+  peer, tmp_path, positions, pool
+):
+  module = models.create("ViT-B/4", **families.VIT, positions=positions, pool=pool)
+  params = modules.parameters(module, families.images(), train=False)
+  card = Card(image_size=16, positions=positions)
+  weights.write(tmp_path / "w.safetensors", Weights(params, card))
+  options = OURS["vit"] if pool == "class_token" else OURS["gap"]
+  model = peer.timm.models.VisionTransformer(num_classes=5, act_layer="gelu_tanh", **options)
+  peer.timm.models.load_checkpoint(model, str(tmp_path / "w.safetensors"), strict=True)
+  expected, _ = modules.run(module, params, families.images())
+  found = logits(peer, model, families.images())
+  np.testing.assert_allclose(found, expected, atol=BOUND, rtol=0)
+  loaded = read(tmp_path / "w.safetensors")
+  assert loaded.module == module
+  families.assert_same_bits(loaded.params, params)
+  assert loaded.at_size(24).module == module

@@ -18,6 +18,7 @@ FAMILIES = {
   "2d_every_layer": ("ViT-B/4", VIT | dict(positions="2d", position_place="every_layer")),
   "1d_shared": ("ViT-B/4", VIT | dict(position_place="every_layer_shared")),
   "relative": ("ViT-B/4", VIT | dict(positions="relative")),
+  "later": ("ViT-B/4", VIT | dict(registers=3, qk_norm=True, layer_scale=True)),
   "hybrid": ("R50x1+ViT-B/16", VIT | dict(stages=(2, 1, 1), stem_width=32)),
   "root_hybrid": ("R+ViT-Ti/16", VIT | dict(stem_width=32, patch=1)),
   "axial": ("Axial-ViT-B/4", VIT),

@@ -20,6 +20,7 @@ from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models import requirements
 from vit_jax.models.description import SETTINGS
+from vit_jax.models.positions import FIXED
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
 from vit_jax.storage import checkpoint
@@ -241,7 +242,9 @@ def check_named(config: Config, named: frozenset[str], loaded: LoadedModel):
 
 def function_of(module, model: cfg.Model) -> dict[str, str | float]:
   """The module's settings that do not follow from parameters, such as its activation."""
-  return {key: getattr(module, key, getattr(model, key)) for key in UNSEEN}
+  fixed = getattr(module, "positions", "") in FIXED
+  keys = [key for key in UNSEEN if key != "positions" or fixed]
+  return {key: getattr(module, key, getattr(model, key)) for key in keys}
 
 
 def overlaid(group, by_user, prefix: str, named: frozenset[str]):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import logging
 import os
 import pathlib
 
@@ -21,6 +22,8 @@ from vit_jax.storage.paths import path_of
 from vit_jax.weights import Weights
 from vit_jax.weights.card import UNSEEN, Card
 from vit_jax.weights.fit import Row
+
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +193,12 @@ def of_weights(read: Weights, **defaults) -> LoadedModel:
   if read.card:
     defaults = {key: getattr(read.card, key) for key in UNSEEN}
   module = models.module_of(read.params, **defaults)
+  if not read.card and getattr(module, "positions", "") == "none":
+    _log.warning(
+      "The weights have no position embeddings, and nothing says whether their model adds fixed "
+      "ones; taken as none. For fixed ones (the ViT-S/16 of big_vision) give "
+      "--config.model.positions=sincos2d."
+    )
   card = read.card or weights.inferred(read.params)
   params = {name: part for name, part in read.params.items() if name != OBJECTIVE_PARAMS}
   return LoadedModel(read, module, with_head(params, module.feature_width()), card)

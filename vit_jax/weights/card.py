@@ -8,6 +8,7 @@ from vit_jax.config import MAX_PIXELS, MAX_SIDE
 from vit_jax.data import history
 from vit_jax.data.history import History
 from vit_jax.models.layers import EPSILON, GELU_FORMS
+from vit_jax.models.positions import ADDED
 from vit_jax.models.recognition import module_of
 from vit_jax.models.stem import NORMS
 from vit_jax.process.text import nfc
@@ -17,7 +18,8 @@ from vit_jax.weights.rules import TEXTS, Rule, one_of, read_json, whole
 ACTIVATIONS = tuple(GELU_FORMS)
 MAX_EPSILON = 1e-2
 STEM_NORMS = tuple(NORMS)
-UNSEEN = ("activation", "norm_epsilon", "stem_norms")  # what parameters do not show of a model
+# What parameters do not show of a model.
+UNSEEN = ("activation", "norm_epsilon", "stem_norms", "positions")
 LOSSES = ("softmax", "sigmoid")
 REPRESENTATIONS = ("pre_logits", "patches")
 PIXELS = "RGB, (pixel - 127.5) / 127.5"
@@ -38,7 +40,8 @@ class Card:
       to the square.
     class_names: names of the classes as `nfc` gives them, in the order of the logits; (): unknown.
     loss: "softmax", or "sigmoid" if each class has a probability of its own.
-    activation, norm_epsilon, stem_norms: as in config.model; the parameters do not show them.
+    activation, norm_epsilon, stem_norms, positions: as in config.model; the parameters do not show
+      them. Of `positions` that is true of fixed ones; others are recognised by their parameters.
     representation: what the weights were trained to represent images by: "pre_logits", the input
       of the head, or "patches", the mean of the encoder's outputs at the patches.
     trained_on: the datasets that the weights were trained on, as far as they are known.
@@ -52,6 +55,7 @@ class Card:
   activation: str = ACTIVATIONS[0]
   norm_epsilon: float = EPSILON
   stem_norms: str = STEM_NORMS[0]
+  positions: str = "none"
   representation: str = REPRESENTATIONS[0]
   trained_on: History = ()
   average: bool = False
@@ -72,6 +76,7 @@ RULES = {
   "norm_epsilon": Rule(
     lambda x: isinstance(x, float) and 0 < x <= MAX_EPSILON, f"above 0, at most {MAX_EPSILON}"
   ),
+  "positions": one_of("none", "relative", *ADDED),
   "representation": one_of(*REPRESENTATIONS),
   "stem_norms": one_of(*STEM_NORMS),
   "average": Rule(lambda x: isinstance(x, bool), "true or false"),
@@ -115,6 +120,7 @@ def of_values(values, path: pathlib.Path) -> Card:
     ValueError: it is not a card.
   """
   try:
+    values = {"positions": Card.positions} | values  # older cards do not have it
     wrong = [text for key, rule in RULES.items() if (text := rule.broken(key, values[key]))]
     if not wrong and 0 < values["resize"] < values["image_size"]:
       wrong.append(f"resize is {values['resize']}, below its image_size")

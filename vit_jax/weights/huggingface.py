@@ -84,6 +84,7 @@ COMPUTED = {
   "image_size": (RULES["image_size"], 224),
   "representation": (RULES["representation"], Card.representation),
   "average": (RULES["average"], Card.average),
+  "positions": (RULES["positions"], Card.positions),
 }
 _log = logging.getLogger(__name__)
 TRAINED_ON = "vit_jax_trained_on"  # a key of our own, as "representation" and "average" are
@@ -177,6 +178,7 @@ def _card(folder: pathlib.Path, params: dict | None) -> Card:
     loss="sigmoid" if settings["problem_type"] == PROBLEM_TYPES["sigmoid"] else "softmax",
     activation=activations[0],
     norm_epsilon=settings["layer_norm_eps"],
+    positions=settings["positions"],
     representation=settings["representation"],
     trained_on=history.read(settings.get(TRAINED_ON, [])),
     average=settings["average"],
@@ -257,6 +259,7 @@ def _settings(params: dict, card: Card) -> dict:
     "problem_type": PROBLEM_TYPES[card.loss],
     "representation": card.representation,
     "average": card.average,
+    "positions": card.positions,
     TRAINED_ON: history.written(card.trained_on),
     "torch_dtype": "float32",
   }

@@ -75,7 +75,7 @@ def from_published(flat: dict[str, np.ndarray]) -> dict:
   if "pos_embedding" in renamed:
     if POSITIONS in renamed:
       raise ValueError(f"two arrays mean {POSITIONS}; one of them is called pos_embedding")
-    renamed[POSITIONS] = with_class_token(renamed.pop("pos_embedding"), "cls" in renamed)
+    renamed[POSITIONS] = with_tokens(renamed.pop("pos_embedding"), int("cls" in renamed))
   return unstack_blocks(nest(renamed))
 
 
@@ -119,8 +119,8 @@ def _spelled(name, array, *, linen):
   return name, array
 
 
-def with_class_token(positions, class_token):
-  """Adds zeros for the class token: big_vision adds position embeddings to the patches only."""
-  if positions.ndim != 3 or not class_token:
+def with_tokens(positions, before: int):
+  """Adds zeros for the tokens before the patches, where embeddings are of the patches alone."""
+  if positions.ndim != 3:
     return positions
-  return np.pad(positions, ((0, 0), (1, 0), (0, 0)))
+  return np.pad(positions, ((0, 0), (before, 0), (0, 0)))

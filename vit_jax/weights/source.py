@@ -13,6 +13,7 @@ from vit_jax.storage import files
 from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten
 from vit_jax.weights import arrays, card, pickled, workdir
+from vit_jax.weights.fixed_positions import with_table, without_table
 from vit_jax.weights.format import WeightFormat, Weights
 
 
@@ -58,7 +59,8 @@ def _here(path: Path) -> Iterator[pathlib.Path]:
 def _read(form: WeightFormat, place: pathlib.Path, path: Path) -> Weights:
   with arrays.reading(path, form.words):
     params = form.load(place)
-    weights = Weights(params, form.card(place, params))
+    known = form.card(place, params)
+    weights = Weights(without_table(params, known), known)
     names, bias = weights.class_names(), flatten(params).get("head/bias")
     if names and bias is not None and len(names) != bias.size:
       raise ValueError(
@@ -103,7 +105,7 @@ def write(path: Path, weights: Weights, name: str = ""):
   form, known = format_to_write(path, name), weights.card or card.inferred(weights.params)
   files.make_folder(path.parent)
   with files.one_writer(path), _here(path) as place:
-    form.save(place, unstack_blocks(weights.params), known)
+    form.save(place, with_table(unstack_blocks(weights.params), known), known)
     if form.suffix:
       card.write(card.path_beside(place), known)
     if place != path:

@@ -1,7 +1,9 @@
 """Parameters under timm's names, as timm saves and loads them (`state_dict`), in both directions.
 
 Names and layouts are those of timm's VisionTransformer, with or without a ResNet below it, and of
-its ResNetV2 with BiT's stem.
+its ResNetV2 with BiT's stem. Some of timm's models add position embeddings to the patches alone,
+and all with registers do; such embeddings get zeros for the other tokens here, and such zeros are
+left out where a model with registers is written.
 """
 
 import re
@@ -10,7 +12,7 @@ import numpy as np
 
 from vit_jax.storage.tree import flatten, nest
 from vit_jax.weights.card import STEM_NORMS
-from vit_jax.weights.published import POSITIONS, with_class_token
+from vit_jax.weights.published import POSITIONS, with_tokens
 from vit_jax.weights.translation import (
   AS_CONVOLUTION,
   CONVOLUTION,
@@ -31,13 +33,18 @@ _ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
 _POOLED = "MAPHead_0/MultiHeadDotProductAttention_0"
 _VIT = Table(
   ("cls", "cls_token", SAME),
+  ("register_tokens", "reg_token", SAME),
   (POSITIONS, "pos_embed", SAME),
   *layer("embedding", "patch_embed.proj", CONVOLUTION),
   *norm(f"{_BLOCK}/LayerNorm_0", "blocks.{0}.norm1"),
   *to_heads(f"{_ATTENTION}/query", "blocks.{0}.attn.qkv"),
   *to_heads(f"{_ATTENTION}/key", "blocks.{0}.attn.qkv"),
   *to_heads(f"{_ATTENTION}/value", "blocks.{0}.attn.qkv"),
+  *norm(f"{_ATTENTION}/LayerNorm_query", "blocks.{0}.attn.q_norm"),
+  *norm(f"{_ATTENTION}/LayerNorm_key", "blocks.{0}.attn.k_norm"),
   *layer(f"{_ATTENTION}/out", "blocks.{0}.attn.proj", FROM_HEADS),
+  (f"{_BLOCK}/LayerScale_1/scale", "blocks.{0}.ls1.gamma", SAME),
+  (f"{_BLOCK}/LayerScale_3/scale", "blocks.{0}.ls2.gamma", SAME),
   *norm(f"{_BLOCK}/LayerNorm_2", "blocks.{0}.norm2"),
   *layer(f"{_BLOCK}/MlpBlock_3/Dense_0", "blocks.{0}.mlp.fc1", DENSE),
   *layer(f"{_BLOCK}/MlpBlock_3/Dense_1", "blocks.{0}.mlp.fc2", DENSE),
@@ -89,17 +96,16 @@ ACTIVATION = "gelu"  # of timm's models, unless they ask for another
 _BEGINNINGS = ("patch_embed.", "blocks.0.", "stem.conv", "stages.0.blocks.0.")
 # Parts of timm's models that ours do not have, by the names of their parameters.
 _LACKING = {
-  r"reg_token": "register tokens",
   r"dist_token|head_dist\..*": "a distillation token",
   r"mask_token|decoder.*": "a decoder of masked pre-training",
   r"norm_pre\..*": "a norm before the blocks, as CLIP has",
   r"fc_norm\..*": "a norm after pooling (fc_norm)",
-  r".*\.(q_norm|k_norm)\..*": "norms of queries and keys",
   r".*(relative_position|rel_pos).*": "timm's relative position embeddings",
+  r".*\.mlp\.(fc1_[gx]|w[0-9]+)\..*": "a gated MLP (SwiGLU)",
+  r"(.*\.)?rope\..*|.*\.attn\.[qv]_bias": "rotary positions, or another attention than timm's ViT",
   r"stem\.(conv|norm)[123]\..*": "a ResNet's deep stem",
 }
-_LAYER_SCALE = re.compile(r"(blocks\.[0-9]+)\.(?:ls([12])\.gamma|gamma_([12]))")
-_SCALED = {"1": "attn.proj", "2": "mlp.fc2"}
+_LAYER_SCALE = re.compile(r"(blocks\.[0-9]+)\.gamma_([12])")  # in files of DeiT III itself
 # Where the width does not tell the heads: up to 1,024, timm's models have 64 channels a head.
 _HEADS = dict.fromkeys((1152, 1280, 1408, 1664), 16)
 
@@ -115,7 +121,7 @@ def to_timm(params: dict) -> dict[str, np.ndarray]:
   Raises:
     ValueError: timm's models have no place for a parameter; names it.
   """
-  flat = flatten(params)
+  flat = _of_patches_alone(flatten(params))
   try:
     return nearest(_TABLES, flat, OURS).theirs(flat)
   except KeyError as error:
@@ -125,8 +131,7 @@ def to_timm(params: dict) -> dict[str, np.ndarray]:
 def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
   """Makes our tree from timm's state dictionary.
 
-  Layer scale (DeiT-3, DINOv2) is multiplied into the layer before it, and position embeddings
-  without an entry for the class token get one of zeros: the function stays the same.
+  Position embeddings without entries for the tokens before the patches get zeros for them.
 
   Args:
     flat: {timm's name: array}.
@@ -139,7 +144,8 @@ def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
     for pattern, what in _LACKING.items():
       if re.fullmatch(pattern, name):
         raise ValueError(f"it has {what} ({name}), which no model of this project has")
-  flat = _without_layer_scale(flat)
+  flat = {_LAYER_SCALE.sub(r"\1.ls\2.gamma", name): array for name, array in flat.items()}
+  _check_layers(flat)
   table = nearest(_TABLES, flat, THEIRS)
   if lacking := table.lacking(flat, THEIRS):
     raise ValueError(
@@ -147,10 +153,7 @@ def from_timm(flat: dict[str, np.ndarray], heads: int = 0) -> dict:
       "project have"
     )
   ours = table.ours(flat, heads or heads_of(flat))
-  tokens = np.shape(ours.get(POSITIONS))[1:2]
-  if "cls" in ours and tokens and tokens[0] == round(tokens[0] ** 0.5) ** 2:
-    ours[POSITIONS] = with_class_token(ours[POSITIONS], True)
-  return nest(ours)
+  return nest(_for_all_tokens(ours))
 
 
 def stem_norms(params: dict) -> str:
@@ -176,14 +179,45 @@ def heads_of(flat: dict[str, np.ndarray]) -> int:
   return heads
 
 
-def _without_layer_scale(flat):
-  flat = dict(flat)
-  for name in [name for name in flat if _LAYER_SCALE.fullmatch(name)]:
-    block, *which = _LAYER_SCALE.fullmatch(name).groups()
-    gamma = flat.pop(name).astype(np.float32)
-    for part in ("weight", "bias"):
-      scaled = f"{block}.{_SCALED[which[0] or which[1]]}.{part}"
-      if scaled in flat:
-        array = flat[scaled].astype(np.float32)
-        flat[scaled] = array * gamma.reshape(-1, *[1] * (array.ndim - 1))
-  return flat
+def _check_layers(flat):
+  """Refuses a gated MLP, and attention without biases, which the names alone do not tell."""
+  hidden = [np.shape(flat.get(f"blocks.0.mlp.{name}.weight")) for name in ("fc1", "fc2")]
+  if len(hidden[0]) == len(hidden[1]) == 2 and hidden[0][0] == 2 * hidden[1][1]:
+    raise ValueError(
+      f"it has a gated MLP (SwiGLU; blocks.0.mlp.fc1 is {hidden[0]}), which no model of this "
+      "project has"
+    )
+  if "blocks.0.attn.qkv.weight" in flat and "blocks.0.attn.qkv.bias" not in flat:
+    raise ValueError(
+      "its attention has no biases (blocks.0.attn.qkv.bias), as in models with rotary positions "
+      "such as DINOv3, which no model of this project has"
+    )
+
+
+def _of_patches_alone(flat):
+  """Leaves out zeros for the tokens before the patches, as timm's models with registers do."""
+  if "register_tokens" not in flat or POSITIONS not in flat:
+    return flat
+  before, table = _before(flat), np.asarray(flat[POSITIONS])
+  return flat if table[:, :before].any() else flat | {POSITIONS: table[:, before:]}
+
+
+def _for_all_tokens(flat):
+  """Adds zeros for the tokens before the patches, if the embeddings are of patches alone."""
+  tokens, before = np.shape(flat.get(POSITIONS))[1:2], _before(flat)
+  if not tokens or not before or not _is_square(tokens[0]):
+    return flat
+  if tokens[0] > before and _is_square(tokens[0] - before):
+    raise ValueError(
+      f"its {tokens[0]} position embeddings may be of that many patches or, with {before} tokens "
+      f"before them, of {tokens[0] - before}"
+    )
+  return flat | {POSITIONS: with_tokens(flat[POSITIONS], before)}
+
+
+def _before(flat) -> int:
+  return sum(flat[name].shape[1] for name in ("cls", "register_tokens") if name in flat)
+
+
+def _is_square(number: int) -> bool:
+  return round(number**0.5) ** 2 == number

@@ -25,6 +25,7 @@ from vit_jax.weights.rules import (
   whole,
 )
 
+_ROTARY = re.compile(r".*(rope|dinov3|eva).*")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 # Models whose name alone tells what else than the usual they compute.
 _TANH = re.compile(
@@ -85,6 +86,10 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
   if unknown := sorted(set(arguments) - _ARGUMENTS):
     raise ValueError(
       f"its model was made with {', '.join(unknown)}, which this project does not know"
+    )
+  if _ROTARY.fullmatch(settings["architecture"]):
+    raise ValueError(
+      f"it is a {settings['architecture']}, with rotary positions, which no model here has"
     )
   parts = (settings, COMPUTED), (images, IMAGES), (arguments, ARGUMENTS)
   return tuple(checked(values, rules, file) for values, rules in parts)

@@ -1,0 +1,126 @@
+"""Reads DINOv2, with or without registers, from a folder of Hugging Face.
+
+The models are Dinov2Model and Dinov2WithRegistersModel (Oquab et al., 2023; Darcet et al., 2023): a
+ViT with LayerScale and exact GELU, without a head. The token that stood for masked patches in
+training is left out when they are read.
+"""
+
+import logging
+import pathlib
+
+import numpy as np
+
+from vit_jax.storage.tree import nest
+from vit_jax.weights import pixels, rules, safetensors
+from vit_jax.weights.card import RULES, Card, inferred
+from vit_jax.weights.format import WeightFormat
+from vit_jax.weights.huggingface import ACTIVATIONS, CONFIG, PREPROCESSOR, WEIGHTS
+from vit_jax.weights.published import POSITIONS
+from vit_jax.weights.rules import Rule, number, one_of, three, whole
+from vit_jax.weights.translation import (
+  CONVOLUTION,
+  DENSE,
+  FROM_HEADS,
+  SAME,
+  Table,
+  layer,
+  norm,
+  to_heads,
+)
+
+KINDS = ("dinov2", "dinov2_with_registers")
+_BLOCK, _THEIR_BLOCK = "Transformer/encoderblock_{0}", "encoder.layer.{0}"
+_ATTENTION = f"{_BLOCK}/MultiHeadDotProductAttention_1"
+NAMES = Table(
+  ("cls", "embeddings.cls_token", SAME),
+  ("register_tokens", "embeddings.register_tokens", SAME),
+  (POSITIONS, "embeddings.position_embeddings", SAME),
+  *layer("embedding", "embeddings.patch_embeddings.projection", CONVOLUTION),
+  *norm(f"{_BLOCK}/LayerNorm_0", f"{_THEIR_BLOCK}.norm1"),
+  *to_heads(f"{_ATTENTION}/query", f"{_THEIR_BLOCK}.attention.attention.query"),
+  *to_heads(f"{_ATTENTION}/key", f"{_THEIR_BLOCK}.attention.attention.key"),
+  *to_heads(f"{_ATTENTION}/value", f"{_THEIR_BLOCK}.attention.attention.value"),
+  *layer(f"{_ATTENTION}/out", f"{_THEIR_BLOCK}.attention.output.dense", FROM_HEADS),
+  (f"{_BLOCK}/LayerScale_1/scale", f"{_THEIR_BLOCK}.layer_scale1.lambda1", SAME),
+  *norm(f"{_BLOCK}/LayerNorm_2", f"{_THEIR_BLOCK}.norm2"),
+  *layer(f"{_BLOCK}/MlpBlock_3/Dense_0", f"{_THEIR_BLOCK}.mlp.fc1", DENSE),
+  *layer(f"{_BLOCK}/MlpBlock_3/Dense_1", f"{_THEIR_BLOCK}.mlp.fc2", DENSE),
+  (f"{_BLOCK}/LayerScale_3/scale", f"{_THEIR_BLOCK}.layer_scale2.lambda1", SAME),
+  *norm("Transformer/encoder_norm", "layernorm"),
+)
+MASKED = "embeddings.mask_token"
+COMPUTED = {
+  "architectures": (one_of(["Dinov2Model"], ["Dinov2WithRegistersModel"]), None),
+  "model_type": (one_of(*KINDS), KINDS[0]),
+  "hidden_act": (one_of(*ACTIVATIONS["gelu"], *ACTIVATIONS["gelu_tanh"]), "gelu"),
+  "layer_norm_eps": (RULES["norm_epsilon"], 1e-6),
+  "num_attention_heads": (whole(1, 10**4), 12),
+  "num_channels": (one_of(3), 3),
+  "qkv_bias": (one_of(True), True),
+  "apply_layernorm": (one_of(True), True),
+  "use_swiglu_ffn": (Rule(lambda x: x is False, "False: no model here has SwiGLU"), False),
+  "quantization_config": (one_of(None), None),
+}
+# Of their BitImageProcessor: a centre is cut out of an image whose smaller side is `size`.
+PREPARED = {
+  "image_mean": (three(number(-10, 10)), [0.485, 0.456, 0.406]),
+  "image_std": (three(number(0.001, 1000)), [0.229, 0.224, 0.225]),
+  "do_rescale": (one_of(True), True),
+  "do_normalize": (one_of(True), True),
+}
+_log = logging.getLogger(__name__)
+
+
+def _recognises(path: pathlib.Path) -> bool:
+  config = path / CONFIG
+  settings = rules.read_json(config) if config.is_file() else None
+  return isinstance(settings, dict) and settings.get("model_type") in KINDS
+
+
+def _load(folder: pathlib.Path) -> dict:
+  settings = rules.read(folder / CONFIG, COMPUTED)
+  flat = safetensors.load_arrays(folder / WEIGHTS)
+  if flat.pop(MASKED, None) is not None:
+    _log.warning("Left out, because it is for training without labels only: %s.", MASKED)
+  try:
+    params = nest(_with_positions(NAMES.ours(flat, settings["num_attention_heads"])))
+  except KeyError as error:
+    raise ValueError(f"{error} is not part of a {settings['architectures'][0]}") from error
+  images = _images(folder)
+  return pixels.folded(params, images["image_mean"], images["image_std"])
+
+
+def _with_positions(flat: dict) -> dict:
+  """Zeros for the registers, which stand between class token and patches, without positions."""
+  registers = flat.get("register_tokens", np.zeros((1, 0))).shape[1]
+  if not registers or POSITIONS not in flat:
+    return flat
+  table = flat[POSITIONS]
+  zeros = np.zeros((1, registers, table.shape[-1]), table.dtype)
+  return flat | {POSITIONS: np.concatenate([table[:, :1], zeros, table[:, 1:]], axis=1)}
+
+
+def _images(folder: pathlib.Path) -> dict:
+  path = folder / PREPROCESSOR
+  return rules.checked(rules.read_json(path) if path.is_file() else {}, PREPARED, path)
+
+
+def _card(folder: pathlib.Path, params: dict | None) -> Card | None:
+  """The size of the images is that of the position embeddings; of it, 224 of 256 are cut out."""
+  if not params:
+    return None  # nothing tells what they were trained on
+  settings = rules.read(folder / CONFIG, COMPUTED)
+  side = inferred(params).image_size
+  pixels.warn_of_resizing("Hugging Face", "bicubic")
+  activations = [ours for ours, theirs in ACTIVATIONS.items() if settings["hidden_act"] in theirs]
+  return Card(
+    image_size=side,
+    resize=round(side * 256 / 224),
+    activation=activations[0],
+    norm_epsilon=settings["layer_norm_eps"],
+  )
+
+
+DINOV2 = WeightFormat(
+  words="a folder of Hugging Face with DINOv2", recognises=_recognises, load=_load, card=_card
+)
