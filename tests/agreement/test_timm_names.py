@@ -39,7 +39,7 @@ THEIRS = {
   "deit": ("deit_small_patch16_224", {}),
   "deit3": ("deit3_small_patch16_224", {}),
   "dinov2": ("vit_small_patch14_dinov2", {}),
-  "dinov2_registers": ("vit_small_patch14_reg4_dinov2", dict(num_classes=5)),
+  "dinov2_registers": ("vit_small_patch14_reg4_dinov2", {}),
   "qk_norm": ("vit_tiny_patch16_224", dict(qk_norm=True)),
   "siglip": ("vit_base_patch16_siglip_224", {}),
   "siglip_tanh": ("vit_base_patch32_siglip_256", {}),

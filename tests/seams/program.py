@@ -39,10 +39,14 @@ def run(
   *words: str,
   mode: str = "train",
   stop: StopAfter | None = None,
+  recipe: str = "configs/vit_digits.py",
 ) -> bool:
-  """A small run on the digits with the words of a command line; whether it reached its end."""
+  """A small run with the words of a command line, on the digits if the recipe or the words say so.
+
+  Returns whether it reached its end.
+  """
   words = [*SMALL, *words]
-  config = recipes.resolve("configs/vit_digits.py", words)
+  config = recipes.resolve(recipe, words)
   given = frozenset(overrides.split(words)[0])
   stop = stop or StopAfter()
   return launch.launch(config, folder, stop, mode=mode, hosts=Hosts("", 0, -1), given=given)

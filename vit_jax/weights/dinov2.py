@@ -11,10 +11,10 @@ import pathlib
 import numpy as np
 
 from vit_jax.storage.tree import nest
-from vit_jax.weights import pixels, rules, safetensors
+from vit_jax.weights import huggingface_images, pixels, rules, safetensors
 from vit_jax.weights.card import RULES, Card, inferred
 from vit_jax.weights.format import WeightFormat
-from vit_jax.weights.huggingface import ACTIVATIONS, CONFIG, PREPROCESSOR, WEIGHTS
+from vit_jax.weights.huggingface import ACTIVATIONS, CONFIG, WEIGHTS
 from vit_jax.weights.published import POSITIONS
 from vit_jax.weights.rules import Rule, number, one_of, three, whole
 from vit_jax.weights.translation import (
@@ -79,6 +79,8 @@ def _recognises(path: pathlib.Path) -> bool:
 
 def _load(folder: pathlib.Path) -> dict:
   settings = rules.read(folder / CONFIG, COMPUTED)
+  if not (folder / WEIGHTS).is_file():
+    raise ValueError(f"it has no {WEIGHTS} (weights in several files are not read)")
   flat = safetensors.load_arrays(folder / WEIGHTS)
   if flat.pop(MASKED, None) is not None:
     _log.warning("Left out, because it is for training without labels only: %s.", MASKED)
@@ -101,7 +103,7 @@ def _with_positions(flat: dict) -> dict:
 
 
 def _images(folder: pathlib.Path) -> dict:
-  path = folder / PREPROCESSOR
+  path = folder / huggingface_images.FILE
   return rules.checked(rules.read_json(path) if path.is_file() else {}, PREPARED, path)
 
 

@@ -1,0 +1,144 @@
+"""The recipes from scratch and of masked autoencoders against a table of their sources."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests import modules
+from tests.recipes.paper import docstring, load, table
+from tests.seams import program
+from vit_jax import config as c
+from vit_jax import models, weights
+from vit_jax.config import Config
+from vit_jax.storage import metrics_log
+from vit_jax.training import checks
+from vit_jax.weights import Weights
+from vit_jax.weights.card import Card
+
+ROWS = table("from_scratch.csv")
+VARIANTS = list(dict.fromkeys((row["recipe"], row["argument"]) for row in ROWS))
+
+
+def step(config, kind, *names):
+  """Settings of the augmentation's step of a kind, with commas between; "" without one."""
+  for one in config.data.augment:
+    if one.kind == kind:
+      return ",".join(f"{getattr(one, name):g}" for name in names)
+  return ""
+
+
+QUANTITIES = {
+  "epochs": lambda c: c.duration.epochs,
+  "batch": lambda c: c.batch_size,
+  "side": lambda c: c.data.image_size,
+  "side in whole patches": lambda c: c.data.image_size + 160 % models.configured(c.model).patch,
+  "split": lambda c: c.data.train.split,
+  "evaluation resize": lambda c: c.data.evaluate_resize,
+  "optimizer": lambda c: c.optimizer.kind,
+  "first moment": lambda c: c.optimizer.moment_dtype,
+  "learning rate": lambda c: c.schedule.learning_rate,
+  "rate for 256 images": lambda c: c.schedule.learning_rate * 256 / c.batch_size,
+  "last rate": lambda c: c.schedule.end_learning_rate,
+  "warm-up steps": lambda c: c.schedule.warmup.steps,
+  "warm-up epochs": lambda c: c.schedule.warmup.epochs,
+  "decay": lambda c: c.optimizer.weight_decay,
+  "decay not times rate": lambda c: c.optimizer.weight_decay * c.schedule.learning_rate,
+  "layer decay": lambda c: c.optimizer.layer_decay,
+  "clip": lambda c: c.optimizer.clip_norm,
+  "dropout": lambda c: c.model.dropout,
+  "stochastic depth": lambda c: f"{c.model.stochastic_depth},{c.model.stochastic_depth_rule}",
+  "LayerScale": lambda c: c.model.layer_scale * c.model.layer_scale_init,
+  "positions": lambda c: c.model.positions,
+  "pool": lambda c: c.model.pool,
+  "mixup": lambda c: c.objective.mixup,
+  "cutmix": lambda c: c.objective.cutmix,
+  "label smoothing": lambda c: c.loss.label_smoothing,
+  "randaug": lambda c: step(c, "rand_augment", "layers", "magnitude"),
+  "colour jitter": lambda c: step(c, "color_jitter", "strength"),
+  "erasing": lambda c: step(c, "random_erasing", "probability"),
+}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join([*row.values()][:3]))
+def test_every_number_is_the_sources(row):
+  name, argument, quantity, value, _ = row.values()
+  if quantity == "top-1":
+    words = docstring(name).replace("%", " ").replace(",", " ").split()
+    assert value in words
+    return
+  found = QUANTITIES[quantity](load(name, argument))
+  assert found == value if isinstance(found, str) else found == pytest.approx(float(value))
+
+
+@pytest.mark.parametrize(("name", "argument"), VARIANTS)
+def test_a_run_may_begin(name, argument):
+  checks.check(with_weights(load(name, argument)))
+
+
+def with_weights(config: Config) -> Config:
+  return dataclasses.replace(config, init_from="w.npz") if config.new_head else config
+
+
+@pytest.mark.parametrize(
+  ("name", "argument", "message"),
+  [
+    ("simple_vit_s16_i1k", "100", "'100' is none of 90, 150, 300"),
+    ("augreg", "ViT-S/16", r"'ViT-S/16' is not MODEL,LEVEL\[,regularised\]"),
+    ("augreg", "ViT-S/16,heavy", "'heavy' is none of none, light1"),
+    ("augreg", "ViT-S/16,none,dropout", "'dropout' is none of regularised"),
+    ("deit3", "Ti", "'Ti' is none of S, B, L, H"),
+    ("deit3", "S,finetune", "'S' is none of B, L, H"),
+    ("deit3", "B,384", "'384' is none of finetune"),
+    ("mae_finetune", "S", "'S' is none of B, L, H"),
+  ],
+)
+def test_what_is_no_argument(name, argument, message):
+  with pytest.raises(c.ConfigError, match=message):
+    load(name, argument)
+
+
+ON_DIGITS = {
+  "data.dataset": "",
+  "data.train.source": "digits",
+  "data.train.split": "train",
+  "data.image_size": 32,
+  "data.evaluate_resize": 0,
+  "evaluate.val.source": "digits",
+  "evaluate.val.split": "test",
+  "model.num_classes": 10,
+  "model.depth": 2,
+  "model.compute_dtype": "float32",
+  "batch_size": 24,
+  "duration.epochs": 0,
+  "duration.steps": 2,
+  "schedule.warmup.epochs": 0,
+  "evaluate_every.epochs": 0,
+  "checkpoint.every.epochs": 0,
+  "report": False,
+}
+
+
+@pytest.mark.parametrize(
+  "recipe",
+  ["simple_vit_s16_i1k.py:90", "augreg.py:ViT-S/16,medium2,regularised", "deit3.py:B"],
+)
+def test_two_small_steps(recipe, tmp_path):
+  words = [f"--config.{key}={value}" for key, value in ON_DIGITS.items()]
+  assert program.run(tmp_path / "run", *words, recipe=f"configs/{recipe}")
+  losses = [line["loss"] for line in metrics_log.read(tmp_path / "run") if "loss" in line]
+  assert np.isfinite(losses).all()
+  assert len(losses) == 2
+
+
+def test_fine_tuning_takes_the_weights_of_pre_training(tmp_path):
+  """Two steps of each recipe for fine-tuning, from weights with and without LayerScale."""
+  words = [f"--config.{key}={value}" for key, value in ON_DIGITS.items()]
+  small = dict(depth=2, width=8, mlp_dim=8, heads=2, num_classes=10)
+  for recipe, scaled in (("deit3.py:B,finetune", True), ("mae_finetune.py:B", False)):
+    module = models.create("ViT-B/16", **small, layer_scale=scaled, activation="gelu")
+    params = modules.parameters(module, np.zeros((1, 16, 16, 3), np.float32), train=False)
+    path = tmp_path / f"{scaled}.npz"
+    weights.write(path, Weights(params, Card(image_size=16, activation="gelu")))
+    begin = f"--config.init_from={path}"
+    assert program.run(tmp_path / recipe, *words, begin, recipe=f"configs/{recipe}")
