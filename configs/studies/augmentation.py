@@ -4,7 +4,7 @@
   python tools/study.py --study=configs/studies/augmentation.py
 
 small: a ViT of 4 blocks on 1,000, 10,000 and all 60,000 training images of Fashion-MNIST: plain,
-then with one piece at a time, then with all of them. 18 cells x 3 seeds. Images are flipped, and
+then with one piece at a time, then with all of them. 24 cells x 3 seeds. Images are flipped, and
 not cropped, as in configs/vit_fashion.py. A smaller subset lies inside a larger one, and is the
 same for all seeds. Nothing is chosen: each piece has the strength that its source publishes.
 There is no larger scale: these pieces are together in the recipes that docs/from-scratch.md lists.
@@ -15,10 +15,12 @@ from vit_jax.experiments.studies import Cell, Drawing, Stage, Study
 STEPS = {1000: 2000, 10_000: 4000, 60_000: 6000}  # images: steps of 64 images
 MODEL = {"model.name": "ViT-Ti/7", "model.width": 64, "model.mlp_dim": 128, "model.heads": 2}
 PIECES = {
+  "sine-cosine positions": {"model.positions": "sincos2d"},
   "mean pooling": {"model.pool": "gap"},
   "RandAugment": {"data.augment": [{"kind": "rand_augment", "layers": 2, "magnitude": 10.0}]},
   "MixUp": {"objective.mixup": 0.2},
   "CutMix": {"objective.cutmix": 1.0},
+  "stochastic depth": {"model.stochastic_depth": 0.1},
 }
 
 

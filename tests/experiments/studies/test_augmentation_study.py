@@ -9,10 +9,12 @@ from vit_jax.experiments.studies import jobs
 from vit_jax.experiments.studies.loading import load
 
 PIECES = {
+  "with sine-cosine positions": ["model.positions"],
   "with mean pooling": ["model.pool"],
   "with RandAugment": ["data.augment"],
   "with MixUp": ["objective.mixup"],
   "with CutMix": ["objective.cutmix"],
+  "with stochastic depth": ["model.stochastic_depth"],
 }
 
 
@@ -23,7 +25,7 @@ def at_the_root(monkeypatch):
 
 def test_each_cell_has_one_piece_more():
   study = load("configs/studies/augmentation.py", "small")
-  assert len(jobs.of_study(study)) == 3 * 6 * 3
+  assert len(jobs.of_study(study)) == 3 * 8 * 3
   configs = {}
   for cell in study.cells:
     words = [f"--config.{key}={value}" for key, value in cell.stage.settings.items()]
