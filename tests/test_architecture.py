@@ -97,6 +97,8 @@ def test_imports_never_go_up():
     ("tensorflow_datasets", ("vit_jax.data.sources.tfds", "vit_jax.data.preparation")),
     ("jinja2", ("vit_jax.report",)),
     ("apache_beam", ("vit_jax.data.duplicates.pipeline",)),
+    ("boto3", ("vit_jax.storage.buckets.amazon",)),
+    ("google.cloud", ("vit_jax.storage.buckets.google",)),
     ("tensorflow", ()),
     ("torch", ()),
   ],
@@ -128,7 +130,7 @@ OF_THIS_MACHINE = (
   *(f"vit_jax.weights.{name}" for name in ("arrays", "card", "format", "npz")),
   *(f"vit_jax.weights.{name}" for name in ("dinov2", "huggingface", "timm_hub")),
   *("vit_jax.weights.huggingface_images", "vit_jax.weights.pickled"),
-  *("vit_jax.storage.files", "vit_jax.storage.local"),  # the one way itself
+  *("vit_jax.storage.files", "vit_jax.storage.local", "vit_jax.storage.buckets"),  # the way itself
 )
 
 

@@ -24,10 +24,11 @@ NO_DEVICE = dict(JAX_PLATFORMS="none-such")
   [
     ([DIGITS + ":7"], r"get_config\(\) takes 0 positional"),
     (
-      [DIGITS, "--workdir=gs://bucket/run"],
-      r"gs://bucket/run is a URL, and only .* folders of this",
+      [DIGITS, "--workdir=az://bucket/run"],
+      r"az://bucket/run is a URL, and only .* folders of this",
     ),
-    ([DIGITS, "--config.init_from=s3://b/w.npz"], r"s3://b/w\.npz is a URL"),
+    ([DIGITS, "--config.init_from=http://b/w.npz"], r"http://b/w\.npz is a URL"),
+    ([DIGITS, "--workdir=gs://"], r"gs: names no bucket; give gs://BUCKET/FOLDER"),
     ([DIGITS, "--mode=test"], r"mode=test.*train\|evaluate"),
     (
       [DIGITS, "--config.batch_sise=3"],

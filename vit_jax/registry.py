@@ -107,6 +107,8 @@ SOURCES = Registry(
 STORAGES = Registry(
   {
     "file": "vit_jax.storage.local:LOCAL",
+    "gs": "vit_jax.storage.buckets.google:GOOGLE",
+    "s3": "vit_jax.storage.buckets.amazon:AMAZON",
   }
 )
 

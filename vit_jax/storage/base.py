@@ -1,8 +1,19 @@
 """What a kind of storage must do, so that a run can be kept on it.
 
 A new kind is one file with an instance of a class with the members of `Storage`, and one line in
-`registry.STORAGES` that leads to the instance: {"gs": "vit_jax.storage.gs:BUCKET"} serves all paths
-gs://... Only `storage.files` calls these members; everything else calls `storage.files`.
+`registry.STORAGES` that leads to the instance: `"gs": "vit_jax.storage.buckets.google:GOOGLE"`
+serves all paths gs://... Only `storage.files` calls these members; everything else calls
+`storage.files`.
+
+What each kind must promise, because a checkpoint and the details of an evaluation rely on it:
+
+- Nobody sees a folder while it is being renamed, not even in a listing: not if the rename is many
+  copies, and not if a process was killed between two of them.
+- Of several processes that rename a folder to one path, one succeeds.
+- A lock becomes free however its holder ends. Where no operating system frees it, it must be found
+  out that the holder is dead, and a holder that was taken for dead must find out that it holds the
+  lock no more.
+- What one process has written, all processes of the run read, on whichever host they are.
 """
 
 from collections.abc import Iterator
@@ -43,7 +54,8 @@ class Storage(Protocol):
 
   Attributes:
     direct: whether libraries can read and write at its paths by themselves (orbax, TensorStore,
-      JAX's profiler). If not, they work in a folder of this machine, which is copied.
+      JAX's profiler). If not, they work in a folder of this machine, which is copied: with several
+      processes, each its own, and what they bring together lies in one folder.
   """
 
   direct: bool
@@ -86,14 +98,17 @@ class Storage(Protocol):
     """Opens a file that grows, or creates it."""
 
   def rename(self, path: Path, target: Path):
-    """Renames a file or folder.
+    """Renames a file or folder; the target appears at once.
 
-    The target appears at once. Where that cannot be, a folder's "manifest.json" appears last.
-    Raises `errno.ENOTEMPTY` or EEXIST if the target is a folder that is not empty.
+    Raises `errno.ENOTEMPTY` or EEXIST if the target is a folder that is not empty, or that another
+    process is renaming a folder to. Then nothing has changed.
     """
 
   def remove(self, path: Path):
-    """Removes a file, or a folder as far as possible; a missing path is no error."""
+    """Removes a file, or a folder as far as possible; a missing path is no error.
+
+    Removes also what a killed process has left at a path where nobody sees anything.
+    """
 
   def lock(self, path: Path) -> AbstractContextManager[Lock]:
     """Holds a lock, which is free again however this process ends.

@@ -21,9 +21,10 @@ from vit_jax.storage import files, manifest
 from vit_jax.storage.fit import check_fits, to_tree
 from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten, name_of, nest
-from vit_jax.storage.workdir import CHECKPOINTS
+from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
 FOLDER = CHECKPOINTS
+MERGED = "manifest.ocdbt"  # orbax's; processes that share no disk save without it
 META = "meta/metadata"  # the file that `read_meta` reads
 MAX_BYTES = 2**26  # of that file: mostly the names of classes and parameters
 Read = TypeVar("Read")
@@ -38,9 +39,14 @@ class RemovedError(CheckpointError):
 
 
 def available(workdir: Path) -> list[int]:
-  """The steps of a workdir's complete checkpoints, ascending; damaged checkpoints are included."""
+  """The steps of a workdir's complete checkpoints, ascending; damaged checkpoints are included.
+
+  Complete ones have a manifest.
+  """
   folder = workdir / FOLDER
-  return [step for step in files.numbers_in(folder) if files.is_folder(folder / str(step))]
+  return [
+    step for step in files.numbers_in(folder) if files.is_file(folder / str(step) / MANIFEST)
+  ]
 
 
 def named_by(path: Path) -> tuple[Path, list[int]]:
@@ -209,8 +215,11 @@ def read_arrays(folder: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 def _restore(folder, handler, arguments):
   """What orbax reads; no process waits for another one, which may have failed."""
-  with contextlib.closing(handler), files.local_copy(folder / "state") as place:
-    return handler.restore(epath.Path(str(place)), args=arguments)
+  with contextlib.closing(handler), files.local_copy(folder / "state") as copy:
+    place = epath.Path(str(copy))
+    if not files.exists(copy / MERGED):
+      handler.finalize(place)
+    return handler.restore(place, args=arguments)
 
 
 def read_meta(folder: Path) -> dict:

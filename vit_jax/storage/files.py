@@ -4,6 +4,7 @@ Each function finds the storage by the path: a `paths.UrlPath` has its own (`reg
 and any other path is of this machine (`local.py`). Errors are OSErrors.
 """
 
+import concurrent.futures
 import contextlib
 import csv
 import errno
@@ -22,6 +23,8 @@ from vit_jax import registry
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage.base import FILE, FOLDER, NOTHING, Growing, Lock, Storage
 from vit_jax.storage.paths import HERE, Path, UrlPath
+
+COPIES = 8  # files of a folder that are copied at once
 
 
 def storage_of(path: Path | str) -> Storage:
@@ -304,6 +307,8 @@ def copy(path: Path, target: Path):
     with whole(target) as partial, open(partial, "wb") as stream, open_file(path) as source:
       shutil.copyfileobj(source, stream)
     return
-  for name in files_below(path):
-    make_folder((target / name).parent)
-    copy(path / name, target / name)
+  names = list(files_below(path))
+  for parent in sorted({(target / name).parent for name in names}):
+    make_folder(parent)
+  with concurrent.futures.ThreadPoolExecutor(COPIES) as pool:
+    list(pool.map(lambda name: copy(path / name, target / name), names))

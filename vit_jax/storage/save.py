@@ -46,15 +46,28 @@ class Save:
     if self._state != DONE:
       return
     self._place = files.place_to_fill(self._folder)
+    if self._place != self._folder:
+      files.make_folder(self._place / "state")
     target = epath.Path(str(self._place / "state"))  # orbax takes no other kind of path
     writing = _run(self._handler.async_save(target, args=ocp.args.StandardSave(tree)))
     write = lambda: [part.result() for part in writing]
     complete = self._complete if jax.process_index() == 0 else lambda: None
     if jax.process_count() == 1:  # nobody to wait for
-      self._phases = [lambda: (write(), complete())]
-    else:
-      self._phases = [write, complete]
+      self._phases = [lambda: (write(), self._merge(), complete())]
+    elif self._place == self._folder:
+      self._phases = [write, lambda: (self._merge(), complete())]
+    else:  # each process sees its own part alone; `checkpoint` merges what it has copied
+      self._phases = [lambda: (write(), self._bring()), complete]
     self._next()
+
+  def _merge(self):
+    if jax.process_index() == 0:
+      self._handler.finalize(epath.Path(str(self._place / "state")))
+
+  def _bring(self):
+    """Brings this process's part from its own place to the folder of all."""
+    files.publish(self._place, self._folder)
+    self._place = self._folder
 
   def _make_folder(self) -> str:
     """Makes the folder. The workdir is never made anew on the way: it may have been moved."""
@@ -87,7 +100,6 @@ class Save:
 
   def _complete(self):
     """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""
-    self._handler.finalize(epath.Path(str(self._place / "state")))
     files.make_folder((self._place / META).parent)
     files.write_text(self._place / META, json.dumps(self._meta))
     manifest.write(self._place)
@@ -121,9 +133,10 @@ def _run(coroutine):
 def reason_of(error: Exception) -> str:
   """Why a save failed, in a few words; if possible, the operating system's reason."""
   inside = re.search(r"os_error_code='(\d+)'", str(error))  # tensorstore's format
-  code = int(inside[1]) if inside else getattr(error, "errno", None)
-  if code:
-    return os.strerror(code)
+  if inside:
+    return os.strerror(int(inside[1]))
+  if isinstance(error, OSError) and error.strerror:
+    return error.strerror
   return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -13,6 +13,9 @@ is decided here, so that a failure is known to every process:
    old checkpoints.
 3. If a process fails in 1 or 2, all learn of it when the loop asks, and drop the folder.
 
+Where orbax cannot write by itself (`base.Storage.direct`), each process lets it write to a folder of
+its own machine, and brings its part from there to the temporary folder before 2.
+
 A thread never waits for another process, so no failure can leave a process waiting.
 """
 
@@ -23,7 +26,7 @@ from collections.abc import Callable, Iterable
 import jax
 
 from vit_jax.process import agreement
-from vit_jax.process.errors import ConfigError, StorageError
+from vit_jax.process.errors import StorageError
 from vit_jax.storage import files, save
 from vit_jax.storage import workdir as workdirs
 from vit_jax.storage.checkpoint import (
@@ -55,11 +58,6 @@ class Checkpoints:
 
   def __init__(self, workdir: Path, *, keep_last: int, keep_every: int):
     """Opens WORKDIR/checkpoints; keeps the newest `keep_last` and each `keep_every`th step."""
-    if jax.process_count() > 1 and not files.storage_of(workdir).direct:
-      raise ConfigError(
-        f"--workdir={workdir} can be used by a run of one process alone; give a run of several a "
-        "folder that all hosts share."
-      )
     self._directory = workdir.absolute() / FOLDER
     self._keep_last, self._keep_every = keep_last, keep_every
     self._saving: Save | None = None
@@ -89,7 +87,10 @@ class Checkpoints:
 
   def _publish(self, folder, step, best):
     workdirs.check_held(self._directory.parent)
-    files.rename(folder, self._directory / str(step))
+    target = self._directory / str(step)
+    if not files.exists(target):
+      files.remove(target)  # a killed run may have left a part that nobody sees
+    files.rename(folder, target)
     try:
       # First, or a crash might take the new name and the old checkpoint. Each may be a new folder.
       for parent in (self._directory, *self._directory.parents[:2]):

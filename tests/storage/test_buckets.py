@@ -1,0 +1,356 @@
+"""Buckets, by real servers of both protocols on loopback, through a proxy that injects faults."""
+
+import contextlib
+import errno
+import itertools
+import json
+import pathlib
+import threading
+import time
+
+import pytest
+
+from tests import buckets
+from tests.storage import states
+from vit_jax import registry
+from vit_jax.process.errors import ConfigError
+from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage.buckets import bucket, lease
+from vit_jax.storage.paths import path_of
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module", params=["gs", "s3"])
+def scheme(request):
+  return request.param
+
+
+@pytest.fixture(scope="module")
+def proxy(scheme):
+  """The proxy before the server; the library's client is made for it, and dropped at the end."""
+  with buckets.served(scheme) as made:
+    yield made
+  registry.STORAGES[scheme]._objects.__dict__.pop("_client", None)
+
+
+@pytest.fixture
+def folder(scheme, proxy):
+  """An empty folder in the bucket."""
+  made = path_of(f"{scheme}://{buckets.BUCKET}/runs {next(NUMBERS)}/größe#1")
+  files.make_folder(made)
+  return made
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+  monkeypatch.setattr(bucket, "PAUSES", (0.01, 0.02, 0.05, 0.1, 0.1, 0.1, 0.1))
+
+
+def below(folder):
+  return sorted(files.files_below(folder))
+
+
+def names(folder):
+  return [path.name for path in files.matching(folder)]
+
+
+def test_files_are_as_on_a_disk(folder):
+  assert files.is_folder(folder)
+  assert not names(folder)
+  files.write_text(folder / "a.txt", "one")
+  files.write_text(folder / "a.txt", "two")
+  assert files.read_bytes(folder / "a.txt", most=3) == b"two"
+  with pytest.raises(OSError, match="larger than 2 bytes"):
+    files.read_bytes(folder / "a.txt", most=2)
+  assert files.create(folder / "new", "first")
+  assert not files.create(folder / "new", "second")
+  assert files.read_bytes(folder / "new", most=9) == b"first"
+  files.write_text(folder / "b" / "c" / "d", "")
+  assert below(folder) == ["a.txt", "b/c/d", "new"]
+  assert names(folder) == ["a.txt", "b", "new"]
+  kinds = files.is_file, files.is_folder, files.exists
+  assert [[kind(folder / name) for kind in kinds] for name in ("b", "b/c/d", "no")] == [
+    [False, True, True],
+    [True, False, True],
+    [False, False, False],
+  ]
+  with pytest.raises(FileNotFoundError):
+    files.open_file(folder / "no")
+  files.remove(folder / "no")
+  files.remove(folder / "b")
+  assert names(folder) == ["a.txt", "new"]
+  assert not names(folder / "no")
+
+
+def test_what_begins_with_the_same_letters_is_apart(folder):
+  for name in ("1/x", "10/x", "1.parts-of-it", "1 b/x", "100"):
+    files.write_text(folder / name, name)
+  assert names(folder) == ["1", "1 b", "1.parts-of-it", "10", "100"]
+  files.remove(folder / "1")
+  assert names(folder) == ["1 b", "1.parts-of-it", "10", "100"]
+  assert not files.exists(folder / "1")
+
+
+def test_large_files_are_read_in_any_place(folder, tmp_path, monkeypatch):
+  monkeypatch.setattr("vit_jax.storage.buckets.reading.BLOCK", 1000)
+  content = bytes(range(256)) * 40
+  files.write_bytes(folder / "large", content)
+  with files.open_file(folder / "large") as file:
+    for place in (0, 9_990, 1, 5_000, 10_239):
+      file.seek(place)
+      assert file.read(700) == content[place:][: min(700, 1000)]
+    file.seek(100)
+    assert file.read() == content[100:]
+    assert file.read() == b""
+  files.copy(folder / "large", tmp_path / "here")
+  assert (tmp_path / "here").read_bytes() == content
+
+
+def test_a_file_grows_by_parts_that_readers_join(folder):
+  path = folder / "metrics.jsonl"
+  files.write_text(path, "0\n")
+  grown = files.append(path)
+  for number in range(1, 4):
+    grown.add(b"%d\n" % number)
+    assert files.open_file(path).read() == b"".join(b"%d\n" % n for n in range(number + 1))
+  assert names(folder) == below(folder) == ["metrics.jsonl"]
+  again = files.append(path)  # of a process that goes on after the first was killed
+  again.add(b"4\n")
+  with pytest.raises(FileExistsError):
+    grown.add(b"5\n")
+  grown.close()
+  assert files.open_file(path).read() == b"0\n1\n2\n3\n4\n"
+  files.write_text(path, "9\n")  # whole; the parts of before do not come back
+  with pytest.raises(FileNotFoundError):
+    again.add(b"6\n")
+  again.close()
+  with contextlib.closing(files.append(path)) as grown:
+    grown.add(b"10\n")
+  assert files.open_file(path).read() == b"9\n10\n"
+  assert below(folder) == ["metrics.jsonl"]
+
+
+def test_a_part_is_added_without_reading_or_writing_those_before(folder, proxy):
+  grown = files.append(folder / "log")
+  for count in (1, 50):
+    for _ in range(count):
+      grown.add(b"x" * 1000)
+    before = proxy.count
+    grown.add(b"y")
+    assert proxy.count - before == 2
+
+
+def test_a_renamed_folder_is_seen_when_it_is_whole(folder, monkeypatch):
+  for number in range(30):
+    files.write_text(folder / "tmp" / f"{number}", "content")
+  storage, seen, copying = files.storage_of(folder), [], []
+  copy = storage._objects.copy
+
+  def watched(*words):
+    copying.append(words)
+    if len(copying) == 15:
+      seen.extend(names(folder))
+      seen.append(files.exists(folder / "new"))
+      seen.extend(name for name in below(folder) if name.startswith("new"))
+      with pytest.raises(FileExistsError):  # exclusive, also while it is under way
+        files.rename(folder / "tmp", folder / "new")
+    copy(*words)
+
+  monkeypatch.setattr(storage._objects, "copy", watched)
+  files.rename(folder / "tmp", folder / "new")
+  assert seen == ["tmp", False]
+  assert names(folder) == ["new"]
+  assert len(below(folder / "new")) == 30
+  files.write_text(folder / "tmp" / "0", "other")
+  with pytest.raises(OSError, match="not empty") as error:
+    files.rename(folder / "tmp", folder / "new")
+  assert error.value.errno in (errno.EEXIST, errno.ENOTEMPTY)
+  assert names(folder) == ["new", "tmp"]
+  assert files.read_bytes(folder / "new" / "0", most=9) == b"content"
+
+
+def test_a_rename_that_fails_leaves_nothing(folder, monkeypatch):
+  for number in range(10):
+    files.write_text(folder / "tmp" / f"{number}", "content")
+  storage, count = files.storage_of(folder), itertools.count()
+  copy = storage._objects.copy
+
+  def failing(*words):
+    if next(count) == 5:
+      raise RuntimeError("no")
+    copy(*words)
+
+  monkeypatch.setattr(storage._objects, "copy", failing)
+  with pytest.raises(OSError, match="no"):
+    files.rename(folder / "tmp", folder / "new")
+  assert names(folder) == ["tmp"]
+  files.rename(folder / "tmp", folder / "new")
+  assert names(folder) == ["new"]
+  assert len(below(folder / "new")) == 10
+
+
+def test_a_lock_has_one_holder(folder):
+  lock = folder / "lock"
+  with files.locked(lock) as held:
+    assert held.held()
+    began = time.monotonic()
+    with pytest.raises(BlockingIOError), files.locked(lock):
+      pass
+    assert time.monotonic() - began < lease.RENEW + 2
+    files.write_text(lock, "{}")  # replaced by somebody
+    held._renewed = 0.0
+    assert not held.held()
+  assert files.read_bytes(lock, most=9) == b"{}"  # not removed by who has lost it
+  files.remove(lock)
+  with files.locked(lock):
+    pass
+  assert not files.exists(lock)
+
+
+def test_the_lock_of_a_dead_holder_is_taken_over(folder, monkeypatch):
+  lock, said = folder / "lock", lease._this_process()
+  files.write_text(lock, json.dumps({**said, "started": "before"}))  # a process that is gone
+  began = time.monotonic()
+  with files.locked(lock):
+    assert time.monotonic() - began < 2
+  monkeypatch.setattr(lease, "SECONDS", 3)
+  for content in (json.dumps({**said, "machine": "another"}), "not JSON", "[]"):
+    files.write_text(lock, content)
+    began = time.monotonic()
+    with files.locked(lock):
+      assert 3 <= time.monotonic() - began < 6
+
+
+def test_of_many_who_want_a_dead_holders_lock_one_gets_it(folder):
+  lock, got, refused = folder / "lock", [], []
+  files.write_text(lock, json.dumps({**lease._this_process(), "started": "before"}))
+  together, done = threading.Barrier(6), threading.Event()
+
+  def want():
+    together.wait()
+    try:
+      with files.locked(lock):
+        got.append(1)
+        done.wait()
+    except BlockingIOError:
+      refused.append(1)
+
+  threads = [threading.Thread(target=want) for _ in range(6)]
+  for thread in threads:
+    thread.start()
+  deadline = time.monotonic() + 60
+  while len(refused) < 5 and time.monotonic() < deadline:
+    time.sleep(0.01)
+  done.set()
+  for thread in threads:
+    thread.join()
+  assert (len(got), len(refused)) == (1, 5)
+
+
+@pytest.mark.parametrize("fault", buckets.FAULTS)
+def test_a_request_that_fails_is_made_again(folder, proxy, fault):
+  with proxy.faulty(0.3, fault):
+    files.write_text(folder / "a", "content")
+    assert files.create(folder / "new", "first")
+    grown = files.append(folder / "log")
+    for number in range(5):
+      grown.add(b"%d" % number)
+    grown.close()
+    files.write_text(folder / "tmp" / "b", "b")
+    files.rename(folder / "tmp", folder / "whole")
+    with files.locked(folder / "lock") as held:
+      held._renew()
+      assert held.held()
+    assert files.read_bytes(folder / "a", most=9) == b"content"
+    assert files.read_bytes(folder / "log", most=9) == b"01234"
+    assert names(folder) == ["a", "log", "new", "whole"]
+
+
+@pytest.mark.parametrize(
+  ("status", "words"),
+  [(429, "does not answer as it should"), (503, "does not answer"), (403, "permission denied")],
+)
+def test_what_goes_on_failing_is_one_sentence(folder, proxy, status, words):
+  with proxy.refusing(status), pytest.raises(OSError, match=words) as error:
+    files.write_text(folder / "a", "content")
+  assert "\n" not in str(error.value)
+  assert str(folder / "a") in str(error.value)
+  assert isinstance(error.value, ConfigError) == (status == 403)
+
+
+def test_a_bucket_that_is_not_there_is_one_sentence(scheme, proxy):
+  with pytest.raises(ConfigError, match=f"there is no bucket {scheme}://no-bucket: make it"):
+    files.exists(path_of(f"{scheme}://no-bucket/run"))
+  with pytest.raises(OSError, match="there is no bucket"):
+    files.write_text(path_of(f"{scheme}://no-bucket/run"), "x")
+
+
+def test_a_missing_library_is_named_with_its_extra(scheme, monkeypatch):
+  monkeypatch.setitem(__import__("sys").modules, {"gs": "google.cloud", "s3": "boto3"}[scheme], None)
+  client = type(registry.STORAGES[scheme]._objects)
+  with pytest.raises(ConfigError, match=r"pip install '\.\[buckets\]'"):
+    client().stat("bucket", "key")
+
+
+def test_checkpoints_are_saved_kept_and_restored(folder, proxy):
+  with proxy.faulty(0.1):
+    states.saved(folder, 3, 5, 7, keep_last=2)
+    assert checkpoint.available(folder) == [5, 7]
+    restored = states.restore(folder)
+  assert int(restored.step) == 7
+  state = states.at_step(7)
+  import jax
+
+  assert all(
+    bool((a == b).all()) for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True)
+  )
+  assert {name.split("/")[1] for name in below(folder)} == {"5", "7"}
+
+
+def test_a_damaged_checkpoint_is_set_aside(folder, tmp_path):
+  states.saved(folder, 3, 5)
+  place = folder / "checkpoints" / "5" / "meta" / "metadata"
+  files.write_bytes(place, files.read_bytes(place, most=10**6) + b" ")
+  assert int(states.restore(folder).step) == 3
+  assert names(folder / "checkpoints") == ["3"]
+  assert names(folder / "checkpoints-damaged") == ["5"]
+
+
+def test_a_save_that_a_killed_run_was_renaming_is_none_and_is_saved_again(folder, monkeypatch):
+  states.saved(folder, 3)
+  storage, count = files.storage_of(folder), itertools.count()
+  copy = storage._objects.copy
+
+  class KilledError(BaseException):
+    pass
+
+  def killed(*words):
+    if next(count) > 3:
+      raise KilledError
+    copy(*words)
+
+  monkeypatch.setattr(storage._objects, "copy", killed)
+  with pytest.raises(KilledError):
+    files.copy(folder / "checkpoints" / "3", folder / "checkpoints" / "tmp")
+    files.rename(folder / "checkpoints" / "tmp", folder / "checkpoints" / "5")
+  monkeypatch.undo()
+  assert checkpoint.available(folder) == files.numbers_in(folder / "checkpoints") == [3]
+  states.saved(folder, 5)
+  assert checkpoint.available(folder) == [3, 5]
+  assert int(states.restore(folder).step) == 5
+
+
+def test_metrics_go_on_where_a_killed_run_left_them(folder):
+  writer = metrics_log.Writer(folder, start_step=0)
+  for step in range(1, 6):
+    writer.write(step, {"loss": 1.0})
+  del writer  # never closed: killed
+  with contextlib.closing(metrics_log.Writer(folder, start_step=3)) as writer:
+    writer.write(4, {"loss": 2.0})
+  assert [(line["step"], line["loss"]) for line in metrics_log.read(folder)] == [
+    *((step, 1.0) for step in range(1, 4)),
+    (4, 2.0),
+  ]
+  assert all(isinstance(path, type(folder)) for path in files.matching(folder))
+  assert not list(pathlib.Path.cwd().glob("gs:*"))

@@ -1,0 +1,111 @@
+"""s3://, by Amazon's own library; AWS_ENDPOINT_URL_S3 names another server than Amazon's."""
+
+import functools
+
+from vit_jax.process.errors import ConfigError
+from vit_jax.storage.buckets.bucket import WORKERS, Bucket
+from vit_jax.storage.buckets.objects import NEW, Found, Reason
+
+_CODES = {
+  "NoSuchBucket": Reason.NO_BUCKET,
+  "NoSuchKey": Reason.MISSING,
+  "NotFound": Reason.MISSING,
+  "404": Reason.MISSING,
+  "PreconditionFailed": Reason.CHANGED,
+  "412": Reason.CHANGED,
+  "ConditionalRequestConflict": Reason.PASSING,  # two writes at once: one of them is done
+  "InvalidAccessKeyId": Reason.NO_CREDENTIALS,
+  "SignatureDoesNotMatch": Reason.NO_CREDENTIALS,
+  "ExpiredToken": Reason.NO_CREDENTIALS,
+  "InvalidToken": Reason.NO_CREDENTIALS,
+  "401": Reason.NO_CREDENTIALS,
+  "AccessDenied": Reason.FORBIDDEN,
+  "403": Reason.FORBIDDEN,
+  "ServiceQuotaExceeded": Reason.QUOTA,
+  "QuotaExceeded": Reason.QUOTA,
+}
+_PASSING_STATUS = (408, 429)  # and all from 500
+
+
+class _Amazon:
+  """`Objects` of S3; the version is the ETag, which differs with the content."""
+
+  who = (
+    "run `aws configure`, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a "
+    "role"
+  )
+
+  @functools.cached_property
+  def _client(self):
+    try:
+      import boto3
+      from botocore.config import Config
+    except ImportError as error:
+      raise ConfigError(
+        f"s3:// needs the library boto3: pip install '.[buckets]' ({error})."
+      ) from error
+    once = {"total_max_attempts": 1}
+    config = Config(
+      retries=once, connect_timeout=5, read_timeout=30, max_pool_connections=WORKERS
+    )
+    return boto3.session.Session().client("s3", config=config)
+
+  def stat(self, bucket, key) -> Found:
+    answer = self._client.head_object(Bucket=bucket, Key=key)
+    return Found(key, answer["ContentLength"], answer["ETag"])
+
+  def read(self, bucket, found, start, stop) -> bytes:
+    part, version = f"bytes={start}-{stop - 1}", found.version
+    answer = self._client.get_object(Bucket=bucket, Key=found.key, Range=part, IfMatch=version)
+    return answer["Body"].read()
+
+  def write(self, bucket, key, content, expected) -> str:
+    conditions = {None: {}, NEW: {"IfNoneMatch": "*"}}
+    condition = conditions.get(expected, {"IfMatch": expected})
+    return self._client.put_object(Bucket=bucket, Key=key, Body=content, **condition)["ETag"]
+
+  def upload(self, bucket, key, path):
+    with open(path, "rb") as file:
+      self._client.put_object(Bucket=bucket, Key=key, Body=file)
+
+  def list(self, bucket, prefix, *, deep) -> tuple[list[Found], list[str]]:
+    delimiter = {} if deep else {"Delimiter": "/"}
+    pages = self._client.get_paginator("list_objects_v2").paginate(
+      Bucket=bucket, Prefix=prefix, **delimiter
+    )
+    found, beginnings = [], []
+    for page in pages:
+      found += [Found(at["Key"], at["Size"], at["ETag"]) for at in page.get("Contents", ())]
+      beginnings += [at["Prefix"] for at in page.get("CommonPrefixes", ())]
+    return found, beginnings
+
+  def copy(self, bucket, key, target):
+    source = {"Bucket": bucket, "Key": key}
+    self._client.copy_object(Bucket=bucket, Key=target, CopySource=source)
+
+  def delete(self, bucket, key):
+    self._client.delete_object(Bucket=bucket, Key=key)
+
+  def reason(self, error) -> Reason | None:
+    import urllib3
+    from botocore import exceptions as boto
+    from botocore.parsers import ResponseParserError  # of an answer that was cut short
+
+    if isinstance(error, boto.ClientError):
+      status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+      passing = status >= 500 or status in _PASSING_STATUS
+      return Reason.PASSING if passing else _CODES.get(error.response["Error"].get("Code"))
+    kinds = {
+      Reason.NO_CREDENTIALS: (
+        *(boto.NoCredentialsError, boto.PartialCredentialsError, boto.TokenRetrievalError),
+        *(boto.CredentialRetrievalError, boto.ProfileNotFound),
+      ),
+      Reason.PASSING: (
+        *(boto.HTTPClientError, boto.IncompleteReadError, boto.FlexibleChecksumError),
+        *(boto.ConnectionError, ResponseParserError, urllib3.exceptions.HTTPError),
+      ),
+    }
+    return next((reason for reason, kind in kinds.items() if isinstance(error, kind)), None)
+
+
+AMAZON = Bucket(_Amazon())

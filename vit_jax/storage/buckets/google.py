@@ -1,0 +1,115 @@
+"""gs://, by Google's own library; STORAGE_EMULATOR_HOST names another server than Google's."""
+
+import functools
+import re
+
+from vit_jax.process.errors import ConfigError
+from vit_jax.storage.buckets.bucket import Bucket
+from vit_jax.storage.buckets.objects import Found, Reason
+
+TIMEOUT = (5, 30)  # seconds to connect, and to wait for the next bytes
+ONCE = {"retry": None, "timeout": TIMEOUT}
+FIELDS = "items(name,size,generation),prefixes,nextPageToken"
+_PASSING_403 = {"rateLimitExceeded", "userRateLimitExceeded", "backendError"}
+_QUOTA_403 = {"quotaExceeded", "dailyLimitExceeded", "storageQuotaExceeded"}
+
+
+class _Google:
+  """`Objects` of Google Cloud Storage; the version is the generation."""
+
+  who = (
+    "run `gcloud auth application-default login`, let GOOGLE_APPLICATION_CREDENTIALS name a key "
+    "file, or give the VM a service account"
+  )
+
+  @functools.cached_property
+  def _client(self):
+    try:
+      from google.cloud import storage  # takes most of a second
+    except ImportError as error:
+      raise ConfigError(
+        f"gs:// needs the library google-cloud-storage: pip install '.[buckets]' ({error})."
+      ) from error
+    return storage.Client()
+
+  def _blob(self, bucket, key, **options):
+    return self._client.bucket(bucket).blob(key, **options)
+
+  def stat(self, bucket, key) -> Found:
+    blob = self._blob(bucket, key)
+    blob.reload(**ONCE)
+    return Found(key, blob.size, str(blob.generation))
+
+  def read(self, bucket, found, start, stop) -> bytes:
+    generation = int(found.version)
+    return self._blob(bucket, found.key, generation=generation).download_as_bytes(
+      start=start, end=stop - 1, raw_download=True, checksum=None, **ONCE
+    )
+
+  def write(self, bucket, key, content, expected) -> str:
+    blob = self._blob(bucket, key)
+    match = None if expected is None else int(expected or 0)
+    blob.upload_from_string(content, _TYPE, if_generation_match=match, **ONCE)
+    return str(blob.generation)
+
+  def upload(self, bucket, key, path):
+    self._blob(bucket, key).upload_from_filename(path, _TYPE, **ONCE)
+
+  def list(self, bucket, prefix, *, deep) -> tuple[list[Found], list[str]]:
+    delimiter = None if deep else "/"
+    blobs = self._client.list_blobs(
+      bucket, prefix=prefix, delimiter=delimiter, fields=FIELDS, **ONCE
+    )
+    found = [Found(blob.name, blob.size, str(blob.generation)) for blob in blobs]
+    return found, list(blobs.prefixes)
+
+  def copy(self, bucket, key, target):
+    source, token = self._blob(bucket, key), None
+    copy = self._blob(bucket, target)
+    while True:
+      token, _, _ = copy.rewrite(source, token=token, **ONCE)
+      if token is None:
+        return
+
+  def delete(self, bucket, key):
+    from google.cloud.exceptions import NotFound
+
+    try:
+      self._blob(bucket, key).delete(**ONCE)
+    except NotFound:
+      return
+
+  def reason(self, error) -> Reason | None:
+    import requests
+    import urllib3
+    from google.api_core import exceptions as api
+    from google.auth import exceptions as auth
+    from google.cloud.storage import exceptions as storage
+
+    kinds = {
+      Reason.CHANGED: api.PreconditionFailed,
+      Reason.NO_CREDENTIALS: (auth.DefaultCredentialsError, auth.RefreshError, api.Unauthorized),
+      Reason.PASSING: (
+        *(api.TooManyRequests, api.ServerError, auth.TransportError),
+        *(requests.RequestException, urllib3.exceptions.HTTPError),
+        *(storage.DataCorruption, storage.InvalidResponse),
+      ),
+    }
+    if isinstance(error, api.NotFound):
+      return Reason.MISSING if re.search(r"/o/[^ ?]", str(error)) else Reason.NO_BUCKET
+    if isinstance(error, api.Forbidden):
+      return _of_forbidden(error)
+    return next((reason for reason, kind in kinds.items() if isinstance(error, kind)), None)
+
+
+_TYPE = "application/octet-stream"
+
+
+def _of_forbidden(error):
+  reasons = {entry.get("reason") for entry in error.errors if isinstance(entry, dict)}
+  if reasons & _PASSING_403:
+    return Reason.PASSING
+  return Reason.QUOTA if reasons & _QUOTA_403 else Reason.FORBIDDEN
+
+
+GOOGLE = Bucket(_Google())

@@ -1,0 +1,112 @@
+"""What a library of a bucket must do, and what its errors mean."""
+
+import enum
+import errno
+from typing import NamedTuple, Protocol
+
+from vit_jax.process.errors import ConfigError, RunError
+
+NEW = ""  # the version of an object that does not exist yet
+
+
+class Found(NamedTuple):
+  """An object; its version changes with each write."""
+
+  key: str
+  size: int
+  version: str
+
+
+class Reason(enum.Enum):
+  """Why a request failed."""
+
+  MISSING = enum.auto()  # there is no such object
+  CHANGED = enum.auto()  # the object has another version than the expected one
+  NO_BUCKET = enum.auto()
+  NO_CREDENTIALS = enum.auto()
+  FORBIDDEN = enum.auto()
+  QUOTA = enum.auto()
+  PASSING = enum.auto()  # it may succeed when it is tried again
+
+
+class Objects(Protocol):
+  """The objects of all buckets of one service; every member raises the library's own errors.
+
+  A member makes one try for each request, and may be called by several threads.
+
+  Attributes:
+    who: how to get credentials, in a few words.
+  """
+
+  who: str
+
+  def stat(self, bucket: str, key: str) -> Found:
+    """An object's size and version."""
+
+  def read(self, bucket: str, found: Found, start: int, stop: int) -> bytes:
+    """The bytes from `start` to before `stop` of exactly this version of an object."""
+
+  def write(self, bucket: str, key: str, content: bytes, expected: str | None) -> str:
+    """Writes an object if its version is `expected` (None: any); returns its new version."""
+
+  def upload(self, bucket: str, key: str, path: str):
+    """Writes an object with the content of a file of this machine."""
+
+  def list(self, bucket: str, prefix: str, *, deep: bool) -> tuple[list[Found], list[str]]:
+    """The objects whose keys begin with `prefix`.
+
+    If not `deep`, only those without a "/" after the prefix, and the beginnings, with that "/", of
+    all others.
+    """
+
+  def copy(self, bucket: str, key: str, target: str):
+    """Copies an object within its bucket."""
+
+  def delete(self, bucket: str, key: str):
+    """Deletes an object; a missing one is no error."""
+
+  def reason(self, error: Exception) -> Reason | None:
+    """Why a request failed; None: that is not known."""
+
+
+class RefusedError(OSError, ConfigError):
+  """A bucket cannot be used; trying again would not help."""
+
+  def __str__(self) -> str:
+    return f"{self.strerror} ({self.filename})"
+
+
+class FailedError(OSError, RunError):
+  """A bucket cannot be used now."""
+
+  def __str__(self) -> str:
+    return f"{self.strerror} ({self.filename})"
+
+
+def as_os_error(error: Exception, reason: Reason | None, url: str, who: str) -> OSError:
+  """The OSError for what a library raised; its `strerror` says what to do."""
+  detail = " ".join(str(error).split())[:300]
+  match reason:
+    case Reason.MISSING:
+      return FileNotFoundError(errno.ENOENT, "There is no such object", url)
+    case Reason.CHANGED:
+      return FileExistsError(errno.EEXIST, "Another process has written it", url)
+    case Reason.NO_BUCKET:
+      bucket = "/".join(url.split("/")[:3])
+      return RefusedError(
+        errno.ENXIO, f"there is no bucket {bucket}: make it, or correct its name", url
+      )
+    case Reason.NO_CREDENTIALS:
+      return RefusedError(errno.EACCES, f"there are no valid credentials: {who} [{detail}]", url)
+    case Reason.FORBIDDEN:
+      return RefusedError(
+        errno.EACCES,
+        "permission denied: the account needs to list, read, write and delete the objects of the "
+        f"bucket [{detail}]",
+        url,
+      )
+    case Reason.QUOTA:
+      return FailedError(errno.EDQUOT, f"a quota is used up: raise it, or wait [{detail}]", url)
+    case Reason.PASSING:
+      return FailedError(errno.EIO, f"the bucket does not answer as it should [{detail}]", url)
+  return FailedError(errno.EIO, f"{type(error).__name__}: {detail}", url)
