@@ -112,7 +112,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       answer = self.proxy.pass_on(self.command, self.path, self.headers, body)
       self._break() if fault == "after" else self._answer(*answer, cut=fault == "cut")
 
-  do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = handle_all  # noqa: N815
+  do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do_PATCH = handle_all
 
   def _body(self):
     if "chunked" not in self.headers.get("Transfer-Encoding", ""):
@@ -197,10 +197,9 @@ def _make_bucket(scheme, port):
     "s3": lambda: urllib.request.Request(f"{address}/{BUCKET}", method="PUT"),
   }[scheme]
   deadline = time.monotonic() + 60
-  while True:
-    try:
+  while time.monotonic() < deadline:
+    with contextlib.suppress(urllib.error.URLError):  # it has not begun to listen
       urllib.request.urlopen(request(), timeout=10).close()
       return
-    except urllib.error.URLError as error:
-      assert time.monotonic() < deadline, error
-      time.sleep(0.05)
+    time.sleep(0.05)
+  raise TimeoutError(f"the server of {scheme}:// does not start")

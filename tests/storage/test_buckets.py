@@ -15,7 +15,7 @@ from tests.storage import states
 from vit_jax import registry
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, metrics_log
-from vit_jax.storage.buckets import bucket, lease
+from vit_jax.storage.buckets import client, lease
 from vit_jax.storage.paths import path_of
 
 NUMBERS = itertools.count()
@@ -44,7 +44,7 @@ def folder(scheme, proxy):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-  monkeypatch.setattr(bucket, "PAUSES", (0.01, 0.02, 0.05, 0.1, 0.1, 0.1, 0.1))
+  monkeypatch.setattr(client, "PAUSES", (0.01, 0.02, 0.05, 0.1, 0.1, 0.1, 0.1))
 
 
 def below(folder):
@@ -287,10 +287,12 @@ def test_a_bucket_that_is_not_there_is_one_sentence(scheme, proxy):
 
 
 def test_a_missing_library_is_named_with_its_extra(scheme, monkeypatch):
-  monkeypatch.setitem(__import__("sys").modules, {"gs": "google.cloud", "s3": "boto3"}[scheme], None)
-  client = type(registry.STORAGES[scheme]._objects)
+  monkeypatch.setitem(
+    __import__("sys").modules, {"gs": "google.cloud", "s3": "boto3"}[scheme], None
+  )
+  objects = type(registry.STORAGES[scheme]._objects)()
   with pytest.raises(ConfigError, match=r"pip install '\.\[buckets\]'"):
-    client().stat("bucket", "key")
+    objects.stat("bucket", "key")
 
 
 def test_checkpoints_are_saved_kept_and_restored(folder, proxy):
@@ -303,7 +305,8 @@ def test_checkpoints_are_saved_kept_and_restored(folder, proxy):
   import jax
 
   assert all(
-    bool((a == b).all()) for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True)
+    bool((a == b).all())
+    for a, b in zip(jax.tree.leaves(restored), jax.tree.leaves(state), strict=True)
   )
   assert {name.split("/")[1] for name in below(folder)} == {"5", "7"}
 
@@ -331,8 +334,8 @@ def test_a_save_that_a_killed_run_was_renaming_is_none_and_is_saved_again(folder
     copy(*words)
 
   monkeypatch.setattr(storage._objects, "copy", killed)
+  files.copy(folder / "checkpoints" / "3", folder / "checkpoints" / "tmp")
   with pytest.raises(KilledError):
-    files.copy(folder / "checkpoints" / "3", folder / "checkpoints" / "tmp")
     files.rename(folder / "checkpoints" / "tmp", folder / "checkpoints" / "5")
   monkeypatch.undo()
   assert checkpoint.available(folder) == files.numbers_in(folder / "checkpoints") == [3]

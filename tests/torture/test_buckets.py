@@ -15,7 +15,7 @@ from tests.storage import states
 from vit_jax import registry
 from vit_jax.process.errors import RunError
 from vit_jax.storage import checkpoint, files, metrics_log, workdir
-from vit_jax.storage.buckets import bucket, lease
+from vit_jax.storage.buckets import client, lease
 from vit_jax.storage.paths import path_of
 
 CASES = (1, 20)
@@ -64,7 +64,7 @@ def service(case, monkeypatch):
     storage = registry.STORAGES[scheme]
     mortal = Mortal(type(storage._objects)())
     monkeypatch.setattr(storage, "_objects", mortal)
-    monkeypatch.setattr(bucket, "PAUSES", (0.01, 0.02, 0.05, 0.1, 0.1, 0.1))
+    monkeypatch.setattr(client, "PAUSES", (0.01, 0.02, 0.05, 0.1, 0.1, 0.1))
     yield mortal, proxy, scheme
 
 
@@ -79,7 +79,11 @@ def test_a_run_that_dies_at_any_request_goes_on(case, service, monkeypatch):
       dying = next(number)
       mortal.left = rng.randrange(REQUESTS) if life < LIVES else 10**9
       mortal.afterwards = rng.random() < 0.5
-      with contextlib.suppress(OSError, RunError, ValueError) if life < LIVES else contextlib.nullcontext():
+      with (
+        contextlib.suppress(OSError, RunError, ValueError)
+        if life < LIVES
+        else contextlib.nullcontext()
+      ):
         live(folder)
       mortal.left = 10**9
       reached.append(max(checkpoint.available(folder), default=0))
@@ -107,9 +111,9 @@ def intact(folder):
 def live(folder):
   """One process of a run, from its last checkpoint on."""
   with workdir.locked(folder, first=True), contextlib.closing(states.opened(folder)) as saving:
-    step = saving.last_step() or 0
-    with contextlib.closing(metrics_log.Writer(folder, start_step=step)) as writer:
-      for step in range(step + 1, LAST + 1):
+    done = saving.last_step() or 0
+    with contextlib.closing(metrics_log.Writer(folder, start_step=done)) as writer:
+      for step in range(done + 1, LAST + 1):
         writer.write(step, {"loss": step / 7})
         if step % EVERY == 0:
           saving.save(states.at_step(step), states.META)

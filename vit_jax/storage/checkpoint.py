@@ -44,9 +44,7 @@ def available(workdir: Path) -> list[int]:
   Complete ones have a manifest.
   """
   folder = workdir / FOLDER
-  return [
-    step for step in files.numbers_in(folder) if files.is_file(folder / str(step) / MANIFEST)
-  ]
+  return [step for step in files.numbers_in(folder) if files.is_file(folder / str(step) / MANIFEST)]
 
 
 def named_by(path: Path) -> tuple[Path, list[int]]:

@@ -46,8 +46,8 @@ class Save:
     if self._state != DONE:
       return
     self._place = files.place_to_fill(self._folder)
-    if self._place != self._folder:
-      files.make_folder(self._place / "state")
+    if self._place != self._folder:  # orbax waits for the first process to make this one
+      files.make_folder(self._place / "state" / "array_metadatas")
     target = epath.Path(str(self._place / "state"))  # orbax takes no other kind of path
     writing = _run(self._handler.async_save(target, args=ocp.args.StandardSave(tree)))
     write = lambda: [part.result() for part in writing]

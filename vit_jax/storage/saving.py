@@ -13,8 +13,8 @@ is decided here, so that a failure is known to every process:
    old checkpoints.
 3. If a process fails in 1 or 2, all learn of it when the loop asks, and drop the folder.
 
-Where orbax cannot write by itself (`base.Storage.direct`), each process lets it write to a folder of
-its own machine, and brings its part from there to the temporary folder before 2.
+Where orbax cannot write by itself (`base.Storage.direct`), each process lets it write to a folder
+of its own machine, and brings its part from there to the temporary folder before 2.
 
 A thread never waits for another process, so no failure can leave a process waiting.
 """

@@ -3,7 +3,8 @@
 import functools
 
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage.buckets.bucket import WORKERS, Bucket
+from vit_jax.storage.buckets.bucket import storage
+from vit_jax.storage.buckets.client import WORKERS
 from vit_jax.storage.buckets.objects import NEW, Found, Reason
 
 _CODES = {
@@ -45,9 +46,7 @@ class _Amazon:
         f"s3:// needs the library boto3: pip install '.[buckets]' ({error})."
       ) from error
     once = {"total_max_attempts": 1}
-    config = Config(
-      retries=once, connect_timeout=5, read_timeout=30, max_pool_connections=WORKERS
-    )
+    config = Config(retries=once, connect_timeout=5, read_timeout=30, max_pool_connections=WORKERS)
     return boto3.session.Session().client("s3", config=config)
 
   def stat(self, bucket, key) -> Found:
@@ -108,4 +107,4 @@ class _Amazon:
     return next((reason for reason, kind in kinds.items() if isinstance(error, kind)), None)
 
 
-AMAZON = Bucket(_Amazon())
+AMAZON = storage(_Amazon())

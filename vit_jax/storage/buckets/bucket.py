@@ -12,121 +12,34 @@ A request that fails for a passing reason is tried again for some seconds. Then 
 caller's, who may have more time (`process/retry.py`).
 """
 
-import concurrent.futures
 import contextlib
 import errno
 import os
-import random
 import secrets
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, TypeVar
+from collections.abc import Iterator
+from typing import BinaryIO
 
-from vit_jax.process.errors import ConfigError
-from vit_jax.storage.base import FILE, FOLDER, NOTHING
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, Storage
+from vit_jax.storage.buckets.client import Client, place
 from vit_jax.storage.buckets.growing import Parts, plain_name
 from vit_jax.storage.buckets.lease import Lease
-from vit_jax.storage.buckets.objects import NEW, Found, Objects, Reason, as_os_error
+from vit_jax.storage.buckets.objects import NEW, Objects
 from vit_jax.storage.buckets.reading import Stream
 from vit_jax.storage.paths import UrlPath
 
-PAUSES = (0.2, 0.5, 1.0, 2.0)  # seconds between two tries; each is drawn from half of it on
-WORKERS = 10  # requests at once; Google's library keeps as many connections
 PARTS, HIDDEN = ".parts", ".hidden"
-Answer = TypeVar("Answer")
 
 
-class Bucket:
-  """All buckets of one service; `base.Storage` for its URLs."""
+def storage(objects: Objects) -> Storage:
+  """The storage of all buckets of a service."""
+  return _Buckets(objects)
+
+
+class _Buckets(Client):
+  """`base.Storage` for the URLs of a service."""
 
   direct = False
-
-  def __init__(self, objects: Objects):
-    """Makes the storage of a service, which is asked for nothing before the first request."""
-    self._objects, self._slots = objects, threading.BoundedSemaphore(WORKERS)
-
-  # Requests, each tried again.
-
-  def request(self, path: UrlPath, ask: Callable[[], Answer]) -> Answer:
-    """What `ask` returns; its errors become OSErrors that name `path`."""
-    for pause in (*PAUSES, None):
-      try:
-        with self._slots:
-          return ask()
-      except Exception as error:  # libraries have no common one
-        cut = isinstance(error, _CutShortError)
-        reason = Reason.PASSING if cut else self._objects.reason(error)
-        if reason is not Reason.PASSING or pause is None:
-          raise as_os_error(error, reason, str(path), self._objects.who) from error
-      time.sleep(pause * random.uniform(0.5, 1.0))
-    raise AssertionError
-
-  def stat(self, path: UrlPath) -> Found:
-    """The object at a path."""
-    return self.request(path, lambda: self._objects.stat(*_place(path)))
-
-  def read(self, path: UrlPath, found: Found, start: int, stop: int) -> bytes:
-    """A part of an object that was found."""
-
-    def ask():
-      content = self._objects.read(_place(path)[0], found, start, stop)
-      if len(content) != stop - start:
-        raise _CutShortError
-      return content
-
-    if start >= stop:
-      return b""
-    return self.request(path, ask)
-
-  def write(self, path: UrlPath, content: bytes, expected: str | None = None) -> str:
-    """Writes an object if its version is the expected one; returns its version.
-
-    An answer that is lost leaves open whether the object was written. The next try then finds that
-    it has changed, and looks whether its content is the one to write.
-
-    Raises:
-      FileExistsError: it has another version.
-    """
-    tries = 0
-
-    def ask():
-      nonlocal tries
-      tries += 1
-      return self._objects.write(*_place(path), content, expected)
-
-    try:
-      return self.request(path, ask)
-    except (FileExistsError, FileNotFoundError) as error:
-      if tries > 1:
-        with contextlib.suppress(FileNotFoundError):
-          found = self.stat(path)
-          if found.size == len(content) and self.read(path, found, 0, found.size) == content:
-            return found.version
-      raise FileExistsError(errno.EEXIST, "Another process has written it", str(path)) from error
-
-  def listed(self, path: UrlPath, suffix: str, *, deep: bool) -> tuple[list[Found], list[str]]:
-    """What begins with a path and a suffix, as `Objects.list`."""
-    bucket, key = _place(path)
-    prefix = key + suffix if key else ""
-    return self.request(path, lambda: self._objects.list(bucket, prefix, deep=deep))
-
-  def delete(self, path: UrlPath, key: str = ""):
-    """Deletes the object at a path, or at a key in its bucket, if there is one."""
-    bucket, own = _place(path)
-    self.request(path, lambda: self._objects.delete(bucket, key or own))
-
-  def delete_all(self, path: UrlPath, found: Iterable[Found]):
-    """Deletes objects in the bucket of `path`."""
-    self.at_once(lambda at: self.delete(path, at.key), found)
-
-  def at_once(self, ask: Callable[[Found], Answer], found: Iterable[Found]) -> list[Answer]:
-    """What `ask` returns for each object, asked by several threads."""
-    with concurrent.futures.ThreadPoolExecutor(WORKERS, "bucket") as pool:
-      return list(pool.map(ask, found))
-
-  # The members of `base.Storage`.
 
   def open(self, path) -> BinaryIO:
     try:
@@ -138,7 +51,7 @@ class Bucket:
     return Stream(lambda at, start, stop: self.read(path, at, start, stop), found)
 
   def kind(self, path) -> str:
-    key = _place(path)[1]
+    key = place(path)[1]
     found, beginnings = self.listed(path, "", deep=False)
     keys = {at.key for at in found}
     if not key:
@@ -149,7 +62,7 @@ class Bucket:
     return FOLDER if f"{key}/" in beginnings and not hidden else NOTHING
 
   def names(self, folder) -> list[str]:
-    within = len(_place(folder / "x")[1]) - 1
+    within = len(place(folder / "x")[1]) - 1
     found, beginnings = self.listed(folder, "/", deep=False)
     entries = {at.key[within:] for at in found} | {name[within:-1] for name in beginnings}
     hidden = {name.removesuffix(HIDDEN) for name in entries if name.endswith(HIDDEN)}
@@ -157,7 +70,7 @@ class Bucket:
     return list({name.removesuffix(PARTS) for name in shown})
 
   def files_below(self, folder) -> Iterator[str]:
-    within = len(_place(folder / "x")[1]) - 1
+    within = len(place(folder / "x")[1]) - 1
     paths = [at.key[within:] for at in self.listed(folder, "/", deep=True)[0]]
     hidden = tuple(f"{path.removesuffix(HIDDEN)}/" for path in paths if path.endswith(HIDDEN))
     shown = (path for path in paths if not path.startswith(hidden))
@@ -166,9 +79,8 @@ class Bucket:
     )
 
   def make_folder(self, path):
-    bucket, key = _place(path)
-    if key:
-      self.request(path, lambda: self._objects.write(bucket, f"{key}/", b"", None))
+    if place(path)[1]:
+      self.make_folder_object(path)
 
   def partial(self, path) -> str:
     return os.path.join(tempfile.gettempdir(), f"{secrets.token_hex(8)}.partial")
@@ -177,7 +89,7 @@ class Bucket:
     os.stat(partial)  # nothing was written: FileNotFoundError
     parts = Parts(self, path)
     if not new:
-      self.request(path, lambda: self._objects.upload(*_place(path), partial))
+      self.upload(path, partial)
       parts.remove()
     elif parts.found():
       raise FileExistsError(errno.EEXIST, "There is a file", str(path))
@@ -215,12 +127,9 @@ class Bucket:
     self.remove(path)
 
   def _copy_all(self, path, target):
-    bucket, key = _place(path)
+    (_, old), (_, new) = place(path), place(target)
     found, _ = self.listed(path, "/", deep=True)
-    moved = lambda at: _place(target)[1] + at.key.removeprefix(key)
-    self.at_once(
-      lambda at: self.request(path, lambda: self._objects.copy(bucket, at.key, moved(at))), found
-    )
+    self.at_once(lambda at: self.copy(path, at.key, new + at.key.removeprefix(old)), found)
 
   def _rename_file(self, path, target):
     with self.open(path) as source:
@@ -245,18 +154,6 @@ class Bucket:
       yield lease
 
 
-
-class _CutShortError(Exception):
-  """An answer has too few bytes."""
-
-
 def _mark(folder) -> UrlPath:
   """What hides a folder."""
   return folder.with_name(folder.name + HIDDEN)
-
-
-def _place(path) -> tuple[str, str]:
-  """The bucket and the key of a path."""
-  if len(path.parts) < 2:
-    raise ConfigError(f"{path} names no bucket; give {path.parts[0]}//BUCKET/FOLDER.")
-  return path.parts[1], "/".join(path.parts[2:])

@@ -4,7 +4,7 @@ import functools
 import re
 
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage.buckets.bucket import Bucket
+from vit_jax.storage.buckets.bucket import storage
 from vit_jax.storage.buckets.objects import Found, Reason
 
 TIMEOUT = (5, 30)  # seconds to connect, and to wait for the next bytes
@@ -25,12 +25,12 @@ class _Google:
   @functools.cached_property
   def _client(self):
     try:
-      from google.cloud import storage  # takes most of a second
+      from google.cloud.storage import Client  # takes most of a second
     except ImportError as error:
       raise ConfigError(
         f"gs:// needs the library google-cloud-storage: pip install '.[buckets]' ({error})."
       ) from error
-    return storage.Client()
+    return Client()
 
   def _blob(self, bucket, key, **options):
     return self._client.bucket(bucket).blob(key, **options)
@@ -84,7 +84,7 @@ class _Google:
     import urllib3
     from google.api_core import exceptions as api
     from google.auth import exceptions as auth
-    from google.cloud.storage import exceptions as storage
+    from google.cloud.storage import exceptions as data
 
     kinds = {
       Reason.CHANGED: api.PreconditionFailed,
@@ -92,7 +92,7 @@ class _Google:
       Reason.PASSING: (
         *(api.TooManyRequests, api.ServerError, auth.TransportError),
         *(requests.RequestException, urllib3.exceptions.HTTPError),
-        *(storage.DataCorruption, storage.InvalidResponse),
+        *(data.DataCorruption, data.InvalidResponse),
       ),
     }
     if isinstance(error, api.NotFound):
@@ -112,4 +112,4 @@ def _of_forbidden(error):
   return Reason.QUOTA if reasons & _QUOTA_403 else Reason.FORBIDDEN
 
 
-GOOGLE = Bucket(_Google())
+GOOGLE = storage(_Google())

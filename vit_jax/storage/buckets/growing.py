@@ -22,7 +22,7 @@ class Parts:
   """
 
   def __init__(self, bucket, path):
-    """Makes no request; `bucket` is the `Bucket` of the path."""
+    """Makes no request; `bucket` is the `Client` of its service."""
     self._bucket, self._path = bucket, path
     self._next, self._last = 0, NEW  # the number of the next part, the version of the last one
 
@@ -77,8 +77,6 @@ class Parts:
     with contextlib.suppress(OSError):
       self._check_place()
       parts = self.found()
-      pieces = self._bucket.at_once(
-        lambda at: self._bucket.read(self._path, at, 0, at.size), parts
-      )
+      pieces = self._bucket.at_once(lambda at: self._bucket.read(self._path, at, 0, at.size), parts)
       self._bucket.write(self._path, b"".join(pieces), NEW)
       self._bucket.delete_all(self._path, parts)

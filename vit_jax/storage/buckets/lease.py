@@ -25,7 +25,7 @@ class Lease:
   """A lock that this process holds, or wants; `base.Lock`."""
 
   def __init__(self, bucket, path):
-    """Makes no request; `bucket` is the `Bucket` of the path."""
+    """Makes no request; `bucket` is the `Client` of its service."""
     self._bucket, self._path = bucket, path
     self._token, self._written, self._version = secrets.token_hex(8), 0, ""
     self._writing, self._end = threading.Lock(), threading.Event()
@@ -110,7 +110,9 @@ class Lease:
     """Frees the lock."""
     self._end.set()
     with self._writing, contextlib.suppress(OSError):
-      if self._version and not self._lost and self._bucket.stat(self._path).version == self._version:
+      if (
+        self._version and not self._lost and self._bucket.stat(self._path).version == self._version
+      ):
         self._bucket.delete(self._path)
 
 
