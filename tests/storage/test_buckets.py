@@ -15,6 +15,7 @@ from tests.storage import states
 from vit_jax import registry
 from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.buckets import client, lease
 from vit_jax.storage.paths import path_of
 
@@ -357,3 +358,17 @@ def test_metrics_go_on_where_a_killed_run_left_them(folder):
   ]
   assert all(isinstance(path, type(folder)) for path in files.matching(folder))
   assert not list(pathlib.Path.cwd().glob("gs:*"))
+
+
+def test_a_bucket_that_does_not_answer_is_not_taken_for_damage(folder, proxy):
+  states.saved(folder, 3)
+  with contextlib.closing(states.opened(folder)) as checkpoints, proxy.refusing(503):
+    checkpoints.save(states.at_step(5), states.META)
+    checkpoints.wait()
+    assert "does not answer" in checkpoints.outcome()
+    with pytest.raises(UnreachableError):
+      checkpoint.damage_of(folder / "checkpoints" / "3")
+    with pytest.raises(UnreachableError):
+      metrics_log.read(folder)
+  assert names(folder / "checkpoints") == ["3"]
+  assert int(states.restore(folder).step) == 3

@@ -25,6 +25,13 @@ from vit_jax.storage.paths import Path
 FILE, FOLDER, OTHER, NOTHING = "file", "folder", "other", ""  # what can be at a path
 
 
+class UnreachableError(OSError):
+  """A storage cannot be used, or not now, so nothing is known of what lies at a path.
+
+  Whoever takes other OSErrors of a read for damage must let this one pass.
+  """
+
+
 class Growing(Protocol):
   """A file that grows by whole pieces."""
 

@@ -18,6 +18,7 @@ from etils import epath
 from vit_jax.process import agreement
 from vit_jax.process.errors import RunError
 from vit_jax.storage import files, manifest
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.fit import check_fits, to_tree
 from vit_jax.storage.paths import Path
 from vit_jax.storage.tree import flatten, name_of, nest
@@ -74,6 +75,8 @@ def described(path: Path, step: int = 0) -> tuple[int, dict]:
     folder = workdir / FOLDER / str(candidate)
     try:
       meta = read_meta(folder)
+    except UnreachableError:
+      raise
     except (OSError, ValueError):  # damaged; the restore will report it
       continue
     if isinstance(meta.get("config"), dict) and manifest.is_as_written(folder, META):
@@ -97,6 +100,8 @@ def _copied(folder: Path) -> str:
   """Whether the checkpoint is another step's, as `manifest.damage_of`."""
   try:
     step = read_meta(folder)["step"]
+  except UnreachableError:
+    raise
   except (OSError, ValueError, LookupError):
     return manifest.damage_of(folder) or "its description does not name its step"
   return "" if str(step) == folder.name else f"it is a copy of step {step}"

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable
 
 from vit_jax.storage import files
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import MANIFEST
 
@@ -54,6 +55,8 @@ def is_as_written(folder: Path, name: str) -> bool:
   """Whether a file of a checkpoint has the sum that was recorded."""
   try:
     return read(folder).get(name) == _sum(folder / name)
+  except UnreachableError:
+    raise
   except (OSError, ValueError):
     return False
 
@@ -70,12 +73,16 @@ def damage_of(folder: Path) -> str:
 def _differences(folder):
   try:
     expected = read(folder)
+  except UnreachableError:
+    raise
   except (OSError, ValueError) as error:
     return f"its {MANIFEST} cannot be read ({getattr(error, 'strerror', None) or error})"
   present = _files(folder)
   extra = {name for name in present - expected.keys() if name.partition("/")[0] in ITEMS}
   try:
     changed = {name for name in present & expected.keys() if _sum(folder / name) != expected[name]}
+  except UnreachableError:
+    raise
   except OSError as error:
     return f"{_in_words([error.filename])} cannot be read ({error.strerror})"
   kinds = (

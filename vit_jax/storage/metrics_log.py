@@ -13,6 +13,7 @@ from vit_jax.process import json_text
 from vit_jax.process.retry import Retry
 from vit_jax.storage import files
 from vit_jax.storage import workdir as workdirs
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import METRICS, PICTURES
 
@@ -192,6 +193,7 @@ def lines_of(path: Path) -> Iterator[tuple[bytes, dict | None]]:
 
   Raises:
     UnreadableError: the file cannot be read.
+    UnreachableError: it is not known whether it can be read.
   """
   if not files.exists(path):
     return
@@ -199,6 +201,8 @@ def lines_of(path: Path) -> Iterator[tuple[bytes, dict | None]]:
     with io.BufferedReader(files.open_file(path)) as file:
       while (line := file.readline(MAX_LINE)).endswith(b"\n") or len(line) == MAX_LINE:
         yield line, metrics_of(line)
+  except UnreachableError:
+    raise
   except OSError as error:
     raise UnreadableError(error.strerror) from error
 

@@ -1,6 +1,7 @@
 """Writes one checkpoint, into a temporary folder; `saving` says how processes and threads do it."""
 
 import asyncio
+import contextlib
 import functools
 import gc
 import json
@@ -66,7 +67,7 @@ class Save:
 
   def _bring(self):
     """Brings this process's part from its own place to the folder of all."""
-    files.publish(self._place, self._folder)
+    files.make_durable(self._place, self._folder)
     self._place = self._folder
 
   def _make_folder(self) -> str:
@@ -90,13 +91,18 @@ class Save:
     try:
       phase()
     except Exception as error:  # orbax passes on any exception of its parts: OSError, ValueError...
-      # Without its folder, orbax's own words are of other things.
-      there = files.is_folder(self._folder)
-      self._state = reason_of(error) if there else f"the folder {self._folder} was removed"
+      self._state = self._why(error)
       if self._place != self._folder:
         files.remove(self._place)
     else:
       self._state = DONE
+
+  def _why(self, error) -> str:
+    """Why writing failed. Without the folder, orbax's own words are of other things."""
+    with contextlib.suppress(OSError):  # a bucket that does not answer
+      if not files.is_folder(self._folder):
+        return f"the folder {self._folder} was removed"
+    return reason_of(error)
 
   def _complete(self):
     """Completes the folder, the manifest last: no checkpoint lacks it, or has a file it lacks."""

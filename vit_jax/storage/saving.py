@@ -19,6 +19,7 @@ of its own machine, and brings its part from there to the temporary folder befor
 A thread never waits for another process, so no failure can leave a process waiting.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -119,7 +120,8 @@ class Checkpoints:
       return
     workdirs.check_held(self._directory.parent)
     if jax.process_index() == 0:
-      self._remove_half_written()
+      with contextlib.suppress(OSError):  # the next start removes what is left
+        self._remove_half_written()
     self._outcome = self._describe_failure(step, reason)
 
   @property
@@ -161,8 +163,13 @@ class Checkpoints:
     return max(available(self._directory.parent), default=None)
 
   def _describe_failure(self, step, reason):
-    steps = available(self._directory.parent)
-    last = f"the last good one is {self._directory / str(steps[-1])}" if steps else "there is none"
+    try:
+      steps = available(self._directory.parent)
+      last = (
+        f"the last good one is {self._directory / str(steps[-1])}" if steps else "there is none"
+      )
+    except OSError:
+      last = "the earlier ones cannot be listed now"
     return f"Checkpoint {self._directory / str(step)} could not be saved ({reason}); {last}"
 
   def _remove_half_written(self):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vit_jax.process.errors import ConfigError, RunError, StorageError
 from vit_jax.storage import files
-from vit_jax.storage.base import Lock
+from vit_jax.storage.base import Lock, UnreachableError
 from vit_jax.storage.paths import Path
 
 LOCK = "lock"
@@ -77,6 +77,8 @@ def locked(workdir: Path, *, first: bool):
         f"--workdir={workdir} is in use by another run; wait for it to end, stop "
         "it, or choose another --workdir."
       ) from error
+    except UnreachableError:
+      raise
     except OSError as error:
       raise ConfigError(
         f"--workdir={workdir} cannot be written to: {error.strerror} ({error.filename})."

@@ -5,6 +5,7 @@ import errno
 from typing import NamedTuple, Protocol
 
 from vit_jax.process.errors import ConfigError, RunError
+from vit_jax.storage.base import UnreachableError
 
 NEW = ""  # the version of an object that does not exist yet
 
@@ -69,14 +70,14 @@ class Objects(Protocol):
     """Why a request failed; None: that is not known."""
 
 
-class RefusedError(OSError, ConfigError):
+class RefusedError(UnreachableError, ConfigError):
   """A bucket cannot be used; trying again would not help."""
 
   def __str__(self) -> str:
     return f"{self.strerror} ({self.filename})"
 
 
-class FailedError(OSError, RunError):
+class FailedError(UnreachableError, RunError):
   """A bucket cannot be used now."""
 
   def __str__(self) -> str:
