@@ -46,6 +46,18 @@ def test_gradients(seed, shape):
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_kept_statistics_change_no_number():
+  x, scale, bias = (jnp.float32(a) for a in draw(3))
+  gradients = jax.jit(
+    jax.grad(lambda x, s, b, keep: jnp.sum(norm.normalize(x, s, b, 1e-6, keep) ** 2), (0, 1, 2)),
+    static_argnums=3,
+  )
+  for kept, computed in zip(
+    *(gradients(x, scale, bias, keep) for keep in (True, False)), strict=True
+  ):
+    np.testing.assert_allclose(kept, computed, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
 def test_types(dtype):
   module = norm.LayerNorm(dtype)

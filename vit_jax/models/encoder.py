@@ -71,7 +71,8 @@ class EncoderBlock(nn.Module):
     `rate` is that of stochastic depth in this block. `nn.scan` requires a pair.
     """
     x = add_positions(split_by_example(x), shared, self.position)
-    y = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_0")(x)
+    norm = functools.partial(LayerNorm, self.dtype, self.norm_epsilon, self.attention == "cudnn")
+    y = norm(name="LayerNorm_0")(x)
     y = Attention(
       self.heads,
       self.dtype,
@@ -84,7 +85,7 @@ class EncoderBlock(nn.Module):
     )(y)
     y = Dropout(self.dropout)(y, train=train)
     x = x + self.branches.applied(y, "LayerScale_1", rate, train=train)
-    y = LayerNorm(self.dtype, self.norm_epsilon, name="LayerNorm_2")(x)
+    y = norm(name="LayerNorm_2")(x)
     mlp = MlpBlock(self.mlp_dim, self.dropout, self.dtype, self.activation, name="MlpBlock_3")
     y = mlp(y, train=train)
     return x + self.branches.applied(y, "LayerScale_3", rate, train=train), None

@@ -64,27 +64,34 @@ class LayerNorm(nn.Module):
   """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis.
 
   Statistics are always float32; `dtype` is the type of the result. The variance is the mean of the
-  squared deviations, which stays exact if the mean is large.
+  squared deviations, which stays exact if the mean is large. `keep` is that of `normalize`.
   """
 
   dtype: jnp.dtype
   epsilon: float = EPSILON
+  keep: bool = False
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """(..., D) -> (..., D)."""
     scale = self.param("scale", nn.initializers.ones, (x.shape[-1],))
     bias = self.param("bias", nn.initializers.zeros, (x.shape[-1],))
-    return normalize(x, scale, bias, self.epsilon).astype(self.dtype)
+    return normalize(x, scale, bias, self.epsilon, self.keep).astype(self.dtype)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def normalize(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
-  """LayerNorm of (..., D) by scale and bias (D,); float32."""
-  return _normalize_forward(x, scale, bias, epsilon)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def normalize(
+  x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float, keep: bool = False
+) -> jax.Array:
+  """LayerNorm of (..., D) by scale and bias (D,); float32.
+
+  `keep`: the backward pass reads the mean and the deviation. On GPUs, XLA would compute them again,
+  and write an array of float32 for the gradients of scale and bias.
+  """
+  return _normalize_forward(x, scale, bias, epsilon, keep)[0]
 
 
-def _normalize_forward(x, scale, bias, epsilon):
+def _normalize_forward(x, scale, bias, epsilon, keep):
   wide = x.astype(jnp.float32)
   mean = wide.mean(axis=-1, keepdims=True)
   centred = wide - mean
@@ -92,9 +99,10 @@ def _normalize_forward(x, scale, bias, epsilon):
   return centred * rstd * scale + bias, (x, mean, rstd, scale)
 
 
-def _normalize_backward(_, saved, grad):
+def _normalize_backward(epsilon, keep, saved, grad):
   x, mean, rstd, scale = saved
-  mean, rstd = jax.lax.optimization_barrier((mean, rstd))
+  if keep:
+    mean, rstd = jax.lax.optimization_barrier((mean, rstd))
   unit = (x.astype(jnp.float32) - mean) * rstd
   scaled = grad * scale
   along = (scaled * unit).mean(axis=-1, keepdims=True)
