@@ -11,6 +11,7 @@ from vit_jax.config.fields import group_in
 MASKED = "objective.kind=masked_patches"
 WEIGHTS = "init_from=w.npz"
 DECAY = "optimizer.weight_decay=0.1"
+SIGMOID = "loss.kind=sigmoid"
 METRIC = "early_stopping.metric=val/top1"
 RESIZED = ["data.train_resize=64", "data.train_resize_ratio=1.2"]
 # (a setting, others with which it counts, others with each of which it has no effect)
@@ -31,6 +32,11 @@ RULES = [
   ("model.head_bias=-1", "", [MASKED]),
   ("loss.kind=sigmoid", "", [MASKED]),
   ("loss.label_smoothing=0.1", "", [MASKED]),
+  ("loss.over_classes=mean", SIGMOID, [""]),
+  ("objective.blended=whole", SIGMOID, [""]),
+  ("model.layer_scale_init=0.1", "model.layer_scale=true", [""]),
+  ("model.stochastic_depth_rule=uniform", "model.stochastic_depth=0.1", [""]),
+  ("optimizer.layer_decay=0.5", "", ["optimizer.trainable=head/.*"]),
   ("optimizer.decay_kind=coupled", DECAY, ["", "optimizer.kind=sgd"]),
   ("optimizer.decay_rules=('.*',1.0),", DECAY, [""]),
   ("schedule.drops=0.5", "schedule.decay=steps", ["", "schedule.decay=linear"]),
