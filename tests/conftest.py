@@ -16,6 +16,7 @@ import pytest
 
 # Files that take longest, first, so that no worker is left alone with one of them at the end.
 SLOWEST = (
+  "test_walk.py",
   "test_several_hosts.py",
   "test_train_step.py",
   "test_resume.py",

@@ -5,8 +5,9 @@ import multiprocessing
 
 import pytest
 
-from benchmarks import accelerator, processes, step
+from benchmarks import accelerator, formats, processes, step
 from tools import benchmark
+from vit_jax.data.sources import webdataset
 from vit_jax.experiments import timing
 
 
@@ -128,3 +129,14 @@ def test_a_process_that_fails_is_an_answer():
   context = multiprocessing.get_context("spawn")
   assert processes.in_process(context, fail) == {"error": "ValueError: two"}
   assert processes.in_process(context, end) == {"error": "its process ended"}
+
+
+def test_every_format_is_measured(monkeypatch, tmp_path):
+  monkeypatch.setenv("TFDS_DATA_DIR", "")  # restored at the end
+  monkeypatch.setattr(webdataset, "INDICES", tmp_path)
+  rows = formats.measure(rounds=1, seconds=0.01, batch_size=2, files=12)
+  assert [row["name"] for row in rows] == list(formats.FORMATS)
+  assert {"folder:", "csv:", "wds:", "hf:", "tfds:"} < formats.FORMATS.keys()
+  assert not [row for row in rows if row["error"]]
+  assert rows[0]["ratio"] == 1
+  assert "CPU us/image" in benchmark.table(rows)
