@@ -56,9 +56,14 @@ ALLOWED = {
     ("vit_jax.data.sources.csv_file", "file"),  # a usual name of a column
     ("vit_jax.storage.paths", "file"),
   },
-  "WEIGHT_FORMATS": {  # both are folders with a file of that format
+  "WEIGHT_FORMATS": {  # folders with a file of that format
     ("vit_jax.weights.huggingface", "safetensors"),
     ("vit_jax.weights.timm_hub", "safetensors"),
+    ("vit_jax.weights.dinov2", "safetensors"),
+    ("vit_jax.weights.dinov2", "huggingface"),  # folders with the same files
+    ("vit_jax.config.model", "timm"),  # a kind of normalisation, not the format
+    ("vit_jax.models.stem", "timm"),
+    ("vit_jax.weights.timm", "timm"),
   },
 }
 

@@ -39,11 +39,11 @@ class Muon(Optimizer):
       optax.stateless(lambda updates, _: by_size(updates, self.rms)),
     )
     adam = optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)
-    return optax.partition({"muon": muon, "adam": adam}, labels)
+    return optax.partition({"matrices": muon, "others": adam}, labels)
 
 
 def labels(params):
-  """The rule of each parameter: "muon" for the kernels of blocks, "adam" for all others."""
+  """The group of each parameter: "matrices" for the kernels of blocks, "others" for the rest."""
   import jax
 
   from vit_jax.learning.layer_decay import block_of
@@ -51,7 +51,7 @@ def labels(params):
 
   def label(path, x):
     name = name_of(path)
-    return "muon" if name.endswith("/kernel") and block_of(name, x) is not None else "adam"
+    return "matrices" if name.endswith("/kernel") and block_of(name, x) is not None else "others"
 
   return jax.tree_util.tree_map_with_path(label, params)
 
