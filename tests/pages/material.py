@@ -31,8 +31,7 @@ MATERIAL = {
   f"--workdir=workdirs/vit_fashion {SHORT}",
   "halves": f"cd $TREE; {PREPARE} fashion_first {HALF} T-shirt/top Trouser Pullover Dress Coat; "
   f"{PREPARE} fashion_second {HALF} Sandal Shirt Sneaker Bag 'Ankle boot'",
-  "folders": "python3 $TREE/tests/pages/photos.py; mkdir digits; mv photos digits/train; "
-  "mv more_photos digits/test; rm -r unsorted *.png",
+  "folders": "python $TREE/tests/pages/digits.py",
   "libtpu": "python -m pip install --quiet --target .libtpu libtpu==0.0.51",
   "weights": "python $TREE/tests/pages/weights.py",
 }
