@@ -5,10 +5,17 @@ import functools
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.experimental.layout import Layout, with_layout_constraint
 
 from vit_jax.models.attention import Attention, even, padded
-from vit_jax.models.layers import EPSILON, GELU_FORMS, Dropout, LayerNorm, remat, split_by_example
+from vit_jax.models.layers import (
+  EPSILON,
+  GELU_FORMS,
+  Dropout,
+  LayerNorm,
+  batch_first,
+  remat,
+  split_by_example,
+)
 from vit_jax.models.positions import ADDED, PositionEmbedding
 from vit_jax.models.residual import Branches
 
@@ -160,9 +167,8 @@ class Encoder(nn.Module):
       # This name differs, so that the parameters alone identify the model.
       shared = PositionEmbedding(**position, name="posembed_shared")()
     if self.attention == "cudnn" and not self.axial:
-      # Padded once: padding for each attention would move twelve times the bytes. Without a layout
-      # the batch would become the last axis, and each product of matrices would be transposed.
-      x = with_layout_constraint(padded(x, even(count)), Layout(major_to_minor=(0, 1, 2)))
+      # Padded once: padding for each attention would move twelve times the bytes.
+      x = batch_first(padded(x, even(count)))
     options = self._block_options(count) | dict(position=self._position("every_layer", x.shape[-1]))
     block = AxialBlock if self.axial else EncoderBlock
     block = remat(block, self.remat, scan=self.scan, static_argnums=(3,))

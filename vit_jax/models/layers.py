@@ -12,6 +12,7 @@ import math
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.sharding import PartitionSpec as P
 
 EPSILON = 1e-6  # of LayerNorm, in the published weights
@@ -44,6 +45,20 @@ def split_by_example(x: jax.Array) -> jax.Array:
   """
   mesh = jax.sharding.get_abstract_mesh()
   return x if mesh.empty else jax.lax.with_sharding_constraint(x, P(mesh.axis_names))
+
+
+def batch_first(x: jax.Array) -> jax.Array:
+  """(B, N, D) with the batch as the first axis in memory, on GPUs; each device has its examples.
+
+  Left alone, XLA makes the batch the last axis, and each product of matrices is transposed. Outside
+  of a shard_map, it would gather all examples on every device to give them a layout.
+  """
+  constrained = lambda x: with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2)))
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty:
+    return constrained(x)
+  split = P(mesh.axis_names)
+  return jax.shard_map(constrained, in_specs=split, out_specs=split)(x)
 
 
 def remat(block, policy: str, *, scan: bool = False, static_argnums=()):

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import re
 
 import jax
 import jax.numpy as jnp
@@ -98,12 +99,15 @@ def test_products_are_those_of_our_own_count_and_memory_holds_state_and_batch():
 
 
 @pytest.mark.parametrize(("topology", "fsdp"), [("h100:8", 1), ("h100:8", 8), ("h100:2x8", 2)])
-def test_parameters_are_split_and_gathered_over_machines(topology, fsdp):
-  overrides = {"mesh.fsdp": fsdp, "model.width": 128, "model.mlp_dim": 512}
-  program = compiled(overrides, topology)
+def test_parameters_are_split_over_machines_and_no_activation_moves(topology, fsdp):
+  overrides = {"mesh.fsdp": fsdp, "model.width": 128, "model.mlp_dim": 512, "batch_size": 512}
+  program = compiled(overrides | {"model.attention": "cudnn"}, topology)
   assert (program.devices, program.hosts) == ((16, 2) if "x" in topology else (8, 1))
-  assert ("all-gather" in program.collectives) == (fsdp > 1)
   assert "all-reduce" in program.collectives
+  gathered = re.findall(r"= (\S.*?) all-gather-done\(", program.text)
+  assert bool(gathered) == (fsdp > 1)
+  tokens = re.compile(r"\b18\b")  # 17, padded to an even number: no axis of a parameter
+  assert not [shape for shape in gathered if tokens.search(shape)]
 
 
 def planned(attention, **changes):
