@@ -21,7 +21,9 @@ def main():
   """Writes them."""
   digits = datasets.load_digits()
   for split, (some, number) in SIZES.items():
-    rows = list(itertools.islice(itertools.cycle(some), number))
+    of_class = [[row for row in some if digits.target[row] == label] for label in range(10)]
+    turns = zip(*map(itertools.cycle, of_class), strict=True)  # as many images of each class
+    rows = list(itertools.islice(itertools.chain.from_iterable(turns), number))
     encoded = {row: png(digits.images[row]) for row in some}
     names = [CLASSES[digits.target[row]] for row in rows]
     table = pyarrow.table({"image": [encoded[row] for row in rows], "label": names})
