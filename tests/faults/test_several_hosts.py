@@ -14,11 +14,12 @@ import jax
 import numpy as np
 import pytest
 
-from tests import programs
+from tests import buckets, programs
 from tests.ends import TIMING
 from vit_jax import weights
 from vit_jax.config import Mesh, from_dict
-from vit_jax.storage import checkpoint, metrics_log
+from vit_jax.storage import checkpoint, files, metrics_log
+from vit_jax.storage.paths import path_of
 from vit_jax.storage.tree import flatten
 from vit_jax.training import run as runs
 
@@ -112,6 +113,22 @@ def assert_nearly_equal_lines(workdir, other):
     assert a.keys() == b.keys()
     for key in a.keys() - TIMING:
       assert b[key] == pytest.approx(a[key], rel=1e-4, abs=1e-8), (key, a["step"])
+
+
+def test_two_processes_that_share_no_disk_save_in_a_bucket(alone):
+  with buckets.served("gs"):
+    there = path_of(f"gs://{buckets.BUCKET}/run")
+    settings = *SETTINGS, "--config.mesh.fsdp=2"
+    for steps in (10, 20):  # the second one reads what both have brought
+      running = group(there, *settings, f"--config.duration.steps={steps}")
+      results = outputs(running)
+      assert [status for _, status in results] == [0, 0], results[0][0][-3000:]
+    assert "resuming after step 10" in results[0][0]
+    folder = checkpoint.find(there, 20)
+    arrays = checkpoint.read_arrays(folder, checkpoint.read_meta(folder)["arrays"])
+    assert sorted(arrays) == sorted(checkpoint.read_meta(checkpoint.find(alone, 20))["arrays"])
+    parts = {name for name in files.files_below(folder) if "array_metadatas" in name}
+    assert len(parts) == 2
 
 
 @pytest.mark.parametrize(("devices", "fsdp"), [(1, 1), (8, 8)])

@@ -372,3 +372,15 @@ def test_a_bucket_that_does_not_answer_is_not_taken_for_damage(folder, proxy):
       metrics_log.read(folder)
   assert names(folder / "checkpoints") == ["3"]
   assert int(states.restore(folder).step) == 3
+
+
+def test_what_a_killed_run_left_hidden_gets_into_no_checkpoint(folder):
+  place = folder / "checkpoints" / "3.orbax-checkpoint-tmp-1"
+  for hidden in (place, folder / "checkpoints-damaged" / "5"):
+    files.write_text(hidden / "state" / "d" / "stale", "of before")
+    files.write_text(hidden.with_name(f"{hidden.name}.hidden"), "")  # killed in its removal
+  states.saved(folder, 3, 5)
+  assert not checkpoint.damage_of(folder / "checkpoints" / "3")
+  files.remove(folder / "checkpoints" / "5" / "meta")
+  assert int(states.restore(folder).step) == 3
+  assert names(folder / "checkpoints-damaged") == ["5"]

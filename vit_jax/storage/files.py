@@ -235,6 +235,7 @@ def set_aside(path: Path, target: Path) -> Path:
   """Renames a damaged file to `target`, or to TARGET-again if that exists; returns the new path."""
   while exists(target):
     target = target.with_name(f"{target.name}-again")
+  remove(target)  # a killed process may have left a part that nobody sees
   rename(path, target)
   return target
 

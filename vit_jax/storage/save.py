@@ -78,6 +78,7 @@ class Save:
         return f"the folder {workdir} is gone"
       if not files.is_folder(self._folder.parent):
         logging.warning("%s was removed; it is made anew.", self._folder.parent)
+      files.remove(self._folder)  # a killed run may have left a part that nobody sees
       files.make_folder(self._folder / "state")
     except OSError as error:
       return reason_of(error)
