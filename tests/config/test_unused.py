@@ -91,6 +91,12 @@ def test_every_setting_with_a_condition_is_above():
       "or leave config.new_head at False.",
     ),
     (
+      "optimizer.decay_kind=coupled",
+      "config.optimizer.decay_kind='coupled' has no effect without config.optimizer.weight_decay; "
+      "give --config.optimizer.weight_decay too, or leave config.optimizer.decay_kind at "
+      "'decoupled'.",
+    ),
+    (
       f"model.head_bias=-1 {MASKED}",
       "config.model.head_bias=-1.0 has no effect with config.objective.kind='masked_patches'; give "
       "--config.objective.kind=classification, or leave config.model.head_bias at 0.0.",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from vit_jax.config.fields import group_in
 from vit_jax.config.run import Config
+from vit_jax.config.suggestions import has
 from vit_jax.process.errors import ConfigError
 from vit_jax.process.text import shown
 
@@ -48,13 +49,14 @@ def check(config: Config):
 def of_kinds(condition: tuple) -> tuple:
   """The condition; what a group's class tells is replaced by the kinds of which it is true.
 
-  So ("objective.trains_head",) becomes ("objective.kind", "classification").
+  So ("objective.trains_head",) becomes ("objective.kind", "classification"). A condition on a
+  setting, such as ("optimizer.weight_decay",), stays as it is.
   """
   key, *values = condition
   path, _, name = key.rpartition(".")
   groups = {field.name: group_in(field) for field in dataclasses.fields(Config)}
   group = groups.get(path)
-  if values or group is None or not group.default:
+  if values or group is None or not group.default or has(group.settings(group.default), name):
     return condition
   return f"{path}.kind", *(kind for kind, of_kind in group.classes() if getattr(of_kind, name))
 
