@@ -49,6 +49,18 @@ def test_a_constant_top5_leaves_the_scale_to_the_others():
   assert axes.lines[1].get_label() == "test top-5: 100.0%, not drawn"
 
 
+@pytest.mark.parametrize("low", [0.002, 0.93, 2.1])
+@pytest.mark.parametrize("ratio", [1.01, 1.6, 2.3, 9, 11, 299, 301, 1e6])
+def test_a_logarithmic_axis_has_numbers(low, ratio):
+  axes = Figure().subplots()
+  axes.set(yscale="log", ylim=(low, low * ratio))
+  charts.round_log_ticks(axes.yaxis)
+  marked = axes.yaxis.get_majorticklocs()
+  within = marked[(marked >= low) & (marked <= low * ratio)]
+  assert 2 <= len(within) <= 8
+  assert len(set(axes.yaxis.get_major_formatter().format_ticks(within))) == len(within)
+
+
 def test_the_legend_covers_nothing():
   figure = Figure(figsize=(4, 3), layout="constrained")
   axes = figure.subplots()

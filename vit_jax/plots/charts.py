@@ -19,6 +19,7 @@ DPI = 144  # of images inside of a figure
 PNG_DPI = 180
 MAX_NAME = 40  # characters of a name
 NARROW = 300  # ratio of the ends of a logarithmic axis below which 2 and 5 are marked too
+NARROWER = 10  # the same ratio, below which evenly spaced numbers are marked
 INK = "#010203"  # becomes the colour of text, light or dark
 STYLE = (
   "<style>:root{--ink:#222}@media (prefers-color-scheme:dark){:root{--ink:#ddd}}"
@@ -92,12 +93,13 @@ def lines(
 
 
 def round_log_ticks(axis):
-  """Marks 1, 10, ... on a logarithmic axis of Matplotlib, and 2 and 5 if it is short."""
+  """Marks 1, 10, ... on a logarithmic axis of Matplotlib, and more if it is short."""
   from matplotlib import ticker
 
   low, high = sorted(axis.get_view_interval())
   subs = (1, 2, 5) if high < NARROW * low else (1,)
-  axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=7))
+  decades = ticker.LogLocator(subs=subs, numticks=7)
+  axis.set_major_locator(ticker.MaxNLocator(5) if high < NARROWER * low else decades)
   axis.set_minor_locator(ticker.NullLocator())
   axis.set_major_formatter("{x:g}")
 
