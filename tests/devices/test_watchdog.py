@@ -1,5 +1,6 @@
 """A run without progress is ended, in a process of its own; a run that makes progress is not."""
 
+import resource
 import sys
 import time
 
@@ -143,6 +144,15 @@ def test_too_little_memory_is_said_in_a_sentence(tmp_path, processes):
   dog = Watchdog(tmp_path, limit=9, silence=9, process=0, processes=processes)
   dog.beat("step 3")
   said = r"at step 3\. Raise config\.accumulation.*allocating 9 bytes"
+  with pytest.raises(RunError, match=said), dog.guarded():
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+
+def test_too_little_memory_names_the_limit_of_the_process(tmp_path, monkeypatch):
+  dog = Watchdog(tmp_path, limit=9, silence=9, process=0, processes=1)
+  soft = {resource.RLIMIT_AS: 3_000_000}
+  monkeypatch.setattr(resource, "getrlimit", lambda number: (soft.get(number, -1), -1))
+  said = r"This process has a limit \(memory, ulimit -v: 3,000,000\); raise it first\. Raise config"
   with pytest.raises(RunError, match=said), dog.guarded():
     raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
 

@@ -5,6 +5,7 @@ import sys
 import threading
 
 from vit_jax.process import limits
+from vit_jax.storage import save
 
 
 def test_nothing_forbids_a_run_here():
@@ -35,5 +36,6 @@ def test_a_folder_that_the_locale_cannot_write(monkeypatch):
 
 def test_an_error_of_a_limit_names_the_limits():
   for error in (MemoryError(), RuntimeError("x: can't start new thread")):
-    assert "gets no more memory or threads (" in limits.exhausted(error)
+    assert limits.exhausted(error).startswith("This process gets no more memory or threads (")
+    assert save.reason_of(error).startswith("this process gets no more memory or threads (")
   assert not limits.exhausted(RuntimeError("RESOURCE_EXHAUSTED: Out of memory"))

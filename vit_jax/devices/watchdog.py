@@ -25,7 +25,7 @@ from jax.experimental import multihost_utils
 
 from vit_jax.config import RunError
 from vit_jax.devices.hosts import before_abort, is_of_others
-from vit_jax.process import at_work
+from vit_jax.process import at_work, limits
 from vit_jax.storage import files
 
 FOLDER = "heartbeats"
@@ -219,8 +219,9 @@ class Watchdog:
       if not is_of_others(error):
         raise
       if "RESOURCE_EXHAUSTED" in str(error):
+        limit = limits.of_memory() if jax.default_backend() == "cpu" else ""
         raise RunError(
-          f"The devices ran out of memory at {self._doing}. {too_little} JAX says: {error}"
+          f"The devices ran out of memory at {self._doing}. {limit}{too_little} JAX says: {error}"
         ) from error
       if self._processes == 1:
         raise

@@ -5,6 +5,10 @@ import pathlib
 import resource
 import sys
 import threading
+from collections.abc import Iterable
+
+_MEMORY = "memory, ulimit -v"  # bytes; the shell shows units of 1,024
+_LIMITS = {_MEMORY: resource.RLIMIT_AS, "processes, ulimit -u": resource.RLIMIT_NPROC}
 
 
 def refusal(folder: pathlib.Path) -> str:
@@ -49,12 +53,28 @@ def _of_threads():
 
 def exhausted(error: BaseException) -> str:
   """One sentence on a limit that an error tells of; "" if it tells of none."""
-  if not isinstance(error, MemoryError) and "can't start new thread" not in str(error):
-    return ""
-  limits = {"memory, ulimit -v": resource.RLIMIT_AS, "processes, ulimit -u": resource.RLIMIT_NPROC}
-  soft = {name: resource.getrlimit(number)[0] for name, number in limits.items()}
-  known = [f"{name}: {n:,}" for name, n in soft.items() if n != resource.RLIM_INFINITY]
-  return (
-    f"This process gets no more memory or threads ({'; '.join(known) or 'no limit of its own'}); "
+  reason = reached(error)
+  return reason and (
+    f"{reason[0].upper()}{reason[1:]}; "
     "raise the limit, or use a machine or container with more, and start the same command again."
   )
+
+
+def reached(error: BaseException) -> str:
+  """The limit that an error tells of, as a part of a sentence; "" if it tells of none."""
+  if not isinstance(error, MemoryError) and "can't start new thread" not in str(error):
+    return ""
+  known = "; ".join(_set(_LIMITS)) or "no limit of its own"
+  return f"this process gets no more memory or threads ({known})"
+
+
+def of_memory() -> str:
+  """A sentence on the limit of this process's memory, with a space after it; "" if it has none."""
+  known = "; ".join(_set([_MEMORY]))
+  return known and f"This process has a limit ({known}); raise it first. "
+
+
+def _set(names: Iterable[str]) -> list[str]:
+  """Those of the limits that are set, with their values."""
+  soft = {name: resource.getrlimit(_LIMITS[name])[0] for name in names}
+  return [f"{name}: {n:,}" for name, n in soft.items() if n != resource.RLIM_INFINITY]

@@ -17,7 +17,7 @@ import jax
 import orbax.checkpoint as ocp
 from etils import epath
 
-from vit_jax.process import agreement
+from vit_jax.process import agreement, limits
 from vit_jax.storage import files, manifest
 from vit_jax.storage.checkpoint import META
 from vit_jax.storage.paths import Path
@@ -144,6 +144,8 @@ def reason_of(error: Exception) -> str:
     return os.strerror(int(inside[1]))
   if isinstance(error, OSError) and error.strerror:
     return error.strerror
+  if limit := limits.reached(error):
+    return f"{limit}: raise the limit"
   return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
