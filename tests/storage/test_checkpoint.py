@@ -232,9 +232,15 @@ def all_in(folder):
   return folder, *inside
 
 
-@pytest.mark.parametrize(("unable", "kept"), [("checkpoints", [7, 8]), (f"checkpoints/{OLD}", [8])])
+@pytest.mark.parametrize(
+  ("unable", "kept", "failed"),
+  [
+    ("checkpoints", [7, 8], "it may be lost if the machine crashes"),
+    (f"checkpoints/{OLD}", [8], "older ones could not be removed"),
+  ],
+)
 def test_what_fails_once_a_checkpoint_is_published_is_no_failed_save(
-  tmp_path, monkeypatch, caplog, unable, kept
+  tmp_path, monkeypatch, caplog, unable, kept, failed
 ):
   saved(tmp_path, 7)
   recorded(monkeypatch, unable=tmp_path / unable)
@@ -242,7 +248,7 @@ def test_what_fails_once_a_checkpoint_is_published_is_no_failed_save(
   checkpoints.save(at_step(8), META)
   checkpoints.wait()
   assert checkpoints.outcome() == ""
-  assert "After checkpoint 8 was saved: No space left on device" in caplog.text
+  assert f"Checkpoint 8 is saved, but {failed} (No space left on device)." in caplog.text
   assert checkpoint.available(tmp_path) == kept
 
 

@@ -92,13 +92,15 @@ class Checkpoints:
     if not files.exists(target):
       files.remove(target)  # a killed run may have left a part that nobody sees
     files.rename(folder, target)
+    failed = "it may be lost if the machine crashes"
     try:
       # First, or a crash might take the new name and the old checkpoint. Each may be a new folder.
       for parent in (self._directory, *self._directory.parents[:2]):
         files.sync(parent)
+      failed = "older ones could not be removed"
       self._prune(best)
     except OSError as error:
-      logging.warning("After checkpoint %s was saved: %s.", step, reason_of(error))
+      logging.warning("Checkpoint %s is saved, but %s (%s).", step, failed, reason_of(error))
 
   def _prune(self, best):
     """Removes old checkpoints."""
