@@ -37,5 +37,5 @@ def test_a_folder_that_the_locale_cannot_write(monkeypatch):
 def test_an_error_of_a_limit_names_the_limits():
   for error in (MemoryError(), RuntimeError("x: can't start new thread")):
     assert limits.exhausted(error).startswith("This process gets no more memory or threads (")
-    assert save.reason_of(error).startswith("this process gets no more memory or threads (")
+    assert save.reason_of(error).startswith("This process gets no more memory or threads (")
   assert not limits.exhausted(RuntimeError("RESOURCE_EXHAUSTED: Out of memory"))

@@ -55,17 +55,17 @@ def exhausted(error: BaseException) -> str:
   """One sentence on a limit that an error tells of; "" if it tells of none."""
   reason = reached(error)
   return reason and (
-    f"{reason[0].upper()}{reason[1:]}; "
+    f"{reason}; "
     "raise the limit, or use a machine or container with more, and start the same command again."
   )
 
 
 def reached(error: BaseException) -> str:
-  """The limit that an error tells of, as a part of a sentence; "" if it tells of none."""
+  """The limit that an error tells of, without a full stop; "" if it tells of none."""
   if not isinstance(error, MemoryError) and "can't start new thread" not in str(error):
     return ""
   known = "; ".join(_set(_LIMITS)) or "no limit of its own"
-  return f"this process gets no more memory or threads ({known})"
+  return f"This process gets no more memory or threads ({known})"
 
 
 def of_memory() -> str:
