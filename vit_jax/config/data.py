@@ -82,8 +82,10 @@ class Augmentation:
       side: of the image, pixels.
 
     Returns:
-      Functions of pixels, (S, S, 3) uint8 RGB to the same, to apply one after the other. They must
-      not draw anything, nor write to the pixels that they are given.
+      Functions of pixels, (S, S, 3) uint8 RGB to the same, to apply one after the other: named
+      functions, or `functools.partial` of them with what was drawn as keywords, from which the
+      pictures of operations take their captions. They must not draw anything, nor write to the
+      pixels that they are given.
     """
     raise NotImplementedError
 

@@ -92,7 +92,7 @@ def parameter_spec(shape: tuple[int, ...], fsdp: int) -> P:
 def state_shardings(mesh: Mesh, state):
   """The sharding of every array of a state (parameters, optimizer state, averages).
 
-  Moments and averages have their parameter's shape and thus its sharding.
+  It follows from the shape alone, so moments and averages are split as their parameters are.
   """
   fsdp = mesh.shape["fsdp"]
   return jax.tree.map(lambda x: NamedSharding(mesh, parameter_spec(x.shape, fsdp)), state)

@@ -3,7 +3,8 @@
 A new kind is one file with an instance of a class with the members of `Storage`, and one line in
 `registry.STORAGES` that leads to the instance: `"gs": "vit_jax.storage.buckets.google:GOOGLE"`
 serves all paths gs://... Only `storage.files` calls these members; everything else calls
-`storage.files`.
+`storage.files`. For another service of buckets, write `Objects` (`storage/buckets/objects.py`)
+instead: all that is below follows from it.
 
 What each kind must promise, because a checkpoint and the details of an evaluation rely on it:
 

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import NamedTuple
 
 import numpy as np
@@ -53,4 +54,4 @@ def _sample(name: str, drawn: list[Callable], images: np.ndarray) -> Sample:
 def _arguments(operation: Callable) -> str:
   """The numbers that an operation was drawn with; pixels are left out."""
   given = operation.keywords if isinstance(operation, functools.partial) else {}
-  return ", ".join(f"{key}={x:.4g}" for key, x in given.items() if np.ndim(x) == 0)
+  return ", ".join(f"{key}={x:.4g}" for key, x in given.items() if isinstance(x, Number))

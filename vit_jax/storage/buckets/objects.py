@@ -11,7 +11,7 @@ NEW = ""  # the version of an object that does not exist yet
 
 
 class Found(NamedTuple):
-  """An object; its version changes with each write."""
+  """An object; its version changes with its content, at least."""
 
   key: str
   size: int
