@@ -90,7 +90,7 @@ def test_steps_that_depend_on_missing_data(here):
 
 def test_the_example_of_the_documents(here, tmp_path):
   page = (programs.ROOT / "docs" / "studies.md").read_text()
-  (example,) = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+  (example,) = re.findall(r"^```python[^\n]*\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
   path = tmp_path / "example.py"
   path.write_text(example)
   found = asked(path)

@@ -99,7 +99,7 @@ def run(tool, arguments, monkeypatch, capfd):
     ),
     ("cache", "--config configs/vit_digits.py --config.data.cache=/dev/null", 2, "cannot be made"),
     ("compile_check", "--config configs/none.py", 2, "no recipe configs/none.py"),
-    ("vtab", "--source gs://b/w.npz", 2, "gs://b/w.npz is a URL"),
+    ("vtab", "--source http://b/w.npz", 2, "http://b/w.npz is a URL"),
     ("cost", "--image-size 99999999999", 2, "image_size=99999999999"),
     ("compile_table", "--topologies v9", 2, "v9 is none of"),
     ("benchmark", "nonsense", 2, "invalid choice"),

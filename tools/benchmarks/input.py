@@ -225,7 +225,7 @@ def turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> Sp
   while time.perf_counter() < warm_until:
     next(batches)
   count, start, cpu = 0, time.perf_counter(), _cpu_seconds()
-  while time.perf_counter() < start + seconds:
+  while not count or time.perf_counter() < start + seconds:
     next(batches)
     count += batch_size
   speed = Speed(count / (time.perf_counter() - start), (_cpu_seconds() - cpu) / count * 1e6)

@@ -1,9 +1,8 @@
 """NVIDIA's GPUs: the compiler is XLA's, and cuDNN's for its attention. It refuses no program."""
 
+import importlib.metadata
 import os
 import re
-
-import jax
 
 from compiled import gpu_targets
 from compiled.platform import Platform, known
@@ -12,6 +11,7 @@ TOPOLOGY = re.compile(r"([a-z0-9-]+):(?:([1-9]\d*)x)?([1-9]\d*)", re.ASCII)
 # JAX's variables for the share of the memory that it takes, the newer one first, and its default.
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 FRACTION = 0.75
+JAX = importlib.metadata.version("jax")  # importing it takes longer than --help may
 
 
 def names(topology: str) -> bool:
@@ -44,8 +44,8 @@ PLATFORM = Platform(
   described=described,
   packages=("jax_cuda13_plugin", "nvidia.cudnn", "nvidia.cu13"),
   install=(
-    f"pip install --target=.libgpu --no-deps jax-cuda13-pjrt=={jax.__version__} "
-    f"jax-cuda13-plugin=={jax.__version__} nvidia-cudnn-cu13 nvidia-cuda-nvcc nvidia-nvvm"
+    f"pip install --target=.libgpu --no-deps jax-cuda13-pjrt=={JAX} "
+    f"jax-cuda13-plugin=={JAX} nvidia-cudnn-cu13 nvidia-cuda-nvcc nvidia-nvvm"
   ),
   # Nothing can be measured without a GPU, and products of many rows have no Triton kernel then.
   # The machine code, which nobody runs, is not optimized; memory and kernels are the same.

@@ -4,7 +4,7 @@ import dataclasses
 
 from benchmarks import trial
 from benchmarks.case import Case
-from compiled import compilation
+from compiled import platforms
 
 
 class Small(Case):
@@ -22,5 +22,5 @@ def estimated(topology, *trials):
   A refusal whose words are not known is an error here.
   """
   trial.timing.lacks_memory = lambda error: False
-  devices = compilation.devices_of(topology)
+  devices = platforms.devices_of(topology)
   return dict(found=[trial.estimated(*one, devices) for one in trials])
