@@ -154,10 +154,9 @@ class Optimizer:
   def precondition(self):
     """The `optax.GradientTransformation` of a kind, from gradients to directions.
 
-    The directions are not multiplied by the learning rate, nor by -1, nor decayed: the step does
-    the first two (`learning/train_step.py`), and `learning/optim.py` puts clipping and weight decay
-    around it. Its state is made of named tuples. It is given the tree of the parameters, and has to
-    know of it:
+    The directions are not multiplied by the learning rate, nor by -1, nor decayed, nor clipped:
+    `learning/optim.py` does all of this. Its state is made of named tuples. It is given the tree of
+    the parameters, and has to know of it:
 
     - parameters that are not trained (`trainable`) are None, in gradients and updates too;
     - with config.model.scan all blocks are one subtree, whose arrays have the blocks as their first
