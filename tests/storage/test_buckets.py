@@ -5,6 +5,7 @@ import errno
 import itertools
 import json
 import pathlib
+import sys
 import threading
 import time
 
@@ -288,9 +289,7 @@ def test_a_bucket_that_is_not_there_is_one_sentence(scheme, proxy):
 
 
 def test_a_missing_library_is_named_with_its_extra(scheme, monkeypatch):
-  monkeypatch.setitem(
-    __import__("sys").modules, {"gs": "google.cloud", "s3": "boto3"}[scheme], None
-  )
+  monkeypatch.setitem(sys.modules, {"gs": "google.cloud.storage", "s3": "boto3"}[scheme], None)
   objects = type(registry.STORAGES[scheme]._objects)()
   with pytest.raises(ConfigError, match=r"pip install '\.\[buckets\]'"):
     objects.stat("bucket", "key")
