@@ -1,4 +1,4 @@
-"""Eight simulated devices on the CPU for every test, exact float32 products, quick compilation."""
+"""Eight simulated devices on the CPU for every test, exact float32 matmuls, quick compilation."""
 
 import gc
 import os

@@ -1,6 +1,6 @@
-"""Products that decide a figure are exact, also on TPUs, where JAX rounds them to bfloat16.
+"""Matmuls that decide a metric are exact, also on TPUs, where JAX rounds them to bfloat16.
 
-The tests themselves run with exact products by default, so here they are asked for others.
+The tests themselves run with exact matmuls by default, so here they are asked for others.
 """
 
 import re

@@ -27,7 +27,7 @@ KERNEL = np.random.default_rng(1).normal(size=(12, CLASSES)).astype(np.float32)
 
 
 class Linear:
-  """A model of one product."""
+  """A model of one matmul."""
 
   dtype = jnp.float32
 

@@ -147,7 +147,7 @@ def test_no_logits_are_kept_and_weights_in_the_type_of_the_computation():
 
 
 @pytest.mark.parametrize("relative", [False, True])
-def test_all_products_but_the_logits_are_in_the_type_of_the_computation(relative):
+def test_all_matmuls_but_the_logits_are_in_the_type_of_the_computation(relative):
   module, x = Attention(3, jnp.bfloat16, relative=relative), jnp.zeros((1, 5, 12), jnp.bfloat16)
   params = jax.eval_shape(lambda: module.init(jax.random.key(0), x))
   text = str(jax.make_jaxpr(module.apply)(params, x))

@@ -19,7 +19,7 @@ def parameters():
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-def test_logits_are_products_in_the_type_of_the_computation_added_up_in_float32(dtype):
+def test_logits_are_matmuls_in_the_type_of_the_computation_added_up_in_float32(dtype):
   params = parameters()
   y = jnp.asarray(np.random.default_rng(1).normal(size=(5, 64)), jnp.float32)
   logits = Head(10, 0.0, dtype).apply({"params": params}, y)
@@ -40,13 +40,13 @@ def test_gradients_are_those_of_a_linear_map():
   np.testing.assert_allclose(of_y, weight @ params["kernel"].T, rtol=1e-4, atol=1e-5)
 
 
-def test_gradients_are_products_in_bfloat16_where_the_computation_is():
+def test_gradients_are_matmuls_in_bfloat16_where_the_computation_is():
   """No float32 array as large as the kernel is computed, so devices exchange half the bytes."""
   params, y = parameters(), jnp.ones((5, 64), jnp.bfloat16)
   head = Head(10, 0.0, jnp.bfloat16)
   text = str(jax.make_jaxpr(jax.grad(lambda p: head.apply({"params": p}, y).sum()))(params))
-  products = re.findall(r"(\w+)\[([\d,]+)\] = dot_general", text)
-  assert products == [("f32", "5,10"), ("bf16", "5,64"), ("bf16", "64,10")]
+  matmuls = re.findall(r"(\w+)\[([\d,]+)\] = dot_general", text)
+  assert matmuls == [("f32", "5,10"), ("bf16", "5,64"), ("bf16", "64,10")]
 
 
 def test_it_begins_with_the_bias_alone():

@@ -170,7 +170,7 @@ def test_other_sizes_are_refused_with_both_numbers(side):
     init(models.create(**TINY), np.zeros((1, *side, 3)))
 
 
-def test_all_products_but_the_logits_are_bfloat16_where_it_is_asked_for():
+def test_all_matmuls_but_the_logits_are_bfloat16_where_it_is_asked_for():
   model = models.create(**TINY, dtype=jnp.bfloat16, representation_layer=True)
   text = str(jax.make_jaxpr(lambda p: run(model, p, IMAGES))(jax.eval_shape(lambda: init(model))))
   types = re.findall(r"(\w+)\[[\d,]+\] = dot_general", text)

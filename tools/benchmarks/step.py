@@ -19,7 +19,7 @@ from benchmarks.processes import in_process
 from vit_jax.experiments import timing
 
 MODEL, BATCH, SIDE, CLASSES = "ViT-S/16", 16, 224, 1000
-MATMUL = 2048  # rows and columns of the matrices whose product is the measure of the machine
+MATMUL = 2048  # rows and columns of the matmul that is the measure of the machine
 CALLS = 6  # of a step
 OURS, EAGER, COMPILED = "vit_jax", "timm, torch eager", "timm, torch.compile"
 

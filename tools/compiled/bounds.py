@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from compiled import products, program_text
+from compiled import matmuls, program_text
 from compiled.instructions import Instruction, Program
 from vit_jax.devices.chips import Chip
 
@@ -17,7 +17,7 @@ class Bound(NamedTuple):
   """What an instruction cannot do without.
 
   Attributes:
-    flops: of its products; other arithmetic is free here.
+    flops: of its matmuls; other arithmetic is free here.
     moved: bytes that it reads from and writes to the device's memory, each array once, as if no
       cache kept what the instruction before has written.
   """
@@ -26,14 +26,14 @@ class Bound(NamedTuple):
   moved: int
 
   def seconds(self, chip: Chip) -> float:
-    """The least time: the products at the peak rate, or the bytes at the memory's rate."""
+    """The least time: the matmuls at the peak rate, or the bytes at the memory's rate."""
     return max(self.flops / chip.peak_flops, self.moved / chip.hbm_bandwidth)
 
 
 def of(program: Program, one: Instruction) -> Bound:
   """The bound of an instruction that takes time of its own."""
-  multiplying = filter(products.is_product, program.inside(one))
-  flops = sum(products.flops(program, each) for each in multiplying)
+  multiplying = filter(matmuls.is_matmul, program.inside(one))
+  flops = sum(matmuls.flops(program, each) for each in multiplying)
   return Bound(flops, moved_bytes(program, one))
 
 

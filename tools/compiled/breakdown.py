@@ -14,7 +14,7 @@ class Part(NamedTuple):
   Attributes:
     launches: how many instructions run; on a GPU each is a kernel or a copy.
     cycles: as the compiler counts them; those of all categories add up to the step's. 0 on GPUs.
-    flops: of the products (`bounds.Bound`).
+    flops: of the matmuls (`bounds.Bound`).
     moved_bytes: between the device and its memory (`bounds.Bound`).
     bound_seconds: the sum of the least times of the instructions.
   """

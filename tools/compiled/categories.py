@@ -3,11 +3,11 @@
 import collections
 import re
 
-from compiled import bounds, dependence, products
+from compiled import bounds, dependence, matmuls
 from compiled.instructions import Instruction, Program
 
 CATEGORIES = (
-  "forward products",  # also those that remat computes again
+  "forward matmuls",  # also those that remat computes again
   "input gradients",
   "weight gradients",
   "attention, forward",
@@ -57,11 +57,11 @@ class Categories:
   def of(self, one: Instruction) -> str:
     """The category of an instruction that has cycles of its own.
 
-    A fusion with a product belongs to the product, whatever else is fused with it. Other fusions go
+    A fusion with a matmul belongs to the matmul, whatever else is fused with it. Other fusions go
     by the name of their result, or of what was last computed before it.
     """
     inside = self._program.inside(one)
-    multiplying = [each for each in inside if products.is_product(each)]
+    multiplying = [each for each in inside if matmuls.is_matmul(each)]
     if self._is_of_average(one):
       return "moving average"
     if not multiplying and _only_moves(inside):
@@ -70,7 +70,7 @@ class Categories:
     if self._is_input(one, name):
       return "input"
     if multiplying:
-      return self._of_product(multiplying[0])
+      return self._of_matmul(multiplying[0])
     if re.search(ATTENTION, name):
       return "attention, " + _direction(name)
     for category, pattern in OF_MODEL:
@@ -104,17 +104,17 @@ class Categories:
     drawn = not re.search(GRADIENT, name)
     return not self._on_state[one.name] and (self._on_batch[one.name] or drawn)
 
-  def _of_product(self, product: Instruction) -> str:
-    """The category of a product of matrices, or a convolution."""
-    name = product.op_name
+  def _of_matmul(self, matmul: Instruction) -> str:
+    """The category of a matmul or a convolution."""
+    name = matmul.op_name
     if re.search(ATTENTION, name):
       return "attention, " + _direction(name)
     if re.search(HEAD, name):
       return "head and loss"
     if _direction(name) == "forward":
-      return "forward products"
+      return "forward matmuls"
     # Activations and their gradients depend on the batch, and kernels do not.
-    of_kernel = all(self._on_batch[operand] for operand in product.operands)
+    of_kernel = all(self._on_batch[operand] for operand in matmul.operands)
     return "weight gradients" if of_kernel else "input gradients"
 
 

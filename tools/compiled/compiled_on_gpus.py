@@ -17,7 +17,7 @@ RECIPES = (
 FIELDS = (
   *("recipe", "topology", "image_size", "devices", "global_batch", "fits", "peak_bytes"),
   *("usable_bytes", "hbm_bytes", "flops_per_device", "step_seconds_bound", "mfu_bound"),
-  *("images_per_second_per_device_bound", "product_seconds_bound", "launches", "moved_bytes"),
+  *("images_per_second_per_device_bound", "matmul_seconds_bound", "launches", "moved_bytes"),
   *("link_bytes", "link_seconds_bound"),
 )
 HEADING = "## Recipes, compiled for 8 GPUs\n"
@@ -51,7 +51,7 @@ def part(rows: list[Row]) -> str:
     "```",
     "",
     "compiles each recipe with the largest batch that fits, a multiple of 8 images a GPU. Nothing",
-    "here has been run. [gpus.csv](gpus.csv) has every figure.",
+    "here has been run. [gpus.csv](gpus.csv) has every number.",
     "",
     "| recipe | px | on | batch a GPU | peak, GiB | of | bound, ms | images/s a GPU | MFU |",
     "|---|---|---|---|---|---|---|---|---|",

@@ -47,7 +47,7 @@ PLATFORM = Platform(
     f"pip install --target=.libgpu --no-deps jax-cuda13-pjrt=={JAX} "
     f"jax-cuda13-plugin=={JAX} nvidia-cudnn-cu13 nvidia-cuda-nvcc nvidia-nvvm"
   ),
-  # Nothing can be measured without a GPU, and products of many rows have no Triton kernel then.
+  # Nothing can be measured without a GPU, and matmuls of many rows have no Triton kernel then.
   # The machine code, which nobody runs, is not optimized; memory and kernels are the same.
   options={
     "xla_gpu_enable_triton_gemm": False,

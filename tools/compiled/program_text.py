@@ -109,7 +109,7 @@ def runs(blocks: dict[str, str]) -> dict[str, int]:
 def _rounds(condition: str, body: str) -> int:
   """The number of iterations of a loop that counts from 0 up to a constant.
 
-  The loops of lax.scan count by one. Loops in which XLA overlaps a product with the gathering of a
+  The loops of lax.scan count by one. Loops in which XLA overlaps a matmul with the gathering of a
   factor count by the number that the body adds. A loop whose condition computes with fractions,
   such as the rejection sampling of MixUp's share, is assumed to run once.
 

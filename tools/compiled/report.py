@@ -113,7 +113,7 @@ def bounds(config: Config, program, parts: list[Part]) -> dict:
   return dict(
     launches=sum(part.launches for part in parts),
     moved_bytes=sum(part.moved_bytes for part in parts),
-    product_seconds_bound=sum(part.flops for part in parts) / peak,
+    matmul_seconds_bound=sum(part.flops for part in parts) / peak,
     step_seconds_bound=seconds,
     images_per_second_per_device_bound=config.batch_size / program.devices / seconds,
     mfu_bound=flops and flops / seconds / peak,

@@ -67,7 +67,7 @@ def lines_of_time(row: dict) -> list[str]:
   if "step_seconds_bound" in row and not row["step_seconds_estimate"]:
     lines.append(
       f"a step is no faster than its bound: {row['step_seconds_bound'] * 1e3:.1f} ms, "
-      f"{rate('_bound')}; products alone {row['product_seconds_bound'] * 1e3:.1f} ms; "
+      f"{rate('_bound')}; matmuls alone {row['matmul_seconds_bound'] * 1e3:.1f} ms; "
       f"{row['launches']:,} kernels and copies move {row['moved_bytes'] / 2**30:.1f} GiB"
     )
   if "days" in row:

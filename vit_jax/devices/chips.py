@@ -13,7 +13,7 @@ class Chip(NamedTuple):
   """One JAX device. A TPU v2 or v3 chip is two of them; from v4 on a chip is one.
 
   Attributes:
-    peak_flops: FLOP/s of dense products in bfloat16.
+    peak_flops: FLOP/s of dense matmuls in bfloat16.
     hbm_bytes: size of the memory.
     clock_hz: cycles a second: the peak divided by the operations of the matrix units in a cycle;
       None for GPUs, whose compiler counts no cycles.

@@ -50,7 +50,7 @@ def split_by_example(x: jax.Array) -> jax.Array:
 def batch_first(x: jax.Array) -> jax.Array:
   """(B, N, D) with the batch as the first axis in memory, on GPUs; each device has its examples.
 
-  Left alone, XLA makes the batch the last axis, and each product of matrices is transposed. Outside
+  Left alone, XLA makes the batch the last axis, and each matmul is transposed. Outside
   of a shard_map, it would gather all examples on every device to give them a layout.
   """
   constrained = lambda x: with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2)))

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from compiled import bounds, products, program_text
+from compiled import bounds, matmuls, program_text
 from compiled.breakdown import breakdown
 from compiled.categories import CATEGORIES, Categories
 from compiled.instructions import Program
@@ -32,7 +32,7 @@ def parts(name):
 
 @functools.cache
 def flops_of(name):
-  """FLOPs of the products in each category of a program."""
+  """FLOPs of the matmuls in each category of a program."""
   return collections.Counter({part.category: part.flops for part in breakdown(text(name), V3)})
 
 
@@ -67,11 +67,11 @@ def test_a_step_has_the_categories_of_its_model(name, without):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_product_has_two_gradients_but_the_first_has_one(name):
+def test_each_matmul_has_two_gradients_but_the_first_has_one(name):
   """The images have no gradient; padding does not count."""
   flops = flops_of(name)
-  assert flops["weight gradients"] == flops["forward products"]
-  assert 0.5 < flops["input gradients"] / flops["forward products"] < 1
+  assert flops["weight gradients"] == flops["forward matmuls"]
+  assert 0.5 < flops["input gradients"] / flops["forward matmuls"] < 1
 
 
 MODELS = dict(
@@ -81,18 +81,18 @@ MODELS = dict(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_products_are_those_of_the_model(name):
-  """8 images a device. Query and key are multiplied twice; the model's figure has padding."""
+def test_the_matmuls_are_those_of_the_model(name):
+  """8 images a device. Query and key are multiplied twice; the model's number has padding."""
   settings, side = MODELS[name]
   flops = flops_of(name)
   heads = flops["head and loss"] / 3  # forward and two gradients
   attention = flops["attention, forward"] * 2 / 3
-  found = flops["forward products"] + attention + heads
+  found = flops["forward matmuls"] + attention + heads
   whole = 2 * 8 * configured(settings).macs(side, side)
   assert whole * (0.95 if name == "resnet" else 1) <= found <= whole
 
 
-PRODUCTS = """ENTRY %main {
+MATMULS = """ENTRY %main {
   %q = bf16[8,197,16,64]{1,3,2,0} parameter(0)
   %k = bf16[8,197,16,64]{1,3,2,0} parameter(1)
   %x = f32[2,5,5,3]{3,2,1,0} parameter(2)
@@ -114,9 +114,9 @@ PRODUCTS = """ENTRY %main {
     ("%d", 2 * 8 * 4 * 10),
   ],
 )
-def test_flops_of_a_product(name, flops):
-  program = Program(PRODUCTS)
-  assert products.flops(program, program.named[name]) == flops
+def test_flops_of_a_matmul(name, flops):
+  program = Program(MATMULS)
+  assert matmuls.flops(program, program.named[name]) == flops
 
 
 SLICES = """%inner {

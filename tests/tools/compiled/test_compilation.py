@@ -53,7 +53,7 @@ def test_an_unknown_device():
 
 # Multiply-adds in a cycle of one device's matrix units: their number times rows times columns.
 @pytest.mark.parametrize(
-  ("kind", "products"),
+  ("kind", "multiplied"),
   [
     ("TPU v2", 1 * 128**2),
     ("TPU v3", 2 * 128**2),
@@ -63,9 +63,9 @@ def test_an_unknown_device():
     ("TPU v6 lite", 4 * 256**2),
   ],
 )
-def test_clocks_agree_with_the_peak_rates(kind, products):
+def test_clocks_agree_with_the_peak_rates(kind, multiplied):
   clock = platform.known(kind).clock_hz
-  assert 2 * products * clock == pytest.approx(platform.known(kind).peak_flops, rel=0.03)
+  assert 2 * multiplied * clock == pytest.approx(platform.known(kind).peak_flops, rel=0.03)
 
 
 REFUSED = compilation.Program(

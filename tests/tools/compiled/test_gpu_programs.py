@@ -10,8 +10,8 @@ from compiled import (
   compilation,
   gpus,
   largest,
+  matmuls,
   platforms,
-  products,
   program_text,
 )
 from compiled.gpu_targets import TARGETS
@@ -20,7 +20,7 @@ from vit_jax.devices.chips import chip
 
 H100 = chip("NVIDIA H100 80GB HBM3")
 
-PRODUCTS = """%fused (p: bf16[6,5]) -> bf16[6,7] {
+MATMULS = """%fused (p: bf16[6,5]) -> bf16[6,7] {
   %p = bf16[6,5]{1,0} parameter(0)
   %w = bf16[5,7]{1,0} parameter(1)
   ROOT %d = bf16[6,7]{1,0} dot(%p, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
@@ -57,25 +57,25 @@ CONVOLUTION = 2 * 4 * 4 * 7 * 3 * 3 * 3
     ("%lt", 2 * 3 * 40 * 5 * 7),
     ("%t", 2 * 6 * 5 * 7),
     ("%f", 2 * 2 * SCORES),
-    ("%g", 2 * 5 * SCORES),  # the logits again, and two gradients of each of the two products
+    ("%g", 2 * 5 * SCORES),  # the logits again, and two gradients of each of the two matmuls
     ("%cf", 2 * CONVOLUTION),
     ("%cw", 2 * CONVOLUTION),
     ("%ci", 2 * CONVOLUTION),
   ],
 )
 def test_flops_of_what_the_libraries_multiply(name, flops):
-  program = Program(PRODUCTS)
+  program = Program(MATMULS)
   assert bounds.of(program, program.named[name]).flops == flops
 
 
 def test_a_library_function_that_is_not_known_is_not_left_out():
-  program = Program(PRODUCTS.replace("__cublas$lt$matmul", "__cublas$triangularSolve"))
+  program = Program(MATMULS.replace("__cublas$lt$matmul", "__cublas$triangularSolve"))
   with pytest.raises(ValueError, match=r"custom-call __cublas.triangularSolve are not known"):
-    products.flops(program, program.named["%lt"])
+    matmuls.flops(program, program.named["%lt"])
 
 
 def test_a_workspace_is_not_moved_and_an_operand_is_read_once():
-  program = Program(PRODUCTS)
+  program = Program(MATMULS)
   moved = lambda name: bounds.moved_bytes(program, program.named[name])
   assert moved("%lt") == 2 * (3 * 40 * 5 + 3 * 40 * 7 + 3 * 5 * 7)
   heads, lengths, sums = 2 * 4 * 200 * 12 * 64, 4 * 4, 4 * 4 * 12 * 200

@@ -1,4 +1,4 @@
-"""FLOPs of products of matrices and convolutions in a compiled program, however written."""
+"""FLOPs of matmuls and convolutions in a compiled program, however written."""
 
 import math
 import re
@@ -8,13 +8,13 @@ import numpy as np
 from compiled.instructions import Instruction, Program
 
 
-def is_product(one: Instruction) -> bool:
+def is_matmul(one: Instruction) -> bool:
   """Whether an instruction multiplies matrices, or is a convolution or cuDNN's attention."""
   return one.kind in ("convolution", "dot") or one.target.startswith(("__cublas$", "__cudnn$"))
 
 
 def flops(program: Program, one: Instruction) -> int:
-  """2 for each product of two numbers that it computes; products with padding do not count.
+  """2 for each pair of numbers that it multiplies; pairs with padding do not count.
 
   Raises:
     ValueError: an operation of this kind is not known.
@@ -29,7 +29,7 @@ def flops(program: Program, one: Instruction) -> int:
 
 
 def _of_matrices(program: Program, one: Instruction) -> int:
-  """Of a product of two arrays: for each number of the result, the sizes that are summed over."""
+  """Of a matmul: for each number of the result, the sizes that are summed over."""
   summed = one.attribute(r'lhs_contracting_dim(?:ension)?s"?[=:][\[{]([^\]}]*)[\]}]')
   sizes = sizes_of(program.named[one.operands[0]].shape)
   axes = [int(axis) for axis in re.findall(r"\d+", summed)]
@@ -41,15 +41,15 @@ def _of_attention(program: Program, one: Instruction) -> int:
   (batch, queries, heads, channels), keys = (
     sizes_of(program.named[name].shape) for name in one.operands[:2]
   )
-  products = 5 if "Backward" in one.target else 2
-  return products * 2 * batch * heads * queries * keys[1] * channels
+  matmuls = 5 if "Backward" in one.target else 2
+  return matmuls * 2 * batch * heads * queries * keys[1] * channels
 
 
 def _of_convolution(program: Program, one: Instruction) -> int:
   """Of a convolution. Axes may be those of a window, with padding, strides and dilations.
 
-  The TPU's compiler writes every product of matrices as one: dimensions of one operand alone, or of
-  both, are then those of a window that leaves one product for each place. cuDNN's gradients are
+  The TPU's compiler writes every matmul as one: dimensions of one operand alone, or of both, are
+  then those of a window that leaves one multiplication for each place. cuDNN's gradients are
   written with the labels and the window of the forward convolution.
   """
   shapes = [sizes_of(program.named[name].shape) for name in one.operands[:2]]
