@@ -21,36 +21,36 @@ BEGIN = """# Models
 
 This page is made by `python tools/models.py --output docs/models.md`; do not edit it here.
 
-`--config.model.name=NAME` takes a model of this table, or a variant of it: any patch size
+`--config.model.name=NAME` selects a model of this table, or a variant of one: any patch size
 (`ViT-B/20`), any width factor of a ResNet (`R101x2`), or larger patches on the map of a hybrid
-(`R50x1+ViT-B/16p2`). `models.names()` in Python lists the names. For a name
-of timm or Transformers, such as `vit_base_patch16_224`, the message gives the name here.
+(`R50x1+ViT-B/16p2`). `models.names()` lists the names in Python. If you give a name of timm or
+Transformers, such as `vit_base_patch16_224`, the error message has the name to use.
 
 ## Size, cost and accuracy
 
-- **Parameters** are those with a head for 1,000 classes, at 224 pixels, without a representation
-  layer.
-- **GFLOPs** are 10^9 operations of one image's forward pass; a multiply-add counts as two.
-  Training takes three times as many.
-- **Tokens** are those of the encoder, with the class token. Patches of 14 pixels do not tile 384,
-  so those models have 378 there.
+- **Parameters** are counted with a head for 1,000 classes, at 224 pixels, without a
+  representation layer.
+- **GFLOPs**: the forward pass of one image takes this many times 10^9 operations; a multiply-add
+  counts as two. Training takes three times as many.
+- **Tokens** are those of the encoder, with the class token. Patches of 14 pixels do not tile 384
+  pixels, so the columns for 384 have 378 pixels for these models.
 - The last three columns are the paper's top-1 accuracy on ImageNet, in percent, after
   pre-training on the dataset that is named and fine-tuning on ImageNet (Tables 5 and 6; the
-  longest training on JFT-300M in Table 6). None of these trainings was run here.
-- `Ti`, `S`, `B`, `L` and `H` are the sizes of the encoder, and `b` is half of `B` (Figure 4). The
-  number after the slash is the side of a patch in pixels. `R50x1+ViT-B/16` is a hybrid: a
-  ResNet makes the patches. `R50x1` is a ResNet of 50 layers and width factor 1 (BiT).
+  longest training on JFT-300M in Table 6). None of these runs was repeated here.
+- `Ti`, `S`, `B`, `L` and `H` are the sizes of the encoder, and `b` is half as wide as `B` (Figure
+  4). The number after the slash is the side of a patch in pixels. `R50x1+ViT-B/16` is a hybrid:
+  its patches come from a ResNet. `R50x1` is a ResNet of 50 layers and width factor 1 (BiT).
   `So400m` is the shape that Alabdulmohsin et al. found in 2023; the paper does not have it.
 """
 
 WEIGHTS = """
 ## Published weights
 
-Each file of Google is `https://storage.googleapis.com/vit_models/NAME.npz`. The names of timm are
-also repositories on the Hugging Face Hub, `timm/NAME`; those of Transformers are as they stand.
-All were pre-trained on ImageNet-21k. The accuracy is the published top-1 on ImageNet, in percent,
-after fine-tuning at 384 pixels. [Move weights in and out](weights.md) tells how they are read. No
-file could be downloaded here: that they load is tested on files with their names and shapes.
+The address of a file of Google is `https://storage.googleapis.com/vit_models/NAME.npz`. On the
+Hugging Face Hub, weights of timm are in the repository `timm/NAME`, and those of Transformers in
+`NAME`. All were pre-trained on ImageNet-21k. The accuracy is the published top-1 on ImageNet, in
+percent, after fine-tuning at 384 pixels. [Move weights in and out](weights.md) says how weights
+are read. No file could be downloaded here: tests load files with the same names and shapes.
 """
 
 
