@@ -23,7 +23,7 @@ def flags() -> ToolFlags:
   result.add_source(required=True)
   add = result.add_argument
   add("--output", type=anywhere, required=True, help="file or folder; its suffix gives the format")
-  add("--format", default="", metavar="NAME", help="of the format; default: by the suffix")
+  add("--format", default="", metavar="NAME", help="name of the format; default: by the suffix")
   add(
     "--step",
     type=whole(0, 2**63 - 1),

@@ -4,7 +4,7 @@ python tools/prepare_data.py images NAME --split train=folder:DIR --split val=cs
   Takes DIR/class/image files, or a CSV file with lines of path,label. It decodes every image once,
   leaves broken images out, and reports images with a wrong suffix and images that occur twice.
   It writes the examples in a random order, so that train[:98%] is a random part.
-  SOURCE is any that config.data.train.source takes; of tfds:OTHER it takes the split of that name.
+  SOURCE is as for config.data.train.source; for tfds:OTHER, the split of the same name is copied.
   --classes NAME NAME ... keeps only the images of these classes.
 python tools/prepare_data.py build NAME[/CONFIG][:VERSION]
   Lets TensorFlow Datasets download and build one of its datasets (pip install '.[prepare]').

@@ -45,7 +45,14 @@ def flags() -> ToolFlags:
   """The command line."""
   result = ToolFlags("speed", __doc__)
   add = result.add_argument
-  add("--model", "--models", nargs="+", metavar="NAME", default=MODELS, help="default: of Table 6")
+  add(
+    "--model",
+    "--models",
+    nargs="+",
+    metavar="NAME",
+    default=MODELS,
+    help="default: eight of Table 6",
+  )
   add(
     "--image-size",
     nargs="+",
@@ -61,7 +68,7 @@ def flags() -> ToolFlags:
     type=whole(1, 10**6),
     default=MEMORY,
     metavar="GIB",
-    help=f"that a program may use on a CPU (default: {MEMORY}); other devices have their own",
+    help=f"memory of a program on a CPU (default: {MEMORY}); other devices have their own",
   )
   add("--workdir", type=path, help="default: workdirs/speed, or workdirs/speed-TOPOLOGY")
   result.add_format("table", "json")

@@ -5,18 +5,18 @@ python tools/study.py --study=configs/studies/positions.py [--scale=small|paper]
 
 A study compares cells, each with several seeds. --plan prints runs, steps, images, FLOPs and the
 time on this machine, from steps that it times for about a minute, and starts nothing; with
---scale=paper it times nothing, and prints device-days of a TPU. Without it the runs that are
-missing are done. Runs that cells share, such as one pre-training of many fine-tunings, are done
-once. If the command was stopped, start it again: it continues, and does nothing twice. A failed
-run does not affect the others. What a run prints is in WORKDIR/runs/NAME.log.
+--scale=paper it times nothing, and prints device-days of a TPU. Without --plan the command does the
+runs that are missing. Runs that cells share, such as one pre-training before many fine-tunings, are
+done once. If the command was stopped, start it again: it continues, and does nothing twice. A
+failed run does not affect the others. What a run prints is in WORKDIR/runs/NAME.log.
 
-WORKDIR gets results.csv (one row a cell and seed), results.md (mean, standard deviation, seeds, the
-paper's numbers), figure.svg and figure.png, and trials.csv (one row a candidate) where settings are
-chosen. --config.KEY=VALUE goes to every run, such as the data of the paper's scale.
+WORKDIR gets results.csv (one row for each cell and seed), results.md (mean, standard deviation,
+seeds, the paper's numbers), figure.svg and figure.png, and trials.csv (one row for each candidate)
+if settings are chosen. --config.KEY=VALUE goes to every run, such as the data of the paper's scale.
 
 On a cluster, --slurm FILE writes a script that submits all runs: bash FILE [options of sbatch, such
 as --gres=gpu:1 --time=4:00:00]. --commands prints the commands of the runs that can start now, one
-a line: first the trials; when they are done, the runs with what was chosen.
+per line: first the trials; when they are done, the runs with the chosen settings.
 
 Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal: start it again; 1 a run
 failed, or anything else.

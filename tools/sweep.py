@@ -46,7 +46,7 @@ def flags() -> ToolFlags:
   add = result.add_argument
   add("--model", metavar="NAME", help="with --task: a model of the paper")
   add("--task", choices=TASKS, help="with --model: a task of Table 4")
-  add("--development", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores a held-back part")
+  add("--development", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores a held-out part")
   add("--final", metavar="RECIPE", help="configs/NAME.py[:ARG] that scores the test set")
   add("--real", action="store_true", help="with --task=imagenet: score ReaL's labels too")
   add("--hyperrule", action="store_true", help="with --task: try the BiT-HyperRule too")

@@ -3,11 +3,11 @@
 python tools/vtab.py --source ViT-L_16.npz --model ViT-L/16 --pretraining ImageNet-21k
 python tools/vtab.py --source ViT-L_16.npz --model ViT-L/16 --tasks pets,svhn --fast
 
-Every task is three runs of configs/vtab.py with different seeds, workdirs below --workdir and the
-same settings: 1,000 training images, 2,500 steps at 384 px, the test set scored after the last
-step. The score is the mean of the 19 test accuracies; the tables have it, the means of the groups
-and the accuracy of each task, with standard deviations over the seeds. --pretraining puts the
-numbers of Table 9 for this model and this data beside.
+Each task has three runs of configs/vtab.py, with different seeds and the same settings: 1,000
+training images, 2,500 steps at 384 px; the test set is scored after the last step. The score is the
+mean of the 19 test accuracies. The tables have it, the means of the groups and the accuracy of each
+task, with standard deviations over the seeds. --pretraining shows the numbers of Table 9 for this
+model and this data beside them.
 
 --learning-rates and --steps give settings to choose from, as the authors did with two of each:
 every pair trains on 800 images of each task and is scored on the other 200. The pair with the best
@@ -48,12 +48,12 @@ def flags() -> ToolFlags:
     "--pretraining",
     choices=("JFT-300M", "ImageNet-21k"),
     default="",
-    help="prints the numbers of Table 9 for this model and this data beside",
+    help="the data of the weights: shows the numbers of Table 9 for this model and this data too",
   )
   add("--tasks", default="", metavar="A,B,...", help="default: all 19")
   add("--seeds", type=whole(1, 1000), help="runs of each task (default: 3; with --fast 1)")
-  add("--learning-rates", default="", metavar="A,B,...", help="to choose from, with --steps")
-  add("--steps", default="", metavar="A,B,...", help="to choose from, with --learning-rates")
+  add("--learning-rates", default="", metavar="A,B,...", help="candidates, with --steps")
+  add("--steps", default="", metavar="A,B,...", help="candidates, with --learning-rates")
   add("--fast", action="store_true", help="a smoke run: 4 steps on a few small images")
   command.add_flags(result, workdir="workdirs/vtab-NAME, or vtab-NAME-fast")
   return result

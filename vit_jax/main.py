@@ -44,8 +44,8 @@ _NO_AVERAGE = flags.DEFINE_boolean(
 _COORDINATOR = flags.DEFINE_string(
   "coordinator", "", "HOST:PORT of process 0; not needed on Cloud TPU and SLURM."
 )
-_PROCESSES = flags.DEFINE_integer("processes", 0, "With --coordinator: how many processes.")
-_PROCESS = flags.DEFINE_integer("process", -1, "With --coordinator: which one this is, from 0.")
+_PROCESSES = flags.DEFINE_integer("processes", 0, "With --coordinator: number of processes.")
+_PROCESS = flags.DEFINE_integer("process", -1, "With --coordinator: this process's number, from 0.")
 
 
 def default_workdir(config_flag: str) -> pathlib.Path:

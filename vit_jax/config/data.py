@@ -132,7 +132,7 @@ class Data:
   )
   train_resize_ratio: float = setting(
     0.0,
-    "as train_resize, but as a multiple of image_size, so that it follows a change of it; 0: not "
+    "like train_resize, but a multiple of image_size, so that it changes with image_size; 0: not "
     "used",
     low=1.0,
     high=MAX_PIXELS / MAX_SIDE,

@@ -29,7 +29,7 @@ class Model:
   width: int = setting(0, "hidden size D; for a ResNet, channels of its root", low=0, high=2**15)
   mlp_dim: int = setting(0, "hidden size of the MLP", low=0, high=2**17)
   heads: int = setting(
-    0, "attention heads; of ResNets, only the axial ones have them", low=0, high=2**10
+    0, "attention heads; a ResNet has them only if it is axial", low=0, high=2**10
   )
   stages: tuple = setting((), "residual units in each stage of a ResNet or of a hybrid's ResNet")
   pool: str = setting(
@@ -72,8 +72,8 @@ class Model:
   )
   attention: str = setting(
     AUTO,
-    "whose attention computes: cuDNN's, on NVIDIA GPUs and in bfloat16, or XLA's; auto: cuDNN's "
-    "where it can. A resumed run that began with XLA's keeps it",
+    "which library computes attention: cuDNN, on NVIDIA GPUs and in bfloat16, or XLA; auto: cuDNN "
+    "where it can. A resumed run that began with XLA keeps it",
     choices=(AUTO, "xla", "cudnn"),
   )
   activation: str = setting(

@@ -86,8 +86,8 @@ class Config:
   batch_size: int = setting(4096, "images per update over all hosts", low=1, high=MAX_BATCH)
   accumulation: int = setting(
     1,
-    "parts of the batch that are computed one after another; 0: as few as the memory of the "
-    "devices holds, by the compiler; a resumed run keeps the number that it began with",
+    "parts of the batch that are computed one after another; 0: the fewest parts that "
+    "fit into the devices' memory, by the compiler; a resumed run keeps its number",
     low=0,
     high=MAX_BATCH,
   )
@@ -97,7 +97,7 @@ class Config:
   init_from: str = setting(
     "",
     "weights to start from, or to evaluate if the workdir has no checkpoint: the workdir of "
-    f"another run, one of its checkpoints, or a file or folder of {', '.join(WEIGHT_FORMATS)}",
+    f"another run, one of its checkpoints, or weights of the formats {', '.join(WEIGHT_FORMATS)}",
   )
   new_head: bool = setting(
     False,

@@ -48,7 +48,7 @@ class ToolFlags(argparse.ArgumentParser):
       "--source",
       type=source,
       metavar="PATH",
-      help=f"weights: a workdir, a checkpoint, or a file or folder of {', '.join(WEIGHT_FORMATS)}",
+      help=f"a workdir, a checkpoint, or weights of the formats {', '.join(WEIGHT_FORMATS)}",
       **options,
     )
 
@@ -58,13 +58,13 @@ class ToolFlags(argparse.ArgumentParser):
       "--no-average",
       dest="average",
       action="store_false",
-      help="of a run with a moving average of its parameters, take the parameters themselves",
+      help="if a run has a moving average of its parameters, use the parameters themselves",
     )
 
   def add_format(self, *choices: str):
     """Adds --format: how the result is printed; the first of the choices is the default."""
     self.add_argument(
-      "--format", choices=choices, default=choices[0], help=f"of the output (default: {choices[0]})"
+      "--format", choices=choices, default=choices[0], help=f"default: {choices[0]}"
     )
 
   def add_settings(self):

@@ -22,15 +22,15 @@ class RandAugmentTimm(Augmentation):
   Each of the drawn operations is done with a probability, at a magnitude of its own: normally
   distributed about `magnitude`, and cut off at 0 and 10.
 
-  Source: timm's `auto_augment.py`, with bicubic interpolation as in DeiT. What comes into an image
-  is middle grey there too, if it is given a mean of 0.5; recipes of PyTorch take ImageNet's mean.
+  Source: timm's `auto_augment.py`, with bicubic interpolation as in DeiT. Pixels from outside the
+  image are middle grey, as in timm with a mean of 0.5; recipes of PyTorch give it ImageNet's mean.
   """
 
   kind: str = name_of_kind("rand_augment_timm", "RandAugment, timm's rand-m9-mstd0.5-inc1")
   layers: int = setting(2, "operations that are drawn for each image", low=1, high=16)
   magnitude: float = setting(9.0, "mean strength of operations", low=0.0, high=10.0)
   deviation: float = setting(0.5, "standard deviation of the strength", low=0.0, high=10.0)
-  probability: float = setting(0.5, "of each drawn operation to be done", low=0.0, high=1.0)
+  probability: float = setting(0.5, "probability that a drawn operation is done", low=0.0, high=1.0)
 
   def draw(self, rng: np.random.Generator, side: int) -> Sequence[Callable]:
     """The operations of an image."""

@@ -29,7 +29,7 @@ class RandomErasing(Augmentation):
   """
 
   kind: str = name_of_kind("random_erasing", "a random rectangle becomes noise")
-  probability: float = setting(0.25, "of an image to be changed", low=0.0, high=1.0)
+  probability: float = setting(0.25, "probability that an image is changed", low=0.0, high=1.0)
   most_area: float = setting(
     1 / 3, "largest fraction of the image's area", low=_LEAST_AREA, high=1.0
   )
