@@ -63,7 +63,7 @@ class Checkpoints:
     self._keep_last, self._keep_every = keep_last, keep_every
     self._saving: Save | None = None
     self._outcome: str | None = None
-    self._saves = 0
+    self._saves = self._failures = 0
     save.hide_tracebacks_of_failed_saves()
     if jax.process_index() == 0:
       files.make_folder(self._directory)
@@ -120,6 +120,7 @@ class Checkpoints:
     if reason == DONE:
       self._outcome = ""
       return
+    self._failures += 1
     workdirs.check_held(self._directory.parent)
     if jax.process_index() == 0:
       with contextlib.suppress(OSError):  # the next start removes what is left
@@ -153,7 +154,8 @@ class Checkpoints:
       self.wait()
       if failure := self.outcome():
         logging.warning(failure)
-    save.end_writes_that_were_given_up()
+    if self._failures:
+      save.end_writes_that_were_given_up()
 
   def meta(self, step: int) -> dict:
     """What was stored beside the state of `step`."""
