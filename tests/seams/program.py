@@ -15,6 +15,7 @@ SMALL = (
   "--config.schedule.warmup.steps=1",
   "--config.log_every.steps=1",
   "--config.evaluate_every.steps=0",
+  "--config.report=False",
 )
 
 

@@ -133,6 +133,7 @@ WORDS = (
   "--config.duration.steps=10",
   "--config.evaluate_every.steps=4",
   "--config.checkpoint.every.steps=4",
+  "--config.report=True",
 )
 
 

@@ -30,10 +30,9 @@ def scheme(request):
 
 @pytest.fixture(scope="module")
 def proxy(scheme):
-  """The proxy before the server; the library's client is made for it, and dropped at the end."""
+  """The proxy before the server."""
   with buckets.served(scheme) as made:
     yield made
-  registry.STORAGES[scheme]._objects.__dict__.pop("_client", None)
 
 
 @pytest.fixture
