@@ -118,17 +118,19 @@ def test_a_folder_as_timm_publishes_it(peer, tmp_path, case):
   peer.timm.models.save_for_hf(
     model, tmp_path / "hub", model_config=config, safe_serialization=True
   )
-  for path in (tmp_path / "hub", tmp_path / "hub/model.safetensors"):
-    loaded = read(path).at_size()
-    assert loaded.card.class_names == tuple(classes or ())
-    assert loaded.card.image_size == side <= loaded.card.resize
-    images = families.images(side)
-    mean, deviation = np.float32(settings["mean"]), np.float32(settings["std"])
-    theirs = logits(peer, model, ((images + 1) / 2 - mean) / deviation)
-    ours, features = modules.run(loaded.module, loaded.params, images)
-    expected = features["pre_logits"] if headless else ours
-    assert np.std(theirs) > 0.1
-    np.testing.assert_allclose(expected, theirs, atol=BOUND, rtol=0)
+  loaded = read(tmp_path / "hub").at_size()
+  assert loaded.card.class_names == tuple(classes or ())
+  assert loaded.card.image_size == side <= loaded.card.resize
+  images = families.images(side)
+  mean, deviation = np.float32(settings["mean"]), np.float32(settings["std"])
+  theirs = logits(peer, model, ((images + 1) / 2 - mean) / deviation)
+  ours, features = modules.run(loaded.module, loaded.params, images)
+  expected = features["pre_logits"] if headless else ours
+  assert np.std(theirs) > 0.1
+  np.testing.assert_allclose(expected, theirs, atol=BOUND, rtol=0)
+  file = read(tmp_path / "hub/model.safetensors").at_size()
+  assert (file.module, file.card) == (loaded.module, loaded.card)
+  families.assert_same_bits(file.params, loaded.params)
   if "registers" in case:  # written, timm's model has the same shapes
     assert peer_shapes(model) == {k: x.shape for k, x in timm.to_timm(loaded.params).items()}
 
