@@ -1,6 +1,6 @@
 """GPUs as XLA's compiler wants them described, by the names that --topology takes.
 
-The figures are those of XLA's own descriptions (openxla/xla, xla/backends/gpu/target_config/specs);
+The numbers are those of XLA's own descriptions (openxla/xla, xla/backends/gpu/target_config/specs);
 size and rate of the memory are in `vit_jax/devices/chips.py`.
 """
 
