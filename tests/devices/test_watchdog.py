@@ -2,6 +2,7 @@
 
 import resource
 import sys
+import threading
 import time
 
 import jax
@@ -12,6 +13,7 @@ from vit_jax.config import Config, RunError
 from vit_jax.devices import watchdog
 from vit_jax.devices.hosts import heartbeat
 from vit_jax.devices.watchdog import SILENCE, Sign, Watchdog, culprit
+from vit_jax.storage import files
 
 PROGRAM = """
 import json, pathlib, sys, time
@@ -99,6 +101,24 @@ def test_a_process_that_moves_is_not_ended_nor_for_one_that_never_told_of_itself
     for step in range(steps):
       dog.beat(f"step {step}")
       time.sleep(0.1)
+  assert not (tmp_path / "0").exists()
+
+
+def test_a_process_that_ended_well_leaves_no_heartbeat_that_was_under_way(tmp_path, monkeypatch):
+  under_way, write = threading.Event(), files.write_text
+
+  def slow(*arguments):
+    under_way.set()
+    time.sleep(0.2)
+    write(*arguments)
+
+  monkeypatch.setattr(watchdog, "before_abort", lambda speak: None)
+  monkeypatch.setattr(files, "write_text", slow)
+  (tmp_path / "1").write_text("[7]")  # of a process that goes on
+  with Watchdog(tmp_path, limit=0, silence=9, process=0, processes=2):
+    under_way.wait()
+  assert not (tmp_path / "0").exists()
+  time.sleep(0.3)
   assert not (tmp_path / "0").exists()
 
 

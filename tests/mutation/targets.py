@@ -36,7 +36,7 @@ VIT = BFLOAT16 + named(
   " logits_of_an_independent_implementation initialisation_of_the_published_code"
   " other_sizes_are_refused_with_both_numbers any_size_that_the_patches_tile"
   " blocks_are_cast_but_for_their_layer_norms"
-  " all_products_but_the_logits_are_bfloat16_where_it_is_asked_for",
+  " all_matmuls_but_the_logits_are_bfloat16_where_it_is_asked_for",
 )
 GRIDS = named(
   "models/test_stem.py",

@@ -8,12 +8,14 @@ import cv2
 import numpy as np
 import pytest
 
+from tests import programs
 from tests.tiny_run import CONFIG
 from vit_jax import launch, recipes
 from vit_jax.config import ConfigError, overrides
 from vit_jax.config.as_recipe import as_recipe
 from vit_jax.config.command_line import with_origins
 from vit_jax.devices.hosts import Hosts
+from vit_jax.evaluation import catalogue
 from vit_jax.process.signals import StopRequest
 from vit_jax.recipes import loading, own_images
 
@@ -61,6 +63,15 @@ def test_folders_called_train_and_test_are_parts(tmp_path):
   assert config.evaluate["held_out"].source == f"folder:{tmp_path}/val"
   scored = own_images.evaluation("weights.npz", str(tmp_path)).evaluate["own"]
   assert scored.source == f"folder:{tmp_path}/test"
+
+
+def test_how_to_hold_nothing_out(tmp_path):
+  flags = "--config.data.train.split=", "--config.evaluate.held_out.source="
+  page = (programs.ROOT / "docs/fine-tuning.md").read_text(encoding="utf-8")
+  assert f"`{' '.join(flags)}`" in page
+  config = recipes.resolve(f"configs/train.py:{draw(tmp_path)}", flags)
+  assert not config.data.train.split
+  assert not catalogue.names(config)
 
 
 def test_a_class_called_train_is_a_class(tmp_path):

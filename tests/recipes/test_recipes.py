@@ -13,7 +13,6 @@ from vit_jax import models, recipes
 from vit_jax.config import Dataset
 from vit_jax.data import leakage
 from vit_jax.data.sources.base import Block
-from vit_jax.evaluation import catalogue
 from vit_jax.learning import optim, schedule, state, train_step
 from vit_jax.recipes.vtab_finetuning import PARTS
 
@@ -203,15 +202,6 @@ def test_no_recipe_scores_what_it_trains_on(name, argument):
       assert not leakage.shared(*map(Records, pair)), pair
   wrong = Records(Dataset("tfds:a", "train[:60%]")), Records(Dataset("tfds:a", "train[50%:]"))
   assert leakage.shared(*wrong).images == 100
-
-
-def test_how_to_hold_nothing_out():
-  text = (CONFIGS.parent / "docs/fine-tuning.md").read_text()
-  flags = ["--config.data.train.split=", "--config.evaluate.test.source="]
-  assert f"`{flags[0]}` and `{flags[1]}`" in " ".join(text.split())
-  config = recipes.resolve(f"{CONFIGS}/finetune.py:ViT-B/16,cifar10", flags)
-  assert not config.data.train.split
-  assert not catalogue.names(config)
 
 
 @pytest.mark.parametrize(

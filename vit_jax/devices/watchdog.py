@@ -112,6 +112,7 @@ class Watchdog:
     self._process, self._processes = process, processes
     self._period = min(limit / 4 or MAX_PERIOD, silence / 8 or MAX_PERIOD, MAX_PERIOD)
     self._done = threading.Event()
+    self._heartbeats = threading.Thread(target=self._correspond, name="heartbeats", daemon=True)
     self._ending = threading.Lock()
     self._looks = 0
     self._signs: dict[int, Sign] = {}  # by process
@@ -122,13 +123,14 @@ class Watchdog:
     threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
     if self._processes > 1:
       before_abort(self._aborted)
-      threading.Thread(target=self._correspond, name="heartbeats", daemon=True).start()
+      self._heartbeats.start()
     return self
 
   def __exit__(self, error, *_):
     self._done.set()
     # After an error, leave the file, so that the other hosts notice.
     if error is None and self._processes > 1:
+      self._heartbeats.join(MAX_PERIOD)  # or it might write the file once more
       with contextlib.suppress(OSError):  # The folder may be gone; the run is done anyway.
         files.remove(self._folder / str(self._process))
         if not files.matching(self._folder):
