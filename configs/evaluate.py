@@ -34,7 +34,8 @@ is evaluated in the type that it was trained in, and weights from files in float
              :knn --config.init_from=B_16.npz
 
 WEIGHTS,DATA in place of SUITE evaluates weights or a run on your own images: a folder with a folder
-of images for each class, or any other source (docs/data.md). Of data that comes in parts, such as
+of images for each class, or any other source (docs/data.md), and ,label_key=NAME behind it names
+its column of labels. Of data that comes in parts, such as
 folders called train and test, the test images are scored, or else those for validation.
 
 The classes of the weights are compared with the classes of the data by name. Weights without class
@@ -52,12 +53,13 @@ gives the command. Not run here on the real sets, because they are large.
 
 from vit_jax.config import to_config_dict
 from vit_jax.recipes import SUITES, choice, evaluation, own_images
-from vit_jax.recipes.loading import weights_and_data
+from vit_jax.recipes.loading import keys_of, weights_and_data
 
 
 def get_config(argument="imagenet"):
   """One suite, for one model or for any."""
   suite, _, model = argument.partition(",")
-  if suite not in SUITES and (own := weights_and_data(argument)):
-    return to_config_dict(own_images.evaluation(*own))
+  data, keys = keys_of(argument)
+  if suite not in SUITES and (own := weights_and_data(data)):
+    return to_config_dict(own_images.evaluation(*own, **keys))
   return to_config_dict(evaluation(choice(suite, *SUITES), model))

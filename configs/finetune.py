@@ -17,20 +17,21 @@ vit_jax/recipes/finetuning.py.
 MODEL,imagenet,real scores ReaL's labels too (tfds:imagenet2012_real).
 WEIGHTS,DATA fine-tunes a file or folder of weights, or a run, on your own images, at the size of
 the weights: DATA is a folder with a folder of images for each class, or any other source
-(docs/data.md); see configs/train.py.
+(docs/data.md), and ,label_key=NAME behind it names its column of labels; see configs/train.py.
 Not run here: the weights are large.
 """
 
 from vit_jax.config import ConfigError, to_config_dict
 from vit_jax.recipes import TASKS, choice, finetune, options, own_images
-from vit_jax.recipes.loading import weights_and_data
+from vit_jax.recipes.loading import keys_of, weights_and_data
 
 
 def get_config(argument="ViT-B/16,cifar10"):
   """A row of Table 4 for one model."""
+  data, keys = keys_of(argument)
   first, *rest = argument.split(",")
-  if not {first, *rest[:1]} & {*TASKS} and (own := weights_and_data(argument)):
-    return to_config_dict(own_images.finetune(*own))
+  if not {first, *rest[:1]} & {*TASKS} and (own := weights_and_data(data)):
+    return to_config_dict(own_images.finetune(*own, **keys))
   model, *rest = ["", first, *rest] if first in TASKS else [first, *rest]
   if not rest:
     raise ConfigError(

@@ -23,8 +23,8 @@ This page is made by `python tools/models.py --output docs/models.md`; do not ed
 
 `--config.model.name=NAME` selects a model of this table, or a variant of one: any patch size
 (`ViT-B/20`), any width factor of a ResNet (`R101x2`), or larger patches on the map of a hybrid
-(`R50x1+ViT-B/16p2`). `models.names()` lists the names in Python. If you give a name of timm or
-Transformers, such as `vit_base_patch16_224`, the error message has the name to use.
+(`R50x1+ViT-B/16p2`). `models.names()` lists the names in Python. A name of timm or
+Transformers, such as `vit_base_patch16_224`, [is translated](from-timm.md#names-of-models).
 
 ## Size, cost and accuracy
 

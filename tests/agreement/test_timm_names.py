@@ -14,7 +14,9 @@ import pytest
 from tests import modules
 from tests.weights import families
 from vit_jax import models, weights
+from vit_jax.config import model_names
 from vit_jax.inference.model import of_weights, read
+from vit_jax.models.description import differences
 from vit_jax.weights import Weights, timm
 from vit_jax.weights.card import Card
 
@@ -43,7 +45,13 @@ THEIRS = {
   "qk_norm": ("vit_tiny_patch16_224", dict(qk_norm=True)),
   "siglip": ("vit_base_patch16_siglip_224", {}),
   "siglip_tanh": ("vit_base_patch32_siglip_256", {}),
+  "siglip_gap": ("vit_base_patch16_siglip_gap_224", {}),
   "gap": ("vit_base_patch16_gap_224", {}),
+  "so150m": ("vit_so150m_patch16_reg4_gap_256", {}),
+  "so150m_map": ("vit_so150m_patch16_reg4_map_256", {}),
+  "plus": ("vit_base_patch16_plus_240", {}),
+  "flexible": ("flexivit_small", {}),
+  "tips": ("vit_base_patch14_reg1_tipsv2", {}),
   "giantopt": ("vit_giantopt_patch16_siglip_256", {}),
   "dino": ("vit_small_patch16_224.dino", dict(num_classes=0)),
   "mae": ("vit_base_patch16_224.mae", dict(num_classes=0)),
@@ -121,6 +129,8 @@ def test_a_folder_as_timm_publishes_it(peer, tmp_path, case):
   loaded = read(tmp_path / "hub").at_size()
   assert loaded.card.class_names == tuple(classes or ())
   assert loaded.card.image_size == side <= loaded.card.resize
+  named = models.create(THEIRS[case][0], depth=2, qk_norm=case == "qk_norm")
+  assert not differences(named, loaded.module)  # the name alone says the same model
   images = families.images(side)
   mean, deviation = np.float32(settings["mean"]), np.float32(settings["std"])
   theirs = logits(peer, model, ((images + 1) / 2 - mean) / deviation)
@@ -216,7 +226,9 @@ def test_resnets(peer, tmp_path, name):
   loaded, images = weights.read(path), families.images(64).astype(np.float64)
   params = loaded.params
   with jax.enable_x64(True):
-    module = of_weights(loaded).module.clone(dtype=jnp.float64)
+    module = of_weights(loaded).module
+    assert not differences(models.create(name, **({} if "bit" in name else dict(depth=2))), module)
+    module = module.clone(dtype=jnp.float64)
     ours, _ = jax.jit(module.apply, static_argnames="train")(
       {"params": jax.tree.map(np.float64, params)}, images, train=False
     )
@@ -228,6 +240,52 @@ def test_resnets(peer, tmp_path, name):
     name, num_classes=5, checkpoint_path=str(tmp_path / "ours.safetensors"), **options
   )
   np.testing.assert_array_equal(logits(peer, again.double(), images), expected)
+
+
+FILES = ("vision_transformer", "vision_transformer_hybrid", "vision_transformer_relpos")
+FILES += ("vision_transformer_sam", "deit", "eva", "beit", "resnetv2")
+
+
+def parts(model):
+  """What a model of timm consists of, by the names of our fields."""
+  block = model.blocks[0]
+  assert not [*model.norm_pre.parameters(), *model.fc_norm.parameters()]
+  assert block.attn.qkv.bias is not None
+  assert model.norm.weight.shape == (model.embed_dim,)
+  return dict(
+    patch=model.patch_embed.proj.kernel_size[0],
+    depth=len(model.blocks),
+    width=model.embed_dim,
+    mlp_dim=block.mlp.fc1.out_features,
+    heads=block.attn.num_heads,
+    pool={"token": "class_token", "avg": "gap", "map": "map"}[model.global_pool],
+    activation={"GELU": "gelu", "GELUTanh": "gelu_tanh"}[type(block.mlp.act).__name__],
+    norm_epsilon=block.norm1.eps,
+    registers=model.num_reg_tokens,
+    layer_scale=hasattr(block.ls1, "gamma"),
+  )
+
+
+def test_every_name_of_timm_is_translated_or_refused(peer):
+  found = {"same": 0, "lacking": 0, "unknown": 0}
+  for name in (name for file in FILES for name in peer.timm.models.list_models(module=file)):
+    meaning = model_names.translated(name)
+    known = meaning is not None and meaning.sure
+    found["unknown" if not known else "lacking" if meaning.lacking else "same"] += 1
+    if known and meaning.same:
+      ours = models.create(name)
+      quick = {} if "resnetv2" in name else dict(weight_init="skip")
+      with peer.torch.device("meta"):
+        theirs = peer.timm.create_model(name, **quick)
+      if "resnetv2" in name:
+        assert tuple(len(stage.blocks) for stage in theirs.stages) == ours.stages
+        assert theirs.stem.conv.out_channels == ours.width
+        continue
+      expected = parts(theirs)
+      assert {key: getattr(ours, key) for key in expected} == expected, name
+      assert meaning.image_size in (0, theirs.patch_embed.img_size[0], 378), name
+  assert found["same"] >= 103  # as many as timm 1.0.31 has; 8 are not known
+  assert found["lacking"] >= 192
 
 
 def test_layer_scale_stays_a_parameter(peer, tmp_path):

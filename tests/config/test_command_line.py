@@ -1,5 +1,7 @@
 """The command line: settings by key, wrong usage in one sentence, and the exit status of help."""
 
+import dataclasses
+
 import pytest
 from absl import flags
 
@@ -71,6 +73,43 @@ def test_what_the_command_line_replaces(words, key, value):
 def test_another_kind_keeps_the_settings_that_both_kinds_have():
   assert replaced("--config.optimizer.kind=sgd").optimizer == SGD(weight_decay=0.1)
   assert replaced("--config.optimizer.kind=adam").optimizer == RECIPE.optimizer
+
+
+def test_a_name_of_another_library_is_the_whole_architecture():
+  """Nothing remains of the recipe's, and what the command line says itself counts more."""
+  recipe = c.Config(model=c.Model("ViT-Ti/4", depth=4, pool="gap", dropout=0.1))
+  recipe = dataclasses.replace(recipe, origins=(("model.depth", "9 images"), ("batch_size", "x")))
+  texts = {"model.name": "timm/vit_small_patch14_dinov2.lvd142m", "model.activation": "gelu_tanh"}
+  found = overrides.replaced(recipe, texts)
+  scaled = dict(layer_scale=True, layer_scale_init=1e-5)
+  assert found.model == c.Model("ViT-S/14", dropout=0.1, **scaled)
+  told = dict(found.origins)
+  assert told.pop("model.name") == f"the architecture of {texts['model.name']}, without its weights"
+  assert told.pop("batch_size") == "x"
+  assert told == dict.fromkeys(
+    ["model.depth", "model.pool", *(f"model.{key}" for key in scaled)], texts["model.name"]
+  )
+
+
+@pytest.mark.parametrize(
+  ("name", "side"),
+  [
+    ("vit_base_patch16_384.augreg_in21k_ft_in1k", 384),
+    ("google/vit-base-patch32-384", 384),
+    ("vit_so400m_patch14_siglip_384", 378),  # timm cuts off the last 6 pixels
+    ("vit_base_patch14_dinov2", 224),
+  ],
+)
+def test_the_size_of_images_comes_with_a_name_that_tells_it(name, side):
+  assert overrides.replaced(c.Config(), {"model.name": name}).data.image_size == side
+  given = {"model.name": name, "data.image_size": "112"}
+  assert overrides.replaced(c.Config(), given).data.image_size == 112
+
+
+@pytest.mark.parametrize("name", ["ViT-B/16", "vit_base_patch16_clip_224", "nothing", ""])
+def test_other_names_are_left_to_the_checks_of_the_model(name):
+  texts = {"model.name": name, "seed": "1"}
+  assert overrides.in_our_names(texts) == texts
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,15 @@ def test_the_mean_over_rows_of_a_model_that_pools_by_the_mean():
   np.testing.assert_allclose(maps.sum(axis=(1, 2)), 1, atol=1e-5)
 
 
-def test_the_weights_of_the_pooling_of_a_model_that_pools_by_attention():
-  (maps, _), layers = of("map")
-  module, params = model("map")
+@pytest.mark.parametrize("registers", [0, 2])
+def test_the_weights_of_the_pooling_of_a_model_that_pools_by_attention(registers):
+  module, params = model("map", registers=registers)
+  layers = list(inspection.attention_weights(module, params, IMAGES))
+  maps, _ = inspection.rollout(module, params, IMAGES)
   seen = attention.look(module, attention.on_device(params), IMAGES)
   probe = np.asarray(attention.weights(seen.pooling)).mean(axis=1)
-  np.testing.assert_allclose(maps.reshape(2, 1, 16), probe @ product(layers), atol=1e-6)
+  expected = probe @ product(layers)[:, registers:, registers:]
+  np.testing.assert_allclose(maps.reshape(2, 1, 16), expected, atol=1e-6)
 
 
 def test_one_layer_is_half_identity_and_half_attention():

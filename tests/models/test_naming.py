@@ -77,7 +77,6 @@ def test_unknown_names_list_the_nearest(name):
     ("VIT-B/16", "ViT-B/16, ViT-b/16, ViT-"),
     ("ViT-X/16", ".*ViT-B/16"),  # of every size
     ("xyz", "ViT-"),  # what is like nothing does not begin with rarities
-    ("vit_giant_patch14_224", "ViT-"),
     ("ViT-B/00", "ViT-"),
   ],
 )
@@ -161,34 +160,80 @@ def test_every_setting_is_a_field_of_some_module():
   assert settings - fields == {"compute_dtype"} | ({"name"} - fields)
 
 
+EXACT, HUB = dict(activation="gelu"), dict(activation="gelu", norm_epsilon=1e-12)
+DINO_V2 = EXACT | dict(layer_scale=True, layer_scale_init=1e-5)
+
+
+@pytest.mark.parametrize(
+  ("theirs", "ours", "options"),
+  [
+    ("vit_base_patch16_224", "ViT-B/16", EXACT),
+    ("vit_large_patch16_384.augreg_in21k_ft_in1k", "ViT-L/16", EXACT),
+    ("timm/vit_tiny_patch16_224", "ViT-Ti/16", EXACT),
+    ("hf-hub:timm/vit_tiny_patch16_224.no_such_tag", "ViT-Ti/16", EXACT),
+    ("vit_huge_patch14_224_in21k", "ViT-H/14", EXACT),
+    ("deit3_small_patch16_224", "ViT-S/16", DINO_V2 | dict(layer_scale_init=1e-6)),
+    ("vit_small_patch14_reg4_dinov2.lvd142m", "ViT-S/14", DINO_V2 | dict(registers=4)),
+    ("vit_base_patch16_gap_224", "ViT-B/16", EXACT | dict(pool="gap", heads=16)),
+    ("vit_so400m_patch16_siglip_gap_512", "ViT-So400m/16", dict(pool="gap")),
+    ("vit_large_patch16_siglip_384", "ViT-L/16", EXACT | dict(pool="map")),
+    ("vit_giant_patch14_224", "ViT-L/14", EXACT | dict(depth=40, width=1408, mlp_dim=6144)),
+    ("vit_base_r50_s16_384.orig_in21k_ft_in1k", "R50x1+ViT-B/16", EXACT | dict(stem_norms="timm")),
+    ("vit_tiny_r_s16_p8_224", "R+ViT-Ti/16", EXACT | dict(stem_norms="timm")),
+    ("resnetv2_50x1_bit.goog_in21k", "R50x1", {}),
+    ("resnetv2_152x2_bitm", "R152x2", {}),
+    ("google/vit-base-patch16-224-in21k", "ViT-B/16", HUB),
+    ("facebook/deit-small-patch16-224", "ViT-S/16", HUB),
+    ("facebook/dino-vits8", "ViT-S/8", HUB),
+    ("facebook/vit-mae-huge", "ViT-H/14", HUB),
+    ("facebook/dinov2-base", "ViT-B/14", DINO_V2 | dict(layer_scale_init=1.0)),
+    ("google/siglip2-so400m-patch14-384", "ViT-So400m/14", dict(pool="map")),
+    ("vit_b_16", "ViT-B/16", EXACT),
+    ("ViT-B_16", "ViT-B/16", {}),
+    ("B_16-i21k-300ep-lr_0.001.npz", "ViT-B/16", {}),
+    ("R26_S_32", "R26+ViT-S/32", {}),
+    ("R50+ViT-B_16", "R50x1+ViT-B/16", {}),
+    ("BiT-M-R101x3", "R101x3", {}),
+  ],
+)
+def test_what_others_call_a_model_is_the_same_model(theirs, ours, options):
+  """That it computes the same is tested in tests/agreement."""
+  assert models.create(theirs, num_classes=3) == models.create(ours, num_classes=3, **options)
+  with pytest.raises(ValueError, match=rf"is no model; nearest: {re.escape(ours)}[,.]"):
+    models.configured(c.Model(theirs, 3))  # settings have our names
+
+
+@pytest.mark.parametrize(
+  ("theirs", "message"),
+  [
+    ("vit_base_patch16_clip_224.openai", r"a norm before the blocks.*nearest: ViT-B/16[,.]"),
+    ("openai/clip-vit-large-patch14", r"a norm before the blocks.*nearest: ViT-L/14[,.]"),
+    ("vit_giant_patch14_reg4_dinov2", r"a gated MLP"),
+    ("facebook/dinov2-giant", r"a gated MLP"),
+    ("vit_small_patch16_dinov3.lvd1689m", r"rotary positions.*nearest: ViT-S/16[,.]"),
+    ("facebook/deit-base-distilled-patch16-224", r"a distillation token"),
+    ("deit_tiny_distilled_patch16_224", r"a distillation token"),
+    ("vit_medium_patch16_reg4_gap_256", r"a norm after pooling"),
+    ("vit_small_resnet26d_224", r"another stem of convolutions"),
+    ("microsoft/beit-base-patch16-224", r"relative position embeddings"),
+    ("resnet50", r"another stem or normalisation than BiT.*nearest: R50x1[,.]"),
+  ],
+)
+def test_what_is_not_ours_is_refused_by_its_part(theirs, message):
+  for make in (models.create, lambda name: models.configured(c.Model(name, 3))):
+    with pytest.raises(ValueError, match=f"^name='{theirs}' has {message}"):
+      make(theirs)
+
+
 @pytest.mark.parametrize(
   ("theirs", "ours"),
   [
-    ("vit_base_patch16_224", "ViT-B/16"),
-    ("vit_large_patch16_384.augreg_in21k_ft_in1k", "ViT-L/16"),
-    ("timm/vit_tiny_patch16_224", "ViT-Ti/16"),
-    ("vit_huge_patch14_224_in21k", "ViT-H/14"),
-    ("vit_small_patch32_384", "ViT-S/32"),
-    ("vit_base_r50_s16_384.orig_in21k_ft_in1k", "R50x1+ViT-B/16"),
-    ("vit_small_r26_s32_224", "R26+ViT-S/32"),
-    ("vit_tiny_r_s16_p8_224", "R+ViT-Ti/16"),
-    ("resnetv2_50x1_bit.goog_in21k", "R50x1"),
-    ("resnetv2_152x2_bitm", "R152x2"),
-    ("google/vit-base-patch16-224-in21k", "ViT-B/16"),
-    ("google/vit-large-patch32-384", "ViT-L/32"),
-    ("google/vit-hybrid-base-bit-384", "R50x1+ViT-B/16"),
-    ("facebook/deit-small-patch16-224", "ViT-S/16"),
-    ("google/bit-50", "R50x1"),
-    ("vit_b_16", "ViT-B/16"),
     ("ViT-L-14", "ViT-L/14"),
-    ("B_16-i21k-300ep-lr_0.001.npz", "ViT-B/16"),
-    ("R26_S_32", "R26+ViT-S/32"),
-    ("R50+ViT-B_16", "R50x1+ViT-B/16"),
-    ("BiT-M-R101x3", "R101x3"),
-    ("vit_base_patch16_clip_224.openai", "ViT-B/16"),
+    ("vit_base_patch16_newpart_224", "ViT-B/16"),
+    ("google/vit-hybrid-base-bit-384", "R50x1+ViT-B/16"),
+    ("google/bit-50", "R50x1"),
   ],
 )
-def test_what_others_call_a_model_is_told_by_our_name(theirs, ours):
+def test_a_name_that_is_like_others_is_told_by_ours(theirs, ours):
   with pytest.raises(ValueError, match=rf"is no model; nearest: {re.escape(ours)}[,.]"):
     models.create(theirs)
-  models.create(ours)

@@ -51,8 +51,10 @@ def test_names_and_shapes():
   assert params.keys() == {"embedding", "Transformer", "MAPHead_0", "head"}
 
 
-def test_the_head_sees_the_pooled_tokens():
-  model = models.create(**TINY, pool="map")
+@pytest.mark.parametrize("registers", [0, 2])
+def test_the_head_sees_the_pooled_patches(registers):
+  """As in timm, registers are not pooled."""
+  model = models.create(**TINY, pool="map", registers=registers)
   images = golden.images(16)
   params = modules.parameters(model, images, train=False)
   _, features = modules.run(model, params, images)

@@ -11,9 +11,8 @@ import pytest
 from tests import programs
 from tests.tiny_run import CONFIG
 from vit_jax import launch, recipes
-from vit_jax.config import ConfigError, overrides
+from vit_jax.config import ConfigError
 from vit_jax.config.as_recipe import as_recipe
-from vit_jax.config.command_line import with_origins
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
 from vit_jax.process.signals import StopRequest
@@ -34,8 +33,9 @@ def draw(folder, *, classes="ab", images=20, side=12):
 
 
 def run(recipe, folder, *words, mode="train"):
-  config = with_origins(recipes.resolve(recipe, words), overrides.split(words)[0])
-  return launch.launch(config, folder, StopRequest(), mode=mode, hosts=Hosts())
+  return launch.launch(
+    recipes.resolve(recipe, words), folder, StopRequest(), mode=mode, hosts=Hosts()
+  )
 
 
 def test_one_line_trains_fine_tunes_and_evaluates(tmp_path, capsys):
@@ -115,6 +115,34 @@ def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):
   assert own_images.train(str(table)).loss.kind == "softmax"
 
 
+def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):
+  draw(tmp_path, images=6)
+  table = tmp_path / "my list,1.csv"
+  rows = [f"{place},{place}/{i}.png,{'xy'[i % 2]}" for place in "ab" for i in range(6)]
+  table.write_text("\n".join(["site,photo,the species,", *(f"{row}," for row in rows)]))
+  with pytest.raises(ConfigError, match=r"has the columns .* DATA,label_key=NAME .* name them\."):
+    recipes.load(f"configs/train.py:{table}")
+  config = recipes.load(f"configs/train.py:{table},ViT-S/4,label_key=the species,image_key=photo")
+  for part in (config.data.train, config.evaluate["held_out"]):
+    assert (part.source, part.label_key, part.image_key) == (f"csv:{table}", "the species", "photo")
+  assert config.model.name == "ViT-S/4"
+  assert ("model.num_classes", "the data: 'x', 'y'") in config.origins
+  scored = recipes.load(f"configs/evaluate.py:w.npz,{table},label_key=site").evaluate["own"]
+  assert (scored.source, scored.label_key) == (f"csv:{table}", "site")
+  with pytest.raises(ConfigError, match=r"label_key='spcies': there is no such column.*name them"):
+    recipes.load(f"configs/finetune.py:w.npz,{table},label_key=spcies")
+
+
+def test_the_model_may_have_the_name_of_another_library(tmp_path):
+  config = recipes.load(f"configs/train.py:{draw(tmp_path, images=6)},vit_small_patch16_224")
+  model = config.model
+  assert (model.name, model.depth, model.activation) == ("ViT-S/16", 0, "gelu")
+  assert config.data.image_size == 224
+  told = dict(config.origins)
+  assert told["model.name"] == "the architecture of vit_small_patch16_224, without its weights"
+  assert told["model.activation"] == told["data.image_size"] == "vit_small_patch16_224"
+
+
 @pytest.mark.parametrize(
   ("images", "side", "model", "size", "batch"),
   [
@@ -127,7 +155,7 @@ def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):
 )
 def test_the_model_suits_the_images(monkeypatch, images, side, model, size, batch):
   own = own_images.OwnImages(CONFIG.data.train, CONFIG.data.train, "", images, side)
-  monkeypatch.setattr(own_images, "look_at", lambda spec: own)
+  monkeypatch.setattr(own_images, "look_at", lambda spec, keys: own)
   config = own_images.train("")
   assert (config.model.name, config.data.image_size) == (model, size)
   assert config.batch_size == batch
@@ -138,7 +166,7 @@ def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
   folder = draw(tmp_path, images=3)
   for path in folder.glob("*/*.png"):
     path.write_bytes(path.read_bytes()[:20])
-  assert own_images.look_at(str(folder)).side == 0
+  assert own_images.look_at(str(folder), {}).side == 0
 
 
 @pytest.mark.parametrize(
@@ -148,6 +176,12 @@ def test_images_that_cannot_be_decoded_have_no_size(tmp_path):
     ("train.py:{}/a/0.png", "and it is a file of none; give one of these"),
     ("train.py:{},ViT-M/16", "ViT-M/16"),
     ("finetune.py:{}/none.npz,{}", r"none.npz does not exist; give weights"),
+    ("train.py:tar:{}/x.tar", "does not name a data source. Tar files .* are named wds:PATTERN"),
+    ("train.py:images:{}/a,ViT-S/16", "nearest first: .*folder:DIR"),
+    ("train.py:fodler:{}", "nearest first: folder:DIR"),
+    ("train.py:http://host/x.csv", "is a URL"),
+    ("finetune.py:{}/none.npz,fodler:{}", "nearest first: folder:DIR"),
+    ("evaluate.py:{}/none.npz,cvs:list.csv", "A CSV file is named csv:FILE"),
     ("finetune.py:ViT-B/16,{}/photo", "photo' is none of imagenet, cifar100"),
     ("evaluate.py:{}/none.npz,{}/photo", "none.npz' is none of imagenet, real"),
   ],

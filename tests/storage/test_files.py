@@ -79,6 +79,12 @@ def test_urls_are_refused(path):
     local_path(path)
 
 
+@pytest.mark.parametrize("path", ["tar:/x.tar", "az:/bucket/run", "runs+x:/a"])
+def test_other_words_before_a_path_are_no_storage(path):
+  with pytest.raises(ConfigError, match=r'"[\w+]+:", which is no kind of storage.*gs:// and s3://'):
+    local_path(path)
+
+
 @pytest.mark.parametrize("path", ["/a", "a:b/c", "c:/d", "a/b://c", "runs/2026-01-01T00:00/x"])
 def test_paths_are_not(path):
   assert str(local_path(path)) == path.replace("//", "/")

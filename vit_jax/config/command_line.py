@@ -1,9 +1,7 @@
 """The command line: --config=configs/NAME.py[:ARG] [--config.KEY=VALUE ...] to frozen settings."""
 
-import dataclasses
 import itertools
 import sys
-from collections.abc import Collection
 from typing import NamedTuple
 
 from absl import flags
@@ -42,19 +40,12 @@ def parse(argv: list[str]) -> CommandLine:
       raise ConfigError(f"{rest[1]!r} is not a flag; settings are given as --config.a.b=value.")
     recipe = _RECIPE.value
     config = recipe_of(argv) if recipe is None else python_file.load(recipe)
-    config = with_origins(overrides.replaced(config, texts), texts)
-    return CommandLine(config, recipe or "", frozenset(texts))
+    config = overrides.replaced(config, texts)
+    return CommandLine(config, recipe or "", frozenset(overrides.in_our_names(texts)))
   except SystemExit as end:  # absl exits with 1 after --help
     sys.exit(end.code if _HELP.isdisjoint(argv) else exit_status.DONE)
   except (ConfigError, flags.Error) as error:
     console.leave(str(error), exit_status.WRONG_USAGE)
-
-
-def with_origins(config: Config, given: Collection[str]) -> Config:
-  """The settings, with "the command line" as the origin of those that it gives."""
-  named = lambda key: any(f"{name}.".startswith(f"{key}.") for name in given)
-  origins = [(key, "the command line" if named(key) else words) for key, words in config.origins]
-  return dataclasses.replace(config, origins=tuple(origins))
 
 
 def recipe_of(argv: list[str]) -> Config:

@@ -12,8 +12,9 @@ class Model:
   name: str = setting(
     "ViT-B/16",
     "a name from vit_jax.models.names(), or a variant such as ViT-B/20 or R50x1+ViT-B/16p2 "
-    "(patches of 2 x 2 positions on a hybrid's map); empty: the model of the weights in "
-    "config.init_from, or, with --mode=evaluate, of the weights that are evaluated",
+    "(patches of 2 x 2 positions on a hybrid's map); on the command line also a name of timm or "
+    "Transformers, for its whole architecture (docs/from-timm.md); empty: the model of the weights "
+    "in config.init_from, or, with --mode=evaluate, of the weights that are evaluated",
   )
   num_classes: int = setting(
     0,
@@ -122,3 +123,13 @@ class Model:
   def with_classes(self, number: int) -> "Model":
     """These settings, with `number` of classes if they leave it to the training data."""
     return dataclasses.replace(self, num_classes=self.num_classes or number)
+
+
+# Fields of modules, and settings, that do not belong to an architecture: what weights of the same
+# architecture may differ in.
+OUTSIDE = frozenset(
+  {"name", "parent", "num_classes", "representation_layer", "head_bias", "dropout"}
+  | {"layer_scale_init", "stochastic_depth", "stochastic_depth_rule"}
+  | {"dtype", "compute_dtype", "attention", "scan", "remat"}
+)
+ARCHITECTURE = tuple(field.name for field in dataclasses.fields(Model) if field.name not in OUTSIDE)

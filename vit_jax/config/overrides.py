@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from vit_jax.config import model_names
 from vit_jax.config.duration import Duration
 from vit_jax.config.fields import MAX_TEXT, Group, group_in
 from vit_jax.config.parsing import class_of, from_dict, to_dict
@@ -38,12 +39,23 @@ def split(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
   return settings, others
 
 
+def in_our_names(texts: Mapping[str, str]) -> dict[str, str]:
+  """The texts with the settings that a model's name of another library stands for.
+
+  Those that the command line gives itself count more.
+  """
+  implied = model_names.settings_of(texts.get("model.name", ""))
+  given = {key: text for key, text in texts.items() if key != "model.name" or not implied}
+  return {key: str(value) for key, value in implied.items()} | given
+
+
 def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   """The settings with those of the command line in place of a recipe's.
 
   The unit of a duration replaces another unit of the recipe; 0 of any unit means none. A `kind`
   brings the defaults of its own settings, and leaves those that both kinds have. A name that the
-  recipe does not have is added, if a source is given for it.
+  recipe does not have is added, if a source is given for it. A model may have the name of another
+  library: then config.origins tells what it stands for.
 
   Args:
     config: the recipe's settings.
@@ -52,10 +64,24 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   Raises:
     ConfigError: names the setting, its value and what to do.
   """
-  values = to_dict(config)
-  for key in sorted(texts, key=lambda key: key.rpartition(".")[2] != "kind"):  # kinds first
-    _replace(values, key, texts)
-  return from_dict(values)
+  values, ours = to_dict(config), in_our_names(texts)
+  for key in sorted(ours, key=lambda key: key.rpartition(".")[2] != "kind"):  # kinds first
+    _replace(values, key, ours)
+  return _with_origins(config, from_dict(values), texts)
+
+
+def as_elsewhere(config: Config, name: str) -> Config:
+  """The settings with the architecture that another library calls so; the same for our names."""
+  return replaced(config, {"model.name": name}) if model_names.settings_of(name) else config
+
+
+def _with_origins(before: Config, now: Config, texts: Mapping[str, str]) -> Config:
+  """The settings, with the origins of those that the command line gives, and of a model's name."""
+  named = lambda key: any(f"{name}.".startswith(f"{key}.") for name in texts)
+  origins = {key: "the command line" if named(key) else words for key, words in now.origins}
+  if now.model.name != texts.get("model.name", now.model.name):
+    origins |= model_names.origins(texts["model.name"], before, now)
+  return dataclasses.replace(now, origins=tuple(origins.items()))
 
 
 def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):

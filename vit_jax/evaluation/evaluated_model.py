@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from vit_jax import config as cfg
 from vit_jax import models, weights
 from vit_jax.config import Config, ConfigError, Data, Loss, RunError
+from vit_jax.config.model import ARCHITECTURE
 from vit_jax.data import classes, resizing
 from vit_jax.data.datasets import NamedDataset
 from vit_jax.evaluation.evaluations import Evaluations
 from vit_jax.inference.model import LoadedModel, of_weights
 from vit_jax.learning.objective import OBJECTIVE_PARAMS
 from vit_jax.models import requirements
-from vit_jax.models.description import SETTINGS
 from vit_jax.models.positions import FIXED
 from vit_jax.models.stacking import stack_blocks
 from vit_jax.process.text import listed
@@ -27,7 +27,7 @@ from vit_jax.storage import checkpoint
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.weights.card import UNSEEN
 
-OF_PARAMETERS = (*SETTINGS, "representation_layer")  # settings that follow from the parameters
+OF_PARAMETERS = (*ARCHITECTURE, "representation_layer")  # settings that follow from the parameters
 NAME_THEM = (
   "ay in which order the head has the classes with --config.class_names=FILE (a name a line), or "
   "=data for the order of data with as many classes"

@@ -113,10 +113,11 @@ def _output(seen: Seen, module: Network) -> jax.Array:
   batch, tokens = seen.layers[0].query.shape[:2]
   if module.pool == "class_token":
     return jnp.zeros((batch, tokens)).at[:, 0].set(1)
-  if module.pool == "gap":
-    first = module.tokens_before()
-    return jnp.zeros((batch, tokens)).at[:, first:].set(1 / (tokens - first))
-  return attention.weights(seen.pooling).mean(axis=1)[:, 0]
+  first = module.tokens_before()
+  of_patches = 1 / (tokens - first)
+  if module.pool == "map":
+    of_patches = attention.weights(seen.pooling).mean(axis=1)[:, 0]
+  return jnp.zeros((batch, tokens)).at[:, first:].set(of_patches)
 
 
 def _maps(module, params, images, of_seen, on_image) -> MapsAndLogits:

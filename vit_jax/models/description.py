@@ -3,19 +3,9 @@
 import dataclasses
 
 from vit_jax import config
+from vit_jax.config.model import ARCHITECTURE, OUTSIDE
 from vit_jax.models import naming
 from vit_jax.models.family import Network
-
-# Fields of modules, and settings, that do not belong to an architecture: what weights of the same
-# architecture may differ in.
-OUTSIDE = frozenset(
-  {"name", "parent", "num_classes", "representation_layer", "head_bias", "dropout"}
-  | {"layer_scale_init", "stochastic_depth", "stochastic_depth_rule"}
-  | {"dtype", "compute_dtype", "attention", "scan", "remat"}
-)
-SETTINGS = tuple(
-  field.name for field in dataclasses.fields(config.Model) if field.name not in OUTSIDE
-)
 
 
 def differences(there: Network, here: Network) -> list[str]:
@@ -48,7 +38,7 @@ def settings_of(module: Network) -> config.Model:
   for name in naming.family_of(module).alike(module):
     named = naming.create(name)
     others = {k: x for k, x in architecture(module).items() if x != getattr(named, k)}
-    if others.keys() <= set(SETTINGS):
+    if others.keys() <= set(ARCHITECTURE):
       settings = config.Model(name=name, **others)
       as_many = dataclasses.replace(settings, num_classes=1)
       if not differences(naming.configured(as_many), module):

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.model_names import Translated
+
 
 @dataclasses.dataclass(frozen=True)
 class Family:
@@ -25,7 +27,7 @@ class Family:
     recognise: (parameters, blocks unstacked) -> the fields that they determine; None: they are of
       another family. Errors of access, such as KeyError, mean that a parameter is missing.
     alike: (module) -> names of models like it, among which `models.settings_of` takes the nearest.
-    translate: (a name in another library, in lower case) -> ours; "": not recognised.
+    translate: (a name in another library, in lower case) -> what it means here; None: not known.
     kinds: {field: a name}: fields that only some names may set, because they would make another
       kind of model of the others, and such a name.
   """
@@ -35,7 +37,7 @@ class Family:
   fields: Callable[[str], dict | None]
   recognise: Callable[[dict], dict | None]
   alike: Callable[["Network"], list[str]] = lambda module: []
-  translate: Callable[[str], str] = lambda name: ""
+  translate: Callable[[str], Translated | None] = lambda name: None
   kinds: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -172,7 +174,7 @@ class Transparent:
   Attributes:
     depth, width, heads: of the blocks.
     pool: how tokens become "pre_logits": "class_token", the first; "gap", the mean of those of the
-      patches; or "map", of all of them, by the attention that `pooling` gives.
+      patches; or "map", those of the patches by the attention that `pooling` gives.
   """
 
   depth: int
@@ -194,7 +196,7 @@ class Transparent:
     """
 
   def pooling(self, tree: dict) -> dict | None:
-    """As `attentions`, of the attention that pools the tokens; None if there is none."""
+    """As `attentions`, of the attention that pools the patches; None if there is none."""
 
   def filters(self, params: dict) -> jax.Array:
     """The filters that see the pixels, (P, P, 3, D)."""

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from vit_jax import config, registry
-from vit_jax.config import suggestions
+from vit_jax.config import model_names, suggestions
 from vit_jax.models.family import Family, Network
 from vit_jax.process.text import shown
 
@@ -21,7 +21,8 @@ def create(name: str, **options) -> Network:
   Args:
     name: one of `names()`, or a variant: any patch size ("ViT-B/20"), any width factor below 100
       ("R101x2"), any of the known ResNets under any of the known Transformers, with larger patches
-      on the map ("R50x1+ViT-B/16p2": 2 x 2 positions of the /16 ResNet's map, 32 pixels).
+      on the map ("R50x1+ViT-B/16p2": 2 x 2 positions of the /16 ResNet's map, 32 pixels). Also what
+      timm or Transformers call such an architecture ("vit_small_patch16_224").
     **options: fields of the module, such as `vit_jax.models.vit.ViT` or
       `vit_jax.models.resnet.ResNet`, which replace the fields that the name implies.
 
@@ -32,6 +33,9 @@ def create(name: str, **options) -> Network:
   Raises:
     ValueError: there is no such model, it lacks an option, or options contradict each other.
   """
+  meaning = model_names.translated(name)
+  if meaning and meaning.same:
+    name, options = meaning.name, meaning.options | options
   family, fields = described(name)
   known = _options(family)
   for key in options:
@@ -84,7 +88,7 @@ def family_of(module: Network) -> Family:
 
 
 def described(name: str) -> tuple[Family, dict]:
-  """The family and the fields that a name stands for.
+  """The family and the fields that one of our names stands for.
 
   Raises:
     ValueError: there is no such model.
@@ -93,20 +97,15 @@ def described(name: str) -> tuple[Family, dict]:
     fields = family.fields(name)
     if fields is not None:
       return family, fields
-  raise ValueError(f"name={shown(name)} is no model; nearest: {', '.join(_nearest(name))}.")
+  meaning = model_names.translated(name)
+  what = f"has {meaning.lacking}, which no model here has" if meaning and meaning.lacking else ""
+  near = [*([meaning.name] if meaning else ()), *suggestions.alike(name, sorted(names()), 0.5)]
+  raise ValueError(
+    f"name={shown(name)} {what or 'is no model'}; nearest: "
+    f"{', '.join(list(dict.fromkeys(near or names()))[:5])}."
+  )
 
 
 def _options(family: Family) -> set[str]:
   """The fields of a family's modules that are options."""
   return {field.name for field in dataclasses.fields(family.module)} - {"parent", "name"}
-
-
-def _nearest(name: str) -> list[str]:
-  """The models that others call so, then names spelled alike; the first names if there are none."""
-  translated = [
-    ours
-    for family in registry.FAMILIES.values()
-    if (ours := family.translate(name.lower())) and family.fields(ours) is not None
-  ]
-  near = translated + suggestions.alike(name, sorted(names()), 0.5)
-  return list(dict.fromkeys(near or names()))[:5]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import config
+from vit_jax.config.model_names import Translated
 from vit_jax.models import flops
 from vit_jax.models.backbone import Backbone
 from vit_jax.models.convolution import STAGES, check_stages, map_size
@@ -158,19 +159,24 @@ def alike(module: ResNet) -> list[str]:
   return [f"Axial-R{depth}" if module.heads else f"R{depth}x{factor}" for depth in STAGES]
 
 
-_ELSEWHERE = (
-  (r"(?:resnetv2_|.*bit-?(?:[sm]-)?)r?(?P<depth>\d+)x(?P<factor>\d)(?!\d).*", "R{depth}x{factor}"),
-  (r".*\bbit-(?P<depth>50|101|152)\b.*", "R{depth}x1"),
-  (r"resnet-?(?P<depth>50|101|152)(?!\d).*", "R{depth}x1"),
+_SAME = (  # timm's names, and those of the published files
+  r"(?:timm/)?resnetv2_(?P<depth>50|101|152)x(?P<factor>\d)_bit[ms]?(?:[_.].*)?",
+  r"bit-[sm]-r(?P<depth>50|101|152)x(?P<factor>\d)(?:-.*)?(?:\.npz)?",
 )
+_ALIKE = r".*\bbit-?(?P<depth>50|101|152)\b.*"
+_OTHERS = r"(?:.*/)?resnet(?:v2_|-)?(?P<depth>50|101|152)(?!\d).*"
 
 
-def translate(name: str) -> str:
-  """As `Family.translate`: names of timm ("resnetv2_50x1_bit.goog_in21k") and of the files."""
-  for pattern, ours in _ELSEWHERE:
+def translate(name: str) -> Translated | None:
+  """As `Family.translate`."""
+  for pattern in _SAME:
     if match := re.fullmatch(pattern, name):
-      return ours.format(**match.groupdict())
-  return ""
+      return Translated("R{depth}x{factor}".format(**match.groupdict()))
+  if match := re.fullmatch(_ALIKE, name):
+    return Translated(f"R{match['depth']}x1", sure=False)
+  if match := re.fullmatch(_OTHERS, name):
+    return Translated(f"R{match['depth']}x1", lacking="another stem or normalisation than BiT")
+  return None
 
 
 FAMILY = Family(

@@ -94,7 +94,8 @@ class ViT(Properties, nn.Module):
     stem_width: channels of that ResNet's root.
     axial: attention along rows, then along columns, each with an MLP (Appendix D.6).
     pool: "class_token" (the paper's); "gap", the mean over the patch outputs (Appendix D.3); or
-      "map", attention pooling, as some published weights have. Axial models have no class token.
+      "map", attention pooling of these, as some published weights have. Axial models have no class
+      token.
     representation_layer: a dense layer of size D and tanh before the head, as in pre-training.
     positions: "1d", "2d", "relative" or "none" (Appendix D.4, Table 8); or fixed sines and cosines
       of row and column, "sincos2d" or "sincos2d_mae" (vit_jax/models/positions.py).
@@ -259,7 +260,8 @@ class ViT(Properties, nn.Module):
       return x[:, 0]
     if self.pool == "gap":
       return self.patches(x).mean(axis=1)
-    return AttentionPooling(**self._shared_with(AttentionPooling), name="MAPHead_0")(x)
+    pooling = AttentionPooling(**self._shared_with(AttentionPooling), name="MAPHead_0")
+    return pooling(self.patches(x))
 
   @property
   def branches(self) -> Branches:

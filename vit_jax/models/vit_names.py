@@ -2,6 +2,7 @@
 
 import re
 
+from vit_jax.models import vit_elsewhere
 from vit_jax.models.convolution import STAGES
 from vit_jax.models.family import Family
 from vit_jax.models.recognition import UnlikeError, child_count, outputs
@@ -123,40 +124,6 @@ def alike(module: ViT) -> list[str]:
   return [f"{stem}+ViT-{size}/{n}" for stem in stems for size in SIZES for n in (16, 32)]
 
 
-_WORDS = {"tiny": "Ti", "small": "S", "base": "B", "large": "L", "huge": "H"}
-_WORDS |= {size.lower(): size for size in _WORDS.values()}
-_SIZE = f"(?P<size>{'|'.join(sorted(_WORDS, key=len, reverse=True))})"
-_ELSEWHERE = (
-  # A hybrid with only the root of a ResNet, and other hybrids: size, depth, pixels between tokens.
-  (rf"(?:vit_)?{_SIZE}_r_s(?P<patch>16)(?!\d).*", "R+ViT-{size}/{patch}"),
-  (r"r_(?P<size>ti|s|b|l)_(?P<patch>16)(?!\d).*", "R+ViT-{size}/{patch}"),
-  (rf"(?:vit_)?{_SIZE}_r26_s(?P<patch>16|32)(?!\d).*", "R26+ViT-{size}/{patch}"),
-  (rf"(?:vit_)?{_SIZE}_r50_s(?P<patch>16|32)(?!\d).*", "R50x1+ViT-{size}/{patch}"),
-  (r"r26\+?_?(?:vit-)?(?P<size>ti|s|b|l)_(?P<patch>16|32)(?!\d).*", "R26+ViT-{size}/{patch}"),
-  (r"r50\+?_?(?:vit-)?(?P<size>ti|s|b|l)_(?P<patch>16|32)(?!\d).*", "R50x1+ViT-{size}/{patch}"),
-  (rf".*vit[-_](?:hybrid[-_])?{_SIZE}[-_](?:bit|resnet50)(?!\d).*", "R50x1+ViT-{size}/16"),
-  # A Vision Transformer: size, patch.
-  (
-    rf"(?:.*[/_-])?(?:vit|deit)[-_.]?{_SIZE}[-_/.]?(?:(?:patch|p)[-_]?)?(?P<patch>\d\d?)(?!\d).*",
-    "ViT-{size}/{patch}",
-  ),
-  (r"(?P<size>ti|s|b|l|h)[-_/](?P<patch>\d\d?)(?!\d).*", "ViT-{size}/{patch}"),
-)
-
-
-def translate(name: str) -> str:
-  """As `Family.translate`.
-
-  It knows names of timm ("vit_base_patch16_224"), Hugging Face ("google/vit-large-patch32-384"),
-  torchvision ("vit_b_16"), OpenCLIP ("ViT-B-16") and the published files ("B_16-i21k-300ep.npz",
-  "R26_S_32").
-  """
-  for pattern, ours in _ELSEWHERE:
-    if match := re.fullmatch(pattern, name):
-      return ours.format(**match.groupdict() | dict(size=_WORDS[match["size"]]))
-  return ""
-
-
 FAMILY = Family(
   module=ViT,
   names=(
@@ -169,6 +136,6 @@ FAMILY = Family(
   fields=fields_of_name,
   recognise=recognise,
   alike=alike,
-  translate=translate,
+  translate=vit_elsewhere.translate,
   kinds={"stages": "R50x1+ViT-B/16", "stem_norms": "R50x1+ViT-B/16"},
 )

@@ -86,10 +86,10 @@ class Properties(Network, Maskable, Transparent):
 
   def macs(self, height: int, width: int) -> int:
     """The sum of `encoder_macs`, attention pooling, the representation layer and the head."""
-    tokens, pooling = self.tokens_before() + math.prod(self.grid(height, width)), 0
+    patches, pooling = math.prod(self.grid(height, width)), 0
     if self.pool == "map":
       # One query: the projections of query and output, of keys and values, matmuls, and the MLP.
-      pooling = 2 * self.width**2 + 2 * tokens * (self.width**2 + self.width)
+      pooling = 2 * self.width**2 + 2 * patches * (self.width**2 + self.width)
       pooling += 2 * self.width * self.mlp_dim
     head = self.width**2 * self.representation_layer + self.width * self.num_classes
     return self.encoder_macs(height, width) + pooling + head

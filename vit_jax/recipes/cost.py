@@ -4,6 +4,7 @@ This module imports JAX; the other modules of this package do not.
 """
 
 from vit_jax import config
+from vit_jax.config import model_names, overrides
 from vit_jax.learning import objective as objectives
 from vit_jax.models import flops
 from vit_jax.recipes.loading import module_of
@@ -57,11 +58,13 @@ def pretraining(name: str, epochs: float = EPOCHS) -> config.Config:
   Raises:
     ConfigError: there is no such model.
   """
-  module = module_of(name)
+  ours = model_names.ours(name)
+  module = module_of(ours)
   options = {key: True for key in ("representation_layer", "scan") if hasattr(module, key)}
-  model = config.Model(name=name, num_classes=JFT.num_classes, **options)
+  model = config.Model(name=ours, num_classes=JFT.num_classes, **options)
   data = config.Data(dataset="jft")
-  return config.Config(model=model, data=data, duration=config.Duration(epochs=epochs))
+  run = config.Config(model=model, data=data, duration=config.Duration(epochs=epochs))
+  return overrides.as_elsewhere(run, name)
 
 
 def cost(run: config.Config, examples: int | None) -> dict:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from vit_jax.config import Config, ConfigError, overrides
+from vit_jax.config import Config, ConfigError, Model, overrides
 from vit_jax.config.python_file import load
 from vit_jax.storage import files
 from vit_jax.storage.paths import path_of
@@ -11,6 +11,7 @@ from vit_jax.storage.paths import path_of
 __all__ = [
   "choice",
   "data_and_model",
+  "keys_of",
   "largest_side",
   "load",
   "module_of",
@@ -60,7 +61,7 @@ def resolve(recipe: str, words: Iterable[str]) -> Config:
 
 
 def module_of(model: str):
-  """The Flax module of a model's name.
+  """The Flax module of one of our names, with one class.
 
   Raises:
     ConfigError: there is no such model.
@@ -68,7 +69,7 @@ def module_of(model: str):
   from vit_jax import models  # imports JAX, which reading recipes by their names does not need
 
   try:
-    return models.create(model)
+    return models.configured(Model(name=model, num_classes=1))
   except ValueError as error:
     raise ConfigError(f"The recipe's model cannot be used: {error}") from error
 
@@ -87,19 +88,25 @@ def largest_side(model: str, most: int) -> int:
   return requirements.largest_side(module, most, model) if most else 0
 
 
+def keys_of(argument: str) -> tuple[str, dict[str, str]]:
+  """The rest of a recipe's argument, and the columns of "...,image_key=NAME,label_key=NAME"."""
+  rest, *words = re.split(",(image_key|label_key)=", argument)
+  return rest, dict(zip(words[::2], words[1::2], strict=True))
+
+
 def data_and_model(argument: str) -> tuple[str, str]:
   """DATA and MODEL of "DATA[,MODEL]"; a path may have commas."""
   from vit_jax.data import sources
 
   path = argument.partition(":")[2] if sources.is_named(argument) else argument
-  cuts = [] if path and files.exists(path_of(path)) else _cuts(argument)
+  cuts = [] if path and _exists(path) else _cuts(argument)
   return cuts[-1] if cuts else (argument, "")
 
 
 def weights_and_data(argument: str) -> tuple[str, str] | None:
   """WEIGHTS and DATA of "WEIGHTS,DATA", whose paths may have commas; None: no such data."""
   cuts = [(weights, data) for weights, data in _cuts(argument) if _are_there(data)]
-  there = (cut for cut in cuts if files.exists(path_of(cut[0])))
+  there = (cut for cut in cuts if _exists(cut[0]))
   return next(there, cuts[0] if cuts else None)
 
 
@@ -110,8 +117,15 @@ def _cuts(argument: str) -> list[tuple[str, str]]:
 
 
 def _are_there(spec: str) -> bool:
-  """Whether a text names a data source, or something on this machine."""
+  """Whether a text names a data source, if only by a wrong prefix, or something on this machine."""
   from vit_jax.data import sources
 
-  named = sources.is_named(sources.recognised(spec))
-  return bool(spec) and (named or files.exists(path_of(spec)))
+  prefixed = sources.is_prefixed(spec) or sources.is_named(sources.recognised(spec))
+  return bool(spec) and (prefixed or _exists(spec))
+
+
+def _exists(path: str) -> bool:
+  """Whether there is such a path; none if it begins with a prefix that no storage has."""
+  from vit_jax.data import sources
+
+  return not sources.is_prefixed(path) and files.exists(path_of(path))

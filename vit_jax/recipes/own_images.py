@@ -16,6 +16,8 @@ from vit_jax.config import (
   Model,
   RunError,
   Schedule,
+  model_names,
+  overrides,
 )
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
@@ -108,11 +110,12 @@ class OwnImages:
     return ("data.train", self.parted), classes, *several, ("model.compute_dtype", "the devices")
 
 
-def look_at(spec: str) -> OwnImages:
+def look_at(spec: str, keys: Mapping[str, str]) -> OwnImages:
   """Opens the images, and decodes a few of them.
 
   Args:
     spec: a data source, or a folder.
+    keys: `image_key` and `label_key` of it, as far as they are not the usual ones.
 
   Raises:
     SourceError: there is no such data.
@@ -120,8 +123,14 @@ def look_at(spec: str) -> OwnImages:
   from vit_jax.data import sources  # imports JAX, which other recipes do not need
 
   spec = sources.recognised(spec)
-  train, held_out, parted = parts_of(spec, sources.named_parts(spec))
-  source = sources.open_source(train.source, split=train.split)
+  *parts, parted = parts_of(spec, sources.named_parts(spec))
+  train, held_out = (dataclasses.replace(part, **keys) for part in parts)
+  try:
+    source = sources.open_source(train.source, split=train.split, **keys)
+  except sources.ColumnError as error:
+    raise sources.ColumnError(
+      f"{error} In a recipe's argument, DATA,label_key=NAME and DATA,image_key=NAME name them."
+    ) from error
   if source.multi_label:  # parts of these are parts of all images
     parted = parted.replace(" of each class", "")
   several, classes = source.multi_label, source.class_names
@@ -168,27 +177,29 @@ def batch_of(images: int, most: int) -> int:
   return min(most, 1 << max(images // 4, 1).bit_length() - 1)
 
 
-def train(spec: str, model: str = "") -> Config:
+def train(spec: str, model: str = "", **keys: str) -> Config:
   """A run from scratch on a user's own images.
 
   Args:
     spec: a data source, or a folder.
-    model: its name; empty: one that suits the number and the size of the images.
+    model: its name, here or in another library; empty: one that suits the number and the size of
+      the images.
+    **keys: as of `look_at`.
 
   Raises:
     SourceError: there is no such data.
     ConfigError: there is no such model.
   """
-  own = look_at(spec)
+  own = look_at(spec, keys)
   scale = next(row for row in SCALES if own.images <= row.most)
   small = patch_of(own.side) < 16
-  name = model or f"{scale.model}/{patch_of(own.side)}"
+  name = model_names.ours(model) or f"{scale.model}/{patch_of(own.side)}"
   shape = {} if model else scale.shape
   batch = batch_of(own.images, scale.batch_size)
   steps = scale.epochs * own.images / batch
   tenth = Duration(epochs=scale.epochs / 10)
   sides = f"images of about {own.side} pixels"
-  return Config(
+  config = Config(
     batch_size=batch,
     accumulation=0,
     duration=Duration(epochs=scale.epochs),
@@ -217,6 +228,7 @@ def train(spec: str, model: str = "") -> Config:
       *((("optimizer.ema", own.number),) if steps >= AVERAGED else ()),
     ),
   )
+  return overrides.as_elsewhere(config, model)
 
 
 def average_over(steps: float) -> float:
@@ -227,7 +239,7 @@ def average_over(steps: float) -> float:
   return round(1 - 1 / max(50, steps / 50), 6) if steps >= AVERAGED else 0.0
 
 
-def finetune(weights: str, spec: str) -> Config:
+def finetune(weights: str, spec: str, **keys: str) -> Config:
   """Fine-tuning of weights on a user's own images, at the size of the weights.
 
   As in Appendix B.1.1: SGD with momentum 0.9, cosine decay, clipping at 1, no weight decay, a new
@@ -238,12 +250,13 @@ def finetune(weights: str, spec: str) -> Config:
   Args:
     weights: what `config.init_from` takes.
     spec: a data source, or a folder.
+    **keys: as of `look_at`.
 
   Raises:
     SourceError: there is no such data.
     ConfigError: there are no such weights, or they cannot be read.
   """
-  own, card = look_at(spec), card_of(weights)
+  own, card = look_at(spec, keys), card_of(weights)
   side = card.image_size
   steps = next(row.total for row in LENGTHS if own.images < row.examples)
   every = Duration(steps=steps // 10)
@@ -291,13 +304,14 @@ def card_of(weights: str):
     raise ConfigError(str(error)) from error
 
 
-def evaluation(weights: str, spec: str) -> Config:
+def evaluation(weights: str, spec: str, **keys: str) -> Config:
   """The evaluation of weights on a user's own images.
 
   Args:
     weights: what `config.init_from` takes.
     spec: a data source, or a folder. Of data in parts, the test images are scored, or else those
       for validation.
+    **keys: as of `look_at`.
 
   Raises:
     SourceError: there is no such data.
@@ -308,4 +322,6 @@ def evaluation(weights: str, spec: str) -> Config:
   named = sources.named_parts(spec)
   part = next((named[name] for name in (*TEST, *VALIDATION) if name in named), (spec, ""))
   base = suite("own")
-  return dataclasses.replace(base, init_from=weights, evaluate={"own": Classification(*part)})
+  return dataclasses.replace(
+    base, init_from=weights, evaluate={"own": Classification(*part, **keys)}
+  )

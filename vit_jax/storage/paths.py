@@ -52,15 +52,25 @@ def local_path(text: str | pathlib.PurePath) -> pathlib.Path:
   """The path of this machine that a user gives, with ~ or ~USER replaced by the home folder.
 
   Raises:
-    ConfigError: there is no such user, or the path is a URL.
+    ConfigError: there is no such user, or the path begins with the name of a storage.
   """
-  if _URL.match(str(text)):
-    raise ConfigError(
-      f"{text} is a URL, and only files and folders of this machine can be used: mount the storage "
-      "as a folder and give its path."
-    )
+  if url := _URL.match(str(text)):
+    _refuse(str(text), url[1])
   try:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:
     user = pathlib.Path(text).parts[0]
     raise ConfigError(f"{text}: there is no user {user} here; give another path.") from error
+
+
+def _refuse(text: str, scheme: str):
+  if scheme in registry.STORAGES or text.startswith(f"{scheme}://"):
+    raise ConfigError(
+      f"{text} is a URL, and only files and folders of this machine can be used: mount the storage "
+      "as a folder and give its path."
+    )
+  known = " and ".join(f"{name}://" for name in registry.STORAGES if name != HERE)
+  raise ConfigError(
+    f'{text} begins with "{scheme}:", which is no kind of storage; give a path of this machine, or '
+    f"where buckets can be used one that begins with {known}."
+  )

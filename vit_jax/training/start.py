@@ -15,6 +15,7 @@ from vit_jax.config import (
   from_dict,
   to_dict,
 )
+from vit_jax.config.model import ARCHITECTURE
 from vit_jax.config.recorded import changes
 from vit_jax.data import history
 from vit_jax.data.history import History
@@ -22,7 +23,6 @@ from vit_jax.evaluation import results
 from vit_jax.inference import model as inference
 from vit_jax.learning import state as states
 from vit_jax.learning.state import TrainState
-from vit_jax.models.description import SETTINGS
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.saving import Checkpoints
@@ -126,7 +126,7 @@ def resolved_model(config: Config, settings: Mapping) -> tuple[Config, Weights |
   (source, read), usual = model_of(config.init_from, settings), Model()
   inferred = {"name": source.name} | {
     field: getattr(source, field)
-    for field in SETTINGS
+    for field in ARCHITECTURE
     if getattr(config.model, field) == getattr(usual, field)
   }
   return dataclasses.replace(config, model=dataclasses.replace(config.model, **inferred)), read

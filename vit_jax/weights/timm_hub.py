@@ -6,9 +6,9 @@ pixels than this project's is multiplied into the patch embedding.
 
 import math
 import pathlib
-import re
 
-from vit_jax.config import MAX_SIDE
+from vit_jax import models
+from vit_jax.config import MAX_SIDE, model_names
 from vit_jax.models.layers import GELU_FORMS
 from vit_jax.weights import card, pickled, pixels, safetensors, timm
 from vit_jax.weights.card import Card
@@ -25,16 +25,7 @@ from vit_jax.weights.rules import (
   whole,
 )
 
-_ROTARY = re.compile(r".*(rope|dinov3|eva).*")
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-# Models whose name alone tells what else than the usual they compute.
-_TANH = re.compile(
-  r"vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip.*"
-  r"|vit_large_patch16_siglip(_gap)?_512"
-)
-_HEADS = {"vit_base_patch16_gap_224": 16} | {
-  f"vit_giantopt_patch16_siglip_{kind}": 16 for kind in ("256", "384", "gap_256", "gap_384")
-}
 # Arguments of timm's VisionTransformer that change nothing here, or that its arrays tell.
 _ARGUMENTS = {
   *("img_size", "patch_size", "in_chans", "num_classes", "embed_dim", "depth", "num_heads"),
@@ -87,9 +78,10 @@ def _settings(path: pathlib.Path) -> tuple[dict, dict, dict]:
     raise ValueError(
       f"its model was made with {', '.join(unknown)}, which this project does not know"
     )
-  if _ROTARY.fullmatch(settings["architecture"]):
+  meaning = model_names.translated(settings["architecture"])
+  if meaning and meaning.lacking:
     raise ValueError(
-      f"it is a {settings['architecture']}, with rotary positions, which no model here has"
+      f"it is a {settings['architecture']}, with {meaning.lacking}, which no model here has"
     )
   parts = (settings, COMPUTED), (images, IMAGES), (arguments, ARGUMENTS)
   return tuple(checked(values, rules, file) for values, rules in parts)
@@ -99,7 +91,7 @@ def _load(path: pathlib.Path) -> dict:
   settings, images, arguments = _settings(path)
   if not (_folder(path) / WEIGHTS).is_file():
     raise ValueError(pickled.advice_in(_folder(path)) or f"it has no {WEIGHTS}")
-  heads = arguments["num_heads"] or _HEADS.get(settings["architecture"], 0)
+  heads = arguments["num_heads"] or _usual(settings["architecture"], "heads", 0)
   params = timm.from_timm(safetensors.load_arrays(_folder(path) / WEIGHTS), heads)
   if "cls" in params and settings["global_pool"] != "token":
     raise ValueError("it has a class token and pools the patches, which no model here does")
@@ -117,7 +109,8 @@ def _card(path: pathlib.Path, params: dict | None) -> Card | None:
     resize=_resize(side, images["crop_pct"], images["crop_mode"]),
     class_names=tuple(settings["label_names"] or images["label_names"] or ()),
     stem_norms=timm.stem_norms(params),
-    activation=arguments["act_layer"] or _usual_activation(settings["architecture"]),
+    activation=arguments["act_layer"]
+    or _usual(settings["architecture"], "activation", timm.ACTIVATION),
   )
 
 
@@ -129,8 +122,11 @@ def _resize(side: int, share: float, mode: str) -> int:
   return 0
 
 
-def _usual_activation(architecture: str) -> str:
-  return "gelu_tanh" if _TANH.fullmatch(architecture) else timm.ACTIVATION
+def _usual(architecture: str, field: str, otherwise):
+  """A field of the model that timm calls so, if it is one of ours and has the field."""
+  meaning = model_names.translated(architecture)
+  known = meaning is not None and meaning.same
+  return getattr(models.create(architecture), field, otherwise) if known else otherwise
 
 
 TIMM = WeightFormat(words="a folder of timm", recognises=_recognises, load=_load, card=_card)

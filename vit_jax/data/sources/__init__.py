@@ -3,15 +3,17 @@
 import difflib
 import inspect
 import os
+import re
 
 from vit_jax import registry
 from vit_jax.config import Data, Dataset
 from vit_jax.data.sources import foreign
-from vit_jax.data.sources.base import Example, Source, SourceError
+from vit_jax.data.sources.base import ColumnError, Example, Source, SourceError
 from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.data.sources.views import Listed, Mixed, Renumbered, Selected, Unlabelled
 
 __all__ = [
+  "ColumnError",
   "Example",
   "Listed",
   "Mixed",
@@ -25,11 +27,14 @@ __all__ = [
   "anywhere",
   "forms",
   "is_named",
+  "is_prefixed",
   "member",
   "named_parts",
   "open_source",
   "recognised",
 ]
+
+_PREFIX = re.compile(r"[A-Za-z][\w.+-]+:(?!//)")
 
 
 def open_source(
@@ -77,7 +82,7 @@ def recognised(text: str) -> str:
     The text itself if it names a source, or nothing is recognised.
   """
   path = os.path.expanduser(text)
-  if is_named(text) or not text:
+  if is_named(text) or is_prefixed(text) or not text:
     return text
   names = (name for name in registry.SOURCES if registry.SOURCES[name].recognises(path))
   return next((f"{name}:{text}" for name in names), text)
@@ -100,6 +105,11 @@ def is_named(text: str) -> bool:
   if name not in registry.SOURCES or bool(colon) != bool(argument):
     return False
   return (":" in registry.SOURCES[name].form) == bool(colon)
+
+
+def is_prefixed(text: str) -> bool:
+  """Whether a text begins with a word and a colon, as sources do, and is neither path nor URL."""
+  return bool(_PREFIX.match(text)) and not os.path.exists(text)
 
 
 def anywhere(spec: str) -> str:

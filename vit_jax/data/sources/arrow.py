@@ -10,7 +10,7 @@ from vit_jax.config import Dataset
 from vit_jax.data import image_files
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import table
-from vit_jax.data.sources.base import SourceError
+from vit_jax.data.sources.base import ColumnError, SourceError
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 
@@ -27,7 +27,7 @@ def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, st
   usual name.
 
   Raises:
-    SourceError: there is none, or it holds no images.
+    ColumnError: there is none, or it holds no images.
   """
   features = _features(schema)
   images = [*_of_type(features, "Image"), *_IMAGES]
@@ -38,7 +38,7 @@ def columns(where: str, schema, image_key: str, label_key: str) -> tuple[str, st
     default, what = getattr(Dataset(), setting), f'"{where}", {setting}'
     name = key and table.column(key, default, usual, schema.names, what)
     if key and not name:
-      raise SourceError(f'"{where}" has the columns {shown(schema.names)}; name one by {setting}.')
+      raise ColumnError(f'"{where}" has the columns {shown(schema.names)}; name one by {setting}.')
     chosen.append(name)
   _check_images(where, chosen[0], schema.field(chosen[0]).type)
   return tuple(chosen)
@@ -69,7 +69,7 @@ def _kind(feature) -> dict:
 def _check_images(where: str, column: str, kind) -> None:
   fields = {field.name: field.type for field in kind} if str(kind).startswith("struct") else {}
   if str(fields.get("bytes", kind)) not in _ENCODED:
-    raise SourceError(
+    raise ColumnError(
       f'Column {column!r} of "{where}" is {shown(str(kind))}, but must hold encoded images, paths, '
       "or {bytes, path}; name another by image_key."
     )
@@ -161,7 +161,7 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
     )
   whole = pa.types.is_integer(values.type)
   if not whole and not pa.types.is_dictionary(values.type) and str(values.type) not in _NAMES:
-    raise SourceError(
+    raise ColumnError(
       f'Column {column!r} of "{where}" is {shown(str(values.type))}, but labels are names or whole '
       "numbers, or lists of them; name another by label_key."
     )

@@ -13,6 +13,10 @@ class SourceError(ConfigError):
   """The data is missing, or its settings are wrong; the message says what to do."""
 
 
+class ColumnError(SourceError):
+  """A column of images or labels must be named by `image_key` or `label_key`, or is misnamed."""
+
+
 class Example(NamedTuple):
   """One image. If the source stores files, the image is not decoded yet.
 

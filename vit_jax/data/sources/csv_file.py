@@ -12,7 +12,7 @@ import numpy as np
 from vit_jax.config import Dataset
 from vit_jax.data import image_files
 from vit_jax.data.sources import foreign, table
-from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
 from vit_jax.data.sources.folder import placed
 from vit_jax.process.text import shown
 from vit_jax.storage import files
@@ -197,7 +197,7 @@ def _label_column(file: pathlib.Path, names: list[str], image: int, label_key: s
     return names.index(name)
   others = [i for i, name in enumerate(names) if i != image and name.lower() != table.SPLIT]
   if len(others) != 1:
-    raise SourceError(
+    raise ColumnError(
       f'"{file}" has the columns {shown(names)}; call the one with the labels '
       '"label", or name it by label_key.'
     )

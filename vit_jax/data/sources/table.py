@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from vit_jax.data.sources import part
-from vit_jax.data.sources.base import Source, SourceError
+from vit_jax.data.sources.base import ColumnError, Source, SourceError
 from vit_jax.process.text import listed, nfc, shown
 
 SPLIT = "split"  # the name of a column, in any case
@@ -243,10 +243,10 @@ def column(key: str, usual: str, others: Sequence[str], names: Sequence[str], wh
     what: the source and the setting, for messages.
 
   Raises:
-    SourceError: the user chose a column that there is not.
+    ColumnError: the user chose a column that there is not.
   """
   if key in names:
     return key
   if key != usual:
-    raise SourceError(f"{what}={key!r}: there is no such column; the columns are {shown(names)}.")
+    raise ColumnError(f"{what}={key!r}: there is no such column; the columns are {shown(names)}.")
   return next((name for other in others for name in names if name.lower() == other), "")

@@ -16,7 +16,7 @@ import numpy as np
 from vit_jax.config import Dataset
 from vit_jax.data import image_files
 from vit_jax.data.sources import table
-from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
 from vit_jax.process.text import shown
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path
@@ -241,7 +241,7 @@ def _image(path: str, key: str, members: dict, image_key: str) -> str:
     return image_key if image_key in members else ""
   images = [name for name in members if f".{name.split('.')[-1]}" in image_files.SUFFIXES]
   if len(images) > 1:
-    raise SourceError(
+    raise ColumnError(
       f'"{path}" has several images of {key!r}: {shown(images)}; name one by image_key.'
     )
   return images[0] if images else ""
@@ -254,7 +254,7 @@ def _label(path: str, key: str, stream, members: dict, label_key: str) -> str | 
   extension = "cls" if label_key == Dataset().label_key else label_key
   place = members.get(extension, members.get("json"))
   if not place or place[1] > _MOST_BYTES:
-    raise SourceError(
+    raise ColumnError(
       f'"{path}" has no label of {key!r}, which has {shown(list(members))}; name the extension, or '
       'the field of .json, by label_key, or set label_key="" to read without labels.'
     )

@@ -1,0 +1,88 @@
+"""Names that other libraries have for models: which settings of ours they stand for."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from vit_jax import registry
+from vit_jax.config.model import ARCHITECTURE, Model
+from vit_jax.config.run import Config
+
+
+@dataclasses.dataclass(frozen=True)
+class Translated:
+  """What another library's name of a model means here.
+
+  Attributes:
+    name: our name of the same architecture, or of the nearest one.
+    options: the settings of config.model that the architecture has otherwise than `name` says.
+    image_size: side of the images that the name tells, pixels; 0: it tells none.
+    lacking: a part of that architecture which no model of this project has; "": it has all parts.
+    sure: whether the name is known, rather than alike.
+  """
+
+  name: str
+  options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  image_size: int = 0
+  lacking: str = ""
+  sure: bool = True
+
+  @property
+  def same(self) -> bool:
+    """Whether ours is the same architecture."""
+    return self.sure and not self.lacking
+
+
+def translated(name: str) -> Translated | None:
+  """What `name` means, in any case of letters; None: it is one of our names, or like none."""
+  families = [*registry.FAMILIES.values()]
+  if not name or any(family.fields(name) is not None for family in families):
+    return None
+  found = (family.translate(name.lower()) for family in families)
+  return next((meaning for meaning in found if meaning is not None), None)
+
+
+def ours(name: str) -> str:
+  """Our name of the architecture; `name` itself if it is ours, or not known."""
+  meaning = translated(name)
+  return meaning.name if meaning and meaning.same else name
+
+
+def settings_of(name: str) -> dict[str, Any]:
+  """The settings that another library's name stands for, such as {"model.name": "ViT-S/16"}.
+
+  They are the whole architecture, so that nothing of a recipe's remains, and the image size if the
+  name tells it. {}: the name is ours, or not known.
+  """
+  meaning = translated(name)
+  if meaning is None or not meaning.same:
+    return {}
+  usual = Model()
+  keys = (*ARCHITECTURE, "layer_scale_init")
+  options = {key: getattr(usual, key) for key in keys} | meaning.options
+  size = {"data.image_size": meaning.image_size} if meaning.image_size else {}
+  return {"model.name": meaning.name, **{f"model.{key}": options[key] for key in options}, **size}
+
+
+def origins(name: str, before: Config, now: Config) -> dict[str, str]:
+  """Where settings come from that another library's name stands for, as config.origins has them.
+
+  Those that are usual, and that the recipe has too, are left out.
+
+  Args:
+    name: the other library's.
+    before: the recipe's settings.
+    now: the settings with those of the name.
+  """
+  usual, weights = Config(), "" if now.init_from else ", without its weights"
+  told = {
+    key: name
+    for key, value in settings_of(name).items()
+    if _value(now, key) == value and not value == _value(before, key) == _value(usual, key)
+  }
+  return told | {"model.name": f"the architecture of {name}{weights}"}
+
+
+def _value(config: Config, key: str) -> Any:
+  group, _, name = key.partition(".")
+  return getattr(getattr(config, group), name)

@@ -1,0 +1,174 @@
+"""What other libraries call ViTs and hybrids: timm, Transformers, torchvision, published files.
+
+timm's names are those of its 1.0.31: a name tells size, patch, parts and the side of the images, as
+in "vit_base_patch14_reg4_dinov2". What stands behind a dot names weights, never another
+architecture. Transformers' names are those of the repositories on the Hub; their epsilons are the
+defaults of its configurations.
+"""
+
+import re
+from typing import Any
+
+from vit_jax.config.model_names import Translated
+
+# Words for sizes; where we have no such size, the nearest one and its shape.
+_SIZES = {"tiny": "Ti", "small": "S", "base": "B", "large": "L", "huge": "H", "so400m": "So400m"}
+_SHAPES = {
+  "medium": ("S", dict(width=512, mlp_dim=2048, heads=8)),
+  "so150m": ("B", dict(depth=18, width=896, mlp_dim=2304, heads=14)),
+  "giant": ("L", dict(depth=40, width=1408, mlp_dim=6144)),
+  "giantopt": ("L", dict(depth=40, width=1536, mlp_dim=6144)),
+  "giant-opt": ("L", dict(depth=40, width=1536, mlp_dim=6144)),
+  "gigantic": ("L", dict(depth=48, width=1664, mlp_dim=8192)),
+}
+_SIZE = f"(?P<size>{'|'.join(sorted({*_SIZES, *_SHAPES}, key=len, reverse=True))})"
+_PATCH = r"(?P<patch>[1-9]\d?)"
+_SIDE = r"(?:_(?P<side>\d+))?"
+
+_EXACT = dict(activation="gelu")
+
+
+def _scaled(init: float) -> dict[str, Any]:
+  return dict(layer_scale=True, layer_scale_init=init)
+
+
+# The words behind the patch in timm's names.
+_WORDS = {
+  "gap": dict(pool="gap"),
+  "map": dict(pool="map"),
+  "siglip": dict(pool="map"),
+  "dinov2": _scaled(1e-5),
+  "tipsv2": _scaled(1.0),
+  "plus": dict(width=896, mlp_dim=3584, heads=14) | _scaled(1e-5),
+  "36x1": dict(depth=36) | _scaled(1e-5),
+  "reg1": dict(registers=1),
+  "reg4": dict(registers=4),
+}
+# What some names tell beside their words.
+_ALSO = (
+  (r"vit_base_patch16_gap_224", dict(heads=16)),
+  (r"vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*", dict(activation="gelu_tanh")),
+  (r"vit_large_patch16_siglip_(gap_)?512", dict(activation="gelu_tanh")),
+  (r"deit3_.*", _scaled(1e-6)),
+)
+
+# Parts that ours do not have, by patterns of names, the first that fits.
+_LACKING = (
+  (r"(.*/)?(vit_.*_)?clip[-_].*|(eva|vit)\w*_clip_.*", "a norm before the blocks, as CLIP has"),
+  (r".*(rope|dinov3|eva02|vit_pe_|lingbot|sapiens2).*", "rotary positions"),
+  (r".*distilled.*", "a distillation token"),
+  (r".*(relpos|samvit).*", "relative position embeddings of another kind"),
+  (r"(.*/)?(beit(v2)?|data2vec-vision)[-_].*", "relative position embeddings of another kind"),
+  (r"(.*/)?swin.*", "windows of attention"),
+  (
+    r".*dinov2(-with-registers)?-giant.*|vit_giant_.*(dinov2|tipsv2)|aimv2_.*",
+    "a gated MLP (SwiGLU)",
+  ),
+  (r"vit_(medium|betwixt)_patch16_gap_.*|.*_miil.*|vit_so150m2_.*", "attention without biases"),
+  (r"eva_giant_.*", "attention without biases of its keys"),
+  (r"vit_d?pwee_.*|.*_(18x2|xp)_.*", "blocks with parallel branches"),
+  (r"vit_d(wee|little)_.*", "differential attention"),
+  (r"vit_base_patch16_rpn_224", "norms behind attention and MLP"),
+  (r"vit_(?!so150m_)\w+_reg\d_gap_\d+|eva_large_.*|beit3_.*", "a norm after pooling (fc_norm)"),
+  (r"vit_\w+_radio_.*|vit_intern300m_.*", "no norm behind the blocks"),
+  (r"vit_.*(resnet|_mci_).*|mobileclip.*", "another stem of convolutions"),
+)
+
+_TIMM_HYBRID = rf"vit_{_SIZE}_r(?P<depth>26|50)?_s(?P<stride>16|32)(?:_p8)?{_SIDE}(?:_in21k)?"
+_TIMM = rf"(?:vit|deit3?)_{_SIZE}_patch{_PATCH}(?P<words>(?:_[a-z]\w*?|_36x1)*?){_SIDE}"
+_FLEXI = rf"flexivit_{_SIZE}"
+_OLD_TAGS = r"_(in21k|in21ft1k|sam|dino)$"  # timm's, before tags were behind a dot
+
+_HUB_WORDS = dict(_EXACT, norm_epsilon=1e-12)
+_DINO_V2 = _EXACT | _scaled(1.0)
+_LETTERS = {"ti": "Ti", "s": "S", "b": "B", "l": "L", "h": "H"}
+_LETTER = f"(?P<letter>{'|'.join(_LETTERS)})"
+# Names of other kinds: pattern, the patch if the name does not tell it, options.
+_OTHERS = (
+  # Transformers.
+  (rf"(?:.+/)?(?:vit|deit)-{_SIZE}-patch{_PATCH}-(?P<side>\d+)(?:-in21k)?", 0, _HUB_WORDS),
+  (rf"facebook/dino-vit{_LETTER}{_PATCH}", 0, _HUB_WORDS),
+  (r"facebook/vit-mae-(?P<size>base|large)", 16, _HUB_WORDS),
+  (r"facebook/vit-mae-(?P<size>huge)", 14, _HUB_WORDS),
+  (rf"facebook/vit-msn-{_SIZE}(?:-{_PATCH})?", 16, _EXACT),
+  (rf"facebook/dinov2-{_SIZE}", 14, _DINO_V2),
+  (rf"facebook/dinov2-with-registers-{_SIZE}", 14, _DINO_V2 | dict(registers=4)),
+  (rf"google/siglip2?-{_SIZE}-patch{_PATCH}-(?P<side>\d+)", 0, dict(pool="map")),
+  # torchvision.
+  (rf"vit_{_LETTER}_{_PATCH}", 0, _EXACT),
+  # The published files.
+  (rf"(?:vit-)?{_LETTER}_{_PATCH}(?:-.*)?(?:\.npz)?", 0, {}),
+)
+_PUBLISHED_HYBRID = rf"r(?P<depth>26|50)?(?:\+vit-|_){_LETTER}_(?P<stride>16|32)(?:-.*)?(?:\.npz)?"
+# What may be a ViT with parts that are not known here.
+_ALIKE = (
+  rf".*(?:vit|deit)3?[-_.]?(?:{_SIZE}|{_LETTER})[-_/.]?(?:patch|p)?[-_]?{_PATCH}(?!\d).*",
+  rf".*vit-hybrid-{_SIZE}-bit-.*",
+)
+
+
+def translate(name: str) -> Translated | None:
+  """As `Family.translate`."""
+  name = re.sub(r"^((hf[-_]hub:)?timm/)", "", name)
+  plain = re.sub(_OLD_TAGS, "", name.partition(".")[0])
+  for pattern, part in _LACKING:
+    if re.fullmatch(pattern, plain):
+      return _alike(name, lacking=part)
+  found = _of_timm(plain) or _of_others(name) or _hybrid(_PUBLISHED_HYBRID, name)
+  return found or _alike(name, sure=False)
+
+
+def _of_timm(name: str) -> Translated | None:
+  if found := _hybrid(_TIMM_HYBRID, name, stem_norms="timm", **_EXACT):
+    return found
+  match = re.fullmatch(_TIMM, name) or re.fullmatch(_FLEXI, name)
+  words = (match.groupdict().get("words") or "").split("_")[1:] if match else ()
+  if not match or not all(word in _WORDS for word in words):
+    return None
+  options = dict(_EXACT)
+  for more in (*map(_WORDS.get, words), *(also for key, also in _ALSO if re.fullmatch(key, name))):
+    options |= more
+  return _named(match.groupdict() | dict(usual=16), options)
+
+
+def _of_others(name: str) -> Translated | None:
+  for pattern, patch, options in _OTHERS:
+    if match := re.fullmatch(pattern, name):
+      return _named(match.groupdict() | dict(usual=patch), options)
+  return None
+
+
+def _hybrid(pattern: str, name: str, **options) -> Translated | None:
+  match = re.fullmatch(pattern, name)
+  if not match:
+    return None
+  depth, side = match["depth"], match.groupdict().get("side")
+  resnet = {None: "R", "26": "R26", "50": "R50x1"}[depth]
+  size, shape = _size(match.groupdict())
+  return Translated(f"{resnet}+ViT-{size}/{match['stride']}", shape | options, int(side or 0))
+
+
+def _named(found: dict[str, Any], options: dict[str, Any]) -> Translated:
+  """The model of a size and a patch; `usual` is the patch if the name does not tell it."""
+  size, shape = _size(found)
+  patch, side = int(found.get("patch") or found["usual"]), int(found.get("side") or 0)
+  # timm cuts off what no patch covers.
+  return Translated(f"ViT-{size}/{patch}", shape | options, side - side % patch)
+
+
+def _size(found: dict[str, Any]) -> tuple[str, dict[str, int]]:
+  """Our size, and the shape if it differs."""
+  if letter := found.get("letter"):
+    return _LETTERS[letter], {}
+  size = found["size"]
+  return (_SIZES[size], {}) if size in _SIZES else _SHAPES[size]
+
+
+def _alike(name: str, **what) -> Translated | None:
+  """A model of the same size and patch; ViT-B/16 for a part that is known without them."""
+  sized, hybrid = (re.fullmatch(pattern, name) for pattern in _ALIKE)
+  if hybrid:
+    return Translated(f"R50x1+ViT-{_size(hybrid.groupdict())[0]}/16", **what)
+  if sized:
+    return Translated(_named(sized.groupdict(), {}).name, **what)
+  return Translated("ViT-B/16", **what) if what.get("lacking") else None
