@@ -230,6 +230,7 @@ def test_what_is_not_ours_is_refused_by_its_part(theirs, message):
   [
     ("ViT-L-14", "ViT-L/14"),
     ("vit_base_patch16_newpart_224", "ViT-B/16"),
+    ("vit_small_patch16_plus_224", "ViT-S/16"),  # what "plus" means is known of "base"
     ("google/vit-hybrid-base-bit-384", "R50x1+ViT-B/16"),
     ("google/bit-50", "R50x1"),
   ],

@@ -44,6 +44,7 @@ _WORDS = {
   "reg1": dict(registers=1),
   "reg4": dict(registers=4),
 }
+_ONLY = {"plus": "base", "36x1": "small"}  # the size that a word is known with
 # What some names tell beside their words.
 _ALSO = (
   (r"vit_base_patch16_gap_224", dict(heads=16)),
@@ -123,7 +124,8 @@ def _of_timm(name: str) -> Translated | None:
     return found
   match = re.fullmatch(_TIMM, name) or re.fullmatch(_FLEXI, name)
   words = (match.groupdict().get("words") or "").split("_")[1:] if match else ()
-  if not match or not all(word in _WORDS for word in words):
+  fits = lambda word: word in _WORDS and _ONLY.get(word, match["size"]) == match["size"]
+  if not match or not all(map(fits, words)):
     return None
   options = dict(_EXACT)
   for more in (*map(_WORDS.get, words), *(also for key, also in _ALSO if re.fullmatch(key, name))):
