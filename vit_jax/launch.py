@@ -30,7 +30,7 @@ from vit_jax.storage.metrics_log import NoWriter, Writer
 from vit_jax.storage.paths import Path
 from vit_jax.storage.saving import Checkpoints
 from vit_jax.storage.tree import flatten
-from vit_jax.training import checks, init_from, start, steps
+from vit_jax.training import checks, init_from, start, steps, verification
 from vit_jax.training import run as runs
 from vit_jax.training.callbacks import Evaluation, Metrics, Profile, Session
 from vit_jax.training.checkpointing import Checkpointing
@@ -142,6 +142,7 @@ def make_run(
     images=recorded.images.images,
   )
   run, initial = make(config.accumulation), None
+  verification.check(config, run.mesh.devices.flat[0])
   if starts_from_weights(config, recorded):
     initial = init_from.read(config, run.objective, data.train.class_names, source)
   if not config.accumulation:  # after the weights, because it takes longer than to refuse them
@@ -175,6 +176,7 @@ def train(
     WriteError: the workdir cannot be written to.
     CheckpointError: all checkpoints are damaged.
     SaveError: a checkpoint cannot be saved.
+    Miscomputed: a device computed wrongly.
     ConfigError: the checkpoint does not fit the config.
   """
   with (
@@ -207,7 +209,9 @@ def train(
           state = init_from.put(initial, state, run.optimizer, run.config.optimizer.trainable)
         writer.say(initial.report)
       with watchdog.guarded():
-        return Loop(run, callbacks(run, session), stop, session.monitor, watchdog).train(state)
+        update = verification.update_of(run, session)
+        loop = Loop(run, update, callbacks(run, session), stop, session.monitor, watchdog)
+        return loop.train(state)
 
 
 def callbacks(run: Run, session: Session) -> Sequence[Callback]:

@@ -5,8 +5,9 @@ The command line can replace every setting of vit_jax/config: --config.batch_siz
 --config.schedule.learning_rate=1e-3. A run that is started again with the same workdir resumes.
 
 Exit status: 0 done; 2 wrong usage or config; 75 stopped by a signal, with its state saved or
-nothing to save yet: start it again; 130 interrupted by a second Ctrl-C, or by the first one before
-there was anything to save; 1 anything else.
+nothing to save yet: start it again; 76 a device computed wrongly (config.verify_every); 130
+interrupted by a second Ctrl-C, or by the first one before there was anything to save; 1 anything
+else.
 """
 
 from vit_jax.process import console, exit_status, huge_pages, limits, signals
@@ -25,6 +26,7 @@ from absl import app, flags, logging
 
 from vit_jax.config import ConfigError, RunError, StorageError, command_line
 from vit_jax.config.as_recipe import as_recipe
+from vit_jax.process.errors import Miscomputed
 from vit_jax.storage import files
 from vit_jax.storage.paths import local_path, path_of
 
@@ -106,6 +108,8 @@ def main(command: command_line.CommandLine):
   except StorageError as error:
     # The threads of a failed save may hang, or print tracebacks.
     console.leave_at_once(str(error), exit_status.FAILED)
+  except Miscomputed as error:
+    console.leave(str(error), exit_status.MISCOMPUTED)
   except RunError as error:
     console.leave(str(error), exit_status.FAILED)
   except (MemoryError, RuntimeError) as error:

@@ -1,6 +1,7 @@
 """As few parts of a batch as fit into the memory of a device."""
 
 import dataclasses
+import types
 
 import jax
 import pytest
@@ -48,6 +49,22 @@ def test_more_parts_need_less_and_the_compilers_refusal_is_understood(monkeypatc
 
   monkeypatch.setitem(vars(run), "update", Refused())
   assert memory.step_bytes(run) == float("inf")
+
+
+def test_a_second_state_of_verified_steps_counts(monkeypatch):
+  class Compiled:
+    lower = compile = lambda self, *_: self
+
+    def memory_analysis(self):
+      kinds = "argument_size", "temp_size", "output_size", "alias_size", "generated_code_size"
+      return types.SimpleNamespace(**{f"{kind}_in_bytes": 100 for kind in kinds})
+
+  run = make(1)
+  verified = dataclasses.replace(run, config=dataclasses.replace(run.config, verify_every=9))
+  for each in (run, verified):
+    monkeypatch.setitem(vars(each), "update", Compiled())
+  second = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(jax.eval_shape(run.init)))
+  assert memory.step_bytes(verified) == memory.step_bytes(run) + second
 
 
 def test_a_run_with_chosen_parts_is_that_with_given_ones(monkeypatch, tmp_path):

@@ -130,7 +130,35 @@ def endless_compilation(_):
   train_step.jit_step = lambda *_, **__: compiling
 
 
+def miscomputes(step):
+  """The last device gets a wrong parameter in the second computation of a step."""
+  import itertools
+
+  import jax
+  import numpy as np
+
+  from tests import miscomputing
+  from vit_jax.learning import train_step
+
+  jit_step = train_step.jit_step
+
+  def faulty(*args, **kwargs):
+    update, computations = jit_step(*args, **kwargs), itertools.count()
+
+    def computed(state, batch):
+      state, metrics = update(state, batch)
+      if next(computations) == int(step) + 1:  # the first step is computed twice too
+        rng = np.random.default_rng(0)
+        state = miscomputing.with_wrong_parameter(state, jax.devices()[-1], rng)
+      return state, metrics
+
+    return computed
+
+  train_step.jit_step = faulty
+
+
 FAULTS = dict(
+  miscomputes=miscomputes,
   full=full,
   gone=gone,
   witnessed=witnessed,

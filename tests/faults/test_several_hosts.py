@@ -115,6 +115,19 @@ def assert_nearly_equal_lines(workdir, other):
       assert b[key] == pytest.approx(a[key], rel=1e-4, abs=1e-8), (key, a["step"])
 
 
+def test_a_device_that_computes_wrongly_ends_both_and_is_named(tmp_path):
+  overrides = "--config.verify_every=10", "--config.checkpoint.every.steps=4"
+  wrong = with_fault("miscomputes:10")
+  results = outputs(group(tmp_path, *overrides, devices=2, first=wrong, others=wrong))
+  for text, status in results:
+    assert status == 76, text[-3000:]
+    assert "vit_jax: Step 10, computed twice from the same state and batch: 1 of " in text
+    assert re.search(r"Wrong: device \d+ \(cpu\) of process 1 on host \S+\. ", text)
+  assert max(checkpoint.available(tmp_path)) < 10
+  kept = {path.parent.name for path in tmp_path.glob("miscomputed/10/*/values.safetensors")}
+  assert kept == {"process-0", "process-1"}
+
+
 def test_two_processes_that_share_no_disk_save_in_a_bucket(alone):
   with buckets.served("gs"):
     there = path_of(f"gs://{buckets.BUCKET}/run")

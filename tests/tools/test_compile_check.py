@@ -136,6 +136,13 @@ def test_a_program_that_does_not_fit_is_told_with_one_that_does():
   assert text.splitlines()[-1].startswith("no setting")
 
 
+def test_the_second_state_of_verified_steps_is_told():
+  assert "config.verify_every" not in words.line_of_memory(report.facts(BASE, PROGRAM))
+  verified = dataclasses.replace(PROGRAM, second_state_bytes=GIB)
+  line = words.line_of_memory(report.facts(BASE, verified))
+  assert "3.00 GiB, a second state for config.verify_every 1.00 GiB, peak 10.00 GiB" in line
+
+
 def test_where_the_time_goes_adds_up_to_the_step():
   text = gzip.decompress((ROOT / "tests/fixtures/programs/vit.txt.gz").read_bytes()).decode()
   seconds = program_text.cycles(text) / known("TPU v3").clock_hz

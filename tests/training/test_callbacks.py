@@ -64,14 +64,13 @@ def trained(*, first=0, total=4, stop=None, end=None, callbacks=2):
   run = types.SimpleNamespace(
     begun=ImageCount(first, 0, 1),
     steps=types.SimpleNamespace(total=total),
-    update=update,
     batches=lambda: contextlib.nullcontext(iter(range(first + 1, 99))),
   )
   nothing = lambda *_: contextlib.nullcontext()
   monitor = dict.fromkeys(("start", "waiting", "dispatching", "dispatched"), nothing)
   watchdog = types.SimpleNamespace(beat=lambda doing: calls.append(("beat", doing)))
   noted = [Noted(calls, name, end) for name in "ab"[:callbacks]]
-  loop = Loop(run, noted, StopAfter(stop), types.SimpleNamespace(**monitor), watchdog)
+  loop = Loop(run, update, noted, StopAfter(stop), types.SimpleNamespace(**monitor), watchdog)
   return calls, loop.train(0)
 
 

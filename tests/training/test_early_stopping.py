@@ -160,7 +160,7 @@ def test_a_run_that_stopped_does_no_step_when_started_again():
       moment.ending = watch.should_stop
 
   monitor = types.SimpleNamespace(start=lambda step: None)
-  assert Loop(run, [Evaluation()], stop=None, monitor=monitor, watchdog=None).train(None)
+  assert Loop(run, None, [Evaluation()], stop=None, monitor=monitor, watchdog=None).train(None)
 
 
 def test_a_best_without_its_checkpoint_is_said_to_have_none(tmp_path):

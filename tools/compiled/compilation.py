@@ -4,7 +4,6 @@ The program is the training step of the main job itself, with its mesh and shard
 """
 
 import dataclasses
-import math
 
 import jax
 
@@ -15,6 +14,7 @@ from vit_jax.config import Config
 from vit_jax.devices import mesh as meshes
 from vit_jax.experiments import step_program
 from vit_jax.training import run as runs
+from vit_jax.training import verification
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Program:
     optimal_seconds: the compiler's sum over the operations, each at the full rate of the matrix
       units or of the memory; None under scan and accumulation, or if the compiler gives none.
     collectives: {kind: (count, bytes)}; those in a loop count once for each iteration.
+    second_state_bytes: of `peak_bytes`, for the copy of the state that config.verify_every needs.
     hosts: number of machines.
     text: the instructions; empty if the compiler made no program.
   """
@@ -50,6 +51,7 @@ class Program:
   step_seconds: float | None
   optimal_seconds: float | None
   collectives: dict[str, tuple[int, int]]
+  second_state_bytes: int = 0
   hosts: int = 1
   text: str = dataclasses.field(default="", repr=False)
 
@@ -72,18 +74,19 @@ def program(run: runs.Run, function, arguments) -> Program:
   hosts = len({device.process_index for device in devices})
   common = dict(devices=len(devices), device_kind=kind, hosts=hosts)
   common["usable_bytes"] = platform.usable(kind)
+  common["second_state_bytes"] = second = verification.extra_bytes(run)
   try:
     compiled = function.lower(*arguments).compile(compiler_options=platform.options)
   except jax.errors.JaxRuntimeError as error:
     temporaries = platform.refused(str(error))
     if temporaries is None:
       raise
-    held = sum(bytes_per_device(x) for x in jax.tree.leaves(arguments))
+    held = meshes.bytes_per_device(arguments)
     return Program(
       **common,
       argument_bytes=held,
       temporary_bytes=temporaries,
-      peak_bytes=held + temporaries,
+      peak_bytes=held + temporaries + second,
       fits=False,
       flops=None,
       step_seconds=None,
@@ -97,7 +100,7 @@ def program(run: runs.Run, function, arguments) -> Program:
   )
   cycles = program_text.cycles(text)
   unrolled = not config.model.scan and config.parts == 1
-  peak = step_program.peak_bytes(memory)
+  peak = step_program.peak_bytes(memory) + second
   return Program(
     **common,
     argument_bytes=memory.argument_size_in_bytes,
@@ -120,11 +123,6 @@ def optimal_seconds(cost: dict) -> float | None:
   """
   seconds = cost.get("optimal_seconds", 0.0)
   return seconds if seconds > 0 else None
-
-
-def bytes_per_device(x: jax.ShapeDtypeStruct) -> int:
-  """One device's share of an array."""
-  return math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
 
 
 def step_flops(config: Config) -> int:
@@ -165,9 +163,9 @@ def smaller(config: Config, program: Program, compiled):
 def enough_parts(config: Config, refused: Program) -> list[int]:
   """Larger numbers of parts for accumulation, enough if accumulation divided all temporaries.
 
-  Empty if the state and the batch alone are larger than the memory of a device.
+  Empty if what is not temporary is larger than the memory of a device.
   """
-  if refused.argument_bytes > refused.usable_bytes:
+  if refused.peak_bytes - refused.temporary_bytes > refused.usable_bytes:
     return []
   least = refused.temporary_bytes * config.parts / refused.usable_bytes
   parts = meshes.divisors(config.batch_size // refused.devices)

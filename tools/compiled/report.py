@@ -89,6 +89,7 @@ def facts(config: Config, program, *, parts: bool = False) -> dict:
     accumulation=config.parts,
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,
+    second_state_bytes=program.second_state_bytes,
     peak_bytes=program.peak_bytes,
     hbm_bytes=known(program.device_kind).hbm_bytes,
     usable_bytes=program.usable_bytes,

@@ -41,10 +41,12 @@ def line_of_memory(row: dict) -> str:
   short = f", by {size(over)}" if over > 0 else ""
   whole = row["usable_bytes"] == row["hbm_bytes"]
   taken = "" if whole else f", of which JAX takes {size(row['usable_bytes'])}"
+  second = row["second_state_bytes"]
+  copied = f", a second state for config.verify_every {size(second)}" if second else ""
   return (
     f"memory of each device: arguments {size(row['argument_bytes'])}, temporaries "
-    f"{size(row['temporary_bytes'])}, peak {size(row['peak_bytes'])} of {size(row['hbm_bytes'])}"
-    f"{taken}: {'fits' if row['fits'] else f'does not fit{short}'}"
+    f"{size(row['temporary_bytes'])}{copied}, peak {size(row['peak_bytes'])} of "
+    f"{size(row['hbm_bytes'])}{taken}: {'fits' if row['fits'] else f'does not fit{short}'}"
   )
 
 

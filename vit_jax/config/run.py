@@ -149,6 +149,14 @@ class Config:
     low=0.0,
     high=1e7,
   )
+  verify_every: int = setting(
+    0,
+    "every so many steps, and at the first step of each start, the step is computed twice and the "
+    "bits are compared, to find devices that compute wrongly; takes memory for a second copy of "
+    "parameters and optimizer; 0: never",
+    low=0,
+    high=MAX_STEPS,
+  )
   non_finite: NonFinite = group(NonFinite)
   profile: Profile = group(Profile)
   origins: tuple = setting(

@@ -120,8 +120,13 @@ def table(arrays: dict) -> str:
   from clu import parameter_overview  # needed once a run
 
   overview = parameter_overview.get_parameter_overview(arrays, include_stats="sharding")
-  each = sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in arrays.values())
-  return f"{overview}\nOn each device: {each:,} bytes\n"
+  return f"{overview}\nOn each device: {bytes_per_device(arrays):,} bytes\n"
+
+
+def bytes_per_device(tree) -> int:
+  """The bytes of a tree of arrays, or of their shapes with shardings, that lie on each device."""
+  size = lambda x: math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+  return sum(map(size, jax.tree.leaves(tree)))
 
 
 def host_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import jax
 from vit_jax.devices import chips
 from vit_jax.experiments import step_program, timing
 from vit_jax.process import agreement
+from vit_jax.training import verification
 from vit_jax.training.run import Run
 
 GIB = 2**30
@@ -43,11 +44,12 @@ def step_bytes(run: Run) -> float:
   """
   try:
     lowered = run.update.lower(run.abstract, step_program.abstract_batch(run))
-    return step_program.peak_bytes(lowered.compile().memory_analysis())
+    memory = lowered.compile().memory_analysis()
   except jax.errors.JaxRuntimeError as error:
     if not timing.lacks_memory(error):
       raise
     return float("inf")
+  return step_program.peak_bytes(memory) + verification.extra_bytes(run)
 
 
 def memory_of(device: jax.Device) -> float:

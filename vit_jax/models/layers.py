@@ -43,8 +43,14 @@ def split_by_example(x: jax.Array) -> jax.Array:
   If parameters are split, XLA would otherwise split activations by features too, and move them
   between devices in every layer. Moving the parameters takes less communication.
   """
+  axes = split_axes()
+  return jax.lax.with_sharding_constraint(x, P(axes)) if axes else x
+
+
+def split_axes() -> tuple[str, ...]:
+  """The axes of the mesh over which examples are split; none inside of a shard_map."""
   mesh = jax.sharding.get_abstract_mesh()
-  return x if mesh.empty else jax.lax.with_sharding_constraint(x, P(mesh.axis_names))
+  return () if mesh.empty or mesh.are_all_axes_manual else mesh.axis_names
 
 
 def batch_first(x: jax.Array) -> jax.Array:
@@ -54,10 +60,10 @@ def batch_first(x: jax.Array) -> jax.Array:
   of a shard_map, it would gather all examples on every device to give them a layout.
   """
   constrained = lambda x: with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2)))
-  mesh = jax.sharding.get_abstract_mesh()
-  if mesh.empty:
+  axes = split_axes()
+  if not axes:
     return constrained(x)
-  split = P(mesh.axis_names)
+  split = P(axes)
   return jax.shard_map(constrained, in_specs=split, out_specs=split)(x)
 
 

@@ -9,6 +9,10 @@ class RunError(RuntimeError):
   """The run cannot go on, for a reason outside its config; the message says what to do."""
 
 
+class Miscomputed(RunError):
+  """A device computed wrongly, without an error of its own; nothing of the step was saved."""
+
+
 class StorageError(RunError):
   """The run's folder cannot be written to; waiting for unfinished writes would be useless."""
 

@@ -1,7 +1,7 @@
 """The training loop: a fixed order of few calls. What happens beside the steps are callbacks."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -79,6 +79,7 @@ class Loop:
 
   Attributes:
     run: the run; its batches begin after the images so far.
+    update: computes a step, (state, batch) -> (state, metrics).
     callbacks: in the order in which they are called.
     stop: tells whether the run was asked to stop.
     monitor: measures speed and time.
@@ -86,6 +87,7 @@ class Loop:
   """
 
   run: "Run"
+  update: Callable
   callbacks: Sequence[Callback]
   stop: StopRequest
   monitor: Monitor
@@ -129,7 +131,7 @@ class Loop:
       # Not before the batch is there: a host that waits for its batch must count as behind.
       self.watchdog.beat(f"step {step}")
       with self.monitor.dispatching():
-        state, metrics = self.run.update(state, batch)
+        state, metrics = self.update(state, batch)
       self.stop.hold()
       self.monitor.dispatched(metrics)
       for callback in self.callbacks:

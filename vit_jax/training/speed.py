@@ -15,7 +15,7 @@ if TYPE_CHECKING:
   from vit_jax.training.run import Run
 
 # Causes of time without a step under way, in the order in which they first appear.
-CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
+CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots", "verification")
 
 
 class DeviceTimer:

@@ -1,0 +1,117 @@
+"""Checksums of the arrays on each device, and which devices hold other bits than the rest.
+
+A table of checksums has the axes (results, arrays, data, fsdp): the same arrays as several
+computations made them, on each device of the mesh. Replicas of an array are the devices that must
+hold the same bits: all of them, or, if the array is split, those with the same place along fsdp.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from vit_jax.devices import mesh as meshes
+
+
+def checksum(x: jax.Array) -> jax.Array:
+  """A uint32 scalar: the sum over all elements of a hash of their bits and position, modulo 2^32.
+
+  Whole numbers have the same sum in any order. The hash (the last steps of MurmurHash3) is
+  one-to-one in the bits of an element, so a change of one element is always seen. A change of
+  several is missed with a probability of 2^-32.
+  """
+  hashed = _bits(x) ^ (_positions(x.shape) * np.uint32(0x9E3779B9))
+  for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+    hashed = (hashed ^ (hashed >> np.uint32(shift))) * np.uint32(factor)
+  return jnp.sum(hashed ^ (hashed >> np.uint32(16)), dtype=jnp.uint32)
+
+
+def _bits(x):
+  whole = jnp.dtype(f"uint{8 * x.dtype.itemsize}")
+  return jax.lax.bitcast_convert_type(x, whole).astype(jnp.uint32)
+
+
+def _positions(shape):
+  """The place of each element in the array, modulo 2^32; by axis, so that nothing is reshaped."""
+  result = jnp.zeros(shape, jnp.uint32)
+  for axis in range(len(shape)):
+    stride = np.uint32(math.prod(shape[axis + 1 :]) % 2**32)
+    result += jax.lax.broadcasted_iota(jnp.uint32, shape, axis) * stride
+  return result
+
+
+def of_tree(tree) -> jax.Array:
+  """The checksum of every array of a tree, (arrays,)."""
+  return jnp.stack([checksum(x) for x in jax.tree.leaves(tree)])
+
+
+def by_device(mesh: Mesh, specs):
+  """The compiled function from a tree of arrays to the checksums of each device's share.
+
+  Args:
+    mesh: the devices.
+    specs: how the arrays are split, a tree or a prefix of it.
+
+  Returns:
+    A function from the tree to uint32 (arrays, data, fsdp), which every process can read.
+  """
+
+  def of_devices(tree):
+    of_device = lambda tree: of_tree(tree)[:, None, None]
+    split = P(None, *mesh.axis_names)
+    return jax.shard_map(of_device, mesh=mesh, in_specs=(specs,), out_specs=split, check_vma=False)(
+      tree
+    )
+
+  return jax.jit(of_devices, out_shardings=meshes.replicated(mesh))
+
+
+def differing(table: np.ndarray, split: np.ndarray) -> np.ndarray:
+  """Which arrays have not the same bits in all results and replicas, (arrays,) bool.
+
+  Args:
+    table: of checksums.
+    split: which arrays are split over fsdp, (arrays,) bool.
+  """
+  first = table[0, :, :1]
+  same = np.where(split[:, None, None], first, first[:, :, :1])
+  return (table != same).any((0, 2, 3))
+
+
+def minority(values: np.ndarray) -> np.ndarray:
+  """Which devices ever have another value than most have; none if no value is in the majority.
+
+  Args:
+    values: (tries, devices).
+
+  Returns:
+    (devices,) bool.
+  """
+  found, counts = np.unique(values, return_counts=True)
+  if 2 * counts.max() <= values.size:
+    return np.zeros(values.shape[1], bool)
+  return (values != found[counts.argmax()]).any(0)
+
+
+def outvoted(table: np.ndarray, split: np.ndarray) -> np.ndarray:
+  """Which devices hold other bits of an array than most of its replicas in all results.
+
+  Args:
+    table: of checksums.
+    split: which arrays are split over fsdp, (arrays,) bool.
+
+  Returns:
+    (devices,) bool, in the order of the mesh; none if the results differ alike on all replicas.
+  """
+  results, _, data, fsdp = table.shape
+  found = np.zeros((data, fsdp), bool)
+  for array in np.flatnonzero(differing(table, split)):
+    if split[array]:
+      for place in range(fsdp):
+        found[:, place] |= minority(table[:, array, :, place])
+    else:
+      found |= minority(table[:, array].reshape(results, -1)).reshape(data, fsdp)
+  return found.ravel()
