@@ -155,14 +155,3 @@ def test_gpus_need_kernels_that_give_the_same_bits(monkeypatch, platform, flags,
 
 
 NOTHING = contextlib.nullcontext()
-
-
-def test_a_second_state_is_counted():
-  verified, state, _ = made(2)
-  largest = [x for x in jax.tree.leaves(state) if x.size >= meshes.MIN_SHARDED_SIZE]
-  whole = sum(x.nbytes for x in jax.tree.leaves(state))
-  halves = sum(x.nbytes // 2 for x in largest)
-  assert halves > 0
-  assert verification.extra_bytes(verified.run) == whole - halves
-  unverified = dataclasses.replace(verified.run, config=tiny_run.CONFIG)
-  assert verification.extra_bytes(unverified) == 0

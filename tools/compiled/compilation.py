@@ -14,7 +14,6 @@ from vit_jax.config import Config
 from vit_jax.devices import mesh as meshes
 from vit_jax.experiments import step_program
 from vit_jax.training import run as runs
-from vit_jax.training import verification
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +73,6 @@ def program(run: runs.Run, function, arguments) -> Program:
   hosts = len({device.process_index for device in devices})
   common = dict(devices=len(devices), device_kind=kind, hosts=hosts)
   common["usable_bytes"] = platform.usable(kind)
-  common["second_state_bytes"] = second = verification.extra_bytes(run)
   try:
     compiled = function.lower(*arguments).compile(compiler_options=platform.options)
   except jax.errors.JaxRuntimeError as error:
@@ -82,8 +80,10 @@ def program(run: runs.Run, function, arguments) -> Program:
     if temporaries is None:
       raise
     held = meshes.bytes_per_device(arguments)
+    second = meshes.bytes_per_device(run.abstract) if config.verify_every else 0
     return Program(
       **common,
+      second_state_bytes=second,
       argument_bytes=held,
       temporary_bytes=temporaries,
       peak_bytes=held + temporaries + second,
@@ -100,12 +100,14 @@ def program(run: runs.Run, function, arguments) -> Program:
   )
   cycles = program_text.cycles(text)
   unrolled = not config.model.scan and config.parts == 1
+  second = step_program.second_state_bytes(config, memory)
   peak = step_program.peak_bytes(memory) + second
   return Program(
     **common,
     argument_bytes=memory.argument_size_in_bytes,
     temporary_bytes=memory.temp_size_in_bytes,
     peak_bytes=peak,
+    second_state_bytes=second,
     fits=peak <= platform.usable(kind),
     flops=cost.get("flops"),
     step_seconds=cycles and cycles / known(kind).clock_hz,

@@ -9,7 +9,6 @@ import jax
 from vit_jax.devices import chips
 from vit_jax.experiments import step_program, timing
 from vit_jax.process import agreement
-from vit_jax.training import verification
 from vit_jax.training.run import Run
 
 GIB = 2**30
@@ -49,7 +48,8 @@ def step_bytes(run: Run) -> float:
     if not timing.lacks_memory(error):
       raise
     return float("inf")
-  return step_program.peak_bytes(memory) + verification.extra_bytes(run)
+  second = step_program.second_state_bytes(run.config, memory)
+  return step_program.peak_bytes(memory) + second
 
 
 def memory_of(device: jax.Device) -> float:

@@ -81,6 +81,16 @@ def stepper(run: Run, compiled):
   return step
 
 
+def second_state_bytes(config: Config, memory) -> int:
+  """What steps need that are verified: a copy of the state, which the compiled step overwrites.
+
+  Args:
+    config: the settings.
+    memory: `memory_analysis()` of the step.
+  """
+  return memory.alias_size_in_bytes if config.verify_every else 0
+
+
 def peak_bytes(memory) -> int:
   """All memory of a compiled program, from its `memory_analysis()`."""
   return (

@@ -14,8 +14,9 @@ from vit_jax.training.steps import ImageCount
 if TYPE_CHECKING:
   from vit_jax.training.run import Run
 
-# Causes of time without a step under way, in the order in which they first appear.
-CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots", "verification")
+# Causes of time without a step under way, in the order in which they first appear. A run that
+# verifies steps has "verification" too.
+CAUSES = ("start-up", "compile", "input", "evaluation", "checkpoint", "plots")
 
 
 class DeviceTimer:
@@ -141,6 +142,7 @@ class Monitor:
     worked = self._devices.seconds(begin)
     yield
     end = self._clock()
+    self._spent.setdefault(cause, 0.0)
     self._spent[cause] += max(end - begin - (self._devices.seconds(end) - worked), 0.0)
 
   @contextlib.contextmanager

@@ -62,11 +62,6 @@ def check(config: Config, device: jax.Device):
     )
 
 
-def extra_bytes(run: Run) -> int:
-  """Bytes of each device that a verified step needs beside those of a step: a second state."""
-  return meshes.bytes_per_device(run.abstract) if run.config.verify_every else 0
-
-
 class Result(NamedTuple):
   """What one computation of a step gave."""
 
@@ -159,15 +154,15 @@ class Verified:
       return f"Wrong: {in_words(devices[named])}."
     for x in jax.tree.leaves(results[0]):
       x.delete()  # to make room
-    tried = f"the gradients of {BLOCKS * TRIES} small batches that each device computed alone"
+    tried = "gradients of small batches, which each device computed alone"
     shared = "No majority of replicas tells which device was wrong."
     try:
       named = search(self._run, results[1].state.params, batch)
     except jax.errors.JaxRuntimeError as error:
       return f"{shared} They could not be tried alone ({one_line(str(error))[:200]})."
     if named.any():
-      return f"{shared} Wrong in {tried}: {in_words(devices[named])}."
-    return f"{shared} It is not known: {tried} were the same on all."
+      return f"{shared} Wrong in the {tried}: {in_words(devices[named])}."
+    return f"{shared} It is not known: the {tried}, were the same on all."
 
   def _advice(self) -> str:
     last = (
