@@ -13,6 +13,9 @@ name, the settings that differ follow the name.
 ViT-B/16 then has 100 million. "Without head" leaves out the head and the representation layer: 86
 million, as in Table 1. In JSON and CSV the two are params and body_params.
 
+"Checkpoint" is the arrays of one checkpoint: parameters, the optimizer's state and the moving
+average, if the run has one.
+
 GMACs are 1e9 multiply-adds of one image's forward pass; only convolutions and matmuls
 count, without the zeros around a map. Training costs 6 FLOPs for each multiply-add, because the
 backward pass costs twice as much as the forward pass. exaFLOPs are 1e18 FLOPs of the whole
@@ -36,6 +39,7 @@ COLUMNS = {
   "epochs": ("epochs", "g"),
   "params": ("parameters", ",d"),
   "body_params": ("without head", ",d"),
+  "checkpoint_bytes": ("checkpoint, bytes", ",d"),
   "gmacs": ("GMACs", ",.2f"),
   "training_gflops": ("training GFLOPs/image", ",.1f"),
   "exaflops": ("exaFLOPs", ",.1f"),

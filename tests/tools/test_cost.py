@@ -18,6 +18,7 @@ TYPES = dict(
   epochs=float,
   params=int,
   body_params=int,
+  checkpoint_bytes=int,
   gmacs=float,
   training_gflops=float,
   exaflops=float,
@@ -67,6 +68,8 @@ def test_a_row_by_hand():
     epochs=7,
     params=encoder + width**2 + width + (width + 1) * 18_291,
     body_params=encoder,
+    # parameters and two moments in float32, and the optimizer's count of steps
+    checkpoint_bytes=4 * (3 * (encoder + width**2 + width + (width + 1) * 18_291) + 1),
     gmacs=pytest.approx(macs / 1e9),
     training_gflops=pytest.approx(6 * macs / 1e9),
     exaflops=pytest.approx(6 * macs * 7 * 303e6 / 1e18),
@@ -94,11 +97,11 @@ def test_the_table_is_aligned_and_leaves_empty_what_is_not_known(table6):
   text = tool.as_table([*table6, *rows_of("--model", "R50x1", "--epochs=3")])
   heading, *lines = text.split("\n")
   assert heading.split()[:3] == ["model", "epochs", "parameters"]
-  huge = "ViT-H/14 14 655,835,251 630,764,800 167.32 1,003.9 4,258.6 4,262 0.999"
+  huge = "ViT-H/14 14 655,835,251 630,764,800 7,870,023,016 167.32 1,003.9 4,258.6 4,262 0.999"
   assert " ".join(lines[5].split()) == huge
   assert {len(line) for line in lines[:-1]} == {len(heading)}
   assert " " not in {line[heading.index("exaFLOPs") + 7] for line in lines}
-  assert " ".join(lines[-1].split()) == "R50x1 3 60,978,611 23,500,352 3.98 23.9 21.7"
+  assert " ".join(lines[-1].split()) == "R50x1 3 60,978,611 23,500,352 731,743,336 3.98 23.9 21.7"
 
 
 @pytest.mark.parametrize(

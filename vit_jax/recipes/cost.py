@@ -3,9 +3,12 @@
 This module imports JAX; the other modules of this package do not.
 """
 
+import jax
+
 from vit_jax import config
 from vit_jax.config import model_names, overrides
 from vit_jax.learning import objective as objectives
+from vit_jax.learning import optim
 from vit_jax.models import flops
 from vit_jax.recipes.loading import module_of
 from vit_jax.recipes.pretraining import DATASETS, examples_of
@@ -78,7 +81,8 @@ def cost(run: config.Config, examples: int | None) -> dict:
   macs, images = forward_macs(run), training_images(run, examples)
   exaflops = None if images is None else flops.training_flops(macs) * images / 1e18
   paper = paper_exaflops(run, macs, images)
-  params = parameters(run)
+  shapes = objectives.shapes(run)
+  params = flops.by_part(shapes)
   return dict(
     model=label(run.model),
     epochs=run.duration.epochs or None,
@@ -88,12 +92,26 @@ def cost(run: config.Config, examples: int | None) -> dict:
       for part, n in params.items()
       if part not in ("head", "pre_logits", objectives.OBJECTIVE_PARAMS)
     ),
+    checkpoint_bytes=checkpoint_bytes(run.optimizer, shapes),
     gmacs=macs / 1e9,
     training_gflops=flops.training_flops(macs) / 1e9,
     exaflops=exaflops,
     paper_exaflops=paper,
     ratio=exaflops / paper if paper else None,
   )
+
+
+def checkpoint_bytes(settings: config.Optimizer, params) -> int:
+  """Bytes of the arrays of a checkpoint: parameters, state of the optimizer, moving average.
+
+  Args:
+    settings: config.optimizer.
+    params: all parameters, as shapes.
+  """
+  trained = optim.partition(params, settings.trainable)
+  state = jax.eval_shape(optim.make(settings).init, trained)
+  arrays = jax.tree.leaves((params, state, trained if settings.averages else None))
+  return sum(x.size * x.dtype.itemsize for x in arrays)
 
 
 def parameters(run: config.Config) -> dict[str, int]:
