@@ -165,9 +165,9 @@ def smaller(config: Config, program: Program, compiled):
 def enough_parts(config: Config, refused: Program) -> list[int]:
   """Larger numbers of parts for accumulation, enough if accumulation divided all temporaries.
 
-  Empty if what is not temporary is larger than the memory of a device.
+  Empty if the state and the batch alone are larger than the memory of a device.
   """
-  if refused.peak_bytes - refused.temporary_bytes > refused.usable_bytes:
+  if refused.argument_bytes + refused.second_state_bytes > refused.usable_bytes:
     return []
   least = refused.temporary_bytes * config.parts / refused.usable_bytes
   parts = meshes.divisors(config.batch_size // refused.devices)

@@ -120,7 +120,7 @@ def test_what_is_too_large_for_any_accumulation_is_split_before_anything_is_comp
 
 
 def test_a_state_that_is_too_large_is_split_before_anything_else():
-  program = dataclasses.replace(REFUSED, argument_bytes=17 * 2**30, peak_bytes=77 * 2**30)
+  program = dataclasses.replace(REFUSED, argument_bytes=17 * 2**30)
   found = tried(c.Config(batch_size=4096), program)
   assert found[:2] == [{"mesh.fsdp": 32}, {"mesh.fsdp": 32, "accumulation": 4}]
 
