@@ -118,7 +118,7 @@ def assert_nearly_equal_lines(workdir, other):
 def test_a_device_that_computes_wrongly_ends_both_and_is_named(tmp_path):
   overrides = "--config.verify_every=10", "--config.checkpoint.every.steps=4"
   wrong = with_fault("miscomputes:10")
-  results = outputs(group(tmp_path, *overrides, first=wrong, others=wrong))
+  results = outputs(group(tmp_path, *overrides, devices=2, first=wrong, others=wrong))
   for text, status in results:
     assert status == 76, text[-3000:]
     assert "vit_jax: Step 10, computed twice from the same state and batch: 1 of " in text
