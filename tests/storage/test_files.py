@@ -81,7 +81,7 @@ def test_urls_are_refused(path):
 
 @pytest.mark.parametrize("path", ["tar:/x.tar", "az:/bucket/run", "runs+x:/a"])
 def test_other_words_before_a_path_are_no_storage(path):
-  with pytest.raises(ConfigError, match=r'"[\w+]+:", which is no kind of storage.*gs:// and s3://'):
+  with pytest.raises(ConfigError, match=r'"[\w+]+:", which is no kind of storage.*gs:// or s3://'):
     local_path(path)
 
 

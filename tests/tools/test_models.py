@@ -4,7 +4,8 @@ import csv
 
 from tests import programs
 from tools import models as tool
-from vit_jax import models, registry
+from vit_jax import models
+from vit_jax.config import model_names
 
 
 def test_the_page_is_current():
@@ -22,8 +23,6 @@ def test_the_page_is_current():
 def test_names_of_published_weights_are_translated_to_the_model_of_their_row():
   with open(programs.ROOT / "docs/published_weights.csv", newline="") as lines:
     rows = list(csv.DictReader(lines))
-  translate = [family.translate for family in registry.FAMILIES.values()]
   for row in rows:
     for name in filter(None, (row["google"], row["timm"], row["transformers"])):
-      short = name.split("/")[-1].lower()
-      assert row["model"] in [ours(short) for ours in translate], name
+      assert model_names.ours(name.split("/")[-1]) == row["model"], name

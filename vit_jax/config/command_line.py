@@ -23,7 +23,8 @@ class CommandLine(NamedTuple):
   Attributes:
     config: the settings of the run.
     recipe: the value of --config; "" for the recorded settings of a workdir.
-    given: the settings that the command line itself names, such as "data.image_size".
+    given: the settings that the command line itself names, such as "data.image_size", also by what
+      another library calls a model.
   """
 
   config: Config

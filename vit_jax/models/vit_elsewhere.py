@@ -71,7 +71,7 @@ _LACKING = (
   (r"vit_d(wee|little)_.*", "differential attention"),
   (r"vit_base_patch16_rpn_224", "norms behind attention and MLP"),
   (r"vit_(?!so150m_)\w+_reg\d_gap_\d+|eva_large_.*|beit3_.*", "a norm after pooling (fc_norm)"),
-  (r"vit_\w+_radio_.*|vit_intern300m_.*", "no norm behind the blocks"),
+  (r"vit_\w+_radio_.*|vit_intern300m_.*", "blocks without a norm behind them"),
   (r"vit_.*(resnet|_mci_).*|mobileclip.*", "another stem of convolutions"),
 )
 

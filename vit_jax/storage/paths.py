@@ -69,8 +69,8 @@ def _refuse(text: str, scheme: str):
       f"{text} is a URL, and only files and folders of this machine can be used: mount the storage "
       "as a folder and give its path."
     )
-  known = " and ".join(f"{name}://" for name in registry.STORAGES if name != HERE)
+  known = " or ".join(f"{name}://" for name in registry.STORAGES if name != HERE)
   raise ConfigError(
-    f'{text} begins with "{scheme}:", which is no kind of storage; give a path of this machine, or '
-    f"where buckets can be used one that begins with {known}."
+    f'{text} begins with "{scheme}:", which is no kind of storage; give a path of this machine, '
+    f"or, where buckets can be used, one that begins with {known}."
   )
