@@ -23,6 +23,10 @@ from vit_jax.storage.paths import path_of
 NUMBERS = itertools.count()
 
 
+# For what follows from the operations on files alone, which have tests for both protocols.
+ONE = pytest.mark.parametrize("scheme", ["gs"], indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module", params=["gs", "s3"])
 def scheme(request):
   return request.param
@@ -310,6 +314,7 @@ def test_checkpoints_are_saved_kept_and_restored(folder, proxy):
   assert {name.split("/")[1] for name in below(folder)} == {"5", "7"}
 
 
+@ONE
 def test_a_damaged_checkpoint_is_set_aside(folder, tmp_path):
   states.saved(folder, 3, 5)
   place = folder / "checkpoints" / "5" / "meta" / "metadata"
@@ -319,6 +324,7 @@ def test_a_damaged_checkpoint_is_set_aside(folder, tmp_path):
   assert names(folder / "checkpoints-damaged") == ["5"]
 
 
+@ONE
 def test_a_save_that_a_killed_run_was_renaming_is_none_and_is_saved_again(folder, monkeypatch):
   states.saved(folder, 3)
   storage, count = files.storage_of(folder), itertools.count()
@@ -343,6 +349,7 @@ def test_a_save_that_a_killed_run_was_renaming_is_none_and_is_saved_again(folder
   assert int(states.restore(folder).step) == 5
 
 
+@ONE
 def test_metrics_go_on_where_a_killed_run_left_them(folder):
   writer = metrics_log.Writer(folder, start_step=0)
   for step in range(1, 6):
@@ -358,6 +365,7 @@ def test_metrics_go_on_where_a_killed_run_left_them(folder):
   assert not list(pathlib.Path.cwd().glob("gs:*"))
 
 
+@ONE
 def test_a_bucket_that_does_not_answer_is_not_taken_for_damage(folder, proxy):
   states.saved(folder, 3)
   with contextlib.closing(states.opened(folder)) as checkpoints, proxy.refusing(503):
@@ -372,6 +380,7 @@ def test_a_bucket_that_does_not_answer_is_not_taken_for_damage(folder, proxy):
   assert int(states.restore(folder).step) == 3
 
 
+@ONE
 def test_what_a_killed_run_left_hidden_gets_into_no_checkpoint(folder):
   place = folder / "checkpoints" / "3.orbax-checkpoint-tmp-1"
   for hidden in (place, folder / "checkpoints-damaged" / "5"):
