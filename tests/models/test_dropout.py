@@ -1,5 +1,7 @@
 """Dropout against the binomial distribution and NumPy in float64, and on several devices."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,16 +37,25 @@ def test_what_stays_is_scaled_so_that_the_mean_stays():
   assert LEVELS / (LEVELS - lowest) == pytest.approx(1 / 0.9, rel=1e-5)
 
 
-def test_draws_are_uniform_and_their_halves_independent():
+def test_draws_are_uniform_and_their_quarters_independent():
   numbers = np.asarray(draws(KEY, SHAPE), np.float64)
   assert numbers.min() == 0
   assert numbers.max() == LEVELS - 1
   counts = np.bincount((numbers // (LEVELS // 64)).astype(int).ravel(), minlength=64)
   chi_squared = np.sum((counts - COUNT / 64) ** 2 / (COUNT / 64))
   assert chi_squared < 63 + 5 * np.sqrt(2 * 63)
-  lower, upper = numbers[..., :64].ravel(), numbers[..., 64:].ravel()
-  for a, b in [(lower, upper), (lower[1:], lower[:-1]), (lower[1:], upper[:-1])]:
+  quarters = [quarter.ravel() for quarter in np.split(numbers, 4, axis=-1)]
+  pairs = list(itertools.combinations(quarters, 2))
+  pairs += [(a[1:], b[:-1]) for a, b in itertools.product(quarters, repeat=2)]
+  for a, b in pairs:
     assert abs(np.corrcoef(a, b)[0, 1]) < 5 / np.sqrt(len(a))
+
+
+def test_draws_are_both_words_that_the_generator_gives_for_a_position():
+  numbers = np.asarray(draws(KEY, SHAPE)).reshape(64, 50, 2, 2, 32)  # word, its half
+  words = numbers[..., 0, :] + numbers[..., 1, :] * LEVELS
+  combined = jax.random.bits(KEY, (64, 50, 32), jnp.uint32)
+  np.testing.assert_array_equal(words[:, :, 0] ^ words[:, :, 1], combined)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
@@ -57,10 +68,11 @@ def test_the_gradient_is_the_mask_and_the_scale(dtype):
   assert set(np.unique(np.float32(out))) == {0, float(jnp.asarray(4 / 3, dtype))}
 
 
-def test_an_odd_width_draws_as_many_as_it_has():
-  odd, even = draws(KEY, (3, 7)), draws(KEY, (3, 8))
-  assert odd.shape == (3, 7)
-  np.testing.assert_array_equal(odd, even[:, :7])
+@pytest.mark.parametrize("width", [1, 5, 6, 7])
+def test_any_width_draws_as_many_as_it_has(width):
+  some, all_of_them = draws(KEY, (3, width)), draws(KEY, (3, -(-width // 4) * 4))
+  assert some.shape == (3, width)
+  np.testing.assert_array_equal(some, all_of_them[:, :width])
 
 
 def test_does_not_depend_on_the_devices_nor_on_jit():

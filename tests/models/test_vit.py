@@ -196,7 +196,7 @@ def test_dropout_stands_after_the_position_embeddings_and_each_dense_layer_but_q
   rngs = {"dropout": jax.random.key(0)}
   apply = lambda p: model.apply({"params": p}, IMAGES, train=True, rngs=rngs)
   program = str(jax.make_jaxpr(apply)(params))
-  draws = re.findall(r"u32\[([\d,]+)\] = random_bits\[", program)
-  width, mlp_dim = "3,17,16", "3,17,32"  # a word for two elements
+  draws = re.findall(r"random_split\[shape=\(([\d, ]+)\)\]", program)
+  width, mlp_dim = "3, 17, 8", "3, 17, 16"  # two words for four elements
   # The sum; then out, Dense_0 and Dense_1 of each block. Not (3, 4, 17, 17), attention's weights.
   assert draws == [width] + 3 * [width, mlp_dim, width]
