@@ -78,17 +78,19 @@ def test_another_kind_keeps_the_settings_that_both_kinds_have():
 def test_a_name_of_another_library_is_the_whole_architecture():
   """Nothing remains of the recipe's, and what the command line says itself counts more."""
   recipe = c.Config(model=c.Model("ViT-Ti/4", depth=4, pool="gap", dropout=0.1))
-  recipe = dataclasses.replace(recipe, origins=(("model.depth", "9 images"), ("batch_size", "x")))
-  texts = {"model.name": "timm/vit_small_patch14_dinov2.lvd142m", "model.activation": "gelu_tanh"}
+  told = [("model.depth", "9 images"), ("model.heads", "9 images"), ("batch_size", "9 images")]
+  recipe = dataclasses.replace(recipe, origins=tuple(told))
+  name = "timm/vit_small_patch14_dinov2.lvd142m"
+  texts = {"model.name": name, "model.activation": "gelu_tanh", "model.heads": "3"}
   found = overrides.replaced(recipe, texts)
   scaled = dict(layer_scale=True, layer_scale_init=1e-5)
-  assert found.model == c.Model("ViT-S/14", dropout=0.1, **scaled)
-  told = dict(found.origins)
-  assert told.pop("model.name") == f"the architecture of {texts['model.name']}, without its weights"
-  assert told.pop("batch_size") == "x"
-  assert told == dict.fromkeys(
-    ["model.depth", "model.pool", *(f"model.{key}" for key in scaled)], texts["model.name"]
-  )
+  assert found.model == c.Model("ViT-S/14", heads=3, dropout=0.1, **scaled)
+  assert dict(found.origins) == {
+    "model.heads": "the command line",
+    "batch_size": "9 images",
+    "model.name": f"the architecture of {name}, without its weights",
+    **{f"model.{key}": name for key in scaled},
+  }
 
 
 @pytest.mark.parametrize(

@@ -64,25 +64,19 @@ def settings_of(name: str) -> dict[str, Any]:
   return {"model.name": meaning.name, **{f"model.{key}": options[key] for key in options}, **size}
 
 
-def origins(name: str, before: Config, now: Config) -> dict[str, str]:
+def origins(name: str, config: Config) -> dict[str, str]:
   """Where settings come from that another library's name stands for, as config.origins has them.
 
-  Those that are usual, and that the recipe has too, are left out.
+  Those of the architecture that our name tells anyway are left out.
 
   Args:
     name: the other library's.
-    before: the recipe's settings.
-    now: the settings with those of the name.
+    config: the settings with those of the name.
   """
-  usual, weights = Config(), "" if now.init_from else ", without its weights"
-  told = {
-    key: name
-    for key, value in settings_of(name).items()
-    if _value(now, key) == value and not value == _value(before, key) == _value(usual, key)
-  }
-  return told | {"model.name": f"the architecture of {name}{weights}"}
-
-
-def _value(config: Config, key: str) -> Any:
-  group, _, name = key.partition(".")
-  return getattr(getattr(config, group), name)
+  usual, weights = Model(), "" if config.init_from else ", without its weights"
+  told = {"model.name": f"the architecture of {name}{weights}"}
+  for key, value in settings_of(name).items():
+    group, _, field = key.partition(".")
+    if getattr(getattr(config, group), field) == value != getattr(usual, field, None):
+      told.setdefault(key, name)
+  return told

@@ -67,7 +67,7 @@ def replaced(config: Config, texts: Mapping[str, str]) -> Config:
   values, ours = to_dict(config), in_our_names(texts)
   for key in sorted(ours, key=lambda key: key.rpartition(".")[2] != "kind"):  # kinds first
     _replace(values, key, ours)
-  return _with_origins(config, from_dict(values), texts)
+  return _with_origins(from_dict(values), texts)
 
 
 def as_elsewhere(config: Config, name: str) -> Config:
@@ -75,13 +75,14 @@ def as_elsewhere(config: Config, name: str) -> Config:
   return replaced(config, {"model.name": name}) if model_names.settings_of(name) else config
 
 
-def _with_origins(before: Config, now: Config, texts: Mapping[str, str]) -> Config:
+def _with_origins(config: Config, texts: Mapping[str, str]) -> Config:
   """The settings, with the origins of those that the command line gives, and of a model's name."""
   named = lambda key: any(f"{name}.".startswith(f"{key}.") for name in texts)
-  origins = {key: "the command line" if named(key) else words for key, words in now.origins}
-  if now.model.name != texts.get("model.name", now.model.name):
-    origins |= model_names.origins(texts["model.name"], before, now)
-  return dataclasses.replace(now, origins=tuple(origins.items()))
+  origins = {key: "the command line" if named(key) else words for key, words in config.origins}
+  if implied := model_names.settings_of(texts.get("model.name", "")):
+    told = model_names.origins(texts["model.name"], config)
+    origins = {key: origins[key] for key in origins if key in texts or key not in implied} | told
+  return dataclasses.replace(config, origins=tuple(origins.items()))
 
 
 def _replace(values: dict[str, Any], key: str, texts: Mapping[str, str]):
