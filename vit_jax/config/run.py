@@ -151,9 +151,8 @@ class Config:
   )
   verify_every: int = setting(
     0,
-    "every so many steps, and at the first step of each start, the step is computed twice and the "
-    "bits are compared, to find devices that compute wrongly; takes memory for a second copy of "
-    "parameters and optimizer; 0: never",
+    "every so many steps, and at the first step of each start, compute the step twice and compare "
+    "the bits, to find devices that compute wrongly; takes memory for a second state; 0: never",
     low=0,
     high=MAX_STEPS,
   )
