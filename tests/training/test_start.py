@@ -4,12 +4,12 @@ import dataclasses
 import json
 import os
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
 
+from tests import modules
 from tests.tiny_run import CONFIG
 from tests.weights import families
 from vit_jax import config as c
@@ -177,8 +177,8 @@ def test_weights_that_tell_the_model_are_read_once(tmp_path, caplog):
   """timm's names without a card: a warning says what is taken as usual."""
   model = models.create("ViT-Ti/4", depth=1, width=64, mlp_dim=16, heads=1, num_classes=10)
   images = np.zeros((1, 8, 8, 3), np.float32)
-  params = model.init(jax.random.key(0), images, train=False)["params"]
-  safetensors.numpy.save_file(timm.to_timm(jax.device_get(params)), tmp_path / "w.safetensors")
+  params = modules.parameters(model, images, train=False)
+  safetensors.numpy.save_file(timm.to_timm(params), tmp_path / "w.safetensors")
   config = dataclasses.replace(
     CONFIG, init_from=str(tmp_path / "w.safetensors"), duration=c.Duration(steps=2)
   )
