@@ -64,6 +64,8 @@ ALLOWED = {
     ("vit_jax.config.model", "timm"),  # a kind of normalisation, not the format
     ("vit_jax.models.stem", "timm"),
     ("vit_jax.weights.timm", "timm"),
+    ("vit_jax.models.vit_elsewhere", "timm"),
+    ("vit_jax.models.vit_elsewhere", "dinov2"),  # a word in names of models
     ("vit_jax.training.verification", "safetensors"),  # the form of the values that it keeps
   },
 }
