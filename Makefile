@@ -1,13 +1,14 @@
 # make demo: a small ViT pre-trained on real images, in minutes.  make test: every test and the linter.
 # make docs: the documentation as a site, in site/.  make pages: runs the commands of all pages.
 # make pictures: makes the pictures of the pages anew.
+# make gpu: compiles every kind of program for GPUs; needs the compiler (docs/gpus.md), and no GPU.
 # make torture: thousands of damaged files, random settings, kills and signals, for about an hour.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test torture lint docs pages pictures clean
+.PHONY: demo test gpu torture lint docs pages pictures clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m vit_jax.main --config=configs/vit_digits.py
@@ -15,6 +16,9 @@ demo: $(VENV)/installed
 # Three processes keep two cores busy while tests of several hosts wait for one another.
 test: $(VENV)/installed lint
 	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=25
+
+gpu: $(VENV)/installed
+	PYTHONPATH=$(CURDIR)/.libgpu $(BIN)/python -m pytest tests/tools/compiled/test_gpus.py --gpu --numprocesses=2
 
 torture: $(VENV)/installed
 	$(BIN)/python -m pytest tests --hypothesis-profile=drawn -m hypothesis --numprocesses=2

@@ -42,8 +42,9 @@ jax.config.update("jax_default_matmul_precision", "highest")
 
 
 def pytest_addoption(parser):
-  """The option of `make torture`."""
+  """The options of `make torture` and `make gpu`."""
   parser.addoption("--torture", action="store_true", help="all cases of tests/torture, not a few")
+  parser.addoption("--gpu", action="store_true", help="all programs for GPUs, not a few")
 
 
 def pytest_collection_modifyitems(items):

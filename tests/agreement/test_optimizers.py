@@ -8,6 +8,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from vit_jax.learning import optim
@@ -53,6 +54,7 @@ def test_steps_are_those_of_torch(case, clip):
       torch.nn.utils.clip_grad_norm_([parameter], clip)
     optimizer.step()
     gradient = {"kernel": jnp.asarray(gradient)}
-    changes, state = chain.update(gradient, state, params, learning_rate=RATE)
+    given = dict(learning_rate=RATE, grad_norm=optax.tree.norm(gradient))
+    changes, state = chain.update(gradient, state, params, **given)
     params = jax.tree.map(jnp.add, params, changes)
   np.testing.assert_allclose(params["kernel"], parameter.detach().numpy(), rtol=1e-4, atol=1e-5)

@@ -82,9 +82,9 @@ def start(config, mesh):
   return dataclasses.replace(first, params=jax.tree_util.tree_map_with_path(stirred, first.params))
 
 
-def update(config, mesh):
+def update(config, mesh, *, few_kernels=False):
   """The step of a configuration, compiled once: (state, batch in the host's memory)."""
-  key = repr(config), mesh
+  key = repr(config), mesh, few_kernels
   if key not in COMPILED:
     objective = config.objective.configured(config, models.configured(config.model))
     made = train_step.make(
@@ -94,6 +94,7 @@ def update(config, mesh):
       config.optimizer,
       seed=config.seed,
       accumulation=config.accumulation,
+      few_kernels=few_kernels,
     )
     shardings = jax.tree.map(lambda x: x.sharding, placed(config, mesh))
     made = meshes.on(mesh, made)
@@ -104,8 +105,8 @@ def update(config, mesh):
 COMPILED = {}
 
 
-def run(config, mesh, batches):
-  current, step = start(config, mesh), update(config, mesh)
+def run(config, mesh, batches, *, few_kernels=False):
+  current, step = start(config, mesh), update(config, mesh, few_kernels=few_kernels)
   history = []
   for one in batches:
     current, metrics = step(current, one)

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from vit_jax import models
@@ -30,7 +31,8 @@ def run(config, steps=5, learning_rate=0.1):
   state = chain.init(params)
   for step in range(steps):
     grads = jax.tree.map(lambda g: jnp.asarray(g, jnp.float32), gradients(step))
-    changes, state = chain.update(grads, state, params, learning_rate=learning_rate)
+    given = dict(learning_rate=learning_rate, grad_norm=optax.tree.norm(grads))
+    changes, state = chain.update(grads, state, params, **given)
     params = jax.tree.map(jnp.add, params, changes)
   return params, state
 

@@ -51,6 +51,14 @@ def test_parts_one_after_another_equal_the_whole_batch():
   assert_equal_runs(run(changed(accumulation=16), ONE, BATCHES), expected())
 
 
+@pytest.mark.parametrize(("data", "fsdp"), [(1, 1), (2, 4)])
+def test_with_few_kernels_as_on_gpus_the_steps_are_the_same(data, fsdp):
+  config = changed(optimizer=dict(ema=0.9))
+  mesh = ONE if data * fsdp == 1 else mesh_of(data, fsdp)
+  plain = run(config, ONE, BATCHES[:3])
+  assert_equal_runs(run(config, mesh, BATCHES[:3], few_kernels=True), plain)
+
+
 def test_fsdp_splits_parameters_moments_and_averages():
   init = functools.partial(
     state.init,

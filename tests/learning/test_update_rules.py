@@ -59,7 +59,8 @@ def run(config, params, gradients, rates=RATES):
   state = chain.init(params)
   for rate, grads in zip(rates, gradients, strict=True):
     grads = jax.tree.map(jnp.float32, grads)
-    changes, state = chain.update(grads, state, params, learning_rate=jnp.float32(rate))
+    given = dict(learning_rate=jnp.float32(rate), grad_norm=optax.tree.norm(grads))
+    changes, state = chain.update(grads, state, params, **given)
     params = jax.tree.map(jnp.add, params, changes)
   return params, state
 

@@ -90,10 +90,13 @@ class Optimizer:
   Attributes:
     moment: the name of the fields of the state of `precondition` that are kept in `moment_dtype`.
     needs_blocks: whether it is for models with blocks of a Transformer only.
+    elementwise: whether the update of a number follows from that number's own gradient, value and
+      moments. On GPUs it is then computed twice, which takes less than keeping the old values.
   """
 
   moment: ClassVar[str]
   needs_blocks: ClassVar[bool] = False
+  elementwise: ClassVar[bool] = True
 
   kind: str = name_of_kind("", "the update rule")
   moment_dtype: str = setting(

@@ -108,10 +108,21 @@ def with_moment_dtype(
   return optax.GradientTransformation(init, update)
 
 
+def clip_by_norm(most: float) -> optax.GradientTransformationExtraArgs:
+  """`optax.clip_by_global_norm`, whose `update` gets the norm, `grad_norm`, and computes none."""
+
+  def update(grads, state, params=None, *, grad_norm, **_):
+    del params
+    fits = grad_norm < most
+    return jax.tree.map(lambda g: jnp.where(fits, g, g / grad_norm * most), grads), state
+
+  return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+
+
 def by_rate() -> optax.GradientTransformationExtraArgs:
   """Directions -> changes of the parameters: minus the learning rate times the direction."""
 
-  def update(directions, state, params=None, *, learning_rate):
+  def update(directions, state, params=None, *, learning_rate, **_):
     del params
     return jax.tree.map(lambda d: -learning_rate * d, directions), state
 
@@ -135,14 +146,16 @@ def by_block(inner: optax.GradientTransformation) -> optax.GradientTransformatio
 
 
 def make(config: Optimizer) -> optax.GradientTransformationExtraArgs:
-  """From gradients to changes of the parameters, by optax; `update` gets `learning_rate` too.
+  """From gradients to changes of the parameters, by optax.
+
+  `update` also gets `learning_rate` and `grad_norm`, the global norm of the gradients.
 
   With decoupled decay (AdamW): clip, precondition, decay. With coupled decay (L2): clip, decay,
   precondition. Then what a kind adapts, the factors of layers, and minus the learning rate.
 
   The first moment is kept in `config.moment_dtype`, all others in float32.
   """
-  clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
+  clip = clip_by_norm(config.clip_norm) if config.clip_norm else optax.identity()
   dtype = jnp.dtype(config.moment_dtype)
   direction = [
     with_moment_dtype(config.precondition(), config.moment, dtype),

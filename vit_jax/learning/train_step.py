@@ -10,6 +10,7 @@ import optax
 from vit_jax.config import Optimizer
 from vit_jax.devices import mesh as meshes
 from vit_jax.learning import optim
+from vit_jax.learning.norms import global_norm
 from vit_jax.learning.objective import PREFIX, Objective
 from vit_jax.learning.state import TrainState
 
@@ -22,6 +23,7 @@ def make(
   *,
   seed: int,
   accumulation: int,
+  few_kernels: bool = False,
 ):
   """The function (state, batch) -> (state, metrics) of a run; pure.
 
@@ -44,8 +46,10 @@ def make(
     settings: config.optimizer.
     seed: root of all randomness.
     accumulation: parts of the batch that are computed one after another.
+    few_kernels: whether the norms are computed as on GPUs, by shape and before the update.
   """
   trained = functools.partial(optim.partition, pattern=settings.trainable)
+  norm = functools.partial(global_norm, by_shape=few_kernels)
 
   def step(state: TrainState, batch) -> tuple[TrainState, dict[str, jax.Array]]:
     # The key depends only on the seed and the step, so resumed runs draw the same numbers.
@@ -53,14 +57,24 @@ def make(
     before = trained(state.params)
     of_part = functools.partial(loss_and_grads, objective, state.params)
     loss, grads, metrics = means(of_part, before, objective.prepare(batch, key), key, accumulation)
-    grad_norm, learning_rate = optax.tree.norm(grads), rate(state.step)
-    finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-    factor = average_factor(settings, state.step - state.skipped)
-    proposed = updated(optimizer, settings, state, before, grads, learning_rate, factor)
-    after = apply_if_finite(state, before, proposed, finite, batch["mask"])
-    norms = dict(grad_norm=grad_norm, **norms_of(after, trained(after.params), before))
+    given = dict(grad_norm=norm(grads), learning_rate=rate(state.step))
+    finite = jnp.isfinite(loss) & jnp.isfinite(given["grad_norm"])
+
+    def following(state: TrainState) -> TrainState:
+      before = trained(state.params)
+      proposed = updated(optimizer, settings, state, before, grads, given)
+      return apply_if_finite(state, before, proposed, finite, batch["mask"])
+
+    after = following(state)
+    update_norm = norm(jax.tree.map(jnp.subtract, trained(after.params), before))
+    if few_kernels and settings.elementwise:
+      # This norm needs the old parameters. If it comes first, by an update that is never written,
+      # the new parameters are written in the place of the old ones, and no old one is copied.
+      state, update_norm = jax.lax.optimization_barrier((state, update_norm))
+      after = following(state)
+    norms = dict(param_norm=norm(after.params), update_norm=update_norm)
     counters = dict(bad_examples=after.bad_examples, skipped=after.skipped)
-    return after, dict(loss=loss, learning_rate=learning_rate, **norms, **counters, **metrics)
+    return after, dict(loss=loss, **given, **norms, **counters, **metrics)
 
   return step
 
@@ -103,12 +117,11 @@ def means(of_part, trained, batch, key, accumulation: int):
   return loss, grads, {PREFIX + name: total / n for name, (total, n) in metrics.items()}
 
 
-def updated(optimizer, settings, state: TrainState, before, grads, learning_rate, factor):
-  """Trained parameters, optimizer state and moving average after the update."""
-  changes, optimizer_state = optimizer.update(
-    grads, state.optimizer, before, learning_rate=learning_rate
-  )
+def updated(optimizer, settings, state: TrainState, before, grads, given):
+  """Trained parameters, optimizer state and moving average; `given`: what `optim.make` names."""
+  changes, optimizer_state = optimizer.update(grads, state.optimizer, before, **given)
   after = jax.tree.map(jnp.add, before, changes)
+  factor = average_factor(settings, state.step - state.skipped)
   averaged = settings.averaged(optimizer_state, after)
   return after, optimizer_state, averaged or average(state.ema, after, factor)
 
@@ -125,14 +138,6 @@ def apply_if_finite(state: TrainState, before, proposed, finite, mask) -> TrainS
     ema=ema,
     bad_examples=state.bad_examples + jnp.sum(mask == 0, dtype=jnp.int32),
     skipped=jnp.where(finite, 0, state.skipped + 1),
-  )
-
-
-def norms_of(state: TrainState, after, before) -> dict[str, jax.Array]:
-  """The norms of all parameters, and of the change of the trained ones in this step."""
-  return dict(
-    param_norm=optax.tree.norm(state.params),
-    update_norm=optax.tree.norm(jax.tree.map(jnp.subtract, after, before)),
   )
 
 

@@ -73,6 +73,7 @@ class Run:
       self.config.optimizer,
       seed=self.config.seed,
       accumulation=self.config.parts,
+      few_kernels=self.mesh.devices.flat[0].platform == "gpu",
     )
     return train_step.jit_step(step, mesh=self.mesh, abstract=self.abstract)
 

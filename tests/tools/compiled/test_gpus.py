@@ -1,4 +1,7 @@
-"""What a GPU would run is compiled for GPUs that are not there, at small sizes."""
+"""What a GPU would run is compiled for GPUs that are not there, at small sizes.
+
+`make test` compiles one program of each class; `make gpu` all of them, with --gpu.
+"""
 
 import functools
 import importlib.util
@@ -25,9 +28,7 @@ from vit_jax.inference import predict
 from vit_jax.learning.masked_patches import Masked
 from vit_jax.learning.optimizers.adam import Adam
 
-pytestmark = pytest.mark.skipif(
-  importlib.util.find_spec("jax_cuda13_plugin") is None, reason="the GPU compiler is not installed"
-)
+INSTALLED = importlib.util.find_spec("jax_cuda13_plugin") is not None
 
 SMALL = c.Config(
   batch_size=16,
@@ -42,21 +43,40 @@ SMALL = c.Config(
 )
 MODELS = {
   "ViT in float32": {"model.compute_dtype": "float32", "model.dropout": 0.1},
-  "accumulation, scan, remat, MixUp": {
+  "accumulation, scan, remat, MixUp, 50 tokens": {
     "accumulation": 2,
     "model.scan": True,
     "model.depth": 2,
     "model.remat": "dots",
     "model.attention": "cudnn",
     "objective.mixup": 0.2,
+    "data.image_size": 28,
   },
   "ResNet": {
     "model": c.Model(name="R50x1", stages=(1,), width=64, num_classes=7, compute_dtype="bfloat16"),
     "data.image_size": 32,
   },
+}
+MORE_MODELS = {
   "axial": {"model.name": "Axial-ViT-B/4", "model.attention": "cudnn"},
   "masked patches": {"objective": Masked(), "model.attention": "cudnn"},
+  "dropout": {"model.dropout": 0.1, "model.attention": "cudnn"},
 }
+
+
+@pytest.fixture(autouse=True)
+def _asked_for(request):
+  """Only `make gpu` compiles the programs with the mark "gpu", and it needs the compiler."""
+  every = request.config.getoption("--gpu")
+  if not INSTALLED:
+    (pytest.fail if every else pytest.skip)("the GPU compiler is not installed: docs/gpus.md")
+  if request.node.get_closest_marker("gpu") and not every:
+    pytest.skip("make gpu compiles it")
+
+
+def all_and_few(few, more):
+  """Pairs for a test: those that each run of the tests has, and those of `make gpu`."""
+  return [*few, *(pytest.param(*each, marks=pytest.mark.gpu) for each in more)]
 
 
 @functools.cache
@@ -69,36 +89,63 @@ def compiled(overrides, topology="h100:1"):
   return compilation.compile_step(overridden(SMALL, overrides), devices(topology))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_every_kind_of_model_trains(name):
-  program = compiled(MODELS[name])
+@pytest.mark.parametrize(
+  ("_name", "overrides"),
+  all_and_few(MODELS.items(), MORE_MODELS.items()),
+  ids=[*MODELS, *MORE_MODELS],
+)
+def test_every_kind_of_model_trains(_name, overrides):
+  program = compiled(overrides)
   assert program.fits
   assert sum(part.flops for part in breakdown(program.text, known(program.device_kind))) > 0
+  of_cudnn = overrides.get("model.attention") == "cudnn"
+  assert ("__cudnn$fmhaSoftmaxBackward" in program.text) == of_cudnn
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("attention", ["xla", "cudnn"])
 @pytest.mark.parametrize("side", [16, 28, 56, 64])  # 17, 50, 197 and 257 tokens
-def test_cudnns_attention_trains_with_any_number_of_tokens(side):
-  program = compiled({"model.attention": "cudnn", "data.image_size": side})
-  assert "__cudnn$fmhaSoftmaxBackward" in program.text
+def test_attention_trains_with_any_number_of_tokens(side, attention):
+  program = compiled({"model.attention": attention, "data.image_size": side})
+  assert ("__cudnn$fmhaSoftmaxBackward" in program.text) == (attention == "cudnn")
 
 
-def test_products_are_those_of_our_own_count_and_memory_holds_state_and_batch():
-  """XLA's attention computes the logits twice in the forward pass, and images have no gradient."""
-  overrides = {"data.image_size": 32, "model.width": 128, "model.mlp_dim": 512, "model.pool": "gap"}
-  config, program, tokens = overridden(SMALL, overrides), compiled(overrides), 64
+@functools.cache
+def counted():
+  """The step of two blocks and 64 tokens: its program, parts and plan."""
+  overrides = {"model.depth": 2, "model.width": 128, "model.mlp_dim": 512}
+  overrides |= {"data.image_size": 32, "model.pool": "gap"}
+  program = compiled(overrides)
   parts = breakdown(program.text, known(program.device_kind))
-  again = 2 * 16 * tokens**2 * 128
+  return program, parts, step_program.planned(overridden(SMALL, overrides), devices("h100:1"))
+
+
+def test_matmuls_are_those_of_our_own_count_and_memory_holds_state_and_batch():
+  """XLA's attention computes the logits twice in the forward pass, and images have no gradient."""
+  program, parts, run = counted()
+  again = 2 * 2 * 16 * 64**2 * 128
   embedding = 2 * 16 * 64 * (4 * 4 * 3) * 128
   found = sum(part.flops for part in parts) - again + embedding
-  assert found == pytest.approx(compilation.step_flops(config), rel=0.01)
+  assert found == pytest.approx(compilation.step_flops(run.config), rel=0.01)
   moved = sum(part.moved_bytes for part in parts)
   assert sum(part.moved_bytes for part in parts if part.category == "other") < 0.01 * moved
-  run = step_program.planned(config, devices("h100:1"))
   state = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(run.abstract))
   assert program.peak_bytes >= state + 16 * 32 * 32 * 3
 
 
-@pytest.mark.parametrize(("topology", "fsdp"), [("h100:8", 1), ("h100:8", 8), ("h100:2x8", 2)])
+def test_norms_and_update_take_few_kernels_and_copy_no_parameter():
+  """With a norm of each array, and old values that are kept, there are five for each array."""
+  program, parts, run = counted()
+  after_the_model = ("gradient norm", "optimizer update", "moving average", "other")
+  launches = sum(part.launches for part in parts if part.category in after_the_model)
+  assert launches < 2 * len(jax.tree.leaves(run.abstract.params))
+  assert not re.findall(r" = f32\[\d[\d,]+\]\S* copy\(", program.text)
+
+
+@pytest.mark.parametrize(
+  ("topology", "fsdp"),
+  all_and_few([("h100:2x8", 2)], [("h100:8", 1), ("h100:8", 2), ("h100:8", 8)]),
+)
 def test_parameters_are_split_over_machines_and_no_activation_moves(topology, fsdp):
   overrides = {"mesh.fsdp": fsdp, "model.width": 128, "model.mlp_dim": 512, "batch_size": 512}
   program = compiled(overrides | {"model.attention": "cudnn"}, topology)
@@ -108,6 +155,9 @@ def test_parameters_are_split_over_machines_and_no_activation_moves(topology, fs
   assert bool(gathered) == (fsdp > 1)
   tokens = re.compile(r"\b18\b")  # 17, padded to an even number: no axis of a parameter
   assert not [shape for shape in gathered if tokens.search(shape)]
+
+
+MORE_EVALUATIONS = ("few_shot", "reconstruction", "prediction")
 
 
 def planned(attention, **changes):
@@ -146,16 +196,17 @@ def evaluation_of(attention, kind):
 
 @pytest.mark.parametrize(
   ("kind", "attention"),
-  [
-    ("classification", "xla"),
-    *((kind, "cudnn") for kind in ("classification", "few_shot", "reconstruction", "prediction")),
-  ],
+  all_and_few(
+    [("classification", "cudnn")],
+    [("classification", "xla"), *((kind, "cudnn") for kind in MORE_EVALUATIONS)],
+  ),
 )
 def test_what_is_done_with_a_model(kind, attention):
   program = compilation.program(*evaluation_of(attention, kind))
   assert ("__cudnn$fmhaSoftmax" in program.text) == (attention == "cudnn")
 
 
+@pytest.mark.gpu
 def test_nearest_neighbours():
   run, _ = planned("xla")
   best = jax.jit(nearest_neighbours.best, static_argnums=2)

@@ -23,6 +23,7 @@ class LAMB(Optimizer):
   epsilon: float = setting(1e-6, "added to the root of the second moment", low=1e-15, high=1.0)
 
   moment: ClassVar[str] = "mu"
+  elementwise: ClassVar[bool] = False
 
   def precondition(self):
     """The gradient's first moment over the root of its second."""

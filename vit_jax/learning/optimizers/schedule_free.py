@@ -56,8 +56,8 @@ class ScheduleFree(Optimizer):
 
     free = lambda rate: optax.contrib.schedule_free(update, rate, self.beta1)
 
-    def changed(grads, state, params, *, learning_rate):
-      return free(learning_rate).update(grads, state, params, learning_rate=learning_rate)
+    def changed(grads, state, params, **given):
+      return free(given["learning_rate"]).update(grads, state, params, **given)
 
     return optax.GradientTransformationExtraArgs(free(0.0).init, changed)
 
