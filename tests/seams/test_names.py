@@ -63,8 +63,6 @@ ALLOWED = {
     ("vit_jax.weights.dinov2", "huggingface"),  # folders with the same files
     ("vit_jax.config.model", "timm"),  # a kind of normalisation, not the format
     ("vit_jax.models.stem", "timm"),
-    ("vit_jax.models.vit_elsewhere", "timm"),  # words in the names of others' models
-    ("vit_jax.models.vit_elsewhere", "dinov2"),
     ("vit_jax.weights.timm", "timm"),
     ("vit_jax.models.vit_elsewhere", "timm"),
     ("vit_jax.models.vit_elsewhere", "dinov2"),  # a word in names of models
