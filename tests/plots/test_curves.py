@@ -83,6 +83,20 @@ def test_the_cells_of_the_confusion_matrix_hold_counts(tmp_path, monkeypatch, cl
   assert texts == ([str(i) for i in range(classes**2)] if counted else [])
 
 
+@pytest.mark.parametrize("classes", [2, 20])
+def test_the_confusion_matrix_has_room_beside_long_names(tmp_path, monkeypatch, classes):
+  figures = []
+  monkeypatch.setattr(charts, "save", lambda figure, path: figures.append(figure))
+  names = [f"a flower, 'red' & blue, {i}" for i in range(classes)]
+  curves.confusion(tmp_path, np.eye(classes), names, "own: " * 20)
+  figures[0].savefig(io.BytesIO())
+  matrix, drawn = figures[0].axes[0].bbox, figures[0].get_tightbbox()
+  assert matrix.width / figures[0].dpi > 1 + 0.25 * classes  # inches
+  width, height = figures[0].get_size_inches()
+  assert drawn.width <= width
+  assert drawn.height <= height
+
+
 def test_the_confusion_matrices_that_an_evaluation_left_are_drawn(tmp_path):
   """A thousand classes too; one that is damaged is left out."""
   for number, count in enumerate((3, 1000, 2), 1):

@@ -100,7 +100,9 @@ def confusion(folder: Path, matrix, class_names, whose: str):
   count = len(class_names)
   named, counted = count <= _MAX_NAMES, count <= _MAX_COUNTS
   side = min(2.2 + (0.32 if counted else 0.22) * count, 16) if named else 6
-  figure = Figure(figsize=(side + 0.8, side), layout="constrained")
+  names = [label(name) for name in class_names] if named else []
+  beside = 0.09 * max(map(len, names), default=0)  # inches that the names take
+  figure = Figure(figsize=(side + 0.8 + beside, side + beside), layout="constrained")
   axes = figure.subplots()
   share = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
   image = axes.imshow(share, vmin=0, vmax=1, cmap="Blues", interpolation="nearest")
@@ -110,9 +112,8 @@ def confusion(folder: Path, matrix, class_names, whose: str):
   for (row, column), images in np.ndenumerate(matrix if counted else matrix[:0]):
     colour = "white" if share[row, column] > 0.5 else "black" if images else "lightgrey"
     axes.text(column, row, f"{images:.0f}", ha="center", va="center", size=9, color=colour)
-  figure.suptitle(caption(whose, round(11 * side)), fontsize=9)
+  figure.suptitle(caption(whose, round(11 * (side + beside))), fontsize=9)
   if named:
-    names = [label(name) for name in class_names]
     axes.set_xticks(range(count), names, rotation=90)
     axes.set_yticks(range(count), names)
   charts.save(figure, folder / CONFUSION)
