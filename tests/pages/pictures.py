@@ -41,7 +41,8 @@ def inside(kind: str, source: pathlib.Path, picture: pathlib.Path, *more: str):
   """One picture of what a model has learned."""
   output = source / "inside"
   python("tools/visualize.py", kind, f"--source={source}", f"--output={output}", *more)
-  shutil.copy(output / f"{kind}.png", picture)
+  (made,) = (path for path in output.glob(f"{kind}*.png"))  # mistakes name their evaluation
+  shutil.copy(made, picture)
 
 
 def digits():
