@@ -22,7 +22,7 @@ def stand_in(name: str) -> str:
 # name: commands that make it, in an empty folder whose content is put into the checkout.
 MATERIAL = {
   "photos": "python3 $TREE/tests/pages/photos.py",
-  "tables": "python $TREE/tests/pages/tables.py",
+  "tables": "python -m pip install --quiet datasets; python $TREE/tests/pages/tables.py",
   "demo": "python -m vit_jax.main --config=$TREE/configs/vit_digits.py "
   f"--workdir=workdirs/vit_digits {SHORT}",
   "fashion": stand_in("fashion_mnist"),
