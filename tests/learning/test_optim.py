@@ -66,6 +66,15 @@ def test_sgd_with_momentum_and_clipping():
     np.testing.assert_allclose(actual["a"][name], params[name], rtol=1e-5)
 
 
+@pytest.mark.parametrize("most", [0.2, 5.0])
+def test_gradients_are_clipped_to_any_norm(most):
+  grads = gradients(0)
+  norm = np.sqrt(sum(np.sum(g**2) for g in jax.tree.leaves(grads)))
+  clipped, _ = optim.clip_by_norm(most).update(grads, optax.EmptyState(), grad_norm=norm)
+  for g, actual in zip(jax.tree.leaves(grads), jax.tree.leaves(clipped), strict=True):
+    np.testing.assert_allclose(actual, g * min(1, most / norm), rtol=1e-6)
+
+
 def test_coupled_decay_goes_through_the_momentum_after_clipping():
   params, trace = dict(PARAMS["a"]), {"kernel": 0, "bias": 0}
   for step in range(5):
