@@ -10,6 +10,8 @@ from compiled.instructions import Instruction, Program
 from vit_jax.devices.chips import Chip
 
 Groups = list[list[int]]
+# How often a ring sends the whole array, but for one part.
+PASSES = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1}
 OF_MESH = r"replica_groups=mesh\[(.*?)\](?:, device_ids=\((.*?)\))? \{(.*?)\}"
 
 
@@ -33,12 +35,16 @@ class Traffic(NamedTuple):
     return self.link_bytes / chip.link_bandwidth, network if self.network_bytes else 0.0
 
 
-def traffic(text: str, gpus: int) -> Traffic:
+def traffic(text: str, machines: int, gpus: int) -> Traffic:
   """The traffic of a step.
 
   Args:
     text: of a compiled program.
+    machines: number of machines.
     gpus: of one machine.
+
+  Raises:
+    ValueError: a collective or its groups are of a kind that is not known.
   """
   program, total = Program(text), np.zeros(2)
   for block, times in program_text.runs(program_text.computations(text)).items():
@@ -46,7 +52,8 @@ def traffic(text: str, gpus: int) -> Traffic:
       kind = one.kind.removesuffix("-done")
       if kind in program_text.COLLECTIVES:
         began = program.named[one.operands[0]] if one.kind != kind else one
-        total += times * np.array(_sent(kind, _groups(began), one, gpus))
+        groups = _groups(began, machines * gpus)
+        total += times * np.array(_sent(kind, groups, one, gpus))
   return Traffic(*map(float, total))
 
 
@@ -56,17 +63,18 @@ def _sent(kind: str, groups: Groups, one: Instruction, gpus: int) -> Traffic:
   if kind == "collective-permute":
     crosses = any(a // gpus != b // gpus for a, b in groups)
     return Traffic(network_bytes=size) if crosses else Traffic(link_bytes=size)
+  if kind not in PASSES:
+    raise ValueError(f"What a {kind} sends is not known.")
   machines = len({device // gpus for device in group})
   local = len(group) // machines
   whole = size * len(group) if kind == "reduce-scatter" else size
   within, between = 1 - 1 / local, (1 - 1 / machines) / local
   if kind == "all-to-all":
     return Traffic(whole * (local - 1) / len(group), whole * (1 - 1 / machines))
-  passes = 2 if kind == "all-reduce" else 1
-  return Traffic(passes * whole * within, passes * whole * between)
+  return Traffic(PASSES[kind] * whole * within, PASSES[kind] * whole * between)
 
 
-def _groups(one: Instruction) -> Groups:
+def _groups(one: Instruction, devices: int) -> Groups:
   """The groups of devices that a collective is among; of a permutation, the pairs.
 
   Raises:
@@ -74,6 +82,8 @@ def _groups(one: Instruction) -> Groups:
   """
   if listed := re.search(r"(?:replica_groups|source_target_pairs)=\{(\{.*?\})\}", one.rest):
     return [[int(n) for n in group.split(",")] for group in re.findall(r"\{([\d,]+)\}", listed[1])]
+  if "replica_groups={}" in one.rest:  # all of them
+    return [list(range(devices))]
   if named := re.search(OF_MESH, one.rest):
     return _of_mesh(*named.groups())
   if counted := re.search(r"replica_groups=(\[[\d,]+\])<=(\[[\d,]+\](?:T\([\d,]+\))?)", one.rest):

@@ -6,7 +6,10 @@ import re
 
 ENTRY = "ENTRY"  # the computation that a program begins with
 CYCLES = r'"estimated_cycles":"(\d+)"'
-COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+COLLECTIVES = (
+  *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"),
+  *("collective-broadcast", "ragged-all-to-all"),
+)
 BITS = {"pred": 8, "bf16": 16, "f16": 16, "f32": 32, "f64": 64} | {
   f"{sign}{bits}": bits for sign in "su" for bits in (4, 8, 16, 32, 64)
 }
@@ -17,7 +20,7 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
 
   If a collective has separate start and done instructions, only the done one counts. Instructions
   with the same channel, such as those in concurrent fusions, count as one collective, which runs as
-  often as the least frequent of them. An all-reduce that is fused with a slice of its result is a
+  often as the least frequent of them. An all-reduce that is fused with slices of its results is a
   reduce-scatter.
   """
   by_kind = collections.defaultdict(dict)
@@ -29,8 +32,7 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
         continue
       kind, size = match[2], shape_bytes(match[1])
       if name.startswith("%all-reduce-scatter"):
-        kept = re.search(r"ROOT \S+ = (\S+) dynamic-slice\(", blocks[name])[1]
-        kind, size = "reduce-scatter", shape_bytes(kept)
+        kind, size = "reduce-scatter", shape_bytes(_result(blocks[name]))
       channel = re.search(r"channel_id=(\d+)", line)
       key = channel[1] if channel else line
       before, _ = by_kind[kind].get(key, (times, size))
@@ -82,6 +84,11 @@ def counted(blocks: dict[str, str]) -> dict[str, int]:
 def computations(text: str) -> dict[str, str]:
   """{name: instructions} of every computation of a program."""
   return dict(re.findall(r"^(ENTRY|%\S+) [^\n]*\{\n(.*?)^\}", text, re.M | re.S))
+
+
+def _result(block: str) -> str:
+  """The shape of the result of a block; of several results, all of them."""
+  return re.search(r"ROOT \S+ = (.*?) [a-z][\w-]*\(", block)[1]
 
 
 def _loops(block: str) -> list[tuple[str, str, int | None]]:

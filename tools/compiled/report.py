@@ -126,7 +126,7 @@ def sent(program) -> dict:
   chip = known(program.device_kind)
   if not chip.link_bandwidth:
     return {}
-  traffic = communication.traffic(program.text, program.devices // program.hosts)
+  traffic = communication.traffic(program.text, program.hosts, program.devices // program.hosts)
   link, network = traffic.seconds(chip)
   return traffic._asdict() | dict(link_seconds_bound=link, network_seconds_bound=network)
 

@@ -190,6 +190,7 @@ def ring(groups, gpus):
   [
     ("{{0,1,2,3}}", [[0, 1, 2, 3]]),
     ("[1,4]<=[4]", [[0, 1, 2, 3]]),
+    ("{}", [[0, 1, 2, 3]]),
     ("mesh['axis_0'=1,'axis_1'=4] {'axis_1'}", [[0, 1, 2, 3]]),
     ("[2,4]<=[4,2]T(1,0)", [[0, 2, 4, 6], [1, 3, 5, 7]]),
     ("mesh['a'=2,'b'=1,'c'=4], device_ids=([4,2]T(1,0)) {'c'}", [[0, 2, 4, 6], [1, 3, 5, 7]]),
@@ -199,14 +200,22 @@ def test_what_is_sent_is_what_rings_send(groups, listed, gpus):
   text = SENT.replace("GROUPS", groups)
   link, network = ring(listed, gpus)
   permuted = (0, 64) if gpus == 2 else (64, 0)  # from 1 to 2
-  found = communication.traffic(text, gpus)
+  found = communication.traffic(text, 4 // gpus, gpus)
   assert found == pytest.approx((link + permuted[0], network + permuted[1]))
 
 
 def test_groups_that_are_written_in_another_way_are_not_guessed():
   for groups in ("mesh['a'=8] {'a':(1)2}", "all"):
     with pytest.raises(ValueError, match=r"(?i)groups"):
-      communication.traffic(SENT.replace("GROUPS", groups), 8)
+      communication.traffic(SENT.replace("GROUPS", groups), 1, 8)
+
+
+@pytest.mark.parametrize("kind", ["collective-broadcast", "ragged-all-to-all"])
+def test_a_collective_of_which_no_ring_is_known_is_not_left_out(kind):
+  text = SENT.replace("GROUPS", "[1,4]<=[4]").replace("reduce-scatter(", f"{kind}(")
+  assert program_text.collectives(text)[kind] == (1, 16)
+  with pytest.raises(ValueError, match=f"What a {kind} sends is not known"):
+    communication.traffic(text, 1, 4)
 
 
 def test_sending_takes_as_long_as_at_the_published_rates():

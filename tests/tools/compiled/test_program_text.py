@@ -84,18 +84,31 @@ def test_of_a_collective_in_several_fusions_the_rarest_counts():
   assert program_text.collectives(text) == {"all-gather": (1, 24)}
 
 
-def test_an_all_reduce_of_which_a_slice_is_kept_is_a_reduce_scatter():
-  fused = """%all-reduce-scatter.1 (input: bf16[8,4]) -> bf16[2,4] {
-  %all-reduce.5 = bf16[8,4]{1,0:T(8,128)(2,1)} all-reduce(%input), channel_id=29
-  ROOT %s = bf16[2,4]{1,0:T(8,128)(2,1)} dynamic-slice(%all-reduce.5, %o, %p)
-}
+SLICE = """  %all-reduce.5 = bf16[8,4]{1,0:T(8,128)(2,1)} all-reduce(%input), channel_id=29
+  ROOT %s = bf16[2,4]{1,0:T(8,128)(2,1)} dynamic-slice(%all-reduce.5, %o, %p)"""
+NAMED_AGAIN = """  %all-reduce.5 = bf16[8,4]{1,0} all-reduce(%input), channel_id=29
+  %s = bf16[2,4]{1,0} dynamic-slice(%all-reduce.5, %o, %p)
+  ROOT %b = bf16[2,2,2]{2,1,0} bitcast(%s)"""
+SLICES = """  %r = (bf16[8,4]{1,0:T(8,128)}, f32[8,3]{1,0}) all-reduce(%input, %more), channel_id=29
+  %a = bf16[8,4]{1,0:T(8,128)(2,1)} get-tuple-element(%r), index=0
+  %n = u32[1]{0:T(128)} dynamic-slice(%shards, %partition), dynamic_slice_sizes={1}
+  %s = bf16[2,4]{1,0:T(8,128)(2,1)S(1)} dynamic-slice(%a, %o, %p), dynamic_slice_sizes={2,4}
+  %b = f32[8,3]{1,0} get-tuple-element(%r), index=1
+  %t = f32[2,3]{1,0} dynamic-slice(%b, %o, %p), dynamic_slice_sizes={2,3}
+  ROOT %u = (bf16[2,4]{1,0:T(8,128)(2,1)S(1)}, /*index=1*/f32[2,3]{1,0}) tuple(%s, %t)"""
 
-ENTRY"""
+
+@pytest.mark.parametrize(
+  ("block", "kept"), [(SLICE, 16), (NAMED_AGAIN, 16), (SLICES, 16 + 24)], ids=["1", "named", "2"]
+)
+def test_an_all_reduce_of_which_slices_are_kept_is_a_reduce_scatter(block, kept):
+  """Several arrays are reduced together, as with 16 chips in a group on v6e:16x16."""
+  fused = f"%all-reduce-scatter.1 (input: bf16[8,4]) -> bf16[2,4] {{\n{block}\n}}\n\nENTRY"
   text = LOOPS.replace(
     'calls=%fused, config={"w":{"estimated_cycles":"100',
     'calls=%all-reduce-scatter.1, config={"w":{"estimated_cycles":"100',
   )
-  assert program_text.collectives(text.replace("ENTRY", fused)) == {"reduce-scatter": (1, 16)}
+  assert program_text.collectives(text.replace("ENTRY", fused)) == {"reduce-scatter": (1, kept)}
 
 
 def test_numbers_of_an_unknown_size_are_not_left_out():
