@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,6 +12,19 @@ import pytest
 from vit_jax.config import RunError
 from vit_jax.process.retry import Retry
 from vit_jax.storage import metrics_log
+
+
+def test_events_do_not_wait_for_a_library_that_they_do_not_need(tmp_path):
+  (tmp_path / "torch.py").write_text("")
+  code = (
+    "import sys\n"
+    "from vit_jax.storage import events\n"
+    "assert 'torch' not in sys.modules\n"
+    "import torch\n"
+    "with events.without('torch'): import torch\n"
+  )
+  path = os.pathsep.join([str(tmp_path), *sys.path])
+  subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": path})
 
 
 def test_lines_are_json_with_their_step(tmp_path):

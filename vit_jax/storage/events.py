@@ -1,11 +1,29 @@
 """Records of TensorBoard's event files, made with tensorboardX's messages."""
 
+import contextlib
 import struct
+import sys
 import time
+from collections.abc import Iterator
 
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.record_writer import masked_crc32c
-from tensorboardX.summary import Summary
+
+@contextlib.contextmanager
+def without(*names: str) -> Iterator[None]:
+  """Packages that are not imported yet cannot be imported in this context."""
+  hidden = [name for name in names if name not in sys.modules]
+  sys.modules.update(dict.fromkeys(hidden))
+  try:
+    yield
+  finally:
+    for name in hidden:
+      del sys.modules[name]
+
+
+# tensorboardX imports it if it is installed, which takes seconds; nothing here needs it.
+with without("torch"):
+  from tensorboardX.proto.event_pb2 import Event, SessionLog
+  from tensorboardX.record_writer import masked_crc32c
+  from tensorboardX.summary import Summary
 
 
 def beginning(start_step: int) -> bytes:

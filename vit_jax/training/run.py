@@ -15,6 +15,7 @@ from vit_jax.data import cache, datasets, history, sources
 from vit_jax.data.batches import Reader
 from vit_jax.data.datasets import NamedDataset, Training
 from vit_jax.data.history import History
+from vit_jax.data.kept import Kept
 from vit_jax.data.order import MixedSource
 from vit_jax.devices import mesh as meshes
 from vit_jax.evaluation import evaluations as evaluation
@@ -230,7 +231,7 @@ def open_data(config: Config, trained_on: History = ()) -> OpenedData:
   earlier = tuple(known for known in trained_on if known not in current)
   evaluations = evaluation.open_all(config, opener, training.datasets, classes, earlier)
   train = cached(train, config.data)
-  train = train if labelled else sources.Unlabelled(train)
+  train = Kept(train if labelled else sources.Unlabelled(train))
   opened = (*training.datasets, *evaluations.datasets)
   return OpenedData(train, evaluations, training.parts, earlier, current, opened)
 

@@ -1,0 +1,42 @@
+"""Small training images, kept decoded in memory after they were read once.
+
+To read and decode an image of few pixels takes longer than all that a small model does with it.
+"""
+
+from vit_jax.data import images, jpeg
+from vit_jax.data.sources import Example, Source
+from vit_jax.data.sources.views import View
+
+_MOST_BYTES = 2**28  # of all kept pixels, in a process; the images that come later are read again
+_MOST_PIXELS = 2**14  # of an image, 128 x 128: few larger ones would fit
+
+
+class Kept(View):
+  """The examples of a source; small ones are decoded once, to the same pixels as by `images`.
+
+  JPEG files are not kept: of them, only the rows and the resolution that a crop needs are decoded,
+  to other pixels. Broken files are not kept either, so that each use of them is reported.
+  """
+
+  def __init__(self, source: Source):
+    super().__init__(source)
+    self._examples: dict[int, Example] = {}
+    self._bytes = 0  # threads may lose some of them, which does not matter
+
+  def __getitem__(self, index: int) -> Example:
+    if kept := self._examples.get(index):
+      return kept
+    example = self._source[index]
+    return example if self._bytes >= _MOST_BYTES else self._keep(index, example)
+
+  def _keep(self, index: int, example: Example) -> Example:
+    if isinstance(example.image, bytes) and jpeg.is_jpeg(example.image):
+      return example
+    try:
+      pixels = images.as_rgb(example.image, max_pixels=_MOST_PIXELS).view()
+    except images.BadImage:  # too large, or broken
+      return example
+    pixels.flags.writeable = False  # an augmentation that wrote to it would change later epochs
+    self._bytes += pixels.nbytes
+    self._examples[index] = example._replace(image=pixels)
+    return self._examples[index]
