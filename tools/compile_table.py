@@ -3,14 +3,15 @@
 python tools/compile_table.py [--platform=tpu] [--recipes=vit_h14] [--topologies=v3:16x16]
 
 Each row is the result of tools/compile_check.py: for TPUs, of the recipes of Tables 3, 4 and 6 as
-they are; for GPUs, of some of them with the largest batch that fits. Rows that the CSV file beside
-the page already holds are not compiled again; to compile a row again, remove its line. All rows
-take hours on two cores. With libjemalloc.so.2 (Debian: libjemalloc2) in LD_PRELOAD and
+they are; for GPUs, of some of them with the largest batch that fits. Rows that are missing are made
+first, then those whose step has changed since: the CSV file beside the page has a name for what the
+compiler was given (made_from), and it is compared with today's. All rows take hours on two cores.
+With libjemalloc.so.2 (Debian: libjemalloc2) in LD_PRELOAD and
 MALLOC_CONF=thp:always,dirty_decay_ms:60000 the row of ViT-B/32 for v4:4x4x4 took 93 s of CPU time
 instead of 144 s, with the same result.
 """
 
-from compiled import compiled_on_gpus, compiled_recipes
+from compiled import absent, compiled_on_gpus, compiled_recipes
 from compiled.table import Row, Table
 from vit_jax.config import ConfigError
 from vit_jax.config.tool_ending import ending
@@ -55,7 +56,7 @@ def wanted(args, table: Table, rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def main(arguments: list[str] | None = None):
-  """Compiles the missing rows and writes both files after each row."""
+  """Compiles the missing and the old rows, and writes both files after each row."""
   args = flags().parse_args(arguments)
   table = TABLES[args.platform]
   with ending("compile_table"), files.one_writer(table.csv):
@@ -71,4 +72,5 @@ def main(arguments: list[str] | None = None):
 
 if __name__ == "__main__":
   console.of_tool()
+  absent.prepare()
   main()

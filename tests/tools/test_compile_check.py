@@ -186,7 +186,8 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
   (tmp_path / "docs").mkdir()
   docs = dict(csv=tmp_path / "docs/compiled.csv", path=tmp_path / "docs/compiled.md")
   made = dict(recipes=lambda: ["configs/a.py", "configs/b.py"], page=str)
-  small = dataclasses.replace(compiled_recipes.TABLE, **docs, **made)
+  today = lambda row: {"a.py": "first", "b.py": "second"}[row["recipe"]]
+  small = dataclasses.replace(compiled_recipes.TABLE, **docs, **made, today=today)
   monkeypatch.setitem(compile_table.TABLES, "tpu", small)
   ran = []
 
@@ -196,6 +197,7 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
       return subprocess.CompletedProcess(command, 1, "", "no compiler")
     refused = dict(topology="v3:4x4", devices=32, fits=False, peak_bytes=9, hbm_bytes=8)
     fitting = dict(devices=32, fits=True, peak_bytes=7, hbm_bytes=8, step_seconds_estimate=0.5)
+    fitting["made_from"] = "first"
     remedy = {"settings": {"accumulation": 2}} | fitting
     return subprocess.CompletedProcess(command, 1, json.dumps(refused | {"remedy": remedy}), "")
 
@@ -211,3 +213,42 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
   (row,) = csv.DictReader((tmp_path / "docs/compiled.csv").read_text().splitlines())
   assert (row["recipe"], row["settings"], row["fits"]) == ("a.py", "accumulation=2", "True")
   assert (row["peak_bytes"], row["step_seconds_estimate"]) == ("7", "0.5")
+
+
+def test_rows_of_another_program_are_made_again_after_the_missing_ones(tmp_path):
+  its = dict(csv=tmp_path / "compiled.csv", path=tmp_path / "compiled.md", page=str)
+  names = ("same", "changed", "unnamed", "missing")
+  its |= dict(recipes=lambda: [f"configs/{name}.py" for name in names], flags=None)
+  small = dataclasses.replace(compiled_recipes.TABLE, **its, today=lambda row: "now")
+  row = lambda name, made_from: (
+    dict.fromkeys(small.fields, "")
+    | dict(recipe=f"{name}.py", topology="v3:4x4", made_from=made_from)
+  )
+  small.write([row("same", "now"), row("changed", "before"), row("unnamed", "")])
+  found = small.missing(small.read(), ["v3:4x4"], "")
+  assert [pair[0] for pair in found] == [f"configs/{name}.py" for name in (*names[3:], *names[1:3])]
+  old = small.csv.read_text().replace(",made_from", "").replace(",now", "").replace(",before", "")
+  small.csv.write_text(old)  # a table of an earlier version
+  assert len(small.missing(small.read(), ["v3:4x4"], "")) == 4
+
+
+def test_a_row_takes_the_place_of_that_of_its_pair(tmp_path, monkeypatch):
+  its = dict(csv=tmp_path / "compiled.csv", path=tmp_path / "compiled.md", page=str)
+  small = dataclasses.replace(compiled_recipes.TABLE, **its)
+  rows = [dict.fromkeys(small.fields, "") | dict(recipe=name, topology="t") for name in "ab"]
+  made = lambda recipe, topology, flags: dict(recipe=recipe, topology=topology, made_from="new")
+  monkeypatch.setattr(table, "compiled", made)
+  assert list(small.complete(rows, [("a", "t")], jobs=1)) == ["a t"]
+  assert [(row["recipe"], row["made_from"]) for row in small.read()] == [("b", ""), ("a", "new")]
+
+
+def test_the_program_of_a_row_is_that_of_its_settings(monkeypatch):
+  seen = []
+  monkeypatch.setattr(platforms, "devices_of", lambda topology: [topology])
+  monkeypatch.setattr(compilation, "step_name", lambda *args: seen.append(args))
+  row = dict(recipe="vit_l16_jft.py:14", topology="v3:4x4", settings="accumulation=2 mesh.fsdp=4")
+  table.name_today(row)
+  table.name_today(dict(recipe="vit_b16_jft.py", topology="h100:8", global_batch="64"))
+  (config, devices), (largest, _) = seen
+  assert (config.accumulation, config.mesh.fsdp, devices) == (2, 4, ["v3:4x4"])
+  assert (config.duration.epochs, largest.batch_size) == (14, 64)

@@ -4,6 +4,7 @@ The program is the training step of the main job itself, with its mesh and shard
 """
 
 import dataclasses
+import hashlib
 
 import jax
 
@@ -36,6 +37,7 @@ class Program:
     collectives: {kind: (count, bytes)}; those in a loop count once for each iteration.
     second_state_bytes: of `peak_bytes`, for the copy of the state that config.verify_every needs.
     hosts: number of machines.
+    made_from: a name for what the compiler was given; equal names, equal programs.
     text: the instructions; empty if the compiler made no program.
   """
 
@@ -52,6 +54,7 @@ class Program:
   collectives: dict[str, tuple[int, int]]
   second_state_bytes: int = 0
   hosts: int = 1
+  made_from: str = ""
   text: str = dataclasses.field(default="", repr=False)
 
 
@@ -62,7 +65,23 @@ def compile_step(config: Config, devices) -> Program:
     ConfigError: the batch or the mesh does not fit the devices.
   """
   run = step_program.planned(config, devices)
-  return program(run, run.update, (run.abstract, step_program.abstract_batch(run)))
+  return program(run, run.update, _arguments(run))
+
+
+def step_name(config: Config, devices) -> str:
+  """`Program.made_from` of the training step of `config`, without compiling it."""
+  run = step_program.planned(config, devices)
+  return _name(run.update.lower(*_arguments(run)))
+
+
+def _arguments(run: runs.Run) -> tuple:
+  """The shapes of the arguments of a training step."""
+  return run.abstract, step_program.abstract_batch(run)
+
+
+def _name(lowered) -> str:
+  """A name for what the compiler is given; it has no line numbers of our code."""
+  return hashlib.sha256(lowered.as_text().encode()).hexdigest()[:12]
 
 
 def program(run: runs.Run, function, arguments) -> Program:
@@ -73,8 +92,10 @@ def program(run: runs.Run, function, arguments) -> Program:
   hosts = len({device.process_index for device in devices})
   common = dict(devices=len(devices), device_kind=kind, hosts=hosts)
   common["usable_bytes"] = platform.usable(kind)
+  lowered = function.lower(*arguments)
+  common["made_from"] = _name(lowered)
   try:
-    compiled = function.lower(*arguments).compile(compiler_options=platform.options)
+    compiled = lowered.compile(compiler_options=platform.options)
   except jax.errors.JaxRuntimeError as error:
     temporaries = platform.refused(str(error))
     if temporaries is None:

@@ -18,7 +18,7 @@ FIELDS = (
   *("recipe", "topology", "image_size", "devices", "global_batch", "fits", "peak_bytes"),
   *("usable_bytes", "hbm_bytes", "flops_per_device", "step_seconds_bound", "mfu_bound"),
   *("images_per_second_per_device_bound", "matmul_seconds_bound", "launches", "moved_bytes"),
-  *("link_bytes", "link_seconds_bound"),
+  *("link_bytes", "link_seconds_bound", "made_from"),
 )
 HEADING = "## Recipes, compiled for 8 GPUs\n"
 

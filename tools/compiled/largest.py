@@ -6,26 +6,57 @@ from collections.abc import Callable
 from compiled.compilation import Program
 
 UNIT = 8  # images: a whole number of rows for the matrix units
+ABOVE = 1.25  # of what seems to fit: more than XLA gains by computing again
+NEAR = 0.95  # a batch is not certainly too large if as large a part of it seems to fit
+REFUSED = 3  # batches that are tried from above
 
 
 def largest(compiled: Callable[[int], Program], first: int) -> tuple[int, Program | None]:
   """The largest number of images for each device that fits, and its program; (0, None): none.
 
-  It is a multiple of 8, or 4, 2 or 1. The memory grows almost evenly with the batch, so few
-  programs are compiled: the line through the last two tells which one to try next. It ends where
-  one fits, and the next larger one was tried or is too large by the line.
+  It is a multiple of 8, or 4, 2 or 1, and the next larger number does not fit. Temporaries grow
+  evenly with the batch, so each program tells how many images seem to fit, and few are compiled.
+
+  Near the limit of the memory, XLA computes activations again, more of them for a larger batch: one
+  that does not fit may be followed by larger ones that do. So the first tries come from above. If
+  they do not fit either, XLA gains too little, and it is the last one where nothing is computed
+  again.
 
   Args:
     compiled: from a number of images for each device to their program.
     first: the number to try first.
   """
   tried: dict[int, Program] = {}
-  batch = rounded(first) or 1
-  while batch and batch not in tried:
-    tried[batch] = compiled(batch)
-    batch = _next(tried)
-  fitting = [n for n, program in tried.items() if program.fits]
-  return (max(fitting), tried[max(fitting)]) if fitting else (0, None)
+
+  def fits(images: int) -> bool:
+    if images not in tried:
+      tried[images] = compiled(images)
+    return tried[images].fits
+
+  top = rounded(first) or 1
+  while fits(top) or seeming(tried[top], top) > NEAR * top:
+    top = max(rounded(ABOVE * seeming(tried[top], top)), after(top))
+  batch, tries = top, 0
+  while batch and not fits(batch):
+    batch = min(rounded(seeming(tried[batch], batch)), before(batch))
+    tries += 1
+    if tries > REFUSED:
+      batch = max((n for n in tried if fits(n)), default=rounded(batch / ABOVE))
+  return _upwards(tried, fits, batch) if batch else (0, None)
+
+
+def _upwards(tried, fits, batch: int) -> tuple[int, Program]:
+  """From a number that fits, without trying each: the first after which the next does not."""
+  ends = lambda: min(n for n, program in tried.items() if n > batch and not program.fits)
+  seems = lambda: rounded(seeming(tried[batch], batch))
+  while batch < seems() < ends() and fits(seems()):
+    batch = seems()
+  while fits(after(batch)):
+    batch = after(batch)
+    middle = rounded((batch + ends()) / 2)
+    if fits(middle):
+      batch = middle
+  return batch, tried[batch]
 
 
 def rounded(images: float) -> int:
@@ -35,27 +66,17 @@ def rounded(images: float) -> int:
   return int(images // UNIT) * UNIT
 
 
-def _next(tried: dict[int, Program]) -> int:
-  """The number to try next; one that was tried: there is none."""
-  below = max((n for n, program in tried.items() if program.fits), default=0)
-  above = min((n for n, program in tried.items() if not program.fits), default=math.inf)
-  most = rounded(_by_line(tried))
-  if above < math.inf:
-    most = min(most, rounded(above - UNIT if above > UNIT else above / 2))
-  # Where nothing fits, XLA has computed again what it could, and the line may be too flat.
-  least = below or rounded(above / 2)
-  return max(most, least)
+def seeming(program: Program, images: int) -> float:
+  """How many images seem to fit: all temporaries are taken as in proportion to the images."""
+  room = program.usable_bytes - program.argument_bytes
+  return images * room / max(program.temporary_bytes, 1)
 
 
-def _by_line(tried: dict[int, Program]) -> float:
-  """How many images fit, by two programs; by one alone, if all temporaries are the images'.
+def after(images: int) -> int:
+  """The next larger number that is tried."""
+  return images + UNIT if images >= UNIT else 2 * images
 
-  They are the last one, and the nearest to the limit on its other side, or else the one before.
-  """
-  *before, (batch, last) = tried.items()
-  room = last.usable_bytes - last.peak_bytes
-  if not before:
-    return batch + room * batch / max(last.temporary_bytes, 1)
-  across = [one for one in before if one[1].fits != last.fits] or before[-1:]
-  other, program = min(across, key=lambda one: abs(one[0] - batch))
-  return batch + room / max((last.peak_bytes - program.peak_bytes) / (batch - other), 1)
+
+def before(images: int) -> int:
+  """The next smaller number that is tried; 0: none."""
+  return rounded(images - UNIT if images > UNIT else images / 2)

@@ -86,6 +86,7 @@ def facts(config: Config, program, *, parts: bool = False) -> dict:
   return dict(
     devices=program.devices,
     device_kind=program.device_kind,
+    made_from=program.made_from,
     accumulation=config.parts,
     argument_bytes=program.argument_bytes,
     temporary_bytes=program.temporary_bytes,

@@ -13,6 +13,7 @@ from vit_jax.storage import files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 Row = dict[str, object]
+Pair = tuple[str, str]  # a recipe as --config takes it, and a topology
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,10 +24,11 @@ class Table:
     csv: its rows.
     topologies: for which each recipe is compiled.
     recipes: as --config takes them.
-    fields: of a row.
+    fields: of a row; "made_from" is that of `compilation.Program`.
     flags: of tools/compile_check.py for a recipe on a topology, with the rows so far.
     page: the text of a page from the rows.
     path: of that page.
+    today: the name of the program that the recipe of a row, with its settings, is now.
   """
 
   csv: pathlib.Path
@@ -36,10 +38,13 @@ class Table:
   flags: Callable[[str, str, list[Row]], list[str]]
   page: Callable[[list[Row]], str]
   path: pathlib.Path
+  today: Callable[[Row], str] = lambda row: name_today(row)
 
   def read(self) -> list[Row]:
-    """The rows already in the table."""
-    return list(csv.DictReader(self.csv.read_text().splitlines())) if self.csv.exists() else []
+    """The rows already in the table; fields that an older table did not have are empty."""
+    text = self.csv.read_text() if self.csv.exists() else ""
+    rows = csv.DictReader(text.splitlines())
+    return [{field: row.get(field, "") for field in self.fields} for row in rows]
 
   def write(self, rows: list[Row]):
     """Writes the rows and the page."""
@@ -47,15 +52,23 @@ class Table:
     files.write_csv(self.csv, [self.fields, *cells])
     files.write_text(self.path, self.page(rows))
 
-  def missing(self, rows: list[Row], topologies: list[str], part: str) -> list[tuple[str, str]]:
-    """Pairs (recipe, topology) that `rows` lacks, for the recipes whose names contain `part`."""
-    done = {(row["recipe"], row["topology"]) for row in rows}
-    return [
-      (recipe, topology)
-      for topology in topologies
-      for recipe in self.recipes()
-      if part in recipe and (name_of(recipe), topology) not in done
-    ]
+  def missing(self, rows: list[Row], topologies: list[str], part: str) -> list[Pair]:
+    """Pairs (recipe, topology) that `rows` lacks, then those whose row is of another program.
+
+    Args:
+      rows: existing rows.
+      topologies: of the pairs.
+      part: of the names of the recipes.
+    """
+    pairs = [(recipe, name) for name in topologies for recipe in self.recipes() if part in recipe]
+    known = {(row["recipe"], row["topology"]): row for row in rows}
+    row_of = lambda pair: known.get((name_of(pair[0]), pair[1]))
+    absent = [pair for pair in pairs if not row_of(pair)]
+    return absent + [pair for pair in pairs if row_of(pair) and self._is_old(row_of(pair))]
+
+  def _is_old(self, row: Row) -> bool:
+    """Whether the step of a row's recipe has changed since, or it was not written what it was."""
+    return not row["made_from"] or self.today(row) != row["made_from"]
 
   def sorted(self, rows: list[Row]) -> list[Row]:
     """The rows in the order of the recipes, then of the topologies."""
@@ -63,11 +76,11 @@ class Table:
     place = lambda row: (order.index(row["recipe"]), self.topologies.index(row["topology"]))
     return sorted((row for row in rows if row["recipe"] in order), key=place)
 
-  def complete(self, rows: list[Row], wanted: list[tuple[str, str]], *, jobs: int) -> Iterator[str]:
-    """Compiles pairs, adds their rows to `rows` and to the documents, and yields each one's name.
+  def complete(self, rows: list[Row], wanted: list[Pair], *, jobs: int) -> Iterator[str]:
+    """Compiles pairs, puts their rows into `rows` and the documents, and yields each one's name.
 
     Args:
-      rows: existing rows.
+      rows: existing rows; a new row takes the place of that of its pair, and is the last one.
       wanted: pairs (recipe, topology) to compile; failures are reported on stderr.
       jobs: number of compilations at a time.
     """
@@ -77,6 +90,8 @@ class Table:
       for future in concurrent.futures.as_completed(futures):
         row = future.result()
         if row is not None:
+          its = lambda other: (other["recipe"], other["topology"])
+          rows[:] = [other for other in rows if its(other) != its(row)]
           rows.append({field: row.get(field, "") for field in self.fields})
           self.write(rows)
           yield f"{row['recipe']} {row['topology']}"
@@ -94,6 +109,18 @@ def compiled(recipe: str, topology: str, flags: list[str]) -> Row | None:
   remedy = row["remedy"] or {"settings": {}}
   words = " ".join(f"{key}={value}" for key, value in remedy["settings"].items())
   return row | remedy | {"recipe": name_of(recipe), "settings": words}
+
+
+def name_today(row: Row) -> str:
+  """The name of the program that the recipe of a row, with its settings, is now."""
+  from compiled import compilation, platforms
+  from vit_jax import recipes
+
+  settings = str(row.get("settings", "")).split()
+  settings += [f"batch_size={row['global_batch']}"] if "global_batch" in row else []
+  flags = [f"--config.{setting}" for setting in settings]
+  config = recipes.resolve(f"configs/{row['recipe']}", flags)
+  return compilation.step_name(config, platforms.devices_of(row["topology"]))
 
 
 def name_of(recipe: str) -> str:

@@ -160,6 +160,9 @@ def test_every_gradient_is_reduced_once_and_no_activation_moves():
   assert program.collectives.keys() == {"all-reduce"}
   _, size = program.collectives["all-reduce"]
   assert gradients <= size <= gradients + 64
+  assert program.made_from == compilation.step_name(SMALL, jax.devices())
+  dropped = compilation.overridden(SMALL, {"model.dropout": 0.1})
+  assert program.made_from != compilation.step_name(dropped, jax.devices())
 
 
 def test_a_recipe_with_mixup_is_compiled_too():
