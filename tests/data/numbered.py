@@ -38,7 +38,7 @@ class Listed(Source):
     return self._examples[index].labels
 
   def name(self, index):
-    return self._examples[index].name
+    return getattr(self._examples[index], "name", f"example {index}")
 
 
 def numbered(count: int) -> Listed:

@@ -92,7 +92,7 @@ def test_images_of_all_folders_below_in_the_order_of_their_paths(tmp_path):
   ]
   names += ["a/Z.TIFF", "b.d/x.JPeG", "é/ü.png"]
   write(tmp_path, *names)
-  found = image_files.find(str(tmp_path))
+  found = image_files.find(tmp_path)
   assert found.names == sorted(names)
   assert found.left_out.in_words() == ""
 
@@ -125,7 +125,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
   (tmp_path / "zero.png").symlink_to("/dev/zero")
   (tmp_path / "self.png").symlink_to("self.png")
   with soon():
-    found = image_files.find(str(tmp_path))
+    found = image_files.find(tmp_path)
   assert found.names == ["x.png"]
   assert found.left_out.counts() == {
     "not regular files": 4,
@@ -143,7 +143,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
 
 def test_many_reasons_and_odd_names_make_one_line_of_bounded_length(tmp_path):
   write(tmp_path, "x.png", *(f"{i}.a\n{i}" for i in range(50)), "y." + "z" * 200)
-  words = image_files.find(str(tmp_path)).left_out.in_words()
+  words = image_files.find(tmp_path).left_out.in_words()
   assert words.endswith(", 45 others")
   assert "\n" not in words
   assert len(words) < 800
@@ -155,7 +155,7 @@ def test_links_are_followed_and_circles_come_to_an_end(tmp_path):
   (tmp_path / "class/inner").symlink_to("../store")
   (tmp_path / "class/up").symlink_to("..")  # its folder "class" is already being read
   (tmp_path / "class/a").symlink_to("z")  # z is read under its own name, in any order
-  found = image_files.find(str(tmp_path / "class"))
+  found = image_files.find(tmp_path / "class")
   assert found.names == ["3.png", "5.png", "inner/1.png", "inner/deep/2.png", "z/4.png"]
   assert found.left_out.counts() == {"folders that are read already": 3}
 

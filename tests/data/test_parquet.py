@@ -12,6 +12,7 @@ from tests.data.opened import every, open_source
 from vit_jax.data import leakage, sources
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import SourceError
+from vit_jax.storage.base import ChangedError
 
 CLASSES = {"names": ["cat", "dog"], "_type": "ClassLabel"}
 
@@ -145,11 +146,14 @@ def test_a_row_without_an_image_is_broken_and_an_empty_file_is_told(tmp_path):
   assert source[1].image == b"x"
 
 
-def test_a_file_that_changes_is_an_error_of_each_of_its_images(tmp_path):
+def test_a_file_that_changes_or_goes_ends_the_run(tmp_path):
   spec = write(tmp_path / "a.parquet", {"image": images(2), "label": [0, 1]})
   source = open_source(spec)
   os.utime(tmp_path / "a.parquet", (1, 1))
-  with pytest.raises(OSError, match="was changed after it was opened"):
+  with pytest.raises(ChangedError, match=r"a\.parquet\" was changed or removed after it was"):
+    source[0]
+  (tmp_path / "a.parquet").unlink()
+  with pytest.raises(ChangedError, match="was changed or removed"):
     source[0]
 
 

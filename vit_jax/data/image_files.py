@@ -5,6 +5,10 @@ import dataclasses
 import heapq
 import os
 
+from vit_jax.storage import files
+from vit_jax.storage.base import Entry, Stamp
+from vit_jax.storage.paths import Path
+
 SUFFIXES = {
   ".jpg": "JPEG",
   ".jpeg": "JPEG",
@@ -67,14 +71,16 @@ class Listing:
 
   Attributes:
     names: sorted paths of the images, relative to the folder ("inner/x.jpg").
+    stamps: of the images, if the storage tells them with their names, or else None for each.
     left_out: all other entries.
   """
 
   names: list[str]
+  stamps: list[Stamp | None]
   left_out: LeftOut
 
 
-def find(folder: str) -> Listing:
+def find(folder: Path) -> Listing:
   """Finds the images in a folder and in all folders below it; opens no file.
 
   Follows links. Reads each folder once, under its own path rather than under that of a link to it,
@@ -83,30 +89,30 @@ def find(folder: str) -> Listing:
   Raises:
     OSError: a folder cannot be read.
   """
-  names, left_out, known = [], LeftOut(), set()
+  found, left_out, known = {}, LeftOut(), set()
   pending = [(False, "")]  # (whether it is below a link, path): links are read last
   while pending:
     linked, inner = heapq.heappop(pending)
-    path, prefix = os.path.join(folder, inner), inner and f"{inner}/"
-    identity = os.stat(path)
-    if (identity.st_dev, identity.st_ino) in known:
+    path, prefix = folder / inner, inner and f"{inner}/"
+    identity = files.identity(path)
+    if identity in known:
       left_out.add("folders that are read already", inner)
       continue
-    known.add((identity.st_dev, identity.st_ino))
-    with os.scandir(path) as entries:
-      for entry in entries:
-        name = prefix + entry.name
-        kind = kind_of(entry)
-        if kind == "folder":
-          heapq.heappush(pending, (linked or entry.is_symlink(), name))
-        elif kind == "image":
-          names.append(name)
-        else:
-          left_out.add(kind, name)
-  return Listing(sorted(names), left_out)
+    known.add(identity)
+    for entry in files.scan(path):
+      name = prefix + entry.name
+      kind = kind_of(entry)
+      if kind == "folder":
+        heapq.heappush(pending, (linked or entry.is_symlink(), name))
+      elif kind == "image":
+        found[name] = getattr(entry, "stamp", None)
+      else:
+        left_out.add(kind, name)
+  names = sorted(found)
+  return Listing(names, [found[name] for name in names], left_out)
 
 
-def kind_of(entry: os.DirEntry) -> str:
+def kind_of(entry: Entry) -> str:
   """The kind of an entry: "folder", "image", or the reason why it is neither, as a plural."""
   try:
     if entry.name.startswith("."):

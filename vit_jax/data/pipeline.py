@@ -21,7 +21,7 @@ from typing import NamedTuple
 import grain
 import numpy as np
 
-from vit_jax.config import RunError
+from vit_jax.config import ConfigError, RunError
 from vit_jax.data import order, patience
 from vit_jax.data.images import BadImage
 from vit_jax.data.order import MixedSource
@@ -178,13 +178,16 @@ def _train_item(
   position: int, row: int, *, source: Source, transform: Transform, seed: int
 ) -> Item:
   draw = functools.partial(transform, rng=_generator(seed, position))
-  example = Example(b"", () if source.multi_label else (0,), f"position {position}")
+  example = Example(b"", () if source.multi_label else (0,), "")
   try:
     example = _read(source, row)
     return Item(draw(example.image), example.labels, example.name, True)
+  except ConfigError:  # such as that a bucket may not be read, which is true of all images
+    raise
   except (BadImage, OSError) as error:
-    _log.warning("Broken image, left out of training: %s: %s", example.name, error)
-    return Item(_blank(draw), example.labels, example.name, False)
+    name = example.name or source.name(row)
+    _log.warning("Broken image, left out of training: %s: %s", name, error)
+    return Item(_blank(draw), example.labels, name, False)
 
 
 def _generator(seed: int, position: int) -> np.random.Generator:

@@ -2,6 +2,7 @@
 
 import bisect
 import collections
+import functools
 import itertools
 import os
 import resource
@@ -10,12 +11,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vit_jax.config import RunError
-from vit_jax.data import patience
+from vit_jax.data import array_record, patience
+from vit_jax.storage import files
+from vit_jax.storage.base import ChangedError, Stamp, UnreachableError
 from vit_jax.storage.files import whole
+from vit_jax.storage.paths import UrlPath
 
 # No reading ahead, which would be wasted on random access, and no extra threads.
 _OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 _BUFFER = 2**15  # bytes read at once
+_OPENING = 64  # files that may be opened at once
 _SHARE = 4  # records use at most a quarter of the files that a process may open
 
 
@@ -24,20 +29,25 @@ class DamagedRecord(RunError):
 
 
 class Span(NamedTuple):
-  """Records `first` to `first + count - 1` of the file at `path`."""
+  """Records `first` to `first + count - 1` of the file at `path`.
+
+  Attributes:
+    stamp: if the file is not on this machine, what tells it from what it is after a change.
+  """
 
   path: str
   first: int
   count: int
+  stamp: Stamp | None = None
 
 
 class Records:
   """The records of all parts as one sequence of bytes; safe for any number of threads.
 
   Opens a file when one of its records is first read. The open file keeps its index in memory, 8
-  bytes for each record. When too many files are open, the least recently used file is closed.
-  array_record's own data source never closes a file: with more shards than the limit of open files,
-  often 1,024, it fails in the middle of a run.
+  bytes for each record, or 16 if it is not on this machine. When too many files are open, the least
+  recently used file is closed. array_record's own data source never closes a file: with more shards
+  than the limit of open files, often 1,024, it fails in the middle of a run.
 
   Args:
     parts: in the order of their records.
@@ -53,6 +63,7 @@ class Records:
     self._ends = list(itertools.accumulate(part.count for part in parts))
     self._most_open = most_open or _files_allowed(_SHARE * len(parts)) // _SHARE
     self._readers, self._lock = collections.OrderedDict(), threading.Lock()
+    self._opening = [threading.Lock() for _ in range(_OPENING)]
 
   def __len__(self) -> int:
     return self._ends[-1] if self._ends else 0
@@ -63,17 +74,21 @@ class Records:
     Raises:
       IndexError: the position is not in 0..len - 1.
       DamagedRecord: the record is damaged.
-      RunError: the file is missing, has too few records, or cannot be opened.
+      RunError: the file is missing or changed, has too few records, or cannot be opened.
+      UnreachableError: the storage of the file does not answer.
     """
     number, row = self._place(position)
     try:
       reader = self._reader(number)
+    except (UnreachableError, ChangedError):
+      raise
     except (RuntimeError, ValueError) as error:
       raise RunError(self._in_words(number, row, error)) from error
     title = lambda: f'record {row} of "{self.parts[number].path}"'
-    unreadable = lambda error: isinstance(error, RuntimeError)  # array_record does not say why
     try:
-      return patience.read(lambda: reader.read([row])[0], title, unreadable)
+      return patience.read(lambda: reader.read([row])[0], title, _unreadable)
+    except (UnreachableError, ChangedError):
+      raise
     except (RuntimeError, ValueError) as error:
       raise DamagedRecord(self._in_words(number, row, error)) from error
 
@@ -96,16 +111,28 @@ class Records:
     return number, position - begin + self.parts[number].first
 
   def _reader(self, number: int):
+    if reader := self._opened(number):
+      return reader
+    with self._opening[number % _OPENING]:
+      if reader := self._opened(number):
+        return reader
+      reader = _open(self.parts[number])
+      with self._lock:
+        self._readers[number] = reader
+        while len(self._readers) > self._most_open:
+          self._readers.popitem(last=False)  # it is closed when no thread reads it any more
+    return reader
+
+  def _opened(self, number: int):
     with self._lock:
       if number in self._readers:
         self._readers.move_to_end(number)
-        return self._readers[number]
-    reader = _open(self.parts[number])
-    with self._lock:
-      self._readers[number] = reader
-      while len(self._readers) > self._most_open:
-        self._readers.popitem(last=False)  # it is closed when no thread reads it any more
-    return reader
+      return self._readers.get(number)
+
+
+def _unreadable(error: Exception) -> bool:
+  """Whether array_record raised it, which does not say why."""
+  return isinstance(error, RuntimeError) and not isinstance(error, UnreachableError | ChangedError)
 
 
 def write(path: str, records: Iterable[bytes], *, compressed: bool = True) -> None:
@@ -131,14 +158,35 @@ def _open(part: Span):
   """
   from array_record.python import array_record_module
 
+  if part.stamp:
+    return _checked(_Distant(UrlPath(part.path), part.stamp), part)
   if os.path.exists(part.path) and not os.path.isfile(part.path):  # opening a FIFO would block
     raise ValueError("it is not a regular file")
   reader = array_record_module.ArrayRecordReader(
     part.path, options=_OPTIONS, file_reader_buffer_size=_BUFFER
   )
+  return _checked(reader, part)
+
+
+def _checked(reader, part: Span):
   if reader.num_records() < part.first + part.count:
     raise ValueError(f"it has {reader.num_records()} records, not {part.first + part.count}")
   return reader
+
+
+class _Distant:
+  """The reader of a file that is not on this machine, by one request for each record."""
+
+  def __init__(self, path: UrlPath, stamp: Stamp):
+    self._read = functools.partial(files.part, path, stamp)
+    self._index = array_record.index(self._read, stamp.size)
+
+  def num_records(self) -> int:
+    return len(self._index)
+
+  def read(self, rows: list[int]) -> list[bytes]:
+    places = map(self._index.place, rows)
+    return [array_record.records(self._read(begin, end), begin)[row] for begin, end, row in places]
 
 
 def _files_allowed(wanted: int) -> int:

@@ -71,7 +71,7 @@ def _images_of(pattern: str) -> list[pathlib.Path]:
   matches = [pathlib.Path(match) for match in glob.glob(pattern, recursive=True)]
   paths = [path for path in matches if not path.is_dir()]
   for folder in (path for path in matches if path.is_dir()):
-    paths += [folder / name for name in image_files.find(str(folder)).names]
+    paths += [folder / name for name in image_files.find(folder).names]
   paths = sorted(set(paths))
   if not paths:
     raise ValueError(f"{pattern!r} matches no file; give images, directories, or globs in quotes.")
@@ -79,7 +79,7 @@ def _images_of(pattern: str) -> list[pathlib.Path]:
 
 
 def _images_below(folder: pathlib.Path) -> list[pathlib.Path]:
-  listing = image_files.find(str(folder))
+  listing = image_files.find(folder)
   others = listing.left_out.in_words()
   if not listing.names:
     others_in_words = f" Left out: {others}." if others else ""

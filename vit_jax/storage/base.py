@@ -17,10 +17,11 @@ What each kind must promise, because a checkpoint and the details of an evaluati
 - What one process has written, all processes of the run read, on whichever host they are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from vit_jax.process.errors import RunError
 from vit_jax.storage.paths import Path
 
 FILE, FOLDER, OTHER, NOTHING = "file", "folder", "other", ""  # what can be at a path
@@ -31,6 +32,38 @@ class UnreachableError(OSError):
 
   Whoever takes other OSErrors of a read for damage must let this one pass.
   """
+
+
+class ChangedError(RunError):
+  """A file is no longer what it was when its stamp was taken: replaced, changed or removed."""
+
+  def __init__(self, path: Path | str):
+    super().__init__(f'"{path}" was changed or removed after it was opened; start again.')
+
+
+class Stamp(NamedTuple):
+  """What tells a file from what it is after a change."""
+
+  size: int
+  version: str
+
+
+class Entry(Protocol):
+  """What lies in a folder, as `os.DirEntry`; links are followed.
+
+  A storage that knows the stamp without another request has it as the attribute `stamp`.
+  """
+
+  name: str
+
+  def is_dir(self) -> bool:
+    """Whether it is a folder."""
+
+  def is_file(self) -> bool:
+    """Whether it is a file."""
+
+  def is_symlink(self) -> bool:
+    """Whether it is a link."""
 
 
 class Growing(Protocol):
@@ -73,6 +106,22 @@ class Storage(Protocol):
 
   def kind(self, path: Path) -> str:
     """`FILE`, `FOLDER`, `OTHER` (such as a pipe or a broken link) or `NOTHING`."""
+
+  def stamp(self, path: Path) -> Stamp:
+    """The stamp of a file."""
+
+  def part(self, path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
+    """The bytes from `start` to before `stop` of a file; fewer where it ends before.
+
+    Raises:
+      ChangedError: the file has another stamp, or is not there.
+    """
+
+  def scan(self, folder: Path) -> Iterator[Entry]:
+    """What lies in a folder, in any order."""
+
+  def at_once(self, ask: Callable[[Any], Any], items: Iterable) -> list:
+    """What `ask` returns for each item: at once, if each waits for an answer of the storage."""
 
   def names(self, folder: Path) -> list[str]:
     """The names of what lies in a folder, in any order."""

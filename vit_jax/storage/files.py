@@ -17,11 +17,11 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from vit_jax import registry
 from vit_jax.process.errors import ConfigError
-from vit_jax.storage.base import FILE, FOLDER, NOTHING, Growing, Lock, Storage
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, Entry, Growing, Lock, Stamp, Storage
 from vit_jax.storage.paths import HERE, Path, UrlPath
 
 COPIES = 8  # files of a folder that are copied at once
@@ -53,6 +53,30 @@ def matching(folder: Path, pattern: str = "*") -> list[Path]:
   return [folder / name for name in sorted(names) if fnmatch.fnmatchcase(name, pattern)]
 
 
+def scan(folder: Path) -> Iterator[Entry]:
+  """What lies in a folder, in any order."""
+  return storage_of(folder).scan(folder)
+
+
+def stamp(path: Path) -> Stamp:
+  """What tells a file from what it is after a change."""
+  return storage_of(path).stamp(path)
+
+
+def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
+  """The bytes from `start` to before `stop` of a file.
+
+  Raises:
+    ChangedError: the file has another stamp, or is not there.
+  """
+  return storage_of(path).part(path, stamp, start, stop)
+
+
+def at_once(path: Path, ask: Callable[[Any], Any], items: Iterable) -> list:
+  """What `ask` returns for each item: at once, if each waits for the storage of `path`."""
+  return storage_of(path).at_once(ask, items)
+
+
 def numbers_in(folder: Path) -> list[int]:
   """The names in a folder that are numbers, ascending; "007" or other scripts' digits are not."""
   names = (path.name for path in matching(folder))
@@ -75,6 +99,21 @@ def links_out(folder: Path, *, skipped: str) -> Iterator[pathlib.Path]:
     for path in (pathlib.Path(parent, name) for name in (*folders, *names)):
       if path.is_symlink() and not pathlib.Path(os.path.realpath(path)).is_relative_to(root):
         yield path
+
+
+def identity(path: Path) -> Any:
+  """What is equal for one folder under several paths."""
+  if isinstance(path, UrlPath):
+    return path
+  stat = os.stat(path)
+  return stat.st_dev, stat.st_ino
+
+
+def links_in(folder: Path) -> set[str]:
+  """The names of the links in a folder."""
+  if isinstance(folder, UrlPath):
+    return set()
+  return {entry.name for entry in scan(folder) if entry.is_symlink()}
 
 
 def real(path: Path) -> Path:

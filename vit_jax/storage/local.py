@@ -12,10 +12,10 @@ import pathlib
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from vit_jax.storage.base import FILE, FOLDER, NOTHING, OTHER
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, OTHER, ChangedError, Entry, Stamp
 
 _KINDS = (
   (stat.S_ISDIR, "a folder"),
@@ -44,6 +44,26 @@ class _Local:
         raise
       return OTHER if os.path.islink(path) else NOTHING
     return FILE if stat.S_ISREG(mode) else FOLDER if stat.S_ISDIR(mode) else OTHER
+
+  def stamp(self, path) -> Stamp:
+    return _stamp(os.stat(path))
+
+  def part(self, path, stamp, start, stop) -> bytes:
+    try:
+      with self.open(path) as stream:
+        if _stamp(os.fstat(stream.fileno())) != stamp:
+          raise ChangedError(path)
+        stream.seek(start)
+        return stream.read(stop - start)
+    except FileNotFoundError as error:
+      raise ChangedError(path) from error
+
+  def scan(self, folder) -> Iterator[Entry]:
+    with os.scandir(folder) as entries:
+      yield from entries
+
+  def at_once(self, ask: Callable, items: Iterable) -> list:
+    return list(map(ask, items))
 
   def names(self, folder) -> list[str]:
     return os.listdir(folder)
@@ -103,6 +123,10 @@ class _Local:
 
 
 LOCAL = _Local()
+
+
+def _stamp(stat: os.stat_result) -> Stamp:
+  return Stamp(stat.st_size, str(stat.st_mtime_ns))
 
 
 def regular(path: str, flags: int) -> int:

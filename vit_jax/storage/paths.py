@@ -1,6 +1,8 @@
 """Paths that users give: of this machine, or of another kind of storage, such as gs://bucket/run."""
 
+import os
 import pathlib
+import posixpath
 import re
 
 from vit_jax import registry
@@ -42,10 +44,27 @@ def path_of(text: str | pathlib.PurePath) -> Path:
   Raises:
     ConfigError: as `local_path`, or the kind of storage is not known.
   """
+  return UrlPath(str(text)) if is_url(text) else local_path(text)
+
+
+def is_url(text: str | pathlib.PurePath) -> bool:
+  """Whether a path is of another kind of storage than this machine."""
   url = _URL.match(str(text))
-  if url and url[1] in registry.STORAGES and url[1] != HERE:
-    return UrlPath(str(text))
-  return local_path(text)
+  return bool(url) and url[1] in registry.STORAGES and url[1] != HERE
+
+
+def absolute(text: str) -> str:
+  """A path that a user gives, for any current directory."""
+  return text if is_url(text) else os.path.abspath(os.path.expanduser(text))
+
+
+def within(folder: Path, text: str) -> Path:
+  """The path that a file in a folder names: relative to the folder, absolute, or a URL."""
+  if is_url(text) or (isinstance(folder, UrlPath) and os.path.isabs(text)):
+    return path_of(text)
+  if isinstance(folder, UrlPath):  # whose storage does not know what ".." means
+    return UrlPath(posixpath.normpath(str(folder / text)))
+  return folder / text
 
 
 def local_path(text: str | pathlib.PurePath) -> pathlib.Path:

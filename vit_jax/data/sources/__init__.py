@@ -11,6 +11,8 @@ from vit_jax.data.sources import foreign
 from vit_jax.data.sources.base import ColumnError, Example, Source, SourceError
 from vit_jax.data.sources.subset import Remaining, Subset
 from vit_jax.data.sources.views import Listed, Mixed, Renumbered, Selected, Unlabelled
+from vit_jax.storage import files
+from vit_jax.storage.paths import is_url, path_of
 
 __all__ = [
   "ColumnError",
@@ -81,9 +83,9 @@ def recognised(text: str) -> str:
   Returns:
     The text itself if it names a source, or nothing is recognised.
   """
-  path = os.path.expanduser(text)
   if is_named(text) or is_prefixed(text) or not text:
     return text
+  path = path_of(text)
   names = (name for name in registry.SOURCES if registry.SOURCES[name].recognises(path))
   return next((f"{name}:{text}" for name in names), text)
 
@@ -142,8 +144,11 @@ def forms(nearest: str = "") -> str:
 def _advice(spec: str) -> str:
   if advice := foreign.advice(spec):
     return f".{advice}"
-  there = (
-    "it is a file of none" if os.path.exists(spec) else "there is no file or folder of that name"
-  )
-  path = "" if ":" in spec else f", and {there}"
+  path = "" if ":" in spec and not is_url(spec) else f", and {_there(spec)}"
   return f"{path}; give one of these, nearest first: {forms(spec.partition(':')[0])}."
+
+
+def _there(path: str) -> str:
+  """Whether something is at a path, in words."""
+  there = files.exists(path_of(path)) if is_url(path) else os.path.exists(path)
+  return "it is a file of none" if there else "there is no file or folder of that name"

@@ -1,18 +1,17 @@
 """Columns of Arrow tables: which hold the images and labels, and what their values are."""
 
 import json
-import pathlib
 from collections.abc import Iterable
 
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import image_files
+from vit_jax.data import stored
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import ColumnError, SourceError
 from vit_jax.process.text import shown
-from vit_jax.storage import files
+from vit_jax.storage.paths import Path, within
 
 _IMAGES = ("img", "image_bytes", "bytes", "jpg", "png", "path", "image_path", "file_name")
 _LABELS = ("labels", "class", "category", "target")
@@ -174,7 +173,7 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
     raise SourceError(f'"{where}": {error}') from error
 
 
-def image(value, folder: pathlib.Path, name: str) -> bytes:
+def image(value, folder: Path, name: str) -> bytes:
   """The encoded image of a value: bytes, a path from a folder, or {bytes, path}.
 
   Raises:
@@ -188,4 +187,4 @@ def image(value, folder: pathlib.Path, name: str) -> bytes:
     data, path = None, value
   if data is None and not path:
     raise BadImage(f"{name} has no image.")
-  return files.read_bytes(folder / path, most=image_files.MAX_BYTES) if data is None else data
+  return stored.image(within(folder, path), None) if data is None else data

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vit_jax.config import ConfigError
+from vit_jax.storage.paths import Path
 
 
 class SourceError(ConfigError):
@@ -71,6 +72,7 @@ class Source(abc.ABC):
     multi_label: whether an example has any number of labels, rather than exactly one.
     identity: one line that tells these examples from others, wherever they lie: sources with equal
       identities have the same names and labels in the same order. It need not tell the pixels.
+    distant: whether reading an example waits for a network, so that many should be read at once.
     notes: sentences that a user should see, such as on files that are left out.
   """
 
@@ -78,6 +80,7 @@ class Source(abc.ABC):
   class_names: tuple[str, ...]
   identity: str
   multi_label: bool = False
+  distant: bool = False
   notes: Sequence[str] = ()
 
   @abc.abstractmethod
@@ -117,7 +120,7 @@ class Source(abc.ABC):
     return {}
 
   @classmethod
-  def recognises(cls, path: str) -> bool:
+  def recognises(cls, path: Path) -> bool:
     """Whether a path, or a pattern of paths, without the form is what this source reads."""
     del path
     return False

@@ -3,20 +3,20 @@
 import csv
 import itertools
 import os
-import pathlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import image_files
+from vit_jax.data import image_files, stored
 from vit_jax.data.sources import foreign, table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
 from vit_jax.data.sources.folder import placed
 from vit_jax.process.text import shown
 from vit_jax.storage import files
-from vit_jax.storage.paths import local_path
+from vit_jax.storage.base import Stamp
+from vit_jax.storage.paths import Path, path_of, within
 
 _IMAGES = ("path", "file", "file_name", "filename", "filepath", "image_path")
 _LABELS = ("labels", "class", "category", "target")
@@ -28,8 +28,8 @@ class Csv(table.Table):
   """The images of a table of text, whose columns commas separate, or else semicolons or tabs.
 
   Spaces around a cell do not count. Paths are relative to the file's folder. They may also be
-  absolute, or lead out of the folder: a note counts those. Nothing but an image is ever made of
-  such a file.
+  absolute, URLs, or lead out of the folder: a note counts those. Nothing but an image is ever made
+  of such a file.
 
   The first row is a header if it names no image, and has a usual name for the column of images or
   is above a row that names an image. Without a header, the columns are path and label. If any label
@@ -56,41 +56,45 @@ class Csv(table.Table):
     image_key: str = Dataset().image_key,
     label_key: str = Dataset().label_key,
   ):
-    file = local_path(path).absolute()
-    self._folder, self.notes = str(file.parent), []
+    file = path_of(path).absolute()
+    self._folder, self.notes = file.parent, []
     name, cut = table.divided(split)
     rows = _rows(file, name, image_key, label_key, self.notes)
     rows = _once(file, rows, self.notes)
-    _check_there(file, rows, self.notes)
+    stamps = _stamps(file, rows, self.notes)
     paths = np.array([os.fsencode(row.path) for row in rows])
     labels = _labels(file, rows, self.notes) if label_key else table.Labels.none(len(rows))
     super().__init__("csv", paths, labels, cut)
-    self._paths = paths[self.rows]
+    self._paths, self._stamps = paths[self.rows], stored.Stamps(stamps)
+    self.distant = any(stamps)
 
   def __getitem__(self, index: int) -> Example:
-    path = self.name(index)
-    image = files.read_bytes(path, most=image_files.MAX_BYTES)
-    return Example(image, self.labels(index), path)
+    path = self._path(index)
+    image = stored.image(path, self._stamps[self.rows[index]])
+    return Example(image, self.labels(index), str(path))
+
+  def _path(self, index: int) -> Path:
+    return within(self._folder, os.fsdecode(bytes(self._paths[index])))
 
   def name(self, index: int) -> str:
     """The image's path."""
-    return os.path.join(self._folder, os.fsdecode(bytes(self._paths[index])))
+    return str(self._path(index))
 
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them, as those of a folder."""
-    return placed(os.fsencode(self._folder), self._paths, range(len(self)))
+    return placed(self._folder, self._paths, range(len(self)))
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The values in the column "split"."""
-    file = local_path(argument).absolute()
+    file = path_of(argument).absolute()
     header, lines = _with_header(file)
     return {value.lower(): (argument, value) for value in sorted(set(_splits(header, lines)))}
 
   @classmethod
-  def recognises(cls, path: str) -> bool:
+  def recognises(cls, path: Path) -> bool:
     """Whether it is called like a table."""
-    return path.lower().endswith((".csv", ".tsv"))
+    return str(path).lower().endswith((".csv", ".tsv"))
 
 
 class _Row(NamedTuple):
@@ -101,9 +105,7 @@ class _Row(NamedTuple):
   label: str
 
 
-def _rows(
-  file: pathlib.Path, split: str, image_key: str, label_key: str, notes: list[str]
-) -> list[_Row]:
+def _rows(file: Path, split: str, image_key: str, label_key: str, notes: list[str]) -> list[_Row]:
   """The rows of a split; arguments as of `Csv`."""
   header, lines = _with_header(file)
   unnamed = ["path"] if not label_key and len(lines[0][1]) == 1 else ["path", "label"]
@@ -132,7 +134,7 @@ def _splits(names: list[str], lines: list[tuple[int, list[str]]]) -> list[str]:
   return [] if column is None else [cells[column] for _, cells in lines]
 
 
-def _with_header(file: pathlib.Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _with_header(file: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
   """The header, or [], and all other rows with the numbers of their lines."""
   lines = _read(file)
   header = _header(file.parent, [cells for _, cells in lines[:2]])
@@ -144,13 +146,13 @@ def _with_header(file: pathlib.Path) -> tuple[list[str], list[tuple[int, list[st
   return header, lines
 
 
-def _check_cells(file: pathlib.Path, lines, columns: int, header: list[str] = ()) -> None:
+def _check_cells(file: Path, lines, columns: int, header: list[str] = ()) -> None:
   for number, cells in lines:
     if len(cells) != columns:
       raise _wrong(file, f"has {shown(cells)} in line {number}", header)
 
 
-def _read(file: pathlib.Path) -> list[tuple[int, list[str]]]:
+def _read(file: Path) -> list[tuple[int, list[str]]]:
   """The rows that are not empty, with the numbers of their lines."""
   options = dict(encoding="utf-8-sig", errors="surrogateescape", newline="")
   try:
@@ -170,7 +172,7 @@ def _read(file: pathlib.Path) -> list[tuple[int, list[str]]]:
     raise SourceError(f'"{file}" cannot be read as a CSV file: {error}.') from error
 
 
-def _header(folder: pathlib.Path, rows: list[list[str]]) -> list[str]:
+def _header(folder: Path, rows: list[list[str]]) -> list[str]:
   """The names of the columns; [] if the first row is not a header."""
   if not rows or any(_is_image(folder, cell) for cell in rows[0]):
     return []
@@ -178,12 +180,12 @@ def _header(folder: pathlib.Path, rows: list[list[str]]) -> list[str]:
   return rows[0] if usual or any(_is_image(folder, cell) for cell in rows[-1]) else []
 
 
-def _is_image(folder: pathlib.Path, cell: str) -> bool:
+def _is_image(folder: Path, cell: str) -> bool:
   suffix = os.path.splitext(cell)[1].lower()
-  return bool(cell) and (suffix in image_files.SUFFIXES or os.path.isfile(folder / cell))
+  return bool(cell) and (suffix in image_files.SUFFIXES or stored.is_file(within(folder, cell)))
 
 
-def _image_column(file: pathlib.Path, names: list[str], cells: list[str], image_key: str) -> int:
+def _image_column(file: Path, names: list[str], cells: list[str], image_key: str) -> int:
   setting = f'"{file}", image_key'
   if name := table.column(image_key, Dataset().image_key, _IMAGES, names, setting):
     return names.index(name)
@@ -191,7 +193,7 @@ def _image_column(file: pathlib.Path, names: list[str], cells: list[str], image_
   return next(i for i, cell in enumerate(cells) if _is_image(file.parent, cell))
 
 
-def _label_column(file: pathlib.Path, names: list[str], image: int, label_key: str) -> int:
+def _label_column(file: Path, names: list[str], image: int, label_key: str) -> int:
   setting = f'"{file}", label_key'
   if name := table.column(label_key, Dataset().label_key, _LABELS, names, setting):
     return names.index(name)
@@ -205,7 +207,7 @@ def _label_column(file: pathlib.Path, names: list[str], image: int, label_key: s
 
 
 def _of_split(
-  file: pathlib.Path, rows: list[_Row], of: list[str], split: str, notes: list[str]
+  file: Path, rows: list[_Row], of: list[str], split: str, notes: list[str]
 ) -> list[_Row]:
   """The rows of a split; `of`: the split of each row, if the table has that column."""
   if not split:
@@ -224,7 +226,7 @@ def _of_split(
   return chosen
 
 
-def _once(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> list[_Row]:
+def _once(file: Path, rows: list[_Row], notes: list[str]) -> list[_Row]:
   """The rows without those that repeat a path and its label."""
   first = {}
   for row in rows:
@@ -240,18 +242,21 @@ def _once(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> list[_Row]:
   return list(first.values())
 
 
-def _check_there(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> None:
-  missing = [row for row in rows if not os.path.exists(file.parent / row.path)]
+def _stamps(file: Path, rows: list[_Row], notes: list[str]) -> list[Stamp | None]:
+  """The stamps of all images, which must be there."""
+  stamps, missing = stored.looked_up([within(file.parent, row.path) for row in rows])
   if missing:
+    first = rows[missing[0]]
     raise SourceError(
       f'"{file}" names {len(missing):,} of {len(rows):,} images that do not exist, the first in '
-      f'line {missing[0].line}: "{file.parent / missing[0].path}"; paths are relative to the '
+      f'line {first.line}: "{within(file.parent, first.path)}"; paths are relative to the '
       "folder of the table."
     )
   notes += table.outside(str(file), [row.path for row in rows])
+  return stamps
 
 
-def _labels(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> table.Labels:
+def _labels(file: Path, rows: list[_Row], notes: list[str]) -> table.Labels:
   if any(_SEVERAL in row.label for row in rows):
     several = [[*filter(None, map(str.strip, row.label.split(_SEVERAL)))] for row in rows]
     notes.append(f'Images of {str(file)!r} have any number of labels, separated by "{_SEVERAL}".')
@@ -262,7 +267,7 @@ def _labels(file: pathlib.Path, rows: list[_Row], notes: list[str]) -> table.Lab
   return table.Labels.of_names(row.label for row in rows)
 
 
-def _wrong(file: pathlib.Path, problem: str, header: list[str] = ()) -> SourceError:
+def _wrong(file: Path, problem: str, header: list[str] = ()) -> SourceError:
   columns = f", in the columns {shown(header)}" if header else ""
   return SourceError(
     f'"{file}" {problem}; each line must be the path of an image and its label{columns}.'

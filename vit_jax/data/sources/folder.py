@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vit_jax.data import image_files
+from vit_jax.data import image_files, stored
 from vit_jax.data.image_files import LeftOut, Listing
 from vit_jax.data.sources import foreign, part
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.data.sources.table import Labels, Table
 from vit_jax.process.text import nfc
-from vit_jax.storage.files import read_bytes
+from vit_jax.storage import files
+from vit_jax.storage.paths import Path, path_of, within
 
 
 class Folder(Table):
@@ -40,10 +41,11 @@ class Folder(Table):
   form = "folder:DIR"
 
   def __init__(self, directory: str, *, split: str = "", label_key: str = "label"):
-    root = self.anywhere(directory)
+    root = path_of(self.anywhere(directory))
     _check_there(root, "a folder of images for each class" if label_key else "images")
     names, left_out = _class_folders(root) if label_key else ([""], LeftOut())
-    listings = {name: _images(os.path.join(root, name)) for name in names}
+    found = files.at_once(root, lambda name: _images(root / name), names)
+    listings = dict(zip(names, found, strict=True))
     if label_key:
       _check_no_splits(directory, listings)
     listings = _without_empty(root, listings, left_out)
@@ -51,71 +53,76 @@ class Folder(Table):
     counts = [len(listing.names) for listing in listings.values()]
     folders = np.repeat(np.arange(len(listings)), counts)
     # An array: a list of 1.3 million str objects would make every garbage collection slow.
-    files = itertools.chain(*(listing.names for listing in listings.values()))
-    names = np.array([os.fsencode(name) for name in files])
+    paths = itertools.chain(*(listing.names for listing in listings.values()))
+    names = np.array([os.fsencode(name) for name in paths])
     labels = Labels.of_numbers(folders, listings) if label_key else Labels.none(len(names))
     super().__init__("folder", names, labels, split)
-    self._folders = [os.path.join(root, name) if name else root for name in listings]
+    self.distant = stored.distant(root)
+    self._folders = [root / name for name in listings]
     self._names, self._folder_of = names[self.rows], folders[self.rows]
+    self._stamps = stored.Stamps(itertools.chain(*(at.stamps for at in listings.values())))
 
   def __getitem__(self, index: int) -> Example:
-    path = self.name(index)
-    image = read_bytes(path, most=image_files.MAX_BYTES)
-    return Example(image, self.labels(index), path)
+    path = self._path(index)
+    image = stored.image(path, self._stamps[self.rows[index]])
+    return Example(image, self.labels(index), str(path))
+
+  def _path(self, index: int) -> Path:
+    return self._folders[self._folder_of[index]] / os.fsdecode(bytes(self._names[index]))
 
   def name(self, index: int) -> str:
     """The file's path."""
-    return f"{self._folders[self._folder_of[index]]}/{os.fsdecode(bytes(self._names[index]))}"
+    return str(self._path(index))
 
   def blocks(self) -> Iterator[Block]:
     """The files, grouped by the real folders that hold them."""
     for number, folder in enumerate(self._folders):
       first, end = np.searchsorted(self._folder_of, [number, number + 1]).tolist()
       if first < end:
-        yield from placed(os.fsencode(folder), self._names[first:end], range(first, end))
+        yield from placed(folder, self._names[first:end], range(first, end))
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The folders of DIR that are splits with folders of classes, such as train and val."""
-    root = cls.anywhere(argument)
+    root = path_of(cls.anywhere(argument))
     _check_there(root, "a folder of images for each class")
-    names = [entry.name for entry in os.scandir(root) if entry.is_dir()]
+    names = [entry.name for entry in files.scan(root) if entry.is_dir()]
     splits = {min(words): name for name in names if (words := part.split_words(name))}
-    nested = [name for name in splits.values() if _has_folders(os.path.join(root, name))]
+    nested = [name for name in splits.values() if _has_folders(root / name)]
     if len(splits) < 2 or len(nested) < len(splits) or len(names) > len(splits):
       return {}
     return {word: (os.path.join(argument, name), "") for word, name in splits.items()}
 
   @classmethod
-  def recognises(cls, path: str) -> bool:
+  def recognises(cls, path: Path) -> bool:
     """Any folder, after the other sources have been asked."""
-    return os.path.isdir(path)
+    return files.is_folder(path)
 
 
-def _has_folders(directory: str) -> bool:
+def _has_folders(directory: Path) -> bool:
   """Whether a folder holds folders alone, apart from hidden files."""
-  with os.scandir(directory) as entries:
-    kinds = [entry.is_dir() for entry in entries if not entry.name.startswith(".")]
+  entries = files.scan(directory)
+  kinds = [entry.is_dir() for entry in entries if not entry.name.startswith(".")]
   return bool(kinds) and all(kinds)
 
 
-def _check_there(directory: str, holds: str) -> None:
-  if not os.path.isdir(directory):
+def _check_there(directory: Path, holds: str) -> None:
+  if not files.is_folder(directory):
     raise SourceError(
-      f'There is no folder "{directory}"; give one that holds {holds}.{foreign.advice(directory)}'
+      f'There is no folder "{directory}"; give one that holds {holds}.'
+      + foreign.advice(str(directory))
     )
 
 
-def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
+def _class_folders(directory: Path) -> tuple[list[str], LeftOut]:
   """Sorted names of DIR's folders, and the other entries of DIR."""
   names, left_out = [], LeftOut()
-  with os.scandir(directory) as entries:
-    for entry in entries:
-      kind = image_files.kind_of(entry)
-      if kind == "folder":
-        names.append(entry.name)
-      else:
-        left_out.add("in no class folder" if kind == "image" else kind, entry.name)
+  for entry in files.scan(directory):
+    kind = image_files.kind_of(entry)
+    if kind == "folder":
+      names.append(entry.name)
+    else:
+      left_out.add("in no class folder" if kind == "image" else kind, entry.name)
   if not names:
     raise SourceError(
       f'"{directory}" has no folders inside; put the images of each class into a folder of its own,'
@@ -131,7 +138,7 @@ def _class_folders(directory: str) -> tuple[list[str], LeftOut]:
   return names, left_out
 
 
-def _images(directory: str) -> Listing:
+def _images(directory: Path) -> Listing:
   """The images in a folder and below it."""
   try:
     return image_files.find(directory)
@@ -143,7 +150,7 @@ def _images(directory: str) -> Listing:
 
 
 def _without_empty(
-  root: str, listings: dict[str, Listing], left_out: LeftOut
+  root: Path, listings: dict[str, Listing], left_out: LeftOut
 ) -> dict[str, Listing]:
   """The class folders with images; counts in `left_out` all that is left out of them.
 
@@ -160,12 +167,12 @@ def _without_empty(
     raise SourceError(_without_images("Folder", root, left_out))
   for name, listing in filled.items():
     if not listing.names:
-      kind, path = ("Class folder", os.path.join(root, name)) if name else ("Folder", root)
+      kind, path = ("Class folder", root / name) if name else ("Folder", root)
       raise SourceError(_without_images(kind, path, listing.left_out))
   return filled
 
 
-def _without_images(kind: str, folder: str, left_out: LeftOut) -> str:
+def _without_images(kind: str, folder: Path, left_out: LeftOut) -> str:
   return f'{kind} "{folder}" has no {image_files.LIST} files; add images or remove it.' + _others(
     left_out
   )
@@ -224,34 +231,29 @@ def _notes(directory: str, left_out: LeftOut, listings: dict[str, Listing]) -> I
     yield f"Class folders in {directory!r} hold folders: '{name}/{file}' is of class {name!r}."
 
 
-def placed(root: bytes, names: np.ndarray, rows: range) -> Iterator[Block]:
+def placed(folder: Path, names: np.ndarray, rows: range) -> Iterator[Block]:
   """Groups the files of a folder by the real folders that hold them; lists each folder again.
 
   Args:
-    root: the folder.
+    folder: the folder.
     names: (n,) bytes, paths of the files relative to the folder.
     rows: the rows of the files in the source.
   """
-  if (np.char.find(names, b"/") < 0).all() and not _links(root):  # the usual case
-    yield Block(os.fsdecode(os.path.realpath(root)), names, rows)
+  if (np.char.find(names, b"/") < 0).all() and not files.links_in(folder):  # the usual case
+    yield Block(str(files.real(folder)), names, rows)
     return
   files_in = collections.defaultdict(list)
   real = {}  # {folder below the root: (its real path, its files that are links)}
   for row, name in zip(rows, names.tolist(), strict=True):
     below, file = os.path.split(name)
     if below not in real:
-      path = os.path.join(root, below)
-      real[below] = os.path.realpath(path), _links(path)
+      path = within(folder, os.fsdecode(below))
+      real[below] = str(files.real(path)), set(map(os.fsencode, files.links_in(path)))
     place, links = real[below]
     if file in links:
-      place, file = os.path.split(os.path.realpath(os.path.join(place, file)))
+      place, file = os.path.split(os.path.realpath(os.path.join(place, os.fsdecode(file))))
+      file = os.fsencode(file)
     files_in[place].append((file, row))
   for place, pairs in files_in.items():
-    files, numbers = zip(*pairs, strict=True)
-    yield Block(os.fsdecode(place), np.array(files), np.array(numbers))
-
-
-def _links(path: bytes) -> set[bytes]:
-  """Names of the symbolic links in a folder."""
-  with os.scandir(path) as entries:
-    return {entry.name for entry in entries if entry.is_symlink()}
+    inside, numbers = zip(*pairs, strict=True)
+    yield Block(place, np.array(inside), np.array(numbers))

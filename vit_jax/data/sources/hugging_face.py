@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from vit_jax.config import Dataset
+from vit_jax.data import stored
 from vit_jax.data.sources import arrow, table
 from vit_jax.data.sources.base import Block, Example, SourceError
+from vit_jax.storage.paths import Path, local_path
 
 _SAVED = ("dataset_dict.json", "state.json")  # of several splits, and of one
 
@@ -83,13 +85,13 @@ class HuggingFace(table.Table):
     )
 
   @classmethod
-  def recognises(cls, path: str) -> bool:
+  def recognises(cls, path: Path) -> bool:
     """Whether `save_to_disk` wrote the folder."""
-    return any(os.path.isfile(os.path.join(path, name)) for name in _SAVED)
+    return any(stored.is_file(path / name) for name in _SAVED)
 
 
 def _is_folder(spec: str) -> bool:
-  return os.path.isdir(os.path.expanduser(spec))
+  return os.path.isdir(local_path(spec))
 
 
 def _opened(spec: str):

@@ -14,6 +14,7 @@ from vit_jax.data.sources.base import Example, SourceError
 from vit_jax.data.sources.folder import Folder
 from vit_jax.data.sources.views import Listed, Selected
 from vit_jax.storage import files
+from vit_jax.storage.paths import local_path
 
 _BORDER = 1  # every image has a red border of one pixel
 _MAX_BYTES = 2**20  # of a mapping file; the released files have 22 kB at most
@@ -42,7 +43,7 @@ class ObjectNet(Selected):
   form = "objectnet:DIR"
 
   def __init__(self, directory: str, *, max_pixels: int):
-    root = pathlib.Path(self.anywhere(directory))
+    root = local_path(self.anywhere(directory))
     images = Folder(str(root / "images"))
     classes = _classes(root / "mappings", images.class_names)
     shared = [row for row in range(len(images)) if classes[images.labels(row)[0]]]

@@ -2,20 +2,22 @@
 
 import bisect
 import collections
+import concurrent.futures
 import hashlib
 import itertools
 import os
-import pathlib
 import threading
 from collections.abc import Iterator
 
 import numpy as np
 
 from vit_jax.config import Dataset
+from vit_jax.data import stored
 from vit_jax.data.sources import arrow, table
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.storage import files
-from vit_jax.storage.paths import local_path
+from vit_jax.storage.base import Stamp, UnreachableError
+from vit_jax.storage.paths import Path, path_of
 
 _SLOW = 2**26  # bytes of a row group, which is read for each image of it
 _KEPT, _GROUPS = 2**28, 64  # bytes and number of row groups that are kept for the next images
@@ -38,7 +40,8 @@ class Parquet(table.Table):
   Raises:
     SourceError: there is no such file, split or column, or it is of another type.
     BadImage: from an item: the row has no image.
-    OSError: from an item: the file cannot be read, or was changed.
+    ChangedError: from an item: the file was changed or removed.
+    OSError: from an item: the file cannot be read.
   """
 
   form = "parquet:PATH"
@@ -51,12 +54,12 @@ class Parquet(table.Table):
     image_key: str = Dataset().image_key,
     label_key: str = Dataset().label_key,
   ):
-    root = local_path(path).absolute()
+    root = path_of(path).absolute()
     name, cut = table.divided(split)
     below = _below(root)
     column = _split_column(path, root, below)
     below = below if column else table.of_split(path, below, name)
-    self._files = [_File(root / file, file) for file in below]
+    self._files, self.distant = _opened(root, below), stored.distant(root)
     if not any(map(len, self._files)):
       raise SourceError(f'The files of "parquet:{root}" have no rows; give others.')
     schema = _schema(self._files)
@@ -79,8 +82,9 @@ class Parquet(table.Table):
 
   def __getitem__(self, index: int) -> Example:
     file, row = self._place(index)
-    group = bisect.bisect_right(file.ends, row)
-    value = self._group(file, group)[row - (file.ends[group - 1] if group else 0)].as_py()
+    number = bisect.bisect_right(file.ends, row)
+    group = self._group(file, number).result()
+    value = group[row - (file.ends[number - 1] if number else 0)].as_py()
     name = self.name(index)
     return Example(arrow.image(value, file.path.parent, name), self.labels(index), name)
 
@@ -94,64 +98,89 @@ class Parquet(table.Table):
     ends = np.searchsorted(self.rows, self._ends).tolist()
     for file, begin, end, last in zip(self._files, [0, *ends], ends, self._ends, strict=False):
       rows = self.rows[begin:end] - (last - len(file))
-      yield Block(os.path.realpath(file.path), rows, np.arange(begin, end))
+      yield Block(str(files.real(file.path)), rows, np.arange(begin, end))
 
   def _values(self, column: str):
     """The values of all rows in a column."""
-    return arrow.joined(chunk for file in self._files for chunk in file.chunks(column))
+    return _values(self._files, column)
 
   def _place(self, index: int) -> tuple["_File", int]:
     row = int(self.rows[index])
     file = self._files[number := bisect.bisect_right(self._ends, row)]
     return file, row - self._ends[number] + len(file)
 
-  def _group(self, file: "_File", group: int):
-    """The images of a row group; reads it unless it is kept."""
+  def _group(self, file: "_File", number: int) -> concurrent.futures.Future:
+    """The images of a row group; reads it unless it is kept, or another thread reads it."""
+    key = file.below, number
     with self._lock:
-      if images := self._kept.get((file.below, group)):
-        self._kept.move_to_end((file.below, group))
-        return images
-    images = file.group(group, self._image)
+      if group := self._kept.get(key):
+        self._kept.move_to_end(key)
+        return group
+      group = self._kept[key] = concurrent.futures.Future()
+    try:
+      group.set_result(file.group(number, self._image))
+    except BaseException as error:
+      group.set_exception(error)
     with self._lock:
-      self._kept[file.below, group] = images
-      while len(self._kept) > _GROUPS or sum(kept.nbytes for kept in self._kept.values()) > _KEPT:
+      if group.exception():
+        self._kept.pop(key, None)
+      while len(self._kept) > _GROUPS or sum(map(_kept_bytes, self._kept.values())) > _KEPT:
         self._kept.popitem(last=False)
-    return images
+    return group
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The splits in the names of the files, or in the column "split"."""
-    root = local_path(argument).absolute()
+    root = path_of(argument).absolute()
     below = _below(root)
     if not (column := _split_column(argument, root, below)):
       return table.parts_of(argument, below)
-    files = (_File(root / file, file) for file in below)
-    values = arrow.joined(chunk for file in files for chunk in file.chunks(column))
+    values = _values(_opened(root, below), column)
     return {value.lower(): (argument, value) for value in arrow.splits(values)}
 
   @classmethod
-  def recognises(cls, path: str) -> bool:
+  def recognises(cls, path: Path) -> bool:
     """Whether it is called like such a file, or is a folder with one in it or in its data/."""
-    folder = pathlib.Path(path)
-    below = itertools.chain(folder.glob("*.parquet"), folder.glob("data/*.parquet"))
-    return next(below, None) is not None or path.endswith(".parquet")
+    folders = (path, path / "data")
+    inside = any(files.matching(folder, "*.parquet") for folder in folders)
+    return inside or str(path).endswith(".parquet")
 
 
-def _below(root: pathlib.Path) -> list[str]:
+def _below(root: Path) -> list[str]:
   """The paths of the files within a folder, sorted; "" if the root is a file."""
-  if not root.is_dir():
+  if not files.is_folder(root):
     return [""]
-  below = sorted(os.path.relpath(path, root) for path in root.rglob("*.parquet"))
+  below = sorted(path for path in files.files_below(root) if path.endswith(".parquet"))
   if not below:
     raise SourceError(f'"{root}" has no *.parquet files; give a folder that has some, or a file.')
   return below
 
 
-def _split_column(path: str, root: pathlib.Path, below: list[str]) -> str:
+def _split_column(path: str, root: Path, below: list[str]) -> str:
   """The column that tells splits; "": there is none, or the names of the files tell them."""
   if table.parts_of(path, below):
     return ""
-  return arrow.split_column(_File(root / below[0], below[0]).schema)
+  return arrow.split_column(_opened(root, below[:1])[0].schema)
+
+
+def _opened(root: Path, below: list[str]) -> "list[_File]":
+  paths = [root / file for file in below]
+  stamps, missing = stored.stamps_of(paths)
+  if missing:
+    raise SourceError(f'"{paths[missing[0]]}" cannot be read as a Parquet file: it does not exist.')
+  opened = lambda at: _File(*at)
+  return files.at_once(root, opened, zip(paths, below, stamps, strict=True))
+
+
+def _values(parts: "list[_File]", column: str):
+  """The values of all rows of files in a column."""
+  found = [file.chunks(column) for file in parts]
+  return arrow.joined(itertools.chain(*found))
+
+
+def _kept_bytes(group: concurrent.futures.Future) -> int:
+  """The size of a row group that is kept; 0 while it is read."""
+  return group.result().nbytes if group.done() and not group.exception() else 0
 
 
 class _File:
@@ -163,17 +192,18 @@ class _File:
     ends: the number of rows up to the end of each row group.
   """
 
-  def __init__(self, path: pathlib.Path, below: str):
+  def __init__(self, path: Path, below: str, stamp: Stamp):
     from pyarrow import parquet  # imported late, because other sources do not need it
 
-    self.path, self.below = path, below
+    self.path, self.below, self._stamp = path, below, stamp
     try:
-      with files.open_file(path) as stream:  # it refuses what is not a file, such as a FIFO
-        self._stat = os.fstat(stream.fileno())
-        opened = parquet.ParquetFile(stream)
-        self._metadata, self.schema = opened.metadata, opened.schema_arrow
-        stream.seek(-8 - self._metadata.serialized_size, os.SEEK_END)
-        self._digest = hashlib.sha256(stream.read()).hexdigest()[:16]
+      stream = stored.File(path, stamp)  # it refuses what is not a file, such as a FIFO
+      opened = parquet.ParquetFile(stream)
+      self._metadata, self.schema = opened.metadata, opened.schema_arrow
+      begin = stamp.size - 8 - self._metadata.serialized_size
+      self._digest = hashlib.sha256(files.part(path, stamp, begin, stamp.size)).hexdigest()[:16]
+    except UnreachableError:
+      raise
     except (OSError, ValueError) as error:
       raise SourceError(f'"{path}" cannot be read as a Parquet file: {error}.') from error
     groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
@@ -204,10 +234,8 @@ class _File:
     """The file opened anew, because readers cannot be shared by threads."""
     from pyarrow import parquet
 
-    now = os.stat(self.path)
-    if (now.st_size, now.st_mtime_ns) != (self._stat.st_size, self._stat.st_mtime_ns):
-      raise OSError(f'"{self.path}" was changed after it was opened; start again.')
-    return parquet.ParquetFile(str(self.path), metadata=self._metadata)
+    opened = stored.for_library(self.path, self._stamp)
+    return parquet.ParquetFile(opened, metadata=self._metadata)
 
 
 def _schema(parts: list[_File]):

@@ -11,6 +11,7 @@ import numpy as np
 from vit_jax.data.sources import part
 from vit_jax.data.sources.base import ColumnError, Source, SourceError
 from vit_jax.process.text import listed, nfc, shown
+from vit_jax.storage.paths import absolute, is_url
 
 SPLIT = "split"  # the name of a column, in any case
 _WHOLE = re.compile("-?[0-9]{1,18}")
@@ -136,7 +137,7 @@ class Table(Source):
   @classmethod
   def anywhere(cls, argument: str) -> str:
     """The absolute path."""
-    return os.path.abspath(os.path.expanduser(argument))
+    return absolute(argument)
 
 
 def _on_lacking(classes: Sequence[str], cut: str) -> Iterator[str]:
@@ -226,7 +227,8 @@ def without_split(rows: int, where: str, column: str) -> str:
 
 def outside(where: str, paths: Iterable[str]) -> list[str]:
   """A note on images whose paths lead out of the folder of a table, if there are any."""
-  found = [path for path in paths if os.path.normpath(path).startswith(("/", "../"))]
+  leads_out = lambda path: is_url(path) or os.path.normpath(path).startswith(("/", "../"))
+  found = list(filter(leads_out, paths))
   if not found:
     return []
   return [f"{len(found):,} images of {where!r} are outside of its folder ({found[0]!r})."]

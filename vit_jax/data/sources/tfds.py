@@ -1,20 +1,28 @@
 """Reads datasets that TensorFlow Datasets prepared as ArrayRecord, without TensorFlow."""
 
+import contextlib
 import functools
 import itertools
 import logging
 import os
+import pathlib
 import re
 import shlex
+import tempfile
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from vit_jax.data import records
+from vit_jax.data import records, stored
 from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources.base import Block, Example, Source, SourceError
 from vit_jax.process.text import nfc
+from vit_jax.storage import files
+from vit_jax.storage.paths import Path, absolute, is_url, path_of
 
 _log = logging.getLogger(__name__)
 _SPEC = re.compile(r"(?P<name>\w+)(/(?P<config>[^:]+))?(:(?P<version>\d+\.\d+\.\d+))?")
+_DESCRIBE = (".json", ".txt")  # suffixes of the files that describe a dataset
+_INFO = "dataset_info.json"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
@@ -24,7 +32,7 @@ class Records(Source):
   A subclass says what of a record is the image, and what the labels are.
 
   Args:
-    builder: from `open_builder`.
+    prepared: from `open_prepared`.
     split: any TFDS split.
     image_key: feature that holds the image, which stays encoded.
     label_key: any feature; "": none.
@@ -35,10 +43,12 @@ class Records(Source):
     RunError: from an item: its file is missing, has too few records, or cannot be opened.
   """
 
-  def __init__(self, builder, split: str, *, image_key: str, label_key: str):
+  def __init__(self, prepared: "Prepared", split: str, *, image_key: str, label_key: str):
+    builder = prepared.builder
     self._title = f"tfds:{builder.info.full_name}"
     self._firsts = _first_examples(builder)
-    self._records = _open_split(builder, split)
+    self._records = _open_split(prepared, split)
+    self.distant = stored.distant(prepared.folder)
     # Parses only these two features: others may need decoders that are not installed.
     features, label_keys = builder.info.features, [label_key] if label_key else []
     self._parse = _parser(features, image_key, *label_keys)
@@ -66,9 +76,10 @@ class Records(Source):
 
   def blocks(self) -> Iterator[Block]:
     """The records of each file."""
-    begin, real = 0, functools.cache(os.path.realpath)
-    for path, first, count in self._records.parts:
-      place = os.path.join(real(os.path.dirname(path)), os.path.basename(path))
+    begin, real = 0, functools.cache(lambda folder: files.real(path_of(folder)))
+    for path, first, count, _ in self._records.parts:
+      folder, name = os.path.split(path)
+      place = str(real(folder) / name)
       yield Block(place, range(first, first + count), range(begin, begin + count))
       begin += count
 
@@ -83,7 +94,8 @@ class Tfds(Records):
   """One split of a prepared dataset; never downloads or builds anything.
 
   Args:
-    spec: NAME[/CONFIG][:VERSION]; without VERSION, the newest version that is prepared.
+    spec: NAME[/CONFIG][:VERSION]; without VERSION, the newest version that is prepared. Or the
+      folder of a version.
     split: any TFDS split, such as "train", "train[:90%]", "train[10000:]" or "train+test".
     image_key: feature that holds the image.
     label_key: feature that holds a class label, or a sequence of them (multi-label); "": no labels.
@@ -97,14 +109,15 @@ class Tfds(Records):
 
   def __init__(self, spec: str, *, split: str, image_key: str, label_key: str):
     self._image_key, self._label_key = image_key, label_key
-    builder = open_builder(spec)
+    prepared = open_prepared(spec)
+    builder = prepared.builder
     self.identity = f"tfds:{builder.info.full_name} {split} {image_key} {label_key}".rstrip()
     check_features(builder, *filter(None, [image_key, label_key]))
     label = _label_feature(builder, label_key) if label_key else None
     self.multi_label = hasattr(label, "feature")
     classes = label.feature if self.multi_label else label
     self.class_names = nfc(classes.names) if label_key else ()
-    super().__init__(builder, split, image_key=image_key, label_key=label_key)
+    super().__init__(prepared, split, image_key=image_key, label_key=label_key)
     if builder.info.disable_shuffling and "[" in split:
       _log.warning(
         "The examples of tfds:%s were written without shuffling, so %r is not a random part: it may"
@@ -124,7 +137,17 @@ class Tfds(Records):
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
     """The splits of the dataset."""
-    return {split: (argument, split) for split in open_builder(argument).info.splits}
+    return {split: (argument, split) for split in open_prepared(argument).builder.info.splits}
+
+  @classmethod
+  def anywhere(cls, argument: str) -> str:
+    """The absolute path of a folder."""
+    return absolute(argument) if _is_folder(argument) else argument
+
+  @classmethod
+  def recognises(cls, path: Path) -> bool:
+    """Whether it is the folder of a version."""
+    return stored.is_file(path / _INFO)
 
   def _as_labels(self, features: dict) -> tuple[int, ...]:
     if not self._label_key:
@@ -133,8 +156,15 @@ class Tfds(Records):
     return tuple(map(int, label)) if self.multi_label else (int(label),)
 
 
-def open_builder(spec: str):
-  """The builder of a prepared dataset, NAME[/CONFIG][:VERSION].
+class Prepared(NamedTuple):
+  """A prepared dataset: what TFDS knows of it, and the folder with its files."""
+
+  builder: Any
+  folder: Path
+
+
+def open_prepared(spec: str) -> Prepared:
+  """A prepared dataset, NAME[/CONFIG][:VERSION].
 
   Raises:
     SourceError: the dataset does not exist, or does not allow random access.
@@ -145,7 +175,8 @@ def open_builder(spec: str):
 
   directory = _find(spec)
   try:
-    builder = tfds.builder_from_directory(directory)
+    with _metadata(directory) as place:
+      builder = tfds.builder_from_directory(place)
   except (json_format.ParseError, ValueError) as error:
     raise SourceError(
       f'The metadata in "{directory}" are damaged ({error}); prepare or copy the dataset again.'
@@ -159,25 +190,44 @@ def open_builder(spec: str):
     )
   if builder.info.file_format != array_record:
     builder.info.set_file_format(array_record, override=True, override_if_initialized=True)
-  return builder
+  return Prepared(builder, directory)
 
 
-def _find(spec: str):
-  """Directory of the prepared dataset: TFDS_DATA_DIR/NAME/[CONFIG/]VERSION."""
-  from etils import epath
+@contextlib.contextmanager
+def _metadata(directory: Path) -> Iterator[Path]:
+  """A folder of this machine with the files that describe a dataset."""
+  if not stored.distant(directory):
+    yield directory
+    return
+  with tempfile.TemporaryDirectory() as scratch:
+    names = [path.name for path in files.matching(directory) if path.suffix in _DESCRIBE]
+    copy = lambda name: files.copy(directory / name, pathlib.Path(scratch, name))
+    files.at_once(directory, copy, names)
+    yield pathlib.Path(scratch)
 
+
+def _find(spec: str) -> Path:
+  """The folder that is named, or that of the dataset: TFDS_DATA_DIR/NAME/[CONFIG/]VERSION."""
+  if _is_folder(spec):
+    return path_of(spec)
+  if is_url(spec):
+    raise SourceError(f'"{spec}" has no {_INFO}; give the folder of a version of a dataset.')
   match = _SPEC.fullmatch(spec)
   if not match:
     raise SourceError(f'"tfds:{spec}" is not of the form tfds:NAME[/CONFIG][:1.2.3].')
   root = os.environ.get("TFDS_DATA_DIR") or os.path.join("~", "tensorflow_datasets")
-  directory = epath.Path(os.path.expanduser(root)) / match["name"]
+  directory = path_of(root) / match["name"]
   if match["config"]:
     directory = directory / match["config"]
-  children = sorted(c.name for c in directory.iterdir()) if directory.is_dir() else []
+  children = [path.name for path in files.matching(directory)]
   versions = sorted((c for c in children if _VERSION.fullmatch(c)), key=_version_key)
   if match["version"] in versions or (versions and not match["version"]):
     return directory / (match["version"] or versions[-1])
   raise SourceError(_missing(spec, directory=directory, versions=versions, children=children))
+
+
+def _is_folder(spec: str) -> bool:
+  return "/" in spec and stored.is_file(path_of(spec) / _INFO)
 
 
 def _version_key(version: str) -> tuple[int, ...]:
@@ -218,23 +268,28 @@ def _label_feature(builder, label_key: str):
   return label
 
 
-def _open_split(builder, split: str) -> records.Records:
+def _open_split(prepared: Prepared, split: str) -> records.Records:
   """The serialised records of a split, by position."""
+  builder = prepared.builder
   splits = builder.info.splits
   known = ", ".join(f"{name} ({info.num_examples} examples)" for name, info in splits.items())
   try:
-    files = splits[split].file_instructions
+    parts = splits[split].file_instructions
   except (ValueError, KeyError, AssertionError):  # the split is unknown or malformed
-    files = []
-  if not files:
+    parts = []
+  if not parts:
     raise SourceError(
       f'Split "{split}" names no examples of tfds:{builder.info.full_name}; its splits are {known},'
       ' and parts of them such as "train[:90%]".'
     )
-  return records.Records(
-    [records.Span(file.filename, file.skip, file.take) for file in files],
-    remedy=f"prepare {builder.info.full_name} again, or copy it again from a complete copy",
-  )
+  remedy = f"prepare {builder.info.full_name} again, or copy it again from a complete copy"
+  paths = [prepared.folder / os.path.basename(part.filename) for part in parts]
+  stamps, missing = stored.looked_up(paths) if stored.distant(prepared.folder) else ([], [])
+  if missing:
+    raise SourceError(f'There is no file "{paths[missing[0]]}": {remedy}.')
+  pairs = itertools.zip_longest(zip(paths, parts, strict=True), stamps)
+  spans = [records.Span(str(at), part.skip, part.take, stamp) for (at, part), stamp in pairs]
+  return records.Records(spans, remedy=remedy)
 
 
 def _first_examples(builder) -> dict[str, tuple[str, int]]:

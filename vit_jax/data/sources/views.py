@@ -17,6 +17,7 @@ class View(Source):
   def __init__(self, source: Source):
     self._source, self.identity, self.notes = source, source.identity, source.notes
     self.class_names, self.multi_label = source.class_names, source.multi_label
+    self.distant = source.distant
 
   def __len__(self) -> int:
     return len(self._source)
@@ -153,6 +154,7 @@ class Mixed(Source):
     self.class_names, self.multi_label = kinds.pop() if len(kinds) == 1 else ((), False)
     self._sources = sources if self.class_names else [Unlabelled(source) for source in sources]
     self._ends = list(itertools.accumulate(map(len, sources)))
+    self.distant = any(source.distant for source in sources)
 
   def __len__(self) -> int:
     return self._ends[-1]

@@ -169,13 +169,14 @@ class Vtab(tfds.Records):
   def __init__(self, name: str, *, split: str):
     self._task = task_of(name)
     label = self._task.label
-    builder = tfds.open_builder(self._task.data)
+    prepared = tfds.open_prepared(self._task.data)
+    builder = prepared.builder
     tfds.check_features(builder, "image", label.key)
     self.class_names = label.class_names or tuple(builder.info.features[label.key].names)
     sizes = {name: info.num_examples for name, info in builder.info.splits.items()}
     part = tfds_split(name, split, sizes)
     self.identity = f"vtab:{name} tfds:{builder.info.full_name} {part}"
-    super().__init__(builder, part, image_key="image", label_key=label.key)
+    super().__init__(prepared, part, image_key="image", label_key=label.key)
 
   def __getitem__(self, index: int) -> Example:
     features = self.features(index)

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pathlib
+import posixpath
 import re
 import tarfile
 import zipfile
@@ -14,12 +15,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from vit_jax.config import Dataset
-from vit_jax.data import image_files
+from vit_jax.data import image_files, stored
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
 from vit_jax.process.text import shown
 from vit_jax.storage import files
-from vit_jax.storage.paths import local_path
+from vit_jax.storage.base import Stamp, UnreachableError
+from vit_jax.storage.paths import Path, path_of
 
 INDICES = pathlib.Path("~/.cache/vit_jax/tars")
 _FORMAT = 1  # of an index
@@ -34,8 +36,8 @@ class WebDataset(table.Table):
   """The examples of tar files, in the order of the files, and in them of their first members.
 
   Images are read at their places in the tar files; nothing is unpacked. When a file is opened for
-  the first time, an index of it is made and kept in `INDICES`; it holds as long as the size and the
-  time of the file are the same.
+  the first time, it is read once, and an index of it is kept in `INDICES`; it holds as long as the
+  stamp of the file is the same.
 
   Args:
     pattern: a path with {000..127} or {a,b}, or a folder with *.tar files in it or below it.
@@ -46,7 +48,8 @@ class WebDataset(table.Table):
 
   Raises:
     SourceError: a file does not exist or is damaged, or examples have no labels.
-    OSError: from an item: the file cannot be read, or was changed.
+    ChangedError: from an item: the file was changed or removed.
+    OSError: from an item: the file cannot be read.
   """
 
   form = "wds:PATTERN"
@@ -62,10 +65,11 @@ class WebDataset(table.Table):
     name, cut = table.divided(split)
     root, below = _expanded(pattern)
     below = table.of_split(pattern, below, name)
-    paths = [os.path.join(root, file) for file in below]
-    self._paths = np.array([os.fsencode(path) for path in paths])
-    indices = [_index(path, image_key, label_key) for path in paths]
-    self._stats = [tuple(index["stat"].tolist()) for index in indices]
+    self._paths = paths = [root / file for file in below]
+    self.distant = stored.distant(root)
+    self._stamps = _stamps(pattern, paths)
+    index = lambda at: _index(*at, image_key, label_key)
+    indices = files.at_once(root, index, zip(paths, self._stamps, strict=True))
     self.notes = _notes(paths, indices)
     counts = [len(index["keys"]) for index in indices]
     if not any(counts):
@@ -82,24 +86,19 @@ class WebDataset(table.Table):
 
   def __getitem__(self, index: int) -> Example:
     number, (begin, size) = self._files[index], self._places[index].tolist()
-    path = os.fsdecode(bytes(self._paths[number]))
-    with files.open_file(path) as stream:
-      if _stat(stream) != self._stats[number]:
-        raise OSError(f'"{path}" was changed after it was opened; start again.')
-      stream.seek(begin)
-      image = stream.read(min(size, image_files.MAX_BYTES))
+    stop = begin + min(size, image_files.MAX_BYTES)
+    image = files.part(self._paths[number], self._stamps[number], begin, stop)
     return Example(image, self.labels(index), self.name(index))
 
   def name(self, index: int) -> str:
     """The path of the tar file, and the key of the example in it."""
-    path, key = bytes(self._paths[self._files[index]]), bytes(self._keys[index])
-    return os.fsdecode(path + b"/" + key)
+    return f"{self._paths[self._files[index]]}/{os.fsdecode(bytes(self._keys[index]))}"
 
   def blocks(self) -> Iterator[Block]:
     """The places of the images in each tar file."""
-    for number, path in enumerate(self._paths.tolist()):
+    for number, path in enumerate(self._paths):
       rows = np.flatnonzero(self._files == number)
-      yield Block(os.path.realpath(os.fsdecode(path)), self._places[rows, 0], rows)
+      yield Block(str(files.real(path)), self._places[rows, 0], rows)
 
   @classmethod
   def named_parts(cls, argument: str) -> dict[str, tuple[str, str]]:
@@ -107,28 +106,35 @@ class WebDataset(table.Table):
     return table.parts_of(argument, _expanded(argument)[1])
 
   @classmethod
-  def recognises(cls, path: str) -> bool:
+  def recognises(cls, path: Path) -> bool:
     """Whether it is called like a tar file, or is a folder with one."""
-    return path.endswith(".tar") or next(pathlib.Path(path).glob("*.tar"), None) is not None
+    return str(path).endswith(".tar") or bool(files.matching(path, "*.tar"))
 
 
-def _expanded(pattern: str) -> tuple[str, list[str]]:
+def _expanded(pattern: str) -> tuple[Path, list[str]]:
   """A folder, and the paths in it that a pattern names, in its order; those of a folder sorted."""
-  path = local_path(pattern).absolute()
-  if path.is_dir():
-    paths = sorted(os.path.relpath(file, path) for file in path.rglob("*.tar"))
+  path = path_of(pattern).absolute()
+  if files.is_folder(path):
+    paths = sorted(file for file in files.files_below(path) if file.endswith(".tar"))
     if not paths:
       raise SourceError(f'"{path}" has no *.tar files; give a folder that has some, or a pattern.')
-    return str(path), paths
-  paths = list(itertools.islice(_without_braces(str(path)), _MOST_FILES))
-  missing = [path for path in paths if not os.path.exists(path)]
+    return path, paths
+  paths = list(map(path_of, itertools.islice(_without_braces(str(path)), _MOST_FILES)))
+  if len({path.anchor or path.parts[:2] for path in paths}) > 1:
+    raise SourceError(f'The files of "wds:{pattern}" lie in several buckets; name one of them.')
+  root = path_of(posixpath.commonpath([str(path.parent) for path in paths]))
+  return root, [str(path.relative_to(root)) for path in paths]
+
+
+def _stamps(pattern: str, paths: list[Path]) -> list[Stamp]:
+  """The stamps of all files, which must be there."""
+  stamps, missing = stored.stamps_of(paths)
   if missing:
     raise SourceError(
       f'{len(missing):,} of the {len(paths):,} files of "wds:{pattern}" do not exist, the first is '
-      f'"{missing[0]}"; a pattern is such as shards/{{000..127}}.tar.'
+      f'"{paths[missing[0]]}"; a pattern is such as shards/{{000..127}}.tar.'
     )
-  root = os.path.commonpath([os.path.dirname(path) for path in paths])
-  return root, [os.path.relpath(path, root) for path in paths]
+  return stamps
 
 
 def _without_braces(pattern: str) -> Iterator[str]:
@@ -148,28 +154,27 @@ def _without_braces(pattern: str) -> Iterator[str]:
     yield from _without_braces(f"{match['before']}{text}{match['after']}")
 
 
-def _index(path: str, image_key: str, label_key: str) -> dict[str, np.ndarray]:
+def _index(path: Path, stamp: Stamp, image_key: str, label_key: str) -> dict[str, np.ndarray]:
   """The index of a tar file, as it was kept, or made anew.
 
   Returns:
     keys (n,) bytes, unique in the file; places (n, 2): begin and size of each image; labels (n,)
-    bytes: in JSON, a text or a list of texts; stat (2,): size and time of the file; left_out:
-    what is no example, in words.
+    bytes: in JSON, a text or a list of texts; stamp (2,): of the file; left_out: what is no
+    example, in words.
   """
-  name = repr((_FORMAT, os.path.realpath(path), image_key, label_key))
+  name = repr((_FORMAT, str(files.real(path)), image_key, label_key))
   kept = INDICES / f"{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}.npz"
+  if index := _kept(kept, stamp):
+    return index
   try:
     with files.open_file(path) as raw, io.BufferedReader(raw) as stream:
-      stat = _stat(stream)
-      if index := _kept(kept, stat):
-        return index
       index = _made(path, stream, image_key, label_key)
-  except SourceError:
+  except (SourceError, UnreachableError):
     raise
   except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
-    hint = "; unpack compression first" if path.endswith(("gz", "bz2", "xz", "zst")) else ""
+    hint = "; unpack compression first" if path.name.endswith(("gz", "bz2", "xz", "zst")) else ""
     raise SourceError(f'"{path}" cannot be read as a tar file: {error}{hint}.') from error
-  index["stat"] = np.array(stat)
+  index["stamp"] = np.array(list(map(str, stamp)))
   try:
     files.make_folder(kept.expanduser().parent)
     with files.whole(kept.expanduser()) as partial, open(partial, "wb") as stream:
@@ -179,21 +184,16 @@ def _index(path: str, image_key: str, label_key: str) -> dict[str, np.ndarray]:
   return index
 
 
-def _kept(path: pathlib.Path, stat: tuple[int, int]) -> dict[str, np.ndarray] | None:
+def _kept(path: pathlib.Path, stamp: Stamp) -> dict[str, np.ndarray] | None:
   try:
     with open(path.expanduser(), "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
       index = dict(arrays)
-    return index if tuple(index["stat"].tolist()) == stat else None
+    return index if index["stamp"].tolist() == list(map(str, stamp)) else None
   except (OSError, RuntimeError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
     return None  # there is none, or it is damaged
 
 
-def _stat(stream) -> tuple[int, int]:
-  stat = os.fstat(stream.fileno())
-  return stat.st_size, stat.st_mtime_ns
-
-
-def _made(path: str, stream, image_key: str, label_key: str) -> dict[str, np.ndarray]:
+def _made(path: Path, stream, image_key: str, label_key: str) -> dict[str, np.ndarray]:
   """Reads the headers of all members, and the labels."""
   examples, left_out = _examples(path, stream)
   keys, places, labels = [], [], []
@@ -213,7 +213,7 @@ def _made(path: str, stream, image_key: str, label_key: str) -> dict[str, np.nda
   }
 
 
-def _examples(path: str, stream) -> tuple[dict, image_files.LeftOut]:
+def _examples(path: Path, stream) -> tuple[dict, image_files.LeftOut]:
   """{key: {extension: (begin, size)}} of all members, and what is none."""
   examples, left_out = {}, image_files.LeftOut()
   with tarfile.open(fileobj=stream, mode="r:") as tar:
@@ -235,7 +235,7 @@ def _examples(path: str, stream) -> tuple[dict, image_files.LeftOut]:
   return examples, left_out
 
 
-def _image(path: str, key: str, members: dict, image_key: str) -> str:
+def _image(path: Path, key: str, members: dict, image_key: str) -> str:
   """The extension of an example's image; "": it has none."""
   if image_key != Dataset().image_key:
     return image_key if image_key in members else ""
@@ -247,7 +247,7 @@ def _image(path: str, key: str, members: dict, image_key: str) -> str:
   return images[0] if images else ""
 
 
-def _label(path: str, key: str, stream, members: dict, label_key: str) -> str | list[str]:
+def _label(path: Path, key: str, stream, members: dict, label_key: str) -> str | list[str]:
   """The label of an example, or its labels."""
   if not label_key:
     return ""
@@ -282,7 +282,7 @@ def _labels(texts: np.ndarray) -> table.Labels:
   return table.Labels.of_names(itertools.chain(*values), list(map(len, values)))
 
 
-def _notes(paths: list[str], indices: list[dict]) -> list[str]:
+def _notes(paths: list[Path], indices: list[dict]) -> list[str]:
   notes, odd = [], [path for path, index in zip(paths, indices, strict=True) if index["left_out"]]
   if odd:
     words = indices[paths.index(odd[0])]["left_out"]

@@ -20,11 +20,11 @@ import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from vit_jax.storage.base import FILE, FOLDER, NOTHING, Storage
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, Stamp, Storage
 from vit_jax.storage.buckets.client import Client, place
 from vit_jax.storage.buckets.growing import Parts, plain_name
 from vit_jax.storage.buckets.lease import Lease
-from vit_jax.storage.buckets.objects import NEW, Objects
+from vit_jax.storage.buckets.objects import NEW, Entry, Found, Objects
 from vit_jax.storage.buckets.reading import Stream
 from vit_jax.storage.paths import UrlPath
 
@@ -61,13 +61,30 @@ class _Buckets(Client):
     hidden = f"{key}{HIDDEN}" in keys
     return FOLDER if f"{key}/" in beginnings and not hidden else NOTHING
 
-  def names(self, folder) -> list[str]:
+  def stamp(self, path) -> Stamp:
+    found = self.stat(path)
+    return Stamp(found.size, found.version)
+
+  def part(self, path, stamp, start, stop) -> bytes:
+    found = Found(place(path)[1], *stamp)
+    try:
+      return self.read(path, found, start, min(stop, stamp.size))
+    except (FileNotFoundError, FileExistsError) as error:
+      raise ChangedError(path) from error
+
+  def scan(self, folder) -> Iterator[Entry]:
     within = len(place(folder / "x")[1]) - 1
     found, beginnings = self.listed(folder, "/", deep=False)
-    entries = {at.key[within:] for at in found} | {name[within:-1] for name in beginnings}
-    hidden = {name.removesuffix(HIDDEN) for name in entries if name.endswith(HIDDEN)}
-    shown = entries - hidden - {f"{name}{HIDDEN}" for name in hidden} - {""}
-    return list({name.removesuffix(PARTS) for name in shown})
+    entries = {name[within:-1]: Entry(name[within:-1]) for name in beginnings}
+    for at in found:
+      entries[name] = Entry(name := at.key[within:], Stamp(at.size, at.version))
+    marks = [name for name in entries if name.endswith(HIDDEN)]
+    for name in (*marks, *(mark.removesuffix(HIDDEN) for mark in marks), ""):
+      entries.pop(name, None)
+    return iter(entries.values())
+
+  def names(self, folder) -> list[str]:
+    return list({entry.name.removesuffix(PARTS) for entry in self.scan(folder)})
 
   def files_below(self, folder) -> Iterator[str]:
     within = len(place(folder / "x")[1]) - 1

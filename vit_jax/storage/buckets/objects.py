@@ -5,7 +5,7 @@ import errno
 from typing import NamedTuple, Protocol
 
 from vit_jax.process.errors import ConfigError, RunError
-from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.base import Stamp, UnreachableError
 
 NEW = ""  # the version of an object that does not exist yet
 
@@ -16,6 +16,25 @@ class Found(NamedTuple):
   key: str
   size: int
   version: str
+
+
+class Entry(NamedTuple):
+  """What lies in a folder: an object, or a folder, which has no stamp; `base.Entry`."""
+
+  name: str
+  stamp: Stamp | None = None
+
+  def is_dir(self) -> bool:
+    """Whether it is a folder."""
+    return self.stamp is None
+
+  def is_file(self) -> bool:
+    """Whether it is an object."""
+    return self.stamp is not None
+
+  def is_symlink(self) -> bool:
+    """False."""
+    return False
 
 
 class Reason(enum.Enum):

@@ -1,0 +1,172 @@
+"""Data in buckets, by real servers of both protocols: as on this machine, bit for bit."""
+
+import itertools
+import logging
+
+import pytest
+
+from tests import buckets
+from tests.data import digit_files
+from tests.data.opened import assert_same, open_source
+from tests.data.test_every_source import TRANSFORM, assert_equal, batches
+from vit_jax.data import leakage, pipeline, sources
+from vit_jax.data.sources import Mixed, SourceError, Subset, webdataset
+from vit_jax.storage import files
+from vit_jax.storage.base import ChangedError
+from vit_jax.storage.buckets import client
+from vit_jax.storage.paths import path_of
+
+FORMATS = [name for name in digit_files.MAKERS if name != "hf"]
+NUMBERS = itertools.count()
+
+# For what follows from reading objects by their stamps, which both protocols are tested for.
+ONE = pytest.mark.parametrize("proxy", ["gs"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module", params=["gs", "s3"])
+def proxy(request):
+  """The proxy before a server."""
+  with buckets.served(request.param) as made:
+    made.url = f"{request.param}://{buckets.BUCKET}"
+    yield made
+
+
+@pytest.fixture(scope="module")
+def made(proxy, tmp_path_factory):
+  """The digits in every format: by name the split, and the spec here and in a bucket."""
+  root = tmp_path_factory.mktemp("formats")
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(webdataset, "INDICES", root / "indices")
+    patch.setattr(client, "PAUSES", (0.01, 0.02, 0.05))
+    patch.setattr("vit_jax.data.patience.PAUSES", (0.01,))
+    patch.setenv("TFDS_DATA_DIR", str(root / "tfds"))
+    here = {name: digit_files.MAKERS[name](root / name) for name in FORMATS}
+    files.copy(root, path_of(f"{proxy.url}/data"))
+    (info,) = (root / "tfds").rglob("dataset_info.json")
+    specs = {name: one.spec for name, one in here.items()} | {"tfds": f"tfds:{info.parent}"}
+    there = {name: spec.replace(str(root), f"{proxy.url}/data") for name, spec in specs.items()}
+    yield {name: (one.split, specs[name], there[name]) for name, one in here.items()}
+
+
+@pytest.fixture(params=FORMATS)
+def both(request, made):
+  """A source here, and the same in a bucket."""
+  split, *specs = made[request.param]
+  return [open_source(spec, split) for spec in specs]
+
+
+@pytest.fixture
+def folder(proxy):
+  """A new folder in the bucket."""
+  return path_of(f"{proxy.url}/new/{next(NUMBERS)}")
+
+
+def test_batches_are_those_of_files_here(both):
+  here, there = both
+  assert (there.distant, here.distant) == (True, False)
+  assert (there.identity, there.class_names) == (here.identity, here.class_names)
+  assert [there.labels(i) for i in range(0, 60, 7)] == [here.labels(i) for i in range(0, 60, 7)]
+  for start, hosts in ((0, 1), (77, 2)):
+    assert_equal(
+      batches(there, start=start, steps=1, hosts=hosts), batches(here, start=start, hosts=hosts)
+    )
+
+
+@ONE
+def test_a_path_is_recognised_by_what_is_there(made):
+  for name, (_, _, spec) in made.items():
+    path = spec.partition(":")[2]
+    folder = path.removesuffix("/{0..1}.tar")
+    assert [sources.recognised(path), sources.anywhere(path)] == [spec] * 2, name
+    assert sources.recognised(folder) == f"{name}:{folder}"
+  with pytest.raises(SourceError, match="there is no file or folder of that name"):
+    open_source("gs://bucket/none")
+
+
+@ONE
+def test_what_must_be_on_a_disk_is_refused(made):
+  for spec in ("hf:gs://bucket/data/wds", "objectnet:gs://bucket/data/folder"):
+    with pytest.raises(ValueError, match="is a URL, and only files and folders of this machine"):
+      open_source(spec)
+  with pytest.raises(SourceError, match=r"has no dataset_info\.json"):
+    open_source("tfds:gs://bucket/data/wds", "train")
+
+
+@ONE
+def test_a_dataset_is_found_by_its_name(made, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", "gs://bucket/data/tfds")
+  split, _, spec = made["tfds"]
+  found = open_source("tfds:some_digits", split)
+  assert_same(found[3], open_source(spec, split)[3])
+  assert Mixed([found, Subset(found, 3)]).distant
+
+
+@ONE
+def test_a_table_here_names_images_in_a_bucket(made, tmp_path):
+  table = tmp_path / "list.csv"
+  url = "gs://bucket/data/csv/images"
+  table.write_text(f"{url}/000.png,x\n{url}/001.png,y\n")
+  source, whole = open_source(f"csv:{table}"), open_source(made["csv"][2])
+  assert source.distant
+  assert [source[i].image for i in range(2)] == [whole[i].image for i in range(2)]
+  assert leakage.shared(source, whole).images == 2
+  table.write_text(f"{url}/000.png,x\n{url}/none.png,y\n")
+  with pytest.raises(
+    SourceError, match=r'1 of 2 images .* "gs://bucket/data/csv/images/none\.png"'
+  ):
+    open_source(f"csv:{table}")
+
+
+def test_an_object_that_changes_or_goes_ends_the_run(made, folder, proxy):
+  for name, pattern, row in (("folder", "0/*.png", 0), ("wds", "1.tar", 59), ("tfds", "*-of-*", 0)):
+    split, here, _ = made[name]
+    path = path_of(here.partition(":")[2].removesuffix("/{0..1}.tar"))
+    files.copy(path, copy := folder / name)
+    below, _, last = pattern.rpartition("/")
+    target = files.matching(copy / below, last)[0]
+    content = files.read_bytes(target, most=10**7)
+    source = open_source(f"{name}:{copy}", split)
+    files.write_bytes(target, content[::-1])
+    with pytest.raises(ChangedError, match="was changed or removed after it was opened"):
+      source[row]
+    files.remove(target)
+    with pytest.raises(ChangedError):
+      source[row]
+
+
+@ONE
+def test_a_shard_that_is_not_there_is_refused_at_the_start(made, folder):
+  split, here, _ = made["tfds"]
+  files.copy(path_of(here.partition(":")[2]), folder)
+  (shard,) = files.matching(folder, "*array_record*")
+  files.remove(shard)
+  with pytest.raises(SourceError, match=f'There is no file "{shard}": prepare'):
+    open_source(f"tfds:{folder}", split)
+
+
+@ONE
+def test_requests_that_fail_are_made_again(made, proxy):
+  for name in ("folder", "tfds", "parquet"):
+    split, here, there = made[name]
+    source = open_source(there, split)
+    with proxy.faulty(0.2):
+      assert_equal(batches(source), batches(open_source(here, split)))
+
+
+@ONE
+def test_an_image_that_cannot_be_read_is_named_and_left_out(made, proxy, caplog):
+  source = open_source(made["folder"][2])
+  options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=0)
+  with proxy.refusing(503), caplog.at_level(logging.WARNING):
+    batch = next(pipeline.train_batches(source, transform=TRANSFORM, **options))
+  assert batch["mask"].tolist() == [0, 0]
+  assert caplog.text.count("Broken image, left out of training: gs://bucket/data/folder/") == 2
+
+
+@ONE
+def test_a_bucket_that_may_not_be_read_ends_the_run(made, proxy):
+  source = open_source(made["folder"][2])
+  options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=0)
+  read = pipeline.train_batches(source, transform=TRANSFORM, **options)
+  with proxy.refusing(403), pytest.raises(ValueError, match="permission denied"):
+    next(read)

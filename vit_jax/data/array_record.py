@@ -1,0 +1,157 @@
+"""The places of records in an ArrayRecord file, and the records in the bytes of a place.
+
+For files that array_record's own reader cannot open, because they are not on this machine. The
+format is Riegeli/records (github.com/google/riegeli, doc/riegeli_records_file_format.md).
+ArrayRecord adds two chunks at the end of a file: a footer, with a record for each chunk that tells
+where it begins and how many records it has, and a last block that tells where the footer begins.
+The hashes of the format (HighwayHash) are not compared: whoever transfers the bytes sees to them.
+"""
+
+import itertools
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+BLOCK = 2**16  # bytes; each begins with a header, which interrupts what stands there
+_BLOCK_HEAD = 24
+_CHUNK_HEAD = struct.Struct("<8xQ8xQQ")  # bytes of data; kind and records; bytes when decoded
+_RECORDS = ord("r")  # the kind of a chunk of records, one after the other
+_CODECS = {ord("b"): "brotli", ord("z"): "zstd"}
+_BEGIN, _COUNT = 1 << 3, 3 << 3  # in the footer: the fields 1 and 3, which are numbers
+_MAGIC = 0x71930E704FDAE05E  # in the last block
+_MOST = 2**31  # bytes of a chunk
+
+
+class Index:
+  """Where the records of a file lie.
+
+  Args:
+    begins: (chunks + 1,) where each chunk begins, and where the last one ends.
+    counts: (chunks,) number of records in each chunk.
+  """
+
+  def __init__(self, begins: np.ndarray, counts: np.ndarray):
+    self._begins, self._ends = begins, np.cumsum(counts)
+
+  def __len__(self) -> int:
+    return int(self._ends[-1]) if len(self._ends) else 0
+
+  def place(self, record: int) -> tuple[int, int, int]:
+    """Begin and end of the chunk that holds a record, and the record's number in it."""
+    chunk = int(np.searchsorted(self._ends, record, side="right"))
+    first = int(self._ends[chunk - 1]) if chunk else 0
+    return int(self._begins[chunk]), int(self._begins[chunk + 1]), record - first
+
+
+def index(read: Callable[[int, int], bytes], size: int) -> Index:
+  """The index of a file.
+
+  Args:
+    read: returns the bytes from one place to another.
+    size: of the file, bytes.
+
+  Raises:
+    ValueError: it is not a whole ArrayRecord file.
+  """
+  last = size - BLOCK
+  if last < 0 or size % BLOCK:
+    raise ValueError("it is cut short, or no ArrayRecord file")
+  fields = _varints(memoryview(records(read(last, size), last)[0])).tolist()
+  if len(fields) != 4 or fields[3] != _MAGIC or fields[1] > last:
+    raise ValueError("its last block is not that of an ArrayRecord file")
+  footer = fields[1]
+  values, ends = _chunk(read(footer, last), footer)
+  fields = _varints(values[ends[0] :]).reshape(-1, 2)  # the first record says what the others are
+  begins = np.append(fields[fields[:, 0] == _BEGIN, 1], np.uint64(footer)).astype(np.int64)
+  counts = fields[fields[:, 0] == _COUNT, 1].astype(np.int64)
+  if len(begins) != len(counts) + 1 or (np.diff(begins) <= 0).any():
+    raise ValueError("the places of its records are damaged")
+  return Index(begins, counts)
+
+
+def records(content: bytes, begin: int) -> list[bytes]:
+  """The records of a chunk.
+
+  Args:
+    content: the bytes from its begin on.
+    begin: its place in the file.
+
+  Raises:
+    ValueError: it is damaged, or of a kind that is not read here.
+  """
+  values, ends = _chunk(content, begin)
+  return [bytes(values[start:end]) for start, end in itertools.pairwise([0, *ends])]
+
+
+def _chunk(content: bytes, begin: int) -> tuple[memoryview, list[int]]:
+  """The records of a chunk, one after the other, and where each ends."""
+  content = _without_heads(content, begin)
+  if len(content) < _CHUNK_HEAD.size:
+    raise ValueError("a chunk is cut short")
+  size, kind, decoded = _CHUNK_HEAD.unpack_from(content)
+  kind, count = kind & 0xFF, kind >> 8
+  data = memoryview(content)[_CHUNK_HEAD.size :][:size]
+  if len(data) < size or not size or decoded > _MOST:
+    raise ValueError("a chunk is cut short")
+  if kind != _RECORDS:
+    raise ValueError(f"a chunk is of the kind {chr(kind)!r}, not 'r': write it without transpose")
+  length, at = _varint(data, 1)
+  ends = np.cumsum(_varints(_decompressed(data[0], data[at : at + length]))).tolist()
+  values = _decompressed(data[0], data[at + length :])
+  if len(ends) != count or (ends or [0])[-1] != len(values) or len(values) != decoded:
+    raise ValueError("a chunk has another size than it says")
+  return values, ends
+
+
+def _without_heads(content: bytes, begin: int) -> bytes:
+  """The bytes from a place on, without the heads of blocks."""
+  first = -begin % BLOCK  # where the first block begins
+  pieces = [content[:first]]
+  for start in range(first, len(content), BLOCK):
+    pieces.append(content[start + _BLOCK_HEAD : start + BLOCK])
+  return b"".join(pieces)
+
+
+def _decompressed(codec: int, data: memoryview) -> memoryview:
+  if not codec:
+    return data
+  if codec not in _CODECS:
+    raise ValueError(f"it is compressed in a way that is not known ({chr(codec)!r})")
+  import pyarrow as pa  # imported late, because few sources need it
+
+  size, at = _varint(data, 0)
+  if size > _MOST:
+    raise ValueError("a chunk has another size than it says")
+  try:
+    return memoryview(pa.decompress(data[at:], size, _CODECS[codec]) if size else b"")
+  except OSError as error:
+    raise ValueError(f"it cannot be decompressed: {error}") from error
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+  """A number of the format of Protocol Buffers, and the place behind it."""
+  value = shift = 0
+  while True:
+    if at >= len(data) or shift > 63:
+      raise ValueError("a number in it is damaged")
+    value |= (data[at] & 0x7F) << shift
+    shift, at = shift + 7, at + 1
+    if not data[at - 1] & 0x80:
+      return value, at
+
+
+def _varints(data: memoryview) -> np.ndarray:
+  """All numbers of a sequence, (n,) uint64."""
+  content = np.frombuffer(data, np.uint8)
+  last = np.flatnonzero(content < 0x80)  # bytes of numbers
+  if not len(content):
+    return np.zeros(0, np.uint64)
+  if not len(last) or last[-1] != len(content) - 1:
+    raise ValueError("a number in it is damaged")
+  first = np.concatenate([[0], last[:-1] + 1])
+  shift = 7 * (np.arange(len(content)) - np.repeat(first, last - first + 1))
+  if shift.max() > 63:
+    raise ValueError("a number in it is damaged")
+  bits = (content & np.uint8(0x7F)).astype(np.uint64) << shift.astype(np.uint64)
+  return np.add.reduceat(bits, first)
