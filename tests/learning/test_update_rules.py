@@ -56,12 +56,16 @@ TREE = nest({name: np.float32(x) for name, x in drawn(0).items()})
 def run(config, params, gradients, rates=RATES):
   """Parameters after the steps and the state; all trees, of float32."""
   chain, params = optim.make(config), jax.tree.map(jnp.float32, params)
-  state = chain.init(params)
-  for rate, grads in zip(rates, gradients, strict=True):
-    grads = jax.tree.map(jnp.float32, grads)
-    given = dict(learning_rate=jnp.float32(rate), grad_norm=optax.tree.norm(grads))
+  state = jax.jit(chain.init)(params)
+
+  @jax.jit
+  def step(params, state, grads, rate):
+    given = dict(learning_rate=rate, grad_norm=optax.tree.norm(grads))
     changes, state = chain.update(grads, state, params, **given)
-    params = jax.tree.map(jnp.add, params, changes)
+    return jax.tree.map(jnp.add, params, changes), state
+
+  for rate, grads in zip(rates, gradients, strict=True):
+    params, state = step(params, state, jax.tree.map(np.float32, grads), np.float32(rate))
   return params, state
 
 
