@@ -4,7 +4,6 @@ import concurrent.futures
 import dataclasses
 import multiprocessing
 import os
-import pathlib
 import shlex
 import signal
 import subprocess
@@ -14,6 +13,8 @@ from typing import BinaryIO
 from vit_jax import config as cfg
 from vit_jax.process import json_text
 from vit_jax.storage import files, metrics_log
+from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.paths import Path
 from vit_jax.storage.workdir import CONFIG, EVALUATION
 
 MAX_BYTES = 2**24  # of a JSON file
@@ -34,7 +35,7 @@ class Run:
 
   name: str
   recipe: str
-  folder: pathlib.Path
+  folder: Path
   overrides: tuple[str, ...] = ()
   mode: str = "train"
   average: bool = True
@@ -64,7 +65,7 @@ class Run:
     return result(self.folder) if self.mode == "train" else evaluated(self.folder)
 
 
-def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
+def evaluated(folder: Path) -> dict[str, float] | None:
   """The metrics of an evaluation, at step 0, since it trains nothing; None if it is not done.
 
   Raises:
@@ -75,6 +76,8 @@ def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
     return None
   try:
     metrics = json_text.with_numbers(files.read_json(path, most=MAX_BYTES))
+  except UnreachableError:
+    raise
   except (OSError, ValueError) as error:
     raise cfg.RunError(
       f"{path} is damaged ({error}): remove it to evaluate those weights again."
@@ -82,7 +85,7 @@ def evaluated(folder: pathlib.Path) -> dict[str, float] | None:
   return {"step": 0} | {key: value for key, value in metrics.items() if "/" in key}
 
 
-def result(folder: pathlib.Path) -> dict[str, float] | None:
+def result(folder: Path) -> dict[str, float] | None:
   """The metrics of the evaluation after a run's last step; None if the run is not done.
 
   A length in epochs becomes steps by its config.json and the images and epoch of its last metrics.
@@ -104,6 +107,8 @@ def result(folder: pathlib.Path) -> dict[str, float] | None:
       step=last["step"],
       images=images,
     )
+  except UnreachableError:
+    raise
   except (OSError, ValueError, TypeError, KeyError) as error:
     raise cfg.RunError(
       f"{folder / CONFIG} is damaged ({error}): bring it back, or remove {folder} to train "

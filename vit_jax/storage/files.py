@@ -260,9 +260,21 @@ def append(path: Path) -> Growing:
   return storage_of(path).append(path)
 
 
-def log(path: pathlib.Path) -> BinaryIO:
-  """Opens a file of this machine for what a process prints; no line of it is changed."""
-  return open(path, "ab", buffering=0)
+@contextlib.contextmanager
+def log(path: Path) -> Iterator[BinaryIO]:
+  """A file of this machine for what processes print; what `path` has already stays before it.
+
+  In a bucket, it appears at the end.
+  """
+  direct = storage_of(path).direct
+  with contextlib.nullcontext(path.parent) if direct else tempfile.TemporaryDirectory() as folder:
+    place = pathlib.Path(folder, path.name)
+    if not direct and is_file(path):
+      copy(path, place)
+    with open(place, "ab", buffering=0) as output:
+      yield output
+    if not direct:
+      copy(place, path)
 
 
 def rename(path: Path, target: Path):

@@ -1,7 +1,6 @@
 """Studies whose runs train nothing: they write the files of a finished run, with any score."""
 
 import json
-import pathlib
 
 from vit_jax import config as c
 from vit_jax import recipes
@@ -11,6 +10,7 @@ from vit_jax.experiments.studies.jobs import Cost, of_study
 from vit_jax.experiments.studies.runner import StudyRunner
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
 
 DIGITS = "configs/vit_digits.py"
 STEPS = {"duration.steps": 10, "schedule.warmup.steps": 2}
@@ -57,7 +57,7 @@ class Runs:
       output.write(b"vit_jax: It failed.\n")
       return 1
     if EVALUATE in command:
-      folder.mkdir(parents=True)
+      files.make_folder(folder)
       metrics = json.dumps({"test/top1": self.score(config)})
       files.write_text(folder / "evaluation.json", metrics)  # whole: others look for it meanwhile
     else:
@@ -72,7 +72,7 @@ def config_of(command):
 
 
 def folder_of(command):
-  return pathlib.Path(command[4].removeprefix("--workdir="))
+  return path_of(command[4].removeprefix("--workdir="))
 
 
 def score_of(config):
@@ -85,7 +85,7 @@ def finish(folder, config, top1):
   """Writes what a finished run leaves behind; `top1` may be {set: accuracy}."""
   sets = top1 if isinstance(top1, dict) else {"test": top1}
   step = config.duration.steps
-  (folder / "checkpoints" / str(step)).mkdir(parents=True, exist_ok=True)
+  files.make_folder(folder / "checkpoints" / str(step))
   files.write_text(folder / "config.json", json.dumps(c.to_dict(config)))  # whole, as above
   lines = [
     {"step": step, "loss": 1.0, "data/epoch": 1.0, "step_seconds": 0.5},

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests import programs
+from tests import buckets, programs
 from tests.experiments.studies import stub
 from vit_jax import models, recipes
 from vit_jax.config import ConfigError, RunError, Stopped
@@ -32,6 +32,7 @@ from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.process import exit_status
 from vit_jax.storage import files
+from vit_jax.storage.paths import path_of
 from vit_jax.training.run import open_data
 
 ITSELF = "--no-average"
@@ -110,6 +111,44 @@ def test_a_finished_study_does_nothing_and_an_extension_its_own_cell_alone(tmp_p
   count = len(ran.called)
   stub.done(tmp_path, stub.study(0.0, 0.1, seeds=3))
   assert {one.seed for one in ran.called[count:]} == {2}
+
+
+@pytest.fixture
+def bucket():
+  """A folder in a bucket."""
+  with buckets.served("gs"):
+    yield path_of(f"gs://{buckets.BUCKET}/a study")
+
+
+def test_a_study_in_a_bucket_is_one_on_a_disk(tmp_path, bucket, monkeypatch):
+  """Where a run has failed, too: what it printed is there, before what it printed later."""
+  some, fails = (
+    stub.study(0.0, choice=Choice(stub.RATES[:1]), seeds=1),
+    lambda config: config.init_from,
+  )
+  ran = stub.Runs(monkeypatch, fails)
+  for folder in (tmp_path, bucket):
+    ran.fails = fails
+    (sentence, *_), _ = stub.done(folder, some)
+    assert "It failed. All that it printed is in" in sentence
+    ran.fails = lambda config: False
+    stub.done(folder, some)
+    number = len(ran.called)
+    assert stub.done(folder, some)[0] == []
+    assert len(ran.called) == number
+  names = sorted(name for name in files.files_below(tmp_path) if not name.endswith(".lock"))
+  assert names == sorted(files.files_below(bucket))
+  read = lambda folder, name: files.read_bytes(folder / name, most=2**24).decode()
+  for name in names:
+    if name.endswith(".csv"):
+      assert read(bucket, name).replace(f"{bucket}", "FOLDER") == read(tmp_path, name).replace(
+        f"{tmp_path}", "FOLDER"
+      )
+  again = "It said something.\n"
+  logs = [read(bucket, name) for name in names if name.endswith(".log")]
+  assert {*logs} == {again, f"{again}vit_jax: It failed.\n{again}"}
+  before = [config.init_from for config in ran.called if config.init_from]
+  assert before[-1].startswith(f"{bucket}/runs/pretraining-seed")
 
 
 def test_weights_are_evaluated_again_with_other_settings(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """Which results are no longer of the study: they are named and kept, by results.csv alone."""
 
 import itertools
-import pathlib
 
 from vit_jax.config import RunError
 from vit_jax.experiments.studies import results
@@ -9,6 +8,7 @@ from vit_jax.experiments.studies.jobs import Job
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.experiments.studies.study import Stage, Study, naming
 from vit_jax.storage import workdir
+from vit_jax.storage.paths import Path
 
 EARLIER = "earlier.csv"
 
@@ -59,7 +59,7 @@ def names_of(store: RunStore, stage: Stage, row: dict[str, str]) -> set[str]:
     return {store.run_with(job, pick(options)).folder.name for options in choices}
 
 
-def of_cells(path: pathlib.Path) -> list[dict[str, str]]:
+def of_cells(path: Path) -> list[dict[str, str]]:
   """The rows of a CSV file that tell of cells.
 
   Raises:

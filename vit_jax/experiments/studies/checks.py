@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Callable, Sequence
 
 from vit_jax import recipes
@@ -16,6 +15,7 @@ from vit_jax.experiments.runs import Run
 from vit_jax.experiments.studies.jobs import Cost
 from vit_jax.experiments.studies.study import Score, naming
 from vit_jax.learning import objective as objectives
+from vit_jax.storage.paths import path_of
 from vit_jax.training import checks, start, steps
 from vit_jax.training.run import open_data
 from vit_jax.training.start import history_of
@@ -71,7 +71,7 @@ def accepted(run: Run) -> Config:
   if run.mode == "evaluate":
     checks.check_evaluation(config)
     return config
-  if not config.model.name and pathlib.Path(config.init_from).parent == run.folder.parent:
+  if not config.model.name and path_of(config.init_from).parent == run.folder.parent:
     raise ConfigError(
       "config.model.name is empty in a stage that starts from another run of the study, whose "
       "weights may not exist yet; name the model in its settings, such as "

@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 
-from vit_jax.config.tool_flags import ToolFlags, path, whole
+from vit_jax.config.tool_flags import ToolFlags, anywhere, path, whole
 from vit_jax.experiments import runs
 from vit_jax.experiments.studies import execution, jobs, plan, report, runner, slurm
 from vit_jax.experiments.studies.runner import StudyRunner
@@ -23,7 +23,7 @@ def add_flags(flags: ToolFlags, *, workdir: str):
   """Adds the flags that all tools share; `workdir` says which folder is the default."""
   add = flags.add_argument
   add("--jobs", type=whole(1, 1000), default=1, help="runs at the same time (default: 1)")
-  add("--workdir", type=path, help=f"default: {workdir}")
+  add("--workdir", type=anywhere, help=f"also gs://... or s3://...; default: {workdir}")
   how = flags.add_mutually_exclusive_group()
   how.add_argument("--plan", action="store_true", help="print what it costs, and start nothing")
   how.add_argument("--only", metavar="LABEL", help="one cell, or one run as WAVE:NUMBER")

@@ -2,7 +2,6 @@
 
 import collections
 import concurrent.futures
-import pathlib
 import signal
 import sys
 import time
@@ -15,7 +14,9 @@ from vit_jax.experiments.studies.store import RunStore
 from vit_jax.process import exit_status
 from vit_jax.process.text import one_line
 from vit_jax.storage import files, metrics_log, workdir
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import read_bytes
+from vit_jax.storage.paths import Path
 
 PERIOD = 30.0  # seconds between two lines of progress
 POLL = 1.0  # seconds between two looks at a workdir that another command uses
@@ -125,7 +126,7 @@ def end_of(run: Run) -> str:
   return "Done" if run.result() else "Stopped"
 
 
-def startable(store: RunStore, some: list[Job], left_out: set[pathlib.Path]) -> list[Run]:
+def startable(store: RunStore, some: list[Job], left_out: set[Path]) -> list[Run]:
   """The runs that are not done and can start now, without those in the folders `left_out`."""
   first = [missing for job in some if (missing := first_missing(store, job, start=False))]
   runs = {run.folder: run for job in first if (run := store.run(job))}
@@ -159,15 +160,14 @@ def call(run: Run, children: Children) -> str:
       return ""
     with workdir.writing(run.folder.parent):
       files.make_folder(run.folder.parent)
-      output = files.log(log)
-    with output:
-      status = children.call([sys.executable, *run.arguments()], output)
+      with files.log(log) as output:
+        status = children.call([sys.executable, *run.arguments()], output)
     waited = status == exit_status.WRONG_USAGE and (in_use(run.folder) or bool(run.result()))
     if not waited:  # else another process was first, and may have ended meanwhile
       return ending(run, status, log, stopped=children.asked)
 
 
-def wait_until_free(folder: pathlib.Path, children: Children) -> bool:
+def wait_until_free(folder: Path, children: Children) -> bool:
   """Waits while another process uses a workdir; returns whether one did."""
   waited = False
   while not children.asked and in_use(folder):
@@ -176,7 +176,7 @@ def wait_until_free(folder: pathlib.Path, children: Children) -> bool:
   return waited
 
 
-def in_use(folder: pathlib.Path) -> bool:
+def in_use(folder: Path) -> bool:
   """Whether a run holds the lock of a workdir."""
   if not files.exists(folder / workdir.LOCK):
     return False
@@ -189,7 +189,7 @@ def in_use(folder: pathlib.Path) -> bool:
     return False  # the run itself will say what is wrong
 
 
-def ending(run: Run, status: int, log: pathlib.Path, *, stopped: bool) -> str:
+def ending(run: Run, status: int, log: Path, *, stopped: bool) -> str:
   """A sentence if a run that ended with `status` has failed, else ""."""
   if stopped or status == exit_status.STOPPED:
     return ""
@@ -204,10 +204,12 @@ def ending(run: Run, status: int, log: pathlib.Path, *, stopped: bool) -> str:
   return f"{run.name[0].upper()}{run.name[1:]} {what} All that it printed is in {log}."
 
 
-def last_line(log: pathlib.Path) -> str:
+def last_line(log: Path) -> str:
   """The last line that a run printed."""
   try:
     lines = read_bytes(log, most=2**26).decode(errors="replace").strip().splitlines()
+  except UnreachableError:
+    raise
   except OSError as error:
     raise RunError(f"{log} cannot be read: {error.strerror}.") from error
   return one_line(lines[-1]) if lines else "it printed nothing."

@@ -1,7 +1,6 @@
 """Draws the results of a study from the rows of results.csv or curves.csv alone."""
 
 import math
-import pathlib
 import re
 import statistics
 
@@ -10,6 +9,7 @@ from vit_jax.experiments.studies.study import EPOCH, Drawing
 from vit_jax.plots import charts
 from vit_jax.plots.labels import drawable
 from vit_jax.process.text import one_line
+from vit_jax.storage.paths import Path
 
 PAPER = "score in the paper"  # what it is of stands in results.md
 MAX_TEXT = 40  # characters of a value
@@ -24,9 +24,7 @@ MARKERS = "os^Dv*P"  # the next one where the ten colours begin again
 COLUMN = 15  # lines of a column of a legend
 
 
-def draw(
-  rows: list[dict[str, str]], drawing: Drawing, paths: list[pathlib.Path], *, percent: bool = False
-):
+def draw(rows: list[dict[str, str]], drawing: Drawing, paths: list[Path], *, percent: bool = False):
   """Draws means with deviations as error bars; the paper's scores are beside them.
 
   Args:

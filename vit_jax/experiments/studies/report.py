@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import pathlib
 import re
 import statistics
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from vit_jax.experiments.studies.results import deviation
 from vit_jax.experiments.studies.study import Cell, Study
 from vit_jax.process.text import aligned, one_line
 from vit_jax.storage import files, workdir
+from vit_jax.storage.paths import Path
 
 PAGE, FIGURE = "results.md", "figure"
 TAKES = {"last": "after the last step", "best": "the best of all evaluations"}
@@ -61,7 +61,7 @@ class Table:
 
 def write(
   study: Study,
-  folder: pathlib.Path,
+  folder: Path,
   rows: list[dict],
   command: str,
   *,
@@ -97,7 +97,7 @@ def scores_are_accuracies(study: Study) -> bool:
   return all(catalogue.curve(metric) == "accuracy" for metric in metrics)
 
 
-def rewritten(path: pathlib.Path, rows: Sequence[dict]) -> list[dict[str, str]]:
+def rewritten(path: Path, rows: Sequence[dict]) -> list[dict[str, str]]:
   """The rows as a file has them; there is none if there never were any."""
   if rows or files.exists(path):
     results.write(path, rows)
@@ -134,7 +134,7 @@ def tables(study: Study, rows: list[dict], trials: list[dict]) -> list[Table]:
   return result
 
 
-def text(folder: pathlib.Path, study: Study) -> str:
+def text(folder: Path, study: Study) -> str:
   """The results for the terminal, from the files of a folder."""
   rows, trials = (results.read(folder / name) for name in (results.RESULTS, results.TRIALS))
   first, *others = [one for one in tables(study, rows, trials) if one.printed]

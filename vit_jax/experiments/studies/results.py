@@ -14,7 +14,9 @@ from vit_jax.experiments.studies.jobs import FIRST, Cost, Job, trials_of_all
 from vit_jax.experiments.studies.store import RunStore
 from vit_jax.experiments.studies.study import Cell, Study
 from vit_jax.storage import files, metrics_log
+from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.files import read_bytes
+from vit_jax.storage.paths import Path
 
 RESULTS, TRIALS, CURVES = "results.csv", "trials.csv", "curves.csv"
 MAX_BYTES = 2**28
@@ -144,7 +146,7 @@ def curve(store: RunStore, job: Job, metric: str) -> list[dict]:
   ]
 
 
-def seconds(folder: pathlib.Path) -> float:
+def seconds(folder: Path) -> float:
   """Time spent in the training steps of a run, over all times that it was started."""
   spent, before = 0.0, 0
   for line in metrics_log.read(folder):
@@ -196,7 +198,7 @@ def deviation(values: list[float]) -> float | None:
   return statistics.stdev(values) if all(map(math.isfinite, values)) else math.nan
 
 
-def write(path: pathlib.Path, some: list[dict]):
+def write(path: Path, some: list[dict]):
   """Writes rows as CSV. A row without a column leaves it empty.
 
   Raises:
@@ -206,7 +208,7 @@ def write(path: pathlib.Path, some: list[dict]):
   files.write_csv(path, [columns, *([one.get(key, "") for key in columns] for one in some)])
 
 
-def read(path: pathlib.Path) -> list[dict[str, str]]:
+def read(path: Path) -> list[dict[str, str]]:
   """The rows of a CSV file, [] if it does not exist.
 
   Raises:
@@ -221,5 +223,7 @@ def read(path: pathlib.Path) -> list[dict[str, str]]:
       if None in line or None in line.values():
         raise ValueError(f"row {number} below the head has too many or too few cells")
     return lines
+  except UnreachableError:
+    raise
   except (OSError, ValueError, csv.Error) as error:
     raise RunError(f"{path} cannot be read ({error}); move it away, and start again.") from error

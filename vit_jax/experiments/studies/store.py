@@ -9,7 +9,6 @@ import functools
 import hashlib
 import json
 import math
-import pathlib
 import statistics
 from collections.abc import Callable
 
@@ -21,7 +20,8 @@ from vit_jax.experiments.studies import jobs
 from vit_jax.experiments.studies.jobs import Job, Option
 from vit_jax.experiments.studies.study import Score, Stage
 from vit_jax.storage import files, metrics_log
-from vit_jax.storage.paths import path_of
+from vit_jax.storage.base import UnreachableError
+from vit_jax.storage.paths import Path, path_of
 from vit_jax.storage.workdir import CHECKPOINTS, MANIFEST
 
 
@@ -33,11 +33,13 @@ class RunStore:
     folder: holds the workdirs, in `runs`.
     overrides: --config.KEY=VALUE of every run.
     choices: what was chosen, by the trials; it does not change again.
+    metrics: of the runs that are done, by name; they do not change either.
   """
 
-  folder: pathlib.Path
+  folder: Path
   overrides: tuple[str, ...] = ()
   choices: dict[str, Option] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+  metrics: dict[str, dict] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
   def run(self, job: Job) -> Run | None:
     """The run of a job; None if its settings are not chosen yet."""
@@ -95,7 +97,9 @@ class RunStore:
   def done(self, job: Job) -> dict[str, float] | None:
     """The metrics after the last step of a job's run; None if it is not done."""
     run = self.run(job)
-    return run.result() if run else None
+    if run and run.folder.name not in self.metrics and (metrics := run.result()):
+      self.metrics[run.folder.name] = metrics
+    return self.metrics.get(run.folder.name) if run else None
 
   def score(self, job: Job, score: Score) -> float | None:
     """The score of a job; None if its run is not done.
@@ -200,10 +204,12 @@ def sum_of_weights(init_from: str) -> str:
   return " ".join(map(sum_of_file, filter(files.is_file, candidates)))
 
 
-def sum_of_file(path: pathlib.Path) -> str:
+def sum_of_file(path: Path) -> str:
   """The SHA-256 sum of a file; raises ConfigError if it cannot be read."""
   try:
     with files.open_file(path) as stream:
       return hashlib.file_digest(stream, "sha256").hexdigest()
+  except UnreachableError:
+    raise
   except OSError as error:
     raise cfg.ConfigError(f"{path} cannot be read: {error}.") from error
