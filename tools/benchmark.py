@@ -1,4 +1,4 @@
-"""Measures speed on this machine: python tools/benchmark.py step|data|augment|formats|device.
+"""Measures speed on this machine: python tools/benchmark.py WHAT.
 
 step: images/s of the training step of ViT-S/16 on this CPU, compared with timm in torch, and MFU:
 its FLOPs beside those of XLA's own matmul in float32 in the same time.
@@ -7,6 +7,8 @@ and from a cache, compared with tf.data.
 augment: the same with the augmentation of each recipe, beside tf.data with the same operations.
 formats: images/s of the training input on one core, from the same JPEG files in every format of
 data: folder, CSV, Parquet, WebDataset, Hugging Face, TFDS.
+buckets: images/s of the training input on one core, from a bucket whose answers are 0, 10 and 50 ms
+late, beside the same files on a disk. It needs `pip install .[test]`.
 device: images/s and MFU of training steps in bfloat16 on a GPU, compared with timm and
 torch.compile: ViT-S/16 to H/14, L/16 at 512 px, attention by XLA and cuDNN, scan, remat. On a CPU
 it measures tiny models, and lists the others as not measured.
@@ -26,6 +28,7 @@ MEASURES = {
   "data": "input",
   "augment": "augmentation",
   "formats": "formats",
+  "buckets": "bucket",
   "device": "accelerator",
 }
 COLUMNS = {  # key of a row: (heading, format)

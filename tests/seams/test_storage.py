@@ -10,13 +10,16 @@ import tempfile
 import pytest
 from absl.testing import flagsaver
 
+from tests.data import digit_files
 from tests.ends import assert_equal_ends
 from tests.seams.program import SMALL
 from tools import export, report
 from vit_jax import main, registry
 from vit_jax.config import command_line
+from vit_jax.data import sources
 from vit_jax.storage import checkpoint, files, metrics_log
-from vit_jax.storage.base import FILE, FOLDER, NOTHING
+from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, Stamp
+from vit_jax.storage.buckets.objects import Entry
 from vit_jax.storage.paths import UrlPath, path_of
 
 
@@ -46,6 +49,22 @@ class Toy:
 
   def inside(self, folder):
     return [key for key in (*self.contents, *self.folders) if key.startswith(f"{folder}/")]
+
+  def stamp(self, path):
+    content = self.open(path).getvalue()
+    return Stamp(len(content), str(hash(content)))
+
+  def part(self, path, stamp, start, stop):
+    if str(path) not in self.contents or self.stamp(path) != stamp:
+      raise ChangedError(path)
+    return self.contents[str(path)][start:stop]
+
+  def scan(self, folder):
+    paths = [folder / name for name in self.names(folder)]
+    return (Entry(p.name, self.stamp(p) if self.kind(p) == FILE else None) for p in paths)
+
+  def at_once(self, ask, items):
+    return list(map(ask, items))
 
   def names(self, folder):
     return {key.removeprefix(f"{folder}/").partition("/")[0] for key in self.inside(folder)}
@@ -191,3 +210,14 @@ def test_its_paths_are_never_opened_as_files_of_this_machine():
   assert path_of(str(path)) == path.absolute() == path
   with pytest.raises(TypeError, match="not on this machine"):
     os.stat(path)
+
+
+def test_images_are_read_from_it(tmp_path):
+  made = digit_files.folder(tmp_path / "digits")
+  files.copy(tmp_path / "digits", path_of("toy://bucket/digits"))
+  here, there = (sources.open_source(spec) for spec in (made.spec, "folder:toy://bucket/digits"))
+  assert (there.distant, there.identity) == (True, here.identity)
+  assert [there[i].image for i in range(len(there))] == [here[i].image for i in range(len(here))]
+  TOY.contents[there.name(0)] += b"x"
+  with pytest.raises(ChangedError):
+    there[0]

@@ -125,6 +125,7 @@ class _Long:
   def __init__(self, source: sources.Source):
     self._source = source
     self.class_names, self.multi_label = source.class_names, source.multi_label
+    self.distant = source.distant
 
   def __len__(self) -> int:
     return 1_281_167
@@ -214,29 +215,6 @@ class Speed(NamedTuple):
   cpu_microseconds: float  # per image
 
 
-def turn(make: Callable[[], Iterator], *, seconds: float, batch_size: int) -> Speed:
-  """Speed of a pipeline, created for this turn because even a waiting pipeline takes CPU time.
-
-  A warm-up of half the turn comes first, so that threads and buffers settle.
-  """
-  batches = make()
-  next(batches)
-  warm_until = time.perf_counter() + seconds / 2
-  while time.perf_counter() < warm_until:
-    next(batches)
-  count, start, cpu = 0, time.perf_counter(), _cpu_seconds()
-  while not count or time.perf_counter() < start + seconds:
-    next(batches)
-    count += batch_size
-  speed = Speed(count / (time.perf_counter() - start), (_cpu_seconds() - cpu) / count * 1e6)
-  if hasattr(batches, "close"):  # tf.data's iterators end when they are garbage-collected
-    batches.close()
-    for thread in threading.enumerate():
-      if thread.name.startswith("grain-prefetch"):
-        thread.join()  # It still reads files, which would disturb the next turn or fail.
-  return speed
-
-
 def _cpu_seconds() -> float:
   """CPU time of this process and of its child processes that still run."""
   ticks = 0
@@ -248,6 +226,35 @@ def _cpu_seconds() -> float:
         user, system = stream.read().rpartition(")")[2].split()[11:13]
         ticks += int(user) + int(system)
   return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def turn(
+  make: Callable[[], Iterator],
+  *,
+  seconds: float,
+  batch_size: int,
+  cpu: Callable[[], float] = _cpu_seconds,
+) -> Speed:
+  """Speed of a pipeline, created for this turn because even a waiting pipeline takes CPU time.
+
+  A warm-up of half the turn comes first, so that threads and buffers settle.
+  """
+  batches = make()
+  next(batches)
+  warm_until = time.perf_counter() + seconds / 2
+  while time.perf_counter() < warm_until:
+    next(batches)
+  count, start, before = 0, time.perf_counter(), cpu()
+  while not count or time.perf_counter() < start + seconds:
+    next(batches)
+    count += batch_size
+  speed = Speed(count / (time.perf_counter() - start), (cpu() - before) / count * 1e6)
+  if hasattr(batches, "close"):  # tf.data's iterators end when they are garbage-collected
+    batches.close()
+    for thread in threading.enumerate():
+      if thread.name.startswith("grain-prefetch"):
+        thread.join()  # It still reads files, which would disturb the next turn or fail.
+  return speed
 
 
 def row(name: str, turns: list[dict[str, Speed]], beside: str = "tf.data") -> dict:

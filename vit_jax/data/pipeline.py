@@ -25,6 +25,7 @@ from vit_jax.config import ConfigError, RunError
 from vit_jax.data import order, patience
 from vit_jax.data.images import BadImage
 from vit_jax.data.order import MixedSource
+from vit_jax.data.read_ahead import Ahead, Now, Read
 from vit_jax.data.sources import Example, Source
 from vit_jax.process import at_work
 
@@ -34,6 +35,7 @@ Transform = Callable[..., np.ndarray]
 _log = logging.getLogger(__name__)
 _own = threading.local()
 _LARGEST_PART = 64  # largest number of images in a part; one thread decodes a part
+_REQUESTS = 4  # examples that are read at once for each decoding thread, if each read waits
 _AHEAD = 2  # host batches decoded ahead of the consumer
 _ENDLESS = 2**60  # number of parts; more than any run reads
 
@@ -118,7 +120,7 @@ def train_batches(
   share = _Share(batch_size, host, hosts, start)
   rows = order.stream(parts or [MixedSource(len(source), 1.0)], seed=seed, repeats=repeats)
   item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
-  return Batches(functools.partial(_load, share, rows, item, source), _ENDLESS, share, threads)
+  return Batches(share, rows, item, source, count=_ENDLESS, threads=threads)
 
 
 def first_training(
@@ -136,7 +138,8 @@ def first_training(
   """
   rows = order.stream(parts, seed=seed, repeats=repeats)(range(count))
   item = functools.partial(_train_item, source=source, transform=transform, seed=seed)
-  return [example for example in map(item, range(count), rows) if example.counts]
+  reads = Now(functools.partial(_read, source)).part(0, rows)
+  return [example for example in map(item, range(count), rows, reads) if example.counts]
 
 
 def evaluate_batches(
@@ -160,9 +163,8 @@ def evaluate_batches(
   """
   share = _Share(batch_size, host, hosts)
   item = functools.partial(_evaluate_item, source=source, transform=transform)
-  load = functools.partial(_load, share, order.unchanged, item, source)
   steps = -(-len(source) // batch_size)
-  return Batches(load, steps * share.parts, share, threads)
+  return Batches(share, order.unchanged, item, source, count=steps * share.parts, threads=threads)
 
 
 class Item(NamedTuple):
@@ -175,12 +177,12 @@ class Item(NamedTuple):
 
 
 def _train_item(
-  position: int, row: int, *, source: Source, transform: Transform, seed: int
+  position: int, row: int, read: Read, *, source: Source, transform: Transform, seed: int
 ) -> Item:
   draw = functools.partial(transform, rng=_generator(seed, position))
   example = Example(b"", () if source.multi_label else (0,), "")
   try:
-    example = _read(source, row)
+    example = read()
     return Item(draw(example.image), example.labels, example.name, True)
   except ConfigError:  # such as that a bucket may not be read, which is true of all images
     raise
@@ -207,10 +209,10 @@ def _generator(seed: int, position: int) -> np.random.Generator:
   return _own.generator
 
 
-def _evaluate_item(_: int, row: int, *, source: Source, transform: Transform) -> Item:
+def _evaluate_item(_: int, row: int, read: Read, *, source: Source, transform: Transform) -> Item:
   if row >= len(source):
     return Item(_blank(transform), () if source.multi_label else (0,), "padding", False)
-  example = _read(source, row)
+  example = read()
   try:
     return Item(transform(example.image), example.labels, example.name, True)
   except BadImage as error:
@@ -229,17 +231,20 @@ def _blank(transform: Transform) -> np.ndarray:
 def _load(
   share: _Share,
   rows: Callable[[range], Sequence[int]],
-  item: Callable[[int, int], Item],
+  item: Callable[[int, int, Read], Item],
   source: Source,
+  ahead: Ahead | Now,
   index: int,
 ) -> Batch:
   """Reads and stacks one part of a host batch; `rows` maps positions of the stream to rows."""
   images, labels, mask = None, [], []
   positions = share.positions(index)
-  for place, (position, row) in enumerate(zip(positions, rows(positions), strict=True)):
+  chosen = rows(positions)
+  reads = ahead.part(index, chosen)
+  for place, (position, row, read) in enumerate(zip(positions, chosen, reads, strict=True)):
     at_work.begin(source.name, row)
     try:
-      example = item(position, row)
+      example = item(position, row, read)
     finally:
       at_work.end()
     _check_labels(example, len(source.class_names))
@@ -276,9 +281,26 @@ def _as_arrays(labels: list[tuple[int, ...]], source: Source) -> Batch:
 class Batches:
   """Iterates over host batches, made of parts; `close()` ends the threads that read ahead."""
 
-  def __init__(self, load: Callable[[int], Batch], count: int, share: _Share, threads: int):
-    """Begins to read the parts 0..count - 1 by `load`."""
+  def __init__(
+    self,
+    share: _Share,
+    rows: Callable[[range], Sequence[int]],
+    item: Callable[[int, int, Read], Item],
+    source: Source,
+    *,
+    count: int,
+    threads: int,
+  ):
+    """Begins to read the parts 0..count - 1; `rows` and `item` are as for `_load`."""
     self._parts = share.parts
+    read = functools.partial(_read, source)
+    self._ahead = Now(read)
+    if source.distant and threads:
+      requests = _REQUESTS * threads
+      rows_of = lambda index: rows(share.positions(index))
+      further = -(-2 * requests // share.part)
+      self._ahead = Ahead(read, rows_of, count=count, parts=further, threads=requests)
+    load = functools.partial(_load, share, rows, item, source, self._ahead)
     ahead = max(threads, _AHEAD * share.parts) if threads else 0
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
     self._read = iter(grain.MapDataset.range(count).map(load).to_iter_dataset(options))
@@ -296,4 +318,5 @@ class Batches:
 
   def close(self):
     """Ends the threads; no further batches are available."""
+    self._ahead.close()
     self._read.close()

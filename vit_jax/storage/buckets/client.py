@@ -54,7 +54,8 @@ class Client:
 
     if start >= stop:
       return b""
-    return self.request(path, ask)
+    content = self._objects.read_direct(place(path)[0], found, start, stop)
+    return self.request(path, ask) if content is None else content
 
   def write(self, path: UrlPath, content: bytes, expected: str | None = None) -> str:
     """Writes an object if its version is the expected one; returns its version.

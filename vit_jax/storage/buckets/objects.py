@@ -66,6 +66,9 @@ class Objects(Protocol):
   def read(self, bucket: str, found: Found, start: int, stop: int) -> bytes:
     """The bytes from `start` to before `stop` of exactly this version of an object."""
 
+  def read_direct(self, bucket: str, found: Found, start: int, stop: int) -> bytes | None:
+    """As `read`, but in little time of a core; None: it failed, and `read` may tell why."""
+
   def write(self, bucket: str, key: str, content: bytes, expected: str | None) -> str:
     """Writes an object if its version is `expected` (None: any); returns its new version."""
 
