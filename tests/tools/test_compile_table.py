@@ -1,11 +1,17 @@
 """The table of compiled recipes: which rows it has, and how they are written."""
 
 import csv
+import functools
 import pathlib
 
-from compiled import compiled_recipes
+import jax
+import pytest
+
+from compiled import compiled_on_gpus, compiled_recipes, gpu_targets
+from compiled.platform import known
 from compiled.table import ROOT
 from vit_jax import recipes
+from vit_jax.experiments import step_program
 
 PAPER = pathlib.Path(__file__).parents[1] / "paper"
 
@@ -53,3 +59,53 @@ def test_a_decision_quotes_its_row_of_the_table():
   step, peak = float(row["step_seconds_estimate"]) * 1e3, int(row["peak_bytes"]) / 2**30
   assert f"{step:.1f} ms a step by the compiler's cycles, {peak:.1f} GiB of 16" in text
   assert f"MFU {float(row['mfu']):.0%}" in text
+
+
+ON_GPUS = compiled_on_gpus.TABLE.read()
+RATES = pathlib.Path(__file__).parent / "compiled" / "published_rates.csv"
+PUBLISHED = list(csv.DictReader(RATES.read_text().splitlines()))
+
+
+def _name(row):
+  return f"{row['recipe']} {row['topology']}"
+
+
+def test_the_table_of_gpus_in_the_documents_is_that_of_its_rows():
+  assert compiled_on_gpus.PATH.read_text() == compiled_on_gpus.page(ON_GPUS)
+  assert {row["fits"] for row in ON_GPUS} == {"True"}
+  assert all(row["made_from"] for row in ON_GPUS)
+
+
+@functools.cache
+def state_bytes(recipe):
+  """Parameters, moments, and what else a step changes."""
+  run = step_program.planned(recipes.load(f"configs/{recipe}"), jax.devices()[:1])
+  return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(run.abstract))
+
+
+@pytest.mark.parametrize("row", ON_GPUS, ids=_name)
+def test_a_row_needs_its_state_and_batch_and_no_more_than_jax_takes(row):
+  images = int(row["global_batch"]) / int(row["devices"])
+  needed = state_bytes(row["recipe"]) + images * int(row["image_size"]) ** 2 * 3
+  assert needed < int(row["peak_bytes"]) <= float(row["usable_bytes"])
+
+
+@pytest.mark.parametrize("row", ON_GPUS, ids=_name)
+def test_the_matmuls_of_a_row_are_those_of_our_own_count(row):
+  """Attention computes its logits again in the backward pass, and one token may be padding."""
+  kind = gpu_targets.TARGETS[row["topology"].partition(":")[0]].kind
+  flops = float(row["matmul_seconds_bound"]) * known(kind).peak_flops
+  assert 0.99 < flops / float(row["flops_per_device"]) < 1.15
+  assert float(row["matmul_seconds_bound"]) < float(row["step_seconds_bound"])
+
+
+@pytest.mark.parametrize("published", PUBLISHED, ids=_name)
+def test_nobody_was_faster_than_the_bound_of_a_row(published):
+  """Of the same model, on images of the same size and the same GPUs."""
+  its = recipes.load(published["recipe"]).model.name
+  each = float(published["images_per_second"]) / int(published["topology"].partition(":")[2])
+  for row in ON_GPUS:
+    model = recipes.load(f"configs/{row['recipe']}").model.name
+    same = ("topology", "image_size")
+    if model == its and all(row[key] == published[key] for key in same):
+      assert each < float(row["images_per_second_per_device_bound"])

@@ -3,19 +3,22 @@
 `make test` compiles one program of each class; `make gpu` all of them, with --gpu.
 """
 
+import csv
 import functools
 import importlib.util
+import pathlib
 import re
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from compiled import compilation, platforms
+from compiled import compilation, platforms, report
 from compiled.breakdown import breakdown
 from compiled.compilation import overridden
 from compiled.platform import known
 from vit_jax import config as c
+from vit_jax import recipes
 from vit_jax.evaluation import (
   classification,
   few_shot,
@@ -212,3 +215,23 @@ def test_nearest_neighbours():
   best = jax.jit(nearest_neighbours.best, static_argnums=2)
   banks = arguments(run, ((512, 64), jnp.float32), ((32, 64), jnp.float32))
   assert compilation.program(run, best, (*banks, 20)).fits
+
+
+def _name(row):
+  return f"{row['recipe']} {row['topology']}"
+
+
+RATES = pathlib.Path(__file__).with_name("published_rates.csv")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("row", list(csv.DictReader(RATES.read_text().splitlines())), ids=_name)
+def test_nobody_was_faster_than_the_bound(row):
+  gpus = devices(row["topology"])
+  batch = len(gpus) * int(row["batch_per_gpu"])
+  config = recipes.resolve(row["recipe"], [f"--config.batch_size={batch}"])
+  assert config.data.image_size == int(row["image_size"])
+  program = compilation.compile_step(config, gpus)
+  parts = breakdown(program.text, known(program.device_kind))
+  bound = report.bounds(config, program, parts)["images_per_second_per_device_bound"]
+  assert float(row["images_per_second"]) / len(gpus) < bound
