@@ -64,6 +64,13 @@ MORE_MODELS = {
   "axial": {"model.name": "Axial-ViT-B/4", "model.attention": "cudnn"},
   "masked patches": {"objective": Masked(), "model.attention": "cudnn"},
   "dropout": {"model.dropout": 0.1, "model.attention": "cudnn"},
+  "hybrid": {
+    "model": c.Model(
+      **dict(name="R50x1+ViT-B/16", stages=(1,), depth=1, width=64, mlp_dim=128, heads=1),
+      **dict(num_classes=7, compute_dtype="bfloat16", attention="cudnn"),
+    ),
+    "data.image_size": 32,
+  },
 }
 
 
@@ -101,7 +108,7 @@ def test_every_kind_of_model_trains(_name, overrides):
   program = compiled(overrides)
   assert program.fits
   assert sum(part.flops for part in breakdown(program.text, known(program.device_kind))) > 0
-  of_cudnn = overrides.get("model.attention") == "cudnn"
+  of_cudnn = overridden(SMALL, overrides).model.attention == "cudnn"
   assert ("__cudnn$fmhaSoftmaxBackward" in program.text) == of_cudnn
 
 
