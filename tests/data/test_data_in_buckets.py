@@ -7,9 +7,9 @@ import pytest
 
 from tests import buckets
 from tests.data import digit_files
-from tests.data.opened import assert_same, open_source
+from tests.data.opened import assert_same, every, open_source
 from tests.data.test_every_source import TRANSFORM, assert_equal, batches
-from vit_jax.data import leakage, pipeline, sources
+from vit_jax.data import leakage, pipeline, sources, stored
 from vit_jax.data.sources import Mixed, SourceError, Subset, webdataset
 from vit_jax.storage import files
 from vit_jax.storage.base import ChangedError
@@ -170,3 +170,20 @@ def test_a_bucket_that_may_not_be_read_ends_the_run(made, proxy):
   read = pipeline.train_batches(source, transform=TRANSFORM, **options)
   with proxy.refusing(403), pytest.raises(ValueError, match="permission denied"):
     next(read)
+
+
+@ONE
+def test_what_was_read_is_kept_on_the_disk(made, proxy, tmp_path, monkeypatch):
+  monkeypatch.setattr(stored, "COPIES", tmp_path)
+  stored.keep(0.1)
+  try:
+    for name in ("folder", "wds", "tfds", "parquet"):
+      split, here, there = made[name]
+      every(open_source(there, split))
+      source = open_source(there, split)
+      proxy.count = 0
+      assert_equal(batches(source), batches(open_source(here, split)))
+      assert proxy.count == 0, name
+    assert f'kept in "{tmp_path}": 0.00 GB now, 0.10 GB at most' in stored.kept()
+  finally:
+    stored.keep(0)

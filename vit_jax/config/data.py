@@ -193,6 +193,15 @@ class Data:
     high=MAX_PIXELS,
     used_if=(("data.cache",),),
   )
+  bucket_cache: float = setting(
+    0.0,
+    "GB of this machine's disk for what is read from buckets, in ~/.cache/vit_jax/buckets; if they "
+    "are full, what was not used for the longest time goes. It helps if all images of the run fit; "
+    "0: nothing is kept",
+    low=1.0,
+    high=1e6,
+    off=0.0,
+  )
   threads: int = setting(16, "decoding threads per process", low=1, high=1024)
   ahead: int = setting(2, "batches copied to the devices in advance", low=1, high=64)
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vit_jax.config import RunError
-from vit_jax.data import array_record, patience
-from vit_jax.storage import files
+from vit_jax.data import array_record, patience, stored
 from vit_jax.storage.base import ChangedError, Stamp, UnreachableError
 from vit_jax.storage.files import whole
 from vit_jax.storage.paths import UrlPath
@@ -178,7 +177,7 @@ class _Distant:
   """The reader of a file that is not on this machine, by one request for each record."""
 
   def __init__(self, path: UrlPath, stamp: Stamp):
-    self._read = functools.partial(files.part, path, stamp)
+    self._read = functools.partial(stored.part, path, stamp)
     self._index = array_record.index(self._read, stamp.size)
 
   def num_records(self) -> int:

@@ -1,16 +1,49 @@
-"""The bytes of examples, wherever they lie: whole files, and parts of large ones."""
+"""The bytes of examples, wherever they lie: whole files, and parts of large ones.
+
+What was read from a bucket may be kept on this machine's disk (`keep`), for all sources of this
+process.
+"""
 
 import errno
+import functools
 import io
 import os
+import pathlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from vit_jax.data import image_files
+from vit_jax.data.copies import Copies
 from vit_jax.storage import files
 from vit_jax.storage.base import Stamp
 from vit_jax.storage.paths import Path, UrlPath
+
+COPIES = pathlib.Path("~/.cache/vit_jax/buckets")
+_copies = Copies(COPIES, 0)  # none
+
+
+def keep(gigabytes: float):
+  """Keeps what is read from buckets on the disk, at most so much; 0: nothing."""
+  global _copies
+  _copies = Copies(pathlib.Path(os.path.expanduser(COPIES)), int(gigabytes * 1e9))
+
+
+def kept() -> str:
+  """What is kept of buckets, as a sentence; "" if nothing is."""
+  if not _copies.most:
+    return ""
+  held, most = (f"{size / 1e9:,.2f}" for size in (_copies.bytes(), _copies.most))
+  return f'Images from buckets are kept in "{_copies.root}": {held} GB now, {most} GB at most.'
+
+
+def part(path: Path, stamp: Stamp, start: int, stop: int) -> bytes:
+  """As `files.part`, from a copy on the disk if there is one."""
+  fetch = functools.partial(files.part, path, stamp, start, stop)
+  if not _copies.most or not distant(path):
+    return fetch()
+  name = f"{path} {stamp.version} {stamp.size} {start} {stop}"
+  return _copies.read(name, max(min(stop, stamp.size) - start, 0), fetch)
 
 
 class Stamps:
@@ -40,7 +73,7 @@ def image(path: Path, stamp: Stamp | None) -> bytes:
     return files.read_bytes(path, most=image_files.MAX_BYTES)
   if stamp.size > image_files.MAX_BYTES:
     raise OSError(errno.EFBIG, f"It is larger than {image_files.MAX_BYTES:,} bytes", str(path))
-  return files.part(path, stamp, 0, stamp.size)
+  return part(path, stamp, 0, stamp.size)
 
 
 def stamps_of(paths: Sequence[Path]) -> tuple[list[Stamp], list[int]]:
@@ -77,7 +110,7 @@ class File(io.RawIOBase):
 
   def readinto(self, buffer) -> int:
     """Reads all that is wanted by one request."""
-    piece = files.part(self._path, self._stamp, self._place, self._place + len(buffer))
+    piece = part(self._path, self._stamp, self._place, self._place + len(buffer))
     buffer[: len(piece)] = piece
     self._place += len(piece)
     return len(piece)

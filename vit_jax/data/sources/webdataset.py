@@ -87,7 +87,7 @@ class WebDataset(table.Table):
   def __getitem__(self, index: int) -> Example:
     number, (begin, size) = self._files[index], self._places[index].tolist()
     stop = begin + min(size, image_files.MAX_BYTES)
-    image = files.part(self._paths[number], self._stamps[number], begin, stop)
+    image = stored.part(self._paths[number], self._stamps[number], begin, stop)
     return Example(image, self.labels(index), self.name(index))
 
   def name(self, index: int) -> str:

@@ -1,0 +1,103 @@
+"""Copies on the disk: bounded, checked, and shared by processes."""
+
+import os
+import threading
+
+import pytest
+
+from vit_jax.data import copies
+
+
+@pytest.fixture
+def kept(tmp_path):
+  return copies.Copies(tmp_path / "copies", 16 * 1000)
+
+
+def files_of(kept):
+  return [file for file in kept.root.glob("*/*") if file.name != "total"]
+
+
+def read(kept, name, size=50):
+  """The content, and whether it was fetched."""
+  fetched = []
+  content = kept.read(name, size, lambda: fetched.append(1) or name.encode().ljust(size, b"."))
+  assert content == name.encode().ljust(size, b".")
+  return bool(fetched)
+
+
+def test_what_was_read_is_read_from_its_copy(kept):
+  assert [read(kept, name) for name in "aabba"] == [True, False, True, False, False]
+  again = copies.Copies(kept.root, kept.most)  # of another process
+  assert not read(again, "a")
+  assert kept.bytes() == again.bytes() == 2 * 54
+
+
+def test_a_copy_that_is_damaged_is_made_again(kept, caplog):
+  read(kept, "a")
+  (file,) = files_of(kept)
+  whole = file.read_bytes()
+  for data in (whole[:-1], whole + b"x", b"", whole[:20] + b"x" + whole[21:], b"xxxx" + whole[4:]):
+    file.write_bytes(data)
+    assert read(kept, "a")
+    assert not read(kept, "a")
+  assert caplog.text.count("The copy of a in") == 5
+  assert kept.read("a", 49, lambda: b"another size") == b"another size"
+
+
+def test_the_least_recently_used_go_first(kept, monkeypatch):
+  monkeypatch.setattr(copies, "_FOLDERS", "0")
+  kept = copies.Copies(kept.root, 1000)
+  monkeypatch.setattr(copies.hashlib, "sha256", lambda name: Digest(name))
+  for number in range(18):
+    assert read(kept, f"{number:02}")
+    (kept.root / "0" / f"{number:02}").touch()
+    os.utime(kept.root / "0" / f"{number:02}", ns=(number, number))
+  assert not read(kept, "00")  # used now
+  assert read(kept, "18")
+  assert not read(kept, "00")
+  assert not read(kept, "17")
+  assert read(kept, "01")
+  assert kept.bytes() <= 1000
+
+
+class Digest:
+  """A hash that shows its name."""
+
+  def __init__(self, name):
+    self._name = name.decode()
+
+  def hexdigest(self):
+    return f"0{self._name}"
+
+
+def test_all_files_together_are_bounded_also_of_several_writers(kept):
+  def write(first):
+    own = copies.Copies(kept.root, kept.most)
+    for number in range(first, 600, 3):
+      read(own, f"{number}", size=90)
+
+  threads = [threading.Thread(target=write, args=(first,)) for first in range(3)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  sizes = sum(file.stat().st_size for file in files_of(kept))
+  assert kept.most / 2 < sizes <= kept.bytes() <= kept.most
+  for folder in kept.root.iterdir():
+    (folder / "total").write_bytes(b"")  # a crash between two writes
+  for number in range(1000, 1400):
+    read(kept, f"{number}", size=90)
+  assert sum(file.stat().st_size for file in files_of(kept)) <= kept.most
+
+
+def test_what_is_larger_than_an_eighth_of_a_folder_is_not_kept(kept):
+  assert read(kept, "a", size=126)
+  assert read(kept, "a", size=126)
+  assert not kept.root.exists()
+
+
+def test_a_disk_that_cannot_be_written_is_told_once(kept, caplog):
+  kept.root.parent.mkdir(exist_ok=True)
+  kept.root.write_text("a file")
+  assert [read(kept, name) for name in "aab"] == [True, True, True]
+  assert caplog.text.count("No further images from buckets are kept on the disk: ") == 1
