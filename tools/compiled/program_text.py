@@ -21,7 +21,7 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
   If a collective has separate start and done instructions, only the done one counts. Instructions
   with the same channel, such as those in concurrent fusions, count as one collective, which runs as
   often as the least frequent of them. An all-reduce that is fused with slices of its results is a
-  reduce-scatter.
+  reduce-scatter; all those of several arrays have one channel, and each counts.
   """
   by_kind = collections.defaultdict(dict)
   blocks = computations(text)
@@ -31,10 +31,12 @@ def collectives(text: str) -> dict[str, tuple[int, int]]:
       if not match:
         continue
       kind, size = match[2], shape_bytes(match[1])
-      if name.startswith("%all-reduce-scatter"):
-        kind, size = "reduce-scatter", shape_bytes(_result(blocks[name]))
       channel = re.search(r"channel_id=(\d+)", line)
       key = channel[1] if channel else line
+      if name.startswith("%all-reduce-scatter"):
+        kept = _result(blocks[name])
+        kind, size = "reduce-scatter", shape_bytes(kept)
+        key = name if kept.startswith("(") else key
       before, _ = by_kind[kind].get(key, (times, size))
       by_kind[kind][key] = min(times, before), size
   return {

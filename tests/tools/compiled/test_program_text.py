@@ -111,6 +111,14 @@ def test_an_all_reduce_of_which_slices_are_kept_is_a_reduce_scatter(block, kept)
   assert program_text.collectives(text.replace("ENTRY", fused)) == {"reduce-scatter": (1, kept)}
 
 
+@pytest.mark.parametrize(("block", "count", "kept"), [(SLICES, 2, 40), (SLICE, 1, 16)])
+def test_reduce_scatters_of_several_arrays_are_not_one_because_of_their_channel(block, count, kept):
+  fused = "".join(f"%all-reduce-scatter.{i} (input: bf16[8,4]) {{\n{block}\n}}\n\n" for i in "12")
+  run = "  %x = bf16[2,4]{1,0} fusion(%w), calls=%all-reduce-scatter."
+  text = LOOPS.replace("  ROOT %h", f"{run}1\n{run}2\n  ROOT %h").replace("ENTRY", fused + "ENTRY")
+  assert program_text.collectives(text) == {"reduce-scatter": (count, count * kept)}
+
+
 def test_numbers_of_an_unknown_size_are_not_left_out():
   assert program_text.shape_bytes("(s4[6]{0}, f64[2]{0}, u32[])") == 3 + 16 + 4
   with pytest.raises(ValueError, match="'f8e4m3fn'"):
