@@ -3,9 +3,9 @@ r"""Small models on halves of Fashion-MNIST's classes: pre-training, then fine-t
   python -m vit_jax.main --config=configs/fashion_halves.py:first,MODEL --workdir=DIR
   python -m vit_jax.main --config=configs/fashion_halves.py:second,MODEL --config.init_from=DIR
 
-first: 800 steps on 30,000 images of the classes 0 to 4, with the settings of configs/vit_fashion.py
-but no moving average, and a 5-shot probe on the classes 5 to 9: the mean of five draws, 2,000 test
-images.
+first: 800 steps on 30,000 images of the classes 0 to 4, with the settings of
+configs/vit_fashion.py:plain but no moving average, and a 5-shot probe on the classes 5 to 9: the
+mean of five draws, 2,000 test images.
 second: 200 steps on 1,000 images of the classes 5 to 9, scored on their 5,000 test images. As in
 Table 4, but for the size: SGD with momentum 0.9, a warm-up of a fifth of the run, cosine decay,
 clipping to a global norm of 1, learning rate 0.03, the largest of the paper's grid.

@@ -2,7 +2,7 @@ r"""A small ViT on Fashion-MNIST without labels, by masked patch prediction (Sec
 
   python tools/prepare_data.py build fashion_mnist
   python -m vit_jax.main --config=configs/masked_fashion.py
-  python -m vit_jax.main --config=configs/vit_fashion.py --config.init_from=WORKDIR \
+  python -m vit_jax.main --config=configs/vit_fashion.py:plain --config.init_from=WORKDIR \
     --config.new_head=True
 
 9,188 steps on 58,800 images; 1,200 others are held out. The last command fine-tunes from it.

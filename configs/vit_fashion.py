@@ -1,14 +1,21 @@
 """A small ViT on Fashion-MNIST: 60,000 training and 10,000 test images of 28 x 28 pixels.
 
   python tools/prepare_data.py build fashion_mnist
-  python -m vit_jax.main --config=configs/vit_fashion.py
+  python -m vit_jax.main --config=configs/vit_fashion.py[:plain]
 
-10,312 steps. Measured on 2 CPU cores: 89.34% of the 10,000 test images. With the images in another
-random order it was 89.70%, in 9 min 57 s, and 90.34% with 14 epochs instead of 11. Other settings
-that were tried: small batches learn most in a given time (with 3 epochs each, 64 and 32 images per
-step were better than 128). Random crops reduce accuracy (8 epochs, patches of 7 pixels, flips,
-label smoothing: 88.3%; with crops of at least 70% of the area: 86.4%). Patches of 4 pixels are
-better than patches of 7, which are twice as fast (89.40% after 14 epochs).
+A hybrid, 4,688 steps. Measured, one seed: 91.38% of the 10,000 test images, in 584 s of CPU time
+on 2 cores with other work. A third of the tokens of the plain ViT, on the map of a convolution, and
+Muon did it (docs/from-scratch.md has the trials). In short trials of the same cost, neither a
+residual unit before the Transformer nor a width of 192 helped. At the end 94% of the training
+images are right, so a longer run may need more augmentation; none was measured.
+
+plain: the ViT of the studies and of the pictures, with Adam, 10,312 steps. Measured on 2 CPU cores:
+89.34%. With the images in another random order it was 89.70%, in 9 min 57 s, and 90.34% with 14
+epochs instead of 11. Other settings that were tried with it: small batches learn most in a given
+time (with 3 epochs each, 64 and 32 images per step were better than 128). Random crops reduce
+accuracy (8 epochs, patches of 7 pixels, flips, label smoothing: 88.3%; with crops of at least 70%
+of the area: 86.4%). Patches of 4 pixels are better than patches of 7, which are twice as fast
+(89.40% after 14 epochs).
 """
 
 from vit_jax.config import (
@@ -23,26 +30,40 @@ from vit_jax.config import (
 )
 from vit_jax.evaluation.classification import Classification
 from vit_jax.learning.optimizers.adam import Adam
+from vit_jax.learning.optimizers.muon import Muon
+from vit_jax.recipes import choice
+
+SHAPE = dict(depth=4, width=96, mlp_dim=192, heads=3, num_classes=10)
+UPDATES = dict(weight_decay=0.1, clip_norm=1.0, ema=0.998)
+WHOLE = dict(crop_area=(1.0, 1.0), crop_aspect=(1.0, 1.0))
+KINDS = {
+  "hybrid": dict(
+    duration=Duration(epochs=5),
+    model=Model(name="R+ViT-Ti/16", patch=2, **SHAPE),
+    optimizer=Muon(**UPDATES),
+    data=dict(image_size=32, **WHOLE),
+  ),
+  "plain": dict(
+    duration=Duration(epochs=11),
+    model=Model(name="ViT-Ti/4", **SHAPE),
+    optimizer=Adam(**UPDATES),
+    data=dict(image_size=28, **WHOLE),
+  ),
+}
 
 
-def get_config():
-  """The recipe."""
+def get_config(kind="hybrid"):
+  """The recipe with a hybrid or with a plain ViT."""
+  parts = KINDS[choice(kind, *KINDS)]
+  data = Data(train=Dataset(source="tfds:fashion_mnist", split="train"), **parts["data"])
   return to_config_dict(
     Config(
       batch_size=64,
-      duration=Duration(epochs=11),
       log_every=Duration(steps=125),
       evaluate_every=Duration(epochs=6),
-      model=Model(name="ViT-Ti/4", depth=4, width=96, mlp_dim=192, heads=3, num_classes=10),
-      optimizer=Adam(weight_decay=0.1, clip_norm=1.0, ema=0.998),
       schedule=Schedule(learning_rate=1.5e-3, warmup=Duration(steps=500)),
-      data=Data(
-        train=Dataset(source="tfds:fashion_mnist", split="train"),
-        image_size=28,
-        crop_area=(1.0, 1.0),
-        crop_aspect=(1.0, 1.0),
-      ),
       evaluate={"test": Classification(source="tfds:fashion_mnist", split="test")},
       checkpoint=Checkpoint(every=Duration(epochs=6)),
+      **(parts | dict(data=data)),
     )
   )

@@ -39,7 +39,7 @@ def cell(name: str, images: int, pieces: dict) -> Cell:
   short = name.replace(" ", "_").replace("-", "_").lower()
   return Cell(
     label=f"{name}, {images} images",
-    stage=Stage("configs/vit_fashion.py", settings, name=f"{short}_{images}"),
+    stage=Stage("configs/vit_fashion.py:plain", settings, name=f"{short}_{images}"),
     factors={"recipe": name, "images": images},
   )
 

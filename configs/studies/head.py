@@ -48,7 +48,7 @@ def small() -> Study:
   rates = (5e-4, 1.5e-3, 4.5e-3, 1.35e-2)  # three times each, around the recipe's 1.5e-3
   return Study(
     cells=tuple(
-      cell("configs/vit_fashion.py", SMALL, head, rate) for head in HEADS for rate in rates
+      cell("configs/vit_fashion.py:plain", SMALL, head, rate) for head in HEADS for rate in rates
     ),
     drawing=Drawing(x="epoch", by="learning_rate", panel="head", label="top-1, Fashion-MNIST"),
   )

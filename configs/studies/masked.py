@@ -5,9 +5,9 @@
 
 small: a ViT of 4 blocks is pre-trained on all training images of Fashion-MNIST without their labels
 (configs/masked_fashion.py, 2,000 steps of 64 images) and fine-tuned on 100, 1,000 and 10,000
-labelled ones (configs/vit_fashion.py). Beside it the same model is trained from scratch, for as
-many labelled steps and for as many steps in all. With 1,000 labels the three targets and two rates
-of corruption are compared. 14 cells x 3 seeds.
+labelled ones (configs/vit_fashion.py:plain). Beside it the same model is trained from scratch, for
+as many labelled steps and for as many steps in all. With 1,000 labels the three targets and two
+rates of corruption are compared. 14 cells x 3 seeds.
 
 The labelled images are a random subset of the first nine tenths of the training images, the same
 for all seeds. The last tenth chooses the learning rate of each cell; pre-training has seen its
@@ -61,7 +61,7 @@ def training(name: str, labels: int, steps: int, after: Stage | None = None) -> 
     "new_head": after is not None,
   }
   choice = Choice(RATES, HELD_OUT | (SEEN if after else {}))
-  return Stage("configs/vit_fashion.py", settings, f"{name}_{labels}", after, choice)
+  return Stage("configs/vit_fashion.py:plain", settings, f"{name}_{labels}", after, choice)
 
 
 def cell(start: str, labels: int, stage: Stage) -> Cell:

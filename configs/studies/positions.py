@@ -59,7 +59,7 @@ def cells(recipe: str, settings: dict) -> tuple[Cell, ...]:
 def small() -> Study:
   """On two CPU cores."""
   return Study(
-    cells=cells("configs/vit_fashion.py", SMALL),
+    cells=cells("configs/vit_fashion.py:plain", SMALL),
     drawing=Drawing(x="positions", by="position_place", label="top-1, Fashion-MNIST"),
     paper=TABLE,
   )

@@ -80,7 +80,9 @@ def small() -> Study:
   """On two CPU cores."""
   first = {**SMALL, **half("first"), **lasting(1400), "data.image_size": 16}
   second = {**SMALL, **half("second"), **lasting(200), "data.train.subset": 1000}
-  before = Stage("configs/vit_fashion.py", {**first, "model.name": "ViT-Ti/4"}, name="pretraining")
+  before = Stage(
+    "configs/vit_fashion.py:plain", {**first, "model.name": "ViT-Ti/4"}, name="pretraining"
+  )
   recipe = "configs/finetune.py:ViT-Ti/4,cifar10,inception"
   return study(before, recipe, second, held_out="90%", pixels=(16, 24, 32))
 

@@ -81,7 +81,7 @@ def small() -> Study:
     "2": sizes(8, 128, 256, 4),
   }
   return Study(
-    cells=cells("configs/vit_fashion.py", SMALL, curves(base, ways, together), head=16),
+    cells=cells("configs/vit_fashion.py:plain", SMALL, curves(base, ways, together), head=16),
     drawing=Drawing(x="exaflops", by="scaled", log=True, label="top-1, Fashion-MNIST"),
   )
 

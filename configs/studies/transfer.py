@@ -48,7 +48,7 @@ def lasting(steps: int, warmup: int) -> dict:
 
 
 PRETRAINING = Stage(
-  "configs/vit_fashion.py", SHAPE | images("first") | lasting(1400, 140), name="pretraining"
+  "configs/vit_fashion.py:plain", SHAPE | images("first") | lasting(1400, 140), name="pretraining"
 )
 FINE_TUNING = {
   "schedule.learning_rate": 0.03,
@@ -66,7 +66,9 @@ def trained(start: str, pixels: int) -> Stage:
     "optimizer.ema": 0.98,
   }
   if start == "scratch":
-    return Stage("configs/vit_fashion.py", common | lasting(200, 20), name=f"scratch_{pixels}px")
+    return Stage(
+      "configs/vit_fashion.py:plain", common | lasting(200, 20), name=f"scratch_{pixels}px"
+    )
   return Stage(
     "configs/finetune.py:ViT-Ti/4,cifar10,inception",
     common | lasting(200, 0) | FINE_TUNING,

@@ -1,7 +1,7 @@
 """Makes the pictures of the pages anew: python -m tests.pages.pictures [digits fashion studies].
 
 `digits` trains the demo, in minutes, and photographs its report with Chromium. `fashion` trains
-configs/vit_fashion.py, in ten minutes or more, and looks inside. `studies` draws what is in
+configs/vit_fashion.py:plain, in ten minutes or more, and looks inside. `studies` draws what is in
 docs/images/studies/*.csv. Commit first: the report shows the revision of the code.
 """
 
@@ -30,10 +30,11 @@ def python(*arguments: str):
   subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True)
 
 
-def trained(name: str) -> pathlib.Path:
+def trained(name: str, argument: str = "") -> pathlib.Path:
   """The workdir of a recipe that is trained to its end."""
   folder = RUNS / name
-  python("-m", "vit_jax.main", f"--config=configs/{name}.py", f"--workdir={folder}")
+  recipe = f"configs/{name}.py{argument and ':'}{argument}"
+  python("-m", "vit_jax.main", f"--config={recipe}", f"--workdir={folder}")
   return folder
 
 
@@ -58,7 +59,7 @@ def digits():
 
 def fashion():
   """What the model of Fashion-MNIST has learned."""
-  folder = trained("vit_fashion")
+  folder = trained("vit_fashion", "plain")
   images = ("--images=tfds:fashion_mnist", "--split=test")
   of_images = dict(attention=(*images, "--count=8"), distance=images, features=images)
   for kind, more in (of_images | dict(positions=(), filters=(), mistakes=("--count=8",))).items():

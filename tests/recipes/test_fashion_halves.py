@@ -11,7 +11,7 @@ from vit_jax.experiments.studies.loading import functions
 
 
 def test_pre_training_has_the_settings_of_the_recipe_on_all_classes():
-  half, whole = load("fashion_halves", "first,ViT-96/4"), load("vit_fashion")
+  half, whole = load("fashion_halves", "first,ViT-96/4"), load("vit_fashion", "plain")
   shape = ("name", "depth", "width", "mlp_dim", "heads")
   assert all(getattr(half.model, key) == getattr(whole.model, key) for key in shape)
   assert half.schedule.learning_rate == whole.schedule.learning_rate

@@ -28,7 +28,7 @@ class Scale:
 
 
 DIGITS = dict(depth=4, width=64, mlp_dim=256, heads=4)  # as in configs/vit_digits.py
-FASHION = dict(depth=4, width=96, mlp_dim=192, heads=3)  # as in configs/vit_fashion.py
+FASHION = dict(depth=4, width=96, mlp_dim=192, heads=3)  # as in configs/vit_fashion.py:plain
 SCALES = (
   Scale(10_000, "ViT-Ti", DIGITS, 64, 120, 3e-3, 0.5),
   Scale(100_000, "ViT-Ti", FASHION, 64, 20, 1.5e-3, 0.8),
