@@ -5,7 +5,9 @@ import threading
 
 import pytest
 
-from vit_jax.data import copies
+from tests.data import numbered
+from vit_jax.config import Data, Dataset
+from vit_jax.data import copies, datasets, stored
 
 
 @pytest.fixture
@@ -101,3 +103,16 @@ def test_a_disk_that_cannot_be_written_is_told_once(kept, caplog):
   kept.root.write_text("a file")
   assert [read(kept, name) for name in "aab"] == [True, True, True]
   assert caplog.text.count("No further images from buckets are kept on the disk: ") == 1
+
+
+def test_the_first_lines_of_a_run_tell_what_is_kept(tmp_path, monkeypatch):
+  source = numbered.numbered(3)
+  lines = lambda: datasets.notes([datasets.NamedDataset("config.data.train", Dataset(), source)])
+  monkeypatch.setattr(stored, "COPIES", tmp_path)
+  monkeypatch.setattr(stored, "_copies", stored._copies)  # restored at the end
+  datasets.of_run(Data(bucket_cache=2.0))
+  assert lines() == []  # of images on this machine nothing is kept
+  source.distant = True
+  assert lines() == [f'Images from buckets are kept in "{tmp_path}": 0.00 GB now, 2.00 GB at most.']
+  datasets.of_run(Data())
+  assert lines() == []
