@@ -1,5 +1,6 @@
 """Data in buckets, by real servers of both protocols: as on this machine, bit for bit."""
 
+import contextlib
 import itertools
 import logging
 
@@ -152,8 +153,9 @@ def test_requests_that_fail_are_made_again(made, proxy):
 def test_an_image_that_cannot_be_read_is_named_and_left_out(made, proxy, caplog):
   source = open_source(made["folder"][2])
   options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=0)
-  with proxy.refusing(503), caplog.at_level(logging.WARNING):
-    batch = next(pipeline.train_batches(source, transform=TRANSFORM, **options))
+  read = pipeline.train_batches(source, transform=TRANSFORM, **options)
+  with contextlib.closing(read), proxy.refusing(503), caplog.at_level(logging.WARNING):
+    batch = next(read)
   assert batch["mask"].tolist() == [0, 0]
   assert caplog.text.count("Broken image, left out of training: gs://bucket/data/folder/") == 2
 
@@ -163,7 +165,8 @@ def test_a_bucket_that_may_not_be_read_ends_the_run(made, proxy):
   source = open_source(made["folder"][2])
   options = dict(seed=0, batch_size=2, host=0, hosts=1, start=0, threads=0)
   read = pipeline.train_batches(source, transform=TRANSFORM, **options)
-  with proxy.refusing(403), pytest.raises(ValueError, match="permission denied"):
+  refused = pytest.raises(ValueError, match="permission denied")
+  with contextlib.closing(read), proxy.refusing(403), refused:
     next(read)
 
 

@@ -239,6 +239,7 @@ def turn(
 
   A warm-up of half the turn comes first, so that threads and buffers settle.
   """
+  others = threading.enumerate()
   batches = make()
   next(batches)
   warm_until = time.perf_counter() + seconds / 2
@@ -252,7 +253,7 @@ def turn(
   if hasattr(batches, "close"):  # tf.data's iterators end when they are garbage-collected
     batches.close()
     for thread in threading.enumerate():
-      if thread.name.startswith("grain-prefetch"):
+      if thread.name.startswith("grain-prefetch") and thread not in others:
         thread.join()  # It still reads files, which would disturb the next turn or fail.
   return speed
 
