@@ -63,7 +63,7 @@ def test_a_cache_is_read_for_training_alone(tmp_path):
   with pytest.raises(c.ConfigError, match="its cache_side is 8, this run's 9"):
     runs.open_data(dataclasses.replace(config, data=dataclasses.replace(config.data, cache_side=9)))
   plain, data = runs.open_data(CONFIG), runs.open_data(config)
-  assert type(data.train) is cache.Cached
+  assert type(data.train._source) is cache.Cached  # what is kept in memory is read from it
   scored = data.evaluations.heads()[0].source
   assert type(scored) is type(plain.evaluations.heads()[0].source)
   made = runs.make(config, data)
