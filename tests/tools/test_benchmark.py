@@ -5,7 +5,7 @@ import multiprocessing
 
 import pytest
 
-from benchmarks import accelerator, formats, processes, step
+from benchmarks import accelerator, bucket, formats, processes, step
 from tools import benchmark
 from vit_jax.data.sources import webdataset
 from vit_jax.experiments import timing
@@ -140,3 +140,16 @@ def test_every_format_is_measured(monkeypatch, tmp_path):
   assert not [row for row in rows if row["error"]]
   assert rows[0]["ratio"] == 1
   assert "CPU us/image" in benchmark.table(rows)
+
+
+def test_buckets_are_measured_beside_the_disk(monkeypatch, tmp_path):
+  for name in ("TFDS_DATA_DIR", "STORAGE_EMULATOR_HOST"):
+    monkeypatch.setenv(name, "")  # restored at the end
+  monkeypatch.setattr(webdataset, "INDICES", tmp_path)
+  rows = {
+    row["name"]: row for row in bucket.measure(rounds=1, seconds=0.01, batch_size=2, count=12)
+  }
+  places = ("disk", "0 ms", "10 ms", "50 ms")
+  assert rows.keys() == {f"{name}, {place}" for name in bucket.NAMES for place in places}
+  assert all(rows[f"{name}, disk"]["ratio"] == 1 for name in bucket.NAMES)
+  assert all(row["cpu_microseconds"] > 0 for row in rows.values())

@@ -60,12 +60,13 @@ def measure(
     here = {name: formats.FORMATS[name](root, _folder(root)) for name in NAMES}
     here["tfds:"] = (f"tfds:{next(root.rglob('dataset_info.json')).parent}", "train")
     files.copy(root, path_of(_URL))
-    runs = {name: _runs(name, *here[name], str(root), delay) for name in NAMES}
+    options = dict(batch_size=batch_size, threads=Data().threads)
+    runs = {name: _runs(name, here[name], str(root), delay, options) for name in NAMES}
     runs = {title: run for some in runs.values() for title, run in some.items()}
     os.sched_setaffinity(0, first)
     try:
-      options = dict(seconds=seconds, batch_size=batch_size, cpu=time.process_time)
-      turns = [{n: jpegs.turn(m, **options) for n, m in runs.items()} for _ in range(rounds)]
+      timed = dict(seconds=seconds, batch_size=batch_size, cpu=time.process_time)
+      turns = [{n: jpegs.turn(m, **timed) for n, m in runs.items()} for _ in range(rounds)]
     finally:
       os.sched_setaffinity(0, cores)
   return [jpegs.row(name, turns, beside=f"{name.rpartition(', ')[0]}, disk") for name in runs]
@@ -75,13 +76,21 @@ def _folder(root: pathlib.Path) -> sources.Source:
   return sources.open_source(f"folder:{root}/jpegs")
 
 
-def _runs(name: str, spec: str, *rest: str) -> dict[str, Callable[[], Iterator]]:
-  """What makes the batches of a format, on the disk and at each latency."""
-  *split, root, delay = rest
-  split = "".join(split)
+def _runs(
+  name: str, named: tuple[str, ...], root: str, delay, options: dict
+) -> dict[str, Callable[[], Iterator]]:
+  """What makes the batches of a format, on the disk and at each latency.
+
+  Args:
+    name: of the format.
+    named: its source below `root`, and the split, if there is one.
+    root: the folder whose files are in the bucket.
+    delay: seconds that answers are late, which each turn sets.
+    options: of `input.our_batches`.
+  """
+  spec, split = (*named, "")[:2]
   here = sources.open_source(spec, split=split)
   there = sources.open_source(spec.replace(root, _URL), split=split)
-  options = dict(batch_size=64, threads=Data().threads)
   runs = {f"{name}, disk": functools.partial(jpegs.our_batches, here, **options)}
 
   def delayed(latency):

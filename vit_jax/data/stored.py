@@ -6,7 +6,6 @@ process.
 
 import errno
 import functools
-import io
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from vit_jax.data.copies import Copies
 from vit_jax.storage import files
 from vit_jax.storage.base import Stamp
 from vit_jax.storage.paths import Path, UrlPath
+from vit_jax.storage.seeking import Seeking
 
 COPIES = pathlib.Path("~/.cache/vit_jax/buckets")
 _copies = Copies(COPIES, 0)  # none
@@ -83,30 +83,13 @@ def stamps_of(paths: Sequence[Path]) -> tuple[list[Stamp], list[int]]:
   return [at or (None if i in missing else files.stamp(path)) for i, (path, at) in there], missing
 
 
-class File(io.RawIOBase):
+class File(Seeking):
   """A file that is read where it is wanted, by a library that knows where."""
 
   def __init__(self, path: Path, stamp: Stamp):
     """Reads nothing yet."""
-    self._path, self._stamp, self._place = path, stamp, 0
-
-  def readable(self) -> bool:
-    """True."""
-    return True
-
-  def seekable(self) -> bool:
-    """True."""
-    return True
-
-  def tell(self) -> int:
-    """The place of the next byte."""
-    return self._place
-
-  def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-    """Moves to a place, and returns it."""
-    base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._stamp.size}[whence]
-    self._place = max(base + offset, 0)
-    return self._place
+    super().__init__(stamp.size)
+    self._path, self._stamp = path, stamp
 
   def readinto(self, buffer) -> int:
     """Reads all that is wanted by one request."""

@@ -75,9 +75,9 @@ class _Buckets(Client):
   def scan(self, folder) -> Iterator[Entry]:
     within = len(place(folder / "x")[1]) - 1
     found, beginnings = self.listed(folder, "/", deep=False)
-    entries = {name[within:-1]: Entry(name[within:-1]) for name in beginnings}
-    for at in found:
-      entries[name] = Entry(name := at.key[within:], Stamp(at.size, at.version))
+    folders = [Entry(name[within:-1]) for name in beginnings]
+    objects = [Entry(at.key[within:], Stamp(at.size, at.version)) for at in found]
+    entries = {entry.name: entry for entry in (*folders, *objects)}
     marks = [name for name in entries if name.endswith(HIDDEN)]
     for name in (*marks, *(mark.removesuffix(HIDDEN) for mark in marks), ""):
       entries.pop(name, None)

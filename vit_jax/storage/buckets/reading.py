@@ -1,16 +1,16 @@
 """Reads an object, or several as one file, in large pieces."""
 
 import bisect
-import io
 import itertools
 from collections.abc import Callable, Sequence
 
 from vit_jax.storage.buckets.objects import Found
+from vit_jax.storage.seeking import Seeking
 
 BLOCK = 2**23  # bytes of one request
 
 
-class Stream(io.RawIOBase):
+class Stream(Seeking):
   """Objects one after another as a file that can be read and sought."""
 
   def __init__(self, read: Callable[[Found, int, int], bytes], found: Sequence[Found]):
@@ -22,30 +22,12 @@ class Stream(io.RawIOBase):
     """
     self._read, self._found = read, found
     self._starts = [0, *itertools.accumulate(at.size for at in found)]
-    self._place = 0
+    super().__init__(self._starts[-1])
     self._block, self._block_start = b"", 0
-
-  def readable(self) -> bool:
-    """True."""
-    return True
-
-  def seekable(self) -> bool:
-    """True."""
-    return True
-
-  def tell(self) -> int:
-    """The place of the next byte."""
-    return self._place
-
-  def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-    """Moves to a place, and returns it."""
-    base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._starts[-1]}[whence]
-    self._place = max(base + offset, 0)
-    return self._place
 
   def readinto(self, buffer) -> int:
     """Reads what the current block has of it."""
-    if self._place >= self._starts[-1] or not len(buffer):
+    if self._place >= self._size or not len(buffer):
       return 0
     if not self._block_start <= self._place < self._block_start + len(self._block):
       self._fetch()
