@@ -253,6 +253,17 @@ def test_of_many_who_want_a_dead_holders_lock_one_gets_it(folder):
   assert (len(got), len(refused)) == (1, 5)
 
 
+def test_a_lock_that_is_written_between_two_requests_is_read_again(folder, monkeypatch):
+  lock = folder / "lock"
+  bucket, seen = files.storage_of(lock), []
+  for number in range(2):
+    files.write_text(lock, json.dumps({"written": number}))
+    seen.append(bucket.stat(lock))
+  told = iter(seen)
+  monkeypatch.setattr(bucket, "stat", lambda path: next(told))
+  assert lease.Lease(bucket, lock)._there() == ({"written": 1}, seen[1].version)
+
+
 @pytest.mark.parametrize("fault", buckets.FAULTS)
 def test_a_request_that_fails_is_made_again(folder, proxy, fault):
   with proxy.faulty(0.3, fault):

@@ -13,7 +13,7 @@ import pathlib
 import secrets
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _SUM = struct.Struct("<I")  # before the content
 _FOLDERS = "0123456789abcdef"
@@ -70,19 +70,23 @@ class Copies:
     partial = file.with_name(f"{secrets.token_hex(8)}.partial")
     try:
       file.parent.mkdir(parents=True, exist_ok=True)
-      self._make_room(file.parent, _SUM.size + len(content))
-      try:
-        with open(partial, "xb", buffering=0) as stream:
-          stream.write(_SUM.pack(zlib.crc32(content)) + content)
-        os.replace(partial, file)
-      finally:
-        partial.unlink(missing_ok=True)
+      with self._room(file.parent, _SUM.size + len(content)):
+        try:
+          with open(partial, "xb", buffering=0) as stream:
+            stream.write(_SUM.pack(zlib.crc32(content)) + content)
+          os.replace(partial, file)
+        finally:
+          partial.unlink(missing_ok=True)
     except OSError as error:
       self._usable = False
       _log.warning("No further images from buckets are kept on the disk: %s", error)
 
-  def _make_room(self, folder: pathlib.Path, size: int):
-    """Counts a file that will be written; if all are too many, removes the oldest ones first."""
+  @contextlib.contextmanager
+  def _room(self, folder: pathlib.Path, size: int) -> Iterator[None]:
+    """Counts a file that is written inside; if all are too many, removes the oldest ones first.
+
+    Nobody else counts until it is there: who removes counts the files that it finds.
+    """
     with open(folder / _TOTAL, "a+b", buffering=0) as stream:
       fcntl.flock(stream, fcntl.LOCK_EX)
       total = _number(stream) + size
@@ -90,6 +94,7 @@ class Copies:
         total = _removed(folder, int(_KEPT * self._each) - size) + size
       stream.truncate(0)
       stream.write(b"%d" % total)
+      yield
 
   def bytes(self) -> int:
     """The bytes of all files."""

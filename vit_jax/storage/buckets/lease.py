@@ -69,9 +69,12 @@ class Lease:
     """What the lock says, and its version; `NEW` if there is none."""
     try:
       found = self._bucket.stat(self._path)
-      content = self._bucket.read(self._path, found, 0, found.size)
     except FileNotFoundError:
       return {}, NEW
+    try:
+      content = self._bucket.read(self._path, found, 0, found.size)
+    except (FileNotFoundError, FileExistsError):  # it was written or freed meanwhile
+      return self._there()
     with contextlib.suppress(ValueError):
       said = json.loads(content)
       return (said if isinstance(said, dict) else {}), found.version
