@@ -44,7 +44,8 @@ def tried(page: str, folder: pathlib.Path, *, short: bool) -> bool:
   if not found:
     return True
   names = given(text)
-  made = [material.made(name, folder) for name in names if name != OUTSIDE]
+  kinds = [name for name in names if name != OUTSIDE]
+  made = material.made(kinds, folder)
   place = folder / page.removesuffix(".md").replace("/", "-")
   notes = folder / "notes" / place.name
   for each in (place, notes):
@@ -55,8 +56,7 @@ def tried(page: str, folder: pathlib.Path, *, short: bool) -> bool:
   else:
     place = material.checkout(folder, place)
   data = notes / "tfds"  # what other pages have prepared is not there
-  if (folder / "tfds").exists():
-    shutil.copytree(folder / "tfds", data)
+  material.datasets(kinds, folder, data)
   outcome = session.run(found, place, notes, material=made, data=data, short=short)
   for line, seconds in outcome.seconds:
     wrong = outcome.status and line == outcome.seconds[-1][0]

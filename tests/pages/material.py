@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 HERE = pathlib.Path(__file__).parent
 SHORT = "--config.duration.epochs=0 --config.duration.steps=60 --config.schedule.warmup.steps=5"
@@ -69,17 +70,30 @@ def environment(folder: pathlib.Path) -> pathlib.Path:
   return path
 
 
-def made(name: str, folder: pathlib.Path) -> pathlib.Path:
-  """FOLDER/given/NAME, made if it is not there."""
+def made(names: Sequence[str], folder: pathlib.Path) -> list[pathlib.Path]:
+  """FOLDER/given/NAME of each, made if it is not there; each may read what is before it."""
+  return [_made(name, names[:number], folder) for number, name in enumerate(names)]
+
+
+def _made(name: str, before: Sequence[str], folder: pathlib.Path) -> pathlib.Path:
   path = folder / "given" / name
   if path.exists():
     return path
   path.mkdir(parents=True)
+  data = folder / "tfds" / name
+  datasets(before, folder, data)
   variables = {"TREE": folder / "tree", "HERE": path, "PYTHONPATH": folder / "tree"}
-  variables["TFDS_DATA_DIR"] = folder / "tfds"
+  variables["TFDS_DATA_DIR"] = data
   if name != "photos":
     variables["PATH"] = f"{environment(folder) / 'bin'}:{os.environ['PATH']}"
   given = os.environ | {key: str(value) for key, value in variables.items()}
   command = ["bash", "-e", "-o", "pipefail", "-c", MATERIAL[name]]
   subprocess.run(command, cwd=path, env=given, check=True)
   return path
+
+
+def datasets(names: Sequence[str], folder: pathlib.Path, place: pathlib.Path):
+  """Copies into PLACE the datasets that some material has prepared, and no others."""
+  for name in names:
+    if (folder / "tfds" / name).exists():
+      shutil.copytree(folder / "tfds" / name, place, dirs_exist_ok=True)
