@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import http.server
+import json
 import os
 import random
 import socket
@@ -40,10 +41,12 @@ class Proxy:
     latency: seconds before each answer.
     count: requests so far.
     refused: a status that all requests get; 0: none.
+    reason: what Google's answers give as the reason of that status.
   """
 
   def __init__(self, port: int, upstream: int):
     self.rate, self.faults, self.latency, self.count, self.refused = 0.0, FAULTS, 0.0, 0, 0
+    self.reason = ""
     self._random, self._upstream = random.Random(0), upstream
     handler = type("Handler", (_Handler,), {"proxy": self})
     self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
@@ -69,9 +72,9 @@ class Proxy:
       self.rate = 0.0
 
   @contextlib.contextmanager
-  def refusing(self, status: int):
+  def refusing(self, status: int, reason: str = ""):
     """Answers every request with a status inside."""
-    self.refused = status
+    self.refused, self.reason = status, reason
     try:
       yield self
     finally:
@@ -109,7 +112,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     if fault == "before":
       self._break()
     elif fault.isdecimal():
-      self._answer(int(fault), [], b'{"error": {"code": %d, "message": "injected"}}' % int(fault))
+      reasons = [{"reason": self.proxy.reason}] if self.proxy.reason else []
+      error = {"code": int(fault), "message": "injected", "errors": reasons}
+      self._answer(int(fault), [], json.dumps({"error": error}).encode())
     else:
       answer = self.proxy.pass_on(self.command, self.path, self.headers, body)
       self._break() if fault == "after" else self._answer(*answer, cut=fault == "cut")

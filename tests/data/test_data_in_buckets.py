@@ -1,15 +1,19 @@
 """Data in buckets, by real servers of both protocols: as on this machine, bit for bit."""
 
 import contextlib
+import io
 import itertools
 import logging
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tests import buckets
 from tests.data import digit_files
 from tests.data.opened import assert_same, every, open_source
 from tests.data.test_every_source import TRANSFORM, assert_equal, batches
+from vit_jax.config import ConfigError
 from vit_jax.data import leakage, pipeline, sources, stored
 from vit_jax.data.sources import Mixed, SourceError, Subset, webdataset
 from vit_jax.storage import files
@@ -110,6 +114,49 @@ def test_a_table_here_names_images_in_a_bucket(made, tmp_path):
     SourceError, match=r'1 of 2 images .* "gs://bucket/data/csv/images/none\.png"'
   ):
     open_source(f"csv:{table}")
+
+
+@ONE
+def test_a_table_names_images_that_do_not_change(folder, proxy):
+  for number in range(3):
+    files.write_bytes(folder / "i" / f"{number}.png", b"image %d" % number)
+  rows = {"image": ["i/2.png", "i/0.png", "i/1.png"], "label": ["x", "y", "x"]}
+  write_table(folder / "t.parquet", rows)
+  source = open_source(f"parquet:{folder}/t.parquet")
+  assert [source[i].image for i in range(3)] == [b"image 2", b"image 0", b"image 1"]
+  files.write_bytes(folder / "i" / "0.png", b"another")
+  with pytest.raises(ChangedError):
+    source[1]
+  files.remove(folder / "i" / "0.png")
+  with pytest.raises(ChangedError):
+    source[1]
+  with pytest.raises(SourceError, match=r'1 of the images .* is "gs://.*/i/0\.png"'):
+    open_source(f"parquet:{folder}/t.parquet")
+  write_table(folder / "t.parquet", {"image": [{"bytes": None, "path": "i/2.png"}], "label": ["x"]})
+  with pytest.raises(SourceError, match="has no bytes, but the path gs://"):
+    open_source(f"parquet:{folder}/t.parquet")[0]
+
+
+@ONE
+def test_a_table_here_with_images_in_a_bucket_is_read_ahead(folder, tmp_path, proxy):
+  files.write_bytes(folder / "0.png", b"image")
+  write_table(tmp_path / "t.parquet", {"image": [f"{folder}/0.png"], "label": ["x"]})
+  source = open_source(f"parquet:{tmp_path}/t.parquet")
+  assert (source.distant, source[0].image) == (True, b"image")
+
+
+def write_table(path, columns):
+  stream = io.BytesIO()
+  parquet.write_table(pyarrow.table(columns), stream)
+  files.write_bytes(path, stream.getvalue())
+
+
+@ONE
+def test_a_path_out_of_the_bucket_is_refused(folder, proxy):
+  out = "/".join([".."] * 9) + "/x.jpg"
+  files.write_text(folder / "list.csv", f"path,label\n{out},x\n")
+  with pytest.raises(ConfigError, match="leads out of the bucket"):
+    open_source(f"csv:{folder}/list.csv")
 
 
 def test_an_object_that_changes_or_goes_ends_the_run(made, folder, proxy):

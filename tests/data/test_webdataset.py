@@ -169,3 +169,17 @@ def test_wrong_files(tmp_path):
   (tmp_path / "empty").mkdir()
   with pytest.raises(SourceError, match=r"has no \*\.tar files"):
     open_source(f"wds:{tmp_path}/empty")
+
+
+def test_an_index_is_of_the_file_that_was_named(tmp_path, indices, monkeypatch):
+  path, made = write(tmp_path / "0.tar", pairs(0, 2)), webdataset._made
+
+  def replaced(*args):
+    index = made(*args)
+    write(path, pairs(5, 3))
+    return index
+
+  monkeypatch.setattr(webdataset, "_made", replaced)
+  with pytest.raises(ChangedError):
+    open_source(f"wds:{path}")
+  assert not indices.exists()

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import functools
 import itertools
 import json
 import pathlib
@@ -10,6 +11,7 @@ import threading
 import time
 
 import pytest
+from google.auth.exceptions import RefreshError, TransportError
 
 from tests import buckets
 from tests.storage import states
@@ -18,6 +20,7 @@ from vit_jax.process.errors import ConfigError
 from vit_jax.storage import checkpoint, files, metrics_log
 from vit_jax.storage.base import UnreachableError
 from vit_jax.storage.buckets import client, lease
+from vit_jax.storage.buckets.objects import Found, Reason
 from vit_jax.storage.paths import path_of
 
 NUMBERS = itertools.count()
@@ -285,7 +288,10 @@ def test_a_request_that_fails_is_made_again(folder, proxy, fault):
 
 @pytest.mark.parametrize(
   ("status", "words"),
-  [(429, "does not answer as it should"), (503, "does not answer"), (403, "permission denied")],
+  [
+    *((status, "does not answer as it should") for status in (408, 429, 503, 507)),
+    (403, "permission denied"),
+  ],
 )
 def test_what_goes_on_failing_is_one_sentence(folder, proxy, status, words):
   with proxy.refusing(status), pytest.raises(OSError, match=words) as error:
@@ -293,6 +299,88 @@ def test_what_goes_on_failing_is_one_sentence(folder, proxy, status, words):
   assert "\n" not in str(error.value)
   assert str(folder / "a") in str(error.value)
   assert isinstance(error.value, ConfigError) == (status == 403)
+
+
+@ONE
+@pytest.mark.parametrize(
+  ("reason", "words"), [("rateLimitExceeded", "does not answer"), ("quotaExceeded", "a quota is")]
+)
+def test_the_reason_of_a_refusal_counts_for_whole_objects_too(folder, proxy, reason, words):
+  path = folder / "a"
+  files.write_text(path, "content")
+  stamp = files.stamp(path)
+  for request in (
+    lambda: files.part(path, stamp, 0, 3),
+    lambda: files.write_text(path, "new"),
+    lambda: files.stamp(path),
+  ):
+    with proxy.refusing(403, reason), pytest.raises(OSError, match=words):
+      request()
+
+
+def test_credentials_that_fail_for_a_direct_request_are_left_to_the_library(folder, monkeypatch):
+  files.write_text(folder / "a", "content")
+  bucket = files.storage_of(folder)
+
+  def failing(*_):
+    raise FileNotFoundError("no token")
+
+  monkeypatch.setattr(bucket._objects, "read_direct", failing)
+  assert files.part(folder / "a", files.stamp(folder / "a"), 2, 5) == b"nte"
+
+
+def test_new_credentials_that_cannot_be_had_now_may_be_had_later():
+  google = files.storage_of(path_of("gs://bucket"))._objects
+  unreachable = TransportError("no route")
+  for error in (RefreshError(unreachable), RefreshError("busy", retryable=True), unreachable):
+    assert google.reason(error) is Reason.PASSING
+  assert google.reason(RefreshError("revoked")) is Reason.NO_CREDENTIALS
+
+
+class Pages:
+  """A listing in three pages, the second of which fails once."""
+
+  def __init__(self):
+    self.asked = []
+
+  def list(self, bucket, prefix, page, *, deep):
+    self.asked.append((bucket, prefix, page, deep))
+    if len(self.asked) == 2:
+      raise OSError("503")
+    number = int(page or 0)
+    return [Found(f"{prefix}{number}", 1, "v")], [f"{prefix}{number}/"], ["1", "2", ""][number]
+
+  def reason(self, error):
+    return Reason.PASSING
+
+
+def test_a_page_of_a_listing_that_fails_is_asked_for_again_alone():
+  pages = Pages()
+  found, folders = client.Client(pages).listed(path_of("gs://bucket/a"), "/", deep=True)
+  assert [at.key for at in found] == ["a/0", "a/1", "a/2"]
+  assert folders == ["a/0/", "a/1/", "a/2/"]
+  assert [asked[2] for asked in pages.asked] == ["", "1", "1", "2"]
+
+
+def test_more_objects_than_a_page_has_are_listed(folder, monkeypatch):
+  objects = files.storage_of(folder)._objects
+  for number in range(7):
+    files.write_text(folder / f"{number}", "x")
+    files.write_text(folder / f"folder {number}" / "x", "x")
+  listing = {"gs": "list_blobs", "s3": "list_objects_v2"}[folder.scheme]
+  few = {"gs": {"max_results": 3}, "s3": {"MaxKeys": 3}}[folder.scheme]
+  limited = functools.partial(getattr(objects._client, listing), **few)
+  monkeypatch.setattr(objects._client, listing, limited)
+  assert len(below(folder)) == 14
+  assert len(names(folder)) == 14
+
+
+def test_a_folder_without_a_name_is_refused(folder, scheme):
+  bucket, key = client.place(folder)
+  files.storage_of(folder)._objects.write(bucket, f"{key}/a//b", b"x", None)
+  for listing in (lambda: below(folder), lambda: names(folder / "a")):
+    with pytest.raises(ConfigError, match=r"holds a folder without a name: the key '.*/b?' below"):
+      listing()
 
 
 def test_a_bucket_that_is_not_there_is_one_sentence(scheme, proxy):

@@ -72,7 +72,7 @@ class Copies:
       file.parent.mkdir(parents=True, exist_ok=True)
       with self._room(file.parent, _SUM.size + len(content)):
         try:
-          with open(partial, "xb", buffering=0) as stream:
+          with open(partial, "xb") as stream:
             stream.write(_SUM.pack(zlib.crc32(content)) + content)
           os.replace(partial, file)
         finally:

@@ -59,11 +59,18 @@ def absolute(text: str) -> str:
 
 
 def within(folder: Path, text: str) -> Path:
-  """The path that a file in a folder names: relative to the folder, absolute, or a URL."""
+  """The path that a file in a folder names: relative to the folder, absolute, or a URL.
+
+  Raises:
+    ConfigError: it leads out of the bucket of the folder.
+  """
   if is_url(text) or (isinstance(folder, UrlPath) and os.path.isabs(text)):
     return path_of(text)
   if isinstance(folder, UrlPath):  # whose storage does not know what ".." means
-    return UrlPath(posixpath.normpath(str(folder / text)))
+    path = UrlPath(posixpath.normpath(str(folder / text)))
+    if path.parts[:2] != folder.parts[:2]:
+      raise ConfigError(f'The path "{text}" in "{folder}" leads out of the bucket; correct it.')
+    return path
   return folder / text
 
 

@@ -11,6 +11,7 @@ from vit_jax.data.jpeg import BadImage
 from vit_jax.data.sources import table
 from vit_jax.data.sources.base import ColumnError, SourceError
 from vit_jax.process.text import shown
+from vit_jax.storage.base import Stamp
 from vit_jax.storage.paths import Path, within
 
 _IMAGES = ("img", "image_bytes", "bytes", "jpg", "png", "path", "image_path", "file_name")
@@ -173,11 +174,19 @@ def labels(where: str, schema, column: str, chunks: Iterable, rows: int) -> tabl
     raise SourceError(f'"{where}": {error}') from error
 
 
-def image(value, folder: Path, name: str) -> bytes:
+def image(value, folder: Path, name: str, stamp: Stamp | None = None) -> bytes:
   """The encoded image of a value: bytes, a path from a folder, or {bytes, path}.
 
+  Args:
+    value: of a row.
+    folder: that of the table.
+    name: of the row, for messages.
+    stamp: of the file, if the value is the path of one that is not on this machine.
+
   Raises:
-    BadImage: there is none; the message has `name`.
+    BadImage: there is none.
+    ChangedError: the file has another stamp.
+    SourceError: the file is not on this machine, and has no stamp.
     OSError: the file cannot be read.
   """
   data, path = value, None
@@ -187,4 +196,12 @@ def image(value, folder: Path, name: str) -> bytes:
     data, path = None, value
   if data is None and not path:
     raise BadImage(f"{name} has no image.")
-  return stored.image(within(folder, path), None) if data is None else data
+  if data is not None:
+    return data
+  path = within(folder, path)
+  if stored.distant(path) and stamp is None:
+    raise SourceError(
+      f"{name} has no bytes, but the path {path} in a bucket; write the bytes of all images, or a "
+      "column of paths alone."
+    )
+  return stored.image(path, stamp)

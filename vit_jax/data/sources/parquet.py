@@ -17,7 +17,7 @@ from vit_jax.data.sources import arrow, table
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.storage import files
 from vit_jax.storage.base import Stamp, UnreachableError
-from vit_jax.storage.paths import Path, path_of
+from vit_jax.storage.paths import Path, path_of, within
 
 _SLOW = 2**26  # bytes of a row group, which is read for each image of it
 _KEPT, _GROUPS = 2**28, 64  # bytes and number of row groups that are kept for the next images
@@ -79,6 +79,27 @@ class Parquet(table.Table):
     self.rows = chosen[self.rows]
     self._ends = list(itertools.accumulate(map(len, self._files)))
     self._kept, self._lock = collections.OrderedDict(), threading.Lock()
+    largest = max(file.largest_group(self._image) for file in self._files)
+    self._reading = threading.BoundedSemaphore(min(max(_KEPT // max(largest, 1), 1), _GROUPS))
+    texts = arrow.is_text(schema.field(self._image).type)
+    self._stamps = self._pinned(str(root)) if texts else None
+    self.distant |= bool(self._stamps)
+
+  def _pinned(self, root: str) -> stored.Stamps | None:
+    """The stamps of the image files that the rows name; None: all are on this machine."""
+    texts = self._values(self._image).take(self.rows).to_pylist()
+    folders = [self._place(index)[0].path.parent for index in range(len(self))]
+    paths = [within(folder, text or "") for folder, text in zip(folders, texts, strict=True)]
+    if not any(map(stored.distant, paths)):
+      return None
+    stamps, missing = stored.looked_up(paths)
+    missing = [number for number in missing if texts[number]]
+    if missing:
+      raise SourceError(
+        f'{len(missing):,} of the images that "{root}" names do not exist, the first is '
+        f'"{paths[missing[0]]}".'
+      )
+    return stored.Stamps(stamps)
 
   def __getitem__(self, index: int) -> Example:
     file, row = self._place(index)
@@ -86,7 +107,8 @@ class Parquet(table.Table):
     group = self._group(file, number).result()
     value = group[row - (file.ends[number - 1] if number else 0)].as_py()
     name = self.name(index)
-    return Example(arrow.image(value, file.path.parent, name), self.labels(index), name)
+    stamp = self._stamps and self._stamps[index]
+    return Example(arrow.image(value, file.path.parent, name, stamp), self.labels(index), name)
 
   def name(self, index: int) -> str:
     """The path of the Parquet file, and the row in it."""
@@ -118,7 +140,8 @@ class Parquet(table.Table):
         return group
       group = self._kept[key] = concurrent.futures.Future()
     try:
-      group.set_result(file.group(number, self._image))
+      with self._reading:
+        group.set_result(file.group(number, self._image))
     except BaseException as error:
       group.set_exception(error)
     with self._lock:

@@ -20,7 +20,7 @@ from vit_jax.data.sources import table
 from vit_jax.data.sources.base import Block, ColumnError, Example, SourceError
 from vit_jax.process.text import shown
 from vit_jax.storage import files
-from vit_jax.storage.base import Stamp, UnreachableError
+from vit_jax.storage.base import ChangedError, Stamp, UnreachableError
 from vit_jax.storage.paths import Path, path_of
 
 INDICES = pathlib.Path("~/.cache/vit_jax/tars")
@@ -174,6 +174,8 @@ def _index(path: Path, stamp: Stamp, image_key: str, label_key: str) -> dict[str
   except (OSError, tarfile.TarError, ValueError, OverflowError) as error:
     hint = "; unpack compression first" if path.name.endswith(("gz", "bz2", "xz", "zst")) else ""
     raise SourceError(f'"{path}" cannot be read as a tar file: {error}{hint}.') from error
+  if stored.stamps_of([path])[0] != [stamp]:  # it may be another file that was read
+    raise ChangedError(path)
   index["stamp"] = np.array(list(map(str, stamp)))
   try:
     files.make_folder(kept.expanduser().parent)

@@ -67,13 +67,8 @@ class _Amazon:
     return answer["Body"].read()
 
   def read_direct(self, bucket, found, start, stop) -> bytes | None:
-    from botocore.exceptions import BotoCoreError
-
     at = {"Bucket": bucket, "Key": found.key}
-    try:
-      url = self._client.generate_presigned_url("get_object", Params=at, ExpiresIn=_SECONDS)
-    except BotoCoreError:  # `read` tells it
-      return None
+    url = self._client.generate_presigned_url("get_object", Params=at, ExpiresIn=_SECONDS)
     headers = {"Range": f"bytes={start}-{stop - 1}", "If-Match": found.version}
     return self._connections.read(url, headers, stop - start)
 
@@ -90,16 +85,13 @@ class _Amazon:
     with open(path, "rb") as file:
       self._client.put_object(Bucket=bucket, Key=key, Body=file)
 
-  def list(self, bucket, prefix, *, deep) -> tuple[list[Found], list[str]]:
-    delimiter = {} if deep else {"Delimiter": "/"}
-    pages = self._client.get_paginator("list_objects_v2").paginate(
-      Bucket=bucket, Prefix=prefix, **delimiter
-    )
-    found, beginnings = [], []
-    for page in pages:
-      found += [Found(at["Key"], at["Size"], at["ETag"]) for at in page.get("Contents", ())]
-      beginnings += [at["Prefix"] for at in page.get("CommonPrefixes", ())]
-    return found, beginnings
+  def list(self, bucket, prefix, page, *, deep) -> tuple[list[Found], list[str], str]:
+    options = {} if deep else {"Delimiter": "/"}
+    options |= {"ContinuationToken": page} if page else {}
+    answer = self._client.list_objects_v2(Bucket=bucket, Prefix=prefix, **options)
+    found = [Found(at["Key"], at["Size"], at["ETag"]) for at in answer.get("Contents", ())]
+    beginnings = [at["Prefix"] for at in answer.get("CommonPrefixes", ())]
+    return found, beginnings, answer.get("NextContinuationToken", "")
 
   def copy(self, bucket, key, target):
     source = {"Bucket": bucket, "Key": key}

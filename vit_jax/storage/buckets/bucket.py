@@ -17,9 +17,10 @@ import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from vit_jax.process.errors import ConfigError
 from vit_jax.storage.base import FILE, FOLDER, NOTHING, ChangedError, Stamp, Storage
 from vit_jax.storage.buckets.client import Client, place
 from vit_jax.storage.buckets.growing import Parts, plain_name
@@ -75,6 +76,7 @@ class _Buckets(Client):
   def scan(self, folder) -> Iterator[Entry]:
     within = len(place(folder / "x")[1]) - 1
     found, beginnings = self.listed(folder, "/", deep=False)
+    _refuse_nameless(folder, [name[within:] for name in beginnings])
     folders = [Entry(name[within:-1]) for name in beginnings]
     objects = [Entry(at.key[within:], Stamp(at.size, at.version)) for at in found]
     entries = {entry.name: entry for entry in (*folders, *objects)}
@@ -89,6 +91,7 @@ class _Buckets(Client):
   def files_below(self, folder) -> Iterator[str]:
     within = len(place(folder / "x")[1]) - 1
     paths = [at.key[within:] for at in self.listed(folder, "/", deep=True)[0]]
+    _refuse_nameless(folder, paths)
     hidden = tuple(f"{path.removesuffix(HIDDEN)}/" for path in paths if path.endswith(HIDDEN))
     shown = (path for path in paths if not path.startswith(hidden))
     return iter(
@@ -169,6 +172,16 @@ class _Buckets(Client):
     with contextlib.closing(Lease(self, path)) as lease:
       lease.take()
       yield lease
+
+
+def _refuse_nameless(folder, keys: Iterable[str]):
+  """Refuses keys that no path has, before one of them is left out without a word."""
+  for key in keys:
+    if key.startswith("/") or "//" in key:
+      raise ConfigError(
+        f'"{folder}" holds a folder without a name: the key {key!r} below it. Give its objects '
+        "other keys."
+      )
 
 
 def _mark(folder) -> UrlPath:

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import errno
+import functools
 import random
 import threading
 import time
@@ -54,7 +55,9 @@ class Client:
 
     if start >= stop:
       return b""
-    content = self._objects.read_direct(place(path)[0], found, start, stop)
+    content = None
+    with contextlib.suppress(Exception):  # of the credentials; `ask` meets it again, and tells it
+      content = self._objects.read_direct(place(path)[0], found, start, stop)
     return self.request(path, ask) if content is None else content
 
   def write(self, path: UrlPath, content: bytes, expected: str | None = None) -> str:
@@ -84,10 +87,16 @@ class Client:
       raise FileExistsError(errno.EEXIST, "Another process has written it", str(path)) from error
 
   def listed(self, path: UrlPath, suffix: str, *, deep: bool) -> tuple[list[Found], list[str]]:
-    """What begins with a path and a suffix, as `Objects.list`."""
+    """All that begins with a path and a suffix, as `Objects.list`."""
     bucket, key = place(path)
     prefix = key + suffix if key else ""
-    return self.request(path, lambda: self._objects.list(bucket, prefix, deep=deep))
+    found, beginnings, page = [], [], None
+    while page != "":
+      ask = functools.partial(self._objects.list, bucket, prefix, page or "", deep=deep)
+      objects, folders, page = self.request(path, ask)
+      found += objects
+      beginnings += folders
+    return found, beginnings
 
   def delete(self, path: UrlPath, key: str = ""):
     """Deletes the object at a path, or at a key in its bucket, if there is one."""

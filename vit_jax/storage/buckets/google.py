@@ -1,5 +1,6 @@
 """gs://, by Google's own library; STORAGE_EMULATOR_HOST names another server than Google's."""
 
+import contextlib
 import functools
 import re
 import urllib.parse
@@ -12,6 +13,7 @@ from vit_jax.storage.buckets.objects import Found, Reason
 TIMEOUT = (5, 30)  # seconds to connect, and to wait for the next bytes
 ONCE = {"retry": None, "timeout": TIMEOUT}
 FIELDS = "items(name,size,generation),prefixes,nextPageToken"
+_PASSING_CODES = {408, 429, *range(500, 600)}
 _PASSING_403 = {"rateLimitExceeded", "userRateLimitExceeded", "backendError"}
 _QUOTA_403 = {"quotaExceeded", "dailyLimitExceeded", "storageQuotaExceeded"}
 
@@ -55,10 +57,7 @@ class _Google:
     )
     # As it is stored: without gzip, the service would unpack an object that was packed.
     headers = {"Range": f"bytes={start}-{stop - 1}", "Accept-Encoding": "gzip"}
-    try:
-      self._client._credentials.before_request(self._renewal, "GET", url, headers)
-    except self._unauthorised:  # `read` tells it
-      return None
+    self._client._credentials.before_request(self._renewal, "GET", url, headers)
     return self._connections.read(url, headers, stop - start)
 
   @functools.cached_property
@@ -67,12 +66,6 @@ class _Google:
     from google.auth.transport.requests import Request
 
     return Request()
-
-  @functools.cached_property
-  def _unauthorised(self) -> type[Exception]:
-    from google.auth.exceptions import GoogleAuthError
-
-    return GoogleAuthError
 
   @functools.cached_property
   def _connections(self) -> Direct:
@@ -87,13 +80,12 @@ class _Google:
   def upload(self, bucket, key, path):
     self._blob(bucket, key).upload_from_filename(path, _TYPE, **ONCE)
 
-  def list(self, bucket, prefix, *, deep) -> tuple[list[Found], list[str]]:
-    delimiter = None if deep else "/"
-    blobs = self._client.list_blobs(
-      bucket, prefix=prefix, delimiter=delimiter, fields=FIELDS, **ONCE
-    )
-    found = [Found(blob.name, blob.size, str(blob.generation)) for blob in blobs]
-    return found, list(blobs.prefixes)
+  def list(self, bucket, prefix, page, *, deep) -> tuple[list[Found], list[str], str]:
+    options = dict(prefix=prefix, delimiter=None if deep else "/", page_token=page or None)
+    blobs = self._client.list_blobs(bucket, fields=FIELDS, **options, **ONCE)
+    objects = next(blobs.pages, ())
+    found = [Found(blob.name, blob.size, str(blob.generation)) for blob in objects]
+    return found, list(blobs.prefixes), blobs.next_page_token or ""
 
   def copy(self, bucket, key, target):
     source, token = self._blob(bucket, key), None
@@ -122,8 +114,7 @@ class _Google:
       Reason.CHANGED: api.PreconditionFailed,
       Reason.NO_CREDENTIALS: (auth.DefaultCredentialsError, auth.RefreshError, api.Unauthorized),
       Reason.PASSING: (
-        *(api.TooManyRequests, api.ServerError, auth.TransportError),
-        *(requests.RequestException, urllib3.exceptions.HTTPError),
+        *(auth.TransportError, requests.RequestException, urllib3.exceptions.HTTPError),
         *(data.DataCorruption, data.InvalidResponse),
       ),
     }
@@ -131,14 +122,27 @@ class _Google:
       return Reason.MISSING if re.search(r"/o/[^ ?]", str(error)) else Reason.NO_BUCKET
     if isinstance(error, api.Forbidden):
       return _of_forbidden(error)
+    if isinstance(error, auth.RefreshError) and _may_pass(error, auth.TransportError):
+      return Reason.PASSING
+    if (getattr(error, "code", None) or 0) in _PASSING_CODES:
+      return Reason.PASSING
     return next((reason for reason, kind in kinds.items() if isinstance(error, kind)), None)
 
 
 _TYPE = "application/octet-stream"
 
 
+def _may_pass(error, unreachable: type[Exception]) -> bool:
+  """Whether new credentials could not be had now, because their server did not answer well."""
+  return error.retryable or any(isinstance(cause, unreachable) for cause in error.args)
+
+
 def _of_forbidden(error):
-  reasons = {entry.get("reason") for entry in error.errors if isinstance(entry, dict)}
+  entries = error.errors
+  if not entries:  # of a download or an upload
+    with contextlib.suppress(AttributeError, ValueError, KeyError, TypeError):
+      entries = error.response.json()["error"]["errors"]
+  reasons = {entry.get("reason") for entry in entries if isinstance(entry, dict)}
   if reasons & _PASSING_403:
     return Reason.PASSING
   return Reason.QUOTA if reasons & _QUOTA_403 else Reason.FORBIDDEN

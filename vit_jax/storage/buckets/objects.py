@@ -75,11 +75,14 @@ class Objects(Protocol):
   def upload(self, bucket: str, key: str, path: str):
     """Writes an object with the content of a file of this machine."""
 
-  def list(self, bucket: str, prefix: str, *, deep: bool) -> tuple[list[Found], list[str]]:
-    """The objects whose keys begin with `prefix`.
+  def list(
+    self, bucket: str, prefix: str, page: str, *, deep: bool
+  ) -> tuple[list[Found], list[str], str]:
+    """A page of the objects whose keys begin with `prefix`.
 
     If not `deep`, only those without a "/" after the prefix, and the beginnings, with that "/", of
-    all others.
+    all others. A page is named by the last member of the answer before it; the first one, and what
+    comes after the last one, is "".
     """
 
   def copy(self, bucket: str, key: str, target: str):
