@@ -38,8 +38,9 @@ Transformers, such as `vit_base_patch16_224`, [is translated](from-timm.md#names
   pre-training on the dataset that is named and fine-tuning on ImageNet (Tables 5 and 6; the
   longest training on JFT-300M in Table 6). None of these runs was repeated here.
 - `Ti`, `S`, `B`, `L` and `H` are the sizes of the encoder, and `b` is half as wide as `B` (Figure
-  4). The number after the slash is the side of a patch in pixels. `R50x1+ViT-B/16` is a hybrid:
-  its patches come from a ResNet. `R50x1` is a ResNet of 50 layers and width factor 1 (BiT).
+  4). The number after the slash is the side of a patch in pixels (`R+ViT-Ti/16` is a published
+  name, of a model whose patches have 32). `R50x1+ViT-B/16` is a hybrid: its patches come from a
+  ResNet. `R50x1` is a ResNet of 50 layers and width factor 1 (BiT).
   `So400m` is the shape that Alabdulmohsin et al. found in 2023; the paper does not have it.
 """
 

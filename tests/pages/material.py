@@ -29,7 +29,7 @@ MATERIAL = {
   "fashion": stand_in("fashion_mnist"),
   "cifar10": stand_in("cifar10"),
   "fashion_run": "python -m vit_jax.main --config=$TREE/configs/vit_fashion.py:plain "
-  f"--workdir=workdirs/vit_fashion {SHORT}",
+  f"--workdir=workdirs/vit_fashion-plain {SHORT}",
   "halves": f"cd $TREE; {PREPARE} fashion_first {HALF} T-shirt/top Trouser Pullover Dress Coat; "
   f"{PREPARE} fashion_second {HALF} Sandal Shirt Sneaker Bag 'Ankle boot'",
   "folders": "python $TREE/tests/pages/digits.py",

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from tests import programs
+from tests.data.tfds_fixture import write_single_label_tfds
 from tests.tiny_run import CONFIG
 from vit_jax import launch, recipes
 from vit_jax.config import ConfigError
 from vit_jax.config.as_recipe import as_recipe
+from vit_jax.data import sources
 from vit_jax.devices.hosts import Hosts
 from vit_jax.evaluation import catalogue
 from vit_jax.process.signals import StopRequest
@@ -113,6 +115,14 @@ def test_images_with_any_number_of_labels_have_the_sigmoid(tmp_path):
   assert ("data.train", "a random tenth is scored, and not trained on") in config.origins
   table.write_text(table.read_text().replace("a|b", "b"))
   assert own_images.train(str(table)).loss.kind == "softmax"
+
+
+def test_a_tenth_of_a_dataset_of_tfds_is_none_of_each_class(tmp_path, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  name = write_single_label_tfds(tmp_path, num_examples=40, num_classes=2, seed=0)
+  monkeypatch.setattr(sources, "named_parts", lambda spec: {"train": (spec, "train")})
+  config = own_images.train(f"tfds:{name}")
+  assert ("data.train", "a random tenth is scored, and not trained on") in config.origins
 
 
 def test_columns_that_are_not_found_are_named_behind_the_data(tmp_path):

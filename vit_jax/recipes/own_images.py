@@ -99,7 +99,7 @@ def look_at(spec: str, keys: Mapping[str, str]) -> OwnImages:
     raise sources.ColumnError(
       f"{error} In a recipe's argument, DATA,label_key=NAME and DATA,image_key=NAME name them."
     ) from error
-  if source.multi_label:  # parts of these are parts of all images
+  if source.multi_label or spec.startswith("tfds:"):  # parts of these are parts of all images
     parted = parted.replace(" of each class", "")
   several, classes = source.multi_label, source.class_names
   return OwnImages(train, held_out, parted, len(source), median_side(source), several, classes)
