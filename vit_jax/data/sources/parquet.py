@@ -17,7 +17,7 @@ from vit_jax.data.sources import arrow, table
 from vit_jax.data.sources.base import Block, Example, SourceError
 from vit_jax.storage import files
 from vit_jax.storage.base import Stamp, UnreachableError
-from vit_jax.storage.paths import Path, path_of, within
+from vit_jax.storage.paths import Path, is_url, path_of, within
 
 _SLOW = 2**26  # bytes of a row group, which is read for each image of it
 _KEPT, _GROUPS = 2**28, 64  # bytes and number of row groups that are kept for the next images
@@ -88,10 +88,10 @@ class Parquet(table.Table):
   def _pinned(self, root: str) -> stored.Stamps | None:
     """The stamps of the image files that the rows name; None: all are on this machine."""
     texts = self._values(self._image).take(self.rows).to_pylist()
+    if not self.distant and not any(is_url(text) for text in texts if text):
+      return None
     folders = [self._place(index)[0].path.parent for index in range(len(self))]
     paths = [within(folder, text or "") for folder, text in zip(folders, texts, strict=True)]
-    if not any(map(stored.distant, paths)):
-      return None
     stamps, missing = stored.looked_up(paths)
     missing = [number for number in missing if texts[number]]
     if missing:
