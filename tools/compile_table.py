@@ -41,13 +41,13 @@ def wanted(args, table: Table, rows: list[Row]) -> list[tuple[str, str]]:
   Raises:
     ConfigError: an unknown topology, or no recipe has this name.
   """
-  topologies = args.topologies.split(",") if args.topologies else list(table.topologies)
-  unknown = set(topologies) - set(table.topologies)
+  known, everywhere = (list(dict.fromkeys(names)) for names in zip(*table.pairs(), strict=True))
+  topologies = args.topologies.split(",") if args.topologies else everywhere
+  unknown = set(topologies) - set(everywhere)
   if unknown:
     raise ConfigError(
-      f"--topologies: {', '.join(sorted(unknown))} is none of {', '.join(table.topologies)}."
+      f"--topologies: {', '.join(sorted(unknown))} is none of {', '.join(everywhere)}."
     )
-  known = table.recipes()
   if not any(args.recipes in recipe for recipe in known):
     raise ConfigError(
       f"--recipes={args.recipes}: no recipe's name holds it; the names: {', '.join(known)}."

@@ -185,7 +185,7 @@ def test_the_first_settings_that_fit_are_the_remedy(monkeypatch, capsys):
 def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monkeypatch, capsys):
   (tmp_path / "docs").mkdir()
   docs = dict(csv=tmp_path / "docs/compiled.csv", path=tmp_path / "docs/compiled.md")
-  made = dict(recipes=lambda: ["configs/a.py", "configs/b.py"], page=str)
+  made = dict(pairs=lambda: [(f"configs/{name}.py", "v3:4x4") for name in "ab"], page=str)
   today = lambda row: {"a.py": "first", "b.py": "second"}[row["recipe"]]
   small = dataclasses.replace(compiled_recipes.TABLE, **docs, **made, today=today)
   monkeypatch.setitem(compile_table.TABLES, "tpu", small)
@@ -218,7 +218,7 @@ def test_rows_are_of_the_program_that_fits_and_none_is_made_twice(tmp_path, monk
 def test_rows_of_another_program_are_made_again_after_the_missing_ones(tmp_path):
   its = dict(csv=tmp_path / "compiled.csv", path=tmp_path / "compiled.md", page=str)
   names = ("same", "changed", "unnamed", "missing")
-  its |= dict(recipes=lambda: [f"configs/{name}.py" for name in names], flags=None)
+  its |= dict(pairs=lambda: [(f"configs/{name}.py", "v3:4x4") for name in names], flags=None)
   small = dataclasses.replace(compiled_recipes.TABLE, **its, today=lambda row: "now")
   row = lambda name, made_from: (
     dict.fromkeys(small.fields, "")

@@ -42,12 +42,18 @@ def test_the_table_in_the_documents_is_whole_and_says_what_was_compiled():
   rows = list(csv.DictReader((docs / "compiled.csv").read_text().splitlines()))
   assert (docs / "compiled.md").read_text() == compiled_recipes.page(rows)
   assert sorted((row["recipe"], row["topology"]) for row in rows) == sorted(
-    (recipe.removeprefix("configs/"), topology)
-    for recipe in compiled_recipes.recipes()
-    for topology in compiled_recipes.TOPOLOGIES
+    (recipe.removeprefix("configs/"), topology) for recipe, topology in compiled_recipes.pairs()
   )
   assert {row["fits"] for row in rows} == {"True"}
   assert all(int(row["peak_bytes"]) < int(row["hbm_bytes"]) for row in rows)
+
+
+def test_recipes_of_later_papers_keep_their_batch_on_gpus():
+  for recipe, topology in compiled_on_gpus.pairs():
+    largest = "--largest-batch" in compiled_on_gpus.flags(recipe, topology, [])
+    assert largest == (recipe in compiled_on_gpus.RECIPES)
+  batches = {recipes.load(recipe).batch_size for recipe in compiled_recipes.LATER}
+  assert batches == {512, 1024, 2016, 4096}  # each can be divided by 32 devices
 
 
 def test_a_decision_quotes_its_row_of_the_table():

@@ -58,14 +58,19 @@ class Program:
   text: str = dataclasses.field(default="", repr=False)
 
 
-def compile_step(config: Config, devices) -> Program:
+def compile_step(config: Config, devices, *, unlimited: bool = False) -> Program:
   """Compiles the training step of `config` for `devices`.
+
+  Args:
+    config: the recipe.
+    devices: described ones, or those of this machine.
+    unlimited: whether XLA for GPUs computes nothing again to save memory.
 
   Raises:
     ConfigError: the batch or the mesh does not fit the devices.
   """
   run = step_program.planned(config, devices)
-  return program(run, run.update, _arguments(run))
+  return program(run, run.update, _arguments(run), unlimited=unlimited)
 
 
 def step_name(config: Config, devices) -> str:
@@ -84,7 +89,7 @@ def _name(lowered) -> str:
   return hashlib.sha256(lowered.as_text().encode()).hexdigest()[:12]
 
 
-def program(run: runs.Run, function, arguments) -> Program:
+def program(run: runs.Run, function, arguments, *, unlimited: bool = False) -> Program:
   """Compiles a jitted function for the devices of a plan; `arguments` are shapes."""
   devices, config = list(run.mesh.devices.flat), run.config
   platform = platforms.of(devices[0].platform)
@@ -94,8 +99,9 @@ def program(run: runs.Run, function, arguments) -> Program:
   common["usable_bytes"] = platform.usable(kind)
   lowered = function.lower(*arguments)
   common["made_from"] = _name(lowered)
+  options = platform.options | (platform.unlimited if unlimited else {})
   try:
-    compiled = lowered.compile(compiler_options=platform.options)
+    compiled = lowered.compile(compiler_options=options)
   except jax.errors.JaxRuntimeError as error:
     temporaries = platform.refused(str(error))
     if temporaries is None:

@@ -54,5 +54,6 @@ PLATFORM = Platform(
     "xla_gpu_autotune_level": 0,
     "xla_backend_optimization_level": 0,
   },
+  unlimited={"xla_gpu_memory_limit_slop_factor": 10_000},  # percent of the memory
   usable=usable_bytes,
 )

@@ -20,6 +20,7 @@ class Platform:
     packages: they are importable where the compiler is installed.
     install: the command that installs them, into a folder of `absent.FOLDERS`.
     options: for the compiler.
+    unlimited: further ones, with which it computes nothing again to save memory.
     refused: the bytes of temporaries that the compiler names when it refuses a program that is too
       large; None for any other message.
     usable: the bytes that a program may take of the memory of a kind of device.
@@ -32,6 +33,7 @@ class Platform:
   packages: tuple[str, ...] = ()
   install: str = ""
   options: dict[str, bool | int] = dataclasses.field(default_factory=dict)
+  unlimited: dict[str, bool | int] = dataclasses.field(default_factory=dict)
   refused: Callable[[str], int | None] = lambda message: None
   usable: Callable[[str], float] = lambda kind: math.inf
 

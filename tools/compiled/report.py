@@ -69,7 +69,7 @@ def with_largest_batch(config: Config, devices):
 
   def compiled(images: int):
     tell(f"Trying {images * config.parts} images for each device.")
-    return compilation.compile_step(batches(images), devices)
+    return compilation.compile_step(batches(images), devices, unlimited=True)
 
   images, program = largest_batch.largest(compiled, config.batch_size // each)
   if program is None:

@@ -22,8 +22,7 @@ class Table:
 
   Attributes:
     csv: its rows.
-    topologies: for which each recipe is compiled.
-    recipes: as --config takes them.
+    pairs: recipes, each with a topology, in the order of the page.
     fields: of a row; "made_from" is that of `compilation.Program`.
     flags: of tools/compile_check.py for a recipe on a topology, with the rows so far.
     page: the text of a page from the rows.
@@ -32,8 +31,7 @@ class Table:
   """
 
   csv: pathlib.Path
-  topologies: tuple[str, ...]
-  recipes: Callable[[], list[str]]
+  pairs: Callable[[], list[Pair]]
   fields: tuple[str, ...]
   flags: Callable[[str, str, list[Row]], list[str]]
   page: Callable[[list[Row]], str]
@@ -60,7 +58,8 @@ class Table:
       topologies: of the pairs.
       part: of the names of the recipes.
     """
-    pairs = [(recipe, name) for name in topologies for recipe in self.recipes() if part in recipe]
+    pairs = [pair for pair in self.pairs() if part in pair[0] and pair[1] in topologies]
+    pairs.sort(key=lambda pair: topologies.index(pair[1]))
     known = {(row["recipe"], row["topology"]): row for row in rows}
     row_of = lambda pair: known.get((name_of(pair[0]), pair[1]))
     absent = [pair for pair in pairs if not row_of(pair)]
@@ -71,10 +70,10 @@ class Table:
     return not row["made_from"] or self.today(row) != row["made_from"]
 
   def sorted(self, rows: list[Row]) -> list[Row]:
-    """The rows in the order of the recipes, then of the topologies."""
-    order = [name_of(recipe) for recipe in self.recipes()]
-    place = lambda row: (order.index(row["recipe"]), self.topologies.index(row["topology"]))
-    return sorted((row for row in rows if row["recipe"] in order), key=place)
+    """The rows in the order of the pairs."""
+    order = [(name_of(recipe), topology) for recipe, topology in self.pairs()]
+    place = lambda row: (row["recipe"], row["topology"])
+    return sorted((row for row in rows if place(row) in order), key=lambda r: order.index(place(r)))
 
   def complete(self, rows: list[Row], wanted: list[Pair], *, jobs: int) -> Iterator[str]:
     """Compiles pairs, puts their rows into `rows` and the documents, and yields each one's name.
